@@ -1,0 +1,2 @@
+//! Cairn: one binary, every command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! A chunkserver's decisions: versions, mutation order, record append

@@ -1,0 +1,1 @@
+//! The chunkserver's room: chunk-core over a chunk store

@@ -1,0 +1,1 @@
+//! A client's decisions: location cache, reads, writes, appends, retry

@@ -1,0 +1,1 @@
+//! The client library: an async face over client-core

@@ -1,0 +1,1 @@
+//! The Raft library behind our own words: propose, durable, committed

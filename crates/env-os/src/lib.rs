@@ -1,0 +1,1 @@
+//! The real world behind the seam: threads, epoll, files

@@ -1,0 +1,1 @@
+//! The simulated world behind the seam: one queue, one seed

@@ -1,0 +1,160 @@
+//! The contract of a chunkserver's disk work: coarse jobs, checksums included.
+
+use bytes::Bytes;
+use cairn_types::{
+    BlockChecksums, CellId, ChunkHandle, ChunkVersion, PushId, SerialNumber, ServerId, Term,
+};
+
+use crate::Space;
+
+/// One mutation to apply, in the order that its primary gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplyMutation {
+    /// Its place in the order.
+    pub serial: SerialNumber,
+    /// Where in the chunk.
+    pub offset: u64,
+    /// How many bytes.
+    pub size: u64,
+    /// The pushed bytes; none: extend with zeros to `offset + size` where the replica is shorter,
+    /// and change nothing where it is not (levelling, R16).
+    pub push: Option<PushId>,
+    /// What the mutation says the pushed bytes' checksums are (R15).
+    pub checksums: BlockChecksums,
+}
+
+/// One line of a data directory's journal (R7, R18, R27).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JournalEntry {
+    /// A replica stands at `version`; made if `create`; takes the close mark if `close`. A raise
+    /// is also the dirty mark: bytes may change from here on (R27).
+    Raise {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// The version it now stands at.
+        version: ChunkVersion,
+        /// There was nothing before.
+        create: bool,
+        /// Takes the close mark.
+        close: bool,
+    },
+    /// The highest term heard of (R2).
+    Term(Term),
+    /// This server belongs to a cell.
+    Joined(CellId, ServerId),
+    /// A suspect replica became current by a logged decision (R28).
+    Cleared(ChunkHandle),
+}
+
+/// What a chunkserver asks of its disks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChunkJob {
+    /// Applies mutations to a chunk file, data before checksums before head (R26). All or an
+    /// error; after an error the serial number last applied is told by `Inspect`.
+    Apply {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// Under which version.
+        version: ChunkVersion,
+        /// In serial order.
+        mutations: Vec<ApplyMutation>,
+        /// Bytes acknowledged so far, kept in the head (R17).
+        acknowledged: u64,
+        /// Answer only once it is on disk.
+        sync: bool,
+    },
+    /// Appends to the journal and flushes; many at once share the flush.
+    Journal(Vec<JournalEntry>),
+    /// Reads `size` bytes from `offset`, widened to whole blocks where the range spans more than
+    /// two blocks. Stored checksums for whole pieces; a piece that is cut is verified first.
+    Read {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// From where.
+        offset: u64,
+        /// How many bytes; beyond the stored end nothing comes.
+        size: u64,
+    },
+    /// Verifies the block at `offset` against its checksum (R31).
+    Verify {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// Anywhere in the block.
+        offset: u64,
+    },
+    /// Makes everything applied to a chunk durable, and clears its dirty mark where nothing
+    /// changed meanwhile (R27).
+    Sync {
+        /// Which chunk.
+        handle: ChunkHandle,
+    },
+    /// Keeps a newer acknowledged length in the head.
+    Settle {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// Bytes acknowledged.
+        acknowledged: u64,
+    },
+    /// Moves a replica to the trash, unless it is newer than `version` (R33).
+    Trash {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// The newest version that may go.
+        version: ChunkVersion,
+    },
+    /// Removes what has lain in the trash since before `before_ms` (wall time), or all of it
+    /// where space is short.
+    EmptyTrash {
+        /// Wall time in milliseconds.
+        before_ms: u64,
+        /// Wall time in milliseconds, for what is thrown away from now on.
+        now_ms: u64,
+    },
+    /// How full the disks are.
+    Space,
+}
+
+/// Bytes read, with the checksums of their pieces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadDone {
+    /// Where in the chunk the payload starts; may lie before the offset asked for.
+    pub offset: u64,
+    /// The bytes.
+    pub payload: Bytes,
+    /// One per piece.
+    pub checksums: BlockChecksums,
+}
+
+/// What came of a [`ChunkJob`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChunkDone {
+    /// Of `Apply`: stored bytes now.
+    Applied {
+        /// Stored bytes of the chunk.
+        length: u64,
+        /// The serial number last applied.
+        serial: SerialNumber,
+    },
+    /// Of `Journal`.
+    Journaled,
+    /// Of `Read`.
+    Read(ReadDone),
+    /// Of `Verify`.
+    Verified {
+        /// Whether the block matches its checksum.
+        good: bool,
+    },
+    /// Of `Sync`.
+    Synced,
+    /// Of `Settle`.
+    Settled,
+    /// Of `Trash`: whether it went.
+    Trashed {
+        /// False where the replica is newer, or not there.
+        gone: bool,
+    },
+    /// Of `EmptyTrash`.
+    TrashEmptied,
+    /// Of `Space`: one per data directory, summed.
+    Space(Space),
+}

@@ -1,0 +1,39 @@
+//! One suite that judges both worlds alike: what a world's own tests call.
+
+use crate::{Disk, IoFailure, OpenMode};
+
+/// Judges a [`Disk`] that starts out empty.
+///
+/// # Panics
+/// Where the disk does not do what the contract says.
+pub fn judge_disk(disk: &dyn Disk) {
+    assert_eq!(disk.open("a", OpenMode::Read).map(drop), Err(IoFailure::NotFound));
+    let file = disk.open("a", OpenMode::CreateNew).expect("a new file");
+    assert_eq!(disk.open("a", OpenMode::CreateNew).map(drop), Err(IoFailure::AlreadyExists));
+    file.write_at(b"hello", 3).expect("writes");
+    assert_eq!(file.size(), Ok(8));
+    let mut buffer = [9u8; 10];
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(8), "a read stops at the end");
+    assert_eq!(&buffer[..8], b"\0\0\0hello", "a gap reads as zeros");
+    file.set_size(4).expect("cuts");
+    assert_eq!(file.read_at(&mut buffer, 4), Ok(0));
+    file.allocate(100).expect("extends");
+    assert_eq!(file.size(), Ok(100));
+    file.sync().expect("syncs");
+
+    disk.make_dir("d/e").expect("makes both");
+    disk.make_dir("d/e").expect("an existing directory is no error");
+    disk.rename("a", "d/b").expect("renames");
+    disk.sync_dir("d").expect("syncs");
+    assert_eq!(disk.list("d"), Ok(vec!["b".to_owned(), "e".to_owned()]));
+    assert_eq!(disk.list("x"), Err(IoFailure::NotFound));
+    assert_eq!(disk.open("a", OpenMode::Write).map(drop), Err(IoFailure::NotFound));
+    let lock = disk.lock("lock").expect("free");
+    assert_eq!(disk.lock("lock").map(drop), Err(IoFailure::Locked));
+    drop(lock);
+    drop(disk.lock("lock").expect("free again"));
+    disk.remove("d/b").expect("removes");
+    assert_eq!(disk.remove("d/b"), Err(IoFailure::NotFound));
+    assert!(disk.space().expect("tells").capacity > 0);
+    assert_eq!(disk.boot_id(), disk.boot_id());
+}

@@ -1,0 +1,36 @@
+//! The seam between deciding and doing (design §2).
+//!
+//! ```text
+//!             Event                                   Effect
+//!   world ──────────────►  Room::handle(now, event) ──────────────►  world
+//!     ▲                    (one thread, never waits)                   │
+//!     └────────────── Event::Completed { id, .. } ─────────────────────┘
+//! ```
+//! A room is a state machine with one entrance. What it wants done goes out as [`Effect`]s, each
+//! with an id that the room chose; what came of it comes back as [`Event::Completed`] with that
+//! id. Two worlds stand behind the seam: `env-os` (epoll, threads, files) and `env-sim` (one
+//! queue, one seed). One suite judges both ([`conformance`]).
+//!
+//! - E1: every `Call`, `Wake` and `Disk` effect completes exactly once, unless the process ends.
+//! - E2: a call's completion comes at its deadline at the latest; then it is *unknown*.
+//! - E3: jobs of one lane run one after the other, in the order of their effects.
+//! - E4: frames between two parties arrive in the order sent, until the connection breaks; after
+//!   that an unknown number of the last ones may or may not have arrived.
+//! - E5: pushed data is verified before it is kept or passed on; bulk bytes pass below the seam.
+
+pub mod chunk_jobs;
+pub mod conformance;
+mod disk;
+mod effect;
+mod log_jobs;
+mod push_buffer;
+mod room;
+
+pub use chunk_jobs::{ApplyMutation, ChunkDone, ChunkJob, JournalEntry, ReadDone};
+pub use disk::{Disk, DiskFile, DiskLock, IoFailure, OpenMode, Space};
+pub use effect::{
+    Answer, Caller, Completion, ConnectionId, DiskError, Effect, EffectId, Event, Lane, Now,
+};
+pub use log_jobs::{LogDone, LogJob};
+pub use push_buffer::{PushBuffer, PushLookupError, PushedData};
+pub use room::{Room, Service};

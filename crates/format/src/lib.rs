@@ -1,0 +1,1 @@
+//! Bytes at rest: log records, chunk sidecars, journals, record framing

@@ -1,0 +1,119 @@
+//! The error that travels: a code for machines, a line for people, and what may have happened.
+
+cairn_types::code! {
+    /// What may have happened to a request that failed.
+    #[derive(Default)]
+    pub enum Outcome {
+        /// Nothing happened; retry freely.
+        NotDone = 1,
+        /// It may have happened; a time-out is this.
+        #[default]
+        Unknown = 2,
+        /// Nothing happened, and the same request will never succeed.
+        Refused = 3,
+    }
+}
+
+cairn_types::code! {
+    /// Why a request failed. Stable: exit codes and retry rules hang on it.
+    #[derive(Default)]
+    pub enum ErrorCode {
+        /// A defect: the server broke one of its own rules and says so.
+        #[default]
+        Internal = 1,
+        /// No entry of that name, or no file of that id.
+        NotFound = 2,
+        /// The name is taken.
+        AlreadyExists = 3,
+        /// A file where a directory is meant.
+        NotADirectory = 4,
+        /// A directory where a file is meant.
+        IsADirectory = 5,
+        /// The directory has entries.
+        DirectoryNotEmpty = 6,
+        /// The argument can never be right (a directory moved into itself, a size over its limit).
+        Invalid = 7,
+        /// The record is larger than a quarter of a chunk.
+        RecordTooLarge = 8,
+        /// Another chunk version than the one named; ask the master again.
+        StaleVersion = 9,
+        /// This server does not hold that lease (any more); ask the master again.
+        NotPrimary = 10,
+        /// The chunk is closed to appends; go on in the next one.
+        ChunkClosed = 11,
+        /// The pushed data is not, or no longer, in the buffer; push again.
+        PushMissing = 12,
+        /// Fewer usable chunkservers than the request needs.
+        TooFewServers = 13,
+        /// No space left.
+        DiskFull = 14,
+        /// Bytes do not match their checksum.
+        ChecksumMismatch = 15,
+        /// A server or client of another cell.
+        WrongCell = 16,
+        /// Another server answers at this address than the one meant, or a second incarnation.
+        WrongServer = 17,
+        /// No common protocol version.
+        VersionUnsupported = 18,
+        /// Not now: a lease is still running, a set is being changed, locations not yet known.
+        Busy = 19,
+        /// A master of an older term, or one that is not the primary master.
+        NotPrimaryMaster = 20,
+        /// Bytes past the acknowledged length; ask the primary, or the master to level (R17).
+        PastAcknowledged = 21,
+        /// This server holds no such chunk.
+        NoSuchChunk = 22,
+        /// The mutation's number is older than what is remembered (R24).
+        TooOld = 23,
+        /// A disk refused to read or write.
+        Io = 24,
+        /// A secondary failed while the mutation was on its way.
+        ReplicaFailed = 25,
+        /// The next server of a push chain could not be reached.
+        ChainBroken = 26,
+        /// The serial number is not the next one (R13).
+        OutOfOrder = 27,
+        /// The deadline that the caller set has passed.
+        DeadlineExceeded = 28,
+        /// No server listens at the address, or the network does not reach it.
+        Unreachable = 29,
+    }
+}
+
+cairn_types::message! {
+    /// A failed request's answer.
+    #[derive(thiserror::Error)]
+    #[error("{message}")]
+    pub struct Failure {
+        1 => code: ErrorCode,
+        2 => outcome: Outcome,
+        /// One line: what was being done, to what, why not.
+        3 => message: String,
+        /// The server that failed, where that is not the one that answers.
+        4 => server: cairn_types::ServerId,
+    }
+}
+
+impl Failure {
+    /// Nothing happened; a later try may succeed.
+    #[must_use]
+    pub fn not_done(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::with(code, Outcome::NotDone, message)
+    }
+
+    /// Nothing happened, and nothing ever will of this request.
+    #[must_use]
+    pub fn refused(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::with(code, Outcome::Refused, message)
+    }
+
+    /// It may have happened.
+    #[must_use]
+    pub fn unknown(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::with(code, Outcome::Unknown, message)
+    }
+
+    fn with(code: ErrorCode, outcome: Outcome, message: impl Into<String>) -> Self {
+        Self { code, outcome, message: message.into(), server: cairn_types::ServerId::default() }
+    }
+}

@@ -1,0 +1,44 @@
+//! Bytes in flight: frames, messages, versions (design §3).
+//!
+//! ```text
+//!   frame = header (40 bytes, CRC32C over header and message) · message (protobuf) · payload
+//! ```
+//! - P1: every length is checked against its limit before memory is taken.
+//! - P2: nothing that arrives can do more than produce an error.
+//!
+//! Knows types and bytes. Never sees a socket.
+
+mod failure;
+mod frame;
+mod handshake;
+mod master_calls;
+mod mutation_calls;
+mod read_calls;
+mod rpc;
+mod server_calls;
+
+pub use failure::{ErrorCode, Failure, Outcome};
+pub use frame::{
+    FRAME_HEADER_SIZE, FrameError, FrameHeader, FrameKind, MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX,
+    PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, RequestId, VERSION_ANY, encode_frame,
+};
+pub use handshake::{Hello, Role, Welcome, judge_hello};
+pub use master_calls::{
+    CellInfo, CellInfoAnswer, ChunkGrant, ChunkLocations, Create, CreateAnswer, Delete,
+    DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer, Found, Lease, LeasePurpose, List,
+    ListAnswer, Locate, LocateAnswer, MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer,
+    RecordLength, RecordLengthAnswer, Rename, RenameAnswer, ReportBadBlock, ReportBadBlockAnswer,
+    ServerState, ServerStatus, Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer,
+};
+pub use mutation_calls::{
+    Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Forward, ForwardAnswer, Forwarded,
+    Push, PushAnswer, SyncChunk, SyncChunkAnswer, Write, WriteAnswer,
+};
+pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
+pub use rpc::{Request, Response, proto_table};
+pub use server_calls::{
+    ChunkClosed, ChunkClosedAnswer, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,
+    HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join, JoinAnswer, Probe, ProbeAnswer,
+    Raise, RaiseAnswer, ReplicaReport, RevokeLease, RevokeLeaseAnswer, SecondaryFailed,
+    SecondaryFailedAnswer,
+};

@@ -1,0 +1,263 @@
+//! What clients ask of a master. No file byte passes here (GFS §2.3).
+
+use cairn_types::{
+    CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, Content, Entry,
+    EntryId, LeaseId, MutationName, ReplicaAt, ServerId, Term, WallTime,
+};
+
+cairn_types::message! {
+    /// Where one chunk of a file lies. No replica: a hole, or none is reachable now.
+    pub struct ChunkLocations {
+        1 => index: ChunkIndex,
+        2 => handle: ChunkHandle,
+        3 => version: ChunkVersion,
+        4 => closed: bool,
+        /// Up-to-date replicas that are not silent.
+        5 => replicas: Vec<ReplicaAt>,
+        /// The lease holder, where a lease is live; it alone knows the acknowledged length.
+        6 => primary: Option<ServerId>,
+    }
+}
+
+cairn_types::message! {
+    /// What a path stands for.
+    pub struct Stat { 1 => path: CellPath }
+}
+cairn_types::message! {
+    /// `last` is there where the last chunk is leased or open: its primary knows the length.
+    pub struct StatAnswer { 1 => entry: Entry, 2 => last: Option<ChunkLocations> }
+}
+
+cairn_types::message! {
+    /// Resolves a path and asks for `count` chunks from `first` on, in one request.
+    pub struct Open { 1 => path: CellPath, 2 => first: ChunkIndex, 3 => count: u32 }
+}
+cairn_types::message! {
+    /// The entry and the chunks asked for. From here on the file goes by `entry.id` (R20).
+    pub struct OpenAnswer { 1 => entry: Entry, 2 => chunks: Vec<ChunkLocations> }
+}
+
+cairn_types::message! {
+    /// Chunks `first..first + count` of an open file.
+    pub struct Locate { 1 => file: EntryId, 2 => first: ChunkIndex, 3 => count: u32 }
+}
+cairn_types::message! {
+    /// `entry.length` and `entry.chunk_count` are the master's present ones; holes are left out.
+    pub struct LocateAnswer { 1 => entry: Entry, 2 => chunks: Vec<ChunkLocations> }
+}
+
+cairn_types::message! {
+    /// Names of a directory after `after`, at most `limit`.
+    pub struct List {
+        1 => path: CellPath,
+        2 => after: String,
+        3 => limit: u32,
+        /// Hidden (deleted) names too.
+        4 => hidden: bool,
+    }
+}
+cairn_types::message! {
+    /// In order of names; `more` tells whether to ask again after the last one.
+    pub struct ListAnswer { 1 => entries: Vec<Entry>, 2 => more: bool }
+}
+
+cairn_types::message! {
+    /// Paths below `root` whose name matches `pattern` (`*`, `?`, `[a-z]`), in order, after
+    /// `after`: the paper's FindMatchingFiles.
+    pub struct Find { 1 => root: CellPath, 2 => pattern: String, 3 => after: String, 4 => limit: u32 }
+}
+cairn_types::message! {
+    /// One path found.
+    pub struct Found { 1 => path: String, 2 => entry: Entry }
+}
+cairn_types::message! {
+    /// `resume` is what to ask `after` next; empty at the end.
+    pub struct FindAnswer { 1 => found: Vec<Found>, 2 => resume: String }
+}
+
+cairn_types::message! {
+    /// Makes a directory; with `parents` also those above it, and an existing one is no error.
+    pub struct MakeDirectory { 1 => mutation: MutationName, 2 => path: CellPath, 3 => parents: bool }
+}
+cairn_types::message! {
+    /// The directory.
+    pub struct MakeDirectoryAnswer { 1 => entry: Entry }
+}
+
+cairn_types::message! {
+    /// Makes an empty file. With `or_open` an existing file is answered instead of refused.
+    pub struct Create {
+        1 => mutation: MutationName,
+        2 => path: CellPath,
+        /// Zero: the cell's default.
+        3 => replication: u32,
+        4 => content: Content,
+        5 => or_open: bool,
+        /// Acknowledge mutations only once they are on disk everywhere (the durability policy).
+        6 => synced: bool,
+    }
+}
+cairn_types::message! {
+    /// The file; `created` tells whether it is new.
+    pub struct CreateAnswer { 1 => entry: Entry, 2 => created: bool }
+}
+
+cairn_types::message! {
+    /// Moves a name. With `replace`, an existing file at `to` is hidden in the same record.
+    pub struct Rename {
+        1 => mutation: MutationName,
+        2 => from: CellPath,
+        3 => to: CellPath,
+        4 => replace: bool,
+    }
+}
+cairn_types::message! {
+    /// Nothing more to say.
+    pub struct RenameAnswer { }
+}
+
+cairn_types::message! {
+    /// Hides a file or directory; a directory with entries only if `recursive` (§4.4).
+    pub struct Delete { 1 => mutation: MutationName, 2 => path: CellPath, 3 => recursive: bool }
+}
+cairn_types::message! {
+    /// The hidden name, by which it can still be read.
+    pub struct DeleteAnswer { 1 => hidden: String }
+}
+
+cairn_types::code! {
+    /// What a lease is wanted for.
+    #[derive(Default)]
+    pub enum LeasePurpose {
+        /// A write at an offset of chunk `index`.
+        #[default]
+        Write = 1,
+        /// An append: the last chunk, or the one after it where that is closed.
+        Append = 2,
+        /// Nothing but levelled replicas, for a reader past the mark (R17).
+        Level = 3,
+    }
+}
+cairn_types::message! {
+    /// Asks which replica orders mutations of a chunk, making chunk and lease where needed
+    /// (Figure 2, steps 1 and 2).
+    pub struct Lease {
+        1 => file: EntryId,
+        2 => index: ChunkIndex,
+        3 => purpose: LeasePurpose,
+        /// A primary that the client cannot reach or that refused it; the master probes by itself
+        /// before it believes it (R18).
+        4 => failed: ServerId,
+        /// The version under which that was.
+        5 => failed_version: ChunkVersion,
+    }
+}
+cairn_types::message! {
+    /// Who orders mutations of the chunk now.
+    pub struct ChunkGrant {
+        1 => index: ChunkIndex,
+        2 => handle: ChunkHandle,
+        3 => version: ChunkVersion,
+        4 => lease: LeaseId,
+        5 => primary: ReplicaAt,
+        6 => secondaries: Vec<ReplicaAt>,
+    }
+}
+
+cairn_types::message! {
+    /// Makes the master ask the last chunk's primary for its length and record it (design §4);
+    /// done by clients at `sync` and at close.
+    pub struct RecordLength { 1 => file: EntryId }
+}
+cairn_types::message! {
+    /// The recorded length in bytes.
+    pub struct RecordLengthAnswer { 1 => length: u64 }
+}
+
+cairn_types::message! {
+    /// A hint that a replica served bytes that fail their checksum (R31).
+    pub struct ReportBadBlock {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        3 => server: ServerId,
+        4 => offset: u64,
+    }
+}
+cairn_types::message! {
+    /// Heard.
+    pub struct ReportBadBlockAnswer { }
+}
+
+cairn_types::message! {
+    /// Which cell is this.
+    pub struct CellInfo { }
+}
+cairn_types::message! {
+    /// The cell, its settings, and the present reign.
+    pub struct CellInfoAnswer { 1 => cell: CellId, 2 => config: ClusterConfig, 3 => term: Term }
+}
+
+cairn_types::message! {
+    /// All chunkservers.
+    pub struct Servers { }
+}
+cairn_types::code! {
+    /// How a server stands (R6).
+    #[derive(Default)]
+    pub enum ServerState {
+        /// Heard of within `silent_ms`.
+        #[default]
+        Live = 1,
+        /// No heartbeat for `silent_ms`: no placement, readers avoid it.
+        Silent = 2,
+        /// No heartbeat for `dead_ms`.
+        Dead = 3,
+    }
+}
+cairn_types::message! {
+    /// One chunkserver as the master sees it. Sizes in bytes.
+    pub struct ServerStatus {
+        1 => at: ReplicaAt,
+        2 => state: ServerState,
+        3 => capacity: u64,
+        4 => used: u64,
+        5 => chunk_count: u64,
+        6 => lease_count: u64,
+        7 => heartbeat_age_ms: u64,
+    }
+}
+cairn_types::message! {
+    /// In order of address.
+    pub struct ServersAnswer { 1 => servers: Vec<ServerStatus> }
+}
+
+cairn_types::message! {
+    /// The state of the cell.
+    pub struct Status { }
+}
+cairn_types::message! {
+    /// `reasons` is empty when all is well; each is a code, a colon and a line.
+    pub struct StatusAnswer {
+        1 => cell: CellId,
+        2 => term: Term,
+        3 => file_count: u64,
+        4 => directory_count: u64,
+        5 => chunk_count: u64,
+        6 => under_replicated: u64,
+        7 => unavailable: u64,
+        8 => servers: Vec<ServerStatus>,
+        9 => reasons: Vec<String>,
+        10 => started: WallTime,
+        11 => log_index: u64,
+        12 => hidden_count: u64,
+    }
+}
+
+cairn_types::message! {
+    /// Why is this path or chunk handle as it is?
+    pub struct Explain { 1 => subject: String }
+}
+cairn_types::message! {
+    /// Lines for a person: what is wrong, what is waited for, since when.
+    pub struct ExplainAnswer { 1 => lines: Vec<String>, 2 => healthy: bool }
+}

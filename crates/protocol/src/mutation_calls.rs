@@ -1,0 +1,123 @@
+//! Data and control of a mutation (GFS §3.1 to §3.3): push down the chain, then one `Write` or
+//! `Append` to the primary, which forwards in serial order.
+
+use cairn_types::{
+    BlockChecksums, ChunkHandle, ChunkVersion, LeaseId, PushId, ReplicaAt, SerialNumber, ServerId,
+};
+
+cairn_types::message! {
+    /// Data for the receiver's buffer and for each server of `chain` after it; the bytes are the
+    /// payload. Received, verified, kept and passed on below the seam, while it arrives. Answered
+    /// when every server of the chain holds it.
+    pub struct Push {
+        1 => push: PushId,
+        /// The bytes' position within a block, so that pieces end where the chunk's blocks do;
+        /// zero for an append, whose offset nobody knows yet.
+        2 => block_offset: u32,
+        3 => checksums: BlockChecksums,
+        /// The servers still to come, nearest first.
+        4 => chain: Vec<ReplicaAt>,
+    }
+}
+cairn_types::message! {
+    /// All of the chain hold the bytes.
+    pub struct PushAnswer { }
+}
+
+cairn_types::message! {
+    /// Applies pushed bytes at `offset` of the chunk. The primary of `lease` only.
+    pub struct Write {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        3 => lease: LeaseId,
+        4 => push: PushId,
+        5 => offset: u64,
+        6 => size: u64,
+        7 => checksums: BlockChecksums,
+        /// Acknowledge only once it is on disk everywhere.
+        8 => sync: bool,
+    }
+}
+cairn_types::message! {
+    /// Every replica of the set applied it.
+    pub struct WriteAnswer { 1 => serial: SerialNumber }
+}
+
+cairn_types::message! {
+    /// Applies pushed bytes at an offset that the primary chooses.
+    pub struct Append {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        3 => lease: LeaseId,
+        4 => push: PushId,
+        5 => size: u64,
+        6 => checksums: BlockChecksums,
+        7 => sync: bool,
+    }
+}
+cairn_types::message! {
+    /// Where it stands in the chunk, on every replica.
+    pub struct AppendAnswer { 1 => offset: u64, 2 => serial: SerialNumber }
+}
+
+cairn_types::message! {
+    /// One mutation in its order, as the primary hands it on. `push` none: zeros up to
+    /// `offset + size` (levelling, R16).
+    pub struct Forwarded {
+        1 => serial: SerialNumber,
+        2 => offset: u64,
+        3 => size: u64,
+        4 => push: Option<PushId>,
+        5 => checksums: BlockChecksums,
+        /// Takes the close mark (R18) with this mutation, durably.
+        6 => close: bool,
+    }
+}
+cairn_types::message! {
+    /// Mutations for a secondary, in serial order, as one batch.
+    pub struct Forward {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        3 => lease: LeaseId,
+        4 => mutations: Vec<Forwarded>,
+        /// Bytes acknowledged so far; readable from now on (R17).
+        5 => acknowledged: u64,
+        6 => sync: bool,
+        /// The levelling that opens a lease: serial numbers go on from here whatever the replica
+        /// last applied.
+        7 => level: bool,
+    }
+}
+cairn_types::message! {
+    /// All of the batch is applied.
+    pub struct ForwardAnswer { 1 => serial: SerialNumber }
+}
+
+cairn_types::message! {
+    /// The acknowledged length, sent when no batch carries it.
+    pub struct Acknowledged {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        3 => lease: LeaseId,
+        4 => acknowledged: u64,
+    }
+}
+cairn_types::message! {
+    /// Noted.
+    pub struct AcknowledgedAnswer { }
+}
+
+cairn_types::message! {
+    /// Makes everything applied so far durable; from a client to the primary, which passes it on
+    /// to its secondaries with `lease` and `from_primary`.
+    pub struct SyncChunk {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        3 => lease: LeaseId,
+        4 => from_primary: bool,
+    }
+}
+cairn_types::message! {
+    /// On every replica's disk up to this acknowledged length.
+    pub struct SyncChunkAnswer { 1 => length: u64, 2 => server: ServerId }
+}

@@ -1,0 +1,145 @@
+//! The table of rpcs: number, request, answer.
+//!
+//! The number is the frame's kind; a number is never used for anything else again.
+
+use crate::{
+    Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, CellInfo, CellInfoAnswer, ChunkClosed,
+    ChunkClosedAnswer, ChunkGrant, ChunkLength, ChunkLengthAnswer, Create, CreateAnswer, Delete,
+    DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer, Forward, ForwardAnswer, GrantLease,
+    GrantLeaseAnswer, Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join,
+    JoinAnswer, Lease, List, ListAnswer, Locate, LocateAnswer, MakeDirectory, MakeDirectoryAnswer,
+    Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer, Raise, RaiseAnswer, Read, ReadAnswer,
+    RecordLength, RecordLengthAnswer, Rename, RenameAnswer, ReportBadBlock, ReportBadBlockAnswer,
+    RevokeLease, RevokeLeaseAnswer, SecondaryFailed, SecondaryFailedAnswer, Servers, ServersAnswer,
+    Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer, Welcome, Write,
+    WriteAnswer,
+};
+use cairn_types::wire::{Message, WireError};
+
+macro_rules! rpcs {
+    ($( $kind:literal => $request:ident -> $answer:ident ),* $(,)?) => {
+        /// Any request.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each variant is the message of its name")]
+        pub enum Request { $( $request($request), )* }
+
+        /// Any answer, named after its request.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each variant is the answer to the request of its name")]
+        pub enum Response { $( $request($answer), )* }
+
+        impl Request {
+            /// The rpc's number.
+            #[must_use]
+            pub fn kind(&self) -> u16 {
+                match self { $( Self::$request(_) => $kind, )* }
+            }
+
+            /// The rpc's name.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self { $( Self::$request(_) => stringify!($request), )* }
+            }
+
+            /// Appends the message.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                match self { $( Self::$request(message) => message.encode(out), )* }
+            }
+
+            /// Reads the message of rpc `kind`; nothing when this build knows no such rpc.
+            ///
+            /// # Errors
+            /// [`WireError`] when the bytes are not such a message.
+            pub fn decode(kind: u16, message: &[u8]) -> Result<Option<Self>, WireError> {
+                Ok(Some(match kind {
+                    $( $kind => Self::$request($request::decode(message)?), )*
+                    _ => return Ok(None),
+                }))
+            }
+        }
+
+        impl Response {
+            /// The rpc's number.
+            #[must_use]
+            pub fn kind(&self) -> u16 {
+                match self { $( Self::$request(_) => $kind, )* }
+            }
+
+            /// Appends the message.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                match self { $( Self::$request(message) => message.encode(out), )* }
+            }
+
+            /// Reads the answer of rpc `kind`; nothing when this build knows no such rpc.
+            ///
+            /// # Errors
+            /// [`WireError`] when the bytes are not such a message.
+            pub fn decode(kind: u16, message: &[u8]) -> Result<Option<Self>, WireError> {
+                Ok(Some(match kind {
+                    $( $kind => Self::$request($answer::decode(message)?), )*
+                    _ => return Ok(None),
+                }))
+            }
+        }
+
+        $(
+            impl From<$request> for Request {
+                fn from(message: $request) -> Self { Self::$request(message) }
+            }
+        )*
+
+        /// Every rpc as `number, request, answer` with the messages' protobuf definitions.
+        #[must_use]
+        pub fn proto_table() -> Vec<(u16, &'static str, &'static str, String)> {
+            vec![ $( (
+                $kind,
+                stringify!($request),
+                stringify!($answer),
+                format!("{}{}", $request::proto_text(), $answer::proto_text()),
+            ), )* ]
+        }
+    };
+}
+
+rpcs! {
+    // Both ways, first of all.
+    1 => Hello -> Welcome,
+    // Client to master.
+    10 => Stat -> StatAnswer,
+    11 => Open -> OpenAnswer,
+    12 => Locate -> LocateAnswer,
+    13 => List -> ListAnswer,
+    14 => Find -> FindAnswer,
+    15 => MakeDirectory -> MakeDirectoryAnswer,
+    16 => Create -> CreateAnswer,
+    17 => Rename -> RenameAnswer,
+    18 => Delete -> DeleteAnswer,
+    19 => Lease -> ChunkGrant,
+    20 => RecordLength -> RecordLengthAnswer,
+    21 => ReportBadBlock -> ReportBadBlockAnswer,
+    22 => CellInfo -> CellInfoAnswer,
+    23 => Servers -> ServersAnswer,
+    24 => Status -> StatusAnswer,
+    25 => Explain -> ExplainAnswer,
+    // Chunkserver to master.
+    40 => Join -> JoinAnswer,
+    41 => Inventory -> InventoryAnswer,
+    42 => Heartbeat -> HeartbeatAnswer,
+    43 => SecondaryFailed -> SecondaryFailedAnswer,
+    44 => ChunkClosed -> ChunkClosedAnswer,
+    // Master to chunkserver.
+    60 => Raise -> RaiseAnswer,
+    61 => GrantLease -> GrantLeaseAnswer,
+    62 => RevokeLease -> RevokeLeaseAnswer,
+    63 => Probe -> ProbeAnswer,
+    // Client to chunkserver; Push also from one chunkserver to the next.
+    80 => Push -> PushAnswer,
+    81 => Write -> WriteAnswer,
+    82 => Append -> AppendAnswer,
+    83 => Read -> ReadAnswer,
+    84 => ChunkLength -> ChunkLengthAnswer,
+    85 => SyncChunk -> SyncChunkAnswer,
+    // Primary to secondary.
+    90 => Forward -> ForwardAnswer,
+    91 => Acknowledged -> AcknowledgedAnswer,
+}

@@ -1,0 +1,195 @@
+//! Between master and chunkservers: joining, inventories, heartbeats, raises, leases.
+
+use cairn_types::{
+    CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, Incarnation, LeaseId,
+    ReplicaAt, SerialNumber, ServerId, Term,
+};
+
+cairn_types::message! {
+    /// What a server holds of one chunk.
+    pub struct ReplicaReport {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        /// The version under which its bytes last changed (R29).
+        3 => mutated_version: ChunkVersion,
+        4 => serial: SerialNumber,
+        /// Stored bytes.
+        5 => length: u64,
+        6 => closed: bool,
+        /// May have lost bytes (R27).
+        7 => suspect: bool,
+        /// Acknowledged bytes, as far as this replica knows.
+        8 => acknowledged: u64,
+    }
+}
+
+cairn_types::message! {
+    /// A chunkserver's first word to a master.
+    pub struct Join {
+        1 => at: ReplicaAt,
+        2 => incarnation: Incarnation,
+        /// None where it has never joined a cell.
+        3 => cell: CellId,
+        4 => capacity: u64,
+        5 => used: u64,
+        /// The highest it has ever seen (R1, R3).
+        6 => term: Term,
+        7 => highest_handle: ChunkHandle,
+        8 => highest_version: ChunkVersion,
+    }
+}
+cairn_types::message! {
+    /// Welcome; `term` is persisted by the chunkserver before it obeys anything of it (R2).
+    pub struct JoinAnswer { 1 => term: Term, 2 => cell: CellId, 3 => config: ClusterConfig }
+}
+
+cairn_types::message! {
+    /// A slice of what a server holds; `last` ends the inventory.
+    pub struct Inventory {
+        1 => server: ServerId,
+        2 => incarnation: Incarnation,
+        3 => replicas: Vec<ReplicaReport>,
+        4 => last: bool,
+        /// Leases that it holds, reported under the new term (R22).
+        5 => leases: Vec<HeldLease>,
+    }
+}
+cairn_types::message! {
+    /// Taken in.
+    pub struct InventoryAnswer { }
+}
+
+cairn_types::message! {
+    /// A lease in its holder's hands, reported and extended in heartbeats (§3.1).
+    pub struct HeldLease {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        3 => lease: LeaseId,
+        4 => acknowledged: u64,
+        /// Mutations came since the last heartbeat: it wants an extension.
+        5 => wanted: bool,
+    }
+}
+cairn_types::message! {
+    /// A replica to be removed: this handle up to this version, nothing newer (R33).
+    #[derive(Copy)]
+    pub struct Garbage { 1 => handle: ChunkHandle, 2 => version: ChunkVersion }
+}
+cairn_types::message! {
+    /// The pulse of a chunkserver.
+    pub struct Heartbeat {
+        1 => server: ServerId,
+        2 => incarnation: Incarnation,
+        3 => capacity: u64,
+        4 => used: u64,
+        5 => leases: Vec<HeldLease>,
+        /// Chunks found damaged here since the last one.
+        6 => damaged: Vec<ChunkHandle>,
+        /// A slice of what it holds, in turn, so that the master can name what is garbage.
+        7 => held: Vec<ReplicaReport>,
+        8 => term: Term,
+    }
+}
+cairn_types::message! {
+    /// Leases in `extended` live on for a whole lease time, counted by the holder from when it
+    /// sent the heartbeat (R4).
+    pub struct HeartbeatAnswer {
+        1 => term: Term,
+        2 => extended: Vec<LeaseId>,
+        3 => garbage: Vec<Garbage>,
+        /// The master does not know this incarnation: join again, with an inventory.
+        4 => rejoin: bool,
+    }
+}
+
+cairn_types::message! {
+    /// The primary asks for a set without the secondaries that failed (R14).
+    pub struct SecondaryFailed {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        3 => lease: LeaseId,
+        4 => failed: Vec<ServerId>,
+    }
+}
+cairn_types::message! {
+    /// The logged version, and who is left; the lease goes on.
+    pub struct SecondaryFailedAnswer {
+        1 => version: ChunkVersion,
+        2 => secondaries: Vec<ReplicaAt>,
+    }
+}
+
+cairn_types::message! {
+    /// The primary says that every replica of the set durably holds the close mark (R18).
+    pub struct ChunkClosed {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        3 => lease: LeaseId,
+        4 => file: EntryId,
+        5 => index: ChunkIndex,
+    }
+}
+cairn_types::message! {
+    /// Logged, with the next chunk.
+    pub struct ChunkClosedAnswer { }
+}
+
+cairn_types::message! {
+    /// Raises a replica from the version that it reported to a fresh one (R7). With `create`
+    /// there is nothing yet and `from` is none. With `close` it takes the close mark.
+    pub struct Raise {
+        1 => term: Term,
+        2 => handle: ChunkHandle,
+        3 => from: ChunkVersion,
+        4 => to: ChunkVersion,
+        5 => create: bool,
+        6 => close: bool,
+        7 => server: ServerId,
+    }
+}
+cairn_types::message! {
+    /// How the replica stands, `to` being durable.
+    pub struct RaiseAnswer { 1 => replica: ReplicaReport }
+}
+
+cairn_types::message! {
+    /// Makes the receiver the primary of a chunk whose version is logged. The holder counts from
+    /// when it answered the raise to this version (R4).
+    pub struct GrantLease {
+        1 => term: Term,
+        2 => handle: ChunkHandle,
+        3 => version: ChunkVersion,
+        4 => lease: LeaseId,
+        5 => secondaries: Vec<ReplicaAt>,
+        /// The longest length and highest serial number in the set, to level to (R16).
+        6 => length: u64,
+        7 => serial: SerialNumber,
+        8 => file: EntryId,
+        9 => index: ChunkIndex,
+        /// No append is taken, only writes (a closed chunk, R18).
+        10 => writes_only: bool,
+        11 => server: ServerId,
+    }
+}
+cairn_types::message! {
+    /// The replicas are level and the lease is held.
+    pub struct GrantLeaseAnswer { 1 => acknowledged: u64 }
+}
+
+cairn_types::message! {
+    /// The holder stops taking mutations, drains, and gives the lease back.
+    pub struct RevokeLease { 1 => term: Term, 2 => handle: ChunkHandle, 3 => lease: LeaseId }
+}
+cairn_types::message! {
+    /// Given back; the replica as it stands.
+    pub struct RevokeLeaseAnswer { 1 => replica: ReplicaReport }
+}
+
+cairn_types::message! {
+    /// Are you there, and do you hold this lease? The master's own probe (R18).
+    pub struct Probe { 1 => term: Term, 2 => handle: ChunkHandle, 3 => lease: LeaseId }
+}
+cairn_types::message! {
+    /// How the replica stands.
+    pub struct ProbeAnswer { 1 => replica: ReplicaReport, 2 => holds: bool }
+}

@@ -1,0 +1,1 @@
+//! Workloads, faults and checkers over a simulated cell

@@ -1,0 +1,1 @@
+//! Chunk files, sidecars, operation log and checkpoints over a Disk

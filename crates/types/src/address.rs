@@ -1,0 +1,91 @@
+//! Where a server is: address, rack, and both together with its id.
+
+use crate::ServerId;
+use crate::wire::{Field, WireError, WireType};
+use std::fmt;
+
+macro_rules! text {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Takes the text as it is.
+            #[must_use]
+            pub fn new(text: impl Into<String>) -> Self {
+                Self(text.into())
+            }
+
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl Field for $name {
+            const PROTO: &'static str = "string";
+            fn is_default(&self) -> bool {
+                self.0.is_empty()
+            }
+            fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+                self.0.encode_present(tag, out);
+            }
+            fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+                self.0.merge(wire, input)
+            }
+        }
+    };
+}
+
+text! {
+    /// `host:port` of a server, as others reach it.
+    Address
+}
+text! {
+    /// A rack path such as `/dc1/r7`; servers that share a prefix are near each other.
+    Rack
+}
+
+impl Rack {
+    /// Steps between two racks: parts of the paths that they do not share.
+    #[must_use]
+    pub fn distance(&self, other: &Self) -> usize {
+        let parts = |rack: &Self| {
+            rack.0.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let (mine, theirs) = (parts(self), parts(other));
+        let shared = mine.iter().zip(&theirs).take_while(|(a, b)| a == b).count();
+        mine.len() + theirs.len() - 2 * shared
+    }
+}
+
+crate::message! {
+    /// One server that holds, or shall hold, a replica, and where it is.
+    pub struct ReplicaAt {
+        1 => server: ServerId,
+        2 => address: Address,
+        3 => rack: Rack,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rack;
+
+    #[test]
+    fn distance_counts_the_parts_not_shared() {
+        let rack = Rack::new;
+        assert_eq!(rack("/dc1/r7").distance(&rack("/dc1/r7")), 0);
+        assert_eq!(rack("/dc1/r7").distance(&rack("/dc1/r8")), 2);
+        assert_eq!(rack("/dc1/r7").distance(&rack("/dc2/r7")), 4);
+        assert_eq!(rack("").distance(&rack("/dc2/r7")), 2);
+    }
+}

@@ -1,0 +1,43 @@
+//! What a name in the namespace stands for, as clients see it.
+
+use crate::{EntryId, WallTime};
+
+crate::code! {
+    /// File or directory.
+    #[derive(Default)]
+    pub enum EntryKind {
+        /// A file: chunks in order.
+        #[default]
+        File = 1,
+        /// A directory: names.
+        Directory = 2,
+    }
+}
+
+crate::code! {
+    /// What a file holds; a file knows it (design §11).
+    #[derive(Default)]
+    pub enum Content {
+        /// Bytes as written.
+        #[default]
+        Bytes = 1,
+        /// Records framed by the record library.
+        Records = 2,
+    }
+}
+
+crate::message! {
+    /// One entry of a directory. `length` is the recorded one, in bytes; a file whose last chunk
+    /// is leased may be longer, and its primary knows.
+    pub struct Entry {
+        1 => id: EntryId,
+        2 => kind: EntryKind,
+        3 => content: Content,
+        4 => name: String,
+        5 => length: u64,
+        6 => chunk_count: u64,
+        7 => replication: u32,
+        8 => modified: WallTime,
+        9 => synced: bool,
+    }
+}

@@ -1,0 +1,30 @@
+//! The nouns of a cell, and how a value is written down.
+//!
+//! Lowest floor: ids and counters as newtypes, paths, limits, settings that a whole cell shares,
+//! checksums, and the protobuf codec that messages ([`wire`]) and records are made of.
+//! Knows no socket, disk or clock.
+
+mod address;
+mod checksum;
+mod cluster_config;
+mod entry;
+mod ids;
+mod path;
+pub mod planted;
+mod random;
+mod range;
+mod time;
+pub mod wire;
+
+pub use address::{Address, Rack, ReplicaAt};
+pub use checksum::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c, crc32c_append};
+pub use cluster_config::{ClusterConfig, ConfigError};
+pub use entry::{Content, Entry, EntryKind};
+pub use ids::{
+    CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, LeaseId, LogIndex,
+    MutationName, MutationNumber, PushId, SerialNumber, ServerId, SessionId, Term,
+};
+pub use path::{CellPath, NAME_SIZE_MAX, PATH_SIZE_MAX, PathError};
+pub use random::Random;
+pub use range::ByteRange;
+pub use time::{Time, WallTime};

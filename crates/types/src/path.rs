@@ -1,0 +1,208 @@
+//! Paths in a cell: `/a/b`, UTF-8, no empty part, no `.` or `..`, no NUL.
+
+use crate::wire::{Field, WireError, WireType};
+use std::fmt;
+
+/// Bytes that one name may have.
+pub const NAME_SIZE_MAX: usize = 255;
+/// Bytes that a whole path may have.
+pub const PATH_SIZE_MAX: usize = 4096;
+
+const _: () = assert!(NAME_SIZE_MAX < PATH_SIZE_MAX);
+
+/// Why a text is not a path in a cell.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// It does not start with `/`.
+    #[error("a path in a cell starts with '/'")]
+    NotAbsolute,
+    /// A part is `.` or `..`.
+    #[error("'.' and '..' have no meaning in a cell's path")]
+    Dots,
+    /// It contains a NUL.
+    #[error("a name cannot contain a NUL")]
+    Nul,
+    /// One name is too long.
+    #[error("a name of {size} bytes; the limit is {NAME_SIZE_MAX}")]
+    NameTooLong {
+        /// Bytes in the name.
+        size: usize,
+    },
+    /// The whole is too long.
+    #[error("a path of {size} bytes; the limit is {PATH_SIZE_MAX}")]
+    PathTooLong {
+        /// Bytes in the path.
+        size: usize,
+    },
+}
+
+/// An absolute, normal path: repeated and trailing slashes are gone, the root is `/`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CellPath(String);
+
+impl Default for CellPath {
+    fn default() -> Self {
+        Self::root()
+    }
+}
+
+impl CellPath {
+    /// `/`.
+    #[must_use]
+    pub fn root() -> Self {
+        Self("/".to_owned())
+    }
+
+    /// Reads a path as a person writes it.
+    ///
+    /// # Errors
+    /// [`PathError`] says what about it cannot be.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        if !text.starts_with('/') {
+            return Err(PathError::NotAbsolute);
+        }
+        let mut path = Self(String::with_capacity(text.len()));
+        for name in text.split('/').filter(|name| !name.is_empty()) {
+            check_name(name)?;
+            path.0.push('/');
+            path.0.push_str(name);
+        }
+        if path.0.is_empty() {
+            return Ok(Self::root());
+        }
+        if path.0.len() > PATH_SIZE_MAX {
+            return Err(PathError::PathTooLong { size: path.0.len() });
+        }
+        Ok(path)
+    }
+
+    /// The path as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is `/`.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.0 == "/"
+    }
+
+    /// The names from the root down; none for the root.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/').filter(|name| !name.is_empty())
+    }
+
+    /// The last name; none for the root.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.names().last()
+    }
+
+    /// The directory it lies in; none for the root.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let cut = self.0.rfind('/')?;
+        match (self.is_root(), cut) {
+            (true, _) => None,
+            (false, 0) => Some(Self::root()),
+            (false, _) => Some(Self(self.0[..cut].to_owned())),
+        }
+    }
+
+    /// This directory's entry called `name`.
+    ///
+    /// # Errors
+    /// [`PathError`] when the name or the whole would be unfit.
+    pub fn join(&self, name: &str) -> Result<Self, PathError> {
+        Self::parse(&format!("{}/{name}", self.0))
+    }
+
+    /// Every directory above it, the root first.
+    #[must_use]
+    pub fn ancestors(&self) -> Vec<Self> {
+        let mut all: Vec<Self> = std::iter::successors(self.parent(), Self::parent).collect();
+        all.reverse();
+        all
+    }
+
+    /// Whether `self` is `other` or lies below it.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        other.is_root()
+            || self.0.strip_prefix(&other.0).is_some_and(|r| r.is_empty() || r.starts_with('/'))
+    }
+}
+
+fn check_name(name: &str) -> Result<(), PathError> {
+    if name == "." || name == ".." {
+        Err(PathError::Dots)
+    } else if name.contains('\0') {
+        Err(PathError::Nul)
+    } else if name.len() > NAME_SIZE_MAX {
+        Err(PathError::NameTooLong { size: name.len() })
+    } else {
+        Ok(())
+    }
+}
+
+impl fmt::Display for CellPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Field for CellPath {
+    const PROTO: &'static str = "string";
+    fn is_default(&self) -> bool {
+        self.is_root()
+    }
+    fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+        self.0.encode_present(tag, out);
+    }
+    fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+        let mut text = String::new();
+        text.merge(wire, input)?;
+        *self = Self::parse(&text).map_err(|_| WireError::Malformed)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CellPath, PathError};
+
+    fn path(text: &str) -> CellPath {
+        CellPath::parse(text).expect("a good path")
+    }
+
+    #[test]
+    fn slashes_are_made_normal() {
+        assert_eq!(path("//a///b/").as_str(), "/a/b");
+        assert_eq!(path("///"), CellPath::root());
+    }
+
+    #[test]
+    fn unfit_paths_say_why() {
+        assert_eq!(CellPath::parse("a"), Err(PathError::NotAbsolute));
+        assert_eq!(CellPath::parse("/a/../b"), Err(PathError::Dots));
+        assert_eq!(CellPath::parse("/a\0"), Err(PathError::Nul));
+        let long = format!("/{}", "n".repeat(256));
+        assert_eq!(CellPath::parse(&long), Err(PathError::NameTooLong { size: 256 }));
+        assert!(matches!(
+            CellPath::parse(&"/name".repeat(900)),
+            Err(PathError::PathTooLong { .. })
+        ));
+    }
+
+    #[test]
+    fn parents_ancestors_and_containment() {
+        assert_eq!(path("/a/b").parent(), Some(path("/a")));
+        assert_eq!(path("/a").parent(), Some(CellPath::root()));
+        assert_eq!(CellPath::root().parent(), None);
+        assert_eq!(path("/a/b/c").ancestors(), [path("/"), path("/a"), path("/a/b")]);
+        assert!(path("/a/b").is_within(&path("/a")));
+        assert!(!path("/ab").is_within(&path("/a")));
+        assert!(path("/ab").is_within(&path("/")));
+    }
+}

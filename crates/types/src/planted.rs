@@ -1,0 +1,113 @@
+//! Planted bugs: each rule of protocol.md can be broken on purpose, so that the simulator can show
+//! that a checker would see it.
+//!
+//! ```ignore
+//! if planted::broken(Rule::R8) { /* the bug, named after the rule */ }
+//! ```
+//! Without the feature `planted-bugs`, [`broken`] is a constant `false` and nothing of this is in
+//! the program. With it, the set is the simulator's configuration: one per thread, because the
+//! whole simulated cell lives in one thread.
+
+crate::code! {
+    /// The rules that can be broken on purpose.
+    pub enum Rule {
+        /// Unique numbers.
+        R1 = 1,
+        /// Terms fence.
+        R2 = 2,
+        /// Clocks: the holder counts shorter than the master.
+        R4 = 4,
+        /// One live incarnation of a server.
+        R5 = 5,
+        /// The times of R6 in their order.
+        R6 = 6,
+        /// A raise is durable, and what it leaves behind is refused.
+        R7 = 7,
+        /// A number that not all took is spent.
+        R8 = 8,
+        /// A replica above the logged version is as good as one at it.
+        R9 = 9,
+        /// Creation obeys R7 and R8.
+        R10 = 10,
+        /// A set is never shrunk below two.
+        R11 = 11,
+        /// Version and lease are named and compared.
+        R12 = 12,
+        /// Serial order.
+        R13 = 13,
+        /// Acknowledge when all have applied.
+        R14 = 14,
+        /// A push is named and compared, served once.
+        R15 = 15,
+        /// A new primary levels.
+        R16 = 16,
+        /// Acknowledged length.
+        R17 = 17,
+        /// Close before the next is opened.
+        R18 = 18,
+        /// A closed chunk is full by definition; no other is.
+        R19 = 19,
+        /// Files go by id; hidden files get no lease.
+        R20 = 20,
+        /// A new master waits for old leases.
+        R22 = 22,
+        /// Answers leave when applied.
+        R23 = 23,
+        /// Outcomes are remembered.
+        R24 = 24,
+        /// Data, checksums, head.
+        R26 = 26,
+        /// Dirty marks.
+        R27 = 27,
+        /// Suspect replicas become current by decision only.
+        R28 = 28,
+        /// A replica behind the furthest is stale.
+        R29 = 29,
+        /// A report of bad bytes is a hint.
+        R31 = 31,
+        /// Garbage: handle and version, nothing newer.
+        R33 = 33,
+        /// Path locks.
+        R35 = 35,
+        /// Record ids and windows.
+        R37 = 37,
+    }
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self::R1
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+mod set {
+    use super::Rule;
+    use std::cell::Cell;
+
+    thread_local! {
+        static BROKEN: Cell<Option<Rule>> = const { Cell::new(None) };
+    }
+
+    /// Breaks one rule, or none, in this thread from now on.
+    pub fn plant(rule: Option<Rule>) {
+        BROKEN.with(|broken| broken.set(rule));
+    }
+
+    /// Whether this rule is broken on purpose.
+    #[must_use]
+    pub fn broken(rule: Rule) -> bool {
+        BROKEN.with(|broken| broken.get() == Some(rule))
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub use set::{broken, plant};
+
+/// Whether this rule is broken on purpose: never, in this build.
+#[cfg(not(feature = "planted-bugs"))]
+#[must_use]
+#[inline]
+pub const fn broken(_: Rule) -> bool {
+    false
+}

@@ -1,0 +1,432 @@
+//! How a value is written: protobuf on the wire, typed structs in the code.
+//!
+//! ```text
+//!   message! { struct Grant { 1 => chunk: ChunkHandle, .. } }   one source
+//!        ├── encode / decode      protobuf's own primitives (prost::encoding)
+//!        └── proto_text           the .proto that another language compiles (docs/formats)
+//! ```
+//! Generated prost structs carry naked integers and would need a second set of types and a
+//! conversion for each message; here the newtypes themselves know their encoding.
+//!
+//! - W1: a field that holds its default is not written; an unknown field is skipped.
+//! - W2: decoding never panics and never takes memory that the input does not itself fill.
+
+use bytes::Bytes;
+use prost::encoding::{DecodeContext, decode_key, decode_varint, encode_key, encode_varint};
+
+pub use prost::encoding::WireType;
+
+/// Why bytes are not the message they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// Cut short, a wrong wire type, a number out of range, text that is not UTF-8.
+    #[error("malformed message")]
+    Malformed,
+}
+
+impl From<prost::DecodeError> for WireError {
+    fn from(_: prost::DecodeError) -> Self {
+        Self::Malformed
+    }
+}
+
+/// A value that can stand as a field of a message.
+pub trait Field: Default {
+    /// Its type in a `.proto` file.
+    const PROTO: &'static str;
+    /// Whether it is what an absent field decodes to.
+    fn is_default(&self) -> bool;
+    /// Writes key and value, default or not.
+    fn encode_present(&self, tag: u32, out: &mut Vec<u8>);
+    /// Reads one occurrence of the field.
+    ///
+    /// # Errors
+    /// [`WireError`] when the bytes are not such a value.
+    fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError>;
+}
+
+/// A whole message.
+pub trait Message: Sized {
+    /// Appends the encoding.
+    fn encode(&self, out: &mut Vec<u8>);
+    /// Reads a message that fills `input`.
+    ///
+    /// # Errors
+    /// [`WireError`] when the bytes are not such a message.
+    fn decode(input: &[u8]) -> Result<Self, WireError>;
+    /// Its definition in a `.proto` file.
+    fn proto_text() -> String;
+
+    /// The encoding on its own.
+    #[must_use]
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+}
+
+/// Writes one length-delimited field.
+pub fn encode_slice(tag: u32, value: &[u8], out: &mut Vec<u8>) {
+    encode_key(tag, WireType::LengthDelimited, out);
+    encode_varint(value.len() as u64, out);
+    out.extend_from_slice(value);
+}
+
+/// Reads the value of one length-delimited field, its key being read already.
+///
+/// # Errors
+/// [`WireError`] when the wire type is another or the input is shorter than it says.
+pub fn take_slice<'a>(wire: WireType, input: &mut &'a [u8]) -> Result<&'a [u8], WireError> {
+    if wire != WireType::LengthDelimited {
+        return Err(WireError::Malformed);
+    }
+    let size = usize::try_from(decode_varint(input)?).map_err(|_| WireError::Malformed)?;
+    let (value, rest) = input.split_at_checked(size).ok_or(WireError::Malformed)?;
+    *input = rest;
+    Ok(value)
+}
+
+/// Reads the next key, or nothing at the end of the message.
+///
+/// # Errors
+/// [`WireError`] when the bytes are not a key.
+pub fn next_key(input: &mut &[u8]) -> Result<Option<(u32, WireType)>, WireError> {
+    if input.is_empty() { Ok(None) } else { Ok(Some(decode_key(input)?)) }
+}
+
+/// Skips a field that this build does not know (W1).
+///
+/// # Errors
+/// [`WireError`] when its bytes are malformed.
+pub fn skip(tag: u32, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+    Ok(prost::encoding::skip_field(wire, tag, input, DecodeContext::default())?)
+}
+
+fn take_varint(wire: WireType, input: &mut &[u8]) -> Result<u64, WireError> {
+    if wire == WireType::Varint { Ok(decode_varint(input)?) } else { Err(WireError::Malformed) }
+}
+
+macro_rules! varint_field {
+    ($type:ty, $proto:literal) => {
+        impl Field for $type {
+            const PROTO: &'static str = $proto;
+            fn is_default(&self) -> bool {
+                *self == <$type>::default()
+            }
+            fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+                encode_key(tag, WireType::Varint, out);
+                encode_varint(u64::from(*self), out);
+            }
+            fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+                *self =
+                    take_varint(wire, input)?.try_into().map_err(|_| WireError::Malformed)?;
+                Ok(())
+            }
+        }
+    };
+}
+
+varint_field!(u64, "uint64");
+varint_field!(u32, "uint32");
+
+impl Field for bool {
+    const PROTO: &'static str = "bool";
+    fn is_default(&self) -> bool {
+        !*self
+    }
+    fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+        u64::from(*self).encode_present(tag, out);
+    }
+    fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+        *self = take_varint(wire, input)? != 0;
+        Ok(())
+    }
+}
+
+impl Field for String {
+    const PROTO: &'static str = "string";
+    fn is_default(&self) -> bool {
+        self.is_empty()
+    }
+    fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+        encode_slice(tag, self.as_bytes(), out);
+    }
+    fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+        let raw = take_slice(wire, input)?;
+        *self = str::from_utf8(raw).map_err(|_| WireError::Malformed)?.to_owned();
+        Ok(())
+    }
+}
+
+impl Field for Bytes {
+    const PROTO: &'static str = "bytes";
+    fn is_default(&self) -> bool {
+        self.is_empty()
+    }
+    fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+        encode_slice(tag, self, out);
+    }
+    fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+        *self = Bytes::copy_from_slice(take_slice(wire, input)?);
+        Ok(())
+    }
+}
+
+/// Repeated: each element with a key of its own.
+impl<T: Field> Field for Vec<T> {
+    const PROTO: &'static str = T::PROTO;
+    fn is_default(&self) -> bool {
+        self.is_empty()
+    }
+    fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+        for item in self {
+            item.encode_present(tag, out);
+        }
+    }
+    fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+        let mut item = T::default();
+        item.merge(wire, input)?;
+        self.push(item);
+        Ok(())
+    }
+}
+
+/// Optional: present even when it holds its default.
+impl<T: Field> Field for Option<T> {
+    const PROTO: &'static str = T::PROTO;
+    fn is_default(&self) -> bool {
+        self.is_none()
+    }
+    fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+        if let Some(value) = self {
+            value.encode_present(tag, out);
+        }
+    }
+    fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+        self.get_or_insert_default().merge(wire, input)
+    }
+}
+
+/// `repeated`, `optional` or nothing before a field in a `.proto` file.
+#[must_use]
+pub fn proto_label(rust_type: &str) -> &'static str {
+    match rust_type.split_once('<').map(|(outer, _)| outer.trim()) {
+        Some("Vec") => "repeated ",
+        Some("Option") => "optional ",
+        _ => "",
+    }
+}
+
+/// Defines a struct that is also a protobuf message.
+///
+/// `message! { /** doc */ pub struct Name { 1 => field: Type, } }`: public fields, numbered as
+/// protobuf numbers them. The struct gets `Clone, Debug, Default, PartialEq, Eq`.
+#[macro_export]
+macro_rules! message {
+    ($(#[$meta:meta])* pub struct $name:ident {
+        $( $(#[$field_meta:meta])* $tag:literal => $field:ident : $type:ty ),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "a field is named for what it is; the struct's doc says the rest")]
+        pub struct $name { $( $(#[$field_meta])* pub $field: $type, )* }
+
+        impl $crate::wire::Message for $name {
+            #[allow(unused_variables)]
+            fn encode(&self, out: &mut Vec<u8>) {
+                $( if !$crate::wire::Field::is_default(&self.$field) {
+                    $crate::wire::Field::encode_present(&self.$field, $tag, out);
+                } )*
+            }
+            fn decode(input: &[u8]) -> Result<Self, $crate::wire::WireError> {
+                let mut rest = input;
+                #[allow(unused_mut)]
+                let mut message = Self::default();
+                while let Some((tag, wire)) = $crate::wire::next_key(&mut rest)? {
+                    match tag {
+                        $( $tag => $crate::wire::Field::merge(&mut message.$field, wire, &mut rest)?, )*
+                        _ => $crate::wire::skip(tag, wire, &mut rest)?,
+                    }
+                }
+                Ok(message)
+            }
+            fn proto_text() -> String {
+                let mut text = format!("message {} {{\n", stringify!($name));
+                $( text.push_str(&format!(
+                    "  {}{} {} = {};\n",
+                    $crate::wire::proto_label(stringify!($type)),
+                    <$type as $crate::wire::Field>::PROTO,
+                    stringify!($field),
+                    $tag,
+                )); )*
+                text.push_str("}\n");
+                text
+            }
+        }
+
+        impl $crate::wire::Field for $name {
+            const PROTO: &'static str = stringify!($name);
+            fn is_default(&self) -> bool {
+                *self == Self::default()
+            }
+            fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+                $crate::wire::encode_slice(tag, &$crate::wire::Message::to_bytes(self), out);
+            }
+            fn merge(
+                &mut self,
+                wire: $crate::wire::WireType,
+                input: &mut &[u8],
+            ) -> Result<(), $crate::wire::WireError> {
+                let raw = $crate::wire::take_slice(wire, input)?;
+                *self = <Self as $crate::wire::Message>::decode(raw)?;
+                Ok(())
+            }
+        }
+    };
+}
+
+/// Defines an enum of which each variant holds one message: a protobuf `oneof`.
+#[macro_export]
+macro_rules! choice {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $( $(#[$variant_meta:meta])* $tag:literal => $variant:ident($type:ty) ),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum $name { $( $(#[$variant_meta])* $variant($type), )* }
+
+        $( impl From<$type> for $name {
+            fn from(value: $type) -> Self { Self::$variant(value) }
+        } )*
+
+        impl $crate::wire::Message for $name {
+            fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( Self::$variant(value) => $crate::wire::Field::encode_present(value, $tag, out), )*
+                }
+            }
+            fn decode(input: &[u8]) -> Result<Self, $crate::wire::WireError> {
+                let mut rest = input;
+                let mut found = None;
+                while let Some((tag, wire)) = $crate::wire::next_key(&mut rest)? {
+                    match tag {
+                        $( $tag => {
+                            let mut value = <$type>::default();
+                            $crate::wire::Field::merge(&mut value, wire, &mut rest)?;
+                            found = Some(Self::$variant(value));
+                        } )*
+                        _ => $crate::wire::skip(tag, wire, &mut rest)?,
+                    }
+                }
+                found.ok_or($crate::wire::WireError::Malformed)
+            }
+            fn proto_text() -> String {
+                let mut text = format!("message {} {{\n  oneof choice {{\n", stringify!($name));
+                $( text.push_str(&format!(
+                    "    {} {} = {};\n",
+                    stringify!($type), stringify!($variant).to_lowercase(), $tag,
+                )); )*
+                text.push_str("  }\n}\n");
+                text
+            }
+        }
+    };
+}
+
+/// Defines a plain enum that is also a protobuf number; an unknown number does not decode.
+#[macro_export]
+macro_rules! code {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $( $(#[$variant_meta:meta])* $variant:ident = $number:literal ),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $( $(#[$variant_meta])* $variant = $number, )* }
+
+        impl $name {
+            /// Every value, in order.
+            pub const ALL: &'static [Self] = &[ $( Self::$variant, )* ];
+        }
+
+        impl $crate::wire::Field for $name {
+            const PROTO: &'static str = "uint32";
+            fn is_default(&self) -> bool {
+                *self == Self::default()
+            }
+            fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+                (*self as u32).encode_present(tag, out);
+            }
+            fn merge(
+                &mut self,
+                wire: $crate::wire::WireType,
+                input: &mut &[u8],
+            ) -> Result<(), $crate::wire::WireError> {
+                let mut number = 0u32;
+                number.merge(wire, input)?;
+                *self = match number {
+                    $( $number => Self::$variant, )*
+                    _ => return Err($crate::wire::WireError::Malformed),
+                };
+                Ok(())
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Message, WireError};
+    use crate::{ChunkHandle, Term};
+
+    crate::message! {
+        pub struct Inner { 1 => number: u64, 2 => text: String }
+    }
+    crate::message! {
+        pub struct Outer {
+            1 => handle: ChunkHandle,
+            2 => inner: Inner,
+            3 => many: Vec<Inner>,
+            4 => maybe: Option<u64>,
+            5 => flag: bool,
+        }
+    }
+    crate::choice! {
+        pub enum Either { 1 => Left(Inner), 2 => Right(Outer) }
+    }
+
+    fn outer() -> Outer {
+        Outer {
+            handle: ChunkHandle::of(Term::new(3), 4),
+            inner: Inner { number: 0, text: "x".into() },
+            many: vec![Inner::default(), Inner { number: 9, text: String::new() }],
+            maybe: Some(0),
+            flag: true,
+        }
+    }
+
+    #[test]
+    fn a_message_comes_back_as_it_went() {
+        assert_eq!(Outer::decode(&outer().to_bytes()), Ok(outer()));
+        assert_eq!(Either::decode(&Either::Right(outer()).to_bytes()), Ok(outer().into()));
+    }
+
+    #[test]
+    fn a_message_cut_anywhere_decodes_to_an_error_or_to_fewer_fields_but_never_panics() {
+        let whole = outer().to_bytes();
+        for size in 0..whole.len() {
+            let _ = Outer::decode(&whole[..size]);
+            let _ = Either::decode(&whole[..size]);
+        }
+        assert_eq!(Either::decode(&[]), Err(WireError::Malformed));
+    }
+
+    #[test]
+    fn the_proto_text_names_fields_and_labels() {
+        assert_eq!(
+            Outer::proto_text(),
+            "message Outer {\n  uint64 handle = 1;\n  Inner inner = 2;\n  repeated Inner many = 3;\n  \
+             optional uint64 maybe = 4;\n  bool flag = 5;\n}\n"
+        );
+    }
+}
