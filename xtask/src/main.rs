@@ -1,2 +1,68 @@
-//! What people and CI run.
-fn main() {}
+//! What people and CI run: `cargo xtask <command>`.
+//!
+//! ```text
+//!   verify ─┬─ fmt, tidy, licences, clippy, tests, docs, simulation    reads only
+//!           └─ last line: "N passed, 0 failed"
+//!   fix ────── fmt, clippy --fix, golden texts, proto                  writes
+//! ```
+//! One file per command. Knows the workspace's files, cargo and the simulator; knows no server.
+
+mod code_map;
+mod fix;
+mod licences;
+mod proto;
+mod simulation;
+mod test_run;
+mod tidy;
+mod verify;
+mod workspace;
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  verify      everything CI checks; writes nothing
+  sim         whole cells under faults:
+                --seeds N [--from K]    many seeds, on all processors
+                --seed N [--trace]      one seed, event by event
+                --planted               each rule broken on purpose; a checker must notice
+  fix         apply lints' suggestions, format, rewrite map, .proto and golden texts
+  tidy        the house rules alone (also part of verify)
+  licences    the licences of all dependencies (also part of verify)
+  map         write the code map in ARCHITECTURE.md
+  proto       write docs/formats/cairn.proto
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command; false where it has said itself, on its last line, that not all is good.
+fn run(arguments: &[String]) -> Result<bool> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["verify"] => return Ok(verify::verify()),
+        ["fix"] => fix::fix(),
+        ["tidy"] => tidy::report(),
+        ["licences"] => licences::report(),
+        ["sim", rest @ ..] => simulation::sim(rest),
+        ["map"] => code_map::write(),
+        ["proto"] => proto::write(),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("no such command: {}\n\n{USAGE}", words.join(" ")),
+    }
+    .map(|()| true)
+}

@@ -1,1 +1,15 @@
-//! The chunkserver's room: chunk-core over a chunk store
+//! The chunkserver's room: [`ChunkCore`](cairn_chunk_core::ChunkCore) over a
+//! [`ChunkDisk`](cairn_store::ChunkDisk).
+//!
+//! ```text
+//!   data directories ──► recovery ──► ChunkCore ◄── events ── world
+//!                            │            └──────── effects ─► world ──► ChunkDisk (jobs)
+//!                            └─► ChunkDisk ◄─── block size, once the cell is known
+//! ```
+//! Knows how a server starts: whose directories these are, and what lies in them. Decides nothing.
+
+mod open;
+mod room;
+
+pub use open::{ChunkserverConfig, ChunkserverOpenError};
+pub use room::Chunkserver;

@@ -1,1 +1,35 @@
-//! The real world behind the seam: threads, epoll, files
+//! The real world behind the seam: threads, epoll, files.
+//!
+//! ```text
+//!                    one thread                                  worker threads
+//!   sockets ◄──► epoll · network · room ──── jobs, by lane ────► Service::run (files)
+//!                    ▲                 ◄─── finished jobs ────
+//!   Sender ─ command ┘
+//! ```
+//! [`launch()`] runs a [`Room`](cairn_env::Room); [`OsDisk`] is a directory as its disk. The
+//! contract is `cairn-env`'s E1 to E5; the files say which part of it they keep.
+//!
+//! Knows sockets, files, threads and clocks. Never knows what a message means, but for the
+//! handshake and pushes.
+
+mod accepting;
+mod buffer_pool;
+mod calls;
+pub mod clock;
+mod connection;
+mod disk;
+mod inflow;
+mod lanes;
+mod launch;
+mod mailbox;
+mod network;
+mod out_queue;
+mod push_receiver;
+mod reactor;
+mod relays;
+mod timers;
+
+pub use disk::OsDisk;
+pub use launch::{
+    BindError, HaltReason, LaunchError, LaunchOptions, Running, Sender, Stopped, bind, launch,
+};

@@ -60,6 +60,8 @@ pub enum ChunkJob {
         mutations: Vec<ApplyMutation>,
         /// Bytes acknowledged so far, kept in the head (R17).
         acknowledged: u64,
+        /// The last serial number acknowledged so far, kept in the head too (R29).
+        acknowledged_serial: SerialNumber,
         /// Answer only once it is on disk.
         sync: bool,
     },
@@ -88,12 +90,14 @@ pub enum ChunkJob {
         /// Which chunk.
         handle: ChunkHandle,
     },
-    /// Keeps a newer acknowledged length in the head.
+    /// Keeps a newer acknowledged length and serial number in the head.
     Settle {
         /// Which chunk.
         handle: ChunkHandle,
         /// Bytes acknowledged.
         acknowledged: u64,
+        /// The last serial number acknowledged.
+        acknowledged_serial: SerialNumber,
     },
     /// Moves a replica to the trash, unless it is newer than `version` (R33).
     Trash {

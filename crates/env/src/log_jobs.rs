@@ -7,7 +7,9 @@ use cairn_types::LogIndex;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogJob {
     /// Appends records to the operation log and flushes; many at once share the flush (§2.6.3).
-    Append(Vec<Bytes>),
+    /// Each names its index; one at or below an earlier one's takes the place of that one and of
+    /// all after it (what a new primary master overwrites).
+    Append(Vec<(LogIndex, Bytes)>),
     /// Makes a checkpoint of the state as of `index`, beside running work, by replaying the log
     /// onto the last one; then removes what is older than the kept ones.
     Checkpoint {

@@ -5,6 +5,7 @@
 //!   that names other checksums is refused (R15).
 
 use bytes::Bytes;
+use cairn_types::planted::{self, Rule};
 use cairn_types::{BlockChecksums, PushId};
 use std::collections::BTreeMap;
 
@@ -83,7 +84,8 @@ impl PushBuffer {
         checksums: &BlockChecksums,
     ) -> Result<PushedData, PushLookupError> {
         let (age, data) = self.by_name.get_mut(&push).ok_or(PushLookupError::Missing)?;
-        if data.size() != size || data.checksums != *checksums {
+        let same = data.size() == size && data.checksums == *checksums;
+        if !same && !planted::broken(Rule::R15) {
             return Err(PushLookupError::Differs);
         }
         self.clock += 1;

@@ -1,1 +1,39 @@
-//! Bytes at rest: log records, chunk sidecars, journals, record framing
+//! Bytes at rest: log records, checkpoints, chunk sidecars, journals, record framing.
+//!
+//! Bytes go in and values come out; no I/O. Every decoder is total: no bytes make it panic or take
+//! memory that the input does not itself fill. A page of docs/formats/ for each.
+
+mod checkpoint;
+mod chunk_journal;
+mod error;
+mod fields;
+mod identity;
+mod log_segment;
+mod record;
+mod record_scanner;
+mod record_window;
+mod redo;
+mod sealed;
+mod sidecar;
+pub mod stream;
+
+pub use checkpoint::{
+    CHECKPOINT_FOOTER_SIZE, CHECKPOINT_HEADER_SIZE, CheckpointHeader, CheckpointSum,
+    scan_checkpoint,
+};
+pub use chunk_journal::{
+    JOURNAL_HEADER_SIZE, JournalLine, ReplicaLine, decode_journal_header, encode_journal_header,
+    journal_seed,
+};
+pub use error::FormatError;
+pub use identity::{IDENTITY_SIZE, Identity, IdentityKind};
+pub use log_segment::{
+    SEGMENT_HEADER_SIZE, SegmentHeader, SegmentRecord, log_record_size, put_log_record,
+    scan_segment, segment_seed,
+};
+pub use record::{ProducerId, RECORD_OVERHEAD, RECORD_SIZE_MAX, encode_record};
+pub use record_scanner::{Record, RecordScanner, Scanned};
+pub use record_window::{RECORD_WINDOW, RecordWindow};
+pub use redo::{RedoEntry, redo_seed};
+pub use sidecar::{BLOCK_CHECKSUMS_OFFSET, HEAD_SLOT_SIZE, Head, block_checksum_offset};
+pub use stream::Corruption;

@@ -1,1 +1,27 @@
-//! The master's decisions: namespace, leases, placement, path locks
+//! The master's decisions: namespace, chunks, leases (design §4).
+//!
+//! ```text
+//!   Event ──► MasterCore::step ──► Propose(record) · Call · Reply · Wake
+//!                 ▲                     │
+//!                 └── applied ◄── State::apply ◄── committed
+//! ```
+//! Pure: no clock, disk, thread or randomness but what is handed in.
+
+mod chunks;
+mod core;
+mod find;
+mod mutations;
+mod numbers;
+mod outbox;
+pub mod outcome;
+mod path_locks;
+mod reads;
+pub mod record;
+pub mod state;
+mod step;
+
+pub use crate::core::MasterCore;
+pub use outbox::{MasterEffect, Outbox, ProposalId};
+pub use outcome::Outcome;
+pub use record::Record;
+pub use state::State;

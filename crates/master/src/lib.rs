@@ -1,1 +1,18 @@
-//! The master's room: master-core, consensus and the operation log as one driver
+//! The master's room: the core, the group's consensus and the operation log as one driver.
+//!
+//! ```text
+//!   Event ──► core.step ──► records ──► consensus ──► Disk(Append) ──► durable
+//!                 ▲                                                      │
+//!                 └────────── applied ◄──────── committed ◄──────────────┘
+//! ```
+//! Start: lock, identity, newest good checkpoint, the log since then; then a new reign.
+
+mod master_disk;
+mod open;
+mod recovery;
+mod room;
+
+pub use master_disk::MasterDisk;
+pub use open::{MasterConfig, MasterOpenError};
+pub use recovery::RecoveryError;
+pub use room::Master;

@@ -25,6 +25,8 @@ pub const PROTOCOL_VERSION_OLDEST: u16 = 1;
 /// The version in frames of the handshake, from before one is agreed on.
 pub const VERSION_ANY: u16 = 0;
 
+/// The rpc of the handshake: its frames can be read whatever the two sides speak.
+const HANDSHAKE_RPC: u16 = 1;
 const MAGIC: [u8; 4] = *b"CAIR";
 const FLAG_RESPONSE: u32 = 1;
 const FLAG_FAILURE: u32 = 2;
@@ -108,7 +110,8 @@ impl FrameHeader {
             return Err(FrameError::Magic);
         }
         let version = u16_at(4);
-        if version != VERSION_ANY && !(PROTOCOL_VERSION_OLDEST..=PROTOCOL_VERSION).contains(&version)
+        if version != VERSION_ANY
+            && !(PROTOCOL_VERSION_OLDEST..=PROTOCOL_VERSION).contains(&version)
         {
             return Err(FrameError::Version { theirs: version });
         }
@@ -175,7 +178,8 @@ pub fn encode_frame(
         FrameKind::Failure => FLAG_RESPONSE | FLAG_FAILURE,
     };
     head[..4].copy_from_slice(&MAGIC);
-    head[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+    let version = if rpc == HANDSHAKE_RPC { VERSION_ANY } else { PROTOCOL_VERSION };
+    head[4..6].copy_from_slice(&version.to_le_bytes());
     head[6..8].copy_from_slice(&rpc.to_le_bytes());
     head[8..12].copy_from_slice(&flags.to_le_bytes());
     head[12..20].copy_from_slice(&request.0.to_le_bytes());

@@ -37,7 +37,7 @@ pub use mutation_calls::{
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
 pub use rpc::{Request, Response, proto_table};
 pub use server_calls::{
-    ChunkClosed, ChunkClosedAnswer, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,
+    ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,
     HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join, JoinAnswer, Probe, ProbeAnswer,
     Raise, RaiseAnswer, ReplicaReport, RevokeLease, RevokeLeaseAnswer, SecondaryFailed,
     SecondaryFailedAnswer,

@@ -64,7 +64,12 @@ cairn_types::message! {
 cairn_types::message! {
     /// Paths below `root` whose name matches `pattern` (`*`, `?`, `[a-z]`), in order, after
     /// `after`: the paper's FindMatchingFiles.
-    pub struct Find { 1 => root: CellPath, 2 => pattern: String, 3 => after: String, 4 => limit: u32 }
+    pub struct Find {
+        1 => root: CellPath,
+        2 => pattern: String,
+        3 => after: String,
+        4 => limit: u32,
+    }
 }
 cairn_types::message! {
     /// One path found.
@@ -77,7 +82,11 @@ cairn_types::message! {
 
 cairn_types::message! {
     /// Makes a directory; with `parents` also those above it, and an existing one is no error.
-    pub struct MakeDirectory { 1 => mutation: MutationName, 2 => path: CellPath, 3 => parents: bool }
+    pub struct MakeDirectory {
+        1 => mutation: MutationName,
+        2 => path: CellPath,
+        3 => parents: bool,
+    }
 }
 cairn_types::message! {
     /// The directory.

@@ -17,6 +17,9 @@ cairn_types::message! {
         3 => checksums: BlockChecksums,
         /// The servers still to come, nearest first.
         4 => chain: Vec<ReplicaAt>,
+        /// The cell's block size, so that the pieces can be told apart below the seam; zero means
+        /// the standard one.
+        6 => block_size: u32,
     }
 }
 cairn_types::message! {
@@ -82,6 +85,8 @@ cairn_types::message! {
         4 => mutations: Vec<Forwarded>,
         /// Bytes acknowledged so far; readable from now on (R17).
         5 => acknowledged: u64,
+        /// The last serial number acknowledged (R29).
+        8 => acknowledged_serial: SerialNumber,
         6 => sync: bool,
         /// The levelling that opens a lease: serial numbers go on from here whatever the replica
         /// last applied.
@@ -100,6 +105,7 @@ cairn_types::message! {
         2 => version: ChunkVersion,
         3 => lease: LeaseId,
         4 => acknowledged: u64,
+        5 => acknowledged_serial: SerialNumber,
     }
 }
 cairn_types::message! {

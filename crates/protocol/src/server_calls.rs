@@ -20,6 +20,9 @@ cairn_types::message! {
         7 => suspect: bool,
         /// Acknowledged bytes, as far as this replica knows.
         8 => acknowledged: u64,
+        /// The last serial number known to be acknowledged: a replica that has not applied it is
+        /// stale (R29). What was applied beyond it may differ between replicas, and costs nothing.
+        9 => acknowledged_serial: SerialNumber,
     }
 }
 
@@ -99,7 +102,14 @@ cairn_types::message! {
         3 => garbage: Vec<Garbage>,
         /// The master does not know this incarnation: join again, with an inventory.
         4 => rejoin: bool,
+        /// Blocks that a client says are bad; verified here before anyone believes it (R31).
+        5 => verify: Vec<DoubtedBlock>,
     }
+}
+cairn_types::message! {
+    /// A block that a client could not verify.
+    #[derive(Copy)]
+    pub struct DoubtedBlock { 1 => handle: ChunkHandle, 2 => offset: u64 }
 }
 
 cairn_types::message! {

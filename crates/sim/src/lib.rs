@@ -1,1 +1,30 @@
-//! Workloads, faults and checkers over a simulated cell
+//! The simulator: a whole cell in one thread, faults injected at the seam, checkers watching.
+//!
+//! ```text
+//!   seed ─► weather (faults) ─┐                        ┌─► checkers: what must never be otherwise
+//!           workloads ────────┼─► SimWorld: the cell ──┤
+//!                             └─◄ answers ─────────────┴─► oracles: what may be read back
+//! ```
+//! A run: `seconds` of faults; then all faults end, nothing new is asked for, the cell must heal
+//! and give back everything that it acknowledged. The same seed gives the same run, down to one
+//! number (`trace_hash`).
+
+mod cell;
+mod checkers;
+mod file_model;
+mod ledger;
+mod observer;
+mod operations;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod report;
+mod run;
+pub mod scenarios;
+mod stage;
+mod weather;
+mod workloads;
+
+#[cfg(feature = "planted-bugs")]
+pub use planted::{PlantedReport, planted, rules};
+pub use report::{CheckFailure, FaultMix, RunConfig, RunReport};
+pub use run::run;

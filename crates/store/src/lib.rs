@@ -1,1 +1,36 @@
-//! Chunk files, sidecars, operation log and checkpoints over a Disk
+//! Chunk files, operation log and checkpoints over a [`Disk`](cairn_env::Disk).
+//!
+//! ```text
+//!   master       OperationLog   Checkpoints            identity, lock
+//!   chunkserver  ChunkDisk ──► ChunkStore, one per data directory
+//! ```
+//! The same code runs on files and on the simulator's faulty disk. Knows no network, no clock.
+
+mod append;
+mod apply;
+mod checkpoint;
+mod chunk;
+mod chunk_files;
+mod chunk_service;
+mod chunk_store;
+mod chunk_store_open;
+mod identity_file;
+mod log_recovery;
+mod operation_log;
+mod overwrite;
+mod reading;
+mod recovery;
+mod redo_journal;
+mod trash;
+mod version_journal;
+mod whole_files;
+
+pub use apply::{Acknowledged, Mutation};
+pub use checkpoint::{CHECKPOINTS_KEPT, Checkpoint, CheckpointWriter, Checkpoints};
+pub use chunk_service::ChunkDisk;
+pub use chunk_store::ChunkStore;
+pub use chunk_store_open::{RecoveredChunks, RecoveredReplica, StoreOpenError};
+pub use identity_file::{read_identity, write_identity};
+pub use log_recovery::{LogOpenError, RecoveredLog};
+pub use operation_log::{OperationLog, SEGMENT_SIZE_STANDARD};
+pub use version_journal::JournalOpenError;

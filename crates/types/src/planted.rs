@@ -1,7 +1,7 @@
 //! Planted bugs: each rule of protocol.md can be broken on purpose, so that the simulator can show
 //! that a checker would see it.
 //!
-//! ```ignore
+//! ```text
 //! if planted::broken(Rule::R8) { /* the bug, named after the rule */ }
 //! ```
 //! Without the feature `planted-bugs`, [`broken`] is a constant `false` and nothing of this is in
@@ -10,8 +10,10 @@
 
 crate::code! {
     /// The rules that can be broken on purpose.
+    #[derive(Default)]
     pub enum Rule {
         /// Unique numbers.
+        #[default]
         R1 = 1,
         /// Terms fence.
         R2 = 2,
@@ -71,12 +73,6 @@ crate::code! {
         R35 = 35,
         /// Record ids and windows.
         R37 = 37,
-    }
-}
-
-impl Default for Rule {
-    fn default() -> Self {
-        Self::R1
     }
 }
 

@@ -119,8 +119,7 @@ macro_rules! varint_field {
                 encode_varint(u64::from(*self), out);
             }
             fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
-                *self =
-                    take_varint(wire, input)?.try_into().map_err(|_| WireError::Malformed)?;
+                *self = take_varint(wire, input)?.try_into().map_err(|_| WireError::Malformed)?;
                 Ok(())
             }
         }
@@ -229,7 +228,10 @@ macro_rules! message {
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        #[allow(missing_docs, reason = "a field is named for what it is; the struct's doc says the rest")]
+        #[allow(
+            missing_docs,
+            reason = "a field is named for what it is; the struct's doc says the rest"
+        )]
         pub struct $name { $( $(#[$field_meta])* pub $field: $type, )* }
 
         impl $crate::wire::Message for $name {
@@ -245,7 +247,9 @@ macro_rules! message {
                 let mut message = Self::default();
                 while let Some((tag, wire)) = $crate::wire::next_key(&mut rest)? {
                     match tag {
-                        $( $tag => $crate::wire::Field::merge(&mut message.$field, wire, &mut rest)?, )*
+                        $( $tag => {
+                            $crate::wire::Field::merge(&mut message.$field, wire, &mut rest)?;
+                        } )*
                         _ => $crate::wire::skip(tag, wire, &mut rest)?,
                     }
                 }
@@ -303,7 +307,9 @@ macro_rules! choice {
         impl $crate::wire::Message for $name {
             fn encode(&self, out: &mut Vec<u8>) {
                 match self {
-                    $( Self::$variant(value) => $crate::wire::Field::encode_present(value, $tag, out), )*
+                    $( Self::$variant(value) => {
+                        $crate::wire::Field::encode_present(value, $tag, out);
+                    } )*
                 }
             }
             fn decode(input: &[u8]) -> Result<Self, $crate::wire::WireError> {
@@ -375,6 +381,7 @@ macro_rules! code {
 }
 
 #[cfg(test)]
+#[allow(unreachable_pub, reason = "the macros make public structs")]
 mod tests {
     use super::{Message, WireError};
     use crate::{ChunkHandle, Term};
@@ -425,8 +432,8 @@ mod tests {
     fn the_proto_text_names_fields_and_labels() {
         assert_eq!(
             Outer::proto_text(),
-            "message Outer {\n  uint64 handle = 1;\n  Inner inner = 2;\n  repeated Inner many = 3;\n  \
-             optional uint64 maybe = 4;\n  bool flag = 5;\n}\n"
+            "message Outer {\n  uint64 handle = 1;\n  Inner inner = 2;\n  \
+             repeated Inner many = 3;\n  optional uint64 maybe = 4;\n  bool flag = 5;\n}\n"
         );
     }
 }

@@ -1,0 +1,350 @@
+//! One chunkserver's replicas behind one entrance.
+
+use crate::master_link::{MasterLink, Stage};
+use crate::outbox::{Outbox, Purpose};
+use crate::replica::{Context, Recovered, Replica, Waiting};
+use cairn_env::{
+    Caller, ChunkDone, ChunkJob, Completion, DiskError, Effect, EffectId, Event, Now, Space,
+};
+use cairn_protocol::{ErrorCode, Failure, Raise, Request, Response};
+use cairn_types::{
+    Address, CellId, ChunkHandle, ChunkVersion, ClusterConfig, Incarnation, ReplicaAt, ServerId, Term, Time,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The one answer that a request can have; anything else is the other side's defect.
+macro_rules! expect {
+    ($result:expr, $rpc:ident) => {
+        $result.and_then(|response| match response {
+            Response::$rpc(answer) => Ok(answer),
+            _ => Err(Failure::unknown(ErrorCode::Internal, "an answer of another kind")),
+        })
+    };
+}
+
+/// How often a chunkserver looks around: lease ends, heartbeats, news for idle secondaries.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Who this server is and whom it serves.
+#[derive(Clone, Debug)]
+pub struct ChunkCoreConfig {
+    /// Its id, its address as others reach it, its rack.
+    pub at: ReplicaAt,
+    /// Drawn at this start (R5).
+    pub incarnation: Incarnation,
+    /// The cell's masters.
+    pub masters: Vec<Address>,
+    /// The cell it belongs to; none before its first join.
+    pub cell: CellId,
+    /// The highest term it has heard of (R2).
+    pub term: Term,
+    /// The highest handle that its disks have ever seen (R1).
+    pub highest_handle: ChunkHandle,
+    /// The highest version that its disks have ever seen (R1).
+    pub highest_version: ChunkVersion,
+}
+
+/// The state machine of a chunkserver.
+#[derive(Debug)]
+pub struct ChunkCore {
+    pub(crate) settings: ChunkCoreConfig,
+    pub(crate) config: ClusterConfig,
+    pub(crate) replicas: BTreeMap<ChunkHandle, Replica>,
+    pub(crate) out: Outbox,
+    pub(crate) link: MasterLink,
+}
+
+impl ChunkCore {
+    /// A server that has just started with what its data directories hold.
+    #[must_use]
+    pub fn new(settings: ChunkCoreConfig, recovered: &[Recovered], space: Space) -> Self {
+        let replicas = recovered
+            .iter()
+            .map(|recovered| (recovered.handle, Replica::from_recovered(recovered)))
+            .collect();
+        let link = MasterLink {
+            stage: Stage::Away(Time::default()),
+            term: settings.term,
+            cell: settings.cell,
+            space,
+            which: 0,
+            beats: 0,
+            held_after: ChunkHandle::default(),
+            heard: Time::default(),
+        };
+        // Until the master says otherwise; no mutation is served before it has.
+        let config = ClusterConfig::standard();
+        Self { settings, config, replicas, out: Outbox::default(), link }
+    }
+
+    /// The cell's settings, as far as known.
+    #[must_use]
+    pub fn config(&self) -> &ClusterConfig {
+        &self.config
+    }
+
+    /// The server's id.
+    #[must_use]
+    pub fn server(&self) -> ServerId {
+        self.settings.at.server
+    }
+
+    /// A data directory is gone, and these replicas with it (R27). Whoever waits for them hears
+    /// nothing more, and asks the master.
+    pub fn lose(&mut self, handles: &[ChunkHandle]) {
+        for handle in handles {
+            self.replicas.remove(handle);
+        }
+    }
+
+    /// Takes one event; what is to be done is pushed to `effects`.
+    pub fn step(
+        &mut self,
+        now: Now,
+        event: Event<(), ChunkDone>,
+        effects: &mut Vec<Effect<ChunkJob>>,
+    ) {
+        match event {
+            Event::Started => {
+                self.identify();
+                self.out.wake(Purpose::Tick, now.time + TICK);
+                self.tick_link(now);
+            }
+            Event::Request { from, request } => self.on_request(now, from, request),
+            Event::Disconnected { connection } => {
+                for replica in self.replicas.values_mut() {
+                    replica.forget_connection(connection);
+                }
+            }
+            Event::Completed { id, result } => self.on_completed(now, id, result),
+            Event::Command(()) => {}
+        }
+        self.out.drain(effects);
+    }
+
+    pub(crate) fn master_address(&self) -> Address {
+        let masters = &self.settings.masters;
+        masters[self.link.which % masters.len()].clone()
+    }
+
+    pub(crate) fn context<'a>(
+        now: Now,
+        config: &'a ClusterConfig,
+        out: &'a mut Outbox,
+        settings: &'a ChunkCoreConfig,
+        link: &MasterLink,
+    ) -> Context<'a> {
+        let master = &settings.masters[link.which % settings.masters.len()];
+        Context { now: now.time, config, out, me: settings.at.server, master }
+    }
+
+    /// A replica, and what decisions about it may look at.
+    pub(crate) fn replica(
+        &mut self,
+        now: Now,
+        handle: ChunkHandle,
+    ) -> Option<(&mut Replica, Context<'_>)> {
+        let cx = Self::context(now, &self.config, &mut self.out, &self.settings, &self.link);
+        self.replicas.get_mut(&handle).map(|replica| (replica, cx))
+    }
+
+    fn on_request(&mut self, now: Now, from: Caller, request: Request) {
+        let handle = match self.admit(&request) {
+            Ok(handle) => handle,
+            Err(failure) => return self.out.refuse(from, failure),
+        };
+        if let Request::Raise(raise) = &request
+            && raise.create
+            && let Err(failure) = self.create(raise)
+        {
+            return self.out.refuse(from, failure);
+        }
+        let Some((replica, mut cx)) = self.replica(now, handle) else {
+            let why = format!("chunk {} is not on this server", handle.short());
+            return self.out.refuse(from, Failure::not_done(ErrorCode::NoSuchChunk, why));
+        };
+        let cx = &mut cx;
+        match request {
+            Request::Raise(raise) => replica.enqueue(cx, Waiting::Raise(from, raise)),
+            Request::GrantLease(grant) => replica.enqueue(cx, Waiting::Grant(from, Box::new(grant))),
+            Request::Forward(forward) => replica.enqueue(cx, Waiting::Forward(from, forward)),
+            Request::RevokeLease(revoke) => replica.on_revoke(cx, from, &revoke),
+            Request::Probe(probe) => replica.on_probe(cx, from, &probe),
+            Request::Write(write) => replica.on_write(cx, from, write),
+            Request::Append(append) => replica.on_append(cx, from, append),
+            Request::Read(read) => replica.on_read(cx, from, &read),
+            Request::ChunkLength(ask) => replica.on_length(cx, from, &ask),
+            Request::SyncChunk(sync) => replica.on_sync(cx, from, &sync),
+            Request::Acknowledged(notice) => replica.on_acknowledged(cx, from, &notice),
+            _ => {}
+        }
+    }
+
+    /// Which chunk a request is about, once the one who asks may ask it: the master's term and
+    /// the server that is meant (R2, R5).
+    fn admit(&mut self, request: &Request) -> Result<ChunkHandle, Failure> {
+        let me = self.settings.at.server;
+        let (handle, orders) = match request {
+            Request::Raise(raise) => (raise.handle, Some((raise.term, raise.server))),
+            Request::GrantLease(grant) => (grant.handle, Some((grant.term, grant.server))),
+            Request::RevokeLease(revoke) => (revoke.handle, Some((revoke.term, me))),
+            Request::Probe(probe) => (probe.handle, Some((probe.term, me))),
+            Request::Forward(forward) => (forward.handle, None),
+            Request::Write(write) => (write.handle, None),
+            Request::Append(append) => (append.handle, None),
+            Request::Read(read) => (read.handle, None),
+            Request::ChunkLength(ask) => (ask.handle, None),
+            Request::SyncChunk(sync) => (sync.handle, None),
+            Request::Acknowledged(notice) => (notice.handle, None),
+            other => {
+                let why = format!("a chunkserver does not serve {}", other.name());
+                return Err(Failure::refused(ErrorCode::Invalid, why));
+            }
+        };
+        if let Some((term, server)) = orders {
+            if server != me {
+                let why = format!("server {server} is meant, this is {me}");
+                return Err(Failure::refused(ErrorCode::WrongServer, why));
+            }
+            self.obey_term(term)?;
+        }
+        Ok(handle)
+    }
+
+    /// Makes room for a replica of a new chunk; the raise then gives it its version (R10).
+    fn create(&mut self, raise: &Raise) -> Result<(), Failure> {
+        if self.replicas.contains_key(&raise.handle) {
+            let why = format!("chunk {} is here already", raise.handle.short());
+            return Err(Failure::not_done(ErrorCode::AlreadyExists, why));
+        }
+        let replica = Replica { handle: raise.handle, ..Replica::default() };
+        self.replicas.insert(raise.handle, replica);
+        Ok(())
+    }
+
+    fn on_completed(&mut self, now: Now, id: EffectId, result: Completion<ChunkDone>) {
+        let Some(purpose) = self.out.take(id) else { return };
+        match result {
+            Completion::Woken => self.on_tick(now),
+            Completion::Disk(result) => self.on_disk(now, purpose, result),
+            Completion::Answered(result) => {
+                self.on_answer(now, purpose, result.map(|answer| answer.response));
+            }
+        }
+    }
+
+    fn on_tick(&mut self, now: Now) {
+        self.out.wake(Purpose::Tick, now.time + TICK);
+        for replica in self.replicas.values_mut() {
+            if replica.primary.is_some() {
+                let mut cx =
+                    Self::context(now, &self.config, &mut self.out, &self.settings, &self.link);
+                replica.on_tick(&mut cx);
+            }
+        }
+        self.tick_link(now);
+    }
+
+    fn on_disk(&mut self, now: Now, purpose: Purpose, result: Result<ChunkDone, DiskError>) {
+        match (purpose, result) {
+            (Purpose::Space, Ok(ChunkDone::Space(space))) => self.link.space = space,
+            (Purpose::Trashed(handle), Ok(ChunkDone::Trashed { gone: true })) => {
+                self.replicas.remove(&handle);
+            }
+            (Purpose::Applied(handle), result) => {
+                let Some((replica, mut cx)) = self.replica(now, handle) else { return };
+                match result {
+                    Ok(ChunkDone::Applied { length, serial }) => {
+                        replica.on_applied(&mut cx, length, serial);
+                    }
+                    Ok(_) => {}
+                    Err(error) => replica.on_apply_failed(&mut cx, &error),
+                }
+            }
+            (Purpose::Journaled(handle), result) => {
+                let Some((replica, mut cx)) = self.replica(now, handle) else { return };
+                match result {
+                    Ok(_) => replica.on_journaled(&mut cx),
+                    Err(error) => replica.on_change_failed(&mut cx, &error.to_string()),
+                }
+            }
+            (Purpose::Read { handle, to, end }, result) => self.on_read(now, handle, to, end, result),
+            (Purpose::Verified(handle), Ok(ChunkDone::Verified { good: false })) => {
+                if let Some(replica) = self.replicas.get_mut(&handle) {
+                    replica.damaged = true;
+                }
+            }
+            (Purpose::SyncedHere { handle, round }, result) => {
+                let failure = result.err().map(|error| crate::primary::failure_of(&error));
+                if let Some((replica, mut cx)) = self.replica(now, handle) {
+                    replica.on_synced(&mut cx, round, failure);
+                }
+            }
+            (Purpose::SyncedForPrimary { handle, to }, result) => match result {
+                Ok(_) => {
+                    let length = self.replicas.get(&handle).map_or(0, |r| r.acknowledged);
+                    let server = self.settings.at.server;
+                    let answer = cairn_protocol::SyncChunkAnswer { length, server };
+                    self.out.reply(to, Response::SyncChunk(answer));
+                }
+                Err(error) => self.out.refuse(to, crate::primary::failure_of(&error)),
+            },
+            _ => {}
+        }
+    }
+
+    fn on_read(
+        &mut self,
+        now: Now,
+        handle: ChunkHandle,
+        to: Caller,
+        end: u64,
+        result: Result<ChunkDone, DiskError>,
+    ) {
+        let Some((replica, mut cx)) = self.replica(now, handle) else {
+            let why = format!("chunk {} is gone from this server", handle.short());
+            return self.out.refuse(to, Failure::not_done(ErrorCode::NoSuchChunk, why));
+        };
+        match result {
+            Ok(ChunkDone::Read(done)) => replica.on_read_done(&mut cx, to, end, Ok(done)),
+            Ok(_) => {}
+            Err(error) => replica.on_read_done(&mut cx, to, end, Err(error)),
+        }
+    }
+
+    fn on_answer(&mut self, now: Now, purpose: Purpose, result: Result<Response, Failure>) {
+        match purpose {
+            Purpose::Joined => self.on_joined(now, expect!(result, Join)),
+            Purpose::Inventoried { last } => {
+                self.on_inventoried(now, last, result.err().as_ref());
+            }
+            Purpose::Heartbeat(sent) => {
+                self.on_heartbeat_answer(now, sent, expect!(result, Heartbeat));
+            }
+            Purpose::Forwarded { handle, lease, secondary } => {
+                let serial = expect!(result, Forward).map(|answer| answer.serial);
+                if let Some((replica, mut cx)) = self.replica(now, handle) {
+                    replica.on_forwarded(&mut cx, lease, secondary, serial);
+                }
+            }
+            Purpose::Shrunk { handle, lease } => {
+                let result = expect!(result, SecondaryFailed);
+                if let Some((replica, mut cx)) = self.replica(now, handle) {
+                    replica.on_shrunk(&mut cx, lease, result);
+                }
+            }
+            Purpose::CloseLogged { handle, lease } => {
+                if let Some((replica, mut cx)) = self.replica(now, handle) {
+                    replica.on_close_logged(&mut cx, lease);
+                }
+            }
+            Purpose::SyncedThere { handle, round } => {
+                if let Some((replica, mut cx)) = self.replica(now, handle) {
+                    replica.on_synced(&mut cx, round, result.err());
+                }
+            }
+            _ => {}
+        }
+    }
+}

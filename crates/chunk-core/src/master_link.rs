@@ -1,0 +1,289 @@
+//! The chunkserver's side of its talk with the master: join, inventory, heartbeat (GFS §2.3).
+//!
+//! ```text
+//!   start ──► Join ──► Inventory, slice by slice ──► Heartbeat every heartbeat_ms
+//!               ▲                                        │ rejoin, or no answer for long
+//!               └────────────────────────────────────────┘
+//! ```
+//! - M1: a higher term is made durable before anything of it is obeyed; a lower one is refused
+//!   (R2).
+//! - M2: a lease is extended from when the heartbeat was *sent* (R4), and only while it lasts.
+
+use crate::core::ChunkCore;
+use crate::outbox::{JOURNAL_LANE, Purpose, lane_of};
+use crate::primary::holder_expiry;
+use cairn_env::{ChunkJob, Effect, JournalEntry, Now, Space};
+use cairn_protocol::{
+    ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Hello, Inventory, Join, JoinAnswer,
+    ReplicaReport, Role,
+};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{CellId, ChunkHandle, ChunkVersion, ServerId, Term, Time};
+use std::time::Duration;
+
+/// Replicas in one slice of an inventory.
+const SLICE: usize = 1000;
+/// Replicas that a heartbeat reports in turn, so that the master can name what is garbage.
+const HELD_PER_HEARTBEAT: usize = 200;
+/// Pause before another try to join.
+const JOIN_RETRY: Duration = Duration::from_millis(500);
+/// How long one call to the master may take.
+const MASTER_DEADLINE: Duration = Duration::from_secs(2);
+/// Heartbeats between looks at the trash.
+const TRASH_EVERY: u64 = 20;
+
+/// Where this server stands with its master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Not joined; the next try is due then.
+    Away(Time),
+    /// A join is under way.
+    Joining,
+    /// The inventory is under way; the next slice starts after this handle.
+    Reporting(ChunkHandle),
+    /// Joined; the next heartbeat is due then.
+    Joined(Time),
+}
+
+#[derive(Debug)]
+pub(crate) struct MasterLink {
+    pub(crate) stage: Stage,
+    pub(crate) term: Term,
+    pub(crate) cell: CellId,
+    pub(crate) space: Space,
+    pub(crate) which: usize,
+    pub(crate) beats: u64,
+    pub(crate) held_after: ChunkHandle,
+    /// When the master last answered.
+    pub(crate) heard: Time,
+}
+
+impl ChunkCore {
+    /// Whatever time asks of the link.
+    pub(crate) fn tick_link(&mut self, now: Now) {
+        match self.link.stage {
+            Stage::Away(due) if now.time >= due => self.join(now),
+            Stage::Joined(due) if now.time >= due => self.beat(now),
+            _ => {}
+        }
+    }
+
+    fn call_master(&mut self, now: Now, purpose: Purpose, request: impl Into<cairn_protocol::Request>) {
+        let to = self.master_address();
+        self.out.call(purpose, to, ServerId::default(), request, now.time + MASTER_DEADLINE);
+    }
+
+    pub(crate) fn identify(&mut self) {
+        let at = &self.settings.at;
+        let hello =
+            Hello::new(self.link.cell, Role::Chunkserver, at.server, self.settings.incarnation);
+        self.out.push(Effect::Identify(hello));
+    }
+
+    fn join(&mut self, now: Now) {
+        self.link.stage = Stage::Joining;
+        let (mut highest_handle, mut highest_version) =
+            (self.settings.highest_handle, self.settings.highest_version);
+        for replica in self.replicas.values() {
+            highest_handle = highest_handle.max(replica.handle);
+            highest_version = highest_version.max(replica.version);
+        }
+        let request = Join {
+            at: self.settings.at.clone(),
+            incarnation: self.settings.incarnation,
+            cell: self.link.cell,
+            capacity: self.link.space.capacity,
+            used: self.link.space.used,
+            term: self.link.term,
+            highest_handle,
+            highest_version,
+        };
+        self.call_master(now, Purpose::Joined, request);
+    }
+
+    pub(crate) fn on_joined(&mut self, now: Now, result: Result<JoinAnswer, Failure>) {
+        match result {
+            Ok(answer) if self.link.cell.is_none() || self.link.cell == answer.cell => {
+                if let Err(refusal) = self.obey_term(answer.term) {
+                    self.retry_join(now, &refusal);
+                    return;
+                }
+                if self.link.cell.is_none() {
+                    self.link.cell = answer.cell;
+                    let entry = JournalEntry::Joined(answer.cell, self.settings.at.server);
+                    let job = ChunkJob::Journal(vec![entry]);
+                    self.out.disk(Purpose::Nobody, JOURNAL_LANE, job);
+                    self.identify();
+                }
+                self.config = answer.config;
+                self.link.heard = now.time;
+                self.link.stage = Stage::Reporting(ChunkHandle::default());
+                self.report_slice(now);
+            }
+            Ok(answer) => {
+                let why = format!("the master's cell is {}", answer.cell);
+                self.retry_join(now, &Failure::refused(ErrorCode::WrongCell, why));
+            }
+            Err(failure) => self.retry_join(now, &failure),
+        }
+    }
+
+    /// Tries again later; what can never succeed ends the process with its reason.
+    fn retry_join(&mut self, now: Now, failure: &Failure) {
+        if matches!(failure.code, ErrorCode::WrongCell | ErrorCode::VersionUnsupported) {
+            self.out.push(Effect::Halt(failure.message.clone()));
+        }
+        self.link.which += 1;
+        self.link.stage = Stage::Away(now.time + JOIN_RETRY);
+    }
+
+    fn report_slice(&mut self, now: Now) {
+        let Stage::Reporting(after) = self.link.stage else { return };
+        let rest = self.replicas.range(after.next()..);
+        let replicas: Vec<ReplicaReport> =
+            rest.take(SLICE).map(|(_, replica)| replica.report()).collect();
+        let last = replicas.len() < SLICE;
+        if let Some(report) = replicas.last() {
+            self.link.stage = Stage::Reporting(report.handle);
+        }
+        let leases = if last { self.held_leases(now.time, false) } else { vec![] };
+        let request = Inventory {
+            server: self.settings.at.server,
+            incarnation: self.settings.incarnation,
+            replicas,
+            last,
+            leases,
+        };
+        if last {
+            self.link.held_after = ChunkHandle::default();
+        }
+        self.call_master(now, Purpose::Inventoried { last }, request);
+    }
+
+    pub(crate) fn on_inventoried(&mut self, now: Now, last: bool, failure: Option<&Failure>) {
+        match failure {
+            Some(failure) => self.retry_join(now, failure),
+            None if last => self.link.stage = Stage::Joined(now.time),
+            None => self.report_slice(now),
+        }
+    }
+
+    fn held_leases(&mut self, now: Time, clear: bool) -> Vec<HeldLease> {
+        let mut held = Vec::new();
+        for replica in self.replicas.values_mut() {
+            let (handle, version) = (replica.handle, replica.version);
+            let acknowledged = replica.acknowledged;
+            if let Some(primary) = replica.primary.as_mut().filter(|p| p.is_live(now)) {
+                let (lease, wanted) = (primary.lease, primary.used || !primary.log.is_empty());
+                held.push(HeldLease { handle, version, lease, acknowledged, wanted });
+                primary.used &= !clear;
+            }
+        }
+        held
+    }
+
+    fn beat(&mut self, now: Now) {
+        self.link.beats += 1;
+        self.link.stage = Stage::Joined(now.time + Duration::from_millis(self.config.heartbeat_ms));
+        self.out.disk(Purpose::Space, JOURNAL_LANE, ChunkJob::Space);
+        if self.link.beats.is_multiple_of(TRASH_EVERY) {
+            let now_ms = now.wall.as_millis();
+            let before_ms = now_ms.saturating_sub(self.config.trash_ms);
+            let job = ChunkJob::EmptyTrash { before_ms, now_ms };
+            self.out.disk(Purpose::Nobody, JOURNAL_LANE, job);
+        }
+        let leases = self.held_leases(now.time, true);
+        let after = self.link.held_after;
+        let rest = self.replicas.range(after.next()..);
+        let held: Vec<ReplicaReport> =
+            rest.take(HELD_PER_HEARTBEAT).map(|(_, replica)| replica.report()).collect();
+        self.link.held_after = match held.last() {
+            Some(report) if held.len() == HELD_PER_HEARTBEAT => report.handle,
+            _ => ChunkHandle::default(),
+        };
+        let damaged = self.replicas.values().filter(|replica| replica.damaged);
+        let request = Heartbeat {
+            server: self.settings.at.server,
+            incarnation: self.settings.incarnation,
+            capacity: self.link.space.capacity,
+            used: self.link.space.used,
+            leases,
+            damaged: damaged.map(|replica| replica.handle).collect(),
+            held,
+            term: self.link.term,
+        };
+        self.call_master(now, Purpose::Heartbeat(now.time), request);
+    }
+
+    pub(crate) fn on_heartbeat_answer(
+        &mut self,
+        now: Now,
+        sent: Time,
+        result: Result<HeartbeatAnswer, Failure>,
+    ) {
+        let answer = match result {
+            Ok(answer) if self.obey_term(answer.term).is_ok() => answer,
+            Ok(_) => return,
+            Err(failure) => {
+                let silence = now.time.since(self.link.heard);
+                if silence > Duration::from_millis(self.config.silent_ms) {
+                    self.retry_join(now, &failure);
+                }
+                return;
+            }
+        };
+        self.link.heard = now.time;
+        if answer.rejoin {
+            self.link.stage = Stage::Away(now.time);
+            return;
+        }
+        let replicas = &mut self.replicas;
+        for replica in replicas.values_mut() {
+            let Some(primary) = replica.primary.as_mut() else { continue };
+            if answer.extended.contains(&primary.lease) && primary.is_live(now.time) {
+                let counted_from = if broken(Rule::R4) { now.time } else { sent };
+                let cx = Self::context(now, &self.config, &mut self.out, &self.settings, &self.link);
+                primary.expires = primary.expires.max(holder_expiry(&cx, counted_from));
+            }
+        }
+        for garbage in answer.garbage {
+            self.collect(garbage.handle, garbage.version);
+        }
+        for doubted in answer.verify {
+            if let Some((replica, mut cx)) = self.replica(now, doubted.handle) {
+                replica.verify(&mut cx, doubted.offset);
+            }
+        }
+    }
+
+    /// Lets go of a replica that the master calls garbage: nothing newer than the version named,
+    /// and nothing that takes part in a lease (R33).
+    fn collect(&mut self, handle: ChunkHandle, version: ChunkVersion) {
+        let idle = self.replicas.get(&handle).is_some_and(|replica| {
+            let newer = replica.version > version && !broken(Rule::R33);
+            !newer && replica.primary.is_none() && replica.busy.is_none()
+        });
+        if idle {
+            self.out.disk(
+                Purpose::Trashed(handle),
+                lane_of(handle),
+                ChunkJob::Trash { handle, version },
+            );
+        }
+    }
+
+    /// Takes over a higher term, durably before anything of it is done; refuses a lower one.
+    pub(crate) fn obey_term(&mut self, term: Term) -> Result<(), Failure> {
+        if term < self.link.term && !broken(Rule::R2) {
+            let why = format!("a master of term {term}; this server has heard of {}", self.link.term);
+            return Err(Failure::refused(ErrorCode::NotPrimaryMaster, why));
+        }
+        if term > self.link.term {
+            self.link.term = term;
+            // The journal's lane keeps order: whatever this term asks for lies behind this entry.
+            let job = ChunkJob::Journal(vec![JournalEntry::Term(term)]);
+            self.out.disk(Purpose::Nobody, JOURNAL_LANE, job);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Serving readers (design §7): what may be read, and what a short answer means.
+//!
+//! - nothing past the acknowledged length leaves this server (R17). Past it, only a lease
+//!   holder's empty answer is the end; anyone else says `PastAcknowledged`.
+//! - a replica with the close mark answers zeros up to the chunk's size; no other does (R19).
+
+use crate::outbox::{Purpose, lane_of};
+use crate::primary::{Primary, failure_of};
+use crate::replica::{Context, Replica};
+use bytes::Bytes;
+use cairn_env::{Caller, ChunkJob, DiskError, ReadDone};
+use cairn_protocol::{
+    ChunkLength, ChunkLengthAnswer, ErrorCode, Failure, Read, ReadAnswer, Response,
+};
+use cairn_types::planted::{Rule, broken};
+
+impl Replica {
+    fn holds_lease(&self, cx: &Context<'_>) -> bool {
+        self.primary.as_ref().is_some_and(|primary: &Primary| primary.is_live(cx.now))
+    }
+
+    /// Bytes that may be read here and now.
+    fn readable(&self, cx: &Context<'_>) -> u64 {
+        if self.closed || broken(Rule::R19) {
+            cx.config.chunk_size
+        } else if broken(Rule::R17) {
+            self.length
+        } else {
+            self.acknowledged
+        }
+    }
+
+    pub(crate) fn on_read(&mut self, cx: &mut Context<'_>, from: Caller, read: &Read) {
+        if let Err(failure) = self.check_version(read.version) {
+            cx.out.refuse(from, failure);
+            return;
+        }
+        if self.damaged {
+            let why = format!("chunk {} is damaged on this server", self.handle.short());
+            cx.out.refuse(from, Failure::not_done(ErrorCode::ChecksumMismatch, why));
+            return;
+        }
+        let readable = self.readable(cx);
+        if read.offset >= readable && !self.closed && !self.holds_lease(cx) {
+            let why = format!(
+                "chunk {}: {readable} bytes are known to be acknowledged here, {} was asked for",
+                self.handle.short(),
+                read.offset
+            );
+            cx.out.refuse(from, Failure::not_done(ErrorCode::PastAcknowledged, why));
+            return;
+        }
+        let end = read.offset.saturating_add(read.size).min(readable);
+        let stored = end.min(self.length);
+        if stored <= read.offset {
+            let zeros = end.saturating_sub(read.offset);
+            let offset = read.offset;
+            let answer = ReadAnswer { offset, zeros, ..self.read_answer(cx) };
+            cx.out.reply(from, Response::Read(answer));
+            return;
+        }
+        let (handle, offset) = (self.handle, read.offset);
+        let job = ChunkJob::Read { handle, offset, size: stored - offset };
+        cx.out.disk(Purpose::Read { handle, to: from, end }, lane_of(handle), job);
+    }
+
+    fn read_answer(&self, cx: &Context<'_>) -> ReadAnswer {
+        ReadAnswer {
+            readable: self.readable(cx),
+            closed: self.closed,
+            suspect: self.suspect,
+            ..ReadAnswer::default()
+        }
+    }
+
+    /// The disk has, or has not, the bytes. `end`: where the range asked for ends.
+    pub(crate) fn on_read_done(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: Caller,
+        end: u64,
+        result: Result<ReadDone, DiskError>,
+    ) {
+        match result {
+            Ok(done) => {
+                let got = done.offset + done.payload.len() as u64;
+                let answer = ReadAnswer {
+                    offset: done.offset,
+                    checksums: done.checksums,
+                    zeros: end.saturating_sub(got),
+                    ..self.read_answer(cx)
+                };
+                cx.out.reply_with(to, Response::Read(answer), done.payload);
+            }
+            Err(error) => {
+                self.damaged |= matches!(error, DiskError::Corrupt { .. });
+                cx.out.refuse(to, failure_of(&error));
+            }
+        }
+    }
+
+    pub(crate) fn on_length(&self, cx: &mut Context<'_>, from: Caller, ask: &ChunkLength) {
+        match self.check_version(ask.version) {
+            Ok(()) => {
+                let primary = self.holds_lease(cx);
+                let (length, closed) = (self.acknowledged, self.closed);
+                let answer = ChunkLengthAnswer { length, closed, primary };
+                cx.out.reply_with(from, Response::ChunkLength(answer), Bytes::new());
+            }
+            Err(failure) => cx.out.refuse(from, failure),
+        }
+    }
+
+    /// Someone doubts a block: it is verified behind the mutations that are under way (R31).
+    pub(crate) fn verify(&self, cx: &mut Context<'_>, offset: u64) {
+        let job = ChunkJob::Verify { handle: self.handle, offset };
+        cx.out.disk(Purpose::Verified(self.handle), lane_of(self.handle), job);
+    }
+}

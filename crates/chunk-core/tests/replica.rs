@@ -1,0 +1,481 @@
+//! A chunkserver's decisions, effect by effect: what goes out for what comes in.
+
+use bytes::Bytes;
+use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
+use cairn_env::{
+    Answer, Caller, ChunkDone, ChunkJob, Completion, ConnectionId, DiskError, Effect, EffectId,
+    Event, Now, ReadDone, Space,
+};
+use cairn_protocol::{
+    Append, ChunkClosedAnswer, ErrorCode, Failure, Forward, ForwardAnswer, Forwarded, GrantLease,
+    HeartbeatAnswer, InventoryAnswer, JoinAnswer, Outcome, Raise, Read, Request, RequestId,
+    Response, SecondaryFailedAnswer,
+};
+use cairn_types::{
+    Address, CellId, ChunkHandle, ChunkVersion, ClusterConfig, Incarnation, LeaseId,
+    MutationNumber, PushId, ReplicaAt, SerialNumber, ServerId, SessionId, Term, Time, WallTime,
+};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+type JobEffect = (EffectId, ChunkJob);
+type CallEffect = (EffectId, Request);
+type Reply = (Caller, Result<Response, Failure>);
+
+/// A core on a bench: effects are sorted into what a test looks at.
+struct Bench {
+    core: ChunkCore,
+    time: Time,
+    requests: u64,
+    jobs: VecDeque<JobEffect>,
+    calls: VecDeque<CallEffect>,
+    replies: VecDeque<Reply>,
+    wakes: VecDeque<EffectId>,
+}
+
+const TERM: Term = Term::new(3);
+
+fn handle() -> ChunkHandle {
+    ChunkHandle::of(TERM, 1)
+}
+
+fn version(counter: u64) -> ChunkVersion {
+    ChunkVersion::of(TERM, counter)
+}
+
+fn lease() -> LeaseId {
+    LeaseId::of(TERM, 9)
+}
+
+fn server(id: u64) -> ReplicaAt {
+    let address = Address::new(format!("host{id}:1"));
+    ReplicaAt { server: ServerId::new(id), address, ..ReplicaAt::default() }
+}
+
+fn push(number: u64) -> PushId {
+    PushId { session: SessionId::new(7), number: MutationNumber::new(number) }
+}
+
+impl Bench {
+    /// A server that has joined its cell and holds nothing.
+    fn joined() -> Self {
+        let settings = ChunkCoreConfig {
+            at: server(1),
+            incarnation: Incarnation::new(1),
+            masters: vec![Address::new("master:1")],
+            cell: CellId::new(5),
+            term: TERM,
+            highest_handle: ChunkHandle::default(),
+            highest_version: ChunkVersion::default(),
+        };
+        let mut bench = Self {
+            core: ChunkCore::new(settings, &[], Space::default()),
+            time: Time::from_nanos(1_000_000_000),
+            requests: 0,
+            jobs: VecDeque::new(),
+            calls: VecDeque::new(),
+            replies: VecDeque::new(),
+            wakes: VecDeque::new(),
+        };
+        bench.step(Event::Started);
+        let config = ClusterConfig::tiny();
+        let join = bench.call();
+        assert!(matches!(join.1, Request::Join(_)));
+        let answer = JoinAnswer { term: TERM, cell: CellId::new(5), config };
+        bench.answer(join.0, Ok(Response::Join(answer)));
+        let inventory = bench.call();
+        assert!(matches!(inventory.1, Request::Inventory(_)));
+        bench.answer(inventory.0, Ok(Response::Inventory(InventoryAnswer {})));
+        bench
+    }
+
+    /// The same, holding an empty replica at `version(1)`.
+    fn with_replica() -> Self {
+        let mut bench = Self::joined();
+        let to = version(1);
+        let create = Raise { create: true, ..raise(ChunkVersion::default(), to) };
+        bench.ask(create);
+        bench.journaled();
+        assert!(bench.reply().1.is_ok());
+        bench
+    }
+
+    /// The same, being the primary of servers 2 and 3.
+    fn primary() -> Self {
+        let mut bench = Self::with_replica();
+        bench.ask(grant());
+        bench.applied(0);
+        for _ in 0..2 {
+            bench.forward_answered();
+        }
+        assert!(matches!(bench.reply().1, Ok(Response::GrantLease(_))));
+        bench
+    }
+
+    fn step(&mut self, event: Event<(), ChunkDone>) {
+        let now = Now { time: self.time, wall: WallTime::from_millis(1) };
+        let mut effects = Vec::new();
+        self.core.step(now, event, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Disk { job: ChunkJob::Space | ChunkJob::Settle { .. }, .. } => {}
+                Effect::Disk { id, job, .. } => self.jobs.push_back((id, job)),
+                Effect::Call { id, request, .. } => self.calls.push_back((id, request)),
+                Effect::Reply { to, answer, .. } => self.replies.push_back((to, answer)),
+                Effect::Wake { id, .. } => self.wakes.push_back(id),
+                Effect::Identify(_) => {}
+                Effect::Halt(why) => panic!("halted: {why}"),
+            }
+        }
+    }
+
+    fn ask(&mut self, request: impl Into<Request>) -> Caller {
+        self.requests += 1;
+        let from = Caller { connection: ConnectionId(1), request: RequestId(self.requests) };
+        self.step(Event::Request { from, request: request.into() });
+        from
+    }
+
+    fn tick(&mut self, later: Duration) {
+        self.time = self.time + later;
+        let id = self.wakes.pop_front().expect("a wake is always set");
+        self.step(Event::Completed { id, result: Completion::Woken });
+    }
+
+    fn job(&mut self) -> JobEffect {
+        self.jobs.pop_front().expect("a disk job")
+    }
+
+    fn call(&mut self) -> CallEffect {
+        self.calls.pop_front().expect("a call")
+    }
+
+    fn reply(&mut self) -> Reply {
+        self.replies.pop_front().expect("a reply")
+    }
+
+    fn failure(&mut self) -> Failure {
+        self.reply().1.expect_err("a failure")
+    }
+
+    fn done(&mut self, id: EffectId, result: Result<ChunkDone, DiskError>) {
+        self.step(Event::Completed { id, result: Completion::Disk(result) });
+    }
+
+    fn answer(&mut self, id: EffectId, result: Result<Response, Failure>) {
+        let result = result.map(|response| Answer { response, payload: Bytes::new() });
+        self.step(Event::Completed { id, result: Completion::Answered(result) });
+    }
+
+    fn journaled(&mut self) {
+        let (id, job) = self.job();
+        assert!(matches!(job, ChunkJob::Journal(_)), "{job:?}");
+        self.done(id, Ok(ChunkDone::Journaled));
+    }
+
+    /// The next apply succeeds and leaves `length` bytes.
+    fn applied(&mut self, length: u64) -> usize {
+        let (id, job) = self.job();
+        let ChunkJob::Apply { mutations, .. } = job else { panic!("{job:?}") };
+        let serial = mutations.last().expect("never an empty batch").serial;
+        self.done(id, Ok(ChunkDone::Applied { length, serial }));
+        mutations.len()
+    }
+
+    /// The next forward succeeds.
+    fn forward_answered(&mut self) -> Forward {
+        let (id, request) = self.call();
+        let Request::Forward(forward) = request else { panic!("{request:?}") };
+        let serial = forward.mutations.last().expect("never an empty batch").serial;
+        self.answer(id, Ok(Response::Forward(ForwardAnswer { serial })));
+        forward
+    }
+}
+
+fn raise(from: ChunkVersion, to: ChunkVersion) -> Raise {
+    let (handle, server) = (handle(), ServerId::new(1));
+    Raise { term: TERM, handle, from, to, create: false, close: false, server }
+}
+
+fn grant() -> GrantLease {
+    GrantLease {
+        term: TERM,
+        handle: handle(),
+        version: version(1),
+        lease: lease(),
+        secondaries: vec![server(2), server(3)],
+        server: ServerId::new(1),
+        ..GrantLease::default()
+    }
+}
+
+fn append(number: u64, size: u64) -> Append {
+    Append {
+        handle: handle(),
+        version: version(1),
+        lease: lease(),
+        push: push(number),
+        size,
+        ..Append::default()
+    }
+}
+
+fn read(offset: u64, size: u64) -> Read {
+    Read { handle: handle(), version: version(1), offset, size }
+}
+
+fn forward(first: u64, count: u64) -> Forward {
+    let mutation = |n: u64| Forwarded {
+        serial: SerialNumber::new(n),
+        offset: (n - 1) * 10,
+        size: 10,
+        push: Some(push(n)),
+        ..Forwarded::default()
+    };
+    Forward {
+        handle: handle(),
+        version: version(1),
+        lease: lease(),
+        mutations: (first..first + count).map(mutation).collect(),
+        ..Forward::default()
+    }
+}
+
+#[test]
+fn a_raise_is_answered_only_when_durable_and_refuses_the_old_version_at_once() {
+    let mut bench = Bench::with_replica();
+    bench.ask(raise(version(1), version(2)));
+    assert!(bench.replies.is_empty(), "not durable yet");
+    bench.ask(read(0, 10));
+    assert_eq!(bench.failure().code, ErrorCode::StaleVersion);
+    bench.journaled();
+    let Ok(Response::Raise(answer)) = bench.reply().1 else { panic!("the raise is answered") };
+    assert_eq!(answer.replica.version, version(2));
+    bench.ask(raise(version(1), version(3)));
+    assert_eq!(bench.failure().code, ErrorCode::StaleVersion, "it stands elsewhere");
+}
+
+#[test]
+fn an_order_of_a_lower_term_or_for_another_server_is_refused() {
+    let mut bench = Bench::with_replica();
+    bench.ask(Raise { term: Term::new(2), ..raise(version(1), version(2)) });
+    assert_eq!(bench.failure().code, ErrorCode::NotPrimaryMaster);
+    bench.ask(Raise { server: ServerId::new(4), ..raise(version(1), version(2)) });
+    assert_eq!(bench.failure().code, ErrorCode::WrongServer);
+    bench.ask(Raise { term: Term::new(4), ..raise(version(1), version(2)) });
+    let (_, job) = bench.job();
+    assert_eq!(job, ChunkJob::Journal(vec![cairn_env::JournalEntry::Term(Term::new(4))]));
+}
+
+#[test]
+fn an_append_is_acknowledged_when_the_last_secondary_has_applied_it() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    assert_eq!(bench.applied(100), 1);
+    bench.forward_answered();
+    assert!(bench.replies.is_empty(), "one secondary has not answered");
+    bench.forward_answered();
+    let Ok(Response::Append(answer)) = bench.reply().1 else { panic!("acknowledged") };
+    assert_eq!(answer.offset, 0);
+}
+
+#[test]
+fn appends_that_wait_go_on_as_one_batch_one_after_the_other() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.ask(append(2, 50));
+    bench.ask(append(3, 50));
+    assert_eq!(bench.applied(100), 1);
+    assert_eq!(bench.applied(200), 2, "what gathered meanwhile");
+    for _ in 0..2 {
+        assert_eq!(bench.forward_answered().mutations.len(), 1);
+    }
+    for known in [0, 100] {
+        let sent = bench.forward_answered();
+        assert_eq!(sent.acknowledged, known, "what was acknowledged when it was sent");
+        assert_eq!(sent.mutations.iter().map(|m| m.offset).collect::<Vec<_>>(), [100, 150]);
+    }
+    assert_eq!(bench.replies.len(), 3);
+}
+
+#[test]
+fn a_failed_secondary_holds_the_answer_until_the_set_is_changed_and_the_rest_have_it() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    let (failed, _) = bench.call();
+    bench.forward_answered();
+    let lost = Failure::unknown(ErrorCode::Unreachable, "gone");
+    bench.answer(failed, Err(lost));
+    assert!(bench.replies.is_empty(), "two of three is not acknowledged");
+    let (shrink, request) = bench.call();
+    let Request::SecondaryFailed(request) = request else { panic!("{request:?}") };
+    assert_eq!(request.failed, [ServerId::new(2)]);
+    // The master raises this replica too; the lease goes on.
+    bench.ask(raise(version(1), version(2)));
+    bench.journaled();
+    assert!(matches!(bench.reply().1, Ok(Response::Raise(_))));
+    let answer = SecondaryFailedAnswer { version: version(2), secondaries: vec![server(3)] };
+    bench.answer(shrink, Ok(Response::SecondaryFailed(answer)));
+    assert!(matches!(bench.reply().1, Ok(Response::Append(_))));
+}
+
+#[test]
+fn a_record_that_does_not_fit_closes_the_chunk_everywhere_before_anyone_hears_of_it() {
+    let mut bench = Bench::primary();
+    for number in 1..=4 {
+        bench.ask(append(number, 1000));
+    }
+    bench.applied(1000);
+    bench.applied(4000);
+    for _ in 0..4 {
+        bench.forward_answered();
+    }
+    assert_eq!(bench.replies.drain(..).filter(|(_, answer)| answer.is_ok()).count(), 4);
+    bench.ask(append(5, 97));
+    bench.journaled();
+    for _ in 0..2 {
+        assert!(bench.replies.is_empty(), "the mark is not everywhere yet");
+        assert!(bench.forward_answered().mutations[0].close);
+    }
+    let (told, request) = bench.call();
+    assert!(matches!(request, Request::ChunkClosed(_)));
+    assert!(bench.replies.is_empty(), "the next chunk is not logged yet");
+    bench.answer(told, Ok(Response::ChunkClosed(ChunkClosedAnswer {})));
+    assert_eq!(bench.failure().code, ErrorCode::ChunkClosed);
+    bench.ask(read(4050, 46));
+    let Ok(Response::Read(answer)) = bench.reply().1 else { panic!("the padding reads") };
+    assert_eq!((answer.zeros, answer.closed), (46, true));
+}
+
+#[test]
+fn a_repeat_of_a_push_gets_the_first_answer_and_changes_nothing() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    bench.forward_answered();
+    bench.forward_answered();
+    let answers: Vec<_> = bench.replies.drain(..).map(|(_, answer)| answer).collect();
+    assert_eq!(answers.len(), 2);
+    assert_eq!(answers[0], answers[1]);
+    bench.ask(append(1, 100));
+    assert_eq!(bench.reply().1, answers[0]);
+    assert!(bench.jobs.is_empty(), "nothing is applied twice");
+}
+
+#[test]
+fn a_push_that_is_not_here_goes_back_to_its_client_and_the_others_of_the_batch_go_on() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.ask(append(2, 100));
+    bench.ask(append(3, 100));
+    bench.applied(100);
+    let (id, _) = bench.job();
+    bench.done(id, Err(DiskError::PushMissing { push: push(2) }));
+    assert_eq!(bench.failure().code, ErrorCode::PushMissing);
+    let (_, job) = bench.job();
+    let ChunkJob::Apply { mutations, .. } = job else { panic!("{job:?}") };
+    assert_eq!(mutations.len(), 1);
+    assert_eq!((mutations[0].offset, mutations[0].push), (100, Some(push(3))));
+}
+
+#[test]
+fn nothing_is_acknowledged_after_the_lease_has_run_out() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    let (first, _) = bench.call();
+    let (second, _) = bench.call();
+    bench.time = bench.time + ClusterConfig::tiny().lease();
+    for id in [first, second] {
+        let serial = SerialNumber::new(2);
+        bench.answer(id, Ok(Response::Forward(ForwardAnswer { serial })));
+    }
+    let failure = bench.failure();
+    assert_eq!((failure.code, failure.outcome), (ErrorCode::NotPrimary, Outcome::Unknown));
+}
+
+#[test]
+fn a_lease_is_extended_from_when_the_heartbeat_was_sent() {
+    let mut bench = Bench::primary();
+    bench.tick(Duration::from_millis(50));
+    let beat = bench.calls.iter().find(|(_, request)| matches!(request, Request::Heartbeat(_)));
+    let beat = beat.expect("a heartbeat is due").0;
+    let sent = bench.time;
+    bench.time = bench.time + Duration::from_millis(900);
+    let answer = HeartbeatAnswer { term: TERM, extended: vec![lease()], ..Default::default() };
+    bench.answer(beat, Ok(Response::Heartbeat(answer)));
+    let config = ClusterConfig::tiny();
+    bench.time = sent + config.lease_of_holder() - Duration::from_millis(1);
+    bench.ask(append(1, 10));
+    assert!(bench.replies.is_empty(), "the lease lives");
+    bench.time = sent + config.lease_of_holder();
+    bench.ask(append(2, 10));
+    assert_eq!(bench.failure().code, ErrorCode::NotPrimary);
+}
+
+#[test]
+fn a_secondary_applies_in_serial_order_and_nothing_twice() {
+    let mut bench = Bench::with_replica();
+    bench.ask(Forward { level: true, ..forward(1, 1) });
+    bench.applied(10);
+    assert!(bench.reply().1.is_ok());
+    bench.ask(forward(3, 1));
+    assert_eq!(bench.failure().code, ErrorCode::OutOfOrder);
+    bench.ask(forward(1, 3));
+    assert_eq!(bench.applied(30), 2, "the first was applied before");
+    let Ok(Response::Forward(answer)) = bench.reply().1 else { panic!("applied") };
+    assert_eq!(answer.serial, SerialNumber::new(3));
+    bench.ask(Forward { lease: LeaseId::of(TERM, 10), ..forward(4, 1) });
+    assert_eq!(bench.failure().code, ErrorCode::NotPrimary, "another lease");
+}
+
+#[test]
+fn readers_see_what_is_acknowledged_and_nothing_before() {
+    let mut bench = Bench::with_replica();
+    bench.ask(Forward { level: true, ..forward(1, 1) });
+    bench.applied(10);
+    assert!(bench.reply().1.is_ok());
+    bench.ask(read(0, 10));
+    assert_eq!(bench.failure().code, ErrorCode::PastAcknowledged);
+    bench.ask(Forward { acknowledged: 10, ..forward(2, 1) });
+    bench.applied(20);
+    assert!(bench.reply().1.is_ok());
+    bench.ask(read(0, 20));
+    let (id, job) = bench.job();
+    assert_eq!(job, ChunkJob::Read { handle: handle(), offset: 0, size: 10 });
+    bench.done(id, Ok(ChunkDone::Read(ReadDone::default())));
+    assert!(matches!(bench.reply().1, Ok(Response::Read(answer)) if answer.readable == 10));
+}
+
+#[test]
+fn a_lease_holder_answers_the_end_where_another_replica_does_not_know_it() {
+    let mut bench = Bench::primary();
+    bench.ask(read(0, 10));
+    let Ok(Response::Read(answer)) = bench.reply().1 else { panic!("the end, from the primary") };
+    assert_eq!((answer.readable, answer.closed, answer.zeros), (0, false, 0));
+}
+
+#[test]
+fn a_block_that_fails_its_checksum_is_reported_and_never_served_again() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    bench.forward_answered();
+    bench.forward_answered();
+    assert!(bench.reply().1.is_ok());
+    bench.ask(read(0, 100));
+    let (id, _) = bench.job();
+    bench.done(id, Err(DiskError::Corrupt { offset: 0 }));
+    assert_eq!(bench.failure().code, ErrorCode::ChecksumMismatch);
+    bench.ask(read(0, 100));
+    assert_eq!(bench.failure().code, ErrorCode::ChecksumMismatch);
+    assert!(bench.jobs.is_empty(), "the disk is not asked again");
+    bench.tick(Duration::from_millis(50));
+    let beat = bench.calls.iter().find_map(|(_, request)| match request {
+        Request::Heartbeat(beat) => Some(beat.damaged.clone()),
+        _ => None,
+    });
+    assert_eq!(beat, Some(vec![handle()]));
+}

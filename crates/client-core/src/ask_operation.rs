@@ -1,0 +1,70 @@
+//! What callers ask of the masters, and what a client learns from the answers in passing.
+
+use crate::ask::{Ask, Asked};
+use crate::context::Context;
+use crate::core::{ClientCore, Work};
+use crate::locations::usable_until;
+use crate::operation::Output;
+use crate::settings::LOCATE_COUNT;
+use crate::task::{Machine, OperationId};
+use cairn_protocol::{Request, Response, StatAnswer};
+use cairn_types::{EntryKind, MutationName};
+
+impl ClientCore {
+    pub(crate) fn begin_ask(&mut self, id: OperationId, mut request: Request) {
+        prepare(&mut self.cx, &mut request);
+        self.set_work(id, Work::Ask);
+        self.spawn(id, Machine::Ask(Ask::new(request)));
+    }
+
+    pub(crate) fn asked(&mut self, id: OperationId, asked: Asked) {
+        let ttl_ms = self.cx.config.as_ref().map_or(0, |config| config.location_ttl_ms);
+        let until = usable_until(asked.sent, ttl_ms);
+        match &asked.response {
+            Response::CellInfo(info) => self.learn_cell(info),
+            Response::Create(answer) => self.cx.opened(answer.entry.id),
+            Response::Open(answer) if answer.entry.kind == EntryKind::File => {
+                self.cx.opened(answer.entry.id);
+                let first = answer.chunks.first().map(|chunk| chunk.index).unwrap_or_default();
+                let locations = &mut self.cx.file(answer.entry.id).locations;
+                let (entry, chunks) = (&answer.entry, answer.chunks.clone());
+                locations.absorb(entry, first, chunks, asked.asked, until);
+            }
+            Response::Stat(answer) if self.stat_is_short(answer) => {
+                let (file, stat) = (answer.entry.id, Box::new(answer.clone()));
+                if let Some(last) = answer.last.clone() {
+                    let index = last.index;
+                    let locations = &mut self.cx.file(file).locations;
+                    locations.chunk_count = locations.chunk_count.max(answer.entry.chunk_count);
+                    locations.absorb_grant(last, asked.asked, until);
+                    self.read_end(id, file, index, Some(stat));
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.finish(id, Ok(Output::Answered(asked.response)));
+    }
+
+    /// Whether a primary may know of more bytes than the master.
+    fn stat_is_short(&self, answer: &StatAnswer) -> bool {
+        let leased = answer.last.as_ref().is_some_and(|last| last.primary.is_some());
+        leased && answer.entry.kind == EntryKind::File && self.cx.config.is_some()
+    }
+}
+
+/// Gives a namespace mutation its name (R24), and an open as many chunks as one answer holds.
+fn prepare(cx: &mut Context, request: &mut Request) {
+    let name: &mut MutationName = match request {
+        Request::MakeDirectory(asked) => &mut asked.mutation,
+        Request::Create(asked) => &mut asked.mutation,
+        Request::Rename(asked) => &mut asked.mutation,
+        Request::Delete(asked) => &mut asked.mutation,
+        Request::Open(asked) => {
+            asked.count = LOCATE_COUNT;
+            return;
+        }
+        _ => return,
+    };
+    *name = cx.next_mutation();
+}

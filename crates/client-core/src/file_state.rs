@@ -1,0 +1,95 @@
+//! What a client keeps of one file: locations, grants, and what is not synced yet.
+
+use crate::locations::Locations;
+use cairn_protocol::{ChunkGrant, LeasePurpose};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkIndex, ChunkVersion, LeaseId};
+use std::collections::BTreeMap;
+
+/// Grants for writes that are kept for one file.
+const GRANTS_MAX: usize = 64;
+
+/// Everything of one file.
+#[derive(Debug, Default)]
+pub(crate) struct FileState {
+    pub(crate) locations: Locations,
+    /// How often it was opened and not closed.
+    pub(crate) opens: u32,
+    writes: BTreeMap<ChunkIndex, ChunkGrant>,
+    append: Option<ChunkGrant>,
+    /// Chunks written since the last sync, each with the count of the acknowledgement that came
+    /// last.
+    pub(crate) unsynced: BTreeMap<ChunkIndex, u64>,
+    acknowledged: u64,
+}
+
+impl FileState {
+    /// The grant to use: of a chunk, or of the file's end.
+    pub(crate) fn grant(&self, purpose: LeasePurpose, index: ChunkIndex) -> Option<&ChunkGrant> {
+        let of_append = self.append.as_ref();
+        match purpose {
+            LeasePurpose::Append => of_append,
+            LeasePurpose::Write | LeasePurpose::Level => {
+                self.writes.get(&index).or_else(|| of_append.filter(|grant| grant.index == index))
+            }
+        }
+    }
+
+    /// Keeps a grant for all who come after.
+    pub(crate) fn keep_grant(&mut self, purpose: LeasePurpose, grant: ChunkGrant) {
+        match purpose {
+            LeasePurpose::Append => self.append = Some(grant),
+            LeasePurpose::Write => {
+                self.writes.insert(grant.index, grant);
+                if self.writes.len() > GRANTS_MAX {
+                    self.writes.pop_first();
+                }
+            }
+            LeasePurpose::Level => {}
+        }
+    }
+
+    /// Drops a grant that was refused (R12), unless a newer one has taken its place.
+    pub(crate) fn drop_grant(&mut self, lease: LeaseId, version: ChunkVersion) {
+        if broken(Rule::R12) {
+            return;
+        }
+        let other = |grant: &ChunkGrant| grant.lease != lease || grant.version != version;
+        self.writes.retain(|_, grant| other(grant));
+        self.append = self.append.take().filter(|grant| other(grant));
+    }
+
+    /// A mutation was acknowledged that may not be on disk yet.
+    pub(crate) fn written(&mut self, index: ChunkIndex) {
+        self.acknowledged += 1;
+        self.unsynced.insert(index, self.acknowledged);
+    }
+
+    /// Whether nothing would be lost by forgetting it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.opens == 0 && self.unsynced.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FileState;
+    use cairn_protocol::{ChunkGrant, LeasePurpose};
+    use cairn_types::{ChunkIndex, ChunkVersion, LeaseId};
+
+    #[test]
+    fn a_refused_grant_is_dropped_but_not_the_one_that_replaced_it() {
+        let grant = |lease, version| ChunkGrant {
+            lease: LeaseId::new(lease),
+            version: ChunkVersion::new(version),
+            ..ChunkGrant::default()
+        };
+        let mut file = FileState::default();
+        file.keep_grant(LeasePurpose::Append, grant(1, 2));
+        file.drop_grant(LeaseId::new(1), ChunkVersion::new(1));
+        let kept = file.grant(LeasePurpose::Append, ChunkIndex::default());
+        assert_eq!(kept, Some(&grant(1, 2)));
+        file.drop_grant(LeaseId::new(1), ChunkVersion::new(2));
+        assert_eq!(file.grant(LeasePurpose::Append, ChunkIndex::default()), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! The location cache of one file (A7; GFS §2.3, §2.7.1): limited in time, dropped at open.
+//!
+//! - H1: an answer never replaces what was learnt by a later question.
+//! - H2: each location remembers the number of the question that brought it, so that R19 can ask
+//!   for one that is younger than a try.
+
+use crate::settings::LOCATE_COUNT;
+use cairn_protocol::ChunkLocations;
+use cairn_types::{ChunkIndex, Entry, Time};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Chunks of one file that are remembered.
+const CHUNKS_MAX: usize = 1024;
+
+/// What the master said of one chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// None where the file has no such chunk.
+    pub(crate) chunk: Option<ChunkLocations>,
+    /// Whether the file has chunks behind this one, so that what lacks here is a hole.
+    pub(crate) inner: bool,
+    /// The number of the question.
+    pub(crate) asked: u64,
+    until: Time,
+}
+
+/// The cache.
+#[derive(Debug, Default)]
+pub(crate) struct Locations {
+    known: BTreeMap<ChunkIndex, Known>,
+    /// Chunks of the file, when last heard.
+    pub(crate) chunk_count: u64,
+}
+
+impl Locations {
+    /// What is known of a chunk by a question younger than `newer_than`.
+    pub(crate) fn find(&self, index: ChunkIndex, now: Time, newer_than: u64) -> Option<&Known> {
+        let known = self.known.get(&index)?;
+        (now < known.until && known.asked > newer_than).then_some(known)
+    }
+
+    /// Takes in the answer to a question about `LOCATE_COUNT` chunks from `first` on.
+    pub(crate) fn absorb(
+        &mut self,
+        entry: &Entry,
+        first: ChunkIndex,
+        chunks: Vec<ChunkLocations>,
+        asked: u64,
+        until: Time,
+    ) {
+        self.chunk_count = self.chunk_count.max(entry.chunk_count);
+        let mut chunks: BTreeMap<ChunkIndex, ChunkLocations> =
+            chunks.into_iter().map(|chunk| (chunk.index, chunk)).collect();
+        for place in first.get()..first.get().saturating_add(u64::from(LOCATE_COUNT)) {
+            let index = ChunkIndex::new(place);
+            let chunk = chunks.remove(&index).filter(|chunk| !chunk.handle.is_none());
+            let inner = place + 1 < entry.chunk_count;
+            self.learn(index, Known { chunk, inner, asked, until });
+            if place >= entry.chunk_count {
+                break;
+            }
+        }
+    }
+
+    /// A lease grant tells of one chunk.
+    pub(crate) fn absorb_grant(&mut self, chunk: ChunkLocations, asked: u64, until: Time) {
+        let index = chunk.index;
+        let inner = index.get() + 1 < self.chunk_count;
+        self.learn(index, Known { chunk: Some(chunk), inner, asked, until });
+    }
+
+    fn learn(&mut self, index: ChunkIndex, known: Known) {
+        if self.known.get(&index).is_none_or(|old| old.asked < known.asked) {
+            self.known.insert(index, known);
+        }
+        if self.known.len() > CHUNKS_MAX {
+            self.known.pop_first();
+        }
+    }
+
+    /// The first of the chunks soon to be read that is not known, for prefetching.
+    pub(crate) fn lacking_after(&self, index: ChunkIndex, now: Time) -> Option<ChunkIndex> {
+        let soon = [index.next(), index.next().next()];
+        soon.into_iter()
+            .find(|next| next.get() < self.chunk_count && self.find(*next, now, 0).is_none())
+    }
+}
+
+/// Until when an answer to a question asked at `sent` may be used.
+pub(crate) fn usable_until(sent: Time, location_ttl_ms: u64) -> Time {
+    sent + Duration::from_millis(location_ttl_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Locations;
+    use cairn_protocol::ChunkLocations;
+    use cairn_types::{ChunkHandle, ChunkIndex, Entry, Term, Time};
+
+    fn chunk(index: u64, counter: u64) -> ChunkLocations {
+        ChunkLocations {
+            index: ChunkIndex::new(index),
+            handle: ChunkHandle::of(Term::new(1), counter),
+            ..ChunkLocations::default()
+        }
+    }
+
+    fn entry(chunk_count: u64) -> Entry {
+        Entry { chunk_count, ..Entry::default() }
+    }
+
+    #[test]
+    fn a_location_is_used_for_a_limited_time_and_not_where_a_younger_one_is_wanted() {
+        let (at, index) = (Time::from_nanos, ChunkIndex::new(0));
+        let mut locations = Locations::default();
+        locations.absorb(&entry(1), index, vec![chunk(0, 1)], 5, at(100));
+        assert!(locations.find(index, at(99), 4).is_some());
+        assert!(locations.find(index, at(99), 5).is_none(), "R19");
+        assert!(locations.find(index, at(100), 4).is_none(), "too old");
+    }
+
+    #[test]
+    fn what_the_answer_leaves_out_is_a_hole_before_the_last_chunk_and_the_end_behind_it() {
+        let mut locations = Locations::default();
+        let first = ChunkIndex::new(0);
+        locations.absorb(&entry(3), first, vec![chunk(0, 1), chunk(2, 2)], 1, Time::from_nanos(9));
+        let found = |place| {
+            let known = locations.find(ChunkIndex::new(place), Time::default(), 0);
+            known.map(|known| (known.chunk.is_some(), known.inner))
+        };
+        assert_eq!(found(1), Some((false, true)));
+        assert_eq!(found(2), Some((true, false)));
+        assert_eq!(found(3), Some((false, false)));
+        assert_eq!(found(4), None, "nothing was learnt of it");
+    }
+
+    #[test]
+    fn an_answer_that_was_overtaken_changes_nothing() {
+        let mut locations = Locations::default();
+        let first = ChunkIndex::new(0);
+        locations.absorb(&entry(1), first, vec![chunk(0, 2)], 8, Time::from_nanos(9));
+        locations.absorb(&entry(1), first, vec![chunk(0, 1)], 7, Time::from_nanos(9));
+        let known = locations.find(first, Time::default(), 0).expect("known");
+        assert_eq!(known.chunk, Some(chunk(0, 2)));
+    }
+}

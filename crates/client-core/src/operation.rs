@@ -1,0 +1,130 @@
+//! What can be asked of a client, and what comes of it.
+
+use bytes::Bytes;
+use cairn_protocol::{Failure, Request, Response};
+use cairn_types::{EntryId, Time};
+use std::fmt;
+use std::time::Duration;
+
+/// One thing to do. Offsets and sizes are bytes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Asks the masters. A namespace mutation gets its name (session, number) here (R24). A `Stat`
+    /// of a file is answered with the length that the last chunk's primary knows.
+    Ask(Request),
+    /// Reads up to `size` bytes. Fewer come only where the file ends (R19). With `fresh`, only
+    /// at versions that the master has confirmed since (what a record reader wants to skip).
+    ReadAt {
+        /// Which file.
+        file: EntryId,
+        /// From where.
+        offset: u64,
+        /// How many bytes.
+        size: u64,
+        /// Trust no cached location.
+        fresh: bool,
+    },
+    /// Writes at an offset, split at chunk boundaries and into pieces of 1 MiB. Not atomic across
+    /// pieces (Table 1).
+    WriteAt {
+        /// Which file.
+        file: EntryId,
+        /// Where to.
+        offset: u64,
+        /// What.
+        bytes: Bytes,
+        /// Done only once it is on disk everywhere.
+        sync: bool,
+    },
+    /// Appends atomically, at least once, where the primary chooses; at most a quarter chunk.
+    Append {
+        /// Which file.
+        file: EntryId,
+        /// What.
+        bytes: Bytes,
+        /// Done only once it is on disk everywhere.
+        sync: bool,
+    },
+    /// Makes what this client wrote since the last sync durable on every replica, and has the
+    /// master record the length.
+    Sync {
+        /// Which file.
+        file: EntryId,
+    },
+    /// Has the master record the length and forgets the file; with `sync` after a sync.
+    Close {
+        /// Which file.
+        file: EntryId,
+        /// Sync first.
+        sync: bool,
+    },
+    /// Forgets the file without a word to anyone: a handle was dropped.
+    Forget {
+        /// Which file.
+        file: EntryId,
+    },
+    /// The acknowledged length.
+    Length {
+        /// Which file.
+        file: EntryId,
+    },
+    /// Waits: the clock of those who have none.
+    Pause(Duration),
+}
+
+/// What came of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Of `Ask`.
+    Answered(Response),
+    /// Of `ReadAt`: the bytes, in order. `end`: the file ends behind them.
+    Read {
+        /// The bytes, in pieces.
+        pieces: Vec<Bytes>,
+        /// Whether fewer came than were asked for, because the file ends there.
+        end: bool,
+    },
+    /// Of `WriteAt`.
+    Written,
+    /// Of `Append`: where it stands in the file.
+    Appended {
+        /// Offset in the file.
+        offset: u64,
+    },
+    /// Of `Sync` and `Close`: the recorded length.
+    Recorded {
+        /// In bytes.
+        length: u64,
+    },
+    /// Of `Length`.
+    Length(u64),
+    /// Of `Forget`.
+    Forgotten,
+    /// Of `Pause`.
+    Paused,
+}
+
+/// Where the result goes.
+pub type Done = Box<dyn FnOnce(Result<Output, Failure>) + Send>;
+
+/// An operation on its way into the core.
+pub struct Command {
+    /// The caller's own name for it, for traces.
+    pub ticket: u64,
+    /// What to do.
+    pub operation: Operation,
+    /// When to give up.
+    pub deadline: Time,
+    /// Called once (K1).
+    pub done: Done,
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command")
+            .field("ticket", &self.ticket)
+            .field("operation", &self.operation)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,90 @@
+//! What a failure means for the next try, and how long to rest before it.
+
+use cairn_protocol::{ErrorCode, Failure, Outcome};
+use cairn_types::Random;
+use std::time::Duration;
+
+const REST_MIN: Duration = Duration::from_millis(10);
+const REST_MAX: Duration = Duration::from_secs(1);
+
+/// Whether another try can never do better: the request itself is at fault, or the answer is one.
+pub(crate) fn is_final(failure: &Failure) -> bool {
+    failure.outcome == Outcome::Refused
+        || matches!(
+            failure.code,
+            ErrorCode::NotFound
+                | ErrorCode::AlreadyExists
+                | ErrorCode::NotADirectory
+                | ErrorCode::IsADirectory
+                | ErrorCode::DirectoryNotEmpty
+                | ErrorCode::Invalid
+                | ErrorCode::RecordTooLarge
+                | ErrorCode::DiskFull
+                | ErrorCode::WrongCell
+                | ErrorCode::VersionUnsupported
+                | ErrorCode::TooOld
+        )
+}
+
+/// Whether the party asked may be gone, so that someone else should be asked.
+pub(crate) fn is_silence(failure: &Failure) -> bool {
+    matches!(
+        failure.code,
+        ErrorCode::Unreachable | ErrorCode::DeadlineExceeded | ErrorCode::WrongServer
+    )
+}
+
+/// How long to rest before try `attempt` (the first retry is 0): nothing, then doubling up to a
+/// second, with jitter so that many clients do not come back together.
+pub(crate) fn rest(attempt: u32, random: &mut Random) -> Duration {
+    if attempt == 0 {
+        return Duration::ZERO;
+    }
+    let full = REST_MIN.saturating_mul(1 << attempt.min(10)).min(REST_MAX);
+    let nanos = u64::try_from(full.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(nanos / 2 + random.below(nanos / 2 + 1))
+}
+
+/// The failure that a caller hears at the deadline: the last one met, if there was one.
+pub(crate) fn at_deadline(last: Option<Failure>, maybe: bool) -> Failure {
+    let outcome = if maybe { Outcome::Unknown } else { Outcome::NotDone };
+    match last {
+        Some(last) => Failure {
+            outcome,
+            message: format!("{} (tried until the deadline)", last.message),
+            ..last
+        },
+        None => Failure {
+            outcome,
+            ..Failure::unknown(ErrorCode::DeadlineExceeded, "no answer within the deadline")
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{REST_MAX, at_deadline, rest};
+    use cairn_protocol::{ErrorCode, Failure, Outcome};
+    use cairn_types::Random;
+    use std::time::Duration;
+
+    #[test]
+    fn rests_grow_from_nothing_to_a_second_and_never_beyond() {
+        let mut random = Random::new(1);
+        assert_eq!(rest(0, &mut random), Duration::ZERO);
+        assert!(rest(1, &mut random) <= Duration::from_millis(20));
+        for attempt in 8..40 {
+            let rested = rest(attempt, &mut random);
+            assert!(rested >= REST_MAX / 2 && rested <= REST_MAX);
+        }
+    }
+
+    #[test]
+    fn at_the_deadline_the_last_failure_speaks_but_the_outcome_is_the_whole_operations() {
+        let last = Failure::not_done(ErrorCode::TooFewServers, "only one server is live");
+        let told = at_deadline(Some(last), true);
+        assert_eq!((told.code, told.outcome), (ErrorCode::TooFewServers, Outcome::Unknown));
+        assert!(told.message.contains("only one server"));
+        assert_eq!(at_deadline(None, false).code, ErrorCode::DeadlineExceeded);
+    }
+}

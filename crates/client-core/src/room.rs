@@ -1,0 +1,31 @@
+//! The client as a room: no disk, no requests to serve.
+
+use crate::core::ClientCore;
+use crate::operation::Command;
+use cairn_env::{DiskError, Effect, Event, Now, Room, Service};
+
+/// A client has no disk work: there is no such job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoJob {}
+
+/// The service of a room without a disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDisk;
+
+impl Service for NoDisk {
+    type Job = NoJob;
+    type Done = NoJob;
+
+    fn run(&self, jobs: Vec<NoJob>) -> Vec<Result<NoJob, DiskError>> {
+        jobs.into_iter().map(Ok).collect()
+    }
+}
+
+impl Room for ClientCore {
+    type Service = NoDisk;
+    type Command = Command;
+
+    fn handle(&mut self, now: Now, event: Event<Command, NoJob>, effects: &mut Vec<Effect<NoJob>>) {
+        self.step(now, event, effects);
+    }
+}

@@ -1,0 +1,206 @@
+//! A directory of this machine as a [`Disk`]: positional reads and writes, explicit syncs.
+//!
+//! - D1 and D2 of the contract are the kernel's: `fdatasync` for a file, `fsync` for a directory.
+//!   Nothing here retries a failed sync, because the kernel forgets what it could not write.
+//!
+//! Knows files. Never knows what is in them.
+
+use cairn_env::{Disk, DiskFile, DiskLock, IoFailure, OpenMode, Space};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel tells one boot from the next.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A directory of this machine.
+#[derive(Debug)]
+pub struct OsDisk {
+    root: PathBuf,
+}
+
+impl OsDisk {
+    /// The disk in `directory`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self, IoFailure> {
+        let root = directory.as_ref().to_owned();
+        std::fs::create_dir_all(&root).map_err(failure)?;
+        Ok(Self { root })
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+}
+
+fn failure(error: Error) -> IoFailure {
+    match error.kind() {
+        ErrorKind::NotFound => IoFailure::NotFound,
+        ErrorKind::AlreadyExists => IoFailure::AlreadyExists,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => IoFailure::NoSpace,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => IoFailure::Denied,
+        _ => IoFailure::Other(error.to_string()),
+    }
+}
+
+impl Disk for OsDisk {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Box<dyn DiskFile>, IoFailure> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => &mut options,
+            OpenMode::Write => options.write(true),
+            OpenMode::Create => options.write(true).create(true),
+            OpenMode::CreateNew => options.write(true).create_new(true),
+        };
+        let file = options.open(self.at(path)).map_err(failure)?;
+        Ok(Box::new(OsFile { file }))
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>, IoFailure> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(self.at(directory)).map_err(failure)? {
+            let name = entry.map_err(failure)?.file_name();
+            // A name that is not UTF-8 is not ours, and no path of this trait could reach it.
+            names.extend(name.into_string());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn make_dir(&self, directory: &str) -> Result<(), IoFailure> {
+        std::fs::create_dir_all(self.at(directory)).map_err(failure)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), IoFailure> {
+        std::fs::rename(self.at(from), self.at(to)).map_err(failure)
+    }
+
+    fn remove(&self, path: &str) -> Result<(), IoFailure> {
+        std::fs::remove_file(self.at(path)).map_err(failure)
+    }
+
+    fn sync_dir(&self, directory: &str) -> Result<(), IoFailure> {
+        File::open(self.at(directory)).and_then(|dir| dir.sync_all()).map_err(failure)
+    }
+
+    fn lock(&self, path: &str) -> Result<Box<dyn DiskLock>, IoFailure> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.at(path))
+            .map_err(failure)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(OsLock { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(IoFailure::Locked),
+            Err(TryLockError::Error(error)) => Err(failure(error)),
+        }
+    }
+
+    fn space(&self) -> Result<Space, IoFailure> {
+        let told = rustix::fs::statvfs(&self.root).map_err(|errno| failure(errno.into()))?;
+        // What only root may use counts as taken: a chunkserver need not be root.
+        Ok(Space {
+            capacity: told.f_blocks * told.f_frsize,
+            used: told.f_blocks.saturating_sub(told.f_bavail) * told.f_frsize,
+        })
+    }
+
+    fn describe(&self) -> String {
+        self.root.display().to_string()
+    }
+
+    fn boot_id(&self) -> Result<String, IoFailure> {
+        std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).map_err(failure)
+    }
+}
+
+/// An flock, released when the file is closed, by a crash too.
+#[derive(Debug)]
+struct OsLock {
+    _file: File,
+}
+
+impl DiskLock for OsLock {}
+
+#[derive(Debug)]
+struct OsFile {
+    file: File,
+}
+
+impl DiskFile for OsFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, IoFailure> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failure(error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), IoFailure> {
+        self.file.write_all_at(bytes, offset).map_err(failure)
+    }
+
+    fn size(&self) -> Result<u64, IoFailure> {
+        self.file.metadata().map(|metadata| metadata.len()).map_err(failure)
+    }
+
+    fn set_size(&self, size: u64) -> Result<(), IoFailure> {
+        self.file.set_len(size).map_err(failure)
+    }
+
+    fn allocate(&self, size: u64) -> Result<(), IoFailure> {
+        if size == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, size) {
+            // A file system that cannot reserve (some network ones) still has to extend.
+            Err(Errno::OPNOTSUPP) if self.size()? < size => self.set_size(size),
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+            Err(errno) => Err(failure(errno.into())),
+        }
+    }
+
+    fn sync(&self) -> Result<(), IoFailure> {
+        self.file.sync_data().map_err(failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OsDisk;
+    use cairn_env::{Disk, IoFailure, OpenMode, conformance};
+
+    #[test]
+    fn a_directory_does_what_the_contract_of_a_disk_says() {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        conformance::judge_disk(&OsDisk::open(directory.path()).expect("opens"));
+    }
+
+    #[test]
+    fn a_full_device_is_told_apart_from_other_trouble() {
+        let disk = OsDisk::open("/dev").expect("opens");
+        let full = disk.open("full", OpenMode::Write).expect("every Linux has it");
+        assert_eq!(full.write_at(b"x", 0), Err(IoFailure::NoSpace));
+    }
+
+    #[test]
+    fn one_boot_has_one_id() {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let disk = OsDisk::open(directory.path()).expect("opens");
+        let id = disk.boot_id().expect("Linux tells");
+        assert_eq!(id.len(), 36, "a UUID: {id}");
+        assert_eq!(disk.boot_id(), Ok(id));
+    }
+}

@@ -1,0 +1,432 @@
+//! What comes in by one socket: bytes into frames, without waiting and without copying bulk twice.
+//!
+//! ```text
+//!   socket ─► scratch (32 KiB, one per loop) ─► frames ─► arrivals
+//!        └──────────► target of the payload at hand ───────────┘   (long payloads, directly)
+//! ```
+//! - P1: a header is judged before memory is taken for what it announces.
+//! - P2: whatever arrives leads to arrivals; the last of them may be [`Arrival::Broken`], and
+//!   then nothing more of this connection may be read as frames.
+
+use crate::buffer_pool::{Buffer, BufferPool};
+use crate::push_receiver::{PushReceiver, Received};
+use bytes::Bytes;
+use cairn_env::Answer;
+use cairn_protocol::{
+    ErrorCode, FRAME_HEADER_SIZE, Failure, FrameError, FrameHeader, FrameKind, Push, Request,
+    RequestId, Response,
+};
+use cairn_types::wire::Message;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+/// Bytes of the loop's scratch buffer: many small frames, and little of a long payload, which is
+/// cheaper to read where it belongs.
+pub(crate) const SCRATCH_SIZE: usize = 32 << 10;
+/// Bytes read from one connection before the others get their turn: about a segment, so that it
+/// is passed on while it is still in the cache.
+const READ_BUDGET: usize = 288 << 10;
+/// A carry buffer that a large message made larger than this is given back.
+const CARRY_KEPT_MAX: usize = 256 << 10;
+
+/// Something that came in.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A request without payload.
+    Request(RequestId, Request),
+    /// The head of a push; its segments follow.
+    PushStarted { id: RequestId, push: Push, size: usize },
+    /// Verified bytes of the push at hand; `last` ends it.
+    PushSegment { bytes: Bytes, last: bool },
+    /// The push at hand does not match its checksums; its other bytes are skipped.
+    PushCorrupt,
+    /// A push that cannot be right; its bytes are skipped.
+    PushRefused(RequestId, Failure),
+    /// An answer, whole.
+    Answered { id: RequestId, rpc: u16, result: Result<Answer, Failure> },
+    /// Not a frame that this side can take: the connection is of no further use.
+    Broken { id: RequestId, failure: Failure },
+}
+
+/// The connection has ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// By the other side, between or within frames.
+    Closed,
+    /// By an error.
+    Failed(Errno),
+}
+
+/// Which frames may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expecting {
+    /// On an accepted connection.
+    Requests,
+    /// On a dialled one.
+    Answers,
+}
+
+/// Where the bytes at hand belong.
+#[derive(Debug)]
+enum Sink {
+    Head,
+    Skip(usize),
+    Answer { id: RequestId, response: Response, buffer: Buffer, filled: usize },
+    Push(PushReceiver),
+}
+
+/// The reading half of a connection.
+#[derive(Debug)]
+pub(crate) struct Inflow {
+    expecting: Expecting,
+    /// The beginning of a head that has not arrived whole.
+    carry: Vec<u8>,
+    sink: Sink,
+}
+
+/// A frame that ends the connection, as [`Arrival::Broken`] tells it.
+struct Broken(RequestId, Failure);
+
+impl Inflow {
+    pub(crate) fn new(expecting: Expecting) -> Self {
+        Self { expecting, carry: Vec::new(), sink: Sink::Head }
+    }
+
+    /// Reads what is there, up to a budget.
+    ///
+    /// # Errors
+    /// The connection has ended; what had arrived whole is in `arrivals`.
+    pub(crate) fn receive(
+        &mut self,
+        socket: impl AsFd,
+        scratch: &mut [u8],
+        pool: &BufferPool,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Ended> {
+        let mut taken = 0;
+        while taken < READ_BUDGET {
+            let direct = self.sink.target().filter(|target| target.len() >= scratch.len());
+            let is_direct = direct.is_some();
+            let target = direct.unwrap_or(&mut *scratch);
+            let offered = target.len();
+            let count = match recv(socket.as_fd(), target, RecvFlags::empty()) {
+                Ok((_, 0)) => return Err(Ended::Closed),
+                Ok((_, count)) => count,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(Ended::Failed(errno)),
+            };
+            if is_direct {
+                self.sink.advance(count, pool, arrivals);
+            } else if let Err(Broken(id, failure)) = self.take(&scratch[..count], pool, arrivals) {
+                arrivals.push(Arrival::Broken { id, failure });
+                return Ok(());
+            }
+            // The socket is empty; epoll tells when it is not.
+            if count < offered {
+                return Ok(());
+            }
+            taken += count;
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        pool: &BufferPool,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Broken> {
+        if self.carry.is_empty() {
+            let used = self.frames(bytes, pool, arrivals)?;
+            self.carry.extend_from_slice(&bytes[used..]);
+            return Ok(());
+        }
+        let mut carry = std::mem::take(&mut self.carry);
+        carry.extend_from_slice(bytes);
+        let used = self.frames(&carry, pool, arrivals)?;
+        carry.drain(..used);
+        if !carry.is_empty() || carry.capacity() <= CARRY_KEPT_MAX {
+            self.carry = carry;
+        }
+        Ok(())
+    }
+
+    /// Takes frames and payload; how many bytes it could use.
+    fn frames(
+        &mut self,
+        bytes: &[u8],
+        pool: &BufferPool,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<usize, Broken> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            if matches!(self.sink, Sink::Head) {
+                let Some((header, message)) = whole_head(rest)? else { break };
+                at += FRAME_HEADER_SIZE + message.len();
+                self.head(&header, message, pool, arrivals)?;
+            } else if let Sink::Skip(left) = &mut self.sink {
+                let count = rest.len().min(*left);
+                at += count;
+                self.sink.advance(count, pool, arrivals);
+            } else if let Some(target) = self.sink.target() {
+                let count = rest.len().min(target.len());
+                target[..count].copy_from_slice(&rest[..count]);
+                at += count;
+                self.sink.advance(count, pool, arrivals);
+            }
+        }
+        Ok(at)
+    }
+
+    fn head(
+        &mut self,
+        header: &FrameHeader,
+        message: &[u8],
+        pool: &BufferPool,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Broken> {
+        let (id, size) = (header.request, header.payload_size as usize);
+        let broken = |why: String| Err(Broken(id, Failure::refused(ErrorCode::Invalid, why)));
+        let wrong = |_| Broken(id, Failure::refused(ErrorCode::Invalid, "malformed message"));
+        match (self.expecting, header.kind) {
+            (Expecting::Requests, FrameKind::Request) => {
+                match Request::decode(header.rpc, message).map_err(wrong)? {
+                    Some(Request::Push(push)) => self.push(id, push, size, pool, arrivals),
+                    Some(_) if size > 0 => return broken("a request with a payload".to_owned()),
+                    Some(request) => arrivals.push(Arrival::Request(id, request)),
+                    None => return broken(unknown_rpc(header.rpc)),
+                }
+            }
+            (Expecting::Answers, FrameKind::Response) => {
+                let decoded = Response::decode(header.rpc, message).map_err(wrong)?;
+                let Some(response) = decoded else { return broken(unknown_rpc(header.rpc)) };
+                if size == 0 {
+                    let result = Ok(Answer { response, payload: Bytes::new() });
+                    arrivals.push(Arrival::Answered { id, rpc: header.rpc, result });
+                } else {
+                    let buffer = pool.take(size);
+                    self.sink = Sink::Answer { id, response, buffer, filled: 0 };
+                }
+            }
+            (Expecting::Answers, FrameKind::Failure) if size == 0 => {
+                let failure = Failure::decode(message).map_err(wrong)?;
+                arrivals.push(Arrival::Answered { id, rpc: header.rpc, result: Err(failure) });
+            }
+            _ => return broken("a frame that does not belong on this side".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        id: RequestId,
+        push: Push,
+        size: usize,
+        pool: &BufferPool,
+        arrivals: &mut Vec<Arrival>,
+    ) {
+        match PushReceiver::new(&push, size, pool) {
+            Ok(receiver) => {
+                self.sink = Sink::Push(receiver);
+                arrivals.push(Arrival::PushStarted { id, push, size });
+            }
+            Err(failure) => {
+                self.sink = Sink::skip(size);
+                arrivals.push(Arrival::PushRefused(id, failure));
+            }
+        }
+    }
+}
+
+fn unknown_rpc(rpc: u16) -> String {
+    format!("unknown rpc {rpc}; a newer build may know it")
+}
+
+/// Header and message at the start of `bytes`, if all of both is there.
+fn whole_head(bytes: &[u8]) -> Result<Option<(FrameHeader, &[u8])>, Broken> {
+    let none = RequestId::default();
+    let Some((raw, rest)) = bytes.split_first_chunk::<FRAME_HEADER_SIZE>() else {
+        return Ok(None);
+    };
+    let header = FrameHeader::decode(raw).map_err(|error| Broken(none, of_frame(&error)))?;
+    let Some(message) = rest.get(..header.message_size as usize) else { return Ok(None) };
+    header.verify(message).map_err(|error| Broken(none, of_frame(&error)))?;
+    Ok(Some((header, message)))
+}
+
+fn of_frame(error: &FrameError) -> Failure {
+    let code = match error {
+        FrameError::Version { .. } => ErrorCode::VersionUnsupported,
+        _ => ErrorCode::Invalid,
+    };
+    Failure::refused(code, error.to_string())
+}
+
+impl Sink {
+    fn skip(size: usize) -> Self {
+        if size == 0 { Self::Head } else { Self::Skip(size) }
+    }
+
+    /// Where payload bytes go, if they are wanted.
+    fn target(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Self::Head | Self::Skip(_) => None,
+            Self::Answer { buffer, filled, .. } => Some(&mut buffer.as_mut()[*filled..]),
+            Self::Push(receiver) => Some(receiver.target()),
+        }
+    }
+
+    /// `count` bytes are skipped, or are in the target.
+    fn advance(&mut self, count: usize, pool: &BufferPool, arrivals: &mut Vec<Arrival>) {
+        match self {
+            Self::Head => unreachable!("a head has no payload"),
+            Self::Skip(left) => *self = Self::skip(*left - count),
+            Self::Answer { buffer, filled, .. } => {
+                *filled += count;
+                if *filled == buffer.as_ref().len()
+                    && let Self::Answer { id, response, buffer, .. } =
+                        std::mem::replace(self, Self::Head)
+                {
+                    let rpc = response.kind();
+                    let result = Ok(Answer { response, payload: buffer.freeze() });
+                    arrivals.push(Arrival::Answered { id, rpc, result });
+                }
+            }
+            Self::Push(receiver) => match receiver.advance(count, pool) {
+                Received::Part => {}
+                Received::Segment { bytes, last } => {
+                    if last {
+                        *self = Self::Head;
+                    }
+                    arrivals.push(Arrival::PushSegment { bytes, last });
+                }
+                Received::Corrupt { left } => {
+                    *self = Self::skip(left);
+                    arrivals.push(Arrival::PushCorrupt);
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arrival, Ended, Expecting, Inflow, SCRATCH_SIZE};
+    use crate::buffer_pool::BufferPool;
+    use cairn_protocol::{
+        FrameKind, List, Probe, Push, Read, ReadAnswer, Request, RequestId, Response, encode_frame,
+    };
+    use cairn_types::{BlockChecksums, CellPath};
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    fn request(id: u64, request: &Request, payload: &[u8], out: &mut Vec<u8>) {
+        let encode = |out: &mut Vec<u8>| request.encode(out);
+        let (rpc, id) = (request.kind(), RequestId(id));
+        encode_frame(rpc, FrameKind::Request, id, &encode, payload.len(), out);
+        out.extend_from_slice(payload);
+    }
+
+    /// What arrives when `bytes` come in steps of `step`.
+    fn arrivals(expecting: Expecting, bytes: &[u8], step: usize) -> Vec<Arrival> {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        ours.set_nonblocking(true).expect("non-blocking");
+        let (pool, mut scratch) = (BufferPool::new(), vec![0; SCRATCH_SIZE]);
+        let (mut inflow, mut arrivals) = (Inflow::new(expecting), Vec::new());
+        for part in bytes.chunks(step) {
+            theirs.write_all(part).expect("writes");
+            // A part may need several turns: a budget bounds each.
+            for _ in 0..3 {
+                inflow.receive(&ours, &mut scratch, &pool, &mut arrivals).expect("open");
+            }
+        }
+        drop(theirs);
+        let ended = inflow.receive(&ours, &mut scratch, &pool, &mut arrivals);
+        assert!(matches!(ended, Err(Ended::Closed)) || !arrivals.is_empty());
+        arrivals
+    }
+
+    #[test]
+    fn frames_come_out_whole_however_the_bytes_are_cut() {
+        let payload: Vec<u8> = (0..100_000u32).map(|at| (at % 251) as u8).collect();
+        let checksums = BlockChecksums::of(0, &payload, 64 << 10);
+        let push = Push { checksums, ..Push::default() };
+        let mut bytes = Vec::new();
+        request(1, &Probe::default().into(), b"", &mut bytes);
+        request(2, &push.clone().into(), &payload, &mut bytes);
+        request(3, &Read { size: 9, ..Read::default() }.into(), b"", &mut bytes);
+        for step in [1009, 39, 40_000, bytes.len()] {
+            let mut seen = arrivals(Expecting::Requests, &bytes, step).into_iter();
+            assert!(matches!(seen.next(), Some(Arrival::Request(RequestId(1), Request::Probe(_)))));
+            let Some(Arrival::PushStarted { push: started, size: 100_000, .. }) = seen.next()
+            else {
+                panic!("the push starts")
+            };
+            assert_eq!(started, push);
+            let Some(Arrival::PushSegment { bytes, last: true }) = seen.next() else {
+                panic!("one segment")
+            };
+            assert!(bytes == payload);
+            assert!(matches!(seen.next(), Some(Arrival::Request(RequestId(3), Request::Read(_)))));
+            assert!(seen.next().is_none());
+        }
+    }
+
+    #[test]
+    fn an_answer_brings_its_payload_in_one_piece() {
+        let payload = vec![3u8; 300_000];
+        let response = Response::Read(ReadAnswer { readable: 5, ..ReadAnswer::default() });
+        let mut bytes = Vec::new();
+        let encode = |out: &mut Vec<u8>| response.encode(out);
+        let kind = FrameKind::Response;
+        encode_frame(response.kind(), kind, RequestId(7), &encode, payload.len(), &mut bytes);
+        bytes.extend_from_slice(&payload);
+        let seen = arrivals(Expecting::Answers, &bytes, 70_000);
+        let [Arrival::Answered { id: RequestId(7), result: Ok(answer), .. }] = &seen[..] else {
+            panic!("one answer, not {seen:?}")
+        };
+        assert!(answer.response == response && answer.payload == payload);
+    }
+
+    #[test]
+    fn a_corrupt_push_is_skipped_and_the_next_frame_is_read() {
+        let mut payload = vec![3u8; 700_000];
+        let push = Push { checksums: BlockChecksums::of(0, &payload, 64 << 10), ..Push::default() };
+        payload[5] = 4;
+        let mut bytes = Vec::new();
+        request(1, &push.into(), &payload, &mut bytes);
+        request(2, &List::default().into(), b"", &mut bytes);
+        let seen = arrivals(Expecting::Requests, &bytes, 50_000);
+        assert!(matches!(
+            seen[..],
+            [Arrival::PushStarted { .. }, Arrival::PushCorrupt, Arrival::Request(RequestId(2), _)]
+        ));
+    }
+
+    #[test]
+    fn nothing_that_is_not_a_frame_for_this_side_gets_further() {
+        let mut good = Vec::new();
+        let list = List { path: CellPath::default(), ..List::default() };
+        request(1, &list.into(), b"", &mut good);
+        let broken = |expecting, bytes: &[u8]| {
+            let seen = arrivals(expecting, bytes, bytes.len());
+            matches!(seen[..], [Arrival::Broken { .. }])
+        };
+        assert!(!broken(Expecting::Requests, &good));
+        assert!(broken(Expecting::Answers, &good), "a request where answers belong");
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x80;
+            let seen = arrivals(Expecting::Requests, &bad, bad.len());
+            let waits = seen.is_empty();
+            assert!(waits || matches!(seen[..], [Arrival::Broken { .. }]), "byte {at}: {seen:?}");
+        }
+        let mut payload = Vec::new();
+        request(1, &Probe::default().into(), b"unasked", &mut payload);
+        assert!(broken(Expecting::Requests, &payload), "only a push brings a payload");
+        assert!(broken(Expecting::Requests, b"GET / HTTP/1.1\r\nHost: cairn.example.org\r\n\r\n"));
+    }
+}

@@ -1,0 +1,264 @@
+//! Worker threads for disk jobs, which wait where the loop must not.
+//!
+//! ```text
+//!   lane 0   [job job job] ─► one worker takes all that wait: one flush for them (group commit)
+//!   lane 7   [job]         ─► another worker, at the same time
+//! ```
+//! - J1: jobs of one lane run one after the other, in order; a lane is with one worker at most
+//!   (E3).
+//! - J2: each job that was taken completes once (E1).
+
+use crate::mailbox::Mailbox;
+use cairn_env::{DiskError, EffectId, Lane, Service};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Error;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// A finished job.
+pub(crate) type Finished<S> = (EffectId, Result<<S as Service>::Done, DiskError>);
+
+/// What a worker tells the loop.
+#[derive(Debug)]
+pub(crate) enum FromWorker<F> {
+    Finished(F),
+    /// A worker has panicked: its lane's jobs will never complete.
+    Panicked,
+}
+
+type Batch<S> = Vec<(EffectId, <S as Service>::Job)>;
+
+struct Queues<S: Service> {
+    /// Lanes that have jobs, or are with a worker.
+    lanes: BTreeMap<Lane, Batch<S>>,
+    /// Lanes that have jobs and are with no worker.
+    ready: VecDeque<Lane>,
+    is_stopping: bool,
+}
+
+struct Shared<S: Service> {
+    queues: Mutex<Queues<S>>,
+    something: Condvar,
+    service: Arc<S>,
+    results: Arc<Mailbox<FromWorker<Finished<S>>>>,
+}
+
+/// The workers.
+pub(crate) struct Lanes<S: Service> {
+    shared: Arc<Shared<S>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl<S: Service> Lanes<S> {
+    pub(crate) fn start(
+        service: Arc<S>,
+        name: &str,
+        count: usize,
+        results: Arc<Mailbox<FromWorker<Finished<S>>>>,
+    ) -> Result<Self, Error> {
+        let queues = Queues { lanes: BTreeMap::new(), ready: VecDeque::new(), is_stopping: false };
+        let something = Condvar::new();
+        let shared = Arc::new(Shared { queues: Mutex::new(queues), something, service, results });
+        let mut lanes = Self { shared, workers: Vec::new() };
+        for number in 0..count.max(1) {
+            let shared = Arc::clone(&lanes.shared);
+            let builder = Builder::new().name(format!("{name}-disk-{number}"));
+            match builder.spawn(move || work(&shared)) {
+                Ok(worker) => lanes.workers.push(worker),
+                // Dropping `lanes` ends those that were started.
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(lanes)
+    }
+
+    /// Queues jobs in order, all at once, so that those of one lane are taken together.
+    pub(crate) fn submit(&self, jobs: &mut Vec<(EffectId, Lane, S::Job)>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let mut woken = 0;
+        let mut queues = lock(&self.shared.queues);
+        for (id, lane, job) in jobs.drain(..) {
+            let Queues { lanes, ready, .. } = &mut *queues;
+            lanes
+                .entry(lane)
+                .or_insert_with(|| {
+                    ready.push_back(lane);
+                    woken += 1;
+                    Vec::new()
+                })
+                .push((id, job));
+        }
+        drop(queues);
+        for _ in 0..woken {
+            self.shared.something.notify_one();
+        }
+    }
+}
+
+/// Each worker finishes what it has at hand; the rest is dropped.
+impl<S: Service> Drop for Lanes<S> {
+    fn drop(&mut self) {
+        lock(&self.shared.queues).is_stopping = true;
+        self.shared.something.notify_all();
+        for worker in self.workers.drain(..) {
+            // A worker's panic has been told through the results already.
+            let _ = worker.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells the loop where a worker dies.
+struct LastWord<'a, S: Service>(&'a Shared<S>);
+
+impl<S: Service> Drop for LastWord<'_, S> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.results.put([FromWorker::Panicked]);
+        }
+    }
+}
+
+fn work<S: Service>(shared: &Shared<S>) {
+    let _last_word = LastWord(shared);
+    while let Some((lane, batch)) = next_batch(shared) {
+        let (ids, jobs): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let results = shared.service.run(jobs);
+        assert_eq!(results.len(), ids.len(), "a service gives one result for each job");
+        shared.results.put(ids.into_iter().zip(results).map(FromWorker::Finished));
+        give_back(shared, lane);
+    }
+}
+
+fn next_batch<S: Service>(shared: &Shared<S>) -> Option<(Lane, Batch<S>)> {
+    let mut queues = lock(&shared.queues);
+    loop {
+        if queues.is_stopping {
+            return None;
+        }
+        if let Some(lane) = queues.ready.pop_front() {
+            let jobs = queues.lanes.get_mut(&lane).map(std::mem::take).unwrap_or_default();
+            return Some((lane, jobs));
+        }
+        queues = shared.something.wait(queues).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// The lane is with nobody now; what came meanwhile is next (J1). This worker takes it, or one
+/// that is awake, so nobody has to be woken.
+fn give_back<S: Service>(shared: &Shared<S>, lane: Lane) {
+    let mut queues = lock(&shared.queues);
+    if queues.lanes.get(&lane).is_some_and(Vec::is_empty) {
+        queues.lanes.remove(&lane);
+    } else {
+        queues.ready.push_back(lane);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FromWorker, Lanes};
+    use crate::mailbox::{Mailbox, Waker};
+    use cairn_env::{DiskError, EffectId, Lane, Service};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{Arc, Barrier, Mutex};
+
+    /// A job that tells when it starts, and ends when it is let go.
+    #[derive(Debug)]
+    struct Gated {
+        number: u64,
+        gate: Option<Receiver<()>>,
+    }
+
+    struct Recorder {
+        batches: Mutex<Vec<Vec<u64>>>,
+        started: Mutex<Sender<u64>>,
+        together: Option<Barrier>,
+    }
+
+    impl Service for Recorder {
+        type Job = Gated;
+        type Done = u64;
+        fn run(&self, jobs: Vec<Gated>) -> Vec<Result<u64, DiskError>> {
+            let numbers: Vec<u64> = jobs.iter().map(|job| job.number).collect();
+            self.batches.lock().expect("unpoisoned").push(numbers.clone());
+            self.started.lock().expect("unpoisoned").send(numbers[0]).expect("test listens");
+            if let Some(together) = &self.together {
+                together.wait();
+            }
+            for job in &jobs {
+                if let Some(gate) = &job.gate {
+                    gate.recv().expect("test lets go");
+                }
+            }
+            numbers.into_iter().map(Ok).collect()
+        }
+    }
+
+    type Results = Arc<Mailbox<FromWorker<super::Finished<Recorder>>>>;
+
+    fn start(count: usize, together: Option<Barrier>) -> (Lanes<Recorder>, Results, Receiver<u64>) {
+        let results = Arc::new(Mailbox::new(Arc::new(Waker::new().expect("an eventfd"))));
+        let (started, starts) = channel();
+        let (batches, started) = (Mutex::default(), Mutex::new(started));
+        let service = Arc::new(Recorder { batches, started, together });
+        let lanes = Lanes::start(service, "test", count, Arc::clone(&results)).expect("threads");
+        (lanes, results, starts)
+    }
+
+    fn job(number: u64, lane: u64, gate: Option<Receiver<()>>) -> (EffectId, Lane, Gated) {
+        (EffectId(number), Lane(lane), Gated { number, gate })
+    }
+
+    #[test]
+    fn what_waits_on_a_lane_is_taken_together_and_in_order() {
+        let (lanes, results, starts) = start(2, None);
+        let (let_go, gate) = channel();
+        lanes.submit(&mut vec![job(1, 0, Some(gate))]);
+        assert_eq!(starts.recv(), Ok(1));
+        for number in 2..6 {
+            lanes.submit(&mut vec![job(number, 0, None)]);
+        }
+        let_go.send(()).expect("the worker waits");
+        assert_eq!(starts.recv(), Ok(2));
+        let service = Arc::clone(&lanes.shared.service);
+        drop(lanes);
+        let batches = service.batches.lock().expect("unpoisoned").clone();
+        assert_eq!(batches, [vec![1], vec![2, 3, 4, 5]]);
+        let mut finished = Vec::new();
+        results.take(&mut finished);
+        let done = finished.iter().map(|result| match result {
+            FromWorker::Finished((id, Ok(number))) if id.0 == *number => *number,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(done.collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn different_lanes_run_side_by_side() {
+        // Neither job ends before the other has started.
+        let (lanes, _, starts) = start(2, Some(Barrier::new(2)));
+        lanes.submit(&mut vec![job(1, 0, None), job(2, 9, None)]);
+        let mut both = [starts.recv().expect("a start"), starts.recv().expect("another")];
+        both.sort_unstable();
+        assert_eq!(both, [1, 2]);
+    }
+
+    #[test]
+    fn a_panicking_worker_has_a_last_word() {
+        let (lanes, results, starts) = start(1, None);
+        let (let_go, gate) = channel();
+        lanes.submit(&mut vec![job(1, 0, Some(gate))]);
+        assert_eq!(starts.recv(), Ok(1));
+        drop(let_go);
+        drop(lanes);
+        let mut told = Vec::new();
+        results.take(&mut told);
+        assert!(matches!(told[..], [FromWorker::Panicked]));
+    }
+}

@@ -1,0 +1,185 @@
+//! Starting and stopping a room in the real world.
+
+use crate::lanes::Lanes;
+use crate::mailbox::{Mailbox, Waker};
+use crate::network::{Network, WAKER_TOKEN};
+use crate::reactor::Reactor;
+use cairn_env::{Room, Service};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+/// An address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {error}; choose another address, or stop what listens there")]
+pub struct BindError {
+    address: String,
+    error: std::io::Error,
+}
+
+/// A room cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start {name}: {error}; the system may be short of threads or file descriptors")]
+pub struct LaunchError {
+    name: String,
+    error: std::io::Error,
+}
+
+/// Why a room stopped by itself; for a person.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HaltReason(pub String);
+
+/// The room no longer runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it no longer runs")]
+pub struct Stopped;
+
+/// Listens on `host:port`; port 0 takes any that is free.
+///
+/// # Errors
+/// [`BindError`], one line that names the address.
+pub fn bind(address: &str) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address).map_err(|error| BindError { address: address.to_owned(), error })
+}
+
+/// How to run a room.
+#[derive(Debug)]
+pub struct LaunchOptions {
+    /// Where requests come in; none for a client.
+    pub listener: Option<TcpListener>,
+    /// For people: the names of its threads start with it.
+    pub name: String,
+    /// Threads for disk jobs; at least one is started.
+    pub workers: usize,
+    /// Connections that may be open to this room; more are closed at once.
+    pub accepted_max: usize,
+}
+
+impl LaunchOptions {
+    /// A room that takes no requests, with one worker.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { listener: None, name: name.into(), workers: 1, accepted_max: 10_000 }
+    }
+}
+
+/// Hands commands to a running room, from any thread.
+#[derive(Debug)]
+pub struct Sender<C> {
+    commands: Arc<Mailbox<C>>,
+}
+
+impl<C> Clone for Sender<C> {
+    fn clone(&self) -> Self {
+        Self { commands: Arc::clone(&self.commands) }
+    }
+}
+
+impl<C> Sender<C> {
+    /// Hands over a command, and wakes the loop where it sleeps.
+    ///
+    /// # Errors
+    /// [`Stopped`]: the command is dropped. One that was taken may be dropped too, where the room
+    /// stops before it comes to it.
+    pub fn send(&self, command: C) -> Result<(), Stopped> {
+        if self.commands.put([command]) { Ok(()) } else { Err(Stopped) }
+    }
+}
+
+/// A room at work. Dropping it stops the room without waiting for it.
+#[derive(Debug)]
+pub struct Running<C> {
+    thread: Option<JoinHandle<Result<(), HaltReason>>>,
+    commands: Arc<Mailbox<C>>,
+    stops: Arc<Mailbox<()>>,
+}
+
+impl<C> Running<C> {
+    /// A way to hand it commands.
+    #[must_use]
+    pub fn sender(&self) -> Sender<C> {
+        Sender { commands: Arc::clone(&self.commands) }
+    }
+
+    /// Stops it: connections are closed, workers finish the batch at hand.
+    ///
+    /// # Errors
+    /// It had halted by itself.
+    pub fn stop(self) -> Result<(), HaltReason> {
+        self.stops.put([()]);
+        self.wait()
+    }
+
+    /// Waits until it stops.
+    ///
+    /// # Errors
+    /// It halted by itself.
+    pub fn wait(mut self) -> Result<(), HaltReason> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(HaltReason("its thread has panicked".to_owned())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<C> Drop for Running<C> {
+    fn drop(&mut self) {
+        self.stops.put([()]);
+    }
+}
+
+/// Starts a room: its loop, its workers, its listener once it has said who it is
+/// ([`Effect::Identify`](cairn_env::Effect::Identify)).
+///
+/// # Errors
+/// [`LaunchError`]: nothing runs.
+pub fn launch<R>(
+    room: R,
+    service: Arc<R::Service>,
+    options: LaunchOptions,
+) -> Result<Running<R::Command>, LaunchError>
+where
+    R: Room + Send + 'static,
+    R::Command: Send,
+{
+    let name = options.name.clone();
+    start(room, service, options).map_err(|error| LaunchError { name, error })
+}
+
+fn start<R>(
+    room: R,
+    service: Arc<R::Service>,
+    options: LaunchOptions,
+) -> std::io::Result<Running<R::Command>>
+where
+    R: Room + Send + 'static,
+    R::Command: Send,
+{
+    let waker = Arc::new(Waker::new()?);
+    let poll = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&poll, &*waker, EventData::new_u64(WAKER_TOKEN), EventFlags::IN)?;
+    if let Some(listener) = &options.listener {
+        listener.set_nonblocking(true)?;
+    }
+    let commands = Arc::new(Mailbox::new(Arc::clone(&waker)));
+    let results = Arc::new(Mailbox::new(Arc::clone(&waker)));
+    let stops = Arc::new(Mailbox::new(Arc::clone(&waker)));
+    let keeper = Arc::clone(&service);
+    let keep = Box::new(move |push, data| keeper.keep(push, data));
+    let network = Network::new(poll, options.listener, options.accepted_max, keep);
+    let lanes = Lanes::start(service, &options.name, options.workers, Arc::clone(&results))?;
+    let reactor = Reactor {
+        room,
+        network,
+        lanes,
+        waker,
+        commands: Arc::clone(&commands),
+        results,
+        stops: Arc::clone(&stops),
+    };
+    let thread = Builder::new().name(options.name).spawn(move || reactor.run())?;
+    Ok(Running { thread: Some(thread), commands, stops })
+}

@@ -1,0 +1,138 @@
+//! What other threads hand to the loop: commands, finished disk jobs, a word to stop.
+//!
+//! - M1: whoever puts something in either is seen by the loop before it sleeps, or wakes it.
+//! - M2: a closed mailbox takes nothing, and what was in it is dropped: whoever waits for an
+//!   answer through it learns that none comes.
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Wakes the loop out of epoll.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    event: OwnedFd,
+    is_asleep: AtomicBool,
+}
+
+impl Waker {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { event, is_asleep: AtomicBool::new(false) })
+    }
+
+    /// Something has been put into a mailbox. A system call only where the loop sleeps.
+    fn wake(&self) {
+        if self.is_asleep.swap(false, Ordering::SeqCst) {
+            // It fails only where the counter is full, and then the loop is woken in any case.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// The loop is about to sleep: it looks into its mailboxes once more after this (M1).
+    pub(crate) fn falling_asleep(&self) {
+        self.is_asleep.store(true, Ordering::SeqCst);
+    }
+
+    /// The loop is awake.
+    pub(crate) fn awake(&self) {
+        self.is_asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// The event has been seen.
+    pub(crate) fn rearm(&self) {
+        // It fails only where there is nothing to read.
+        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+/// A queue into the loop.
+#[derive(Debug)]
+pub(crate) struct Mailbox<T> {
+    /// None once it is closed.
+    items: Mutex<Option<Vec<T>>>,
+    waker: Arc<Waker>,
+}
+
+impl<T> Mailbox<T> {
+    pub(crate) fn new(waker: Arc<Waker>) -> Self {
+        Self { items: Mutex::new(Some(Vec::new())), waker }
+    }
+
+    /// Whether the loop will see them; not once the mailbox is closed.
+    pub(crate) fn put(&self, more: impl IntoIterator<Item = T>) -> bool {
+        let is_open = match self.lock().as_mut() {
+            Some(items) => {
+                items.extend(more);
+                true
+            }
+            None => false,
+        };
+        self.waker.wake();
+        is_open
+    }
+
+    /// Moves all that is there behind what `taken` holds.
+    pub(crate) fn take(&self, taken: &mut Vec<T>) {
+        if let Some(items) = self.lock().as_mut() {
+            taken.append(items);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().as_ref().is_none_or(Vec::is_empty)
+    }
+
+    /// Nothing more is taken (M2).
+    pub(crate) fn close(&self) {
+        // Dropped after the lock is released: a command's drop may do anything.
+        let left = self.lock().take();
+        drop(left);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<T>>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mailbox, Waker};
+    use rustix::io::Errno;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_sleeping_loop_is_woken_once_and_an_awake_one_never() {
+        let waker = Arc::new(Waker::new().expect("an eventfd"));
+        let mailbox = Mailbox::new(Arc::clone(&waker));
+        let woken = || rustix::io::read(&*waker, &mut [0; 8]);
+        assert!(mailbox.put([1]));
+        assert_eq!(woken(), Err(Errno::AGAIN), "awake: it looks by itself");
+        waker.falling_asleep();
+        assert!(!mailbox.is_empty(), "and it looks after this");
+        mailbox.put([2]);
+        mailbox.put([3]);
+        assert_eq!(woken(), Ok(8));
+        let mut taken = Vec::new();
+        mailbox.take(&mut taken);
+        assert_eq!(taken, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_closed_mailbox_drops_what_it_held_and_takes_nothing() {
+        let waker = Arc::new(Waker::new().expect("an eventfd"));
+        let (mailbox, item) = (Mailbox::new(waker), Arc::new(()));
+        mailbox.put([Arc::clone(&item)]);
+        mailbox.close();
+        assert_eq!(Arc::strong_count(&item), 1);
+        assert!(!mailbox.put([item]));
+    }
+}

@@ -1,0 +1,435 @@
+//! A disk that forgets, tears and lies as real ones do, in memory and by the seed.
+//!
+//! ```text
+//!   write ──► page cache ── sync ──► durable          names ── sync_dir ──► durable names
+//!                │ kill: kept           │ power loss: this, and what was not synced at random
+//! ```
+//! - A killed process leaves the page cache; a write that the *fuse* cut is torn between pages.
+//! - A power loss keeps or loses each unsynced page and each unsynced name by itself.
+//! - A sync that fails leaves the page cache looking clean and the disk without the bytes (D2).
+//! - Handles, locks and files of a session are dead after [`SimDisk::crash`] and
+//!   [`SimDisk::power_loss`]; the controller's own handle lives on.
+
+mod inode;
+mod names;
+
+use cairn_env::{Disk, DiskFile, DiskLock, IoFailure, OpenMode, Space};
+use cairn_types::Random;
+use inode::{Inode, PAGE_SIZE};
+use names::{Names, Node};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Names a file within its disk.
+type InodeNumber = u64;
+
+/// A simulated disk; clones are the same disk.
+#[derive(Clone, Debug)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+    /// The process it was handed to; none for whoever controls the disk.
+    session: Option<u64>,
+}
+
+/// All that a disk holds at one time: an old image, to come back later.
+#[derive(Clone, Debug)]
+pub struct DiskImage {
+    files: BTreeMap<InodeNumber, Inode>,
+    names: Names,
+}
+
+#[derive(Debug)]
+struct State {
+    name: String,
+    files: BTreeMap<InodeNumber, Inode>,
+    names: Names,
+    next_inode: InodeNumber,
+    capacity: u64,
+    session: u64,
+    boot: u64,
+    /// Steps until everything fails.
+    fuse: Option<u64>,
+    fuse_blown: bool,
+    failing_syncs: u64,
+    steps: u64,
+    locks: BTreeSet<String>,
+}
+
+impl State {
+    fn alive(&self, session: u64) -> Result<(), IoFailure> {
+        if session != self.session {
+            return Err(IoFailure::Other("the process that opened this is dead".to_owned()));
+        }
+        if self.fuse_blown {
+            return Err(IoFailure::Other("the process is being killed".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// One change of a page, a size or a name: a place to be killed at.
+    fn change(&mut self) -> Result<(), IoFailure> {
+        self.steps += 1;
+        match &mut self.fuse {
+            Some(0) => {
+                self.fuse_blown = true;
+                return Err(IoFailure::Other("killed".to_owned()));
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn sync_fails(&mut self) -> bool {
+        let fails = self.failing_syncs > 0;
+        self.failing_syncs = self.failing_syncs.saturating_sub(1);
+        fails
+    }
+
+    fn used(&self) -> u64 {
+        let living = |inode: &&Inode| !inode.unlinked;
+        self.files.values().filter(living).map(Inode::footprint).sum::<u64>() * PAGE_SIZE as u64
+    }
+
+    fn inode(&mut self, number: InodeNumber) -> Result<&mut Inode, IoFailure> {
+        self.files.get_mut(&number).ok_or(IoFailure::NotFound)
+    }
+
+    fn add_inode(&mut self) -> InodeNumber {
+        self.next_inode += 1;
+        self.files.insert(self.next_inode, Inode::default());
+        self.next_inode
+    }
+
+    fn unlink(&mut self, number: InodeNumber) {
+        if let Some(inode) = self.files.get_mut(&number) {
+            inode.unlinked = true;
+        }
+    }
+
+    fn forget_unreachable(&mut self) {
+        let reachable = self.names.inodes();
+        self.files.retain(|number, _| reachable.contains(number));
+        let named = self.names.named();
+        for (number, inode) in &mut self.files {
+            inode.unlinked = !named.contains(number);
+        }
+    }
+
+    fn begin_session(&mut self) {
+        self.session += 1;
+        self.fuse = None;
+        self.fuse_blown = false;
+        self.failing_syncs = 0;
+        self.locks.clear();
+        self.forget_unreachable();
+    }
+}
+
+impl SimDisk {
+    /// An empty disk; `name` is for people.
+    #[must_use]
+    pub fn new(name: impl Into<String>, capacity: u64) -> Self {
+        let state = State {
+            name: name.into(),
+            files: BTreeMap::new(),
+            names: Names::default(),
+            next_inode: 0,
+            capacity,
+            session: 0,
+            boot: 1,
+            fuse: None,
+            fuse_blown: false,
+            failing_syncs: 0,
+            steps: 0,
+            locks: BTreeSet::new(),
+        };
+        Self { state: Arc::new(Mutex::new(state)), session: None }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock fails its test anyway.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, if this handle's process is alive.
+    fn living(&self) -> Result<MutexGuard<'_, State>, IoFailure> {
+        let state = self.state();
+        state.alive(self.session.unwrap_or(state.session))?;
+        Ok(state)
+    }
+
+    /// A handle for a process that starts now; dead after the next crash or power loss.
+    #[must_use]
+    pub fn session(&self) -> Arc<dyn Disk> {
+        let session = Some(self.state().session);
+        Arc::new(Self { state: Arc::clone(&self.state), session })
+    }
+
+    /// The process is killed: the page cache stays, locks are free.
+    pub fn crash(&self) {
+        self.state().begin_session();
+    }
+
+    /// The power goes: each unsynced page and name is kept or lost at random; another boot.
+    pub fn power_loss(&self, random: &mut Random) {
+        let mut state = self.state();
+        state.names.lose_unsynced(random);
+        for inode in state.files.values_mut() {
+            inode.lose_unsynced(random);
+        }
+        state.boot += 1;
+        state.begin_session();
+    }
+
+    /// After `steps` more changes of a page, size or name everything fails until the next crash;
+    /// a write in progress is torn there, between pages.
+    pub fn arm_fuse(&self, steps: u64) {
+        self.state().fuse = Some(steps);
+    }
+
+    /// Whether the fuse has cut something: the process must be killed now.
+    #[must_use]
+    pub fn fuse_blown(&self) -> bool {
+        self.state().fuse_blown
+    }
+
+    /// Changes so far, as [`SimDisk::arm_fuse`] counts them.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.state().steps
+    }
+
+    /// The next `count` syncs fail, and what they were to save is never saved.
+    pub fn fail_syncs(&self, count: u64) {
+        self.state().failing_syncs = count;
+    }
+
+    /// Sets how much fits.
+    pub fn set_capacity(&self, capacity: u64) {
+        self.state().capacity = capacity;
+    }
+
+    /// Turns all bits of one stored byte; says whether there was one.
+    pub fn flip_byte(&self, path: &str, offset: u64) -> bool {
+        let mut state = self.state();
+        let Some(Node::File(number)) = state.names.get(path) else {
+            return false;
+        };
+        state.files.get_mut(&number).is_some_and(|inode| inode.flip(offset))
+    }
+
+    /// The paths of all files, sorted.
+    #[must_use]
+    pub fn paths(&self) -> Vec<String> {
+        self.state().names.files()
+    }
+
+    /// The disk as it is.
+    #[must_use]
+    pub fn image(&self) -> DiskImage {
+        let state = self.state();
+        DiskImage { files: state.files.clone(), names: state.names.clone() }
+    }
+
+    /// Puts an old image in the place of what is there; whoever had it open is dead.
+    pub fn restore(&self, image: &DiskImage) {
+        let mut state = self.state();
+        state.files = image.files.clone();
+        state.names = image.names.clone();
+        state.begin_session();
+    }
+}
+
+impl Disk for SimDisk {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Box<dyn DiskFile>, IoFailure> {
+        let mut state = self.living()?;
+        let inode = match (state.names.get(path), mode) {
+            (Some(Node::File(_)), OpenMode::CreateNew) => return Err(IoFailure::AlreadyExists),
+            (Some(Node::File(inode)), _) => inode,
+            (Some(Node::Directory), _) => {
+                return Err(IoFailure::Other("is a directory".to_owned()));
+            }
+            (None, OpenMode::Read | OpenMode::Write) => return Err(IoFailure::NotFound),
+            (None, OpenMode::Create | OpenMode::CreateNew) => {
+                state.names.check_parent(path)?;
+                state.change()?;
+                let inode = state.add_inode();
+                state.names.add(path, inode);
+                inode
+            }
+        };
+        let (session, writable) = (state.session, mode != OpenMode::Read);
+        Ok(Box::new(SimFile { state: Arc::clone(&self.state), session, inode, writable }))
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>, IoFailure> {
+        self.living()?.names.list(directory)
+    }
+
+    fn make_dir(&self, directory: &str) -> Result<(), IoFailure> {
+        let mut state = self.living()?;
+        for end in directory.match_indices('/').map(|(at, _)| at).chain([directory.len()]) {
+            let path = &directory[..end];
+            match state.names.get(path) {
+                Some(Node::Directory) => {}
+                Some(Node::File(_)) => return Err(IoFailure::AlreadyExists),
+                None => {
+                    state.change()?;
+                    state.names.make_directory(path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), IoFailure> {
+        let mut state = self.living()?;
+        state.names.check_parent(to)?;
+        let Some(Node::File(inode)) = state.names.get(from) else {
+            return Err(IoFailure::NotFound);
+        };
+        state.change()?;
+        if let Some(Node::File(replaced)) = state.names.get(to)
+            && replaced != inode
+        {
+            state.unlink(replaced);
+        }
+        state.names.rename(from, to, inode);
+        Ok(())
+    }
+
+    fn remove(&self, path: &str) -> Result<(), IoFailure> {
+        let mut state = self.living()?;
+        let Some(Node::File(inode)) = state.names.get(path) else {
+            return Err(IoFailure::NotFound);
+        };
+        state.change()?;
+        state.unlink(inode);
+        state.names.remove(path);
+        Ok(())
+    }
+
+    fn sync_dir(&self, directory: &str) -> Result<(), IoFailure> {
+        let mut state = self.living()?;
+        state.change()?;
+        if state.names.get(directory) != Some(Node::Directory) {
+            return Err(IoFailure::NotFound);
+        }
+        let fails = state.sync_fails();
+        state.names.sync(directory, fails);
+        if fails { Err(IoFailure::Other("input/output error".to_owned())) } else { Ok(()) }
+    }
+
+    fn lock(&self, path: &str) -> Result<Box<dyn DiskLock>, IoFailure> {
+        let mut state = self.living()?;
+        if !state.locks.insert(path.to_owned()) {
+            return Err(IoFailure::Locked);
+        }
+        let session = state.session;
+        Ok(Box::new(SimLock { state: Arc::clone(&self.state), session, path: path.to_owned() }))
+    }
+
+    fn space(&self) -> Result<Space, IoFailure> {
+        let state = self.living()?;
+        Ok(Space { capacity: state.capacity, used: state.used() })
+    }
+
+    fn describe(&self) -> String {
+        self.state().name.clone()
+    }
+
+    fn boot_id(&self) -> Result<String, IoFailure> {
+        Ok(format!("boot {}", self.living()?.boot))
+    }
+}
+
+#[derive(Debug)]
+struct SimLock {
+    state: Arc<Mutex<State>>,
+    session: u64,
+    path: String,
+}
+
+impl DiskLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.session == self.session {
+            state.locks.remove(&self.path);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct SimFile {
+    state: Arc<Mutex<State>>,
+    session: u64,
+    inode: InodeNumber,
+    writable: bool,
+}
+
+impl SimFile {
+    fn living(&self) -> Result<MutexGuard<'_, State>, IoFailure> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.alive(self.session)?;
+        Ok(state)
+    }
+
+    fn to_write(&self) -> Result<MutexGuard<'_, State>, IoFailure> {
+        if self.writable { self.living() } else { Err(IoFailure::Denied) }
+    }
+}
+
+impl DiskFile for SimFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, IoFailure> {
+        Ok(self.living()?.inode(self.inode)?.read_at(buffer, offset))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), IoFailure> {
+        let mut state = self.to_write()?;
+        for (at, size) in inode::page_parts(offset, bytes.len()) {
+            state.change()?;
+            let place = offset + at as u64;
+            let grows = state.inode(self.inode)?.grows_at(place);
+            if grows && state.used() + PAGE_SIZE as u64 > state.capacity {
+                return Err(IoFailure::NoSpace);
+            }
+            state.inode(self.inode)?.write_in_page(&bytes[at..at + size], place);
+        }
+        Ok(())
+    }
+
+    fn size(&self) -> Result<u64, IoFailure> {
+        Ok(self.living()?.inode(self.inode)?.size())
+    }
+
+    fn set_size(&self, size: u64) -> Result<(), IoFailure> {
+        let mut state = self.to_write()?;
+        if state.inode(self.inode)?.size() != size {
+            state.change()?;
+            state.inode(self.inode)?.set_size(size);
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, size: u64) -> Result<(), IoFailure> {
+        let mut state = self.to_write()?;
+        state.change()?;
+        let more = state.inode(self.inode)?.missing_pages(size) * PAGE_SIZE as u64;
+        if state.used() + more > state.capacity {
+            return Err(IoFailure::NoSpace);
+        }
+        state.inode(self.inode)?.allocate(size);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), IoFailure> {
+        let mut state = self.living()?;
+        state.change()?;
+        let fails = state.sync_fails();
+        state.inode(self.inode)?.sync(fails);
+        if fails { Err(IoFailure::Other("input/output error".to_owned())) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,184 @@
+//! One simulated file: what the page cache says, what is durable, and what is between.
+
+use cairn_types::Random;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes that are written, kept or lost together.
+pub(super) const PAGE_SIZE: usize = 4096;
+/// Unsynced changes of a file after which the oldest are written back, as a kernel does.
+const UNSYNCED_MAX: usize = 256;
+
+type Page = Arc<[u8; PAGE_SIZE]>;
+
+#[derive(Clone, Debug, Default)]
+struct Contents {
+    size: u64,
+    /// Pages that were written; the others are zeros.
+    pages: BTreeMap<u64, Page>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Page { number: u64, content: Page, end: u64 },
+    Size(u64),
+}
+
+/// One file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inode {
+    cached: Contents,
+    durable: Contents,
+    unsynced: Vec<Change>,
+    reserved_pages: u64,
+    /// No name leads here any more.
+    pub(super) unlinked: bool,
+}
+
+/// The parts of a write of `size` bytes at `offset` that lie in one page each: start and size.
+pub(super) fn page_parts(offset: u64, size: usize) -> impl Iterator<Item = (usize, usize)> {
+    let lead = within_page(offset);
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let part = (PAGE_SIZE - (lead + start) % PAGE_SIZE).min(size - start);
+        start += part;
+        (part > 0).then_some((start - part, part))
+    })
+}
+
+fn within_page(offset: u64) -> usize {
+    usize::try_from(offset % PAGE_SIZE as u64).expect("less than a page")
+}
+
+fn page_of(offset: u64) -> u64 {
+    offset / PAGE_SIZE as u64
+}
+
+impl Contents {
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Page { number, content, end } => {
+                self.pages.insert(*number, Arc::clone(content));
+                self.size = self.size.max(*end);
+            }
+            Change::Size(size) => self.set_size(*size),
+        }
+    }
+
+    fn set_size(&mut self, size: u64) {
+        if size < self.size {
+            self.pages.split_off(&size.div_ceil(PAGE_SIZE as u64));
+            if let Some(last) = self.pages.get_mut(&page_of(size)) {
+                Arc::make_mut(last)[within_page(size)..].fill(0);
+            }
+        }
+        self.size = size;
+    }
+}
+
+impl Inode {
+    pub(super) fn size(&self) -> u64 {
+        self.cached.size
+    }
+
+    /// Pages that it takes on the disk.
+    pub(super) fn footprint(&self) -> u64 {
+        self.reserved_pages.max(self.cached.pages.len() as u64)
+    }
+
+    pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        let left = self.cached.size.saturating_sub(offset);
+        let size = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        for (at, part) in page_parts(offset, size) {
+            let place = offset + at as u64;
+            let target = &mut buffer[at..at + part];
+            match self.cached.pages.get(&page_of(place)) {
+                Some(page) => {
+                    let start = within_page(place);
+                    target.copy_from_slice(&page[start..start + part]);
+                }
+                None => target.fill(0),
+            }
+        }
+        size
+    }
+
+    /// Whether a write at `offset` takes another page of the disk.
+    pub(super) fn grows_at(&self, offset: u64) -> bool {
+        let number = page_of(offset);
+        number >= self.reserved_pages && !self.cached.pages.contains_key(&number)
+    }
+
+    /// Writes bytes that lie in one page.
+    pub(super) fn write_in_page(&mut self, bytes: &[u8], offset: u64) {
+        let (number, start) = (page_of(offset), within_page(offset));
+        let page = self
+            .cached
+            .pages
+            .entry(number)
+            .or_insert_with(|| Arc::new([0; PAGE_SIZE]));
+        Arc::make_mut(page)[start..start + bytes.len()].copy_from_slice(bytes);
+        let content = Arc::clone(page);
+        let end = offset + bytes.len() as u64;
+        self.cached.size = self.cached.size.max(end);
+        self.note(Change::Page { number, content, end });
+    }
+
+    pub(super) fn set_size(&mut self, size: u64) {
+        self.cached.set_size(size);
+        self.reserved_pages = self.reserved_pages.min(size.div_ceil(PAGE_SIZE as u64));
+        self.note(Change::Size(size));
+    }
+
+    pub(super) fn missing_pages(&self, size: u64) -> u64 {
+        size.div_ceil(PAGE_SIZE as u64).saturating_sub(self.footprint())
+    }
+
+    pub(super) fn allocate(&mut self, size: u64) {
+        self.reserved_pages = self.reserved_pages.max(size.div_ceil(PAGE_SIZE as u64));
+        if size > self.cached.size {
+            self.cached.size = size;
+            self.note(Change::Size(size));
+        }
+    }
+
+    fn note(&mut self, change: Change) {
+        self.unsynced.push(change);
+        if self.unsynced.len() > UNSYNCED_MAX {
+            for old in self.unsynced.drain(..UNSYNCED_MAX / 2) {
+                self.durable.apply(&old);
+            }
+        }
+    }
+
+    /// Makes everything durable, or, where the sync fails, forgets that it is not.
+    pub(super) fn sync(&mut self, fails: bool) {
+        for change in self.unsynced.drain(..) {
+            if !fails {
+                self.durable.apply(&change);
+            }
+        }
+    }
+
+    /// Keeps each unsynced change or not; the page cache is empty afterwards.
+    pub(super) fn lose_unsynced(&mut self, random: &mut Random) {
+        for change in self.unsynced.drain(..) {
+            if random.chance(500) {
+                self.durable.apply(&change);
+            }
+        }
+        self.cached = self.durable.clone();
+    }
+
+    pub(super) fn flip(&mut self, offset: u64) -> bool {
+        if offset >= self.cached.size {
+            return false;
+        }
+        for contents in [&mut self.cached, &mut self.durable] {
+            if let Some(page) = contents.pages.get_mut(&page_of(offset)) {
+                Arc::make_mut(page)[within_page(offset)] ^= 0xff;
+            }
+        }
+        true
+    }
+}

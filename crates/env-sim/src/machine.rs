@@ -1,0 +1,221 @@
+//! Any room with its service, behind one object-safe face: the world moves ids, the typed jobs,
+//! results and commands stay in here.
+
+use crate::clock::WorldTime;
+use crate::watch::JobWatch;
+use crate::world::NodeId;
+use bytes::Bytes;
+use cairn_env::{
+    Answer, Caller, Completion, ConnectionId, DiskError, Effect, EffectId, Event, Lane, Now,
+    PushedData, Room, Service,
+};
+use cairn_protocol::{Failure, Hello, Request, Response};
+use cairn_types::{Address, PushId, ServerId, Time};
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What a room is told, without its types.
+pub enum Input {
+    /// See [`Event::Started`].
+    Started,
+    /// See [`Event::Request`].
+    Request {
+        /// Whom to answer.
+        from: Caller,
+        /// The question.
+        request: Request,
+    },
+    /// See [`Event::Disconnected`].
+    Disconnected(ConnectionId),
+    /// See [`Completion::Answered`].
+    Answered(EffectId, Result<Answer, Failure>),
+    /// The job of this id, which ran before, is reported now.
+    DiskDone(EffectId),
+    /// See [`Completion::Woken`].
+    Woken(EffectId),
+    /// See [`Event::Command`]; of the room's type.
+    Command(Box<dyn Any>),
+}
+
+/// What a room wants, without its types.
+pub enum Output {
+    /// See [`Effect::Call`].
+    Call {
+        /// Comes back.
+        id: EffectId,
+        /// Where to.
+        to: Address,
+        /// The server meant.
+        server: ServerId,
+        /// The question.
+        request: Request,
+        /// Bulk bytes.
+        payload: Bytes,
+        /// When to give up, by the room's clock.
+        deadline: Time,
+    },
+    /// See [`Effect::Reply`].
+    Reply {
+        /// Whom.
+        to: Caller,
+        /// With what.
+        answer: Result<Response, Failure>,
+        /// Bulk bytes.
+        payload: Bytes,
+    },
+    /// See [`Effect::Wake`].
+    Wake {
+        /// Comes back.
+        id: EffectId,
+        /// When, by the room's clock.
+        at: Time,
+    },
+    /// A job waits in this lane.
+    Disk {
+        /// Its lane.
+        lane: Lane,
+    },
+    /// See [`Effect::Identify`].
+    Identify(Hello),
+    /// See [`Effect::Halt`].
+    Halt(String),
+}
+
+/// A room and its service, as the world drives them.
+pub trait Machine {
+    /// Takes one event.
+    fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>);
+    /// How many jobs wait in a lane.
+    fn waiting(&self, lane: Lane) -> usize;
+    /// Runs the first `count` waiting jobs of a lane together; their results wait inside.
+    fn run(&mut self, at: WorldTime, lane: Lane, count: usize) -> Vec<EffectId>;
+    /// See [`Service::keep`].
+    ///
+    /// # Errors
+    /// As the service says.
+    fn keep(&self, push: PushId, data: PushedData) -> Result<(), Failure>;
+}
+
+/// A watcher of this room's jobs.
+pub type Watch<R> = Rc<
+    RefCell<
+        dyn JobWatch<<<R as Room>::Service as Service>::Job, <<R as Room>::Service as Service>::Done>,
+    >,
+>;
+
+type JobOf<R> = <<R as Room>::Service as Service>::Job;
+type DoneOf<R> = <<R as Room>::Service as Service>::Done;
+
+/// A room in the simulated world.
+pub struct Housed<R: Room> {
+    node: NodeId,
+    room: R,
+    service: Arc<R::Service>,
+    watch: Option<Watch<R>>,
+    lanes: BTreeMap<Lane, VecDeque<(EffectId, JobOf<R>)>>,
+    done: BTreeMap<EffectId, Result<DoneOf<R>, DiskError>>,
+    effects: Vec<Effect<JobOf<R>>>,
+}
+
+impl<R> Housed<R>
+where
+    R: Room + 'static,
+    R::Command: 'static,
+    JobOf<R>: Clone,
+{
+    /// Houses a room; `watch` sees what its disks do.
+    pub fn boxed(
+        node: NodeId,
+        room: R,
+        service: Arc<R::Service>,
+        watch: Option<Watch<R>>,
+    ) -> Box<dyn Machine> {
+        Box::new(Self {
+            node,
+            room,
+            service,
+            watch,
+            lanes: BTreeMap::new(),
+            done: BTreeMap::new(),
+            effects: Vec::new(),
+        })
+    }
+
+    fn typed(&mut self, input: Input) -> Event<R::Command, DoneOf<R>> {
+        match input {
+            Input::Started => Event::Started,
+            Input::Request { from, request } => Event::Request { from, request },
+            Input::Disconnected(connection) => Event::Disconnected { connection },
+            Input::Answered(id, result) => {
+                Event::Completed { id, result: Completion::Answered(result) }
+            }
+            Input::DiskDone(id) => {
+                let result = self.done.remove(&id).expect("a job that ran has a result");
+                Event::Completed { id, result: Completion::Disk(result) }
+            }
+            Input::Woken(id) => Event::Completed { id, result: Completion::Woken },
+            Input::Command(command) => Event::Command(
+                *command.downcast::<R::Command>().expect("a command of this room's kind"),
+            ),
+        }
+    }
+}
+
+impl<R> Machine for Housed<R>
+where
+    R: Room + 'static,
+    R::Command: 'static,
+    JobOf<R>: Clone,
+{
+    fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        let event = self.typed(input);
+        let mut effects = std::mem::take(&mut self.effects);
+        self.room.handle(now, event, &mut effects);
+        for effect in effects.drain(..) {
+            out.push(match effect {
+                Effect::Call { id, to, server, request, payload, deadline } => {
+                    Output::Call { id, to, server, request, payload, deadline }
+                }
+                Effect::Reply { to, answer, payload } => Output::Reply { to, answer, payload },
+                Effect::Wake { id, at } => Output::Wake { id, at },
+                Effect::Disk { id, lane, job } => {
+                    self.lanes.entry(lane).or_default().push_back((id, job));
+                    Output::Disk { lane }
+                }
+                Effect::Identify(hello) => Output::Identify(hello),
+                Effect::Halt(reason) => Output::Halt(reason),
+            });
+        }
+        self.effects = effects;
+    }
+
+    fn waiting(&self, lane: Lane) -> usize {
+        self.lanes.get(&lane).map_or(0, VecDeque::len)
+    }
+
+    fn run(&mut self, at: WorldTime, lane: Lane, count: usize) -> Vec<EffectId> {
+        let Some(waiting) = self.lanes.get_mut(&lane) else { return Vec::new() };
+        let batch: Vec<_> = waiting.drain(..count.min(waiting.len())).collect();
+        if waiting.is_empty() {
+            self.lanes.remove(&lane);
+        }
+        let (ids, jobs): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let seen = self.watch.as_ref().map(|_| jobs.clone());
+        let results = self.service.run(jobs);
+        assert_eq!(results.len(), ids.len(), "one result for each job");
+        for (at_index, (id, result)) in ids.iter().zip(results).enumerate() {
+            if let (Some(watch), Some(seen)) = (&self.watch, &seen) {
+                watch.borrow_mut().ran(at, self.node, &seen[at_index], &result);
+            }
+            self.done.insert(*id, result);
+        }
+        ids
+    }
+
+    fn keep(&self, push: PushId, data: PushedData) -> Result<(), Failure> {
+        self.service.keep(push, data)
+    }
+}

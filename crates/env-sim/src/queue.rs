@@ -1,0 +1,59 @@
+//! What is going to happen, by true time and then by the order in which it was arranged.
+
+use crate::clock::WorldTime;
+use crate::network::{Direction, Ends, Owner};
+use crate::world::NodeId;
+use cairn_env::{ConnectionId, EffectId, Lane};
+use cairn_protocol::{Failure, RequestId};
+use std::any::Any;
+use std::collections::BTreeMap;
+
+/// One thing that happens. Those of a process carry its life: a dead one's never happen.
+pub(crate) enum Happening {
+    /// A process begins.
+    Started { node: NodeId, life: u64 },
+    /// A timer of a room.
+    Woken { node: NodeId, life: u64, id: EffectId },
+    /// The front frame of a pipe arrives.
+    Deliver { connection: ConnectionId, direction: Direction },
+    /// One end learns that a connection is gone.
+    Lost { connection: ConnectionId, end: Ends },
+    /// Nobody answered the dialling.
+    DialTimeout { connection: ConnectionId },
+    /// A call's deadline.
+    Deadline { connection: ConnectionId, request: RequestId },
+    /// A call that was never sent comes back.
+    CallFailed { node: NodeId, life: u64, owner: Owner, failure: Failure },
+    /// A lane takes up what waits.
+    LaneRun { node: NodeId, life: u64, lane: Lane },
+    /// The lane's work is done.
+    LaneDone { node: NodeId, life: u64, lane: Lane, ids: Vec<EffectId> },
+    /// Pushed data has been received and verified; it is kept now.
+    PushStored { push: u64 },
+    /// A command of the program around a room.
+    Command { node: NodeId, life: u64, command: Box<dyn Any> },
+    /// Something that the simulator asked for.
+    Script { token: u64 },
+}
+
+/// The queue.
+#[derive(Default)]
+pub(crate) struct Queue {
+    sequence: u64,
+    by_time: BTreeMap<(WorldTime, u64), Happening>,
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, at: WorldTime, happening: Happening) {
+        self.sequence += 1;
+        self.by_time.insert((at, self.sequence), happening);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(WorldTime, u64, Happening)> {
+        self.by_time.pop_first().map(|((at, sequence), happening)| (at, sequence, happening))
+    }
+
+    pub(crate) fn next_time(&self) -> Option<WorldTime> {
+        self.by_time.first_key_value().map(|((at, _), _)| *at)
+    }
+}

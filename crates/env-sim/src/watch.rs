@@ -1,0 +1,37 @@
+//! Where checkers look through the seam: what was asked, what was answered, what the disks did.
+//!
+//! Watchers see and never touch. They run at the instant of what they see, in true time.
+
+use crate::clock::WorldTime;
+use crate::world::NodeId;
+use cairn_env::DiskError;
+use cairn_protocol::{Failure, Request, Response};
+
+/// One message at the instant when a room gets it or gives it.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    /// True time.
+    pub at: WorldTime,
+    /// Who asks.
+    pub from: NodeId,
+    /// Who is asked.
+    pub to: NodeId,
+    /// The question.
+    pub request: &'a Request,
+}
+
+/// Sees the messages of all rooms.
+pub trait MessageWatch {
+    /// A room is about to get this request.
+    fn delivered(&mut self, seen: &Seen<'_>);
+    /// A room has given its answer; it may yet be lost on the way.
+    fn answered(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>);
+    /// A process begins its life, or ended it.
+    fn lives(&mut self, at: WorldTime, node: NodeId, alive: bool);
+}
+
+/// Sees the disk work of one kind of room.
+pub trait JobWatch<J, D> {
+    /// A job ran: its effect is on the disk as of now, the room hears of it later.
+    fn ran(&mut self, at: WorldTime, node: NodeId, job: &J, result: &Result<D, DiskError>);
+}

@@ -1,0 +1,210 @@
+//! The operation log and the checkpoints on a disk that is killed, loses power and rots.
+
+use bytes::Bytes;
+use cairn_env::{Disk, DiskError};
+use cairn_env_sim::SimDisk;
+use cairn_store::{Checkpoints, LogOpenError, OperationLog, RecoveredLog};
+use cairn_types::{CellId, LogIndex, Random, Term};
+use std::sync::Arc;
+
+const CELL: CellId = CellId::new(7);
+/// Two pages: with records of some hundred bytes, several segments.
+const SEGMENT: u64 = 8192;
+
+fn disk() -> SimDisk {
+    SimDisk::new("sim", 1 << 30)
+}
+
+fn open(disk: &SimDisk) -> Result<(OperationLog, RecoveredLog), LogOpenError> {
+    OperationLog::open(disk.session(), CELL, SEGMENT)
+}
+
+fn record(index: u64, size: usize) -> (LogIndex, Bytes) {
+    let byte = u8::try_from(index % 251).unwrap();
+    (LogIndex::new(index), Bytes::from(vec![byte; size]))
+}
+
+/// Batches of records 1, 2, 3 … of sizes that straddle pages.
+fn batches(random: &mut Random, count: u64) -> Vec<Vec<(LogIndex, Bytes)>> {
+    let mut index = 0;
+    let mut batch = |random: &mut Random| {
+        let many = 1 + random.below(4);
+        (0..many)
+            .map(|_| {
+                index += 1;
+                record(index, usize::try_from(random.below(3000)).unwrap())
+            })
+            .collect()
+    };
+    (0..count).map(|_| batch(random)).collect()
+}
+
+/// Appends until the disk fails; how many records were acknowledged.
+fn append_all(disk: &SimDisk, batches: &[Vec<(LogIndex, Bytes)>]) -> usize {
+    let Ok((mut log, _)) = open(disk) else {
+        return 0;
+    };
+    let mut acknowledged = 0;
+    for batch in batches {
+        if log.append(batch).is_err() {
+            break;
+        }
+        acknowledged += batch.len();
+    }
+    acknowledged
+}
+
+/// All that was acknowledged is there, and nothing that was never appended.
+fn check(disk: &SimDisk, appended: &[(LogIndex, Bytes)], acknowledged: usize, context: &str) {
+    let (mut log, found) = open(disk).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert!(found.records.len() >= acknowledged, "{context}: lost {acknowledged}");
+    assert_eq!(found.records, appended[..found.records.len()], "{context}");
+    let next = record(found.records.len() as u64 + 1, 10);
+    log.append(std::slice::from_ref(&next)).unwrap();
+    drop(log);
+    let (_, again) = open(disk).unwrap();
+    assert_eq!(again.records.last(), Some(&next), "{context}: goes on");
+    assert_eq!(again.records.len(), found.records.len() + 1, "{context}: nothing came back");
+}
+
+#[test]
+fn killed_at_any_write_it_keeps_what_was_acknowledged() {
+    let script = batches(&mut Random::new(1), 12);
+    let appended = script.concat();
+    let whole = disk();
+    assert_eq!(append_all(&whole, &script), appended.len());
+    assert!(open(&whole).unwrap().0.segment_count() > 3);
+    for step in 0..whole.steps() {
+        let disk = disk();
+        disk.arm_fuse(step);
+        let acknowledged = append_all(&disk, &script);
+        disk.crash();
+        check(&disk, &appended, acknowledged, &format!("killed at step {step}"));
+    }
+}
+
+#[test]
+fn a_power_loss_at_any_time_takes_nothing_that_was_acknowledged() {
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let script = batches(&mut random, 10);
+        let appended = script.concat();
+        let disk = disk();
+        disk.arm_fuse(random.below(90));
+        let acknowledged = append_all(&disk, &script);
+        disk.power_loss(&mut random);
+        check(&disk, &appended, acknowledged, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_flipped_byte_before_the_last_batch_stops_the_master_and_says_what_to_do() {
+    let script = batches(&mut Random::new(1), 12);
+    let whole = disk();
+    append_all(&whole, &script);
+    let first = "log/0000000000000001.log";
+    assert!(whole.flip_byte(first, 200));
+    let error = open(&whole).unwrap_err();
+    assert!(matches!(error, LogOpenError::Damaged { offset: 64, .. }), "{error}");
+    assert!(error.to_string().contains("Copy the directory away"));
+}
+
+#[test]
+fn a_missing_segment_or_a_foreign_log_is_refused() {
+    let whole = disk();
+    append_all(&whole, &batches(&mut Random::new(1), 12));
+    let other = OperationLog::open(whole.session(), CellId::new(8), SEGMENT).unwrap_err();
+    assert!(matches!(other, LogOpenError::Foreign { .. }), "{other}");
+    whole.remove("log/0000000000000002.log").unwrap();
+    assert!(matches!(open(&whole), Err(LogOpenError::Missing { .. })));
+}
+
+#[test]
+fn a_record_at_an_earlier_index_replaces_that_one_and_all_after_it() {
+    let disk = disk();
+    let (mut log, _) = open(&disk).unwrap();
+    log.append(&[record(1, 5), record(2, 5), record(3, 5)]).unwrap();
+    let other = (LogIndex::new(2), Bytes::from_static(b"another"));
+    log.append(std::slice::from_ref(&other)).unwrap();
+    drop(log);
+    assert_eq!(open(&disk).unwrap().1.records, [record(1, 5), other.clone()]);
+    let beside = OperationLog::read(&disk, CELL, LogIndex::new(1), LogIndex::new(2)).unwrap();
+    assert_eq!(beside, [other]);
+}
+
+#[test]
+fn old_segments_go_and_the_newest_mark_stays() {
+    let disk = disk();
+    let (mut log, _) = open(&disk).unwrap();
+    let mark = (LogIndex::default(), Bytes::from_static(b"mark"));
+    log.append(&[mark.clone(), record(1, 3000)]).unwrap();
+    for index in 2..20 {
+        log.append(&[record(index, 3000)]).unwrap();
+    }
+    let before = log.segment_count();
+    assert!(log.remove_before(LogIndex::new(15)).unwrap() > 3);
+    assert!(log.segment_count() < before);
+    drop(log);
+    let (_, found) = open(&disk).unwrap();
+    assert_eq!(found.mark, Some(mark.1));
+    assert!(found.records[0].0 <= LogIndex::new(15));
+    assert_eq!(found.records.last(), Some(&record(19, 3000)));
+}
+
+#[test]
+fn after_a_failed_flush_it_takes_no_more() {
+    let disk = disk();
+    let (mut log, _) = open(&disk).unwrap();
+    disk.fail_syncs(1);
+    assert!(matches!(log.append(&[record(1, 5)]), Err(DiskError::SyncFailed(_))));
+    assert!(matches!(log.append(&[record(1, 5)]), Err(DiskError::SyncFailed(_))));
+}
+
+fn write_checkpoint(checkpoints: &Checkpoints, index: u64) -> Result<u64, DiskError> {
+    checkpoints.write(Term::new(3), LogIndex::new(index), |writer| {
+        (0..index).try_for_each(|item| writer.item(&vec![1; usize::try_from(item * 50).unwrap()]))
+    })
+}
+
+#[test]
+fn a_checkpoint_killed_at_any_write_leaves_the_one_before() {
+    let whole = disk();
+    let checkpoints = Checkpoints::open(whole.session(), CELL).unwrap();
+    write_checkpoint(&checkpoints, 10).unwrap();
+    let image = whole.image();
+    let from = whole.steps();
+    write_checkpoint(&checkpoints, 20).unwrap();
+    for step in 0..whole.steps() - from {
+        for power in [false, true] {
+            let disk = disk();
+            disk.restore(&image);
+            let session: Arc<dyn Disk> = disk.session();
+            let checkpoints = Checkpoints::open(session, CELL).unwrap();
+            disk.arm_fuse(step);
+            assert!(write_checkpoint(&checkpoints, 20).is_err());
+            if power {
+                disk.power_loss(&mut Random::new(step));
+            } else {
+                disk.crash();
+            }
+            let checkpoints = Checkpoints::open(disk.session(), CELL).unwrap();
+            let found = checkpoints.load_newest().unwrap().expect("the first one stands");
+            assert!([10, 20].contains(&found.index.get()), "step {step}");
+            assert_eq!(found.items.len() as u64, found.index.get());
+        }
+    }
+}
+
+#[test]
+fn a_rotten_checkpoint_is_passed_over_and_never_counted_as_kept() {
+    let disk = disk();
+    let checkpoints = Checkpoints::open(disk.session(), CELL).unwrap();
+    for index in [5, 10, 15, 20] {
+        write_checkpoint(&checkpoints, index).unwrap();
+    }
+    disk.flip_byte("checkpoints/0000000000000014.checkpoint", 300);
+    assert_eq!(checkpoints.load_newest().unwrap().unwrap().index, LogIndex::new(15));
+    assert_eq!(checkpoints.remove_older(), Ok(Some(LogIndex::new(10))));
+    let kept: Vec<u64> = checkpoints.list().unwrap().iter().map(|index| index.get()).collect();
+    assert_eq!(kept, [20, 15, 10]);
+}

@@ -1,0 +1,208 @@
+//! What chunkservers say by themselves: joining, inventories, heartbeats (§2.6.2, §3.1).
+//!
+//! ```text
+//!   Join ─► Inventory ─► … ─► Inventory{last} ─► Heartbeat ─► Heartbeat ─► …
+//!     ▲                                              │ rejoin (unknown, dead, other incarnation)
+//!     └──────────────────────────────────────────────┘
+//! ```
+//! - J1: a server that has obeyed a later reign, or heard of its numbers, is not this master's to
+//!   command: this master is the past (R1, R3).
+//! - J2: a lease of an earlier reign goes on if its holder tells of it before anybody else got one
+//!   (R22); only while it is told is it extended.
+
+use super::Chunks;
+use super::leases::{Lease, Standing};
+use crate::step::Step;
+use cairn_protocol::{
+    ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join,
+    JoinAnswer,
+};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, Incarnation, LeaseId, ServerId, Term};
+
+impl Chunks {
+    pub(super) fn on_join(
+        &mut self,
+        step: &mut Step<'_>,
+        join: &Join,
+    ) -> Result<JoinAnswer, Failure> {
+        let cell = step.state.cell();
+        if !join.cell.is_none() && join.cell != cell {
+            let line = format!(
+                "server {} belongs to cell {}, this is cell {cell}; start it with an empty data \
+                 directory, or point it at its own cell",
+                join.at.server, join.cell
+            );
+            return Err(Failure::refused(ErrorCode::WrongCell, line));
+        }
+        let newest = join.term.max(join.highest_handle.term()).max(join.highest_version.term());
+        self.check_term(newest, join.at.server)?;
+        let former = self.servers.get(join.at.server).cloned();
+        self.servers.join(step.now.time, join)?;
+        self.locations.remove_server(join.at.server);
+        if let Some(former) = former
+            && former.incarnation != join.incarnation
+        {
+            let same_address = former.at.address == join.at.address;
+            self.forget_holder(join.at.server, same_address);
+        }
+        Ok(JoinAnswer { term: self.term, cell, config: step.state.config().clone() })
+    }
+
+    /// J1. A group of one cannot win back a reign that it does not remember.
+    fn check_term(&self, heard: Term, server: ServerId) -> Result<(), Failure> {
+        if heard <= self.term || broken(Rule::R1) {
+            return Ok(());
+        }
+        let line = format!(
+            "server {server} has obeyed a master of term {heard}, this one is of term {}: was the \
+             master started from an old copy of its directory? start the newer one",
+            self.term
+        );
+        Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
+    }
+
+    /// A server started anew: what it held before, it holds no more. At another address the old
+    /// process may still run, and its leases run out by themselves.
+    fn forget_holder(&mut self, server: ServerId, same_address: bool) {
+        let held: Vec<(ChunkHandle, LeaseId)> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.holder.server == server)
+            .map(|(handle, lease)| (handle, lease.id))
+            .collect();
+        let standing = if same_address { Standing::Over } else { Standing::Doubted };
+        for (handle, lease) in held {
+            self.leases.judge(handle, lease, standing);
+        }
+    }
+
+    pub(super) fn on_inventory(
+        &mut self,
+        step: &mut Step<'_>,
+        inventory: &Inventory,
+    ) -> Result<InventoryAnswer, Failure> {
+        let now = step.now.time;
+        let id = inventory.server;
+        let Some(server) = self.servers.present(id, inventory.incarnation) else {
+            let line = format!("server {id} must join before it tells what it holds");
+            return Err(Failure::not_done(ErrorCode::Busy, line));
+        };
+        server.heard = now;
+        server.inventoried |= inventory.last;
+        for report in &inventory.replicas {
+            if step.state.chunk(report.handle).is_some() {
+                self.locations.report(now, id, report);
+            }
+        }
+        for held in &inventory.leases {
+            self.adopt(step, (id, inventory.incarnation), held);
+        }
+        Ok(InventoryAnswer {})
+    }
+
+    pub(super) fn on_heartbeat(
+        &mut self,
+        step: &mut Step<'_>,
+        beat: &Heartbeat,
+    ) -> Result<HeartbeatAnswer, Failure> {
+        self.check_term(beat.term, beat.server)?;
+        let now = step.now.time;
+        let Some(server) = self.servers.present(beat.server, beat.incarnation) else {
+            return Ok(HeartbeatAnswer {
+                term: self.term,
+                rejoin: true,
+                ..HeartbeatAnswer::default()
+            });
+        };
+        server.heard = now;
+        server.capacity = beat.capacity;
+        server.used = beat.used;
+        server.creations /= 2;
+        for report in &beat.held {
+            if step.state.chunk(report.handle).is_some() {
+                self.locations.report(now, beat.server, report);
+            }
+        }
+        for handle in &beat.damaged {
+            self.locations.mark_damaged(*handle, beat.server);
+        }
+        let holder = (beat.server, beat.incarnation);
+        let mut extended = Vec::new();
+        for held in &beat.leases {
+            self.adopt(step, holder, held);
+            if self.extend(step, holder, held) {
+                extended.push(held.lease);
+            }
+        }
+        let garbage = beat.held.iter().filter(|report| self.is_garbage(step, report));
+        let garbage = garbage.map(super::garbage::named).collect();
+        let verify = self.hints.take(beat.server);
+        Ok(HeartbeatAnswer { term: self.term, extended, garbage, rejoin: false, verify })
+    }
+
+    /// Lets a lease go on for a whole lease time, if it is in use and nothing speaks against it.
+    fn extend(
+        &mut self,
+        step: &Step<'_>,
+        (server, incarnation): (ServerId, Incarnation),
+        held: &HeldLease,
+    ) -> bool {
+        let now = step.now.time;
+        let Some(chunk) = step.state.chunk(held.handle) else { return false };
+        let place = (chunk.file, chunk.index);
+        let shrinking = self.jobs.get(&place).is_some_and(super::jobs::Job::shrinks);
+        let raising = self.jobs.get(&place).is_some_and(|job| job.phase.handle().is_some());
+        let free = shrinking || !(raising || self.is_taken(place, held.handle));
+        let hidden = step.state.is_hidden(chunk.file) && !broken(Rule::R20);
+        let until = now + self.config.lease();
+        let Some(lease) = self.leases.get_mut(held.handle) else { return false };
+        if lease.id != held.lease || lease.holder.server != server {
+            return false;
+        }
+        lease.acknowledged = lease.acknowledged.max(held.acknowledged);
+        // G3: a live lease, this version of it, this life of its holder.
+        let same = (lease.version == held.version || shrinking) && lease.incarnation == incarnation;
+        if !(lease.serves(now) && same && held.wanted && free && !hidden) {
+            return false;
+        }
+        lease.until = until;
+        true
+    }
+
+    /// Takes over a lease that an earlier reign granted (J2).
+    fn adopt(
+        &mut self,
+        step: &Step<'_>,
+        (server, incarnation): (ServerId, Incarnation),
+        held: &HeldLease,
+    ) {
+        let Some(chunk) = step.state.chunk(held.handle) else { return };
+        let place = (chunk.file, chunk.index);
+        let busy = self.jobs.get(&place).is_some_and(|job| job.phase.handle().is_some());
+        let known = self.leases.get(held.handle).is_some()
+            || self.fenced.contains(&held.handle)
+            || busy
+            || self.is_taken(place, held.handle);
+        let earlier = held.lease.term() < self.term && chunk.version == held.version;
+        if known || !earlier || step.state.is_hidden(chunk.file) {
+            return;
+        }
+        let Some(holder) = self.servers.at(server).cloned() else { return };
+        let now = step.now.time;
+        let lease = Lease {
+            id: held.lease,
+            version: held.version,
+            holder,
+            incarnation,
+            secondaries: None,
+            granted: now,
+            until: now + self.config.lease(),
+            standing: Standing::Serving,
+            takes_appends: !chunk.closed,
+            adopted: true,
+            acknowledged: held.acknowledged,
+        };
+        self.leases.insert(held.handle, lease);
+    }
+}

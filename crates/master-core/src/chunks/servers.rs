@@ -1,0 +1,224 @@
+//! The chunkservers that a master knows: who they are, how full, when last heard of (R5, R6).
+//!
+//! ```text
+//!   Join ──► Live ──silent_ms──► Silent ──dead_ms──► Dead ──► (joins again)
+//!              ▲───── heartbeat ────┘
+//! ```
+//! - V1: a server id has one live incarnation; a second one elsewhere is refused (R5).
+//! - V2: a server that died must join again with its inventory before it counts.
+
+use cairn_protocol::{ErrorCode, Failure, Join, ServerState, ServerStatus};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ClusterConfig, Incarnation, ReplicaAt, ServerId, Time};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// One chunkserver.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) at: ReplicaAt,
+    pub(super) incarnation: Incarnation,
+    /// Bytes; zero: not told.
+    pub(super) capacity: u64,
+    pub(super) used: u64,
+    /// When it joined last, and when it was last heard of.
+    pub(super) joined: Time,
+    pub(super) heard: Time,
+    /// Its whole inventory has come.
+    pub(super) inventoried: bool,
+    /// Chunks placed there lately and not yet seen in its disk use (§4.2).
+    pub(super) creations: u32,
+    /// Declared dead; what it held is forgotten (V2).
+    pub(super) buried: bool,
+}
+
+/// All chunkservers.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    silent: Duration,
+    dead: Duration,
+    servers: BTreeMap<ServerId, Server>,
+}
+
+impl Servers {
+    pub(super) fn configure(&mut self, config: &ClusterConfig) {
+        self.silent = Duration::from_millis(config.silent_ms);
+        self.dead = Duration::from_millis(config.dead_ms);
+    }
+
+    /// Takes a server in, or refuses a second life of one that lives.
+    pub(super) fn join(&mut self, now: Time, join: &Join) -> Result<(), Failure> {
+        if let Some(known) = self.servers.get(&join.at.server)
+            && known.incarnation != join.incarnation
+            // The same address cannot be two processes: that is a restart.
+            && known.at.address != join.at.address
+            && self.state(now, join.at.server) == Some(ServerState::Live)
+            && !broken(Rule::R5)
+        {
+            let line = format!(
+                "server {} joins from {} while it lives at {}: is its disk a copy of another's? \
+                 give one of them an empty data directory",
+                join.at.server, join.at.address, known.at.address
+            );
+            return Err(Failure::refused(ErrorCode::WrongServer, line));
+        }
+        let server = Server {
+            at: join.at.clone(),
+            incarnation: join.incarnation,
+            capacity: join.capacity,
+            used: join.used,
+            joined: now,
+            heard: now,
+            inventoried: false,
+            creations: 0,
+            buried: false,
+        };
+        self.servers.insert(join.at.server, server);
+        Ok(())
+    }
+
+    /// The server, if this is its present incarnation and it has not died since it joined.
+    pub(super) fn present(
+        &mut self,
+        id: ServerId,
+        incarnation: Incarnation,
+    ) -> Option<&mut Server> {
+        let server = self.servers.get_mut(&id)?;
+        (server.incarnation == incarnation && !server.buried).then_some(server)
+    }
+
+    pub(super) fn get(&self, id: ServerId) -> Option<&Server> {
+        self.servers.get(&id)
+    }
+
+    pub(super) fn at(&self, id: ServerId) -> Option<&ReplicaAt> {
+        self.servers.get(&id).map(|server| &server.at)
+    }
+
+    pub(super) fn state(&self, now: Time, id: ServerId) -> Option<ServerState> {
+        self.servers.get(&id).map(|server| self.state_of(now, server))
+    }
+
+    fn state_of(&self, now: Time, server: &Server) -> ServerState {
+        let silence = now.since(server.heard);
+        if server.buried || silence >= self.dead {
+            ServerState::Dead
+        } else if silence >= self.silent {
+            ServerState::Silent
+        } else {
+            ServerState::Live
+        }
+    }
+
+    pub(super) fn is_live(&self, now: Time, id: ServerId) -> bool {
+        self.state(now, id) == Some(ServerState::Live)
+    }
+
+    /// Servers that chunks may be placed on.
+    pub(super) fn live(&self, now: Time) -> impl Iterator<Item = &Server> {
+        self.servers.values().filter(move |server| self.state_of(now, server) == ServerState::Live)
+    }
+
+    /// Whether a server may still come back with, or tell of, a replica that is not known to be
+    /// here: one that is silent, or whose inventory is not complete.
+    pub(super) fn may_tell_more(&self, now: Time, holds: impl Fn(ServerId) -> bool) -> bool {
+        self.servers.iter().any(|(id, server)| match self.state_of(now, server) {
+            ServerState::Live => !server.inventoried,
+            ServerState::Silent => !server.inventoried || holds(*id),
+            ServerState::Dead => false,
+        })
+    }
+
+    pub(super) fn placed_on(&mut self, id: ServerId) {
+        if let Some(server) = self.servers.get_mut(&id) {
+            server.creations += 1;
+        }
+    }
+
+    /// Declares dead whoever has been silent for that long; tells whom (V2).
+    pub(super) fn bury(&mut self, now: Time) -> Vec<ServerId> {
+        let dead = self.dead;
+        let lost = self
+            .servers
+            .iter_mut()
+            .filter(|(_, server)| !server.buried && now.since(server.heard) >= dead);
+        lost.map(|(id, server)| {
+            server.buried = true;
+            *id
+        })
+        .collect()
+    }
+
+    /// For people, in order of address.
+    pub(super) fn describe(
+        &self,
+        now: Time,
+        counts: impl Fn(ServerId) -> (u64, u64),
+    ) -> Vec<ServerStatus> {
+        let status = |(id, server): (&ServerId, &Server)| {
+            let (chunk_count, lease_count) = counts(*id);
+            let age = now.since(server.heard).as_millis();
+            ServerStatus {
+                at: server.at.clone(),
+                state: self.state_of(now, server),
+                capacity: server.capacity,
+                used: server.used,
+                chunk_count,
+                lease_count,
+                heartbeat_age_ms: u64::try_from(age).unwrap_or(u64::MAX),
+            }
+        };
+        let mut all: Vec<ServerStatus> = self.servers.iter().map(status).collect();
+        all.sort_by(|a, b| a.at.address.cmp(&b.at.address));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Servers;
+    use cairn_protocol::{ErrorCode, Join, ServerState};
+    use cairn_types::{Address, ClusterConfig, Incarnation, ReplicaAt, ServerId, Time};
+    use std::time::Duration;
+
+    fn join(address: &str, incarnation: u64) -> Join {
+        let server = ServerId::new(1);
+        let at = ReplicaAt { server, address: Address::new(address), ..ReplicaAt::default() };
+        Join { at, incarnation: Incarnation::new(incarnation), ..Join::default() }
+    }
+
+    fn servers() -> Servers {
+        let mut servers = Servers::default();
+        servers.configure(&ClusterConfig::small());
+        servers
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::default() + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_second_life_elsewhere_is_refused_while_the_first_lives_and_a_restart_is_not() {
+        let mut servers = servers();
+        assert_eq!(servers.join(at(0), &join("a:1", 10)), Ok(()));
+        let twin = servers.join(at(500), &join("b:1", 11)).map_err(|failure| failure.code);
+        assert_eq!(twin, Err(ErrorCode::WrongServer));
+        assert_eq!(servers.join(at(500), &join("a:1", 12)), Ok(()));
+        assert_eq!(servers.join(at(1500), &join("b:1", 13)), Ok(()), "the first is silent");
+        assert!(servers.present(ServerId::new(1), Incarnation::new(12)).is_none());
+    }
+
+    #[test]
+    fn silence_makes_a_server_silent_and_then_dead_until_it_joins_again() {
+        let mut servers = servers();
+        servers.join(at(0), &join("a:1", 10)).unwrap();
+        let id = ServerId::new(1);
+        assert_eq!(servers.state(at(999), id), Some(ServerState::Live));
+        assert_eq!(servers.state(at(1000), id), Some(ServerState::Silent));
+        assert_eq!(servers.bury(at(3999)), []);
+        assert_eq!(servers.bury(at(4000)), [id]);
+        assert!(servers.present(id, Incarnation::new(10)).is_none(), "it must join again");
+        servers.join(at(4001), &join("a:1", 10)).unwrap();
+        assert_eq!(servers.state(at(4001), id), Some(ServerState::Live));
+    }
+}

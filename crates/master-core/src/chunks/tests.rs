@@ -1,0 +1,727 @@
+//! The exact effects of events on [`Chunks`], with a hand-made world around it.
+
+use super::Chunks;
+use crate::numbers::Numbers;
+use crate::outbox::{MasterEffect, Outbox, ProposalId};
+use crate::record::{AddFile, Begin, FoundCell, HideEntry, OpenChunk, Record};
+use crate::state::{ROOT, State};
+use crate::step::Step;
+use cairn_env::{Caller, ConnectionId, Effect, EffectId, Now};
+use cairn_protocol::{
+    ChunkClosed, ChunkGrant, ErrorCode, Failure, GrantLease, GrantLeaseAnswer, Heartbeat,
+    HeldLease, Inventory, Join, Lease, LeasePurpose, Probe, ProbeAnswer, Raise, RaiseAnswer,
+    ReplicaReport, Request, RequestId, Response, SecondaryFailed,
+};
+use cairn_types::{
+    Address, CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, Incarnation,
+    LeaseId, LogIndex, MutationName, MutationNumber, Random, ReplicaAt, SerialNumber, ServerId,
+    Term, Time, WallTime,
+};
+use std::time::Duration;
+
+const FILE: EntryId = EntryId::new(100);
+
+fn server(id: u64) -> ServerId {
+    ServerId::new(id)
+}
+
+fn caller(id: u64) -> Caller {
+    Caller { connection: ConnectionId(id), request: RequestId(id) }
+}
+
+/// A call on its way, named by its effect.
+#[derive(Debug)]
+struct Sent {
+    id: EffectId,
+    to: ServerId,
+    request: Request,
+}
+
+/// A master's chunks, its state, and whatever came out and was not yet looked at.
+struct World {
+    millis: u64,
+    state: State,
+    chunks: Chunks,
+    numbers: Numbers,
+    out: Outbox,
+    sent: Vec<Sent>,
+    replies: Vec<(Caller, Result<Response, Failure>)>,
+    proposed: Vec<(ProposalId, Record)>,
+    wake: Option<EffectId>,
+}
+
+impl World {
+    /// A cell with the file [`FILE`] and `servers` servers that have joined.
+    fn new(servers: u64) -> Self {
+        let mut world = Self::reign(State::default(), 1);
+        let config = ClusterConfig { replication: 3, ..ClusterConfig::tiny() };
+        world.apply(FoundCell { time: WallTime::default(), cell: CellId::new(5), config });
+        world.begin(1);
+        world.apply(AddFile {
+            parent: ROOT,
+            name: "f".into(),
+            id: FILE,
+            replication: 3,
+            ..AddFile::default()
+        });
+        for id in 1..=servers {
+            world.join(id, vec![], vec![]);
+        }
+        world
+    }
+
+    fn reign(state: State, term: u64) -> Self {
+        let term = Term::new(term);
+        Self {
+            millis: 1_000_000,
+            state,
+            chunks: Chunks::new(term, Random::new(7)),
+            numbers: Numbers::new(term),
+            out: Outbox::default(),
+            sent: vec![],
+            replies: vec![],
+            proposed: vec![],
+            wake: None,
+        }
+    }
+
+    fn begin(&mut self, term: u64) {
+        self.apply(Begin { time: WallTime::default(), term: Term::new(term) });
+        self.with(|chunks, step| chunks.on_reign(step));
+    }
+
+    /// The next reign over the same state; nothing soft survives.
+    fn restarted(self, term: u64) -> Self {
+        let mut world = Self::reign(self.state, term);
+        world.begin(term);
+        world
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Chunks, &mut Step<'_>) -> T) -> T {
+        let time = Time::default() + Duration::from_millis(self.millis);
+        let now = Now { time, wall: WallTime::from_millis(self.millis) };
+        let (state, numbers, out) = (&self.state, &mut self.numbers, &mut self.out);
+        let done = act(&mut self.chunks, &mut Step { now, state, numbers, out });
+        for effect in self.out.drain() {
+            match effect {
+                MasterEffect::Propose(id, record) => self.proposed.push((id, record)),
+                MasterEffect::Env(Effect::Call { id, server, request, .. }) => {
+                    self.sent.push(Sent { id, to: server, request });
+                }
+                MasterEffect::Env(Effect::Reply { to, answer, .. }) => {
+                    self.replies.push((to, answer));
+                }
+                MasterEffect::Env(Effect::Wake { id, .. }) => self.wake = Some(id),
+                MasterEffect::Env(other) => panic!("unexpected {other:?}"),
+            }
+        }
+        done
+    }
+
+    fn apply(&mut self, record: impl Into<Record>) -> crate::Outcome {
+        let index = LogIndex::new(self.state.applied().get() + 1);
+        self.state.apply(index, Term::new(1), &record.into())
+    }
+
+    /// Commits and applies everything proposed; tells what.
+    fn commit(&mut self) -> Vec<Record> {
+        let mut done = vec![];
+        for (id, record) in std::mem::take(&mut self.proposed) {
+            let outcome = self.apply(record.clone());
+            self.with(|chunks, step| chunks.on_applied(step, Some(id), &record, &outcome));
+            done.push(record);
+        }
+        done
+    }
+
+    fn request(&mut self, from: u64, request: impl Into<Request>) {
+        let request = request.into();
+        self.with(|chunks, step| chunks.on_request(step, caller(from), request));
+    }
+
+    /// The answer to that caller; none if it still waits.
+    fn reply(&mut self, to: u64) -> Option<Result<Response, Failure>> {
+        let at = self.replies.iter().position(|(from, _)| *from == caller(to))?;
+        Some(self.replies.remove(at).1)
+    }
+
+    fn code(&mut self, to: u64) -> Option<ErrorCode> {
+        self.reply(to).and_then(|reply| reply.err()).map(|failure| failure.code)
+    }
+
+    fn granted(&mut self, to: u64) -> ChunkGrant {
+        match self.reply(to) {
+            Some(Ok(Response::Lease(grant))) => grant,
+            other => panic!("no grant: {other:?}"),
+        }
+    }
+
+    fn join(&mut self, id: u64, replicas: Vec<ReplicaReport>, leases: Vec<HeldLease>) {
+        let at = ReplicaAt {
+            server: server(id),
+            address: Address::new(format!("s{id}:1")),
+            ..ReplicaAt::default()
+        };
+        let incarnation = Incarnation::new(id * 10);
+        self.request(900, Join { at, incarnation, ..Join::default() });
+        assert!(matches!(self.reply(900), Some(Ok(Response::Join(_)))));
+        let server = server(id);
+        self.request(900, Inventory { server, incarnation, replicas, last: true, leases });
+        assert!(matches!(self.reply(900), Some(Ok(_))));
+    }
+
+    fn beat(
+        &mut self,
+        id: u64,
+        held: Vec<ReplicaReport>,
+        leases: Vec<HeldLease>,
+    ) -> cairn_protocol::HeartbeatAnswer {
+        let incarnation = Incarnation::new(id * 10);
+        let beat =
+            Heartbeat { server: server(id), incarnation, held, leases, ..Heartbeat::default() };
+        self.request(901, beat);
+        match self.reply(901) {
+            Some(Ok(Response::Heartbeat(answer))) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Time passes in heartbeats, with those servers alive; ticks come.
+    fn pass(&mut self, millis: u64, alive: &[u64]) {
+        for _ in 0..millis.div_ceil(250) {
+            self.millis += 250;
+            for id in alive {
+                self.beat(*id, vec![], vec![]);
+            }
+            let wake = self.wake.take().expect("a tick is always set");
+            self.with(|chunks, step| chunks.on_wake(step, wake));
+        }
+    }
+
+    fn answer(&mut self, id: EffectId, result: Result<Response, Failure>) {
+        self.with(|chunks, step| chunks.on_answer(step, id, result));
+    }
+
+    /// The raises on their way, taken out.
+    fn raises(&mut self) -> Vec<(EffectId, u64, Raise)> {
+        let all = std::mem::take(&mut self.sent);
+        let mut raises = vec![];
+        for sent in all {
+            match sent.request {
+                Request::Raise(raise) => raises.push((sent.id, sent.to.get(), raise)),
+                request => self.sent.push(Sent { request, ..sent }),
+            }
+        }
+        raises
+    }
+
+    fn accept(&mut self, id: EffectId, raise: &Raise, report: ReplicaReport) {
+        let replica = ReplicaReport {
+            handle: raise.handle,
+            version: raise.to,
+            closed: raise.close || report.closed,
+            ..report
+        };
+        self.answer(id, Ok(Response::Raise(RaiseAnswer { replica })));
+    }
+
+    /// Everyone accepts, but the servers of `lost`, whose answers do not come.
+    fn accept_raises(&mut self, lost: &[u64]) -> Vec<(u64, Raise)> {
+        let raises = self.raises();
+        for (id, to, raise) in &raises {
+            if lost.contains(to) {
+                self.answer(*id, Err(lost_answer()));
+            } else {
+                self.accept(*id, raise, ReplicaReport::default());
+            }
+        }
+        raises.into_iter().map(|(_, to, raise)| (to, raise)).collect()
+    }
+
+    fn take_grant(&mut self) -> (EffectId, GrantLease) {
+        let at = self.sent.iter().position(|sent| matches!(sent.request, Request::GrantLease(_)));
+        let sent = self.sent.remove(at.expect("a grant is on its way"));
+        match sent.request {
+            Request::GrantLease(grant) => (sent.id, grant),
+            _ => unreachable!("it was looked for"),
+        }
+    }
+
+    fn accept_grant(&mut self) -> GrantLease {
+        let (id, grant) = self.take_grant();
+        self.answer(id, Ok(Response::GrantLease(GrantLeaseAnswer::default())));
+        grant
+    }
+
+    fn take_probe(&mut self) -> (EffectId, Probe) {
+        let at = self.sent.iter().position(|sent| matches!(sent.request, Request::Probe(_)));
+        let sent = self.sent.remove(at.expect("a probe is on its way"));
+        match sent.request {
+            Request::Probe(probe) => (sent.id, probe),
+            _ => unreachable!("it was looked for"),
+        }
+    }
+
+    /// A client gets its append lease on a fresh first chunk.
+    fn first_chunk(&mut self) -> ChunkGrant {
+        self.request(1, lease(LeasePurpose::Append, 0));
+        self.accept_raises(&[]);
+        self.commit();
+        self.accept_grant();
+        self.granted(1)
+    }
+}
+
+fn lost_answer() -> Failure {
+    Failure::unknown(ErrorCode::DeadlineExceeded, "lost")
+}
+
+fn lease(purpose: LeasePurpose, index: u64) -> Lease {
+    Lease { file: FILE, index: ChunkIndex::new(index), purpose, ..Lease::default() }
+}
+
+fn report(grant: &ChunkGrant) -> ReplicaReport {
+    ReplicaReport { handle: grant.handle, version: grant.version, ..ReplicaReport::default() }
+}
+
+fn held(grant: &ChunkGrant) -> HeldLease {
+    HeldLease {
+        handle: grant.handle,
+        version: grant.version,
+        lease: grant.lease,
+        acknowledged: 0,
+        wanted: true,
+    }
+}
+
+fn members(grant: &ChunkGrant) -> Vec<u64> {
+    let mut all: Vec<u64> = grant.secondaries.iter().map(|at| at.server.get()).collect();
+    all.push(grant.primary.server.get());
+    all.sort_unstable();
+    all
+}
+
+/// Client 2 doubts the primary; its probe is on its way.
+fn doubt(world: &mut World, grant: &ChunkGrant, purpose: LeasePurpose) {
+    let failed = grant.primary.server;
+    let failed_version = grant.version;
+    world.request(2, Lease { failed, failed_version, ..lease(purpose, 0) });
+}
+
+#[test]
+fn a_first_chunk_is_created_on_three_servers_logged_and_granted_to_all_who_wait() {
+    let mut world = World::new(4);
+    world.request(1, lease(LeasePurpose::Append, 0));
+    world.request(2, lease(LeasePurpose::Append, 0));
+    let asked = world.accept_raises(&[]);
+    assert_eq!(asked.len(), 3);
+    assert!(asked.iter().all(|(_, raise)| raise.create && raise.from.is_none()));
+    assert!(world.sent.is_empty(), "nothing is granted before the version is logged");
+    let logged = world.commit();
+    assert!(matches!(
+        &logged[..],
+        [Record::OpenChunk(OpenChunk { set_size: 3, closes: None, .. })]
+    ));
+    let grant = world.accept_grant();
+    assert_eq!(grant.version, asked[0].1.to);
+    assert!(!grant.writes_only);
+    assert_eq!(world.granted(1), world.granted(2));
+}
+
+#[test]
+fn a_server_that_does_not_answer_a_creation_is_replaced_under_a_fresh_number() {
+    let mut world = World::new(4);
+    world.request(1, lease(LeasePurpose::Append, 0));
+    let first: Vec<(u64, Raise)> = world
+        .raises()
+        .into_iter()
+        .map(|(id, to, raise)| {
+            if to == 1 || to == 2 {
+                world.accept(id, &raise, ReplicaReport::default())
+            } else {
+                world.answer(id, Err(lost_answer()))
+            }
+            (to, raise)
+        })
+        .collect();
+    let again = world.accept_raises(&[]);
+    assert!(world.proposed.len() == 1, "logged once all of the round have answered");
+    let spent = first[0].1.to;
+    for (to, raise) in &again {
+        assert!(raise.to > spent, "the number is spent (R8)");
+        let was = first.iter().find(|(known, _)| known == to);
+        assert_eq!(raise.create, was.is_none());
+        assert_eq!(raise.from, if was.is_some() { spent } else { ChunkVersion::default() });
+    }
+}
+
+#[test]
+fn with_too_few_servers_nothing_is_granted_and_the_client_hears_why() {
+    let mut world = World::new(0);
+    world.request(1, lease(LeasePurpose::Append, 0));
+    world.pass(2000, &[]);
+    let failure = world.reply(1).expect("answered").expect_err("no server");
+    assert_eq!(failure.code, ErrorCode::Busy);
+    assert!(failure.message.contains("0 chunkservers have room"), "{}", failure.message);
+}
+
+#[test]
+fn a_live_lease_is_answered_at_once_and_a_doubted_primary_is_probed_first() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    world.request(2, lease(LeasePurpose::Append, 0));
+    assert_eq!(world.granted(2), grant);
+    doubt(&mut world, &grant, LeasePurpose::Append);
+    let (id, probe) = world.take_probe();
+    assert_eq!(probe.lease, grant.lease);
+    assert!(world.raises().is_empty(), "no fence before the probe is answered (R18)");
+    let replica = report(&grant);
+    world.answer(id, Ok(Response::Probe(ProbeAnswer { replica, holds: true })));
+    assert_eq!(world.granted(2), grant);
+}
+
+#[test]
+fn a_dead_primary_is_fenced_by_its_secondaries_before_the_next_chunk_is_opened() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    let dead = grant.primary.server.get();
+    doubt(&mut world, &grant, LeasePurpose::Append);
+    let (id, _) = world.take_probe();
+    world.answer(id, Err(lost_answer()));
+    let fence = world.accept_raises(&[dead]);
+    assert!(fence.iter().all(|(_, raise)| raise.close && raise.handle == grant.handle));
+    let created = world.accept_raises(&[dead]);
+    assert!(created.iter().all(|(_, raise)| raise.create && raise.handle != grant.handle));
+    if world.proposed.is_empty() {
+        world.accept_raises(&[dead]);
+    }
+    let logged = world.commit();
+    let closes = Some(grant.handle);
+    assert!(
+        matches!(&logged[..], [Record::OpenChunk(open)] if open.closes == closes),
+        "{logged:?}"
+    );
+    let chunk = *world.state.chunk(grant.handle).expect("there");
+    assert_eq!((chunk.version, chunk.set_size), (grant.version, 3), "a fence is not logged");
+    world.accept_grant();
+    assert_eq!(world.granted(2).index, ChunkIndex::new(1));
+}
+
+#[test]
+fn with_nobody_left_to_fence_the_next_chunk_waits_for_the_lease_to_end() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    doubt(&mut world, &grant, LeasePurpose::Append);
+    let (id, _) = world.take_probe();
+    world.answer(id, Err(lost_answer()));
+    world.accept_raises(&[1, 2, 3, 4]);
+    world.request(3, lease(LeasePurpose::Append, 0));
+    world.pass(500, &[1, 2, 3, 4]);
+    let fence = world.accept_raises(&[1, 2, 3, 4]);
+    assert!(fence.iter().all(|(_, raise)| raise.close), "tried again, nothing else");
+    for _ in 0..8 {
+        world.pass(250, &[1, 2, 3, 4]);
+        if world.accept_raises(&[1, 2, 3, 4]).into_iter().any(|(_, raise)| raise.create) {
+            assert!(world.millis >= 1_000_000 + 2000, "the lease is over (R18)");
+            return;
+        }
+        world.request(3, lease(LeasePurpose::Append, 0));
+    }
+    panic!("the next chunk was never opened");
+}
+
+#[test]
+fn a_write_waits_for_the_dead_primary_s_lease_and_for_its_death() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let dead = grant.primary.server.get();
+    let alive: Vec<u64> = (1..=3).filter(|id| *id != dead).collect();
+    doubt(&mut world, &grant, LeasePurpose::Write);
+    let (id, _) = world.take_probe();
+    world.answer(id, Err(lost_answer()));
+    assert_eq!(world.accept_raises(&[dead]).len(), 3, "it is asked, being live by its heartbeats");
+    assert!(world.proposed.is_empty(), "no version without the holder while its lease may run");
+    world.pass(3750, &alive);
+    world.accept_raises(&[dead]);
+    assert!(world.proposed.is_empty(), "a missing member that is not yet dead (R11)");
+    world.pass(500, &alive);
+    world.request(3, lease(LeasePurpose::Write, 0));
+    assert_eq!(world.accept_raises(&[]).len(), 2);
+    let logged = world.commit();
+    assert!(matches!(&logged[..], [Record::SetVersion(set)] if set.set_size == 2), "{logged:?}");
+    world.accept_grant();
+    assert_eq!(members(&world.granted(3)), alive);
+}
+
+#[test]
+fn a_lost_answer_spends_the_number_of_a_grant() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    let out = grant.secondaries[0].server.get();
+    let alive: Vec<u64> = (1..=4).filter(|id| *id != out).collect();
+    world.pass(2000, &[1, 2, 3, 4]);
+    // The server dies between being asked and answering.
+    world.request(2, lease(LeasePurpose::Write, 0));
+    let first = world.raises();
+    world.pass(4000, &alive);
+    for (id, to, raise) in &first {
+        if *to == out {
+            world.answer(*id, Err(lost_answer()));
+        } else {
+            world.accept(*id, raise, ReplicaReport::default());
+        }
+    }
+    assert!(world.proposed.is_empty(), "its number is spent (R8)");
+    let again = world.accept_raises(&[]);
+    assert_eq!(again.len(), 2);
+    assert!(again.iter().all(|(_, raise)| raise.from == first[0].2.to && raise.to > first[0].2.to));
+    let logged = world.commit();
+    let to = again[0].1.to;
+    assert!(
+        matches!(&logged[..], [Record::SetVersion(set)] if set.version == to && set.set_size == 2)
+    );
+}
+
+#[test]
+fn a_replica_that_lacks_acknowledged_bytes_is_left_out_of_the_set() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    // R11 lets a stale member go only when no missing one may still come.
+    world.pass(4500, &[1, 2, 3]);
+    world.request(2, lease(LeasePurpose::Write, 0));
+    for (id, to, raise) in world.raises() {
+        let serial = SerialNumber::new(if to == 2 { 3 } else { 9 });
+        let acknowledged_serial = serial;
+        let told = ReplicaReport { serial, acknowledged_serial, ..ReplicaReport::default() };
+        world.accept(id, &raise, told);
+    }
+    assert!(world.proposed.is_empty(), "it stands at the number that was asked for (R8)");
+    let again = world.accept_raises(&[]);
+    assert_eq!(again.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [1, 3]);
+    world.commit();
+    world.accept_grant();
+    assert_eq!(members(&world.granted(2)), [1, 3]);
+    assert!(grant.version < world.state.chunk(grant.handle).expect("there").version);
+}
+
+#[test]
+fn a_failed_secondary_is_left_out_under_the_same_lease() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let failed = vec![grant.secondaries[0].server];
+    let (handle, version, lease) = (grant.handle, grant.version, grant.lease);
+    world.request(5, SecondaryFailed { handle, version, lease, failed });
+    let asked = world.accept_raises(&[]);
+    assert_eq!(asked.len(), 2);
+    assert!(world.reply(5).is_none(), "the version is not logged yet (R14)");
+    world.commit();
+    match world.reply(5) {
+        Some(Ok(Response::SecondaryFailed(answer))) => {
+            assert_eq!(answer.version, asked[0].1.to);
+            assert_eq!(answer.secondaries, [grant.secondaries[1].clone()]);
+        }
+        other => panic!("{other:?}"),
+    }
+    // The client's next question finds the smaller set, and a shrink to one is refused.
+    world.request(6, super::tests::lease(LeasePurpose::Append, 0));
+    let smaller = world.granted(6);
+    assert_eq!((smaller.lease, smaller.secondaries.len()), (lease, 1));
+    let failed = vec![smaller.secondaries[0].server];
+    world.request(7, SecondaryFailed { handle, version: smaller.version, lease, failed });
+    assert_eq!(world.code(7), Some(ErrorCode::TooFewServers));
+    assert!(world.raises().is_empty(), "R11");
+}
+
+#[test]
+fn a_closed_chunk_s_primary_is_answered_when_the_next_one_is_logged() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let (handle, version, lease) = (grant.handle, grant.version, grant.lease);
+    let index = ChunkIndex::default();
+    world.request(5, ChunkClosed { handle, version, lease, file: FILE, index });
+    let asked = world.accept_raises(&[]);
+    assert!(asked.iter().all(|(_, raise)| raise.create), "a primary that closed needs no fence");
+    assert!(world.reply(5).is_none());
+    world.commit();
+    assert!(matches!(world.reply(5), Some(Ok(Response::ChunkClosed(_)))));
+    assert!(world.state.chunk(handle).expect("there").closed);
+}
+
+#[test]
+fn a_sequential_writer_opens_the_next_chunk_without_a_fence() {
+    let mut world = World::new(3);
+    world.request(1, lease(LeasePurpose::Write, 0));
+    world.accept_raises(&[]);
+    world.commit();
+    assert!(world.accept_grant().writes_only, "a writer's lease takes no appends");
+    let first = world.granted(1);
+    world.request(2, lease(LeasePurpose::Write, 1));
+    assert!(world.accept_raises(&[]).iter().all(|(_, raise)| raise.create));
+    world.commit();
+    assert!(world.state.chunk(first.handle).expect("there").closed);
+    world.request(3, lease(LeasePurpose::Write, 0));
+    assert_eq!(world.granted(3), first, "the first chunk's lease goes on");
+}
+
+#[test]
+fn a_lease_is_extended_only_for_its_holder_while_it_is_wanted_and_lives() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let holder = grant.primary.server.get();
+    let other = grant.secondaries[0].server.get();
+    world.millis += 500;
+    assert_eq!(world.beat(holder, vec![], vec![held(&grant)]).extended, [grant.lease]);
+    assert_eq!(world.beat(other, vec![], vec![held(&grant)]).extended, []);
+    let idle = HeldLease { wanted: false, ..held(&grant) };
+    assert_eq!(world.beat(holder, vec![], vec![idle]).extended, []);
+    let wrong = HeldLease { lease: LeaseId::new(1), ..held(&grant) };
+    assert_eq!(world.beat(holder, vec![], vec![wrong]).extended, []);
+    world.millis += 2000;
+    assert_eq!(world.beat(holder, vec![], vec![held(&grant)]).extended, [], "it revives nothing");
+}
+
+#[test]
+fn a_deleted_file_s_lease_is_revoked_and_neither_extended_nor_granted() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let holder = grant.primary.server.get();
+    let mutation = MutationName { number: MutationNumber::new(2), ..MutationName::default() };
+    let hide =
+        HideEntry { mutation, entry: FILE, parent: ROOT, name: "f".into(), ..HideEntry::default() };
+    let hide: Record = hide.into();
+    let outcome = world.apply(hide.clone());
+    world.with(|chunks, step| chunks.on_applied(step, None, &hide, &outcome));
+    assert!(matches!(
+        &world.sent[..],
+        [Sent { request: Request::RevokeLease(revoke), .. }] if revoke.lease == grant.lease
+    ));
+    assert_eq!(world.beat(holder, vec![], vec![held(&grant)]).extended, []);
+    world.request(2, lease(LeasePurpose::Append, 0));
+    assert_eq!(world.code(2), Some(ErrorCode::NotFound));
+}
+
+#[test]
+fn a_new_master_grants_nothing_while_a_former_holder_may_still_act() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let holder = grant.primary.server.get();
+    let others: Vec<u64> = grant.secondaries.iter().map(|at| at.server.get()).collect();
+    let mut world = world.restarted(2);
+    for id in &others {
+        world.join(*id, vec![report(&grant)], vec![]);
+    }
+    world.request(1, lease(LeasePurpose::Write, 0));
+    assert!(world.raises().is_empty(), "R22");
+    // The holder reports: its lease goes on, extended by its heartbeats.
+    world.join(holder, vec![report(&grant)], vec![held(&grant)]);
+    world.request(2, lease(LeasePurpose::Write, 0));
+    let same = world.granted(2);
+    assert_eq!((same.lease, members(&same)), (grant.lease, members(&grant)));
+    assert_eq!(world.beat(holder, vec![], vec![held(&grant)]).extended, [grant.lease]);
+}
+
+#[test]
+fn a_new_master_that_hears_of_no_lease_from_all_members_grants_at_once() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let mut world = world.restarted(2);
+    for id in members(&grant) {
+        world.join(id, vec![report(&grant)], vec![]);
+    }
+    world.request(1, lease(LeasePurpose::Append, 0));
+    assert_eq!(world.accept_raises(&[]).len(), 3);
+    world.commit();
+    world.accept_grant();
+    assert!(world.granted(1).version.term() == Term::new(2));
+}
+
+#[test]
+fn garbage_is_what_no_record_knows_but_never_a_handle_in_the_making() {
+    let mut world = World::new(4);
+    world.request(1, lease(LeasePurpose::Append, 0));
+    let raises = world.raises();
+    let (_, to, raise) = &raises[0];
+    let making =
+        ReplicaReport { handle: raise.handle, version: raise.to, ..ReplicaReport::default() };
+    let unknown = ReplicaReport { handle: ChunkHandle::new(77), ..making.clone() };
+    let answer = world.beat(*to, vec![making, unknown], vec![]);
+    let named: Vec<ChunkHandle> = answer.garbage.iter().map(|garbage| garbage.handle).collect();
+    assert_eq!(named, [ChunkHandle::new(77)]);
+}
+
+#[test]
+fn a_stale_replica_is_garbage_once_the_chunk_has_its_goal_and_not_before() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    let spare = (1..=4).find(|id| !members(&grant).contains(id)).expect("four servers");
+    let stale = ReplicaReport { version: ChunkVersion::new(1), ..report(&grant) };
+    assert_eq!(world.beat(spare, vec![stale.clone()], vec![]).garbage.len(), 1);
+    let lost = grant.secondaries[0].server.get();
+    let alive: Vec<u64> = (1..=4).filter(|id| *id != lost).collect();
+    world.pass(1250, &alive);
+    assert_eq!(world.beat(spare, vec![stale], vec![]).garbage, []);
+}
+
+#[test]
+fn a_server_that_heard_of_a_later_reign_is_not_commanded() {
+    let mut world = World::new(1);
+    let join = Join { term: Term::new(9), ..Join::default() };
+    world.request(5, join);
+    assert_eq!(world.code(5), Some(ErrorCode::NotPrimaryMaster));
+    let join = Join { cell: CellId::new(6), ..Join::default() };
+    world.request(6, join);
+    assert_eq!(world.code(6), Some(ErrorCode::WrongCell));
+    let answer = {
+        world.request(7, Heartbeat { server: server(44), ..Heartbeat::default() });
+        world.reply(7)
+    };
+    assert!(matches!(answer, Some(Ok(Response::Heartbeat(beat))) if beat.rejoin));
+}
+
+#[test]
+fn readers_are_sent_to_the_version_that_most_good_replicas_stand_at() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    let dead = grant.primary.server.get();
+    doubt(&mut world, &grant, LeasePurpose::Append);
+    let (id, _) = world.take_probe();
+    world.answer(id, Err(lost_answer()));
+    let fence = world.accept_raises(&[dead]);
+    let locations = world.with(|chunks, step| chunks.locations(grant.handle, step.state, step.now));
+    assert_eq!(locations.version, fence[0].1.to, "above the logged one, and as good (R9)");
+    assert_eq!(locations.replicas.len(), 2);
+    assert_eq!(locations.primary, None);
+}
+
+#[test]
+fn the_length_is_asked_of_the_primary_and_recorded() {
+    let mut world = World::new(3);
+    world.first_chunk();
+    world.request(5, cairn_protocol::RecordLength { file: FILE });
+    let sent = world.sent.pop().expect("the primary is asked");
+    assert!(matches!(sent.request, Request::ChunkLength(_)));
+    let length = cairn_protocol::ChunkLengthAnswer { length: 70, closed: false, primary: true };
+    world.answer(sent.id, Ok(Response::ChunkLength(length)));
+    assert!(world.reply(5).is_none(), "not before it is logged");
+    world.commit();
+    assert!(matches!(
+        world.reply(5),
+        Some(Ok(Response::RecordLength(answer))) if answer.length == 70
+    ));
+}
+
+#[test]
+fn a_blocked_chunk_says_what_it_waits_for() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let lost = grant.secondaries[0].server.get();
+    let alive: Vec<u64> = (1..=3).filter(|id| *id != lost).collect();
+    world.pass(2250, &alive);
+    world.request(5, cairn_protocol::Explain { subject: "/f".into() });
+    let Some(Ok(Response::Explain(answer))) = world.reply(5) else { panic!("explained") };
+    assert!(!answer.healthy);
+    let text = answer.lines.join("\n");
+    assert!(text.contains("1 replicas of 3 are missing, not yet dead"), "{text}");
+    let health = world.with(|chunks, step| chunks.health(step.state, step.now));
+    assert_eq!((health.under_replicated, health.unavailable), (1, 0));
+}

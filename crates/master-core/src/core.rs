@@ -1,0 +1,210 @@
+//! The master's one entrance: events in, effects out (design §2).
+//!
+//! ```text
+//!   request ──► reads      answered at once from applied state
+//!           ├─► mutations  path locks ─► record ─► applied ─► answer
+//!           └─► chunks     leases, raises, servers (soft state)
+//! ```
+//! - M1: no request is taken before a record of this reign is applied (R23).
+//! - M2: the answer to a mutation leaves when its record is applied (R23).
+//! - M3: within a reign, wall time goes on as the boot-time clock does: setting the wall clock
+//!   changes nothing (R4).
+
+use crate::chunks::Chunks;
+use crate::mutations::Mutations;
+use crate::numbers::Numbers;
+use crate::outbox::{MasterEffect, Outbox, ProposalId};
+use crate::reads;
+use crate::record::{Begin, FoundCell, Record};
+use crate::state::State;
+use crate::step::Step;
+use cairn_env::{Caller, Completion, Event, LogDone, Now};
+use cairn_protocol::{CellInfoAnswer, ErrorCode, Failure, Request, Response};
+use cairn_types::{CellId, ClusterConfig, LogIndex, Random, Term, WallTime};
+
+/// The primary master of one reign.
+#[derive(Debug)]
+pub struct MasterCore {
+    state: State,
+    term: Term,
+    /// When the reign began.
+    began: Now,
+    /// A record of this reign is applied (M1).
+    serving: bool,
+    numbers: Numbers,
+    mutations: Mutations,
+    chunks: Chunks,
+    /// Of the room, for a person.
+    warning: Option<String>,
+    out: Outbox,
+}
+
+impl MasterCore {
+    /// The master of reign `term` over `state`; `seed` feeds its choices.
+    #[must_use]
+    pub fn new(state: State, term: Term, seed: u64) -> Self {
+        Self {
+            state,
+            term,
+            began: Now::default(),
+            serving: false,
+            numbers: Numbers::new(term),
+            mutations: Mutations::default(),
+            chunks: Chunks::new(term, Random::new(seed)),
+            warning: None,
+            out: Outbox::default(),
+        }
+    }
+
+    /// The durable state as applied.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// This reign.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Begins the reign, and founds the cell where there is none: `founding` is the id and the
+    /// settings that it would get.
+    pub fn begin(
+        &mut self,
+        now: Now,
+        founding: (CellId, ClusterConfig),
+        effects: &mut Vec<MasterEffect>,
+    ) {
+        self.began = now;
+        if self.state.cell().is_none() {
+            let (cell, config) = founding;
+            self.out.propose(FoundCell { time: now.wall, cell, config });
+        }
+        self.out.propose(Begin { time: now.wall, term: self.term });
+        effects.extend(self.out.drain());
+    }
+
+    /// Takes one event.
+    pub fn step(&mut self, now: Now, event: Event<(), LogDone>, effects: &mut Vec<MasterEffect>) {
+        let now = self.steady(now);
+        match event {
+            Event::Request { from, request } => self.on_request(now, from, request),
+            Event::Completed { id, result: Completion::Answered(result) } => {
+                let result = result.map(|answer| answer.response);
+                let (mut step, _, chunks) = self.parts(now);
+                chunks.on_answer(&mut step, id, result);
+            }
+            Event::Completed { id, result: Completion::Woken } => {
+                let (mut step, _, chunks) = self.parts(now);
+                chunks.on_wake(&mut step, id);
+            }
+            // Disk jobs are the room's own; the world drops what is answered to a lost caller.
+            Event::Completed { result: Completion::Disk(_), .. }
+            | Event::Started
+            | Event::Disconnected { .. }
+            | Event::Command(()) => {}
+        }
+        effects.extend(self.out.drain());
+    }
+
+    /// A record is committed: applies it, and answers whoever waited for it (M2).
+    pub fn applied(
+        &mut self,
+        now: Now,
+        (index, term): (LogIndex, Term),
+        proposal: ProposalId,
+        record: &Record,
+        effects: &mut Vec<MasterEffect>,
+    ) {
+        let now = self.steady(now);
+        let outcome = self.state.apply(index, term, record);
+        let begins = !self.serving && self.state.term() == self.term;
+        self.serving |= begins;
+        let (mut step, mutations, chunks) = self.parts(now);
+        if begins {
+            chunks.on_reign(&mut step);
+        }
+        mutations.on_applied(&mut step, proposal, &outcome);
+        chunks.on_applied(&mut step, Some(proposal), record, &outcome);
+        effects.extend(self.out.drain());
+    }
+
+    /// Passes an entry of the log that holds no record.
+    pub fn skip(&mut self, index: LogIndex, term: Term) {
+        self.state.skip_to(index, term);
+    }
+
+    /// What a person should know of the room's work; shown by `Status` until it is taken back.
+    pub fn set_warning(&mut self, warning: Option<String>) {
+        self.warning = warning;
+    }
+
+    /// The time as this reign counts it (M3).
+    fn steady(&self, now: Now) -> Now {
+        let passed = now.time.since(self.began.time).as_millis();
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+        let wall = self.began.wall.as_millis().saturating_add(passed);
+        Now { time: now.time, wall: WallTime::from_millis(wall) }
+    }
+
+    fn parts(&mut self, now: Now) -> (Step<'_>, &mut Mutations, &mut Chunks) {
+        let (state, numbers, out) = (&self.state, &mut self.numbers, &mut self.out);
+        (Step { now, state, numbers, out }, &mut self.mutations, &mut self.chunks)
+    }
+
+    fn on_request(&mut self, now: Now, from: Caller, request: Request) {
+        if !self.serving {
+            let line = "the master is starting: its reign is not in the log yet";
+            self.out.reply(from, Err(Failure::not_done(ErrorCode::Busy, line)));
+            return;
+        }
+        if let Some(answer) = self.read(now, &request) {
+            self.out.reply(from, answer);
+            return;
+        }
+        let (mut step, mutations, chunks) = self.parts(now);
+        match request {
+            Request::MakeDirectory(_)
+            | Request::Create(_)
+            | Request::Rename(_)
+            | Request::Delete(_) => mutations.on_request(&mut step, from, request),
+            Request::Lease(_)
+            | Request::RecordLength(_)
+            | Request::ReportBadBlock(_)
+            | Request::Explain(_)
+            | Request::Join(_)
+            | Request::Inventory(_)
+            | Request::Heartbeat(_)
+            | Request::SecondaryFailed(_)
+            | Request::ChunkClosed(_) => chunks.on_request(&mut step, from, request),
+            other => {
+                let line = format!("a master does not serve {}", other.name());
+                step.out.reply(from, Err(Failure::refused(ErrorCode::Invalid, line)));
+            }
+        }
+    }
+
+    /// Answers what needs no waiting; none for all other requests.
+    fn read(&self, now: Now, request: &Request) -> Option<Result<Response, Failure>> {
+        let (state, chunks) = (&self.state, &self.chunks);
+        Some(match request {
+            Request::Stat(stat) => reads::stat(state, chunks, now, stat).map(Response::Stat),
+            Request::Open(open) => reads::open(state, chunks, now, open).map(Response::Open),
+            Request::Locate(wish) => reads::locate(state, chunks, now, wish).map(Response::Locate),
+            Request::List(list) => reads::list(state, list).map(Response::List),
+            Request::Find(find) => crate::find::find(state, find).map(Response::Find),
+            Request::CellInfo(_) => {
+                let (cell, config) = (state.cell(), state.config().clone());
+                Ok(Response::CellInfo(CellInfoAnswer { cell, config, term: self.term }))
+            }
+            Request::Servers(_) => Ok(Response::Servers(reads::servers(chunks, now))),
+            Request::Status(_) => {
+                let mut status = reads::status(state, chunks, now, self.term);
+                status.reasons.extend(self.warning.clone());
+                Ok(Response::Status(status))
+            }
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,248 @@
+//! FindMatchingFiles: names that match a pattern, below a directory, page by page (Table 4).
+//!
+//! Paths come in the order of their names, level by level: `/a`, `/a/b`, `/a-b`. A page also ends
+//! when it has looked at many names, so that one request cannot hold the master up.
+
+use crate::reads::page_size;
+use crate::state::State;
+use cairn_protocol::{ErrorCode, Failure, Find, FindAnswer, Found};
+use cairn_types::{CellPath, EntryId, EntryKind};
+
+/// Names looked at for one page.
+const VISIT_COUNT_MAX: usize = 10_000;
+
+/// A directory on the way down, and the name last seen in it.
+struct Level {
+    directory: EntryId,
+    seen: String,
+}
+
+pub(crate) fn find(state: &State, find: &Find) -> Result<FindAnswer, Failure> {
+    let root = state.resolve(&find.root)?;
+    let mut path: Vec<String> = Vec::new();
+    let mut levels = resume(state, root, find, &mut path)?;
+    let prefix = if find.root.is_root() { "" } else { find.root.as_str() };
+    let limit = page_size(find.limit);
+    let mut answer = FindAnswer::default();
+    for _ in 0..VISIT_COUNT_MAX {
+        let Some((name, id)) = next(state, &mut levels, &mut path) else {
+            answer.resume = String::new();
+            return Ok(answer);
+        };
+        let full = || format!("{prefix}/{}", path.join("/"));
+        if matches(&find.pattern, &name)
+            && let Some(entry) = state.describe(id)
+        {
+            answer.found.push(Found { path: full(), entry });
+        }
+        if answer.found.len() == limit {
+            answer.resume = full();
+            return Ok(answer);
+        }
+    }
+    answer.resume = format!("{prefix}/{}", path.join("/"));
+    Ok(answer)
+}
+
+/// The levels as they stood when the last page ended at `find.after`.
+fn resume(
+    state: &State,
+    root: EntryId,
+    find: &Find,
+    path: &mut Vec<String>,
+) -> Result<Vec<Level>, Failure> {
+    let mut levels = vec![Level { directory: root, seen: String::new() }];
+    if find.after.is_empty() {
+        return Ok(levels);
+    }
+    let after = CellPath::parse(&find.after).ok().filter(|after| after.is_within(&find.root));
+    let after = after.ok_or_else(|| {
+        let line = format!("find after {}: not a path below {}", find.after, find.root);
+        Failure::refused(ErrorCode::Invalid, line)
+    })?;
+    for name in after.names().skip(find.root.names().count()) {
+        let Some(level) = levels.last_mut() else { break };
+        name.clone_into(&mut level.seen);
+        path.push(name.to_owned());
+        // What was seen last may be gone by now; then its siblings come next.
+        let Some(child) = state.child(level.directory, name) else { break };
+        levels.push(Level { directory: child, seen: String::new() });
+    }
+    Ok(levels)
+}
+
+/// The next name in order; `path` leads to it from the root of the search.
+fn next(
+    state: &State,
+    levels: &mut Vec<Level>,
+    path: &mut Vec<String>,
+) -> Option<(String, EntryId)> {
+    loop {
+        let depth = levels.len();
+        let level = levels.last_mut()?;
+        path.truncate(depth - 1);
+        let Some((name, id)) = state.children(level.directory, &level.seen).next() else {
+            levels.pop();
+            continue;
+        };
+        name.clone_into(&mut level.seen);
+        path.push(name.to_owned());
+        if state.entry(id).is_some_and(|entry| entry.kind == EntryKind::Directory) {
+            levels.push(Level { directory: id, seen: String::new() });
+        }
+        return Some((name.to_owned(), id));
+    }
+}
+
+/// Whether a name matches a pattern of `*`, `?` and `[a-z]` or `[!a-z]`; an empty one matches all.
+fn matches(pattern: &str, name: &str) -> bool {
+    if pattern.is_empty() {
+        return true;
+    }
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    let (mut p, mut n) = (0, 0);
+    // Where to go on when what follows the last star does not fit: one name character further.
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        if pattern.get(p) == Some(&'*') {
+            p += 1;
+            star = Some((p, n));
+        } else if let Some(size) = one(&pattern[p..], name[n]) {
+            p += size;
+            n += 1;
+        } else if let Some((after_star, from)) = star {
+            p = after_star;
+            n = from + 1;
+            star = Some((p, n));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|rest| *rest == '*')
+}
+
+/// How much of the pattern's start matches one character; none where it does not.
+fn one(pattern: &[char], character: char) -> Option<usize> {
+    match pattern.first()? {
+        '?' => Some(1),
+        '[' => match class(pattern, character) {
+            Some((size, true)) => Some(size),
+            Some((_, false)) => None,
+            // No closing bracket: it stands for itself.
+            None => (character == '[').then_some(1),
+        },
+        literal => (*literal == character).then_some(1),
+    }
+}
+
+/// The size of a bracket expression and whether the character is of it.
+fn class(pattern: &[char], character: char) -> Option<(usize, bool)> {
+    let negated = pattern.get(1) == Some(&'!');
+    let start = 1 + usize::from(negated);
+    // A bracket right at the start is one of the set.
+    let end = start + 1 + pattern.get(start + 1..)?.iter().position(|c| *c == ']')?;
+    let mut set = &pattern[start..end];
+    let mut inside = false;
+    while let Some(first) = set.first() {
+        if set.len() >= 3 && set[1] == '-' {
+            inside |= (*first..=set[2]).contains(&character);
+            set = &set[3..];
+        } else {
+            inside |= *first == character;
+            set = &set[1..];
+        }
+    }
+    Some((end + 1, inside != negated))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{find, matches};
+    use crate::record::{AddDirectories, NewDirectory, Record};
+    use crate::state::{ROOT, State};
+    use cairn_protocol::Find;
+    use cairn_types::{CellPath, EntryId, LogIndex, MutationName, MutationNumber, SessionId, Term};
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, expected) in [
+            ("*", "a", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abbd", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("?", "é", true),
+            ("?", "ab", false),
+            ("part-[0-9][!0-4]", "part-17", true),
+            ("part-[0-9][!0-4]", "part-13", false),
+            ("[]x]", "]", true),
+            ("[ab", "[ab", true),
+            ("**", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} on {name}");
+        }
+    }
+
+    /// A state with these directories.
+    fn state(paths: &[&[&str]]) -> State {
+        let mut state = State::default();
+        for (at, names) in paths.iter().enumerate() {
+            let at = at as u64 + 1;
+            let directories = names.iter().enumerate().map(|(depth, name)| NewDirectory {
+                id: EntryId::new(1000 * at + depth as u64),
+                name: (*name).to_owned(),
+            });
+            let record = Record::from(AddDirectories {
+                mutation: MutationName {
+                    session: SessionId::new(1),
+                    number: MutationNumber::new(at),
+                },
+                parent: ROOT,
+                directories: directories.collect(),
+                existing_is_fine: true,
+                ..Default::default()
+            });
+            state.apply(LogIndex::new(at), Term::new(1), &record);
+        }
+        state
+    }
+
+    #[test]
+    fn pages_of_any_size_together_give_every_match_once_in_order() {
+        let state = state(&[&["a", "b", "x1"], &["a-b", "x2"], &["a", "x0"], &["x3"], &["c"]]);
+        for limit in 1..6 {
+            let mut found = Vec::new();
+            let mut after = String::new();
+            loop {
+                let ask = Find {
+                    root: CellPath::root(),
+                    pattern: "x*".to_owned(),
+                    after: after.clone(),
+                    limit,
+                };
+                let page = find(&state, &ask).expect("the root is there");
+                assert!(page.found.len() <= limit as usize);
+                found.extend(page.found.into_iter().map(|found| found.path));
+                if page.resume.is_empty() {
+                    break;
+                }
+                after = page.resume;
+            }
+            assert_eq!(found, ["/a/b/x1", "/a/x0", "/a-b/x2", "/x3"]);
+        }
+    }
+
+    #[test]
+    fn a_search_goes_on_behind_a_name_that_is_gone_meanwhile() {
+        let state = state(&[&["a", "x1"], &["b", "x2"]]);
+        let ask = Find {
+            root: CellPath::root(),
+            pattern: "x*".to_owned(),
+            after: "/a/gone/deep".to_owned(),
+            limit: 9,
+        };
+        let page = find(&state, &ask).expect("the root is there");
+        let found: Vec<String> = page.found.into_iter().map(|found| found.path).collect();
+        assert_eq!(found, ["/a/x1", "/b/x2"]);
+    }
+}

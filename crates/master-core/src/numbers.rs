@@ -1,0 +1,64 @@
+//! The numbers that a master hands out, each once (R1).
+//!
+//! One counter for all kinds: it starts anew with each term, needs no log record, and is never
+//! offered twice because a term has one master and is never used again.
+
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, ChunkVersion, EntryId, LeaseId, Term};
+
+/// Hands out the numbers of one reign.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    term: Term,
+    counter: u64,
+}
+
+impl Numbers {
+    /// The numbers of `term`, which must be this master's own and durable before one leaves.
+    #[must_use]
+    pub(crate) fn new(term: Term) -> Self {
+        // R1 broken: the numbers of an earlier reign are offered again.
+        let term = if broken(Rule::R1) { Term::new(1) } else { term };
+        Self { term, counter: 0 }
+    }
+
+    fn take(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    /// A fresh chunk handle.
+    pub(crate) fn handle(&mut self) -> ChunkHandle {
+        ChunkHandle::of(self.term, self.take())
+    }
+
+    /// A fresh chunk version, above every version of this and earlier reigns.
+    pub(crate) fn version(&mut self) -> ChunkVersion {
+        ChunkVersion::of(self.term, self.take())
+    }
+
+    /// A fresh lease id.
+    pub(crate) fn lease(&mut self) -> LeaseId {
+        LeaseId::of(self.term, self.take())
+    }
+
+    /// A fresh file or directory id.
+    pub(crate) fn entry(&mut self) -> EntryId {
+        EntryId::of(self.term, self.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Numbers;
+    use cairn_types::Term;
+
+    #[test]
+    fn no_number_is_offered_twice_within_a_term_or_by_the_next() {
+        let mut numbers = Numbers::new(Term::new(3));
+        let first = numbers.version();
+        let second = numbers.version();
+        assert!(second > first);
+        assert!(Numbers::new(Term::new(4)).version() > second);
+    }
+}

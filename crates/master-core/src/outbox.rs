@@ -1,0 +1,87 @@
+//! What a step wants done: collected here, handed to the room when the step is over.
+
+use crate::record::Record;
+use bytes::Bytes;
+use cairn_env::{Caller, Effect, EffectId, LogJob};
+use cairn_protocol::{Failure, Request, Response};
+use cairn_types::{Address, ServerId, Time};
+
+/// Names a proposed record within one life of a master.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProposalId(pub u64);
+
+/// What the core wants done.
+#[derive(Debug)]
+pub enum MasterEffect {
+    /// Put a record into the log; [`MasterCore::applied`](crate::MasterCore::applied) is called
+    /// with this id when it is committed.
+    Propose(ProposalId, Record),
+    /// Something of the world.
+    Env(Effect<LogJob>),
+}
+
+/// Effects on their way out, and the ids for them.
+///
+/// Effect ids from 1 up are the core's; the room's own are its concern and start at
+/// [`Outbox::ROOM_EFFECTS`].
+#[derive(Debug, Default)]
+pub struct Outbox {
+    effects: Vec<MasterEffect>,
+    last_effect: u64,
+    last_proposal: u64,
+}
+
+impl Outbox {
+    /// Effect ids from here on belong to the room.
+    pub const ROOM_EFFECTS: u64 = 1 << 63;
+
+    fn fresh(&mut self) -> EffectId {
+        self.last_effect += 1;
+        EffectId(self.last_effect)
+    }
+
+    /// Asks `server` at `to`; the completion carries the id.
+    pub fn call(
+        &mut self,
+        to: Address,
+        server: ServerId,
+        request: impl Into<Request>,
+        deadline: Time,
+    ) -> EffectId {
+        let id = self.fresh();
+        let request = request.into();
+        let payload = Bytes::new();
+        self.world(Effect::Call { id, to, server, request, payload, deadline });
+        id
+    }
+
+    /// Answers a request.
+    pub fn reply(&mut self, to: Caller, answer: Result<Response, Failure>) {
+        self.world(Effect::Reply { to, answer, payload: Bytes::new() });
+    }
+
+    /// Asks to be woken; the completion carries the id.
+    pub fn wake(&mut self, at: Time) -> EffectId {
+        let id = self.fresh();
+        self.world(Effect::Wake { id, at });
+        id
+    }
+
+    /// Puts a record on its way into the log.
+    pub fn propose(&mut self, record: impl Into<Record>) -> ProposalId {
+        self.last_proposal += 1;
+        let id = ProposalId(self.last_proposal);
+        self.effects.push(MasterEffect::Propose(id, record.into()));
+        id
+    }
+
+    /// Any other effect.
+    pub fn world(&mut self, effect: Effect<LogJob>) {
+        self.effects.push(MasterEffect::Env(effect));
+    }
+
+    /// Hands over what has collected.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, MasterEffect> {
+        self.effects.drain(..)
+    }
+}

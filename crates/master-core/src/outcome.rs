@@ -1,0 +1,52 @@
+//! What came of a record: computed by `apply`, remembered for a retry, told to who asked.
+//!
+//! Kept small, because every namespace mutation of the last `retry_window` has one: ids and names
+//! from which the answer is built, not the answer (R24).
+
+use cairn_protocol::Failure;
+use cairn_types::{ChunkHandle, EntryId};
+
+cairn_types::message! {
+    /// The last of the directories, made or found.
+    pub struct DirectoryMade { 1 => id: EntryId }
+}
+cairn_types::message! {
+    /// The file, made or found.
+    pub struct FileMade { 1 => id: EntryId, 2 => created: bool }
+}
+cairn_types::message! {
+    /// Moved; `replaced` is the file that is hidden now.
+    pub struct EntryMoved { 1 => replaced: Option<EntryId> }
+}
+cairn_types::message! {
+    /// Hidden, and by what path it can still be read.
+    pub struct EntryHidden { 1 => id: EntryId, 2 => hidden: String }
+}
+cairn_types::message! {
+    /// The chunk that stands at the index: the one of the record, or one that was there before.
+    pub struct ChunkOpened { 1 => handle: ChunkHandle }
+}
+cairn_types::message! {
+    /// As the record says.
+    pub struct Changed { }
+}
+
+cairn_types::choice! {
+    /// What came of a record.
+    pub enum Outcome {
+        /// Nothing was changed; why.
+        1 => Failed(Failure),
+        /// Of `AddDirectories`.
+        2 => DirectoryMade(DirectoryMade),
+        /// Of `AddFile`.
+        3 => FileMade(FileMade),
+        /// Of `MoveEntry`.
+        4 => EntryMoved(EntryMoved),
+        /// Of `HideEntry`.
+        5 => EntryHidden(EntryHidden),
+        /// Of `OpenChunk`.
+        6 => ChunkOpened(ChunkOpened),
+        /// Of any other record.
+        7 => Changed(Changed),
+    }
+}

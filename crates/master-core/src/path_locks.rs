@@ -1,0 +1,268 @@
+//! Path locks: which namespace operations may be on their way together (§4.1, R35).
+//!
+//! ```text
+//!   create /a/x   R(/)  R(/a)  W(/a/x)  ─┐ run together: both only read /a
+//!   create /a/y   R(/)  R(/a)  W(/a/y)  ─┘
+//!   delete /a     R(/)  W(/a)           ◄─ waits for both, and what comes later waits for it
+//! ```
+//! All or nothing, in order of arrival: an operation runs once no earlier one that is still here
+//! conflicts with it. Held and waiting locks therefore stand in the same queues.
+//!
+//! - K1: of two that conflict, the one that came first runs first, to its end.
+//! - K2: the earliest operation that is here runs, so none waits for ever.
+//! - K3: a path that nobody locks takes no memory.
+//!
+//! Knows names only; what they stand for is looked up when the locks are held.
+
+use cairn_types::CellPath;
+use cairn_types::planted::{Rule, broken};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An operation's place in the order of arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Ticket(u64);
+
+/// How a path is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mode {
+    Read,
+    Write,
+}
+
+/// The locks of one operation, merged: a path that is both read and written is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LockSet(BTreeMap<String, Mode>);
+
+impl LockSet {
+    /// Write on `path`, read on everything above it.
+    #[must_use]
+    pub(crate) fn write(mut self, path: &CellPath) -> Self {
+        let text = path.as_str();
+        self.add("/", Mode::Read);
+        for (at, _) in text.match_indices('/').skip(1) {
+            self.add(&text[..at], Mode::Read);
+        }
+        self.add(text, Mode::Write);
+        self
+    }
+
+    fn add(&mut self, path: &str, mode: Mode) {
+        match self.0.get_mut(path) {
+            Some(there) => *there = mode.max(*there),
+            None => drop(self.0.insert(path.to_owned(), mode)),
+        }
+    }
+}
+
+/// Who locks one path, in order of arrival.
+#[derive(Debug, Default)]
+struct Queue {
+    all: BTreeSet<Ticket>,
+    writers: BTreeSet<Ticket>,
+    waiting: u64,
+}
+
+#[derive(Debug)]
+struct Operation {
+    locks: LockSet,
+    runs: bool,
+}
+
+/// All path locks.
+#[derive(Debug, Default)]
+pub(crate) struct PathLocks {
+    last: u64,
+    operations: BTreeMap<Ticket, Operation>,
+    queues: BTreeMap<String, Queue>,
+}
+
+impl PathLocks {
+    /// Asks for locks; true where the operation may run at once. Otherwise a later
+    /// [`release`](Self::release) says when.
+    pub(crate) fn request(&mut self, locks: LockSet) -> (Ticket, bool) {
+        self.last += 1;
+        let ticket = Ticket(self.last);
+        // R35 broken: nobody waits for anybody.
+        let locks = if broken(Rule::R35) { LockSet::default() } else { locks };
+        for (path, mode) in &locks.0 {
+            if !self.queues.contains_key(path) {
+                self.queues.insert(path.clone(), Queue::default());
+            }
+            let queue = self.queues.get_mut(path).expect("made above");
+            queue.all.insert(ticket);
+            if *mode == Mode::Write {
+                queue.writers.insert(ticket);
+            }
+        }
+        let runs = self.may_run(ticket, &locks);
+        if !runs {
+            self.count_waiting(&locks, |waiting| waiting + 1);
+        }
+        self.operations.insert(ticket, Operation { locks, runs });
+        (ticket, runs)
+    }
+
+    /// Gives locks back; adds those that may run now to `ready`, in order of arrival.
+    pub(crate) fn release(&mut self, ticket: Ticket, ready: &mut Vec<Ticket>) {
+        let Some(gone) = self.operations.remove(&ticket) else { return };
+        if !gone.runs {
+            self.count_waiting(&gone.locks, |waiting| waiting - 1);
+        }
+        let mut candidates = BTreeSet::new();
+        for path in gone.locks.0.keys() {
+            let Some(queue) = self.queues.get_mut(path) else { continue };
+            queue.all.remove(&ticket);
+            queue.writers.remove(&ticket);
+            if queue.all.is_empty() {
+                self.queues.remove(path);
+            } else if queue.waiting > 0 {
+                // Whoever stands behind the first writer still waits for it.
+                let first_writer = queue.writers.first().copied();
+                let front = queue.all.iter().take_while(|t| first_writer.is_none_or(|w| **t <= w));
+                candidates.extend(front.copied());
+            }
+        }
+        for candidate in candidates {
+            self.start_if_ready(candidate, ready);
+        }
+    }
+
+    fn start_if_ready(&mut self, ticket: Ticket, ready: &mut Vec<Ticket>) {
+        let Some(operation) = self.operations.get(&ticket).filter(|operation| !operation.runs)
+        else {
+            return;
+        };
+        if !self.may_run(ticket, &operation.locks) {
+            return;
+        }
+        let locks = operation.locks.clone();
+        self.count_waiting(&locks, |waiting| waiting - 1);
+        if let Some(operation) = self.operations.get_mut(&ticket) {
+            operation.runs = true;
+        }
+        ready.push(ticket);
+    }
+
+    /// Whether no earlier operation conflicts (K1).
+    fn may_run(&self, ticket: Ticket, locks: &LockSet) -> bool {
+        locks.0.iter().all(|(path, mode)| {
+            let Some(queue) = self.queues.get(path) else { return true };
+            let rivals = if *mode == Mode::Write { &queue.all } else { &queue.writers };
+            rivals.first().is_none_or(|first| *first >= ticket)
+        })
+    }
+
+    fn count_waiting(&mut self, locks: &LockSet, change: impl Fn(u64) -> u64) {
+        for path in locks.0.keys() {
+            if let Some(queue) = self.queues.get_mut(path) {
+                queue.waiting = change(queue.waiting);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LockSet, Mode, PathLocks, Ticket};
+    use cairn_types::CellPath;
+
+    fn locks(paths: &[&str]) -> LockSet {
+        paths.iter().fold(LockSet::default(), |set, path| {
+            set.write(&CellPath::parse(path).expect("a path"))
+        })
+    }
+
+    #[test]
+    fn two_creations_in_one_directory_run_together() {
+        let mut held = PathLocks::default();
+        assert!(held.request(locks(&["/a/x"])).1);
+        assert!(held.request(locks(&["/a/y"])).1);
+    }
+
+    #[test]
+    fn an_operation_does_not_wait_for_its_own_locks() {
+        let mut held = PathLocks::default();
+        assert!(held.request(locks(&["/a", "/a/b"])).1, "read and written: written");
+        assert!(!held.request(locks(&["/a/c"])).1);
+    }
+
+    #[test]
+    fn a_latecomer_does_not_overtake_whoever_waits_for_the_same() {
+        let mut held = PathLocks::default();
+        let (create, _) = held.request(locks(&["/a/x"]));
+        let (delete, runs) = held.request(locks(&["/a"]));
+        assert!(!runs);
+        let (late, runs) = held.request(locks(&["/a/y"]));
+        assert!(!runs, "it would starve the deletion");
+        let mut ready = Vec::new();
+        held.release(create, &mut ready);
+        assert_eq!(ready, [delete]);
+        ready.clear();
+        held.release(delete, &mut ready);
+        assert_eq!(ready, [late]);
+        held.release(late, &mut ready);
+        assert!(held.queues.is_empty() && held.operations.is_empty());
+    }
+
+    /// Takes every way in which arrivals and endings can follow each other. A trail is replayed
+    /// from the start: 0 is an arrival, n the end of the n-th running operation.
+    fn explore(wishes: &[LockSet], done: &mut u64, trail: &[usize]) {
+        let mut held = PathLocks::default();
+        let mut arrived: Vec<Ticket> = Vec::new();
+        let mut running: Vec<Ticket> = Vec::new();
+        for step in trail {
+            if *step == 0 {
+                let (ticket, runs) = held.request(wishes[arrived.len()].clone());
+                arrived.push(ticket);
+                running.extend(runs.then_some(ticket));
+            } else {
+                let gone = running.remove(step - 1);
+                held.release(gone, &mut running);
+            }
+        }
+        let wish = |ticket| &wishes[arrived.iter().position(|t| *t == ticket).expect("arrived")];
+        for (at, one) in running.iter().enumerate() {
+            for other in &running[at + 1..] {
+                check_apart(wish(*one), wish(*other));
+            }
+        }
+        let all = arrived.len() == wishes.len();
+        if trail.len() == 2 * wishes.len() {
+            assert!(held.queues.is_empty(), "K3");
+            *done += 1;
+            return;
+        }
+        assert!(!all || !running.is_empty(), "K2: {trail:?}");
+        for step in usize::from(all)..=running.len() {
+            explore(wishes, done, &[trail, &[step]].concat());
+        }
+    }
+
+    /// Neither writes what the other one locks.
+    fn check_apart(one: &LockSet, other: &LockSet) {
+        for (path, mode) in &one.0 {
+            let theirs = other.0.get(path);
+            assert!(theirs.is_none_or(|theirs| *theirs.max(mode) == Mode::Read), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_order_of_arrivals_and_endings_deadlocks_or_lets_two_rivals_run() {
+        let wishes = [
+            locks(&["/a/x"]),
+            locks(&["/a", "/b"]),
+            locks(&["/b/y", "/a/x"]),
+            locks(&["/a/z"]),
+            locks(&["/b"]),
+        ];
+        let mut done = 0;
+        for shift in 0..wishes.len() {
+            let mut order = wishes.to_vec();
+            order.rotate_left(shift);
+            explore(&order, &mut done, &[]);
+            order.reverse();
+            explore(&order, &mut done, &[]);
+        }
+        assert!(done > 1000, "only {done} ways were taken");
+    }
+}

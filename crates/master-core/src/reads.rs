@@ -1,0 +1,128 @@
+//! Requests that are answered at once from applied state; they take no lock, because they see
+//! all of a record or nothing of it.
+
+use crate::chunks::Chunks;
+use crate::state::{HIDDEN_ROOT, ROOT, State};
+use cairn_env::Now;
+use cairn_protocol::{
+    ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate, LocateAnswer, Open, OpenAnswer,
+    ServersAnswer, Stat, StatAnswer, StatusAnswer,
+};
+use cairn_types::{ChunkIndex, Entry, EntryId, EntryKind, Term};
+
+/// Names in one answer to `List` or `Find`, however many are asked for.
+pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
+/// Chunks in one answer to `Open` or `Locate`.
+const LOCATE_COUNT_MAX: u32 = 256;
+
+/// The names that one page holds, of the many asked for; zero: as many as there may be.
+pub(crate) fn page_size(limit: u32) -> usize {
+    let size = if limit == 0 { PAGE_SIZE_MAX } else { limit.min(PAGE_SIZE_MAX) };
+    usize::try_from(size).expect("a small number")
+}
+
+fn described(state: &State, id: EntryId) -> Result<Entry, Failure> {
+    state.describe(id).ok_or_else(|| {
+        Failure::refused(ErrorCode::NotFound, format!("file {}: no such file", id.short()))
+    })
+}
+
+pub(crate) fn stat(
+    state: &State,
+    chunks: &Chunks,
+    now: Now,
+    stat: &Stat,
+) -> Result<StatAnswer, Failure> {
+    let id = state.resolve(&stat.path)?;
+    let entry = described(state, id)?;
+    let last = state.last_chunk(id).map(|(_, handle)| chunks.locations(handle, state, now));
+    // A closed chunk nobody leases has no length but the recorded one.
+    let last = last.filter(|chunk| !chunk.closed || chunk.primary.is_some());
+    Ok(StatAnswer { entry, last })
+}
+
+pub(crate) fn open(
+    state: &State,
+    chunks: &Chunks,
+    now: Now,
+    open: &Open,
+) -> Result<OpenAnswer, Failure> {
+    let id = state.resolve(&open.path)?;
+    let entry = described(state, id)?;
+    if entry.kind == EntryKind::Directory {
+        let line = format!("{}: a directory where a file is meant", open.path);
+        return Err(Failure::refused(ErrorCode::IsADirectory, line));
+    }
+    let chunks = locations(state, chunks, now, (id, open.first, open.count));
+    Ok(OpenAnswer { entry, chunks })
+}
+
+pub(crate) fn locate(
+    state: &State,
+    chunks: &Chunks,
+    now: Now,
+    wish: &Locate,
+) -> Result<LocateAnswer, Failure> {
+    let entry = described(state, wish.file)?;
+    let chunks = locations(state, chunks, now, (wish.file, wish.first, wish.count));
+    Ok(LocateAnswer { entry, chunks })
+}
+
+fn locations(
+    state: &State,
+    chunks: &Chunks,
+    now: Now,
+    (file, first, count): (EntryId, ChunkIndex, u32),
+) -> Vec<ChunkLocations> {
+    let end = first.get().saturating_add(u64::from(count.min(LOCATE_COUNT_MAX)));
+    state
+        .chunks_of(file, first)
+        .take_while(|(index, _)| index.get() < end)
+        .map(|(_, handle)| chunks.locations(handle, state, now))
+        .collect()
+}
+
+/// The names of a directory. The hidden root is listed by its own path, `/.deleted`; in the root
+/// it shows only to who asks for hidden names.
+pub(crate) fn list(state: &State, list: &List) -> Result<ListAnswer, Failure> {
+    let id = state.resolve(&list.path)?;
+    if state.entry(id).is_some_and(|entry| entry.kind == EntryKind::File) {
+        let line = format!("{}: a file where a directory is meant", list.path);
+        return Err(Failure::refused(ErrorCode::NotADirectory, line));
+    }
+    let limit = page_size(list.limit);
+    let mut entries: Vec<Entry> = state
+        .children(id, &list.after)
+        .take(limit + 1)
+        .filter_map(|(_, child)| state.describe(child))
+        .collect();
+    if list.hidden && id == ROOT {
+        entries.extend(state.describe(HIDDEN_ROOT).filter(|entry| entry.name > list.after));
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    let more = entries.len() > limit;
+    entries.truncate(limit);
+    Ok(ListAnswer { entries, more })
+}
+
+pub(crate) fn servers(chunks: &Chunks, now: Now) -> ServersAnswer {
+    ServersAnswer { servers: chunks.servers(now) }
+}
+
+pub(crate) fn status(state: &State, chunks: &Chunks, now: Now, term: Term) -> StatusAnswer {
+    let health = chunks.health(state, now);
+    StatusAnswer {
+        cell: state.cell(),
+        term,
+        file_count: state.file_count(),
+        directory_count: state.directory_count(),
+        chunk_count: state.chunk_count(),
+        under_replicated: health.under_replicated,
+        unavailable: health.unavailable,
+        servers: chunks.servers(now),
+        reasons: health.reasons,
+        started: state.reign_began(),
+        log_index: state.applied().get(),
+        hidden_count: state.hidden_count(),
+    }
+}

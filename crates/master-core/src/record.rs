@@ -1,0 +1,171 @@
+//! The records of the operation log: every durable change of the master's state (GFS §2.6.3).
+//!
+//! ```text
+//!   decide (locks held, ids resolved) ──► Record ──► durable ──► committed ──► State::apply
+//! ```
+//! - O1: a record carries the time and every choice made, so that applying it decides nothing.
+//! - O2: a record names entries by id and states what its proposer saw; `apply` checks that again,
+//!   and a record that no longer fits changes nothing but the remembered outcome (R23).
+
+use cairn_types::wire::Message;
+use cairn_types::{
+    CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, Content, EntryId, MutationName,
+    Term, WallTime,
+};
+
+cairn_types::message! {
+    /// The first record of a reign; requests are taken once it is applied (R23).
+    pub struct Begin { 1 => time: WallTime, 2 => term: Term }
+}
+cairn_types::message! {
+    /// The cell's founding, once, at the first start of all.
+    pub struct FoundCell { 1 => time: WallTime, 2 => cell: CellId, 3 => config: ClusterConfig }
+}
+cairn_types::message! {
+    /// One directory to be made, with the id that it gets.
+    pub struct NewDirectory { 1 => id: EntryId, 2 => name: String }
+}
+cairn_types::message! {
+    /// Makes directories, each in the one before it, the first in `parent`. With
+    /// `existing_is_fine` a directory that is there already is walked through.
+    pub struct AddDirectories {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => parent: EntryId,
+        4 => directories: Vec<NewDirectory>,
+        5 => existing_is_fine: bool,
+    }
+}
+cairn_types::message! {
+    /// Makes an empty file; with `or_open` an existing file is the answer.
+    pub struct AddFile {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => parent: EntryId,
+        4 => name: String,
+        5 => id: EntryId,
+        6 => content: Content,
+        7 => replication: u32,
+        8 => synced: bool,
+        9 => or_open: bool,
+    }
+}
+cairn_types::message! {
+    /// Moves an entry to another name. With `replace`, a file that has that name is hidden by
+    /// this very record.
+    pub struct MoveEntry {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => entry: EntryId,
+        4 => from_parent: EntryId,
+        5 => from_name: String,
+        6 => to_parent: EntryId,
+        7 => to_name: String,
+        8 => replace: bool,
+    }
+}
+cairn_types::message! {
+    /// Deletes: the entry, with all below it, gets a hidden name (§3.1.1, §4.4).
+    pub struct HideEntry {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => entry: EntryId,
+        4 => parent: EntryId,
+        5 => name: String,
+        6 => recursive: bool,
+    }
+}
+cairn_types::message! {
+    /// Chunk `index` of `file` is `handle`, at `version` on `set_size` replicas. Idempotent by
+    /// index: where one is there already, that one stays. `closes` gets the close mark in the same
+    /// breath (R18); its being closed already is no obstacle.
+    pub struct OpenChunk {
+        1 => time: WallTime,
+        2 => file: EntryId,
+        3 => index: ChunkIndex,
+        4 => handle: ChunkHandle,
+        5 => version: ChunkVersion,
+        6 => set_size: u32,
+        7 => closes: Option<ChunkHandle>,
+    }
+}
+cairn_types::message! {
+    /// The chunk takes no append any more; no next one is opened yet.
+    pub struct CloseChunk { 1 => time: WallTime, 2 => handle: ChunkHandle }
+}
+cairn_types::message! {
+    /// A raise is complete: all `set_size` replicas that were asked stand at `version` (R8).
+    pub struct SetVersion {
+        1 => time: WallTime,
+        2 => handle: ChunkHandle,
+        3 => version: ChunkVersion,
+        4 => set_size: u32,
+    }
+}
+cairn_types::message! {
+    /// The file is at least this long; a recorded length never shrinks.
+    pub struct SetLength { 1 => time: WallTime, 2 => file: EntryId, 3 => length: u64 }
+}
+
+cairn_types::choice! {
+    /// Any record.
+    pub enum Record {
+        /// A reign begins.
+        1 => Begin(Begin),
+        /// The cell is founded.
+        2 => FoundCell(FoundCell),
+        /// Directories.
+        3 => AddDirectories(AddDirectories),
+        /// A file.
+        4 => AddFile(AddFile),
+        /// A rename.
+        5 => MoveEntry(MoveEntry),
+        /// A deletion.
+        6 => HideEntry(HideEntry),
+        /// A chunk, and the end of appends to the one before.
+        7 => OpenChunk(OpenChunk),
+        /// The end of appends alone.
+        8 => CloseChunk(CloseChunk),
+        /// A raise.
+        9 => SetVersion(SetVersion),
+        /// A length.
+        10 => SetLength(SetLength),
+    }
+}
+
+impl Record {
+    /// When it was proposed.
+    #[must_use]
+    pub fn time(&self) -> WallTime {
+        match self {
+            Self::Begin(record) => record.time,
+            Self::FoundCell(record) => record.time,
+            Self::AddDirectories(record) => record.time,
+            Self::AddFile(record) => record.time,
+            Self::MoveEntry(record) => record.time,
+            Self::HideEntry(record) => record.time,
+            Self::OpenChunk(record) => record.time,
+            Self::CloseChunk(record) => record.time,
+            Self::SetVersion(record) => record.time,
+            Self::SetLength(record) => record.time,
+        }
+    }
+
+    /// The client's name for it, where a client asked for it (R24).
+    #[must_use]
+    pub fn mutation(&self) -> Option<MutationName> {
+        match self {
+            Self::AddDirectories(record) => Some(record.mutation),
+            Self::AddFile(record) => Some(record.mutation),
+            Self::MoveEntry(record) => Some(record.mutation),
+            Self::HideEntry(record) => Some(record.mutation),
+            _ => None,
+        }
+    }
+
+    /// The bytes of the record.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        Message::to_bytes(self)
+    }
+}

@@ -1,0 +1,90 @@
+//! Applying a record: the one way in which durable state changes (S1).
+
+use super::{Remembered, State};
+use crate::outcome::{Changed, Outcome};
+use crate::record::{Begin, FoundCell, Record};
+use cairn_protocol::{ErrorCode, Failure};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{LogIndex, Term};
+use std::time::Duration;
+
+/// Answered where the record of a mutation comes a second time, and its outcome is gone.
+fn too_old() -> Failure {
+    let line = "this mutation is older than what the master remembers; it may have been done";
+    Failure::unknown(ErrorCode::TooOld, line)
+}
+
+impl State {
+    /// Applies the record at `index`, proposed in `term`, and says what came of it.
+    ///
+    /// Total: a record whose preconditions no longer hold changes nothing but the remembered
+    /// outcome (R23).
+    pub fn apply(&mut self, index: LogIndex, term: Term, record: &Record) -> Outcome {
+        self.skip_to(index, term);
+        self.pass_time(record);
+        self.outcomes.forget(self.log_time, Duration::from_millis(self.config.retry_window_ms));
+        let mutation = record.mutation().filter(|_| !broken(Rule::R24));
+        if let Some(mutation) = mutation {
+            match self.outcomes.get(mutation) {
+                Remembered::New => {}
+                Remembered::Done(outcome) => return outcome.clone(),
+                Remembered::TooOld => return Outcome::Failed(too_old()),
+            }
+        }
+        let outcome = self.change(record).unwrap_or_else(Outcome::Failed);
+        if let Some(mutation) = mutation {
+            self.outcomes.keep(self.log_time, mutation, outcome.clone());
+        }
+        outcome
+    }
+
+    /// Passes an entry of the log that holds no record (the consensus library's own).
+    pub fn skip_to(&mut self, index: LogIndex, term: Term) {
+        assert!(index > self.applied, "the log is applied in order");
+        self.applied = index;
+        self.applied_term = term;
+    }
+
+    /// Log time goes by between the records of one reign (S2).
+    fn pass_time(&mut self, record: &Record) {
+        let time = record.time();
+        if matches!(record, Record::Begin(_) | Record::FoundCell(_)) {
+            self.last_record = time;
+            return;
+        }
+        let passed = time.as_millis().saturating_sub(self.last_record.as_millis());
+        self.log_time = self.log_time.saturating_add(Duration::from_millis(passed));
+        self.last_record = self.last_record.max(time);
+    }
+
+    fn change(&mut self, record: &Record) -> Result<Outcome, Failure> {
+        match record {
+            Record::Begin(record) => Ok(self.begin(record)),
+            Record::FoundCell(record) => self.found_cell(record),
+            Record::AddDirectories(record) => self.add_directories(record),
+            Record::AddFile(record) => self.add_file(record),
+            Record::MoveEntry(record) => self.move_entry(record),
+            Record::HideEntry(record) => self.hide_entry(record),
+            Record::OpenChunk(record) => self.open_chunk(record),
+            Record::CloseChunk(record) => self.close_chunk(record),
+            Record::SetVersion(record) => self.set_version(record),
+            Record::SetLength(record) => self.set_length(record),
+        }
+    }
+
+    fn begin(&mut self, record: &Begin) -> Outcome {
+        self.term = record.term;
+        self.reign_began = record.time;
+        Outcome::Changed(Changed::default())
+    }
+
+    fn found_cell(&mut self, record: &FoundCell) -> Result<Outcome, Failure> {
+        if !self.cell.is_none() {
+            let line = format!("cell {} is founded already", self.cell);
+            return Err(Failure::refused(ErrorCode::AlreadyExists, line));
+        }
+        self.cell = record.cell;
+        self.config = record.config.clone();
+        Ok(Outcome::Changed(Changed::default()))
+    }
+}

@@ -1,0 +1,98 @@
+//! Applying records about chunks.
+
+use super::{ChunkRecord, State};
+use crate::outcome::{Changed, ChunkOpened, Outcome};
+use crate::record::{CloseChunk, OpenChunk, SetLength, SetVersion};
+use cairn_protocol::{ErrorCode, Failure};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, EntryId, EntryKind};
+
+fn no_chunk(handle: ChunkHandle) -> Failure {
+    Failure::refused(ErrorCode::NoSuchChunk, format!("chunk {}: no such chunk", handle.short()))
+}
+
+impl State {
+    pub(super) fn open_chunk(&mut self, record: &OpenChunk) -> Result<Outcome, Failure> {
+        let file = self.live_file(record.file)?;
+        let goal = file.replication;
+        if let Some(closes) = record.closes {
+            // Closing k and opening k+1 is one record (R18).
+            self.close(closes)?;
+        }
+        // Idempotent by index: of two that open the same one, the first in the log wins.
+        if let Some(handle) = self.chunks.at(record.file, record.index) {
+            return Ok(Outcome::ChunkOpened(ChunkOpened { handle }));
+        }
+        if self.chunks.get(record.handle).is_some() && !broken(Rule::R1) {
+            let line = format!("chunk {}: the handle is taken", record.handle.short());
+            return Err(Failure::refused(ErrorCode::Internal, line));
+        }
+        let chunk = ChunkRecord {
+            file: record.file,
+            index: record.index,
+            version: record.version,
+            set_size: record.set_size,
+            closed: false,
+            goal,
+        };
+        self.chunks.insert(record.handle, chunk);
+        if let Some(file) = self.names.entry_mut(record.file) {
+            file.chunk_count = file.chunk_count.max(record.index.get().saturating_add(1));
+            file.modified = record.time;
+        }
+        Ok(Outcome::ChunkOpened(ChunkOpened { handle: record.handle }))
+    }
+
+    pub(super) fn close_chunk(&mut self, record: &CloseChunk) -> Result<Outcome, Failure> {
+        self.close(record.handle)?;
+        Ok(Outcome::Changed(Changed::default()))
+    }
+
+    /// A closed chunk is full by definition (R19), and its file at least that long.
+    fn close(&mut self, handle: ChunkHandle) -> Result<(), Failure> {
+        let chunk = self.chunks.get_mut(handle).ok_or_else(|| no_chunk(handle))?;
+        chunk.closed = true;
+        let length = chunk.index.get().saturating_add(1).saturating_mul(self.config.chunk_size);
+        if let Some(file) = self.names.entry_mut(chunk.file) {
+            file.length = file.length.max(length);
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_version(&mut self, record: &SetVersion) -> Result<Outcome, Failure> {
+        let chunk = self.chunks.get_mut(record.handle).ok_or_else(|| no_chunk(record.handle))?;
+        if record.version <= chunk.version && !broken(Rule::R1) {
+            let line = format!(
+                "chunk {}: version {} is not above the logged {}",
+                record.handle.short(),
+                record.version.short(),
+                chunk.version.short()
+            );
+            return Err(Failure::refused(ErrorCode::StaleVersion, line));
+        }
+        chunk.version = record.version;
+        chunk.set_size = record.set_size;
+        Ok(Outcome::Changed(Changed::default()))
+    }
+
+    pub(super) fn set_length(&mut self, record: &SetLength) -> Result<Outcome, Failure> {
+        let file = self.names.entry_mut(record.file).filter(|entry| entry.kind == EntryKind::File);
+        let file = file.ok_or_else(|| no_file(record.file))?;
+        if record.length > file.length {
+            file.length = record.length;
+            file.modified = record.time;
+        }
+        Ok(Outcome::Changed(Changed::default()))
+    }
+
+    /// A file that is there and not hidden: a hidden one gets no chunk (R20).
+    fn live_file(&self, id: EntryId) -> Result<&super::EntryRecord, Failure> {
+        let file = self.names.entry(id).filter(|entry| entry.kind == EntryKind::File);
+        let hidden = self.names.is_hidden(id) && !broken(Rule::R20);
+        file.filter(|_| !hidden).ok_or_else(|| no_file(id))
+    }
+}
+
+fn no_file(id: EntryId) -> Failure {
+    Failure::refused(ErrorCode::NotFound, format!("file {}: no such file, or deleted", id.short()))
+}

@@ -1,0 +1,191 @@
+//! Applying records about names. Each checks again what its proposer saw (R23).
+
+use super::State;
+use super::names::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT};
+use crate::outcome::{DirectoryMade, EntryHidden, EntryMoved, FileMade, Outcome};
+use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry};
+use cairn_protocol::{ErrorCode, Failure};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{EntryId, EntryKind, NAME_SIZE_MAX, WallTime};
+
+impl State {
+    pub(super) fn add_directories(&mut self, record: &AddDirectories) -> Result<Outcome, Failure> {
+        self.check_directories(record)?;
+        let mut parent = record.parent;
+        for new in &record.directories {
+            parent = match self.names.child(parent, &new.name) {
+                Some(there) => there,
+                None => {
+                    let entry = EntryRecord::directory(parent, &new.name, record.time);
+                    self.names.insert(new.id, entry);
+                    new.id
+                }
+            };
+        }
+        Ok(Outcome::DirectoryMade(DirectoryMade { id: parent }))
+    }
+
+    /// Everything is checked before anything is made.
+    fn check_directories(&self, record: &AddDirectories) -> Result<(), Failure> {
+        self.live_directory(record.parent)?;
+        let mut parent = Some(record.parent);
+        for new in &record.directories {
+            self.check_fresh(new.id)?;
+            let Some(there) = parent.and_then(|parent| self.names.child(parent, &new.name)) else {
+                parent = None;
+                continue;
+            };
+            if !record.existing_is_fine {
+                return Err(self.taken(there));
+            }
+            self.live_directory(there)?;
+            parent = Some(there);
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_file(&mut self, record: &AddFile) -> Result<Outcome, Failure> {
+        self.live_directory(record.parent)?;
+        if let Some(there) = self.names.child(record.parent, &record.name) {
+            let is_file = self.names.entry(there).is_some_and(|e| e.kind == EntryKind::File);
+            return match (is_file, record.or_open) {
+                (true, true) => Ok(Outcome::FileMade(FileMade { id: there, created: false })),
+                (true, false) => Err(self.taken(there)),
+                (false, _) => Err(self.is_a_directory(there)),
+            };
+        }
+        self.check_fresh(record.id)?;
+        let entry = EntryRecord {
+            parent: record.parent,
+            name: record.name.as_str().into(),
+            kind: EntryKind::File,
+            content: record.content,
+            replication: record.replication,
+            length: 0,
+            chunk_count: 0,
+            modified: record.time,
+            synced: record.synced,
+        };
+        self.names.insert(record.id, entry);
+        Ok(Outcome::FileMade(FileMade { id: record.id, created: true }))
+    }
+
+    pub(super) fn move_entry(&mut self, record: &MoveEntry) -> Result<Outcome, Failure> {
+        self.check_place(record.entry, record.from_parent, &record.from_name)?;
+        self.live_directory(record.to_parent)?;
+        // R35: a directory inside itself would be cut off from the root.
+        let inside = self.names.is_within(record.to_parent, record.entry);
+        if inside && !broken(Rule::R35) {
+            let from = self.names.path_of(record.entry).unwrap_or_default();
+            let line = format!("{from}: a directory cannot be moved into itself");
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        let there = self.names.child(record.to_parent, &record.to_name);
+        // Onto itself: nothing to do, as in rename(2).
+        let replaced = there.filter(|there| *there != record.entry);
+        if let Some(there) = replaced {
+            self.check_replaceable(there, record)?;
+            self.hide(there, record.time);
+        }
+        if there != Some(record.entry) {
+            self.names.rename(record.entry, record.to_parent, &record.to_name);
+        }
+        Ok(Outcome::EntryMoved(EntryMoved { replaced }))
+    }
+
+    /// Only a file gives way, and only to a file.
+    fn check_replaceable(&self, there: EntryId, record: &MoveEntry) -> Result<(), Failure> {
+        let kind = |id| self.names.entry(id).map(|entry| entry.kind);
+        if kind(there) == Some(EntryKind::Directory) {
+            return Err(if record.replace {
+                self.is_a_directory(there)
+            } else {
+                self.taken(there)
+            });
+        }
+        if !record.replace {
+            return Err(self.taken(there));
+        }
+        if kind(record.entry) == Some(EntryKind::Directory) {
+            let path = self.names.path_of(there).unwrap_or_default();
+            let line = format!("{path}: a directory does not replace a file");
+            return Err(Failure::refused(ErrorCode::NotADirectory, line));
+        }
+        Ok(())
+    }
+
+    pub(super) fn hide_entry(&mut self, record: &HideEntry) -> Result<Outcome, Failure> {
+        self.check_place(record.entry, record.parent, &record.name)?;
+        if self.names.is_hidden(record.entry) {
+            let path = self.names.path_of(record.entry).unwrap_or_default();
+            return Err(Failure::refused(ErrorCode::Invalid, format!("{path}: deleted already")));
+        }
+        if self.names.has_children(record.entry) && !record.recursive {
+            let path = self.names.path_of(record.entry).unwrap_or_default();
+            let line = format!("{path}: the directory has entries; delete it recursively");
+            return Err(Failure::refused(ErrorCode::DirectoryNotEmpty, line));
+        }
+        let hidden = self.hide(record.entry, record.time);
+        Ok(Outcome::EntryHidden(EntryHidden { id: record.entry, hidden }))
+    }
+
+    /// Gives a live entry its hidden name, which is unique because the id is; tells its path.
+    fn hide(&mut self, id: EntryId, time: WallTime) -> String {
+        let old = self.names.entry(id).map(|entry| entry.name.to_string()).unwrap_or_default();
+        let time = time.as_millis();
+        let mut name = format!("{HIDDEN_NAME}-{}-{time}-{old}", id.short());
+        // A long name loses its end; the id keeps the hidden one unique.
+        let mut size = name.len().min(NAME_SIZE_MAX);
+        while !name.is_char_boundary(size) {
+            size -= 1;
+        }
+        name.truncate(size);
+        self.names.rename(id, HIDDEN_ROOT, &name);
+        format!("/{HIDDEN_NAME}/{name}")
+    }
+
+    /// A directory that is there and not deleted, so that nothing is made where none will look.
+    fn live_directory(&self, id: EntryId) -> Result<(), Failure> {
+        match self.names.entry(id) {
+            Some(entry) if entry.kind == EntryKind::File => {
+                let path = self.names.path_of(id).unwrap_or_default();
+                let line = format!("{path}: a file where a directory is meant");
+                Err(Failure::refused(ErrorCode::NotADirectory, line))
+            }
+            Some(_) if !self.names.is_hidden(id) => Ok(()),
+            _ => {
+                let line = format!("directory {}: no such directory, or deleted", id.short());
+                Err(Failure::refused(ErrorCode::NotFound, line))
+            }
+        }
+    }
+
+    /// The entry stands where the proposer saw it.
+    fn check_place(&self, id: EntryId, parent: EntryId, name: &str) -> Result<(), Failure> {
+        let entry = self.names.entry(id).filter(|_| id != ROOT && id != HIDDEN_ROOT);
+        if entry.is_some_and(|entry| entry.parent == parent && &*entry.name == name) {
+            return Ok(());
+        }
+        let line = format!("{name}: no such file or directory (any more)");
+        Err(Failure::refused(ErrorCode::NotFound, line))
+    }
+
+    fn check_fresh(&self, id: EntryId) -> Result<(), Failure> {
+        if self.names.entry(id).is_none() {
+            return Ok(());
+        }
+        let line = format!("entry {}: the id is taken", id.short());
+        Err(Failure::refused(ErrorCode::Internal, line))
+    }
+
+    fn taken(&self, there: EntryId) -> Failure {
+        let path = self.names.path_of(there).unwrap_or_default();
+        Failure::refused(ErrorCode::AlreadyExists, format!("{path}: exists already"))
+    }
+
+    fn is_a_directory(&self, there: EntryId) -> Failure {
+        let path = self.names.path_of(there).unwrap_or_default();
+        let line = format!("{path}: a directory where a file is meant");
+        Failure::refused(ErrorCode::IsADirectory, line)
+    }
+}

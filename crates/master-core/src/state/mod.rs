@@ -1,0 +1,211 @@
+//! The master's durable state: what the operation log has made of it, and nothing else (§2.6).
+//!
+//! ```text
+//!   names      (directory id, name) → entry id;  entry id → entry with its parent and name
+//!   chunks     (file id, index) → handle;        handle → version, set size, closed, goal
+//!   outcomes   (session, number) → outcome, for retry_window of log time (R24)
+//! ```
+//! - S1: it changes by [`State::apply`] alone, in log order, deterministically; checkpoint plus
+//!   later log is the state.
+//! - S2: log time is the time that has passed within reigns: it never goes back, and neither a
+//!   master that was down nor a clock that was set makes it leap (R4).
+//! - S3: an entry is hidden if and only if the way up from it ends at the hidden root (R20).
+//!
+//! Knows no server, location, lease or lock: those are soft.
+
+mod apply;
+mod apply_chunks;
+mod apply_names;
+mod checkpoint;
+mod chunk_table;
+mod names;
+mod outcomes;
+#[cfg(test)]
+mod replay_test;
+
+pub use checkpoint::{LoadError, Loader};
+pub use chunk_table::ChunkRecord;
+pub use names::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT};
+pub use outcomes::Remembered;
+
+use cairn_protocol::Failure;
+use cairn_types::{
+    CellId, CellPath, ChunkHandle, ChunkIndex, ClusterConfig, Entry, EntryId, LogIndex,
+    MutationName, Term, WallTime,
+};
+use chunk_table::ChunkTable;
+use names::Names;
+use outcomes::Outcomes;
+use std::time::Duration;
+
+/// The durable state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    cell: CellId,
+    config: ClusterConfig,
+    /// The reign that the last `Begin` began, and when.
+    term: Term,
+    reign_began: WallTime,
+    log_time: Duration,
+    /// The time of the reign's last record.
+    last_record: WallTime,
+    /// The last applied record's place in the log and the term that it was proposed in.
+    applied: LogIndex,
+    applied_term: Term,
+    names: Names,
+    chunks: ChunkTable,
+    outcomes: Outcomes,
+}
+
+impl State {
+    /// The cell; none until it is founded.
+    #[must_use]
+    pub fn cell(&self) -> CellId {
+        self.cell
+    }
+
+    /// The cell's settings.
+    #[must_use]
+    pub fn config(&self) -> &ClusterConfig {
+        &self.config
+    }
+
+    /// The reign that the last applied `Begin` began.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// When that reign began.
+    #[must_use]
+    pub fn reign_began(&self) -> WallTime {
+        self.reign_began
+    }
+
+    /// The time that has passed within reigns (S2).
+    #[must_use]
+    pub fn log_time(&self) -> Duration {
+        self.log_time
+    }
+
+    /// The last applied record.
+    #[must_use]
+    pub fn applied(&self) -> LogIndex {
+        self.applied
+    }
+
+    /// The term of the last applied record.
+    #[must_use]
+    pub fn applied_term(&self) -> Term {
+        self.applied_term
+    }
+
+    /// An entry by id.
+    #[must_use]
+    pub fn entry(&self, id: EntryId) -> Option<&EntryRecord> {
+        self.names.entry(id)
+    }
+
+    /// An entry by id as clients see it.
+    #[must_use]
+    pub fn describe(&self, id: EntryId) -> Option<Entry> {
+        self.names.entry(id).map(|entry| entry.describe(id))
+    }
+
+    /// What a path stands for.
+    ///
+    /// # Errors
+    /// `NotFound`, or `NotADirectory` where a file stands in the way.
+    pub fn resolve(&self, path: &CellPath) -> Result<EntryId, Failure> {
+        self.names.resolve(path)
+    }
+
+    /// The entry called `name` in a directory.
+    #[must_use]
+    pub fn child(&self, directory: EntryId, name: &str) -> Option<EntryId> {
+        self.names.child(directory, name)
+    }
+
+    /// Names of a directory after `after`, in order.
+    pub fn children<'a>(
+        &'a self,
+        directory: EntryId,
+        after: &str,
+    ) -> impl Iterator<Item = (&'a str, EntryId)> + use<'a> {
+        self.names.children(directory, after)
+    }
+
+    /// The path of an entry, hidden or not; none where there is no such entry.
+    #[must_use]
+    pub fn path_of(&self, id: EntryId) -> Option<String> {
+        self.names.path_of(id)
+    }
+
+    /// Whether an entry is deleted, or gone altogether (R20).
+    #[must_use]
+    pub fn is_hidden(&self, id: EntryId) -> bool {
+        self.names.is_hidden(id)
+    }
+
+    /// The chunk at an index of a file; none: a hole, or past the end.
+    #[must_use]
+    pub fn chunk_at(&self, file: EntryId, index: ChunkIndex) -> Option<ChunkHandle> {
+        self.chunks.at(file, index)
+    }
+
+    /// The last chunk of a file.
+    #[must_use]
+    pub fn last_chunk(&self, file: EntryId) -> Option<(ChunkIndex, ChunkHandle)> {
+        self.chunks.last(file)
+    }
+
+    /// Chunks of a file from `first` on, in order; holes are left out.
+    pub fn chunks_of(
+        &self,
+        file: EntryId,
+        first: ChunkIndex,
+    ) -> impl Iterator<Item = (ChunkIndex, ChunkHandle)> + use<'_> {
+        self.chunks.of_file(file, first)
+    }
+
+    /// A chunk by handle.
+    #[must_use]
+    pub fn chunk(&self, handle: ChunkHandle) -> Option<&ChunkRecord> {
+        self.chunks.get(handle)
+    }
+
+    /// Every chunk, by handle.
+    pub fn chunks(&self) -> impl Iterator<Item = (ChunkHandle, &ChunkRecord)> {
+        self.chunks.iter()
+    }
+
+    /// What is remembered of a client's mutation (R24).
+    #[must_use]
+    pub fn remembered(&self, mutation: MutationName) -> Remembered<'_> {
+        self.outcomes.get(mutation)
+    }
+
+    /// How many chunks there are.
+    #[must_use]
+    pub fn chunk_count(&self) -> u64 {
+        self.chunks.count()
+    }
+
+    /// How many files there are, hidden ones too.
+    #[must_use]
+    pub fn file_count(&self) -> u64 {
+        self.names.file_count()
+    }
+
+    /// How many directories there are, the root and hidden ones too.
+    #[must_use]
+    pub fn directory_count(&self) -> u64 {
+        self.names.directory_count()
+    }
+
+    /// How many hidden names there are, a directory with all below it as one.
+    #[must_use]
+    pub fn hidden_count(&self) -> u64 {
+        self.names.hidden_count()
+    }
+}

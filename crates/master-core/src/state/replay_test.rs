@@ -1,0 +1,247 @@
+//! "Replay is state": random records, checkpoints at random points, and the same state either way.
+
+use super::{HIDDEN_ROOT, Loader, ROOT, State};
+use crate::outcome::Outcome;
+use crate::record::{
+    AddDirectories, AddFile, Begin, CloseChunk, FoundCell, HideEntry, MoveEntry, NewDirectory,
+    OpenChunk, Record, SetLength, SetVersion,
+};
+use cairn_types::wire::Message;
+use cairn_types::{
+    CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, EntryKind, LogIndex,
+    MutationName, MutationNumber, Random, SessionId, Term, WallTime,
+};
+
+const TERM: Term = Term::new(3);
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+fn founding() -> [Record; 2] {
+    let config = ClusterConfig { retry_window_ms: 300, ..ClusterConfig::tiny() };
+    let found = FoundCell { time: WallTime::default(), cell: CellId::new(5), config };
+    [found.into(), Begin { time: WallTime::default(), term: TERM }.into()]
+}
+
+/// Draws records that fit the state often enough to change it.
+struct Drawer {
+    random: Random,
+    counter: u64,
+    clock: u64,
+}
+
+impl Drawer {
+    fn fresh(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn name(&mut self) -> String {
+        (*self.random.pick(&NAMES).expect("some")).to_owned()
+    }
+
+    fn entry(&mut self, state: &State, kind: EntryKind) -> EntryId {
+        let all: Vec<EntryId> =
+            state.names.entries().filter(|(_, e)| e.kind == kind).map(|(id, _)| id).collect();
+        self.random.pick(&all).copied().unwrap_or(ROOT)
+    }
+
+    fn chunk(&mut self, state: &State) -> ChunkHandle {
+        let all: Vec<ChunkHandle> = state.chunks().map(|(handle, _)| handle).collect();
+        self.random.pick(&all).copied().unwrap_or_default()
+    }
+
+    fn mutation(&mut self) -> MutationName {
+        // Few names, so that repeats are common.
+        let session = SessionId::new(1 + u128::from(self.random.below(3)));
+        MutationName { session, number: MutationNumber::new(1 + self.random.below(400)) }
+    }
+
+    fn draw(&mut self, state: &State) -> Record {
+        // The clock also goes back: log time does not.
+        self.clock = (self.clock + self.random.below(8)).saturating_sub(self.random.below(4));
+        let time = WallTime::from_millis(self.clock);
+        if self.random.chance(20) {
+            // A new reign, by another clock.
+            self.clock = self.random.below(5000);
+            return Begin { time: WallTime::from_millis(self.clock), term: TERM }.into();
+        }
+        let mutation = self.mutation();
+        let parent = self.entry(state, EntryKind::Directory);
+        let file = self.entry(state, EntryKind::File);
+        let (id, name) = (EntryId::of(TERM, self.fresh()), self.name());
+        match self.random.below(9) {
+            0 => {
+                let second =
+                    NewDirectory { id: EntryId::of(TERM, self.fresh()), name: self.name() };
+                let directories = vec![NewDirectory { id, name }, second];
+                let existing_is_fine = self.random.chance(700);
+                AddDirectories { time, mutation, parent, directories, existing_is_fine }.into()
+            }
+            1 | 2 => {
+                let or_open = self.random.chance(500);
+                let replication = 3;
+                let file =
+                    AddFile { time, mutation, parent, name, id, replication, ..Default::default() };
+                AddFile { or_open, ..file }.into()
+            }
+            3 => self.draw_move(state, time, mutation),
+            4 => {
+                let entry = if self.random.chance(800) { file } else { parent };
+                let there = state.entry(entry).expect("picked from there");
+                let (parent, name) = (there.parent, there.name.to_string());
+                let recursive = self.random.chance(500);
+                HideEntry { time, mutation, entry, parent, name, recursive }.into()
+            }
+            5 | 6 => {
+                let last = state.last_chunk(file);
+                OpenChunk {
+                    time,
+                    file,
+                    index: ChunkIndex::new(last.map_or(0, |(index, _)| index.get() + 1)),
+                    handle: ChunkHandle::of(TERM, self.fresh()),
+                    version: ChunkVersion::of(TERM, self.fresh()),
+                    set_size: 3,
+                    closes: last.map(|(_, handle)| handle),
+                }
+                .into()
+            }
+            7 => {
+                let (handle, version) = (self.chunk(state), ChunkVersion::of(TERM, self.fresh()));
+                SetVersion { time, handle, version, set_size: 2 }.into()
+            }
+            _ if self.random.chance(500) => CloseChunk { time, handle: self.chunk(state) }.into(),
+            _ => SetLength { time, file, length: self.random.below(9000) }.into(),
+        }
+    }
+
+    fn draw_move(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {
+        let kind = if self.random.chance(500) { EntryKind::File } else { EntryKind::Directory };
+        let entry = self.entry(state, kind);
+        let there = state.entry(entry).expect("picked from there");
+        MoveEntry {
+            time,
+            mutation,
+            entry,
+            from_parent: there.parent,
+            from_name: there.name.to_string(),
+            to_parent: self.entry(state, EntryKind::Directory),
+            to_name: self.name(),
+            replace: self.random.chance(500),
+        }
+        .into()
+    }
+}
+
+fn reloaded(state: &State) -> State {
+    let mut loader = Loader::default();
+    for item in state.items() {
+        loader.take(&item).expect("an item");
+    }
+    loader.finish().expect("all of them")
+}
+
+/// Every entry is reached from one of the roots, under its own name; counts add up.
+fn check_tree(state: &State) {
+    let mut seen = 0;
+    let mut files = 0;
+    let mut ahead = vec![ROOT, HIDDEN_ROOT];
+    while let Some(directory) = ahead.pop() {
+        seen += 1;
+        for (name, id) in state.children(directory, "") {
+            let entry = state.entry(id).expect("a name stands for something");
+            assert_eq!((entry.parent, &*entry.name), (directory, name));
+            if entry.kind == EntryKind::File {
+                files += 1;
+                seen += 1;
+            } else {
+                ahead.push(id);
+            }
+        }
+    }
+    assert_eq!(seen, state.names.entries().count(), "something hangs loose");
+    assert_eq!(files, state.file_count());
+}
+
+#[test]
+fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
+    let mut changed = [0u64; 16];
+    for seed in 0..20 {
+        let (mut live, mut restored) = (State::default(), State::default());
+        let mut drawer = Drawer { random: Random::new(seed), counter: 10, clock: 1000 };
+        for step in 1..400 {
+            let record = match founding().get(step - 1) {
+                Some(first) => first.clone(),
+                None => drawer.draw(&live),
+            };
+            let record = Record::decode(&record.to_bytes()).expect("as written");
+            let index = LogIndex::new(step as u64);
+            let before = live.clone();
+            let outcome = live.apply(index, TERM, &record);
+            assert_eq!(restored.apply(index, TERM, &record), outcome);
+            if let Outcome::Failed(_) = outcome {
+                assert_eq!(before.names, live.names, "a failed record changes nothing");
+                assert_eq!(before.chunks, live.chunks, "a failed record changes nothing");
+            } else {
+                changed[usize::from(record.to_bytes()[0] >> 3)] += 1;
+            }
+            check_tree(&live);
+            if drawer.random.chance(50) {
+                restored = reloaded(&restored);
+            }
+            assert_eq!(restored, live, "seed {seed}, record {step}");
+        }
+    }
+    // Each kind of record has changed something, or the test shows nothing.
+    assert!(changed[1..=10].iter().all(|count| *count >= 20), "{changed:?}");
+}
+
+#[test]
+fn a_checkpoint_that_lost_an_item_is_recognised() {
+    let mut state = State::default();
+    let mut drawer = Drawer { random: Random::new(1), counter: 10, clock: 1000 };
+    for step in 1..100 {
+        let record = drawer.draw(&state);
+        state.apply(LogIndex::new(step), TERM, &record);
+    }
+    let items: Vec<Vec<u8>> = state.items().collect();
+    for lost in 0..items.len() {
+        let mut loader = Loader::default();
+        let kept = items.iter().enumerate().filter(|(at, _)| *at != lost);
+        let taken = kept.map(|(_, item)| loader.take(item)).collect::<Result<Vec<()>, _>>();
+        assert!(taken.is_err() || loader.finish().is_err(), "item {lost} is not missed");
+    }
+}
+
+#[test]
+fn a_hidden_file_gets_no_chunk_and_a_file_that_is_replaced_is_hidden() {
+    let mut state = State::default();
+    let mut at = 0;
+    let mut apply = |state: &mut State, record: Record| {
+        at += 1;
+        state.apply(LogIndex::new(at), TERM, &record)
+    };
+    let file = |number: u64, name: &str| {
+        let number = MutationNumber::new(number);
+        let mutation = MutationName { session: SessionId::new(9), number };
+        let (parent, id) = (ROOT, EntryId::of(TERM, number.get()));
+        AddFile { mutation, parent, id, name: name.to_owned(), ..Default::default() }.into()
+    };
+    apply(&mut state, file(11, "old"));
+    apply(&mut state, file(12, "new"));
+    let (old, new) = (EntryId::of(TERM, 11), EntryId::of(TERM, 12));
+    let number = MutationNumber::new(13);
+    let rename = MoveEntry {
+        mutation: MutationName { session: SessionId::new(9), number },
+        entry: new,
+        from_parent: ROOT,
+        from_name: "new".to_owned(),
+        to_parent: ROOT,
+        to_name: "old".to_owned(),
+        replace: true,
+        ..Default::default()
+    };
+    apply(&mut state, rename.into());
+    assert_eq!(state.child(ROOT, "old"), Some(new));
+    assert!(state.is_hidden(old) && !state.is_hidden(new), "R20");
+    let open = OpenChunk { file: old, handle: ChunkHandle::of(TERM, 20), ..Default::default() };
+    assert!(matches!(apply(&mut state, open.into()), Outcome::Failed(_)), "R20");
+}

@@ -1,0 +1,361 @@
+//! The core's answers to namespace requests, one event at a time.
+
+use cairn_env::{Caller, ConnectionId, Effect, Event, Now};
+use cairn_master_core::{MasterCore, MasterEffect, ProposalId, Record, State};
+use cairn_protocol::{
+    Create, Delete, ErrorCode, Failure, List, MakeDirectory, Open, Rename, Request, RequestId,
+    Response, Stat, Status,
+};
+use cairn_types::{
+    CellId, CellPath, ClusterConfig, LogIndex, MutationName, MutationNumber, SessionId, Term, Time,
+    WallTime,
+};
+
+const TERM: Term = Term::new(1);
+
+/// A master whose log the test holds in its hand.
+struct Cell {
+    core: MasterCore,
+    index: u64,
+    time: u64,
+    /// How far the wall clock was set forward.
+    leap: u64,
+    /// Proposed and not yet committed.
+    proposed: Vec<(ProposalId, Record)>,
+    answers: Vec<(u64, Result<Response, Failure>)>,
+    asked: u64,
+    mutations: u64,
+}
+
+fn path(text: &str) -> CellPath {
+    CellPath::parse(text).expect("a path")
+}
+
+impl Cell {
+    fn unstarted() -> Self {
+        Self {
+            core: MasterCore::new(State::default(), TERM, 7),
+            index: 0,
+            time: 1000,
+            leap: 0,
+            proposed: Vec::new(),
+            answers: Vec::new(),
+            asked: 0,
+            mutations: 0,
+        }
+    }
+
+    fn new() -> Self {
+        let mut cell = Self::unstarted();
+        cell.begin();
+        cell.commit();
+        cell
+    }
+
+    fn begin(&mut self) {
+        let mut effects = Vec::new();
+        self.core.begin(self.now(), (CellId::new(3), ClusterConfig::tiny()), &mut effects);
+        self.collect(effects);
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            time: Time::from_nanos(self.time * 1_000_000),
+            wall: WallTime::from_millis(self.time + self.leap),
+        }
+    }
+
+    fn collect(&mut self, effects: Vec<MasterEffect>) {
+        for effect in effects {
+            match effect {
+                MasterEffect::Propose(id, record) => self.proposed.push((id, record)),
+                MasterEffect::Env(Effect::Reply { to, answer, .. }) => {
+                    self.answers.push((to.request.0, answer));
+                }
+                MasterEffect::Env(_) => {}
+            }
+        }
+    }
+
+    /// Sends a request; its number.
+    fn send(&mut self, request: impl Into<Request>) -> u64 {
+        self.asked += 1;
+        let from = Caller { connection: ConnectionId(1), request: RequestId(self.asked) };
+        let mut effects = Vec::new();
+        let event = Event::Request { from, request: request.into() };
+        self.core.step(self.now(), event, &mut effects);
+        self.collect(effects);
+        self.asked
+    }
+
+    /// Commits everything proposed, and what that leads to.
+    fn commit(&mut self) {
+        while !self.proposed.is_empty() {
+            self.commit_first();
+        }
+    }
+
+    fn commit_first(&mut self) {
+        let (id, record) = self.proposed.remove(0);
+        self.index += 1;
+        let at = (LogIndex::new(self.index), TERM);
+        let mut effects = Vec::new();
+        self.core.applied(self.now(), at, id, &record, &mut effects);
+        self.collect(effects);
+    }
+
+    fn answer(&self, asked: u64) -> Option<&Result<Response, Failure>> {
+        self.answers.iter().find(|(number, _)| *number == asked).map(|(_, answer)| answer)
+    }
+
+    fn ask(&mut self, request: impl Into<Request>) -> Result<Response, Failure> {
+        let asked = self.send(request);
+        self.commit();
+        self.answer(asked).cloned().expect("answered")
+    }
+
+    fn code(&mut self, request: impl Into<Request>) -> Option<ErrorCode> {
+        self.ask(request).err().map(|failure| failure.code)
+    }
+
+    fn mutation(&mut self) -> MutationName {
+        self.mutations += 1;
+        MutationName { session: SessionId::new(8), number: MutationNumber::new(self.mutations) }
+    }
+
+    fn make(&mut self, at: &str, parents: bool) -> MakeDirectory {
+        MakeDirectory { mutation: self.mutation(), path: path(at), parents }
+    }
+
+    fn create(&mut self, at: &str) -> Create {
+        Create { mutation: self.mutation(), path: path(at), ..Default::default() }
+    }
+
+    fn rename(&mut self, from: &str, to: &str, replace: bool) -> Rename {
+        Rename { mutation: self.mutation(), from: path(from), to: path(to), replace }
+    }
+
+    fn delete(&mut self, at: &str, recursive: bool) -> Delete {
+        Delete { mutation: self.mutation(), path: path(at), recursive }
+    }
+
+    fn exists(&mut self, at: &str) -> bool {
+        self.ask(Stat { path: path(at) }).is_ok()
+    }
+
+    fn names(&mut self, at: &str, hidden: bool) -> Vec<String> {
+        match self.ask(List { path: path(at), hidden, ..Default::default() }) {
+            Ok(Response::List(list)) => list.entries.into_iter().map(|entry| entry.name).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn no_request_is_taken_before_the_reign_is_in_the_log() {
+    let mut cell = Cell::unstarted();
+    cell.begin();
+    let early = cell.send(Stat { path: CellPath::root() });
+    let code = cell.answer(early).and_then(|answer| answer.as_ref().err()).map(|f| f.code);
+    assert_eq!(code, Some(ErrorCode::Busy), "R23");
+    cell.commit();
+    assert!(cell.exists("/"));
+}
+
+#[test]
+fn a_mutation_is_answered_when_it_is_applied_and_not_before() {
+    let mut cell = Cell::new();
+    let create = cell.create("/f");
+    let asked = cell.send(create);
+    assert!(cell.answer(asked).is_none() && !cell.exists_now("/f"), "R23");
+    cell.commit();
+    assert!(matches!(cell.answer(asked), Some(Ok(Response::Create(answer))) if answer.created));
+}
+
+impl Cell {
+    /// As `exists`, without committing anything.
+    fn exists_now(&mut self, at: &str) -> bool {
+        let asked = self.send(Stat { path: path(at) });
+        self.answer(asked).is_some_and(Result::is_ok)
+    }
+}
+
+#[test]
+fn a_retry_gets_the_first_answer_while_it_is_on_its_way_and_long_after() {
+    let mut cell = Cell::new();
+    let create = cell.create("/f");
+    let first = cell.send(create.clone());
+    let second = cell.send(create.clone());
+    assert_eq!(cell.proposed.len(), 1, "R24");
+    cell.commit();
+    assert_eq!(cell.answer(first), cell.answer(second));
+    let delete = cell.delete("/f", false);
+    cell.ask(delete).expect("deletes");
+    let late = cell.ask(create.clone());
+    assert!(matches!(late, Ok(Response::Create(answer)) if answer.created), "R24");
+    assert!(!cell.exists("/f"), "the retry did not make it anew");
+
+    cell.time += 700_000;
+    let other = cell.create("/g");
+    cell.ask(other).expect("creates");
+    assert_eq!(cell.code(create), Some(ErrorCode::TooOld), "R24");
+}
+
+#[test]
+fn setting_the_wall_clock_makes_the_master_forget_nothing() {
+    let mut cell = Cell::new();
+    let create = cell.create("/f");
+    let first = cell.ask(create.clone());
+    cell.leap = 1_000_000_000;
+    let other = cell.create("/g");
+    cell.ask(other).expect("creates");
+    assert_eq!(cell.ask(create), first, "R4, R24");
+}
+
+#[test]
+fn a_failed_mutation_is_remembered_as_failed_once_it_is_in_the_log() {
+    let mut cell = Cell::new();
+    let (one, two) = (cell.create("/f"), cell.create("/f"));
+    cell.ask(one).expect("creates");
+    assert_eq!(cell.code(two.clone()), Some(ErrorCode::AlreadyExists));
+    let delete = cell.delete("/f", false);
+    cell.ask(delete).expect("deletes");
+    assert_eq!(cell.code(two), Some(ErrorCode::AlreadyExists), "R24");
+}
+
+#[test]
+fn creations_in_one_directory_are_on_their_way_together_and_a_deletion_waits_for_them() {
+    let mut cell = Cell::new();
+    let make = cell.make("/a", false);
+    cell.ask(make).expect("makes");
+    let (x, y, delete, z) =
+        (cell.create("/a/x"), cell.create("/a/y"), cell.delete("/a", true), cell.create("/a/z"));
+    let all = [cell.send(x), cell.send(y), cell.send(delete), cell.send(z)];
+    assert_eq!(cell.proposed.len(), 2, "R35");
+    cell.commit_first();
+    assert_eq!(cell.proposed.len(), 1, "the deletion waits for both");
+    cell.commit();
+    let ok: Vec<bool> =
+        all.iter().map(|asked| cell.answer(*asked).is_some_and(Result::is_ok)).collect();
+    assert_eq!(ok, [true, true, true, false], "first come, first served");
+}
+
+#[test]
+fn parents_are_made_as_needed_also_when_they_vanish_while_waiting() {
+    let mut cell = Cell::new();
+    let deep = cell.make("/a/b/c", true);
+    cell.ask(deep).expect("makes all three");
+    assert!(cell.exists("/a/b/c"));
+    let again = cell.make("/a/b/c", true);
+    cell.ask(again).expect("an existing one is fine");
+    let strict = cell.make("/a/b/c", false);
+    assert_eq!(cell.code(strict), Some(ErrorCode::AlreadyExists));
+    let orphan = cell.make("/x/y", false);
+    assert_eq!(cell.code(orphan), Some(ErrorCode::NotFound));
+
+    let (delete, make) = (cell.delete("/a", true), cell.make("/a/b/c/d", true));
+    cell.send(delete);
+    let asked = cell.send(make);
+    cell.commit();
+    assert!(matches!(cell.answer(asked), Some(Ok(_))), "the way above was made anew");
+    assert!(cell.exists("/a/b/c/d"));
+}
+
+#[test]
+fn renames_move_replace_and_refuse() {
+    let mut cell = Cell::new();
+    let make = cell.make("/a/b", true);
+    cell.ask(make).expect("makes");
+    for file in ["/f", "/g"] {
+        let create = cell.create(file);
+        cell.ask(create).expect("creates");
+    }
+    let inside = cell.rename("/a", "/a/b/c", false);
+    assert_eq!(cell.code(inside), Some(ErrorCode::Invalid), "R35");
+    let taken = cell.rename("/f", "/g", false);
+    assert_eq!(cell.code(taken), Some(ErrorCode::AlreadyExists));
+    let onto = cell.rename("/f", "/a", true);
+    assert_eq!(cell.code(onto), Some(ErrorCode::IsADirectory));
+    let directory = cell.rename("/a", "/g", true);
+    assert_eq!(cell.code(directory), Some(ErrorCode::NotADirectory));
+    let replace = cell.rename("/f", "/g", true);
+    cell.ask(replace).expect("replaces");
+    assert_eq!(cell.names("/", false), ["a", "g"]);
+    assert_eq!(cell.names("/.deleted", false).len(), 1, "what was replaced is hidden");
+    let itself = cell.rename("/g", "/g", false);
+    cell.ask(itself).expect("onto itself is nothing to do");
+    let missing = cell.rename("/none", "/h", false);
+    assert_eq!(cell.code(missing), Some(ErrorCode::NotFound));
+}
+
+#[test]
+fn what_is_deleted_is_readable_by_its_hidden_path_and_comes_back_by_a_rename() {
+    let mut cell = Cell::new();
+    let make = cell.make("/a", false);
+    cell.ask(make).expect("makes");
+    let create = cell.create("/a/f");
+    cell.ask(create).expect("creates");
+    let careful = cell.delete("/a", false);
+    assert_eq!(cell.code(careful), Some(ErrorCode::DirectoryNotEmpty));
+    let delete = cell.delete("/a", true);
+    let Ok(Response::Delete(deleted)) = cell.ask(delete) else { panic!("deletes") };
+    assert!(!cell.exists("/a/f") && cell.exists(&format!("{}/f", deleted.hidden)));
+    assert_eq!(cell.names("/", true), [".deleted"]);
+    let Ok(Response::Status(status)) = cell.ask(Status::default()) else { panic!("tells") };
+    assert_eq!((status.file_count, status.hidden_count), (1, 1));
+
+    let inside = cell.create(&format!("{}/g", deleted.hidden));
+    assert_eq!(cell.code(inside), Some(ErrorCode::Invalid));
+    let back = cell.rename(&deleted.hidden, "/a", false);
+    cell.ask(back).expect("comes back");
+    assert!(cell.exists("/a/f"));
+}
+
+#[test]
+fn the_wrong_kind_and_the_root_are_refused_in_words() {
+    let mut cell = Cell::new();
+    let create = cell.create("/f");
+    cell.ask(create).expect("creates");
+    let below = cell.create("/f/g");
+    assert_eq!(cell.code(below), Some(ErrorCode::NotADirectory));
+    let root = cell.create("/");
+    assert_eq!(cell.code(root), Some(ErrorCode::IsADirectory));
+    let root = cell.delete("/", true);
+    assert_eq!(cell.code(root), Some(ErrorCode::Invalid));
+    assert_eq!(
+        cell.code(Open { path: CellPath::root(), ..Default::default() }),
+        Some(ErrorCode::IsADirectory)
+    );
+    let nameless = Create { path: path("/h"), ..Default::default() };
+    assert_eq!(cell.code(nameless), Some(ErrorCode::Invalid), "R24");
+    let list = cell.ask(List { path: path("/f"), ..Default::default() });
+    assert_eq!(
+        list.map_err(|failure| failure.message),
+        Err("/f: a file where a directory is meant".to_owned())
+    );
+}
+
+#[test]
+fn an_existing_file_can_be_opened_by_create_and_a_listing_comes_in_pages() {
+    let mut cell = Cell::new();
+    for name in ["/c", "/a", "/b"] {
+        let create = cell.create(name);
+        cell.ask(create).expect("creates");
+    }
+    let again = Create { or_open: true, ..cell.create("/a") };
+    assert!(matches!(cell.ask(again), Ok(Response::Create(answer)) if !answer.created));
+    let page = |after: &str| List {
+        path: CellPath::root(),
+        after: after.to_owned(),
+        limit: 2,
+        hidden: false,
+    };
+    let names = |answer: Result<Response, Failure>| match answer {
+        Ok(Response::List(list)) => {
+            (list.entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>(), list.more)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(names(cell.ask(page(""))), (vec!["a".to_owned(), "b".to_owned()], true));
+    assert_eq!(names(cell.ask(page("b"))), (vec!["c".to_owned()], false));
+}

@@ -1,0 +1,142 @@
+//! Opening a master's directory: lock, identity, recovery.
+
+use crate::master_disk::MasterDisk;
+use crate::recovery::{self, RecoveryError};
+use crate::room::Master;
+use cairn_consensus::{Consensus, ConsensusError};
+use cairn_env::{Disk, DiskError, IoFailure};
+use cairn_format::{Identity, IdentityKind};
+use cairn_master_core::MasterCore;
+use cairn_protocol::{Hello, Role};
+use cairn_store::{
+    Checkpoints, OperationLog, SEGMENT_SIZE_STANDARD, read_identity, write_identity,
+};
+use cairn_types::{CellId, ClusterConfig, ConfigError, Incarnation, LogIndex, Random, ServerId};
+use std::sync::Arc;
+
+/// Whoever holds this file's lock is the directory's master.
+const LOCK_FILE: &str = "lock";
+
+/// What a master is started with.
+#[derive(Clone, Debug)]
+pub struct MasterConfig {
+    /// The settings that a new cell gets; a cell that is founded keeps its own.
+    pub cluster: ClusterConfig,
+    /// Feeds every choice and id that this process draws; must differ from start to start.
+    pub seed: u64,
+    /// A checkpoint is made after so many records.
+    pub checkpoint_every_records: u64,
+    /// Bytes that a segment of the operation log has.
+    pub segment_size: u64,
+}
+
+impl MasterConfig {
+    /// What suits a real machine.
+    #[must_use]
+    pub fn standard(cluster: ClusterConfig, seed: u64) -> Self {
+        let segment_size = SEGMENT_SIZE_STANDARD;
+        Self { cluster, seed, checkpoint_every_records: 100_000, segment_size }
+    }
+}
+
+/// Why a master does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum MasterOpenError {
+    /// Another process runs on the directory.
+    #[error("{directory}: another master is running on this directory; stop it first")]
+    Running {
+        /// Where.
+        directory: String,
+    },
+    /// The directory is of another kind of server.
+    #[error("{directory}: belongs to a chunkserver; give the master a directory of its own")]
+    NotAMaster {
+        /// Where.
+        directory: String,
+    },
+    /// The settings do not fit together.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// The disk refused.
+    #[error("{directory}: {error}")]
+    Disk {
+        /// Where.
+        directory: String,
+        /// What it said.
+        error: String,
+    },
+    /// What is on disk gives no state.
+    #[error("{directory}: {error}")]
+    Recovery {
+        /// Where.
+        directory: String,
+        /// Why not.
+        error: RecoveryError,
+    },
+    /// The consensus library refuses.
+    #[error("{0}")]
+    Consensus(#[from] ConsensusError),
+}
+
+impl Master {
+    /// Opens the directory, founding a cell in an empty one, and recovers its state.
+    ///
+    /// # Errors
+    /// [`MasterOpenError`], one line for a person.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        config: MasterConfig,
+    ) -> Result<(Self, Arc<MasterDisk>), MasterOpenError> {
+        let directory = disk.describe();
+        let refuse = |error: &dyn ToString| MasterOpenError::Disk {
+            directory: directory.clone(),
+            error: error.to_string(),
+        };
+        let unrecovered = |error| MasterOpenError::Recovery { directory: directory.clone(), error };
+        config.cluster.validate()?;
+        let lock = disk.lock(LOCK_FILE).map_err(|failure| match failure {
+            IoFailure::Locked => MasterOpenError::Running { directory: directory.clone() },
+            other => refuse(&other),
+        })?;
+        let mut random = Random::new(config.seed);
+        let identity = identity(disk.as_ref(), &mut random).map_err(|error| refuse(&error))?;
+        if identity.kind != IdentityKind::Master {
+            return Err(MasterOpenError::NotAMaster { directory });
+        }
+        let cell = identity.cell;
+        let checkpoints =
+            Checkpoints::open(Arc::clone(&disk), cell).map_err(|error| refuse(&error))?;
+        let (log, found) = OperationLog::open(Arc::clone(&disk), cell, config.segment_size)
+            .map_err(|error| unrecovered(error.into()))?;
+        let mut state = recovery::load(&checkpoints).map_err(unrecovered)?;
+        recovery::replay(&mut state, &found.records).map_err(unrecovered)?;
+
+        let last_checkpoint = newest(&checkpoints).map_err(|error| refuse(&error))?;
+        let consensus = Consensus::start((state.applied(), state.applied_term()))?;
+        let core = MasterCore::new(state, consensus.term(), random.next_u64());
+        let hello = Hello::new(
+            cell,
+            Role::Master,
+            ServerId::new(identity.id),
+            Incarnation::new(random.next_u64()),
+        );
+        let service = MasterDisk::new(disk, cell, log, checkpoints, lock);
+        let master = Self::new(core, consensus, config, hello, last_checkpoint);
+        Ok((master, Arc::new(service)))
+    }
+}
+
+fn newest(checkpoints: &Checkpoints) -> Result<LogIndex, DiskError> {
+    Ok(checkpoints.list()?.first().copied().unwrap_or_default())
+}
+
+/// Whose directory this is; an empty one becomes the first master's of a new cell (R25).
+fn identity(disk: &dyn Disk, random: &mut Random) -> Result<Identity, DiskError> {
+    if let Some(identity) = read_identity(disk)? {
+        return Ok(identity);
+    }
+    let cell = CellId::new(random.next_u128() | 1);
+    let identity = Identity { kind: IdentityKind::Master, cell, id: random.next_u64() | 1 };
+    write_identity(disk, &identity)?;
+    Ok(identity)
+}

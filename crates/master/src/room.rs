@@ -1,0 +1,214 @@
+//! The driver: core, consensus and log, one event at a time.
+//!
+//! - D1: an answer that depends on a record leaves after the record is durable, committed and
+//!   applied (R23).
+//! - D2: one append is on its way at a time; what is proposed meanwhile goes with the next one, so
+//!   that one flush serves all who waited (group commit, §2.6.3).
+//! - D3: when an append fails the process stops: what is on disk is not known.
+
+use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
+use crate::open::MasterConfig;
+use cairn_consensus::{Committed, Consensus, ConsensusError};
+use cairn_env::{Completion, DiskError, Effect, EffectId, Event, Lane, LogDone, LogJob, Now, Room};
+use cairn_master_core::{MasterCore, MasterEffect, Outbox, ProposalId, Record, State};
+use cairn_protocol::Hello;
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{LogIndex, Term};
+use std::collections::BTreeMap;
+
+/// A master as the worlds drive it.
+#[derive(Debug)]
+pub struct Master {
+    core: MasterCore,
+    consensus: Consensus,
+    config: MasterConfig,
+    hello: Hello,
+    /// What each record on its way is, and who proposed it.
+    proposed: BTreeMap<LogIndex, (ProposalId, Record)>,
+    /// The append on its way, and its number in the consensus (D2).
+    appending: Option<(EffectId, u64)>,
+    checkpointing: Option<EffectId>,
+    /// The last checkpoint made or tried.
+    last_checkpoint: LogIndex,
+    last_effect: u64,
+    halted: bool,
+}
+
+impl Master {
+    pub(crate) fn new(
+        core: MasterCore,
+        consensus: Consensus,
+        config: MasterConfig,
+        hello: Hello,
+        last_checkpoint: LogIndex,
+    ) -> Self {
+        Self {
+            core,
+            consensus,
+            config,
+            hello,
+            proposed: BTreeMap::new(),
+            appending: None,
+            checkpointing: None,
+            last_checkpoint,
+            last_effect: Outbox::ROOM_EFFECTS,
+            halted: false,
+        }
+    }
+
+    /// The durable state as applied; for checkers and tests.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        self.core.state()
+    }
+
+    /// This reign.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.core.term()
+    }
+
+    fn on_event(&mut self, now: Now, event: Event<(), LogDone>, wishes: &mut Vec<MasterEffect>) {
+        match event {
+            Event::Started => {
+                wishes.push(MasterEffect::Env(Effect::Identify(self.hello.clone())));
+                let founding = (self.hello.cell, self.config.cluster.clone());
+                self.core.begin(now, founding, wishes);
+            }
+            Event::Completed { id, result: Completion::Disk(result) } => {
+                self.on_disk(id, result, wishes);
+            }
+            other => self.core.step(now, other, wishes),
+        }
+    }
+
+    fn on_disk(
+        &mut self,
+        id: EffectId,
+        result: Result<LogDone, DiskError>,
+        wishes: &mut Vec<MasterEffect>,
+    ) {
+        if self.checkpointing == Some(id) {
+            self.checkpointing = None;
+            match result {
+                Ok(_) => self.core.set_warning(None),
+                Err(DiskError::SyncFailed(reason)) => self.halt(&reason, wishes),
+                Err(error) => self.core.set_warning(Some(format!("checkpoint: {error}"))),
+            }
+        } else if let Some((_, number)) = self.appending.take_if(|(append, _)| *append == id) {
+            let durable = match result {
+                Ok(_) => self.consensus.durable(number).map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(reason) = durable {
+                self.halt(&reason, wishes);
+            }
+        }
+    }
+
+    /// Stops the process (D3).
+    fn halt(&mut self, reason: &str, wishes: &mut Vec<MasterEffect>) {
+        self.halted = true;
+        let line = format!("the operation log can no longer be trusted: {reason}");
+        wishes.push(MasterEffect::Env(Effect::Halt(line)));
+    }
+
+    /// Moves records on until nothing more can be done now.
+    fn drive(
+        &mut self,
+        now: Now,
+        wishes: &mut Vec<MasterEffect>,
+        effects: &mut Vec<Effect<LogJob>>,
+    ) -> Result<(), ConsensusError> {
+        loop {
+            for wish in wishes.drain(..) {
+                match wish {
+                    MasterEffect::Env(effect) => effects.push(effect),
+                    MasterEffect::Propose(id, record) => {
+                        let index = self.consensus.propose(record.to_bytes())?;
+                        self.proposed.insert(index, (id, record));
+                    }
+                }
+            }
+            self.append(effects)?;
+            let committed = self.consensus.committed()?;
+            if committed.is_empty() {
+                return Ok(());
+            }
+            for one in committed {
+                self.apply(now, one, wishes);
+            }
+        }
+    }
+
+    fn append(&mut self, effects: &mut Vec<Effect<LogJob>>) -> Result<(), ConsensusError> {
+        if self.appending.is_some() {
+            return Ok(());
+        }
+        let Some(batch) = self.consensus.take()? else { return Ok(()) };
+        let id = self.disk_effect(LOG_LANE, LogJob::Append(batch.records), effects);
+        self.appending = Some((id, batch.number));
+        if broken(Rule::R23) {
+            // R23 broken: what the disk has only been asked for counts as durable.
+            self.consensus.durable(batch.number)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, now: Now, committed: Committed, wishes: &mut Vec<MasterEffect>) {
+        let at = (committed.index, committed.term);
+        match self.proposed.remove(&committed.index) {
+            Some((id, record)) => self.core.applied(now, at, id, &record, wishes),
+            None => {
+                // Every record since the start was proposed here; the library's own are empty.
+                assert!(committed.data.is_empty(), "a record that nobody proposed");
+                self.core.skip(committed.index, committed.term);
+            }
+        }
+    }
+
+    fn checkpoint_if_due(&mut self, effects: &mut Vec<Effect<LogJob>>) {
+        let index = self.core.state().applied();
+        let due = self.last_checkpoint.get().saturating_add(self.config.checkpoint_every_records);
+        if self.checkpointing.is_some() || index.get() < due {
+            return;
+        }
+        self.last_checkpoint = index;
+        let id = self.disk_effect(CHECKPOINT_LANE, LogJob::Checkpoint { index }, effects);
+        self.checkpointing = Some(id);
+    }
+
+    fn disk_effect(
+        &mut self,
+        lane: Lane,
+        job: LogJob,
+        effects: &mut Vec<Effect<LogJob>>,
+    ) -> EffectId {
+        self.last_effect += 1;
+        let id = EffectId(self.last_effect);
+        effects.push(Effect::Disk { id, lane, job });
+        id
+    }
+}
+
+impl Room for Master {
+    type Service = MasterDisk;
+    type Command = ();
+
+    fn handle(&mut self, now: Now, event: Event<(), LogDone>, effects: &mut Vec<Effect<LogJob>>) {
+        if self.halted {
+            return;
+        }
+        let mut wishes = Vec::new();
+        self.on_event(now, event, &mut wishes);
+        if let Err(error) = self.drive(now, &mut wishes, effects) {
+            self.halt(&error.to_string(), &mut wishes);
+            for wish in wishes.drain(..) {
+                if let MasterEffect::Env(effect) = wish {
+                    effects.push(effect);
+                }
+            }
+        }
+        self.checkpoint_if_due(effects);
+    }
+}

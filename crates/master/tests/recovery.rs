@@ -1,0 +1,280 @@
+//! A master on a disk that forgets, tears and refuses: what was answered is there after it.
+
+use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, LogJob, Now};
+use cairn_env::{Room, Service};
+use cairn_env_sim::SimDisk;
+use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError};
+use cairn_protocol::{Create, Failure, Request, RequestId, Response, Stat, Status};
+use cairn_types::{
+    CellPath, ClusterConfig, EntryId, MutationName, MutationNumber, Random, SessionId, Term, Time,
+    WallTime,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// A master and the disk work that it waits for.
+struct Running {
+    master: Master,
+    service: Arc<MasterDisk>,
+    jobs: VecDeque<(EffectId, LogJob)>,
+    answers: BTreeMap<u64, Result<Response, Failure>>,
+    halted: Option<String>,
+    asked: u64,
+}
+
+fn disk() -> SimDisk {
+    SimDisk::new("disk", 64 << 20)
+}
+
+fn config(seed: u64) -> MasterConfig {
+    MasterConfig {
+        cluster: ClusterConfig::tiny(),
+        seed,
+        checkpoint_every_records: 7,
+        segment_size: 4096,
+    }
+}
+
+fn now() -> Now {
+    Now { time: Time::from_nanos(1), wall: WallTime::from_millis(1) }
+}
+
+fn create(number: u64) -> Create {
+    Create {
+        mutation: MutationName { session: SessionId::new(4), number: MutationNumber::new(number) },
+        path: CellPath::parse(&format!("/file-{number}")).expect("a path"),
+        ..Default::default()
+    }
+}
+
+impl Running {
+    fn open(disk: &SimDisk, seed: u64) -> Result<Self, MasterOpenError> {
+        let (master, service) = Master::open(disk.session(), config(seed))?;
+        let (jobs, answers) = (VecDeque::new(), BTreeMap::new());
+        let mut running = Self { master, service, jobs, answers, halted: None, asked: 0 };
+        running.handle(Event::Started);
+        Ok(running)
+    }
+
+    fn started(disk: &SimDisk, seed: u64) -> Self {
+        let mut running = Self::open(disk, seed).expect("opens");
+        running.settle();
+        running
+    }
+
+    fn handle(&mut self, event: Event<(), cairn_env::LogDone>) {
+        let mut effects = Vec::new();
+        self.master.handle(now(), event, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Disk { id, job, .. } => self.jobs.push_back((id, job)),
+                Effect::Reply { to, answer, .. } => drop(self.answers.insert(to.request.0, answer)),
+                Effect::Halt(reason) => self.halted = Some(reason),
+                _ => {}
+            }
+        }
+    }
+
+    fn send(&mut self, request: impl Into<Request>) -> u64 {
+        self.asked += 1;
+        let from = Caller { connection: ConnectionId(1), request: RequestId(self.asked) };
+        self.handle(Event::Request { from, request: request.into() });
+        self.asked
+    }
+
+    /// Does the disk work that waits, and what follows from it.
+    fn settle(&mut self) {
+        while let Some((id, job)) = self.jobs.pop_front() {
+            let result = self.service.run(vec![job]).remove(0);
+            self.handle(Event::Completed { id, result: Completion::Disk(result) });
+        }
+    }
+
+    fn ok(&self, asked: u64) -> bool {
+        self.answers.get(&asked).is_some_and(Result::is_ok)
+    }
+
+    /// The id of a file, if it is there.
+    fn file(&mut self, number: u64) -> Option<EntryId> {
+        let asked = self.send(Stat { path: create(number).path });
+        match self.answers.get(&asked) {
+            Some(Ok(Response::Stat(stat))) => Some(stat.entry.id),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn an_answer_leaves_when_its_record_is_durable_and_one_flush_serves_all_who_waited() {
+    let mut running = Running::started(&disk(), 1);
+    let first = running.send(create(1));
+    let others: Vec<u64> = (2..50).map(|number| running.send(create(number))).collect();
+    assert!(!running.ok(first), "R23");
+    assert_eq!(running.jobs.len(), 1);
+    let (id, job) = running.jobs.pop_front().expect("one append");
+    let done = running.service.run(vec![job]).remove(0);
+    running.handle(Event::Completed { id, result: Completion::Disk(done) });
+    assert!(running.ok(first) && !running.ok(others[0]), "R23");
+    let appends = running.jobs.iter().filter_map(|(_, job)| match job {
+        LogJob::Append(records) => Some(records.len()),
+        LogJob::Checkpoint { .. } => None,
+    });
+    assert_eq!(appends.collect::<Vec<_>>(), [48], "group commit");
+    running.settle();
+    assert!(others.iter().all(|asked| running.ok(*asked)));
+}
+
+#[test]
+fn a_second_master_on_the_directory_is_refused_in_one_line() {
+    let disk = disk();
+    let first = Running::started(&disk, 1);
+    let refused = Running::open(&disk, 2).err().expect("refused").to_string();
+    assert!(refused.contains("another master is running"), "{refused}");
+    assert!(!refused.contains('\n'));
+    drop(first);
+    Running::open(&disk, 3).expect("free again");
+}
+
+#[test]
+fn a_failed_flush_stops_the_master_and_answers_nobody() {
+    let disk = disk();
+    let mut running = Running::started(&disk, 1);
+    disk.fail_syncs(1);
+    let asked = running.send(create(1));
+    running.settle();
+    assert!(running.halted.is_some());
+    assert!(!running.ok(asked));
+    let late = running.send(create(2));
+    running.settle();
+    assert!(!running.ok(late));
+}
+
+#[test]
+fn a_checkpoint_lets_the_log_before_it_go_and_recovery_needs_it() {
+    let disk = disk();
+    let mut running = Running::started(&disk, 1);
+    for number in 1..400 {
+        running.send(create(number));
+        running.settle();
+    }
+    let paths = disk.paths();
+    let logs = paths.iter().filter(|path| path.starts_with("log/")).count();
+    let checkpoints = paths.iter().filter(|path| path.starts_with("checkpoints/")).count();
+    assert!(logs <= 3 && checkpoints == 2, "{paths:?}");
+    let before = running.master.state().clone();
+    drop(running);
+    disk.crash();
+    let running = Running::open(&disk, 2).expect("opens");
+    assert_eq!(running.master.state(), &before);
+}
+
+/// Runs masters that die, one after the other, and checks what the answered creations left.
+struct Deaths {
+    disk: SimDisk,
+    random: Random,
+    acknowledged: BTreeMap<u64, EntryId>,
+    ids: BTreeSet<EntryId>,
+    number: u64,
+    term: Term,
+}
+
+impl Deaths {
+    fn new(seed: u64) -> Self {
+        Self {
+            disk: disk(),
+            random: Random::new(seed),
+            acknowledged: BTreeMap::new(),
+            ids: BTreeSet::new(),
+            number: 0,
+            term: Term::new(0),
+        }
+    }
+
+    /// One life: check, then create until the fuse blows or the work is done.
+    fn live(&mut self, fuse: u64) {
+        let seed = self.random.next_u64();
+        // Recovery itself can die, too.
+        let early = self.random.chance(300);
+        if early {
+            self.disk.arm_fuse(fuse);
+        }
+        let opened = Running::open(&self.disk, seed);
+        let Ok(mut running) = opened else {
+            assert!(early, "does not start: {opened:?}", opened = opened.err());
+            return;
+        };
+        running.settle();
+        if early && self.disk.fuse_blown() {
+            return;
+        }
+        assert!(running.master.term() > self.term, "R1");
+        self.term = running.master.term();
+        for (number, id) in &self.acknowledged {
+            assert_eq!(running.file(*number), Some(*id), "file {number} was answered");
+        }
+        self.disk.arm_fuse(fuse);
+        for _ in 0..30 {
+            let mut asked = Vec::new();
+            for _ in 0..=self.random.below(4) {
+                self.number += 1;
+                asked.push((self.number, running.send(create(self.number))));
+            }
+            running.settle();
+            for (number, asked) in asked {
+                if let Some(Ok(Response::Create(made))) = running.answers.get(&asked) {
+                    let id = made.entry.id;
+                    assert!(self.ids.insert(id), "R1: an id is given twice");
+                    self.acknowledged.insert(number, id);
+                }
+            }
+            if self.disk.fuse_blown() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_master_killed_at_any_step_of_its_disk_work_loses_nothing_that_it_answered() {
+    let mut blown = 0;
+    for fuse in 0..120 {
+        let mut deaths = Deaths::new(fuse);
+        for life in 0..4 {
+            deaths.live(fuse + life);
+            blown += u64::from(deaths.disk.fuse_blown());
+            deaths.disk.crash();
+        }
+    }
+    assert!(blown > 300, "only {blown} deaths in the middle");
+}
+
+#[test]
+fn a_power_loss_at_any_step_loses_nothing_that_was_answered() {
+    for fuse in 0..120 {
+        let mut deaths = Deaths::new(1000 + fuse);
+        for life in 0..4 {
+            deaths.live(fuse + life);
+            let mut random = Random::new(fuse * 7 + life);
+            deaths.disk.power_loss(&mut random);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_newest_checkpoint_is_passed_over() {
+    let disk = disk();
+    let mut running = Running::started(&disk, 1);
+    for number in 1..50 {
+        running.send(create(number));
+        running.settle();
+    }
+    let before = running.master.state().clone();
+    drop(running);
+    disk.crash();
+    let newest = disk.paths().into_iter().rfind(|path| path.starts_with("checkpoints/"));
+    assert!(disk.flip_byte(&newest.expect("some"), 100));
+    let mut running = Running::started(&disk, 2);
+    assert_eq!(running.master.state().file_count(), before.file_count());
+    let asked = running.send(Status::default());
+    assert!(running.ok(asked));
+}

@@ -1,0 +1,140 @@
+//! One cell in the simulated world: a master, chunkservers, clients, each started from its disks.
+
+use crate::observer::Observer;
+use crate::report::RunConfig;
+use cairn_chunkserver::{Chunkserver, ChunkserverConfig};
+use cairn_client_core::{ClientCore, ClientSettings, NoDisk};
+use cairn_env_sim::{
+    Housed, NodeId, NodePlan, SimDisk, SimWorld, Watch, WorldSettings,
+};
+use cairn_master::{Master, MasterConfig};
+use cairn_types::{Address, ClusterConfig, Rack};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Bytes on each simulated disk: far more than a run writes.
+pub(crate) const DISK_CAPACITY: u64 = 256 << 20;
+/// Checkpoints come often enough for a run to see several.
+const CHECKPOINT_EVERY: u64 = 200;
+/// Small, so that a run fills many segments of the log.
+const SEGMENT_SIZE: u64 = 16 << 10;
+/// Small, so that pushed data ages out now and then.
+const PUSH_BUFFER: u64 = 64 << 10;
+
+/// Who is who.
+#[derive(Clone, Debug)]
+pub(crate) struct CellNodes {
+    pub(crate) master: NodeId,
+    pub(crate) servers: Vec<NodeId>,
+    pub(crate) clients: Vec<NodeId>,
+}
+
+impl CellNodes {
+    /// All that have disks.
+    pub(crate) fn with_disks(&self) -> Vec<NodeId> {
+        std::iter::once(self.master).chain(self.servers.iter().copied()).collect()
+    }
+}
+
+fn master_address() -> Address {
+    Address::new("master:7400")
+}
+
+fn rack_of(at: usize) -> Rack {
+    Rack::new(format!("/dc1/r{}", at % 2))
+}
+
+/// Builds the cell and starts it.
+pub(crate) fn build(
+    run: &RunConfig,
+    cluster: &ClusterConfig,
+    clients: usize,
+    observer: &Rc<RefCell<Observer>>,
+) -> (SimWorld, CellNodes) {
+    let mut settings = WorldSettings::rack(run.seed);
+    settings.verbose = run.trace;
+    let mut world = SimWorld::new(settings);
+    world.set_watch(observer.clone());
+    let master = add_master(&mut world, cluster, observer);
+    let servers =
+        (0..run.servers).map(|at| add_chunkserver(&mut world, at, observer)).collect::<Vec<_>>();
+    let clients = (0..clients).map(|at| add_client(&mut world, at)).collect::<Vec<_>>();
+    let nodes = CellNodes { master, servers, clients };
+    let everyone = nodes.with_disks().into_iter().chain(nodes.clients.iter().copied());
+    for node in everyone.collect::<Vec<_>>() {
+        world.restart(node).expect("a fresh process starts");
+    }
+    (world, nodes)
+}
+
+fn add_master(
+    world: &mut SimWorld,
+    cluster: &ClusterConfig,
+    observer: &Rc<RefCell<Observer>>,
+) -> NodeId {
+    let (cluster, observer) = (cluster.clone(), observer.clone());
+    world.add(NodePlan {
+        name: "master".to_owned(),
+        address: master_address(),
+        disks: vec![SimDisk::new("master", DISK_CAPACITY)],
+        factory: Box::new(move |boot| {
+            let config = MasterConfig {
+                cluster: cluster.clone(),
+                seed: boot.seed,
+                checkpoint_every_records: CHECKPOINT_EVERY,
+                segment_size: SEGMENT_SIZE,
+            };
+            let opened = Master::open(boot.disks[0].session(), config);
+            let (room, disk) = opened.map_err(|why| why.to_string())?;
+            let watch: Watch<Master> = observer.clone();
+            Ok(Housed::boxed(boot.node, room, disk, Some(watch)))
+        }),
+    })
+}
+
+fn add_chunkserver(
+    world: &mut SimWorld,
+    at: usize,
+    observer: &Rc<RefCell<Observer>>,
+) -> NodeId {
+    let observer = observer.clone();
+    let address = Address::new(format!("server{at}:7401"));
+    let (name, mine) = (format!("server{at}"), address.clone());
+    world.add(NodePlan {
+        disks: vec![SimDisk::new(name.clone(), DISK_CAPACITY)],
+        name,
+        address,
+        factory: Box::new(move |boot| {
+            let config = ChunkserverConfig {
+                address: mine.clone(),
+                rack: rack_of(at),
+                masters: vec![master_address()],
+                seed: boot.seed,
+                push_buffer_size: PUSH_BUFFER,
+            };
+            let disks = boot.disks.iter().map(SimDisk::session).collect();
+            let opened = Chunkserver::open(disks, config);
+            let (room, disk) = opened.map_err(|why| why.to_string())?;
+            let watch: Watch<Chunkserver> = observer.clone();
+            Ok(Housed::boxed(boot.node, room, disk, Some(watch)))
+        }),
+    })
+}
+
+fn add_client(world: &mut SimWorld, at: usize) -> NodeId {
+    world.add(NodePlan {
+        name: format!("client{at}"),
+        address: Address::new(format!("client{at}:0")),
+        disks: Vec::new(),
+        factory: Box::new(move |boot| {
+            let settings = ClientSettings {
+                masters: vec![master_address()],
+                rack: rack_of(at),
+                seed: u128::from(boot.seed) << 64 | at as u128,
+            };
+            let room = ClientCore::new(settings);
+            Ok(Housed::boxed(boot.node, room, Arc::new(NoDisk), None))
+        }),
+    })
+}

@@ -1,0 +1,69 @@
+//! Acknowledged bytes stand on the whole set: at the acknowledgement as many replicas have applied
+//! the mutation as the logged version has members (R14), and their disks stand at a version that
+//! no later raise leaves behind: the next set's members hold it, or it is lost with the old ones.
+
+use super::{Checker, Verdict};
+use crate::ledger::{Ledger, acknowledges};
+use cairn_env_sim::Seen;
+use cairn_protocol::{Failure, Request, Response};
+
+pub(crate) struct AckSet;
+
+impl Checker for AckSet {
+    fn name(&self) -> &'static str {
+        "acknowledged_bytes"
+    }
+
+    fn answered(
+        &mut self,
+        seen: &Seen<'_>,
+        answer: &Result<Response, Failure>,
+        ledger: &Ledger,
+    ) -> Verdict {
+        if let (Request::GrantLease(grant), Ok(_)) = (seen.request, answer) {
+            return new_primary_knows_all(seen, grant.handle, ledger);
+        }
+        let Some((handle, push, _)) = acknowledges(seen.request, answer) else { return Ok(()) };
+        let Some(chunk) = ledger.chunks.get(&handle) else { return Ok(()) };
+        let Some((_, set_size)) = chunk.version() else { return Ok(()) };
+        let holders = chunk.replicas.values().filter(|r| r.applied.contains_key(&push)).count();
+        if holders < set_size as usize {
+            return Err(format!(
+                "{push:?} on chunk {} is acknowledged on {holders} replicas of a set of {set_size}",
+                handle.short()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whoever takes a lease holds everything acknowledged so far, unless no intact replica is left.
+fn new_primary_knows_all(
+    seen: &Seen<'_>,
+    handle: cairn_types::ChunkHandle,
+    ledger: &Ledger,
+) -> Verdict {
+    let Some(chunk) = ledger.chunks.get(&handle) else { return Ok(()) };
+    let Some(replica) = chunk.replicas.get(&seen.to) else { return Ok(()) };
+    let intact = chunk.intact();
+    if intact.is_empty() {
+        return Ok(());
+    }
+    let lacking = chunk.acknowledged.iter().find(|done| {
+        !replica.applied.contains_key(&done.push)
+            || replica.damaged && !replica.synced.contains(&done.push)
+    });
+    match lacking {
+        Some(done) => Err(format!(
+            "{:?} takes a lease on chunk {} and lacks {:?} (serial {}, acknowledged at {:.3}s on \
+             {:?}); {intact:?} are intact",
+            seen.to,
+            handle.short(),
+            done.push,
+            done.serial,
+            done.at.seconds(),
+            done.holders,
+        )),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,364 @@
+//! Names are linearizable: there is one order of all namespace operations, true to time, in which
+//! each answer is right; an *unknown* operation happened or not, once (R23, R24, R35).
+//!
+//! Just-in-time linearization: a configuration is a state of the names and the set of operations
+//! under way that have happened already in it. At each answer every configuration is carried on
+//! by operations under way until the answered one has happened as answered; those in which it
+//! cannot are dropped. None left: no order explains what was seen.
+//!
+//! Knows the workload's own small model of a namespace, and nothing of the master's.
+
+use cairn_types::EntryId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// More configurations than these are not pursued; the history is left undecided.
+const CONFIGURATIONS_MAX: usize = 20_000;
+
+/// An operation on names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NameOp {
+    MakeDirectory(String),
+    Create(String),
+    Rename { from: String, to: String, replace: bool },
+    Delete { path: String, recursive: bool },
+    Stat(String),
+    List(String),
+}
+
+/// What it answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NameAnswer {
+    Done,
+    /// Of a creation or a `Stat`.
+    Entry { id: EntryId, directory: bool },
+    Names(Vec<String>),
+    /// A refusal that says something about the names.
+    Refused,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NameEnd {
+    Answered(NameAnswer),
+    /// Nothing happened, and nothing is said about the names.
+    NotDone,
+    /// It may happen at any time from its start on.
+    Unknown,
+}
+
+/// Start or end of operation `id`, in true order.
+#[derive(Clone, Debug)]
+pub(crate) enum NameEvent {
+    Began(usize, NameOp),
+    Ended(usize, NameEnd),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Thing {
+    directory: bool,
+    /// The operation that made it.
+    made_by: usize,
+}
+
+type Names = BTreeMap<String, Thing>;
+
+/// What an operation saw or did where it happened.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Effect {
+    Nothing,
+    Did,
+    Saw(Thing),
+    Listed(Vec<String>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Configuration {
+    names: Names,
+    /// Under way, and happened already, with what came of it.
+    happened: BTreeMap<usize, Effect>,
+}
+
+/// What the search says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    Linearizable,
+    Not(String),
+    Undecided,
+}
+
+fn parent(path: &str) -> &str {
+    match path.rfind('/') {
+        Some(0) | None => "/",
+        Some(cut) => &path[..cut],
+    }
+}
+
+fn below<'a>(names: &'a Names, path: &str) -> impl Iterator<Item = (&'a String, &'a Thing)> {
+    let prefix = format!("{path}/");
+    names.range(prefix.clone()..).take_while(move |(name, _)| name.starts_with(&prefix))
+}
+
+fn is_directory(names: &Names, path: &str) -> bool {
+    path == "/" || names.get(path).is_some_and(|thing| thing.directory)
+}
+
+/// Lets an operation happen.
+fn happen(names: &mut Names, id: usize, op: &NameOp) -> Effect {
+    let changed = match op {
+        NameOp::Stat(path) => return names.get(path).map_or(Effect::Nothing, |it| Effect::Saw(*it)),
+        NameOp::List(path) => return list(names, path),
+        NameOp::MakeDirectory(path) | NameOp::Create(path) => {
+            let free = !names.contains_key(path) && is_directory(names, parent(path));
+            if free {
+                let directory = matches!(op, NameOp::MakeDirectory(_));
+                names.insert(path.clone(), Thing { directory, made_by: id });
+            }
+            free
+        }
+        NameOp::Rename { from, to, replace } => rename(names, from, to, *replace),
+        NameOp::Delete { path, recursive } => {
+            let empty = below(names, path).next().is_none();
+            let fits = names.contains_key(path) && (empty || *recursive);
+            if fits {
+                let gone: Vec<String> = below(names, path).map(|(name, _)| name.clone()).collect();
+                names.remove(path);
+                names.retain(|name, _| !gone.contains(name));
+            }
+            fits
+        }
+    };
+    if changed { Effect::Did } else { Effect::Nothing }
+}
+
+fn list(names: &Names, path: &str) -> Effect {
+    if !is_directory(names, path) {
+        return Effect::Nothing;
+    }
+    let children = below(names, path).filter(|(name, _)| parent(name) == path);
+    Effect::Listed(children.map(|(name, _)| name[path.len() + 1..].to_owned()).collect())
+}
+
+fn rename(names: &mut Names, from: &str, to: &str, replace: bool) -> bool {
+    let Some(thing) = names.get(from).copied() else { return false };
+    let into_itself = to == from || to.starts_with(&format!("{from}/"));
+    if into_itself || !is_directory(names, parent(to)) {
+        return false;
+    }
+    if let Some(there) = names.get(to)
+        && (!replace || there.directory || thing.directory)
+    {
+        return false;
+    }
+    let moved: Vec<(String, Thing)> = below(names, from)
+        .map(|(name, thing)| (format!("{to}{}", &name[from.len()..]), *thing))
+        .collect();
+    let gone: Vec<String> = below(names, from).map(|(name, _)| name.clone()).collect();
+    names.retain(|name, _| !gone.contains(name));
+    names.remove(from);
+    names.insert(to.to_owned(), thing);
+    names.extend(moved);
+    true
+}
+
+/// The search over one history.
+#[derive(Default)]
+struct Search {
+    under_way: BTreeMap<usize, NameOp>,
+    /// Those that ended as unknown: nobody will ever say what they saw.
+    unknown: BTreeSet<usize>,
+    /// Entry ids that answers have told, by the operation that made them.
+    ids: BTreeMap<usize, EntryId>,
+}
+
+impl Search {
+    fn is(&self, thing: Thing, id: EntryId) -> bool {
+        match self.ids.get(&thing.made_by) {
+            Some(made) => *made == id,
+            None => !self.ids.values().any(|made| *made == id),
+        }
+    }
+
+    fn right(&self, effect: &Effect, answer: &NameAnswer) -> bool {
+        match (effect, answer) {
+            (Effect::Nothing, answer) => *answer == NameAnswer::Refused,
+            (Effect::Did, NameAnswer::Done | NameAnswer::Entry { .. }) => true,
+            (Effect::Saw(thing), NameAnswer::Entry { id, directory }) => {
+                thing.directory == *directory && self.is(*thing, *id)
+            }
+            (Effect::Listed(there), NameAnswer::Names(listed)) => there == listed,
+            _ => false,
+        }
+    }
+
+    /// All configurations in which operation `id` has happened as answered.
+    fn answered(
+        &self,
+        from: BTreeSet<Configuration>,
+        id: usize,
+        answer: &NameAnswer,
+    ) -> Option<BTreeSet<Configuration>> {
+        let mut seen = from.clone();
+        let mut frontier: Vec<Configuration> = from.into_iter().collect();
+        let mut reached = BTreeSet::new();
+        while let Some(mut configuration) = frontier.pop() {
+            if let Some(effect) = configuration.happened.remove(&id) {
+                if self.right(&effect, answer) {
+                    reached.insert(configuration);
+                }
+                continue;
+            }
+            for (other, op) in &self.under_way {
+                if configuration.happened.contains_key(other) {
+                    continue;
+                }
+                let mut next = configuration.clone();
+                let effect = happen(&mut next.names, *other, op);
+                if self.unknown.contains(other) && effect != Effect::Did {
+                    continue;
+                }
+                next.happened.insert(*other, effect);
+                if seen.insert(next.clone()) {
+                    frontier.push(next);
+                }
+            }
+            if seen.len() > CONFIGURATIONS_MAX {
+                return None;
+            }
+        }
+        Some(reached)
+    }
+}
+
+fn forget(configurations: BTreeSet<Configuration>, id: usize) -> BTreeSet<Configuration> {
+    let without = |mut it: Configuration| {
+        it.happened.remove(&id);
+        it
+    };
+    configurations.into_iter().map(without).collect()
+}
+
+/// Judges a whole history, which began with no names at all.
+pub(crate) fn judge(history: &[NameEvent]) -> Judgement {
+    let mut search = Search::default();
+    let first = Configuration { names: Names::new(), happened: BTreeMap::new() };
+    let mut configurations = BTreeSet::from([first]);
+    for event in history {
+        match event {
+            NameEvent::Began(id, op) => {
+                search.under_way.insert(*id, op.clone());
+            }
+            NameEvent::Ended(id, NameEnd::NotDone) => {
+                search.under_way.remove(id);
+                // Where it did something, or was let happen at all, the answer says otherwise.
+                configurations.retain(|it| it.happened.get(id) != Some(&Effect::Did));
+                configurations = forget(configurations, *id);
+            }
+            NameEvent::Ended(id, NameEnd::Unknown) => {
+                search.unknown.insert(*id);
+            }
+            NameEvent::Ended(id, NameEnd::Answered(answer)) => {
+                if let (NameAnswer::Entry { id: entry, .. }, false) =
+                    (answer, matches!(search.under_way[id], NameOp::Stat(_)))
+                {
+                    search.ids.insert(*id, *entry);
+                }
+                let Some(next) = search.answered(configurations, *id, answer) else {
+                    return Judgement::Undecided;
+                };
+                let op = search.under_way.remove(id);
+                if next.is_empty() {
+                    return Judgement::Not(format!("nothing explains {answer:?} of {op:?}"));
+                }
+                configurations = next;
+            }
+        }
+    }
+    Judgement::Linearizable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Judgement, NameAnswer, NameEnd, NameEvent, NameOp, judge};
+    use cairn_types::EntryId;
+
+    fn began(id: usize, op: NameOp) -> NameEvent {
+        NameEvent::Began(id, op)
+    }
+
+    fn answered(id: usize, answer: NameAnswer) -> NameEvent {
+        NameEvent::Ended(id, NameEnd::Answered(answer))
+    }
+
+    fn entry(id: u64) -> NameAnswer {
+        NameAnswer::Entry { id: EntryId::new(id), directory: false }
+    }
+
+    fn create() -> NameOp {
+        NameOp::Create("/a".to_owned())
+    }
+
+    fn stat() -> NameOp {
+        NameOp::Stat("/a".to_owned())
+    }
+
+    fn delete() -> NameOp {
+        NameOp::Delete { path: "/a".to_owned(), recursive: false }
+    }
+
+    #[test]
+    fn overlapping_operations_may_happen_in_either_order() {
+        let seen = |answer| {
+            judge(&[began(0, create()), began(1, stat()), answered(1, answer), answered(0, entry(7))])
+        };
+        assert_eq!(seen(NameAnswer::Refused), Judgement::Linearizable);
+        assert_eq!(seen(entry(7)), Judgement::Linearizable);
+    }
+
+    #[test]
+    fn an_answer_that_no_order_explains_is_found() {
+        let history = [
+            began(0, create()),
+            answered(0, entry(7)),
+            began(1, stat()),
+            answered(1, NameAnswer::Refused),
+        ];
+        assert!(matches!(judge(&history), Judgement::Not(_)));
+    }
+
+    #[test]
+    fn an_unknown_operation_happens_once_or_not_at_all() {
+        let start = [
+            began(0, create()),
+            answered(0, entry(7)),
+            began(1, delete()),
+            NameEvent::Ended(1, NameEnd::Unknown),
+            began(2, stat()),
+        ];
+        let with = |tail: &[NameEvent]| judge(&[&start[..], tail].concat());
+        assert_eq!(with(&[answered(2, entry(7))]), Judgement::Linearizable);
+        assert_eq!(with(&[answered(2, NameAnswer::Refused)]), Judgement::Linearizable);
+        let twice = [
+            answered(2, NameAnswer::Refused),
+            began(3, create()),
+            answered(3, entry(8)),
+            began(4, stat()),
+            answered(4, NameAnswer::Refused),
+        ];
+        assert!(matches!(with(&twice), Judgement::Not(_)), "the retry deleted the new file (R24)");
+    }
+
+    #[test]
+    fn a_stat_that_tells_another_file_s_id_is_found() {
+        let history = [
+            began(0, create()),
+            answered(0, entry(7)),
+            began(1, delete()),
+            answered(1, NameAnswer::Done),
+            began(2, create()),
+            answered(2, entry(8)),
+            began(3, stat()),
+            answered(3, entry(7)),
+        ];
+        assert!(matches!(judge(&history), Judgement::Not(_)));
+    }
+}

@@ -1,0 +1,79 @@
+//! Same order: under one version all replicas of a chunk apply the same mutation as the same
+//! serial number, and each replica one after the other (R13).
+
+use super::{Checker, Verdict};
+use crate::ledger::Ledger;
+use cairn_env::{ApplyMutation, ChunkDone, ChunkJob, DiskError};
+use cairn_env_sim::NodeId;
+use cairn_types::{ChunkHandle, ChunkVersion, PushId, SerialNumber};
+use std::collections::BTreeMap;
+
+type Place = (ChunkHandle, ChunkVersion, SerialNumber);
+type What = (u64, u64, Option<PushId>);
+
+#[derive(Default)]
+pub(crate) struct SameOrder {
+    mutations: BTreeMap<Place, (What, NodeId)>,
+    last: BTreeMap<(NodeId, ChunkHandle), SerialNumber>,
+}
+
+impl SameOrder {
+    fn take(
+        &mut self,
+        node: NodeId,
+        (handle, version): (ChunkHandle, ChunkVersion),
+        mutation: &ApplyMutation,
+    ) -> Verdict {
+        let what = (mutation.offset, mutation.size, mutation.push);
+        let place = (handle, version, mutation.serial);
+        let (first, by) = self.mutations.entry(place).or_insert((what, node));
+        if *first != what {
+            return Err(format!(
+                "serial number {} of chunk {} at version {} is {first:?} on {by:?} and {what:?} \
+                 on {node:?}",
+                mutation.serial,
+                handle.short(),
+                version.short(),
+            ));
+        }
+        let last = self.last.insert((node, handle), mutation.serial);
+        let levels = mutation.push.is_none();
+        if let Some(last) = last
+            && !levels
+            && mutation.serial > last.next()
+        {
+            return Err(format!(
+                "{node:?} applies serial number {} of chunk {} after {last}",
+                mutation.serial,
+                handle.short(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Checker for SameOrder {
+    fn name(&self) -> &'static str {
+        "same_order"
+    }
+
+    fn chunk_job(
+        &mut self,
+        node: NodeId,
+        job: &ChunkJob,
+        result: &Result<ChunkDone, DiskError>,
+        _: &Ledger,
+    ) -> Verdict {
+        match (job, result) {
+            (ChunkJob::Apply { handle, version, mutations, .. }, Ok(_)) => mutations
+                .iter()
+                .try_for_each(|mutation| self.take(node, (*handle, *version), mutation)),
+            _ => Ok(()),
+        }
+    }
+
+    fn lives(&mut self, node: NodeId, _: bool) {
+        // What a restarted replica counts from is its disk's business; levelling sets it anew.
+        self.last.retain(|(of, _), _| *of != node);
+    }
+}

@@ -1,0 +1,248 @@
+//! What a file of bytes may read as, byte by byte: the simulator's own oracle for regions (Table
+//! 1), bad bytes and lost acknowledged bytes.
+//!
+//! ```text
+//!   write: |invoked ────────── returned|            read: |from ───── until|
+//! ```
+//! - M1: a byte is that of a write invoked before the read ended, or zero.
+//! - M2: a write that another, acknowledged one followed (in true time, and acknowledged before
+//!   the read began) is seen no more; after any acknowledged write zero is seen no more.
+//! - M3: a write that failed as *not done* is never seen. One that is *unknown* may be seen until
+//!   an acknowledged later write of the same client covers it (R15), and by nobody's leave after.
+//! - M4: a read is as long as the acknowledged writes, and not longer than all that were tried.
+
+use cairn_env_sim::WorldTime;
+
+/// How a write ended, so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Pending,
+    Acknowledged(WorldTime),
+    Unknown(WorldTime),
+    NotDone,
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteNote {
+    pub(crate) client: usize,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    pub(crate) invoked: WorldTime,
+    pub(crate) ended: Ended,
+}
+
+/// A read's range and time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadNote {
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    pub(crate) from: WorldTime,
+    pub(crate) until: WorldTime,
+}
+
+/// All writes of one file.
+#[derive(Debug, Default)]
+pub(crate) struct FileModel {
+    pub(crate) writes: Vec<WriteNote>,
+}
+
+/// The byte that write number `write` has at `position` of the file; never zero.
+pub(crate) fn byte_of(write: usize, position: u64) -> u8 {
+    let mixed = (write as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ position;
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    u8::try_from((mixed >> 33) % 255).expect("below 255") + 1
+}
+
+/// What a write of this number puts at `offset`.
+pub(crate) fn bytes_of(write: usize, offset: u64, size: u64) -> Vec<u8> {
+    (offset..offset + size).map(|position| byte_of(write, position)).collect()
+}
+
+impl WriteNote {
+    fn end(&self) -> u64 {
+        self.offset + self.size
+    }
+
+    fn covers(&self, position: u64) -> bool {
+        (self.offset..self.end()).contains(&position)
+    }
+
+    fn acknowledged_by(&self, at: WorldTime) -> bool {
+        matches!(self.ended, Ended::Acknowledged(when) if when <= at)
+    }
+
+    /// Whether, once `later` is acknowledged, nothing of this one is seen where it covers (M2, M3).
+    fn hidden_by(&self, later: &Self) -> bool {
+        match self.ended {
+            Ended::Acknowledged(when) => when <= later.invoked,
+            Ended::Unknown(when) => when <= later.invoked && self.client == later.client,
+            Ended::Pending | Ended::NotDone => false,
+        }
+    }
+}
+
+impl FileModel {
+    /// A write begins; its number.
+    pub(crate) fn begin(
+        &mut self,
+        client: usize,
+        offset: u64,
+        size: u64,
+        invoked: WorldTime,
+    ) -> usize {
+        self.writes.push(WriteNote { client, offset, size, invoked, ended: Ended::Pending });
+        self.writes.len() - 1
+    }
+
+    /// A write has ended.
+    pub(crate) fn end(&mut self, write: usize, ended: Ended) {
+        self.writes[write].ended = ended;
+    }
+
+    /// Judges what a read gave.
+    pub(crate) fn judge(&self, read: ReadNote, bytes: &[u8]) -> Result<(), String> {
+        self.judge_length(read, bytes.len() as u64)?;
+        let end = read.offset + bytes.len() as u64;
+        let mut cuts: Vec<u64> = self
+            .writes
+            .iter()
+            .flat_map(|write| [write.offset, write.end()])
+            .filter(|cut| (read.offset..end).contains(cut))
+            .chain([read.offset, end])
+            .collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        for pair in cuts.windows(2) {
+            let (candidates, zero) = self.candidates(pair[0], read);
+            for position in pair[0]..pair[1] {
+                let index = usize::try_from(position - read.offset).expect("within the read");
+                let byte = bytes[index];
+                let fits = (byte == 0 && zero)
+                    || candidates.iter().any(|write| byte_of(*write, position) == byte);
+                if !fits {
+                    return Err(self.complaint(position, byte, &candidates, zero));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn complaint(&self, position: u64, byte: u8, candidates: &[usize], zero: bool) -> String {
+        let whose: Vec<usize> = (0..self.writes.len())
+            .filter(|write| {
+                self.writes[*write].covers(position) && byte_of(*write, position) == byte
+            })
+            .collect();
+        let notes: Vec<String> =
+            whose.iter().map(|write| format!("{:?}", self.writes[*write])).collect();
+        format!(
+            "byte {byte:#x} at {position} is of none of the writes {candidates:?} (zero allowed: \
+             {zero}); it looks like that of {whose:?} {notes:?}"
+        )
+    }
+
+    /// Which writes a byte may be of, and whether it may be zero.
+    fn candidates(&self, position: u64, read: ReadNote) -> (Vec<usize>, bool) {
+        let covering: Vec<usize> =
+            (0..self.writes.len()).filter(|at| self.writes[*at].covers(position)).collect();
+        let settled: Vec<&WriteNote> = covering
+            .iter()
+            .map(|at| &self.writes[*at])
+            .filter(|write| write.acknowledged_by(read.from))
+            .collect();
+        let zero = settled.is_empty();
+        let candidates = covering
+            .into_iter()
+            .filter(|at| {
+                let write = &self.writes[*at];
+                write.ended != Ended::NotDone
+                    && write.invoked <= read.until
+                    && !settled.iter().any(|later| write.hidden_by(later))
+            })
+            .collect();
+        (candidates, zero)
+    }
+
+    /// The end of what was acknowledged by then.
+    pub(crate) fn acknowledged_end(&self, at: WorldTime) -> u64 {
+        self.writes.iter().filter(|w| w.acknowledged_by(at)).map(WriteNote::end).max().unwrap_or(0)
+    }
+
+    fn judge_length(&self, read: ReadNote, got: u64) -> Result<(), String> {
+        let least = self.acknowledged_end(read.from).saturating_sub(read.offset).min(read.size);
+        let most = self
+            .writes
+            .iter()
+            .filter(|write| write.ended != Ended::NotDone && write.invoked <= read.until)
+            .map(WriteNote::end)
+            .max()
+            .unwrap_or(0)
+            .saturating_sub(read.offset)
+            .min(read.size);
+        if got < least {
+            return Err(format!(
+                "{got} bytes at {} where {least} are acknowledged",
+                read.offset
+            ));
+        }
+        if got > most {
+            return Err(format!("{got} bytes at {} where only {most} were tried", read.offset));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ended, FileModel, ReadNote, bytes_of};
+    use cairn_env_sim::WorldTime;
+
+    fn read(at: u64, size: u64) -> ReadNote {
+        ReadNote { offset: 0, size, from: WorldTime(at), until: WorldTime(at + 1) }
+    }
+
+    fn written(ends: &[(u64, Ended)]) -> FileModel {
+        let mut model = FileModel::default();
+        for (invoked, ended) in ends {
+            let write = model.begin(0, 0, 10, WorldTime(*invoked));
+            model.end(write, *ended);
+        }
+        model
+    }
+
+    #[test]
+    fn an_acknowledged_write_must_be_seen_and_what_it_covered_must_not() {
+        let model = written(&[
+            (1, Ended::Acknowledged(WorldTime(2))),
+            (3, Ended::Acknowledged(WorldTime(4))),
+        ]);
+        assert_eq!(model.judge(read(5, 10), &bytes_of(1, 0, 10)), Ok(()));
+        assert!(model.judge(read(5, 10), &bytes_of(0, 0, 10)).is_err(), "M2");
+        assert!(model.judge(read(5, 10), &[0; 10]).is_err(), "M2");
+        assert!(model.judge(read(5, 10), &bytes_of(1, 0, 9)).is_err(), "M4");
+    }
+
+    #[test]
+    fn a_pending_write_may_be_seen_in_parts_and_one_not_done_never() {
+        let model = written(&[(1, Ended::Acknowledged(WorldTime(2))), (3, Ended::Pending)]);
+        let mixed = [bytes_of(0, 0, 4), bytes_of(1, 4, 6)].concat();
+        assert_eq!(model.judge(read(5, 10), &mixed), Ok(()));
+        let model = written(&[(1, Ended::Acknowledged(WorldTime(2))), (3, Ended::NotDone)]);
+        assert!(model.judge(read(5, 10), &mixed).is_err(), "M3");
+    }
+
+    #[test]
+    fn an_unknown_write_does_not_come_back_after_a_later_one_of_the_same_client() {
+        let model = written(&[
+            (1, Ended::Unknown(WorldTime(2))),
+            (3, Ended::Acknowledged(WorldTime(4))),
+        ]);
+        assert!(model.judge(read(5, 10), &bytes_of(0, 0, 10)).is_err(), "M3");
+        let model = written(&[
+            (1, Ended::Acknowledged(WorldTime(2))),
+            (3, Ended::Unknown(WorldTime(4))),
+        ]);
+        assert_eq!(model.judge(read(5, 10), &bytes_of(1, 0, 10)), Ok(()));
+    }
+}

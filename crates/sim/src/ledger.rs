@@ -1,0 +1,184 @@
+//! The simulator's own books on every chunk, kept from what is seen at the seam: what the log
+//! says, what each disk has applied, what was acknowledged. Never the system's opinion.
+
+use cairn_env::{ChunkJob, JournalEntry};
+use cairn_env_sim::{NodeId, WorldTime};
+use cairn_protocol::{Failure, Request, Response};
+use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a replica's disk holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReplicaBook {
+    /// The version journaled last.
+    pub(crate) version: ChunkVersion,
+    /// Pushes applied, with the version and serial number under which.
+    pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
+    /// Of these, what a power loss cannot take.
+    pub(crate) synced: BTreeSet<PushId>,
+    /// It lost power with unsynced bytes, or a bit of it flipped.
+    pub(crate) damaged: bool,
+}
+
+/// An acknowledged mutation.
+#[derive(Clone, Debug)]
+pub(crate) struct Acknowledged {
+    pub(crate) push: PushId,
+    pub(crate) at: WorldTime,
+    pub(crate) serial: SerialNumber,
+    pub(crate) holders: BTreeSet<NodeId>,
+}
+
+/// One chunk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChunkBook {
+    pub(crate) file: EntryId,
+    pub(crate) index: ChunkIndex,
+    /// Versions in the log, with the size of the set that each was logged for.
+    pub(crate) logged: BTreeMap<ChunkVersion, u32>,
+    pub(crate) closed: bool,
+    pub(crate) replicas: BTreeMap<NodeId, ReplicaBook>,
+    pub(crate) acknowledged: Vec<Acknowledged>,
+}
+
+impl ChunkBook {
+    /// The version that holds.
+    pub(crate) fn version(&self) -> Option<(ChunkVersion, u32)> {
+        self.logged.last_key_value().map(|(version, size)| (*version, *size))
+    }
+
+    /// Nodes whose disks hold everything that was acknowledged, undamaged.
+    pub(crate) fn intact(&self) -> Vec<NodeId> {
+        let whole = |replica: &ReplicaBook| {
+            !replica.damaged
+                && self.acknowledged.iter().all(|done| replica.applied.contains_key(&done.push))
+        };
+        self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
+    }
+}
+
+/// All chunks.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pub(crate) chunks: BTreeMap<ChunkHandle, ChunkBook>,
+    pub(crate) by_place: BTreeMap<(EntryId, ChunkIndex), ChunkHandle>,
+}
+
+impl Ledger {
+    pub(crate) fn chunk(&mut self, handle: ChunkHandle) -> &mut ChunkBook {
+        self.chunks.entry(handle).or_default()
+    }
+
+    /// A chunkserver's disk has done this.
+    pub(crate) fn disk_did(&mut self, node: NodeId, job: &ChunkJob) {
+        match job {
+            ChunkJob::Apply { handle, version, mutations, sync, .. } => {
+                let replica = self.chunk(*handle).replicas.entry(node).or_default();
+                for mutation in mutations {
+                    if let Some(push) = mutation.push {
+                        replica.applied.insert(push, (*version, mutation.serial));
+                    }
+                }
+                if *sync {
+                    replica.synced = replica.applied.keys().copied().collect();
+                }
+            }
+            ChunkJob::Sync { handle } => {
+                let replica = self.chunk(*handle).replicas.entry(node).or_default();
+                replica.synced = replica.applied.keys().copied().collect();
+            }
+            ChunkJob::Journal(entries) => {
+                for entry in entries {
+                    if let JournalEntry::Raise { handle, version, .. } = entry {
+                        let replica = self.chunk(*handle).replicas.entry(node).or_default();
+                        replica.version = *version;
+                    }
+                }
+            }
+            ChunkJob::Trash { handle, .. } => {
+                self.chunk(*handle).replicas.remove(&node);
+            }
+            _ => {}
+        }
+    }
+
+    /// A machine lost power: what it had not synced may be gone.
+    pub(crate) fn power_lost(&mut self, node: NodeId) {
+        for chunk in self.chunks.values_mut() {
+            if let Some(replica) = chunk.replicas.get_mut(&node)
+                && replica.applied.len() > replica.synced.len()
+            {
+                replica.damaged = true;
+            }
+        }
+    }
+
+    /// What a node's disk holds.
+    pub(crate) fn page_of(&self, node: NodeId) -> BTreeMap<ChunkHandle, ReplicaBook> {
+        let replica = |(handle, chunk): (&ChunkHandle, &ChunkBook)| {
+            chunk.replicas.get(&node).map(|replica| (*handle, replica.clone()))
+        };
+        self.chunks.iter().filter_map(replica).collect()
+    }
+
+    /// A node's disk holds what it held when this page was taken.
+    pub(crate) fn turn_back(&mut self, node: NodeId, mut page: BTreeMap<ChunkHandle, ReplicaBook>) {
+        for (handle, chunk) in &mut self.chunks {
+            match page.remove(handle) {
+                Some(replica) => drop(chunk.replicas.insert(node, replica)),
+                None => drop(chunk.replicas.remove(&node)),
+            }
+        }
+    }
+
+    /// A stored bit of this chunk flipped there.
+    pub(crate) fn flipped(&mut self, node: NodeId, handle: ChunkHandle) {
+        self.chunk(handle).replicas.entry(node).or_default().damaged = true;
+    }
+
+    /// The chunks of a file.
+    pub(crate) fn chunks_of(&self, file: EntryId) -> impl Iterator<Item = &ChunkBook> {
+        self.by_place
+            .range((file, ChunkIndex::new(0))..=(file, ChunkIndex::new(u64::MAX)))
+            .filter_map(|(_, handle)| self.chunks.get(handle))
+    }
+}
+
+/// The mutation that an answer acknowledges: its chunk, its push, its serial number.
+pub(crate) fn acknowledges(
+    request: &Request,
+    answer: &Result<Response, Failure>,
+) -> Option<(ChunkHandle, PushId, SerialNumber)> {
+    match (request, answer) {
+        (Request::Write(write), Ok(Response::Write(done))) => {
+            Some((write.handle, write.push, done.serial))
+        }
+        (Request::Append(append), Ok(Response::Append(done))) => {
+            Some((append.handle, append.push, done.serial))
+        }
+        _ => None,
+    }
+}
+
+impl Ledger {
+    /// A primary acknowledges a mutation.
+    pub(crate) fn acknowledge(
+        &mut self,
+        handle: ChunkHandle,
+        push: PushId,
+        serial: SerialNumber,
+        at: WorldTime,
+    ) {
+        let chunk = self.chunk(handle);
+        if chunk.acknowledged.iter().any(|done| done.push == push) {
+            return;
+        }
+        let holders = chunk
+            .replicas
+            .iter()
+            .filter(|(_, replica)| replica.applied.contains_key(&push))
+            .map(|(node, _)| *node)
+            .collect();
+        chunk.acknowledged.push(Acknowledged { push, at, serial, holders });
+    }
+}

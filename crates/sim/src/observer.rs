@@ -1,0 +1,178 @@
+//! Sees everything at the seam, keeps the ledger, and asks each checker.
+
+use crate::checkers::{Checker, Verdict};
+use crate::ledger::Ledger;
+use crate::report::CheckFailure;
+use cairn_env::{ChunkDone, ChunkJob, DiskError, LogDone, LogJob};
+use cairn_consensus::StoredRecord;
+use cairn_env_sim::{JobWatch, MessageWatch, NodeId, Seen, WorldTime};
+use cairn_master_core::Record;
+use cairn_protocol::{Failure, Request, Response};
+use cairn_types::wire::Message;
+use std::collections::BTreeMap;
+
+/// What checkers share.
+pub(crate) struct Observer {
+    pub(crate) ledger: Ledger,
+    pub(crate) failure: Option<CheckFailure>,
+    pub(crate) reached: BTreeMap<&'static str, u64>,
+    checkers: Vec<Box<dyn Checker>>,
+}
+
+impl Observer {
+    pub(crate) fn new(checkers: Vec<Box<dyn Checker>>) -> Self {
+        Self { ledger: Ledger::default(), failure: None, reached: BTreeMap::new(), checkers }
+    }
+
+    pub(crate) fn fail(&mut self, at: WorldTime, checker: &'static str, message: String) {
+        self.failure.get_or_insert(CheckFailure { checker, message, at });
+    }
+
+    pub(crate) fn reach(&mut self, what: &'static str) {
+        *self.reached.entry(what).or_default() += 1;
+    }
+
+    fn ask(
+        &mut self,
+        at: WorldTime,
+        question: impl Fn(&mut dyn Checker, &Ledger) -> Verdict,
+    ) {
+        for checker in &mut self.checkers {
+            if let Err(message) = question(checker.as_mut(), &self.ledger) {
+                let name = checker.name();
+                self.failure.get_or_insert(CheckFailure { checker: name, message, at });
+            }
+        }
+    }
+
+    fn logged(&mut self, at: WorldTime, record: &Record) {
+        match record {
+            Record::OpenChunk(open) => {
+                if let Some(closes) = open.closes {
+                    self.ledger.chunk(closes).closed = true;
+                    self.reach("chunk closed");
+                }
+                if self.ledger.by_place.contains_key(&(open.file, open.index)) {
+                    return;
+                }
+                self.ledger.by_place.insert((open.file, open.index), open.handle);
+                let chunk = self.ledger.chunk(open.handle);
+                (chunk.file, chunk.index) = (open.file, open.index);
+                chunk.logged.insert(open.version, open.set_size);
+                self.reach("chunk opened");
+            }
+            Record::CloseChunk(close) => self.ledger.chunk(close.handle).closed = true,
+            Record::SetVersion(set) => {
+                let before = self.ledger.chunk(set.handle).version().map_or(0, |(_, size)| size);
+                self.ledger.chunk(set.handle).logged.insert(set.version, set.set_size);
+                self.reach(if set.set_size < before { "set shrunk" } else { "version raised" });
+            }
+            _ => {}
+        }
+        self.ask(at, |checker, ledger| checker.logged(record, ledger));
+    }
+}
+
+impl JobWatch<ChunkJob, ChunkDone> for Observer {
+    fn ran(
+        &mut self,
+        at: WorldTime,
+        node: NodeId,
+        job: &ChunkJob,
+        result: &Result<ChunkDone, DiskError>,
+    ) {
+        self.ask(at, |checker, ledger| checker.chunk_job(node, job, result, ledger));
+        if result.is_ok() && !matches!(result, Ok(ChunkDone::Trashed { gone: false })) {
+            self.ledger.disk_did(node, job);
+        }
+    }
+}
+
+impl JobWatch<LogJob, LogDone> for Observer {
+    fn ran(
+        &mut self,
+        at: WorldTime,
+        _: NodeId,
+        job: &LogJob,
+        result: &Result<LogDone, DiskError>,
+    ) {
+        if result.is_err() {
+            return self.reach("log write failed");
+        }
+        match job {
+            LogJob::Append(entries) => {
+                for (_, entry) in entries {
+                    if let Some(record) = record_of(entry) {
+                        self.logged(at, &record);
+                    }
+                }
+            }
+            LogJob::Checkpoint { .. } => self.reach("checkpoint"),
+        }
+    }
+}
+
+impl MessageWatch for Observer {
+    fn delivered(&mut self, seen: &Seen<'_>) {
+        self.ask(seen.at, |checker, ledger| checker.delivered(seen, ledger));
+    }
+
+    fn answered(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>) {
+        self.note_branch(seen, answer);
+        let applied = crate::ledger::acknowledges(seen.request, answer);
+        if let Some((handle, push, serial)) = applied {
+            self.ledger.acknowledge(handle, push, serial, seen.at);
+        }
+        self.ask(seen.at, |checker, ledger| checker.answered(seen, answer, ledger));
+    }
+
+    fn lives(&mut self, _: WorldTime, node: NodeId, alive: bool) {
+        for checker in &mut self.checkers {
+            checker.lives(node, alive);
+        }
+    }
+}
+
+impl Observer {
+    /// Counts the rare branches of the system under test.
+    fn note_branch(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>) {
+        let name = match (seen.request, answer) {
+            (Request::Raise(raise), Ok(_)) if raise.close => "raise with the close mark",
+            (Request::Raise(_), Err(_)) => "raise refused",
+            (Request::GrantLease(_), Ok(_)) => "lease granted",
+            (Request::GrantLease(_), Err(_)) => "lease grant refused",
+            (Request::SecondaryFailed(_), Ok(_)) => "secondary failed, set shrunk",
+            (Request::SecondaryFailed(_), Err(_)) => "secondary failed, not shrunk",
+            (Request::Probe(_), _) => "probe",
+            (Request::RevokeLease(_), _) => "lease revoked",
+            (Request::Join(_), Ok(_)) => "server joined",
+            (Request::Write(_) | Request::Append(_) | Request::Read(_), Err(failure)) => {
+                return self.reach(code_name(failure));
+            }
+            _ => return,
+        };
+        self.reach(name);
+    }
+}
+
+fn code_name(failure: &Failure) -> &'static str {
+    use cairn_protocol::ErrorCode as Code;
+    match failure.code {
+        Code::StaleVersion => "refused: stale version",
+        Code::NotPrimary => "refused: not primary",
+        Code::ChunkClosed => "refused: chunk closed",
+        Code::PushMissing => "refused: push missing",
+        Code::PastAcknowledged => "refused: past the acknowledged length",
+        Code::ChecksumMismatch => "refused: checksum",
+        Code::NoSuchChunk => "refused: no such chunk",
+        Code::ReplicaFailed => "refused: replica failed",
+        Code::Busy => "refused: busy",
+        _ => "refused: other",
+    }
+}
+
+/// The record in an entry of the operation log, where there is one.
+fn record_of(entry: &[u8]) -> Option<Record> {
+    let stored = StoredRecord::decode(entry).ok()?;
+    Record::decode(&stored.data).ok()
+}

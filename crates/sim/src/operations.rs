@@ -1,0 +1,98 @@
+//! What a workload asks of a client, and how the answers come back.
+//!
+//! The simulator runs `ClientCore` itself; this is the thin layer that turns a workload's words
+//! into the core's, so that a workload says no more than it means.
+
+use bytes::Bytes;
+use cairn_client_core::{Operation, Output};
+use cairn_protocol::{
+    Create, Delete, Failure, List, MakeDirectory, Rename, Request, Response, Stat,
+};
+use cairn_types::{CellPath, Content, Entry, EntryId};
+
+/// Names one operation of one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(pub(crate) u64);
+
+/// An operation.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    MakeDirectory { path: CellPath },
+    Create { path: CellPath, content: Content, or_open: bool },
+    Rename { from: CellPath, to: CellPath, replace: bool },
+    Delete { path: CellPath, recursive: bool },
+    Stat { path: CellPath },
+    List { path: CellPath },
+    Write { file: EntryId, offset: u64, bytes: Bytes, sync: bool },
+    Append { file: EntryId, bytes: Bytes, sync: bool },
+    Read { file: EntryId, offset: u64, size: u64, fresh: bool },
+    Sync { file: EntryId },
+}
+
+/// What an operation gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    Nothing,
+    Entry(Entry),
+    Entries(Vec<Entry>),
+    /// Bytes read, and whether the file ends behind them.
+    Bytes(Bytes, bool),
+    Offset(u64),
+}
+
+/// How an operation ended.
+pub(crate) type OpResult = Result<Done, Failure>;
+
+/// More names than any workload makes.
+const LIST_LIMIT: u32 = 10_000;
+
+impl Op {
+    /// In the client's words. The client itself names mutations (R24).
+    pub(crate) fn into_operation(self) -> Operation {
+        let mutation = Default::default();
+        Operation::Ask(match self {
+            Self::MakeDirectory { path } => {
+                Request::MakeDirectory(MakeDirectory { mutation, path, parents: false })
+            }
+            Self::Create { path, content, or_open } => {
+                let create =
+                    Create { mutation, path, replication: 0, content, or_open, synced: false };
+                Request::Create(create)
+            }
+            Self::Rename { from, to, replace } => {
+                Request::Rename(Rename { mutation, from, to, replace })
+            }
+            Self::Delete { path, recursive } => {
+                Request::Delete(Delete { mutation, path, recursive })
+            }
+            Self::Stat { path } => Request::Stat(Stat { path }),
+            Self::List { path } => Request::List(List {
+                path,
+                after: String::new(),
+                limit: LIST_LIMIT,
+                hidden: false,
+            }),
+            Self::Write { file, offset, bytes, sync } => {
+                return Operation::WriteAt { file, offset, bytes, sync };
+            }
+            Self::Append { file, bytes, sync } => return Operation::Append { file, bytes, sync },
+            Self::Read { file, offset, size, fresh } => {
+                return Operation::ReadAt { file, offset, size, fresh };
+            }
+            Self::Sync { file } => return Operation::Sync { file },
+        })
+    }
+}
+
+/// The client's answer in a workload's words.
+pub(crate) fn done_of(output: Output) -> Done {
+    match output {
+        Output::Answered(Response::MakeDirectory(answer)) => Done::Entry(answer.entry),
+        Output::Answered(Response::Create(answer)) => Done::Entry(answer.entry),
+        Output::Answered(Response::Stat(answer)) => Done::Entry(answer.entry),
+        Output::Answered(Response::List(answer)) => Done::Entries(answer.entries),
+        Output::Read { pieces, end } => Done::Bytes(Bytes::from(pieces.concat()), end),
+        Output::Appended { offset } => Done::Offset(offset),
+        _ => Done::Nothing,
+    }
+}

@@ -1,0 +1,104 @@
+//! The checkers are checked: each rule of protocol.md, broken on purpose, must be seen.
+//!
+//! For each rule the faults under which its loss shows soonest; seeds are tried until a checker
+//! complains. What no checker has seen within them is told as such.
+
+use crate::report::{CheckFailure, FaultMix, RunConfig};
+use crate::run::run;
+use cairn_types::planted::Rule;
+
+/// Seeds tried for a rule before it counts as unseen.
+const SEEDS_MAX: u64 = 40;
+
+/// What came of breaking one rule.
+#[derive(Clone, Debug)]
+pub struct PlantedReport {
+    /// The rule.
+    pub rule: Rule,
+    /// Seeds run.
+    pub seeds: u64,
+    /// The seed that showed it and the checker's complaint; none: not seen.
+    pub caught: Option<(u64, CheckFailure)>,
+}
+
+/// All rules that can be broken.
+#[must_use]
+pub fn rules() -> Vec<Rule> {
+    vec![
+        Rule::R1,
+        Rule::R2,
+        Rule::R4,
+        Rule::R5,
+        Rule::R6,
+        Rule::R7,
+        Rule::R8,
+        Rule::R9,
+        Rule::R10,
+        Rule::R11,
+        Rule::R12,
+        Rule::R13,
+        Rule::R14,
+        Rule::R15,
+        Rule::R16,
+        Rule::R17,
+        Rule::R18,
+        Rule::R19,
+        Rule::R20,
+        Rule::R22,
+        Rule::R23,
+        Rule::R24,
+        Rule::R26,
+        Rule::R27,
+        Rule::R28,
+        Rule::R29,
+        Rule::R31,
+        Rule::R33,
+        Rule::R35,
+        Rule::R37,
+    ]
+}
+
+/// The faults under which the loss of a rule shows.
+fn faults_for(rule: Rule) -> FaultMix {
+    let calm = FaultMix::calm();
+    let network =
+        FaultMix { every_ms: 250, partition: 3, break_connection: 4, pause: 3, slow: 1, ..calm };
+    match rule {
+        Rule::R1 | Rule::R2 | Rule::R22 | Rule::R23 | Rule::R24 => FaultMix {
+            every_ms: 500,
+            kill_master: 3,
+            power_loss_master: 2,
+            break_connection: 3,
+            partition: 1,
+            kill: 1,
+            ..FaultMix::calm()
+        },
+        Rule::R26 => FaultMix { every_ms: 300, kill_in_write: 1, ..calm },
+        Rule::R27 | Rule::R28 | Rule::R29 => {
+            FaultMix { every_ms: 500, power_loss: 3, kill: 1, ..calm }
+        }
+        Rule::R31 => FaultMix { every_ms: 300, corrupt: 2, flip_bit: 2, kill: 1, ..calm },
+        Rule::R7 | Rule::R8 | Rule::R9 | Rule::R10 | Rule::R11 => {
+            FaultMix { kill: 3, power_loss: 1, ..network }
+        }
+        Rule::R35 => calm,
+        _ => FaultMix { kill: 2, ..network },
+    }
+}
+
+/// Breaks a rule and looks for a checker that sees it.
+#[must_use]
+pub fn planted(rule: Rule) -> PlantedReport {
+    for seed in 0..SEEDS_MAX {
+        let config = RunConfig {
+            planted: Some(rule),
+            seconds: 30,
+            faults: faults_for(rule),
+            ..RunConfig::of(seed)
+        };
+        if let Some(failure) = run(&config).failure {
+            return PlantedReport { rule, seeds: seed + 1, caught: Some((seed, failure)) };
+        }
+    }
+    PlantedReport { rule, seeds: SEEDS_MAX, caught: None }
+}

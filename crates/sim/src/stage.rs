@@ -1,0 +1,162 @@
+//! Where workloads act: the world, the cell, and what is under way in it.
+
+use crate::cell::CellNodes;
+use crate::observer::Observer;
+use crate::operations::{Op, OpResult, Ticket, done_of};
+use cairn_client_core::Command;
+use cairn_env_sim::{NodeId, SimWorld, WorldTime};
+use cairn_protocol::Failure;
+use cairn_types::{ChunkIndex, ClusterConfig, EntryId, Random};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What every operation is given.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(12);
+
+/// A workload's part: one logical process that has one thing under way at a time, or several.
+pub(crate) trait Actor {
+    /// It begins.
+    fn start(&mut self, stage: &mut Stage);
+    /// An operation of its has ended.
+    fn ended(&mut self, stage: &mut Stage, ticket: Ticket, result: OpResult);
+    /// A time that it waited for has come.
+    fn woken(&mut self, _stage: &mut Stage) {}
+    /// The faults are over and nothing new is asked for; whether it has finished.
+    fn finished(&self) -> bool;
+}
+
+type Mailbox = Arc<Mutex<Vec<(Ticket, OpResult)>>>;
+
+/// The stage.
+pub(crate) struct Stage {
+    pub(crate) world: SimWorld,
+    pub(crate) nodes: CellNodes,
+    pub(crate) cluster: ClusterConfig,
+    pub(crate) observer: Rc<RefCell<Observer>>,
+    pub(crate) operations: u64,
+    /// Nothing new is to be asked for.
+    pub(crate) closing: bool,
+    /// Which actor speaks.
+    pub(crate) speaker: usize,
+    mailbox: Mailbox,
+    next_ticket: u64,
+    owners: BTreeMap<Ticket, usize>,
+}
+
+/// Script tokens of actors start here; those below are the run's own.
+pub(crate) const ACTOR_TOKENS: u64 = 1_000_000;
+
+impl Stage {
+    pub(crate) fn new(
+        world: SimWorld,
+        nodes: CellNodes,
+        cluster: ClusterConfig,
+        observer: Rc<RefCell<Observer>>,
+    ) -> Self {
+        Self {
+            world,
+            nodes,
+            cluster,
+            observer,
+            operations: 0,
+            closing: false,
+            speaker: 0,
+            mailbox: Mailbox::default(),
+            next_ticket: 0,
+            owners: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> WorldTime {
+        self.world.now()
+    }
+
+    pub(crate) fn random(&mut self) -> &mut Random {
+        self.world.random()
+    }
+
+    /// Begins an operation for the actor that speaks.
+    pub(crate) fn ask(&mut self, client: usize, op: Op) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        self.owners.insert(ticket, self.speaker);
+        let node = self.nodes.clients[client];
+        let deadline = self.world.local_now(node).time + DEADLINE;
+        let mailbox = self.mailbox.clone();
+        self.world.trace().line(|| format!("ask {ticket:?} of client {client}: {op:?}"));
+        let command = Command {
+            ticket: ticket.0,
+            operation: op.into_operation(),
+            deadline,
+            done: Box::new(move |result| {
+                let result = result.map(done_of);
+                mailbox.lock().expect("one thread").push((ticket, result));
+            }),
+        };
+        self.world.command(node, Box::new(command));
+        ticket
+    }
+
+    /// Wakes the actor that speaks.
+    pub(crate) fn wake_after(&mut self, span: Duration) {
+        self.world.script(span, ACTOR_TOKENS + self.speaker as u64);
+    }
+
+    /// A pause of up to `max_ms`, and then the actor is woken.
+    pub(crate) fn rest(&mut self, max_ms: u64) {
+        let span = Duration::from_millis(self.random().below(max_ms) + 1);
+        self.wake_after(span);
+    }
+
+    /// What has ended since, and whose it was.
+    pub(crate) fn take_ended(&mut self) -> Vec<(usize, Ticket, OpResult)> {
+        let ended = std::mem::take(&mut *self.mailbox.lock().expect("one thread"));
+        let mut out = Vec::with_capacity(ended.len());
+        for (ticket, result) in ended {
+            self.world.trace().line(|| format!("ended {ticket:?}: {result:?}"));
+            self.world.trace().mix(&[ticket.0, u64::from(result.is_ok())]);
+            self.operations += 1;
+            let owner = self.owners.remove(&ticket).expect("an operation ends once (K1)");
+            out.push((owner, ticket, result));
+        }
+        out
+    }
+
+    /// Operations that have not ended.
+    pub(crate) fn under_way(&self) -> usize {
+        self.owners.len()
+    }
+
+    pub(crate) fn fail(&mut self, checker: &'static str, message: String) {
+        let at = self.now();
+        self.observer.borrow_mut().fail(at, checker, message);
+    }
+
+    pub(crate) fn reach(&mut self, what: &'static str) {
+        self.observer.borrow_mut().reach(what);
+    }
+
+    /// Whether what was acknowledged in a range of a file may rightly be missing: of one of its
+    /// chunks no intact replica is alive.
+    pub(crate) fn excused(&self, file: EntryId, offset: u64, size: u64) -> bool {
+        let observer = self.observer.borrow();
+        let chunk = self.cluster.chunk_size;
+        let places = offset / chunk..=(offset + size.max(1) - 1) / chunk;
+        places.into_iter().any(|index| {
+            let place = (file, ChunkIndex::new(index));
+            let handle = observer.ledger.by_place.get(&place);
+            handle.and_then(|handle| observer.ledger.chunks.get(handle)).is_some_and(|chunk| {
+                let holders: Vec<NodeId> = chunk.intact();
+                !holders.iter().any(|node| self.world.is_alive(*node))
+            })
+        })
+    }
+}
+
+/// A failure in few words.
+pub(crate) fn told(failure: &Failure) -> String {
+    format!("{:?}/{:?}: {}", failure.code, failure.outcome, failure.message)
+}

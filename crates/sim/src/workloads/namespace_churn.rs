@@ -1,0 +1,153 @@
+//! Clients make, rename, delete, look at and list the same few names at once; what they see must
+//! be explained by one order of it all (checker `linearizable_names`).
+
+use super::path;
+use crate::checkers::linearizable_names::{NameAnswer, NameEnd, NameEvent, NameOp};
+use crate::operations::{Done, Op, OpResult, Ticket};
+use crate::stage::{Actor, Stage};
+use cairn_protocol::{ErrorCode, Failure, Outcome};
+use cairn_types::{Content, EntryKind};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Starts and ends of all operations on the churned names, in true order.
+#[derive(Debug, Default)]
+pub(crate) struct NameHistory {
+    pub(crate) events: Vec<NameEvent>,
+    count: usize,
+}
+
+/// More than so many operations are not asked for: the search over them has to end.
+const OPERATIONS_MAX: usize = 250;
+
+/// One of the clients.
+pub(crate) struct Churn {
+    client: usize,
+    history: Rc<RefCell<NameHistory>>,
+    doing: Option<usize>,
+    over: bool,
+}
+
+impl Churn {
+    pub(crate) fn new(client: usize, history: Rc<RefCell<NameHistory>>) -> Self {
+        Self { client, history, doing: None, over: false }
+    }
+
+    fn go_on(&mut self, stage: &mut Stage) {
+        if stage.closing || self.history.borrow().count >= OPERATIONS_MAX {
+            self.over = true;
+            return;
+        }
+        let op = draw(stage);
+        let mut history = self.history.borrow_mut();
+        let id = history.count;
+        history.count += 1;
+        history.events.push(NameEvent::Began(id, op.clone()));
+        self.doing = Some(id);
+        stage.ask(self.client, asked(op));
+    }
+}
+
+fn directory(stage: &mut Stage) -> String {
+    format!("/n{}", stage.random().below(3))
+}
+
+fn name(stage: &mut Stage) -> String {
+    format!("{}/{}", directory(stage), ["a", "b", "c"][stage.random().below(3) as usize])
+}
+
+fn draw(stage: &mut Stage) -> NameOp {
+    match stage.random().below(20) {
+        0..=2 => NameOp::MakeDirectory(directory(stage)),
+        3..=7 => NameOp::Create(name(stage)),
+        8 => NameOp::MakeDirectory(name(stage)),
+        9 => {
+            let (from, to) = (directory(stage), directory(stage));
+            if from == to {
+                return NameOp::List(from);
+            }
+            NameOp::Rename { from, to, replace: false }
+        }
+        10..=12 => {
+            let (from, to) = (name(stage), name(stage));
+            if from == to {
+                return NameOp::Stat(from);
+            }
+            NameOp::Rename { from, to, replace: stage.random().chance(400) }
+        }
+        13..=15 => NameOp::Delete { path: name(stage), recursive: false },
+        16 => {
+            let recursive = stage.random().chance(500);
+            NameOp::Delete { path: directory(stage), recursive }
+        }
+        17..=18 => NameOp::Stat(name(stage)),
+        _ => NameOp::List(directory(stage)),
+    }
+}
+
+fn asked(op: NameOp) -> Op {
+    match op {
+        NameOp::MakeDirectory(at) => Op::MakeDirectory { path: path(&at) },
+        NameOp::Create(at) => {
+            Op::Create { path: path(&at), content: Content::Bytes, or_open: false }
+        }
+        NameOp::Rename { from, to, replace } => {
+            Op::Rename { from: path(&from), to: path(&to), replace }
+        }
+        NameOp::Delete { path: at, recursive } => Op::Delete { path: path(&at), recursive },
+        NameOp::Stat(at) => Op::Stat { path: path(&at) },
+        NameOp::List(at) => Op::List { path: path(&at) },
+    }
+}
+
+/// Whether a refusal says something about the names.
+fn speaks_of_names(failure: &Failure) -> bool {
+    matches!(
+        failure.code,
+        ErrorCode::NotFound
+            | ErrorCode::AlreadyExists
+            | ErrorCode::NotADirectory
+            | ErrorCode::IsADirectory
+            | ErrorCode::DirectoryNotEmpty
+            | ErrorCode::Invalid
+    )
+}
+
+fn end_of(result: &OpResult) -> NameEnd {
+    let entry = |entry: &cairn_types::Entry| NameAnswer::Entry {
+        id: entry.id,
+        directory: entry.kind == EntryKind::Directory,
+    };
+    NameEnd::Answered(match result {
+        Ok(Done::Entry(it)) => entry(it),
+        Ok(Done::Entries(entries)) => {
+            let mut names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+            names.sort();
+            NameAnswer::Names(names)
+        }
+        Ok(_) => NameAnswer::Done,
+        Err(failure) if failure.outcome == Outcome::Unknown => return NameEnd::Unknown,
+        Err(failure) if speaks_of_names(failure) => NameAnswer::Refused,
+        Err(_) => return NameEnd::NotDone,
+    })
+}
+
+impl Actor for Churn {
+    fn start(&mut self, stage: &mut Stage) {
+        stage.rest(500);
+    }
+
+    fn ended(&mut self, stage: &mut Stage, _: Ticket, result: OpResult) {
+        let id = self.doing.take().expect("one thing at a time");
+        self.history.borrow_mut().events.push(NameEvent::Ended(id, end_of(&result)));
+        stage.rest(600);
+    }
+
+    fn woken(&mut self, stage: &mut Stage) {
+        self.go_on(stage);
+    }
+
+    fn finished(&self) -> bool {
+        self.over
+    }
+}

@@ -1,0 +1,133 @@
+//! Readers that tail a file of records while everything breaks: every acknowledged record reaches
+//! a reader that started before it, once (R17, R19, R37).
+
+use super::{RecordFile, concurrent_appends::RecordId};
+use crate::file_model::Ended;
+use crate::operations::{Done, Op, OpResult, Ticket};
+use crate::stage::{Actor, Stage};
+use cairn_client_core::{ReadSpec, RecordCursor};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// One reader.
+pub(crate) struct TailingReader {
+    client: usize,
+    file: Rc<RefCell<RecordFile>>,
+    cursor: RecordCursor,
+    given: BTreeSet<RecordId>,
+    asked: Option<ReadSpec>,
+    /// Reads in a row that gave nothing, after the writers have stopped.
+    idle: u32,
+    over: bool,
+}
+
+/// So many empty reads in a row, after the faults, are the end.
+const IDLE_MAX: u32 = 5;
+
+impl TailingReader {
+    pub(crate) fn new(client: usize, file: Rc<RefCell<RecordFile>>) -> Self {
+        Self {
+            client,
+            file,
+            cursor: RecordCursor::new(0),
+            given: BTreeSet::new(),
+            asked: None,
+            idle: 0,
+            over: false,
+        }
+    }
+
+    fn go_on(&mut self, stage: &mut Stage) {
+        if self.over {
+            return;
+        }
+        let Some(file) = self.file.borrow().id else {
+            if stage.closing {
+                self.over = true;
+                return;
+            }
+            return stage.rest(500);
+        };
+        let spec = self.cursor.next_read();
+        let (offset, size, fresh) = (spec.offset, spec.size, spec.fresh);
+        self.asked = Some(spec);
+        stage.ask(self.client, Op::Read { file, offset, size, fresh });
+    }
+
+    fn take(&mut self, stage: &mut Stage, id: RecordId) {
+        let mut file = self.file.borrow_mut();
+        let complaint = match file.tried.get(&id) {
+            None => Some("was never tried"),
+            Some(tried) if tried.ended == Ended::NotDone => Some("failed as not done"),
+            Some(_) => None,
+        };
+        if let Some(complaint) = complaint {
+            return stage.fail("records", format!("{}: {id:?} {complaint}", file.name));
+        }
+        file.delivered.insert(id);
+        if !self.given.insert(id) {
+            stage.fail("records", format!("{}: {id:?} reaches a reader twice", file.name));
+        }
+    }
+
+    /// At the end: whatever was acknowledged has come by.
+    fn judge(&mut self, stage: &mut Stage) {
+        let file = self.file.borrow();
+        let missing = file.tried.iter().find(|(id, tried)| {
+            matches!(tried.ended, Ended::Acknowledged(_)) && !self.given.contains(id)
+        });
+        if let Some((id, tried)) = missing {
+            let offset = tried.offset.unwrap_or_default();
+            let size = tried.framed.len() as u64;
+            if stage.excused(file.id.expect("it was read"), offset, size) {
+                return stage.reach("record excused: no intact replica is alive");
+            }
+            stage.fail(
+                "records",
+                format!(
+                    "{}: {id:?} acknowledged at {offset} never reached a reader that started \
+                     before it; it stands at {}",
+                    file.name,
+                    self.cursor.consumed(),
+                ),
+            );
+        }
+    }
+}
+
+impl Actor for TailingReader {
+    fn start(&mut self, stage: &mut Stage) {
+        stage.rest(500);
+    }
+
+    fn ended(&mut self, stage: &mut Stage, _: Ticket, result: OpResult) {
+        let Some(asked) = self.asked.take() else { return };
+        let Ok(Done::Bytes(bytes, _)) = result else {
+            return stage.rest(500);
+        };
+        let got = !bytes.is_empty();
+        let mut records = Vec::new();
+        if !self.cursor.take(asked, &[bytes], &mut records) {
+            stage.reach("record reader doubts what it would skip");
+        }
+        for record in records {
+            self.take(stage, (record.producer, record.number));
+        }
+        self.idle = if got { 0 } else { self.idle + 1 };
+        if stage.closing && self.idle >= IDLE_MAX {
+            self.over = true;
+            return self.judge(stage);
+        }
+        stage.wake_after(Duration::from_millis(if got { 20 } else { 300 }));
+    }
+
+    fn woken(&mut self, stage: &mut Stage) {
+        self.go_on(stage);
+    }
+
+    fn finished(&self) -> bool {
+        self.over
+    }
+}

@@ -1,0 +1,105 @@
+//! One replica in memory: its head, which slot holds it, and what of it is on disk (R26).
+//!
+//! ```text
+//!   slot A  the last head known to be on disk: not touched until a newer one is
+//!   slot B  the newest head; written again and again until a sync makes it the one on disk
+//! ```
+
+use crate::chunk_files::{ChunkDirectory, ChunkFiles};
+use crate::redo_journal::RedoJournal;
+use crate::whole_files::{disk_error, sync_failure};
+use cairn_env::DiskError;
+use cairn_format::{HEAD_SLOT_SIZE, Head};
+use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
+
+/// A replica as its server knows it.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    /// The newest head; sequence zero: never written.
+    pub(crate) head: Head,
+    /// Where it stands.
+    pub(crate) slot: usize,
+    /// The slot of the last head known to be on disk; none after a restart, until a sync.
+    pub(crate) synced_slot: Option<usize>,
+    /// The names of its files are on disk.
+    pub(crate) names_synced: bool,
+    /// Something was written since the last sync.
+    pub(crate) unsynced: bool,
+    /// Bytes were added since the last sync, which only a sync brings to disk.
+    pub(crate) unsynced_appends: bool,
+    /// The dirty mark is known to be durable.
+    pub(crate) marked: bool,
+    /// Overwrites that are durable here and perhaps nowhere else.
+    pub(crate) redo: RedoJournal,
+    /// A write failed half-way: to be recovered before it is used again.
+    pub(crate) torn: bool,
+    /// In the trash.
+    pub(crate) gone: bool,
+}
+
+impl Chunk {
+    /// A replica without bytes or files.
+    pub(crate) fn empty(handle: ChunkHandle, block_size: u32) -> Self {
+        Self {
+            head: Head::empty(handle, block_size),
+            slot: 1,
+            // Slot 1 holds the head of an empty chunk: none.
+            synced_slot: Some(1),
+            names_synced: false,
+            unsynced: false,
+            unsynced_appends: false,
+            marked: false,
+            redo: RedoJournal::empty(handle),
+            torn: false,
+            gone: false,
+        }
+    }
+
+    /// The head after mutations up to `serial` under `version`, before their bytes are counted.
+    pub(crate) fn next_head(&self, version: ChunkVersion, serial: SerialNumber) -> Head {
+        Head {
+            sequence: self.head.sequence + 1,
+            mutated_version: version,
+            serial,
+            ..self.head
+        }
+    }
+
+    /// Makes it known which head is on disk, so that the other slot can be written (R26).
+    pub(crate) fn settle_slots(&mut self, directory: &ChunkDirectory) -> Result<(), DiskError> {
+        if self.synced_slot.is_none() { self.sync(directory) } else { Ok(()) }
+    }
+
+    /// Writes a head into the slot that is not the last one known to be on disk (R26).
+    pub(crate) fn write_head(&mut self, files: &ChunkFiles, head: Head) -> Result<(), DiskError> {
+        let synced = self.synced_slot.expect("settle_slots was called before anything was written");
+        let slot = 1 - synced;
+        let offset = (slot * HEAD_SLOT_SIZE) as u64;
+        files.meta.write_at(&head.encode(), offset).map_err(disk_error)?;
+        self.head = head;
+        self.slot = slot;
+        self.unsynced = true;
+        Ok(())
+    }
+
+    /// Brings everything of the chunk to disk: bytes, checksums, head, names.
+    pub(crate) fn sync(&mut self, chunks: &ChunkDirectory) -> Result<(), DiskError> {
+        if self.head.sequence == 0 {
+            return Ok(());
+        }
+        if !self.unsynced && self.synced_slot == Some(self.slot) {
+            return Ok(());
+        }
+        let files = chunks.files(self.head.handle, false)?;
+        files.data.sync().map_err(sync_failure)?;
+        files.meta.sync().map_err(sync_failure)?;
+        if !self.names_synced {
+            chunks.sync_names(self.head.handle)?;
+            self.names_synced = true;
+        }
+        self.synced_slot = Some(self.slot);
+        self.unsynced = false;
+        self.unsynced_appends = false;
+        self.redo.clear(chunks.disk.as_ref())
+    }
+}

@@ -1,0 +1,152 @@
+//! Where a chunk's files lie, and the few that are kept open.
+//!
+//! ```text
+//!   chunks/<last byte of the handle>/<handle>.chunk   .meta   .redo        in hexadecimal
+//! ```
+
+use crate::whole_files::{disk_error, sync_failure};
+use cairn_env::{Disk, DiskError, DiskFile, IoFailure, OpenMode};
+use cairn_types::ChunkHandle;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Chunks whose files are kept open; two files each, far below a process's usual limit of 1 024.
+const OPEN_MAX: usize = 192;
+/// The directory of the chunks' directories.
+pub(crate) const CHUNKS_DIRECTORY: &str = "chunks";
+
+/// A chunk's bytes and its sidecar, open.
+#[derive(Debug)]
+pub(crate) struct ChunkFiles {
+    pub(crate) data: Box<dyn DiskFile>,
+    pub(crate) meta: Box<dyn DiskFile>,
+}
+
+/// The directory of a chunk's files.
+pub(crate) fn directory(handle: ChunkHandle) -> String {
+    format!("{CHUNKS_DIRECTORY}/{:02x}", handle.get() & 0xff)
+}
+
+/// One of a chunk's files: `chunk`, `meta` or `redo`.
+pub(crate) fn path(handle: ChunkHandle, kind: &str) -> String {
+    format!("{}/{:016x}.{kind}", directory(handle), handle.get())
+}
+
+/// The kinds of files that a chunk may have.
+pub(crate) const KINDS: [&str; 3] = ["chunk", "meta", "redo"];
+
+/// Opens one of a chunk's files, made with its directory where missing if `create`.
+fn open(
+    disk: &dyn Disk,
+    handle: ChunkHandle,
+    kind: &str,
+    create: bool,
+) -> Result<Box<dyn DiskFile>, IoFailure> {
+    let path = path(handle, kind);
+    if !create {
+        return disk.open(&path, OpenMode::Write);
+    }
+    match disk.open(&path, OpenMode::Create) {
+        Err(IoFailure::NotFound) => {
+            disk.make_dir(&directory(handle))?;
+            disk.open(&path, OpenMode::Create)
+        }
+        opened => opened,
+    }
+}
+
+/// The chunks that have files, whether they should or not.
+pub(crate) fn handles_with_files(disk: &dyn Disk) -> Result<BTreeSet<ChunkHandle>, IoFailure> {
+    let mut found = BTreeSet::new();
+    for low in disk.list(CHUNKS_DIRECTORY)? {
+        for name in disk.list(&format!("{CHUNKS_DIRECTORY}/{low}"))? {
+            let handle = name.split('.').next().map(|hex| u64::from_str_radix(hex, 16));
+            if let Some(Ok(raw)) = handle {
+                found.insert(ChunkHandle::new(raw));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The open files: those used longest ago are closed first.
+#[derive(Debug, Default)]
+struct OpenFiles {
+    clock: u64,
+    by_handle: BTreeMap<ChunkHandle, (u64, Arc<ChunkFiles>)>,
+    by_age: BTreeMap<u64, ChunkHandle>,
+}
+
+impl OpenFiles {
+    fn get(&mut self, handle: ChunkHandle) -> Option<Arc<ChunkFiles>> {
+        let (age, files) = self.by_handle.get_mut(&handle)?;
+        self.by_age.remove(age);
+        self.clock += 1;
+        *age = self.clock;
+        self.by_age.insert(self.clock, handle);
+        Some(Arc::clone(files))
+    }
+
+    fn put(&mut self, handle: ChunkHandle, files: Arc<ChunkFiles>) {
+        self.remove(handle);
+        self.clock += 1;
+        self.by_handle.insert(handle, (self.clock, files));
+        self.by_age.insert(self.clock, handle);
+        if self.by_handle.len() > OPEN_MAX
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.by_handle.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, handle: ChunkHandle) {
+        if let Some((age, _)) = self.by_handle.remove(&handle) {
+            self.by_age.remove(&age);
+        }
+    }
+}
+
+/// The files of all chunks of one data directory.
+#[derive(Debug)]
+pub(crate) struct ChunkDirectory {
+    pub(crate) disk: Arc<dyn Disk>,
+    open: Mutex<OpenFiles>,
+}
+
+impl ChunkDirectory {
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, open: Mutex::default() }
+    }
+
+    fn open_files(&self) -> MutexGuard<'_, OpenFiles> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A chunk's files, made where they are missing if `create`.
+    pub(crate) fn files(
+        &self,
+        handle: ChunkHandle,
+        create: bool,
+    ) -> Result<Arc<ChunkFiles>, DiskError> {
+        if let Some(files) = self.open_files().get(handle) {
+            return Ok(files);
+        }
+        let disk = self.disk.as_ref();
+        let data = open(disk, handle, "chunk", create).map_err(disk_error)?;
+        let meta = open(disk, handle, "meta", create).map_err(disk_error)?;
+        let files = Arc::new(ChunkFiles { data, meta });
+        self.open_files().put(handle, Arc::clone(&files));
+        Ok(files)
+    }
+
+    /// Makes the names of a chunk's files durable.
+    pub(crate) fn sync_names(&self, handle: ChunkHandle) -> Result<(), DiskError> {
+        self.disk.sync_dir(&directory(handle)).map_err(sync_failure)?;
+        self.disk.sync_dir(CHUNKS_DIRECTORY).map_err(sync_failure)
+    }
+
+    /// Closes a chunk's files, because they are going away.
+    pub(crate) fn close(&self, handle: ChunkHandle) {
+        self.open_files().remove(handle);
+    }
+}

@@ -1,0 +1,419 @@
+//! The disk work of a chunkserver: several data directories and the buffer of pushed data.
+//!
+//! ```text
+//!   jobs of a lane ──► journal jobs: one flush for all      apply jobs of a chunk: one run
+//!   pushes ──► PushBuffer ──► looked up and compared (R15) when a mutation names them
+//! ```
+//! - D1: a new chunk goes where most space is free.
+//! - D2: a directory whose sync failed answers nothing but that; the others serve on (design §5).
+//! - D3: pushed data that was applied is kept a little longer, for a mutation that comes again
+//!   after the set was changed (R14); then its memory goes to those still waiting.
+
+use crate::apply::{Acknowledged, Mutation};
+use crate::chunk_store::ChunkStore;
+use crate::chunk_store_open::{RecoveredChunks, StoreOpenError};
+use cairn_env::{
+    ApplyMutation, ChunkDone, ChunkJob, Disk, DiskError, JournalEntry, PushBuffer,
+    PushLookupError, PushedData, Service, Space,
+};
+use cairn_protocol::Failure;
+use cairn_types::{CellId, ChunkHandle, ChunkVersion, ClusterConfig, PushId, ServerId};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of applied pushes that are kept (D3).
+const APPLIED_KEPT: u64 = 4 << 20;
+
+type Done = Result<ChunkDone, DiskError>;
+
+/// All disks of a chunkserver.
+#[derive(Debug)]
+pub struct ChunkDisk {
+    stores: Vec<ChunkStore>,
+    /// Which store has a chunk.
+    places: Mutex<BTreeMap<ChunkHandle, usize>>,
+    pushes: Mutex<Pushes>,
+}
+
+#[derive(Debug)]
+struct Pushes {
+    buffer: PushBuffer,
+    /// Applied ones, oldest first (D3).
+    applied: VecDeque<(PushId, u64)>,
+    applied_size: u64,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A directory that was added to a server belongs to it from now on.
+fn join_new_directories(
+    stores: &[ChunkStore],
+    cell: CellId,
+    server: ServerId,
+) -> Result<(), StoreOpenError> {
+    for store in stores.iter().filter(|store| !store.has_joined()) {
+        let joined = [JournalEntry::Joined(cell, server)];
+        store
+            .journal(&joined)
+            .map_err(|error| StoreOpenError::Disk { directory: store.describe(), error })?;
+    }
+    Ok(())
+}
+
+/// An apply job whose pushes were found.
+struct ReadyApply {
+    handle: ChunkHandle,
+    version: ChunkVersion,
+    mutations: Vec<Mutation>,
+    acknowledged: Acknowledged,
+    sync: bool,
+    pushes: Vec<(PushId, u64)>,
+}
+
+impl ChunkDisk {
+    /// Opens all data directories of one server.
+    ///
+    /// # Errors
+    /// [`StoreOpenError`]; also where the directories are not all one server's.
+    pub fn open(
+        disks: Vec<Arc<dyn Disk>>,
+        push_buffer_size: u64,
+    ) -> Result<(Self, RecoveredChunks), StoreOpenError> {
+        let mut stores = Vec::new();
+        let mut places = BTreeMap::new();
+        let mut all = RecoveredChunks::default();
+        let mut replicas = BTreeMap::new();
+        for disk in disks {
+            let directory = disk.describe();
+            let (store, found) = ChunkStore::open(disk)?;
+            if let (Some(mine), Some((cell, server))) = (all.identity, found.identity)
+                && mine != (cell, server)
+            {
+                let owner = format!("server {server} of cell {cell}, not to this one");
+                return Err(StoreOpenError::Foreign { directory, owner });
+            }
+            all.identity = all.identity.or(found.identity);
+            all.term = all.term.max(found.term);
+            all.highest_handle = all.highest_handle.max(found.highest_handle);
+            all.highest_version = all.highest_version.max(found.highest_version);
+            for replica in found.replicas {
+                places.insert(replica.handle, stores.len());
+                replicas.insert(replica.handle, replica);
+            }
+            stores.push(store);
+        }
+        all.replicas = replicas.into_values().collect();
+        if let Some((cell, server)) = all.identity {
+            join_new_directories(&stores, cell, server)?;
+        }
+        let pushes = Pushes {
+            buffer: PushBuffer::new(push_buffer_size),
+            applied: VecDeque::new(),
+            applied_size: 0,
+        };
+        Ok((Self { stores, places: Mutex::new(places), pushes: Mutex::new(pushes) }, all))
+    }
+
+    /// Takes over the cell's settings; before the first mutation.
+    pub fn configure(&self, config: &ClusterConfig) {
+        self.stores.iter().for_each(|store| store.configure(config.block_size));
+    }
+
+    /// The chunks of directories that failed: lost, as far as this process goes (D2).
+    #[must_use]
+    pub fn lost(&self) -> Vec<ChunkHandle> {
+        let failed = self.stores.iter().filter(|store| store.has_failed());
+        failed.flat_map(ChunkStore::handles).collect()
+    }
+
+    /// Whether no data directory is left.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.stores.iter().all(ChunkStore::has_failed)
+    }
+
+    fn store_of(&self, handle: ChunkHandle) -> Result<&ChunkStore, DiskError> {
+        let place = locked(&self.places).get(&handle).copied();
+        place.map(|place| &self.stores[place]).ok_or(DiskError::NoSuchChunk)
+    }
+
+    /// Where a new chunk goes (D1).
+    fn roomiest(&self) -> Result<usize, DiskError> {
+        let mut best = None;
+        for (place, store) in self.stores.iter().enumerate() {
+            if let Ok(space) = store.space() {
+                let free = space.capacity.saturating_sub(space.used);
+                if best.is_none_or(|(most, _)| free > most) {
+                    best = Some((free, place));
+                }
+            }
+        }
+        let none = || DiskError::SyncFailed("every data directory has failed".to_owned());
+        best.map(|(_, place)| place).ok_or_else(none)
+    }
+
+    /// Does journal jobs that came together, one flush for each directory concerned.
+    fn journal(&self, jobs: &[Vec<JournalEntry>]) -> Vec<Done> {
+        let mut by_store: BTreeMap<usize, Vec<JournalEntry>> = BTreeMap::new();
+        let mut results: Vec<Result<Vec<usize>, DiskError>> = Vec::new();
+        for entries in jobs {
+            let placed = self.place(entries);
+            results.push(placed.map(|placed| {
+                let mut stores = Vec::new();
+                for (entry, store) in entries.iter().zip(placed) {
+                    // What concerns the server stands in every directory that works.
+                    let concerned = match store {
+                        Some(store) => vec![store],
+                        None => self.working(),
+                    };
+                    for store in concerned {
+                        by_store.entry(store).or_default().push(entry.clone());
+                        stores.push(store);
+                    }
+                }
+                stores
+            }));
+        }
+        let flushed: BTreeMap<usize, Result<(), DiskError>> = by_store
+            .into_iter()
+            .map(|(store, entries)| (store, self.stores[store].journal(&entries)))
+            .collect();
+        let outcome = |stores: Vec<usize>| match stores.iter().find_map(|s| flushed[s].clone().err()) {
+            Some(error) => Err(error),
+            None => Ok(ChunkDone::Journaled),
+        };
+        results.into_iter().map(|result| result.and_then(outcome)).collect()
+    }
+
+    fn working(&self) -> Vec<usize> {
+        (0..self.stores.len()).filter(|place| !self.stores[*place].has_failed()).collect()
+    }
+
+    /// The store of each entry; none: all.
+    fn place(&self, entries: &[JournalEntry]) -> Result<Vec<Option<usize>>, DiskError> {
+        let mut placed = Vec::new();
+        for entry in entries {
+            placed.push(match entry {
+                JournalEntry::Term(_) | JournalEntry::Joined(..) => None,
+                JournalEntry::Raise { handle, create, .. } => {
+                    let known = locked(&self.places).get(handle).copied();
+                    let place = match known {
+                        Some(place) => place,
+                        None if *create => self.roomiest()?,
+                        None => return Err(DiskError::NoSuchChunk),
+                    };
+                    locked(&self.places).insert(*handle, place);
+                    Some(place)
+                }
+                JournalEntry::Cleared(handle) => {
+                    let place = locked(&self.places).get(handle).copied();
+                    Some(place.ok_or(DiskError::NoSuchChunk)?)
+                }
+            });
+        }
+        Ok(placed)
+    }
+
+    /// Looks up what the mutations name (R15).
+    fn find_pushes(
+        &self,
+        mutations: &[ApplyMutation],
+    ) -> Result<(Vec<Mutation>, Vec<(PushId, u64)>), DiskError> {
+        let mut pushes = locked(&self.pushes);
+        let mut found = Vec::with_capacity(mutations.len());
+        let mut names = Vec::new();
+        for mutation in mutations {
+            let data = match mutation.push {
+                None => None,
+                Some(push) => {
+                    let looked = pushes.buffer.get(push, mutation.size, &mutation.checksums);
+                    names.push((push, mutation.size));
+                    Some(looked.map_err(|error| match error {
+                        PushLookupError::Missing => DiskError::PushMissing { push },
+                        PushLookupError::Differs => DiskError::PushDiffers { push },
+                    })?)
+                }
+            };
+            let ApplyMutation { serial, offset, size, .. } = *mutation;
+            found.push(Mutation { serial, offset, size, data });
+        }
+        Ok((found, names))
+    }
+
+    /// Applies jobs of one chunk, version and durability as one.
+    fn apply(&self, jobs: Vec<ReadyApply>) -> Vec<Done> {
+        let count = jobs.len();
+        let mut serials = Vec::new();
+        let mut mutations = Vec::new();
+        let mut pushes = Vec::new();
+        let mut acknowledged = Acknowledged::default();
+        let mut of_all = None;
+        for job in jobs {
+            serials.push(job.mutations.last().map(|mutation| mutation.serial));
+            mutations.extend(job.mutations);
+            pushes.extend(job.pushes);
+            acknowledged.length = acknowledged.length.max(job.acknowledged.length);
+            acknowledged.serial = acknowledged.serial.max(job.acknowledged.serial);
+            of_all = Some((job.handle, job.version, job.sync));
+        }
+        let (handle, version, sync) = of_all.expect("a run of at least one job");
+        let result = self
+            .store_of(handle)
+            .and_then(|store| store.apply(handle, version, &mutations, acknowledged, sync));
+        match result {
+            Ok((length, last)) => {
+                self.keep_applied(pushes);
+                let done = |serial: Option<_>| {
+                    Ok(ChunkDone::Applied { length, serial: serial.unwrap_or(last) })
+                };
+                serials.into_iter().map(done).collect()
+            }
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    fn keep_applied(&self, names: Vec<(PushId, u64)>) {
+        let mut pushes = locked(&self.pushes);
+        let pushes = &mut *pushes;
+        for (push, size) in names {
+            pushes.applied.push_back((push, size));
+            pushes.applied_size += size;
+        }
+        while pushes.applied_size > APPLIED_KEPT
+            && let Some((push, size)) = pushes.applied.pop_front()
+        {
+            pushes.applied_size -= size;
+            pushes.buffer.remove(push);
+        }
+    }
+
+    fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> Done {
+        let gone = match self.store_of(handle) {
+            Ok(store) => store.trash(handle, version)?,
+            Err(_) => false,
+        };
+        if gone {
+            locked(&self.places).remove(&handle);
+        }
+        Ok(ChunkDone::Trashed { gone })
+    }
+
+    fn space(&self) -> Done {
+        let mut sum = Space::default();
+        for place in self.working() {
+            let space = self.stores[place].space()?;
+            sum.capacity += space.capacity;
+            sum.used += space.used;
+        }
+        Ok(ChunkDone::Space(sum))
+    }
+
+    /// A job that is neither of the journal nor an apply.
+    fn single(&self, job: ChunkJob) -> Done {
+        match job {
+            ChunkJob::Read { handle, offset, size } => {
+                self.store_of(handle)?.read(handle, offset, size).map(ChunkDone::Read)
+            }
+            ChunkJob::Verify { handle, offset } => {
+                let good = self.store_of(handle)?.verify(handle, offset)?;
+                Ok(ChunkDone::Verified { good })
+            }
+            ChunkJob::Sync { handle } => {
+                self.store_of(handle)?.sync(handle).map(|()| ChunkDone::Synced)
+            }
+            ChunkJob::Settle { handle, acknowledged, acknowledged_serial } => {
+                let known = Acknowledged { length: acknowledged, serial: acknowledged_serial };
+                self.store_of(handle)?.settle(handle, known).map(|()| ChunkDone::Settled)
+            }
+            ChunkJob::Trash { handle, version } => self.trash(handle, version),
+            ChunkJob::EmptyTrash { before_ms, now_ms } => {
+                for place in self.working() {
+                    self.stores[place].empty_trash(before_ms, now_ms)?;
+                }
+                Ok(ChunkDone::TrashEmptied)
+            }
+            ChunkJob::Space => self.space(),
+            ChunkJob::Apply { .. } | ChunkJob::Journal(_) => {
+                unreachable!("done in runs by `run`")
+            }
+        }
+    }
+
+    /// An apply job with its pushes.
+    fn ready(&self, job: ChunkJob) -> Result<ReadyApply, DiskError> {
+        let ChunkJob::Apply { handle, version, mutations, acknowledged, acknowledged_serial, sync } =
+            job
+        else {
+            unreachable!("called for apply jobs");
+        };
+        let (mutations, pushes) = self.find_pushes(&mutations)?;
+        let acknowledged = Acknowledged { length: acknowledged, serial: acknowledged_serial };
+        Ok(ReadyApply { handle, version, mutations, acknowledged, sync, pushes })
+    }
+}
+
+impl Service for ChunkDisk {
+    type Job = ChunkJob;
+    type Done = ChunkDone;
+
+    fn run(&self, jobs: Vec<ChunkJob>) -> Vec<Done> {
+        let mut results = Vec::with_capacity(jobs.len());
+        let mut jobs = jobs.into_iter().peekable();
+        while let Some(job) = jobs.next() {
+            match job {
+                ChunkJob::Journal(entries) => {
+                    let mut together = vec![entries];
+                    while let Some(ChunkJob::Journal(entries)) =
+                        jobs.next_if(|next| matches!(next, ChunkJob::Journal(_)))
+                    {
+                        together.push(entries);
+                    }
+                    results.extend(self.journal(&together));
+                }
+                ChunkJob::Apply { handle, version, sync, .. } => {
+                    let same = |next: &ChunkJob| {
+                        matches!(next, ChunkJob::Apply { handle: h, version: v, sync: s, .. }
+                            if (*h, *v, *s) == (handle, version, sync))
+                    };
+                    let mut run = vec![job];
+                    while let Some(next) = jobs.next_if(same) {
+                        run.push(next);
+                    }
+                    results.extend(self.apply_run(run));
+                }
+                job => results.push(self.single(job)),
+            }
+        }
+        results
+    }
+
+    fn keep(&self, push: PushId, data: PushedData) -> Result<(), Failure> {
+        locked(&self.pushes).buffer.keep(push, data);
+        Ok(())
+    }
+}
+
+impl ChunkDisk {
+    /// Applies jobs of one chunk that came together: as one, up to one whose push is not here.
+    fn apply_run(&self, run: Vec<ChunkJob>) -> Vec<Done> {
+        let mut results = Vec::new();
+        let mut ready = Vec::new();
+        for job in run {
+            match self.ready(job) {
+                Ok(job) => ready.push(job),
+                Err(error) => {
+                    if !ready.is_empty() {
+                        results.extend(self.apply(std::mem::take(&mut ready)));
+                    }
+                    results.push(Err(error));
+                }
+            }
+        }
+        if !ready.is_empty() {
+            results.extend(self.apply(ready));
+        }
+        results
+    }
+}

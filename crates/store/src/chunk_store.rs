@@ -1,0 +1,329 @@
+//! One data directory of a chunkserver: replicas, their versions, their trash (design §5).
+//!
+//! ```text
+//!   lock   identity   journal        chunks/<aa>/<handle>.chunk .meta .redo        trash/
+//! ```
+//! - S1: one process at a time holds the directory.
+//! - S2: a chunk's jobs come one after the other (its mutex); different chunks' run side by side.
+//!   Locks are taken in this order: chunk, journal; the map of chunks for a moment only.
+//! - S3: after a failed sync the whole directory is of no more use, and leaves a note for the next
+//!   start: what has the dirty mark is suspect then, as after a power loss (R27).
+//! - S4: the block size is the cell's and comes by [`configure`](ChunkStore::configure), before the
+//!   first mutation; a chunk keeps the one that it began with.
+
+use crate::apply::{Acknowledged, Mutation, apply, settle};
+use crate::chunk::Chunk;
+use crate::chunk_files::ChunkDirectory;
+use crate::identity_file::{read_identity, write_identity};
+use crate::reading::{read, read_block};
+use crate::recovery::recover;
+use crate::trash::{empty, throw_away};
+use crate::version_journal::VersionJournal;
+use crate::whole_files::disk_error;
+use cairn_env::{Disk, DiskError, DiskLock, JournalEntry, OpenMode, ReadDone, Space};
+use cairn_format::{Identity, IdentityKind, JournalLine};
+use cairn_types::planted::{self, Rule};
+use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Where a failed sync is noted for the next start (S3).
+pub(crate) const FAILED_PATH: &str = "failed";
+
+/// One data directory.
+#[derive(Debug)]
+pub struct ChunkStore {
+    pub(crate) directory: ChunkDirectory,
+    pub(crate) chunks: Mutex<BTreeMap<ChunkHandle, Arc<Mutex<Chunk>>>>,
+    pub(crate) journal: Mutex<VersionJournal>,
+    pub(crate) block_size: AtomicU32,
+    /// Why the directory is of no more use (S3).
+    pub(crate) failed: OnceLock<String>,
+    pub(crate) _lock: Box<dyn DiskLock>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic is a broken invariant; the worlds stop the process for it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ChunkStore {
+    /// Takes over the cell's block size (S4).
+    pub fn configure(&self, block_size: u32) {
+        self.block_size.store(block_size, Ordering::Relaxed);
+    }
+
+    /// Whether a sync failed: every job fails from then on.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed.get().is_some()
+    }
+
+    /// The chunks here.
+    #[must_use]
+    pub fn handles(&self) -> Vec<ChunkHandle> {
+        locked(&self.chunks).keys().copied().collect()
+    }
+
+    /// Whether the directory belongs to a server already.
+    pub(crate) fn has_joined(&self) -> bool {
+        read_identity(self.disk()).is_ok_and(|identity| identity.is_some())
+    }
+
+    /// For people: which directory.
+    pub(crate) fn describe(&self) -> String {
+        self.disk().describe()
+    }
+
+    fn disk(&self) -> &dyn Disk {
+        self.directory.disk.as_ref()
+    }
+
+    /// Does work unless a sync has failed; notes it if one fails now (S3).
+    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, DiskError>) -> Result<T, DiskError> {
+        if let Some(reason) = self.failed.get() {
+            return Err(DiskError::SyncFailed(reason.clone()));
+        }
+        let result = work();
+        if let Err(DiskError::SyncFailed(reason)) = &result
+            && self.failed.set(reason.clone()).is_ok()
+        {
+            // As well as it goes: this disk is failing.
+            let note = self.disk().open(FAILED_PATH, OpenMode::Create);
+            if note.is_ok_and(|file| file.sync().is_ok()) {
+                drop(self.disk().sync_dir(""));
+            }
+        }
+        result
+    }
+
+    /// Does work on a chunk, recovered first where a write to it failed half-way.
+    fn with_chunk<T>(
+        &self,
+        handle: ChunkHandle,
+        work: impl FnOnce(&mut Chunk) -> Result<T, DiskError>,
+    ) -> Result<T, DiskError> {
+        let shared = locked(&self.chunks).get(&handle).cloned().ok_or(DiskError::NoSuchChunk)?;
+        let mut chunk = locked(&shared);
+        if chunk.gone {
+            return Err(DiskError::NoSuchChunk);
+        }
+        self.guarded(|| {
+            if chunk.torn {
+                let line = locked(&self.journal).replica(handle).ok_or(DiskError::NoSuchChunk)?;
+                let recovered =
+                    recover(&self.directory, &line, self.block_size.load(Ordering::Relaxed), false)?;
+                *chunk = recovered.chunk;
+            }
+            work(&mut chunk)
+        })
+    }
+
+    /// Appends to the journal, one flush for all (R7, R18, R27).
+    ///
+    /// # Errors
+    /// [`DiskError::NoSuchChunk`] where a raise names an unknown chunk; then nothing was written.
+    pub fn journal(&self, entries: &[JournalEntry]) -> Result<(), DiskError> {
+        self.guarded(|| {
+            let mut journal = locked(&self.journal);
+            let mut lines = Vec::new();
+            let mut created = Vec::new();
+            for entry in entries {
+                match *entry {
+                    JournalEntry::Raise { handle, version, create, close } => {
+                        if create {
+                            created.push(handle);
+                        } else if journal.replica(handle).is_none() && !created.contains(&handle) {
+                            return Err(DiskError::NoSuchChunk);
+                        }
+                        lines.push(JournalLine::Raise { handle, version, create, close });
+                    }
+                    JournalEntry::Term(term) => lines.push(JournalLine::Term(term)),
+                    JournalEntry::Cleared(handle) => lines.push(JournalLine::Cleared(handle)),
+                    JournalEntry::Joined(cell, server) => {
+                        let kind = IdentityKind::Chunkserver;
+                        let identity = Identity { kind, cell, id: server.get() };
+                        write_identity(self.disk(), &identity)?;
+                    }
+                }
+            }
+            if !lines.is_empty() {
+                journal.append(&lines)?;
+            }
+            let mut chunks = locked(&self.chunks);
+            for handle in created {
+                let empty = || Chunk::empty(handle, self.block_size.load(Ordering::Relaxed));
+                chunks.entry(handle).or_insert_with(|| Arc::new(Mutex::new(empty())));
+            }
+            Ok(())
+        })
+    }
+
+    /// Applies mutations in serial order; gives the stored length and the last serial number.
+    /// With `sync`, once all of it is on disk.
+    ///
+    /// # Errors
+    /// [`DiskError`]: some of the mutations may have been applied; nothing else was changed.
+    pub fn apply(
+        &self,
+        handle: ChunkHandle,
+        version: ChunkVersion,
+        mutations: &[Mutation],
+        acknowledged: Acknowledged,
+        sync: bool,
+    ) -> Result<(u64, SerialNumber), DiskError> {
+        self.with_chunk(handle, |chunk| {
+            if chunk.head.sequence == 0 {
+                chunk.head.block_size = self.block_size.load(Ordering::Relaxed);
+            }
+            if !sync {
+                self.mark_dirty(chunk)?;
+            }
+            apply(chunk, &self.directory, version, mutations, acknowledged)?;
+            if sync {
+                // Overwrites are on disk already, in the redo journal.
+                if chunk.unsynced_appends {
+                    chunk.sync(&self.directory)?;
+                }
+                self.clear_mark(chunk)?;
+            }
+            Ok((chunk.head.length, chunk.head.serial))
+        })
+    }
+
+    /// R27: before the first change that may be acknowledged without being on disk.
+    fn mark_dirty(&self, chunk: &mut Chunk) -> Result<(), DiskError> {
+        if chunk.marked || planted::broken(Rule::R27) {
+            return Ok(());
+        }
+        let mut journal = locked(&self.journal);
+        let handle = chunk.head.handle;
+        if journal.replica(handle).is_some_and(|replica| !replica.dirty) {
+            journal.append(&[JournalLine::Dirty(handle)])?;
+        }
+        chunk.marked = true;
+        Ok(())
+    }
+
+    /// R27: all of the chunk is on disk, and nothing can have changed since: its mutex is held.
+    fn clear_mark(&self, chunk: &mut Chunk) -> Result<(), DiskError> {
+        let mut journal = locked(&self.journal);
+        let (handle, sequence) = (chunk.head.handle, chunk.head.sequence);
+        chunk.marked = false;
+        if journal.replica(handle).is_some_and(|replica| replica.dirty) {
+            journal.append_unsynced(&JournalLine::Clean { handle, sequence })?;
+        }
+        Ok(())
+    }
+
+    /// Brings everything applied to a chunk to disk, and clears its dirty mark (R27).
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn sync(&self, handle: ChunkHandle) -> Result<(), DiskError> {
+        self.with_chunk(handle, |chunk| {
+            chunk.sync(&self.directory)?;
+            self.clear_mark(chunk)
+        })
+    }
+
+    /// Keeps in the head what was acknowledged (R17, R29).
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn settle(
+        &self,
+        handle: ChunkHandle,
+        acknowledged: Acknowledged,
+    ) -> Result<(), DiskError> {
+        self.with_chunk(handle, |chunk| {
+            if chunk.head.sequence == 0 {
+                return Ok(());
+            }
+            chunk.settle_slots(&self.directory)?;
+            let files = self.directory.files(handle, false)?;
+            settle(chunk, &files, acknowledged)
+        })
+    }
+
+    /// Reads bytes with their checksums; fewer than asked where the replica ends.
+    ///
+    /// # Errors
+    /// [`DiskError::Corrupt`] where a block that must be cut does not match its checksum.
+    pub fn read(
+        &self,
+        handle: ChunkHandle,
+        offset: u64,
+        size: u64,
+    ) -> Result<ReadDone, DiskError> {
+        self.with_chunk(handle, |chunk| {
+            if offset >= chunk.head.length {
+                return Ok(ReadDone { offset, ..ReadDone::default() });
+            }
+            let files = self.directory.files(handle, false)?;
+            read(&files, &chunk.head, offset, size)
+        })
+    }
+
+    /// Whether the block at `offset` matches its checksum (R31).
+    ///
+    /// # Errors
+    /// [`DiskError`] where it cannot be read at all.
+    pub fn verify(&self, handle: ChunkHandle, offset: u64) -> Result<bool, DiskError> {
+        self.with_chunk(handle, |chunk| {
+            if offset >= chunk.head.length {
+                return Ok(true);
+            }
+            let files = self.directory.files(handle, false)?;
+            match read_block(&files, &chunk.head, offset / u64::from(chunk.head.block_size)) {
+                Ok(_) => Ok(true),
+                Err(DiskError::Corrupt { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// Moves a replica to the trash, unless it is newer than `version` (R33); says whether it went.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> Result<bool, DiskError> {
+        let Some(shared) = locked(&self.chunks).get(&handle).cloned() else {
+            return Ok(false);
+        };
+        let mut chunk = locked(&shared);
+        self.guarded(|| {
+            let mut journal = locked(&self.journal);
+            let Some(replica) = journal.replica(handle) else {
+                return Ok(false);
+            };
+            if replica.version > version && !planted::broken(Rule::R33) {
+                return Ok(false);
+            }
+            journal.append(&[JournalLine::Gone(handle)])?;
+            drop(journal);
+            chunk.gone = true;
+            locked(&self.chunks).remove(&handle);
+            self.directory.close(handle);
+            throw_away(self.disk(), handle, replica.version).map_err(disk_error)?;
+            Ok(true)
+        })
+    }
+
+    /// Removes what was thrown away before `before_ms`, or all where space is short.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn empty_trash(&self, before_ms: u64, now_ms: u64) -> Result<(), DiskError> {
+        self.guarded(|| empty(self.disk(), before_ms, now_ms).map_err(disk_error))
+    }
+
+    /// How full the disk is.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn space(&self) -> Result<Space, DiskError> {
+        self.guarded(|| self.disk().space().map_err(disk_error))
+    }
+}

@@ -1,0 +1,240 @@
+//! Opening a data directory: whose it is, what is in it, what may have been lost.
+
+use crate::chunk::Chunk;
+use crate::chunk_files::{CHUNKS_DIRECTORY, ChunkDirectory, handles_with_files};
+use crate::chunk_store::{ChunkStore, FAILED_PATH};
+use crate::identity_file::read_identity;
+use crate::recovery::{Recovered, recover};
+use crate::trash::{TRASH_DIRECTORY, throw_away};
+use crate::version_journal::{JournalOpenError, JournalState, VersionJournal, read_journal};
+use crate::whole_files::{disk_error, sync_failure};
+use cairn_env::{Disk, DiskError, IoFailure, OpenMode};
+use cairn_format::{Identity, IdentityKind, ReplicaLine};
+use cairn_types::{
+    BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, SerialNumber, ServerId, Term,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A replica as it was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveredReplica {
+    /// Which chunk.
+    pub handle: ChunkHandle,
+    /// The version it stands at.
+    pub version: ChunkVersion,
+    /// The version under which its bytes last changed (R29).
+    pub mutated_version: ChunkVersion,
+    /// The mutation last applied.
+    pub serial: SerialNumber,
+    /// Stored bytes.
+    pub length: u64,
+    /// Acknowledged bytes, as far as it knows (R17).
+    pub acknowledged: u64,
+    /// The last serial number acknowledged, as far as it knows (R29).
+    pub acknowledged_serial: SerialNumber,
+    /// Has the close mark (R18).
+    pub closed: bool,
+    /// May have lost bytes (R27).
+    pub suspect: bool,
+}
+
+/// What a data directory, or all of them, held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveredChunks {
+    /// The cell and the server that it belongs to, if it ever joined.
+    pub identity: Option<(CellId, ServerId)>,
+    /// The highest term heard of (R2).
+    pub term: Term,
+    /// The highest handle ever seen (R1, R3).
+    pub highest_handle: ChunkHandle,
+    /// The highest version ever seen (R1, R3).
+    pub highest_version: ChunkVersion,
+    /// In order of handle.
+    pub replicas: Vec<RecoveredReplica>,
+}
+
+/// Why a data directory cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreOpenError {
+    /// Another process has it.
+    #[error("{directory} is in use by another process; is a chunkserver running on it already?")]
+    InUse {
+        /// Which directory.
+        directory: String,
+    },
+    /// The disk refused.
+    #[error("{directory}: {error}")]
+    Disk {
+        /// Which directory.
+        directory: String,
+        /// Why.
+        error: DiskError,
+    },
+    /// The journal cannot be believed.
+    #[error(
+        "{directory}: {error}. Its replicas' versions are not known: copy it away, start with an \
+         empty directory, and let the cell make new copies"
+    )]
+    Journal {
+        /// Which directory.
+        directory: String,
+        /// Why.
+        error: JournalOpenError,
+    },
+    /// A directory that was in use has no journal any more.
+    #[error("{directory} has belonged to a server and has no journal; put the file back, or start \
+        with an empty directory")]
+    JournalMissing {
+        /// Which directory.
+        directory: String,
+    },
+    /// A master's directory, or one of another server or cell than its neighbours.
+    #[error("{directory} belongs to {owner}; was it copied here?")]
+    Foreign {
+        /// Which directory.
+        directory: String,
+        /// Whose it is.
+        owner: String,
+    },
+}
+
+impl ChunkStore {
+    /// Opens a data directory, initialised where it is empty.
+    ///
+    /// # Errors
+    /// [`StoreOpenError`].
+    pub fn open(disk: Arc<dyn Disk>) -> Result<(Self, RecoveredChunks), StoreOpenError> {
+        let directory = disk.describe();
+        let failed = |error| StoreOpenError::Disk { directory: directory.clone(), error };
+        let lock = match disk.lock("lock") {
+            Ok(lock) => lock,
+            Err(IoFailure::Locked) => return Err(StoreOpenError::InUse { directory }),
+            Err(failure) => return Err(failed(disk_error(failure))),
+        };
+        let identity = server_identity(disk.as_ref())?;
+        make_directories(disk.as_ref()).map_err(failed)?;
+        let read = read_journal(disk.as_ref())
+            .map_err(|error| StoreOpenError::Journal { directory: directory.clone(), error })?;
+        if read.is_none() && identity.is_some() {
+            return Err(StoreOpenError::JournalMissing { directory });
+        }
+        let (state, generation) = read.unwrap_or_default();
+        let chunk_directory = ChunkDirectory::new(Arc::clone(&disk));
+        let (state, chunks) = recover_all(&chunk_directory, state).map_err(failed)?;
+        let journal =
+            VersionJournal::begin(Arc::clone(&disk), state, generation + 1).map_err(failed)?;
+        forget_failure(disk.as_ref()).map_err(failed)?;
+        let recovered = summary(identity, journal.state(), &chunks);
+        let shared = |(handle, chunk)| (handle, Arc::new(Mutex::new(chunk)));
+        let store = Self {
+            directory: chunk_directory,
+            chunks: Mutex::new(chunks.into_iter().map(shared).collect()),
+            journal: Mutex::new(journal),
+            block_size: AtomicU32::new(BLOCK_SIZE),
+            failed: OnceLock::new(),
+            _lock: lock,
+        };
+        Ok((store, recovered))
+    }
+}
+
+fn server_identity(disk: &dyn Disk) -> Result<Option<(CellId, ServerId)>, StoreOpenError> {
+    let directory = disk.describe();
+    match read_identity(disk) {
+        Ok(None) => Ok(None),
+        Ok(Some(Identity { kind: IdentityKind::Chunkserver, cell, id })) => {
+            Ok(Some((cell, ServerId::new(id))))
+        }
+        Ok(Some(Identity { kind: IdentityKind::Master, cell, .. })) => {
+            Err(StoreOpenError::Foreign { directory, owner: format!("a master of cell {cell}") })
+        }
+        Err(error) => Err(StoreOpenError::Disk { directory, error }),
+    }
+}
+
+fn make_directories(disk: &dyn Disk) -> Result<(), DiskError> {
+    disk.make_dir(CHUNKS_DIRECTORY).map_err(disk_error)?;
+    disk.make_dir(TRASH_DIRECTORY).map_err(disk_error)?;
+    disk.sync_dir("").map_err(sync_failure)
+}
+
+/// Recovers all replicas; what has files and no line in the journal was on its way to the trash.
+fn recover_all(
+    directory: &ChunkDirectory,
+    mut state: JournalState,
+) -> Result<(JournalState, BTreeMap<ChunkHandle, Chunk>), DiskError> {
+    let disk = directory.disk.as_ref();
+    let boot = disk.boot_id().map_err(disk_error)?;
+    let page_cache_lost = state.boot != boot;
+    let sync_failed = disk.open(FAILED_PATH, OpenMode::Read).is_ok();
+    if page_cache_lost || sync_failed {
+        state.suspect_all_dirty();
+    }
+    state.boot = boot;
+    for handle in handles_with_files(disk).map_err(disk_error)? {
+        if !state.replicas.contains_key(&handle) {
+            throw_away(disk, handle, ChunkVersion::default()).map_err(disk_error)?;
+        }
+    }
+    let mut chunks = BTreeMap::new();
+    for line in state.replicas.values_mut() {
+        let recovered = recover_or_suspect(directory, line, page_cache_lost)?;
+        line.suspect |= recovered.damaged;
+        chunks.insert(line.handle, recovered.chunk);
+    }
+    Ok((state, chunks))
+}
+
+/// One chunk that cannot be read does not keep the others from being served.
+fn recover_or_suspect(
+    directory: &ChunkDirectory,
+    line: &ReplicaLine,
+    page_cache_lost: bool,
+) -> Result<Recovered, DiskError> {
+    match recover(directory, line, BLOCK_SIZE, page_cache_lost) {
+        Err(DiskError::Io(_)) => {
+            let chunk = Chunk { torn: true, ..Chunk::empty(line.handle, BLOCK_SIZE) };
+            Ok(Recovered { chunk, damaged: true })
+        }
+        result => result,
+    }
+}
+
+/// The failure of an earlier life is in the journal now, as suspicion.
+fn forget_failure(disk: &dyn Disk) -> Result<(), DiskError> {
+    match disk.remove(FAILED_PATH) {
+        Ok(()) => disk.sync_dir("").map_err(sync_failure),
+        Err(IoFailure::NotFound) => Ok(()),
+        Err(failure) => Err(disk_error(failure)),
+    }
+}
+
+fn summary(
+    identity: Option<(CellId, ServerId)>,
+    state: &JournalState,
+    chunks: &BTreeMap<ChunkHandle, Chunk>,
+) -> RecoveredChunks {
+    let replica = |(handle, chunk): (&ChunkHandle, &Chunk)| {
+        let line = state.replicas.get(handle).copied().unwrap_or_default();
+        RecoveredReplica {
+            handle: *handle,
+            version: line.version,
+            mutated_version: chunk.head.mutated_version,
+            serial: chunk.head.serial,
+            length: chunk.head.length,
+            acknowledged: chunk.head.acknowledged,
+            acknowledged_serial: chunk.head.acknowledged_serial,
+            closed: line.closed,
+            suspect: line.suspect,
+        }
+    };
+    RecoveredChunks {
+        identity,
+        term: state.term,
+        highest_handle: state.highest_handle,
+        highest_version: state.highest_version,
+        replicas: chunks.iter().map(replica).collect(),
+    }
+}

@@ -1,0 +1,233 @@
+//! Opening the operation log: what is in it, and where it goes on.
+//!
+//! ```text
+//!   segments in order ── header fits? ── records up to where the next header says it ended ──►
+//!   the last one: up to its torn tail, which is cut off before anything is appended
+//! ```
+//! - A segment that was begun and never written to is none: nothing in it was acknowledged.
+//! - Anything else that is missing or damaged is corruption: the master refuses to start, and says
+//!   what to do. Starting without acknowledged records would be losing them in silence.
+
+use crate::operation_log::{LOG_DIRECTORY, OperationLog, Segment, segment_path};
+use crate::whole_files::{disk_error, read_all, sync_failure};
+use bytes::Bytes;
+use cairn_env::{Disk, DiskError, OpenMode};
+use cairn_format::{
+    Corruption, FormatError, SegmentHeader, SegmentRecord, scan_segment, segment_seed,
+};
+use cairn_types::{CellId, LogIndex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What an operation log held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveredLog {
+    /// The records that stand, in order of index.
+    pub records: Vec<(LogIndex, Bytes)>,
+    /// The newest mark.
+    pub mark: Option<Bytes>,
+}
+
+/// Why an operation log cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogOpenError {
+    /// The disk refused.
+    #[error("operation log: {0}")]
+    Disk(#[from] DiskError),
+    /// Acknowledged records are damaged.
+    #[error(
+        "operation log: {file} is damaged at offset {offset} and not just cut short; records of \
+         this master are lost. Copy the directory away, then restore a backup or let another \
+         master of the group take over"
+    )]
+    Damaged {
+        /// The segment.
+        file: String,
+        /// Where.
+        offset: usize,
+    },
+    /// A segment's header cannot be read.
+    #[error("operation log: the header of {file}: {error}. Copy the directory away before anything else")]
+    Header {
+        /// The segment.
+        file: String,
+        /// What is wrong with it.
+        error: FormatError,
+    },
+    /// A segment of another cell, or under another number's name.
+    #[error("operation log: {file} belongs elsewhere; was a file copied into this directory?")]
+    Foreign {
+        /// The segment.
+        file: String,
+    },
+    /// A segment in the middle is not there.
+    #[error("operation log: {file} is missing; put it back, or restore a backup")]
+    Missing {
+        /// The segment.
+        file: String,
+    },
+}
+
+/// A segment as read.
+struct ReadSegment {
+    number: u64,
+    bytes: Bytes,
+    header: SegmentHeader,
+    records: Vec<SegmentRecord>,
+    end: usize,
+}
+
+/// Everything read, segment by segment.
+struct Contents {
+    segments: Vec<ReadSegment>,
+    /// A file at the end that was begun and never written to.
+    unused: Option<u64>,
+}
+
+impl OperationLog {
+    /// Opens the log, made where there is none; gives what was in it.
+    ///
+    /// The caller holds the directory's lock.
+    ///
+    /// # Errors
+    /// [`LogOpenError`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        cell: CellId,
+        segment_size: u64,
+    ) -> Result<(Self, RecoveredLog), LogOpenError> {
+        disk.make_dir(LOG_DIRECTORY).map_err(disk_error)?;
+        disk.sync_dir("").map_err(sync_failure)?;
+        let contents = read_contents(disk.as_ref(), cell)?;
+        let recovered = recovered(&contents.segments);
+        let mut after = LogIndex::default();
+        let mut closed = Vec::new();
+        for segment in &contents.segments {
+            let highest = segment.records.iter().map(|record| record.index).max();
+            after = after.max(segment.header.after).max(highest.unwrap_or_default());
+            closed.push((segment.number, after));
+        }
+        let current = match contents.segments.last() {
+            Some(last) => {
+                closed.pop();
+                continue_segment(disk.as_ref(), last, after, segment_size)?
+            }
+            None => {
+                let number = contents.unused.unwrap_or(1);
+                let header = SegmentHeader { cell, number, previous_end: 0, after };
+                Segment::create(disk.as_ref(), &header, segment_size)?
+            }
+        };
+        if let Some(number) = contents.unused.filter(|number| *number != current.number) {
+            disk.remove(&segment_path(number)).map_err(disk_error)?;
+            disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
+        }
+        let mark = recovered.mark.clone();
+        let log = Self { disk, cell, segment_size, closed, current, mark, failed: false };
+        Ok((log, recovered))
+    }
+
+    /// Reads the log beside its owner: the records from after `after` up to `up_to`, which are
+    /// durable. What is being appended meanwhile is not looked at.
+    ///
+    /// # Errors
+    /// [`LogOpenError`].
+    pub fn read(
+        disk: &dyn Disk,
+        cell: CellId,
+        after: LogIndex,
+        up_to: LogIndex,
+    ) -> Result<Vec<(LogIndex, Bytes)>, LogOpenError> {
+        let mut records = recovered(&read_contents(disk, cell)?.segments).records;
+        records.retain(|(index, _)| *index > after && *index <= up_to);
+        Ok(records)
+    }
+}
+
+/// Opens the last segment for appending, its torn tail made zeros (format::stream, S3).
+fn continue_segment(
+    disk: &dyn Disk,
+    last: &ReadSegment,
+    after: LogIndex,
+    segment_size: u64,
+) -> Result<Segment, DiskError> {
+    let file = disk.open(&segment_path(last.number), OpenMode::Write).map_err(disk_error)?;
+    let end = last.end as u64;
+    let size = segment_size.max(last.bytes.len() as u64);
+    file.set_size(end).map_err(disk_error)?;
+    file.allocate(size).map_err(disk_error)?;
+    file.sync().map_err(sync_failure)?;
+    Ok(Segment { number: last.number, file, end, size, last: after })
+}
+
+/// The records that stand (L2), and the newest mark (L3).
+fn recovered(segments: &[ReadSegment]) -> RecoveredLog {
+    let mut standing = BTreeMap::new();
+    let mut mark = None;
+    for segment in segments {
+        for record in &segment.records {
+            let bytes = segment.bytes.slice(record.range.clone());
+            if record.index == LogIndex::default() {
+                mark = Some(bytes);
+            } else {
+                drop(standing.split_off(&record.index));
+                standing.insert(record.index, bytes);
+            }
+        }
+    }
+    RecoveredLog { records: standing.into_iter().collect(), mark }
+}
+
+fn read_contents(disk: &dyn Disk, cell: CellId) -> Result<Contents, LogOpenError> {
+    let numbers = segment_numbers(disk)?;
+    let mut contents = Contents { segments: Vec::new(), unused: None };
+    for (position, number) in numbers.iter().copied().enumerate() {
+        let file = segment_path(number);
+        if let Some(before) = contents.segments.last()
+            && before.number + 1 != number
+        {
+            return Err(LogOpenError::Missing { file: segment_path(before.number + 1) });
+        }
+        let opened = disk.open(&file, OpenMode::Read).map_err(disk_error)?;
+        let bytes = Bytes::from(read_all(opened.as_ref()).map_err(disk_error)?);
+        let scanned = scan_segment(&bytes, segment_seed(cell, number));
+        let is_last = position + 1 == numbers.len();
+        let header = match SegmentHeader::decode(&bytes) {
+            Ok(header) => header,
+            Err(_) if is_last && scanned.as_ref().is_ok_and(|(found, _)| found.is_empty()) => {
+                contents.unused = Some(number);
+                break;
+            }
+            Err(error) => return Err(LogOpenError::Header { file, error }),
+        };
+        if header.cell != cell || header.number != number {
+            return Err(LogOpenError::Foreign { file });
+        }
+        check_end_of_previous(&contents.segments, &header)?;
+        let (records, end) = scanned
+            .map_err(|Corruption { offset }| LogOpenError::Damaged { file, offset })?;
+        contents.segments.push(ReadSegment { number, bytes, header, records, end });
+    }
+    Ok(contents)
+}
+
+/// All of the segment before was durable when this one was begun (format::log_segment, G1).
+fn check_end_of_previous(
+    before: &[ReadSegment],
+    header: &SegmentHeader,
+) -> Result<(), LogOpenError> {
+    match before.last() {
+        Some(previous) if (previous.end as u64) < header.previous_end => {
+            Err(LogOpenError::Damaged { file: segment_path(previous.number), offset: previous.end })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn segment_numbers(disk: &dyn Disk) -> Result<Vec<u64>, DiskError> {
+    let names = disk.list(LOG_DIRECTORY).map_err(disk_error)?;
+    let number = |name: &String| u64::from_str_radix(name.strip_suffix(".log")?, 16).ok();
+    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}

@@ -1,0 +1,138 @@
+//! Reading a replica's bytes with their checksums (GFS §5.2).
+//!
+//! ```text
+//!   asked        ├───────────────┤
+//!   blocks   |........|........|........|     more than two: all of them travel, as stored
+//! ```
+//! - B1: a whole block travels with its stored checksum; whoever receives it verifies it.
+//! - B2: a block that is cut is verified here first, and the piece gets a checksum of its own.
+
+use crate::chunk_files::ChunkFiles;
+use crate::whole_files::disk_error;
+use bytes::Bytes;
+use cairn_env::{DiskError, ReadDone};
+use cairn_format::{Head, block_checksum_offset};
+use cairn_types::{BlockChecksums, Crc32c, crc32c};
+use std::ops::Range;
+
+/// Blocks beyond which a range is widened to whole ones.
+const BLOCKS_CUT_MAX: u64 = 2;
+
+fn memory(size: u64) -> usize {
+    usize::try_from(size).expect("a range within a chunk of at most 4 GiB")
+}
+
+/// The stored bytes of a block of this head, as a range of the chunk.
+fn block_range(head: &Head, block: u64) -> Range<u64> {
+    let size = u64::from(head.block_size);
+    block * size..((block + 1) * size).min(head.length)
+}
+
+/// The checksums that the sidecar has for blocks `blocks`; a partial last one's is the head's.
+fn stored_checksums(
+    files: &ChunkFiles,
+    head: &Head,
+    blocks: Range<u64>,
+) -> Result<Vec<Crc32c>, DiskError> {
+    let whole = blocks.start..blocks.end.min(head.whole_blocks()).max(blocks.start);
+    let mut raw = vec![0; memory(4 * (whole.end - whole.start))];
+    if !raw.is_empty() {
+        let offset = block_checksum_offset(whole.start);
+        let read = files.meta.read_at(&mut raw, offset).map_err(disk_error)?;
+        if read < raw.len() {
+            let missing = whole.start + read as u64 / 4;
+            return Err(DiskError::Corrupt { offset: missing * u64::from(head.block_size) });
+        }
+    }
+    let (sums, _) = raw.as_chunks::<4>();
+    let mut sums: Vec<Crc32c> = sums.iter().map(|sum| Crc32c::from_le_bytes(*sum)).collect();
+    if blocks.end > head.whole_blocks() && head.tail_size() > 0 {
+        sums.push(head.tail_checksum);
+    }
+    Ok(sums)
+}
+
+/// Stored bytes; a file that ends too soon is corrupt.
+fn stored_bytes(
+    files: &ChunkFiles,
+    head: &Head,
+    range: Range<u64>,
+) -> Result<Vec<u8>, DiskError> {
+    let mut bytes = vec![0; memory(range.end - range.start)];
+    let read = files.data.read_at(&mut bytes, range.start).map_err(disk_error)?;
+    if read < bytes.len() {
+        let end = range.start + read as u64;
+        return Err(DiskError::Corrupt { offset: end - end % u64::from(head.block_size) });
+    }
+    Ok(bytes)
+}
+
+/// One block, verified.
+pub(crate) fn read_block(
+    files: &ChunkFiles,
+    head: &Head,
+    block: u64,
+) -> Result<Vec<u8>, DiskError> {
+    let range = block_range(head, block);
+    let bytes = stored_bytes(files, head, range.clone())?;
+    let stored = stored_checksums(files, head, block..block + 1)?;
+    if stored.first() == Some(&crc32c(&bytes)) {
+        Ok(bytes)
+    } else {
+        Err(DiskError::Corrupt { offset: range.start })
+    }
+}
+
+/// Whether the blocks from `first` on match their checksums.
+pub(crate) fn verify_from(
+    files: &ChunkFiles,
+    head: &Head,
+    first: u64,
+) -> Result<bool, DiskError> {
+    let blocks = head.length.div_ceil(u64::from(head.block_size));
+    for block in first..blocks {
+        match read_block(files, head, block) {
+            Ok(_) => {}
+            Err(DiskError::Corrupt { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Reads `size` bytes from `offset`, or fewer where the replica ends (B1, B2).
+pub(crate) fn read(
+    files: &ChunkFiles,
+    head: &Head,
+    offset: u64,
+    size: u64,
+) -> Result<ReadDone, DiskError> {
+    let end = offset.saturating_add(size).min(head.length);
+    if offset >= end {
+        return Ok(ReadDone { offset, ..ReadDone::default() });
+    }
+    let block_size = u64::from(head.block_size);
+    let blocks = offset / block_size..(end - 1) / block_size + 1;
+    let stored = stored_checksums(files, head, blocks.clone())?;
+    let whole = blocks.start * block_size..block_range(head, blocks.end - 1).end;
+    let bytes = stored_bytes(files, head, whole.clone())?;
+    if blocks.end - blocks.start > BLOCKS_CUT_MAX {
+        let checksums = BlockChecksums(stored);
+        return Ok(ReadDone { offset: whole.start, payload: Bytes::from(bytes), checksums });
+    }
+    let mut checksums = Vec::with_capacity(stored.len());
+    for (block, stored) in blocks.zip(stored) {
+        let range = block_range(head, block);
+        let piece = range.start.max(offset)..range.end.min(end);
+        let at = |range: &Range<u64>| memory(range.start - whole.start)..memory(range.end - whole.start);
+        if piece == range {
+            checksums.push(stored);
+        } else if crc32c(&bytes[at(&range)]) == stored {
+            checksums.push(crc32c(&bytes[at(&piece)]));
+        } else {
+            return Err(DiskError::Corrupt { offset: range.start });
+        }
+    }
+    let payload = Bytes::from(bytes).slice(memory(offset - whole.start)..memory(end - whole.start));
+    Ok(ReadDone { offset, payload, checksums: BlockChecksums(checksums) })
+}

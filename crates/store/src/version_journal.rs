@@ -1,0 +1,227 @@
+//! The journal of a data directory: at which version each replica stands, durably (R7, R18, R27).
+//!
+//! ```text
+//!   journal          begun anew at each start (all replicas as they stand), then line by line
+//!   journal.draft    the next one, until it is durable and takes the name
+//! ```
+//! - V1: a line that is flushed comes before whatever its sender does because of it; so many lines
+//!   share a flush, and a torn tail was never believed by anyone.
+//! - V2: a journal names the boot it was begun in. In another boot, what has the dirty mark may
+//!   have lost bytes: it is suspect, and stays so through any number of restarts.
+
+use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
+use cairn_env::{Disk, DiskError, DiskFile};
+use cairn_format::{
+    FormatError, JOURNAL_HEADER_SIZE, JournalLine, ReplicaLine, decode_journal_header,
+    encode_journal_header, journal_seed, stream,
+};
+use cairn_types::planted::{self, Rule};
+use cairn_types::{ChunkHandle, ChunkVersion, Term};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const PATH: &str = "journal";
+/// Bytes that a journal may grow by, beyond its double, before it is begun anew.
+const GROWTH_MAX: u64 = 1 << 20;
+
+/// What a journal says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JournalState {
+    pub(crate) replicas: BTreeMap<ChunkHandle, ReplicaLine>,
+    pub(crate) term: Term,
+    /// The highest ever seen, those in the trash too (R1).
+    pub(crate) highest_handle: ChunkHandle,
+    pub(crate) highest_version: ChunkVersion,
+    pub(crate) boot: String,
+}
+
+impl JournalState {
+    fn apply(&mut self, line: &JournalLine) {
+        match line {
+            JournalLine::Raise { handle, version, close, .. } => {
+                let replica = self.replicas.entry(*handle).or_default();
+                replica.handle = *handle;
+                replica.version = *version;
+                replica.closed |= *close;
+                // R27: the raise is the dirty mark of what follows under it.
+                replica.dirty |= !planted::broken(Rule::R27);
+                self.highest_handle = self.highest_handle.max(*handle);
+                self.highest_version = self.highest_version.max(*version);
+            }
+            JournalLine::Term(term) => self.term = self.term.max(*term),
+            JournalLine::Dirty(handle) => self.change(*handle, |replica| replica.dirty = true),
+            JournalLine::Clean { handle, sequence } => self.change(*handle, |replica| {
+                replica.dirty = false;
+                replica.clean_sequence = *sequence;
+            }),
+            JournalLine::Cleared(handle) => {
+                self.change(*handle, |replica| replica.suspect = false);
+            }
+            JournalLine::Gone(handle) => {
+                self.replicas.remove(handle);
+            }
+            JournalLine::Stood(replica) => {
+                self.replicas.insert(replica.handle, *replica);
+            }
+            JournalLine::Begun { boot, handle, version } => {
+                self.boot.clone_from(boot);
+                self.highest_handle = *handle;
+                self.highest_version = *version;
+            }
+        }
+    }
+
+    fn change(&mut self, handle: ChunkHandle, change: impl FnOnce(&mut ReplicaLine)) {
+        if let Some(replica) = self.replicas.get_mut(&handle) {
+            change(replica);
+        }
+    }
+
+    /// V2: dirty marks of an earlier boot become suspicion.
+    pub(crate) fn suspect_all_dirty(&mut self) {
+        for replica in self.replicas.values_mut().filter(|replica| replica.dirty) {
+            replica.suspect = true;
+            replica.dirty = false;
+        }
+    }
+
+    /// The lines that say all of this.
+    fn lines(&self) -> impl Iterator<Item = JournalLine> {
+        let begun = JournalLine::Begun {
+            boot: self.boot.clone(),
+            handle: self.highest_handle,
+            version: self.highest_version,
+        };
+        let stood = self.replicas.values().copied().map(JournalLine::Stood);
+        [begun, JournalLine::Term(self.term)].into_iter().chain(stood)
+    }
+}
+
+/// Why a journal cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalOpenError {
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The header or a line cannot be read.
+    #[error("journal: {0}")]
+    Format(#[from] FormatError),
+    /// Lines that were durable are damaged.
+    #[error("journal: damaged at offset {0} and not just cut short")]
+    Damaged(usize),
+}
+
+/// What is in the journal of `disk`, and its generation; nothing where there is none.
+pub(crate) fn read_journal(
+    disk: &dyn Disk,
+) -> Result<Option<(JournalState, u64)>, JournalOpenError> {
+    let Some(file) = read_file(disk, PATH).map_err(disk_error)? else {
+        return Ok(None);
+    };
+    let generation = decode_journal_header(&file)?;
+    let found = stream::scan(&file, JOURNAL_HEADER_SIZE, journal_seed(generation))
+        .map_err(|damaged| JournalOpenError::Damaged(damaged.offset))?;
+    let mut state = JournalState::default();
+    for payload in found.payloads {
+        state.apply(&JournalLine::decode(&file[payload])?);
+    }
+    Ok(Some((state, generation)))
+}
+
+/// A journal, open for appending.
+#[derive(Debug)]
+pub(crate) struct VersionJournal {
+    disk: Arc<dyn Disk>,
+    file: Box<dyn DiskFile>,
+    generation: u64,
+    /// Where the next line goes.
+    end: u64,
+    /// What of it is durable (format::stream, S1).
+    synced: u64,
+    /// Its size when it was begun.
+    begun_size: u64,
+    state: JournalState,
+}
+
+impl VersionJournal {
+    /// Begins a journal that says `state`, durably, in the place of the one before.
+    pub(crate) fn begin(
+        disk: Arc<dyn Disk>,
+        state: JournalState,
+        generation: u64,
+    ) -> Result<Self, DiskError> {
+        let mut bytes = encode_journal_header(generation);
+        for line in state.lines() {
+            put_line(&line, generation, 0, &mut bytes);
+        }
+        let file = replace_file(disk.as_ref(), PATH, &bytes)?;
+        let end = bytes.len() as u64;
+        Ok(Self { disk, file, generation, end, synced: end, begun_size: end, state })
+    }
+
+    /// What the journal says.
+    pub(crate) fn state(&self) -> &JournalState {
+        &self.state
+    }
+
+    /// The line of one replica.
+    pub(crate) fn replica(&self, handle: ChunkHandle) -> Option<ReplicaLine> {
+        self.state.replicas.get(&handle).copied()
+    }
+
+    /// Appends lines and flushes them (V1).
+    pub(crate) fn append(&mut self, lines: &[JournalLine]) -> Result<(), DiskError> {
+        // R7: a raise is durable before it is answered.
+        let keep = |line: &JournalLine| {
+            !planted::broken(Rule::R7) || !matches!(line, JournalLine::Raise { create: false, .. })
+        };
+        let mut bytes = Vec::new();
+        for line in lines.iter().filter(|line| keep(line)) {
+            put_line(line, self.generation, self.synced, &mut bytes);
+        }
+        self.write(&bytes)?;
+        self.file.sync().map_err(sync_failure)?;
+        self.synced = self.end;
+        lines.iter().for_each(|line| self.state.apply(line));
+        self.begin_anew_if_long()
+    }
+
+    /// Appends a line that need not be durable: without it one is only more careful.
+    pub(crate) fn append_unsynced(&mut self, line: &JournalLine) -> Result<(), DiskError> {
+        let mut bytes = Vec::new();
+        put_line(line, self.generation, self.synced, &mut bytes);
+        self.write(&bytes)?;
+        self.state.apply(line);
+        Ok(())
+    }
+
+    /// Writes behind the end, or leaves nothing there: a line that was refused must not come back
+    /// behind a later one.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+        if let Err(failure) = self.file.write_at(bytes, self.end) {
+            self.file.set_size(self.end).map_err(sync_failure)?;
+            return Err(disk_error(failure));
+        }
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn begin_anew_if_long(&mut self) -> Result<(), DiskError> {
+        if self.end > 2 * self.begun_size + GROWTH_MAX {
+            let disk = Arc::clone(&self.disk);
+            match Self::begin(disk, self.state.clone(), self.generation + 1) {
+                Ok(next) => *self = next,
+                Err(DiskError::SyncFailed(reason)) => return Err(DiskError::SyncFailed(reason)),
+                // The one there is does, until there is room again.
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put_line(line: &JournalLine, generation: u64, synced: u64, out: &mut Vec<u8>) {
+    let mut payload = Vec::new();
+    line.encode(&mut payload);
+    stream::put_record(journal_seed(generation), synced, &[&payload], out);
+}

@@ -1,0 +1,58 @@
+//! Whole files: read at once, or replaced so that a crash leaves the old one or the new one.
+
+use cairn_env::{Disk, DiskError, DiskFile, IoFailure, OpenMode};
+
+/// What a disk said, as the answer to a job. A failed sync is never this: see [`sync_failure`].
+#[must_use]
+pub(crate) fn disk_error(failure: IoFailure) -> DiskError {
+    match failure {
+        IoFailure::NoSpace => DiskError::NoSpace,
+        other => DiskError::Io(other.to_string()),
+    }
+}
+
+/// A failed sync: nothing unsynced may be believed any more (D2, R27).
+#[must_use]
+pub(crate) fn sync_failure(failure: IoFailure) -> DiskError {
+    DiskError::SyncFailed(failure.to_string())
+}
+
+/// Reads all of an open file.
+pub(crate) fn read_all(file: &dyn DiskFile) -> Result<Vec<u8>, IoFailure> {
+    let size = usize::try_from(file.size()?).expect("a file that fits into memory");
+    let mut bytes = vec![0; size];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Reads a file, or nothing where it is missing.
+pub(crate) fn read_file(disk: &dyn Disk, path: &str) -> Result<Option<Vec<u8>>, IoFailure> {
+    match disk.open(path, OpenMode::Read) {
+        Ok(file) => read_all(file.as_ref()).map(Some),
+        Err(IoFailure::NotFound) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Puts a file with these bytes in the place of `path`, durably; gives it open.
+pub(crate) fn replace_file(
+    disk: &dyn Disk,
+    path: &str,
+    bytes: &[u8],
+) -> Result<Box<dyn DiskFile>, DiskError> {
+    let draft = format!("{path}.draft");
+    let file = disk.open(&draft, OpenMode::Create).map_err(disk_error)?;
+    file.set_size(0).map_err(disk_error)?;
+    file.write_at(bytes, 0).map_err(disk_error)?;
+    file.sync().map_err(sync_failure)?;
+    disk.rename(&draft, path).map_err(disk_error)?;
+    disk.sync_dir(directory_of(path)).map_err(sync_failure)?;
+    Ok(file)
+}
+
+/// The directory part of a path; empty for the disk's own directory.
+#[must_use]
+pub(crate) fn directory_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(directory, _)| directory)
+}
