@@ -10,6 +10,8 @@
 mod code_map;
 mod fix;
 mod licences;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod proto;
 mod simulation;
 mod test_run;

@@ -9,10 +9,8 @@
 
 use crate::workspace::root;
 use anyhow::{Context, Error, Result, anyhow, bail};
-use cairn_sim::{CheckFailure, PlantedReport, RunConfig, RunReport};
-use cairn_types::planted::Rule;
+use cairn_sim::{CheckFailure, RunConfig, RunReport};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,32 +37,28 @@ fn number(word: &str) -> Result<u64> {
 
 /// One seed, told in full; its last line but for a failure is the trace's hash.
 fn one(seed: u64, trace: bool) -> Result<()> {
-    let report = run_seed(seed, trace).map_err(|panic| failed(seed, &panic))?;
+    let report = run_seed(seed, trace);
     println!("{} operations", report.operations);
     print_reached(&report.reached);
     println!("trace {:016x}", report.trace_hash);
-    report.failure.map_or(Ok(()), |failure| Err(failed(seed, &describe(&failure))))
+    report.failure.map_or(Ok(()), |failure| Err(failed(seed, &failure)))
 }
 
 /// Many seeds; every failure is printed, and counted at the end.
 pub(crate) fn seeds(from: u64, count: u64) -> Result<()> {
     let start = Instant::now();
     let all: Vec<u64> = (from..from + count).collect();
-    let results = on_all_processors(&all, |seed| {
-        let result = run_seed(*seed, false);
-        let failure = match &result {
-            Ok(report) => report.failure.as_ref().map(describe),
-            Err(panic) => Some(panic.clone()),
-        };
-        if let Some(failure) = &failure {
+    let reports = on_all_processors(&all, |seed| {
+        let report = run_seed(*seed, false);
+        if let Some(failure) = &report.failure {
             println!("{:#}", failed(*seed, failure));
         }
-        (result.ok(), failure.is_some())
+        report
     });
-    let failures = results.iter().filter(|(_, failed)| *failed).count();
+    let failures = reports.iter().filter(|report| report.failure.is_some()).count();
     let mut operations = 0;
     let mut reached = BTreeMap::new();
-    for report in results.into_iter().filter_map(|(report, _)| report) {
+    for report in reports {
         operations += report.operations;
         for (what, times) in report.reached {
             *reached.entry(what).or_insert(0) += times;
@@ -81,7 +75,7 @@ pub(crate) fn seeds(from: u64, count: u64) -> Result<()> {
 /// # Errors
 /// When it does not.
 pub(crate) fn same_trace_in_two_processes(seed: u64) -> Result<()> {
-    let ours = run_seed(seed, false).map_err(|panic| failed(seed, &panic))?;
+    let ours = run_seed(seed, false);
     let mut other = Command::new(std::env::current_exe().context("finding this program")?);
     let output = other.args(["sim", "--seed", &seed.to_string()]).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -97,52 +91,42 @@ pub(crate) fn same_trace_in_two_processes(seed: u64) -> Result<()> {
 /// Breaks each rule on purpose.
 ///
 /// # Errors
-/// When a rule's loss goes unnoticed.
+/// When a rule's loss goes unnoticed, or this build has no planted bugs.
 pub(crate) fn planted() -> Result<()> {
-    if cfg!(not(feature = "planted-bugs")) {
-        bail!("this build has no planted bugs: run it as `cargo xtask sim --planted`");
-    }
-    let unnoticed: Vec<String> = on_all_processors(Rule::ALL, |rule| {
-        let report = catch(|| cairn_sim::planted(*rule));
-        let by = match report {
-            Ok(PlantedReport { caught: Some(failure), .. }) => describe(&failure),
-            Ok(PlantedReport { caught: None, .. }) => return Some(format!("{rule:?}")),
-            Err(panic) => panic,
-        };
-        println!("{rule:?} broken: {by}");
-        None
-    })
-    .into_iter()
-    .flatten()
-    .collect();
-    if unnoticed.is_empty() {
-        println!("{} rules, each one's loss noticed", Rule::ALL.len());
-        Ok(())
-    } else {
-        bail!("no checker notices the loss of {}", unnoticed.join(", "))
-    }
+    #[cfg(feature = "planted-bugs")]
+    return crate::planted::report();
+    #[cfg(not(feature = "planted-bugs"))]
+    bail!("this build has no planted bugs: run it as `cargo xtask`");
 }
 
-fn run_seed(seed: u64, trace: bool) -> Result<RunReport, String> {
-    catch(|| cairn_sim::run(RunConfig { trace, ..RunConfig::of(seed) }))
+/// Runs that failed once, for a bug that is mended.
+///
+/// # Errors
+/// When one fails again.
+pub(crate) fn pinned() -> Result<()> {
+    let scenarios = cairn_sim::scenarios::pinned();
+    let failures = on_all_processors(&scenarios, |scenario| {
+        let failure = cairn_sim::run(&scenario.config).failure?;
+        println!("{}: {}", scenario.name, describe(&failure));
+        Some(failure)
+    });
+    let count = failures.iter().flatten().count();
+    println!("{} pinned scenarios", scenarios.len());
+    if count > 0 { bail!("{count} bugs are back") } else { Ok(()) }
 }
 
-/// Runs something in which asserts may fire; one that does is a finding like any other.
-fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        format!("an assert fired: {}", text.unwrap_or_default())
-    })
+fn run_seed(seed: u64, trace: bool) -> RunReport {
+    cairn_sim::run(&RunConfig { trace, ..RunConfig::of(seed) })
 }
 
-fn describe(failure: &CheckFailure) -> String {
+pub(crate) fn describe(failure: &CheckFailure) -> String {
     let seconds = failure.at.seconds();
     format!("checker {} at {seconds:.3} s: {}", failure.checker, failure.message)
 }
 
 /// What to print of a failed seed: what, where, and how to see it again.
-fn failed(seed: u64, what: &str) -> Error {
+fn failed(seed: u64, failure: &CheckFailure) -> Error {
+    let what = describe(failure);
     let commit = commit();
     anyhow!(
         "seed {seed} at commit {commit}: {what}\n  again: cargo xtask sim --seed {seed} --trace"
@@ -163,7 +147,10 @@ fn print_reached(reached: &BTreeMap<&'static str, u64>) {
 }
 
 /// Does one piece of work for each item, a thread per processor; results in the items' order.
-fn on_all_processors<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+pub(crate) fn on_all_processors<I: Sync, T: Send>(
+    items: &[I],
+    work: impl Fn(&I) -> T + Sync,
+) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
@@ -184,22 +171,11 @@ fn on_all_processors<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Syn
 
 #[cfg(test)]
 mod tests {
-    use super::{catch, on_all_processors};
+    use super::on_all_processors;
 
     #[test]
     fn results_come_in_the_order_of_the_items() {
         let items: Vec<u64> = (0..100).collect();
         assert_eq!(on_all_processors(&items, |item| item * 2)[99], 198);
-    }
-
-    #[test]
-    fn an_assert_that_fires_is_a_finding_and_not_the_end() {
-        let caught = catch(|| assert!(items() > 3, "only {}", items()));
-        assert_eq!(caught, Err("an assert fired: only 0".to_owned()));
-        assert_eq!(catch(|| 4), Ok(4));
-    }
-
-    fn items() -> usize {
-        std::hint::black_box(0)
     }
 }

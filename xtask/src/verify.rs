@@ -72,6 +72,7 @@ pub(crate) fn verify() -> bool {
     });
     progress.check("simulation", || {
         simulation::same_trace_in_two_processes(1)?;
+        simulation::pinned()?;
         simulation::seeds(1, SEED_COUNT)
     });
     progress.check("planted bugs", simulation::planted);

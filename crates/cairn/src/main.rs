@@ -1,2 +1,102 @@
-//! Cairn: one binary, every command.
-fn main() {}
+//! Cairn: one binary, every command (design §11).
+//!
+//! ```text
+//!   arguments ─┐
+//!   settings  ─┴► commands/<one file each> ──► session (cells) ──► cairn-client
+//!                        │                        commands that run servers ──► env-os
+//!                        ▼
+//!                 output, progress, complaint + exit code
+//! ```
+//! Knows how things are said. Never decides anything that two clients must agree on: that is the
+//! library's and the servers' business.
+
+mod arguments;
+mod cell_address;
+mod cell_tree;
+mod commands;
+mod complaint;
+mod destination;
+mod download;
+mod entry_text;
+mod exit_codes;
+mod janitor;
+mod local_tree;
+mod output;
+mod progress;
+mod server_start;
+mod session;
+mod settings;
+mod side_by_side;
+mod upload;
+
+use arguments::{Arguments, ClientCommand, Command, ServerCommand};
+use complaint::{Complaint, Doing};
+use output::Output;
+use session::{ClientFlags, Session};
+use settings::SettingsFile;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let done =
+        Arguments::read(std::env::args_os()).and_then(|arguments| arguments.map_or(Ok(()), run));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(mut complaint) => {
+            complaint.tell();
+            ExitCode::from(complaint.exit().number())
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Complaint> {
+    let file = SettingsFile::read(arguments.config.as_deref())?;
+    let command = match arguments.command {
+        Command::Server(command) => return server_command(command, &file),
+        Command::Client(command) => command,
+    };
+    let flags = ClientFlags { cell: arguments.cell, deadline: arguments.deadline };
+    let session = Session::new(flags, &file)?;
+    let output = Output::stdout(arguments.json)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().build().doing(|| "starting".to_owned())?;
+    let done = runtime.block_on(client_command(command, &session, &output));
+    // What was written before a failure still counts.
+    let flushed = output.flush();
+    done.and(flushed)
+}
+
+fn server_command(command: ServerCommand, file: &SettingsFile) -> Result<(), Complaint> {
+    match command {
+        ServerCommand::Master(it) => commands::master::run(it, file),
+        ServerCommand::Chunkserver(it) => commands::chunkserver::run(it, file),
+        ServerCommand::Dev(it) => commands::dev::run(&it, file),
+        ServerCommand::Demo(it) => commands::demo::run(&it),
+        ServerCommand::Janitor => janitor::run(),
+    }
+}
+
+async fn client_command(
+    command: ClientCommand,
+    session: &Session,
+    output: &Output,
+) -> Result<(), Complaint> {
+    match command {
+        ClientCommand::Ls(it) => commands::ls::run(it, session, output).await,
+        ClientCommand::Stat(it) => commands::stat::run(it, session, output).await,
+        ClientCommand::Mkdir(it) => commands::mkdir::run(it, session).await,
+        ClientCommand::Put(it) => commands::put::run(it, session).await,
+        ClientCommand::Get(it) => commands::get::run(it, session, output).await,
+        ClientCommand::Cat(it) => commands::cat::run(it, session, output).await,
+        ClientCommand::Tail(it) => commands::tail::run(it, session, output).await,
+        ClientCommand::Append(it) => commands::append::run(it, session).await,
+        ClientCommand::Cp(it) => commands::cp::run(it, session).await,
+        ClientCommand::Mv(it) => commands::mv::run(it, session).await,
+        ClientCommand::Rm(it) => commands::rm::run(it, session, output).await,
+        ClientCommand::Find(it) => commands::find::run(it, session, output).await,
+        ClientCommand::Du(it) => commands::du::run(it, session, output).await,
+        ClientCommand::Status(it) => commands::status::run(it, session, output).await,
+        ClientCommand::Servers(it) => commands::servers::run(it, session, output).await,
+        ClientCommand::Explain(it) => commands::explain::run(it, session, output).await,
+        ClientCommand::Bench(it) => commands::bench::run(it, session, output).await,
+    }
+}

@@ -119,6 +119,7 @@ impl Replica {
         }
         self.drop_lease(cx, "a newer lease was granted");
         self.followed = None;
+        self.become_current(cx);
         let serial = grant.serial.max(self.serial).next();
         let length = grant.length.max(self.length);
         let secondaries = grant.secondaries.into_iter().map(|at| Secondary {

@@ -1,7 +1,9 @@
 //! Serving readers (design §7): what may be read, and what a short answer means.
 //!
-//! - nothing past the acknowledged length leaves this server (R17). Past it, only a lease
-//!   holder's empty answer is the end; anyone else says `PastAcknowledged`.
+//! - nothing past the acknowledged length leaves this server (R17). At it, an empty answer is
+//!   the end where this replica stores nothing more: what is acknowledged was applied here first
+//!   (R14). Where it does store more, only the lease holder knows; anyone else says
+//!   `PastAcknowledged`.
 //! - a replica with the close mark answers zeros up to the chunk's size; no other does (R19).
 
 use crate::outbox::{Purpose, lane_of};
@@ -41,7 +43,8 @@ impl Replica {
             return;
         }
         let readable = self.readable(cx);
-        if read.offset >= readable && !self.closed && !self.holds_lease(cx) {
+        let unsure = self.length > self.acknowledged && !self.holds_lease(cx);
+        if read.offset >= readable && !self.closed && unsure {
             let why = format!(
                 "chunk {}: {readable} bytes are known to be acknowledged here, {} was asked for",
                 self.handle.short(),

@@ -247,6 +247,15 @@ impl Replica {
         self.pump(cx);
     }
 
+    /// The master has logged a version that counts this replica in although it may have lost
+    /// bytes: from here on what it holds is what the chunk is (R28).
+    pub(crate) fn become_current(&mut self, cx: &mut Context<'_>) {
+        if std::mem::take(&mut self.suspect) {
+            let job = ChunkJob::Journal(vec![JournalEntry::Cleared(self.handle)]);
+            cx.out.disk(Purpose::Nobody, JOURNAL_LANE, job);
+        }
+    }
+
     /// Takes a newer mark; never more than is stored here.
     pub(crate) fn learn_acknowledged(&mut self, mark: Mark) -> bool {
         let before = self.mark();

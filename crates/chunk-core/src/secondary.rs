@@ -23,6 +23,7 @@ impl Replica {
         if forward.level {
             self.drop_lease(cx, "another replica is the primary now");
             self.followed = Some(forward.lease);
+            self.become_current(cx);
         }
         let serial = self.serial;
         let fresh = forward.mutations.iter().filter(|m| forward.level || m.serial > serial);

@@ -116,3 +116,80 @@ impl Ask {
         Progress::Pending
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::operation::{Operation, Output};
+    use crate::test_client::{client, result};
+    use cairn_protocol::{
+        Delete, DeleteAnswer, ErrorCode, Failure, Outcome, Request, Response, Stat,
+    };
+    use std::time::Duration;
+
+    fn unreachable(outcome: Outcome) -> Failure {
+        Failure { outcome, ..Failure::not_done(ErrorCode::Unreachable, "connection refused") }
+    }
+
+    #[test]
+    fn a_mutation_is_retried_at_the_next_master_with_the_number_it_had() {
+        let mut client = client();
+        let done = client.start(Operation::Ask(Delete::default().into()));
+        let first = client.fail(unreachable(Outcome::Unknown));
+        client.assert_asks_nobody();
+        client.pass(Duration::from_millis(20));
+        let second = client.call();
+        assert_eq!((first.to.as_str(), second.to.as_str()), ("m1:1", "m2:1"));
+        assert_eq!(first.request, second.request, "R24");
+        let Request::Delete(delete) = &second.request else { panic!("{second:?}") };
+        assert_eq!(delete.mutation.number.get(), 1);
+        let answer = Response::Delete(DeleteAnswer { hidden: "h".to_owned() });
+        client.tell(&second, Ok(answer.clone()));
+        assert_eq!(result(&done), Ok(Output::Answered(answer)));
+    }
+
+    #[test]
+    fn two_mutations_never_have_one_number() {
+        let mut client = client();
+        client.start(Operation::Ask(Delete::default().into()));
+        client.start(Operation::Ask(Delete::default().into()));
+        assert_ne!(client.call().request, client.call().request);
+    }
+
+    #[test]
+    fn at_the_deadline_a_mutation_that_may_have_arrived_is_unknown() {
+        let mut client = client();
+        let done = client.start(Operation::Ask(Delete::default().into()));
+        client.pass(Duration::from_secs(61));
+        let failure = result(&done).expect_err("nobody answered");
+        assert_eq!(
+            (failure.code, failure.outcome),
+            (ErrorCode::DeadlineExceeded, Outcome::Unknown)
+        );
+    }
+
+    #[test]
+    fn at_the_deadline_what_never_left_is_not_done_and_the_reason_is_told() {
+        let mut client = client();
+        let done = client.start(Operation::Ask(Delete::default().into()));
+        let asked = client.start(Operation::Ask(Stat::default().into()));
+        for _ in 0..6_100 {
+            while client.has_calls() {
+                client.fail(unreachable(Outcome::NotDone));
+            }
+            client.pass(Duration::from_millis(10));
+        }
+        for done in [done, asked] {
+            let failure = result(&done).expect_err("no master");
+            assert_eq!((failure.code, failure.outcome), (ErrorCode::Unreachable, Outcome::NotDone));
+            assert!(failure.message.contains("connection refused"));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_no_retry_can_better_is_told_at_once() {
+        let mut client = client();
+        let done = client.start(Operation::Ask(Stat::default().into()));
+        client.fail(Failure::not_done(ErrorCode::NotFound, "/a: no such file"));
+        assert_eq!(result(&done).map_err(|failure| failure.code), Err(ErrorCode::NotFound));
+    }
+}

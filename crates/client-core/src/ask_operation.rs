@@ -37,7 +37,7 @@ impl ClientCore {
                     let locations = &mut self.cx.file(file).locations;
                     locations.chunk_count = locations.chunk_count.max(answer.entry.chunk_count);
                     locations.absorb_grant(last, asked.asked, until);
-                    self.read_end(id, file, index, Some(stat));
+                    self.read_end(id, file, index, stat.entry.length, Some(stat));
                     return;
                 }
             }

@@ -16,7 +16,7 @@ use cairn_types::{
     Address, ChunkIndex, ClusterConfig, EntryId, MutationName, MutationNumber, PushId, Random,
     ServerId, SessionId, Time,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Files that are remembered without being in use.
@@ -38,7 +38,7 @@ pub(crate) struct Context {
     /// The cell's, once a master has told them.
     pub(crate) config: Option<ClusterConfig>,
     pub(crate) random: Random,
-    pub(crate) wants: Vec<Wanted>,
+    pub(crate) wants: VecDeque<Wanted>,
     pub(crate) timers: Timers<Alarm>,
     pub(crate) effects: Vec<Effect<NoJob>>,
     files: BTreeMap<EntryId, FileState>,
@@ -57,7 +57,7 @@ impl Context {
             now: Time::default(),
             config: None,
             random: Random::new(fold),
-            wants: Vec::new(),
+            wants: VecDeque::new(),
             timers: Timers::default(),
             effects: Vec::new(),
             files: BTreeMap::new(),
@@ -180,13 +180,13 @@ impl Context {
     ) {
         let want = Want::Location { file, index };
         let (waiter, deadline) = (Some(me.id), me.deadline);
-        self.wants.push(Wanted { want, newer_than, waiter, deadline });
+        self.wants.push_back(Wanted { want, newer_than, waiter, deadline });
     }
 
     /// Would like to know where the chunks from `index` on lie; nobody waits for it (A7).
     pub(crate) fn prefetch(&mut self, me: Me, file: EntryId, index: ChunkIndex) {
         let want = Want::Location { file, index };
-        self.wants.push(Wanted { want, newer_than: 0, waiter: None, deadline: me.deadline });
+        self.wants.push_back(Wanted { want, newer_than: 0, waiter: None, deadline: me.deadline });
     }
 
     /// Wants a lease on a chunk; `failed`: a primary that did not do, and under which version.
@@ -200,7 +200,7 @@ impl Context {
     ) {
         let want = Want::Grant { file, index, purpose, failed };
         let (waiter, deadline) = (Some(me.id), me.deadline);
-        self.wants.push(Wanted { want, newer_than: 0, waiter, deadline });
+        self.wants.push_back(Wanted { want, newer_than: 0, waiter, deadline });
     }
 
     pub(crate) fn next_push(&mut self) -> PushId {

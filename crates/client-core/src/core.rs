@@ -128,7 +128,7 @@ impl ClientCore {
         loop {
             if let Some((task, input)) = self.ready.pop_front() {
                 self.move_task(task, input);
-            } else if let Some(wanted) = self.cx.wants.pop() {
+            } else if let Some(wanted) = self.cx.wants.pop_front() {
                 self.take_want(wanted);
             } else {
                 return;
@@ -237,7 +237,12 @@ impl ClientCore {
         let needs_cell = !matches!(operation, Operation::Ask(_) | Operation::Pause(_));
         if needs_cell && self.cx.config.is_none() {
             self.waiting.push((id, operation));
-            self.cx.wants.push(Wanted { want: Want::Cell, newer_than: 0, waiter: None, deadline });
+            self.cx.wants.push_back(Wanted {
+                want: Want::Cell,
+                newer_than: 0,
+                waiter: None,
+                deadline,
+            });
         } else {
             self.begin(id, operation);
         }

@@ -35,6 +35,8 @@ mod settings;
 mod shared_asks;
 mod sync_operation;
 mod task;
+#[cfg(test)]
+mod test_client;
 mod timers;
 mod write_operation;
 

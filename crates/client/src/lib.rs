@@ -1,1 +1,53 @@
-//! The client library: an async face over client-core
+//! The client library: an async face over `client-core` (GFS §2.3; design §11).
+//!
+//! ```text
+//!   Cell ──► File ──► read_at · write_at · append · reader · writer · tail · records
+//!     │ commands                        ▲ one answer each
+//!     ▼                                 │
+//!   a thread of its own: ClientCore behind env-os's loop
+//! ```
+//! Works under any async runtime: nothing here spawns a task, opens a socket or asks a clock; all
+//! that is done by the thread that [`Cell::connect`] starts and that ends with the last clone of
+//! the cell and its files.
+//!
+//! - E1: each error says what may have happened ([`Error::outcome`]); a mutation that ran into its
+//!   deadline is unknown unless it cannot have been carried out.
+//! - E2: bytes are verified against checksums made where they were written, before a caller sees
+//!   them (§5.2).
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), cairn_client::Error> {
+//! use cairn_client::{Cell, CellPath, CreateOptions, Options};
+//!
+//! let cell = Cell::connect("127.0.0.1:7400", Options::default()).await?;
+//! let path = CellPath::parse("/logs/today").expect("an absolute path");
+//! let file = cell.create(&path, CreateOptions::default()).await?;
+//! let offset = file.append("hello".into()).await?;
+//! assert_eq!(&file.read_at(offset, 5).await?[..], b"hello");
+//! file.close().await?;
+//! # Ok(()) }
+//! ```
+
+mod cell;
+mod error;
+mod file;
+mod link;
+mod reader;
+mod record_reader;
+mod record_writer;
+mod writer;
+
+pub use cairn_format::{ProducerId, RECORD_WINDOW, Record};
+pub use cairn_protocol::{
+    CellInfoAnswer, ChunkLocations, ErrorCode, ExplainAnswer, FindAnswer, Found, ListAnswer,
+    Outcome, ServerState, ServerStatus, StatusAnswer,
+};
+pub use cairn_types::{CellPath, Content, Entry, EntryKind, PathError};
+
+pub use crate::cell::{Cell, CreateOptions, Options};
+pub use crate::error::Error;
+pub use crate::file::File;
+pub use crate::reader::{Reader, Tail};
+pub use crate::record_reader::RecordReader;
+pub use crate::record_writer::RecordWriter;
+pub use crate::writer::Writer;

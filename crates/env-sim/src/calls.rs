@@ -235,7 +235,12 @@ impl SimWorld {
             Said::Failure(failure) => Err(failure),
             Said::Request(_) => panic!("a request came to a dialler"),
         };
-        self.trace.line(|| format!("{from:?} <- {result:?}"));
+        self.trace.line(|| match &result {
+            Ok(answer) => {
+                format!("{from:?} <- {:?} and {} bytes", answer.response, answer.payload.len())
+            }
+            Err(failure) => format!("{from:?} <- {failure:?}"),
+        });
         self.complete(from, call.owner, result);
     }
 

@@ -237,6 +237,8 @@ impl SimDisk {
         let mut state = self.state();
         state.files = image.files.clone();
         state.names = image.names.clone();
+        let highest = state.files.last_key_value().map_or(0, |(number, _)| *number);
+        state.next_inode = state.next_inode.max(highest);
         state.begin_session();
     }
 }

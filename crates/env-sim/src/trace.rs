@@ -1,5 +1,6 @@
 //! What happened, as one number: two runs of one seed must end with the same one.
 
+use crate::clock::WorldTime;
 use std::collections::VecDeque;
 
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
@@ -12,12 +13,18 @@ const LINES_MAX: usize = 200;
 pub struct Trace {
     hash: u64,
     verbose: bool,
+    now: WorldTime,
     lines: VecDeque<String>,
 }
 
 impl Trace {
     pub(crate) fn new(verbose: bool) -> Self {
-        Self { hash: FNV_BASE, verbose, lines: VecDeque::new() }
+        Self { hash: FNV_BASE, verbose, now: WorldTime(0), lines: VecDeque::new() }
+    }
+
+    /// Lines from now on are of this time.
+    pub(crate) fn at(&mut self, now: WorldTime) {
+        self.now = now;
     }
 
     /// Takes numbers into the hash.
@@ -32,7 +39,7 @@ impl Trace {
     /// Keeps a line, made only where lines are wanted.
     pub fn line(&mut self, line: impl FnOnce() -> String) {
         if self.verbose {
-            let line = line();
+            let line = format!("{:10.6} {}", self.now.seconds(), line());
             eprintln!("{line}");
             self.lines.push_back(line);
             if self.lines.len() > LINES_MAX {

@@ -269,6 +269,7 @@ impl SimWorld {
             self.queue.push(until, happening);
             return Stepped::Quiet;
         }
+        self.trace.at(self.now);
         self.trace.mix(&[at.0, sequence]);
         self.happen(happening)
     }

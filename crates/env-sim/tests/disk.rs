@@ -1,5 +1,7 @@
 //! The simulated disk keeps the disk's contract, and forgets what it may forget.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use cairn_env::{Disk, OpenMode, conformance};
 use cairn_env_sim::SimDisk;
 use cairn_types::Random;

@@ -1,5 +1,7 @@
 //! The operation log and the checkpoints on a disk that is killed, loses power and rots.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError};
 use cairn_env_sim::SimDisk;
@@ -107,6 +109,35 @@ fn a_flipped_byte_before_the_last_batch_stops_the_master_and_says_what_to_do() {
     let error = open(&whole).unwrap_err();
     assert!(matches!(error, LogOpenError::Damaged { offset: 64, .. }), "{error}");
     assert!(error.to_string().contains("Copy the directory away"));
+}
+
+#[test]
+fn a_damaged_end_of_a_segment_that_is_not_the_last_is_no_torn_tail() {
+    let disk = disk();
+    let (mut log, _) = open(&disk).unwrap();
+    for index in 1..5 {
+        log.append(&[record(index, 3000)]).unwrap();
+    }
+    assert_eq!(log.segment_count(), 2);
+    drop(log);
+    assert!(disk.flip_byte("log/0000000000000001.log", 64 + 3024 + 100));
+    assert!(matches!(open(&disk), Err(LogOpenError::Damaged { offset: 3088, .. })));
+}
+
+#[test]
+fn what_stood_in_a_torn_tail_never_comes_back() {
+    let disk = disk();
+    let (mut log, _) = open(&disk).unwrap();
+    log.append(&[record(1, 104)]).unwrap();
+    log.append(&[record(2, 104), record(3, 104), record(4, 104)]).unwrap();
+    drop(log);
+    // The first record of the last batch did not reach the disk, the others did.
+    assert!(disk.flip_byte("log/0000000000000001.log", 64 + 128 + 50));
+    let (mut log, found) = open(&disk).unwrap();
+    assert_eq!(found.records, [record(1, 104)]);
+    log.append(&[record(2, 104)]).unwrap();
+    drop(log);
+    assert_eq!(open(&disk).unwrap().1.records, [record(1, 104), record(2, 104)]);
 }
 
 #[test]

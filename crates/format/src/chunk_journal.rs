@@ -1,4 +1,5 @@
-//! The journal of a data directory: versions, close marks, dirty marks; docs/formats/chunk-journal.md.
+//! The journal of a data directory: versions, close marks, dirty marks;
+//! docs/formats/chunk-journal.md.
 //!
 //! ```text
 //!   0  header, 64 bytes      64  records (stream.rs), one line each: kind u8, fields

@@ -7,9 +7,7 @@ pub enum FormatError {
     #[error("not a Cairn file of this kind")]
     Magic,
     /// A later build wrote them.
-    #[error(
-        "format version {found}; this build reads up to {newest} (was the file written by a later build?)"
-    )]
+    #[error("format version {found} of a later build; this one reads up to {newest}")]
     Version {
         /// The version found.
         found: u32,

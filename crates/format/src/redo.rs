@@ -1,4 +1,5 @@
-//! An entry of a chunk's redo journal: an overwrite, before it is done; docs/formats/redo-journal.md.
+//! An entry of a chunk's redo journal: an overwrite, before it is done;
+//! docs/formats/redo-journal.md.
 //!
 //! An overwrite changes bytes whose checksum is on disk already; torn, it would look like damage.
 //! So what it will have changed is flushed first: whole, it is done again after a crash; torn, the

@@ -1,7 +1,7 @@
 //! The start of every file: magic, format version, fields, checksum.
 //!
 //! ```text
-//!   0  magic, 8 bytes      8  format version u32     12  fields …     size - 4  CRC32C of all before
+//!   0  magic, 8 bytes    8  format version u32    12  fields …    size - 4  CRC32C of all before
 //! ```
 
 use crate::FormatError;

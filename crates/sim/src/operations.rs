@@ -9,6 +9,7 @@ use cairn_protocol::{
     Create, Delete, Failure, List, MakeDirectory, Rename, Request, Response, Stat,
 };
 use cairn_types::{CellPath, Content, Entry, EntryId};
+use std::fmt;
 
 /// Names one operation of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,6 +82,30 @@ impl Op {
             }
             Self::Sync { file } => return Operation::Sync { file },
         })
+    }
+}
+
+/// An operation in one line, without its bytes.
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write { file, offset, bytes, sync } => {
+                let (file, size) = (file.short(), bytes.len());
+                write!(f, "write {size} bytes at {offset} of {file} (sync {sync})")
+            }
+            Self::Append { file, bytes, sync } => {
+                write!(f, "append {} bytes to {} (sync {sync})", bytes.len(), file.short())
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+/// An end in one line, without bytes.
+pub(crate) fn tell(result: &OpResult) -> String {
+    match result {
+        Ok(Done::Bytes(bytes, end)) => format!("{} bytes, the end: {end}", bytes.len()),
+        other => format!("{other:?}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cell::CellNodes;
 use crate::observer::Observer;
-use crate::operations::{Op, OpResult, Ticket, done_of};
+use crate::operations::{Op, OpResult, Ticket, done_of, tell};
 use cairn_client_core::Command;
 use cairn_env_sim::{NodeId, SimWorld, WorldTime};
 use cairn_protocol::Failure;
@@ -86,7 +86,7 @@ impl Stage {
         let node = self.nodes.clients[client];
         let deadline = self.world.local_now(node).time + DEADLINE;
         let mailbox = self.mailbox.clone();
-        self.world.trace().line(|| format!("ask {ticket:?} of client {client}: {op:?}"));
+        self.world.trace().line(|| format!("ask {ticket:?} of client {client}: {op}"));
         let command = Command {
             ticket: ticket.0,
             operation: op.into_operation(),
@@ -116,7 +116,7 @@ impl Stage {
         let ended = std::mem::take(&mut *self.mailbox.lock().expect("one thread"));
         let mut out = Vec::with_capacity(ended.len());
         for (ticket, result) in ended {
-            self.world.trace().line(|| format!("ended {ticket:?}: {result:?}"));
+            self.world.trace().line(|| format!("ended {ticket:?}: {}", tell(&result)));
             self.world.trace().mix(&[ticket.0, u64::from(result.is_ok())]);
             self.operations += 1;
             let owner = self.owners.remove(&ticket).expect("an operation ends once (K1)");

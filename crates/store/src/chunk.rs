@@ -57,12 +57,7 @@ impl Chunk {
 
     /// The head after mutations up to `serial` under `version`, before their bytes are counted.
     pub(crate) fn next_head(&self, version: ChunkVersion, serial: SerialNumber) -> Head {
-        Head {
-            sequence: self.head.sequence + 1,
-            mutated_version: version,
-            serial,
-            ..self.head
-        }
+        Head { sequence: self.head.sequence + 1, mutated_version: version, serial, ..self.head }
     }
 
     /// Makes it known which head is on disk, so that the other slot can be written (R26).

@@ -13,8 +13,8 @@ use crate::apply::{Acknowledged, Mutation};
 use crate::chunk_store::ChunkStore;
 use crate::chunk_store_open::{RecoveredChunks, StoreOpenError};
 use cairn_env::{
-    ApplyMutation, ChunkDone, ChunkJob, Disk, DiskError, JournalEntry, PushBuffer,
-    PushLookupError, PushedData, Service, Space,
+    ApplyMutation, ChunkDone, ChunkJob, Disk, DiskError, JournalEntry, PushBuffer, PushLookupError,
+    PushedData, Service, Space,
 };
 use cairn_protocol::Failure;
 use cairn_types::{CellId, ChunkHandle, ChunkVersion, ClusterConfig, PushId, ServerId};
@@ -180,10 +180,11 @@ impl ChunkDisk {
             .into_iter()
             .map(|(store, entries)| (store, self.stores[store].journal(&entries)))
             .collect();
-        let outcome = |stores: Vec<usize>| match stores.iter().find_map(|s| flushed[s].clone().err()) {
-            Some(error) => Err(error),
-            None => Ok(ChunkDone::Journaled),
-        };
+        let outcome =
+            |stores: Vec<usize>| match stores.iter().find_map(|s| flushed[s].clone().err()) {
+                Some(error) => Err(error),
+                None => Ok(ChunkDone::Journaled),
+            };
         results.into_iter().map(|result| result.and_then(outcome)).collect()
     }
 
@@ -216,30 +217,17 @@ impl ChunkDisk {
         Ok(placed)
     }
 
-    /// Looks up what the mutations name (R15).
-    fn find_pushes(
-        &self,
-        mutations: &[ApplyMutation],
-    ) -> Result<(Vec<Mutation>, Vec<(PushId, u64)>), DiskError> {
-        let mut pushes = locked(&self.pushes);
-        let mut found = Vec::with_capacity(mutations.len());
-        let mut names = Vec::new();
-        for mutation in mutations {
-            let data = match mutation.push {
-                None => None,
-                Some(push) => {
-                    let looked = pushes.buffer.get(push, mutation.size, &mutation.checksums);
-                    names.push((push, mutation.size));
-                    Some(looked.map_err(|error| match error {
-                        PushLookupError::Missing => DiskError::PushMissing { push },
-                        PushLookupError::Differs => DiskError::PushDiffers { push },
-                    })?)
-                }
-            };
-            let ApplyMutation { serial, offset, size, .. } = *mutation;
-            found.push(Mutation { serial, offset, size, data });
-        }
-        Ok((found, names))
+    /// Looks up what a mutation names (R15).
+    fn with_push(&self, mutation: &ApplyMutation) -> Result<Mutation, DiskError> {
+        let ApplyMutation { serial, offset, size, push, ref checksums } = *mutation;
+        let find = |push| {
+            let found = locked(&self.pushes).buffer.get(push, size, checksums);
+            found.map_err(|error| match error {
+                PushLookupError::Missing => DiskError::PushMissing { push },
+                PushLookupError::Differs => DiskError::PushDiffers { push },
+            })
+        };
+        Ok(Mutation { serial, offset, size, data: push.map(find).transpose()? })
     }
 
     /// Applies jobs of one chunk, version and durability as one.
@@ -343,13 +331,21 @@ impl ChunkDisk {
 
     /// An apply job with its pushes.
     fn ready(&self, job: ChunkJob) -> Result<ReadyApply, DiskError> {
-        let ChunkJob::Apply { handle, version, mutations, acknowledged, acknowledged_serial, sync } =
-            job
+        let ChunkJob::Apply {
+            handle,
+            version,
+            mutations,
+            acknowledged: length,
+            acknowledged_serial: serial,
+            sync,
+        } = job
         else {
             unreachable!("called for apply jobs");
         };
-        let (mutations, pushes) = self.find_pushes(&mutations)?;
-        let acknowledged = Acknowledged { length: acknowledged, serial: acknowledged_serial };
+        let pushes = mutations.iter().filter_map(|m| Some((m.push?, m.size))).collect();
+        let with_pushes = mutations.iter().map(|mutation| self.with_push(mutation));
+        let mutations = with_pushes.collect::<Result<_, _>>()?;
+        let acknowledged = Acknowledged { length, serial };
         Ok(ReadyApply { handle, version, mutations, acknowledged, sync, pushes })
     }
 }

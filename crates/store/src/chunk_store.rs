@@ -89,11 +89,9 @@ impl ChunkStore {
         if let Err(DiskError::SyncFailed(reason)) = &result
             && self.failed.set(reason.clone()).is_ok()
         {
-            // As well as it goes: this disk is failing.
-            let note = self.disk().open(FAILED_PATH, OpenMode::Create);
-            if note.is_ok_and(|file| file.sync().is_ok()) {
-                drop(self.disk().sync_dir(""));
-            }
+            // As well as it goes: this disk is failing. Only this boot needs the note; after the
+            // next one what has the dirty mark is suspect in any case.
+            drop(self.disk().open(FAILED_PATH, OpenMode::Create));
         }
         result
     }
@@ -112,8 +110,12 @@ impl ChunkStore {
         self.guarded(|| {
             if chunk.torn {
                 let line = locked(&self.journal).replica(handle).ok_or(DiskError::NoSuchChunk)?;
-                let recovered =
-                    recover(&self.directory, &line, self.block_size.load(Ordering::Relaxed), false)?;
+                let recovered = recover(
+                    &self.directory,
+                    &line,
+                    self.block_size.load(Ordering::Relaxed),
+                    false,
+                )?;
                 *chunk = recovered.chunk;
             }
             work(&mut chunk)
@@ -232,11 +234,7 @@ impl ChunkStore {
     ///
     /// # Errors
     /// [`DiskError`].
-    pub fn settle(
-        &self,
-        handle: ChunkHandle,
-        acknowledged: Acknowledged,
-    ) -> Result<(), DiskError> {
+    pub fn settle(&self, handle: ChunkHandle, acknowledged: Acknowledged) -> Result<(), DiskError> {
         self.with_chunk(handle, |chunk| {
             if chunk.head.sequence == 0 {
                 return Ok(());
@@ -251,12 +249,7 @@ impl ChunkStore {
     ///
     /// # Errors
     /// [`DiskError::Corrupt`] where a block that must be cut does not match its checksum.
-    pub fn read(
-        &self,
-        handle: ChunkHandle,
-        offset: u64,
-        size: u64,
-    ) -> Result<ReadDone, DiskError> {
+    pub fn read(&self, handle: ChunkHandle, offset: u64, size: u64) -> Result<ReadDone, DiskError> {
         self.with_chunk(handle, |chunk| {
             if offset >= chunk.head.length {
                 return Ok(ReadDone { offset, ..ReadDone::default() });

@@ -10,9 +10,7 @@ use crate::version_journal::{JournalOpenError, JournalState, VersionJournal, rea
 use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::{Disk, DiskError, IoFailure, OpenMode};
 use cairn_format::{Identity, IdentityKind, ReplicaLine};
-use cairn_types::{
-    BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, SerialNumber, ServerId, Term,
-};
+use cairn_types::{BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, SerialNumber, ServerId, Term};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -84,8 +82,10 @@ pub enum StoreOpenError {
         error: JournalOpenError,
     },
     /// A directory that was in use has no journal any more.
-    #[error("{directory} has belonged to a server and has no journal; put the file back, or start \
-        with an empty directory")]
+    #[error(
+        "{directory} has belonged to a server and has no journal; put the file back, or start \
+        with an empty directory"
+    )]
     JournalMissing {
         /// Which directory.
         directory: String,
@@ -205,8 +205,7 @@ fn recover_or_suspect(
 /// The failure of an earlier life is in the journal now, as suspicion.
 fn forget_failure(disk: &dyn Disk) -> Result<(), DiskError> {
     match disk.remove(FAILED_PATH) {
-        Ok(()) => disk.sync_dir("").map_err(sync_failure),
-        Err(IoFailure::NotFound) => Ok(()),
+        Ok(()) | Err(IoFailure::NotFound) => Ok(()),
         Err(failure) => Err(disk_error(failure)),
     }
 }

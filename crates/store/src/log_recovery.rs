@@ -47,7 +47,9 @@ pub enum LogOpenError {
         offset: usize,
     },
     /// A segment's header cannot be read.
-    #[error("operation log: the header of {file}: {error}. Copy the directory away before anything else")]
+    #[error(
+        "operation log: the header of {file}: {error}. Copy the directory away before anything else"
+    )]
     Header {
         /// The segment.
         file: String,
@@ -204,8 +206,8 @@ fn read_contents(disk: &dyn Disk, cell: CellId) -> Result<Contents, LogOpenError
             return Err(LogOpenError::Foreign { file });
         }
         check_end_of_previous(&contents.segments, &header)?;
-        let (records, end) = scanned
-            .map_err(|Corruption { offset }| LogOpenError::Damaged { file, offset })?;
+        let (records, end) =
+            scanned.map_err(|Corruption { offset }| LogOpenError::Damaged { file, offset })?;
         contents.segments.push(ReadSegment { number, bytes, header, records, end });
     }
     Ok(contents)

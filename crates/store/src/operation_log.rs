@@ -65,8 +65,7 @@ impl Segment {
         header: &SegmentHeader,
         size: u64,
     ) -> Result<Self, DiskError> {
-        let file =
-            disk.open(&segment_path(header.number), OpenMode::Create).map_err(disk_error)?;
+        let file = disk.open(&segment_path(header.number), OpenMode::Create).map_err(disk_error)?;
         file.set_size(0).map_err(disk_error)?;
         file.allocate(size).map_err(disk_error)?;
         file.write_at(&header.encode(), 0).map_err(disk_error)?;

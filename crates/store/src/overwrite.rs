@@ -19,6 +19,7 @@ use cairn_env::DiskError;
 use cairn_format::{Head, RedoEntry, block_checksum_offset};
 use cairn_types::crc32c;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Bytes of redo entries after which the chunk is synced and the journal emptied.
 const REDO_SIZE_MAX: u64 = 4 << 20;
@@ -71,16 +72,12 @@ impl OverwriteRun {
         let start = block * u64::from(stored.block_size);
         let stored_end = stored.length.min(start + u64::from(stored.block_size));
         let covers = within == 0 && start + bytes.len() as u64 >= stored_end;
-        if !self.blocks.contains_key(&block) {
+        let content = match self.blocks.entry(block) {
+            Entry::Occupied(changed) => changed.into_mut(),
+            Entry::Vacant(vacant) if covers || start >= stored.length => vacant.insert(Vec::new()),
             // W1: what stays of the block must be sound.
-            let old = if covers || start >= stored.length {
-                Vec::new()
-            } else {
-                read_block(files, stored, block)?
-            };
-            self.blocks.insert(block, old);
-        }
-        let content = self.blocks.get_mut(&block).expect("inserted above");
+            Entry::Vacant(vacant) => vacant.insert(read_block(files, stored, block)?),
+        };
         content.resize(content.len().max(within + bytes.len()), 0);
         content[within..within + bytes.len()].copy_from_slice(bytes);
         Ok(())
@@ -98,8 +95,8 @@ impl OverwriteRun {
         }
         let entry = self.into_entry();
         chunk.redo.append(chunks.disk.as_ref(), &entry)?;
-        write_in_place(files, &entry)?;
-        chunk.write_head(files, entry.head)?;
+        write_in_place(files, &entry).map_err(in_place)?;
+        chunk.write_head(files, entry.head).map_err(in_place)?;
         if chunk.redo.size() > REDO_SIZE_MAX { chunk.sync(chunks) } else { Ok(()) }
     }
 
@@ -116,6 +113,14 @@ impl OverwriteRun {
             self.head.tail_checksum = 0;
         }
         RedoEntry { head: self.head, writes: self.writes, checksums }
+    }
+}
+
+/// What fails once the entry is durable will be done again: "nothing was changed" would be wrong.
+fn in_place(error: DiskError) -> DiskError {
+    match error {
+        DiskError::NoSpace => DiskError::Io("no space left to finish an overwrite".to_owned()),
+        other => other,
     }
 }
 

@@ -53,11 +53,7 @@ fn stored_checksums(
 }
 
 /// Stored bytes; a file that ends too soon is corrupt.
-fn stored_bytes(
-    files: &ChunkFiles,
-    head: &Head,
-    range: Range<u64>,
-) -> Result<Vec<u8>, DiskError> {
+fn stored_bytes(files: &ChunkFiles, head: &Head, range: Range<u64>) -> Result<Vec<u8>, DiskError> {
     let mut bytes = vec![0; memory(range.end - range.start)];
     let read = files.data.read_at(&mut bytes, range.start).map_err(disk_error)?;
     if read < bytes.len() {
@@ -84,11 +80,7 @@ pub(crate) fn read_block(
 }
 
 /// Whether the blocks from `first` on match their checksums.
-pub(crate) fn verify_from(
-    files: &ChunkFiles,
-    head: &Head,
-    first: u64,
-) -> Result<bool, DiskError> {
+pub(crate) fn verify_from(files: &ChunkFiles, head: &Head, first: u64) -> Result<bool, DiskError> {
     let blocks = head.length.div_ceil(u64::from(head.block_size));
     for block in first..blocks {
         match read_block(files, head, block) {
@@ -124,7 +116,8 @@ pub(crate) fn read(
     for (block, stored) in blocks.zip(stored) {
         let range = block_range(head, block);
         let piece = range.start.max(offset)..range.end.min(end);
-        let at = |range: &Range<u64>| memory(range.start - whole.start)..memory(range.end - whole.start);
+        let at =
+            |range: &Range<u64>| memory(range.start - whole.start)..memory(range.end - whole.start);
         if piece == range {
             checksums.push(stored);
         } else if crc32c(&bytes[at(&range)]) == stored {

@@ -4,8 +4,8 @@
 //!   trash/new-<handle>-<version>.chunk …      thrown away since the trash was last looked through
 //!   trash/<wall ms>-<handle>-<version>.chunk …
 //! ```
-//! - T1: a replica is out of the journal, durably, before its files move; so one that moved half-way
-//!   is never taken for a chunk.
+//! - T1: a replica is out of the journal, durably, before its files move; so one that moved
+//!   half-way is never taken for a chunk.
 
 use crate::chunk_files::{KINDS, path};
 use cairn_env::{Disk, IoFailure};

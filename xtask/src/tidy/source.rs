@@ -21,9 +21,10 @@ impl Source {
     /// Splits a text.
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let masked = mask(text);
+        let code_lines = if is_test_file(path) { 0 } else { tests_start(&masked.code) };
         Self {
             path: path.to_owned(),
-            line_count_without_tests: tests_start(&masked.code),
+            line_count_without_tests: code_lines,
             text: text.to_owned(),
             masked,
         }
@@ -31,9 +32,17 @@ impl Source {
 
     /// Whether a line (from 1) is test code.
     pub(crate) fn is_test(&self, line: usize) -> bool {
-        let whole_file = self.path.contains("/tests/") || self.path.ends_with("/tests.rs");
-        whole_file || line > self.line_count_without_tests
+        line > self.line_count_without_tests
     }
+}
+
+/// Whether a file is nothing but tests: of a `tests` folder, or named `tests.rs`, `…_test.rs`,
+/// `…_tests.rs`.
+fn is_test_file(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    path.contains("/tests/")
+        || name == "tests.rs"
+        || ["_test.rs", "_tests.rs"].iter().any(|end| name.ends_with(end))
 }
 
 /// The count of lines before a trailing `#[cfg(test)] mod … { … }`.
@@ -98,8 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_tests_folder_are_tests_from_the_first_line() {
-        assert!(Source::new("crates/x/tests/a.rs", "//! a\n").is_test(1));
+    fn files_of_tests_are_tests_from_the_first_line() {
+        for path in ["crates/x/tests/a.rs", "crates/x/src/tests.rs", "crates/x/src/a_test.rs"] {
+            assert!(Source::new(path, "//! a\n").is_test(1));
+        }
         assert!(!Source::new("crates/x/src/a.rs", "//! a\n").is_test(1));
     }
 }

@@ -112,11 +112,7 @@ impl Inode {
     /// Writes bytes that lie in one page.
     pub(super) fn write_in_page(&mut self, bytes: &[u8], offset: u64) {
         let (number, start) = (page_of(offset), within_page(offset));
-        let page = self
-            .cached
-            .pages
-            .entry(number)
-            .or_insert_with(|| Arc::new([0; PAGE_SIZE]));
+        let page = self.cached.pages.entry(number).or_insert_with(|| Arc::new([0; PAGE_SIZE]));
         Arc::make_mut(page)[start..start + bytes.len()].copy_from_slice(bytes);
         let content = Arc::clone(page);
         let end = offset + bytes.len() as u64;

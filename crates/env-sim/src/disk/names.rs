@@ -85,9 +85,8 @@ impl Names {
     }
 
     pub(super) fn files(&self) -> Vec<String> {
-        let file = |(path, node): (&String, &Node)| {
-            matches!(node, Node::File(_)).then(|| path.clone())
-        };
+        let file =
+            |(path, node): (&String, &Node)| matches!(node, Node::File(_)).then(|| path.clone());
         self.cached.iter().filter_map(file).collect()
     }
 

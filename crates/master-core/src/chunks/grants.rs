@@ -266,6 +266,7 @@ impl Chunks {
             granted: step.now.time,
             until: step.now.time + self.config.lease(),
             standing: Standing::Sent,
+            confirmed: false,
             takes_appends,
             adopted: false,
             acknowledged: 0,
@@ -310,7 +311,7 @@ impl Chunks {
         }
         let failure = match result {
             Ok(_) => {
-                self.leases.judge(handle, lease, Standing::Serving);
+                self.leases.confirm(handle, lease);
                 return self.finish(step, place);
             }
             Err(failure) => failure,

@@ -18,7 +18,7 @@ use cairn_protocol::{
     JoinAnswer,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, Incarnation, LeaseId, ServerId, Term};
+use cairn_types::{ChunkHandle, Incarnation, ServerId, Term};
 
 impl Chunks {
     pub(super) fn on_join(
@@ -43,8 +43,7 @@ impl Chunks {
         if let Some(former) = former
             && former.incarnation != join.incarnation
         {
-            let same_address = former.at.address == join.at.address;
-            self.forget_holder(join.at.server, same_address);
+            self.doubt_holder(join.at.server);
         }
         Ok(JoinAnswer { term: self.term, cell, config: step.state.config().clone() })
     }
@@ -62,18 +61,31 @@ impl Chunks {
         Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
     }
 
-    /// A server started anew: what it held before, it holds no more. At another address the old
-    /// process may still run, and its leases run out by themselves.
-    fn forget_holder(&mut self, server: ServerId, same_address: bool) {
-        let held: Vec<(ChunkHandle, LeaseId)> = self
-            .leases
-            .iter()
-            .filter(|(_, lease)| lease.holder.server == server)
-            .map(|(handle, lease)| (handle, lease.id))
-            .collect();
-        let standing = if same_address { Standing::Over } else { Standing::Doubted };
-        for (handle, lease) in held {
-            self.leases.judge(handle, lease, standing);
+    /// A server started anew: what it held before, it holds no more. But a grant that is on its
+    /// way may have reached its new life, so nothing is certain until that has told what it holds.
+    fn doubt_holder(&mut self, server: ServerId) {
+        for (handle, lease) in self.leases_of(server) {
+            self.leases.judge(handle, lease.id, Standing::Doubted);
+        }
+    }
+
+    fn leases_of(&self, server: ServerId) -> Vec<(ChunkHandle, Lease)> {
+        let held = self.leases.iter().filter(|(_, lease)| lease.holder.server == server);
+        held.map(|(handle, lease)| (handle, lease.clone())).collect()
+    }
+
+    /// The new life of a server has told all it holds: what the old one had confirmed and this one
+    /// does not name is over. At another address the old process may still run, and its leases run
+    /// out by themselves.
+    fn end_former_leases(&mut self, inventory: &Inventory) {
+        let Some(server) = self.servers.get(inventory.server) else { return };
+        let address = server.at.address.clone();
+        for (handle, lease) in self.leases_of(inventory.server) {
+            let former = lease.incarnation != inventory.incarnation;
+            let named = inventory.leases.iter().any(|held| held.lease == lease.id);
+            if former && !named && lease.confirmed && lease.holder.address == address {
+                self.leases.judge(handle, lease.id, Standing::Over);
+            }
         }
     }
 
@@ -97,6 +109,9 @@ impl Chunks {
         }
         for held in &inventory.leases {
             self.adopt(step, (id, inventory.incarnation), held);
+        }
+        if inventory.last {
+            self.end_former_leases(inventory);
         }
         Ok(InventoryAnswer {})
     }
@@ -199,6 +214,7 @@ impl Chunks {
             granted: now,
             until: now + self.config.lease(),
             standing: Standing::Serving,
+            confirmed: true,
             takes_appends: !chunk.closed,
             adopted: true,
             acknowledged: held.acknowledged,

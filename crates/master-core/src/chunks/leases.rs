@@ -43,6 +43,8 @@ pub(super) struct Lease {
     pub(super) granted: Time,
     pub(super) until: Time,
     pub(super) standing: Standing,
+    /// The holder has said at some time that it serves: no grant is on its way any more.
+    pub(super) confirmed: bool,
     /// The holder may acknowledge appends under it.
     pub(super) takes_appends: bool,
     /// Granted by an earlier reign.
@@ -98,6 +100,16 @@ impl Leases {
 
     pub(super) fn remove(&mut self, handle: ChunkHandle) -> Option<Lease> {
         self.leases.remove(&handle)
+    }
+
+    /// The holder says that it serves.
+    pub(super) fn confirm(&mut self, handle: ChunkHandle, id: LeaseId) {
+        self.judge(handle, id, Standing::Serving);
+        if let Some(lease) = self.leases.get_mut(&handle)
+            && lease.id == id
+        {
+            lease.confirmed = true;
+        }
     }
 
     /// Changes how far the lease is relied upon; one that is over stays so.

@@ -230,4 +230,6 @@ impl Chunks {
 }
 
 #[cfg(test)]
+mod chaos_tests;
+#[cfg(test)]
 mod tests;

@@ -83,14 +83,12 @@ impl Chunks {
         if old_holder_unknown && !broken(Rule::R22) {
             return blocked("a lease of an earlier reign may still run".to_owned());
         }
-        if broken(Rule::R11) || (old_holder_unknown && broken(Rule::R22)) {
-            return if size == 0 { blocked("no replica".to_owned()) } else { Ok(()) };
-        }
-        let least = least_set(chunk);
+        let least = if broken(Rule::R11) { 1 } else { least_set(chunk) };
         if size < least {
             return blocked(format!("{size} usable replicas of {logged}; {least} are needed"));
         }
-        if size < logged && self.missing_may_come(now, handle, chunk) {
+        let not_waited_for = broken(Rule::R11) || (broken(Rule::R22) && old_holder_unknown);
+        if size < logged && !not_waited_for && self.missing_may_come(now, handle, chunk) {
             let missing = logged - size;
             return blocked(format!("{missing} replicas of {logged} are missing, not yet dead"));
         }

@@ -9,8 +9,8 @@ use crate::step::Step;
 use cairn_env::{Caller, ConnectionId, Effect, EffectId, Now};
 use cairn_protocol::{
     ChunkClosed, ChunkGrant, ErrorCode, Failure, GrantLease, GrantLeaseAnswer, Heartbeat,
-    HeldLease, Inventory, Join, Lease, LeasePurpose, Probe, ProbeAnswer, Raise, RaiseAnswer,
-    ReplicaReport, Request, RequestId, Response, SecondaryFailed,
+    HeartbeatAnswer, HeldLease, Inventory, Join, Lease, LeasePurpose, Probe, ProbeAnswer, Raise,
+    RaiseAnswer, ReplicaReport, Request, RequestId, Response, SecondaryFailed,
 };
 use cairn_types::{
     Address, CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, Incarnation,
@@ -19,9 +19,9 @@ use cairn_types::{
 };
 use std::time::Duration;
 
-const FILE: EntryId = EntryId::new(100);
+pub(super) const FILE: EntryId = EntryId::new(100);
 
-fn server(id: u64) -> ServerId {
+pub(super) fn server(id: u64) -> ServerId {
     ServerId::new(id)
 }
 
@@ -31,28 +31,28 @@ fn caller(id: u64) -> Caller {
 
 /// A call on its way, named by its effect.
 #[derive(Debug)]
-struct Sent {
-    id: EffectId,
-    to: ServerId,
-    request: Request,
+pub(super) struct Sent {
+    pub(super) id: EffectId,
+    pub(super) to: ServerId,
+    pub(super) request: Request,
 }
 
 /// A master's chunks, its state, and whatever came out and was not yet looked at.
-struct World {
-    millis: u64,
-    state: State,
+pub(super) struct World {
+    pub(super) millis: u64,
+    pub(super) state: State,
     chunks: Chunks,
     numbers: Numbers,
     out: Outbox,
-    sent: Vec<Sent>,
-    replies: Vec<(Caller, Result<Response, Failure>)>,
-    proposed: Vec<(ProposalId, Record)>,
+    pub(super) sent: Vec<Sent>,
+    pub(super) replies: Vec<(Caller, Result<Response, Failure>)>,
+    pub(super) proposed: Vec<(ProposalId, Record)>,
     wake: Option<EffectId>,
 }
 
 impl World {
     /// A cell with the file [`FILE`] and `servers` servers that have joined.
-    fn new(servers: u64) -> Self {
+    pub(super) fn new(servers: u64) -> Self {
         let mut world = Self::reign(State::default(), 1);
         let config = ClusterConfig { replication: 3, ..ClusterConfig::tiny() };
         world.apply(FoundCell { time: WallTime::default(), cell: CellId::new(5), config });
@@ -70,7 +70,7 @@ impl World {
         world
     }
 
-    fn reign(state: State, term: u64) -> Self {
+    pub(super) fn reign(state: State, term: u64) -> Self {
         let term = Term::new(term);
         Self {
             millis: 1_000_000,
@@ -91,8 +91,8 @@ impl World {
     }
 
     /// The next reign over the same state; nothing soft survives.
-    fn restarted(self, term: u64) -> Self {
-        let mut world = Self::reign(self.state, term);
+    pub(super) fn restarted(self, term: u64) -> Self {
+        let mut world = Self { millis: self.millis, ..Self::reign(self.state, term) };
         world.begin(term);
         world
     }
@@ -124,7 +124,7 @@ impl World {
     }
 
     /// Commits and applies everything proposed; tells what.
-    fn commit(&mut self) -> Vec<Record> {
+    pub(super) fn commit(&mut self) -> Vec<Record> {
         let mut done = vec![];
         for (id, record) in std::mem::take(&mut self.proposed) {
             let outcome = self.apply(record.clone());
@@ -134,13 +134,13 @@ impl World {
         done
     }
 
-    fn request(&mut self, from: u64, request: impl Into<Request>) {
+    pub(super) fn request(&mut self, from: u64, request: impl Into<Request>) {
         let request = request.into();
         self.with(|chunks, step| chunks.on_request(step, caller(from), request));
     }
 
     /// The answer to that caller; none if it still waits.
-    fn reply(&mut self, to: u64) -> Option<Result<Response, Failure>> {
+    pub(super) fn reply(&mut self, to: u64) -> Option<Result<Response, Failure>> {
         let at = self.replies.iter().position(|(from, _)| *from == caller(to))?;
         Some(self.replies.remove(at).1)
     }
@@ -157,12 +157,20 @@ impl World {
     }
 
     fn join(&mut self, id: u64, replicas: Vec<ReplicaReport>, leases: Vec<HeldLease>) {
-        let at = ReplicaAt {
-            server: server(id),
-            address: Address::new(format!("s{id}:1")),
-            ..ReplicaAt::default()
-        };
-        let incarnation = Incarnation::new(id * 10);
+        self.join_as(id, id * 10, replicas, leases);
+    }
+
+    /// The server in that incarnation joins and tells all it holds.
+    pub(super) fn join_as(
+        &mut self,
+        id: u64,
+        incarnation: u64,
+        replicas: Vec<ReplicaReport>,
+        leases: Vec<HeldLease>,
+    ) {
+        let address = Address::new(format!("s{id}:1"));
+        let at = ReplicaAt { server: server(id), address, ..ReplicaAt::default() };
+        let incarnation = Incarnation::new(incarnation);
         self.request(900, Join { at, incarnation, ..Join::default() });
         assert!(matches!(self.reply(900), Some(Ok(Response::Join(_)))));
         let server = server(id);
@@ -175,15 +183,31 @@ impl World {
         id: u64,
         held: Vec<ReplicaReport>,
         leases: Vec<HeldLease>,
-    ) -> cairn_protocol::HeartbeatAnswer {
-        let incarnation = Incarnation::new(id * 10);
-        let beat =
-            Heartbeat { server: server(id), incarnation, held, leases, ..Heartbeat::default() };
+    ) -> HeartbeatAnswer {
+        self.beat_as(id, id * 10, held, leases)
+    }
+
+    /// The server in that incarnation sends a heartbeat.
+    pub(super) fn beat_as(
+        &mut self,
+        id: u64,
+        incarnation: u64,
+        held: Vec<ReplicaReport>,
+        leases: Vec<HeldLease>,
+    ) -> HeartbeatAnswer {
+        let (server, incarnation) = (server(id), Incarnation::new(incarnation));
+        let beat = Heartbeat { server, incarnation, held, leases, ..Heartbeat::default() };
         self.request(901, beat);
         match self.reply(901) {
             Some(Ok(Response::Heartbeat(answer))) => answer,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The tick that is set comes.
+    pub(super) fn wake_up(&mut self) {
+        let wake = self.wake.take().expect("a tick is always set");
+        self.with(|chunks, step| chunks.on_wake(step, wake));
     }
 
     /// Time passes in heartbeats, with those servers alive; ticks come.
@@ -193,12 +217,11 @@ impl World {
             for id in alive {
                 self.beat(*id, vec![], vec![]);
             }
-            let wake = self.wake.take().expect("a tick is always set");
-            self.with(|chunks, step| chunks.on_wake(step, wake));
+            self.wake_up();
         }
     }
 
-    fn answer(&mut self, id: EffectId, result: Result<Response, Failure>) {
+    pub(super) fn answer(&mut self, id: EffectId, result: Result<Response, Failure>) {
         self.with(|chunks, step| chunks.on_answer(step, id, result));
     }
 
@@ -272,11 +295,11 @@ impl World {
     }
 }
 
-fn lost_answer() -> Failure {
+pub(super) fn lost_answer() -> Failure {
     Failure::unknown(ErrorCode::DeadlineExceeded, "lost")
 }
 
-fn lease(purpose: LeasePurpose, index: u64) -> Lease {
+pub(super) fn lease(purpose: LeasePurpose, index: u64) -> Lease {
     Lease { file: FILE, index: ChunkIndex::new(index), purpose, ..Lease::default() }
 }
 

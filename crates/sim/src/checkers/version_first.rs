@@ -1,5 +1,5 @@
 //! Version first: what is acknowledged was applied by its primary under a version that stands in
-//! the operation log (R8), and not under one that a later logged version has replaced (R7, R12).
+//! the operation log (R8).
 
 use super::{Checker, Verdict};
 use crate::ledger::{Ledger, acknowledges};
@@ -25,14 +25,11 @@ impl Checker for VersionFirst {
         };
         let Some(chunk) = ledger.chunks.get(&handle) else { return complain("never logged") };
         let Some(replica) = chunk.replicas.get(&seen.to) else { return complain("no replica") };
-        if !replica.applied.contains_key(&push) {
+        let Some((version, _)) = replica.applied.get(&push) else {
             return complain("the primary has not applied it");
-        }
-        if !chunk.logged.contains_key(&replica.version) {
-            return complain(&format!(
-                "its replica stands at {}, which is not logged",
-                replica.version.short()
-            ));
+        };
+        if !chunk.logged.contains_key(version) {
+            return complain(&format!("applied under {}, which is not logged", version.short()));
         }
         Ok(())
     }

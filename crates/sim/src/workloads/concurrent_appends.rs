@@ -159,7 +159,7 @@ impl Actor for Appender {
         {
             stage.fail("records", message);
         }
-        stage.rest(if self.window > 1 { 100 } else { 300 });
+        stage.rest(if self.window > 1 { 800 } else { 1_500 });
     }
 
     fn woken(&mut self, stage: &mut Stage) {

@@ -116,7 +116,7 @@ impl Actor for RandomWriter {
             }
             _ => {}
         }
-        stage.rest(300);
+        stage.rest(900);
     }
 
     fn woken(&mut self, stage: &mut Stage) {

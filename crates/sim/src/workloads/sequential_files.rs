@@ -102,7 +102,7 @@ impl Actor for SequentialFiles {
             }
             _ => {}
         }
-        stage.rest(200);
+        stage.rest(600);
     }
 
     fn woken(&mut self, stage: &mut Stage) {

@@ -120,7 +120,7 @@ impl Actor for TailingReader {
             self.over = true;
             return self.judge(stage);
         }
-        stage.wake_after(Duration::from_millis(if got { 20 } else { 300 }));
+        stage.wake_after(Duration::from_millis(if got { 100 } else { 500 }));
     }
 
     fn woken(&mut self, stage: &mut Stage) {

@@ -1,0 +1,197 @@
+//! The command line: every command, its flags, its environment.
+//!
+//! `-h` is left to commands for which it means "sizes for people"; help is `--help` everywhere.
+
+use crate::commands;
+use crate::complaint::Complaint;
+use clap::error::ErrorKind;
+use clap::{ArgAction, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What stands above the options that every command has.
+const EVERYWHERE: &str = "Everywhere";
+
+/// Cairn, a distributed file system.
+#[derive(Debug, Parser)]
+#[command(name = "cairn", version, disable_help_flag = true, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// The cell: host:port, or several after commas [default: 127.0.0.1:7400]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    #[arg(env = "CAIRN_CELL", value_name = "ADDRESS")]
+    pub(crate) cell: Option<String>,
+    /// Seconds that one operation may take [default: 30]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    #[arg(env = "CAIRN_DEADLINE", value_name = "SECONDS")]
+    pub(crate) deadline: Option<u64>,
+    /// A settings file (TOML)
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    #[arg(env = "CAIRN_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// One JSON value a line
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    pub(crate) json: bool,
+    /// Print help
+    #[arg(long, global = true, help_heading = EVERYWHERE, action = ArgAction::Help)]
+    help: Option<bool>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// What runs servers, and so needs no cell to be there.
+    #[command(flatten)]
+    Server(ServerCommand),
+    /// What talks to a cell.
+    #[command(flatten)]
+    Client(ClientCommand),
+}
+
+/// Commands that run servers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServerCommand {
+    /// Run a whole cell in this process, for development
+    Dev(commands::dev::Dev),
+    /// Show a cell at work: store, append, kill a server, verify every byte
+    Demo(commands::demo::Demo),
+    /// Run a master
+    Master(commands::master::MasterArguments),
+    /// Run a chunkserver
+    Chunkserver(commands::chunkserver::ChunkserverArguments),
+    /// Clean up after a demo or dev cell, however it ends
+    #[command(hide = true)]
+    Janitor,
+}
+
+/// Commands of clients.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientCommand {
+    /// List directories
+    Ls(commands::ls::Ls),
+    /// Show what a path stands for
+    Stat(commands::stat::Stat),
+    /// Make directories
+    Mkdir(commands::mkdir::Mkdir),
+    /// Store local files in the cell
+    Put(commands::put::Put),
+    /// Fetch files from the cell
+    Get(commands::get::Get),
+    /// Write files to stdout
+    Cat(commands::cat::Cat),
+    /// Write the end of a file to stdout, and follow it
+    Tail(commands::tail::Tail),
+    /// Append records to a file that many may append to at once
+    Append(commands::append::Append),
+    /// Copy files within the cell, or between cells
+    Cp(commands::cp::Cp),
+    /// Rename or move
+    Mv(commands::mv::Mv),
+    /// Remove files, and directories with -r
+    Rm(commands::rm::Rm),
+    /// Find paths by name
+    Find(commands::find::Find),
+    /// Sum the lengths of files
+    Du(commands::du::Du),
+    /// The state of the cell on one screen
+    Status(commands::status::Status),
+    /// The chunkservers
+    Servers(commands::servers::Servers),
+    /// Say why a path or chunk is as it is
+    Explain(commands::explain::Explain),
+    /// Measure a cell
+    Bench(commands::bench::Bench),
+}
+
+impl Arguments {
+    /// Reads the command line. Help and version are printed here, and are no failure.
+    ///
+    /// # Errors
+    /// One line for whatever it cannot be; `None` where there is nothing more to do.
+    pub(crate) fn read(
+        arguments: impl Iterator<Item = OsString>,
+    ) -> Result<Option<Self>, Complaint> {
+        match Self::try_parse_from(with_unix_spelling(arguments)) {
+            Ok(arguments) => Ok(Some(arguments)),
+            Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                let _ = error.print();
+                let why = "no command given";
+                Err(Complaint::usage("reading the command line", why, "'cairn ls /' is a start"))
+            }
+            Err(error) if !error.use_stderr() => {
+                let _ = error.print();
+                Ok(None)
+            }
+            Err(error) => Err(refusal(&error)),
+        }
+    }
+}
+
+/// `find -name` and `-type` are written with one dash by everyone.
+fn with_unix_spelling(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = arguments.collect();
+    if all.iter().any(|argument| argument == "find") {
+        for argument in &mut all {
+            match argument.to_str() {
+                Some("-name") => *argument = "--name".into(),
+                Some("-type") => *argument = "--type".into(),
+                _ => {}
+            }
+        }
+    }
+    all
+}
+
+/// clap explains itself over several lines; a person gets one.
+fn refusal(error: &clap::Error) -> Complaint {
+    let text = error.render().to_string();
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let mut why = first.to_owned();
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        for line in lines().skip(1).take_while(|line| !line.starts_with("Usage")) {
+            why.push(' ');
+            why.push_str(line);
+        }
+    }
+    // Of clap's tips only those help that name what was perhaps meant.
+    let helps = |line: &&str| line.starts_with("tip: a similar") || line.starts_with("[possible");
+    let advice = lines().find(helps).unwrap_or("--help shows what there is");
+    Complaint::usage("reading the command line", why, advice.trim_start_matches("tip: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::CommandFactory;
+
+    fn read(line: &str) -> Result<Option<Arguments>, String> {
+        Arguments::read(line.split(' ').map(Into::into)).map_err(|complaint| complaint.to_string())
+    }
+
+    #[test]
+    fn the_command_line_fits_together() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_one_line() {
+        for (line, part) in [
+            ("cairn ls --colour /", "'--colour'"),
+            ("cairn lx /", "'lx'"),
+            ("cairn put x", "<SOURCES>"),
+            ("cairn ls --deadline soon /", "'soon'"),
+            ("cairn bench fly", "append, meta"),
+            ("cairn find / -nam x", "'-n'"),
+        ] {
+            let complaint = read(line).expect_err("cannot be");
+            assert!(complaint.contains(part) && !complaint.contains('\n'), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn find_takes_its_tests_with_one_dash_as_everywhere() {
+        assert!(read("cairn find / -name *.log -type f").is_ok_and(|a| a.is_some()));
+    }
+}

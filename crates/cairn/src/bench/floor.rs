@@ -1,0 +1,244 @@
+//! The floor: what a bare chain of the same shape costs on this machine, in this minute.
+//!
+//! ```text
+//!   client ──► S1 ──► S2 ──► S3      each: receive 64 KiB, pass on, sum; a frame of 1 MiB goes to
+//!          ◄──    ◄──    ◄──         the page cache; one byte back per frame, two frames in flight
+//!                                    per hop
+//! ```
+//! No metadata, no leases, no names: it loses everything and shows what the kernel takes for moving
+//! and keeping bytes. Each part is a process, as in a cell.
+
+use crate::bench::report::Run;
+use anyhow::{Context, Result, bail};
+use cairn_types::crc32c;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+const FRAME: usize = 1 << 20;
+const PIECE: usize = 64 << 10;
+/// Frames in flight on each hop.
+const WINDOW: u64 = 2;
+/// Hops of a chain of three.
+const HOPS: u64 = 3;
+
+/// A hidden command: one part of the floor.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FloorPart {
+    /// `receive`, `send`, `serve` or `read`
+    #[arg(long)]
+    role: String,
+    /// Where the bytes are kept, or come from
+    #[arg(long)]
+    file: Option<PathBuf>,
+    /// The next server of the chain, or the server to read from
+    #[arg(long)]
+    next: Option<String>,
+    /// Frames of 1 MiB
+    #[arg(long)]
+    frames: u64,
+}
+
+impl FloorPart {
+    pub(crate) fn run(&self) -> Result<()> {
+        match self.role.as_str() {
+            "receive" => receive(self.need_file()?, self.next.as_deref(), self.frames),
+            "send" => send(self.need_next()?, self.frames),
+            "serve" => serve(self.need_file()?, self.frames),
+            "read" => read(self.need_next()?, self.frames),
+            role => bail!("the floor has no part called {role}"),
+        }
+    }
+
+    fn need_file(&self) -> Result<&Path> {
+        self.file.as_deref().context("this part needs --file")
+    }
+
+    fn need_next(&self) -> Result<&str> {
+        self.next.as_deref().context("this part needs --next")
+    }
+}
+
+fn connect(address: &str) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Listens on a free port, tells which on stdout, and takes one connection.
+fn accept() -> Result<TcpStream> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    println!("{}", listener.local_addr()?);
+    let (stream, _) = listener.accept()?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn receive(file: &Path, next: Option<&str>, frames: u64) -> Result<()> {
+    let file = OpenOptions::new().create_new(true).write(true).open(file)?;
+    let mut next = next.map(connect).transpose()?;
+    let mut from = accept()?;
+    let mut frame = vec![0; FRAME];
+    let mut answers = [0];
+    for index in 0..frames {
+        for piece in frame.chunks_mut(PIECE) {
+            from.read_exact(piece)?;
+            if let Some(next) = &mut next {
+                next.write_all(piece)?;
+            }
+            std::hint::black_box(crc32c(piece));
+        }
+        file.write_all_at(&frame, index * FRAME as u64)?;
+        // The answer to an earlier frame, so that this hop never waits for the one it just sent.
+        if let Some(next) = &mut next
+            && index + 1 >= WINDOW
+        {
+            next.read_exact(&mut answers)?;
+        }
+        if next.is_none() || index + 1 >= WINDOW {
+            from.write_all(&[1])?;
+        }
+    }
+    if let Some(next) = &mut next {
+        for _ in 1..WINDOW.min(frames + 1) {
+            next.read_exact(&mut answers)?;
+            from.write_all(&[1])?;
+        }
+    }
+    Ok(())
+}
+
+fn send(next: &str, frames: u64) -> Result<()> {
+    let mut next = connect(next)?;
+    let frame: Vec<u8> = (0..FRAME).map(|i| (i * 31 % 251) as u8).collect();
+    let (mut answered, mut answer) = (0, [0]);
+    for sent in 0..frames {
+        for piece in frame.chunks(PIECE) {
+            std::hint::black_box(crc32c(piece));
+        }
+        next.write_all(&frame)?;
+        while sent + 1 - answered > WINDOW * HOPS {
+            next.read_exact(&mut answer)?;
+            answered += 1;
+        }
+    }
+    while answered < frames {
+        next.read_exact(&mut answer)?;
+        answered += 1;
+    }
+    Ok(())
+}
+
+fn serve(file: &Path, frames: u64) -> Result<()> {
+    let file = File::open(file)?;
+    let to = accept()?;
+    let (mut offset, size) = (0, frames * FRAME as u64);
+    while offset < size {
+        let most = usize::try_from(size - offset).unwrap_or(usize::MAX).min(FRAME);
+        if rustix::fs::sendfile(&to, &file, Some(&mut offset), most)? == 0 {
+            bail!("the floor's file is shorter than {frames} frames");
+        }
+    }
+    Ok(())
+}
+
+fn read(next: &str, frames: u64) -> Result<()> {
+    let mut next = connect(next)?;
+    let mut frame = vec![0; FRAME];
+    for _ in 0..frames {
+        next.read_exact(&mut frame)?;
+        for piece in frame.chunks(PIECE) {
+            std::hint::black_box(crc32c(piece));
+        }
+    }
+    Ok(())
+}
+
+/// A part that runs; ended when dropped.
+struct Part(Child);
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Part {
+    fn start(role: &str, file: Option<&Path>, next: Option<&str>, frames: u64) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["floor-part", "--role", role, "--frames", &frames.to_string()]);
+        if let Some(file) = file {
+            command.arg("--file").arg(file);
+        }
+        if let Some(next) = next {
+            command.args(["--next", next]);
+        }
+        Ok(Self(command.stdout(Stdio::piped()).spawn()?))
+    }
+
+    /// The address that a listening part prints.
+    fn address(&mut self) -> Result<String> {
+        let stdout = self.0.stdout.as_mut().context("a part's stdout is piped")?;
+        let (mut line, mut byte) = (String::new(), [0]);
+        while stdout.read(&mut byte)? == 1 && byte[0] != b'\n' {
+            line.push(char::from(byte[0]));
+        }
+        Ok(line)
+    }
+
+    /// Waits for its end; the CPU seconds it used.
+    fn finish(mut self) -> Result<f64> {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        // Exited but not yet reaped: the kernel still knows what it used.
+        rustix::process::waitid(
+            rustix::process::WaitId::Pid(pid),
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+        )?;
+        let cpu = crate::bench::cpu::seconds(&[self.0.id()]);
+        let status = self.0.wait()?;
+        if !status.success() {
+            bail!("a part of the floor failed: {status}");
+        }
+        Ok(cpu)
+    }
+}
+
+/// One write down a chain of three into fresh files in `directory`.
+pub(crate) fn write_floor(directory: &Path, run: usize, frames: u64) -> Result<Run> {
+    let mut parts = Vec::new();
+    let mut next: Option<String> = None;
+    for hop in (0..HOPS).rev() {
+        let file = directory.join(format!("floor-{run}-{hop}"));
+        let mut part = Part::start("receive", Some(&file), next.as_deref(), frames)?;
+        next = Some(part.address()?);
+        parts.push(part);
+    }
+    let begun = Instant::now();
+    parts.push(Part::start("send", None, next.as_deref(), frames)?);
+    finish(parts, begun, frames)
+}
+
+/// One read of a warm file that an earlier write left.
+pub(crate) fn read_floor(directory: &Path, run: usize, frames: u64) -> Result<Run> {
+    let file = directory.join(format!("floor-{run}-0"));
+    let mut server = Part::start("serve", Some(&file), None, frames)?;
+    let address = server.address()?;
+    let begun = Instant::now();
+    let client = Part::start("read", None, Some(&address), frames)?;
+    finish(vec![server, client], begun, frames)
+}
+
+fn finish(parts: Vec<Part>, begun: Instant, frames: u64) -> Result<Run> {
+    // The client was started last and ends last but for its servers.
+    let mut cpu_seconds = 0.0;
+    for part in parts.into_iter().rev() {
+        cpu_seconds += part.finish()?;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    Ok(Run { bytes: frames * FRAME as u64, seconds, cpu_seconds })
+}

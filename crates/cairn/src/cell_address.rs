@@ -1,0 +1,128 @@
+//! Where a cell is, and which of its paths is meant.
+//!
+//! ```text
+//!   /logs/today                          the cell of --cell, CAIRN_CELL, the settings file, or
+//!                                        this machine's
+//!   cairn://host:7400/logs/today         that cell
+//!   cairn://m1:7400,m2:7400/logs/today   that cell, several addresses
+//! ```
+
+use crate::complaint::Cause;
+use crate::exit_codes::Exit;
+use cairn_types::CellPath;
+use std::fmt;
+
+/// Where a master listens unless it is told otherwise.
+pub(crate) const DEFAULT_PORT: u16 = 7400;
+/// The cell that is meant where nothing says otherwise.
+pub(crate) const DEFAULT_CELL: &str = "127.0.0.1:7400";
+const SCHEME: &str = "cairn://";
+
+/// One or several `host:port`, checked and made normal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CellAddress(String);
+
+impl CellAddress {
+    /// Reads `host`, `host:port`, `[v6]:port`, several of them after commas, with or without
+    /// `cairn://` before them.
+    pub(crate) fn parse(text: &str) -> Result<Self, Cause> {
+        let bare = text.strip_prefix(SCHEME).unwrap_or(text);
+        let bare = bare.strip_suffix('/').unwrap_or(bare);
+        let all: Result<Vec<String>, Cause> = bare.split(',').map(host_and_port).collect();
+        Ok(Self(all?.join(",")))
+    }
+
+    /// As the client library takes it.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CellAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn host_and_port(text: &str) -> Result<String, Cause> {
+    let wrong = |why: String| {
+        Err(Cause::new(Exit::Usage, why, "an address is host:port, such as 127.0.0.1:7400"))
+    };
+    let after_bracket = text.rfind(']').map_or(0, |at| at + 1);
+    let (host, port) = match text[after_bracket..].split_once(':') {
+        Some((rest, port)) => (&text[..after_bracket + rest.len()], port),
+        None => (text, ""),
+    };
+    let fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
+    if host.is_empty() || !host.chars().all(fit) {
+        return wrong(format!("'{text}' names no host"));
+    }
+    if port.is_empty() && !text.ends_with(':') {
+        return Ok(format!("{host}:{DEFAULT_PORT}"));
+    }
+    match port.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(format!("{host}:{port}")),
+        _ => wrong(format!("'{port}' in '{text}' is no port")),
+    }
+}
+
+/// A path, and the cell it is in where the text says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// None: the cell that is meant by default.
+    pub(crate) cell: Option<CellAddress>,
+    /// Within the cell.
+    pub(crate) path: CellPath,
+    /// It was written with a `/` at its end: a directory is meant.
+    pub(crate) directory: bool,
+}
+
+impl Target {
+    /// Reads a path as a person writes it.
+    pub(crate) fn parse(text: &str) -> Result<Self, Cause> {
+        let (cell, path) = match text.strip_prefix(SCHEME) {
+            None => (None, text),
+            Some(rest) => {
+                let (address, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                (Some(CellAddress::parse(address)?), if path.is_empty() { "/" } else { path })
+            }
+        };
+        Ok(Self { cell, path: CellPath::parse(path)?, directory: path.ends_with('/') })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CellAddress, Target};
+
+    fn address(text: &str) -> Result<String, String> {
+        CellAddress::parse(text).map(|a| a.as_str().to_owned()).map_err(|cause| cause.why)
+    }
+
+    #[test]
+    fn addresses_are_made_normal() {
+        assert_eq!(address("host"), Ok("host:7400".into()));
+        assert_eq!(address("cairn://host:1/"), Ok("host:1".into()));
+        assert_eq!(address("[::1]:80,b"), Ok("[::1]:80,b:7400".into()));
+        assert_eq!(address("[::1]"), Ok("[::1]:7400".into()));
+    }
+
+    #[test]
+    fn a_wrong_address_says_what_is_wrong_with_it() {
+        assert_eq!(address("host:99999"), Err("'99999' in 'host:99999' is no port".into()));
+        assert_eq!(address("host:"), Err("'' in 'host:' is no port".into()));
+        assert_eq!(address(":7400"), Err("':7400' names no host".into()));
+        assert_eq!(address("a,,b"), Err("'' names no host".into()));
+        assert_eq!(address("my host:1"), Err("'my host:1' names no host".into()));
+    }
+
+    #[test]
+    fn a_path_may_name_its_cell() {
+        let target = Target::parse("cairn://h:1/a/b/").expect("a target");
+        assert_eq!(target.cell, Some(CellAddress("h:1".into())));
+        assert_eq!((target.path.as_str(), target.directory), ("/a/b", true));
+        assert_eq!(Target::parse("cairn://h").expect("the root").path.as_str(), "/");
+        assert_eq!(Target::parse("/a").expect("a path").cell, None);
+        assert!(Target::parse("a").is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! `cairn cat`: files to stdout, one after the other.
+
+use crate::complaint::{Complaint, Tally};
+use crate::download::{RecordFlags, download, open};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::session::Session;
+use clap::Args;
+
+/// Arguments of `cat`.
+#[derive(Args, Debug)]
+pub(crate) struct Cat {
+    #[command(flatten)]
+    records: RecordFlags,
+    /// What to write out
+    #[arg(required = true)]
+    paths: Vec<String>,
+}
+
+/// Runs it.
+pub(crate) async fn run(cat: Cat, session: &Session, output: &Output) -> Result<(), Complaint> {
+    let mut tally = Tally::default();
+    for text in &cat.paths {
+        tally.note(one(text, cat.records, session, output).await)?;
+    }
+    tally.finish()
+}
+
+async fn one(
+    text: &str,
+    records: RecordFlags,
+    session: &Session,
+    output: &Output,
+) -> Result<(), Complaint> {
+    let from = session.place(text).await?;
+    let file = open(&from).await?;
+    download(&from, &file, records, |bytes| output.bytes(bytes), &Progress::silent()).await
+}

@@ -1,0 +1,123 @@
+//! `cairn cp`: copies files and trees within a cell or between cells; the bytes pass through
+//! this client. A file of records stays one: its records are copied as they are stored.
+
+use crate::cell_tree::walk;
+use crate::commands::mv::name_of;
+use crate::complaint::{Cause, Complaint, Doing, Tally};
+use crate::destination::Destination;
+use crate::download::open;
+use crate::exit_codes::Exit;
+use crate::progress::Progress;
+use crate::session::{Place, Session};
+use crate::side_by_side::side_by_side;
+use crate::upload::{Source, UploadOptions, upload};
+use bytes::Bytes;
+use cairn_client::{CreateOptions, Reader};
+use cairn_types::EntryKind;
+use clap::Args;
+use std::sync::Arc;
+
+/// Arguments of `cp`.
+#[derive(Args, Debug)]
+pub(crate) struct Cp {
+    /// Directories with all that is in them
+    #[arg(short)]
+    recursive: bool,
+    /// Replace files that are there
+    #[arg(short)]
+    force: bool,
+    /// Files at once
+    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    jobs: usize,
+    /// What to copy
+    #[arg(required = true)]
+    sources: Vec<String>,
+    /// Where to: a directory that is there, or a new name
+    destination: String,
+}
+
+struct CellSource {
+    reader: Reader,
+    shown: String,
+}
+
+impl Source for CellSource {
+    async fn next(&mut self) -> Result<Option<Bytes>, Complaint> {
+        self.reader.next().await.doing(|| format!("reading {}", self.shown))
+    }
+}
+
+/// Runs it.
+pub(crate) async fn run(cp: Cp, session: &Session) -> Result<(), Complaint> {
+    let several = cp.sources.len() > 1;
+    let destination = Destination::find(session, &cp.destination, several, false).await?;
+    let (mut tally, mut jobs, mut total) = (Tally::default(), Vec::new(), 0);
+    for text in &cp.sources {
+        let planned = plan(&cp, text, &destination, session, &mut jobs).await;
+        total += *planned.as_ref().unwrap_or(&0);
+        tally.note(planned.map(drop))?;
+    }
+    let progress = Arc::new(Progress::new("cp", Some(total)));
+    let force = cp.force;
+    let done =
+        side_by_side(cp.jobs, jobs, |(from, to)| copy(from, to, force, progress.clone())).await;
+    progress.finish();
+    tally.note(done)?;
+    tally.finish()
+}
+
+/// Makes the directories and adds the files; answers how many bytes they have.
+async fn plan(
+    cp: &Cp,
+    text: &str,
+    destination: &Destination,
+    session: &Session,
+    jobs: &mut Vec<(Place, Place)>,
+) -> Result<u64, Complaint> {
+    let from = session.place(text).await?;
+    let root = destination.of(name_of(&from)?)?;
+    let doing = || format!("copying {from} to {root}");
+    let entry = from.cell.stat(&from.path).await.doing(doing)?;
+    let tree = entry.kind == EntryKind::Directory;
+    if tree && !cp.recursive {
+        let cause = Cause::new(Exit::WrongKind, "it is a directory", "cp -r copies it");
+        return Err(Complaint::new(doing(), cause));
+    }
+    if from.address == root.address
+        && (from.path == root.path || tree && root.path.is_within(&from.path))
+    {
+        let why = "a copy cannot lie in what is copied";
+        return Err(Complaint::usage(doing(), why, "name another destination"));
+    }
+    let mut total = 0;
+    for below in walk(&from, entry).await? {
+        let to = if below.relative.is_empty() { root.clone() } else { root.join(&below.relative)? };
+        if below.entry.kind == EntryKind::Directory {
+            let made = to.cell.make_directory(&to.path, true).await;
+            made.doing(|| format!("making the directory {to}"))?;
+        } else {
+            total += below.entry.length;
+            jobs.push((below.place, to));
+        }
+    }
+    Ok(total)
+}
+
+async fn copy(
+    from: Place,
+    to: Place,
+    force: bool,
+    progress: Arc<Progress>,
+) -> Result<(), Complaint> {
+    let file = open(&from).await?;
+    let entry = file.entry();
+    let create = CreateOptions {
+        replication: entry.replication,
+        content: entry.content,
+        synced: entry.synced,
+        ..CreateOptions::default()
+    };
+    let options = UploadOptions { replace: force, create };
+    let mut source = CellSource { reader: file.reader(0), shown: from.to_string() };
+    upload(&mut source, &to, &options, &progress).await
+}

@@ -1,0 +1,78 @@
+//! `cairn dev`: a whole cell in one process, for development.
+//!
+//! The servers are the same as elsewhere, each with its own loop and threads; they share nothing
+//! but the process, and talk over loopback.
+
+use crate::commands::master::DEFAULT_LISTEN;
+use crate::complaint::Complaint;
+use crate::janitor::Janitor;
+use crate::server_start::{
+    ChunkserverStart, MasterStart, run_until_halted, say_ready, start_chunkserver, start_master,
+};
+use crate::settings::SettingsFile;
+use cairn_types::{Address, ClusterConfig, Rack};
+use clap::Args;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `dev`.
+#[derive(Args, Debug)]
+pub(crate) struct Dev {
+    /// Keep the data here [default: a fresh directory for each run]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Chunkservers
+    #[arg(long, default_value_t = 3, value_name = "COUNT")]
+    servers: usize,
+    /// Where the master listens
+    #[arg(long, default_value = DEFAULT_LISTEN, value_name = "ADDRESS")]
+    listen: String,
+}
+
+/// Runs it.
+pub(crate) fn run(dev: &Dev, file: &SettingsFile) -> Result<(), Complaint> {
+    let fresh = || {
+        let name = format!("cairn-dev-{:016x}", RandomState::new().hash_one("dev"));
+        std::env::temp_dir().join(name)
+    };
+    let data = dev.data.clone().unwrap_or_else(fresh);
+    // Held until the end, however that comes: a fresh directory goes with the process.
+    let _janitor = dev.data.is_none().then(|| Janitor::start(Some(&data))).transpose()?;
+    let master = start_master(&MasterStart {
+        data: data.join("master"),
+        listen: dev.listen.clone(),
+        config: file.new_cell.apply(ClusterConfig::small()),
+    })?;
+    let mut chunkservers = Vec::new();
+    for number in 1..=dev.servers {
+        chunkservers.push(start_chunkserver(&ChunkserverStart {
+            data: vec![data.join(format!("chunkserver-{number}"))],
+            masters: vec![Address::new(master.address.clone())],
+            listen: "127.0.0.1:0".to_owned(),
+            advertise: None,
+            rack: Rack::new(format!("/rack-{number}")),
+        })?);
+    }
+    say_ready("cell", &master.address);
+    explain_use(dev, &data, &master.address);
+    let doing = format!("serving a cell with {}", data.display());
+    run_until_halted(&doing, "check the disk and start it again", master.running)
+}
+
+fn explain_use(dev: &Dev, data: &Path, address: &str) {
+    let cell = if address == DEFAULT_LISTEN { String::new() } else { format!(" --cell {address}") };
+    eprintln!(
+        "one master and {} chunkservers in this process; data in {}",
+        dev.servers,
+        data.display()
+    );
+    if dev.data.is_none() {
+        eprintln!("the data goes when the process ends; --data DIR keeps it");
+    }
+    eprintln!("try:  cairn put Cargo.toml /{cell}");
+    eprintln!("      cairn ls -l /{cell}");
+    eprintln!("      date | cairn append /log{cell}");
+    eprintln!("      cairn tail -f /log{cell}");
+    eprintln!("      cairn status{cell}");
+    eprintln!("Ctrl-C or kill stops it.");
+}

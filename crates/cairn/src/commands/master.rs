@@ -1,0 +1,48 @@
+//! `cairn master`: runs a master until it is killed.
+
+use crate::complaint::Complaint;
+use crate::server_start::{MasterStart, run_until_halted, say_ready, start_master};
+use crate::settings::SettingsFile;
+use cairn_types::ClusterConfig;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Where a master listens unless told otherwise: on this machine only.
+pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
+
+/// Arguments of `master`.
+#[derive(Args, Debug)]
+pub(crate) struct MasterArguments {
+    /// Its data directory; made where there is none
+    #[arg(long, env = "CAIRN_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where it listens [default: 127.0.0.1:7400]
+    #[arg(long, env = "CAIRN_LISTEN", value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Found the cell with the settings of a small one: deaths are believed sooner
+    #[arg(long)]
+    small_cell: bool,
+}
+
+/// Runs it.
+pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(), Complaint> {
+    let Some(data) = arguments.data.or_else(|| file.master.data.clone()) else {
+        return Err(Complaint::usage(
+            "starting the master",
+            "no data directory is named",
+            "--data DIR, CAIRN_DATA, or data under [master] in the settings file",
+        ));
+    };
+    let listen = arguments.listen.or_else(|| file.master.listen.clone());
+    let base =
+        if arguments.small_cell { ClusterConfig::small() } else { ClusterConfig::standard() };
+    let start = MasterStart {
+        data,
+        listen: listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
+        config: file.new_cell.apply(base),
+    };
+    let started = start_master(&start)?;
+    say_ready("master", &started.address);
+    let doing = format!("serving as a master with {}", start.data.display());
+    run_until_halted(&doing, "check the disk and start it again", started.running)
+}

@@ -1,0 +1,58 @@
+//! `cairn mv`: renames within a cell; readers and writers of the file notice nothing (R20).
+
+use crate::complaint::{Complaint, Doing, Tally};
+use crate::destination::Destination;
+use crate::session::{Place, Session};
+use clap::Args;
+
+/// Arguments of `mv`.
+#[derive(Args, Debug)]
+pub(crate) struct Mv {
+    /// Replace a file that is there
+    #[arg(short)]
+    force: bool,
+    /// What to move
+    #[arg(required = true)]
+    sources: Vec<String>,
+    /// Where to: a directory that is there, or a new name
+    destination: String,
+}
+
+/// Runs it.
+pub(crate) async fn run(mv: Mv, session: &Session) -> Result<(), Complaint> {
+    let several = mv.sources.len() > 1;
+    let destination = Destination::find(session, &mv.destination, several, false).await?;
+    let mut tally = Tally::default();
+    for text in &mv.sources {
+        tally.note(one(text, &destination, mv.force, session).await)?;
+    }
+    tally.finish()
+}
+
+async fn one(
+    text: &str,
+    destination: &Destination,
+    force: bool,
+    session: &Session,
+) -> Result<(), Complaint> {
+    let from = session.place(text).await?;
+    let to = destination.of(name_of(&from)?)?;
+    if from.address != to.address {
+        let advice = "cp -r copies it, then rm -r removes the old one";
+        let why = "it is in another cell";
+        return Err(Complaint::usage(format!("moving {from} to {to}"), why, advice));
+    }
+    let moved = from.cell.rename(&from.path, &to.path, force).await;
+    moved.doing(|| format!("moving {from} to {to}"))
+}
+
+/// The last name of a path; the root has none.
+///
+/// # Errors
+/// For the root.
+pub(crate) fn name_of(place: &Place) -> Result<&str, Complaint> {
+    place.path.name().ok_or_else(|| {
+        let advice = "name something in it";
+        Complaint::usage(format!("taking {place}"), "the root has no name", advice)
+    })
+}

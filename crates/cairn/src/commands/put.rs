@@ -1,0 +1,167 @@
+//! `cairn put`: local files and trees into the cell, several files at once.
+
+use crate::complaint::{Cause, Complaint, Doing, Tally};
+use crate::destination::Destination;
+use crate::exit_codes::Exit;
+use crate::local_tree::{LocalEntry, LocalTree};
+use crate::progress::Progress;
+use crate::session::{Place, Session};
+use crate::side_by_side::side_by_side;
+use crate::upload::{LocalSource, UploadOptions, upload};
+use cairn_client::CreateOptions;
+use clap::Args;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Arguments of `put`.
+#[derive(Args, Debug)]
+pub(crate) struct Put {
+    /// Directories with all that is in them
+    #[arg(short)]
+    recursive: bool,
+    /// Replace files that are there
+    #[arg(short)]
+    force: bool,
+    /// Make the directories above the destination
+    #[arg(short)]
+    parents: bool,
+    /// Files at once
+    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    jobs: usize,
+    /// Replicas of each chunk [default: the cell's]
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "COUNT")]
+    replication: u32,
+    /// Acknowledge bytes only once they are on disk on every replica
+    #[arg(long)]
+    synced: bool,
+    /// Local files, directories with -r, or - for stdin
+    #[arg(required = true)]
+    sources: Vec<PathBuf>,
+    /// Where to: a directory that is there, or a new name
+    destination: String,
+}
+
+/// One file that is to be stored.
+type Job = (LocalEntry, Place);
+
+/// Runs it.
+pub(crate) async fn run(put: Put, session: &Session) -> Result<(), Complaint> {
+    let several = put.sources.len() > 1;
+    let destination = Destination::find(session, &put.destination, several, put.parents).await?;
+    let create = CreateOptions {
+        replication: put.replication,
+        synced: put.synced,
+        ..CreateOptions::default()
+    };
+    let options = Arc::new(UploadOptions { replace: put.force, create });
+    let mut tally = Tally::default();
+    let mut jobs = Vec::new();
+    for source in &put.sources {
+        let planned = plan(&put, source, &destination, &mut tally, &mut jobs).await;
+        tally.note(planned)?;
+    }
+    let total = jobs.iter().map(|(entry, _)| entry.size).sum();
+    let progress = Arc::new(Progress::new("put", (total > 0).then_some(total)));
+    let done = side_by_side(put.jobs, jobs, |(entry, to)| {
+        store(entry, to, options.clone(), progress.clone())
+    })
+    .await;
+    progress.finish();
+    tally.note(done)?;
+    tally.finish()
+}
+
+async fn plan(
+    put: &Put,
+    source: &Path,
+    destination: &Destination,
+    tally: &mut Tally,
+    jobs: &mut Vec<Job>,
+) -> Result<(), Complaint> {
+    let doing = || format!("storing {}", source.display());
+    if source == Path::new("-") {
+        if destination.is_directory() {
+            let advice = "name the file that stdin shall become";
+            return Err(Complaint::usage("storing stdin", "it has no name", advice));
+        }
+        let entry = LocalEntry { path: source.to_owned(), relative: String::new(), size: 0 };
+        jobs.push((entry, destination.of("-")?));
+        return Ok(());
+    }
+    let metadata = std::fs::metadata(source).doing(doing)?;
+    let to = destination.of(&local_name(source)?)?;
+    if metadata.is_dir() {
+        if !put.recursive {
+            let cause = Cause::new(Exit::WrongKind, "it is a directory", "put -r stores it");
+            return Err(Complaint::new(doing(), cause));
+        }
+        return plan_tree(source, &to, tally, jobs).await;
+    }
+    let entry =
+        LocalEntry { path: source.to_owned(), relative: String::new(), size: metadata.len() };
+    jobs.push((entry, to));
+    Ok(())
+}
+
+async fn plan_tree(
+    source: &Path,
+    to: &Place,
+    tally: &mut Tally,
+    jobs: &mut Vec<Job>,
+) -> Result<(), Complaint> {
+    let tree = LocalTree::walk(source);
+    if let Some(left_out) = tree.left_out() {
+        eprintln!("cairn: {left_out} below {}", source.display());
+    }
+    for complaint in tree.complaints {
+        tally.note(Err(complaint))?;
+    }
+    for directory in &tree.directories {
+        let place = below(to, &directory.relative)?;
+        let made = place.cell.make_directory(&place.path, true).await;
+        made.doing(|| format!("making the directory {place}"))?;
+    }
+    for file in tree.files {
+        match below(to, &file.relative) {
+            Ok(place) => jobs.push((file, place)),
+            Err(complaint) => tally.note(Err(complaint))?,
+        }
+    }
+    Ok(())
+}
+
+fn below(place: &Place, relative: &str) -> Result<Place, Complaint> {
+    if relative.is_empty() { Ok(place.clone()) } else { place.join(relative) }
+}
+
+/// The name that a local path gives to what is made of it.
+fn local_name(source: &Path) -> Result<String, Complaint> {
+    // `.` and `..` have no name of their own, but what they stand for has.
+    let named = if source.file_name().is_some() {
+        source.to_owned()
+    } else {
+        source.canonicalize().doing(|| format!("storing {}", source.display()))?
+    };
+    let name = named.file_name().unwrap_or("root".as_ref());
+    name.to_str().map(str::to_owned).ok_or_else(|| {
+        let cause = Cause::new(Exit::Local, "its name is not UTF-8", "rename it first");
+        Complaint::new(format!("storing {}", source.display()), cause)
+    })
+}
+
+async fn store(
+    entry: LocalEntry,
+    to: Place,
+    options: Arc<UploadOptions>,
+    progress: Arc<Progress>,
+) -> Result<(), Complaint> {
+    if entry.path == Path::new("-") {
+        let mut source = LocalSource::new(std::io::stdin(), "stdin".to_owned());
+        return upload(&mut source, &to, &options, &progress).await;
+    }
+    let shown = entry.path.display().to_string();
+    let file = File::open(&entry.path).doing(|| format!("reading {shown}"))?;
+    let mut source = LocalSource::new(file, shown);
+    upload(&mut source, &to, &options, &progress).await
+}

@@ -1,0 +1,90 @@
+//! `cairn servers`: the chunkservers as the master sees them.
+
+use crate::complaint::{Complaint, Doing};
+use crate::output::{Output, Table, size_text, span_text};
+use crate::session::Session;
+use cairn_protocol::{ServerState, ServerStatus};
+use clap::Args;
+use serde::Serialize;
+
+/// Arguments of `servers`.
+#[derive(Args, Debug)]
+pub(crate) struct Servers {
+    /// Sizes in bytes
+    #[arg(short)]
+    bytes: bool,
+}
+
+/// A chunkserver as `--json` shows it. Sizes in bytes.
+#[derive(Debug, Serialize)]
+pub(crate) struct ServerJson {
+    server: String,
+    address: String,
+    rack: String,
+    state: &'static str,
+    capacity: u64,
+    used: u64,
+    chunk_count: u64,
+    lease_count: u64,
+    heartbeat_age_ms: u64,
+}
+
+impl From<&ServerStatus> for ServerJson {
+    fn from(status: &ServerStatus) -> Self {
+        Self {
+            server: status.at.server.to_string(),
+            address: status.at.address.to_string(),
+            rack: status.at.rack.to_string(),
+            state: state_text(status.state),
+            capacity: status.capacity,
+            used: status.used,
+            chunk_count: status.chunk_count,
+            lease_count: status.lease_count,
+            heartbeat_age_ms: status.heartbeat_age_ms,
+        }
+    }
+}
+
+/// `live`, `silent` or `dead`.
+pub(crate) fn state_text(state: ServerState) -> &'static str {
+    match state {
+        ServerState::Live => "live",
+        ServerState::Silent => "silent",
+        ServerState::Dead => "dead",
+    }
+}
+
+/// The servers as lines, with a head.
+pub(crate) fn table(servers: &[ServerStatus], human: bool) -> Vec<String> {
+    let mut table = Table::new(&[false, false, false, true, true, true, true, true]);
+    let head = ["ADDRESS", "RACK", "STATE", "CHUNKS", "LEASES", "USED", "OF", "HEARD"];
+    table.row(head.map(str::to_owned));
+    for status in servers {
+        table.row([
+            status.at.address.to_string(),
+            status.at.rack.to_string(),
+            state_text(status.state).to_owned(),
+            status.chunk_count.to_string(),
+            status.lease_count.to_string(),
+            size_text(status.used, human),
+            size_text(status.capacity, human),
+            format!("{} ago", span_text(status.heartbeat_age_ms)),
+        ]);
+    }
+    table.lines()
+}
+
+/// Runs it.
+pub(crate) async fn run(
+    servers: Servers,
+    session: &Session,
+    output: &Output,
+) -> Result<(), Complaint> {
+    let cell = session.cell().await?;
+    let doing = || format!("asking the cell at {} for its servers", session.address());
+    let all = cell.servers().await.doing(doing)?;
+    if output.json() {
+        return all.iter().try_for_each(|status| output.value(&ServerJson::from(status)));
+    }
+    table(&all, !servers.bytes).iter().try_for_each(|line| output.line(line))
+}

@@ -1,0 +1,115 @@
+//! `cairn stat`: what a path stands for, with its true length, and its chunks.
+
+use crate::complaint::{Complaint, Doing, Tally};
+use crate::entry_text::{EntryJson, content_text};
+use crate::output::{Output, Table, time_text};
+use crate::session::Session;
+use cairn_protocol::ChunkLocations;
+use cairn_types::{Entry, EntryKind};
+use clap::Args;
+use serde_json::{Value, json};
+
+/// Arguments of `stat`.
+#[derive(Args, Debug)]
+pub(crate) struct Stat {
+    /// Each chunk with its handle, version and replicas
+    #[arg(long)]
+    chunks: bool,
+    /// What to show
+    #[arg(required = true)]
+    paths: Vec<String>,
+}
+
+/// Runs it.
+pub(crate) async fn run(stat: Stat, session: &Session, output: &Output) -> Result<(), Complaint> {
+    let mut tally = Tally::default();
+    for text in &stat.paths {
+        tally.note(one(&stat, text, session, output).await)?;
+    }
+    tally.finish()
+}
+
+async fn one(stat: &Stat, text: &str, session: &Session, output: &Output) -> Result<(), Complaint> {
+    let place = session.place(text).await?;
+    let doing = || format!("looking up {place}");
+    let entry = place.cell.stat(&place.path).await.doing(doing)?;
+    let chunks = if stat.chunks && entry.kind == EntryKind::File {
+        place.cell.chunks(&place.path).await.doing(doing)?
+    } else {
+        Vec::new()
+    };
+    if output.json() {
+        let mut value =
+            serde_json::to_value(EntryJson::new(place.path.as_str(), &entry)).unwrap_or_default();
+        if stat.chunks {
+            value["chunks"] = chunks.iter().map(chunk_json).collect();
+        }
+        return output.value(&value);
+    }
+    for line in lines(&place.to_string(), &entry).iter().chain(&chunk_lines(&chunks)) {
+        output.line(&output.name(line))?;
+    }
+    Ok(())
+}
+
+fn lines(shown: &str, entry: &Entry) -> Vec<String> {
+    let mut table = Table::new(&[false, false]);
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("path", shown.to_owned());
+    if entry.kind == EntryKind::Directory {
+        row("kind", "directory".to_owned());
+    } else {
+        row("kind", format!("file of {}", content_text(entry.content)));
+        row("length", entry.length.to_string());
+        row("chunks", entry.chunk_count.to_string());
+        row("replication", entry.replication.to_string());
+        row("durability", if entry.synced { "synced" } else { "buffered" }.to_owned());
+    }
+    row("modified", format!("{} UTC", time_text(entry.modified)));
+    row("id", entry.id.short());
+    table.lines()
+}
+
+fn chunk_lines(chunks: &[ChunkLocations]) -> Vec<String> {
+    if chunks.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new(&[true, false, false, false, false]);
+    table.row(["CHUNK", "HANDLE", "VERSION", "", "REPLICAS"].map(str::to_owned));
+    for chunk in chunks {
+        let replicas = chunk.replicas.iter().map(|at| {
+            let primary = if chunk.primary == Some(at.server) { " (primary)" } else { "" };
+            format!("{}{primary}", at.address)
+        });
+        table.row([
+            chunk.index.to_string(),
+            chunk.handle.short(),
+            chunk.version.short(),
+            if chunk.closed { "closed" } else { "open" }.to_owned(),
+            replicas.collect::<Vec<_>>().join(", "),
+        ]);
+    }
+    table.lines()
+}
+
+fn chunk_json(chunk: &ChunkLocations) -> Value {
+    let replicas: Vec<Value> = chunk
+        .replicas
+        .iter()
+        .map(|at| {
+            json!({
+                "server": at.server.to_string(),
+                "address": at.address.as_str(),
+                "rack": at.rack.as_str(),
+                "primary": chunk.primary == Some(at.server),
+            })
+        })
+        .collect();
+    json!({
+        "index": chunk.index.get(),
+        "handle": chunk.handle.short(),
+        "version": chunk.version.short(),
+        "closed": chunk.closed,
+        "replicas": replicas,
+    })
+}

@@ -1,0 +1,112 @@
+//! `cairn status`: the cell on one screen, with a health word and reason codes.
+
+use crate::commands::servers::{ServerJson, state_text, table};
+use crate::complaint::{Complaint, Doing};
+use crate::output::{Output, size_text, time_text};
+use crate::session::Session;
+use cairn_protocol::{ServerState, StatusAnswer};
+use clap::Args;
+use serde_json::json;
+
+/// Servers that are shown; `cairn servers` shows all.
+const SERVERS_SHOWN: usize = 10;
+/// Reasons that are shown.
+const REASONS_SHOWN: usize = 5;
+
+/// Arguments of `status`.
+#[derive(Args, Debug)]
+pub(crate) struct Status {}
+
+/// The health of the cell in one word.
+fn health(status: &StatusAnswer) -> &'static str {
+    if status.unavailable > 0 {
+        "unavailable"
+    } else if status.reasons.is_empty() && status.under_replicated == 0 {
+        "healthy"
+    } else {
+        "degraded"
+    }
+}
+
+/// Runs it.
+pub(crate) async fn run(_: Status, session: &Session, output: &Output) -> Result<(), Complaint> {
+    let cell = session.cell().await?;
+    let doing = || format!("asking the cell at {} for its state", session.address());
+    let status = cell.status().await.doing(doing)?;
+    if output.json() {
+        return output.value(&json!({
+            "health": health(&status),
+            "reasons": status.reasons,
+            "cell": status.cell.to_string(),
+            "term": status.term.get(),
+            "log_index": status.log_index,
+            "started_ms": status.started.as_millis(),
+            "file_count": status.file_count,
+            "directory_count": status.directory_count,
+            "hidden_count": status.hidden_count,
+            "chunk_count": status.chunk_count,
+            "under_replicated": status.under_replicated,
+            "unavailable": status.unavailable,
+            "servers": status.servers.iter().map(ServerJson::from).collect::<Vec<_>>(),
+        }));
+    }
+    lines(&status).iter().try_for_each(|line| output.line(line))
+}
+
+fn lines(status: &StatusAnswer) -> Vec<String> {
+    let mut lines = vec![format!("{}  cell {}", health(status).to_uppercase(), status.cell)];
+    lines.extend(status.reasons.iter().take(REASONS_SHOWN).map(|reason| format!("  {reason}")));
+    if status.reasons.len() > REASONS_SHOWN {
+        lines.push(format!("  … and {} more reasons", status.reasons.len() - REASONS_SHOWN));
+    }
+    let started = time_text(status.started);
+    let (term, index) = (status.term, status.log_index);
+    lines.push(format!("master   term {term}, log at {index}, started {started} UTC"));
+    lines.push(format!(
+        "names    {} files, {} directories, {} deleted",
+        status.file_count, status.directory_count, status.hidden_count
+    ));
+    lines.push(format!(
+        "chunks   {}, of them {} under-replicated, {} unavailable",
+        status.chunk_count, status.under_replicated, status.unavailable
+    ));
+    let (used, capacity) =
+        status.servers.iter().fold((0, 0), |(u, c), server| (u + server.used, c + server.capacity));
+    let count = |state| status.servers.iter().filter(|server| server.state == state).count();
+    let states = [ServerState::Live, ServerState::Silent, ServerState::Dead];
+    let states = states.map(|state| format!("{} {}", count(state), state_text(state))).join(", ");
+    let (used, capacity) = (size_text(used, true), size_text(capacity, true));
+    lines.push(format!("servers  {states}; {used} used of {capacity}"));
+    lines.push(String::new());
+    let shown = &status.servers[..status.servers.len().min(SERVERS_SHOWN)];
+    lines.extend(table(shown, true));
+    if status.servers.len() > SERVERS_SHOWN {
+        lines.push(format!("… {} in all: cairn servers", status.servers.len()));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{health, lines};
+    use cairn_protocol::{ServerStatus, StatusAnswer};
+
+    #[test]
+    fn a_hundred_servers_and_reasons_still_fit_one_screen() {
+        let status = StatusAnswer {
+            servers: vec![ServerStatus::default(); 100],
+            reasons: vec!["dead-server: x".into(); 100],
+            ..StatusAnswer::default()
+        };
+        assert!(lines(&status).len() <= 24, "{}", lines(&status).len());
+    }
+
+    #[test]
+    fn the_health_word_says_the_worst() {
+        let base = StatusAnswer::default();
+        assert_eq!(health(&base), "healthy");
+        let degraded = StatusAnswer { under_replicated: 1, ..base.clone() };
+        assert_eq!(health(&degraded), "degraded");
+        assert_eq!(health(&StatusAnswer { unavailable: 1, ..degraded }), "unavailable");
+    }
+}

@@ -1,0 +1,80 @@
+//! Where the last argument of `put`, `cp` and `mv` leads, as with their Unix namesakes: into a
+//! directory that is there, else to a name that is to be made.
+
+use crate::complaint::{Cause, Complaint, Doing};
+use crate::exit_codes::Exit;
+use crate::session::{Place, Session};
+use cairn_protocol::ErrorCode;
+use cairn_types::{Entry, EntryKind};
+
+/// The last argument, looked up.
+pub(crate) struct Destination {
+    place: Place,
+    into: bool,
+}
+
+impl Destination {
+    /// Looks `text` up; it must be a directory where there are `several` sources or it ends
+    /// with a `/`.
+    ///
+    /// # Errors
+    /// Where it is not what it must be.
+    pub(crate) async fn find(
+        session: &Session,
+        text: &str,
+        several: bool,
+        parents: bool,
+    ) -> Result<Self, Complaint> {
+        let place = session.place(text).await?;
+        let must = several || place.directory;
+        let found = look(&place).await?;
+        let wrong = |why: &str| {
+            let advice = "several sources, or a name with '/' at its end, need a directory there";
+            let cause = Cause::new(Exit::WrongKind, why, advice);
+            Err(Complaint::new(format!("looking up {place}"), cause))
+        };
+        match found {
+            Some(entry) if entry.kind == EntryKind::Directory => Ok(Self { place, into: true }),
+            Some(_) if must => wrong("it is a file"),
+            None if must && parents => {
+                let made = place.cell.make_directory(&place.path, true).await;
+                made.doing(|| format!("making {place}"))?;
+                Ok(Self { place, into: true })
+            }
+            None if must => wrong("there is no such directory"),
+            None if parents => {
+                if let Some(above) = place.path.parent() {
+                    let made = place.cell.make_directory(&above, true).await;
+                    made.doing(|| format!("making {above}"))?;
+                }
+                Ok(Self { place, into: false })
+            }
+            _ => Ok(Self { place, into: false }),
+        }
+    }
+
+    /// Where a source called `name` goes.
+    ///
+    /// # Errors
+    /// Where the name is unfit for a cell.
+    pub(crate) fn of(&self, name: &str) -> Result<Place, Complaint> {
+        if self.into { self.place.join(name) } else { Ok(self.place.clone()) }
+    }
+
+    /// Whether it is a directory to put things into.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.into
+    }
+}
+
+/// The entry at a place; none where there is nothing.
+///
+/// # Errors
+/// Where the cell cannot tell.
+pub(crate) async fn look(place: &Place) -> Result<Option<Entry>, Complaint> {
+    match place.cell.stat(&place.path).await {
+        Ok(entry) => Ok(Some(entry)),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+        Err(error) => Err(Complaint::new(format!("looking up {place}"), error)),
+    }
+}

@@ -1,0 +1,211 @@
+//! What a command says on stdout: lines for people, or one JSON value a line with `--json`.
+//!
+//! - O1: nothing but answers and file bytes goes to stdout; progress and complaints go to stderr.
+//! - O2: a reader that has gone (`cairn cat x | head`) ends the command quietly.
+//! - O3: on a terminal a name's control characters are escaped; in a pipe names are as they are.
+
+use crate::complaint::{Cause, Complaint, one_line};
+use crate::exit_codes::Exit;
+use cairn_types::WallTime;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
+
+/// Where answers go.
+#[derive(Debug)]
+pub(crate) struct Output {
+    json: bool,
+    terminal: bool,
+    writer: Mutex<BufWriter<File>>,
+}
+
+impl Output {
+    /// The process's stdout.
+    ///
+    /// # Errors
+    /// Where it is closed.
+    pub(crate) fn stdout(json: bool) -> Result<Self, Complaint> {
+        let stdout = io::stdout();
+        let own = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
+        let writer = Mutex::new(BufWriter::with_capacity(1 << 16, File::from(own)));
+        Ok(Self { json, terminal: stdout.is_terminal(), writer })
+    }
+
+    /// Whether `--json` was given.
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// One line for a person.
+    ///
+    /// # Errors
+    /// Where stdout takes no more.
+    pub(crate) fn line(&self, text: &str) -> Result<(), Complaint> {
+        let mut line = text.to_owned();
+        line.push('\n');
+        self.bytes(line.as_bytes())
+    }
+
+    /// One JSON value on a line of its own.
+    ///
+    /// # Errors
+    /// Where stdout takes no more.
+    pub(crate) fn value(&self, value: &impl Serialize) -> Result<(), Complaint> {
+        let mut line = serde_json::to_vec(value).map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        self.bytes(&line)
+    }
+
+    /// Bytes as they are.
+    ///
+    /// # Errors
+    /// Where stdout takes no more.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Complaint> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.write_all(bytes).map_err(failed)
+    }
+
+    /// Hands on what is buffered: before every wait, and at the end.
+    ///
+    /// # Errors
+    /// Where stdout takes no more.
+    pub(crate) fn flush(&self) -> Result<(), Complaint> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.flush().map_err(failed)
+    }
+
+    /// A name as it is safe to show here (O3).
+    pub(crate) fn name<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        if self.terminal { Cow::Owned(one_line(name)) } else { Cow::Borrowed(name) }
+    }
+}
+
+fn failed(error: io::Error) -> Complaint {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Complaint::new("writing the output", Cause::new(Exit::ReaderGone, "", ""));
+    }
+    Complaint::new("writing the output", error)
+}
+
+/// Columns, each as wide as its widest cell; numbers stand at the right.
+pub(crate) struct Table {
+    right: &'static [bool],
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table whose columns stand at the right where `right` says so.
+    pub(crate) fn new(right: &'static [bool]) -> Self {
+        Self { right, rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// The rows as lines, without spaces at their ends.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).zip(self.right).map(|((cell, width), right)| {
+                if *right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+            });
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        self.rows.iter().map(line).collect()
+    }
+}
+
+/// Bytes as a number, or for people (`4.2M`) where `human`.
+pub(crate) fn size_text(bytes: u64, human: bool) -> String {
+    const UNITS: [&str; 6] = ["K", "M", "G", "T", "P", "E"];
+    if !human || bytes < 1024 {
+        return bytes.to_string();
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(value < 9.95);
+    format!("{value:.digits$}{}", UNITS[unit])
+}
+
+/// A span of time for people: `250ms`, `12s`, `3m 20s`, `5h 10m`, `2d 3h`.
+pub(crate) fn span_text(millis: u64) -> String {
+    let seconds = millis / 1000;
+    match seconds {
+        0 => format!("{millis}ms"),
+        1..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// A wall time as `2026-11-21 20:58:03`, in UTC.
+pub(crate) fn time_text(time: WallTime) -> String {
+    let seconds = time.as_millis() / 1000;
+    let (year, month, day) = civil_from_days(seconds / 86_400);
+    let of_day = seconds % 86_400;
+    let (hour, minute, second) = (of_day / 3600, of_day % 3600 / 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// Days since 1970-01-01 as a date, by eras of 400 years that begin in March.
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Table, size_text, span_text, time_text};
+    use cairn_types::WallTime;
+
+    #[test]
+    fn sizes_for_people_have_two_or_three_digits() {
+        assert_eq!(size_text(1023, true), "1023");
+        assert_eq!(size_text(1024, true), "1.0K");
+        assert_eq!(size_text(10 * 1024, true), "10K");
+        assert_eq!(size_text(1023 * 1024, true), "1.0M");
+        assert_eq!(size_text(u64::MAX, true), "16E");
+        assert_eq!(size_text(5 << 30, false), "5368709120");
+    }
+
+    #[test]
+    fn times_are_dates_in_utc() {
+        assert_eq!(time_text(WallTime::from_millis(0)), "1970-01-01 00:00:00");
+        assert_eq!(time_text(WallTime::from_millis(951_827_696_000)), "2000-02-29 12:34:56");
+        assert_eq!(time_text(WallTime::from_millis(4_102_444_799_999)), "2099-12-31 23:59:59");
+    }
+
+    #[test]
+    fn spans_have_at_most_two_units() {
+        let texts: Vec<String> = [7, 12_345, 200_000, 7_260_000, 90_000_000].map(span_text).into();
+        assert_eq!(texts, ["7ms", "12s", "3m 20s", "2h 1m", "1d 1h"]);
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&[true, false]);
+        table.row(["7".into(), "a".into()]);
+        table.row(["120".into(), "bb".into()]);
+        assert_eq!(table.lines(), ["  7  a", "120  bb"]);
+    }
+}

@@ -1,0 +1,196 @@
+//! Starting servers in this process: what `master`, `chunkserver` and `dev` have in common.
+//!
+//! - V1: a server says that it is ready only when its address is bound and its data is recovered.
+//! - V2: there is no clean way to stop: kill is the normal way, and always safe (design §5).
+
+use crate::complaint::{Cause, Complaint, Doing};
+use crate::exit_codes::Exit;
+use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError};
+use cairn_env::Disk;
+use cairn_env_os::{BindError, HaltReason, LaunchError, LaunchOptions, OsDisk, Running};
+use cairn_master::{Master, MasterConfig, MasterOpenError};
+use cairn_store::StoreOpenError;
+use cairn_types::{Address, ClusterConfig, Rack};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Threads for a master's disk work: the log, and a checkpoint beside it.
+const MASTER_WORKERS: usize = 2;
+/// Threads for a chunkserver's disk work.
+const CHUNKSERVER_WORKERS: usize = 4;
+/// Bytes of pushed data that a chunkserver keeps until a mutation names them.
+const PUSH_BUFFER_SIZE: u64 = 256 << 20;
+
+impl From<BindError> for Cause {
+    fn from(error: BindError) -> Self {
+        // The error's own line says what to do.
+        Self::new(Exit::Local, error.to_string(), "")
+    }
+}
+
+impl From<LaunchError> for Cause {
+    fn from(error: LaunchError) -> Self {
+        Self::new(Exit::Local, error.to_string(), "")
+    }
+}
+
+impl From<MasterOpenError> for Cause {
+    fn from(error: MasterOpenError) -> Self {
+        let exit = match &error {
+            MasterOpenError::Config(_) => Exit::Usage,
+            MasterOpenError::NotAMaster { .. } => Exit::Stranger,
+            MasterOpenError::Recovery { .. } => Exit::Damaged,
+            _ => Exit::Local,
+        };
+        Self::new(exit, error.to_string(), "")
+    }
+}
+
+impl From<ChunkserverOpenError> for Cause {
+    fn from(error: ChunkserverOpenError) -> Self {
+        let exit = match &error {
+            ChunkserverOpenError::Config(_) => Exit::Usage,
+            ChunkserverOpenError::Store(StoreOpenError::Foreign { .. }) => Exit::Stranger,
+            ChunkserverOpenError::Store(
+                StoreOpenError::Journal { .. } | StoreOpenError::JournalMissing { .. },
+            ) => Exit::Damaged,
+            ChunkserverOpenError::Store(_) => Exit::Local,
+        };
+        Self::new(exit, error.to_string(), "")
+    }
+}
+
+/// How to start a master.
+pub(crate) struct MasterStart {
+    /// Its data directory.
+    pub(crate) data: PathBuf,
+    /// Where it listens; port 0 takes any that is free.
+    pub(crate) listen: String,
+    /// What the cell agrees on, where this master founds it.
+    pub(crate) config: ClusterConfig,
+}
+
+/// How to start a chunkserver.
+pub(crate) struct ChunkserverStart {
+    /// Its data directories, one per disk.
+    pub(crate) data: Vec<PathBuf>,
+    /// The cell's masters.
+    pub(crate) masters: Vec<Address>,
+    /// Where it listens; port 0 takes any that is free.
+    pub(crate) listen: String,
+    /// How others reach it, where that is not where it listens.
+    pub(crate) advertise: Option<String>,
+    /// Where it stands.
+    pub(crate) rack: Rack,
+}
+
+/// A server at work.
+pub(crate) struct Started<C> {
+    /// Where it listens.
+    pub(crate) address: String,
+    /// Its loop.
+    pub(crate) running: Running<C>,
+}
+
+/// Recovers a master's data, or founds a cell, and serves.
+///
+/// # Errors
+/// One line that says what is in the way.
+pub(crate) fn start_master(
+    start: &MasterStart,
+) -> Result<Started<<Master as cairn_env::Room>::Command>, Complaint> {
+    let doing = || format!("starting the master on {}", start.data.display());
+    let disk = open_disk(&start.data).doing(doing)?;
+    let seed = seed().doing(doing)?;
+    let config = MasterConfig::standard(start.config.clone(), seed);
+    let (room, service) = Master::open(disk, config).doing(doing)?;
+    let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
+    let address = listener.local_addr().doing(doing)?.to_string();
+    let options = LaunchOptions {
+        listener: Some(listener),
+        workers: MASTER_WORKERS,
+        ..LaunchOptions::new("master")
+    };
+    let running = cairn_env_os::launch(room, service, options).doing(doing)?;
+    Ok(Started { address, running })
+}
+
+/// Recovers a chunkserver's data and serves; it joins the cell as soon as a master answers.
+///
+/// # Errors
+/// One line that says what is in the way.
+pub(crate) fn start_chunkserver(
+    start: &ChunkserverStart,
+) -> Result<Started<<Chunkserver as cairn_env::Room>::Command>, Complaint> {
+    let shown: Vec<String> = start.data.iter().map(|path| path.display().to_string()).collect();
+    let doing = || format!("starting a chunkserver on {}", shown.join(", "));
+    let disks: Result<Vec<_>, Cause> = start.data.iter().map(|data| open_disk(data)).collect();
+    let disks = disks.doing(doing)?;
+    let seed = seed().doing(doing)?;
+    let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
+    let address = listener.local_addr().doing(doing)?;
+    if start.advertise.is_none() && address.ip().is_unspecified() {
+        return Err(Complaint::usage(
+            doing(),
+            format!("it listens on {address}, which is no address that others can reach"),
+            "--advertise HOST:PORT says how they reach it",
+        ));
+    }
+    let address = address.to_string();
+    let config = ChunkserverConfig {
+        address: Address::new(start.advertise.clone().unwrap_or_else(|| address.clone())),
+        rack: start.rack.clone(),
+        masters: start.masters.clone(),
+        seed,
+        push_buffer_size: PUSH_BUFFER_SIZE,
+    };
+    let (room, service) = Chunkserver::open(disks, config).doing(doing)?;
+    let options = LaunchOptions {
+        listener: Some(listener),
+        workers: CHUNKSERVER_WORKERS,
+        ..LaunchOptions::new("chunkserver")
+    };
+    let running = cairn_env_os::launch(room, service, options).doing(doing)?;
+    Ok(Started { address, running })
+}
+
+/// Waits for the end, which comes by a kill (V2) or by a halt that says why.
+///
+/// # Errors
+/// The reason of the halt, with `advice`.
+pub(crate) fn run_until_halted<C>(
+    doing: &str,
+    advice: &str,
+    running: Running<C>,
+) -> Result<(), Complaint> {
+    running
+        .wait()
+        .map_err(|HaltReason(why)| Complaint::new(doing, Cause::new(Exit::Halted, why, advice)))
+}
+
+/// Says on stdout that a server is ready, in a line that scripts can wait for. A reader that has
+/// gone is no reason to stop.
+pub(crate) fn say_ready(what: &str, address: &str) {
+    use std::io::Write;
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "cairn: {what} ready on {address}");
+    let _ = stdout.flush();
+}
+
+fn open_disk(data: &Path) -> Result<Arc<dyn Disk>, Cause> {
+    match OsDisk::open(data) {
+        Ok(disk) => Ok(Arc::new(disk)),
+        Err(failure) => {
+            let advice = "name a directory that this process may write to";
+            Err(Cause::new(Exit::Local, format!("{}: {failure}", data.display()), advice))
+        }
+    }
+}
+
+/// Differs from start to start: ids and incarnations are drawn from it (R5).
+fn seed() -> std::io::Result<u64> {
+    let mut raw = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut raw)?;
+    Ok(u64::from_le_bytes(raw))
+}

@@ -1,0 +1,126 @@
+//! One run of a client command: which cell is meant, and the connections made so far.
+
+use crate::cell_address::{CellAddress, DEFAULT_CELL, Target};
+use crate::complaint::{Complaint, Doing};
+use crate::settings::{DEADLINE_DEFAULT_S, SettingsFile};
+use cairn_client::{Cell, Options};
+use cairn_types::{CellPath, Rack};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What flags and environment say about the client's side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClientFlags {
+    /// `--cell` or `CAIRN_CELL`.
+    pub(crate) cell: Option<String>,
+    /// `--deadline` or `CAIRN_DEADLINE`, in seconds.
+    pub(crate) deadline: Option<u64>,
+}
+
+/// Cells by address, each connected to at its first use.
+pub(crate) struct Session {
+    cell: CellAddress,
+    options: Options,
+    connected: Mutex<BTreeMap<CellAddress, Cell>>,
+}
+
+/// A path in a cell that is connected to.
+#[derive(Clone)]
+pub(crate) struct Place {
+    /// The cell.
+    pub(crate) cell: Cell,
+    /// Where that cell is.
+    pub(crate) address: CellAddress,
+    /// The path in it.
+    pub(crate) path: CellPath,
+    /// Before the path where it is shown: the cell's address, if the person wrote one.
+    prefix: String,
+    /// It was written with a `/` at its end.
+    pub(crate) directory: bool,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.prefix, self.path)
+    }
+}
+
+impl Place {
+    /// Another path of the same cell.
+    pub(crate) fn with_path(&self, path: CellPath) -> Self {
+        Self { path, directory: false, ..self.clone() }
+    }
+
+    /// This directory's entry called `name`.
+    ///
+    /// # Errors
+    /// Where the name is unfit for a cell.
+    pub(crate) fn join(&self, name: &str) -> Result<Self, Complaint> {
+        let path = self.path.join(name).doing(|| format!("naming {name} in {self}"))?;
+        Ok(self.with_path(path))
+    }
+}
+
+impl Session {
+    /// Flags and environment before the settings file, before what is built in.
+    ///
+    /// # Errors
+    /// Where the address can never be one.
+    pub(crate) fn new(flags: ClientFlags, file: &SettingsFile) -> Result<Self, Complaint> {
+        let text = flags.cell.or_else(|| file.cell.clone());
+        let text = text.as_deref().unwrap_or(DEFAULT_CELL);
+        let cell = CellAddress::parse(text).doing(|| format!("reading the cell address {text}"))?;
+        let deadline = flags.deadline.or(file.deadline).unwrap_or(DEADLINE_DEFAULT_S);
+        if deadline == 0 || deadline > 86_400 {
+            return Err(Complaint::usage(
+                "reading the deadline",
+                format!("{deadline} is not from 1 to 86400 seconds"),
+                "--deadline SECONDS is how long one operation may take",
+            ));
+        }
+        let rack = file.rack.clone().unwrap_or_default();
+        let options = Options { deadline: Duration::from_secs(deadline), rack: Rack::new(rack) };
+        Ok(Self { cell, options, connected: Mutex::default() })
+    }
+
+    /// The cell that is meant where no path names another.
+    ///
+    /// # Errors
+    /// Where it does not answer.
+    pub(crate) async fn cell(&self) -> Result<Cell, Complaint> {
+        self.connect(&self.cell).await
+    }
+
+    /// Where that cell is.
+    pub(crate) fn address(&self) -> &CellAddress {
+        &self.cell
+    }
+
+    /// A path as a person writes it, with its cell connected to.
+    ///
+    /// # Errors
+    /// Where it is no path, or its cell does not answer.
+    pub(crate) async fn place(&self, text: &str) -> Result<Place, Complaint> {
+        let target = Target::parse(text).doing(|| format!("reading the path {text}"))?;
+        let prefix = target.cell.as_ref().map(|cell| format!("cairn://{cell}")).unwrap_or_default();
+        let address = target.cell.unwrap_or_else(|| self.cell.clone());
+        let cell = self.connect(&address).await?;
+        Ok(Place { cell, address, path: target.path, prefix, directory: target.directory })
+    }
+
+    async fn connect(&self, address: &CellAddress) -> Result<Cell, Complaint> {
+        let known = |cells: &Mutex<BTreeMap<_, Cell>>| {
+            cells.lock().unwrap_or_else(PoisonError::into_inner).get(address).cloned()
+        };
+        if let Some(cell) = known(&self.connected) {
+            return Ok(cell);
+        }
+        let cell = Cell::connect(address.as_str(), self.options.clone())
+            .await
+            .doing(|| format!("reaching the cell at {address}"))?;
+        let mut cells = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(cells.entry(address.clone()).or_insert(cell).clone())
+    }
+}

@@ -1,0 +1,151 @@
+//! Settings, in order of force: flags, environment (`CAIRN_…`), a TOML file.
+//!
+//! ```toml
+//! cell = "127.0.0.1:7400"      # clients
+//! deadline = 30                # seconds
+//! [master]
+//! data = "/var/lib/cairn/master"
+//! listen = "0.0.0.0:7400"
+//! [new_cell]                   # read once, when a master founds its cell
+//! replication = 3
+//! [chunkserver]
+//! data = ["/disk1/cairn", "/disk2/cairn"]
+//! master = "m1:7400"
+//! listen = "0.0.0.0:7401"
+//! rack = "/dc1/r7"
+//! ```
+//! - S1: a setting that is not known is refused, with its name and line.
+//! - S2: the file is read only where `--config` or `CAIRN_CONFIG` names it: no hidden settings.
+
+use crate::complaint::{Cause, Complaint};
+use crate::exit_codes::Exit;
+use cairn_types::ClusterConfig;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// Seconds that an operation may take unless said otherwise.
+pub(crate) const DEADLINE_DEFAULT_S: u64 = 30;
+
+/// What a settings file may say.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SettingsFile {
+    /// For clients: the cell that is meant.
+    pub(crate) cell: Option<String>,
+    /// For clients: seconds that an operation may take.
+    pub(crate) deadline: Option<u64>,
+    /// For clients: where this machine stands; near replicas are read first.
+    pub(crate) rack: Option<String>,
+    /// For `cairn master`.
+    pub(crate) master: MasterSection,
+    /// For `cairn master` where it founds a cell.
+    pub(crate) new_cell: NewCellSection,
+    /// For `cairn chunkserver`.
+    pub(crate) chunkserver: ChunkserverSection,
+}
+
+/// Settings of one master.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MasterSection {
+    /// Its data directory.
+    pub(crate) data: Option<PathBuf>,
+    /// Where it listens.
+    pub(crate) listen: Option<String>,
+}
+
+/// Settings of one chunkserver.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ChunkserverSection {
+    /// Its data directories, one per disk.
+    pub(crate) data: Vec<PathBuf>,
+    /// The cell's master, or several.
+    pub(crate) master: Option<String>,
+    /// Where it listens.
+    pub(crate) listen: Option<String>,
+    /// How others reach it, where that is not where it listens.
+    pub(crate) advertise: Option<String>,
+    /// Where it stands.
+    pub(crate) rack: Option<String>,
+}
+
+macro_rules! new_cell {
+    ($( $name:ident : $type:ty ),* $(,)?) => {
+        /// What a new cell agrees on; names as in [`ClusterConfig`]. Kept by the master from then
+        /// on, so that a later change in the file changes nothing.
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub(crate) struct NewCellSection { $( $name: Option<$type>, )* }
+
+        impl NewCellSection {
+            /// `base` with what the file says otherwise.
+            pub(crate) fn apply(&self, base: ClusterConfig) -> ClusterConfig {
+                ClusterConfig { $( $name: self.$name.unwrap_or(base.$name), )* }
+            }
+        }
+    };
+}
+
+new_cell! {
+    chunk_size: u64,
+    block_size: u32,
+    replication: u32,
+    min_replicas: u32,
+    lease_ms: u64,
+    heartbeat_ms: u64,
+    silent_ms: u64,
+    dead_ms: u64,
+    drift_permille: u64,
+    location_ttl_ms: u64,
+    retry_window_ms: u64,
+    trash_ms: u64,
+}
+
+impl SettingsFile {
+    /// Reads the file; none named is an empty one.
+    ///
+    /// # Errors
+    /// Where it is not there, is no TOML, or holds a setting that is not known (S1).
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, Complaint> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        let doing = || format!("reading settings from {}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| Complaint::new(doing(), error))?;
+        Self::parse(&text).map_err(|cause| Complaint::new(doing(), cause))
+    }
+
+    fn parse(text: &str) -> Result<Self, Cause> {
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| {
+                text.as_bytes()[..span.start.min(text.len())].split(|b| *b == b'\n').count()
+            });
+            let why = error.message().replace('\n', ", ");
+            Cause::new(Exit::Usage, format!("line {line}: {why}"), "correct the file")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SettingsFile;
+    use cairn_types::ClusterConfig;
+
+    #[test]
+    fn an_unknown_setting_is_refused_with_its_name_and_line() {
+        let why = |text| SettingsFile::parse(text).map(|_| ()).map_err(|cause| cause.why);
+        let refusal = why("cell = 'a'\n[new_cell]\nreplicas = 3\n").expect_err("unknown");
+        assert!(refusal.starts_with("line 3: unknown field `replicas`"), "{refusal}");
+        let refusal = why("[chunkservers]\n").expect_err("unknown");
+        assert!(refusal.starts_with("line 1: unknown field `chunkservers`"), "{refusal}");
+        assert!(why("cell = 7").is_err());
+        assert_eq!(why(""), Ok(()));
+    }
+
+    #[test]
+    fn settings_of_a_new_cell_replace_only_what_they_name() {
+        let file = SettingsFile::parse("[new_cell]\nreplication = 2\nlease_ms = 4000\n");
+        let config = file.expect("good settings").new_cell.apply(ClusterConfig::small());
+        let expected = ClusterConfig { replication: 2, lease_ms: 4_000, ..ClusterConfig::small() };
+        assert_eq!(config, expected);
+    }
+}

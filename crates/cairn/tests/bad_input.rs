@@ -1,0 +1,375 @@
+//! One table: everything wrong that a person, a program or a disk hands in.
+//!
+//! Each row must end by itself, with one line that says what, why and what to do, the right exit
+//! code, no panic, and nothing of the cell lost.
+
+mod cell;
+
+use cairn_protocol::{
+    ErrorCode, FRAME_HEADER_SIZE, Failure, FrameHeader, FrameKind, Hello, MakeDirectory, Request,
+    RequestId, Role, Stat, encode_frame,
+};
+use cairn_types::wire::Message;
+use cairn_types::{CellId, Incarnation, MutationName, ServerId};
+use cell::{Cell, Done, await_until, cairn, run};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// What a row demands.
+struct Row<'a> {
+    what: &'a str,
+    done: Done,
+    code: i32,
+    /// Parts of the one line.
+    says: &'a [&'a str],
+}
+
+#[track_caller]
+fn judge(row: &Row<'_>) {
+    let Row { what, done, code, says } = row;
+    let lines: Vec<&str> = done.stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "{what}: one line, not {:?}", done.stderr);
+    assert!(lines[0].starts_with("cairn: ") && !lines[0].contains("panicked"), "{what}: {lines:?}");
+    assert_eq!(done.code(), *code, "{what}: {lines:?}");
+    for part in *says {
+        assert!(lines[0].contains(part), "{what}: no {part:?} in {lines:?}");
+    }
+}
+
+const LIMIT: [&str; 2] = ["--deadline", "5"];
+
+#[test]
+fn whatever_is_wrong_is_told_in_one_line_with_the_right_exit_code_and_nothing_is_lost() {
+    let mut cell = Cell::start(3);
+    let file = cell.file("file", b"precious");
+    cell.ok(["put", "-p", &file, "/d/f"]);
+    for row in
+        [wrong_addresses(), wrong_names(&cell, &file), wrong_settings(&cell)].iter().flatten()
+    {
+        judge(row);
+    }
+    for row in wrong_directories(&cell) {
+        judge(&row);
+    }
+    for address in [cell.master.address.clone(), cell.servers[0].address.clone()] {
+        wrong_frames(&address);
+    }
+    assert!(cell.master.runs() && cell.servers.iter_mut().all(cell::Server::runs));
+    assert_eq!(cell.ok(["cat", "/d/f"]), "precious", "nothing is lost");
+    assert_eq!(cell.ok(["ls", "-a", "/d"]), "f\n", "and nothing is left over");
+}
+
+fn wrong_addresses() -> Vec<Row<'static>> {
+    let free = {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+        listener.local_addr().expect("bound").to_string()
+    };
+    let ls = |address: &str| run(cairn(["ls", "/", "--cell", address].iter().chain(&LIMIT)), b"");
+    vec![
+        Row {
+            what: "an address that is none",
+            done: ls("127.0.0.1:http"),
+            code: 2,
+            says: &["cell address", "'http'", "host:port"],
+        },
+        Row {
+            what: "a cell that is not there",
+            done: ls(&free),
+            code: 6,
+            says: &["reaching the cell at", "--cell"],
+        },
+        Row {
+            what: "another kind of server",
+            done: ls(&answering(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec())),
+            code: 6,
+            says: &["reaching the cell at", "--cell"],
+        },
+        Row {
+            what: "another protocol version",
+            done: ls(&answering(refusal_of_another_version())),
+            code: 10,
+            says: &["speaks 7 to 8", "upgrade"],
+        },
+        Row {
+            what: "a cell named in a path",
+            done: run(
+                cairn(["cat", &format!("cairn://{free}/x")].iter().chain(&LIMIT.map(|s| s))),
+                b"",
+            ),
+            code: 6,
+            says: &["reaching the cell at"],
+        },
+    ]
+}
+
+/// A server that answers whatever comes first with these bytes. Ends with the test.
+fn answering(bytes: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let address = listener.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("accepts");
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(&bytes);
+            // Until the other side has had enough of it.
+            let _ = stream.read(&mut [0; 1024]);
+        }
+    });
+    address
+}
+
+fn refusal_of_another_version() -> Vec<u8> {
+    let message = "no common protocol version: this server speaks 7 to 8; upgrade the older one";
+    let failure = Failure::refused(ErrorCode::VersionUnsupported, message);
+    // The handshake is request 0 of a connection, whatever is asked after it.
+    let encode = |out: &mut Vec<u8>| failure.encode(out);
+    let mut out = Vec::new();
+    encode_frame(1, FrameKind::Failure, RequestId(0), &encode, 0, &mut out);
+    out
+}
+
+fn wrong_names<'a>(cell: &Cell, file: &str) -> Vec<Row<'a>> {
+    let run = |arguments: &[&str]| cell.run(arguments);
+    let long = format!("/{}", "n".repeat(256));
+    let directory = cell.directory.path().display().to_string();
+    let row = |what, done, code, says| Row { what, done, code, says };
+    vec![
+        row("a path that is not there", run(&["cat", "/no"]), 3, &["opening /no", "cairn ls"]),
+        row("its stat", run(&["stat", "/d/no"]), 3, &["looking up /d/no"]),
+        row("a put below it", run(&["put", file, "/no/x"]), 3, &["storing /no/x"]),
+        row("a local file that is not there", run(&["put", "/no/x", "/x"]), 12, &["storing /no/x"]),
+        row("a name that is taken", run(&["put", file, "/d/f"]), 4, &["it is there already", "-f"]),
+        row("a directory that is there", run(&["mkdir", "/d"]), 4, &["making the directory /d"]),
+        row("a directory for a file", run(&["cat", "/d"]), 5, &["/d", "directory"]),
+        row("a file for a directory", run(&["ls", "/d/f/x"]), 5, &["/d/f/x"]),
+        row("a put of a directory", run(&["put", &directory, "/x"]), 5, &["put -r"]),
+        row("a get of a directory", run(&["get", "/d", "-f"]), 5, &["get -r"]),
+        row("an rm of a directory", run(&["rm", "/d"]), 5, &["rm -r"]),
+        row("an rm of the root", run(&["rm", "-r", "/"]), 2, &["root"]),
+        row("a move into itself", run(&["mv", "/d", "/d/e"]), 2, &["moving /d to /d/e"]),
+        row("a name over the limit", run(&["mkdir", &long]), 2, &["256 bytes", "255"]),
+        row("a relative path", run(&["ls", "d"]), 2, &["starts with '/'"]),
+        row("dots", run(&["ls", "/d/../d"]), 2, &["'..'"]),
+        row("records of no size", run(&["append", "--record-size", "0", "/x"]), 2, &["at least 1"]),
+    ]
+}
+
+fn wrong_settings<'a>(cell: &Cell) -> Vec<Row<'a>> {
+    let settings = |text: &str| cell.file("wrong.toml", text.as_bytes());
+    let with = |text: &str| cell.run(["ls", "--config", &settings(text)]);
+    let new_master = |text: &str| {
+        let data = cell.local("new").display().to_string();
+        let config = settings(text);
+        run(cairn(["master", "--data", &data, "--listen", "127.0.0.1:0", "--config", &config]), b"")
+    };
+    let row = |what, done, code, says| Row { what, done, code, says };
+    vec![
+        row("an unknown flag", cell.run(["ls", "--colour"]), 2, &["'--colour'", "--help"]),
+        row("an unknown command", cell.run(["lx"]), 2, &["'lx'"]),
+        row("no such value", cell.run(["ls", "--deadline", "soon"]), 2, &["'soon'"]),
+        row("a deadline of nothing", cell.run(["ls", "--deadline", "0"]), 2, &["1 to 86400"]),
+        row("an unknown setting", with("colour = 1"), 2, &["line 1", "`colour`"]),
+        row("a setting of another kind", with("cell = 1"), 2, &["line 1", "string"]),
+        row("no TOML", with("cell = = 1"), 2, &["line 1"]),
+        row("settings that do not fit", new_master("[new_cell]\nlease_ms = 1"), 2, &["lease_ms"]),
+        row("no data directory", run(cairn(["master"]), b""), 2, &["--data"]),
+        row(
+            "no rack",
+            run(cairn(["chunkserver", "--data", "x", "--rack", "r"]), b""),
+            2,
+            &["/dc1/r7"],
+        ),
+    ]
+}
+
+fn wrong_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {
+    let at = |name: &str| cell.local(name).display().to_string();
+    let master =
+        |data: &str| run(cairn(["master", "--listen", "127.0.0.1:0", "--data", data]), b"");
+    let chunkserver = |data: &str, of: &str| {
+        let arguments = ["chunkserver", "--listen", "127.0.0.1:0", "--data", data, "--master", of];
+        run(cairn(arguments), b"")
+    };
+    let of = &cell.master.address;
+    let mut stranger = Cell::start(1);
+    stranger.servers[0].kill();
+    let strange = stranger.local("chunkserver-1").display().to_string();
+    let taken = run(cairn(["master", "--data", &at("m2"), "--listen", of]), b"");
+    let row = |what, done, code, says| Row { what, done, code, says };
+    vec![
+        row("a running master's directory", master(&at("master")), 12, &["running"]),
+        row(
+            "a running chunkserver's",
+            chunkserver(&at("chunkserver-1"), of),
+            12,
+            &["chunkserver-1"],
+        ),
+        row("a master's, for a chunkserver", chunkserver(&at("master"), of), 12, &["master"]),
+        row("one of another cell", chunkserver(&strange, of), 13, &["belongs to cell", "--data"]),
+        row("a file", master(&cell.file("plain", b"")), 12, &["plain"]),
+        row("an address that is taken", taken, 12, &["cannot listen on"]),
+    ]
+}
+
+/// Bytes that are no frames, or frames that may not be: the connection ends, the server does not.
+fn wrong_frames(address: &str) {
+    let frame = |version: u16, rpc: u16, message: &[u8]| {
+        let encode = |out: &mut Vec<u8>| out.extend_from_slice(message);
+        let mut out = Vec::new();
+        encode_frame(rpc, FrameKind::Request, RequestId(1), &encode, 0, &mut out);
+        out[4..6].copy_from_slice(&version.to_le_bytes());
+        out
+    };
+    let mut oversized = frame(1, 1, b"");
+    oversized[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
+    let mut oversized_payload = frame(1, 80, b"");
+    oversized_payload[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
+    let stat = Request::from(Stat::default());
+    let nonsense: [(&str, Vec<u8>); 7] = [
+        ("garbage", (0..=255u8).cycle().take(100_000).collect()),
+        ("an oversized message", oversized),
+        ("an oversized payload", oversized_payload),
+        ("another version", frame(9, 1, b"")),
+        ("an unknown rpc", frame(1, 999, b"")),
+        ("a request before the handshake", frame(1, stat.kind(), b"")),
+        ("a handshake of nonsense", frame(1, 1, &[0xff; 30])),
+    ];
+    for (what, bytes) in nonsense {
+        let mut stream = connect(address);
+        // The other side may close before it has read all of it.
+        let _ = stream.write_all(&bytes);
+        assert!(ended(&mut stream), "{address}: {what}: the connection stays open");
+    }
+    let old = Hello { version_oldest: 7, version_newest: 8, ..hello() };
+    let failure = ask(&mut connect(address), &old.into()).expect_err("no common version");
+    assert_eq!(failure.code, ErrorCode::VersionUnsupported);
+    assert!(failure.message.contains("1 to 1") && failure.message.contains("7 to 8"), "{failure}");
+    let stranger = Hello { cell: CellId::new(77), ..hello() };
+    let failure = ask(&mut connect(address), &stranger.into()).expect_err("another cell");
+    assert_eq!(failure.code, ErrorCode::WrongCell);
+    let mut stream = connect(address);
+    ask(&mut stream, &hello().into()).expect("welcome");
+    stream.write_all(&frame(1, 15, &nul_name())).expect("sends");
+    let refused = read_frame(&mut stream).is_none_or(|frame| frame.is_err());
+    assert!(refused, "{address}: a name with a NUL is not refused");
+}
+
+/// A request for a directory whose name has a NUL in it, which no command line can carry.
+fn nul_name() -> Vec<u8> {
+    let good = MakeDirectory {
+        mutation: MutationName::default(),
+        path: cairn_types::CellPath::parse("/nXl").expect("a path"),
+        parents: false,
+    };
+    good.to_bytes().into_iter().map(|byte| if byte == b'X' { 0 } else { byte }).collect()
+}
+
+fn hello() -> Hello {
+    Hello::new(CellId::default(), Role::Client, ServerId::default(), Incarnation::default())
+}
+
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("sets");
+    stream
+}
+
+/// Whether the other side ends the connection, perhaps after a last word.
+fn ended(stream: &mut TcpStream) -> bool {
+    loop {
+        match stream.read(&mut [0; 4096]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+fn ask(stream: &mut TcpStream, request: &Request) -> Result<(), Failure> {
+    let mut out = Vec::new();
+    let encode = |out: &mut Vec<u8>| request.encode(out);
+    encode_frame(request.kind(), FrameKind::Request, RequestId(0), &encode, 0, &mut out);
+    stream.write_all(&out).expect("sends");
+    read_frame(stream).expect("an answer")
+}
+
+/// The next frame: an answer, or a failure; none where the connection ends.
+fn read_frame(stream: &mut TcpStream) -> Option<Result<(), Failure>> {
+    let mut raw = [0; FRAME_HEADER_SIZE];
+    stream.read_exact(&mut raw).ok()?;
+    let header = FrameHeader::decode(&raw).expect("a frame");
+    let mut message = vec![0; header.message_size as usize];
+    stream.read_exact(&mut message).expect("the rest");
+    header.verify(&message).expect("whole");
+    Some(match header.kind {
+        FrameKind::Failure => Err(Failure::decode(&message).expect("a failure")),
+        _ => Ok(()),
+    })
+}
+
+#[test]
+fn too_few_servers_is_told_and_heals_when_they_come() {
+    let mut cell = Cell::start(1);
+    let file = cell.file("file", b"precious");
+    cell.ok(["put", &file, "/kept"]);
+    cell.servers[0].kill();
+    cell.await_live(0);
+    let done = cell.run(["put", &file, "/f"].iter().chain(&LIMIT));
+    judge(&Row {
+        what: "no server to store on",
+        done,
+        code: 7,
+        says: &["storing /f", "0 chunkservers", "cairn status"],
+    });
+    assert_eq!(cell.ok(["ls", "-a", "/"]), "kept\n", "nothing stands under the name");
+    cell.servers[0].restart();
+    cell.await_live(1);
+    cell.ok(["put", &file, "/f"]);
+    assert_eq!(cell.ok(["cat", "/kept", "/f"]), "preciousprecious");
+}
+
+/// A file system of a set size, gone at the end.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// None where this user may not mount.
+    fn mount(megabytes: u64) -> Option<Self> {
+        let at = tempfile::TempDir::new().expect("a scratch directory");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "cairn-test"]);
+        let done = mount.arg(at.path()).output().ok()?;
+        done.status.success().then_some(Self(at))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_what_was_stored_stays_readable_and_writable_again() {
+    let Some(disk) = SmallDisk::mount(24) else {
+        eprintln!(
+            "SKIPPED: a full disk cannot be tested where mounting is not allowed (not root?)"
+        );
+        return;
+    };
+    let cell = Cell::start_with(1, cell::SETTINGS, |_, _| disk.path().join("data"));
+    let (small, large) = (cell.file("small", b"precious"), cell.file("large", &[7; 40 << 20]));
+    cell.ok(["put", &small, "/kept"]);
+    let done = cell.run(["put", &large, "/large"].iter().chain(&["--deadline", "10"]));
+    judge(&Row { what: "a full disk", done, code: 8, says: &["storing /large", "no space"] });
+    assert_eq!(cell.ok(["ls", "-a", "/"]), "kept\n", "nothing stands under the name");
+    assert_eq!(cell.ok(["cat", "/kept"]), "precious");
+    let mut server = cell.servers.into_iter().next().expect("one");
+    await_until("it runs", || server.runs());
+}

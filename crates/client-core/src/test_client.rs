@@ -1,0 +1,230 @@
+//! A client in a test's hands: what it asks is looked at and answered by the test.
+
+use crate::core::ClientCore;
+use crate::operation::{Command, Operation, Output};
+use crate::room::NoJob;
+use crate::settings::ClientSettings;
+use bytes::Bytes;
+use cairn_env::{Answer, Completion, Effect, EffectId, Event, Now};
+use cairn_protocol::{
+    CellInfoAnswer, ChunkGrant, ChunkLocations, Failure, LocateAnswer, ReadAnswer, Request,
+    Response,
+};
+use cairn_types::{
+    Address, BlockChecksums, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, Entry, EntryId,
+    LeaseId, Rack, ReplicaAt, ServerId, Term, Time, WallTime,
+};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A call that the client made and the test has not answered.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) id: EffectId,
+    pub(crate) to: Address,
+    pub(crate) request: Request,
+    pub(crate) payload: Bytes,
+}
+
+/// Where an operation's result will stand.
+pub(crate) type Outcome = Arc<Mutex<Option<Result<Output, Failure>>>>;
+
+pub(crate) struct TestClient {
+    core: ClientCore,
+    pub(crate) now: Time,
+    calls: VecDeque<Call>,
+    wakes: Vec<(EffectId, Time)>,
+}
+
+pub(crate) const FILE: EntryId = EntryId::new(77);
+
+/// A client of a tiny cell with two masters, in rack `/a`.
+pub(crate) fn client() -> TestClient {
+    let settings = ClientSettings {
+        masters: vec![Address::new("m1:1"), Address::new("m2:1")],
+        rack: Rack::new("/a"),
+        seed: 9,
+    };
+    let mut client = TestClient {
+        core: ClientCore::new(settings),
+        now: Time::from_nanos(1),
+        calls: VecDeque::new(),
+        wakes: Vec::new(),
+    };
+    client.event(Event::Started);
+    client
+}
+
+/// The same, once it knows the cell.
+pub(crate) fn connected() -> TestClient {
+    let mut client = client();
+    client.start(Operation::Ask(cairn_protocol::CellInfo {}.into()));
+    let config = ClusterConfig::tiny();
+    client.answer(Response::CellInfo(CellInfoAnswer { config, ..CellInfoAnswer::default() }));
+    client
+}
+
+impl TestClient {
+    fn event(&mut self, event: Event<Command, NoJob>) {
+        let mut effects = Vec::new();
+        let now = Now { time: self.now, wall: WallTime::default() };
+        self.core.step(now, event, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Call { id, to, request, payload, .. } => {
+                    self.calls.push_back(Call { id, to, request, payload });
+                }
+                Effect::Wake { id, at } => self.wakes.push((id, at)),
+                Effect::Identify(_) => {}
+                other => panic!("not a client's effect: {other:?}"),
+            }
+        }
+    }
+
+    /// Starts an operation with a minute's time.
+    pub(crate) fn start(&mut self, operation: Operation) -> Outcome {
+        let outcome = Outcome::default();
+        let told = Arc::clone(&outcome);
+        let done = Box::new(move |result| {
+            let before = told.lock().expect("one thread").replace(result);
+            assert_eq!(before, None, "K1: done twice");
+        });
+        let deadline = self.now + Duration::from_secs(60);
+        self.event(Event::Command(Command { ticket: 0, operation, deadline, done }));
+        outcome
+    }
+
+    /// The next call that nobody has answered.
+    pub(crate) fn call(&mut self) -> Call {
+        self.calls.pop_front().expect("the client waits, but has asked nobody")
+    }
+
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    pub(crate) fn assert_asks_nobody(&self) {
+        assert!(self.calls.is_empty(), "asked: {:?}", self.calls);
+    }
+
+    /// Answers a call.
+    pub(crate) fn tell(&mut self, call: &Call, result: Result<Response, Failure>) {
+        self.tell_with(call, result, Bytes::new());
+    }
+
+    fn tell_with(&mut self, call: &Call, result: Result<Response, Failure>, payload: Bytes) {
+        let result = result.map(|response| Answer { response, payload });
+        let result = Completion::Answered(result);
+        self.event(Event::Completed { id: call.id, result });
+    }
+
+    /// Answers the next call, and gives back what it was.
+    pub(crate) fn answer(&mut self, response: Response) -> Call {
+        let call = self.call();
+        self.tell(&call, Ok(response));
+        call
+    }
+
+    /// Fails the next call.
+    pub(crate) fn fail(&mut self, failure: Failure) -> Call {
+        let call = self.call();
+        self.tell(&call, Err(failure));
+        call
+    }
+
+    /// Answers a `Read` with bytes, the reply's other fields as given.
+    pub(crate) fn send_bytes(&mut self, call: &Call, bytes: &[u8], answer: ReadAnswer) {
+        let Request::Read(read) = &call.request else { panic!("no read: {call:?}") };
+        let block_size = ClusterConfig::tiny().block_size;
+        let checksums = BlockChecksums::of(read.offset, bytes, block_size);
+        let answer = ReadAnswer { offset: read.offset, checksums, ..answer };
+        self.tell_with(call, Ok(Response::Read(answer)), Bytes::copy_from_slice(bytes));
+    }
+
+    /// The same with a byte flipped on the way.
+    pub(crate) fn send_bad_bytes(&mut self, call: &Call, bytes: &[u8]) {
+        let block_size = ClusterConfig::tiny().block_size;
+        let checksums = BlockChecksums::of(0, bytes, block_size);
+        let mut bytes = bytes.to_vec();
+        bytes[0] ^= 1;
+        let answer = ReadAnswer { checksums, ..ReadAnswer::default() };
+        self.tell_with(call, Ok(Response::Read(answer)), bytes.into());
+    }
+
+    /// Lets time pass, with all wakes that fall into it.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            self.wakes.sort_by_key(|(id, at)| (*at, *id));
+            let Some((id, at)) = self.wakes.first().copied().filter(|(_, at)| *at <= end) else {
+                break;
+            };
+            self.wakes.remove(0);
+            self.now = self.now.max(at);
+            self.event(Event::Completed { id, result: Completion::Woken });
+        }
+        self.now = end;
+    }
+}
+
+pub(crate) fn result(outcome: &Outcome) -> Result<Output, Failure> {
+    outcome.lock().expect("one thread").clone().expect("the operation is not done")
+}
+
+pub(crate) fn is_done(outcome: &Outcome) -> bool {
+    outcome.lock().expect("one thread").is_some()
+}
+
+/// What a read gave, as one.
+pub(crate) fn bytes_read(outcome: &Outcome) -> Vec<u8> {
+    match result(outcome) {
+        Ok(Output::Read { pieces, .. }) => pieces.concat(),
+        other => panic!("no bytes: {other:?}"),
+    }
+}
+
+/// Server `n` at `sn:1`; 1 and 2 stand in the client's rack, others do not.
+pub(crate) fn server(n: u64) -> ReplicaAt {
+    let rack = if n <= 2 { "/a" } else { "/b" };
+    let address = Address::new(format!("s{n}:1"));
+    ReplicaAt { server: ServerId::new(n), address, rack: Rack::new(rack) }
+}
+
+pub(crate) fn handle(index: u64) -> ChunkHandle {
+    ChunkHandle::of(Term::new(1), 100 + index)
+}
+
+/// Chunk `index` at `version`, on these servers, leased to `primary`.
+pub(crate) fn chunk(
+    index: u64,
+    version: u64,
+    servers: &[u64],
+    primary: Option<u64>,
+) -> ChunkLocations {
+    ChunkLocations {
+        index: ChunkIndex::new(index),
+        handle: handle(index),
+        version: ChunkVersion::new(version),
+        closed: false,
+        replicas: servers.iter().map(|n| server(*n)).collect(),
+        primary: primary.map(ServerId::new),
+    }
+}
+
+pub(crate) fn located(chunk_count: u64, chunks: Vec<ChunkLocations>) -> Response {
+    let entry = Entry { id: FILE, chunk_count, ..Entry::default() };
+    Response::Locate(LocateAnswer { entry, chunks })
+}
+
+/// A grant on chunk `index`: the first of the servers is the primary.
+pub(crate) fn grant(index: u64, version: u64, lease: u64, servers: &[u64]) -> Response {
+    Response::Lease(ChunkGrant {
+        index: ChunkIndex::new(index),
+        handle: handle(index),
+        version: ChunkVersion::new(version),
+        lease: LeaseId::new(lease),
+        primary: server(servers[0]),
+        secondaries: servers[1..].iter().map(|n| server(*n)).collect(),
+    })
+}

@@ -1,0 +1,289 @@
+//! A cell as a client sees it: names, servers, state.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::link::{Link, answered, wait};
+use cairn_client_core::Operation;
+use cairn_protocol::{
+    CellInfo, CellInfoAnswer, ChunkLocations, Create, Delete, Explain, ExplainAnswer, Find,
+    FindAnswer, List, ListAnswer, Locate, MakeDirectory, Open, Rename, Response, ServerStatus,
+    Servers, Stat, Status, StatusAnswer,
+};
+use cairn_types::{Address, CellPath, ChunkIndex, Content, Entry, MutationName, Rack};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long [`Cell::connect`] waits for a first answer, unless the deadline is shorter.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// Entries or chunks asked for at once.
+const PAGE_SIZE: u32 = 1000;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long one operation may take before it fails. Each call of this library is one
+    /// operation, but for the streams, where each piece is.
+    pub deadline: Duration,
+    /// Where this client is, such as `/dc1/r7`; replicas near it are read first, and data is
+    /// pushed to the nearest first (§3.2).
+    pub rack: Rack,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { deadline: Duration::from_secs(60), rack: Rack::default() }
+    }
+}
+
+/// How a file is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// Replicas of each chunk; zero for the cell's default.
+    pub replication: u32,
+    /// Plain bytes, or records framed by [`RecordWriter`](crate::RecordWriter).
+    pub content: Content,
+    /// Open the file if it is there already, instead of failing.
+    pub or_open: bool,
+    /// Acknowledge writes and appends only once they are on disk on every replica.
+    pub synced: bool,
+}
+
+/// A connection to a cell. Clones share it.
+///
+/// Every method may fail with `Unreachable` or `DeadlineExceeded` where no master answers within
+/// the deadline; queries then have done nothing, and of the methods that change something
+/// [`Error::outcome`] tells.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    link: Arc<Link>,
+    info: Arc<CellInfoAnswer>,
+}
+
+macro_rules! ask {
+    ($self:ident, $request:expr, $answer:ident) => {
+        match $self.link.ask($request).await? {
+            Response::$answer(answer) => answer,
+            _ => return Err(Error::mismatched()),
+        }
+    };
+}
+
+impl Cell {
+    /// Connects to the cell whose masters listen at `addresses`: `host:port`, several with commas
+    /// between. Waits five seconds at most for one of them to answer.
+    ///
+    /// # Errors
+    /// `Invalid` where an address is none; `Unreachable` where no master answers;
+    /// `VersionUnsupported` where this library is too old or too new for the cell.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), cairn_client::Error> {
+    /// use cairn_client::{Cell, Options};
+    /// let options = Options { deadline: std::time::Duration::from_secs(10), ..Options::default() };
+    /// let cell = Cell::connect("m1:7400,m2:7400", options).await?;
+    /// println!("chunks of {} bytes", cell.info().config.chunk_size);
+    /// # Ok(()) }
+    /// ```
+    pub async fn connect(addresses: &str, options: Options) -> Result<Self, Error> {
+        let masters = addresses.split(',').map(parse_address).collect::<Result<Vec<_>, _>>()?;
+        let link = Link::start(masters, options.rack, options.deadline)?;
+        let ask = Operation::Ask(CellInfo {}.into());
+        let within = CONNECT_WITHIN.min(options.deadline);
+        match answered(wait(link.submit(ask, within)).await?)? {
+            Response::CellInfo(info) => Ok(Self { link, info: Arc::new(info) }),
+            _ => Err(Error::mismatched()),
+        }
+    }
+
+    /// Which cell this is, and the settings that it runs with, as of when it was connected to.
+    #[must_use]
+    pub fn info(&self) -> &CellInfoAnswer {
+        &self.info
+    }
+
+    /// What a path stands for. A file's length is the acknowledged one: while its last chunk is
+    /// being appended to, the chunk's primary is asked (§2.7.1).
+    ///
+    /// # Errors
+    /// `NotFound`; `NotADirectory` where a part of the path is a file.
+    pub async fn stat(&self, path: &CellPath) -> Result<Entry, Error> {
+        Ok(ask!(self, Stat { path: path.clone() }, Stat).entry)
+    }
+
+    /// All entries of a directory, in order of their names. Lengths are the recorded ones.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`.
+    pub async fn list(&self, path: &CellPath) -> Result<Vec<Entry>, Error> {
+        let (mut all, mut after) = (Vec::<Entry>::new(), String::new());
+        loop {
+            let page = self.list_page(path, &after, PAGE_SIZE, false).await?;
+            let more = page.more && !page.entries.is_empty();
+            all.extend(page.entries);
+            match all.last() {
+                Some(last) if more => after.clone_from(&last.name),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// At most `limit` entries whose names come after `after`; with `hidden`, deleted ones too.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`.
+    pub async fn list_page(
+        &self,
+        path: &CellPath,
+        after: &str,
+        limit: u32,
+        hidden: bool,
+    ) -> Result<ListAnswer, Error> {
+        let (path, after) = (path.clone(), after.to_owned());
+        Ok(ask!(self, List { path, after, limit, hidden }, List))
+    }
+
+    /// Paths below `root` whose name matches `pattern` (`*`, `?`, `[a-z]`), at most `limit` of
+    /// them, after the path `after`: the paper's FindMatchingFiles (§6.3.4). `resume` of the
+    /// answer is what to pass as `after` next; empty at the end.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` where the pattern is none.
+    pub async fn find(
+        &self,
+        root: &CellPath,
+        pattern: &str,
+        after: &str,
+        limit: u32,
+    ) -> Result<FindAnswer, Error> {
+        let (root, pattern, after) = (root.clone(), pattern.to_owned(), after.to_owned());
+        Ok(ask!(self, Find { root, pattern, after, limit }, Find))
+    }
+
+    /// Makes a directory; with `parents` also those above it, and an existing one is no error.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `NotFound` (no parent), `NotADirectory`.
+    pub async fn make_directory(&self, path: &CellPath, parents: bool) -> Result<Entry, Error> {
+        let (mutation, path) = (MutationName::default(), path.clone());
+        Ok(ask!(self, MakeDirectory { mutation, path, parents }, MakeDirectory).entry)
+    }
+
+    /// Makes an empty file and opens it.
+    ///
+    /// # Errors
+    /// `AlreadyExists` (unless `or_open`), `NotFound` (no directory), `IsADirectory`.
+    pub async fn create(&self, path: &CellPath, options: CreateOptions) -> Result<File, Error> {
+        let CreateOptions { replication, content, or_open, synced } = options;
+        let (mutation, path) = (MutationName::default(), path.clone());
+        let create = Create { mutation, path, replication, content, or_open, synced };
+        Ok(self.file(ask!(self, create, Create).entry))
+    }
+
+    /// Opens a file, or a directory for its [`File::entry`] alone. What this client had cached of
+    /// the file's locations is dropped (§2.7.1). From here on the file goes by its id: renaming
+    /// it changes nothing for who has it open.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`.
+    pub async fn open(&self, path: &CellPath) -> Result<File, Error> {
+        let open = Open { path: path.clone(), first: ChunkIndex::default(), count: 0 };
+        Ok(self.file(ask!(self, open, Open).entry))
+    }
+
+    fn file(&self, entry: Entry) -> File {
+        File::new(Arc::clone(&self.link), entry)
+    }
+
+    /// Moves a name, atomically. With `replace`, a file that stands at `to` is deleted in the same
+    /// step.
+    ///
+    /// # Errors
+    /// `NotFound`, `AlreadyExists` (without `replace`), `Invalid` (a directory into itself).
+    pub async fn rename(&self, from: &CellPath, to: &CellPath, replace: bool) -> Result<(), Error> {
+        let (mutation, from, to) = (MutationName::default(), from.clone(), to.clone());
+        ask!(self, Rename { mutation, from, to, replace }, Rename);
+        Ok(())
+    }
+
+    /// Deletes a file, or a directory, one with entries only if `recursive`; answers the hidden
+    /// name under which it can still be read for a while (§4.4).
+    ///
+    /// # Errors
+    /// `NotFound`, `DirectoryNotEmpty`.
+    pub async fn delete(&self, path: &CellPath, recursive: bool) -> Result<String, Error> {
+        let (mutation, path) = (MutationName::default(), path.clone());
+        Ok(ask!(self, Delete { mutation, path, recursive }, Delete).hidden)
+    }
+
+    /// Where each chunk of a file lies; holes are left out.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsADirectory`.
+    pub async fn chunks(&self, path: &CellPath) -> Result<Vec<ChunkLocations>, Error> {
+        let file = self.stat(path).await?.id;
+        let (mut all, mut first) = (Vec::new(), 0);
+        loop {
+            let locate = Locate { file, first: ChunkIndex::new(first), count: PAGE_SIZE };
+            let answer = ask!(self, locate, Locate);
+            all.extend(answer.chunks);
+            first += u64::from(PAGE_SIZE);
+            if first >= answer.entry.chunk_count {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// All chunkservers, as the master sees them.
+    ///
+    /// # Errors
+    /// Only that no master answers.
+    pub async fn servers(&self) -> Result<Vec<ServerStatus>, Error> {
+        Ok(ask!(self, Servers {}, Servers).servers)
+    }
+
+    /// How the cell is; `reasons` is empty when all is well.
+    ///
+    /// # Errors
+    /// Only that no master answers.
+    pub async fn status(&self) -> Result<StatusAnswer, Error> {
+        Ok(ask!(self, Status {}, Status))
+    }
+
+    /// Why a path, or a chunk handle such as `3-1f`, is as it is: lines for a person.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub async fn explain(&self, subject: &str) -> Result<ExplainAnswer, Error> {
+        Ok(ask!(self, Explain { subject: subject.to_owned() }, Explain))
+    }
+}
+
+/// One `host:port`.
+fn parse_address(text: &str) -> Result<Address, Error> {
+    let text = text.trim();
+    let good = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if good {
+        Ok(Address::new(text))
+    } else {
+        Err(Error::invalid(format!("'{text}' is no address; write it as host:port")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_address;
+    use cairn_protocol::{ErrorCode, Outcome};
+
+    #[test]
+    fn an_address_has_a_host_and_a_port() {
+        for good in ["localhost:7400", "10.0.0.1:1", "[::1]:65535", " m1:7400"] {
+            assert!(parse_address(good).is_ok(), "{good}");
+        }
+        for bad in ["", "localhost", ":7400", "host:", "host:0", "host:65536", "host:http"] {
+            let error = parse_address(bad).expect_err(bad);
+            assert_eq!((error.code(), error.outcome()), (ErrorCode::Invalid, Outcome::Refused));
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! An open file.
+
+use crate::error::Error;
+use crate::link::Link;
+use crate::reader::{Reader, Tail};
+use crate::record_reader::RecordReader;
+use crate::record_writer::RecordWriter;
+use crate::writer::Writer;
+use bytes::{Bytes, BytesMut};
+use cairn_client_core::{Operation, Output};
+use cairn_types::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What clones of a file share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) link: Arc<Link>,
+    pub(crate) entry: Entry,
+    closed: AtomicBool,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !*self.closed.get_mut() {
+            drop(self.link.begin(Operation::Forget { file: self.entry.id }));
+        }
+    }
+}
+
+/// An open file; clones share it. Offsets and sizes are bytes.
+///
+/// Consistency is the paper's (§2.7.1): what one write or append at a time has put down is
+/// *defined*; concurrent writes of one range may leave it *undefined* but the same on all
+/// replicas; of concurrent appends each stands whole at least once.
+#[derive(Clone, Debug)]
+pub struct File {
+    shared: Arc<Shared>,
+}
+
+impl File {
+    pub(crate) fn new(link: Arc<Link>, entry: Entry) -> Self {
+        let closed = AtomicBool::new(false);
+        Self { shared: Arc::new(Shared { link, entry, closed }) }
+    }
+
+    /// The entry as it was when the file was opened; its length is the recorded one.
+    #[must_use]
+    pub fn entry(&self) -> &Entry {
+        &self.shared.entry
+    }
+
+    /// The acknowledged length now. Where the last chunk is being appended to, its primary is
+    /// asked; where it may hold more than is known, the master levels its replicas first.
+    ///
+    /// # Errors
+    /// `NotFound` where the file is gone; no replica of the last chunk answers within the
+    /// deadline.
+    pub async fn length(&self) -> Result<u64, Error> {
+        let file = self.shared.entry.id;
+        match self.shared.link.run(Operation::Length { file }).await? {
+            Output::Length(length) => Ok(length),
+            _ => Err(Error::mismatched()),
+        }
+    }
+
+    /// Reads `size` bytes from `offset`; fewer only where the file ends. Holes, and the rest of a
+    /// chunk that appends have left, read as zeros (§3.3). Every byte has passed its checksum.
+    ///
+    /// # Errors
+    /// `NotFound`; no good replica of a chunk answers within the deadline. Nothing has happened.
+    ///
+    /// ```no_run
+    /// # async fn example(file: cairn_client::File) -> Result<(), cairn_client::Error> {
+    /// let head = file.read_at(0, 4096).await?;
+    /// println!("{} bytes", head.len());
+    /// # Ok(()) }
+    /// ```
+    pub async fn read_at(&self, offset: u64, size: u64) -> Result<Bytes, Error> {
+        let file = self.shared.entry.id;
+        let read = Operation::ReadAt { file, offset, size, fresh: false };
+        match self.shared.link.run(read).await? {
+            Output::Read { pieces, .. } => Ok(joined(pieces)),
+            _ => Err(Error::mismatched()),
+        }
+    }
+
+    /// Writes `bytes` at `offset`; done when every replica holds them (§3.1), on disk where the
+    /// file is a synced one. Split at chunk boundaries and into pieces of 1 MiB: another client's
+    /// concurrent write may fall between two pieces.
+    ///
+    /// # Errors
+    /// With outcome `Unknown`, any part may have been written; writing the same again is safe
+    /// unless someone else has written there since.
+    pub async fn write_at(&self, offset: u64, bytes: Bytes) -> Result<(), Error> {
+        let (file, sync) = (self.shared.entry.id, self.shared.entry.synced);
+        self.shared.link.run(Operation::WriteAt { file, offset, bytes, sync }).await.map(drop)
+    }
+
+    /// Appends `bytes` atomically at an offset that the cell chooses, and answers it (§3.3). At
+    /// most a quarter of a chunk. They stand there at least once: after a failure with outcome
+    /// `Unknown`, or a retry inside, they may stand elsewhere too. Whoever minds uses
+    /// [`record_writer`](Self::record_writer).
+    ///
+    /// # Errors
+    /// `RecordTooLarge`; otherwise as the outcome says.
+    ///
+    /// ```no_run
+    /// # async fn example(file: cairn_client::File) -> Result<(), cairn_client::Error> {
+    /// let offset = file.append("one event".into()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn append(&self, bytes: Bytes) -> Result<u64, Error> {
+        let (file, sync) = (self.shared.entry.id, self.shared.entry.synced);
+        match self.shared.link.run(Operation::Append { file, bytes, sync }).await? {
+            Output::Appended { offset } => Ok(offset),
+            _ => Err(Error::mismatched()),
+        }
+    }
+
+    /// Makes everything that this client has written to the file so far durable on every replica,
+    /// and has the master record the length, which it answers.
+    ///
+    /// # Errors
+    /// Then some of it may be on disk; sync again.
+    pub async fn sync(&self) -> Result<u64, Error> {
+        self.recorded(Operation::Sync { file: self.shared.entry.id }).await
+    }
+
+    /// Has the master record the length. Clones stay usable.
+    ///
+    /// # Errors
+    /// The length is recorded later then, when the last chunk's lease ends. What was written
+    /// stays written.
+    pub async fn close(&self) -> Result<(), Error> {
+        let file = self.shared.entry.id;
+        if self.shared.closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.recorded(Operation::Close { file, sync: false }).await.map(drop)
+    }
+
+    async fn recorded(&self, operation: Operation) -> Result<u64, Error> {
+        match self.shared.link.run(operation).await? {
+            Output::Recorded { length } => Ok(length),
+            _ => Err(Error::mismatched()),
+        }
+    }
+
+    /// Streams the file from `offset` to its end, with several reads under way ahead of the
+    /// caller, across chunk boundaries too.
+    ///
+    /// ```no_run
+    /// # async fn example(file: cairn_client::File) -> Result<(), cairn_client::Error> {
+    /// let mut reader = file.reader(0);
+    /// while let Some(piece) = reader.next().await? {
+    ///     println!("{} bytes more", piece.len());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn reader(&self, offset: u64) -> Reader {
+        Reader::new(Arc::clone(&self.shared), offset)
+    }
+
+    /// Streams bytes into the file from `offset` on, with several writes under way behind the
+    /// caller.
+    ///
+    /// ```no_run
+    /// # async fn example(file: cairn_client::File) -> Result<(), cairn_client::Error> {
+    /// let mut writer = file.writer(0);
+    /// writer.write("a long ".into()).await?;
+    /// writer.write("story".into()).await?;
+    /// assert_eq!(writer.finish().await?, 12);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn writer(&self, offset: u64) -> Writer {
+        Writer::new(Arc::clone(&self.shared), offset)
+    }
+
+    /// Follows the file as it grows.
+    #[must_use]
+    pub fn tail(&self, offset: u64) -> Tail {
+        Tail::new(Arc::clone(&self.shared), offset)
+    }
+
+    /// Appends records under `producer`'s name, each delivered once to every reader (§2.7.2).
+    #[must_use]
+    pub fn record_writer(&self, producer: &str) -> RecordWriter {
+        RecordWriter::new(Arc::clone(&self.shared), producer)
+    }
+
+    /// The records from `offset` (which need not be the start of one) to the end of the file, each
+    /// once.
+    ///
+    /// ```no_run
+    /// # async fn example(file: cairn_client::File) -> Result<(), cairn_client::Error> {
+    /// let mut records = file.records(0);
+    /// while let Some(record) = records.next().await? {
+    ///     println!("{} of {}: {:?}", record.number, record.producer, record.payload);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn records(&self, offset: u64) -> RecordReader {
+        RecordReader::new(Arc::clone(&self.shared), offset, false)
+    }
+
+    /// The same, without an end: waits for records to come.
+    #[must_use]
+    pub fn records_follow(&self, offset: u64) -> RecordReader {
+        RecordReader::new(Arc::clone(&self.shared), offset, true)
+    }
+}
+
+fn joined(mut pieces: Vec<Bytes>) -> Bytes {
+    match pieces.len() {
+        0 => Bytes::new(),
+        1 => pieces.swap_remove(0),
+        _ => {
+            let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+            pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+            whole.freeze()
+        }
+    }
+}

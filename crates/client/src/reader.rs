@@ -1,0 +1,118 @@
+//! Streaming reads: several under way ahead of the caller (A7, design §7).
+
+use crate::error::Error;
+use crate::file::Shared;
+use crate::link::{Answer, wait};
+use bytes::Bytes;
+use cairn_client_core::{Operation, Output};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of one read; reads end on multiples of it.
+const READ_SIZE: u64 = 1 << 20;
+/// Reads under way at once.
+const READ_AHEAD: usize = 6;
+/// Rests of a follower at the end of a file: from the first, doubling to the last.
+pub(crate) const REST_MIN: Duration = Duration::from_millis(10);
+pub(crate) const REST_MAX: Duration = Duration::from_millis(250);
+
+/// A stream of a file's bytes. Made by [`File::reader`](crate::File::reader).
+#[derive(Debug)]
+pub struct Reader {
+    shared: Arc<Shared>,
+    /// Where the next read to be sent starts.
+    ahead: u64,
+    /// Reads under way, and where each starts.
+    under_way: VecDeque<(u64, Answer)>,
+    ready: VecDeque<Bytes>,
+    ended: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<Shared>, offset: u64) -> Self {
+        let (under_way, ready) = (VecDeque::new(), VecDeque::new());
+        Self { shared, ahead: offset, under_way, ready, ended: false }
+    }
+
+    /// The next bytes, in order; nothing at the end of the file. Pieces have any size.
+    ///
+    /// # Errors
+    /// As [`File::read_at`](crate::File::read_at). The stream can be asked again and goes on
+    /// where it failed.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Ok(Some(piece));
+            }
+            self.send_reads();
+            let Some((at, answer)) = self.under_way.front_mut() else { return Ok(None) };
+            let at = *at;
+            let result = answer.await.map_err(|_| Error::stopped());
+            self.under_way.pop_front();
+            match result.and_then(|result| Ok(result?)) {
+                Ok(Output::Read { pieces, end }) => {
+                    self.ended |= end;
+                    self.ready.extend(pieces);
+                    if end {
+                        self.under_way.clear();
+                    }
+                }
+                Ok(_) => return Err(Error::mismatched()),
+                Err(error) => {
+                    self.under_way.clear();
+                    self.ahead = at;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn send_reads(&mut self) {
+        while !self.ended && self.under_way.len() < READ_AHEAD {
+            let (file, offset) = (self.shared.entry.id, self.ahead);
+            let size = READ_SIZE - offset % READ_SIZE;
+            let read = Operation::ReadAt { file, offset, size, fresh: false };
+            self.under_way.push_back((offset, self.shared.link.begin(read)));
+            self.ahead = offset.saturating_add(size);
+        }
+    }
+}
+
+/// A file's bytes as they come. Made by [`File::tail`](crate::File::tail).
+#[derive(Debug)]
+pub struct Tail {
+    shared: Arc<Shared>,
+    offset: u64,
+    ready: VecDeque<Bytes>,
+}
+
+impl Tail {
+    pub(crate) fn new(shared: Arc<Shared>, offset: u64) -> Self {
+        Self { shared, offset, ready: VecDeque::new() }
+    }
+
+    /// The next bytes; waits until there are some.
+    ///
+    /// # Errors
+    /// As [`File::read_at`](crate::File::read_at); it can be asked again.
+    pub async fn next(&mut self) -> Result<Bytes, Error> {
+        let mut rest = REST_MIN;
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                self.offset += piece.len() as u64;
+                return Ok(piece);
+            }
+            let (file, offset) = (self.shared.entry.id, self.offset);
+            let read = Operation::ReadAt { file, offset, size: READ_SIZE, fresh: false };
+            let Output::Read { pieces, .. } = wait(self.shared.link.begin(read)).await? else {
+                return Err(Error::mismatched());
+            };
+            self.ready.extend(pieces);
+            if self.ready.is_empty() {
+                self.shared.link.pause(rest).await?;
+                rest = (rest * 2).min(REST_MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Reading records: each once, in the order in which they stand (§2.7.2).
+
+use crate::error::Error;
+use crate::file::Shared;
+use crate::link::{Answer, wait};
+use crate::reader::{REST_MAX, REST_MIN};
+use cairn_client_core::{Operation, Output, ReadSpec, RecordCursor};
+use cairn_format::Record;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reads under way at once.
+const READ_AHEAD: usize = 4;
+
+/// A stream of records. Made by [`File::records`](crate::File::records) and
+/// [`File::records_follow`](crate::File::records_follow).
+#[derive(Debug)]
+pub struct RecordReader {
+    shared: Arc<Shared>,
+    cursor: RecordCursor,
+    under_way: VecDeque<(ReadSpec, Answer)>,
+    ready: VecDeque<Record>,
+    follow: bool,
+    rest: Duration,
+}
+
+impl RecordReader {
+    pub(crate) fn new(shared: Arc<Shared>, offset: u64, follow: bool) -> Self {
+        Self {
+            shared,
+            cursor: RecordCursor::new(offset),
+            under_way: VecDeque::new(),
+            ready: VecDeque::new(),
+            follow,
+            rest: REST_MIN,
+        }
+    }
+
+    /// The next record that this reader has not had; nothing at the end of the file, unless it
+    /// follows.
+    ///
+    /// # Errors
+    /// As [`File::read_at`](crate::File::read_at); it can be asked again.
+    pub async fn next(&mut self) -> Result<Option<Record>, Error> {
+        loop {
+            if let Some(record) = self.ready.pop_front() {
+                return Ok(Some(record));
+            }
+            if self.read_on().await? && !self.follow {
+                return Ok(self.ready.pop_front());
+            }
+        }
+    }
+
+    /// An offset from which another reader would miss nothing that this one has not had.
+    #[must_use]
+    pub fn consumed(&self) -> u64 {
+        self.ready.front().map_or_else(|| self.cursor.consumed(), |record| record.offset)
+    }
+
+    /// Takes in the next read; true at the end of the file.
+    async fn read_on(&mut self) -> Result<bool, Error> {
+        self.send_reads();
+        let Some((read, answer)) = self.under_way.pop_front() else { return Ok(true) };
+        let output = wait(answer).await.inspect_err(|_| self.under_way.clear())?;
+        let Output::Read { pieces, end } = output else { return Err(Error::mismatched()) };
+        let mut records = Vec::new();
+        let taken = self.cursor.take(read, &pieces, &mut records);
+        if !records.is_empty() {
+            self.rest = REST_MIN;
+        }
+        self.ready.extend(records);
+        if !taken || end {
+            self.under_way.clear();
+        }
+        let at_end = taken && end;
+        if at_end && self.follow && self.ready.is_empty() {
+            self.shared.link.pause(self.rest).await?;
+            self.rest = (self.rest * 2).min(REST_MAX);
+        }
+        Ok(at_end)
+    }
+
+    fn send_reads(&mut self) {
+        let mut next = self.cursor.next_read();
+        if let Some((last, _)) = self.under_way.back() {
+            next.offset = last.offset.saturating_add(last.size);
+        }
+        let ahead = if next.fresh { 1 } else { READ_AHEAD };
+        while self.under_way.len() < ahead {
+            let ReadSpec { offset, size, fresh } = next;
+            let file = self.shared.entry.id;
+            let read = Operation::ReadAt { file, offset, size, fresh };
+            self.under_way.push_back((next, self.shared.link.begin(read)));
+            next.offset = offset.saturating_add(size);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Streaming writes: gathered into pieces of 1 MiB, several under way behind the caller.
+
+use crate::error::Error;
+use crate::file::Shared;
+use crate::link::{Answer, wait};
+use bytes::{Bytes, BytesMut};
+use cairn_client_core::Operation;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes of one write; writes end on multiples of it.
+const WRITE_SIZE: usize = 1 << 20;
+/// Writes under way at once.
+const WRITE_BEHIND: usize = 8;
+
+/// A stream into a file. Made by [`File::writer`](crate::File::writer).
+///
+/// Dropped without [`finish`](Self::finish), the last bytes may not have been written.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+    /// Where the gathered bytes go.
+    offset: u64,
+    gathered: BytesMut,
+    under_way: VecDeque<Answer>,
+    failed: Option<Error>,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, offset: u64) -> Self {
+        let (gathered, under_way) = (BytesMut::new(), VecDeque::new());
+        Self { shared, offset, gathered, under_way, failed: None }
+    }
+
+    /// Takes the next bytes. They are under way, not done, when this returns.
+    ///
+    /// # Errors
+    /// That of any write before: what was taken since the start may be there or not, and this
+    /// writer takes no more.
+    pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let end = self.offset + self.gathered.len() as u64;
+            let room = WRITE_SIZE - (end % WRITE_SIZE as u64) as usize;
+            let part = bytes.split_to(room.min(bytes.len()));
+            if part.len() < room {
+                self.gathered.extend_from_slice(&part);
+            } else if self.gathered.is_empty() {
+                self.send(part).await?;
+            } else {
+                self.gathered.extend_from_slice(&part);
+                self.send_gathered().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was taken is written, and answers the offset behind it.
+    ///
+    /// # Errors
+    /// That of any write before.
+    pub async fn finish(mut self) -> Result<u64, Error> {
+        if !self.gathered.is_empty() {
+            self.send_gathered().await?;
+        }
+        while !self.under_way.is_empty() {
+            self.await_one().await?;
+        }
+        self.failed.take().map_or(Ok(self.offset), Err)
+    }
+
+    async fn send_gathered(&mut self) -> Result<(), Error> {
+        let bytes = self.gathered.split().freeze();
+        self.send(bytes).await
+    }
+
+    async fn send(&mut self, bytes: Bytes) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let (file, sync, offset) = (self.shared.entry.id, self.shared.entry.synced, self.offset);
+        self.offset += bytes.len() as u64;
+        let write = Operation::WriteAt { file, offset, bytes, sync };
+        self.under_way.push_back(self.shared.link.begin(write));
+        if self.under_way.len() >= WRITE_BEHIND {
+            self.await_one().await?;
+        }
+        Ok(())
+    }
+
+    async fn await_one(&mut self) -> Result<(), Error> {
+        let Some(answer) = self.under_way.pop_front() else { return Ok(()) };
+        if let Err(error) = wait(answer).await {
+            self.failed = Some(error.clone());
+            return Err(error);
+        }
+        Ok(())
+    }
+}

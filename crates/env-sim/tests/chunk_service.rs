@@ -1,0 +1,181 @@
+//! The chunkserver's disk work as its room sees it: jobs over several directories, and pushes.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod chunk_model;
+
+use cairn_env::{ApplyMutation, ChunkDone, ChunkJob, DiskError, JournalEntry, Service};
+use cairn_env_sim::SimDisk;
+use cairn_store::{ChunkDisk, RecoveredChunks, StoreOpenError};
+use cairn_types::{
+    BlockChecksums, CellId, ChunkHandle, ClusterConfig, MutationNumber, PushId, SerialNumber,
+    ServerId, SessionId,
+};
+use chunk_model::{new_disk, pushed, version};
+
+const HANDLE: ChunkHandle = ChunkHandle::new(5);
+
+fn open(disks: &[SimDisk]) -> (ChunkDisk, RecoveredChunks) {
+    let sessions = disks.iter().map(SimDisk::session).collect();
+    let (service, found) = ChunkDisk::open(sessions, 1 << 20).unwrap();
+    service.configure(&ClusterConfig { block_size: chunk_model::BLOCK, ..ClusterConfig::tiny() });
+    (service, found)
+}
+
+fn raise(handle: ChunkHandle, number: u64, create: bool) -> ChunkJob {
+    let version = version(number);
+    ChunkJob::Journal(vec![JournalEntry::Raise { handle, version, create, close: false }])
+}
+
+fn push(number: u64) -> PushId {
+    PushId { session: SessionId::new(3), number: MutationNumber::new(number) }
+}
+
+/// Keeps a push and gives the mutation that names it.
+fn mutation(service: &ChunkDisk, serial: u64, offset: u64, bytes: &[u8]) -> ApplyMutation {
+    let data = pushed(bytes, 0);
+    let checksums = data.checksums.clone();
+    service.keep(push(serial), data).unwrap();
+    let (serial, push) = (SerialNumber::new(serial), Some(push(serial)));
+    ApplyMutation { serial, offset, size: bytes.len() as u64, push, checksums }
+}
+
+fn apply(handle: ChunkHandle, mutations: Vec<ApplyMutation>, sync: bool) -> ChunkJob {
+    let (acknowledged, acknowledged_serial) = (0, SerialNumber::default());
+    ChunkJob::Apply {
+        handle,
+        version: version(1),
+        mutations,
+        acknowledged,
+        acknowledged_serial,
+        sync,
+    }
+}
+
+fn read(service: &ChunkDisk, handle: ChunkHandle) -> Vec<u8> {
+    match service.run(vec![ChunkJob::Read { handle, offset: 0, size: 1 << 20 }]).pop() {
+        Some(Ok(ChunkDone::Read(done))) => done.payload.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_mutation_that_names_other_bytes_than_were_pushed_is_refused() {
+    let (service, _) = open(&[new_disk()]);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    let mut named = mutation(&service, 1, 0, b"what was pushed");
+    named.checksums = BlockChecksums::of(0, b"what was meant.", chunk_model::BLOCK);
+    let results = service.run(vec![apply(HANDLE, vec![named], false)]);
+    assert_eq!(results, [Err(DiskError::PushDiffers { push: push(1) })]);
+    let missing = ApplyMutation { push: Some(push(9)), ..mutation(&service, 2, 0, b"x") };
+    let results = service.run(vec![apply(HANDLE, vec![missing], false)]);
+    assert_eq!(results, [Err(DiskError::PushMissing { push: push(9) })]);
+    assert_eq!(read(&service, HANDLE), b"", "nothing was applied");
+}
+
+#[test]
+fn jobs_that_come_together_share_their_flushes() {
+    let disk = new_disk();
+    let (service, _) = open(std::slice::from_ref(&disk));
+    let steps = |jobs: Vec<ChunkJob>| {
+        let before = disk.steps();
+        let results = service.run(jobs);
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        (disk.steps() - before, results)
+    };
+    let handle = ChunkHandle::new;
+    let (one, _) = steps(vec![raise(handle(100), 1, true)]);
+    let (many, _) = steps((1..=8).map(|number| raise(handle(number), 1, true)).collect());
+    assert_eq!(many, one, "eight raises cost one write and one flush");
+
+    let synced =
+        |serial, offset| apply(HANDLE, vec![mutation(&service, serial, offset, b"0123")], true);
+    let (_, first) = steps(vec![synced(1, 0)]);
+    assert_eq!(first, [Ok(ChunkDone::Applied { length: 4, serial: SerialNumber::new(1) })]);
+    let (one, _) = steps(vec![synced(2, 4)]);
+    let (four, results) = steps((3..7).map(|serial| synced(serial, 4 * serial - 4)).collect());
+    assert!(four <= one + 1, "{four} against {one}");
+    let serials: Vec<_> = results
+        .into_iter()
+        .map(|done| match done {
+            Ok(ChunkDone::Applied { serial, length: 24 }) => serial.get(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(serials, [3, 4, 5, 6]);
+    assert_eq!(read(&service, HANDLE), b"0123".repeat(6));
+}
+
+#[test]
+fn an_apply_without_its_push_does_not_stop_those_before_it() {
+    let (service, _) = open(&[new_disk()]);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    let good = apply(HANDLE, vec![mutation(&service, 1, 0, b"good")], false);
+    let bad = ApplyMutation { push: Some(push(77)), ..mutation(&service, 2, 4, b"bad") };
+    let results = service.run(vec![good, apply(HANDLE, vec![bad], false)]);
+    assert!(results[0].is_ok());
+    assert_eq!(results[1], Err(DiskError::PushMissing { push: push(77) }));
+    assert_eq!(read(&service, HANDLE), b"good");
+}
+
+#[test]
+fn a_mutation_can_come_again_soon_after_it_was_applied() {
+    let (service, _) = open(&[new_disk()]);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    let named = mutation(&service, 1, 0, b"once");
+    let jobs = [(); 2].map(|()| apply(HANDLE, vec![named.clone()], false));
+    for job in jobs {
+        assert!(service.run(vec![job]).pop().unwrap().is_ok());
+    }
+    assert_eq!(read(&service, HANDLE), b"once");
+}
+
+#[test]
+fn a_new_chunk_goes_where_most_is_free_and_is_found_there_again() {
+    let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 22)];
+    let (service, _) = open(&disks);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    service.run(vec![apply(HANDLE, vec![mutation(&service, 1, 0, b"bytes")], false)]);
+    assert!(disks[1].paths().iter().any(|path| path.ends_with(".chunk")));
+    service
+        .run(vec![ChunkJob::Journal(vec![JournalEntry::Joined(CellId::new(1), ServerId::new(2))])]);
+    drop(service);
+    let (service, found) = open(&disks);
+    assert_eq!(found.identity, Some((CellId::new(1), ServerId::new(2))));
+    assert_eq!(found.replicas.len(), 1);
+    assert_eq!(read(&service, HANDLE), b"bytes");
+}
+
+#[test]
+fn a_directory_that_failed_is_dropped_and_the_others_serve_on() {
+    let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 22)];
+    let (service, _) = open(&disks);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    disks[1].fail_syncs(1);
+    let other = ChunkHandle::new(6);
+    let failed = service.run(vec![raise(HANDLE, 2, false)]);
+    assert!(matches!(failed[0], Err(DiskError::SyncFailed(_))));
+    assert_eq!(service.lost(), [HANDLE]);
+    assert_eq!(service.run(vec![raise(other, 1, true)]), [Ok(ChunkDone::Journaled)]);
+    service.run(vec![apply(other, vec![mutation(&service, 1, 0, b"bytes")], false)]);
+    assert_eq!(read(&service, other), b"bytes");
+    let space = service.run(vec![ChunkJob::Space]);
+    assert!(matches!(&space[0], Ok(ChunkDone::Space(space)) if space.capacity == 1 << 20));
+}
+
+#[test]
+fn directories_of_two_servers_do_not_make_one() {
+    let disks = [new_disk(), new_disk()];
+    for (number, disk) in disks.iter().enumerate() {
+        let (service, _) = open(std::slice::from_ref(disk));
+        let server = ServerId::new(number as u64);
+        service.run(vec![ChunkJob::Journal(vec![JournalEntry::Joined(CellId::new(1), server)])]);
+    }
+    let sessions = disks.iter().map(SimDisk::session).collect();
+    let both = ChunkDisk::open(sessions, 1 << 20).map(drop);
+    assert!(matches!(both, Err(StoreOpenError::Foreign { .. })));
+    let with_new = [disks[0].clone(), new_disk()];
+    drop(open(&with_new));
+    let joined = open(&with_new[1..]).1.identity;
+    assert_eq!(joined, Some((CellId::new(1), ServerId::new(0))), "the new one is this server's");
+}

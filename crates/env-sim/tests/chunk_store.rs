@@ -1,0 +1,313 @@
+//! What a data directory answers: reads, damage, trash, failed syncs, locks.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod chunk_model;
+
+use cairn_env::{Disk, DiskError, JournalEntry, OpenMode};
+use cairn_env_sim::SimDisk;
+use cairn_store::{Acknowledged, ChunkStore, StoreOpenError};
+use cairn_types::{BlockChecksums, CellId, ChunkHandle, Random, ServerId, Term};
+use chunk_model::{BLOCK, HANDLE, Model, Step, Write, new_disk, open, read_all, version};
+
+fn bytes(size: usize) -> Vec<u8> {
+    (0..size).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect()
+}
+
+fn write(offset: u64, bytes: Vec<u8>) -> Step {
+    let writes = vec![Write::Bytes { offset, bytes, block_offset: 0 }];
+    Step::Apply { writes, sync: false }
+}
+
+/// A store with a chunk of `size` bytes.
+fn filled(disk: &SimDisk, size: usize) -> (ChunkStore, Model) {
+    let (store, _) = open(disk);
+    let mut model = Model::new();
+    for step in [Step::Raise(1), write(0, bytes(size))] {
+        model.take(&store, &step).unwrap();
+    }
+    (store, model)
+}
+
+fn data_path() -> String {
+    format!("chunks/07/{:016x}.chunk", HANDLE.get())
+}
+
+#[test]
+fn any_range_comes_with_checksums_that_fit_and_is_widened_over_two_blocks() {
+    let disk = new_disk();
+    let (store, model) = filled(&disk, 5000);
+    let content = &model.contents[1];
+    for offset in (0..5200).step_by(117) {
+        for size in [1, 500, 1024, 2048, 3000, 9000] {
+            let done = store.read(HANDLE, offset, size).unwrap();
+            let (start, end) = (usize::try_from(done.offset).unwrap(), (offset + size).min(5000));
+            if offset >= 5000 {
+                assert!(done.payload.is_empty());
+                continue;
+            }
+            assert_eq!(done.payload, content[start..start + done.payload.len()]);
+            assert!(done.checksums.verify(done.offset, &done.payload, BLOCK));
+            assert!(done.offset <= offset && done.offset + done.payload.len() as u64 >= end);
+            let blocks = BlockChecksums::count(offset, end - offset, BLOCK);
+            if blocks <= 2 {
+                assert_eq!((done.offset, done.payload.len() as u64), (offset, end - offset));
+            } else {
+                assert_eq!(done.offset % u64::from(BLOCK), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_never_passes_for_good() {
+    let disk = new_disk();
+    let (store, _) = filled(&disk, 5000);
+    assert_eq!(store.verify(HANDLE, 2500), Ok(true));
+    assert!(disk.flip_byte(&data_path(), 2100));
+    assert_eq!(store.verify(HANDLE, 2500), Ok(false));
+    assert_eq!(store.read(HANDLE, 2200, 10), Err(DiskError::Corrupt { offset: 2048 }));
+    let whole = store.read(HANDLE, 0, 5000).unwrap();
+    assert!(!whole.checksums.verify(0, &whole.payload, BLOCK), "the receiver sees it");
+    assert_eq!(store.verify(HANDLE, 1000), Ok(true), "the other blocks are good");
+}
+
+#[test]
+fn an_overwrite_of_part_of_a_damaged_block_is_refused_and_of_the_whole_one_heals_it() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 5000);
+    disk.flip_byte(&data_path(), 2100);
+    let refused = model.take(&store, &write(2060, bytes(5)));
+    assert_eq!(refused, Err(DiskError::Corrupt { offset: 2048 }), "old damage is never hidden");
+    model.contents.pop();
+    model.take(&store, &write(2048, vec![1; 1024])).unwrap();
+    assert_eq!(read_all(&store).unwrap(), model.contents[2]);
+}
+
+#[test]
+fn trash_takes_nothing_newer_and_keeps_what_it_takes_for_a_while() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 100);
+    model.take(&store, &Step::Raise(2)).unwrap();
+    assert_eq!(store.trash(HANDLE, version(1)), Ok(false));
+    assert!(read_all(&store).is_ok());
+    assert_eq!(store.trash(HANDLE, version(2)), Ok(true));
+    assert_eq!(store.trash(HANDLE, version(2)), Ok(false), "it is gone");
+    assert_eq!(store.read(HANDLE, 0, 1), Err(DiskError::NoSuchChunk));
+    drop(store);
+    disk.crash();
+    let (store, found) = open(&disk);
+    assert_eq!(found, None);
+    let trash = || disk.list("trash").unwrap().len();
+    store.empty_trash(1000, 5000).unwrap();
+    assert_eq!(trash(), 2, "dated now, younger than that");
+    store.empty_trash(5000, 6000).unwrap();
+    assert_eq!(trash(), 2);
+    store.empty_trash(5001, 6000).unwrap();
+    assert_eq!(trash(), 0);
+}
+
+#[test]
+fn a_handle_is_remembered_as_the_highest_after_it_is_gone() {
+    let disk = new_disk();
+    let (store, _) = filled(&disk, 100);
+    store.journal(&[JournalEntry::Term(Term::new(6))]).unwrap();
+    store.trash(HANDLE, version(1)).unwrap();
+    for _ in 0..2 {
+        disk.crash();
+        let (_, found) = ChunkStore::open(disk.session()).unwrap();
+        assert_eq!((found.highest_handle, found.highest_version), (HANDLE, version(1)));
+        assert_eq!(found.term, Term::new(6));
+    }
+}
+
+#[test]
+fn killed_at_any_step_of_throwing_away_it_is_there_whole_or_not_at_all() {
+    for step in 0..8 {
+        let disk = new_disk();
+        let (store, model) = filled(&disk, 3000);
+        disk.arm_fuse(step);
+        let _ = store.trash(HANDLE, version(1));
+        drop(store);
+        disk.crash();
+        let (store, found) = open(&disk);
+        match found {
+            Some(found) => {
+                assert_eq!(found.length, 3000, "step {step}");
+                assert_eq!(read_all(&store).unwrap(), model.contents[1], "step {step}");
+            }
+            None => assert!(disk.list("chunks/07").unwrap().is_empty(), "step {step}"),
+        }
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_the_directory_and_makes_its_dirty_chunks_suspect() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 100);
+    disk.fail_syncs(1);
+    assert!(matches!(model.take(&store, &Step::Sync), Err(DiskError::SyncFailed(_))));
+    assert!(matches!(store.read(HANDLE, 0, 1), Err(DiskError::SyncFailed(_))));
+    assert!(store.has_failed());
+    drop(store);
+    disk.crash();
+    assert!(open(&disk).1.unwrap().suspect, "same boot, and yet it may be gone");
+    disk.crash();
+    assert!(open(&disk).1.unwrap().suspect);
+}
+
+#[test]
+fn a_full_disk_changes_nothing_and_serves_on() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 3000);
+    let used = disk.space().unwrap().used;
+    disk.set_capacity(used + 2 * 4096);
+    let result = model.take(&store, &write(3000, bytes(50_000)));
+    assert_eq!(result, Err(DiskError::NoSpace));
+    model.contents.pop();
+    assert_eq!(read_all(&store).unwrap(), model.contents[1]);
+    disk.set_capacity(1 << 30);
+    // What the failed write left behind the end must not show through a hole.
+    model.take(&store, &write(9000, bytes(10))).unwrap();
+    assert_eq!(read_all(&store).unwrap(), model.contents[2]);
+}
+
+#[test]
+fn a_raise_that_did_not_fit_never_comes_back() {
+    let disk = new_disk();
+    let (store, _) = open(&disk);
+    let raise = |number, create| {
+        let (handle, version) = (ChunkHandle::new(number), version(number));
+        JournalEntry::Raise { handle, version, create, close: false }
+    };
+    store.journal(&[raise(1, true)]).unwrap();
+    disk.set_capacity(disk.space().unwrap().used);
+    let many: Vec<JournalEntry> = (2..400).map(|number| raise(number, true)).collect();
+    assert_eq!(store.journal(&many), Err(DiskError::NoSpace));
+    disk.set_capacity(1 << 30);
+    store.journal(&[raise(500, true)]).unwrap();
+    drop(store);
+    disk.crash();
+    let (_, found) = ChunkStore::open(disk.session()).unwrap();
+    let handles: Vec<u64> = found.replicas.iter().map(|replica| replica.handle.get()).collect();
+    assert_eq!(handles, [1, 500]);
+}
+
+#[test]
+fn a_raise_of_an_unknown_chunk_is_refused_whole() {
+    let disk = new_disk();
+    let (store, _) = open(&disk);
+    let unknown =
+        JournalEntry::Raise { handle: HANDLE, version: version(2), create: false, close: false };
+    let both = [JournalEntry::Term(Term::new(9)), unknown];
+    assert_eq!(store.journal(&both), Err(DiskError::NoSuchChunk));
+    drop(store);
+    disk.crash();
+    assert_eq!(ChunkStore::open(disk.session()).unwrap().1.term, Term::default());
+}
+
+#[test]
+fn a_directory_is_one_process_s_and_one_server_s() {
+    let disk = new_disk();
+    let (store, _) = open(&disk);
+    let second = ChunkStore::open(disk.session()).map(drop);
+    assert!(matches!(second, Err(StoreOpenError::InUse { .. })));
+    store.journal(&[JournalEntry::Joined(CellId::new(4), ServerId::new(5))]).unwrap();
+    drop(store);
+    disk.power_loss(&mut Random::new(1));
+    let (store, found) = ChunkStore::open(disk.session()).unwrap();
+    assert_eq!(found.identity, Some((CellId::new(4), ServerId::new(5))));
+    drop(store);
+    disk.remove("journal").unwrap();
+    let without = ChunkStore::open(disk.session()).map(drop);
+    assert!(matches!(without, Err(StoreOpenError::JournalMissing { .. })));
+}
+
+#[test]
+fn damage_in_the_journal_is_no_torn_tail() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 100);
+    model.take(&store, &Step::Raise(2)).unwrap();
+    model.take(&store, &Step::Raise(3)).unwrap();
+    drop(store);
+    assert!(disk.flip_byte("journal", 200));
+    let error = ChunkStore::open(disk.session()).map(drop).unwrap_err();
+    assert!(matches!(error, StoreOpenError::Journal { .. }), "{error}");
+}
+
+#[test]
+fn no_more_space_is_taken_than_bytes_are_stored() {
+    let disk = new_disk();
+    let (_store, _) = filled(&disk, 5000);
+    let size = |path: &str| disk.open(path, OpenMode::Read).unwrap().size().unwrap();
+    assert_eq!(size(&data_path()), 5000);
+    assert_eq!(size(&format!("chunks/07/{:016x}.meta", HANDLE.get())), 1024 + 4 * 4);
+}
+
+#[test]
+fn what_was_acknowledged_is_remembered() {
+    let disk = new_disk();
+    let (store, _) = filled(&disk, 500);
+    let known = Acknowledged { length: 500, serial: cairn_types::SerialNumber::new(1) };
+    store.settle(HANDLE, known).unwrap();
+    store.settle(HANDLE, Acknowledged::default()).unwrap();
+    drop(store);
+    disk.crash();
+    let found = open(&disk).1.unwrap();
+    assert_eq!((found.acknowledged, found.acknowledged_serial), (known.length, known.serial));
+}
+
+#[test]
+fn an_overwrite_that_ran_out_of_space_half_way_is_finished_when_there_is_room() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 3000);
+    let used = disk.space().unwrap().used;
+    // The redo entry fits, and what it adds to the chunk does not.
+    disk.set_capacity(used + 16 * 4096);
+    let result = model.take(&store, &write(100, vec![9; 50_000]));
+    assert!(matches!(result, Err(DiskError::Io(_))), "{result:?}");
+    disk.set_capacity(1 << 30);
+    assert_eq!(read_all(&store).unwrap(), model.contents[2]);
+    model.take(&store, &write(50_100, bytes(10))).unwrap();
+    assert_eq!(read_all(&store).unwrap(), model.contents[3]);
+}
+
+#[test]
+fn more_chunks_than_files_are_kept_open_are_served() {
+    let disk = new_disk();
+    let (store, _) = open(&disk);
+    let content = |number: u64| vec![u8::try_from(number % 251).unwrap(); 300];
+    for number in 1..=400 {
+        let (handle, version) = (ChunkHandle::new(number), version(1));
+        store
+            .journal(&[JournalEntry::Raise { handle, version, create: true, close: false }])
+            .unwrap();
+        let data = Some(chunk_model::pushed(&content(number), 0));
+        let serial = cairn_types::SerialNumber::new(1);
+        let mutation = cairn_store::Mutation { serial, offset: 0, size: 300, data };
+        store.apply(handle, version, &[mutation], Acknowledged::default(), false).unwrap();
+    }
+    for number in 1..=400 {
+        let done = store.read(ChunkHandle::new(number), 0, 300).unwrap();
+        assert_eq!(done.payload, content(number));
+    }
+}
+
+#[test]
+fn the_journal_is_begun_anew_before_it_grows_without_bound() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 100);
+    for round in 0..40 {
+        let lines: Vec<JournalEntry> =
+            (0..2000).map(|term| JournalEntry::Term(Term::new(round * 2000 + term))).collect();
+        store.journal(&lines).unwrap();
+    }
+    model.take(&store, &Step::Raise(7)).unwrap();
+    let size = disk.open("journal", OpenMode::Read).unwrap().size().unwrap();
+    assert!(size < 1_200_000, "{size} bytes");
+    drop(store);
+    disk.power_loss(&mut Random::new(1));
+    let (_, found) = ChunkStore::open(disk.session()).unwrap();
+    assert_eq!(found.term, Term::new(79_999));
+    assert_eq!(found.replicas[0].version, version(7));
+}
