@@ -10,7 +10,7 @@ use anyhow::Result;
 use std::time::Instant;
 
 /// Seeds of the simulator that every verification runs, from 1 on.
-const SEED_COUNT: u64 = 40;
+const SEED_COUNT: u64 = 100;
 
 /// What has been done so far.
 #[derive(Default)]

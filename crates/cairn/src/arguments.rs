@@ -60,6 +60,11 @@ pub(crate) enum ServerCommand {
     Master(commands::master::MasterArguments),
     /// Run a chunkserver
     Chunkserver(commands::chunkserver::ChunkserverArguments),
+    /// Measure a cell of its own, and a bare chain beside it
+    Bench(crate::bench::Bench),
+    /// One part of the bench's bare chain
+    #[command(hide = true)]
+    FloorPart(crate::bench::floor::FloorPart),
     /// Clean up after a demo or dev cell, however it ends
     #[command(hide = true)]
     Janitor,
@@ -100,8 +105,9 @@ pub(crate) enum ClientCommand {
     Servers(commands::servers::Servers),
     /// Say why a path or chunk is as it is
     Explain(commands::explain::Explain),
-    /// Measure a cell
-    Bench(commands::bench::Bench),
+    /// One process of a bench's load
+    #[command(hide = true)]
+    BenchLoad(crate::bench::load::LoadProcess),
 }
 
 impl Arguments {

@@ -9,7 +9,7 @@
 use crate::complaint::{Complaint, Doing};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -87,10 +87,25 @@ pub(crate) fn run() -> Result<(), Complaint> {
         end(pid);
     }
     if let Some(directory) = directory {
-        std::fs::remove_dir_all(&directory)
-            .doing(|| format!("removing {}", directory.display()))?;
+        remove(&directory).doing(|| format!("removing {}", directory.display()))?;
     }
     Ok(())
+}
+
+/// Removes a directory, in which a thread that is about to die may make a last file.
+fn remove(directory: &Path) -> std::io::Result<()> {
+    let started = Instant::now();
+    loop {
+        match std::fs::remove_dir_all(directory) {
+            Err(error)
+                if error.kind() == ErrorKind::DirectoryNotEmpty
+                    && started.elapsed() < GONE_WITHIN =>
+            {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Ends a process of this very program and waits until it is gone, so that it makes no new file

@@ -11,6 +11,7 @@
 //! library's and the servers' business.
 
 mod arguments;
+mod bench;
 mod cell_address;
 mod cell_tree;
 mod commands;
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Complaint> {
     let file = SettingsFile::read(arguments.config.as_deref())?;
     let command = match arguments.command {
-        Command::Server(command) => return server_command(command, &file),
+        Command::Server(command) => return server_command(command, &file, arguments.json),
         Command::Client(command) => command,
     };
     let flags = ClientFlags { cell: arguments.cell, deadline: arguments.deadline };
@@ -65,12 +66,18 @@ fn run(arguments: Arguments) -> Result<(), Complaint> {
     done.and(flushed)
 }
 
-fn server_command(command: ServerCommand, file: &SettingsFile) -> Result<(), Complaint> {
+fn server_command(
+    command: ServerCommand,
+    file: &SettingsFile,
+    json: bool,
+) -> Result<(), Complaint> {
     match command {
         ServerCommand::Master(it) => commands::master::run(it, file),
         ServerCommand::Chunkserver(it) => commands::chunkserver::run(it, file),
         ServerCommand::Dev(it) => commands::dev::run(&it, file),
         ServerCommand::Demo(it) => commands::demo::run(&it),
+        ServerCommand::Bench(it) => bench::run(&it, json),
+        ServerCommand::FloorPart(it) => it.run(),
         ServerCommand::Janitor => janitor::run(),
     }
 }
@@ -97,6 +104,6 @@ async fn client_command(
         ClientCommand::Status(it) => commands::status::run(it, session, output).await,
         ClientCommand::Servers(it) => commands::servers::run(it, session, output).await,
         ClientCommand::Explain(it) => commands::explain::run(it, session, output).await,
-        ClientCommand::Bench(it) => commands::bench::run(it, session, output).await,
+        ClientCommand::BenchLoad(it) => it.run(session).await,
     }
 }

@@ -8,7 +8,8 @@ use cairn_env::{
 };
 use cairn_protocol::{ErrorCode, Failure, Raise, Request, Response};
 use cairn_types::{
-    Address, CellId, ChunkHandle, ChunkVersion, ClusterConfig, Incarnation, ReplicaAt, ServerId, Term, Time,
+    Address, CellId, ChunkHandle, ChunkVersion, ClusterConfig, Incarnation, ReplicaAt, ServerId,
+    Term, Time,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -167,7 +168,9 @@ impl ChunkCore {
         let cx = &mut cx;
         match request {
             Request::Raise(raise) => replica.enqueue(cx, Waiting::Raise(from, raise)),
-            Request::GrantLease(grant) => replica.enqueue(cx, Waiting::Grant(from, Box::new(grant))),
+            Request::GrantLease(grant) => {
+                replica.enqueue(cx, Waiting::Grant(from, Box::new(grant)))
+            }
             Request::Forward(forward) => replica.enqueue(cx, Waiting::Forward(from, forward)),
             Request::RevokeLease(revoke) => replica.on_revoke(cx, from, &revoke),
             Request::Probe(probe) => replica.on_probe(cx, from, &probe),
@@ -269,7 +272,9 @@ impl ChunkCore {
                     Err(error) => replica.on_change_failed(&mut cx, &error.to_string()),
                 }
             }
-            (Purpose::Read { handle, to, end }, result) => self.on_read(now, handle, to, end, result),
+            (Purpose::Read { handle, to, end }, result) => {
+                self.on_read(now, handle, to, end, result)
+            }
             (Purpose::Verified(handle), Ok(ChunkDone::Verified { good: false })) => {
                 if let Some(replica) = self.replicas.get_mut(&handle) {
                     replica.damaged = true;

@@ -8,7 +8,7 @@
 //!                          secondaries  primary
 //! ```
 //! One [`ChunkCore`] holds every replica of a server. A replica is a small machine of its own:
-//! what changes its bytes or its version waits its turn in one queue ([`replica`]).
+//! what changes its bytes or its version waits its turn in one queue (the file `replica.rs`).
 //!
 //! - C1: a replica obeys only its present version and lease (R7, R12).
 //! - C2: mutations are applied in serial order, each once (R13).

@@ -68,7 +68,12 @@ impl ChunkCore {
         }
     }
 
-    fn call_master(&mut self, now: Now, purpose: Purpose, request: impl Into<cairn_protocol::Request>) {
+    fn call_master(
+        &mut self,
+        now: Now,
+        purpose: Purpose,
+        request: impl Into<cairn_protocol::Request>,
+    ) {
         let to = self.master_address();
         self.out.call(purpose, to, ServerId::default(), request, now.time + MASTER_DEADLINE);
     }
@@ -242,7 +247,8 @@ impl ChunkCore {
             let Some(primary) = replica.primary.as_mut() else { continue };
             if answer.extended.contains(&primary.lease) && primary.is_live(now.time) {
                 let counted_from = if broken(Rule::R4) { now.time } else { sent };
-                let cx = Self::context(now, &self.config, &mut self.out, &self.settings, &self.link);
+                let cx =
+                    Self::context(now, &self.config, &mut self.out, &self.settings, &self.link);
                 primary.expires = primary.expires.max(holder_expiry(&cx, counted_from));
             }
         }
@@ -275,7 +281,8 @@ impl ChunkCore {
     /// Takes over a higher term, durably before anything of it is done; refuses a lower one.
     pub(crate) fn obey_term(&mut self, term: Term) -> Result<(), Failure> {
         if term < self.link.term && !broken(Rule::R2) {
-            let why = format!("a master of term {term}; this server has heard of {}", self.link.term);
+            let why =
+                format!("a master of term {term}; this server has heard of {}", self.link.term);
             return Err(Failure::refused(ErrorCode::NotPrimaryMaster, why));
         }
         if term > self.link.term {

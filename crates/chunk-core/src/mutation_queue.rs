@@ -1,7 +1,7 @@
 //! Mutations on their way through the primary.
 //!
 //! ```text
-//!   queue (no number yet) ──► applying (numbered, on this disk) ──► log (at the secondaries) ──► acknowledged
+//!   queue (no number) ──► applying (numbered, on this disk) ──► log (at secondaries) ──► answered
 //! ```
 
 use cairn_env::Caller;

@@ -102,7 +102,11 @@ impl Primary {
 
 /// How long a lease lasts for its holder, from `since` on (P1).
 pub(crate) fn holder_expiry(cx: &Context<'_>, since: Time) -> Time {
-    if broken(Rule::R4) { cx.now + 3 * cx.config.lease() } else { since + cx.config.lease_of_holder() }
+    if broken(Rule::R4) {
+        cx.now + 3 * cx.config.lease()
+    } else {
+        since + cx.config.lease_of_holder()
+    }
 }
 
 impl Replica {
@@ -146,20 +150,17 @@ impl Replica {
             used: true,
             told: Mark::default(),
         });
-        let forwarded =
-            Forwarded { serial, offset: 0, size: length, ..Forwarded::default() };
+        let forwarded = Forwarded { serial, offset: 0, size: length, ..Forwarded::default() };
         let level = Logged { forwarded, from: vec![], kind: Kind::Append, sync: false };
         self.apply_here(cx, vec![level]);
     }
 
     /// Whether there is something to number and apply.
     pub(crate) fn primary_has_work(&self) -> bool {
-        self.primary.as_ref().is_some_and(|primary| {
-            match (primary.stage, primary.closing) {
-                (Stage::Levelling(_), _) | (_, Some(Closing::Marking | Closing::Reported)) => false,
-                (_, Some(Closing::Wanted)) => true,
-                (_, None) => !primary.queue.is_empty(),
-            }
+        self.primary.as_ref().is_some_and(|primary| match (primary.stage, primary.closing) {
+            (Stage::Levelling(_), _) | (_, Some(Closing::Marking | Closing::Reported)) => false,
+            (_, Some(Closing::Wanted)) => true,
+            (_, None) => !primary.queue.is_empty(),
         })
     }
 
@@ -419,7 +420,10 @@ pub(crate) fn failure_of(error: &DiskError) -> Failure {
 /// The mutation of a push that is already on its way, if there is one.
 pub(crate) fn find_push(primary: &mut Primary, push: PushId) -> Option<&mut Vec<Caller>> {
     let on_way = primary.applying.iter_mut().chain(primary.log.iter_mut());
-    on_way.filter(|logged| logged.forwarded.push == Some(push)).map(|logged| &mut logged.from).next()
+    on_way
+        .filter(|logged| logged.forwarded.push == Some(push))
+        .map(|logged| &mut logged.from)
+        .next()
 }
 
 /// The checksums of a mutation, for the one that has none.

@@ -210,11 +210,7 @@ impl Replica {
             self.on_journaled(cx);
             return;
         }
-        cx.out.disk(
-            Purpose::Journaled(self.handle),
-            JOURNAL_LANE,
-            ChunkJob::Journal(vec![entry]),
-        );
+        cx.out.disk(Purpose::Journaled(self.handle), JOURNAL_LANE, ChunkJob::Journal(vec![entry]));
     }
 
     /// The journal holds what the change under way wanted it to hold.

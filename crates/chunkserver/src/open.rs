@@ -44,15 +44,17 @@ impl Chunkserver {
         config: ChunkserverConfig,
     ) -> Result<(Self, Arc<ChunkDisk>), ChunkserverOpenError> {
         if config.masters.is_empty() {
-            return Err(ChunkserverOpenError::Config("a chunkserver needs the address of a master"));
+            return Err(ChunkserverOpenError::Config(
+                "a chunkserver needs the address of a master",
+            ));
         }
         if disks.is_empty() {
             return Err(ChunkserverOpenError::Config("a chunkserver needs a data directory"));
         }
-        let space = disks.iter().filter_map(|disk| disk.space().ok()).fold(
-            Space::default(),
-            |sum, one| Space { capacity: sum.capacity + one.capacity, used: sum.used + one.used },
-        );
+        let space =
+            disks.iter().filter_map(|disk| disk.space().ok()).fold(Space::default(), |sum, one| {
+                Space { capacity: sum.capacity + one.capacity, used: sum.used + one.used }
+            });
         let (disk, found) = ChunkDisk::open(disks, config.push_buffer_size)?;
         let mut random = Random::new(config.seed);
         // A server that never joined draws its id; joining writes it down.

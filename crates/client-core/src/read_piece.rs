@@ -284,6 +284,17 @@ impl ReadPiece {
         if self.left() == 0 {
             return Progress::Over(Ok(std::mem::take(&mut self.done)));
         }
+        if answer.suspect && !broken(Rule::R28) {
+            // What it lacks it may have lost: its end says nothing (R28).
+            self.last = Some(Failure::not_done(
+                ErrorCode::Busy,
+                format!("server {} may have lost the bytes after these", target.server),
+            ));
+            self.at_primary = false;
+            self.rest(cx, me);
+            self.tried.insert(target.server);
+            return Progress::Pending;
+        }
         if broken(Rule::R19) {
             return self.end(Some(answer.readable));
         }

@@ -79,7 +79,8 @@ impl Cell {
     /// ```no_run
     /// # async fn example() -> Result<(), cairn_client::Error> {
     /// use cairn_client::{Cell, Options};
-    /// let options = Options { deadline: std::time::Duration::from_secs(10), ..Options::default() };
+    /// use std::time::Duration;
+    /// let options = Options { deadline: Duration::from_secs(10), ..Options::default() };
     /// let cell = Cell::connect("m1:7400,m2:7400", options).await?;
     /// println!("chunks of {} bytes", cell.info().config.chunk_size);
     /// # Ok(()) }

@@ -15,7 +15,9 @@ use crate::watch::Seen;
 use crate::world::{NodeId, SimWorld};
 use bytes::Bytes;
 use cairn_env::{Answer, Caller, ConnectionId};
-use cairn_protocol::{ErrorCode, Failure, Hello, Outcome, Request, RequestId, Response, judge_hello};
+use cairn_protocol::{
+    ErrorCode, Failure, Hello, Outcome, Request, RequestId, Response, judge_hello,
+};
 use cairn_types::{Address, ServerId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -348,8 +350,7 @@ impl SimWorld {
             self.kept.remove(&(from, to));
         }
         for call in calls.into_values() {
-            let outcome =
-                if call.unsent.is_some() { Outcome::NotDone } else { Outcome::Unknown };
+            let outcome = if call.unsent.is_some() { Outcome::NotDone } else { Outcome::Unknown };
             if self.lives(from, life) {
                 let failure = unreachable(&address, outcome, "the connection broke");
                 self.complete(from, call.owner, Err(failure));
@@ -357,12 +358,7 @@ impl SimWorld {
         }
     }
 
-    pub(crate) fn complete(
-        &mut self,
-        node: NodeId,
-        owner: Owner,
-        result: Result<Answer, Failure>,
-    ) {
+    pub(crate) fn complete(&mut self, node: NodeId, owner: Owner, result: Result<Answer, Failure>) {
         match owner {
             Owner::Room(id) => self.feed(node, Input::Answered(id, result)),
             Owner::Chain(push) => self.push_passed_on(push, result.map(|_| ())),

@@ -104,8 +104,8 @@ impl SimWorld {
             return;
         }
         let to = connection.to;
-        let silent = self.nodes[to.0].death == Some(Death::PowerLoss)
-            && self.nodes[to.0].machine.is_none();
+        let silent =
+            self.nodes[to.0].death == Some(Death::PowerLoss) && self.nodes[to.0].machine.is_none();
         self.cut_pipe(id, Direction::There);
         self.cut_pipe(id, Direction::Back);
         if self.random.chance(250) {

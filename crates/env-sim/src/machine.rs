@@ -102,7 +102,10 @@ pub trait Machine {
 /// A watcher of this room's jobs.
 pub type Watch<R> = Rc<
     RefCell<
-        dyn JobWatch<<<R as Room>::Service as Service>::Job, <<R as Room>::Service as Service>::Done>,
+        dyn JobWatch<
+                <<R as Room>::Service as Service>::Job,
+                <<R as Room>::Service as Service>::Done,
+            >,
     >,
 >;
 

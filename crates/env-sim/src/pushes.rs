@@ -52,9 +52,10 @@ impl SimWorld {
         }
         self.next_push += 1;
         let id = self.next_push;
-        let onward = push.chain.split_first().map(|(next, rest)| {
-            (next.clone(), Push { chain: rest.to_vec(), ..push.clone() })
-        });
+        let onward = push
+            .chain
+            .split_first()
+            .map(|(next, rest)| (next.clone(), Push { chain: rest.to_vec(), ..push.clone() }));
         self.pushes.insert(
             id,
             PushJob {

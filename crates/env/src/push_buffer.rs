@@ -51,13 +51,7 @@ impl PushBuffer {
     /// An empty buffer of at most `size_max` bytes.
     #[must_use]
     pub fn new(size_max: u64) -> Self {
-        Self {
-            size_max,
-            size: 0,
-            clock: 0,
-            by_name: BTreeMap::new(),
-            by_age: BTreeMap::new(),
-        }
+        Self { size_max, size: 0, clock: 0, by_name: BTreeMap::new(), by_age: BTreeMap::new() }
     }
 
     /// Keeps `data`, dropping what was used longest ago where space is short (B1).

@@ -4,9 +4,7 @@ use crate::observer::Observer;
 use crate::report::RunConfig;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig};
 use cairn_client_core::{ClientCore, ClientSettings, NoDisk};
-use cairn_env_sim::{
-    Housed, NodeId, NodePlan, SimDisk, SimWorld, Watch, WorldSettings,
-};
+use cairn_env_sim::{Housed, NodeId, NodePlan, SimDisk, SimWorld, Watch, WorldSettings};
 use cairn_master::{Master, MasterConfig};
 use cairn_types::{Address, ClusterConfig, Rack};
 use std::cell::RefCell;
@@ -93,11 +91,7 @@ fn add_master(
     })
 }
 
-fn add_chunkserver(
-    world: &mut SimWorld,
-    at: usize,
-    observer: &Rc<RefCell<Observer>>,
-) -> NodeId {
+fn add_chunkserver(world: &mut SimWorld, at: usize, observer: &Rc<RefCell<Observer>>) -> NodeId {
     let observer = observer.clone();
     let address = Address::new(format!("server{at}:7401"));
     let (name, mine) = (format!("server{at}"), address.clone());

@@ -35,6 +35,7 @@ pub(crate) struct WriteNote {
 /// A read's range and time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadNote {
+    pub(crate) client: usize,
     pub(crate) offset: u64,
     pub(crate) size: u64,
     pub(crate) from: WorldTime,
@@ -181,10 +182,7 @@ impl FileModel {
             .saturating_sub(read.offset)
             .min(read.size);
         if got < least {
-            return Err(format!(
-                "{got} bytes at {} where {least} are acknowledged",
-                read.offset
-            ));
+            return Err(format!("{got} bytes at {} where {least} are acknowledged", read.offset));
         }
         if got > most {
             return Err(format!("{got} bytes at {} where only {most} were tried", read.offset));
@@ -199,7 +197,7 @@ mod tests {
     use cairn_env_sim::WorldTime;
 
     fn read(at: u64, size: u64) -> ReadNote {
-        ReadNote { offset: 0, size, from: WorldTime(at), until: WorldTime(at + 1) }
+        ReadNote { client: 0, offset: 0, size, from: WorldTime(at), until: WorldTime(at + 1) }
     }
 
     fn written(ends: &[(u64, Ended)]) -> FileModel {
@@ -234,15 +232,11 @@ mod tests {
 
     #[test]
     fn an_unknown_write_does_not_come_back_after_a_later_one_of_the_same_client() {
-        let model = written(&[
-            (1, Ended::Unknown(WorldTime(2))),
-            (3, Ended::Acknowledged(WorldTime(4))),
-        ]);
+        let model =
+            written(&[(1, Ended::Unknown(WorldTime(2))), (3, Ended::Acknowledged(WorldTime(4)))]);
         assert!(model.judge(read(5, 10), &bytes_of(0, 0, 10)).is_err(), "M3");
-        let model = written(&[
-            (1, Ended::Acknowledged(WorldTime(2))),
-            (3, Ended::Unknown(WorldTime(4))),
-        ]);
+        let model =
+            written(&[(1, Ended::Acknowledged(WorldTime(2))), (3, Ended::Unknown(WorldTime(4)))]);
         assert_eq!(model.judge(read(5, 10), &bytes_of(1, 0, 10)), Ok(()));
     }
 }

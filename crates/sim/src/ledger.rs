@@ -16,8 +16,10 @@ pub(crate) struct ReplicaBook {
     pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
     /// Of these, what a power loss cannot take.
     pub(crate) synced: BTreeSet<PushId>,
-    /// It lost power with unsynced bytes, or a bit of it flipped.
-    pub(crate) damaged: bool,
+    /// It lost power with unsynced bytes.
+    pub(crate) lost: bool,
+    /// A bit of it flipped; its server cannot know before it reads the block.
+    pub(crate) flipped: bool,
 }
 
 /// An acknowledged mutation.
@@ -36,6 +38,7 @@ pub(crate) struct ChunkBook {
     pub(crate) index: ChunkIndex,
     /// Versions in the log, with the size of the set that each was logged for.
     pub(crate) logged: BTreeMap<ChunkVersion, u32>,
+    pub(crate) logged_at: BTreeMap<ChunkVersion, WorldTime>,
     pub(crate) closed: bool,
     pub(crate) replicas: BTreeMap<NodeId, ReplicaBook>,
     pub(crate) acknowledged: Vec<Acknowledged>,
@@ -50,7 +53,8 @@ impl ChunkBook {
     /// Nodes whose disks hold everything that was acknowledged, undamaged.
     pub(crate) fn intact(&self) -> Vec<NodeId> {
         let whole = |replica: &ReplicaBook| {
-            !replica.damaged
+            !replica.lost
+                && !replica.flipped
                 && self.acknowledged.iter().all(|done| replica.applied.contains_key(&done.push))
         };
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
@@ -108,7 +112,7 @@ impl Ledger {
             if let Some(replica) = chunk.replicas.get_mut(&node)
                 && replica.applied.len() > replica.synced.len()
             {
-                replica.damaged = true;
+                replica.lost = true;
             }
         }
     }
@@ -133,7 +137,7 @@ impl Ledger {
 
     /// A stored bit of this chunk flipped there.
     pub(crate) fn flipped(&mut self, node: NodeId, handle: ChunkHandle) {
-        self.chunk(handle).replicas.entry(node).or_default().damaged = true;
+        self.chunk(handle).replicas.entry(node).or_default().flipped = true;
     }
 
     /// The chunks of a file.

@@ -3,8 +3,8 @@
 use crate::checkers::{Checker, Verdict};
 use crate::ledger::Ledger;
 use crate::report::CheckFailure;
-use cairn_env::{ChunkDone, ChunkJob, DiskError, LogDone, LogJob};
 use cairn_consensus::StoredRecord;
+use cairn_env::{ChunkDone, ChunkJob, DiskError, LogDone, LogJob};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, Seen, WorldTime};
 use cairn_master_core::Record;
 use cairn_protocol::{Failure, Request, Response};
@@ -16,12 +16,32 @@ pub(crate) struct Observer {
     pub(crate) ledger: Ledger,
     pub(crate) failure: Option<CheckFailure>,
     pub(crate) reached: BTreeMap<&'static str, u64>,
+    /// Reads answered by replicas that a later logged version had left behind.
+    pub(crate) stale_answers: Vec<StaleAnswer>,
+    /// Reads answered with the warning that bytes may have been lost (R28): to whom and when.
+    pub(crate) suspect_answers: Vec<(NodeId, WorldTime)>,
     checkers: Vec<Box<dyn Checker>>,
+}
+
+/// A replica that did not know that it is stale answered a read at its old version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StaleAnswer {
+    pub(crate) client: NodeId,
+    pub(crate) at: WorldTime,
+    /// When the version that left it behind was logged.
+    pub(crate) since: WorldTime,
 }
 
 impl Observer {
     pub(crate) fn new(checkers: Vec<Box<dyn Checker>>) -> Self {
-        Self { ledger: Ledger::default(), failure: None, reached: BTreeMap::new(), checkers }
+        Self {
+            ledger: Ledger::default(),
+            failure: None,
+            reached: BTreeMap::new(),
+            stale_answers: Vec::new(),
+            suspect_answers: Vec::new(),
+            checkers,
+        }
     }
 
     pub(crate) fn fail(&mut self, at: WorldTime, checker: &'static str, message: String) {
@@ -32,11 +52,7 @@ impl Observer {
         *self.reached.entry(what).or_default() += 1;
     }
 
-    fn ask(
-        &mut self,
-        at: WorldTime,
-        question: impl Fn(&mut dyn Checker, &Ledger) -> Verdict,
-    ) {
+    fn ask(&mut self, at: WorldTime, question: impl Fn(&mut dyn Checker, &Ledger) -> Verdict) {
         for checker in &mut self.checkers {
             if let Err(message) = question(checker.as_mut(), &self.ledger) {
                 let name = checker.name();
@@ -59,12 +75,15 @@ impl Observer {
                 let chunk = self.ledger.chunk(open.handle);
                 (chunk.file, chunk.index) = (open.file, open.index);
                 chunk.logged.insert(open.version, open.set_size);
+                chunk.logged_at.insert(open.version, at);
                 self.reach("chunk opened");
             }
             Record::CloseChunk(close) => self.ledger.chunk(close.handle).closed = true,
             Record::SetVersion(set) => {
                 let before = self.ledger.chunk(set.handle).version().map_or(0, |(_, size)| size);
-                self.ledger.chunk(set.handle).logged.insert(set.version, set.set_size);
+                let chunk = self.ledger.chunk(set.handle);
+                chunk.logged.insert(set.version, set.set_size);
+                chunk.logged_at.insert(set.version, at);
                 self.reach(if set.set_size < before { "set shrunk" } else { "version raised" });
             }
             _ => {}
@@ -89,13 +108,7 @@ impl JobWatch<ChunkJob, ChunkDone> for Observer {
 }
 
 impl JobWatch<LogJob, LogDone> for Observer {
-    fn ran(
-        &mut self,
-        at: WorldTime,
-        _: NodeId,
-        job: &LogJob,
-        result: &Result<LogDone, DiskError>,
-    ) {
+    fn ran(&mut self, at: WorldTime, _: NodeId, job: &LogJob, result: &Result<LogDone, DiskError>) {
         if result.is_err() {
             return self.reach("log write failed");
         }
@@ -119,6 +132,7 @@ impl MessageWatch for Observer {
 
     fn answered(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>) {
         self.note_branch(seen, answer);
+        self.note_stale(seen, answer);
         let applied = crate::ledger::acknowledges(seen.request, answer);
         if let Some((handle, push, serial)) = applied {
             self.ledger.acknowledge(handle, push, serial, seen.at);
@@ -134,6 +148,23 @@ impl MessageWatch for Observer {
 }
 
 impl Observer {
+    fn note_stale(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>) {
+        let (Request::Read(read), Ok(Response::Read(given))) = (seen.request, answer) else {
+            return;
+        };
+        if given.suspect {
+            self.suspect_answers.push((seen.from, seen.at));
+            self.reach("read answered by a suspect replica, with a warning");
+        }
+        let Some(chunk) = self.ledger.chunks.get(&read.handle) else { return };
+        if let Some((_, since)) = chunk.logged_at.iter().find(|(logged, _)| **logged > read.version)
+        {
+            let stale = StaleAnswer { client: seen.from, at: seen.at, since: *since };
+            self.stale_answers.push(stale);
+            self.reach("read answered by a replica left behind");
+        }
+    }
+
     /// Counts the rare branches of the system under test.
     fn note_branch(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>) {
         let name = match (seen.request, answer) {

@@ -67,12 +67,9 @@ impl Op {
                 Request::Delete(Delete { mutation, path, recursive })
             }
             Self::Stat { path } => Request::Stat(Stat { path }),
-            Self::List { path } => Request::List(List {
-                path,
-                after: String::new(),
-                limit: LIST_LIMIT,
-                hidden: false,
-            }),
+            Self::List { path } => {
+                Request::List(List { path, after: String::new(), limit: LIST_LIMIT, hidden: false })
+            }
             Self::Write { file, offset, bytes, sync } => {
                 return Operation::WriteAt { file, offset, bytes, sync };
             }

@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 /// How long all that is under way may take to end, once the faults have.
-const CLOSING_SECONDS: u64 = 40;
+const CLOSING_SECONDS: u64 = 60;
 /// Quiet time for servers to rejoin and leases to run out.
 const HEALING_SECONDS: u64 = 12;
 /// How long the last reading may take.
@@ -56,7 +56,10 @@ fn plant(config: &RunConfig) {
 
 #[cfg(not(feature = "planted-bugs"))]
 fn plant(config: &RunConfig) {
-    assert!(config.planted.is_none(), "this build has no planted bugs; use --features planted-bugs");
+    assert!(
+        config.planted.is_none(),
+        "this build has no planted bugs; use --features planted-bugs"
+    );
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

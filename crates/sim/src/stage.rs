@@ -1,6 +1,7 @@
 //! Where workloads act: the world, the cell, and what is under way in it.
 
 use crate::cell::CellNodes;
+use crate::file_model::ReadNote;
 use crate::observer::Observer;
 use crate::operations::{Op, OpResult, Ticket, done_of, tell};
 use cairn_client_core::Command;
@@ -152,6 +153,53 @@ impl Stage {
                 let holders: Vec<NodeId> = chunk.intact();
                 !holders.iter().any(|node| self.world.is_alive(*node))
             })
+        })
+    }
+}
+
+impl Stage {
+    /// Whether some chunk of a file has too few intact replicas to be levelled (R11): it waits for
+    /// repair, which this cell does not do yet.
+    pub(crate) fn waits_for_repair(&self, file: EntryId) -> bool {
+        let enough = self.cluster.replication.min(2) as usize;
+        let observer = self.observer.borrow();
+        observer.ledger.chunks_of(file).any(|chunk| chunk.intact().len() < enough)
+    }
+
+    /// The chunk at an offset of a file, for a complaint.
+    pub(crate) fn describe(&self, file: EntryId, offset: u64) -> String {
+        let index = ChunkIndex::new(offset / self.cluster.chunk_size);
+        let observer = self.observer.borrow();
+        let Some(handle) = observer.ledger.by_place.get(&(file, index)) else {
+            return format!("chunk {index}, which is not logged");
+        };
+        let chunk = &observer.ledger.chunks[handle];
+        let versions: Vec<String> = chunk
+            .logged
+            .iter()
+            .map(|(version, size)| format!("{} on {size}", version.short()))
+            .collect();
+        let within = offset % self.cluster.chunk_size;
+        format!("{within} of chunk {} {versions:?}, intact {:?}", handle.short(), chunk.intact())
+    }
+
+    /// Whether a suspect replica answered this client during a read, with a warning (R28).
+    pub(crate) fn read_with_a_warning(&self, read: ReadNote) -> bool {
+        let client = self.nodes.clients[read.client];
+        let answers = &self.observer.borrow().suspect_answers;
+        answers.iter().any(|(to, at)| *to == client && (read.from..=read.until).contains(at))
+    }
+
+    /// Whether a replica that had been left behind answered this client during a read, within the
+    /// time that it may use cached locations: what GFS §2.7.1 lets happen.
+    pub(crate) fn read_by_stale_location(&self, read: ReadNote) -> bool {
+        let client = self.nodes.clients[read.client];
+        let observer = self.observer.borrow();
+        observer.stale_answers.iter().any(|stale| {
+            let age = Duration::from_nanos(stale.at.0 - stale.since.0);
+            stale.client == client
+                && (read.from..=read.until).contains(&stale.at)
+                && age <= Duration::from_millis(self.cluster.location_ttl_ms)
         })
     }
 }

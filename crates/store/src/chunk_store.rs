@@ -182,13 +182,15 @@ impl ChunkStore {
             if !sync {
                 self.mark_dirty(chunk)?;
             }
-            apply(chunk, &self.directory, version, mutations, acknowledged)?;
+            let before = chunk.head.serial;
+            apply(chunk, &self.directory, version, mutations, acknowledged)
+                .map_err(|error| error_after(error, chunk.head.serial != before))?;
             if sync {
                 // Overwrites are on disk already, in the redo journal.
                 if chunk.unsynced_appends {
-                    chunk.sync(&self.directory)?;
+                    chunk.sync(&self.directory).map_err(|error| error_after(error, true))?;
                 }
-                self.clear_mark(chunk)?;
+                self.clear_mark(chunk).map_err(|error| error_after(error, true))?;
             }
             Ok((chunk.head.length, chunk.head.serial))
         })
@@ -212,10 +214,14 @@ impl ChunkStore {
     fn clear_mark(&self, chunk: &mut Chunk) -> Result<(), DiskError> {
         let mut journal = locked(&self.journal);
         let (handle, sequence) = (chunk.head.handle, chunk.head.sequence);
-        chunk.marked = false;
         if journal.replica(handle).is_some_and(|replica| replica.dirty) {
-            journal.append_unsynced(&JournalLine::Clean { handle, sequence })?;
+            match journal.append_unsynced(&JournalLine::Clean { handle, sequence }) {
+                // The mark stays: it says too much, never too little.
+                Err(DiskError::NoSpace) => return Ok(()),
+                other => other?,
+            }
         }
+        chunk.marked = false;
         Ok(())
     }
 
@@ -318,5 +324,15 @@ impl ChunkStore {
     /// [`DiskError`].
     pub fn space(&self) -> Result<Space, DiskError> {
         self.guarded(|| self.disk().space().map_err(disk_error))
+    }
+}
+
+/// "No space" promises that nothing was changed; once something was, it is another error.
+fn error_after(error: DiskError, changed: bool) -> DiskError {
+    match error {
+        DiskError::NoSpace if changed => {
+            DiskError::Io("no space left on the data directory, with a part written".to_owned())
+        }
+        other => other,
     }
 }

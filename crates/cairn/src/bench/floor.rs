@@ -9,10 +9,10 @@
 //! and keeping bytes. Each part is a process, as in a cell.
 
 use crate::bench::report::Run;
-use anyhow::{Context, Result, bail};
+use crate::complaint::{Complaint, Doing};
 use cairn_types::crc32c;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -44,33 +44,37 @@ pub(crate) struct FloorPart {
 }
 
 impl FloorPart {
-    pub(crate) fn run(&self) -> Result<()> {
+    pub(crate) fn run(&self) -> Result<(), Complaint> {
+        self.play().doing(|| "running a part of the floor".to_owned())
+    }
+
+    fn play(&self) -> io::Result<()> {
         match self.role.as_str() {
             "receive" => receive(self.need_file()?, self.next.as_deref(), self.frames),
             "send" => send(self.need_next()?, self.frames),
             "serve" => serve(self.need_file()?, self.frames),
             "read" => read(self.need_next()?, self.frames),
-            role => bail!("the floor has no part called {role}"),
+            role => Err(io::Error::other(format!("the floor has no part called {role}"))),
         }
     }
 
-    fn need_file(&self) -> Result<&Path> {
-        self.file.as_deref().context("this part needs --file")
+    fn need_file(&self) -> io::Result<&Path> {
+        self.file.as_deref().ok_or_else(|| io::Error::other("this part needs --file"))
     }
 
-    fn need_next(&self) -> Result<&str> {
-        self.next.as_deref().context("this part needs --next")
+    fn need_next(&self) -> io::Result<&str> {
+        self.next.as_deref().ok_or_else(|| io::Error::other("this part needs --next"))
     }
 }
 
-fn connect(address: &str) -> Result<TcpStream> {
-    let stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
 /// Listens on a free port, tells which on stdout, and takes one connection.
-fn accept() -> Result<TcpStream> {
+fn accept() -> io::Result<TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?);
     let (stream, _) = listener.accept()?;
@@ -78,7 +82,7 @@ fn accept() -> Result<TcpStream> {
     Ok(stream)
 }
 
-fn receive(file: &Path, next: Option<&str>, frames: u64) -> Result<()> {
+fn receive(file: &Path, next: Option<&str>, frames: u64) -> io::Result<()> {
     let file = OpenOptions::new().create_new(true).write(true).open(file)?;
     let mut next = next.map(connect).transpose()?;
     let mut from = accept()?;
@@ -112,7 +116,7 @@ fn receive(file: &Path, next: Option<&str>, frames: u64) -> Result<()> {
     Ok(())
 }
 
-fn send(next: &str, frames: u64) -> Result<()> {
+fn send(next: &str, frames: u64) -> io::Result<()> {
     let mut next = connect(next)?;
     let frame: Vec<u8> = (0..FRAME).map(|i| (i * 31 % 251) as u8).collect();
     let (mut answered, mut answer) = (0, [0]);
@@ -133,20 +137,20 @@ fn send(next: &str, frames: u64) -> Result<()> {
     Ok(())
 }
 
-fn serve(file: &Path, frames: u64) -> Result<()> {
+fn serve(file: &Path, frames: u64) -> io::Result<()> {
     let file = File::open(file)?;
     let to = accept()?;
     let (mut offset, size) = (0, frames * FRAME as u64);
     while offset < size {
         let most = usize::try_from(size - offset).unwrap_or(usize::MAX).min(FRAME);
         if rustix::fs::sendfile(&to, &file, Some(&mut offset), most)? == 0 {
-            bail!("the floor's file is shorter than {frames} frames");
+            return Err(io::Error::other("the floor's file is too short"));
         }
     }
     Ok(())
 }
 
-fn read(next: &str, frames: u64) -> Result<()> {
+fn read(next: &str, frames: u64) -> io::Result<()> {
     let mut next = connect(next)?;
     let mut frame = vec![0; FRAME];
     for _ in 0..frames {
@@ -169,7 +173,7 @@ impl Drop for Part {
 }
 
 impl Part {
-    fn start(role: &str, file: Option<&Path>, next: Option<&str>, frames: u64) -> Result<Self> {
+    fn start(role: &str, file: Option<&Path>, next: Option<&str>, frames: u64) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["floor-part", "--role", role, "--frames", &frames.to_string()]);
         if let Some(file) = file {
@@ -182,8 +186,8 @@ impl Part {
     }
 
     /// The address that a listening part prints.
-    fn address(&mut self) -> Result<String> {
-        let stdout = self.0.stdout.as_mut().context("a part's stdout is piped")?;
+    fn address(&mut self) -> io::Result<String> {
+        let stdout = self.0.stdout.as_mut().ok_or_else(|| io::Error::other("no pipe"))?;
         let (mut line, mut byte) = (String::new(), [0]);
         while stdout.read(&mut byte)? == 1 && byte[0] != b'\n' {
             line.push(char::from(byte[0]));
@@ -192,7 +196,7 @@ impl Part {
     }
 
     /// Waits for its end; the CPU seconds it used.
-    fn finish(mut self) -> Result<f64> {
+    fn finish(mut self) -> io::Result<f64> {
         let pid = rustix::process::Pid::from_child(&self.0);
         // Exited but not yet reaped: the kernel still knows what it used.
         rustix::process::waitid(
@@ -202,14 +206,14 @@ impl Part {
         let cpu = crate::bench::cpu::seconds(&[self.0.id()]);
         let status = self.0.wait()?;
         if !status.success() {
-            bail!("a part of the floor failed: {status}");
+            return Err(io::Error::other(format!("a part of the floor failed: {status}")));
         }
         Ok(cpu)
     }
 }
 
 /// One write down a chain of three into fresh files in `directory`.
-pub(crate) fn write_floor(directory: &Path, run: usize, frames: u64) -> Result<Run> {
+pub(crate) fn write_floor(directory: &Path, run: usize, frames: u64) -> io::Result<Run> {
     let mut parts = Vec::new();
     let mut next: Option<String> = None;
     for hop in (0..HOPS).rev() {
@@ -224,7 +228,7 @@ pub(crate) fn write_floor(directory: &Path, run: usize, frames: u64) -> Result<R
 }
 
 /// One read of a warm file that an earlier write left.
-pub(crate) fn read_floor(directory: &Path, run: usize, frames: u64) -> Result<Run> {
+pub(crate) fn read_floor(directory: &Path, run: usize, frames: u64) -> io::Result<Run> {
     let file = directory.join(format!("floor-{run}-0"));
     let mut server = Part::start("serve", Some(&file), None, frames)?;
     let address = server.address()?;
@@ -233,7 +237,7 @@ pub(crate) fn read_floor(directory: &Path, run: usize, frames: u64) -> Result<Ru
     finish(vec![server, client], begun, frames)
 }
 
-fn finish(parts: Vec<Part>, begun: Instant, frames: u64) -> Result<Run> {
+fn finish(parts: Vec<Part>, begun: Instant, frames: u64) -> io::Result<Run> {
     // The client was started last and ends last but for its servers.
     let mut cpu_seconds = 0.0;
     for part in parts.into_iter().rev() {

@@ -220,7 +220,8 @@ impl LoadProcess {
         let mut measured = Measured::default();
         let mut latencies = Series::default();
         while let Some(done) = callers.join_next().await {
-            let gone = |error: tokio::task::JoinError| Cause::new(Exit::Failed, error.to_string(), "");
+            let gone =
+                |error: tokio::task::JoinError| Cause::new(Exit::Failed, error.to_string(), "");
             let (operations, bytes, spans) = done.map_err(gone).doing(doing)?.doing(doing)?;
             measured.operations += operations;
             measured.bytes += bytes;

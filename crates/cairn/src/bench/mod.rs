@@ -9,14 +9,13 @@
 //! Machines are noisy: figures are quoted as ratios of neighbouring runs, as median and spread.
 
 mod cpu;
-pub(crate) mod disk_floor;
+mod disk_floor;
 pub(crate) mod floor;
 pub(crate) mod load;
 mod own_cell;
 mod report;
 
-use crate::complaint::{Cause, Complaint, Doing};
-use crate::exit_codes::Exit;
+use crate::complaint::{Complaint, Doing};
 use crate::janitor::Janitor;
 use crate::output::Output;
 use clap::Args;
@@ -76,7 +75,8 @@ enum Measure {
 }
 
 /// Runs it.
-pub(crate) fn run(bench: &Bench, output: &Output) -> Result<(), Complaint> {
+pub(crate) fn run(bench: &Bench, json: bool) -> Result<(), Complaint> {
+    let output = &Output::stdout(json)?;
     let doing = || "preparing the bench".to_owned();
     let name = format!("cairn-bench-{:016x}", RandomState::new().hash_one(std::process::id()));
     let directory = bench.data.clone().unwrap_or_else(std::env::temp_dir).join(name);
@@ -98,7 +98,8 @@ pub(crate) fn run(bench: &Bench, output: &Output) -> Result<(), Complaint> {
         Measure::Write | Measure::Read => bench.streams(&cell, &load, &directory, output),
         Measure::Append => bench.appends(&cell, &load, output),
         Measure::Meta => bench.names(&cell, &load, &directory, output),
-    }
+    }?;
+    output.flush()
 }
 
 impl Bench {
@@ -171,7 +172,6 @@ impl Bench {
         tell_rounds("create", &creates, output)?;
         let callers = load.processes as u64 * load.callers;
         let limit = disk_floor::group_committed(directory, callers)
-            .map_err(|error| Cause::new(Exit::Local, error.to_string(), ""))
             .doing(|| "measuring the disk".to_owned())?;
         output.line(&format!(
             "disk: {limit:.0} group-committed synced records a second with {callers} waiters"
@@ -183,8 +183,7 @@ fn floor_run(directory: &Path, round: usize, frames: u64, read: bool) -> Result<
     let run = floor::write_floor(directory, round, frames).and_then(|write| {
         if read { floor::read_floor(directory, round, frames) } else { Ok(write) }
     });
-    run.map_err(|error| Cause::new(Exit::Failed, format!("{error:#}"), ""))
-        .doing(|| "running the floor".to_owned())
+    run.doing(|| "running the floor".to_owned())
 }
 
 fn tell_rounds(what: &str, rounds: &[Measured], output: &Output) -> Result<(), Complaint> {

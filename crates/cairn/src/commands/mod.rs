@@ -1,7 +1,6 @@
 //! One file per command: its arguments, and what it does.
 
 pub(crate) mod append;
-pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod chunkserver;
 pub(crate) mod cp;

@@ -51,7 +51,7 @@ fn new_primary_knows_all(
     }
     let lacking = chunk.acknowledged.iter().find(|done| {
         !replica.applied.contains_key(&done.push)
-            || replica.damaged && !replica.synced.contains(&done.push)
+            || replica.lost && !replica.synced.contains(&done.push)
     });
     match lacking {
         Some(done) => Err(format!(

@@ -30,7 +30,10 @@ pub(crate) enum NameOp {
 pub(crate) enum NameAnswer {
     Done,
     /// Of a creation or a `Stat`.
-    Entry { id: EntryId, directory: bool },
+    Entry {
+        id: EntryId,
+        directory: bool,
+    },
     Names(Vec<String>),
     /// A refusal that says something about the names.
     Refused,
@@ -105,7 +108,9 @@ fn is_directory(names: &Names, path: &str) -> bool {
 /// Lets an operation happen.
 fn happen(names: &mut Names, id: usize, op: &NameOp) -> Effect {
     let changed = match op {
-        NameOp::Stat(path) => return names.get(path).map_or(Effect::Nothing, |it| Effect::Saw(*it)),
+        NameOp::Stat(path) => {
+            return names.get(path).map_or(Effect::Nothing, |it| Effect::Saw(*it));
+        }
         NameOp::List(path) => return list(names, path),
         NameOp::MakeDirectory(path) | NameOp::Create(path) => {
             let free = !names.contains_key(path) && is_directory(names, parent(path));
@@ -308,7 +313,12 @@ mod tests {
     #[test]
     fn overlapping_operations_may_happen_in_either_order() {
         let seen = |answer| {
-            judge(&[began(0, create()), began(1, stat()), answered(1, answer), answered(0, entry(7))])
+            judge(&[
+                began(0, create()),
+                began(1, stat()),
+                answered(1, answer),
+                answered(0, entry(7)),
+            ])
         };
         assert_eq!(seen(NameAnswer::Refused), Judgement::Linearizable);
         assert_eq!(seen(entry(7)), Judgement::Linearizable);

@@ -38,12 +38,16 @@ impl Checker for NoLiveChunkCollected {
                 self.unlogged.entry(*handle).or_default().push((node, replica.version));
                 Ok(())
             }
-            Some((version, _)) if replica.version >= version && !replica.damaged => Err(format!(
-                "{node:?} throws away chunk {} at version {}; {} is the logged one",
-                handle.short(),
-                replica.version.short(),
-                version.short(),
-            )),
+            Some((version, _))
+                if replica.version >= version && !replica.lost && !replica.flipped =>
+            {
+                Err(format!(
+                    "{node:?} throws away chunk {} at version {}; {} is the logged one",
+                    handle.short(),
+                    replica.version.short(),
+                    version.short(),
+                ))
+            }
             Some(_) => Ok(()),
         }
     }

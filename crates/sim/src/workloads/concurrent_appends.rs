@@ -6,6 +6,7 @@ use crate::file_model::Ended;
 use crate::operations::{Done, Op, OpResult, Ticket};
 use crate::stage::{Actor, Stage};
 use bytes::Bytes;
+use cairn_env_sim::WorldTime;
 use cairn_format::{ProducerId, encode_record};
 use cairn_types::{Content, EntryId};
 use std::cell::RefCell;
@@ -30,8 +31,8 @@ pub(crate) struct RecordFile {
     pub(crate) name: String,
     pub(crate) id: Option<EntryId>,
     pub(crate) tried: BTreeMap<RecordId, Tried>,
-    /// Records that some reader has been given.
-    pub(crate) delivered: std::collections::BTreeSet<RecordId>,
+    /// Records that some reader has been given: at which offset, when.
+    pub(crate) delivered: BTreeMap<RecordId, (u64, WorldTime)>,
     /// The furthest end that was acknowledged.
     acknowledged_end: u64,
 }

@@ -96,11 +96,9 @@ impl FinalReads {
             FreshStep::Write => Op::Write { file, offset: 0, bytes, sync: true },
             FreshStep::Read => Op::Read { file, offset: 0, size: 1000, fresh: false },
             FreshStep::Append => Op::Append { file, bytes, sync: false },
-            FreshStep::Rename => Op::Rename {
-                from: path(FRESH_NAME),
-                to: path("/fresh-renamed"),
-                replace: false,
-            },
+            FreshStep::Rename => {
+                Op::Rename { from: path(FRESH_NAME), to: path("/fresh-renamed"), replace: false }
+            }
             FreshStep::Delete => Op::Delete { path: path("/fresh-renamed"), recursive: false },
         }
     }
@@ -109,17 +107,15 @@ impl FinalReads {
         let (from, until) = (self.from, stage.now());
         match (self.steps.front(), done) {
             (Some(Step::ReadBytes(file)), Done::Bytes(bytes, _)) => {
-                let read = ReadNote { offset: 0, size: WHOLE, from, until };
+                let read = ReadNote { client: 0, offset: 0, size: WHOLE, from, until };
                 file.borrow().judge(stage, read, &bytes);
             }
             (Some(Step::ReadRecords(file)), Done::Bytes(bytes, _)) => {
                 judge_records(stage, &file.borrow(), &bytes);
             }
             (Some(Step::Fresh(FreshStep::Create)), Done::Entry(entry)) => self.fresh = entry.id,
-            (Some(Step::Fresh(FreshStep::Read)), Done::Bytes(bytes, _)) => {
-                if bytes != FRESH_BYTES {
-                    stage.fail("it_heals", "a fresh file does not read back".to_owned());
-                }
+            (Some(Step::Fresh(FreshStep::Read)), Done::Bytes(bytes, _)) if bytes != FRESH_BYTES => {
+                stage.fail("it_heals", "a fresh file does not read back".to_owned());
             }
             _ => {}
         }
@@ -132,10 +128,7 @@ impl FinalReads {
             Some(Step::ReadRecords(file)) => file.borrow().id,
             _ => None,
         };
-        let Some(file) = file else { return false };
-        let observer = stage.observer.borrow();
-        let enough = stage.cluster.replication.min(2) as usize;
-        observer.ledger.chunks_of(file).any(|chunk| chunk.intact().len() < enough)
+        file.is_some_and(|file| stage.waits_for_repair(file))
     }
 
     fn failed(&mut self, stage: &mut Stage, why: &str) {
@@ -182,10 +175,11 @@ fn judge_records(stage: &mut Stage, file: &RecordFile, bytes: &[u8]) {
         }
         let missing = there.is_none();
         let message = format!(
-            "{}: record {record:?} ({size} bytes, {:?}) acknowledged at {offset} is {}; the file \
-             reads as {} bytes",
+            "{}: record {record:?} ({size} bytes, {:?}) acknowledged at {offset} ({}) is {}; the \
+             file reads as {} bytes",
             file.name,
             tried.ended,
+            stage.describe(id, offset),
             if missing { "beyond the end" } else { "not there" },
             bytes.len(),
         );
@@ -213,13 +207,17 @@ fn judge_delivered(stage: &mut Stage, file: &RecordFile, bytes: &[u8]) {
             };
         }
     }
-    let any_excuse = stage.excused(
-        file.id.expect("a file that is read is known"),
-        0,
-        bytes.len() as u64,
-    );
-    if let Some(gone) = file.delivered.difference(&there).next().filter(|_| !any_excuse) {
-        stage.fail("records", format!("{}: {gone:?} was delivered and is gone", file.name));
+    let any_excuse =
+        stage.excused(file.id.expect("a file that is read is known"), 0, bytes.len() as u64);
+    let gone = file.delivered.iter().find(|(record, _)| !there.contains(record));
+    if let Some((record, (offset, when))) = gone.filter(|_| !any_excuse) {
+        let where_it_was = stage.describe(file.id.expect("known"), *offset);
+        let message = format!(
+            "{}: {record:?} was delivered from {offset} ({where_it_was}) at {:.6}s and is gone",
+            file.name,
+            when.seconds()
+        );
+        stage.fail("records", message);
     }
 }
 

@@ -6,8 +6,8 @@ use crate::file_model::{FileModel, ReadNote, bytes_of};
 use crate::operations::{Done, Op, OpResult, Ticket};
 use crate::stage::{Actor, Stage};
 use bytes::Bytes;
-use cairn_types::{Content, EntryId};
 use cairn_env_sim::WorldTime;
+use cairn_types::{Content, EntryId};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -30,6 +30,12 @@ impl SharedFile {
         let file = self.id.expect("a file that is read is known");
         if stage.excused(file, read.offset, read.size) {
             return stage.reach("read excused: no intact replica is alive");
+        }
+        if stage.read_with_a_warning(read) {
+            return stage.reach("read excused: a suspect replica answered, with a warning (R28)");
+        }
+        if stage.read_by_stale_location(read) {
+            return stage.reach("read excused: stale replica by a cached location (GFS 2.7.1)");
         }
         let from = read.from.seconds();
         stage.fail("regions", format!("{} (read from {from:.3}s): {message}", self.name));
@@ -90,7 +96,8 @@ impl RandomWriter {
                 let offset = stage.random().below(self.size_max);
                 let size = 1 + stage.random().below(2 * chunk);
                 let from = stage.now();
-                let note = ReadNote { offset, size, from, until: WorldTime(0) };
+                let note =
+                    ReadNote { client: self.client, offset, size, from, until: WorldTime(0) };
                 self.doing = Doing::Reading(note);
                 stage.ask(self.client, Op::Read { file, offset, size, fresh: false });
             }

@@ -54,7 +54,13 @@ impl SequentialFiles {
             let offset = stage.random().below(self.written);
             let size = 1 + stage.random().below(3 * chunk);
             let from = stage.now();
-            self.doing = Doing::Reading(ReadNote { offset, size, from, until: WorldTime(0) });
+            self.doing = Doing::Reading(ReadNote {
+                client: self.client,
+                offset,
+                size,
+                from,
+                until: WorldTime(0),
+            });
             stage.ask(self.client, Op::Read { file, offset, size, fresh: false });
             return;
         }

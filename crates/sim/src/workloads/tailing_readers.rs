@@ -4,8 +4,9 @@
 use super::{RecordFile, concurrent_appends::RecordId};
 use crate::file_model::Ended;
 use crate::operations::{Done, Op, OpResult, Ticket};
-use crate::stage::{Actor, Stage};
+use crate::stage::{Actor, Stage, told};
 use cairn_client_core::{ReadSpec, RecordCursor};
+use cairn_protocol::Failure;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -20,9 +21,13 @@ pub(crate) struct TailingReader {
     asked: Option<ReadSpec>,
     /// Reads in a row that gave nothing, after the writers have stopped.
     idle: u32,
+    /// Reads in a row that failed, after the faults.
+    failures: u32,
     over: bool,
 }
 
+/// So many failures in a row, after the faults, are no accident.
+const FAILURES_MAX: u32 = 3;
 /// So many empty reads in a row, after the faults, are the end.
 const IDLE_MAX: u32 = 5;
 
@@ -35,6 +40,7 @@ impl TailingReader {
             given: BTreeSet::new(),
             asked: None,
             idle: 0,
+            failures: 0,
             over: false,
         }
     }
@@ -56,7 +62,7 @@ impl TailingReader {
         stage.ask(self.client, Op::Read { file, offset, size, fresh });
     }
 
-    fn take(&mut self, stage: &mut Stage, id: RecordId) {
+    fn take(&mut self, stage: &mut Stage, id: RecordId, offset: u64) {
         let mut file = self.file.borrow_mut();
         let complaint = match file.tried.get(&id) {
             None => Some("was never tried"),
@@ -66,10 +72,27 @@ impl TailingReader {
         if let Some(complaint) = complaint {
             return stage.fail("records", format!("{}: {id:?} {complaint}", file.name));
         }
-        file.delivered.insert(id);
+        file.delivered.entry(id).or_insert((offset, stage.now()));
         if !self.given.insert(id) {
             stage.fail("records", format!("{}: {id:?} reaches a reader twice", file.name));
         }
+    }
+
+    /// A read failed: it is tried again, and once the faults are over it has to work.
+    fn failed(&mut self, stage: &mut Stage, failure: &Failure) {
+        if !stage.closing {
+            return stage.rest(500);
+        }
+        self.failures += 1;
+        if self.failures < FAILURES_MAX {
+            return stage.rest(500);
+        }
+        self.over = true;
+        let file = self.file.borrow();
+        if stage.waits_for_repair(file.id.expect("it was read")) {
+            return stage.reach("tailing reader excused: too few intact replicas");
+        }
+        stage.fail("it_heals", format!("tailing {}: {}", file.name, told(failure)));
     }
 
     /// At the end: whatever was acknowledged has come by.
@@ -87,9 +110,10 @@ impl TailingReader {
             stage.fail(
                 "records",
                 format!(
-                    "{}: {id:?} acknowledged at {offset} never reached a reader that started \
+                    "{}: {id:?} acknowledged at {offset} ({}) never reached a reader that started \
                      before it; it stands at {}",
                     file.name,
+                    stage.describe(file.id.expect("it was read"), offset),
                     self.cursor.consumed(),
                 ),
             );
@@ -104,16 +128,19 @@ impl Actor for TailingReader {
 
     fn ended(&mut self, stage: &mut Stage, _: Ticket, result: OpResult) {
         let Some(asked) = self.asked.take() else { return };
-        let Ok(Done::Bytes(bytes, _)) = result else {
-            return stage.rest(500);
+        let bytes = match result {
+            Ok(Done::Bytes(bytes, _)) => bytes,
+            Ok(_) => return stage.rest(500),
+            Err(failure) => return self.failed(stage, &failure),
         };
+        self.failures = 0;
         let got = !bytes.is_empty();
         let mut records = Vec::new();
         if !self.cursor.take(asked, &[bytes], &mut records) {
             stage.reach("record reader doubts what it would skip");
         }
         for record in records {
-            self.take(stage, (record.producer, record.number));
+            self.take(stage, (record.producer, record.number), record.offset);
         }
         self.idle = if got { 0 } else { self.idle + 1 };
         if stage.closing && self.idle >= IDLE_MAX {

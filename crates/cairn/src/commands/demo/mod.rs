@@ -11,7 +11,7 @@
 //!   those on the local disk, records with the acknowledgements that the clients got.
 
 mod appenders;
-mod processes;
+pub(crate) mod processes;
 mod source_files;
 mod story;
 
