@@ -135,8 +135,20 @@ impl ChunkCore {
 
     /// Tries again later; what can never succeed ends the process with its reason.
     fn retry_join(&mut self, now: Now, failure: &Failure) {
-        if matches!(failure.code, ErrorCode::WrongCell | ErrorCode::VersionUnsupported) {
-            self.out.push(Effect::Halt(failure.message.clone()));
+        match failure.code {
+            ErrorCode::WrongCell => {
+                let (cell, master) = (self.link.cell, self.master_address());
+                self.out.push(Effect::Halt(format!(
+                    "this data directory belongs to cell {cell}, and the master at {master} is \
+                     another cell's ({}); name a master of its own cell, or give --data an empty \
+                     directory",
+                    failure.message
+                )));
+            }
+            ErrorCode::VersionUnsupported => {
+                self.out.push(Effect::Halt(failure.message.clone()));
+            }
+            _ => {}
         }
         self.link.which += 1;
         self.link.stage = Stage::Away(now.time + JOIN_RETRY);

@@ -4,7 +4,8 @@
 //!   the end where this replica stores nothing more: what is acknowledged was applied here first
 //!   (R14). Where it does store more, only the lease holder knows; anyone else says
 //!   `PastAcknowledged`.
-//! - a replica with the close mark answers zeros up to the chunk's size; no other does (R19).
+//! - a replica with the close mark answers zeros up to the chunk's size; no other does (R19),
+//!   nor does a suspect one: it may have lost what stood there (R28).
 
 use crate::outbox::{Purpose, lane_of};
 use crate::primary::{Primary, failure_of};
@@ -23,8 +24,12 @@ impl Replica {
 
     /// Bytes that may be read here and now.
     fn readable(&self, cx: &Context<'_>) -> u64 {
-        if self.closed || broken(Rule::R19) {
+        let may_have_lost = self.suspect && !broken(Rule::R28);
+        if broken(Rule::R19) || (self.closed && !may_have_lost) {
             cx.config.chunk_size
+        } else if may_have_lost {
+            // What it lacks it may have lost: no zeros in its place, mark or not (R28).
+            self.acknowledged.min(self.length)
         } else if broken(Rule::R17) {
             self.length
         } else {

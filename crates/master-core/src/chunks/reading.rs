@@ -76,7 +76,7 @@ impl Chunks {
         }
     }
 
-    /// Live servers first and the suspect or damaged last; a silent one only where no other is.
+    /// Live servers; a silent, suspect or damaged one only where no other is.
     fn best_first(&self, now: Time, handle: ChunkHandle, servers: &[ServerId]) -> Vec<ReplicaAt> {
         let mut ranked: Vec<(Reverse<bool>, Reverse<bool>, &ReplicaAt)> = Vec::new();
         for server in servers {
@@ -92,6 +92,10 @@ impl Chunks {
         }
         let any_live = ranked.iter().any(|(live, ..)| live.0);
         ranked.retain(|(live, ..)| live.0 || !any_live);
+        // R28: who may have lost bytes is read from only where nobody else can be; readers choose
+        // by distance, so it must not even be named.
+        let any_sound = ranked.iter().any(|(_, sound, _)| sound.0);
+        ranked.retain(|(_, sound, _)| sound.0 || !any_sound);
         ranked.sort_by_key(|(live, sound, at)| (*live, *sound, at.server));
         ranked.into_iter().map(|(_, _, at)| at.clone()).collect()
     }
