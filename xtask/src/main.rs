@@ -14,6 +14,7 @@ mod licences;
 mod planted;
 mod proto;
 mod simulation;
+mod soak;
 mod test_run;
 mod tidy;
 mod verify;
@@ -30,6 +31,8 @@ usage: cargo xtask <command>
                 --seeds N [--from K]    many seeds, on all processors
                 --seed N [--trace]      one seed, event by event
                 --planted               each rule broken on purpose; a checker must notice
+  soak        a cell of real processes at the size people run; minutes and gigabytes:
+                tree | appends | kills
   fix         apply lints' suggestions, format, rewrite map, .proto and golden texts
   tidy        the house rules alone (also part of verify)
   licences    the licences of all dependencies (also part of verify)
@@ -58,6 +61,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["tidy"] => tidy::report(),
         ["licences"] => licences::report(),
         ["sim", rest @ ..] => simulation::sim(rest),
+        ["soak", rest @ ..] => soak::soak(rest),
         ["map"] => code_map::write(),
         ["proto"] => proto::write(),
         [] | ["help" | "--help" | "-h"] => {

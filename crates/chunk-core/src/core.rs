@@ -1,7 +1,7 @@
 //! One chunkserver's replicas behind one entrance.
 
 use crate::master_link::{MasterLink, Stage};
-use crate::outbox::{Outbox, Purpose};
+use crate::outbox::{Outbox, Purpose, lane_of};
 use crate::replica::{Context, Recovered, Replica, Waiting};
 use cairn_env::{
     Caller, ChunkDone, ChunkJob, Completion, DiskError, Effect, EffectId, Event, Now, Space,
@@ -27,6 +27,12 @@ macro_rules! expect {
 /// How often a chunkserver looks around: lease ends, heartbeats, news for idle secondaries.
 const TICK: Duration = Duration::from_millis(50);
 
+/// How long a replica must have been left alone to be brought to disk. As long as the kernel lets
+/// a page be dirty, so that there is little left to write.
+const SYNC_AFTER: Duration = Duration::from_secs(30);
+/// Replicas brought to disk in one tick.
+const SYNC_AT_ONCE: usize = 2;
+
 /// Who this server is and whom it serves.
 #[derive(Clone, Debug)]
 pub struct ChunkCoreConfig {
@@ -51,9 +57,14 @@ pub struct ChunkCoreConfig {
 pub struct ChunkCore {
     pub(crate) settings: ChunkCoreConfig,
     pub(crate) config: ClusterConfig,
+    /// The master has told the cell's settings; nothing is served before, for nobody knows yet how
+    /// large a chunk is and how long a lease lasts.
+    pub(crate) knows_config: bool,
     pub(crate) replicas: BTreeMap<ChunkHandle, Replica>,
     pub(crate) out: Outbox,
     pub(crate) link: MasterLink,
+    /// Replicas that changed since they were last brought to disk, and when.
+    unsynced: BTreeMap<ChunkHandle, Time>,
 }
 
 impl ChunkCore {
@@ -72,11 +83,15 @@ impl ChunkCore {
             which: 0,
             beats: 0,
             held_after: ChunkHandle::default(),
+            refused_since: None,
             heard: Time::default(),
         };
         // Until the master says otherwise; no mutation is served before it has.
         let config = ClusterConfig::standard();
-        Self { settings, config, replicas, out: Outbox::default(), link }
+        let out = Outbox::default();
+        let sound = recovered.iter().filter(|recovered| !recovered.suspect);
+        let unsynced = sound.map(|recovered| (recovered.handle, Time::default())).collect();
+        Self { settings, config, knows_config: false, replicas, out, link, unsynced }
     }
 
     /// The cell's settings, as far as known.
@@ -91,12 +106,18 @@ impl ChunkCore {
         self.settings.at.server
     }
 
-    /// A data directory is gone, and these replicas with it (R27). Whoever waits for them hears
-    /// nothing more, and asks the master.
-    pub fn lose(&mut self, handles: &[ChunkHandle]) {
-        for handle in handles {
-            self.replicas.remove(handle);
+    /// A data directory is gone, and these replicas with it (R27). Whoever waits for them is told.
+    pub fn lose(&mut self, now: Now, handles: &[ChunkHandle]) {
+        handles.iter().for_each(|handle| self.forget(now, *handle, "its data directory failed"));
+    }
+
+    /// A replica is no longer here.
+    fn forget(&mut self, now: Now, handle: ChunkHandle, why: &str) {
+        if let Some((replica, mut cx)) = self.replica(now, handle) {
+            replica.abandon(&mut cx, why);
         }
+        self.replicas.remove(&handle);
+        self.unsynced.remove(&handle);
     }
 
     /// Takes one event; what is to be done is pushed to `effects`.
@@ -187,6 +208,10 @@ impl ChunkCore {
     /// Which chunk a request is about, once the one who asks may ask it: the master's term and
     /// the server that is meant (R2, R5).
     fn admit(&mut self, request: &Request) -> Result<ChunkHandle, Failure> {
+        if !self.knows_config {
+            let why = "this chunkserver has not joined its cell yet; try again";
+            return Err(Failure::not_done(ErrorCode::Busy, why));
+        }
         let me = self.settings.at.server;
         let (handle, orders) = match request {
             Request::Raise(raise) => (raise.handle, Some((raise.term, raise.server))),
@@ -246,16 +271,31 @@ impl ChunkCore {
                 replica.on_tick(&mut cx);
             }
         }
+        self.sync_idle(now);
         self.tick_link(now);
+    }
+
+    /// Brings to disk what has not changed for a while, a few at a time: what is on disk is not in
+    /// doubt after a power loss (R27).
+    fn sync_idle(&mut self, now: Now) {
+        let idle = |changed: &Time| now.time.since(*changed) >= SYNC_AFTER;
+        let due = self.unsynced.iter().filter(|(_, changed)| idle(changed));
+        let due: Vec<ChunkHandle> = due.map(|(handle, _)| *handle).take(SYNC_AT_ONCE).collect();
+        for handle in due {
+            self.unsynced.remove(&handle);
+            self.out.disk(Purpose::Nobody, lane_of(handle), ChunkJob::Sync { handle });
+        }
     }
 
     fn on_disk(&mut self, now: Now, purpose: Purpose, result: Result<ChunkDone, DiskError>) {
         match (purpose, result) {
             (Purpose::Space, Ok(ChunkDone::Space(space))) => self.link.space = space,
             (Purpose::Trashed(handle), Ok(ChunkDone::Trashed { gone: true })) => {
-                self.replicas.remove(&handle);
+                self.forget(now, handle, "it was garbage");
             }
+            (Purpose::TermKept(before), Err(_)) => self.link.term = before,
             (Purpose::Applied(handle), result) => {
+                self.unsynced.insert(handle, now.time);
                 let Some((replica, mut cx)) = self.replica(now, handle) else { return };
                 match result {
                     Ok(ChunkDone::Applied { length, serial }) => {
@@ -266,10 +306,14 @@ impl ChunkCore {
                 }
             }
             (Purpose::Journaled(handle), result) => {
+                self.unsynced.insert(handle, now.time);
                 let Some((replica, mut cx)) = self.replica(now, handle) else { return };
                 match result {
                     Ok(_) => replica.on_journaled(&mut cx),
                     Err(error) => replica.on_change_failed(&mut cx, &error.to_string()),
+                }
+                if replica.never_was {
+                    self.forget(now, handle, "it could not be created");
                 }
             }
             (Purpose::Read { handle, to, end }, result) => {
@@ -327,10 +371,10 @@ impl ChunkCore {
             Purpose::Heartbeat(sent) => {
                 self.on_heartbeat_answer(now, sent, expect!(result, Heartbeat));
             }
-            Purpose::Forwarded { handle, lease, secondary } => {
+            Purpose::Forwarded { handle, version, lease, secondary } => {
                 let serial = expect!(result, Forward).map(|answer| answer.serial);
                 if let Some((replica, mut cx)) = self.replica(now, handle) {
-                    replica.on_forwarded(&mut cx, lease, secondary, serial);
+                    replica.on_forwarded(&mut cx, (lease, version), secondary, serial);
                 }
             }
             Purpose::Shrunk { handle, lease } => {

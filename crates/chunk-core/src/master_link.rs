@@ -54,6 +54,8 @@ pub(crate) struct MasterLink {
     pub(crate) which: usize,
     pub(crate) beats: u64,
     pub(crate) held_after: ChunkHandle,
+    /// Since when another incarnation is in the way (R5).
+    pub(crate) refused_since: Option<Time>,
     /// When the master last answered.
     pub(crate) heard: Time,
 }
@@ -121,7 +123,9 @@ impl ChunkCore {
                     self.identify();
                 }
                 self.config = answer.config;
+                self.knows_config = true;
                 self.link.heard = now.time;
+                self.link.refused_since = None;
                 self.link.stage = Stage::Reporting(ChunkHandle::default());
                 self.report_slice(now);
             }
@@ -147,6 +151,13 @@ impl ChunkCore {
             }
             ErrorCode::VersionUnsupported => {
                 self.out.push(Effect::Halt(failure.message.clone()));
+            }
+            // R5: another incarnation of this server lives, longer than it takes to be buried.
+            ErrorCode::WrongServer => {
+                let since = *self.link.refused_since.get_or_insert(now.time);
+                if now.time.since(since) > Duration::from_millis(self.config.dead_ms) {
+                    self.out.push(Effect::Halt(failure.message.clone()));
+                }
             }
             _ => {}
         }
@@ -298,10 +309,10 @@ impl ChunkCore {
             return Err(Failure::refused(ErrorCode::NotPrimaryMaster, why));
         }
         if term > self.link.term {
-            self.link.term = term;
+            let before = std::mem::replace(&mut self.link.term, term);
             // The journal's lane keeps order: whatever this term asks for lies behind this entry.
             let job = ChunkJob::Journal(vec![JournalEntry::Term(term)]);
-            self.out.disk(Purpose::Nobody, JOURNAL_LANE, job);
+            self.out.disk(Purpose::TermKept(before), JOURNAL_LANE, job);
         }
         Ok(())
     }

@@ -20,7 +20,8 @@ pub(crate) enum Kind {
 /// A mutation that has no serial number yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Queued {
-    pub(crate) from: Caller,
+    /// Whoever waits; a repeat of the same push waits beside the first.
+    pub(crate) from: Vec<Caller>,
     pub(crate) kind: Kind,
     pub(crate) push: PushId,
     pub(crate) size: u64,

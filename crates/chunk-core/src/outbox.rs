@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cairn_env::{Caller, ChunkJob, Effect, EffectId, Lane};
 use cairn_protocol::{Failure, Request, Response};
-use cairn_types::{Address, ChunkHandle, LeaseId, ServerId, Time};
+use cairn_types::{Address, ChunkHandle, ChunkVersion, LeaseId, ServerId, Term, Time};
 use std::collections::BTreeMap;
 
 /// The lane of a server's journal; a chunk's jobs have the lane of its handle.
@@ -17,7 +17,7 @@ pub(crate) enum Purpose {
     /// This replica's version or close mark becomes durable.
     Journaled(ChunkHandle),
     /// A secondary applies a batch.
-    Forwarded { handle: ChunkHandle, lease: LeaseId, secondary: ServerId },
+    Forwarded { handle: ChunkHandle, version: ChunkVersion, lease: LeaseId, secondary: ServerId },
     /// The master shrinks a set.
     Shrunk { handle: ChunkHandle, lease: LeaseId },
     /// The master logs that a chunk is closed.
@@ -44,6 +44,8 @@ pub(crate) enum Purpose {
     Space,
     /// Time to look around.
     Tick,
+    /// A higher term becomes durable; this was the one before.
+    TermKept(Term),
     /// Nobody waits for it.
     Nobody,
 }

@@ -12,6 +12,7 @@
 
 use crate::mutation_queue::{Kind, Logged, Queued};
 use crate::outbox::{Purpose, lane_of};
+use crate::repeats::Repeats;
 use crate::replica::{Busy, Context, Mark, Replica};
 use crate::secondary::to_apply;
 use cairn_env::{Caller, ChunkJob, ConnectionId, DiskError};
@@ -21,7 +22,7 @@ use cairn_protocol::{
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{
-    BlockChecksums, ChunkIndex, EntryId, LeaseId, PushId, ReplicaAt, SerialNumber, Time,
+    BlockChecksums, ChunkIndex, EntryId, LeaseId, PushId, ReplicaAt, SerialNumber, SessionId, Time,
 };
 use std::collections::VecDeque;
 
@@ -93,6 +94,18 @@ impl Primary {
 
     pub(crate) fn is_live(&self, now: Time) -> bool {
         now < self.expires
+    }
+
+    /// What a client session still had queued by an older connection is dropped: nobody hears the
+    /// answer, and what comes by the newer one must not be overtaken by it (R15).
+    pub(crate) fn forget_older(&mut self, session: SessionId, connection: ConnectionId) {
+        if broken(Rule::R15) {
+            return;
+        }
+        self.queue.retain(|queued| {
+            let older = queued.from.iter().all(|from| from.connection < connection);
+            queued.push.session != session || !older
+        });
     }
 
     fn is_drained(&self) -> bool {
@@ -175,12 +188,12 @@ impl Replica {
         while let Some(next) = primary.queue.pop_front() {
             let appends = next.kind == Kind::Append;
             if appends && (primary.closing.is_some() || self.closed) {
-                primary.closers.push(next.from);
+                primary.closers.extend(next.from);
                 continue;
             }
             if appends && primary.end + next.size > cx.config.chunk_size {
                 primary.closing = Some(Closing::Wanted);
-                primary.closers.push(next.from);
+                primary.closers.extend(next.from);
                 continue;
             }
             if batch.len() == BATCH_COUNT_MAX || (size > 0 && size + next.size > BATCH_SIZE_MAX) {
@@ -282,12 +295,16 @@ impl Replica {
                 DiskError::PushDiffers { push: differs } => *differs == push,
                 _ => true,
             };
-            let mut callers = logged.from.into_iter();
-            if refused {
-                callers.for_each(|from| cx.out.refuse(from, failure_of(error)));
-            } else if let Some(from) = callers.next() {
+            let full = *error == DiskError::NoSpace && logged.kind == Kind::Append;
+            if full && !primary.writes_only {
+                // The next chunk goes to servers that have room.
+                primary.closing = Some(Closing::Wanted);
+                primary.closers.extend(logged.from);
+            } else if refused {
+                logged.from.iter().for_each(|from| cx.out.refuse(*from, failure_of(error)));
+            } else {
                 primary.queue.push_front(Queued {
-                    from,
+                    from: logged.from,
                     kind: logged.kind,
                     push,
                     size: logged.forwarded.size,
@@ -301,8 +318,10 @@ impl Replica {
     /// Ends the lease here. Whatever has no number yet was not done; the rest is unknown.
     pub(crate) fn drop_lease(&mut self, cx: &mut Context<'_>, why: &str) {
         let Some(primary) = self.primary.take() else { return };
+        // A push is repeated under one lease only, so what was served under this one can go.
+        self.repeats = Repeats::default();
         let line = |what: &str| format!("chunk {}: {why}; {what}", self.handle.short());
-        let queued = primary.queue.iter().map(|queued| queued.from);
+        let queued = primary.queue.iter().flat_map(|queued| queued.from.iter().copied());
         for from in queued.chain(primary.closers) {
             let failure = Failure::not_done(ErrorCode::NotPrimary, line("nothing was changed"));
             cx.out.refuse(from, failure);
@@ -371,7 +390,10 @@ impl Replica {
     /// A client's connection is gone: what it had queued is not done any more (R15).
     pub(crate) fn forget_connection(&mut self, connection: ConnectionId) {
         if let Some(primary) = self.primary.as_mut() {
-            primary.queue.retain(|queued| queued.from.connection != connection);
+            for queued in &mut primary.queue {
+                queued.from.retain(|from| from.connection != connection);
+            }
+            primary.queue.retain(|queued| !queued.from.is_empty());
         }
     }
 
@@ -398,7 +420,7 @@ fn numbered(queued: Queued, serial: SerialNumber, offset: u64) -> Logged {
             checksums: queued.checksums,
             close: false,
         },
-        from: vec![queued.from],
+        from: queued.from,
         kind: queued.kind,
         sync: queued.sync,
     }
@@ -417,13 +439,15 @@ pub(crate) fn failure_of(error: &DiskError) -> Failure {
     }
 }
 
-/// The mutation of a push that is already on its way, if there is one.
+/// Who waits for a push that is here already, if it is.
 pub(crate) fn find_push(primary: &mut Primary, push: PushId) -> Option<&mut Vec<Caller>> {
     let on_way = primary.applying.iter_mut().chain(primary.log.iter_mut());
-    on_way
-        .filter(|logged| logged.forwarded.push == Some(push))
-        .map(|logged| &mut logged.from)
-        .next()
+    let mut on_way = on_way.filter(|logged| logged.forwarded.push == Some(push));
+    if let Some(logged) = on_way.next() {
+        return Some(&mut logged.from);
+    }
+    let mut queued = primary.queue.iter_mut().filter(|queued| queued.push == push);
+    queued.next().map(|queued| &mut queued.from)
 }
 
 /// The checksums of a mutation, for the one that has none.

@@ -13,7 +13,7 @@ use cairn_protocol::{
     SecondaryFailedAnswer, WriteAnswer,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{LeaseId, SerialNumber, ServerId, Time};
+use cairn_types::{ChunkVersion, LeaseId, SerialNumber, ServerId, Time};
 use std::time::Duration;
 
 use crate::mutation_queue::Kind;
@@ -52,6 +52,7 @@ impl Replica {
             secondary.outstanding = true;
             let purpose = Purpose::Forwarded {
                 handle: self.handle,
+                version: self.version,
                 lease: primary.lease,
                 secondary: secondary.at.server,
             };
@@ -105,7 +106,7 @@ impl Replica {
     pub(crate) fn on_forwarded(
         &mut self,
         cx: &mut Context<'_>,
-        lease: LeaseId,
+        (lease, sent_under): (LeaseId, ChunkVersion),
         server: ServerId,
         result: Result<SerialNumber, Failure>,
     ) {
@@ -117,11 +118,15 @@ impl Replica {
         let Some(secondary) = primary.secondaries.iter_mut().find(|s| s.at.server == server) else {
             return;
         };
-        secondary.outstanding = false;
+        // An answer to what an older version sent frees no place: the set was asked anew since.
+        if sent_under == version {
+            secondary.outstanding = false;
+        }
         match (result, stage) {
             (Ok(serial), _) => secondary.applied = secondary.applied.max(serial),
-            // The set is being changed: the old version is refused for a good reason.
+            // The set is being changed, or was: the old version is refused for a good reason.
             (Err(failure), Stage::Shrinking) if failure.code == ErrorCode::StaleVersion => {}
+            (Err(_), Stage::Serving) if sent_under < version => {}
             (Err(failure), Stage::Levelling(from)) => {
                 primary.stage = Stage::Serving;
                 let mut told = Failure::not_done(ErrorCode::ReplicaFailed, failure.message);
@@ -212,11 +217,7 @@ impl Replica {
     }
 }
 
-fn shrink_request(
-    replica: &Replica,
-    lease: LeaseId,
-    version: cairn_types::ChunkVersion,
-) -> SecondaryFailed {
+fn shrink_request(replica: &Replica, lease: LeaseId, version: ChunkVersion) -> SecondaryFailed {
     let secondaries = replica.primary.iter().flat_map(|primary| &primary.secondaries);
     let failed = secondaries.filter(|s| s.failed).map(|s| s.at.server).collect();
     SecondaryFailed { handle: replica.handle, version, lease, failed }

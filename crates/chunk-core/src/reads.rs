@@ -8,7 +8,7 @@
 //!   nor does a suspect one: it may have lost what stood there (R28).
 
 use crate::outbox::{Purpose, lane_of};
-use crate::primary::{Primary, failure_of};
+use crate::primary::{Closing, Primary, failure_of};
 use crate::replica::{Context, Replica};
 use bytes::Bytes;
 use cairn_env::{Caller, ChunkJob, DiskError, ReadDone};
@@ -17,15 +17,28 @@ use cairn_protocol::{
 };
 use cairn_types::planted::{Rule, broken};
 
+/// The most that one answer carries; a reader that wants more asks again. Far below the limit of
+/// a frame's payload, whole blocks at both ends included.
+const READ_SIZE_MAX: u64 = 4 << 20;
+
+const _: () = assert!(READ_SIZE_MAX * 2 < cairn_protocol::PAYLOAD_SIZE_MAX as u64);
+
 impl Replica {
     fn holds_lease(&self, cx: &Context<'_>) -> bool {
         self.primary.as_ref().is_some_and(|primary: &Primary| primary.is_live(cx.now))
     }
 
+    /// Whether readers may take the chunk for closed: not while its primary is still putting the
+    /// mark on the other replicas, for then it may yet come to nothing (R18).
+    fn is_closed_for_readers(&self) -> bool {
+        let marking = |primary: &Primary| primary.closing == Some(Closing::Marking);
+        self.closed && !self.primary.as_ref().is_some_and(marking)
+    }
+
     /// Bytes that may be read here and now.
     fn readable(&self, cx: &Context<'_>) -> u64 {
         let may_have_lost = self.suspect && !broken(Rule::R28);
-        if broken(Rule::R19) || (self.closed && !may_have_lost) {
+        if broken(Rule::R19) || (self.is_closed_for_readers() && !may_have_lost) {
             cx.config.chunk_size
         } else if may_have_lost {
             // What it lacks it may have lost: no zeros in its place, mark or not (R28).
@@ -49,7 +62,7 @@ impl Replica {
         }
         let readable = self.readable(cx);
         let unsure = self.length > self.acknowledged && !self.holds_lease(cx);
-        if read.offset >= readable && !self.closed && unsure {
+        if read.offset >= readable && !self.is_closed_for_readers() && unsure {
             let why = format!(
                 "chunk {}: {readable} bytes are known to be acknowledged here, {} was asked for",
                 self.handle.short(),
@@ -58,7 +71,8 @@ impl Replica {
             cx.out.refuse(from, Failure::not_done(ErrorCode::PastAcknowledged, why));
             return;
         }
-        let end = read.offset.saturating_add(read.size).min(readable);
+        let size = read.size.min(READ_SIZE_MAX);
+        let end = read.offset.saturating_add(size).min(readable);
         let stored = end.min(self.length);
         if stored <= read.offset {
             let zeros = end.saturating_sub(read.offset);
@@ -75,7 +89,7 @@ impl Replica {
     fn read_answer(&self, cx: &Context<'_>) -> ReadAnswer {
         ReadAnswer {
             readable: self.readable(cx),
-            closed: self.closed,
+            closed: self.is_closed_for_readers(),
             suspect: self.suspect,
             ..ReadAnswer::default()
         }
@@ -111,7 +125,7 @@ impl Replica {
         match self.check_version(ask.version) {
             Ok(()) => {
                 let primary = self.holds_lease(cx);
-                let (length, closed) = (self.acknowledged, self.closed);
+                let (length, closed) = (self.acknowledged, self.is_closed_for_readers());
                 let answer = ChunkLengthAnswer { length, closed, primary };
                 cx.out.reply_with(from, Response::ChunkLength(answer), Bytes::new());
             }

@@ -26,14 +26,14 @@ impl Replica {
             return;
         }
         let queued = Queued {
-            from,
+            from: vec![from],
             kind: Kind::Write { offset: write.offset },
             push: write.push,
             size: write.size,
             checksums: write.checksums,
             sync: write.sync,
         };
-        self.take_mutation(cx, write.version, write.lease, queued);
+        self.take_mutation(cx, from, (write.version, write.lease), queued);
     }
 
     pub(crate) fn on_append(&mut self, cx: &mut Context<'_>, from: Caller, append: Append) {
@@ -47,25 +47,24 @@ impl Replica {
             return;
         }
         let queued = Queued {
-            from,
+            from: vec![from],
             kind: Kind::Append,
             push: append.push,
             size: append.size,
             checksums: append.checksums,
             sync: append.sync,
         };
-        self.take_mutation(cx, append.version, append.lease, queued);
+        self.take_mutation(cx, from, (append.version, append.lease), queued);
     }
 
     fn take_mutation(
         &mut self,
         cx: &mut Context<'_>,
-        version: ChunkVersion,
-        lease: LeaseId,
+        from: Caller,
+        under: (ChunkVersion, LeaseId),
         queued: Queued,
     ) {
-        let from = queued.from;
-        if let Err(failure) = self.admit(cx, version, lease, &queued) {
+        if let Err(failure) = self.admit(cx, from, under, &queued) {
             cx.out.refuse(from, failure);
             return;
         }
@@ -77,6 +76,7 @@ impl Replica {
         }
         let Some(primary) = self.primary.as_mut() else { return };
         primary.used = true;
+        primary.forget_older(queued.push.session, from.connection);
         if let Some(waiting) = find_push(primary, queued.push)
             && !broken(Rule::R15)
         {
@@ -91,8 +91,8 @@ impl Replica {
     fn admit(
         &mut self,
         cx: &Context<'_>,
-        version: ChunkVersion,
-        lease: LeaseId,
+        from: Caller,
+        (version, lease): (ChunkVersion, LeaseId),
         queued: &Queued,
     ) -> Result<(), Failure> {
         let short = self.handle.short();
@@ -119,7 +119,7 @@ impl Replica {
             return Err(Failure::not_done(ErrorCode::ChunkClosed, why));
         }
         let session = queued.push.session;
-        if !self.repeats.may_speak(session, queued.from.connection) && !broken(Rule::R15) {
+        if !self.repeats.may_speak(session, from.connection) && !broken(Rule::R15) {
             let why = "this client session speaks by a newer connection";
             return Err(Failure::not_done(ErrorCode::Busy, why));
         }

@@ -75,7 +75,7 @@ pub(crate) enum Waiting {
 #[derive(Debug)]
 pub(crate) enum Busy {
     /// A raise becomes durable.
-    Raising(Caller),
+    Raising { from: Caller, create: bool },
     /// The primary's own bytes, or its levelling.
     Primary,
     /// The primary's own close mark.
@@ -97,6 +97,8 @@ pub(crate) struct Replica {
     pub(crate) suspect: bool,
     /// A stored block failed its checksum: no reader and no lease until it is replaced.
     pub(crate) damaged: bool,
+    /// Its creation failed: there is nothing to keep.
+    pub(crate) never_was: bool,
     /// When the raise to the present version was answered; the lease counts from then (R4).
     pub(crate) raised_at: Time,
     /// The lease whose mutations it applies as a secondary.
@@ -192,10 +194,9 @@ impl Replica {
         // From here on the old version is refused everywhere (X2).
         self.version = raise.to;
         let shrinking = self.primary.as_ref().is_some_and(Primary::is_shrinking);
-        if raise.close {
-            self.closed = true;
-        }
-        if !shrinking || raise.close {
+        let closes = raise.close && !self.closed;
+        self.closed |= raise.close;
+        if !shrinking || closes {
             self.drop_lease(cx, "the master raised the chunk's version");
         }
         let entry = JournalEntry::Raise {
@@ -204,7 +205,7 @@ impl Replica {
             create: raise.create,
             close: raise.close,
         };
-        self.busy = Some(Busy::Raising(from));
+        self.busy = Some(Busy::Raising { from, create: raise.create });
         if broken(Rule::R7) {
             cx.out.disk(Purpose::Nobody, JOURNAL_LANE, ChunkJob::Journal(vec![]));
             self.on_journaled(cx);
@@ -216,7 +217,7 @@ impl Replica {
     /// The journal holds what the change under way wanted it to hold.
     pub(crate) fn on_journaled(&mut self, cx: &mut Context<'_>) {
         match self.busy.take() {
-            Some(Busy::Raising(from)) => {
+            Some(Busy::Raising { from, .. }) => {
                 self.raised_at = cx.now;
                 let answer = RaiseAnswer { replica: self.report() };
                 cx.out.reply(from, Response::Raise(answer));
@@ -234,9 +235,11 @@ impl Replica {
     pub(crate) fn on_change_failed(&mut self, cx: &mut Context<'_>, why: &str) {
         let failure = Failure::unknown(ErrorCode::Io, why);
         match self.busy.take() {
-            Some(Busy::Raising(from) | Busy::Secondary { from, .. }) => {
+            Some(Busy::Raising { from, create }) => {
+                self.never_was = create;
                 cx.out.refuse(from, failure);
             }
+            Some(Busy::Secondary { from, .. }) => cx.out.refuse(from, failure),
             Some(Busy::Primary | Busy::Closing) => self.drop_lease(cx, why),
             None => {}
         }
@@ -249,6 +252,22 @@ impl Replica {
         if std::mem::take(&mut self.suspect) {
             let job = ChunkJob::Journal(vec![JournalEntry::Cleared(self.handle)]);
             cx.out.disk(Purpose::Nobody, JOURNAL_LANE, job);
+        }
+    }
+
+    /// The replica goes: whoever waits for it is told.
+    pub(crate) fn abandon(&mut self, cx: &mut Context<'_>, why: &str) {
+        self.drop_lease(cx, why);
+        let failure = |handle: ChunkHandle| {
+            Failure::unknown(ErrorCode::NoSuchChunk, format!("chunk {}: {why}", handle.short()))
+        };
+        if let Some(Busy::Raising { from, .. } | Busy::Secondary { from, .. }) = self.busy.take() {
+            cx.out.refuse(from, failure(self.handle));
+        }
+        for waiting in std::mem::take(&mut self.waiting) {
+            let (Waiting::Raise(from, _) | Waiting::Grant(from, _) | Waiting::Forward(from, _)) =
+                waiting;
+            cx.out.refuse(from, failure(self.handle));
         }
     }
 

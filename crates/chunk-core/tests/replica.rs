@@ -479,3 +479,105 @@ fn a_block_that_fails_its_checksum_is_reported_and_never_served_again() {
     });
     assert_eq!(beat, Some(vec![handle()]));
 }
+
+#[test]
+fn a_refusal_of_the_old_version_that_comes_late_costs_nobody_a_place_in_the_set() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    let (failed, _) = bench.call();
+    let (late, _) = bench.call();
+    bench.answer(failed, Err(Failure::unknown(ErrorCode::Unreachable, "gone")));
+    let (shrink, _) = bench.call();
+    bench.ask(raise(version(1), version(2)));
+    bench.journaled();
+    assert!(matches!(bench.reply().1, Ok(Response::Raise(_))));
+    let answer = SecondaryFailedAnswer { version: version(2), secondaries: vec![server(3)] };
+    bench.answer(shrink, Ok(Response::SecondaryFailed(answer)));
+    // The raise overtook the forward at server 3.
+    bench.answer(late, Err(Failure::not_done(ErrorCode::StaleVersion, "raised")));
+    let again = bench.forward_answered();
+    assert_eq!(again.version, version(2));
+    assert!(matches!(bench.reply().1, Ok(Response::Append(_))));
+    assert!(bench.calls.is_empty(), "nobody else is left out: {:?}", bench.calls);
+}
+
+#[test]
+fn one_answer_never_carries_more_than_a_frame_may_hold() {
+    let mut bench = Bench::with_replica();
+    let config = ClusterConfig::tiny();
+    bench.ask(Raise { close: true, ..raise(version(1), version(2)) });
+    bench.journaled();
+    assert!(bench.reply().1.is_ok());
+    bench.ask(Read { size: u64::MAX, version: version(2), ..read(0, 0) });
+    let Ok(Response::Read(answer)) = bench.reply().1 else { panic!("zeros, as it is closed") };
+    assert_eq!(answer.zeros, config.chunk_size);
+}
+
+#[test]
+fn while_the_close_mark_travels_readers_see_what_is_acknowledged_and_no_end() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 1024));
+    bench.applied(1024);
+    bench.ask(append(2, 1024));
+    bench.applied(2048);
+    bench.ask(append(3, 1024));
+    bench.applied(3072);
+    bench.ask(append(4, 1024));
+    bench.applied(4096);
+    bench.ask(append(5, 1024));
+    bench.journaled();
+    assert!(bench.replies.is_empty(), "no secondary has answered");
+    bench.ask(read(0, 10));
+    let Ok(Response::Read(answer)) = bench.reply().1 else { panic!("the holder's answer") };
+    assert_eq!((answer.readable, answer.closed, answer.zeros), (0, false, 0));
+}
+
+#[test]
+fn an_append_that_finds_the_disk_full_closes_the_chunk_and_goes_on_elsewhere() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    let (id, _) = bench.job();
+    bench.done(id, Err(DiskError::NoSpace));
+    bench.journaled();
+    bench.forward_answered();
+    bench.forward_answered();
+    let (told, request) = bench.call();
+    assert!(matches!(request, Request::ChunkClosed(_)), "{request:?}");
+    bench.answer(told, Ok(Response::ChunkClosed(ChunkClosedAnswer {})));
+    assert_eq!(bench.failure().code, ErrorCode::ChunkClosed);
+}
+
+#[test]
+fn a_repeat_that_finds_the_first_still_in_the_queue_waits_beside_it() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 10));
+    bench.ask(append(2, 10));
+    bench.ask(append(2, 10));
+    bench.applied(10);
+    assert_eq!(bench.applied(20), 1, "one mutation, two who wait for it");
+}
+
+#[test]
+fn a_replica_that_could_not_be_created_leaves_nothing_behind() {
+    let mut bench = Bench::joined();
+    bench.ask(Raise { create: true, ..raise(ChunkVersion::default(), version(1)) });
+    let (id, _) = bench.job();
+    bench.done(id, Err(DiskError::NoSpace));
+    assert!(bench.reply().1.is_err());
+    bench.ask(read(0, 1));
+    assert_eq!(bench.failure().code, ErrorCode::NoSuchChunk);
+}
+
+#[test]
+fn what_has_not_changed_for_a_while_is_brought_to_disk_once() {
+    let mut bench = Bench::with_replica();
+    bench.tick(Duration::from_millis(50));
+    assert!(bench.jobs.is_empty(), "it may change again");
+    bench.tick(Duration::from_secs(31));
+    let (id, job) = bench.job();
+    assert_eq!(job, ChunkJob::Sync { handle: handle() });
+    bench.done(id, Ok(ChunkDone::Synced));
+    bench.tick(Duration::from_secs(31));
+    assert!(bench.jobs.is_empty());
+}

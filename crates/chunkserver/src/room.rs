@@ -36,8 +36,13 @@ fn is_failed_sync(event: &Event<(), ChunkDone>) -> Option<String> {
 impl Chunkserver {
     /// Drops what a failed fsync leaves in doubt (R27); goes on with the other directories, if
     /// there are any.
-    fn drop_failed_directories(&mut self, why: &str, effects: &mut Vec<Effect<ChunkJob>>) {
-        self.core.lose(&self.disk.lost());
+    fn drop_failed_directories(
+        &mut self,
+        now: Now,
+        why: &str,
+        effects: &mut Vec<Effect<ChunkJob>>,
+    ) {
+        self.core.lose(now, &self.disk.lost());
         if self.disk.has_failed() {
             let line = format!("fsync failed on every data directory: {why}; see the disk's log");
             effects.push(Effect::Halt(line));
@@ -58,7 +63,7 @@ impl Room for Chunkserver {
         let failed_sync = is_failed_sync(&event);
         self.core.step(now, event, effects);
         if let Some(why) = failed_sync {
-            self.drop_failed_directories(&why, effects);
+            self.drop_failed_directories(now, &why, effects);
         }
         // What the cell agrees on is known from the join on, before any mutation comes.
         let config = self.core.config();

@@ -109,7 +109,6 @@ impl SimWorld {
                 state: State::Dialling,
                 next_request: 0,
                 calls: BTreeMap::new(),
-                served: BTreeMap::new(),
                 there: Pipe::default(),
                 back: Pipe::default(),
                 dialler_knows: false,
@@ -191,14 +190,13 @@ impl SimWorld {
             Request::Hello(hello) => self.accept(id, &hello),
             Request::Push(push) => self.serve_push(id, request_id, push, frame.payload),
             request => {
-                let connection = self.connections.get_mut(&id).expect("checked by deliver");
-                connection.served.insert(request_id, request.clone());
+                let caller = Caller { connection: id, request: request_id };
+                self.served.insert(caller, (from, request.clone()));
                 if let Some(watch) = &self.watch {
                     let seen = Seen { at: self.now, from, to, request: &request };
                     watch.borrow_mut().delivered(&seen);
                 }
-                let from = Caller { connection: id, request: request_id };
-                self.feed(to, Input::Request { from, request });
+                self.feed(to, Input::Request { from: caller, request });
             }
         }
     }
@@ -329,7 +327,6 @@ impl SimWorld {
             }
             Ends::Listener => {
                 connection.listener_knows = true;
-                connection.served.clear();
                 let (to, life) = (connection.to, connection.to_life);
                 if life.is_some_and(|life| self.lives(to, life)) {
                     self.feed(to, Input::Disconnected(id));

@@ -147,8 +147,6 @@ pub(crate) struct Connection {
     pub(crate) state: State,
     pub(crate) next_request: u64,
     pub(crate) calls: BTreeMap<RequestId, OpenCall>,
-    /// Requests that the listener has not answered yet.
-    pub(crate) served: BTreeMap<RequestId, Request>,
     pub(crate) there: Pipe,
     pub(crate) back: Pipe,
     pub(crate) dialler_knows: bool,

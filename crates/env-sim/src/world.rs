@@ -14,7 +14,7 @@ use crate::queue::{Happening, Queue};
 use crate::trace::Trace;
 use crate::watch::{MessageWatch, Seen};
 use cairn_env::{Caller, ConnectionId, EffectId, Lane, Now};
-use cairn_protocol::{Failure, Hello, Response};
+use cairn_protocol::{Failure, Hello, Request, Response};
 use cairn_types::{Address, Random};
 use std::any::Any;
 use std::cell::RefCell;
@@ -126,6 +126,8 @@ pub struct SimWorld {
     /// The connection that a node keeps to another.
     pub(crate) kept: BTreeMap<(NodeId, NodeId), ConnectionId>,
     pub(crate) next_connection: u64,
+    /// Requests that their listeners have not answered yet, and who asks.
+    pub(crate) served: BTreeMap<Caller, (NodeId, Request)>,
     pub(crate) blocked: BTreeSet<(NodeId, NodeId)>,
     pub(crate) pushes: BTreeMap<u64, PushJob>,
     pub(crate) next_push: u64,
@@ -151,6 +153,7 @@ impl SimWorld {
             connections: BTreeMap::new(),
             kept: BTreeMap::new(),
             next_connection: 0,
+            served: BTreeMap::new(),
             blocked: BTreeSet::new(),
             pushes: BTreeMap::new(),
             next_push: 0,
@@ -385,18 +388,15 @@ impl SimWorld {
         answer: Result<Response, Failure>,
         payload: bytes::Bytes,
     ) {
-        let life = self.nodes[node.0].life;
-        let Some(connection) = self.connections.get_mut(&to.connection) else {
-            return self.reach("answer dropped: connection gone");
+        let Some((from, request)) = self.served.remove(&to) else {
+            panic!("a request is answered once, and by its own listener");
         };
-        assert_eq!((connection.to, connection.to_life), (node, Some(life)), "a caller of its own");
-        let Some(request) = connection.served.remove(&to.request) else {
-            return self.reach("answer dropped: connection gone");
-        };
-        let from = connection.from;
         if let Some(watch) = &self.watch {
             let seen = Seen { at: self.now, from, to: node, request: &request };
             watch.borrow_mut().answered(&seen, &answer);
+        }
+        if !self.connections.contains_key(&to.connection) {
+            return self.reach("answer dropped: connection gone");
         }
         self.send_answer(to, request.kind(), &answer, payload);
     }

@@ -9,7 +9,9 @@
 //!   the read began) is seen no more; after any acknowledged write zero is seen no more.
 //! - M3: a write that failed as *not done* is never seen. One that is *unknown* may be seen until
 //!   an acknowledged later write of the same client covers it (R15), and by nobody's leave after.
-//! - M4: a read is as long as the acknowledged writes, and not longer than all that were tried.
+//! - M4: a read is as long as the acknowledged writes, and not longer than all that were tried. (A
+//!   write of several chunks that failed as not done may have made the later ones: the file is
+//!   longer by zeros then, and by zeros only.)
 
 use cairn_env_sim::WorldTime;
 
@@ -175,7 +177,7 @@ impl FileModel {
         let most = self
             .writes
             .iter()
-            .filter(|write| write.ended != Ended::NotDone && write.invoked <= read.until)
+            .filter(|write| write.invoked <= read.until)
             .map(WriteNote::end)
             .max()
             .unwrap_or(0)

@@ -12,10 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct ReplicaBook {
     /// The version journaled last.
     pub(crate) version: ChunkVersion,
+    /// It holds the close mark.
+    pub(crate) marked: bool,
     /// Pushes applied, with the version and serial number under which.
     pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
     /// Of these, what a power loss cannot take.
     pub(crate) synced: BTreeSet<PushId>,
+    /// Its server may have changed something that is not synced (R27).
+    pub(crate) dirty: bool,
+    /// It lost power while dirty: its server has to doubt it.
+    pub(crate) suspect: bool,
     /// It lost power with unsynced bytes.
     pub(crate) lost: bool,
     /// A bit of it flipped; its server cannot know before it reads the block.
@@ -42,12 +48,30 @@ pub(crate) struct ChunkBook {
     pub(crate) closed: bool,
     pub(crate) replicas: BTreeMap<NodeId, ReplicaBook>,
     pub(crate) acknowledged: Vec<Acknowledged>,
+    /// Nodes that have ever applied a push, whatever became of their disks.
+    pub(crate) appliers: BTreeMap<PushId, BTreeSet<NodeId>>,
 }
 
 impl ChunkBook {
     /// The version that holds.
     pub(crate) fn version(&self) -> Option<(ChunkVersion, u32)> {
         self.logged.last_key_value().map(|(version, size)| (*version, *size))
+    }
+
+    /// Whether some replica holds the close mark: nothing takes the place of what stands behind
+    /// the acknowledged length any more, but not all replicas need to hold it (Table 1).
+    pub(crate) fn is_marked(&self) -> bool {
+        self.closed || self.replicas.values().any(|replica| replica.marked)
+    }
+
+    /// Nodes that the cell itself can take for good: intact, undoubted, at the logged version.
+    pub(crate) fn usable(&self) -> usize {
+        let Some((version, _)) = self.version() else { return 0 };
+        let good = |node: &NodeId| {
+            let replica = &self.replicas[node];
+            !replica.suspect && replica.version >= version
+        };
+        self.intact().iter().filter(|node| good(node)).count()
     }
 
     /// Nodes whose disks hold everything that was acknowledged, undamaged.
@@ -77,12 +101,15 @@ impl Ledger {
     pub(crate) fn disk_did(&mut self, node: NodeId, job: &ChunkJob) {
         match job {
             ChunkJob::Apply { handle, version, mutations, sync, .. } => {
-                let replica = self.chunk(*handle).replicas.entry(node).or_default();
+                let chunk = self.chunk(*handle);
+                let replica = chunk.replicas.entry(node).or_default();
                 for mutation in mutations {
                     if let Some(push) = mutation.push {
                         replica.applied.insert(push, (*version, mutation.serial));
+                        chunk.appliers.entry(push).or_default().insert(node);
                     }
                 }
+                replica.dirty = !*sync;
                 if *sync {
                     replica.synced = replica.applied.keys().copied().collect();
                 }
@@ -90,12 +117,15 @@ impl Ledger {
             ChunkJob::Sync { handle } => {
                 let replica = self.chunk(*handle).replicas.entry(node).or_default();
                 replica.synced = replica.applied.keys().copied().collect();
+                replica.dirty = false;
             }
             ChunkJob::Journal(entries) => {
                 for entry in entries {
-                    if let JournalEntry::Raise { handle, version, .. } = entry {
+                    if let JournalEntry::Raise { handle, version, close, .. } = entry {
                         let replica = self.chunk(*handle).replicas.entry(node).or_default();
                         replica.version = *version;
+                        replica.dirty = true;
+                        replica.marked |= close;
                     }
                 }
             }
@@ -109,10 +139,9 @@ impl Ledger {
     /// A machine lost power: what it had not synced may be gone.
     pub(crate) fn power_lost(&mut self, node: NodeId) {
         for chunk in self.chunks.values_mut() {
-            if let Some(replica) = chunk.replicas.get_mut(&node)
-                && replica.applied.len() > replica.synced.len()
-            {
-                replica.lost = true;
+            if let Some(replica) = chunk.replicas.get_mut(&node) {
+                replica.suspect |= replica.dirty;
+                replica.lost |= replica.applied.len() > replica.synced.len();
             }
         }
     }

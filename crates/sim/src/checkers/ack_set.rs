@@ -26,7 +26,7 @@ impl Checker for AckSet {
         let Some((handle, push, _)) = acknowledges(seen.request, answer) else { return Ok(()) };
         let Some(chunk) = ledger.chunks.get(&handle) else { return Ok(()) };
         let Some((_, set_size)) = chunk.version() else { return Ok(()) };
-        let holders = chunk.replicas.values().filter(|r| r.applied.contains_key(&push)).count();
+        let holders = chunk.appliers.get(&push).map_or(0, |nodes| nodes.len());
         if holders < set_size as usize {
             return Err(format!(
                 "{push:?} on chunk {} is acknowledged on {holders} replicas of a set of {set_size}",

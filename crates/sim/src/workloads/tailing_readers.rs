@@ -72,7 +72,9 @@ impl TailingReader {
         if let Some(complaint) = complaint {
             return stage.fail("records", format!("{}: {id:?} {complaint}", file.name));
         }
-        file.delivered.entry(id).or_insert((offset, stage.now()));
+        if !stage.is_marked(file.id.expect("it was read"), offset) {
+            file.delivered.entry(id).or_insert((offset, stage.now()));
+        }
         if !self.given.insert(id) {
             stage.fail("records", format!("{}: {id:?} reaches a reader twice", file.name));
         }
