@@ -8,7 +8,7 @@
 //!   nor does a suspect one: it may have lost what stood there (R28).
 
 use crate::outbox::{Purpose, lane_of};
-use crate::primary::{Closing, Primary, failure_of};
+use crate::primary::{Closing, Primary, Stage, failure_of};
 use crate::replica::{Context, Replica};
 use bytes::Bytes;
 use cairn_env::{Caller, ChunkJob, DiskError, ReadDone};
@@ -24,8 +24,11 @@ const READ_SIZE_MAX: u64 = 4 << 20;
 const _: () = assert!(READ_SIZE_MAX * 2 < cairn_protocol::PAYLOAD_SIZE_MAX as u64);
 
 impl Replica {
+    /// Whether it alone knows what is acknowledged: it holds the lease, and has levelled (R16).
     fn holds_lease(&self, cx: &Context<'_>) -> bool {
-        self.primary.as_ref().is_some_and(|primary: &Primary| primary.is_live(cx.now))
+        self.primary.as_ref().is_some_and(|primary: &Primary| {
+            primary.is_live(cx.now) && !matches!(primary.stage, Stage::Levelling(_))
+        })
     }
 
     /// Whether readers may take the chunk for closed: not while its primary is still putting the

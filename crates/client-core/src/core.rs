@@ -298,7 +298,7 @@ impl ClientCore {
             (Work::Read(_), TaskResult::Piece(piece)) => self.piece_read(id, task, piece),
             (Work::Write(_), TaskResult::Mutated(done)) => self.piece_written(id, &done),
             (Work::Append { .. }, TaskResult::Mutated(done)) => self.appended(id, &done),
-            (Work::Sync(_), TaskResult::Mutated(_)) => self.chunk_synced(id, task),
+            (Work::Sync(_), TaskResult::Mutated(done)) => self.chunk_synced(id, task, &done),
             (Work::Sync(_), TaskResult::Asked(asked)) => self.length_recorded(id, &asked),
             (Work::Length(_), TaskResult::Asked(asked)) => self.located_for_length(id, asked),
             (Work::Length(_), TaskResult::Piece(piece)) => self.length_known(id, &piece),

@@ -9,6 +9,15 @@ use std::collections::BTreeMap;
 /// Grants for writes that are kept for one file.
 const GRANTS_MAX: usize = 64;
 
+/// What was written to a chunk since the last sync.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unsynced {
+    /// The count of the acknowledgement that came last.
+    pub(crate) last: u64,
+    /// Where in the chunk the furthest acknowledged byte ends.
+    pub(crate) end: u64,
+}
+
 /// Everything of one file.
 #[derive(Debug, Default)]
 pub(crate) struct FileState {
@@ -17,9 +26,8 @@ pub(crate) struct FileState {
     pub(crate) opens: u32,
     writes: BTreeMap<ChunkIndex, ChunkGrant>,
     append: Option<ChunkGrant>,
-    /// Chunks written since the last sync, each with the count of the acknowledgement that came
-    /// last.
-    pub(crate) unsynced: BTreeMap<ChunkIndex, u64>,
+    /// Chunks written since the last sync.
+    pub(crate) unsynced: BTreeMap<ChunkIndex, Unsynced>,
     acknowledged: u64,
 }
 
@@ -59,10 +67,11 @@ impl FileState {
         self.append = self.append.take().filter(|grant| other(grant));
     }
 
-    /// A mutation was acknowledged that may not be on disk yet.
-    pub(crate) fn written(&mut self, index: ChunkIndex) {
+    /// A mutation up to `end` of a chunk was acknowledged that may not be on disk yet.
+    pub(crate) fn written(&mut self, index: ChunkIndex, end: u64) {
         self.acknowledged += 1;
-        self.unsynced.insert(index, self.acknowledged);
+        let unsynced = self.unsynced.entry(index).or_default();
+        *unsynced = Unsynced { last: self.acknowledged, end: unsynced.end.max(end) };
     }
 
     /// Whether nothing would be lost by forgetting it.

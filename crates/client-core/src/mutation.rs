@@ -48,6 +48,8 @@ pub(crate) struct Mutated {
     pub(crate) index: ChunkIndex,
     /// Offset in the chunk.
     pub(crate) offset: u64,
+    /// Where in the chunk the bytes end; of a sync, what of the chunk is on disk.
+    pub(crate) end: u64,
 }
 
 #[derive(Debug)]
@@ -325,14 +327,17 @@ impl Mutation {
     }
 
     fn ordered(&mut self, cx: &mut Context, me: Me, response: &Response) -> Progress<Mutated> {
-        let offset = match (&self.change, response) {
-            (Change::Write { offset, .. }, Response::Write(_)) => *offset,
-            (Change::Append { .. }, Response::Append(answer)) => answer.offset,
-            (Change::Sync { .. }, Response::SyncChunk(_)) => 0,
+        let size = self.bytes().map_or(0, |bytes| bytes.len() as u64);
+        let (offset, end) = match (&self.change, response) {
+            (Change::Write { offset, .. }, Response::Write(_)) => (*offset, offset + size),
+            (Change::Append { .. }, Response::Append(answer)) => {
+                (answer.offset, answer.offset.saturating_add(size))
+            }
+            (Change::Sync { .. }, Response::SyncChunk(answer)) => (0, answer.length),
             _ => return self.refused(cx, me, crate::shared_asks::mismatched(response)),
         };
         let index = self.grant.as_ref().map(|grant| grant.index).unwrap_or_default();
-        Progress::Over(Ok(Mutated { index, offset }))
+        Progress::Over(Ok(Mutated { index, offset, end }))
     }
 
     /// The primary did not do it, or nobody knows (U3).
@@ -395,7 +400,9 @@ impl Mutation {
 #[cfg(test)]
 mod tests {
     use crate::operation::{Operation, Output};
-    use crate::test_client::{Call, FILE, TestClient, connected, grant, handle, is_done, result};
+    use crate::test_client::{
+        Call, FILE, Outcome as Ended, TestClient, connected, grant, handle, is_done, result,
+    };
     use bytes::Bytes;
     use cairn_protocol::{
         Append, AppendAnswer, ErrorCode, Failure, Lease, LeasePurpose, Outcome, Push, PushAnswer,
@@ -430,6 +437,10 @@ mod tests {
         let call = client.call();
         let Request::Append(append) = call.request.clone() else { panic!("no append: {call:?}") };
         (append, call)
+    }
+
+    fn synced(length: u64) -> Response {
+        Response::SyncChunk(SyncChunkAnswer { length, ..SyncChunkAnswer::default() })
     }
 
     fn appended(offset: u64) -> Response {
@@ -622,18 +633,84 @@ mod tests {
         write(&mut client);
         push_ok(&mut client);
         client.answer(appended(10));
-        client.tell(&syncing, Ok(Response::SyncChunk(SyncChunkAnswer::default())));
+        client.tell(&syncing, Ok(synced(10)));
         assert!(!is_done(&sync));
         let recorded = Response::RecordLength(RecordLengthAnswer { length: 10 });
         client.answer(recorded.clone());
         assert_eq!(result(&sync), Ok(Output::Recorded { length: 10 }));
 
         client.start(Operation::Sync { file: FILE });
-        let call = client.answer(Response::SyncChunk(SyncChunkAnswer::default()));
+        let call = client.answer(synced(20));
         assert!(matches!(call.request, Request::SyncChunk(_)), "S1");
         client.answer(recorded.clone());
         client.start(Operation::Sync { file: FILE });
         let call = client.answer(recorded);
         assert!(matches!(call.request, Request::RecordLength(_)), "all is synced");
+    }
+
+    #[test]
+    fn a_sync_tells_once_of_acknowledged_bytes_that_are_gone() {
+        let mut client = connected();
+        client.start(append(10));
+        leased(&mut client, grant(0, 8, 1, &[1]));
+        push_ok(&mut client);
+        client.answer(appended(30));
+        let sync = client.start(Operation::Sync { file: FILE });
+        // The power failed, and what is left was levelled (R28).
+        client.answer(synced(39));
+        let failure = result(&sync).expect_err("byte 39 was acknowledged");
+        assert_eq!((failure.code, failure.outcome), (ErrorCode::Io, Outcome::Refused));
+        assert!(failure.message.contains("40 acknowledged bytes and has 39"), "{failure}");
+        client.assert_asks_nobody();
+        client.start(Operation::Sync { file: FILE });
+        assert!(matches!(client.call().request, Request::RecordLength(_)), "told once");
+    }
+
+    /// Answers every call with a failure, leases apart from the rest, until the operation is done.
+    fn fail_all(client: &mut TestClient, done: &Ended, lease: &Failure, rest: &Failure) {
+        while !is_done(done) {
+            while client.has_calls() {
+                let call = client.call();
+                let leases = matches!(call.request, Request::Lease(_));
+                client.tell(&call, Err(if leases { lease.clone() } else { rest.clone() }));
+            }
+            client.pass(Duration::from_millis(100));
+        }
+    }
+
+    #[test]
+    fn where_every_server_is_full_an_append_says_so_by_its_deadline() {
+        let mut client = connected();
+        let done = client.start(append(10));
+        leased(&mut client, grant(0, 8, 1, &[1]));
+        push_ok(&mut client);
+        let (_, call) = ordered(&mut client);
+        client.tell(&call, Err(Failure::not_done(ErrorCode::ChunkClosed, "its disk is full")));
+        let full = Failure::not_done(ErrorCode::TooFewServers, "no server has room for a chunk");
+        fail_all(&mut client, &done, &full, &full);
+        let failure = result(&done).expect_err("no room");
+        assert_eq!((failure.code, failure.outcome), (ErrorCode::TooFewServers, Outcome::NotDone));
+
+        // A master that never answers: what the primary said last is told.
+        let done = client.start(append(10));
+        leased(&mut client, grant(0, 8, 1, &[1]));
+        push_ok(&mut client);
+        let (_, call) = ordered(&mut client);
+        client.tell(&call, Err(Failure::not_done(ErrorCode::ChunkClosed, "its disk is full")));
+        client.pass(Duration::from_secs(61));
+        let failure = result(&done).expect_err("no room");
+        assert_eq!(failure.code, ErrorCode::ChunkClosed);
+        assert!(failure.message.contains("its disk is full"), "{failure}");
+    }
+
+    #[test]
+    fn a_write_to_a_full_disk_is_refused_at_once() {
+        let mut client = connected();
+        let bytes = Bytes::from(vec![6; 5]);
+        let done = client.start(Operation::WriteAt { file: FILE, offset: 0, bytes, sync: false });
+        leased(&mut client, grant(0, 8, 1, &[1]));
+        push_ok(&mut client);
+        client.fail(Failure::not_done(ErrorCode::DiskFull, "no space left"));
+        assert_eq!(result(&done).map_err(|f| f.code), Err(ErrorCode::DiskFull));
     }
 }

@@ -10,6 +10,9 @@
 //!   and left alone (§5.2, R31).
 //! - V2: the end is believed only from an empty answer at a version that the master gave out after
 //!   the first try (R19).
+//! - V3: the end of suspect replicas is believed only where the master names no other, has not
+//!   levelled them for as long as a missing server may take to come back, and nothing lies behind
+//!   it (R28).
 
 use crate::chain::nearest;
 use crate::context::Context;
@@ -22,8 +25,9 @@ use cairn_protocol::{
     ChunkLocations, ErrorCode, Failure, LeasePurpose, Read, ReadAnswer, ReportBadBlock, Response,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, ServerId};
+use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, ServerId, Time};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Bytes of zeros that are shared by all who read a hole.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -53,6 +57,17 @@ struct Target {
     primary: Option<ServerId>,
 }
 
+/// Suspect replicas end before what was asked for (V3).
+#[derive(Clone, Copy, Debug)]
+struct SuspectEnd {
+    /// Until when a better replica is waited for.
+    until: Time,
+    /// The most that one of them acknowledges.
+    readable: u64,
+    /// The chunk is longer, whatever they say: it is closed, or others lie behind it.
+    inner: bool,
+}
+
 /// The machine.
 #[derive(Debug)]
 pub(crate) struct ReadPiece {
@@ -70,6 +85,7 @@ pub(crate) struct ReadPiece {
     in_flight: BTreeMap<EffectId, Target>,
     at_primary: bool,
     levelling: bool,
+    suspect_end: Option<SuspectEnd>,
     attempts: u32,
     done: PieceDone,
     last: Option<Failure>,
@@ -99,6 +115,7 @@ impl ReadPiece {
             in_flight: BTreeMap::new(),
             at_primary: false,
             levelling: false,
+            suspect_end: None,
             attempts: 0,
             done: PieceDone::default(),
             last: None,
@@ -117,7 +134,10 @@ impl ReadPiece {
             Input::Wanted(Err(failure))
                 if self.levelling && failure.code == ErrorCode::NotFound =>
             {
-                self.end(None)
+                match (self.suspect_end, self.last.take()) {
+                    (Some(SuspectEnd { inner: true, .. }), Some(lost)) => Progress::Over(Err(lost)),
+                    _ => self.end(None),
+                }
             }
             Input::Wanted(Err(failure)) => Progress::Over(Err(failure)),
             Input::Alarm if self.in_flight.is_empty() => self.go_on(cx, me),
@@ -285,15 +305,7 @@ impl ReadPiece {
             return Progress::Over(Ok(std::mem::take(&mut self.done)));
         }
         if answer.suspect && !broken(Rule::R28) {
-            // What it lacks it may have lost: its end says nothing (R28).
-            self.last = Some(Failure::not_done(
-                ErrorCode::Busy,
-                format!("server {} may have lost the bytes after these", target.server),
-            ));
-            self.at_primary = false;
-            self.rest(cx, me);
-            self.tried.insert(target.server);
-            return Progress::Pending;
+            return self.suspect_ended(cx, me, target, answer.readable);
         }
         if broken(Rule::R19) {
             return self.end(Some(answer.readable));
@@ -312,6 +324,57 @@ impl ReadPiece {
             return self.ask_another_or_level(cx, me, target);
         }
         if target.inner { self.fill_with_zeros() } else { self.end(Some(answer.readable)) }
+    }
+
+    /// A suspect replica has no more: what it lacks it may have lost, so its end says nothing
+    /// (R28). The grant of a lease makes what is left the truth; where the master grants none, and
+    /// names no better replica for long enough, the file ends where these end (V3).
+    fn suspect_ended(
+        &mut self,
+        cx: &mut Context,
+        me: Me,
+        target: &Target,
+        readable: u64,
+    ) -> Progress<PieceDone> {
+        let why = format!("server {} may have lost the bytes after these", target.server);
+        self.last = Some(Failure::not_done(ErrorCode::Busy, why));
+        self.at_primary = false;
+        if !self.is_fresh(target) {
+            self.locate_again(cx);
+            return self.go_on(cx, me);
+        }
+        let end = self.suspect_end.get_or_insert_with(|| SuspectEnd {
+            until: cx.now + wait_for_better(cx, me),
+            readable: 0,
+            inner: false,
+        });
+        end.readable = end.readable.max(readable);
+        end.inner = target.inner || target.closed;
+        let end = *end;
+        self.tried.insert(target.server);
+        if self.has_others(cx) {
+            return self.go_on(cx, me);
+        }
+        if cx.now >= end.until && !end.inner {
+            return self.end(Some(end.readable));
+        }
+        if target.primary.is_some() {
+            // It was restarted under its lease; the master will know soon.
+            self.rest(cx, me);
+            return Progress::Pending;
+        }
+        if cx.now < end.until {
+            cx.alarm(me, end.until.since(cx.now));
+        }
+        self.level(cx, me)
+    }
+
+    /// Whether a replica of the location known now has not been tried.
+    fn has_others(&self, cx: &mut Context) -> bool {
+        let chunk = self.known(cx).and_then(|known| known.chunk);
+        chunk.is_some_and(|chunk| {
+            chunk.replicas.iter().any(|replica| !self.tried.contains(&replica.server))
+        })
     }
 
     /// Whether the location was asked for after the first try (R19).
@@ -336,12 +399,8 @@ impl ReadPiece {
         target: &Target,
     ) -> Progress<PieceDone> {
         self.tried.insert(target.server);
-        let chunk = self.known(cx).and_then(|known| known.chunk);
-        let others = chunk.is_some_and(|chunk| {
-            chunk.replicas.iter().any(|replica| !self.tried.contains(&replica.server))
-        });
         self.at_primary = false;
-        if others { self.go_on(cx, me) } else { self.level(cx, me) }
+        if self.has_others(cx) { self.go_on(cx, me) } else { self.level(cx, me) }
     }
 
     fn failed(
@@ -436,6 +495,13 @@ impl ReadPiece {
         done.readable = readable;
         Progress::Over(Ok(done))
     }
+}
+
+/// How long a replica that lost nothing is waited for where only suspect ones are there: until a
+/// server that is missing counts as dead, but within what is left of the operation's time.
+fn wait_for_better(cx: &Context, me: Me) -> Duration {
+    let half_left = me.deadline.since(cx.now) / 2;
+    Duration::from_millis(cx.cell().dead_ms).min(half_left)
 }
 
 /// The bytes of an answer from `offset` on, at most `left`, and how many zeros follow them; nothing
@@ -585,6 +651,96 @@ mod tests {
         let call = client.fail(Failure::refused(ErrorCode::NotFound, "it is deleted"));
         assert!(matches!(call.request, Request::Lease(_)));
         assert_eq!(bytes_read(&done), [9; 4]);
+    }
+
+    fn suspect(readable: u64) -> ReadAnswer {
+        ReadAnswer { readable, suspect: true, ..ReadAnswer::default() }
+    }
+
+    #[test]
+    fn where_all_replicas_are_suspect_the_master_is_asked_to_level_them() {
+        let mut client = connected();
+        let done = client.start(read(0, 100));
+        locate(&mut client, 5, &[1, 3], None);
+        let (_, _, call) = asked(&mut client);
+        client.send_bytes(&call, &[7; 30], suspect(30));
+        locate(&mut client, 5, &[1, 3], None);
+        // Each of them first: one may have lost less than the other.
+        let (to, sent, call) = asked(&mut client);
+        assert_eq!((to.as_str(), sent.offset), ("s1:1", 30));
+        client.send_bytes(&call, &[], suspect(30));
+        let (to, sent, call) = asked(&mut client);
+        assert_eq!((to.as_str(), sent.offset), ("s3:1", 30));
+        client.send_bytes(&call, &[8; 10], suspect(40));
+        let call = client.answer(grant(0, 6, 1, &[3, 1]));
+        let Request::Lease(lease) = call.request else { panic!("{call:?}") };
+        assert_eq!(lease.purpose, LeasePurpose::Level, "R28: a logged decision");
+        let (to, sent, call) = asked(&mut client);
+        assert_eq!((to.as_str(), sent.offset, sent.version.get()), ("s3:1", 40, 6));
+        client.send_bytes(&call, &[], readable(40));
+        assert_eq!(bytes_read(&done), [&[7; 30][..], &[8; 10]].concat());
+        assert!(matches!(result(&done), Ok(Output::Read { end: true, .. })));
+    }
+
+    /// Answers for two suspect replicas of 30 bytes, while the master grants no lease, for so long.
+    fn only_suspects(client: &mut TestClient, chunk_count: u64, span: Duration) {
+        let end = client.now + span;
+        while client.now < end {
+            while client.has_calls() {
+                let call = client.call();
+                match &call.request {
+                    Request::Locate(_) => {
+                        let chunks = vec![chunk(0, 5, &[1, 3], None)];
+                        client.tell(&call, Ok(located(chunk_count, chunks)));
+                    }
+                    Request::Read(read) => {
+                        let lacks = usize::try_from(30 - read.offset).expect("no more is asked");
+                        client.send_bytes(&call, &vec![7; lacks], suspect(30));
+                    }
+                    Request::Lease(_) => {
+                        let why = "2 usable replicas of 3; one is missing";
+                        client.tell(&call, Err(Failure::not_done(ErrorCode::Busy, why)));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            client.pass(Duration::from_millis(100));
+        }
+    }
+
+    #[test]
+    fn where_suspects_are_all_there_is_and_no_lease_comes_the_file_ends_where_they_do() {
+        let mut client = connected();
+        let done = client.start(read(0, 100));
+        only_suspects(&mut client, 1, Duration::from_secs(3));
+        assert!(!is_done(&done), "the missing one is not dead yet");
+        only_suspects(&mut client, 1, Duration::from_secs(3));
+        assert_eq!(bytes_read(&done), [7; 30]);
+        let length = client.start(Operation::Length { file: FILE });
+        while !is_done(&length) {
+            let call = client.call();
+            match &call.request {
+                Request::Read(_) => client.send_bytes(&call, &[], suspect(30)),
+                Request::Lease(_) => {
+                    let why = Failure::not_done(ErrorCode::Busy, "not now");
+                    client.tell(&call, Err(why));
+                }
+                _ => client.tell(&call, Ok(located(1, vec![chunk(0, 5, &[1], None)]))),
+            }
+            while !client.has_calls() && !is_done(&length) {
+                client.pass(Duration::from_millis(100));
+            }
+        }
+        assert_eq!(result(&length), Ok(Output::Length(30)));
+    }
+
+    #[test]
+    fn the_end_of_suspects_is_never_the_end_of_a_chunk_that_others_follow() {
+        let mut client = connected();
+        let done = client.start(read(0, 100));
+        only_suspects(&mut client, 2, Duration::from_secs(61));
+        let failure = result(&done).expect_err("the bytes behind are missing, not absent");
+        assert_eq!(failure.code, ErrorCode::Busy);
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl ClientCore {
     /// What is not on disk everywhere yet waits for the next sync.
     fn remember_unsynced(&mut self, file: EntryId, sync: bool, done: &Mutated) {
         if !sync {
-            self.cx.file(file).written(done.index);
+            self.cx.file(file).written(done.index, done.end);
         }
     }
 }

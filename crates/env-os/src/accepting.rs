@@ -10,13 +10,14 @@ use crate::network::{Alarm, LISTENER_TOKEN, Network, News};
 use bytes::Bytes;
 use cairn_env::{Caller, ConnectionId};
 use cairn_protocol::{
-    ErrorCode, Failure, FrameKind, Hello, PAYLOAD_SIZE_MAX, Request, RequestId, Response,
-    encode_frame, judge_hello,
+    ErrorCode, Failure, FrameKind, Hello, MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX, Request, RequestId,
+    Response, encode_frame, judge_hello,
 };
 use cairn_types::wire::Message;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// How long a new connection may take to say Hello.
@@ -187,19 +188,20 @@ impl Network {
         }
         let Some(accepted) = connection.accepted() else { return };
         accepted.end(to.request);
-        assert!(payload.len() <= PAYLOAD_SIZE_MAX as usize, "a room answers within the limits");
+        let mut answered = false;
         connection.out.frame(|out| match &answer {
-            Ok(response) => encode_frame(
-                response.kind(),
-                FrameKind::Response,
-                to.request,
-                &|out| response.encode(out),
-                payload.len(),
-                out,
-            ),
+            Ok(response) => {
+                answered = encode_response(to.request, response, payload.len(), out);
+                if !answered {
+                    // A defect of the room: told to the one who asked, and to nobody else's cost.
+                    let why = format!("the answer of rpc {} is over its limit", response.kind());
+                    let failure = Failure::unknown(ErrorCode::Internal, why);
+                    encode_failure(to.request, &failure, out);
+                }
+            }
             Err(failure) => encode_failure(to.request, failure, out),
         });
-        if answer.is_ok() && !payload.is_empty() {
+        if answered && !payload.is_empty() {
             connection.out.payload(payload);
         }
         self.mark(to.connection);
@@ -219,6 +221,33 @@ impl Network {
         }
         self.mark(id);
     }
+}
+
+/// Appends the frame of an answer, or nothing where it is larger than a frame may be; says which.
+fn encode_response(
+    request: RequestId,
+    response: &Response,
+    payload_size: usize,
+    out: &mut Vec<u8>,
+) -> bool {
+    if payload_size > PAYLOAD_SIZE_MAX as usize {
+        return false;
+    }
+    let start = out.len();
+    let fits = Cell::new(true);
+    let message = |out: &mut Vec<u8>| {
+        let start = out.len();
+        response.encode(out);
+        fits.set(out.len() - start <= MESSAGE_SIZE_MAX as usize);
+        if !fits.get() {
+            out.truncate(start);
+        }
+    };
+    encode_frame(response.kind(), FrameKind::Response, request, &message, payload_size, out);
+    if !fits.get() {
+        out.truncate(start);
+    }
+    fits.get()
 }
 
 /// The rpc of a failure's frame says nothing: it is the handshake's, so that a caller of any

@@ -23,6 +23,11 @@ pub(crate) enum Received {
     Corrupt { left: usize },
 }
 
+/// The size of a push's blocks: the standard one where it says none.
+pub(crate) fn block_size(push: &Push) -> u32 {
+    if push.block_size == 0 { BLOCK_SIZE } else { push.block_size }
+}
+
 /// A push half received.
 #[derive(Debug)]
 pub(crate) struct PushReceiver {
@@ -45,7 +50,7 @@ impl PushReceiver {
     /// A [`Failure`] where the message cannot be true of a payload of `size` bytes.
     pub(crate) fn new(push: &Push, size: usize, pool: &BufferPool) -> Result<Self, Failure> {
         let refuse = |why| Err(Failure::refused(ErrorCode::Invalid, why));
-        let block_size = if push.block_size == 0 { BLOCK_SIZE } else { push.block_size };
+        let block_size = block_size(push);
         if block_size as usize > SEGMENT_SIZE || push.block_offset >= block_size {
             return refuse(format!(
                 "pushed data at {} of a block of {block_size} bytes; this build takes blocks of \

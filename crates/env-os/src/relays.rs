@@ -16,6 +16,7 @@
 use crate::calls::send_request;
 use crate::connection::{Connection, Stage, Target};
 use crate::network::{Alarm, Network};
+use crate::push_receiver::block_size;
 use crate::timers::AlarmId;
 use bytes::Bytes;
 use cairn_env::{Caller, ConnectionId, PushedData};
@@ -69,6 +70,7 @@ impl Network {
             push: push.push,
             data: PushedData {
                 block_offset: push.block_offset,
+                block_size: block_size(&push),
                 checksums: push.checksums.clone(),
                 segments: Vec::new(),
             },

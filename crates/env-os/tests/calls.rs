@@ -6,10 +6,11 @@ mod toy;
 use bytes::Bytes;
 use cairn_env_os::bind;
 use cairn_protocol::{
-    ErrorCode, Explain, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, Outcome, Probe, Read,
-    Request, RequestId, Response, Role, Stat, Status, Welcome, encode_frame,
+    ErrorCode, Explain, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, Outcome,
+    PAYLOAD_SIZE_MAX, Probe, Read, Request, RequestId, Response, Role, Stat, Status, Welcome,
+    encode_frame,
 };
-use cairn_types::{Address, CellId, Incarnation, ServerId};
+use cairn_types::{Address, CellId, ChunkHandle, Incarnation, ServerId};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
@@ -69,6 +70,18 @@ fn many_calls_at_once_are_each_answered_with_their_own_answer() {
         assert_eq!(read.offset, offset);
         assert_eq!(answer.payload, vec![offset as u8; 10_000 * (offset as usize % 7)]);
     }
+}
+
+#[test]
+fn an_answer_over_its_limit_is_a_failure_and_the_server_goes_on() {
+    let (server, client) = (Node::start(1), Node::start(2));
+    let large = Read { size: u64::from(PAYLOAD_SIZE_MAX) + 1, ..Read::default() };
+    let failure = client.ask(&server, large, Bytes::new()).expect_err("too many bytes");
+    assert_eq!((failure.code, failure.outcome), (ErrorCode::Internal, Outcome::Unknown));
+    let long = Probe { handle: ChunkHandle::new(toy::LONG_ANSWER), ..Probe::default() };
+    let failure = client.ask(&server, long, Bytes::new()).expect_err("too long a message");
+    assert_eq!(failure.code, ErrorCode::Internal);
+    client.probe(&server).expect("the server, and the connection, go on");
 }
 
 #[test]

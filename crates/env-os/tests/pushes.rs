@@ -52,6 +52,20 @@ fn chain() -> ([Node; 3], Node) {
 }
 
 #[test]
+fn the_size_of_the_blocks_that_a_push_was_cut_at_is_kept_with_it() {
+    let (server, client) = (Node::start(1), Node::start(2));
+    let sent = bytes(3, 1000);
+    let checksums = BlockChecksums::of(0, &sent, 64);
+    let small = Push { checksums, block_size: 64, ..push(1, 0, &sent, &[]) };
+    for push in [small, push(2, 0, &sent, &[])] {
+        client.ask(&server, push, sent.clone()).expect("kept");
+    }
+    let kept = server.service.kept.lock().unwrap();
+    let sizes: Vec<u32> = kept.values().map(|data| data.block_size).collect();
+    assert_eq!(sizes, [64, BLOCK_SIZE]);
+}
+
+#[test]
 fn every_server_of_a_chain_holds_the_bytes_when_the_push_is_answered() {
     let ([a, b, c], client) = chain();
     let sizes = [1, 5000, 65_536, 300_000, 1 << 20, (9 << 20) + 3];

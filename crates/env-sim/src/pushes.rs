@@ -91,6 +91,7 @@ impl SimWorld {
         let segments = segments(&job.push, &job.payload, &mut self.random);
         let data = PushedData {
             block_offset: job.push.block_offset,
+            block_size: block_size(&job.push),
             checksums: job.push.checksums.clone(),
             segments,
         };

@@ -4,7 +4,9 @@
 
 mod chunk_model;
 
-use cairn_env::{ApplyMutation, ChunkDone, ChunkJob, DiskError, JournalEntry, Service};
+use cairn_env::{
+    ApplyMutation, ChunkDone, ChunkJob, Disk, DiskError, JournalEntry, PushedData, Service,
+};
 use cairn_env_sim::SimDisk;
 use cairn_store::{ChunkDisk, RecoveredChunks, StoreOpenError};
 use cairn_types::{
@@ -71,6 +73,59 @@ fn a_mutation_that_names_other_bytes_than_were_pushed_is_refused() {
     let results = service.run(vec![apply(HANDLE, vec![missing], false)]);
     assert_eq!(results, [Err(DiskError::PushMissing { push: push(9) })]);
     assert_eq!(read(&service, HANDLE), b"", "nothing was applied");
+}
+
+#[test]
+fn data_cut_at_blocks_of_another_size_than_the_chunk_s_is_refused_and_harms_nothing() {
+    let (service, _) = open(&[new_disk()]);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    let bytes = vec![7; 3 * chunk_model::BLOCK as usize];
+    for (serial, blocks) in [(1, chunk_model::BLOCK / 2), (2, 2 * chunk_model::BLOCK)] {
+        let checksums = BlockChecksums::of(0, &bytes, blocks);
+        let data =
+            PushedData { block_size: blocks, checksums: checksums.clone(), ..pushed(&bytes, 0) };
+        service.keep(push(serial), data).unwrap();
+        let named = ApplyMutation {
+            serial: SerialNumber::new(serial),
+            offset: 0,
+            size: bytes.len() as u64,
+            push: Some(push(serial)),
+            checksums,
+        };
+        let results = service.run(vec![apply(HANDLE, vec![named], false)]);
+        assert_eq!(results, [Err(DiskError::PushDiffers { push: push(serial) })]);
+    }
+    assert_eq!(read(&service, HANDLE), b"");
+    let good = mutation(&service, 3, 0, &bytes);
+    assert!(service.run(vec![apply(HANDLE, vec![good], false)])[0].is_ok());
+    assert_eq!(read(&service, HANDLE), bytes);
+}
+
+#[test]
+fn nothing_stays_of_a_chunk_that_could_not_be_made() {
+    let disks = [new_disk(), new_disk()];
+    let (service, _) = open(&disks);
+    disks.iter().for_each(|disk| disk.set_capacity(disk.space().unwrap().used));
+    let mut refused = None;
+    for number in 1..1000 {
+        let handle = ChunkHandle::new(number);
+        if service.run(vec![raise(handle, 1, true)]) == [Err(DiskError::NoSpace)] {
+            refused = Some(handle);
+            break;
+        }
+    }
+    let handle = refused.expect("the journal is full at some time");
+    disks[1].set_capacity(1 << 30);
+    assert_eq!(service.run(vec![raise(handle, 2, false)]), [Err(DiskError::NoSuchChunk)]);
+    // It is no longer tied to the directory that had no room.
+    assert_eq!(service.run(vec![raise(handle, 3, true)]), [Ok(ChunkDone::Journaled)]);
+    let never_made = ChunkJob::Trash { handle: ChunkHandle::new(5000), version: version(1) };
+    assert_eq!(service.run(vec![never_made]), [Ok(ChunkDone::Trashed { gone: true })]);
+    drop(service);
+    disks[0].set_capacity(1 << 30);
+    let (_, found) = open(&disks);
+    let versions: Vec<_> = found.replicas.iter().filter(|r| r.handle == handle).collect();
+    assert!(matches!(versions[..], [one] if one.version == version(3)));
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn trash_takes_nothing_newer_and_keeps_what_it_takes_for_a_while() {
     assert_eq!(store.trash(HANDLE, version(1)), Ok(false));
     assert!(read_all(&store).is_ok());
     assert_eq!(store.trash(HANDLE, version(2)), Ok(true));
-    assert_eq!(store.trash(HANDLE, version(2)), Ok(false), "it is gone");
+    assert_eq!(store.trash(HANDLE, version(2)), Ok(true), "there is none");
     assert_eq!(store.read(HANDLE, 0, 1), Err(DiskError::NoSuchChunk));
     drop(store);
     disk.crash();
@@ -139,6 +139,26 @@ fn killed_at_any_step_of_throwing_away_it_is_there_whole_or_not_at_all() {
             None => assert!(disk.list("chunks/07").unwrap().is_empty(), "step {step}"),
         }
     }
+}
+
+#[test]
+fn a_mark_that_a_raise_left_on_a_synced_chunk_is_cleared_by_the_next_sync() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 3000);
+    model.take(&store, &Step::Sync).unwrap();
+    let close =
+        JournalEntry::Raise { handle: HANDLE, version: version(2), create: false, close: true };
+    store.journal(&[close]).unwrap();
+    let before = disk.steps();
+    store.sync(HANDLE).unwrap();
+    assert_eq!(disk.steps() - before, 1, "a line, which the next flush takes along");
+    store.sync(HANDLE).unwrap();
+    assert_eq!(disk.steps() - before, 1, "it is clean");
+    store.journal(&[JournalEntry::Term(Term::new(2))]).unwrap();
+    drop(store);
+    disk.power_loss(&mut Random::new(3));
+    let found = open(&disk).1.unwrap();
+    assert!(found.closed && !found.suspect && found.length == 3000, "{found:?}");
 }
 
 #[test]

@@ -152,9 +152,9 @@ pub enum ChunkDone {
     Synced,
     /// Of `Settle`.
     Settled,
-    /// Of `Trash`: whether it went.
+    /// Of `Trash`: whether nothing of it is left among the replicas.
     Trashed {
-        /// False where the replica is newer, or not there.
+        /// False where the replica is newer; true also where there was none.
         gone: bool,
     },
     /// Of `EmptyTrash`.

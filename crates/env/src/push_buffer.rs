@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 pub struct PushedData {
     /// The bytes' position within a block; pieces end where blocks do.
     pub block_offset: u32,
+    /// The size of the blocks that the pieces were cut at.
+    pub block_size: u32,
     /// One per piece.
     pub checksums: BlockChecksums,
     /// The bytes, as they arrived.
@@ -118,6 +120,7 @@ mod tests {
         let bytes = vec![byte; 10];
         PushedData {
             block_offset: 0,
+            block_size: 64,
             checksums: BlockChecksums::of(0, &bytes, 64),
             segments: vec![Bytes::from(bytes)],
         }

@@ -126,7 +126,7 @@ impl MasterCore {
             chunks.on_reign(&mut step);
         }
         mutations.on_applied(&mut step, proposal, &outcome);
-        chunks.on_applied(&mut step, Some(proposal), record, &outcome);
+        chunks.on_applied(&mut step, Some(proposal), &outcome);
         effects.extend(self.out.drain());
     }
 

@@ -1,15 +1,23 @@
 //! FindMatchingFiles: names that match a pattern, below a directory, page by page (Table 4).
 //!
 //! Paths come in the order of their names, level by level: `/a`, `/a/b`, `/a-b`. A page also ends
-//! when it has looked at many names, so that one request cannot hold the master up.
+//! when it has looked at many names, so that one request cannot hold the master up, and when it is
+//! large, so that it fits a message.
 
 use crate::reads::page_size;
 use crate::state::State;
-use cairn_protocol::{ErrorCode, Failure, Find, FindAnswer, Found};
-use cairn_types::{CellPath, EntryId, EntryKind};
+use cairn_protocol::{ErrorCode, Failure, Find, FindAnswer, Found, MESSAGE_SIZE_MAX};
+use cairn_types::wire::Message;
+use cairn_types::{EntryId, EntryKind, PATH_SIZE_MAX};
 
 /// Names looked at for one page.
 const VISIT_COUNT_MAX: usize = 10_000;
+/// A page of this many bytes is full: a thousand long paths would not fit a message.
+const PAGE_BYTES_MAX: usize = 1 << 20;
+
+// The last result may go beyond, and the path to resume at comes on top; a hidden path is longer
+// than any other by its hidden name.
+const _: () = assert!(PAGE_BYTES_MAX + 4 * PATH_SIZE_MAX < MESSAGE_SIZE_MAX as usize);
 
 /// A directory on the way down, and the name last seen in it.
 struct Level {
@@ -24,6 +32,7 @@ pub(crate) fn find(state: &State, find: &Find) -> Result<FindAnswer, Failure> {
     let prefix = if find.root.is_root() { "" } else { find.root.as_str() };
     let limit = page_size(find.limit);
     let mut answer = FindAnswer::default();
+    let mut page_bytes = 0;
     for _ in 0..VISIT_COUNT_MAX {
         let Some((name, id)) = next(state, &mut levels, &mut path) else {
             answer.resume = String::new();
@@ -33,9 +42,11 @@ pub(crate) fn find(state: &State, find: &Find) -> Result<FindAnswer, Failure> {
         if matches(&find.pattern, &name)
             && let Some(entry) = state.describe(id)
         {
-            answer.found.push(Found { path: full(), entry });
+            let found = Found { path: full(), entry };
+            page_bytes += found.to_bytes().len();
+            answer.found.push(found);
         }
-        if answer.found.len() == limit {
+        if answer.found.len() == limit || page_bytes >= PAGE_BYTES_MAX {
             answer.resume = full();
             return Ok(answer);
         }
@@ -55,12 +66,14 @@ fn resume(
     if find.after.is_empty() {
         return Ok(levels);
     }
-    let after = CellPath::parse(&find.after).ok().filter(|after| after.is_within(&find.root));
-    let after = after.ok_or_else(|| {
-        let line = format!("find after {}: not a path below {}", find.after, find.root);
+    // Not read as a path: below the hidden root paths are longer than a request may name.
+    let prefix = if find.root.is_root() { "" } else { find.root.as_str() };
+    let below = find.after.strip_prefix(prefix).filter(|below| below.starts_with('/'));
+    let below = below.ok_or_else(|| {
+        let line = format!("find: what it shall go on after is not a path below {}", find.root);
         Failure::refused(ErrorCode::Invalid, line)
     })?;
-    for name in after.names().skip(find.root.names().count()) {
+    for name in below.split('/').filter(|name| !name.is_empty()) {
         let Some(level) = levels.last_mut() else { break };
         name.clone_into(&mut level.seen);
         path.push(name.to_owned());
@@ -159,9 +172,10 @@ fn class(pattern: &[char], character: char) -> Option<(usize, bool)> {
 #[cfg(test)]
 mod tests {
     use super::{find, matches};
-    use crate::record::{AddDirectories, NewDirectory, Record};
+    use crate::record::{AddDirectories, HideEntry, NewDirectory, Record};
     use crate::state::{ROOT, State};
-    use cairn_protocol::Find;
+    use cairn_protocol::{Find, MESSAGE_SIZE_MAX};
+    use cairn_types::wire::Message;
     use cairn_types::{CellPath, EntryId, LogIndex, MutationName, MutationNumber, SessionId, Term};
 
     #[test]
@@ -244,5 +258,60 @@ mod tests {
         let page = find(&state, &ask).expect("the root is there");
         let found: Vec<String> = page.found.into_iter().map(|found| found.path).collect();
         assert_eq!(found, ["/a/x1", "/b/x2"]);
+    }
+
+    /// Every path found, page by page.
+    fn all(state: &State, root: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut after = String::new();
+        loop {
+            let root = CellPath::parse(root).expect("a path");
+            let ask = Find { root, after, ..Find::default() };
+            let page = find(state, &ask).expect("the root is there");
+            assert!(page.to_bytes().len() < MESSAGE_SIZE_MAX as usize / 2);
+            found.extend(page.found.into_iter().map(|found| found.path));
+            if page.resume.is_empty() {
+                return found;
+            }
+            after = page.resume;
+        }
+    }
+
+    #[test]
+    fn a_thousand_of_the_longest_paths_come_in_pages_that_fit_a_message() {
+        let name = "n".repeat(255);
+        let last: Vec<String> = (0..1000).map(|at| format!("{at:0240}")).collect();
+        let paths: Vec<Vec<&str>> = last
+            .iter()
+            .map(|last| {
+                let mut path = vec![name.as_str(); 15];
+                path.push(last);
+                path
+            })
+            .collect();
+        let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
+        assert_eq!(all(&state(&paths), "/").len(), 15 + 1000);
+    }
+
+    #[test]
+    fn a_search_goes_on_below_a_hidden_path_that_is_too_long_to_be_asked_for() {
+        let name = "n".repeat(255);
+        let mut state = state(&[&vec![name.as_str(); 15], &[&name, "x1"], &[&name, "x2"]]);
+        let hide = Record::from(HideEntry {
+            mutation: MutationName { session: SessionId::new(1), number: MutationNumber::new(9) },
+            entry: state.child(ROOT, &name).expect("made"),
+            parent: ROOT,
+            name,
+            recursive: true,
+            ..Default::default()
+        });
+        state.apply(LogIndex::new(9), Term::new(1), &hide);
+        let whole = all(&state, "/.deleted");
+        assert_eq!(whole.len(), 15 + 2);
+        for after in whole.iter().filter(|path| path.len() > 3000) {
+            let root = CellPath::parse("/.deleted").expect("a path");
+            let ask = Find { root, after: after.clone(), limit: 1, ..Find::default() };
+            find(&state, &ask).expect("any path that was answered can be gone on after");
+        }
     }
 }

@@ -27,6 +27,16 @@ impl Numbers {
         self.counter
     }
 
+    /// No handle above this one was given out so far.
+    pub(crate) fn last_handle(&self) -> ChunkHandle {
+        ChunkHandle::of(self.term, self.counter)
+    }
+
+    /// No version above this one was given out so far.
+    pub(crate) fn last_version(&self) -> ChunkVersion {
+        ChunkVersion::of(self.term, self.counter)
+    }
+
     /// A fresh chunk handle.
     pub(crate) fn handle(&mut self) -> ChunkHandle {
         ChunkHandle::of(self.term, self.take())

@@ -4,7 +4,7 @@ use crate::record::Record;
 use bytes::Bytes;
 use cairn_env::{Caller, Effect, EffectId, LogJob};
 use cairn_protocol::{Failure, Request, Response};
-use cairn_types::{Address, ServerId, Time};
+use cairn_types::{Address, PATH_SIZE_MAX, ServerId, Time};
 
 /// Names a proposed record within one life of a master.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,12 @@ pub enum MasterEffect {
     /// Something of the world.
     Env(Effect<LogJob>),
 }
+
+/// Bytes of the line that a failure carries. What a client sent may be quoted in it, and must not
+/// make the answer larger than a message can be.
+const FAILURE_LINE_SIZE_MAX: usize = 16 << 10;
+
+const _: () = assert!(FAILURE_LINE_SIZE_MAX > 3 * PATH_SIZE_MAX);
 
 /// Effects on their way out, and the ids for them.
 ///
@@ -56,7 +62,11 @@ impl Outbox {
     }
 
     /// Answers a request.
-    pub fn reply(&mut self, to: Caller, answer: Result<Response, Failure>) {
+    pub fn reply(&mut self, to: Caller, mut answer: Result<Response, Failure>) {
+        if let Err(failure) = &mut answer {
+            let line = &mut failure.message;
+            line.truncate(line.floor_char_boundary(FAILURE_LINE_SIZE_MAX));
+        }
         self.world(Effect::Reply { to, answer, payload: Bytes::new() });
     }
 
@@ -83,5 +93,27 @@ impl Outbox {
     /// Hands over what has collected.
     pub fn drain(&mut self) -> std::vec::Drain<'_, MasterEffect> {
         self.effects.drain(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MasterEffect, Outbox};
+    use cairn_env::{Caller, ConnectionId, Effect};
+    use cairn_protocol::{ErrorCode, Failure, MESSAGE_SIZE_MAX, RequestId};
+    use cairn_types::wire::Message;
+
+    #[test]
+    fn a_failure_that_quotes_a_huge_request_still_fits_a_message() {
+        let mut out = Outbox::default();
+        let to = Caller { connection: ConnectionId(1), request: RequestId(1) };
+        let line = "é".repeat(MESSAGE_SIZE_MAX as usize);
+        out.reply(to, Err(Failure::refused(ErrorCode::Invalid, line)));
+        let Some(MasterEffect::Env(Effect::Reply { answer: Err(failure), .. })) =
+            out.drain().next()
+        else {
+            panic!("a failure")
+        };
+        assert!(failure.to_bytes().len() < 20_000);
     }
 }

@@ -359,3 +359,26 @@ fn an_existing_file_can_be_opened_by_create_and_a_listing_comes_in_pages() {
     assert_eq!(names(cell.ask(page(""))), (vec!["a".to_owned(), "b".to_owned()], true));
     assert_eq!(names(cell.ask(page("b"))), (vec!["c".to_owned()], false));
 }
+
+#[test]
+fn a_tree_is_not_moved_to_where_its_deepest_path_could_not_be_named() {
+    let mut cell = Cell::new();
+    let name = format!("/{}", "n".repeat(199));
+    let (deep, home) = (name.repeat(12), format!("/home{}", name.repeat(8)));
+    for at in [&deep, &home] {
+        let make = cell.make(at, true);
+        cell.ask(make).expect("made");
+    }
+    // 1605 and 2200 bytes meet under "/x", and so would 2107 and 2200.
+    let (top, one) = (name.clone(), format!("{home}/x"));
+    let rename = cell.rename(&top, &one, false);
+    cell.ask(rename).expect("still fits");
+    let back = cell.rename(&one, &top, false);
+    cell.ask(back).expect("a shorter path always fits");
+    let far = format!("{home}{}", format!("/{}", "y".repeat(250)).repeat(2));
+    let make = cell.make(&far, true);
+    cell.ask(make).expect("made");
+    let rename = cell.rename(&top, &format!("{far}/x"), false);
+    assert_eq!(cell.code(rename), Some(ErrorCode::Invalid));
+    assert!(cell.exists(&deep), "nothing was moved");
+}

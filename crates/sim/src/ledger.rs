@@ -12,8 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct ReplicaBook {
     /// The version journaled last.
     pub(crate) version: ChunkVersion,
-    /// It holds the close mark.
-    pub(crate) marked: bool,
     /// Pushes applied, with the version and serial number under which.
     pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
     /// Of these, what a power loss cannot take.
@@ -56,12 +54,6 @@ impl ChunkBook {
     /// The version that holds.
     pub(crate) fn version(&self) -> Option<(ChunkVersion, u32)> {
         self.logged.last_key_value().map(|(version, size)| (*version, *size))
-    }
-
-    /// Whether some replica holds the close mark: nothing takes the place of what stands behind
-    /// the acknowledged length any more, but not all replicas need to hold it (Table 1).
-    pub(crate) fn is_marked(&self) -> bool {
-        self.closed || self.replicas.values().any(|replica| replica.marked)
     }
 
     /// Nodes that the cell itself can take for good: intact, undoubted, at the logged version.
@@ -121,11 +113,10 @@ impl Ledger {
             }
             ChunkJob::Journal(entries) => {
                 for entry in entries {
-                    if let JournalEntry::Raise { handle, version, close, .. } = entry {
+                    if let JournalEntry::Raise { handle, version, .. } = entry {
                         let replica = self.chunk(*handle).replicas.entry(node).or_default();
                         replica.version = *version;
                         replica.dirty = true;
-                        replica.marked |= close;
                     }
                 }
             }

@@ -166,14 +166,6 @@ impl Stage {
         observer.ledger.chunks_of(file).any(|chunk| chunk.usable() < enough)
     }
 
-    /// Whether the chunk at an offset of a file takes no more appends on some replica.
-    pub(crate) fn is_marked(&self, file: EntryId, offset: u64) -> bool {
-        let index = ChunkIndex::new(offset / self.cluster.chunk_size);
-        let ledger = &self.observer.borrow().ledger;
-        let handle = ledger.by_place.get(&(file, index));
-        handle.and_then(|handle| ledger.chunks.get(handle)).is_some_and(|chunk| chunk.is_marked())
-    }
-
     /// The chunk at an offset of a file, for a complaint.
     pub(crate) fn describe(&self, file: EntryId, offset: u64) -> String {
         let index = ChunkIndex::new(offset / self.cluster.chunk_size);

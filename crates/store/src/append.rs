@@ -4,7 +4,8 @@
 //!   data segments ──► block checksums ──► head (R26)        gaps become zeros
 //! ```
 //! - A1: nothing below the old length changes, so until the head is written nothing has happened.
-//! - A2: checksums that came with the pushed data are kept where its pieces are the chunk's blocks.
+//! - A2: checksums that came with the pushed data are kept where its pieces are the chunk's blocks;
+//!   whoever hands it over has seen to it that they were cut at blocks of the chunk's size.
 
 use crate::apply::Mutation;
 use crate::chunk::Chunk;
@@ -74,6 +75,7 @@ impl AppendRun {
     }
 
     fn bytes(&mut self, data: &PushedData) {
+        assert_eq!(data.block_size, self.head.block_size, "A2");
         let aligned = data.block_offset == self.head.tail_size();
         let offset = self.head.length;
         let mut left = data.size();

@@ -158,8 +158,9 @@ impl ChunkDisk {
     fn journal(&self, jobs: &[Vec<JournalEntry>]) -> Vec<Done> {
         let mut by_store: BTreeMap<usize, Vec<JournalEntry>> = BTreeMap::new();
         let mut results: Vec<Result<Vec<usize>, DiskError>> = Vec::new();
+        let mut created = BTreeMap::new();
         for entries in jobs {
-            let placed = self.place(entries);
+            let placed = self.place(entries, &mut created);
             results.push(placed.map(|placed| {
                 let mut stores = Vec::new();
                 for (entry, store) in entries.iter().zip(placed) {
@@ -180,6 +181,9 @@ impl ChunkDisk {
             .into_iter()
             .map(|(store, entries)| (store, self.stores[store].journal(&entries)))
             .collect();
+        // Only what was made has a place: nothing stays of a create that was refused.
+        created.retain(|handle, store| self.stores[*store].holds(*handle));
+        locked(&self.places).extend(created);
         let outcome =
             |stores: Vec<usize>| match stores.iter().find_map(|s| flushed[s].clone().err()) {
                 Some(error) => Err(error),
@@ -192,20 +196,26 @@ impl ChunkDisk {
         (0..self.stores.len()).filter(|place| !self.stores[*place].has_failed()).collect()
     }
 
-    /// The store of each entry; none: all.
-    fn place(&self, entries: &[JournalEntry]) -> Result<Vec<Option<usize>>, DiskError> {
+    /// The store of each entry; none: all. Those of chunks to be made are put into `created`.
+    fn place(
+        &self,
+        entries: &[JournalEntry],
+        created: &mut BTreeMap<ChunkHandle, usize>,
+    ) -> Result<Vec<Option<usize>>, DiskError> {
         let mut placed = Vec::new();
         for entry in entries {
             placed.push(match entry {
                 JournalEntry::Term(_) | JournalEntry::Joined(..) => None,
                 JournalEntry::Raise { handle, create, .. } => {
                     let known = locked(&self.places).get(handle).copied();
-                    let place = match known {
+                    let place = match known.or_else(|| created.get(handle).copied()) {
                         Some(place) => place,
                         None if *create => self.roomiest()?,
                         None => return Err(DiskError::NoSuchChunk),
                     };
-                    locked(&self.places).insert(*handle, place);
+                    if known.is_none() {
+                        created.insert(*handle, place);
+                    }
                     Some(place)
                 }
                 JournalEntry::Cleared(handle) => {
@@ -217,15 +227,17 @@ impl ChunkDisk {
         Ok(placed)
     }
 
-    /// Looks up what a mutation names (R15).
-    fn with_push(&self, mutation: &ApplyMutation) -> Result<Mutation, DiskError> {
+    /// Looks up what a mutation names (R15). Data cut at other blocks than the chunk's is not what
+    /// it means: its checksums would become those of blocks that they are not of.
+    fn with_push(&self, mutation: &ApplyMutation, blocks: u32) -> Result<Mutation, DiskError> {
         let ApplyMutation { serial, offset, size, push, ref checksums } = *mutation;
         let find = |push| {
             let found = locked(&self.pushes).buffer.get(push, size, checksums);
-            found.map_err(|error| match error {
-                PushLookupError::Missing => DiskError::PushMissing { push },
-                PushLookupError::Differs => DiskError::PushDiffers { push },
-            })
+            match found {
+                Ok(data) if data.block_size == blocks => Ok(data),
+                Ok(_) | Err(PushLookupError::Differs) => Err(DiskError::PushDiffers { push }),
+                Err(PushLookupError::Missing) => Err(DiskError::PushMissing { push }),
+            }
         };
         Ok(Mutation { serial, offset, size, data: push.map(find).transpose()? })
     }
@@ -280,7 +292,8 @@ impl ChunkDisk {
     fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> Done {
         let gone = match self.store_of(handle) {
             Ok(store) => store.trash(handle, version)?,
-            Err(_) => false,
+            // There is certainly none.
+            Err(_) => true,
         };
         if gone {
             locked(&self.places).remove(&handle);
@@ -343,7 +356,8 @@ impl ChunkDisk {
             unreachable!("called for apply jobs");
         };
         let pushes = mutations.iter().filter_map(|m| Some((m.push?, m.size))).collect();
-        let with_pushes = mutations.iter().map(|mutation| self.with_push(mutation));
+        let blocks = self.store_of(handle)?.block_size(handle)?;
+        let with_pushes = mutations.iter().map(|mutation| self.with_push(mutation, blocks));
         let mutations = with_pushes.collect::<Result<_, _>>()?;
         let acknowledged = Acknowledged { length, serial };
         Ok(ReadyApply { handle, version, mutations, acknowledged, sync, pushes })

@@ -80,6 +80,20 @@ impl ChunkStore {
         self.directory.disk.as_ref()
     }
 
+    /// Whether the chunk is here.
+    pub(crate) fn holds(&self, handle: ChunkHandle) -> bool {
+        locked(&self.chunks).contains_key(&handle)
+    }
+
+    /// The size of a chunk's blocks (S4).
+    pub(crate) fn block_size(&self, handle: ChunkHandle) -> Result<u32, DiskError> {
+        self.with_chunk(handle, |chunk| {
+            let begun = chunk.head.sequence > 0;
+            let configured = || self.block_size.load(Ordering::Relaxed);
+            Ok(if begun { chunk.head.block_size } else { configured() })
+        })
+    }
+
     /// Does work unless a sync has failed; notes it if one fails now (S3).
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, DiskError>) -> Result<T, DiskError> {
         if let Some(reason) = self.failed.get() {
@@ -283,19 +297,20 @@ impl ChunkStore {
         })
     }
 
-    /// Moves a replica to the trash, unless it is newer than `version` (R33); says whether it went.
+    /// Moves a replica to the trash, unless it is newer than `version` (R33); says whether there is
+    /// none now.
     ///
     /// # Errors
     /// [`DiskError`].
     pub fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> Result<bool, DiskError> {
         let Some(shared) = locked(&self.chunks).get(&handle).cloned() else {
-            return Ok(false);
+            return Ok(true);
         };
         let mut chunk = locked(&shared);
         self.guarded(|| {
             let mut journal = locked(&self.journal);
             let Some(replica) = journal.replica(handle) else {
-                return Ok(false);
+                return Ok(true);
             };
             if replica.version > version && !planted::broken(Rule::R33) {
                 return Ok(false);

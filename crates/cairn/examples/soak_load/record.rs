@@ -60,7 +60,7 @@ pub(crate) fn parse(kind: Kind, bytes: &[u8]) -> Option<(u32, u64)> {
 }
 
 fn checksum(bytes: &[u8]) -> u32 {
-    crc32c_append(crc32c(&bytes[..CHECKSUM_AT]), &bytes[HEAD_SIZE..]).get()
+    crc32c_append(crc32c(&bytes[..CHECKSUM_AT]), &bytes[HEAD_SIZE..])
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use cairn_env::{
 };
 use cairn_env_os::{LaunchOptions, Running, bind, launch};
 use cairn_protocol::{
-    Failure, Hello, Probe, ProbeAnswer, ReadAnswer, Request, Response, Role, StatusAnswer,
+    ExplainAnswer, Failure, Hello, MESSAGE_SIZE_MAX, Probe, ProbeAnswer, ReadAnswer, Request,
+    Response, Role, StatusAnswer,
 };
 use cairn_types::{Address, CellId, Incarnation, PushId, ServerId};
 use std::collections::BTreeMap;
@@ -23,6 +24,9 @@ use std::time::Duration;
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// The cell of all toys but those that say otherwise.
 pub const CELL: CellId = CellId::new(77);
+
+/// A probe of this chunk is answered with more text than a message may have.
+pub const LONG_ANSWER: u64 = 0xf00d;
 
 /// What comes of a call.
 pub type Outcome = Result<Answer, Failure>;
@@ -89,6 +93,11 @@ impl Toy {
         self.seen.requests.fetch_add(1, Ordering::SeqCst);
         let reply = |response, payload| Effect::Reply { to: from, answer: Ok(response), payload };
         match request {
+            Request::Probe(probe) if probe.handle.get() == LONG_ANSWER => {
+                let lines = vec!["x".repeat(MESSAGE_SIZE_MAX as usize)];
+                let answer = ExplainAnswer { lines, ..ExplainAnswer::default() };
+                effects.push(reply(Response::Explain(answer), Bytes::new()));
+            }
             Request::Probe(_) => {
                 effects.push(reply(Response::Probe(ProbeAnswer::default()), Bytes::new()));
             }

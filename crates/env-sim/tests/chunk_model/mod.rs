@@ -58,6 +58,7 @@ pub fn pushed(bytes: &[u8], block_offset: u32) -> PushedData {
     let middle = bytes.len() / 3;
     PushedData {
         block_offset,
+        block_size: BLOCK,
         checksums: BlockChecksums::of(u64::from(block_offset), bytes, BLOCK),
         segments: vec![
             Bytes::copy_from_slice(&bytes[..middle]),

@@ -1,4 +1,7 @@
 //! Bad blocks that clients report (R31): hints, handed to the server, which verifies by itself.
+//!
+//! - X1: whatever clients send, what is kept is bounded: only of replicas that are known, so many
+//!   hints for each server, so many counts.
 
 use cairn_protocol::{DoubtedBlock, ReportBadBlock};
 use cairn_types::{ChunkHandle, ServerId};
@@ -6,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// Hints that wait for one server; what comes beyond is dropped, readers will report it again.
 const WAITING_MAX: usize = 64;
+/// Replicas whose reports are counted; they are counted for people alone.
+const COUNTED_MAX: usize = 4096;
 
 /// What clients reported.
 #[derive(Debug, Default)]
@@ -17,8 +22,12 @@ pub(super) struct Hints {
 }
 
 impl Hints {
+    /// Takes a hint about a replica that the caller knows to be there (X1).
     pub(super) fn note(&mut self, hint: &ReportBadBlock) {
-        *self.counts.entry((hint.handle, hint.server)).or_default() += 1;
+        let replica = (hint.handle, hint.server);
+        if self.counts.len() < COUNTED_MAX || self.counts.contains_key(&replica) {
+            *self.counts.entry(replica).or_default() += 1;
+        }
         let block = DoubtedBlock { handle: hint.handle, offset: hint.offset };
         let waiting = self.waiting.entry(hint.server).or_default();
         if waiting.len() < WAITING_MAX && !waiting.contains(&block) {
@@ -37,7 +46,7 @@ impl Hints {
 
 #[cfg(test)]
 mod tests {
-    use super::Hints;
+    use super::{COUNTED_MAX, Hints, WAITING_MAX};
     use cairn_protocol::ReportBadBlock;
     use cairn_types::{ChunkHandle, ServerId};
 
@@ -51,5 +60,16 @@ mod tests {
         assert_eq!(hints.count(handle, server), 2);
         assert_eq!(hints.take(server).len(), 1);
         assert_eq!(hints.take(server), []);
+    }
+
+    #[test]
+    fn counts_and_hints_have_an_end() {
+        let mut hints = Hints::default();
+        for at in 0..2 * COUNTED_MAX as u64 {
+            let (handle, server) = (ChunkHandle::new(at), ServerId::new(1));
+            hints.note(&ReportBadBlock { handle, server, ..ReportBadBlock::default() });
+        }
+        assert_eq!(hints.counts.len(), COUNTED_MAX);
+        assert_eq!(hints.take(ServerId::new(1)).len(), WAITING_MAX);
     }
 }

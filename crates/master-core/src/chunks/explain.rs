@@ -2,16 +2,25 @@
 //! how the cell stands as a whole (design §9, §11).
 
 use super::Chunks;
+use super::decided_set::Decision;
 use super::jobs::Phase;
 use super::leases::Standing;
 use super::locations::Replica;
 use crate::state::{ChunkRecord, State};
 use cairn_env::Now;
-use cairn_protocol::{ErrorCode, ExplainAnswer, Failure, ServerState, ServerStatus};
+use cairn_protocol::{
+    ErrorCode, ExplainAnswer, Failure, MESSAGE_SIZE_MAX, ServerState, ServerStatus,
+};
 use cairn_types::{CellPath, ChunkHandle, ServerId};
 
 /// Chunks of one file that are explained at once; the rest is counted.
 const EXPLAINED_MAX: usize = 64;
+
+/// Bytes of an explanation; a server's own words may stand in it.
+const EXPLANATION_SIZE_MAX: usize = 1 << 20;
+
+// Each line costs a few bytes more in the message.
+const _: () = assert!(2 * EXPLANATION_SIZE_MAX < MESSAGE_SIZE_MAX as usize);
 
 /// How the cell's chunks stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +36,9 @@ pub(crate) struct Health {
 impl Chunks {
     /// All chunkservers, in order of address.
     pub(crate) fn servers(&self, now: Now) -> Vec<ServerStatus> {
-        let counts = |server| (self.locations.count_on(server), self.leases.count_of(server));
+        let held = self.locations.counts();
+        let counts =
+            |server| (held.get(&server).copied().unwrap_or(0), self.leases.count_of(server));
         self.servers.describe(now.time, counts)
     }
 
@@ -39,8 +50,9 @@ impl Chunks {
             health.under_replicated += u64::from(sound < chunk.goal as usize);
             health.unavailable += u64::from(readable == 0);
         }
-        let states = || self.servers(now).into_iter().map(|server| server.state);
-        let count = |wanted: ServerState| states().filter(|state| *state == wanted).count();
+        let servers = self.servers.describe(now.time, |_| (0, 0));
+        let count =
+            |wanted: ServerState| servers.iter().filter(|server| server.state == wanted).count();
         let (live, silent, dead) =
             (count(ServerState::Live), count(ServerState::Silent), count(ServerState::Dead));
         let mut say = |count: u64, code: &str, what: &str| {
@@ -51,6 +63,9 @@ impl Chunks {
         say(u64::from(live == 0), "NO_SERVERS", "cell without a live chunkserver");
         say(silent as u64, "SERVERS_SILENT", "chunkservers missed their heartbeats");
         say(dead as u64, "SERVERS_DEAD", "chunkservers are dead");
+        let lost = "chunks on servers that this master's log does not know; kept (was a backup of \
+                    the master restored?)";
+        say(self.unknown.count(), "UNKNOWN_CHUNKS", lost);
         let (under, gone) = (health.under_replicated, health.unavailable);
         say(gone, "UNAVAILABLE", "chunks have no replica that can be read now");
         say(under, "UNDER_REPLICATED", "chunks have fewer replicas than their goal");
@@ -75,13 +90,16 @@ impl Chunks {
     ) -> Result<ExplainAnswer, Failure> {
         let mut answer = ExplainAnswer { lines: Vec::new(), healthy: true };
         if !subject.starts_with('/') {
-            let handle =
-                ChunkHandle::parse(subject).filter(|handle| state.chunk(*handle).is_some());
-            let Some(handle) = handle else {
+            let handle = ChunkHandle::parse(subject);
+            if let Some(lines) = handle.and_then(|handle| self.explain_unknown(handle)) {
+                return Ok(ExplainAnswer { lines, healthy: false });
+            }
+            let Some(handle) = handle.filter(|handle| state.chunk(*handle).is_some()) else {
                 let line = format!("{subject}: neither a path nor the handle of a chunk");
                 return Err(Failure::refused(ErrorCode::NotFound, line));
             };
             self.explain_chunk(state, now, handle, &mut answer);
+            fit(&mut answer.lines);
             return Ok(answer);
         }
         let path = CellPath::parse(subject)
@@ -97,13 +115,28 @@ impl Chunks {
             let rest = all.len() - EXPLAINED_MAX;
             answer.lines.push(format!("and {rest} more; ask for one by its handle"));
         }
-        for ((_, index), job) in self.jobs.iter().filter(|((of, _), _)| *of == file) {
+        let jobs = self.jobs.iter().filter(|((of, _), _)| *of == file);
+        for ((_, index), job) in jobs.take(EXPLAINED_MAX) {
             let age = now.time.since(job.since).as_millis();
             answer.healthy &= !matches!(job.phase, Phase::Waiting(_));
             let what = job.phase.describe();
             answer.lines.push(format!("chunk {index}: for {age} ms: {what}"));
         }
+        fit(&mut answer.lines);
         Ok(answer)
+    }
+
+    /// Of a chunk that servers hold and no record knows.
+    fn explain_unknown(&self, handle: ChunkHandle) -> Option<Vec<String>> {
+        let address = |server| self.servers.at(server).map(|at| at.address.as_str());
+        let holders: Vec<&str> = self.unknown.holders(handle).filter_map(address).collect();
+        let line = format!(
+            "chunk {}: kept by {}; this master's log does not know it (was a backup of it \
+             restored?)",
+            handle.short(),
+            holders.join(", ")
+        );
+        (!holders.is_empty()).then(|| vec![line])
     }
 
     fn explain_chunk(
@@ -135,6 +168,12 @@ impl Chunks {
             answer.lines.push(format!("  leased to {holder} for {left} ms more{doubt}"));
         } else if let Err(blocked) = self.plan_raise(now.time, handle, chunk) {
             answer.lines.push(format!("  no lease can be granted: {}", blocked.why));
+        } else if let Decision::Set(set) = self.decide(now.time, handle, chunk) {
+            answer.lines.push(format!(
+                "  the next lease goes to {} replicas alone: the others lack acknowledged bytes, or \
+                 may have lost some",
+                set.len()
+            ));
         }
         if sound < chunk.goal as usize {
             // Re-replication (A20) is not part of this cell yet.
@@ -174,5 +213,31 @@ impl Chunks {
         let words = if words.is_empty() { "good".to_owned() } else { words.join(", ") };
         let (version, length) = (replica.version.short(), replica.length);
         format!("  {address} ({state}): version {version}, {length} bytes, {words}")
+    }
+}
+
+/// Cuts an explanation to what a message holds.
+fn fit(lines: &mut Vec<String>) {
+    let mut size = 0;
+    let whole = lines.iter().take_while(|line| {
+        size += line.len();
+        size <= EXPLANATION_SIZE_MAX
+    });
+    let (kept, all) = (whole.count(), lines.len());
+    if kept < all {
+        lines.truncate(kept);
+        lines.push(format!("and {} more lines", all - kept));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXPLANATION_SIZE_MAX, fit};
+
+    #[test]
+    fn an_explanation_that_quotes_a_huge_failure_is_cut() {
+        let mut lines = vec!["short".to_owned(), "x".repeat(EXPLANATION_SIZE_MAX), "more".into()];
+        fit(&mut lines);
+        assert_eq!(lines, ["short", "and 2 more lines"]);
     }
 }

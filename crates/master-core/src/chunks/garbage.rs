@@ -1,11 +1,13 @@
 //! What a server may delete (§4.4, R33).
 //!
-//! - B1: never a handle in the making, never an up-to-date replica.
+//! - B1: never a handle in the making, never an up-to-date replica, never bytes of a chunk that
+//!   the log does not know (`unknown_chunks.rs`).
 //! - B2: a stale replica goes only when the chunk has its goal of good ones.
 //! - B3: what is named is judged from a report that came in this reign, after its first record was
 //!   applied; handle *and* version are named, so that nothing newer goes.
 
 use super::Chunks;
+use super::unknown_chunks::is_empty_creation;
 use crate::step::Step;
 use cairn_protocol::{Garbage, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
@@ -22,7 +24,7 @@ impl Chunks {
         if self.making.contains(&handle) && !broken(Rule::R33) {
             return false;
         }
-        let Some(chunk) = step.state.chunk(handle) else { return true };
+        let Some(chunk) = step.state.chunk(handle) else { return is_empty_creation(report) };
         if report.version >= chunk.version {
             return false;
         }

@@ -8,11 +8,13 @@
 //! - N1: a version is logged only when every replica asked stands at it (R8) and they may be a set
 //!   (`replica_set.rs`); only then does anybody get the lease.
 
+use super::decided_set::Decision;
 use super::jobs::{Phase, no_file};
 use super::lease_requests::is_live_file;
 use super::leases::{Lease, Standing};
 use super::locations::{Replica, behind};
 use super::raise::{Member, Raise, RaiseKind, Raised, again};
+use super::replica_set::least_set;
 use super::{Chunks, Pending, Place, Proposed};
 use crate::outcome::Outcome;
 use crate::record::SetVersion;
@@ -55,6 +57,10 @@ impl Chunks {
         }
         let lease = self.leases.possible(handle, step.now.time);
         if appends && lease.is_some_and(|lease| lease.standing == Standing::Doubted) {
+            return self.go_on_in_next(step, place);
+        }
+        let decided = self.decide(step.now.time, handle, &chunk) != Decision::NotNeeded;
+        if appends && decided && !broken(Rule::R11) {
             return self.go_on_in_next(step, place);
         }
         let has_mark = self.current(handle, &chunk).any(|(_, replica)| replica.closed);
@@ -161,8 +167,11 @@ impl Chunks {
         let servers: Vec<ServerId> = good.iter().map(|r| r.at.server).collect();
         let appends = self.jobs.get(&place).is_some_and(|job| job.appends());
         let marked = good.iter().any(|r| r.report.closed);
+        let least = if broken(Rule::R11) { 1 } else { least_set(&chunk) };
         match self.may_be_set(step.now.time, handle, &chunk, &servers) {
             _ if appends && (marked || chunk.closed) => self.go_on_in_next(step, place),
+            // A set that the master decided on takes no appends (R11).
+            Ok(()) if appends && good.len() < least => self.go_on_in_next(step, place),
             Err(blocked) if appends && !blocked.starting => self.go_on_in_next(step, place),
             Err(blocked) => self.wait(place, blocked.why),
             Ok(()) => {

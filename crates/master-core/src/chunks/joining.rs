@@ -6,7 +6,8 @@
 //!     └──────────────────────────────────────────────┘
 //! ```
 //! - J1: a server that has obeyed a later reign, or heard of its numbers, is not this master's to
-//!   command: this master is the past (R1, R3).
+//!   command: this master is the past (R1, R3). So is one that has heard of a number of this very
+//!   reign which this master has not given out: there was another master of this term.
 //! - J2: a lease of an earlier reign goes on if its holder tells of it before anybody else got one
 //!   (R22); only while it is told is it extended.
 
@@ -15,7 +16,7 @@ use super::leases::{Lease, Standing};
 use crate::step::Step;
 use cairn_protocol::{
     ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join,
-    JoinAnswer,
+    JoinAnswer, ReplicaReport,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Incarnation, ServerId, Term};
@@ -37,9 +38,11 @@ impl Chunks {
         }
         let newest = join.term.max(join.highest_handle.term()).max(join.highest_version.term());
         self.check_term(newest, join.at.server)?;
+        check_numbers(step, join)?;
         let former = self.servers.get(join.at.server).cloned();
         self.servers.join(step.now.time, join)?;
         self.locations.remove_server(join.at.server);
+        self.unknown.remove_server(join.at.server);
         if let Some(former) = former
             && former.incarnation != join.incarnation
         {
@@ -102,11 +105,7 @@ impl Chunks {
         };
         server.heard = now;
         server.inventoried |= inventory.last;
-        for report in &inventory.replicas {
-            if step.state.chunk(report.handle).is_some() {
-                self.locations.report(now, id, report);
-            }
-        }
+        self.take_reports(step, id, &inventory.replicas);
         for held in &inventory.leases {
             self.adopt(step, (id, inventory.incarnation), held);
         }
@@ -114,6 +113,16 @@ impl Chunks {
             self.end_former_leases(inventory);
         }
         Ok(InventoryAnswer {})
+    }
+
+    fn take_reports(&mut self, step: &Step<'_>, server: ServerId, reports: &[ReplicaReport]) {
+        for report in reports {
+            if step.state.chunk(report.handle).is_some() {
+                self.locations.report(step.now.time, server, report);
+            } else if !self.making.contains(&report.handle) {
+                self.unknown.note(server, report);
+            }
+        }
     }
 
     pub(super) fn on_heartbeat(
@@ -134,11 +143,7 @@ impl Chunks {
         server.capacity = beat.capacity;
         server.used = beat.used;
         server.creations /= 2;
-        for report in &beat.held {
-            if step.state.chunk(report.handle).is_some() {
-                self.locations.report(now, beat.server, report);
-            }
-        }
+        self.take_reports(step, beat.server, &beat.held);
         for handle in &beat.damaged {
             self.locations.mark_damaged(*handle, beat.server);
         }
@@ -221,4 +226,19 @@ impl Chunks {
         };
         self.leases.insert(held.handle, lease);
     }
+}
+
+/// J1: numbers of this reign come from here alone.
+fn check_numbers(step: &Step<'_>, join: &Join) -> Result<(), Failure> {
+    let handles = join.highest_handle <= step.numbers.last_handle();
+    let versions = join.highest_version <= step.numbers.last_version();
+    if (handles && versions) || broken(Rule::R1) {
+        return Ok(());
+    }
+    let line = format!(
+        "server {} knows of numbers that this master has not given out yet: was the master \
+         started from an old copy of its directory? start the newer one",
+        join.at.server
+    );
+    Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
 }

@@ -69,6 +69,8 @@ impl Lease {
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     leases: BTreeMap<ChunkHandle, Lease>,
+    /// How many each server holds: asked for at every grant.
+    counts: BTreeMap<ServerId, u64>,
 }
 
 impl Leases {
@@ -95,11 +97,17 @@ impl Leases {
     }
 
     pub(super) fn insert(&mut self, handle: ChunkHandle, lease: Lease) {
+        self.remove(handle);
+        *self.counts.entry(lease.holder.server).or_default() += 1;
         self.leases.insert(handle, lease);
     }
 
     pub(super) fn remove(&mut self, handle: ChunkHandle) -> Option<Lease> {
-        self.leases.remove(&handle)
+        let lease = self.leases.remove(&handle)?;
+        if let Some(count) = self.counts.get_mut(&lease.holder.server) {
+            *count -= 1;
+        }
+        Some(lease)
     }
 
     /// The holder says that it serves.
@@ -136,10 +144,10 @@ impl Leases {
         let over = |lease: &Lease| now >= lease.until;
         let expired: Vec<ChunkHandle> =
             self.leases.iter().filter(|(_, lease)| over(lease)).map(|(h, _)| *h).collect();
-        expired.into_iter().filter_map(|h| self.leases.remove(&h).map(|lease| (h, lease))).collect()
+        expired.into_iter().filter_map(|h| self.remove(h).map(|lease| (h, lease))).collect()
     }
 
     pub(super) fn count_of(&self, server: ServerId) -> u64 {
-        self.leases.values().filter(|lease| lease.holder.server == server).count() as u64
+        self.counts.get(&server).copied().unwrap_or_default()
     }
 }

@@ -95,9 +95,13 @@ impl Locations {
         self.chunks.get(&handle)?.replicas.get(&server)
     }
 
-    /// How many replicas a server holds.
-    pub(super) fn count_on(&self, server: ServerId) -> u64 {
-        self.chunks.values().filter(|chunk| chunk.replicas.contains_key(&server)).count() as u64
+    /// How many replicas each server holds; looks at every chunk.
+    pub(super) fn counts(&self) -> BTreeMap<ServerId, u64> {
+        let mut counts = BTreeMap::new();
+        for server in self.chunks.values().flat_map(|chunk| chunk.replicas.keys()) {
+            *counts.entry(*server).or_default() += 1;
+        }
+        counts
     }
 
     pub(super) fn mark_damaged(&mut self, handle: ChunkHandle, server: ServerId) {
@@ -111,6 +115,11 @@ impl Locations {
     /// A lease has just ended: what is told from now on is where the bytes stay.
     pub(super) fn quiet_since(&mut self, handle: ChunkHandle, now: Time) {
         self.chunks.entry(handle).or_default().quiet = now;
+    }
+
+    /// Since when no lease is known to have been live.
+    pub(super) fn quiet(&self, handle: ChunkHandle) -> Time {
+        self.chunks.get(&handle).map(|chunk| chunk.quiet).unwrap_or_default()
     }
 
     pub(super) fn remove(&mut self, handle: ChunkHandle, server: ServerId) {
@@ -135,7 +144,7 @@ impl Locations {
             .filter(|(_, replica)| replica.is_current(logged))
             .map(|(server, replica)| (server, *replica))
             .collect();
-        let quiet = self.chunks.get(&handle).map(|chunk| chunk.quiet).unwrap_or_default();
+        let quiet = self.quiet(handle);
         let told_since = |server: &ServerId| {
             self.get(handle, *server).is_some_and(|replica| replica.reported >= quiet)
         };

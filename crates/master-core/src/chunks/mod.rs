@@ -15,6 +15,7 @@
 mod append_chunks;
 mod bad_blocks;
 mod close;
+mod decided_set;
 mod explain;
 mod garbage;
 mod grants;
@@ -31,10 +32,10 @@ mod replica_set;
 mod revoke;
 mod servers;
 mod shrink;
+mod unknown_chunks;
 
 use crate::outbox::ProposalId;
-use crate::outcome::Outcome;
-use crate::record::Record;
+use crate::outcome::{EntryMoved, Outcome};
 use crate::step::Step;
 use bad_blocks::Hints;
 use cairn_env::{Caller, EffectId};
@@ -48,6 +49,7 @@ use locations::Locations;
 use servers::Servers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use unknown_chunks::UnknownChunks;
 
 /// A chunk's place in a file; jobs go by it, because a chunk that is being made has no handle yet.
 type Place = (EntryId, ChunkIndex);
@@ -89,6 +91,8 @@ pub(crate) struct Chunks {
     making: BTreeSet<ChunkHandle>,
     /// Chunks that this reign has fenced, so that no former holder acknowledges appends (R18).
     fenced: BTreeSet<ChunkHandle>,
+    /// What servers hold that no record knows.
+    unknown: UnknownChunks,
     /// Bad blocks that clients reported.
     hints: Hints,
     calls: BTreeMap<EffectId, Pending>,
@@ -109,6 +113,7 @@ impl Chunks {
             jobs: BTreeMap::new(),
             making: BTreeSet::new(),
             fenced: BTreeSet::new(),
+            unknown: UnknownChunks::default(),
             hints: Hints::default(),
             calls: BTreeMap::new(),
             proposals: BTreeMap::new(),
@@ -142,7 +147,7 @@ impl Chunks {
             }
             Request::ChunkClosed(request) => return self.on_chunk_closed(step, from, &request),
             Request::ReportBadBlock(hint) => {
-                if step.state.chunk(hint.handle).is_some() {
+                if self.locations.get(hint.handle, hint.server).is_some() {
                     self.hints.note(&hint);
                 }
                 Ok(Response::ReportBadBlock(ReportBadBlockAnswer {}))
@@ -202,6 +207,7 @@ impl Chunks {
         self.schedule_tick(step);
         for server in self.servers.bury(step.now.time) {
             self.locations.remove_server(server);
+            self.unknown.remove_server(server);
         }
         for (handle, lease) in self.leases.expire(step.now.time) {
             self.locations.quiet_since(handle, step.now.time);
@@ -215,11 +221,14 @@ impl Chunks {
         &mut self,
         step: &mut Step<'_>,
         proposal: Option<ProposalId>,
-        record: &Record,
         outcome: &Outcome,
     ) {
-        if let Record::HideEntry(_) | Record::MoveEntry(_) = record {
-            self.revoke_hidden(step);
+        match outcome {
+            Outcome::EntryHidden(hidden) => self.revoke_hidden(step, hidden.id),
+            Outcome::EntryMoved(EntryMoved { replaced: Some(file) }) => {
+                self.revoke_hidden(step, *file);
+            }
+            _ => {}
         }
         match proposal.and_then(|id| self.proposals.remove(&id)) {
             Some(Proposed::Job(place)) => self.on_job_applied(step, place, outcome),

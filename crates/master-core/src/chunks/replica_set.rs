@@ -2,9 +2,11 @@
 //!
 //! - T1: nobody outside the set may still act under an older lease, known or not.
 //! - T2: a set is never smaller than two, where goal and logged size allow two, nor smaller than
-//!   the logged one while a missing member may still come.
+//!   the logged one while a missing member may still come; but for one that the master decides on
+//!   (`decided_set.rs`).
 
 use super::Chunks;
+use super::decided_set::Decision;
 use super::locations::Replica;
 use super::raise::Member;
 use crate::state::ChunkRecord;
@@ -38,8 +40,18 @@ impl Chunks {
         handle: ChunkHandle,
         chunk: &ChunkRecord,
     ) -> Result<Vec<Member>, Blocked> {
+        let decided = match self.decide(now, handle, chunk) {
+            _ if broken(Rule::R11) => None,
+            Decision::NotNeeded => None,
+            Decision::At(at) => return Err(self.undecided(now, at)),
+            Decision::Set(set) => Some(set),
+        };
+        let fits = |server: ServerId, replica: &Replica| match &decided {
+            Some(set) => set.contains(&server),
+            None => replica.is_sound(),
+        };
         let mut usable: Vec<(ServerId, &Replica)> =
-            self.current(handle, chunk).filter(|(_, replica)| replica.is_sound()).collect();
+            self.current(handle, chunk).filter(|(server, r)| fits(*server, r)).collect();
         if usable.is_empty() {
             // R28: with every member heard of and none sound, the suspects are all there is.
             let suspects = self.current(handle, chunk).filter(|(_, replica)| !replica.damaged);
@@ -60,6 +72,21 @@ impl Chunks {
         Ok(members)
     }
 
+    /// Why a chunk waits for the master's decision.
+    fn undecided(&self, now: Time, at: Time) -> Blocked {
+        let left = at.since(now).as_millis();
+        let why = format!(
+            "too few replicas hold for certain all that was acknowledged; in {left} ms the best of \
+             them become the set"
+        );
+        Blocked { why, starting: now < self.grace() }
+    }
+
+    /// In the first while of a reign servers are still joining.
+    fn grace(&self) -> Time {
+        self.started + Duration::from_millis(self.config.silent_ms)
+    }
+
     /// Whether these replicas may become the chunk's set under a new lease.
     pub(super) fn may_be_set(
         &self,
@@ -68,8 +95,7 @@ impl Chunks {
         chunk: &ChunkRecord,
         servers: &[ServerId],
     ) -> Result<(), Blocked> {
-        let grace = self.started + Duration::from_millis(self.config.silent_ms);
-        let blocked = |why: String| Err(Blocked { why, starting: now < grace });
+        let blocked = |why: String| Err(Blocked { why, starting: now < self.grace() });
         // T1, R22: nobody else may still act under an older lease.
         if let Some(lease) = self.leases.possible(handle, now)
             && !servers.contains(&lease.holder.server)
@@ -82,6 +108,9 @@ impl Chunks {
         let old_holder_unknown = size < logged && self.former_holder_unknown(now, handle, chunk);
         if old_holder_unknown && !broken(Rule::R22) {
             return blocked("a lease of an earlier reign may still run".to_owned());
+        }
+        if self.decide(now, handle, chunk) == Decision::Set(servers.to_vec()) {
+            return Ok(());
         }
         let least = if broken(Rule::R11) { 1 } else { least_set(chunk) };
         if size < least {
@@ -112,7 +141,12 @@ impl Chunks {
 
     /// R11: whether a member that is not here may still come. Which servers made up the set is
     /// not logged: in the first while of a reign anybody may.
-    fn missing_may_come(&self, now: Time, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
+    pub(super) fn missing_may_come(
+        &self,
+        now: Time,
+        handle: ChunkHandle,
+        chunk: &ChunkRecord,
+    ) -> bool {
         let dead = Duration::from_millis(self.config.dead_ms);
         let logged = chunk.version;
         let holds = |server| {

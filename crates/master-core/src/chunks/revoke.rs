@@ -1,27 +1,25 @@
 //! Deleting a file takes its leases back (R20).
 
+use super::lease_requests::is_live_file;
 use super::leases::Standing;
 use super::{Chunks, Pending};
+use crate::state::State;
 use crate::step::Step;
 use cairn_protocol::{Failure, Response, RevokeLease};
-use cairn_types::{Address, ChunkHandle, LeaseId, ServerId};
+use cairn_types::{Address, ChunkHandle, ChunkIndex, EntryId, EntryKind, LeaseId, ServerId};
 use std::time::Duration;
 
 impl Chunks {
-    /// A name was hidden: asks for the leases below it back. Whether the holders hear it or not,
+    /// An entry was hidden: asks for the leases below it back. Whether the holders hear it or not,
     /// none of these leases is extended or handed out any more.
-    pub(super) fn revoke_hidden(&mut self, step: &mut Step<'_>) {
+    pub(super) fn revoke_hidden(&mut self, step: &mut Step<'_>, entry: EntryId) {
         let hidden: Vec<(ChunkHandle, LeaseId, ServerId, Address)> = self
-            .leases
-            .iter()
-            .filter(|(handle, lease)| {
-                let file = step.state.chunk(*handle).map(|chunk| chunk.file);
-                lease.standing == Standing::Serving
-                    && file
-                        .is_some_and(|file| !super::lease_requests::is_live_file(step.state, file))
-            })
-            .map(|(handle, lease)| {
-                (handle, lease.id, lease.holder.server, lease.holder.address.clone())
+            .handles_below(step.state, entry)
+            .filter_map(|handle| {
+                let lease = self.leases.get(handle)?;
+                let holder = &lease.holder;
+                let serves = lease.standing == Standing::Serving;
+                serves.then(|| (handle, lease.id, holder.server, holder.address.clone()))
             })
             .collect();
         for (handle, lease, server, address) in hidden {
@@ -32,6 +30,25 @@ impl Chunks {
             let effect = step.out.call(address, server, request, deadline);
             self.calls.insert(effect, Pending::Revoke(handle, lease));
         }
+    }
+
+    /// The chunks of a hidden file; of a hidden directory, those of its files that have leases.
+    fn handles_below<'a>(
+        &'a self,
+        state: &'a State,
+        entry: EntryId,
+    ) -> Box<dyn Iterator<Item = ChunkHandle> + 'a> {
+        if is_live_file(state, entry) {
+            // Restored since, or R20 is broken on purpose.
+            return Box::new(std::iter::empty());
+        }
+        if state.entry(entry).is_some_and(|entry| entry.kind == EntryKind::File) {
+            return Box::new(state.chunks_of(entry, ChunkIndex::default()).map(|(_, at)| at));
+        }
+        Box::new(self.leases.iter().map(|(handle, _)| handle).filter(|handle| {
+            let file = state.chunk(*handle).map(|chunk| chunk.file);
+            file.is_some_and(|file| !is_live_file(state, file))
+        }))
     }
 
     pub(super) fn on_revoked(

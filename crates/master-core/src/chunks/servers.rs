@@ -6,12 +6,21 @@
 //! ```
 //! - V1: a server id has one live incarnation; a second one elsewhere is refused (R5).
 //! - V2: a server that died must join again with its inventory before it counts.
+//! - V3: all of them together fit one answer; a dead one gives way to a new one.
 
-use cairn_protocol::{ErrorCode, Failure, Join, ServerState, ServerStatus};
+use cairn_protocol::{ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, ServerState, ServerStatus};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ClusterConfig, Incarnation, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// The most chunkservers that a cell may have.
+const SERVER_COUNT_MAX: usize = 4096;
+/// Bytes that an address, or a rack, may have.
+const TEXT_SIZE_MAX: usize = 255;
+
+// V3: beside its texts, a server's status is a few numbers.
+const _: () = assert!(SERVER_COUNT_MAX * (2 * TEXT_SIZE_MAX + 128) < MESSAGE_SIZE_MAX as usize);
 
 /// One chunkserver.
 #[derive(Clone, Debug)]
@@ -48,6 +57,7 @@ impl Servers {
 
     /// Takes a server in, or refuses a second life of one that lives.
     pub(super) fn join(&mut self, now: Time, join: &Join) -> Result<(), Failure> {
+        self.check_room(join)?;
         if let Some(known) = self.servers.get(&join.at.server)
             && known.incarnation != join.incarnation
             // The same address cannot be two processes: that is a restart.
@@ -74,6 +84,28 @@ impl Servers {
             buried: false,
         };
         self.servers.insert(join.at.server, server);
+        Ok(())
+    }
+
+    /// Makes room for one more (V3).
+    fn check_room(&mut self, join: &Join) -> Result<(), Failure> {
+        let (address, rack) = (join.at.address.as_str(), join.at.rack.as_str());
+        if address.len().max(rack.len()) > TEXT_SIZE_MAX {
+            let line = format!(
+                "server {}: its address or its rack has more than {TEXT_SIZE_MAX} bytes",
+                join.at.server
+            );
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        if self.servers.len() < SERVER_COUNT_MAX || self.servers.contains_key(&join.at.server) {
+            return Ok(());
+        }
+        let dead = self.servers.iter().find(|(_, server)| server.buried).map(|(id, _)| *id);
+        let dead = dead.ok_or_else(|| {
+            let line = format!("the cell has {SERVER_COUNT_MAX} chunkservers, and none is dead");
+            Failure::not_done(ErrorCode::Busy, line)
+        })?;
+        self.servers.remove(&dead);
         Ok(())
     }
 
@@ -129,6 +161,12 @@ impl Servers {
         })
     }
 
+    /// When a server was last heard of that is dead now.
+    pub(super) fn dead_heard(&self, now: Time) -> Option<Time> {
+        let dead = |server: &&Server| self.state_of(now, server) == ServerState::Dead;
+        self.servers.values().filter(dead).map(|server| server.heard).max()
+    }
+
     pub(super) fn placed_on(&mut self, id: ServerId) {
         if let Some(server) = self.servers.get_mut(&id) {
             server.creations += 1;
@@ -177,8 +215,9 @@ impl Servers {
 #[cfg(test)]
 mod tests {
     use super::Servers;
-    use cairn_protocol::{ErrorCode, Join, ServerState};
-    use cairn_types::{Address, ClusterConfig, Incarnation, ReplicaAt, ServerId, Time};
+    use cairn_protocol::{ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, ServerState, ServersAnswer};
+    use cairn_types::wire::Message;
+    use cairn_types::{Address, ClusterConfig, Incarnation, Rack, ReplicaAt, ServerId, Time};
     use std::time::Duration;
 
     fn join(address: &str, incarnation: u64) -> Join {
@@ -206,6 +245,28 @@ mod tests {
         assert_eq!(servers.join(at(500), &join("a:1", 12)), Ok(()));
         assert_eq!(servers.join(at(1500), &join("b:1", 13)), Ok(()), "the first is silent");
         assert!(servers.present(ServerId::new(1), Incarnation::new(12)).is_none());
+    }
+
+    #[test]
+    fn the_servers_of_a_full_cell_fit_a_message_and_a_dead_one_gives_way() {
+        let mut servers = servers();
+        let joins = |id: u64, text: usize| {
+            let text = |start: &str| format!("{start}{id}{}", "x".repeat(text));
+            let (server, address, rack) =
+                (ServerId::new(id), Address::new(text("a")), Rack::new(text("/")));
+            Join { at: ReplicaAt { server, address, rack }, ..Join::default() }
+        };
+        let code = |result: Result<(), Failure>| result.map_err(|failure| failure.code);
+        assert_eq!(code(servers.join(at(0), &joins(1, 300))), Err(ErrorCode::Invalid));
+        for id in 1..=4096 {
+            servers.join(at(u64::from(id > 1)), &joins(id, 250)).unwrap();
+        }
+        let all = ServersAnswer { servers: servers.describe(at(1), |_| (1 << 30, 1 << 30)) };
+        assert!(all.to_bytes().len() < MESSAGE_SIZE_MAX as usize);
+        assert_eq!(code(servers.join(at(1), &joins(5000, 1))), Err(ErrorCode::Busy));
+        assert_eq!(servers.bury(at(4000)), [ServerId::new(1)]);
+        assert_eq!(code(servers.join(at(4000), &joins(5000, 1))), Ok(()));
+        assert_eq!(servers.describe(at(4000), |_| (0, 0)).len(), 4096);
     }
 
     #[test]

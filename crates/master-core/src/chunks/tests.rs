@@ -3,7 +3,10 @@
 use super::Chunks;
 use crate::numbers::Numbers;
 use crate::outbox::{MasterEffect, Outbox, ProposalId};
-use crate::record::{AddFile, Begin, FoundCell, HideEntry, OpenChunk, Record};
+use crate::record::{
+    AddDirectories, AddFile, Begin, FoundCell, HideEntry, MoveEntry, NewDirectory, OpenChunk,
+    Record,
+};
 use crate::state::{ROOT, State};
 use crate::step::Step;
 use cairn_env::{Caller, ConnectionId, Effect, EffectId, Now};
@@ -18,6 +21,8 @@ use cairn_types::{
     Term, Time, WallTime,
 };
 use std::time::Duration;
+
+mod after_power_loss;
 
 pub(super) const FILE: EntryId = EntryId::new(100);
 
@@ -128,7 +133,7 @@ impl World {
         let mut done = vec![];
         for (id, record) in std::mem::take(&mut self.proposed) {
             let outcome = self.apply(record.clone());
-            self.with(|chunks, step| chunks.on_applied(step, Some(id), &record, &outcome));
+            self.with(|chunks, step| chunks.on_applied(step, Some(id), &outcome));
             done.push(record);
         }
         done
@@ -603,24 +608,84 @@ fn a_lease_is_extended_only_for_its_holder_while_it_is_wanted_and_lives() {
     assert_eq!(world.beat(holder, vec![], vec![held(&grant)]).extended, [], "it revives nothing");
 }
 
-#[test]
-fn a_deleted_file_s_lease_is_revoked_and_neither_extended_nor_granted() {
-    let mut world = World::new(3);
-    let grant = world.first_chunk();
+/// Hides the file by `record`, and then by nothing else: its lease must be gone.
+fn hides(world: &mut World, grant: &ChunkGrant, record: impl Into<Record>) {
     let holder = grant.primary.server.get();
-    let mutation = MutationName { number: MutationNumber::new(2), ..MutationName::default() };
-    let hide =
-        HideEntry { mutation, entry: FILE, parent: ROOT, name: "f".into(), ..HideEntry::default() };
-    let hide: Record = hide.into();
-    let outcome = world.apply(hide.clone());
-    world.with(|chunks, step| chunks.on_applied(step, None, &hide, &outcome));
+    let outcome = world.apply(record);
+    world.with(|chunks, step| chunks.on_applied(step, None, &outcome));
     assert!(matches!(
         &world.sent[..],
         [Sent { request: Request::RevokeLease(revoke), .. }] if revoke.lease == grant.lease
     ));
-    assert_eq!(world.beat(holder, vec![], vec![held(&grant)]).extended, []);
+    assert_eq!(world.beat(holder, vec![], vec![held(grant)]).extended, []);
     world.request(2, lease(LeasePurpose::Append, 0));
     assert_eq!(world.code(2), Some(ErrorCode::NotFound));
+}
+
+fn mutation(number: u64) -> MutationName {
+    MutationName { number: MutationNumber::new(number), ..MutationName::default() }
+}
+
+#[test]
+fn a_deleted_file_s_lease_is_revoked_and_neither_extended_nor_granted() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let (mutation, name) = (mutation(2), "f".into());
+    let hide = HideEntry { mutation, entry: FILE, parent: ROOT, name, ..HideEntry::default() };
+    hides(&mut world, &grant, hide);
+}
+
+#[test]
+fn a_file_s_lease_is_revoked_when_another_takes_its_name_or_its_directory_is_deleted() {
+    let other = EntryId::new(FILE.get() + 7);
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    world.apply(AddFile {
+        mutation: mutation(2),
+        parent: ROOT,
+        name: "g".into(),
+        id: other,
+        replication: 3,
+        ..AddFile::default()
+    });
+    let replace = MoveEntry {
+        mutation: mutation(3),
+        entry: other,
+        from_parent: ROOT,
+        from_name: "g".into(),
+        to_parent: ROOT,
+        to_name: "f".into(),
+        replace: true,
+        ..MoveEntry::default()
+    };
+    hides(&mut world, &grant, replace);
+
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let directories = vec![NewDirectory { id: other, name: "d".into() }];
+    let (parent, made) = (ROOT, mutation(2));
+    world.apply(AddDirectories {
+        mutation: made,
+        parent,
+        directories,
+        ..AddDirectories::default()
+    });
+    let into = MoveEntry {
+        mutation: mutation(3),
+        entry: FILE,
+        from_parent: ROOT,
+        from_name: "f".into(),
+        to_parent: other,
+        to_name: "f".into(),
+        ..MoveEntry::default()
+    };
+    let outcome = world.apply(into);
+    world.with(|chunks, step| chunks.on_applied(step, None, &outcome));
+    assert!(world.sent.is_empty(), "a rename hides nothing: {:?}", world.sent);
+    let (mutation, name) = (mutation(4), "d".into());
+    let hide =
+        HideEntry { mutation, entry: other, parent, name, recursive: true, ..HideEntry::default() };
+    hides(&mut world, &grant, hide);
 }
 
 #[test]

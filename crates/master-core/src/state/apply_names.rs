@@ -6,7 +6,7 @@ use crate::outcome::{DirectoryMade, EntryHidden, EntryMoved, FileMade, Outcome};
 use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{EntryId, EntryKind, NAME_SIZE_MAX, WallTime};
+use cairn_types::{EntryId, EntryKind, NAME_SIZE_MAX, PATH_SIZE_MAX, WallTime};
 
 impl State {
     pub(super) fn add_directories(&mut self, record: &AddDirectories) -> Result<Outcome, Failure> {
@@ -80,6 +80,7 @@ impl State {
             let line = format!("{from}: a directory cannot be moved into itself");
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
+        self.check_paths_below(record)?;
         let there = self.names.child(record.to_parent, &record.to_name);
         // Onto itself: nothing to do, as in rename(2).
         let replaced = there.filter(|there| *there != record.entry);
@@ -91,6 +92,28 @@ impl State {
             self.names.rename(record.entry, record.to_parent, &record.to_name);
         }
         Ok(Outcome::EntryMoved(EntryMoved { replaced }))
+    }
+
+    /// What a move would give a path that no request can name stays where it is.
+    ///
+    /// Looks at all that is moved, but only where its paths become longer.
+    fn check_paths_below(&self, record: &MoveEntry) -> Result<(), Failure> {
+        let size = |id| self.names.path_of(id).unwrap_or_default().len();
+        let (old, parent) = (size(record.entry), size(record.to_parent));
+        let new = parent + usize::from(record.to_parent != ROOT) + record.to_name.len();
+        // A hidden path is longer than any other by its hidden name.
+        if new <= old && !self.names.is_hidden(record.entry) {
+            return Ok(());
+        }
+        let longest = new + self.names.longest_below(record.entry);
+        if longest <= PATH_SIZE_MAX {
+            return Ok(());
+        }
+        let line = format!(
+            "{}: a path below it would have {longest} bytes; the limit is {PATH_SIZE_MAX}",
+            record.to_name
+        );
+        Err(Failure::refused(ErrorCode::Invalid, line))
     }
 
     /// Only a file gives way, and only to a file.

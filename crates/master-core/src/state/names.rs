@@ -137,6 +137,22 @@ impl Names {
             .map(|(name, id)| (&**name, *id))
     }
 
+    /// Bytes of the longest way down from an entry, with the slash before each name.
+    pub(super) fn longest_below(&self, id: EntryId) -> usize {
+        let mut longest = 0;
+        let mut left = vec![(id, 0)];
+        while let Some((directory, above)) = left.pop() {
+            for (name, child) in self.directories.get(&directory).into_iter().flatten() {
+                let size = above + 1 + name.len();
+                longest = longest.max(size);
+                if self.directories.contains_key(child) {
+                    left.push((*child, size));
+                }
+            }
+        }
+        longest
+    }
+
     pub(super) fn resolve(&self, path: &CellPath) -> Result<EntryId, Failure> {
         let mut at = ROOT;
         for name in path.names() {

@@ -1,16 +1,33 @@
 //! Outcomes of namespace mutations, so that a retry is answered and not done again (R24).
 //!
-//! - H1: an outcome is forgotten by log time alone, so that every replay forgets the
-//!   same ones; and a number at or below a forgotten one is refused, never done again.
+//! - H1: what is forgotten, and when, follows from the log alone, so that every replay forgets the
+//!   same; and a number at or below a forgotten one is refused, never done again.
+//! - H2: memory is bounded however fast clients go: at most [`OUTCOME_COUNT_MAX`] outcomes, of
+//!   [`SESSION_OUTCOME_COUNT_MAX`] in one session, in at most [`SESSION_COUNT_MAX`] sessions. What
+//!   comes first goes first, then sooner than `retry_window`: at ten thousand mutations a second
+//!   still after half a minute.
 
 use crate::outcome::Outcome;
 use cairn_types::{MutationName, MutationNumber, SessionId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Forgotten numbers of a session are known for so many retry windows after its last mutation.
 /// No packet is on its way for a day.
 const FLOOR_WINDOWS: u32 = 144;
+
+/// Outcomes that are remembered in all.
+const OUTCOME_COUNT_MAX: usize = 1 << 18;
+/// Outcomes that are remembered of one session; a client has no more on their way.
+const SESSION_OUTCOME_COUNT_MAX: usize = 1 << 14;
+/// Sessions that are remembered, most of them by the last number that they forgot.
+const SESSION_COUNT_MAX: usize = 1 << 19;
+/// Bytes of a remembered failure's line; the first answer has the whole.
+const FAILURE_LINE_SIZE_MAX: usize = 256;
+
+const _: () = assert!(SESSION_OUTCOME_COUNT_MAX <= OUTCOME_COUNT_MAX);
+// Where there are too many sessions, some of them are idle.
+const _: () = assert!(OUTCOME_COUNT_MAX < SESSION_COUNT_MAX);
 
 /// What is known of a mutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +45,9 @@ struct Session {
     /// Numbers up to this one are forgotten.
     floor: MutationNumber,
     last: Duration,
-    outcomes: BTreeMap<MutationNumber, Outcome>,
+    /// Since when it has no outcomes.
+    idle: Option<Duration>,
+    outcomes: BTreeMap<MutationNumber, (Duration, Outcome)>,
 }
 
 /// All that is remembered.
@@ -36,53 +55,74 @@ struct Session {
 pub(super) struct Outcomes {
     sessions: BTreeMap<SessionId, Session>,
     /// In order of log time.
-    by_time: VecDeque<(Duration, MutationName)>,
-    /// Sessions without outcomes, in order of the time at which they may be forgotten.
-    floors: VecDeque<(Duration, SessionId)>,
+    by_time: BTreeSet<(Duration, MutationName)>,
+    /// Sessions without outcomes, each once, in order of the time since when.
+    idle: BTreeSet<(Duration, SessionId)>,
 }
 
 impl Outcomes {
     pub(super) fn get(&self, mutation: MutationName) -> Remembered<'_> {
         let Some(session) = self.sessions.get(&mutation.session) else { return Remembered::New };
         match session.outcomes.get(&mutation.number) {
-            Some(outcome) => Remembered::Done(outcome),
+            Some((_, outcome)) => Remembered::Done(outcome),
             None if mutation.number <= session.floor => Remembered::TooOld,
             None => Remembered::New,
         }
     }
 
-    /// Keeps the outcome of a new mutation.
+    /// Keeps the outcome of a new mutation (H2).
     pub(super) fn keep(&mut self, time: Duration, mutation: MutationName, outcome: Outcome) {
         let session = self.sessions.entry(mutation.session).or_default();
         session.last = time;
-        session.outcomes.insert(mutation.number, outcome);
-        self.by_time.push_back((time, mutation));
+        if let Some(since) = session.idle.take() {
+            self.idle.remove(&(since, mutation.session));
+        }
+        session.outcomes.insert(mutation.number, (time, short(outcome)));
+        self.by_time.insert((time, mutation));
+        if session.outcomes.len() > SESSION_OUTCOME_COUNT_MAX
+            && let Some((number, (kept, _))) = session.outcomes.first_key_value()
+        {
+            let lowest = (*kept, MutationName { number: *number, ..mutation });
+            self.forget_one(time, lowest);
+        }
+        if self.by_time.len() > OUTCOME_COUNT_MAX
+            && let Some(&oldest) = self.by_time.first()
+        {
+            self.forget_one(time, oldest);
+        }
+        if self.sessions.len() > SESSION_COUNT_MAX
+            && let Some((_, id)) = self.idle.pop_first()
+        {
+            self.sessions.remove(&id);
+        }
     }
 
     /// Forgets what is older than `window` before `now`, which is log time.
     pub(super) fn forget(&mut self, now: Duration, window: Duration) {
         let expired = |time: Duration, span: Duration| time.saturating_add(span) < now;
         let floor_kept = window.saturating_mul(FLOOR_WINDOWS);
-        while let Some(&(time, mutation)) = self.by_time.front()
+        while let Some(&(time, mutation)) = self.by_time.first()
             && expired(time, window)
         {
-            self.by_time.pop_front();
-            let Some(session) = self.sessions.get_mut(&mutation.session) else { continue };
-            session.outcomes.remove(&mutation.number);
-            session.floor = session.floor.max(mutation.number);
-            if session.outcomes.is_empty() {
-                self.floors.push_back((now, mutation.session));
-            }
+            self.forget_one(now, (time, mutation));
         }
-        while let Some(&(time, id)) = self.floors.front()
-            && expired(time, floor_kept)
+        while let Some(&(since, id)) = self.idle.first()
+            && expired(since, floor_kept)
         {
-            self.floors.pop_front();
-            if self.sessions.get(&id).is_some_and(|session| {
-                session.outcomes.is_empty() && expired(session.last, floor_kept)
-            }) {
-                self.sessions.remove(&id);
-            }
+            self.idle.remove(&(since, id));
+            self.sessions.remove(&id);
+        }
+    }
+
+    /// Forgets one outcome, which is remembered; its number and all below are refused from now on.
+    fn forget_one(&mut self, now: Duration, (time, mutation): (Duration, MutationName)) {
+        self.by_time.remove(&(time, mutation));
+        let Some(session) = self.sessions.get_mut(&mutation.session) else { return };
+        session.outcomes.remove(&mutation.number);
+        session.floor = session.floor.max(mutation.number);
+        if session.outcomes.is_empty() {
+            session.idle = Some(now);
+            self.idle.insert((now, mutation.session));
         }
     }
 
@@ -90,7 +130,8 @@ impl Outcomes {
     pub(super) fn kept(&self) -> impl Iterator<Item = (Duration, MutationName, &Outcome)> {
         self.by_time.iter().filter_map(|(time, mutation)| {
             let session = self.sessions.get(&mutation.session)?;
-            Some((*time, *mutation, session.outcomes.get(&mutation.number)?))
+            let (_, outcome) = session.outcomes.get(&mutation.number)?;
+            Some((*time, *mutation, outcome))
         })
     }
 
@@ -102,9 +143,9 @@ impl Outcomes {
         forgetful.map(|(id, session)| (*id, session.floor, session.last))
     }
 
-    /// The queue of sessions to forget, for a checkpoint.
+    /// The sessions without outcomes, for a checkpoint.
     pub(super) fn idle(&self) -> impl Iterator<Item = (Duration, SessionId)> + use<'_> {
-        self.floors.iter().copied()
+        self.idle.iter().copied()
     }
 
     pub(super) fn load_floor(&mut self, id: SessionId, floor: MutationNumber, last: Duration) {
@@ -113,14 +154,27 @@ impl Outcomes {
         session.last = session.last.max(last);
     }
 
-    pub(super) fn load_idle(&mut self, time: Duration, id: SessionId) {
-        self.floors.push_back((time, id));
+    pub(super) fn load_idle(&mut self, since: Duration, id: SessionId) {
+        self.sessions.entry(id).or_default().idle = Some(since);
+        self.idle.insert((since, id));
     }
+}
+
+/// An outcome as it is remembered (H2).
+fn short(mut outcome: Outcome) -> Outcome {
+    if let Outcome::Failed(failure) = &mut outcome {
+        let line = &mut failure.message;
+        line.truncate(line.floor_char_boundary(FAILURE_LINE_SIZE_MAX));
+        line.shrink_to_fit();
+    }
+    outcome
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcomes, Remembered};
+    use super::{
+        OUTCOME_COUNT_MAX, Outcomes, Remembered, SESSION_COUNT_MAX, SESSION_OUTCOME_COUNT_MAX,
+    };
     use crate::outcome::{Changed, Outcome};
     use cairn_types::{MutationName, MutationNumber, SessionId};
     use std::time::Duration;
@@ -156,5 +210,45 @@ mod tests {
         outcomes.forget(at(100_000), at(100));
         assert_eq!(outcomes.get(name(5)), Remembered::New);
         assert_eq!(outcomes, Outcomes::default());
+    }
+
+    #[test]
+    fn however_fast_clients_go_the_oldest_are_forgotten_and_refused() {
+        let outcome = Outcome::Changed(Changed::default());
+        let mut outcomes = Outcomes::default();
+        let count = 2 * SESSION_OUTCOME_COUNT_MAX as u64;
+        for number in 1..=count {
+            outcomes.keep(at(number / 1000), name(number), outcome.clone());
+        }
+        assert_eq!(outcomes.kept().count(), SESSION_OUTCOME_COUNT_MAX);
+        assert_eq!(outcomes.by_time.len(), SESSION_OUTCOME_COUNT_MAX);
+        assert_eq!(outcomes.get(name(count / 2)), Remembered::TooOld);
+        assert_eq!(outcomes.get(name(count / 2 + 1)), Remembered::Done(&outcome));
+
+        let mut outcomes = Outcomes::default();
+        let of = |session: u64| MutationName { session: SessionId::new(session.into()), ..name(1) };
+        let count = 3 * OUTCOME_COUNT_MAX as u64;
+        for session in 1..=count {
+            outcomes.keep(at(session), of(session), outcome.clone());
+        }
+        assert_eq!(outcomes.by_time.len(), OUTCOME_COUNT_MAX);
+        assert_eq!(outcomes.sessions.len(), SESSION_COUNT_MAX);
+        assert_eq!(outcomes.idle.len(), SESSION_COUNT_MAX - OUTCOME_COUNT_MAX);
+        let oldest = count - OUTCOME_COUNT_MAX as u64;
+        assert_eq!(outcomes.get(of(oldest)), Remembered::TooOld);
+        assert_eq!(outcomes.get(of(oldest + 1)), Remembered::Done(&outcome));
+    }
+
+    #[test]
+    fn a_session_that_speaks_again_is_not_forgotten_by_its_former_silence() {
+        let mut outcomes = Outcomes::default();
+        let outcome = Outcome::Changed(Changed::default());
+        outcomes.keep(at(0), name(5), outcome.clone());
+        outcomes.forget(at(200), at(100));
+        outcomes.keep(at(14_000), name(6), outcome.clone());
+        outcomes.forget(at(14_700), at(100));
+        assert_eq!(outcomes.get(name(6)), Remembered::TooOld);
+        outcomes.keep(at(14_700), name(7), outcome);
+        assert_eq!(outcomes.idle.len(), 0);
     }
 }

@@ -2,6 +2,7 @@
 //! never be otherwise; none asks the system under test for its opinion.
 
 mod ack_set;
+mod acknowledged_length;
 pub(crate) mod linearizable_names;
 mod no_live_chunk_collected;
 mod one_primary;
@@ -63,6 +64,7 @@ pub(crate) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(one_primary::OnePrimary::default()),
         Box::new(version_first::VersionFirst),
         Box::new(ack_set::AckSet),
+        Box::new(acknowledged_length::AcknowledgedLength::default()),
         Box::new(same_order::SameOrder::default()),
         Box::new(no_live_chunk_collected::NoLiveChunkCollected::default()),
     ]

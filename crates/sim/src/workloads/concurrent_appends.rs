@@ -6,7 +6,6 @@ use crate::file_model::Ended;
 use crate::operations::{Done, Op, OpResult, Ticket};
 use crate::stage::{Actor, Stage};
 use bytes::Bytes;
-use cairn_env_sim::WorldTime;
 use cairn_format::{ProducerId, encode_record};
 use cairn_types::{Content, EntryId};
 use std::cell::RefCell;
@@ -31,9 +30,6 @@ pub(crate) struct RecordFile {
     pub(crate) name: String,
     pub(crate) id: Option<EntryId>,
     pub(crate) tried: BTreeMap<RecordId, Tried>,
-    /// Records that some reader has been given from a chunk that still took appends: at which
-    /// offset, when. What it gives there is acknowledged, and stays (R17).
-    pub(crate) delivered: BTreeMap<RecordId, (u64, WorldTime)>,
     /// The furthest end that was acknowledged.
     acknowledged_end: u64,
 }

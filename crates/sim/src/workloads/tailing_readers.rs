@@ -62,8 +62,8 @@ impl TailingReader {
         stage.ask(self.client, Op::Read { file, offset, size, fresh });
     }
 
-    fn take(&mut self, stage: &mut Stage, id: RecordId, offset: u64) {
-        let mut file = self.file.borrow_mut();
+    fn take(&mut self, stage: &mut Stage, id: RecordId) {
+        let file = self.file.borrow();
         let complaint = match file.tried.get(&id) {
             None => Some("was never tried"),
             Some(tried) if tried.ended == Ended::NotDone => Some("failed as not done"),
@@ -71,9 +71,6 @@ impl TailingReader {
         };
         if let Some(complaint) = complaint {
             return stage.fail("records", format!("{}: {id:?} {complaint}", file.name));
-        }
-        if !stage.is_marked(file.id.expect("it was read"), offset) {
-            file.delivered.entry(id).or_insert((offset, stage.now()));
         }
         if !self.given.insert(id) {
             stage.fail("records", format!("{}: {id:?} reaches a reader twice", file.name));
@@ -142,7 +139,7 @@ impl Actor for TailingReader {
             stage.reach("record reader doubts what it would skip");
         }
         for record in records {
-            self.take(stage, (record.producer, record.number), record.offset);
+            self.take(stage, (record.producer, record.number));
         }
         self.idle = if got { 0 } else { self.idle + 1 };
         if stage.closing && self.idle >= IDLE_MAX {

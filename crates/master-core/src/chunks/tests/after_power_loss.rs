@@ -1,0 +1,217 @@
+//! What becomes of a chunk whose replicas lost different amounts (R28, R29), and of chunks that
+//! the log does not know.
+
+use super::{World, lease, members, report, server};
+use crate::record::{CloseChunk, Record};
+use cairn_protocol::{
+    ChunkGrant, ErrorCode, Explain, Join, LeasePurpose, ReplicaReport, ReportBadBlock, Request,
+    Response,
+};
+use cairn_types::{ChunkHandle, ChunkVersion, LogIndex, ReplicaAt, SerialNumber, Term, WallTime};
+use std::collections::BTreeMap;
+
+/// What each server's disk holds of the one chunk.
+type Disks = BTreeMap<u64, ReplicaReport>;
+
+/// A replica that has applied `serial` and knows `acknowledged` to be acknowledged.
+fn replica(grant: &ChunkGrant, (serial, acknowledged): (u64, u64), suspect: bool) -> ReplicaReport {
+    ReplicaReport {
+        serial: SerialNumber::new(serial),
+        length: 10 * serial,
+        acknowledged_serial: SerialNumber::new(acknowledged),
+        acknowledged: 10 * acknowledged,
+        suspect,
+        ..report(grant)
+    }
+}
+
+/// A chunk on three servers, of which those that are given came back after a power failure as
+/// they tell; the master too has started anew.
+fn after_power_loss(told: &[((u64, u64), bool)]) -> (World, Disks) {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let mut world = world.restarted(2);
+    let ids = members(&grant).into_iter().zip(told);
+    let disks: Disks =
+        ids.map(|(id, (told, suspect))| (id, replica(&grant, *told, *suspect))).collect();
+    for (id, disk) in &disks {
+        world.join(*id, vec![disk.clone()], vec![]);
+    }
+    (world, disks)
+}
+
+/// Asks for a lease, again and again, for so long; all calls are answered truly.
+fn ask_for(
+    world: &mut World,
+    disks: &mut Disks,
+    purpose: LeasePurpose,
+    millis: u64,
+) -> Option<ChunkGrant> {
+    let alive: Vec<u64> = disks.keys().copied().collect();
+    let end = world.millis + millis;
+    world.request(5, lease(purpose, 0));
+    while world.millis < end {
+        for (id, to, raise) in world.raises() {
+            let disk = disks.entry(to).or_default();
+            let there = ReplicaReport { handle: raise.handle, ..disk.clone() };
+            world.accept(id, &raise, there.clone());
+            disk.version = raise.to;
+        }
+        world.commit();
+        if world.sent.iter().any(|sent| matches!(sent.request, Request::GrantLease(_))) {
+            world.accept_grant();
+        }
+        match world.reply(5) {
+            Some(Ok(Response::Lease(grant))) => return Some(grant),
+            Some(other) => {
+                assert_eq!(other.expect_err("a failure").code, ErrorCode::Busy);
+                world.request(5, lease(purpose, 0));
+            }
+            None => world.pass(250, &alive),
+        }
+    }
+    None
+}
+
+fn explained(world: &mut World) -> String {
+    world.request(6, Explain { subject: "/f".into() });
+    match world.reply(6) {
+        Some(Ok(Response::Explain(answer))) => answer.lines.join("\n"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn with_ragged_tails_the_one_that_holds_all_that_was_acknowledged_becomes_the_set_after_a_wait() {
+    for purpose in [LeasePurpose::Level, LeasePurpose::Write] {
+        let told = [((10, 9), true), ((18, 18), true), ((15, 15), true)];
+        let (mut world, mut disks) = after_power_loss(&told);
+        assert_eq!(ask_for(&mut world, &mut disks, purpose, 3750), None, "all may still tell");
+        let text = explained(&mut world);
+        assert!(text.contains("the best of them become the set"), "{text}");
+        let grant = ask_for(&mut world, &mut disks, purpose, 3000).expect("decided");
+        assert_eq!((grant.primary.server, grant.secondaries.len()), (server(2), 0));
+        let chunk = *world.state.chunk(grant.handle).expect("there");
+        assert_eq!((chunk.version, chunk.set_size), (grant.version, 1), "logged");
+        let left_out = ReplicaReport { version: disks[&1].version, ..disks[&1].clone() };
+        assert!(left_out.version < chunk.version);
+        assert_eq!(world.beat(1, vec![left_out], vec![]).garbage, [], "kept");
+    }
+}
+
+#[test]
+fn a_sound_replica_alone_among_suspects_becomes_the_set_after_a_wait() {
+    let told = [((18, 18), true), ((18, 18), false), ((18, 18), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Level, 3750), None);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 3000).expect("decided");
+    assert_eq!((grant.primary.server, grant.secondaries.len()), (server(2), 0));
+}
+
+#[test]
+fn a_sound_replica_from_an_old_image_does_not_come_before_suspects_that_hold_more() {
+    let told = [((4, 4), false), ((18, 18), true), ((18, 17), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 7000).expect("decided");
+    assert_eq!(members(&grant), [2, 3], "both of the furthest");
+}
+
+#[test]
+fn a_closed_chunk_is_decided_on_too_and_raised_with_its_mark() {
+    let told = [((10, 9), true), ((18, 18), true), ((15, 15), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    let handle = disks[&1].handle;
+    let close: Record = CloseChunk { time: WallTime::default(), handle }.into();
+    world.state.apply(LogIndex::new(world.state.applied().get() + 1), Term::new(2), &close);
+    world.pass(4000, &[1, 2, 3]);
+    world.request(5, lease(LeasePurpose::Level, 0));
+    let raises = world.raises();
+    let asked: Vec<(u64, bool)> = raises.iter().map(|(_, to, raise)| (*to, raise.close)).collect();
+    assert_eq!(asked, [(2, true)]);
+    for (id, to, raise) in raises {
+        world.accept(id, &raise, disks.remove(&to).expect("there"));
+    }
+    world.commit();
+    assert!(world.accept_grant().writes_only);
+}
+
+#[test]
+fn a_suspect_becomes_the_set_when_every_other_member_is_dead_and_only_long_after() {
+    let (mut world, mut disks) = after_power_loss(&[((18, 18), true)]);
+    let waited = 10 * 4000;
+    assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Level, waited - 250), None);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 3000).expect("decided");
+    assert_eq!(members(&grant), [1]);
+}
+
+#[test]
+fn a_sound_replica_whose_fellows_are_merely_dead_is_not_made_a_set_of_its_own() {
+    let (mut world, mut disks) = after_power_loss(&[((18, 18), false)]);
+    assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Write, 60_000), None, "R11");
+}
+
+#[test]
+fn appends_go_on_in_the_next_chunk_and_wait_for_no_decision() {
+    let told = [((10, 9), true), ((18, 18), true), ((15, 15), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Append, 3750).expect("granted");
+    assert_eq!((grant.index.get(), members(&grant).len()), (1, 3));
+}
+
+#[test]
+fn bytes_of_a_chunk_that_the_log_does_not_know_are_kept_and_told_of() {
+    // The master is a restored backup: chunks were made in its terms that it does not know.
+    let mut world = World::new(3).restarted(2);
+    let grant = {
+        for id in 1..=3 {
+            world.join(id, vec![], vec![]);
+        }
+        world.first_chunk()
+    };
+    let lost = ReplicaReport {
+        handle: ChunkHandle::of(Term::new(1), 70),
+        ..replica(&grant, (3, 3), false)
+    };
+    assert!(lost.handle < grant.handle, "a later chunk on record says nothing of it");
+    let empty = ReplicaReport {
+        handle: ChunkHandle::of(Term::new(1), 71),
+        version: ChunkVersion::of(Term::new(1), 72),
+        ..ReplicaReport::default()
+    };
+    let answer = world.beat(1, vec![lost.clone(), empty.clone()], vec![]);
+    let named: Vec<ChunkHandle> = answer.garbage.iter().map(|garbage| garbage.handle).collect();
+    assert_eq!(named, [empty.handle], "a creation that came to nothing holds no byte");
+    let health = world.with(|chunks, step| chunks.health(step.state, step.now));
+    let told = |reason: &String| reason.starts_with("UNKNOWN_CHUNKS: 1 ");
+    assert!(health.reasons.iter().any(told), "{:?}", health.reasons);
+    world.request(6, Explain { subject: lost.handle.short() });
+    assert!(matches!(
+        world.reply(6),
+        Some(Ok(Response::Explain(answer))) if answer.lines[0].contains("does not know it")
+    ));
+}
+
+#[test]
+fn a_server_that_knows_numbers_of_this_reign_from_elsewhere_is_not_commanded() {
+    let mut world = World::new(1);
+    let at = ReplicaAt { server: server(7), ..ReplicaAt::default() };
+    let highest_handle = ChunkHandle::of(Term::new(1), 5);
+    world.request(5, Join { at, term: Term::new(1), highest_handle, ..Join::default() });
+    assert_eq!(world.code(5), Some(ErrorCode::NotPrimaryMaster));
+}
+
+#[test]
+fn hints_about_replicas_that_nobody_holds_are_not_kept() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let hint = |handle, server| ReportBadBlock { handle, server, ..ReportBadBlock::default() };
+    world.request(5, hint(grant.handle, server(44)));
+    world.request(5, hint(ChunkHandle::new(9), server(1)));
+    let counted = |world: &mut World, handle, server| {
+        world.with(|chunks, _| chunks.hints.count(handle, server))
+    };
+    assert_eq!(counted(&mut world, grant.handle, server(44)), 0);
+    assert_eq!(counted(&mut world, ChunkHandle::new(9), server(1)), 0);
+    world.request(5, hint(grant.handle, grant.primary.server));
+    assert_eq!(counted(&mut world, grant.handle, grant.primary.server), 1);
+}
