@@ -170,8 +170,8 @@ impl Chunks {
             answer.lines.push(format!("  no lease can be granted: {}", blocked.why));
         } else if let Decision::Set(set) = self.decide(now.time, handle, chunk) {
             answer.lines.push(format!(
-                "  the next lease goes to {} replicas alone: the others lack acknowledged bytes, or \
-                 may have lost some",
+                "  the next lease goes to {} replicas alone: the others lack acknowledged \
+                 bytes, or may have lost some",
                 set.len()
             ));
         }

@@ -37,7 +37,8 @@ impl Checker for AckSet {
     }
 }
 
-/// Whoever takes a lease holds everything acknowledged so far, unless no intact replica is left.
+/// Whoever takes a lease holds everything acknowledged so far, unless no intact and undoubted
+/// replica is left.
 fn new_primary_knows_all(
     seen: &Seen<'_>,
     handle: cairn_types::ChunkHandle,
@@ -46,7 +47,8 @@ fn new_primary_knows_all(
     let Some(chunk) = ledger.chunks.get(&handle) else { return Ok(()) };
     let Some(replica) = chunk.replicas.get(&seen.to) else { return Ok(()) };
     let intact = chunk.intact();
-    if intact.is_empty() {
+    // R28: with only doubted replicas left, one of them is the truth by decision.
+    if intact.iter().all(|node| chunk.replicas[node].suspect) {
         return Ok(());
     }
     let lacking = chunk.acknowledged.iter().find(|done| {

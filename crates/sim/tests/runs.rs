@@ -1,0 +1,30 @@
+//! Short runs of the whole simulator: one seed is one run, and what once failed fails no more.
+
+use cairn_sim::{FaultMix, RunConfig, run, scenarios};
+
+fn short(seed: u64) -> RunConfig {
+    RunConfig { seconds: 6, ..RunConfig::of(seed) }
+}
+
+#[test]
+fn one_seed_leaves_one_trace_and_another_seed_another() {
+    let (first, again, other) = (run(&short(5)), run(&short(5)), run(&short(6)));
+    assert_eq!(first.trace_hash, again.trace_hash);
+    assert_ne!(first.trace_hash, other.trace_hash);
+    assert!(first.operations > 100, "{} operations", first.operations);
+}
+
+#[test]
+fn a_calm_cell_keeps_everything() {
+    let report = run(&RunConfig { faults: FaultMix::calm(), ..short(1) });
+    assert_eq!(report.failure, None);
+    assert!(report.reached.contains_key("lease granted"));
+}
+
+#[test]
+fn what_once_failed_fails_no_more() {
+    for scenario in scenarios::pinned() {
+        let report = run(&RunConfig { seconds: 12, ..scenario.config });
+        assert_eq!(report.failure, None, "{}", scenario.name);
+    }
+}
