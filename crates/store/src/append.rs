@@ -149,7 +149,9 @@ impl AppendRun {
             let offset = block_checksum_offset(self.first_block);
             files.meta.write_at(&raw, offset).map_err(disk_error)?;
         }
-        chunk.unsynced_appends |= !self.parts.is_empty();
+        // Also where there are no bytes, as in a levelling that finds nothing to do: the serial
+        // number stands only in the head.
+        chunk.unsynced_appends = true;
         chunk.write_head(files, self.head)
     }
 }

@@ -25,7 +25,8 @@ pub(crate) struct Chunk {
     pub(crate) names_synced: bool,
     /// Something was written since the last sync.
     pub(crate) unsynced: bool,
-    /// Bytes were added since the last sync, which only a sync brings to disk.
+    /// Something was appended since the last sync, if only a serial number; only a sync brings it
+    /// to disk.
     pub(crate) unsynced_appends: bool,
     /// The dirty mark is known to be durable.
     pub(crate) marked: bool,

@@ -229,7 +229,8 @@ impl ChunkStore {
         let mut journal = locked(&self.journal);
         let (handle, sequence) = (chunk.head.handle, chunk.head.sequence);
         if journal.replica(handle).is_some_and(|replica| replica.dirty) {
-            match journal.append_unsynced(&JournalLine::Clean { handle, sequence }) {
+            // Durably, or the next power loss makes it suspect in spite of the sync.
+            match journal.append(&[JournalLine::Clean { handle, sequence }]) {
                 // The mark stays: it says too much, never too little.
                 Err(DiskError::NoSpace) => return Ok(()),
                 other => other?,

@@ -186,15 +186,6 @@ impl VersionJournal {
         self.begin_anew_if_long()
     }
 
-    /// Appends a line that need not be durable: without it one is only more careful.
-    pub(crate) fn append_unsynced(&mut self, line: &JournalLine) -> Result<(), DiskError> {
-        let mut bytes = Vec::new();
-        put_line(line, self.generation, self.synced, &mut bytes);
-        self.write(&bytes)?;
-        self.state.apply(line);
-        Ok(())
-    }
-
     /// Writes behind the end, or leaves nothing there: a line that was refused must not come back
     /// behind a later one.
     fn write(&mut self, bytes: &[u8]) -> Result<(), DiskError> {

@@ -47,8 +47,8 @@ fn new_primary_knows_all(
     let Some(chunk) = ledger.chunks.get(&handle) else { return Ok(()) };
     let Some(replica) = chunk.replicas.get(&seen.to) else { return Ok(()) };
     let intact = chunk.intact();
-    // R28: with only doubted replicas left, one of them is the truth by decision.
-    if intact.iter().all(|node| chunk.replicas[node].suspect) {
+    // R28: with only doubted replicas left in the set, one of them is the truth by decision.
+    if chunk.usable() == 0 {
         return Ok(());
     }
     let lacking = chunk.acknowledged.iter().find(|done| {
