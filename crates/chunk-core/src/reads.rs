@@ -64,7 +64,8 @@ impl Replica {
             return;
         }
         let readable = self.readable(cx);
-        let unsure = self.length > self.acknowledged && !self.holds_lease(cx);
+        // A suspect one says so in its answer; who reads decides what that is worth (R28).
+        let unsure = self.length > self.acknowledged && !self.holds_lease(cx) && !self.suspect;
         if read.offset >= readable && !self.is_closed_for_readers() && unsure {
             let why = format!(
                 "chunk {}: {readable} bytes are known to be acknowledged here, {} was asked for",
