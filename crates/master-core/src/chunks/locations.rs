@@ -155,15 +155,20 @@ impl Locations {
 /// Which of these replicas are stale although their version is not (R29): those that have not
 /// applied, or do not hold, what any of them knows to be acknowledged.
 ///
-/// One that lacks only what nobody was told of (its primary died half way through a mutation) is
-/// as good as the others.
+/// A sound one that lacks only what nobody was told of (its primary died half way through a
+/// mutation) is as good as the others. A suspect one is not: what it lacks it may have lost, and
+/// whoever knew that it was acknowledged may have lost that too (R28).
 pub(super) fn behind(replicas: &[(ServerId, Replica)]) -> Vec<ServerId> {
     if broken(Rule::R29) {
         return Vec::new();
     }
     let serial = replicas.iter().map(|(_, replica)| replica.acknowledged_serial).max();
     let length = replicas.iter().map(|(_, replica)| replica.acknowledged).max();
-    let lacks = |replica: &Replica| Some(replica.serial) < serial || Some(replica.length) < length;
+    let furthest = replicas.iter().map(|(_, replica)| replica.serial).max();
+    let lacks = |replica: &Replica| {
+        let may_have_lost = replica.suspect && Some(replica.serial) < furthest;
+        may_have_lost || Some(replica.serial) < serial || Some(replica.length) < length
+    };
     replicas.iter().filter(|(_, replica)| lacks(replica)).map(|(server, _)| *server).collect()
 }
 
@@ -195,6 +200,16 @@ mod tests {
     fn an_old_image_lacks_what_others_know_to_be_acknowledged() {
         assert_eq!(behind(&[replica(1, 9, 9), replica(2, 9, 8), replica(3, 4, 4)]), [server(3)]);
         assert_eq!(behind(&[replica(1, 9, 5), replica(2, 4, 4)]), [server(2)]);
+    }
+
+    #[test]
+    fn a_suspect_replica_that_has_applied_less_than_another_may_have_lost_the_rest() {
+        let suspect = |id, serial| {
+            let (server, replica) = replica(id, serial, 3);
+            (server, Replica { suspect: true, ..replica })
+        };
+        assert_eq!(behind(&[suspect(1, 9), suspect(2, 8), suspect(3, 9)]), [server(2)]);
+        assert_eq!(behind(&[replica(1, 8, 3), suspect(2, 9)]), []);
     }
 
     #[test]
