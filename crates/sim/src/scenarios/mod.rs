@@ -21,6 +21,9 @@ pub fn pinned() -> Vec<Scenario> {
         (10, "a primary that was still levelling told a reader the end of its chunk"),
         (47, "a replica that had lost bytes answered zeros in their place"),
         (59, "a chunkserver served before it knew the cell's settings"),
+        (106, "replicas that had lost an acknowledged record made up a set with one that had not"),
+        (247, "a shared file read as none of its writes after a power failure"),
+        (363, "a record that two intact replicas held was overruled by one that had lost it"),
     ];
     found.map(|(seed, name)| Scenario { name, config: RunConfig::of(seed) }).into()
 }
