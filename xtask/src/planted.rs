@@ -51,10 +51,8 @@ fn try_rules(rules: &[Rule]) -> Result<()> {
     let unnoticed: Vec<String> = on_all_processors(rules, |rule| {
         let report = cairn_sim::planted(*rule);
         match &report.caught {
-            Some((seed, failure)) => {
-                println!("{rule:?} broken, seed {seed}: {}", describe(failure))
-            }
-            None => println!("{rule:?} broken: NOT NOTICED in {} seeds", report.seeds),
+            Some((by, failure)) => println!("{rule:?} broken, {by}: {}", describe(failure)),
+            None => println!("{rule:?} broken: NOT NOTICED in {} tries", report.tries),
         }
         report.caught.is_none().then(|| format!("{rule:?}"))
     })

@@ -151,6 +151,9 @@ impl SimWorld {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let pipe = connection.pipe(direction);
+        if pipe.stalled {
+            return;
+        }
         if pipe.hold_until > now {
             let at = pipe.hold_until;
             return self.queue.push(at, Happening::Deliver { connection: id, direction });
@@ -190,6 +193,10 @@ impl SimWorld {
             Request::Hello(hello) => self.accept(id, &hello),
             Request::Push(push) => self.serve_push(id, request_id, push, frame.payload),
             request => {
+                let seen = Seen { at: self.now, from, to, request: &request };
+                if self.stall.as_mut().is_some_and(|chosen| chosen(&seen)) {
+                    return self.stall_at(id, frame);
+                }
                 let caller = Caller { connection: id, request: request_id };
                 self.served.insert(caller, (from, request.clone()));
                 if let Some(watch) = &self.watch {
@@ -321,6 +328,8 @@ impl SimWorld {
     pub(crate) fn lost(&mut self, id: ConnectionId, end: Ends) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         match end {
+            // What is still to arrive arrives first; the end is told when it is released.
+            Ends::Listener if connection.there.stalled => return,
             Ends::Dialler => {
                 connection.dialler_knows = true;
                 self.lost_by_dialler(id);

@@ -1,9 +1,9 @@
 //! What can go wrong, done on purpose. Each fault is counted under its name.
 
 use crate::clock::WorldTime;
-use crate::network::{Direction, Ends, State};
+use crate::network::{Direction, Ends, Frame, State};
 use crate::queue::Happening;
-use crate::world::{Boot, NodeId, SimWorld};
+use crate::world::{Boot, NodeId, SimWorld, Stall};
 use cairn_env::ConnectionId;
 use std::time::Duration;
 
@@ -125,9 +125,58 @@ impl SimWorld {
 
     fn cut_pipe(&mut self, id: ConnectionId, direction: Direction) {
         let pipe = self.connections.get_mut(&id).expect("here").pipe(direction);
+        if pipe.stalled {
+            return;
+        }
         pipe.held.clear();
         let keep = self.random.below(pipe.in_flight.len() as u64 + 1);
         pipe.in_flight.truncate(usize::try_from(keep).expect("at most what was there"));
+    }
+
+    /// The first request that `chosen` picks does not arrive, nor does anything behind it on its
+    /// connection, until [`release`](Self::release): the network holds it, whatever becomes of
+    /// the two ends meanwhile.
+    pub fn stall(&mut self, chosen: Stall) {
+        self.stall = Some(chosen);
+    }
+
+    /// Whether a connection stalls.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.connections.values().any(|connection| connection.there.stalled)
+    }
+
+    pub(crate) fn stall_at(&mut self, id: ConnectionId, frame: Frame) {
+        self.reach("connection stalled");
+        self.stall = None;
+        let there = &mut self.connections.get_mut(&id).expect("it delivers").there;
+        there.stalled = true;
+        there.in_flight.push_front(frame);
+    }
+
+    /// What stalled arrives now, late as it is.
+    pub fn release(&mut self) {
+        self.stall = None;
+        let at = self.now;
+        for connection in self.connections.values_mut().filter(|it| it.there.stalled) {
+            connection.there.stalled = false;
+            let id = connection.id;
+            for _ in 0..connection.there.in_flight.len() {
+                let direction = Direction::There;
+                self.queue.push(at, Happening::Deliver { connection: id, direction });
+            }
+            if connection.state == State::Broken {
+                self.queue.push(at, Happening::Lost { connection: id, end: Ends::Listener });
+            }
+        }
+    }
+
+    /// Breaks the connection that one machine keeps to another, if there is one.
+    pub fn break_between(&mut self, from: NodeId, to: NodeId) {
+        if let Some(id) = self.kept.get(&(from, to)).copied() {
+            self.reach("connection broken");
+            self.break_connection(id);
+        }
     }
 
     /// Breaks one of the open connections.

@@ -28,4 +28,4 @@ pub use faults::Death;
 pub use machine::{Housed, Input, Machine, Output, Watch};
 pub use trace::Trace;
 pub use watch::{JobWatch, MessageWatch, Seen};
-pub use world::{Boot, Factory, NodeId, NodePlan, SimWorld, Stepped, WorldSettings};
+pub use world::{Boot, Factory, NodeId, NodePlan, SimWorld, Stall, Stepped, WorldSettings};

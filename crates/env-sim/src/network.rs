@@ -103,6 +103,8 @@ pub(crate) struct Pipe {
     pub(crate) last_arrival: WorldTime,
     /// Nothing arrives before (N2).
     pub(crate) hold_until: WorldTime,
+    /// Nothing arrives until it is released.
+    pub(crate) stalled: bool,
 }
 
 /// Who waits for an answer.

@@ -114,6 +114,9 @@ pub enum Stepped {
     Over,
 }
 
+/// Chooses the request whose connection stalls.
+pub type Stall = Box<dyn FnMut(&Seen<'_>) -> bool>;
+
 /// The simulated world.
 pub struct SimWorld {
     pub(crate) settings: WorldSettings,
@@ -132,6 +135,7 @@ pub struct SimWorld {
     pub(crate) pushes: BTreeMap<u64, PushJob>,
     pub(crate) next_push: u64,
     pub(crate) watch: Option<Rc<RefCell<dyn MessageWatch>>>,
+    pub(crate) stall: Option<Stall>,
     pub(crate) halts: Vec<(WorldTime, NodeId, String)>,
     pub(crate) reached: BTreeMap<&'static str, u64>,
     pub(crate) trace: Trace,
@@ -158,6 +162,7 @@ impl SimWorld {
             pushes: BTreeMap::new(),
             next_push: 0,
             watch: None,
+            stall: None,
             halts: Vec::new(),
             reached: BTreeMap::new(),
             outputs: Vec::new(),

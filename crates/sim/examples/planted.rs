@@ -1,9 +1,13 @@
-//! Breaks each rule on purpose and says which checker sees it: `planted`, or `planted R8`.
+//! Breaks each rule on purpose and says which checker sees it: `planted`, or `planted R8`. With
+//! `planted drills R8 [whole|broken] [trace]`, plays the rule's drills and tells how they end.
 
-use cairn_sim::{planted, rules};
+use cairn_sim::{drills, planted, rules, run_drill};
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if wanted.first().is_some_and(|first| first == "drills") {
+        return play(&wanted[1..]);
+    }
     for rule in rules() {
         let name = format!("{rule:?}");
         if !wanted.is_empty() && !wanted.contains(&name) {
@@ -11,13 +15,34 @@ fn main() {
         }
         let report = planted(rule);
         match report.caught {
-            Some((seed, failure)) => println!(
-                "{name}: seen by {} (seed {seed}, at {:.3}s): {}",
+            Some((by, failure)) => println!(
+                "{name}: seen by {} ({by}, at {:.3}s): {}",
                 failure.checker,
                 failure.at.seconds(),
                 failure.message
             ),
-            None => println!("{name}: NOT SEEN in {} seeds", report.seeds),
+            None => println!("{name}: NOT SEEN in {} tries", report.tries),
+        }
+    }
+}
+
+fn play(words: &[String]) {
+    let has = |word: &str| words.iter().any(|it| it == word);
+    for drill in drills() {
+        let rule = format!("{:?}", drill.rule);
+        if words.iter().any(|word| word.starts_with('R')) && !has(&rule) {
+            continue;
+        }
+        for broken in [None, Some(drill.rule)] {
+            if has("whole") && broken.is_some() || has("broken") && broken.is_none() {
+                continue;
+            }
+            let state = if broken.is_some() { "broken" } else { "whole" };
+            println!("{rule} {state}: {}", drill.name);
+            match run_drill(&drill, broken, has("trace")).failure {
+                Some(it) => println!("  {} at {:.3}s: {}", it.checker, it.at.seconds(), it.message),
+                None => println!("  no complaint"),
+            }
         }
     }
 }

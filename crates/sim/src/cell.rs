@@ -35,7 +35,8 @@ impl CellNodes {
     }
 }
 
-fn master_address() -> Address {
+/// Where the master listens.
+pub(crate) fn master_address() -> Address {
     Address::new("master:7400")
 }
 

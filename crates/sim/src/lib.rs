@@ -11,6 +11,7 @@
 
 mod cell;
 mod checkers;
+mod drills;
 mod file_model;
 mod ledger;
 mod observer;
@@ -26,5 +27,6 @@ mod workloads;
 
 #[cfg(feature = "planted-bugs")]
 pub use planted::{PlantedReport, planted, rules};
+pub use drills::{Drill, drills, run_drill};
 pub use report::{CheckFailure, FaultMix, RunConfig, RunReport};
 pub use run::run;

@@ -8,6 +8,7 @@ use cairn_env::{ChunkDone, ChunkJob, DiskError, LogDone, LogJob};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, Seen, WorldTime};
 use cairn_master_core::Record;
 use cairn_protocol::{Failure, Request, Response};
+use cairn_types::ChunkHandle;
 use cairn_types::wire::Message;
 use std::collections::BTreeMap;
 
@@ -20,6 +21,8 @@ pub(crate) struct Observer {
     pub(crate) stale_answers: Vec<StaleAnswer>,
     /// Reads answered with the warning that bytes may have been lost (R28): to whom and when.
     pub(crate) suspect_answers: Vec<(NodeId, WorldTime)>,
+    /// Who accepted the last lease on each chunk.
+    pub(crate) primaries: BTreeMap<ChunkHandle, NodeId>,
     checkers: Vec<Box<dyn Checker>>,
 }
 
@@ -40,6 +43,7 @@ impl Observer {
             reached: BTreeMap::new(),
             stale_answers: Vec::new(),
             suspect_answers: Vec::new(),
+            primaries: BTreeMap::new(),
             checkers,
         }
     }
@@ -133,6 +137,9 @@ impl MessageWatch for Observer {
     fn answered(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>) {
         self.note_branch(seen, answer);
         self.note_stale(seen, answer);
+        if let (Request::GrantLease(grant), Ok(_)) = (seen.request, answer) {
+            self.primaries.insert(grant.handle, seen.to);
+        }
         let applied = crate::ledger::acknowledges(seen.request, answer);
         if let Some((handle, push, serial)) = applied {
             self.ledger.acknowledge(handle, push, serial, seen.at);

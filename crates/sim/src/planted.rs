@@ -1,8 +1,9 @@
 //! The checkers are checked: each rule of protocol.md, broken on purpose, must be seen.
 //!
-//! For each rule the faults under which its loss shows soonest; seeds are tried until a checker
-//! complains. What no checker has seen within them is told as such.
+//! For each rule its drills, and the faults under which its loss shows soonest: drills first, then
+//! seeds, until a checker complains. What no checker has seen within them is told as such.
 
+use crate::drills::{Drill, drills, run_drill};
 use crate::report::{CheckFailure, FaultMix, RunConfig};
 use crate::run::run;
 use cairn_types::planted::Rule;
@@ -15,10 +16,10 @@ const SEEDS_MAX: u64 = 40;
 pub struct PlantedReport {
     /// The rule.
     pub rule: Rule,
-    /// Seeds run.
-    pub seeds: u64,
-    /// The seed that showed it and the checker's complaint; none: not seen.
-    pub caught: Option<(u64, CheckFailure)>,
+    /// Drills and seeds tried.
+    pub tries: u64,
+    /// What showed it and the checker's complaint; none: not seen.
+    pub caught: Option<(String, CheckFailure)>,
 }
 
 /// All rules that can be broken.
@@ -89,18 +90,32 @@ fn faults_for(rule: Rule) -> FaultMix {
 /// Breaks a rule and looks for a checker that sees it.
 #[must_use]
 pub fn planted(rule: Rule) -> PlantedReport {
-    for seed in 0..SEEDS_MAX {
-        let config = RunConfig {
-            planted: Some(rule),
-            seconds: 30,
-            faults: faults_for(rule),
-            ..RunConfig::of(seed)
-        };
-        let Some(failure) = run(&config).failure else { continue };
-        // Whatever complains of the whole cell as well says nothing about the planted bug.
-        if run(&RunConfig { planted: None, ..config }).failure.is_none() {
-            return PlantedReport { rule, seeds: seed + 1, caught: Some((seed, failure)) };
+    let mut tries = 0;
+    for drill in drills().iter().filter(|drill| drill.rule == rule) {
+        tries += 1;
+        if let Some(failure) = shown_by_drill(drill) {
+            return PlantedReport { rule, tries, caught: Some((drill.name.to_owned(), failure)) };
         }
     }
-    PlantedReport { rule, seeds: SEEDS_MAX, caught: None }
+    for seed in 0..SEEDS_MAX {
+        tries += 1;
+        if let Some(failure) = shown_by_seed(rule, seed) {
+            return PlantedReport { rule, tries, caught: Some((format!("seed {seed}"), failure)) };
+        }
+    }
+    PlantedReport { rule, tries, caught: None }
+}
+
+// Whatever complains of the whole cell as well says nothing about the planted bug.
+
+fn shown_by_drill(drill: &Drill) -> Option<CheckFailure> {
+    let failure = run_drill(drill, Some(drill.rule), false).failure?;
+    run_drill(drill, None, false).failure.is_none().then_some(failure)
+}
+
+fn shown_by_seed(rule: Rule, seed: u64) -> Option<CheckFailure> {
+    let (planted, faults) = (Some(rule), faults_for(rule));
+    let config = RunConfig { planted, seconds: 30, faults, ..RunConfig::of(seed) };
+    let failure = run(&config).failure?;
+    run(&RunConfig { planted: None, ..config }).failure.is_none().then_some(failure)
 }

@@ -13,6 +13,7 @@ use crate::workloads::{
 };
 use cairn_env_sim::{Stepped, WorldTime};
 use cairn_types::ClusterConfig;
+use cairn_types::planted::Rule;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -37,7 +38,7 @@ struct Shared {
 /// Runs one seed.
 #[must_use]
 pub fn run(config: &RunConfig) -> RunReport {
-    plant(config);
+    plant(config.planted);
     let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
     let mut report = RunReport::default();
     let done = catch_unwind(AssertUnwindSafe(|| whole_run(config, &observer, &mut report)));
@@ -49,20 +50,18 @@ pub fn run(config: &RunConfig) -> RunReport {
     report
 }
 
+/// Breaks a rule in this thread from now on, or none.
 #[cfg(feature = "planted-bugs")]
-fn plant(config: &RunConfig) {
-    cairn_types::planted::plant(config.planted);
+pub(crate) fn plant(rule: Option<Rule>) {
+    cairn_types::planted::plant(rule);
 }
 
 #[cfg(not(feature = "planted-bugs"))]
-fn plant(config: &RunConfig) {
-    assert!(
-        config.planted.is_none(),
-        "this build has no planted bugs; use --features planted-bugs"
-    );
+pub(crate) fn plant(rule: Option<Rule>) {
+    assert!(rule.is_none(), "this build has no planted bugs; use --features planted-bugs");
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
         .unwrap_or_else(|| "a panic without words".to_owned())
@@ -175,7 +174,7 @@ fn judge_names(stage: &mut Stage, shared: &Shared) {
     }
 }
 
-fn finish(stage: &mut Stage, report: &mut RunReport) {
+pub(crate) fn finish(stage: &mut Stage, report: &mut RunReport) {
     for (at, node, reason) in stage.world.halts().to_vec() {
         let name = stage.world.name(node).to_owned();
         let message = format!("{name} halted at {:.3}s: {reason}", at.seconds());

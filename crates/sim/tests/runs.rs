@@ -1,6 +1,6 @@
 //! Short runs of the whole simulator: one seed is one run, and what once failed fails no more.
 
-use cairn_sim::{FaultMix, RunConfig, run, scenarios};
+use cairn_sim::{FaultMix, RunConfig, drills, run, run_drill, scenarios};
 
 fn short(seed: u64) -> RunConfig {
     RunConfig { seconds: 6, ..RunConfig::of(seed) }
@@ -26,5 +26,12 @@ fn what_once_failed_fails_no_more() {
     for scenario in scenarios::pinned() {
         let report = run(&RunConfig { seconds: 12, ..scenario.config });
         assert_eq!(report.failure, None, "{}", scenario.name);
+    }
+}
+
+#[test]
+fn every_drill_passes_in_a_whole_cell() {
+    for drill in drills() {
+        assert_eq!(run_drill(&drill, None, false).failure, None, "{}", drill.name);
     }
 }

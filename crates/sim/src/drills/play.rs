@@ -1,0 +1,317 @@
+//! What a drill may do: ask, wait, hold a message back, and break things, in the order it tells.
+
+use super::Verdict;
+use super::prober::{Prober, Question};
+use crate::cell::{self, CellNodes};
+use crate::checkers;
+use crate::observer::Observer;
+use crate::operations::{Done, Op, OpResult, Ticket, tell};
+use crate::report::{FaultMix, RunConfig, RunReport};
+use crate::run::finish;
+use crate::stage::{Stage, told};
+use bytes::Bytes;
+use cairn_client_core::NoDisk;
+use cairn_env::Answer;
+use cairn_env_sim::{Housed, NodeId, NodePlan, Seen, Stepped};
+use cairn_protocol::{Failure, Request};
+use cairn_types::{Address, ChunkHandle, ChunkIndex, ClusterConfig, Content, EntryId};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Clients of a drill's cell.
+const CLIENTS: usize = 3;
+/// The longest that a drill waits for one thing, in simulated seconds.
+const WAIT_SECONDS: u64 = 90;
+
+/// A small calm cell and its script.
+pub(super) struct Play {
+    pub(super) stage: Stage,
+    prober: NodeId,
+    ended: BTreeMap<Ticket, OpResult>,
+    tokens: u64,
+}
+
+impl Play {
+    pub(super) fn new(servers: usize, trace: bool) -> Self {
+        let config =
+            RunConfig { seed: 1, seconds: 0, servers, planted: None, trace, faults: FaultMix::calm() };
+        let cluster = ClusterConfig::tiny();
+        let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
+        let (mut world, nodes) = cell::build(&config, &cluster, CLIENTS, &observer);
+        let prober = world.add(NodePlan {
+            name: "prober".to_owned(),
+            address: Address::new("prober:0"),
+            disks: Vec::new(),
+            factory: Box::new(|boot| {
+                Ok(Housed::boxed(boot.node, Prober::default(), Arc::new(NoDisk), None))
+            }),
+        });
+        world.restart(prober).expect("a fresh process starts");
+        let stage = Stage::new(world, nodes, cluster, observer);
+        let mut play = Self { stage, prober, ended: BTreeMap::new(), tokens: 0 };
+        // Servers join and the master learns of them.
+        play.pass(Duration::from_secs(3));
+        play
+    }
+
+    pub(super) fn nodes(&self) -> &CellNodes {
+        &self.stage.nodes
+    }
+
+    pub(super) fn finish(mut self, verdict: Verdict, report: &mut RunReport) {
+        if let Err(why) = verdict {
+            self.stage.fail("drill", why);
+        }
+        finish(&mut self.stage, report);
+    }
+
+    fn step(&mut self) {
+        assert!(self.stage.world.step() != Stepped::Over, "a cell always has a timer");
+        for (_, ticket, result) in self.stage.take_ended() {
+            self.ended.insert(ticket, result);
+        }
+    }
+
+    /// Lets time go by.
+    pub(super) fn pass(&mut self, span: Duration) {
+        self.tokens += 1;
+        let token = self.tokens;
+        self.stage.world.script(span, token);
+        loop {
+            let stepped = self.stage.world.step();
+            for (_, ticket, result) in self.stage.take_ended() {
+                self.ended.insert(ticket, result);
+            }
+            if stepped == Stepped::Script(token) {
+                return;
+            }
+        }
+    }
+
+    /// Lets things happen until it is so, and no further.
+    ///
+    /// # Errors
+    /// `what` did not come about.
+    pub(super) fn until(&mut self, what: &str, so: impl Fn(&mut Self) -> bool) -> Verdict {
+        let end = self.stage.now().0 + WAIT_SECONDS * 1_000_000_000;
+        while !so(self) {
+            if self.stage.now().0 > end {
+                return Err(format!("it never came about that {what}"));
+            }
+            self.step();
+        }
+        Ok(())
+    }
+
+    /// Begins an operation of a client.
+    pub(super) fn ask(&mut self, client: usize, op: Op) -> Ticket {
+        self.stage.ask(client, op)
+    }
+
+    /// Waits for an operation's end, whatever it is.
+    pub(super) fn wait(&mut self, ticket: Ticket) -> OpResult {
+        let so = |play: &mut Self| play.ended.contains_key(&ticket);
+        self.until("an operation ended", so).expect("operations have deadlines");
+        self.ended.remove(&ticket).expect("waited for")
+    }
+
+    /// Whether an operation has ended.
+    pub(super) fn has_ended(&self, ticket: Ticket) -> bool {
+        self.ended.contains_key(&ticket)
+    }
+
+    /// An operation that has to work.
+    ///
+    /// # Errors
+    /// It did not.
+    pub(super) fn done(&mut self, client: usize, op: Op) -> Result<Done, String> {
+        let what = op.to_string();
+        let ticket = self.ask(client, op);
+        self.wait(ticket).map_err(|why| format!("{what}: {}", told(&why)))
+    }
+
+    /// An operation that has to be refused.
+    ///
+    /// # Errors
+    /// It was done.
+    pub(super) fn refused(&mut self, client: usize, op: Op) -> Result<Failure, String> {
+        let what = op.to_string();
+        let ticket = self.ask(client, op);
+        match self.wait(ticket) {
+            Err(failure) => Ok(failure),
+            done => Err(format!("{what}: {}", tell(&done))),
+        }
+    }
+
+    /// Makes a file.
+    ///
+    /// # Errors
+    /// It could not.
+    pub(super) fn create(&mut self, name: &str, content: Content) -> Result<EntryId, String> {
+        let path = crate::workloads::path(name);
+        match self.done(0, Op::Create { path, content, or_open: false })? {
+            Done::Entry(entry) => Ok(entry.id),
+            other => Err(format!("creating {name}: {other:?}")),
+        }
+    }
+
+    /// Appends, and gives the offset.
+    ///
+    /// # Errors
+    /// It could not.
+    pub(super) fn append(
+        &mut self,
+        client: usize,
+        file: EntryId,
+        bytes: &'static [u8],
+    ) -> Result<u64, String> {
+        let bytes = Bytes::from_static(bytes);
+        match self.done(client, Op::Append { file, bytes, sync: false })? {
+            Done::Offset(offset) => Ok(offset),
+            other => Err(format!("append: {other:?}")),
+        }
+    }
+
+    /// Writes at an offset.
+    ///
+    /// # Errors
+    /// It could not.
+    pub(super) fn write(
+        &mut self,
+        client: usize,
+        file: EntryId,
+        offset: u64,
+        bytes: &'static [u8],
+    ) -> Verdict {
+        let bytes = Bytes::from_static(bytes);
+        self.done(client, Op::Write { file, offset, bytes, sync: false }).map(drop)
+    }
+
+    /// Reads, trusting no cached location.
+    ///
+    /// # Errors
+    /// It could not.
+    pub(super) fn read(
+        &mut self,
+        client: usize,
+        file: EntryId,
+        offset: u64,
+        size: u64,
+    ) -> Result<Bytes, String> {
+        match self.done(client, Op::Read { file, offset, size, fresh: true })? {
+            Done::Bytes(bytes, _) => Ok(bytes),
+            other => Err(format!("read: {other:?}")),
+        }
+    }
+
+    /// Asks a machine anything, past all clients, and waits for the answer.
+    pub(super) fn probe(
+        &mut self,
+        to: NodeId,
+        request: impl Into<Request>,
+        payload: Bytes,
+    ) -> Result<Answer, Failure> {
+        let slot = Rc::new(RefCell::new(None));
+        let told = slot.clone();
+        let question = Question {
+            to: self.address(to),
+            request: request.into(),
+            payload,
+            done: Box::new(move |answer| drop(told.borrow_mut().replace(answer))),
+        };
+        self.stage.world.command(self.prober, Box::new(question));
+        let there = slot.clone();
+        self.until("a probe was answered", move |_| there.borrow().is_some())
+            .expect("calls have deadlines");
+        slot.take().expect("waited for")
+    }
+
+    /// Where a machine listens.
+    pub(super) fn address(&self, node: NodeId) -> Address {
+        match self.nodes().servers.iter().position(|server| *server == node) {
+            Some(at) => Address::new(format!("server{at}:7401")),
+            None => cell::master_address(),
+        }
+    }
+
+    /// The first such request does not arrive, nor anything behind it on its connection.
+    pub(super) fn stall(&mut self, chosen: impl FnMut(&Seen<'_>) -> bool + 'static) {
+        self.stage.world.stall(Box::new(chosen));
+    }
+
+    /// Lets things happen until a connection stalls.
+    ///
+    /// # Errors
+    /// None did.
+    pub(super) fn until_stalled(&mut self) -> Verdict {
+        self.until("the chosen request was sent", |play| play.stage.world.is_stalled())
+    }
+
+    /// What stalled arrives.
+    pub(super) fn release(&mut self) {
+        self.stage.world.release();
+    }
+
+    /// Kills a process.
+    pub(super) fn kill(&mut self, node: NodeId) {
+        self.stage.world.kill(node);
+    }
+
+    /// Takes a machine's power: what it had not synced may be gone.
+    pub(super) fn power_loss(&mut self, node: NodeId) {
+        self.stage.world.power_loss(node);
+        self.stage.observer.borrow_mut().ledger.power_lost(node);
+    }
+
+    /// Starts a process again.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(super) fn restart(&mut self, node: NodeId) -> Verdict {
+        for disk in self.stage.world.disks(node) {
+            disk.crash();
+        }
+        self.stage.world.restart(node)
+    }
+
+    /// Neither reaches the other.
+    pub(super) fn part(&mut self, a: NodeId, b: NodeId) {
+        self.stage.world.partition(a, b);
+        self.stage.world.partition(b, a);
+    }
+
+    /// The two reach each other again.
+    pub(super) fn heal(&mut self, a: NodeId, b: NodeId) {
+        self.stage.world.heal(a, b);
+        self.stage.world.heal(b, a);
+    }
+
+    /// The handle of a file's chunk, by the simulator's own books.
+    ///
+    /// # Errors
+    /// It has no such chunk.
+    pub(super) fn chunk(&self, file: EntryId, index: u64) -> Result<ChunkHandle, String> {
+        let observer = self.stage.observer.borrow();
+        let place = (file, ChunkIndex::new(index));
+        observer.ledger.by_place.get(&place).copied().ok_or_else(|| format!("no chunk {index}"))
+    }
+
+    /// Servers whose disks hold a replica.
+    pub(super) fn holders(&self, handle: ChunkHandle) -> Vec<NodeId> {
+        let observer = self.stage.observer.borrow();
+        let chunk = observer.ledger.chunks.get(&handle);
+        chunk.map(|chunk| chunk.replicas.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// Who accepted the last lease on a chunk.
+    ///
+    /// # Errors
+    /// Nobody did.
+    pub(super) fn primary(&self, handle: ChunkHandle) -> Result<NodeId, String> {
+        let observer = self.stage.observer.borrow();
+        observer.primaries.get(&handle).copied().ok_or_else(|| "no lease so far".to_owned())
+    }
+}

@@ -1,0 +1,57 @@
+//! Who asks anything of anyone: requests that no client of ours would send, or send just then.
+
+use bytes::Bytes;
+use cairn_client_core::{NoDisk, NoJob};
+use cairn_env::{Answer, Completion, Effect, EffectId, Event, Now, Room};
+use cairn_protocol::{Failure, Hello, Request, Role};
+use cairn_types::{Address, CellId, Incarnation, ServerId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Told once, when the answer is there.
+type Told = Box<dyn FnOnce(Result<Answer, Failure>)>;
+
+/// One question.
+pub(super) struct Question {
+    pub(super) to: Address,
+    pub(super) request: Request,
+    pub(super) payload: Bytes,
+    pub(super) done: Told,
+}
+
+/// The machine that asks.
+#[derive(Default)]
+pub(super) struct Prober {
+    next: u64,
+    open: BTreeMap<EffectId, Told>,
+}
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Room for Prober {
+    type Service = NoDisk;
+    type Command = Question;
+
+    fn handle(&mut self, now: Now, event: Event<Question, NoJob>, effects: &mut Vec<Effect<NoJob>>) {
+        match event {
+            Event::Started => {
+                let (cell, server) = (CellId::default(), ServerId::default());
+                let hello = Hello::new(cell, Role::Client, server, Incarnation::default());
+                effects.push(Effect::Identify(hello));
+            }
+            Event::Command(Question { to, request, payload, done }) => {
+                self.next += 1;
+                let (id, server) = (EffectId(self.next), ServerId::default());
+                self.open.insert(id, done);
+                let deadline = now.time + PATIENCE;
+                effects.push(Effect::Call { id, to, server, request, payload, deadline });
+            }
+            Event::Completed { id, result: Completion::Answered(answer) } => {
+                let done = self.open.remove(&id).expect("an answer to a question of its own");
+                done(answer);
+            }
+            _ => {}
+        }
+    }
+}
