@@ -4,11 +4,12 @@
 //!   marker C5 A1 9E 52 | escaped( head, 40 bytes | payload )
 //!   head:  0 version u8   1 flags u8   2 reserved u16   4 payload size u32   8 producer u128
 //!         24 number u64  32 CRC32C of the payload      36 CRC32C of head bytes 0..36
-//!   escaped: after every C5 A1 9E a byte 00 is put in
+//!   escaped: after every C5 A1 9E a byte 00 is put in; behind it all an end byte 00
 //! ```
 //! - F1: the marker stands nowhere but at the start of a frame; so a reader that starts anywhere,
 //!   or meets a fragment, finds the next frame by looking for the marker.
 //! - F2: a frame is believed only if both checksums hold.
+//! - F3: the end byte stands in no marker, so a torn frame is never completed by the next one.
 //!
 //! Little-endian. Knows bytes alone; which records were seen before is `record_window`'s.
 
@@ -16,8 +17,8 @@ use bytes::{Bytes, BytesMut};
 use cairn_types::{SessionId, crc32c, crc32c_append};
 use std::fmt;
 
-/// Bytes of head and marker together, unescaped.
-pub const RECORD_OVERHEAD: usize = MARKER.len() + HEAD_SIZE;
+/// Bytes of marker, head and end together, unescaped.
+pub const RECORD_OVERHEAD: usize = MARKER.len() + HEAD_SIZE + 1;
 /// Payload bytes that a record may have at most; a quarter of the largest chunk is less.
 pub const RECORD_SIZE_MAX: u32 = 1 << 30;
 
@@ -27,6 +28,8 @@ pub(crate) const MARKER: [u8; 4] = [0xc5, 0xa1, 0x9e, 0x52];
 const LEAD: [u8; 3] = [MARKER[0], MARKER[1], MARKER[2]];
 const ESCAPE: u8 = 0;
 const HEAD_SIZE: usize = 40;
+/// What every frame ends with (F3).
+const END: u8 = 0;
 const VERSION: u8 = 1;
 
 const _: () = assert!(ESCAPE != MARKER[3]);
@@ -78,6 +81,7 @@ pub fn encode_record(producer: ProducerId, number: u64, payload: &[u8], out: &mu
     let body = out.len();
     escape(&head, body, out);
     escape(payload, body, out);
+    out.push(END);
 }
 
 /// Appends `bytes`, putting in an escape after each lead (F1). The stream began at `start`, so
@@ -144,8 +148,13 @@ pub(crate) fn judge_frame(raw: &[u8]) -> Frame {
             if crc32c(&payload) != u32_at(32) {
                 return Frame::Bad;
             }
+            match body.get(taken) {
+                None => return Frame::Short { needed: raw.len() + 1 },
+                Some(&END) => {}
+                Some(_) => return Frame::Bad,
+            }
             Frame::Whole {
-                size: MARKER.len() + taken,
+                size: MARKER.len() + taken + 1,
                 producer: ProducerId(u128::from_le_bytes(
                     head[8..24].try_into().expect("sixteen bytes of a whole head"),
                 )),

@@ -6,13 +6,13 @@
 //! ```
 //! - U1: ids are resolved once the locks are held, which are held until the record is applied
 //!   (R35).
-//! - U2: an operation that fails before it has a record has changed nothing and leaves nothing
-//!   behind.
+//! - U2: a refusal that hangs on the names as they are is a record too. The caller may have sent
+//!   the request twice; the other copy comes when the names have changed, and must find the answer.
 
 use crate::outbox::ProposalId;
 use crate::outcome::Outcome;
 use crate::path_locks::{LockSet, PathLocks, Ticket};
-use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry, NewDirectory, Record};
+use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry, NewDirectory, Record, Refuse};
 use crate::state::{EntryRecord, HIDDEN_NAME, ROOT, Remembered, State};
 use crate::step::Step;
 use cairn_env::Caller;
@@ -30,8 +30,6 @@ const REPLICATION_MAX: u32 = 16;
 /// What the locks being held leads to.
 enum Resolved {
     Propose(Record),
-    /// Nothing to change.
-    Answer(Response),
     /// The names have moved meanwhile: other locks are needed.
     LockAgain,
 }
@@ -114,23 +112,23 @@ impl Mutations {
     fn run(&mut self, step: &mut Step<'_>, mut ready: Vec<Ticket>) {
         while let Some(ticket) = ready.pop() {
             let Some(operation) = self.operations.get(&ticket) else { continue };
-            let answer = match resolve(step, operation) {
-                Ok(Resolved::Propose(record)) => {
-                    let id = step.out.propose(record);
-                    self.by_proposal.insert(id, ticket);
+            let record = match resolve(step, operation) {
+                Ok(Resolved::Propose(record)) => record,
+                Ok(Resolved::LockAgain) => {
+                    let ended = self.end(ticket);
+                    self.locks.release(ticket, &mut ready);
+                    if let Some(operation) = ended {
+                        self.lock(step.state, operation, &mut ready);
+                    }
                     continue;
                 }
-                Ok(Resolved::Answer(response)) => Some(Ok(response)),
-                Ok(Resolved::LockAgain) => None,
-                Err(failure) => Some(Err(failure)),
+                Err(failure) => {
+                    let (time, mutation) = (step.now.wall, operation.mutation);
+                    Record::from(Refuse { time, mutation, failure })
+                }
             };
-            let ended = self.end(ticket);
-            self.locks.release(ticket, &mut ready);
-            match (ended, answer) {
-                (Some(operation), Some(answer)) => reply(step, &operation, &answer),
-                (Some(operation), None) => self.lock(step.state, operation, &mut ready),
-                (None, _) => {}
-            }
+            let id = step.out.propose(record);
+            self.by_proposal.insert(id, ticket);
         }
     }
 
@@ -283,10 +281,6 @@ fn resolve_make_directory(
         let file = step.state.path_of(parent).unwrap_or_default();
         let line = format!("{}: {file} is a file where a directory is meant", make.path);
         return Err(Failure::refused(ErrorCode::NotADirectory, line));
-    }
-    if names.is_empty() {
-        let entry = step.state.describe(parent).unwrap_or_default();
-        return Ok(Resolved::Answer(Response::MakeDirectory(MakeDirectoryAnswer { entry })));
     }
     // The lock is on the topmost name that was missing then; one above it may be missing now.
     if !topmost_missing(step.state, &make.path).is_within(locked) {

@@ -7,6 +7,7 @@
 //! - O2: a record names entries by id and states what its proposer saw; `apply` checks that again,
 //!   and a record that no longer fits changes nothing but the remembered outcome (R23).
 
+use cairn_protocol::Failure;
 use cairn_types::wire::Message;
 use cairn_types::{
     CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, Content, EntryId, MutationName,
@@ -106,6 +107,11 @@ cairn_types::message! {
     /// The file is at least this long; a recorded length never shrinks.
     pub struct SetLength { 1 => time: WallTime, 2 => file: EntryId, 3 => length: u64 }
 }
+cairn_types::message! {
+    /// A namespace mutation that was refused changes nothing, and is remembered all the same: a
+    /// copy of it that was long under way must not be done after its caller was told no (R24).
+    pub struct Refuse { 1 => time: WallTime, 2 => mutation: MutationName, 3 => failure: Failure }
+}
 
 cairn_types::choice! {
     /// Any record.
@@ -130,6 +136,8 @@ cairn_types::choice! {
         9 => SetVersion(SetVersion),
         /// A length.
         10 => SetLength(SetLength),
+        /// A refusal.
+        11 => Refuse(Refuse),
     }
 }
 
@@ -148,6 +156,7 @@ impl Record {
             Self::CloseChunk(record) => record.time,
             Self::SetVersion(record) => record.time,
             Self::SetLength(record) => record.time,
+            Self::Refuse(record) => record.time,
         }
     }
 
@@ -159,6 +168,7 @@ impl Record {
             Self::AddFile(record) => Some(record.mutation),
             Self::MoveEntry(record) => Some(record.mutation),
             Self::HideEntry(record) => Some(record.mutation),
+            Self::Refuse(record) => Some(record.mutation),
             _ => None,
         }
     }

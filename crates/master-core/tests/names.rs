@@ -224,6 +224,21 @@ fn a_failed_mutation_is_remembered_as_failed_once_it_is_in_the_log() {
 }
 
 #[test]
+fn a_copy_of_a_refused_mutation_that_comes_when_the_names_have_changed_is_refused_as_well() {
+    let mut cell = Cell::new();
+    let delete = cell.delete("/f", false);
+    let orphan = cell.create("/d/x");
+    assert_eq!(cell.code(delete.clone()), Some(ErrorCode::NotFound));
+    assert_eq!(cell.code(orphan.clone()), Some(ErrorCode::NotFound));
+    let (file, directory) = (cell.create("/f"), cell.make("/d", false));
+    cell.ask(file).expect("creates");
+    cell.ask(directory).expect("makes");
+    assert_eq!(cell.code(delete), Some(ErrorCode::NotFound), "R24");
+    assert_eq!(cell.code(orphan), Some(ErrorCode::NotFound), "R24");
+    assert!(cell.exists("/f") && !cell.exists("/d/x"));
+}
+
+#[test]
 fn creations_in_one_directory_are_on_their_way_together_and_a_deletion_waits_for_them() {
     let mut cell = Cell::new();
     let make = cell.make("/a", false);

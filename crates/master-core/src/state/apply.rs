@@ -69,6 +69,7 @@ impl State {
             Record::CloseChunk(record) => self.close_chunk(record),
             Record::SetVersion(record) => self.set_version(record),
             Record::SetLength(record) => self.set_length(record),
+            Record::Refuse(record) => Err(record.failure.clone()),
         }
     }
 

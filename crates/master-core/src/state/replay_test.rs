@@ -4,8 +4,9 @@ use super::{HIDDEN_ROOT, Loader, ROOT, State};
 use crate::outcome::Outcome;
 use crate::record::{
     AddDirectories, AddFile, Begin, CloseChunk, FoundCell, HideEntry, MoveEntry, NewDirectory,
-    OpenChunk, Record, SetLength, SetVersion,
+    OpenChunk, Record, Refuse, SetLength, SetVersion,
 };
+use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::wire::Message;
 use cairn_types::{
     CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, EntryKind, LogIndex,
@@ -68,7 +69,7 @@ impl Drawer {
         let parent = self.entry(state, EntryKind::Directory);
         let file = self.entry(state, EntryKind::File);
         let (id, name) = (EntryId::of(TERM, self.fresh()), self.name());
-        match self.random.below(9) {
+        match self.random.below(10) {
             0 => {
                 let second =
                     NewDirectory { id: EntryId::of(TERM, self.fresh()), name: self.name() };
@@ -107,6 +108,10 @@ impl Drawer {
             7 => {
                 let (handle, version) = (self.chunk(state), ChunkVersion::of(TERM, self.fresh()));
                 SetVersion { time, handle, version, set_size: 2 }.into()
+            }
+            8 => {
+                let failure = Failure::refused(ErrorCode::NotFound, "not there");
+                Refuse { time, mutation, failure }.into()
             }
             _ if self.random.chance(500) => CloseChunk { time, handle: self.chunk(state) }.into(),
             _ => SetLength { time, file, length: self.random.below(9000) }.into(),
