@@ -305,6 +305,13 @@ impl ChunkCore {
                     Err(error) => replica.on_apply_failed(&mut cx, &error),
                 }
             }
+            (Purpose::SyncedToRaise(handle), result) => {
+                let Some((replica, mut cx)) = self.replica(now, handle) else { return };
+                match result {
+                    Ok(_) => replica.journal_raise(&mut cx),
+                    Err(error) => replica.on_change_failed(&mut cx, &error.to_string()),
+                }
+            }
             (Purpose::Journaled(handle), result) => {
                 self.unsynced.insert(handle, now.time);
                 let Some((replica, mut cx)) = self.replica(now, handle) else { return };

@@ -14,6 +14,8 @@ pub(crate) const JOURNAL_LANE: Lane = Lane(0);
 pub(crate) enum Purpose {
     /// Bytes of this replica change, as primary or as secondary.
     Applied(ChunkHandle),
+    /// This replica's bytes are on disk, for a raise that leaves another one out.
+    SyncedToRaise(ChunkHandle),
     /// This replica's version or close mark becomes durable.
     Journaled(ChunkHandle),
     /// A secondary applies a batch.

@@ -75,7 +75,7 @@ pub(crate) enum Waiting {
 #[derive(Debug)]
 pub(crate) enum Busy {
     /// A raise becomes durable.
-    Raising { from: Caller, create: bool },
+    Raising { from: Caller, raise: Raise },
     /// The primary's own bytes, or its levelling.
     Primary,
     /// The primary's own close mark.
@@ -199,13 +199,24 @@ impl Replica {
         if !shrinking || closes {
             self.drop_lease(cx, "the master raised the chunk's version");
         }
+        self.busy = Some(Busy::Raising { from, raise: raise.clone() });
+        if raise.sync {
+            let purpose = Purpose::SyncedToRaise(self.handle);
+            cx.out.disk(purpose, lane_of(self.handle), ChunkJob::Sync { handle: self.handle });
+        } else {
+            self.journal_raise(cx);
+        }
+    }
+
+    /// The raise under way, whose bytes are on disk where they had to be, becomes durable.
+    pub(crate) fn journal_raise(&mut self, cx: &mut Context<'_>) {
+        let Some(Busy::Raising { raise, .. }) = &self.busy else { return };
         let entry = JournalEntry::Raise {
             handle: self.handle,
             version: raise.to,
             create: raise.create,
             close: raise.close,
         };
-        self.busy = Some(Busy::Raising { from, create: raise.create });
         if broken(Rule::R7) {
             cx.out.disk(Purpose::Nobody, JOURNAL_LANE, ChunkJob::Journal(vec![]));
             self.on_journaled(cx);
@@ -235,8 +246,8 @@ impl Replica {
     pub(crate) fn on_change_failed(&mut self, cx: &mut Context<'_>, why: &str) {
         let failure = Failure::unknown(ErrorCode::Io, why);
         match self.busy.take() {
-            Some(Busy::Raising { from, create }) => {
-                self.never_was = create;
+            Some(Busy::Raising { from, raise }) => {
+                self.never_was = raise.create;
                 cx.out.refuse(from, failure);
             }
             Some(Busy::Secondary { from, .. }) => cx.out.refuse(from, failure),

@@ -194,7 +194,7 @@ impl Bench {
 
 fn raise(from: ChunkVersion, to: ChunkVersion) -> Raise {
     let (handle, server) = (handle(), ServerId::new(1));
-    Raise { term: TERM, handle, from, to, create: false, close: false, server }
+    Raise { term: TERM, handle, from, to, create: false, close: false, server, sync: false }
 }
 
 fn grant() -> GrantLease {

@@ -146,7 +146,8 @@ cairn_types::message! {
 
 cairn_types::message! {
     /// Raises a replica from the version that it reported to a fresh one (R7). With `create`
-    /// there is nothing yet and `from` is none. With `close` it takes the close mark.
+    /// there is nothing yet and `from` is none. With `close` it takes the close mark. With `sync`
+    /// everything that it holds is on disk before it answers.
     pub struct Raise {
         1 => term: Term,
         2 => handle: ChunkHandle,
@@ -155,6 +156,7 @@ cairn_types::message! {
         5 => create: bool,
         6 => close: bool,
         7 => server: ServerId,
+        8 => sync: bool,
     }
 }
 cairn_types::message! {

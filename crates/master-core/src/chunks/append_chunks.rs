@@ -88,7 +88,7 @@ impl Chunks {
             let why = "no replica of the chunk before can be reached to close it; its lease runs";
             return self.wait(place, why.to_owned());
         }
-        let kind = RaiseKind { term: self.term, handle, close: true };
+        let kind = RaiseKind { term: self.term, handle, close: true, shrinks: false };
         let raise = Raise::start(step, &mut self.calls, place, kind, members);
         self.set_phase(place, Phase::Fencing(raise));
     }
@@ -122,7 +122,7 @@ impl Chunks {
         self.making.insert(handle);
         // A chunk between others is full by definition from the start (R19).
         let close = is_hole(step, place);
-        let kind = RaiseKind { term: self.term, handle, close };
+        let kind = RaiseKind { term: self.term, handle, close, shrinks: false };
         self.ask_to_create(step, place, kind, Vec::new(), (chosen, BTreeSet::new()));
     }
 

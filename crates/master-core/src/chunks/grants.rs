@@ -80,8 +80,9 @@ impl Chunks {
         handle: ChunkHandle,
         members: Vec<Member>,
     ) {
-        let close = step.state.chunk(handle).is_some_and(|chunk| chunk.closed);
-        let kind = RaiseKind { term: self.term, handle, close };
+        let Some(chunk) = step.state.chunk(handle) else { return };
+        let shrinks = members.len() < chunk.set_size as usize;
+        let kind = RaiseKind { term: self.term, handle, close: chunk.closed, shrinks };
         let raise = Raise::start(step, &mut self.calls, place, kind, members);
         self.set_phase(place, Phase::Raising(raise));
     }

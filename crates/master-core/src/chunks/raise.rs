@@ -6,6 +6,10 @@
 //!        └──── those that did, from what they now stand at, a fresh `to` ◄──┘
 //! ```
 //! - E1: a version may be logged only if every replica that was ever asked for it stands at it.
+//! - E2: where a replica is left out, those that stay have everything on disk before they answer.
+//!   Else bytes that were acknowledged on all would stand in page caches of fewer machines than
+//!   they were acknowledged on, while the disk of the one left out, which has them, counts for
+//!   nothing.
 //!
 //! Knows nothing of why; whoever started it decides what its end means.
 
@@ -47,6 +51,8 @@ pub(super) struct RaiseKind {
     pub(super) handle: ChunkHandle,
     /// The replicas take the close mark too (R18).
     pub(super) close: bool,
+    /// A member of the logged set is left out (E2).
+    pub(super) shrinks: bool,
 }
 
 /// One round of asking.
@@ -67,7 +73,7 @@ impl Raise {
         members: Vec<Member>,
     ) -> Self {
         let to = step.numbers.version();
-        let deadline = deadline(step);
+        let deadline = deadline(step, kind);
         let mut asked = BTreeMap::new();
         for Member { at, from } in members {
             let request = RaiseRequest {
@@ -78,6 +84,7 @@ impl Raise {
                 create: from.is_none(),
                 close: kind.close,
                 server: at.server,
+                sync: kind.shrinks,
             };
             let effect = step.out.call(at.address.clone(), at.server, request, deadline);
             calls.insert(effect, Pending::Raise(place, at.server));
@@ -136,7 +143,10 @@ pub(super) fn again(raised: Vec<Raised>) -> Vec<Member> {
     raised.into_iter().map(|r| Member { at: r.at, from: Some(r.report.version) }).collect()
 }
 
-/// A server that lets a raise wait longer than it may be silent is not waited for.
-fn deadline(step: &Step<'_>) -> Time {
-    step.now.time + Duration::from_millis(step.state.config().silent_ms)
+/// A server that lets a raise wait longer than it may be silent is not waited for; one that has to
+/// sync may take half a lease.
+fn deadline(step: &Step<'_>, kind: RaiseKind) -> Time {
+    let config = step.state.config();
+    let patience = if kind.shrinks { config.lease_ms / 2 } else { config.silent_ms };
+    step.now.time + Duration::from_millis(patience)
 }

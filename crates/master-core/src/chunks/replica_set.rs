@@ -140,7 +140,8 @@ impl Chunks {
     }
 
     /// R11: whether a member that is not here may still come. Which servers made up the set is
-    /// not logged: in the first while of a reign anybody may.
+    /// not logged: in the first while of a reign anybody may. A suspect one is waited for only
+    /// where none is sound: then it may be the one that lost nothing (R28).
     pub(super) fn missing_may_come(
         &self,
         now: Time,
@@ -148,10 +149,11 @@ impl Chunks {
         chunk: &ChunkRecord,
     ) -> bool {
         let dead = Duration::from_millis(self.config.dead_ms);
-        let logged = chunk.version;
+        let none_sound = !self.current(handle, chunk).any(|(_, replica)| replica.is_sound());
         let holds = |server| {
-            let replica = self.locations.get(handle, server);
-            replica.is_some_and(|replica| replica.is_sound() && replica.is_current(logged))
+            self.current(handle, chunk).any(|(holder, replica)| {
+                holder == server && !replica.damaged && (none_sound || replica.is_sound())
+            })
         };
         now < self.started + dead || self.servers.may_tell_more(now, holds)
     }

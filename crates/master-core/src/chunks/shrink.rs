@@ -76,7 +76,7 @@ impl Chunks {
         }
         let mut members = vec![self.member(handle, lease.holder.clone(), &lease)];
         members.extend(remaining.into_iter().map(|at| self.member(handle, at, &lease)));
-        let kind = RaiseKind { term: self.term, handle, close: chunk.closed };
+        let kind = RaiseKind { term: self.term, handle, close: chunk.closed, shrinks: true };
         let raise = Raise::start(step, &mut self.calls, place, kind, members);
         let shrink = Shrink { from, lease: lease.id, primary: lease.holder.server };
         let fresh = || Job::new(step.now.time, Phase::Waiting(String::new()));
