@@ -22,6 +22,9 @@ pub(crate) struct ReplicaBook {
     pub(crate) suspect: bool,
     /// It lost power with unsynced bytes.
     pub(crate) lost: bool,
+    /// An old image of its disk came back then; neither it nor whoever knows where it is can tell,
+    /// before a raise compares the replicas (R29).
+    pub(crate) turned_back: Option<WorldTime>,
     /// A bit of it flipped; its server cannot know before it reads the block.
     pub(crate) flipped: bool,
 }
@@ -146,10 +149,18 @@ impl Ledger {
     }
 
     /// A node's disk holds what it held when this page was taken.
-    pub(crate) fn turn_back(&mut self, node: NodeId, mut page: BTreeMap<ChunkHandle, ReplicaBook>) {
+    pub(crate) fn turn_back(
+        &mut self,
+        node: NodeId,
+        mut page: BTreeMap<ChunkHandle, ReplicaBook>,
+        at: WorldTime,
+    ) {
         for (handle, chunk) in &mut self.chunks {
             match page.remove(handle) {
-                Some(replica) => drop(chunk.replicas.insert(node, replica)),
+                Some(replica) => {
+                    let replica = ReplicaBook { turned_back: Some(at), ..replica };
+                    chunk.replicas.insert(node, replica);
+                }
                 None => drop(chunk.replicas.remove(&node)),
             }
         }

@@ -26,12 +26,13 @@ pub(crate) struct Observer {
     checkers: Vec<Box<dyn Checker>>,
 }
 
-/// A replica that did not know that it is stale answered a read at its old version.
+/// A replica that did not know that it is stale answered a read: at its old version, or from an
+/// old image of its disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StaleAnswer {
     pub(crate) client: NodeId,
     pub(crate) at: WorldTime,
-    /// When the version that left it behind was logged.
+    /// When the version that left it behind was logged, or the old image came back.
     pub(crate) since: WorldTime,
 }
 
@@ -164,9 +165,10 @@ impl Observer {
             self.reach("read answered by a suspect replica, with a warning");
         }
         let Some(chunk) = self.ledger.chunks.get(&read.handle) else { return };
-        if let Some((_, since)) = chunk.logged_at.iter().find(|(logged, _)| **logged > read.version)
-        {
-            let stale = StaleAnswer { client: seen.from, at: seen.at, since: *since };
+        let left_behind = chunk.logged_at.iter().find(|(logged, _)| **logged > read.version);
+        let turned_back = chunk.replicas.get(&seen.to).and_then(|replica| replica.turned_back);
+        if let Some(since) = left_behind.map(|(_, since)| *since).or(turned_back) {
+            let stale = StaleAnswer { client: seen.from, at: seen.at, since };
             self.stale_answers.push(stale);
             self.reach("read answered by a replica left behind");
         }

@@ -215,7 +215,8 @@ impl Weather {
             stage.world.kill(node);
         }
         stage.world.disks(node)[0].restore(&image);
-        stage.observer.borrow_mut().ledger.turn_back(node, page);
+        let now = stage.now();
+        stage.observer.borrow_mut().ledger.turn_back(node, page, now);
         self.later(stage, 800, Ending::Restart(node));
     }
 

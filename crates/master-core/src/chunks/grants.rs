@@ -14,17 +14,18 @@ use super::lease_requests::is_live_file;
 use super::leases::{Lease, Standing};
 use super::locations::{Replica, behind};
 use super::raise::{Member, Raise, RaiseKind, Raised, again};
-use super::replica_set::least_set;
+use super::replica_set::{Blocked, least_set};
 use super::{Chunks, Pending, Place, Proposed};
 use crate::outcome::Outcome;
 use crate::record::SetVersion;
+use crate::state::EntryRecord;
 use crate::step::Step;
 use cairn_env::EffectId;
 use cairn_protocol::{
     ErrorCode, Failure, GrantLease, Outcome as Fate, Probe, ReplicaReport, Response,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, LeaseId, ReplicaAt, ServerId};
+use cairn_types::{ChunkHandle, Content, LeaseId, ReplicaAt, ServerId};
 use std::time::Duration;
 
 impl Chunks {
@@ -68,9 +69,23 @@ impl Chunks {
             // A primary closed it and its word was lost: no append lease any more (R18).
             Ok(_) if appends && has_mark => self.go_on_in_next(step, place),
             Ok(members) => self.start_raise(step, place, handle, members),
-            Err(blocked) if appends && !blocked.starting => self.go_on_in_next(step, place),
+            Err(blocked) if appends && !self.bears_a_wait(step, place, &blocked) => {
+                self.go_on_in_next(step, place);
+            }
             Err(blocked) => self.wait(place, blocked.why),
         }
+    }
+
+    /// Whether appends wait where the chunk is blocked, rather than go on in the next one. What
+    /// is left of this one then reads as zeros: record readers skip them, but a file of bytes has
+    /// a hole that nobody meant. So there a server that is late with its heartbeat is waited for.
+    fn bears_a_wait(&self, step: &Step<'_>, place: Place, blocked: &Blocked) -> bool {
+        let of_bytes = |file: &EntryRecord| file.content == Content::Bytes;
+        // Less than what a request may take, or it would begin anew each time.
+        let patience = self.config.lease() / 4;
+        let since = self.jobs.get(&place).map_or(step.now.time, |job| job.since);
+        blocked.starting
+            || step.state.entry(place.0).is_some_and(of_bytes) && step.now.time < since + patience
     }
 
     fn start_raise(
@@ -173,7 +188,9 @@ impl Chunks {
             _ if appends && (marked || chunk.closed) => self.go_on_in_next(step, place),
             // A set that the master decided on takes no appends (R11).
             Ok(()) if appends && good.len() < least => self.go_on_in_next(step, place),
-            Err(blocked) if appends && !blocked.starting => self.go_on_in_next(step, place),
+            Err(blocked) if appends && !self.bears_a_wait(step, place, &blocked) => {
+                self.go_on_in_next(step, place);
+            }
             Err(blocked) => self.wait(place, blocked.why),
             Ok(()) => {
                 // R8: whoever was asked and is not of the set may stand at this very version.

@@ -23,6 +23,7 @@ use cairn_types::{
 use std::time::Duration;
 
 mod after_power_loss;
+mod late_heartbeat;
 
 pub(super) const FILE: EntryId = EntryId::new(100);
 
