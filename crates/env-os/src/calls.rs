@@ -14,6 +14,7 @@
 
 use crate::connection::{Connection, Dialled, Held, Pending, Side, Stage, Target};
 use crate::inflow::Arrival;
+use crate::name_lookup::{NameLookup, numbers};
 use crate::network::{Alarm, Line, Network, News};
 use bytes::Bytes;
 use cairn_env::{Answer, ConnectionId, EffectId};
@@ -27,7 +28,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long connecting and the handshake may take together.
@@ -98,27 +99,54 @@ impl Network {
             let why = format!("cannot reach {address}: {why}");
             Failure::not_done(ErrorCode::Unreachable, why)
         };
-        let mut others = resolve(address).map_err(|error| unreachable(&error.to_string()))?;
-        let socket = connect_first(&mut others).map_err(|errno| unreachable(&errno.to_string()))?;
+        let (stage, lookup, socket) = match numbers(address) {
+            Some(direct) => {
+                let socket = connect_first(&mut vec![direct]);
+                let socket = socket.map_err(|errno| unreachable(&errno.to_string()))?;
+                (Stage::Connecting, None, socket)
+            }
+            None => {
+                let started = NameLookup::start(address);
+                let (lookup, done) = started.map_err(|error| unreachable(&error.to_string()))?;
+                (Stage::Naming, Some(lookup), done)
+            }
+        };
         let until = self.now + DIAL_TIME_MAX;
         let registered = self.register(|timers, id| {
             let patience = timers.set(until, Alarm::Patience(id));
             let side = Side::Dialled(Dialled {
                 address: address.clone(),
                 server,
-                others,
+                lookup,
+                others: Vec::new(),
                 held: Vec::new(),
                 pending: BTreeMap::new(),
                 next_request: RequestId(1),
                 open_frame: None,
                 unanswered: 0,
             });
-            Connection::new(socket, Stage::Connecting, side, patience)
+            Connection::new(socket, stage, side, patience)
         });
         let connection = registered.map_err(|errno| unreachable(&errno.to_string()))?;
         let line = Line { server, is_bulk, connection };
         self.lines.entry(address.clone()).or_default().push(line);
         Ok(connection)
+    }
+
+    /// A name has been looked up.
+    pub(crate) fn named(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.stage = Stage::Connecting;
+        let lookup = connection.dialled().and_then(|dialled| dialled.lookup.take());
+        let Some(lookup) = lookup else { return };
+        let mut others = match lookup.result() {
+            Ok(others) => others,
+            Err(error) => return self.lose(id, &error.to_string()),
+        };
+        match connect_first(&mut others) {
+            Ok(socket) => self.try_next(id, socket, others),
+            Err(errno) => self.lose(id, &errno.to_string()),
+        }
     }
 
     /// The kernel has connected, or failed to: says Hello, or tries where else the name leads.
@@ -146,8 +174,10 @@ impl Network {
         let data = EventData::new_u64(id.0);
         let added = epoll::add(&self.epoll, &socket, data, EventFlags::OUT);
         if let Some(connection) = self.connections.get_mut(&id) {
-            // The old socket leaves epoll by being closed.
+            // The old one may be open elsewhere (a look-up's thread), so closing is not enough.
+            let _ = epoll::delete(&self.epoll, &connection.socket);
             connection.socket = socket;
+            connection.interest = EventFlags::OUT;
             if let Some(dialled) = connection.dialled() {
                 dialled.others = others;
             }
@@ -340,17 +370,6 @@ fn encode_request(request: &Request, id: RequestId, payload_size: usize, out: &m
 fn too_late(to: &Address, outcome: Outcome) -> Failure {
     let message = format!("no answer from {to} in time");
     Failure { code: ErrorCode::DeadlineExceeded, outcome, message, server: ServerId::default() }
-}
-
-/// Where a name leads, last resort first. Blocks where a name server has to be asked; addresses
-/// of servers are numbers nearly everywhere.
-fn resolve(address: &Address) -> std::io::Result<Vec<SocketAddr>> {
-    if let Ok(direct) = address.as_str().parse() {
-        return Ok(vec![direct]);
-    }
-    let mut found: Vec<SocketAddr> = address.as_str().to_socket_addrs()?.collect();
-    found.reverse();
-    Ok(found)
 }
 
 /// Starts connecting to the first address that the kernel does not refuse at once.

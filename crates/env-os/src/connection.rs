@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   accepted              Greeting ──Hello──► Open ──► Draining ──► gone
-//!   dialled  Connecting ► Greeting ─Welcome─► Open ───────────────► gone
+//!   dialled  (Naming ►) Connecting ► Greeting ─Welcome─► Open ───────────────► gone
 //! ```
 //! - N1: nothing but the handshake is taken or sent before `Open`.
 //! - N2: bytes that wait to be written to an accepted connection, or are being read for it, are
 //!   bounded: over the bound its requests are parked, and it is not read any more.
 
 use crate::inflow::{Expecting, Inflow};
+use crate::name_lookup::NameLookup;
 use crate::out_queue::OutQueue;
 use crate::relays::RelayId;
 use crate::timers::AlarmId;
@@ -29,6 +30,8 @@ const IN_FLIGHT_MAX: usize = 1024;
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// The name is being looked up; the socket is not one yet.
+    Naming,
     /// The kernel is connecting.
     Connecting,
     /// The handshake is on its way.
@@ -85,6 +88,8 @@ pub(crate) struct Dialled {
     pub(crate) address: Address,
     /// The server meant, zero where any will do (R5).
     pub(crate) server: ServerId,
+    /// While the name is being looked up.
+    pub(crate) lookup: Option<NameLookup>,
     /// Where else the name may lead, if connecting fails.
     pub(crate) others: Vec<SocketAddr>,
     /// Frames that wait for the handshake.

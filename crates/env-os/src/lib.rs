@@ -22,6 +22,7 @@ mod inflow;
 mod lanes;
 mod launch;
 mod mailbox;
+mod name_lookup;
 mod network;
 mod out_queue;
 mod push_receiver;

@@ -142,6 +142,7 @@ impl Network {
         let id = ConnectionId(token);
         match self.connections.get(&id).map(|connection| connection.stage) {
             None => {}
+            Some(Stage::Naming) => self.named(id),
             Some(Stage::Connecting) => self.connected(id),
             Some(stage) => {
                 if flags.contains(EventFlags::OUT) {
@@ -173,7 +174,7 @@ impl Network {
     fn arrived(&mut self, id: ConnectionId, arrival: Arrival) {
         let Some(connection) = self.connections.get(&id) else { return };
         match (&connection.side, connection.stage) {
-            (_, Stage::Draining | Stage::Connecting) => {}
+            (_, Stage::Draining | Stage::Naming | Stage::Connecting) => {}
             (Side::Accepted(_), Stage::Greeting) => self.greeted_with(id, arrival),
             (Side::Accepted(_), Stage::Open) => self.asked(id, arrival),
             (Side::Dialled(_), _) => self.answered(id, arrival),
@@ -205,7 +206,7 @@ impl Network {
         while let Some(id) = self.dirty.pop() {
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             connection.is_dirty = false;
-            if connection.stage == Stage::Connecting {
+            if matches!(connection.stage, Stage::Naming | Stage::Connecting) {
                 continue;
             }
             if let Err(errno) = connection.out.flush(&connection.socket) {
@@ -280,8 +281,10 @@ impl Network {
 
 /// What epoll should watch for.
 fn wanted(connection: &Connection, is_downstream_full: bool) -> EventFlags {
-    if connection.stage == Stage::Connecting {
-        return EventFlags::OUT;
+    match connection.stage {
+        Stage::Naming => return EventFlags::IN,
+        Stage::Connecting => return EventFlags::OUT,
+        _ => {}
     }
     let mut flags = EventFlags::empty();
     flags.set(EventFlags::IN, !connection.is_paused() && !is_downstream_full);

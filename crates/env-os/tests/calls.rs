@@ -144,6 +144,16 @@ fn a_call_whose_connection_is_lost_after_it_was_sent_is_unknown() {
 }
 
 #[test]
+fn a_name_that_leads_nowhere_is_not_done() {
+    let client = Node::start(2);
+    let nowhere = Address::new("there-is-no-such-host.invalid:1");
+    let probe = Probe::default().into();
+    let outcome = client.begin(&nowhere, ServerId::new(1), probe, Bytes::new(), PATIENCE);
+    let failure = outcome.recv().unwrap().expect_err("nobody is there");
+    assert_eq!(failure.outcome, Outcome::NotDone);
+}
+
+#[test]
 fn a_server_that_is_not_there_is_unreachable_until_it_is() {
     let client = Node::start(2);
     // An address of its own: no other test can take the port meanwhile.

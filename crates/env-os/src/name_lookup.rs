@@ -1,0 +1,57 @@
+//! Looking up where a name leads, in a thread of its own: a name server may take its time, and the
+//! loop must not.
+//!
+//! ```text
+//!   dial ─► numbers? ─yes─► connect            resolver thread ─► result, then the eventfd
+//!              └ no ─► NameLookup, whose eventfd stands in epoll as the socket will ──► connect
+//! ```
+//! A call's own deadline ends the waiting; what the thread finds afterwards nobody reads.
+
+use cairn_types::Address;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::io::Error;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
+
+/// Where a name leads, last resort first; nothing while it is being looked up.
+type Found = Arc<Mutex<Option<Result<Vec<SocketAddr>, Error>>>>;
+
+/// A name that is being looked up.
+#[derive(Debug)]
+pub(crate) struct NameLookup {
+    found: Found,
+}
+
+/// An address that says by itself where it leads.
+pub(crate) fn numbers(address: &Address) -> Option<SocketAddr> {
+    address.as_str().parse().ok()
+}
+
+impl NameLookup {
+    /// Starts looking; what is given beside it becomes readable when there is a result.
+    pub(crate) fn start(address: &Address) -> Result<(Self, OwnedFd), Error> {
+        let done = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let (signal, found) = (done.try_clone()?, Found::default());
+        let (name, put) = (address.as_str().to_owned(), Arc::clone(&found));
+        Builder::new().name("cairn-names".to_owned()).spawn(move || {
+            let result = name.to_socket_addrs().map(|all| {
+                let mut all: Vec<SocketAddr> = all.collect();
+                all.reverse();
+                all
+            });
+            *put.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            // Where it fails, the dialling's own patience ends the waiting.
+            let _ = rustix::io::write(&signal, &1u64.to_ne_bytes());
+        })?;
+        Ok((Self { found }, done))
+    }
+
+    /// What was found.
+    pub(crate) fn result(&self) -> Result<Vec<SocketAddr>, Error> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        found.unwrap_or_else(|| Err(Errno::AGAIN.into()))
+    }
+}
