@@ -70,12 +70,24 @@ pub(crate) async fn download(
             sink(&line)?;
             progress.add(line.len() as u64);
         }
-        return Ok(());
+    } else {
+        let mut reader = file.reader(0);
+        while let Some(piece) = reader.next().await.doing(doing)? {
+            sink(&piece)?;
+            progress.add(piece.len() as u64);
+        }
     }
-    let mut reader = file.reader(0);
-    while let Some(piece) = reader.next().await.doing(doing)? {
-        sink(&piece)?;
-        progress.add(piece.len() as u64);
-    }
+    warn_of_doubts(from, file);
     Ok(())
+}
+
+/// Tells, on standard error, that bytes of `from` came from a replica that may have lost some
+/// (R28).
+pub(crate) fn warn_of_doubts(from: &Place, file: &File) {
+    if file.is_doubted() {
+        eprintln!(
+            "cairn: warning: reading {from}: a replica answered that may have lost bytes in a \
+             power failure, because no better one was there; `cairn explain` tells more"
+        );
+    }
 }

@@ -83,6 +83,9 @@ pub enum Output {
         pieces: Vec<Bytes>,
         /// Whether fewer came than were asked for, because the file ends there.
         end: bool,
+        /// A warning: some of them came from a replica that may have lost acknowledged bytes in a
+        /// power failure, because no better one was there (R28).
+        suspect: bool,
     },
     /// Of `WriteAt`.
     Written,

@@ -103,15 +103,16 @@ impl ClientCore {
         if !work.under_way.is_empty() || (work.next < work.end && !work.ended) {
             return;
         }
-        let (mut pieces, mut end) = (Vec::new(), false);
+        let (mut pieces, mut end, mut suspect) = (Vec::new(), false, false);
         for (_, piece) in std::mem::take(&mut work.read) {
+            suspect |= piece.suspect;
             pieces.extend(piece.bytes);
             if piece.end {
                 end = true;
                 break;
             }
         }
-        self.finish(id, Ok(Output::Read { pieces, end }));
+        self.finish(id, Ok(Output::Read { pieces, end, suspect }));
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct PieceDone {
     pub(crate) size: u64,
     /// Nothing lies behind these bytes.
     pub(crate) end: bool,
+    /// Some of them came from a replica that may have lost acknowledged bytes (R28).
+    pub(crate) suspect: bool,
     /// Readable bytes of the chunk, where `end` and somebody knew.
     pub(crate) readable: Option<u64>,
 }
@@ -300,6 +302,7 @@ impl ReadPiece {
             self.done.bytes.push(data);
         }
         self.done.size += got;
+        self.done.suspect |= answer.suspect;
         push_zeros(&mut self.done.bytes, zeros);
         if self.left() == 0 {
             return Progress::Over(Ok(std::mem::take(&mut self.done)));
@@ -615,7 +618,8 @@ mod tests {
         assert_eq!((to.as_str(), sent.offset, sent.size), ("s3:1", 40, 60));
         client.send_bytes(&call, &[], readable(40));
         assert_eq!(bytes_read(&done), [&[7; 30][..], &[8; 10]].concat());
-        assert!(matches!(result(&done), Ok(Output::Read { end: true, .. })));
+        let sure = |it| matches!(it, Ok(Output::Read { end: true, suspect: false, .. }));
+        assert!(sure(result(&done)));
     }
 
     #[test]
@@ -679,7 +683,8 @@ mod tests {
         assert_eq!((to.as_str(), sent.offset, sent.version.get()), ("s3:1", 40, 6));
         client.send_bytes(&call, &[], readable(40));
         assert_eq!(bytes_read(&done), [&[7; 30][..], &[8; 10]].concat());
-        assert!(matches!(result(&done), Ok(Output::Read { end: true, .. })));
+        let warned = |it| matches!(it, Ok(Output::Read { end: true, suspect: true, .. }));
+        assert!(warned(result(&done)), "R28: read with a warning");
     }
 
     /// Answers for two suspect replicas of 30 bytes, while the master grants no lease, for so long.

@@ -18,6 +18,18 @@ pub(crate) struct Shared {
     pub(crate) link: Arc<Link>,
     pub(crate) entry: Entry,
     closed: AtomicBool,
+    doubted: AtomicBool,
+}
+
+impl Shared {
+    /// The bytes of a read and whether the file ends behind them; its warning is kept (R28).
+    pub(crate) fn take_read(&self, output: Output) -> Result<(Vec<Bytes>, bool), Error> {
+        let Output::Read { pieces, end, suspect } = output else { return Err(Error::mismatched()) };
+        if suspect {
+            self.doubted.store(true, Ordering::Relaxed);
+        }
+        Ok((pieces, end))
+    }
 }
 
 impl Drop for Shared {
@@ -40,8 +52,8 @@ pub struct File {
 
 impl File {
     pub(crate) fn new(link: Arc<Link>, entry: Entry) -> Self {
-        let closed = AtomicBool::new(false);
-        Self { shared: Arc::new(Shared { link, entry, closed }) }
+        let (closed, doubted) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { shared: Arc::new(Shared { link, entry, closed, doubted }) }
     }
 
     /// The entry as it was when the file was opened; its length is the recorded one.
@@ -79,10 +91,26 @@ impl File {
     pub async fn read_at(&self, offset: u64, size: u64) -> Result<Bytes, Error> {
         let file = self.shared.entry.id;
         let read = Operation::ReadAt { file, offset, size, fresh: false };
-        match self.shared.link.run(read).await? {
-            Output::Read { pieces, .. } => Ok(joined(pieces)),
-            _ => Err(Error::mismatched()),
-        }
+        let (pieces, _) = self.shared.take_read(self.shared.link.run(read).await?)?;
+        Ok(joined(pieces))
+    }
+
+    /// Whether any bytes that were read through this handle, its clones or its readers came from
+    /// a replica that may have lost acknowledged bytes in a power failure, because no better one
+    /// was there. What is missing reads as an earlier state of the file or as its end; the cell
+    /// finds out, or a person decides, which replica is the truth.
+    ///
+    /// ```no_run
+    /// # async fn example(file: cairn_client::File) -> Result<(), cairn_client::Error> {
+    /// let head = file.read_at(0, 4096).await?;
+    /// if file.is_doubted() {
+    ///     eprintln!("not sure that these are the last bytes written");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_doubted(&self) -> bool {
+        self.shared.doubted.load(Ordering::Relaxed)
     }
 
     /// Writes `bytes` at `offset`; done when every replica holds them (§3.1), on disk where the

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::file::Shared;
 use crate::link::{Answer, wait};
 use bytes::Bytes;
-use cairn_client_core::{Operation, Output};
+use cairn_client_core::Operation;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,15 +50,14 @@ impl Reader {
             let at = *at;
             let result = answer.await.map_err(|_| Error::stopped());
             self.under_way.pop_front();
-            match result.and_then(|result| Ok(result?)) {
-                Ok(Output::Read { pieces, end }) => {
+            match result.and_then(|result| self.shared.take_read(result?)) {
+                Ok((pieces, end)) => {
                     self.ended |= end;
                     self.ready.extend(pieces);
                     if end {
                         self.under_way.clear();
                     }
                 }
-                Ok(_) => return Err(Error::mismatched()),
                 Err(error) => {
                     self.under_way.clear();
                     self.ahead = at;
@@ -105,9 +104,8 @@ impl Tail {
             }
             let (file, offset) = (self.shared.entry.id, self.offset);
             let read = Operation::ReadAt { file, offset, size: READ_SIZE, fresh: false };
-            let Output::Read { pieces, .. } = wait(self.shared.link.begin(read)).await? else {
-                return Err(Error::mismatched());
-            };
+            let output = wait(self.shared.link.begin(read)).await?;
+            let (pieces, _) = self.shared.take_read(output)?;
             self.ready.extend(pieces);
             if self.ready.is_empty() {
                 self.shared.link.pause(rest).await?;

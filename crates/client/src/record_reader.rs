@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::file::Shared;
 use crate::link::{Answer, wait};
 use crate::reader::{REST_MAX, REST_MIN};
-use cairn_client_core::{Operation, Output, ReadSpec, RecordCursor};
+use cairn_client_core::{Operation, ReadSpec, RecordCursor};
 use cairn_format::Record;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl RecordReader {
         self.send_reads();
         let Some((read, answer)) = self.under_way.pop_front() else { return Ok(true) };
         let output = wait(answer).await.inspect_err(|_| self.under_way.clear())?;
-        let Output::Read { pieces, end } = output else { return Err(Error::mismatched()) };
+        let (pieces, end) = self.shared.take_read(output)?;
         let mut records = Vec::new();
         let taken = self.cursor.take(read, &pieces, &mut records);
         if !records.is_empty() {

@@ -113,7 +113,7 @@ pub(crate) fn done_of(output: Output) -> Done {
         Output::Answered(Response::Create(answer)) => Done::Entry(answer.entry),
         Output::Answered(Response::Stat(answer)) => Done::Entry(answer.entry),
         Output::Answered(Response::List(answer)) => Done::Entries(answer.entries),
-        Output::Read { pieces, end } => Done::Bytes(Bytes::from(pieces.concat()), end),
+        Output::Read { pieces, end, .. } => Done::Bytes(Bytes::from(pieces.concat()), end),
         Output::Appended { offset } => Done::Offset(offset),
         _ => Done::Nothing,
     }

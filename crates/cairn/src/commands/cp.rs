@@ -5,7 +5,7 @@ use crate::cell_tree::walk;
 use crate::commands::mv::name_of;
 use crate::complaint::{Cause, Complaint, Doing, Tally};
 use crate::destination::Destination;
-use crate::download::open;
+use crate::download::{open, warn_of_doubts};
 use crate::exit_codes::Exit;
 use crate::progress::Progress;
 use crate::session::{Place, Session};
@@ -119,5 +119,7 @@ async fn copy(
     };
     let options = UploadOptions { replace: force, create };
     let mut source = CellSource { reader: file.reader(0), shown: from.to_string() };
-    upload(&mut source, &to, &options, &progress).await
+    upload(&mut source, &to, &options, &progress).await?;
+    warn_of_doubts(&from, &file);
+    Ok(())
 }

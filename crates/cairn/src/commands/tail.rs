@@ -4,7 +4,7 @@
 //! from an offset that a first pass has found.
 
 use crate::complaint::{Complaint, Doing};
-use crate::download::{RecordFlags, open};
+use crate::download::{RecordFlags, open, warn_of_doubts};
 use crate::output::Output;
 use crate::session::{Place, Session};
 use cairn_client::File;
@@ -56,12 +56,16 @@ async fn records(
     output: &Output,
 ) -> Result<(), Complaint> {
     let doing = || format!("reading {from}");
+    let mut warned = false;
     let mut reader = if tail.follow { file.records_follow(start) } else { file.records(start) };
     while let Some(record) = reader.next().await.doing(doing)? {
         output.bytes(&record.payload)?;
         output.bytes(&[tail.records.terminator()])?;
         if tail.follow {
             output.flush()?;
+        }
+        if file.is_doubted() && !std::mem::replace(&mut warned, true) {
+            warn_of_doubts(from, file);
         }
     }
     Ok(())
@@ -77,15 +81,20 @@ async fn bytes(
     let doing = || format!("reading {from}");
     if tail.follow {
         let mut follower = file.tail(start);
+        let mut warned = false;
         loop {
             output.bytes(&follower.next().await.doing(doing)?)?;
             output.flush()?;
+            if file.is_doubted() && !std::mem::replace(&mut warned, true) {
+                warn_of_doubts(from, file);
+            }
         }
     }
     let mut reader = file.reader(start);
     while let Some(piece) = reader.next().await.doing(doing)? {
         output.bytes(&piece)?;
     }
+    warn_of_doubts(from, file);
     Ok(())
 }
 
