@@ -289,6 +289,17 @@ impl Play {
         self.stage.world.heal(b, a);
     }
 
+    /// What `from` sends does not reach `to`; the other way all is well.
+    pub(super) fn mute(&mut self, from: NodeId, to: NodeId) {
+        self.stage.world.partition(from, to);
+    }
+
+    /// Breaks the connection that `from` keeps to `to`; what was held or on its way in it is gone,
+    /// but for what stalls.
+    pub(super) fn break_between(&mut self, from: NodeId, to: NodeId) {
+        self.stage.world.break_between(from, to);
+    }
+
     /// The handle of a file's chunk, by the simulator's own books.
     ///
     /// # Errors
