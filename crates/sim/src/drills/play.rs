@@ -36,8 +36,14 @@ pub(super) struct Play {
 
 impl Play {
     pub(super) fn new(servers: usize, trace: bool) -> Self {
-        let config =
-            RunConfig { seed: 1, seconds: 0, servers, planted: None, trace, faults: FaultMix::calm() };
+        let config = RunConfig {
+            seed: 1,
+            seconds: 0,
+            servers,
+            planted: None,
+            trace,
+            faults: FaultMix::calm(),
+        };
         let cluster = ClusterConfig::tiny();
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
         let (mut world, nodes) = cell::build(&config, &cluster, CLIENTS, &observer);
@@ -298,6 +304,27 @@ impl Play {
     /// but for what stalls.
     pub(super) fn break_between(&mut self, from: NodeId, to: NodeId) {
         self.stage.world.break_between(from, to);
+    }
+
+    /// The process stands still for so long.
+    pub(super) fn pause(&mut self, node: NodeId, span: Duration) {
+        self.stage.world.pause(node, span);
+    }
+
+    /// Starts another chunkserver from a copy of a server's disk as it is now.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(super) fn start_twin(&mut self, of: NodeId) -> Result<NodeId, String> {
+        let (at, observer) = (self.nodes().servers.len(), self.stage.observer.clone());
+        let twin = cell::add_chunkserver(&mut self.stage.world, at, &observer);
+        let image = self.stage.world.disks(of)[0].image();
+        self.stage.world.disks(twin)[0].restore(&image);
+        self.stage.nodes.servers.push(twin);
+        let page = observer.borrow().ledger.page_of(of);
+        observer.borrow_mut().ledger.turn_back(twin, page);
+        self.stage.world.restart(twin)?;
+        Ok(twin)
     }
 
     /// The handle of a file's chunk, by the simulator's own books.
