@@ -1,5 +1,5 @@
 //! Drills of the master's rules: terms (R2), servers (R5), times (R6), deletions (R20), leases of
-//! an earlier reign (R22).
+//! an earlier reign (R22), old images (R29).
 
 use super::play::Play;
 use super::{Drill, Verdict};
@@ -23,6 +23,12 @@ pub(super) const DRILLS: &[Drill] = &[
         name: "a copy of a server's disk is started as a server elsewhere",
         servers: 3,
         play: cloned_disk,
+    },
+    Drill {
+        rule: Rule::R29,
+        name: "a server is set back to an old image while a lease runs, and the lease ends",
+        servers: 3,
+        play: old_image_under_a_lease,
     },
     Drill {
         rule: Rule::R6,
@@ -113,6 +119,22 @@ fn cloned_disk(play: &mut Play) -> Verdict {
         Some(why) if why.contains("a copy of another's") => Ok(()),
         other => Err(format!("the copy is not told that it is one: {other:?}")),
     }
+}
+
+/// A secondary's disk is set back to what it was before an overwrite under the same lease; nothing
+/// is written after that, so nobody runs into it. While the lease lasts the master knows that this
+/// server has joined anew, and when the lease has ended, that it has applied less than the others.
+fn old_image_under_a_lease(play: &mut Play) -> Verdict {
+    let (file, handle) = leased_file(play, "/f")?;
+    play.done(0, Op::Sync { file })?;
+    play.pass(Duration::from_millis(600));
+    let primary = play.primary(handle)?;
+    let secondary = play.holders(handle).into_iter().find(|holder| *holder != primary);
+    let secondary = secondary.ok_or("no secondary")?;
+    let image = play.image(secondary);
+    play.write(0, file, 0, b"again")?;
+    play.set_back(secondary, image)?;
+    read_again_and_again(play, file)
 }
 
 /// Whoever reads, for some seconds, reads what was written last.
