@@ -44,6 +44,18 @@ pub(super) const DRILLS: &[Drill] = &[
     },
     Drill {
         rule: Rule::R20,
+        name: "the directory above is deleted while a writer holds a lease, and the writer goes on",
+        servers: 3,
+        play: appends_below_a_deleted_directory,
+    },
+    Drill {
+        rule: Rule::R20,
+        name: "another file takes the name while a writer holds a lease, and the writer goes on",
+        servers: 3,
+        play: appends_to_a_replaced_file,
+    },
+    Drill {
+        rule: Rule::R20,
         name: "a file is deleted, and a writer asks for a lease after it",
         servers: 3,
         play: lease_on_a_deleted_file,
@@ -202,16 +214,35 @@ fn former_holder_still_acknowledges(play: &mut Play) -> Verdict {
     }
 }
 
-fn delete(play: &mut Play, name: &str) -> Verdict {
-    play.done(2, Op::Delete { path: path(name), recursive: false }).map(drop)
+fn delete(name: &str, recursive: bool) -> Op {
+    Op::Delete { path: path(name), recursive }
 }
 
 /// A writer appends all the time; the file is deleted. Its lease is taken back, or it runs out:
 /// after that nothing that the writer appends may be acknowledged.
 fn appends_to_a_deleted_file(play: &mut Play) -> Verdict {
     let (file, _) = leased_file(play, "/f")?;
+    append_past_the_end(play, file, delete("/f", false))
+}
+
+/// The same, but the directory above is deleted with all that is in it.
+fn appends_below_a_deleted_directory(play: &mut Play) -> Verdict {
+    play.done(0, Op::MakeDirectory { path: path("/d") })?;
+    let (file, _) = leased_file(play, "/d/f")?;
+    append_past_the_end(play, file, delete("/d", true))
+}
+
+/// The same, but the file is deleted because another one is moved to its name.
+fn appends_to_a_replaced_file(play: &mut Play) -> Verdict {
+    let (file, _) = leased_file(play, "/f")?;
+    play.create("/g", Content::Bytes)?;
+    append_past_the_end(play, file, Op::Rename { from: path("/g"), to: path("/f"), replace: true })
+}
+
+/// Client 1 appends to the file, client 2 makes an end of it, and client 1 goes on.
+fn append_past_the_end(play: &mut Play, file: EntryId, end: Op) -> Verdict {
     play.append(1, file, b"before")?;
-    delete(play, "/f")?;
+    play.done(2, end)?;
     let past = play.stage.now().after(PAST_THE_LEASE);
     loop {
         let bytes = Bytes::from_static(b"after");
@@ -231,7 +262,7 @@ fn appends_to_a_deleted_file(play: &mut Play) -> Verdict {
 fn lease_on_a_deleted_file(play: &mut Play) -> Verdict {
     let (file, _) = leased_file(play, "/f")?;
     play.pass(2 * PAST_THE_LEASE);
-    delete(play, "/f")?;
+    play.done(2, delete("/f", false))?;
     play.refused(1, write(file, 0, b"after")).map(drop)?;
     let bytes = Bytes::from_static(b"after");
     play.refused(1, Op::Append { file, bytes, sync: false }).map(drop)
