@@ -234,6 +234,12 @@ impl SimWorld {
         &self.halts
     }
 
+    /// The reason why a process stopped by itself, where that was meant to come.
+    pub fn take_halt(&mut self, node: NodeId) -> Option<String> {
+        let at = self.halts.iter().position(|(_, halted, _)| *halted == node)?;
+        Some(self.halts.remove(at).2)
+    }
+
     /// Whether a process runs there.
     #[must_use]
     pub fn is_alive(&self, node: NodeId) -> bool {

@@ -92,7 +92,11 @@ fn add_master(
     })
 }
 
-fn add_chunkserver(world: &mut SimWorld, at: usize, observer: &Rc<RefCell<Observer>>) -> NodeId {
+pub(crate) fn add_chunkserver(
+    world: &mut SimWorld,
+    at: usize,
+    observer: &Rc<RefCell<Observer>>,
+) -> NodeId {
     let observer = observer.clone();
     let address = Address::new(format!("server{at}:7401"));
     let (name, mine) = (format!("server{at}"), address.clone());

@@ -72,7 +72,7 @@ impl Chunks {
         }
     }
 
-    fn leases_of(&self, server: ServerId) -> Vec<(ChunkHandle, Lease)> {
+    pub(super) fn leases_of(&self, server: ServerId) -> Vec<(ChunkHandle, Lease)> {
         let held = self.leases.iter().filter(|(_, lease)| lease.holder.server == server);
         held.map(|(handle, lease)| (handle, lease.clone())).collect()
     }

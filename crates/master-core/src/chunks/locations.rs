@@ -136,19 +136,16 @@ impl Locations {
         self.chunks.retain(|_, chunk| !chunk.replicas.is_empty());
     }
 
-    /// Replicas that are up to date by version and lack what was acknowledged, by what was told
-    /// while no lease was live.
+    /// Replicas that are up to date by version and lack what was acknowledged, by what each told
+    /// last. One may have gone on since and lack nothing; it is read from again when it says so,
+    /// with its next heartbeat. One that was set back while a lease was live says no more (R29).
     pub(super) fn left_behind(&self, handle: ChunkHandle, logged: ChunkVersion) -> Vec<ServerId> {
         let current: Vec<(ServerId, Replica)> = self
             .of(handle)
             .filter(|(_, replica)| replica.is_current(logged))
             .map(|(server, replica)| (server, *replica))
             .collect();
-        let quiet = self.quiet(handle);
-        let told_since = |server: &ServerId| {
-            self.get(handle, *server).is_some_and(|replica| replica.reported >= quiet)
-        };
-        behind(&current).into_iter().filter(told_since).collect()
+        behind(&current)
     }
 }
 
@@ -249,10 +246,11 @@ mod tests {
         let at = |millis| Time::default() + Duration::from_millis(millis);
         locations.report(at(1), server(1), &report(3));
         locations.report(at(2), server(2), &report(9));
-        locations.quiet_since(HANDLE, at(2));
         let left = |locations: &Locations| locations.left_behind(HANDLE, ChunkVersion::default());
-        assert_eq!(left(&locations), [], "server 1 may have gone on since");
+        assert_eq!(left(&locations), [server(1)], "it may have been set back");
         locations.report(at(3), server(1), &report(4));
         assert_eq!(left(&locations), [server(1)]);
+        locations.report(at(4), server(1), &report(9));
+        assert_eq!(left(&locations), [], "it had gone on");
     }
 }

@@ -40,11 +40,12 @@ use crate::step::Step;
 use bad_blocks::Hints;
 use cairn_env::{Caller, EffectId};
 use cairn_protocol::{Failure, ReportBadBlockAnswer, Request, Response};
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{
     ChunkHandle, ChunkIndex, ClusterConfig, EntryId, LeaseId, Random, ServerId, Term, Time,
 };
 use jobs::{Job, Waiter};
-use leases::Leases;
+use leases::{Leases, Standing};
 use locations::Locations;
 use servers::Servers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,6 +209,12 @@ impl Chunks {
         for server in self.servers.bury(step.now.time) {
             self.locations.remove_server(server);
             self.unknown.remove_server(server);
+            if broken(Rule::R6) {
+                // R6 broken: dead comes before the end of the lease, yet counts as its end.
+                for (handle, lease) in self.leases_of(server) {
+                    self.leases.judge(handle, lease.id, Standing::Over);
+                }
+            }
         }
         for (handle, lease) in self.leases.expire(step.now.time) {
             self.locations.quiet_since(handle, step.now.time);

@@ -52,7 +52,8 @@ pub(super) struct Servers {
 impl Servers {
     pub(super) fn configure(&mut self, config: &ClusterConfig) {
         self.silent = Duration::from_millis(config.silent_ms);
-        self.dead = Duration::from_millis(config.dead_ms);
+        let dead_ms = if broken(Rule::R6) { config.silent_ms } else { config.dead_ms };
+        self.dead = Duration::from_millis(dead_ms);
     }
 
     /// Takes a server in, or refuses a second life of one that lives.

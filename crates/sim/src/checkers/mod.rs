@@ -7,6 +7,7 @@ pub(crate) mod linearizable_names;
 mod no_live_chunk_collected;
 mod one_primary;
 mod same_order;
+mod terms_fence;
 mod version_first;
 
 use crate::ledger::Ledger;
@@ -62,6 +63,7 @@ pub(crate) trait Checker {
 pub(crate) fn all() -> Vec<Box<dyn Checker>> {
     vec![
         Box::new(one_primary::OnePrimary::default()),
+        Box::new(terms_fence::TermsFence::default()),
         Box::new(version_first::VersionFirst),
         Box::new(ack_set::AckSet),
         Box::new(acknowledged_length::AcknowledgedLength::default()),

@@ -8,6 +8,7 @@
 mod disks;
 mod masters;
 mod mutations;
+mod names;
 mod play;
 mod prober;
 
@@ -34,7 +35,7 @@ pub struct Drill {
 /// All of them.
 #[must_use]
 pub fn drills() -> Vec<Drill> {
-    [masters::DRILLS, mutations::DRILLS, disks::DRILLS].concat()
+    [names::DRILLS, masters::DRILLS, mutations::DRILLS, disks::DRILLS].concat()
 }
 
 /// Plays a drill, with a rule broken or none.

@@ -4,6 +4,7 @@ use super::Verdict;
 use super::prober::{Prober, Question};
 use crate::cell::{self, CellNodes};
 use crate::checkers;
+use crate::ledger::ReplicaBook;
 use crate::observer::Observer;
 use crate::operations::{Done, Op, OpResult, Ticket, tell};
 use crate::report::{FaultMix, RunConfig, RunReport};
@@ -12,7 +13,7 @@ use crate::stage::{Stage, told};
 use bytes::Bytes;
 use cairn_client_core::NoDisk;
 use cairn_env::Answer;
-use cairn_env_sim::{Housed, NodeId, NodePlan, Seen, Stepped};
+use cairn_env_sim::{DiskImage, Housed, NodeId, NodePlan, Seen, Stepped};
 use cairn_protocol::{Failure, Request};
 use cairn_types::{Address, ChunkHandle, ChunkIndex, ClusterConfig, Content, EntryId};
 use std::cell::RefCell;
@@ -25,6 +26,9 @@ use std::time::Duration;
 const CLIENTS: usize = 3;
 /// The longest that a drill waits for one thing, in simulated seconds.
 const WAIT_SECONDS: u64 = 90;
+
+/// A server's disk as it was once.
+pub(super) type OldDisk = (DiskImage, BTreeMap<ChunkHandle, ReplicaBook>);
 
 /// A small calm cell and its script.
 pub(super) struct Play {
@@ -293,6 +297,54 @@ impl Play {
     pub(super) fn heal(&mut self, a: NodeId, b: NodeId) {
         self.stage.world.heal(a, b);
         self.stage.world.heal(b, a);
+    }
+
+    /// What `from` sends does not reach `to`; the other way all is well.
+    pub(super) fn mute(&mut self, from: NodeId, to: NodeId) {
+        self.stage.world.partition(from, to);
+    }
+
+    /// Breaks the connection that `from` keeps to `to`; what was held or on its way in it is gone,
+    /// but for what stalls.
+    pub(super) fn break_between(&mut self, from: NodeId, to: NodeId) {
+        self.stage.world.break_between(from, to);
+    }
+
+    /// The process stands still for so long.
+    pub(super) fn pause(&mut self, node: NodeId, span: Duration) {
+        self.stage.world.pause(node, span);
+    }
+
+    /// What a server's disk holds, and what the simulator's own books say of it.
+    pub(super) fn image(&self, node: NodeId) -> OldDisk {
+        let page = self.stage.observer.borrow().ledger.page_of(node);
+        (self.stage.world.disks(node)[0].image(), page)
+    }
+
+    /// Kills a server, puts an old image in the place of its disk and starts it again.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(super) fn set_back(&mut self, node: NodeId, (image, page): OldDisk) -> Verdict {
+        self.kill(node);
+        self.stage.world.disks(node)[0].restore(&image);
+        self.stage.observer.borrow_mut().ledger.turn_back(node, page);
+        self.restart(node)
+    }
+
+    /// Starts another chunkserver from a copy of a server's disk as it is now.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(super) fn start_twin(&mut self, of: NodeId) -> Result<NodeId, String> {
+        let (at, observer) = (self.nodes().servers.len(), self.stage.observer.clone());
+        let twin = cell::add_chunkserver(&mut self.stage.world, at, &observer);
+        let (image, page) = self.image(of);
+        self.stage.world.disks(twin)[0].restore(&image);
+        self.stage.nodes.servers.push(twin);
+        observer.borrow_mut().ledger.turn_back(twin, page);
+        self.stage.world.restart(twin)?;
+        Ok(twin)
     }
 
     /// The handle of a file's chunk, by the simulator's own books.

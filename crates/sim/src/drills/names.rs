@@ -1,0 +1,228 @@
+//! Drills of the rules of names: outcomes that are remembered (R24), path locks (R35).
+
+use super::play::Play;
+use super::{Drill, Verdict};
+use crate::operations::{Done, Op, tell};
+use crate::workloads::path;
+use cairn_protocol::Request;
+use cairn_types::planted::Rule;
+use cairn_types::{Content, EntryId};
+use std::time::Duration;
+
+pub(super) const DRILLS: &[Drill] = &[
+    Drill {
+        rule: Rule::R24,
+        name: "a deletion whose answer is lost is retried after the name was made anew",
+        servers: 3,
+        play: deletion_with_a_lost_answer,
+    },
+    Drill {
+        rule: Rule::R24,
+        name: "a deletion is retried at a master that has restarted since",
+        servers: 3,
+        play: deletion_retried_after_a_restart,
+    },
+    Drill {
+        rule: Rule::R24,
+        name: "an old connection's deletion arrives after the retry and a new file",
+        servers: 3,
+        play: deletion_that_arrives_twice,
+    },
+    Drill {
+        rule: Rule::R24,
+        name: "a creation whose answer is lost is retried after the file was moved",
+        servers: 3,
+        play: creation_with_a_lost_answer,
+    },
+    Drill {
+        rule: Rule::R35,
+        name: "a creation finds its directory just before a rename, and makes its file after it",
+        servers: 3,
+        play: creation_overtaken_by_a_rename,
+    },
+    Drill {
+        rule: Rule::R35,
+        name: "two directories are moved into one another at once",
+        servers: 3,
+        play: directories_moved_into_one_another,
+    },
+];
+
+/// How many times as long the master's disk takes, so that records are on their way together.
+const SLOW_DISK: u32 = 500;
+/// Long enough for a request to arrive, short beside [`SLOW_DISK`].
+const ARRIVAL: Duration = Duration::from_millis(5);
+
+fn create(name: &str) -> Op {
+    Op::Create { path: path(name), content: Content::Bytes, or_open: false }
+}
+
+fn delete(name: &str) -> Op {
+    Op::Delete { path: path(name), recursive: false }
+}
+
+fn stat(name: &str) -> Op {
+    Op::Stat { path: path(name) }
+}
+
+fn rename(from: &str, to: &str) -> Op {
+    Op::Rename { from: path(from), to: path(to), replace: false }
+}
+
+fn make_directory(play: &mut Play, name: &str) -> Verdict {
+    play.done(0, Op::MakeDirectory { path: path(name) }).map(drop)
+}
+
+/// What a client that has just asked finds under a name.
+fn found(play: &mut Play, name: &str) -> Option<EntryId> {
+    match play.done(2, stat(name)) {
+        Ok(Done::Entry(entry)) => Some(entry.id),
+        _ => None,
+    }
+}
+
+/// Waits until another client sees that a name is there, or is not.
+fn until_seen(play: &mut Play, name: &str, there: bool) -> Verdict {
+    for _ in 0..100 {
+        if found(play, name).is_some() == there {
+            return Ok(());
+        }
+        play.pass(ARRIVAL);
+    }
+    Err(format!("{name} does not change"))
+}
+
+/// Another client makes `/f` anew.
+fn make_anew(play: &mut Play) -> Result<EntryId, String> {
+    match play.done(2, create("/f"))? {
+        Done::Entry(entry) => Ok(entry.id),
+        other => Err(format!("/f made anew: {other:?}")),
+    }
+}
+
+fn still_there(play: &mut Play, anew: EntryId) -> Verdict {
+    match found(play, "/f") {
+        Some(id) if id == anew => Ok(()),
+        other => Err(format!("/f was made anew and nobody deleted it since, yet it is {other:?}")),
+    }
+}
+
+/// Client 1 asks for a deletion, which is done; its answer does not reach the client, which tries
+/// again when client 2 has made the name anew. The retry gets the first try's outcome.
+fn deletion_with_a_lost_answer(play: &mut Play) -> Verdict {
+    play.create("/f", Content::Bytes)?;
+    let (master, client) = (play.nodes().master, play.nodes().clients[1]);
+    play.done(1, stat("/f"))?;
+    play.mute(master, client);
+    let deletion = play.ask(1, delete("/f"));
+    until_seen(play, "/f", false)?;
+    let anew = make_anew(play)?;
+    play.break_between(client, master);
+    play.heal(master, client);
+    let ended = play.wait(deletion);
+    still_there(play, anew)?;
+    ended.map(drop).map_err(|_| "the deletion was done, and its retry is refused".to_owned())
+}
+
+/// The same, but the master is killed and started again before the retry: outcomes are in the
+/// operation log.
+fn deletion_retried_after_a_restart(play: &mut Play) -> Verdict {
+    play.create("/f", Content::Bytes)?;
+    let (master, client) = (play.nodes().master, play.nodes().clients[1]);
+    play.done(1, stat("/f"))?;
+    play.mute(master, client);
+    let deletion = play.ask(1, delete("/f"));
+    until_seen(play, "/f", false)?;
+    play.mute(client, master);
+    play.kill(master);
+    play.restart(master)?;
+    let anew = make_anew(play)?;
+    play.break_between(client, master);
+    play.heal(master, client);
+    let ended = play.wait(deletion);
+    still_there(play, anew)?;
+    ended.map(drop).map_err(|_| "the deletion was done, and its retry is refused".to_owned())
+}
+
+/// Client 1's deletion stalls in the network; its connection breaks, a retry by a new one is done,
+/// and client 2 makes the name anew. Then the first one arrives.
+fn deletion_that_arrives_twice(play: &mut Play) -> Verdict {
+    play.create("/f", Content::Bytes)?;
+    let (master, client) = (play.nodes().master, play.nodes().clients[1]);
+    play.done(1, stat("/f"))?;
+    play.stall(|seen| matches!(seen.request, Request::Delete(_)));
+    let deletion = play.ask(1, delete("/f"));
+    play.until_stalled()?;
+    play.break_between(client, master);
+    let ended = play.wait(deletion);
+    ended.map_err(|failure| format!("the retry: {failure:?}"))?;
+    let anew = make_anew(play)?;
+    play.release();
+    play.pass(Duration::from_secs(1));
+    still_there(play, anew)
+}
+
+/// Client 1's creation is done, its answer is lost; client 2 moves the file away before client 1
+/// tries again. One creation makes one file.
+fn creation_with_a_lost_answer(play: &mut Play) -> Verdict {
+    let (master, client) = (play.nodes().master, play.nodes().clients[1]);
+    play.done(1, stat("/"))?;
+    play.mute(master, client);
+    let creation = play.ask(1, create("/f"));
+    until_seen(play, "/f", true)?;
+    play.done(2, rename("/f", "/g"))?;
+    play.break_between(client, master);
+    play.heal(master, client);
+    let ended = play.wait(creation);
+    match (found(play, "/f"), found(play, "/g")) {
+        (None, Some(_)) if ended.is_ok() => Ok(()),
+        (None, _) => Err(format!("the creation was done and ends so: {}", tell(&ended))),
+        (second, first) => Err(format!("one creation made two files: {first:?} and {second:?}")),
+    }
+}
+
+/// A creation resolves `/d` while the record that renames `/d` to `/e` is on its way to the log,
+/// and its own record follows. Whoever looks into `/e` between the two finds nothing; so the file
+/// cannot have been made before the rename, and after it there is no `/d`.
+fn creation_overtaken_by_a_rename(play: &mut Play) -> Verdict {
+    make_directory(play, "/d")?;
+    let master = play.nodes().master;
+    play.stage.world.slow_disk(master, SLOW_DISK);
+    let moved = play.ask(0, rename("/d", "/e"));
+    play.pass(ARRIVAL);
+    let creation = play.ask(1, create("/d/x"));
+    let moved = play.wait(moved);
+    moved.map_err(|failure| format!("the rename: {failure:?}"))?;
+    let seen = found(play, "/e/x");
+    let made = play.wait(creation);
+    play.stage.world.slow_disk(master, 1);
+    match (seen, made) {
+        (None, Ok(done)) => Err(format!(
+            "/d/x is made ({done:?}), but after the rename of /d to /e it was not in /e"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `/a` is moved into `/b` while `/b` is moved into `/a`: whichever comes first, the other one's
+/// new parent is gone.
+fn directories_moved_into_one_another(play: &mut Play) -> Verdict {
+    make_directory(play, "/a")?;
+    make_directory(play, "/b")?;
+    let master = play.nodes().master;
+    play.stage.world.slow_disk(master, SLOW_DISK);
+    let first = play.ask(0, rename("/a", "/b/a"));
+    play.pass(ARRIVAL);
+    let second = play.ask(1, rename("/b", "/a/b"));
+    let (first, second) = (play.wait(first), play.wait(second));
+    play.stage.world.slow_disk(master, 1);
+    let reached = ["/a", "/b", "/b/a"].map(|name| found(play, name).is_some());
+    if first.is_ok() && second.is_ok() || reached != [false, true, true] {
+        return Err(format!(
+            "/a into /b: {}, /b into /a: {}; of /a, /b and /b/a there are {reached:?}",
+            tell(&first),
+            tell(&second)
+        ));
+    }
+    Ok(())
+}
