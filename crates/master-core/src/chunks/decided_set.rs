@@ -8,6 +8,7 @@
 //! - D1: decided only where a replica may have lost bytes, or lacks acknowledged ones, and the rest
 //!   is fewer than a set needs (R11). Members that are merely away are waited for.
 //! - D2: only when every member has told how it stands, or is dead, and some time after that.
+//!   While a lease may live, what replicas told at different times says nothing of which is behind.
 //! - D3: a sound replica that lacks nothing acknowledged comes before a suspect one; of suspects,
 //!   the furthest, by (version last mutated under, serial number) (R29).
 //! - D4: the decision is logged as any raise is, by the record of the version and its smaller set.
@@ -43,6 +44,9 @@ pub(super) enum Decision {
 impl Chunks {
     /// Whether the set of a chunk is to be decided, and what it is then.
     pub(super) fn decide(&self, now: Time, handle: ChunkHandle, chunk: &ChunkRecord) -> Decision {
+        if self.leases.possible(handle, now).is_some() {
+            return Decision::NotNeeded;
+        }
         let told: Vec<(ServerId, Replica)> =
             self.current(handle, chunk).map(|(server, replica)| (server, *replica)).collect();
         let usable: Vec<(ServerId, Replica)> =

@@ -327,8 +327,9 @@ impl Play {
     /// It does not start.
     pub(super) fn set_back(&mut self, node: NodeId, (image, page): OldDisk) -> Verdict {
         self.kill(node);
+        let now = self.stage.now();
         self.stage.world.disks(node)[0].restore(&image);
-        self.stage.observer.borrow_mut().ledger.turn_back(node, page);
+        self.stage.observer.borrow_mut().ledger.turn_back(node, page, now);
         self.restart(node)
     }
 
@@ -339,10 +340,10 @@ impl Play {
     pub(super) fn start_twin(&mut self, of: NodeId) -> Result<NodeId, String> {
         let (at, observer) = (self.nodes().servers.len(), self.stage.observer.clone());
         let twin = cell::add_chunkserver(&mut self.stage.world, at, &observer);
-        let (image, page) = self.image(of);
+        let ((image, page), now) = (self.image(of), self.stage.now());
         self.stage.world.disks(twin)[0].restore(&image);
         self.stage.nodes.servers.push(twin);
-        observer.borrow_mut().ledger.turn_back(twin, page);
+        observer.borrow_mut().ledger.turn_back(twin, page, now);
         self.stage.world.restart(twin)?;
         Ok(twin)
     }
