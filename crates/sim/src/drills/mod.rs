@@ -5,6 +5,7 @@
 //! drill itself sees bytes or answers that must not be. Weather finds what nobody thought of;
 //! a drill finds again what the rule's author thought of.
 
+mod by_hand;
 mod disks;
 mod masters;
 mod mutations;

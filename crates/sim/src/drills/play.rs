@@ -1,7 +1,7 @@
 //! What a drill may do: ask, wait, hold a message back, and break things, in the order it tells.
 
 use super::Verdict;
-use super::prober::{Prober, Question};
+use super::prober::Prober;
 use crate::cell::{self, CellNodes};
 use crate::checkers;
 use crate::observer::Observer;
@@ -11,9 +11,8 @@ use crate::run::finish;
 use crate::stage::{Stage, told};
 use bytes::Bytes;
 use cairn_client_core::NoDisk;
-use cairn_env::Answer;
 use cairn_env_sim::{Housed, NodeId, NodePlan, Seen, Stepped};
-use cairn_protocol::{Failure, Request};
+use cairn_protocol::Failure;
 use cairn_types::{Address, ChunkHandle, ChunkIndex, ClusterConfig, Content, EntryId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,7 +28,7 @@ const WAIT_SECONDS: u64 = 90;
 /// A small calm cell and its script.
 pub(super) struct Play {
     pub(super) stage: Stage,
-    prober: NodeId,
+    pub(super) prober: NodeId,
     ended: BTreeMap<Ticket, OpResult>,
     tokens: u64,
 }
@@ -207,28 +206,6 @@ impl Play {
         }
     }
 
-    /// Asks a machine anything, past all clients, and waits for the answer.
-    pub(super) fn probe(
-        &mut self,
-        to: NodeId,
-        request: impl Into<Request>,
-        payload: Bytes,
-    ) -> Result<Answer, Failure> {
-        let slot = Rc::new(RefCell::new(None));
-        let told = slot.clone();
-        let question = Question {
-            to: self.address(to),
-            request: request.into(),
-            payload,
-            done: Box::new(move |answer| drop(told.borrow_mut().replace(answer))),
-        };
-        self.stage.world.command(self.prober, Box::new(question));
-        let there = slot.clone();
-        self.until("a probe was answered", move |_| there.borrow().is_some())
-            .expect("calls have deadlines");
-        slot.take().expect("waited for")
-    }
-
     /// Where a machine listens.
     pub(super) fn address(&self, node: NodeId) -> Address {
         match self.nodes().servers.iter().position(|server| *server == node) {
@@ -253,6 +230,11 @@ impl Play {
     /// What stalled arrives.
     pub(super) fn release(&mut self) {
         self.stage.world.release();
+    }
+
+    /// Breaks the connection that one keeps to the other; each may yet get what was under way.
+    pub(super) fn break_between(&mut self, from: NodeId, to: NodeId) {
+        self.stage.world.break_between(from, to);
     }
 
     /// Kills a process.
