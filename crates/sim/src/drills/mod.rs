@@ -11,6 +11,7 @@ mod masters;
 mod mutations;
 mod play;
 mod prober;
+mod raises;
 
 use crate::report::{CheckFailure, RunReport};
 use cairn_env_sim::WorldTime;
@@ -35,7 +36,7 @@ pub struct Drill {
 /// All of them.
 #[must_use]
 pub fn drills() -> Vec<Drill> {
-    [masters::DRILLS, mutations::DRILLS, disks::DRILLS].concat()
+    [masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS].concat()
 }
 
 /// Plays a drill, with a rule broken or none.

@@ -35,8 +35,14 @@ pub(super) struct Play {
 
 impl Play {
     pub(super) fn new(servers: usize, trace: bool) -> Self {
-        let config =
-            RunConfig { seed: 1, seconds: 0, servers, planted: None, trace, faults: FaultMix::calm() };
+        let config = RunConfig {
+            seed: 1,
+            seconds: 0,
+            servers,
+            planted: None,
+            trace,
+            faults: FaultMix::calm(),
+        };
         let cluster = ClusterConfig::tiny();
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
         let (mut world, nodes) = cell::build(&config, &cluster, CLIENTS, &observer);
