@@ -10,8 +10,7 @@ use anyhow::{Result, bail};
 use cairn_types::planted::Rule;
 
 /// Rules whose loss no checker of the simulator notices yet. This list may only get shorter.
-const NOT_NOTICED_YET: &[Rule] =
-    &[Rule::R8, Rule::R12, Rule::R13, Rule::R15, Rule::R16, Rule::R18, Rule::R28, Rule::R31];
+const NOT_NOTICED_YET: &[Rule] = &[Rule::R28, Rule::R31];
 
 /// Breaks each rule in turn.
 ///

@@ -138,7 +138,7 @@ impl Replica {
         self.followed = None;
         self.become_current(cx);
         let serial = grant.serial.max(self.serial).next();
-        let length = grant.length.max(self.length);
+        let length = if broken(Rule::R16) { self.length } else { grant.length.max(self.length) };
         let secondaries = grant.secondaries.into_iter().map(|at| Secondary {
             at,
             applied: SerialNumber::default(),

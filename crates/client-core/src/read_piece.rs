@@ -89,6 +89,10 @@ pub(crate) struct ReadPiece {
     levelling: bool,
     suspect_end: Option<SuspectEnd>,
     attempts: u32,
+    /// Nobody is asked before. An alarm that was set to hedge a read, and rings after that read
+    /// has failed, must not cut this rest short and begin another: there would be more with each
+    /// try, and the master would be asked by all of them.
+    rests_until: Time,
     done: PieceDone,
     last: Option<Failure>,
 }
@@ -119,6 +123,7 @@ impl ReadPiece {
             levelling: false,
             suspect_end: None,
             attempts: 0,
+            rests_until: Time::default(),
             done: PieceDone::default(),
             last: None,
         }
@@ -142,6 +147,7 @@ impl ReadPiece {
                 }
             }
             Input::Wanted(Err(failure)) => Progress::Over(Err(failure)),
+            Input::Alarm if cx.now < self.rests_until => Progress::Pending,
             Input::Alarm if self.in_flight.is_empty() => self.go_on(cx, me),
             Input::Alarm => {
                 self.hedge(cx, me);
@@ -482,6 +488,7 @@ impl ReadPiece {
         self.locate_again(cx);
         let rest = cx.rest(self.attempts);
         self.attempts += 1;
+        self.rests_until = cx.now + rest;
         cx.alarm(me, rest);
     }
 
@@ -655,6 +662,27 @@ mod tests {
         let call = client.fail(Failure::refused(ErrorCode::NotFound, "it is deleted"));
         assert!(matches!(call.request, Request::Lease(_)));
         assert_eq!(bytes_read(&done), [9; 4]);
+    }
+
+    #[test]
+    fn a_reader_that_reaches_nobody_asks_the_master_about_once_a_second() {
+        let mut client = connected();
+        client.start(read(0, 10));
+        let (end, mut located_times) = (client.now + Duration::from_secs(30), 0);
+        while client.now < end {
+            while client.has_calls() {
+                let call = client.call();
+                if matches!(call.request, Request::Locate(_)) {
+                    located_times += 1;
+                    client.tell(&call, Ok(located(1, vec![chunk(0, 5, &[1, 3], None)])));
+                } else {
+                    let gone = Failure::not_done(ErrorCode::Unreachable, "connection refused");
+                    client.tell(&call, Err(gone));
+                }
+            }
+            client.pass(Duration::from_millis(50));
+        }
+        assert!((20..80).contains(&located_times), "{located_times} times in 30 seconds");
     }
 
     fn suspect(readable: u64) -> ReadAnswer {

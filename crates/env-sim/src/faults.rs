@@ -159,9 +159,8 @@ impl SimWorld {
         self.stall = None;
         let at = self.now;
         for connection in self.connections.values_mut().filter(|it| it.there.stalled) {
-            connection.there.stalled = false;
-            // Where it broke meanwhile, it may have been told to be late by itself.
-            connection.there.hold_until = at;
+            // Late enough: in front of the news that the connection is gone (N1).
+            (connection.there.stalled, connection.there.hold_until) = (false, at);
             let id = connection.id;
             for _ in 0..connection.there.in_flight.len() {
                 let direction = Direction::There;

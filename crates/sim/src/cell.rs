@@ -18,7 +18,7 @@ const CHECKPOINT_EVERY: u64 = 200;
 /// Small, so that a run fills many segments of the log.
 const SEGMENT_SIZE: u64 = 16 << 10;
 /// Small, so that pushed data ages out now and then.
-const PUSH_BUFFER: u64 = 64 << 10;
+pub(crate) const PUSH_BUFFER: u64 = 64 << 10;
 
 /// Who is who.
 #[derive(Clone, Debug)]

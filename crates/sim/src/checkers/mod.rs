@@ -3,6 +3,8 @@
 
 mod ack_set;
 mod acknowledged_length;
+mod append_only;
+mod closed_for_ever;
 pub(crate) mod linearizable_names;
 mod no_live_chunk_collected;
 mod one_primary;
@@ -67,6 +69,8 @@ pub(crate) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(version_first::VersionFirst),
         Box::new(ack_set::AckSet),
         Box::new(acknowledged_length::AcknowledgedLength::default()),
+        Box::new(append_only::AppendOnly::default()),
+        Box::new(closed_for_ever::ClosedForEver::default()),
         Box::new(same_order::SameOrder::default()),
         Box::new(no_live_chunk_collected::NoLiveChunkCollected::default()),
     ]

@@ -1,5 +1,6 @@
 //! Same order: under one version all replicas of a chunk apply the same mutation as the same
-//! serial number, and each replica one after the other (R13).
+//! serial number, and each replica one after the other (R13). In all of a chunk's life a push is
+//! one mutation: it gets one serial number (R15).
 
 use super::{Checker, Verdict};
 use crate::ledger::Ledger;
@@ -14,6 +15,7 @@ type What = (u64, u64, Option<PushId>);
 #[derive(Default)]
 pub(crate) struct SameOrder {
     mutations: BTreeMap<Place, (What, NodeId)>,
+    serials: BTreeMap<(ChunkHandle, PushId), (SerialNumber, NodeId)>,
     last: BTreeMap<(NodeId, ChunkHandle), SerialNumber>,
 }
 
@@ -36,6 +38,7 @@ impl SameOrder {
                 version.short(),
             ));
         }
+        self.take_once(node, handle, mutation)?;
         let last = self.last.insert((node, handle), mutation.serial);
         let levels = mutation.push.is_none();
         if let Some(last) = last
@@ -49,6 +52,25 @@ impl SameOrder {
             ));
         }
         Ok(())
+    }
+
+    fn take_once(
+        &mut self,
+        node: NodeId,
+        handle: ChunkHandle,
+        mutation: &ApplyMutation,
+    ) -> Verdict {
+        let Some(push) = mutation.push else { return Ok(()) };
+        let taken = (mutation.serial, node);
+        let (serial, by) = self.serials.entry((handle, push)).or_insert(taken);
+        if *serial == mutation.serial {
+            return Ok(());
+        }
+        Err(format!(
+            "{push:?} is serial number {serial} of chunk {} on {by:?} and {} on {node:?}",
+            handle.short(),
+            mutation.serial,
+        ))
     }
 }
 

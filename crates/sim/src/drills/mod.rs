@@ -5,12 +5,14 @@
 //! drill itself sees bytes or answers that must not be. Weather finds what nobody thought of;
 //! a drill finds again what the rule's author thought of.
 
+mod by_hand;
 mod disks;
 mod masters;
 mod mutations;
 mod names;
 mod play;
 mod prober;
+mod raises;
 
 use crate::report::{CheckFailure, RunReport};
 use cairn_env_sim::WorldTime;
@@ -35,7 +37,7 @@ pub struct Drill {
 /// All of them.
 #[must_use]
 pub fn drills() -> Vec<Drill> {
-    [names::DRILLS, masters::DRILLS, mutations::DRILLS, disks::DRILLS].concat()
+    [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS].concat()
 }
 
 /// Plays a drill, with a rule broken or none.

@@ -1,7 +1,7 @@
 //! What a drill may do: ask, wait, hold a message back, and break things, in the order it tells.
 
 use super::Verdict;
-use super::prober::{Prober, Question};
+use super::prober::Prober;
 use crate::cell::{self, CellNodes};
 use crate::checkers;
 use crate::ledger::ReplicaBook;
@@ -12,9 +12,8 @@ use crate::run::finish;
 use crate::stage::{Stage, told};
 use bytes::Bytes;
 use cairn_client_core::NoDisk;
-use cairn_env::Answer;
 use cairn_env_sim::{DiskImage, Housed, NodeId, NodePlan, Seen, Stepped};
-use cairn_protocol::{Failure, Request};
+use cairn_protocol::Failure;
 use cairn_types::{Address, ChunkHandle, ChunkIndex, ClusterConfig, Content, EntryId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -33,7 +32,7 @@ pub(super) type OldDisk = (DiskImage, BTreeMap<ChunkHandle, ReplicaBook>);
 /// A small calm cell and its script.
 pub(super) struct Play {
     pub(super) stage: Stage,
-    prober: NodeId,
+    pub(super) prober: NodeId,
     ended: BTreeMap<Ticket, OpResult>,
     tokens: u64,
 }
@@ -217,28 +216,6 @@ impl Play {
         }
     }
 
-    /// Asks a machine anything, past all clients, and waits for the answer.
-    pub(super) fn probe(
-        &mut self,
-        to: NodeId,
-        request: impl Into<Request>,
-        payload: Bytes,
-    ) -> Result<Answer, Failure> {
-        let slot = Rc::new(RefCell::new(None));
-        let told = slot.clone();
-        let question = Question {
-            to: self.address(to),
-            request: request.into(),
-            payload,
-            done: Box::new(move |answer| drop(told.borrow_mut().replace(answer))),
-        };
-        self.stage.world.command(self.prober, Box::new(question));
-        let there = slot.clone();
-        self.until("a probe was answered", move |_| there.borrow().is_some())
-            .expect("calls have deadlines");
-        slot.take().expect("waited for")
-    }
-
     /// Where a machine listens.
     pub(super) fn address(&self, node: NodeId) -> Address {
         match self.nodes().servers.iter().position(|server| *server == node) {
@@ -263,6 +240,11 @@ impl Play {
     /// What stalled arrives.
     pub(super) fn release(&mut self) {
         self.stage.world.release();
+    }
+
+    /// Breaks the connection that one keeps to the other; each may yet get what was under way.
+    pub(super) fn break_between(&mut self, from: NodeId, to: NodeId) {
+        self.stage.world.break_between(from, to);
     }
 
     /// Kills a process.
@@ -302,12 +284,6 @@ impl Play {
     /// What `from` sends does not reach `to`; the other way all is well.
     pub(super) fn mute(&mut self, from: NodeId, to: NodeId) {
         self.stage.world.partition(from, to);
-    }
-
-    /// Breaks the connection that `from` keeps to `to`; what was held or on its way in it is gone,
-    /// but for what stalls.
-    pub(super) fn break_between(&mut self, from: NodeId, to: NodeId) {
-        self.stage.world.break_between(from, to);
     }
 
     /// The process stands still for so long.
