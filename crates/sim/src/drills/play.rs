@@ -127,11 +127,6 @@ impl Play {
         self.ended.remove(&ticket).expect("waited for")
     }
 
-    /// Whether an operation has ended.
-    pub(super) fn has_ended(&self, ticket: Ticket) -> bool {
-        self.ended.contains_key(&ticket)
-    }
-
     /// An operation that has to work.
     ///
     /// # Errors
