@@ -6,6 +6,7 @@ use crate::file_model::Ended;
 use crate::operations::{Done, Op, OpResult, Ticket};
 use crate::stage::{Actor, Stage, told};
 use cairn_client_core::{ReadSpec, RecordCursor};
+use cairn_env_sim::WorldTime;
 use cairn_protocol::Failure;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -19,6 +20,8 @@ pub(crate) struct TailingReader {
     cursor: RecordCursor,
     given: BTreeSet<RecordId>,
     asked: Option<ReadSpec>,
+    /// When the last read began: what was acknowledged before, it has to give.
+    asked_at: WorldTime,
     /// Reads in a row that gave nothing, after the writers have stopped.
     idle: u32,
     /// Reads in a row that failed, after the faults.
@@ -39,6 +42,7 @@ impl TailingReader {
             cursor: RecordCursor::new(0),
             given: BTreeSet::new(),
             asked: None,
+            asked_at: WorldTime(0),
             idle: 0,
             failures: 0,
             over: false,
@@ -58,7 +62,7 @@ impl TailingReader {
         };
         let spec = self.cursor.next_read();
         let (offset, size, fresh) = (spec.offset, spec.size, spec.fresh);
-        self.asked = Some(spec);
+        (self.asked, self.asked_at) = (Some(spec), stage.now());
         stage.ask(self.client, Op::Read { file, offset, size, fresh });
     }
 
@@ -98,7 +102,8 @@ impl TailingReader {
     fn judge(&mut self, stage: &mut Stage) {
         let file = self.file.borrow();
         let missing = file.tried.iter().find(|(id, tried)| {
-            matches!(tried.ended, Ended::Acknowledged(_)) && !self.given.contains(id)
+            let told = matches!(tried.ended, Ended::Acknowledged(at) if at < self.asked_at);
+            told && !self.given.contains(id)
         });
         if let Some((id, tried)) = missing {
             let offset = tried.offset.unwrap_or_default();
@@ -141,7 +146,7 @@ impl Actor for TailingReader {
         for record in records {
             self.take(stage, (record.producer, record.number));
         }
-        self.idle = if got { 0 } else { self.idle + 1 };
+        self.idle = if got || !stage.closing { 0 } else { self.idle + 1 };
         if stage.closing && self.idle >= IDLE_MAX {
             self.over = true;
             return self.judge(stage);
