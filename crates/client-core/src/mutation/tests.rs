@@ -1,0 +1,316 @@
+//! Mutations against answers told one by one: grants, chains, retries, and what a failure says.
+
+use crate::operation::{Operation, Output};
+use crate::test_client::{
+    Call, FILE, Outcome as Ended, TestClient, connected, grant, handle, is_done, result,
+};
+use bytes::Bytes;
+use cairn_protocol::{
+    Append, AppendAnswer, ErrorCode, Failure, Lease, LeasePurpose, Outcome, Push, PushAnswer,
+    RecordLengthAnswer, Request, Response, SyncChunkAnswer, Write, WriteAnswer,
+};
+use cairn_types::{BlockChecksums, ChunkVersion, LeaseId, ServerId};
+use std::time::Duration;
+
+fn append(size: usize) -> Operation {
+    Operation::Append { file: FILE, bytes: vec![5; size].into(), sync: false }
+}
+
+fn leased(client: &mut TestClient, response: Response) -> Lease {
+    let call = client.answer(response);
+    let Request::Lease(lease) = call.request else { panic!("no lease asked: {call:?}") };
+    lease
+}
+
+fn pushed(client: &mut TestClient) -> (Push, Call) {
+    let call = client.call();
+    let Request::Push(push) = call.request.clone() else { panic!("no push: {call:?}") };
+    (push, call)
+}
+
+fn push_ok(client: &mut TestClient) -> Push {
+    let (push, call) = pushed(client);
+    client.tell(&call, Ok(Response::Push(PushAnswer {})));
+    push
+}
+
+fn ordered(client: &mut TestClient) -> (Append, Call) {
+    let call = client.call();
+    let Request::Append(append) = call.request.clone() else { panic!("no append: {call:?}") };
+    (append, call)
+}
+
+fn synced(length: u64) -> Response {
+    Response::SyncChunk(SyncChunkAnswer { length, ..SyncChunkAnswer::default() })
+}
+
+fn appended(offset: u64) -> Response {
+    Response::Append(AppendAnswer { offset, ..AppendAnswer::default() })
+}
+
+#[test]
+fn an_append_is_granted_pushed_nearest_first_and_ordered_by_the_primary() {
+    let mut client = connected();
+    let done = client.start(append(100));
+    let lease = leased(&mut client, grant(3, 8, 21, &[4, 1, 3]));
+    assert_eq!((lease.file, lease.purpose), (FILE, LeasePurpose::Append));
+    let (push, call) = pushed(&mut client);
+    assert_eq!(call.to.as_str(), "s1:1", "nearest first, not the primary first");
+    assert_eq!(push.chain.len(), 2);
+    assert_eq!((push.block_offset, push.block_size), (0, 64));
+    assert_eq!(push.checksums, BlockChecksums::of(0, &[5; 100], 64));
+    assert_eq!(call.payload, Bytes::from(vec![5; 100]));
+    client.assert_asks_nobody();
+    client.tell(&call, Ok(Response::Push(PushAnswer {})));
+    let (sent, call) = ordered(&mut client);
+    assert_eq!(call.to.as_str(), "s4:1");
+    let expected = Append {
+        handle: handle(3),
+        version: ChunkVersion::new(8),
+        lease: LeaseId::new(21),
+        push: push.push,
+        size: 100,
+        checksums: push.checksums,
+        sync: false,
+    };
+    assert_eq!(sent, expected);
+    client.tell(&call, Ok(appended(40)));
+    assert_eq!(result(&done), Ok(Output::Appended { offset: 3 * 4096 + 40 }));
+
+    client.start(append(1));
+    let (second, _) = pushed(&mut client);
+    assert_ne!(second.push, push.push, "the grant is kept, the name of the data is new");
+}
+
+#[test]
+fn a_write_is_cut_at_the_chunk_boundary_and_its_pieces_at_block_boundaries() {
+    let mut client = connected();
+    let bytes = Bytes::from(vec![6; 50]);
+    let done = client.start(Operation::WriteAt { file: FILE, offset: 4070, bytes, sync: true });
+    let (first, second) = (client.call(), client.call());
+    client.tell(&first, Ok(grant(0, 8, 1, &[1])));
+    client.tell(&second, Ok(grant(1, 9, 2, &[1])));
+    let (a, b) = (push_ok(&mut client), push_ok(&mut client));
+    assert_eq!((a.block_offset, b.block_offset), (4070 % 64, 0));
+    for (index, offset, size) in [(0, 4070, 26), (1, 0, 24)] {
+        let call = client.answer(Response::Write(WriteAnswer::default()));
+        let Request::Write(Write { handle: to, offset: at, size: of, sync, .. }) = call.request
+        else {
+            panic!("no write")
+        };
+        assert_eq!((to, at, of, sync), (handle(index), offset, size, true));
+    }
+    assert_eq!(result(&done), Ok(Output::Written));
+}
+
+#[test]
+fn a_broken_chain_does_not_stop_the_order_as_long_as_the_primary_has_the_data() {
+    let mut client = connected();
+    let done = client.start(append(10));
+    leased(&mut client, grant(0, 8, 1, &[1, 3, 4]));
+    let broken = Failure {
+        server: ServerId::new(4),
+        ..Failure::not_done(ErrorCode::ChainBroken, "server 4 does not answer")
+    };
+    client.fail(broken);
+    let ((a, to_a), (b, to_b)) = (pushed(&mut client), pushed(&mut client));
+    let mut apart = [to_a.to.as_str(), to_b.to.as_str()];
+    apart.sort_unstable();
+    assert_eq!(apart, ["s1:1", "s3:1"]);
+    assert!(a.chain.is_empty() && b.chain.is_empty() && a.push == b.push);
+    client.tell(&to_a, Ok(Response::Push(PushAnswer {})));
+    client.assert_asks_nobody();
+    client.tell(&to_b, Ok(Response::Push(PushAnswer {})));
+    let (_, call) = ordered(&mut client);
+    assert_eq!(call.to.as_str(), "s1:1", "U1");
+    client.tell(&call, Ok(appended(0)));
+    assert!(result(&done).is_ok());
+}
+
+#[test]
+fn a_primary_that_the_data_does_not_reach_is_named_to_the_master() {
+    let mut client = connected();
+    client.start(append(10));
+    leased(&mut client, grant(0, 8, 1, &[1, 3]));
+    let gone = || Failure::not_done(ErrorCode::Unreachable, "connection refused");
+    assert_eq!(client.fail(gone()).to.as_str(), "s1:1");
+    push_ok(&mut client);
+    let lease = leased(&mut client, grant(1, 9, 2, &[3, 4]));
+    assert_eq!((lease.failed.get(), lease.failed_version.get()), (1, 8));
+}
+
+#[test]
+fn a_retry_at_the_same_lease_has_the_same_push_and_at_another_lease_another() {
+    let mut client = connected();
+    let done = client.start(append(10));
+    leased(&mut client, grant(0, 8, 1, &[1, 3]));
+    let first = push_ok(&mut client);
+    let lost = || Failure::unknown(ErrorCode::Unreachable, "the connection was lost");
+    let (_, call) = ordered(&mut client);
+    client.tell(&call, Err(lost()));
+    // The master probed: the primary lives, and a raise in between has changed the version.
+    let lease = leased(&mut client, grant(0, 9, 1, &[1, 3]));
+    assert_eq!(lease.failed.get(), 1);
+    let second = push_ok(&mut client);
+    assert_eq!(first.push, second.push, "R15");
+    let (again, call) = ordered(&mut client);
+    assert_eq!((again.push, again.version.get()), (first.push, 9));
+    client.tell(&call, Err(lost()));
+    client.pass(Duration::from_millis(50));
+    leased(&mut client, grant(1, 10, 2, &[3, 4]));
+    let third = push_ok(&mut client);
+    assert_ne!(third.push, first.push, "U2");
+    let (_, call) = ordered(&mut client);
+    client.tell(&call, Err(Failure::refused(ErrorCode::Invalid, "no")));
+    assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::Unknown), "U3");
+}
+
+#[test]
+fn data_that_has_aged_out_is_pushed_again_under_its_name() {
+    let mut client = connected();
+    client.start(append(10));
+    leased(&mut client, grant(0, 8, 1, &[1]));
+    let first = push_ok(&mut client);
+    let (_, call) = ordered(&mut client);
+    client.tell(&call, Err(Failure::not_done(ErrorCode::PushMissing, "aged out")));
+    assert_eq!(push_ok(&mut client).push, first.push);
+    let _ = ordered(&mut client);
+}
+
+#[test]
+fn a_full_chunk_sends_the_append_to_the_next_one() {
+    let mut client = connected();
+    let done = client.start(append(10));
+    leased(&mut client, grant(0, 8, 1, &[1]));
+    push_ok(&mut client);
+    let (_, call) = ordered(&mut client);
+    client.tell(&call, Err(Failure::not_done(ErrorCode::ChunkClosed, "full")));
+    let lease = leased(&mut client, grant(1, 9, 2, &[1]));
+    assert_eq!(lease.failed, ServerId::default(), "nobody has failed");
+    push_ok(&mut client);
+    let (_, call) = ordered(&mut client);
+    client.tell(&call, Ok(appended(0)));
+    assert_eq!(result(&done), Ok(Output::Appended { offset: 4096 }));
+}
+
+#[test]
+fn a_record_over_a_quarter_of_a_chunk_is_refused_before_anyone_is_asked() {
+    let mut client = connected();
+    let done = client.start(append(1025));
+    client.assert_asks_nobody();
+    let failure = result(&done).expect_err("too large");
+    assert_eq!((failure.code, failure.outcome), (ErrorCode::RecordTooLarge, Outcome::Refused));
+}
+
+#[test]
+fn an_append_that_was_ordered_and_not_answered_is_unknown_and_one_only_pushed_not_done() {
+    let mut client = connected();
+    let done = client.start(append(10));
+    leased(&mut client, grant(0, 8, 1, &[1]));
+    push_ok(&mut client);
+    let _ordered = ordered(&mut client);
+    client.pass(Duration::from_secs(61));
+    assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::Unknown));
+
+    let done = client.start(append(10));
+    let _pushed = pushed(&mut client);
+    client.pass(Duration::from_secs(61));
+    assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::NotDone));
+}
+
+#[test]
+fn a_sync_covers_what_was_acknowledged_before_it_and_leaves_what_came_meanwhile() {
+    let mut client = connected();
+    let write = |client: &mut TestClient| {
+        client.start(append(10));
+    };
+    write(&mut client);
+    leased(&mut client, grant(0, 8, 1, &[1]));
+    push_ok(&mut client);
+    client.answer(appended(0));
+    let sync = client.start(Operation::Sync { file: FILE });
+    let syncing = client.call();
+    assert!(matches!(&syncing.request, Request::SyncChunk(sync) if sync.handle == handle(0)));
+    write(&mut client);
+    push_ok(&mut client);
+    client.answer(appended(10));
+    client.tell(&syncing, Ok(synced(10)));
+    assert!(!is_done(&sync));
+    let recorded = Response::RecordLength(RecordLengthAnswer { length: 10 });
+    client.answer(recorded.clone());
+    assert_eq!(result(&sync), Ok(Output::Recorded { length: 10 }));
+
+    client.start(Operation::Sync { file: FILE });
+    let call = client.answer(synced(20));
+    assert!(matches!(call.request, Request::SyncChunk(_)), "S1");
+    client.answer(recorded.clone());
+    client.start(Operation::Sync { file: FILE });
+    let call = client.answer(recorded);
+    assert!(matches!(call.request, Request::RecordLength(_)), "all is synced");
+}
+
+#[test]
+fn a_sync_tells_once_of_acknowledged_bytes_that_are_gone() {
+    let mut client = connected();
+    client.start(append(10));
+    leased(&mut client, grant(0, 8, 1, &[1]));
+    push_ok(&mut client);
+    client.answer(appended(30));
+    let sync = client.start(Operation::Sync { file: FILE });
+    // The power failed, and what is left was levelled (R28).
+    client.answer(synced(39));
+    let failure = result(&sync).expect_err("byte 39 was acknowledged");
+    assert_eq!((failure.code, failure.outcome), (ErrorCode::Io, Outcome::Refused));
+    assert!(failure.message.contains("40 acknowledged bytes and has 39"), "{failure}");
+    client.assert_asks_nobody();
+    client.start(Operation::Sync { file: FILE });
+    assert!(matches!(client.call().request, Request::RecordLength(_)), "told once");
+}
+
+/// Answers every call with a failure, leases apart from the rest, until the operation is done.
+fn fail_all(client: &mut TestClient, done: &Ended, lease: &Failure, rest: &Failure) {
+    while !is_done(done) {
+        while client.has_calls() {
+            let call = client.call();
+            let leases = matches!(call.request, Request::Lease(_));
+            client.tell(&call, Err(if leases { lease.clone() } else { rest.clone() }));
+        }
+        client.pass(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn where_every_server_is_full_an_append_says_so_by_its_deadline() {
+    let mut client = connected();
+    let done = client.start(append(10));
+    leased(&mut client, grant(0, 8, 1, &[1]));
+    push_ok(&mut client);
+    let (_, call) = ordered(&mut client);
+    client.tell(&call, Err(Failure::not_done(ErrorCode::ChunkClosed, "its disk is full")));
+    let full = Failure::not_done(ErrorCode::TooFewServers, "no server has room for a chunk");
+    fail_all(&mut client, &done, &full, &full);
+    let failure = result(&done).expect_err("no room");
+    assert_eq!((failure.code, failure.outcome), (ErrorCode::TooFewServers, Outcome::NotDone));
+
+    // A master that never answers: what the primary said last is told.
+    let done = client.start(append(10));
+    leased(&mut client, grant(0, 8, 1, &[1]));
+    push_ok(&mut client);
+    let (_, call) = ordered(&mut client);
+    client.tell(&call, Err(Failure::not_done(ErrorCode::ChunkClosed, "its disk is full")));
+    client.pass(Duration::from_secs(61));
+    let failure = result(&done).expect_err("no room");
+    assert_eq!(failure.code, ErrorCode::ChunkClosed);
+    assert!(failure.message.contains("its disk is full"), "{failure}");
+}
+
+#[test]
+fn a_write_to_a_full_disk_is_refused_at_once() {
+    let mut client = connected();
+    let bytes = Bytes::from(vec![6; 5]);
+    let done = client.start(Operation::WriteAt { file: FILE, offset: 0, bytes, sync: false });
+    leased(&mut client, grant(0, 8, 1, &[1]));
+    push_ok(&mut client);
+    client.fail(Failure::not_done(ErrorCode::DiskFull, "no space left"));
+    assert_eq!(result(&done).map_err(|f| f.code), Err(ErrorCode::DiskFull));
+}
