@@ -25,8 +25,8 @@ mod stage;
 mod weather;
 mod workloads;
 
+pub use drills::{Drill, drills, run_drill};
 #[cfg(feature = "planted-bugs")]
 pub use planted::{PlantedReport, planted, rules};
-pub use drills::{Drill, drills, run_drill};
 pub use report::{CheckFailure, FaultMix, RunConfig, RunReport};
 pub use run::run;

@@ -36,8 +36,14 @@ pub(super) struct Play {
 
 impl Play {
     pub(super) fn new(servers: usize, trace: bool) -> Self {
-        let config =
-            RunConfig { seed: 1, seconds: 0, servers, planted: None, trace, faults: FaultMix::calm() };
+        let config = RunConfig {
+            seed: 1,
+            seconds: 0,
+            servers,
+            planted: None,
+            trace,
+            faults: FaultMix::calm(),
+        };
         let cluster = ClusterConfig::tiny();
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
         let (mut world, nodes) = cell::build(&config, &cluster, CLIENTS, &observer);
@@ -263,6 +269,12 @@ impl Play {
     /// Takes a machine's power: what it had not synced may be gone.
     pub(super) fn power_loss(&mut self, node: NodeId) {
         self.stage.world.power_loss(node);
+        self.stage.observer.borrow_mut().ledger.power_lost(node);
+    }
+
+    /// Takes a machine's power before anything unsynced has reached its disk.
+    pub(super) fn power_loss_of_all_unsynced(&mut self, node: NodeId) {
+        self.stage.world.power_loss_of_all_unsynced(node);
         self.stage.observer.borrow_mut().ledger.power_lost(node);
     }
 

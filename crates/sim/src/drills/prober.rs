@@ -33,7 +33,12 @@ impl Room for Prober {
     type Service = NoDisk;
     type Command = Question;
 
-    fn handle(&mut self, now: Now, event: Event<Question, NoJob>, effects: &mut Vec<Effect<NoJob>>) {
+    fn handle(
+        &mut self,
+        now: Now,
+        event: Event<Question, NoJob>,
+        effects: &mut Vec<Effect<NoJob>>,
+    ) {
         match event {
             Event::Started => {
                 let (cell, server) = (CellId::default(), ServerId::default());
