@@ -23,7 +23,6 @@ const NOT_NOTICED_YET: &[Rule] = &[
     Rule::R20,
     Rule::R22,
     Rule::R24,
-    Rule::R31,
     Rule::R35,
 ];
 

@@ -8,12 +8,20 @@ use cairn_types::Content;
 use cairn_types::planted::Rule;
 use std::time::Duration;
 
-pub(super) const DRILLS: &[Drill] = &[Drill {
-    rule: Rule::R28,
-    name: "the end of what a power loss left is not the end of the file",
-    servers: 3,
-    play: the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file,
-}];
+pub(super) const DRILLS: &[Drill] = &[
+    Drill {
+        rule: Rule::R28,
+        name: "the end of what a power loss left is not the end of the file",
+        servers: 3,
+        play: the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file,
+    },
+    Drill {
+        rule: Rule::R31,
+        name: "bytes that a network damages cost no replica",
+        servers: 3,
+        play: bytes_that_a_network_damages_cost_no_replica,
+    },
+];
 
 /// A record is acknowledged by three servers and not synced. One of them loses power, and with it
 /// the record; it comes back suspect. Then the master is restarted while the two others are away, so
@@ -46,4 +54,23 @@ fn the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file(play: &mut Play)
     }
     let bytes = play.read(1, file, 0, 100)?;
     if bytes == whole { Ok(()) } else { Err(format!("it reads as {bytes:?} in the end")) }
+}
+
+/// A network damages all that a client reads for a while; it reports each of the three replicas.
+/// Their servers look at the blocks themselves and find them good, so that the client reads the
+/// bytes from any of them as soon as the network is sound again.
+fn bytes_that_a_network_damages_cost_no_replica(play: &mut Play) -> Verdict {
+    let file = play.create("/file", Content::Bytes)?;
+    play.write(0, file, 0, b"these are good bytes")?;
+    play.stage.world.corrupt(1000);
+    play.refused(1, Op::Read { file, offset: 0, size: 100, fresh: true })?;
+    play.stage.world.corrupt(0);
+    // The hints travel with heartbeats.
+    play.pass(Duration::from_secs(2));
+    let bytes = play.read(1, file, 0, 100)?;
+    if bytes != &b"these are good bytes"[..] {
+        return Err(format!("it reads as {bytes:?}"));
+    }
+    // A primary, too, goes on.
+    play.write(0, file, 0, b"those")
 }
