@@ -6,6 +6,7 @@ mod acknowledged_length;
 pub(crate) mod linearizable_names;
 mod no_live_chunk_collected;
 mod one_primary;
+pub(crate) mod replay_is_state;
 mod same_order;
 mod version_first;
 
