@@ -46,6 +46,8 @@ pub(crate) struct ChunkBook {
     pub(crate) closed: bool,
     pub(crate) replicas: BTreeMap<NodeId, ReplicaBook>,
     pub(crate) acknowledged: Vec<Acknowledged>,
+    /// Pushes of which a client may have been told that all disks have them.
+    pub(crate) told_synced: BTreeSet<PushId>,
     /// Nodes that have ever applied a push, whatever became of their disks.
     pub(crate) appliers: BTreeMap<PushId, BTreeSet<NodeId>>,
 }
@@ -73,6 +75,12 @@ impl ChunkBook {
                 && !replica.flipped
                 && self.acknowledged.iter().all(|done| replica.applied.contains_key(&done.push))
         };
+        self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
+    }
+
+    /// Nodes whose disks hold, undamaged, everything that was told to be on all disks.
+    pub(crate) fn with_all_synced(&self) -> Vec<NodeId> {
+        let whole = |it: &ReplicaBook| !it.flipped && self.told_synced.is_subset(&it.synced);
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
     }
 }
@@ -204,5 +212,22 @@ impl Ledger {
             .map(|(node, _)| *node)
             .collect();
         chunk.acknowledged.push(Acknowledged { push, at, serial, holders });
+    }
+
+    /// A client is told that what it asks about is on all disks.
+    pub(crate) fn note_synced(&mut self, request: &Request) {
+        match request {
+            Request::Write(write) if write.sync => {
+                self.chunk(write.handle).told_synced.insert(write.push);
+            }
+            Request::Append(append) if append.sync => {
+                self.chunk(append.handle).told_synced.insert(append.push);
+            }
+            Request::SyncChunk(sync) => {
+                let chunk = self.chunk(sync.handle);
+                chunk.told_synced.extend(chunk.acknowledged.iter().map(|done| done.push));
+            }
+            _ => {}
+        }
     }
 }

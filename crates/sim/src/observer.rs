@@ -169,6 +169,9 @@ impl MessageWatch for Observer {
         if let (Request::GrantLease(grant), Ok(_)) = (seen.request, answer) {
             self.primaries.insert(grant.handle, seen.to);
         }
+        if answer.is_ok() {
+            self.ledger.note_synced(seen.request);
+        }
         let applied = crate::ledger::acknowledges(seen.request, answer);
         if let Some((handle, push, serial)) = applied {
             self.ledger.acknowledge(handle, push, serial, seen.at);
