@@ -126,9 +126,14 @@ impl FileModel {
         self.writes[write].ended = ended;
     }
 
-    /// What was acknowledged by `since` is on all disks at `now`.
-    pub(crate) fn synced(&mut self, since: WorldTime, now: WorldTime) {
-        for write in self.writes.iter_mut().filter(|write| write.acknowledged_by(since)) {
+    /// What was acknowledged by `since` and is not `lost` is on all disks at `now`.
+    pub(crate) fn synced(
+        &mut self,
+        since: WorldTime,
+        now: WorldTime,
+        lost: impl Fn(&WriteNote) -> bool,
+    ) {
+        for write in self.writes.iter_mut().filter(|it| it.acknowledged_by(since) && !lost(it)) {
             write.synced.get_or_insert(now);
         }
     }
@@ -167,11 +172,14 @@ impl FileModel {
                 self.writes[*write].covers(position) && byte_of(*write, position) == byte
             })
             .collect();
-        let notes: Vec<String> =
-            whose.iter().map(|write| format!("{:?}", self.writes[*write])).collect();
+        let notes: Vec<String> = whose
+            .iter()
+            .chain(candidates)
+            .map(|write| format!("{write}: {:?}", self.writes[*write]))
+            .collect();
         format!(
             "byte {byte:#x} at {position} is of none of the writes {candidates:?} (zero allowed: \
-             {zero}); it looks like that of {whose:?} {notes:?}"
+             {zero}); it looks like that of {whose:?}; {notes:?}"
         )
     }
 
@@ -281,7 +289,7 @@ mod tests {
             (3, Ended::Acknowledged(WorldTime(4))),
             (6, Ended::Acknowledged(WorldTime(7))),
         ]);
-        model.synced(WorldTime(5), WorldTime(6));
+        model.synced(WorldTime(5), WorldTime(6), |_| false);
         let judge =
             |write: usize| model.judge(read(8, 10), &bytes_of(write, 0, 10), Demand::Synced);
         assert_eq!((judge(1), judge(2)), (Ok(()), Ok(())));

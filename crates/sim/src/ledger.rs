@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct ReplicaBook {
     /// The version journaled last.
     pub(crate) version: ChunkVersion,
-    /// Pushes applied, with the version and serial number under which.
+    /// Pushes applied and not lost for all we know, with the version and serial number under which.
     pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
     /// Of these, what a power loss cannot take.
     pub(crate) synced: BTreeSet<PushId>,
@@ -141,6 +141,7 @@ impl Ledger {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
                 replica.suspect |= replica.dirty;
                 replica.lost |= replica.applied.len() > replica.synced.len();
+                replica.applied.retain(|push, _| replica.synced.contains(push));
             }
         }
     }
@@ -225,7 +226,12 @@ impl Ledger {
             }
             Request::SyncChunk(sync) => {
                 let chunk = self.chunk(sync.handle);
-                chunk.told_synced.extend(chunk.acknowledged.iter().map(|done| done.push));
+                // What all have lost before, nobody can bring to disk any more.
+                let is_somewhere = |push: &PushId| {
+                    chunk.replicas.values().any(|replica| replica.applied.contains_key(push))
+                };
+                let acknowledged = chunk.acknowledged.iter().map(|done| done.push);
+                chunk.told_synced.extend(acknowledged.filter(is_somewhere));
             }
             _ => {}
         }

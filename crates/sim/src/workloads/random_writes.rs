@@ -2,7 +2,7 @@
 //! overwrites, holes, concurrent regions (Table 1).
 
 use super::{ended, path};
-use crate::file_model::{Demand, Ended, FileModel, ReadNote, bytes_of};
+use crate::file_model::{Demand, Ended, FileModel, ReadNote, WriteNote, bytes_of};
 use crate::operations::{Done, Op, OpResult, Ticket};
 use crate::stage::{Actor, Stage};
 use bytes::Bytes;
@@ -134,7 +134,10 @@ impl Actor for RandomWriter {
                 }
             }
             (Doing::Syncing { since }, Ok(_)) => {
-                self.file.borrow_mut().model.synced(since, stage.now());
+                let mut shared = self.file.borrow_mut();
+                let file = shared.id.expect("it was synced");
+                let lost = |write: &WriteNote| stage.excused(file, write.offset, write.size);
+                shared.model.synced(since, stage.now(), lost);
             }
             (Doing::Reading(read), Ok(Done::Bytes(bytes, _))) => {
                 let read = ReadNote { until: stage.now(), ..read };
