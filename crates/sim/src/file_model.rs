@@ -126,14 +126,16 @@ impl FileModel {
         self.writes[write].ended = ended;
     }
 
-    /// What was acknowledged by `since` and is not `lost` is on all disks at `now`.
+    /// What was acknowledged to a client by `since` and is not `lost` is on all disks at `now`.
     pub(crate) fn synced(
         &mut self,
+        client: usize,
         since: WorldTime,
         now: WorldTime,
         lost: impl Fn(&WriteNote) -> bool,
     ) {
-        for write in self.writes.iter_mut().filter(|it| it.acknowledged_by(since) && !lost(it)) {
+        let own = self.writes.iter_mut().filter(|write| write.client == client);
+        for write in own.filter(|it| it.acknowledged_by(since) && !lost(it)) {
             write.synced.get_or_insert(now);
         }
     }
@@ -289,7 +291,7 @@ mod tests {
             (3, Ended::Acknowledged(WorldTime(4))),
             (6, Ended::Acknowledged(WorldTime(7))),
         ]);
-        model.synced(WorldTime(5), WorldTime(6), |_| false);
+        model.synced(0, WorldTime(5), WorldTime(6), |_| false);
         let judge =
             |write: usize| model.judge(read(8, 10), &bytes_of(write, 0, 10), Demand::Synced);
         assert_eq!((judge(1), judge(2)), (Ok(()), Ok(())));

@@ -305,8 +305,6 @@ fn restart(stage: &mut Stage, node: NodeId) {
     if stage.world.is_alive(node) {
         return;
     }
-    // A full disk is a person's business first.
-    make_room(stage, node);
     for disk in stage.world.disks(node) {
         disk.crash();
     }

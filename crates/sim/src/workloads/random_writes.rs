@@ -137,7 +137,7 @@ impl Actor for RandomWriter {
                 let mut shared = self.file.borrow_mut();
                 let file = shared.id.expect("it was synced");
                 let lost = |write: &WriteNote| stage.excused(file, write.offset, write.size);
-                shared.model.synced(since, stage.now(), lost);
+                shared.model.synced(self.client, since, stage.now(), lost);
             }
             (Doing::Reading(read), Ok(Done::Bytes(bytes, _))) => {
                 let read = ReadNote { until: stage.now(), ..read };
