@@ -68,7 +68,7 @@ fn bytes_that_a_network_damages_cost_no_replica(play: &mut Play) -> Verdict {
     // The hints travel with heartbeats.
     play.pass(Duration::from_secs(2));
     let bytes = play.read(1, file, 0, 100)?;
-    if bytes != &b"these are good bytes"[..] {
+    if bytes[..] != b"these are good bytes"[..] {
         return Err(format!("it reads as {bytes:?}"));
     }
     // A primary, too, goes on.
