@@ -12,10 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct ReplicaBook {
     /// The version journaled last.
     pub(crate) version: ChunkVersion,
-    /// Pushes applied and not lost for all we know, with the version and serial number under which.
+    /// Pushes applied, with the version and serial number under which.
     pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
     /// Of these, what a power loss cannot take.
     pub(crate) synced: BTreeSet<PushId>,
+    /// Those that were not synced at a power loss: there by luck at most.
+    pub(crate) gone: BTreeSet<PushId>,
     /// Its server may have changed something that is not synced (R27).
     pub(crate) dirty: bool,
     /// It lost power while dirty: its server has to doubt it.
@@ -80,7 +82,9 @@ impl ChunkBook {
 
     /// Nodes whose disks hold, undamaged, everything that was told to be on all disks.
     pub(crate) fn with_all_synced(&self) -> Vec<NodeId> {
-        let whole = |it: &ReplicaBook| !it.flipped && self.told_synced.is_subset(&it.synced);
+        let has = |it: &ReplicaBook, push| it.synced.contains(push) && !it.gone.contains(push);
+        let whole =
+            |it: &ReplicaBook| !it.flipped && self.told_synced.iter().all(|push| has(it, push));
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
     }
 }
@@ -106,6 +110,7 @@ impl Ledger {
                 for mutation in mutations {
                     if let Some(push) = mutation.push {
                         replica.applied.insert(push, (*version, mutation.serial));
+                        replica.gone.remove(&push);
                         chunk.appliers.entry(push).or_default().insert(node);
                     }
                 }
@@ -141,7 +146,8 @@ impl Ledger {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
                 replica.suspect |= replica.dirty;
                 replica.lost |= replica.applied.len() > replica.synced.len();
-                replica.applied.retain(|push, _| replica.synced.contains(push));
+                let unsynced = replica.applied.keys().filter(|it| !replica.synced.contains(it));
+                replica.gone.extend(unsynced);
             }
         }
     }
@@ -228,7 +234,9 @@ impl Ledger {
                 let chunk = self.chunk(sync.handle);
                 // What all have lost before, nobody can bring to disk any more.
                 let is_somewhere = |push: &PushId| {
-                    chunk.replicas.values().any(|replica| replica.applied.contains_key(push))
+                    let has =
+                        |it: &ReplicaBook| it.applied.contains_key(push) && !it.gone.contains(push);
+                    chunk.replicas.values().any(has)
                 };
                 let acknowledged = chunk.acknowledged.iter().map(|done| done.push);
                 chunk.told_synced.extend(acknowledged.filter(is_somewhere));
