@@ -75,7 +75,7 @@ pub(crate) fn verify() -> bool {
         simulation::pinned()?;
         simulation::seeds(1, SEED_COUNT)
     });
-    progress.check("planted bugs", || simulation::planted(true));
+    progress.check("planted bugs", simulation::planted);
     if !progress.failed_steps.is_empty() {
         println!("failed steps: {}", progress.failed_steps.join(", "));
     }

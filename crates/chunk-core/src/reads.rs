@@ -138,7 +138,11 @@ impl Replica {
     }
 
     /// Someone doubts a block: it is verified behind the mutations that are under way (R31).
-    pub(crate) fn verify(&self, cx: &mut Context<'_>, offset: u64) {
+    pub(crate) fn verify(&mut self, cx: &mut Context<'_>, offset: u64) {
+        if broken(Rule::R31) {
+            self.damaged = true;
+            return;
+        }
         let job = ChunkJob::Verify { handle: self.handle, offset };
         cx.out.disk(Purpose::Verified(self.handle), lane_of(self.handle), job);
     }

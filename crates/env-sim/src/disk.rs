@@ -173,10 +173,19 @@ impl SimDisk {
 
     /// The power goes: each unsynced page and name is kept or lost at random; another boot.
     pub fn power_loss(&self, random: &mut Random) {
+        self.lose_power(&mut || random.chance(500));
+    }
+
+    /// The power goes, and nothing that was not synced had reached the disk yet; another boot.
+    pub fn power_loss_of_all_unsynced(&self) {
+        self.lose_power(&mut || false);
+    }
+
+    fn lose_power(&self, kept: &mut dyn FnMut() -> bool) {
         let mut state = self.state();
-        state.names.lose_unsynced(random);
+        state.names.lose_unsynced(kept);
         for inode in state.files.values_mut() {
-            inode.lose_unsynced(random);
+            inode.lose_unsynced(kept);
         }
         state.boot += 1;
         state.begin_session();

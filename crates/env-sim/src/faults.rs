@@ -63,6 +63,20 @@ impl SimWorld {
             let disk = self.nodes[node.0].disks[at].clone();
             disk.power_loss(&mut self.random);
         }
+        self.boot_clock(node);
+    }
+
+    /// The machine loses power before any unsynced write has reached its disk.
+    pub fn power_loss_of_all_unsynced(&mut self, node: NodeId) {
+        self.reach("power lost");
+        self.die(node, Death::PowerLoss);
+        for disk in &self.nodes[node.0].disks {
+            disk.power_loss_of_all_unsynced();
+        }
+        self.boot_clock(node);
+    }
+
+    fn boot_clock(&mut self, node: NodeId) {
         let now = self.now;
         let mut random = self.random.clone();
         self.nodes[node.0].clock.boot(now, &mut random);

@@ -334,3 +334,24 @@ fn the_journal_is_begun_anew_before_it_grows_without_bound() {
     assert_eq!(found.term, Term::new(79_999));
     assert_eq!(found.replicas[0].version, version(7));
 }
+
+#[test]
+fn on_a_full_disk_a_store_opens_and_is_read_and_takes_changes_again_when_there_is_room() {
+    let disk = new_disk();
+    let (store, model) = filled(&disk, 5000);
+    drop(store);
+    disk.crash();
+    disk.set_capacity(1);
+    let (store, found) = open(&disk);
+    assert_eq!(found.map(|it| it.length), Some(5000));
+    assert_eq!(store.read(HANDLE, 0, 5000).unwrap().payload, model.contents[1]);
+    let raise =
+        [JournalEntry::Raise { handle: HANDLE, version: version(2), create: false, close: false }];
+    assert_eq!(store.journal(&raise), Err(DiskError::NoSpace));
+    disk.set_capacity(1 << 30);
+    store.journal(&raise).unwrap();
+    drop(store);
+    disk.crash();
+    let (_, found) = open(&disk);
+    assert_eq!(found.map(|it| it.version), Some(version(2)));
+}

@@ -1,5 +1,6 @@
 //! One cell in the simulated world: a master, chunkservers, clients, each started from its disks.
 
+use crate::checkers::replay_is_state::SharedMaster;
 use crate::observer::Observer;
 use crate::report::RunConfig;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig};
@@ -86,8 +87,10 @@ fn add_master(
             };
             let opened = Master::open(boot.disks[0].session(), config);
             let (room, disk) = opened.map_err(|why| why.to_string())?;
-            let watch: Watch<Master> = observer.clone();
-            Ok(Housed::boxed(boot.node, room, disk, Some(watch)))
+            let room = Rc::new(RefCell::new(room));
+            observer.borrow_mut().master_opened(boot.node, room.clone());
+            let watch: Watch<SharedMaster> = observer.clone();
+            Ok(Housed::boxed(boot.node, SharedMaster(room), disk, Some(watch)))
         }),
     })
 }

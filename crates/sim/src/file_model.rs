@@ -12,6 +12,8 @@
 //! - M4: a read is as long as the acknowledged writes, and not longer than all that were tried. (A
 //!   write of several chunks that failed as not done may have made the later ones: the file is
 //!   longer by zeros then, and by zeros only.)
+//! - M5: where what is only in the page cache may be lost (§5), all of this is asked of synced
+//!   writes as it is of acknowledged ones elsewhere; and never is a byte what nobody wrote there.
 
 use cairn_env_sim::WorldTime;
 
@@ -24,6 +26,16 @@ pub(crate) enum Ended {
     NotDone,
 }
 
+/// Which writes a read must show, or what came after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    Acknowledged,
+    /// Only those that were synced: the others may be lost (M5).
+    Synced,
+    /// None.
+    Nothing,
+}
+
 /// One write.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteNote {
@@ -32,6 +44,8 @@ pub(crate) struct WriteNote {
     pub(crate) size: u64,
     pub(crate) invoked: WorldTime,
     pub(crate) ended: Ended,
+    /// When it was acknowledged to be on all disks.
+    pub(crate) synced: Option<WorldTime>,
 }
 
 /// A read's range and time.
@@ -75,6 +89,14 @@ impl WriteNote {
         matches!(self.ended, Ended::Acknowledged(when) if when <= at)
     }
 
+    fn is_demanded(&self, demand: Demand, at: WorldTime) -> bool {
+        match demand {
+            Demand::Acknowledged => self.acknowledged_by(at),
+            Demand::Synced => self.synced.is_some_and(|when| when <= at),
+            Demand::Nothing => false,
+        }
+    }
+
     /// Whether, once `later` is acknowledged, nothing of this one is seen where it covers (M2, M3).
     fn hidden_by(&self, later: &Self) -> bool {
         match self.ended {
@@ -94,7 +116,8 @@ impl FileModel {
         size: u64,
         invoked: WorldTime,
     ) -> usize {
-        self.writes.push(WriteNote { client, offset, size, invoked, ended: Ended::Pending });
+        let ended = Ended::Pending;
+        self.writes.push(WriteNote { client, offset, size, invoked, ended, synced: None });
         self.writes.len() - 1
     }
 
@@ -103,9 +126,23 @@ impl FileModel {
         self.writes[write].ended = ended;
     }
 
+    /// What was acknowledged to a client by `since` and is not `lost` is on all disks at `now`.
+    pub(crate) fn synced(
+        &mut self,
+        client: usize,
+        since: WorldTime,
+        now: WorldTime,
+        lost: impl Fn(&WriteNote) -> bool,
+    ) {
+        let own = self.writes.iter_mut().filter(|write| write.client == client);
+        for write in own.filter(|it| it.acknowledged_by(since) && !lost(it)) {
+            write.synced.get_or_insert(now);
+        }
+    }
+
     /// Judges what a read gave.
-    pub(crate) fn judge(&self, read: ReadNote, bytes: &[u8]) -> Result<(), String> {
-        self.judge_length(read, bytes.len() as u64)?;
+    pub(crate) fn judge(&self, read: ReadNote, bytes: &[u8], demand: Demand) -> Result<(), String> {
+        self.judge_length(read, bytes.len() as u64, demand)?;
         let end = read.offset + bytes.len() as u64;
         let mut cuts: Vec<u64> = self
             .writes
@@ -117,7 +154,7 @@ impl FileModel {
         cuts.sort_unstable();
         cuts.dedup();
         for pair in cuts.windows(2) {
-            let (candidates, zero) = self.candidates(pair[0], read);
+            let (candidates, zero) = self.candidates(pair[0], read, demand);
             for position in pair[0]..pair[1] {
                 let index = usize::try_from(position - read.offset).expect("within the read");
                 let byte = bytes[index];
@@ -137,22 +174,25 @@ impl FileModel {
                 self.writes[*write].covers(position) && byte_of(*write, position) == byte
             })
             .collect();
-        let notes: Vec<String> =
-            whose.iter().map(|write| format!("{:?}", self.writes[*write])).collect();
+        let notes: Vec<String> = whose
+            .iter()
+            .chain(candidates)
+            .map(|write| format!("{write}: {:?}", self.writes[*write]))
+            .collect();
         format!(
             "byte {byte:#x} at {position} is of none of the writes {candidates:?} (zero allowed: \
-             {zero}); it looks like that of {whose:?} {notes:?}"
+             {zero}); it looks like that of {whose:?}; {notes:?}"
         )
     }
 
     /// Which writes a byte may be of, and whether it may be zero.
-    fn candidates(&self, position: u64, read: ReadNote) -> (Vec<usize>, bool) {
+    fn candidates(&self, position: u64, read: ReadNote, demand: Demand) -> (Vec<usize>, bool) {
         let covering: Vec<usize> =
             (0..self.writes.len()).filter(|at| self.writes[*at].covers(position)).collect();
         let settled: Vec<&WriteNote> = covering
             .iter()
             .map(|at| &self.writes[*at])
-            .filter(|write| write.acknowledged_by(read.from))
+            .filter(|write| write.is_demanded(demand, read.from))
             .collect();
         let zero = settled.is_empty();
         let candidates = covering
@@ -167,13 +207,10 @@ impl FileModel {
         (candidates, zero)
     }
 
-    /// The end of what was acknowledged by then.
-    pub(crate) fn acknowledged_end(&self, at: WorldTime) -> u64 {
-        self.writes.iter().filter(|w| w.acknowledged_by(at)).map(WriteNote::end).max().unwrap_or(0)
-    }
-
-    fn judge_length(&self, read: ReadNote, got: u64) -> Result<(), String> {
-        let least = self.acknowledged_end(read.from).saturating_sub(read.offset).min(read.size);
+    fn judge_length(&self, read: ReadNote, got: u64, demand: Demand) -> Result<(), String> {
+        let demanded = self.writes.iter().filter(|write| write.is_demanded(demand, read.from));
+        let end = demanded.map(WriteNote::end).max().unwrap_or(0);
+        let least = end.saturating_sub(read.offset).min(read.size);
         let most = self
             .writes
             .iter()
@@ -184,7 +221,10 @@ impl FileModel {
             .saturating_sub(read.offset)
             .min(read.size);
         if got < least {
-            return Err(format!("{got} bytes at {} where {least} are acknowledged", read.offset));
+            return Err(format!(
+                "{got} bytes at {} where {least} are demanded ({demand:?})",
+                read.offset
+            ));
         }
         if got > most {
             return Err(format!("{got} bytes at {} where only {most} were tried", read.offset));
@@ -195,8 +235,10 @@ impl FileModel {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, FileModel, ReadNote, bytes_of};
+    use super::{Demand, Ended, FileModel, ReadNote, bytes_of};
     use cairn_env_sim::WorldTime;
+
+    const ALL: Demand = Demand::Acknowledged;
 
     fn read(at: u64, size: u64) -> ReadNote {
         ReadNote { client: 0, offset: 0, size, from: WorldTime(at), until: WorldTime(at + 1) }
@@ -217,28 +259,45 @@ mod tests {
             (1, Ended::Acknowledged(WorldTime(2))),
             (3, Ended::Acknowledged(WorldTime(4))),
         ]);
-        assert_eq!(model.judge(read(5, 10), &bytes_of(1, 0, 10)), Ok(()));
-        assert!(model.judge(read(5, 10), &bytes_of(0, 0, 10)).is_err(), "M2");
-        assert!(model.judge(read(5, 10), &[0; 10]).is_err(), "M2");
-        assert!(model.judge(read(5, 10), &bytes_of(1, 0, 9)).is_err(), "M4");
+        assert_eq!(model.judge(read(5, 10), &bytes_of(1, 0, 10), ALL), Ok(()));
+        assert!(model.judge(read(5, 10), &bytes_of(0, 0, 10), ALL).is_err(), "M2");
+        assert!(model.judge(read(5, 10), &[0; 10], ALL).is_err(), "M2");
+        assert!(model.judge(read(5, 10), &bytes_of(1, 0, 9), ALL).is_err(), "M4");
     }
 
     #[test]
     fn a_pending_write_may_be_seen_in_parts_and_one_not_done_never() {
         let model = written(&[(1, Ended::Acknowledged(WorldTime(2))), (3, Ended::Pending)]);
         let mixed = [bytes_of(0, 0, 4), bytes_of(1, 4, 6)].concat();
-        assert_eq!(model.judge(read(5, 10), &mixed), Ok(()));
+        assert_eq!(model.judge(read(5, 10), &mixed, ALL), Ok(()));
         let model = written(&[(1, Ended::Acknowledged(WorldTime(2))), (3, Ended::NotDone)]);
-        assert!(model.judge(read(5, 10), &mixed).is_err(), "M3");
+        assert!(model.judge(read(5, 10), &mixed, ALL).is_err(), "M3");
     }
 
     #[test]
     fn an_unknown_write_does_not_come_back_after_a_later_one_of_the_same_client() {
         let model =
             written(&[(1, Ended::Unknown(WorldTime(2))), (3, Ended::Acknowledged(WorldTime(4)))]);
-        assert!(model.judge(read(5, 10), &bytes_of(0, 0, 10)).is_err(), "M3");
+        assert!(model.judge(read(5, 10), &bytes_of(0, 0, 10), ALL).is_err(), "M3");
         let model =
             written(&[(1, Ended::Acknowledged(WorldTime(2))), (3, Ended::Unknown(WorldTime(4)))]);
-        assert_eq!(model.judge(read(5, 10), &bytes_of(1, 0, 10)), Ok(()));
+        assert_eq!(model.judge(read(5, 10), &bytes_of(1, 0, 10), ALL), Ok(()));
+    }
+
+    #[test]
+    fn a_synced_write_must_be_seen_and_one_that_was_not_may_be_lost_to_what_stood_before() {
+        let mut model = written(&[
+            (1, Ended::Acknowledged(WorldTime(2))),
+            (3, Ended::Acknowledged(WorldTime(4))),
+            (6, Ended::Acknowledged(WorldTime(7))),
+        ]);
+        model.synced(0, WorldTime(5), WorldTime(6), |_| false);
+        let judge =
+            |write: usize| model.judge(read(8, 10), &bytes_of(write, 0, 10), Demand::Synced);
+        assert_eq!((judge(1), judge(2)), (Ok(()), Ok(())));
+        assert!(judge(0).is_err(), "M5");
+        assert!(model.judge(read(8, 10), &[0; 10], Demand::Synced).is_err(), "M5");
+        assert_eq!(model.judge(read(8, 10), &[0; 10], Demand::Nothing), Ok(()));
+        assert!(model.judge(read(8, 10), &[1; 10], Demand::Nothing).is_err(), "M5");
     }
 }

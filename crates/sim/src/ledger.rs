@@ -16,6 +16,8 @@ pub(crate) struct ReplicaBook {
     pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
     /// Of these, what a power loss cannot take.
     pub(crate) synced: BTreeSet<PushId>,
+    /// Those that were not synced at a power loss: there by luck at most.
+    pub(crate) gone: BTreeSet<PushId>,
     /// Its server may have changed something that is not synced (R27).
     pub(crate) dirty: bool,
     /// It lost power while dirty: its server has to doubt it.
@@ -49,6 +51,8 @@ pub(crate) struct ChunkBook {
     pub(crate) closed: bool,
     pub(crate) replicas: BTreeMap<NodeId, ReplicaBook>,
     pub(crate) acknowledged: Vec<Acknowledged>,
+    /// Pushes of which a client may have been told that all disks have them.
+    pub(crate) told_synced: BTreeSet<PushId>,
     /// Nodes that have ever applied a push, whatever became of their disks.
     pub(crate) appliers: BTreeMap<PushId, BTreeSet<NodeId>>,
 }
@@ -78,6 +82,14 @@ impl ChunkBook {
         };
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
     }
+
+    /// Nodes whose disks hold, undamaged, everything that was told to be on all disks.
+    pub(crate) fn with_all_synced(&self) -> Vec<NodeId> {
+        let has = |it: &ReplicaBook, push| it.synced.contains(push) && !it.gone.contains(push);
+        let whole =
+            |it: &ReplicaBook| !it.flipped && self.told_synced.iter().all(|push| has(it, push));
+        self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
+    }
 }
 
 /// All chunks.
@@ -101,6 +113,7 @@ impl Ledger {
                 for mutation in mutations {
                     if let Some(push) = mutation.push {
                         replica.applied.insert(push, (*version, mutation.serial));
+                        replica.gone.remove(&push);
                         chunk.appliers.entry(push).or_default().insert(node);
                     }
                 }
@@ -136,6 +149,8 @@ impl Ledger {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
                 replica.suspect |= replica.dirty;
                 replica.lost |= replica.applied.len() > replica.synced.len();
+                let unsynced = replica.applied.keys().filter(|it| !replica.synced.contains(it));
+                replica.gone.extend(unsynced);
             }
         }
     }
@@ -215,5 +230,29 @@ impl Ledger {
             .map(|(node, _)| *node)
             .collect();
         chunk.acknowledged.push(Acknowledged { push, at, serial, holders });
+    }
+
+    /// A client is told that what it asks about is on all disks.
+    pub(crate) fn note_synced(&mut self, request: &Request) {
+        match request {
+            Request::Write(write) if write.sync => {
+                self.chunk(write.handle).told_synced.insert(write.push);
+            }
+            Request::Append(append) if append.sync => {
+                self.chunk(append.handle).told_synced.insert(append.push);
+            }
+            Request::SyncChunk(sync) => {
+                let chunk = self.chunk(sync.handle);
+                // What all have lost before, nobody can bring to disk any more.
+                let is_somewhere = |push: &PushId| {
+                    let has =
+                        |it: &ReplicaBook| it.applied.contains_key(push) && !it.gone.contains(push);
+                    chunk.replicas.values().any(has)
+                };
+                let acknowledged = chunk.acknowledged.iter().map(|done| done.push);
+                chunk.told_synced.extend(acknowledged.filter(is_somewhere));
+            }
+            _ => {}
+        }
     }
 }

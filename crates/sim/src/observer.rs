@@ -1,16 +1,20 @@
 //! Sees everything at the seam, keeps the ledger, and asks each checker.
 
+use crate::checkers::replay_is_state::ReplayIsState;
 use crate::checkers::{Checker, Verdict};
 use crate::ledger::Ledger;
 use crate::report::CheckFailure;
 use cairn_consensus::StoredRecord;
 use cairn_env::{ChunkDone, ChunkJob, DiskError, LogDone, LogJob};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, Seen, WorldTime};
+use cairn_master::Master;
 use cairn_master_core::Record;
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::ChunkHandle;
 use cairn_types::wire::Message;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// What checkers share.
 pub(crate) struct Observer {
@@ -23,6 +27,8 @@ pub(crate) struct Observer {
     pub(crate) suspect_answers: Vec<(NodeId, WorldTime)>,
     /// Who accepted the last lease on each chunk.
     pub(crate) primaries: BTreeMap<ChunkHandle, NodeId>,
+    replay: ReplayIsState,
+    master: Option<NodeId>,
     checkers: Vec<Box<dyn Checker>>,
 }
 
@@ -45,6 +51,8 @@ impl Observer {
             stale_answers: Vec::new(),
             suspect_answers: Vec::new(),
             primaries: BTreeMap::new(),
+            replay: ReplayIsState::default(),
+            master: None,
             checkers,
         }
     }
@@ -63,6 +71,23 @@ impl Observer {
                 let name = checker.name();
                 self.failure.get_or_insert(CheckFailure { checker: name, message, at });
             }
+        }
+    }
+
+    /// A master has recovered its state; its life begins next.
+    pub(crate) fn master_opened(&mut self, node: NodeId, master: Rc<RefCell<Master>>) {
+        self.master = Some(node);
+        self.replay.opened(master);
+    }
+
+    /// Compares the master's state with what its log says.
+    pub(crate) fn check_replay(
+        &mut self,
+        at: WorldTime,
+        check: impl Fn(&mut ReplayIsState) -> Verdict,
+    ) {
+        if let Err(message) = check(&mut self.replay) {
+            self.fail(at, ReplayIsState::NAME, message);
         }
     }
 
@@ -114,6 +139,7 @@ impl JobWatch<ChunkJob, ChunkDone> for Observer {
 
 impl JobWatch<LogJob, LogDone> for Observer {
     fn ran(&mut self, at: WorldTime, _: NodeId, job: &LogJob, result: &Result<LogDone, DiskError>) {
+        self.replay.ran(job, result.is_ok());
         if result.is_err() {
             return self.reach("log write failed");
         }
@@ -125,7 +151,10 @@ impl JobWatch<LogJob, LogDone> for Observer {
                     }
                 }
             }
-            LogJob::Checkpoint { .. } => self.reach("checkpoint"),
+            LogJob::Checkpoint { .. } => {
+                self.reach("checkpoint");
+                self.check_replay(at, ReplayIsState::check);
+            }
         }
     }
 }
@@ -141,6 +170,9 @@ impl MessageWatch for Observer {
         if let (Request::GrantLease(grant), Ok(_)) = (seen.request, answer) {
             self.primaries.insert(grant.handle, seen.to);
         }
+        if answer.is_ok() {
+            self.ledger.note_synced(seen.request);
+        }
         let applied = crate::ledger::acknowledges(seen.request, answer);
         if let Some((handle, push, serial)) = applied {
             self.ledger.acknowledge(handle, push, serial, seen.at);
@@ -148,7 +180,11 @@ impl MessageWatch for Observer {
         self.ask(seen.at, |checker, ledger| checker.answered(seen, answer, ledger));
     }
 
-    fn lives(&mut self, _: WorldTime, node: NodeId, alive: bool) {
+    fn lives(&mut self, at: WorldTime, node: NodeId, alive: bool) {
+        if Some(node) == self.master {
+            let check = if alive { ReplayIsState::recovered } else { ReplayIsState::check };
+            self.check_replay(at, check);
+        }
         for checker in &mut self.checkers {
             checker.lives(node, alive);
         }

@@ -53,6 +53,8 @@ pub struct FaultMix {
     pub power_loss_master: u64,
     /// All processes are killed at once.
     pub kill_all: u64,
+    /// All chunkservers lose power at once.
+    pub power_loss_all: u64,
     /// Two machines cannot reach each other, one way or both ways.
     pub partition: u64,
     /// A connection breaks after an unknown prefix.
@@ -87,6 +89,7 @@ impl FaultMix {
             kill_master: 0,
             power_loss_master: 0,
             kill_all: 0,
+            power_loss_all: 0,
             partition: 0,
             break_connection: 0,
             pause: 0,
@@ -111,6 +114,7 @@ impl FaultMix {
             kill_master: 6,
             power_loss_master: 2,
             kill_all: 1,
+            power_loss_all: 1,
             partition: 20,
             break_connection: 30,
             pause: 15,
@@ -133,6 +137,7 @@ impl FaultMix {
             1 => Self { every_ms: 300, partition: 3, break_connection: 3, pause: 2, ..calm },
             2 => Self { every_ms: 900, kill_master: 2, power_loss_master: 1, kill: 2, ..calm },
             3 => Self { every_ms: 900, power_loss: 1, pause: 1, break_connection: 1, ..calm },
+            4 => Self { every_ms: 2_000, power_loss_all: 1, break_connection: 3, pause: 1, ..calm },
             _ => Self { every_ms: 400 + 200 * (seed % 7), ..Self::stormy() },
         }
     }

@@ -3,6 +3,7 @@
 use crate::cell;
 use crate::checkers;
 use crate::checkers::linearizable_names::{Judgement, judge};
+use crate::checkers::replay_is_state::ReplayIsState;
 use crate::observer::Observer;
 use crate::report::{CheckFailure, RunConfig, RunReport};
 use crate::stage::{ACTOR_TOKENS, Actor, Stage};
@@ -180,6 +181,8 @@ pub(crate) fn finish(stage: &mut Stage, report: &mut RunReport) {
         let message = format!("{name} halted at {:.3}s: {reason}", at.seconds());
         stage.fail("starts_again", message);
     }
+    let now = stage.now();
+    stage.observer.borrow_mut().check_replay(now, ReplayIsState::check);
     let observer = stage.observer.borrow();
     report.operations = stage.operations;
     report.reached = stage.world.reached().clone();

@@ -2,6 +2,7 @@
 
 use crate::cell::CellNodes;
 use crate::file_model::ReadNote;
+use crate::ledger::ChunkBook;
 use crate::observer::Observer;
 use crate::operations::{Op, OpResult, Ticket, done_of, tell};
 use cairn_client_core::Command;
@@ -143,16 +144,32 @@ impl Stage {
     /// Whether what was acknowledged in a range of a file may rightly be missing: of one of its
     /// chunks no intact replica is alive.
     pub(crate) fn excused(&self, file: EntryId, offset: u64, size: u64) -> bool {
+        self.nobody_alive_has(file, offset, size, ChunkBook::intact)
+    }
+
+    /// Whether what was synced in a range of a file must be there: of each of its chunks a replica
+    /// is alive that no power failure, no old image and no flipped bit took it from.
+    pub(crate) fn synced_is_kept(&self, file: EntryId, offset: u64, size: u64) -> bool {
+        !self.nobody_alive_has(file, offset, size, ChunkBook::with_all_synced)
+    }
+
+    /// Whether of some chunk in a range of a file none of these replicas is alive.
+    fn nobody_alive_has(
+        &self,
+        file: EntryId,
+        offset: u64,
+        size: u64,
+        replicas: impl Fn(&ChunkBook) -> Vec<NodeId>,
+    ) -> bool {
         let observer = self.observer.borrow();
         let chunk = self.cluster.chunk_size;
         let places = offset / chunk..=(offset + size.max(1) - 1) / chunk;
         places.into_iter().any(|index| {
             let place = (file, ChunkIndex::new(index));
             let handle = observer.ledger.by_place.get(&place);
-            handle.and_then(|handle| observer.ledger.chunks.get(handle)).is_some_and(|chunk| {
-                let holders: Vec<NodeId> = chunk.intact();
-                !holders.iter().any(|node| self.world.is_alive(*node))
-            })
+            handle
+                .and_then(|handle| observer.ledger.chunks.get(handle))
+                .is_some_and(|chunk| !replicas(chunk).iter().any(|node| self.world.is_alive(*node)))
         })
     }
 }

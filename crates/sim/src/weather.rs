@@ -33,6 +33,7 @@ enum Kind {
     Corrupt,
     OldImage,
     FullDisk,
+    PowerLossAll,
 }
 
 /// What has to be undone later.
@@ -63,7 +64,7 @@ impl Weather {
         Self { mix, endings: BTreeMap::new(), next_ending: ENDINGS, over: false, image: None }
     }
 
-    fn kinds(&self) -> [(Kind, u64); 16] {
+    fn kinds(&self) -> [(Kind, u64); 17] {
         let mix = &self.mix;
         [
             (Kind::Kill, mix.kill),
@@ -82,6 +83,7 @@ impl Weather {
             (Kind::Corrupt, mix.corrupt),
             (Kind::OldImage, mix.old_image),
             (Kind::FullDisk, mix.full_disk),
+            (Kind::PowerLossAll, mix.power_loss_all),
         ]
     }
 
@@ -158,6 +160,12 @@ impl Weather {
                 stage.reach("all killed at once");
                 for node in stage.nodes.with_disks() {
                     self.stop(stage, node, false);
+                }
+            }
+            Kind::PowerLossAll => {
+                stage.reach("all chunkservers lost power at once");
+                for node in stage.nodes.servers.clone() {
+                    self.stop(stage, node, true);
                 }
             }
             Kind::Partition => self.partition(stage),
@@ -298,8 +306,6 @@ fn restart(stage: &mut Stage, node: NodeId) {
     if stage.world.is_alive(node) {
         return;
     }
-    // A full disk is a person's business first.
-    make_room(stage, node);
     for disk in stage.world.disks(node) {
         disk.crash();
     }

@@ -123,9 +123,7 @@ impl ChunkStore {
         let (state, generation) = read.unwrap_or_default();
         let chunk_directory = ChunkDirectory::new(Arc::clone(&disk));
         let (state, chunks) = recover_all(&chunk_directory, state).map_err(failed)?;
-        let journal =
-            VersionJournal::begin(Arc::clone(&disk), state, generation + 1).map_err(failed)?;
-        forget_failure(disk.as_ref()).map_err(failed)?;
+        let journal = begin_journal(&disk, state, generation).map_err(failed)?;
         let recovered = summary(identity, journal.state(), &chunks);
         let shared = |(handle, chunk)| (handle, Arc::new(Mutex::new(chunk)));
         let store = Self {
@@ -137,6 +135,25 @@ impl ChunkStore {
             _lock: lock,
         };
         Ok((store, recovered))
+    }
+}
+
+/// Begins this life's journal. On a full disk the last life's has to do, so that what is there can
+/// be read (version_journal.rs, V3); the first life of all needs one of its own.
+fn begin_journal(
+    disk: &Arc<dyn Disk>,
+    state: JournalState,
+    generation: u64,
+) -> Result<VersionJournal, DiskError> {
+    match VersionJournal::begin(Arc::clone(disk), state.clone(), generation + 1) {
+        Err(DiskError::NoSpace) if generation > 0 => {
+            VersionJournal::of_last_life(Arc::clone(disk), state, generation)
+        }
+        begun => {
+            let journal = begun?;
+            forget_failure(disk.as_ref())?;
+            Ok(journal)
+        }
     }
 }
 
@@ -187,14 +204,15 @@ fn recover_all(
     Ok((state, chunks))
 }
 
-/// One chunk that cannot be read does not keep the others from being served.
+/// One chunk that cannot be read, or has no room for what recovery has to write, does not keep the
+/// others from being served.
 fn recover_or_suspect(
     directory: &ChunkDirectory,
     line: &ReplicaLine,
     page_cache_lost: bool,
 ) -> Result<Recovered, DiskError> {
     match recover(directory, line, BLOCK_SIZE, page_cache_lost) {
-        Err(DiskError::Io(_)) => {
+        Err(DiskError::Io(_) | DiskError::NoSpace) => {
             let chunk = Chunk { torn: true, ..Chunk::empty(line.handle, BLOCK_SIZE) };
             Ok(Recovered { chunk, damaged: true })
         }

@@ -8,9 +8,12 @@
 //!   share a flush, and a torn tail was never believed by anyone.
 //! - V2: a journal names the boot it was begun in. In another boot, what has the dirty mark may
 //!   have lost bytes: it is suspect, and stays so through any number of restarts.
+//! - V3: where a start finds no room for its journal, the one of the last life stays as it is, and
+//!   every line is refused until there is room to begin the new one. What was read is served; no
+//!   change is accepted, for none could be remembered.
 
 use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
-use cairn_env::{Disk, DiskError, DiskFile};
+use cairn_env::{Disk, DiskError, DiskFile, OpenMode};
 use cairn_format::{
     FormatError, JOURNAL_HEADER_SIZE, JournalLine, ReplicaLine, decode_journal_header,
     encode_journal_header, journal_seed, stream,
@@ -140,6 +143,8 @@ pub(crate) struct VersionJournal {
     synced: u64,
     /// Its size when it was begun.
     begun_size: u64,
+    /// It is the last life's, and takes no line (V3).
+    to_be_begun: bool,
     state: JournalState,
 }
 
@@ -156,7 +161,20 @@ impl VersionJournal {
         }
         let file = replace_file(disk.as_ref(), PATH, &bytes)?;
         let end = bytes.len() as u64;
-        Ok(Self { disk, file, generation, end, synced: end, begun_size: end, state })
+        let to_be_begun = false;
+        Ok(Self { disk, file, generation, end, synced: end, begun_size: end, to_be_begun, state })
+    }
+
+    /// The journal of the last life, of this generation, where a new one could not be begun (V3).
+    pub(crate) fn of_last_life(
+        disk: Arc<dyn Disk>,
+        state: JournalState,
+        generation: u64,
+    ) -> Result<Self, DiskError> {
+        let file = disk.open(PATH, OpenMode::Write).map_err(disk_error)?;
+        let end = file.size().map_err(disk_error)?;
+        let to_be_begun = true;
+        Ok(Self { disk, file, generation, end, synced: end, begun_size: end, to_be_begun, state })
     }
 
     /// What the journal says.
@@ -171,6 +189,9 @@ impl VersionJournal {
 
     /// Appends lines and flushes them (V1).
     pub(crate) fn append(&mut self, lines: &[JournalLine]) -> Result<(), DiskError> {
+        if self.to_be_begun {
+            *self = Self::begin(Arc::clone(&self.disk), self.state.clone(), self.generation + 1)?;
+        }
         // R7: a raise is durable before it is answered.
         let keep = |line: &JournalLine| {
             !planted::broken(Rule::R7) || !matches!(line, JournalLine::Raise { create: false, .. })

@@ -44,7 +44,11 @@ pub(crate) fn replace_file(
     let draft = format!("{path}.draft");
     let file = disk.open(&draft, OpenMode::Create).map_err(disk_error)?;
     file.set_size(0).map_err(disk_error)?;
-    file.write_at(bytes, 0).map_err(disk_error)?;
+    if let Err(failure) = file.write_at(bytes, 0) {
+        // On a full disk a half-written draft takes room that others need.
+        file.set_size(0).map_err(disk_error)?;
+        return Err(disk_error(failure));
+    }
     file.sync().map_err(sync_failure)?;
     disk.rename(&draft, path).map_err(disk_error)?;
     disk.sync_dir(directory_of(path)).map_err(sync_failure)?;

@@ -1,6 +1,5 @@
 //! One simulated file: what the page cache says, what is durable, and what is between.
 
-use cairn_types::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -156,10 +155,10 @@ impl Inode {
         }
     }
 
-    /// Keeps each unsynced change or not; the page cache is empty afterwards.
-    pub(super) fn lose_unsynced(&mut self, random: &mut Random) {
+    /// Keeps each unsynced change or not, as `kept` says; the page cache is empty afterwards.
+    pub(super) fn lose_unsynced(&mut self, kept: &mut dyn FnMut() -> bool) {
         for change in self.unsynced.drain(..) {
-            if random.chance(500) {
+            if kept() {
                 self.durable.apply(&change);
             }
         }

@@ -2,7 +2,6 @@
 
 use super::InodeNumber;
 use cairn_env::IoFailure;
-use cairn_types::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a name stands for.
@@ -124,10 +123,10 @@ impl Names {
         }
     }
 
-    /// Keeps each unsynced change or not; what lay in a directory that is lost is lost too.
-    pub(super) fn lose_unsynced(&mut self, random: &mut Random) {
+    /// Keeps each unsynced change or not, as `kept` says; what lay in a directory that is lost is lost too.
+    pub(super) fn lose_unsynced(&mut self, kept: &mut dyn FnMut() -> bool) {
         for change in std::mem::take(&mut self.unsynced) {
-            if random.chance(500) {
+            if kept() {
                 change.apply(&mut self.durable);
             }
         }

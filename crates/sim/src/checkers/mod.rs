@@ -8,6 +8,7 @@ mod closed_for_ever;
 pub(crate) mod linearizable_names;
 mod no_live_chunk_collected;
 mod one_primary;
+pub(crate) mod replay_is_state;
 mod same_order;
 mod terms_fence;
 mod version_first;

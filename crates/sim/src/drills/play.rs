@@ -253,6 +253,12 @@ impl Play {
         self.stage.observer.borrow_mut().ledger.power_lost(node);
     }
 
+    /// Takes a machine's power before anything unsynced has reached its disk.
+    pub(super) fn power_loss_of_all_unsynced(&mut self, node: NodeId) {
+        self.stage.world.power_loss_of_all_unsynced(node);
+        self.stage.observer.borrow_mut().ledger.power_lost(node);
+    }
+
     /// Starts a process again.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ pub(crate) struct Tried {
     pub(crate) ended: Ended,
     /// Where it stands, once acknowledged.
     pub(crate) offset: Option<u64>,
+    /// Acknowledged only when all disks have it.
+    pub(crate) sync: bool,
 }
 
 /// A file of records and its oracle.
@@ -37,6 +39,15 @@ pub(crate) struct RecordFile {
 impl RecordFile {
     pub(crate) fn named(name: &str) -> Rc<RefCell<Self>> {
         Rc::new(RefCell::new(Self { name: name.to_owned(), ..Self::default() }))
+    }
+
+    /// Whether an acknowledged record may rightly be missing: where no intact replica is alive,
+    /// unless it was synced, which no power failure takes.
+    pub(crate) fn may_be_lost(&self, stage: &Stage, tried: &Tried) -> bool {
+        let (Some(file), Some(offset)) = (self.id, tried.offset) else { return false };
+        let size = tried.framed.len() as u64;
+        stage.excused(file, offset, size)
+            && !(tried.sync && stage.synced_is_kept(file, offset, size))
     }
 
     /// An append is acknowledged at `offset`; appends invoked later must stand behind it.
@@ -129,7 +140,7 @@ impl Appender {
         let sync = stage.random().chance(50);
         let ticket = stage.ask(self.client, Op::Append { file, bytes: framed.clone(), sync });
         let id = (self.producer, self.next);
-        let tried = Tried { framed, ended: Ended::Pending, offset: None };
+        let tried = Tried { framed, ended: Ended::Pending, offset: None, sync };
         let mut shared = self.file.borrow_mut();
         shared.tried.insert(id, tried);
         self.under_way.insert(ticket, (id, shared.acknowledged_end));

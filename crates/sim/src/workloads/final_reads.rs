@@ -168,7 +168,7 @@ fn judge_records(stage: &mut Stage, file: &RecordFile, bytes: &[u8]) {
         if there == Some(&tried.framed[..]) {
             continue;
         }
-        if stage.excused(id, offset, size as u64) {
+        if file.may_be_lost(stage, tried) {
             stage.reach("record excused: no intact replica is alive");
             continue;
         }

@@ -2,7 +2,7 @@
 //! overwrites, holes, concurrent regions (Table 1).
 
 use super::{ended, path};
-use crate::file_model::{FileModel, ReadNote, bytes_of};
+use crate::file_model::{Demand, Ended, FileModel, ReadNote, WriteNote, bytes_of};
 use crate::operations::{Done, Op, OpResult, Ticket};
 use crate::stage::{Actor, Stage};
 use bytes::Bytes;
@@ -26,17 +26,29 @@ impl SharedFile {
 
     /// Judges a read that has ended, unless what is missing may be.
     pub(crate) fn judge(&self, stage: &mut Stage, read: ReadNote, bytes: &[u8]) {
-        let Err(message) = self.model.judge(read, bytes) else { return };
+        let Err(message) = self.model.judge(read, bytes, Demand::Acknowledged) else { return };
         let file = self.id.expect("a file that is read is known");
-        if stage.excused(file, read.offset, read.size) {
-            return stage.reach("read excused: no intact replica is alive");
+        let (offset, size) = (read.offset, read.size);
+        let lost = stage.excused(file, offset, size);
+        let stale = stage.read_by_stale_location(read);
+        if lost {
+            stage.reach("read excused: no intact replica is alive");
+        } else if stage.read_with_a_warning(read) {
+            stage.reach("read excused: a suspect replica answered, with a warning (R28)");
+        } else if stale {
+            stage.reach("read excused: stale replica by a cached location (GFS 2.7.1)");
+        } else {
+            return self.complain(stage, read, &message);
         }
-        if stage.read_with_a_warning(read) {
-            return stage.reach("read excused: a suspect replica answered, with a warning (R28)");
+        // No power failure takes what was synced, or leaves what nobody wrote (M5).
+        let kept = !stale && stage.synced_is_kept(file, offset, size);
+        let demand = if kept { Demand::Synced } else { Demand::Nothing };
+        if let Err(message) = self.model.judge(read, bytes, demand) {
+            self.complain(stage, read, &message);
         }
-        if stage.read_by_stale_location(read) {
-            return stage.reach("read excused: stale replica by a cached location (GFS 2.7.1)");
-        }
+    }
+
+    fn complain(&self, stage: &mut Stage, read: ReadNote, message: &str) {
         let from = read.from.seconds();
         stage.fail("regions", format!("{} (read from {from:.3}s): {message}", self.name));
     }
@@ -45,9 +57,9 @@ impl SharedFile {
 enum Doing {
     Creating,
     Resting,
-    Writing(usize),
+    Writing { write: usize, sync: bool },
     Reading(ReadNote),
-    Syncing,
+    Syncing { since: WorldTime },
 }
 
 /// One of the clients.
@@ -79,7 +91,7 @@ impl RandomWriter {
         let chunk = stage.cluster.chunk_size;
         match stage.random().below(20) {
             0 => {
-                self.doing = Doing::Syncing;
+                self.doing = Doing::Syncing { since: stage.now() };
                 stage.ask(self.client, Op::Sync { file });
             }
             1..=11 => {
@@ -87,8 +99,8 @@ impl RandomWriter {
                 let offset = stage.random().below(self.size_max - size);
                 let now = stage.now();
                 let write = self.file.borrow_mut().model.begin(self.client, offset, size, now);
-                self.doing = Doing::Writing(write);
                 let sync = stage.random().chance(100);
+                self.doing = Doing::Writing { write, sync };
                 let bytes = Bytes::from(bytes_of(write, offset, size));
                 stage.ask(self.client, Op::Write { file, offset, bytes, sync });
             }
@@ -113,9 +125,19 @@ impl Actor for RandomWriter {
     fn ended(&mut self, stage: &mut Stage, _: Ticket, result: OpResult) {
         match (std::mem::replace(&mut self.doing, Doing::Resting), result) {
             (Doing::Creating, Ok(Done::Entry(entry))) => self.file.borrow_mut().id = Some(entry.id),
-            (Doing::Writing(write), result) => {
+            (Doing::Writing { write, sync }, result) => {
                 let how = ended(stage, &result);
-                self.file.borrow_mut().model.end(write, how);
+                let model = &mut self.file.borrow_mut().model;
+                model.end(write, how);
+                if let (true, Ended::Acknowledged(at)) = (sync, how) {
+                    model.writes[write].synced = Some(at);
+                }
+            }
+            (Doing::Syncing { since }, Ok(_)) => {
+                let mut shared = self.file.borrow_mut();
+                let file = shared.id.expect("it was synced");
+                let lost = |write: &WriteNote| stage.excused(file, write.offset, write.size);
+                shared.model.synced(self.client, since, stage.now(), lost);
             }
             (Doing::Reading(read), Ok(Done::Bytes(bytes, _))) => {
                 let read = ReadNote { until: stage.now(), ..read };

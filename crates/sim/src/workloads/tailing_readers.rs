@@ -107,8 +107,7 @@ impl TailingReader {
         });
         if let Some((id, tried)) = missing {
             let offset = tried.offset.unwrap_or_default();
-            let size = tried.framed.len() as u64;
-            if stage.excused(file.id.expect("it was read"), offset, size) {
+            if file.may_be_lost(stage, tried) {
                 return stage.reach("record excused: no intact replica is alive");
             }
             stage.fail(

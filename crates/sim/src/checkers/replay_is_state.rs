@@ -1,0 +1,138 @@
+//! Replay is state: whatever a master has in memory, live or recovered from checkpoint and log, is
+//! what the records of its log make of an empty state, one after the other (§2.6, S1).
+//!
+//! ```text
+//!   LogJob::Append at the seam ──► records as bytes ──► a state of the checker's own
+//!                                                            ║ equal, at each start of a master,
+//!   the master's disk ──► recovered state ──► live state ════╝ checkpoint, death, and at the end
+//! ```
+//! The checker knows each record from its first byte and never reads a checkpoint. A record whose
+//! append failed may be on the disk or not: the recovered state's index tells, and never falls
+//! behind what was durable.
+
+use super::Verdict;
+use cairn_consensus::StoredRecord;
+use cairn_env::{Effect, Event, LogDone, LogJob, Now, Room};
+use cairn_master::{Master, MasterDisk};
+use cairn_master_core::{Record, State};
+use cairn_types::LogIndex;
+use cairn_types::wire::Message;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// How much of two states that differ a complaint shows, around where they do.
+const SHOWN_BEFORE: usize = 120;
+const SHOWN_AFTER: usize = 160;
+
+/// A master into which the checker can look while it runs.
+pub(crate) struct SharedMaster(pub(crate) Rc<RefCell<Master>>);
+
+impl Room for SharedMaster {
+    type Service = MasterDisk;
+    type Command = ();
+
+    fn handle(&mut self, now: Now, event: Event<(), LogDone>, effects: &mut Vec<Effect<LogJob>>) {
+        self.0.borrow_mut().handle(now, event, effects);
+    }
+}
+
+/// The checker.
+#[derive(Default)]
+pub(crate) struct ReplayIsState {
+    /// Records that the checker's own state does not hold yet.
+    records: BTreeMap<LogIndex, bytes::Bytes>,
+    /// The last record that is durable for certain.
+    durable: LogIndex,
+    replayed: State,
+    live: Option<Rc<RefCell<Master>>>,
+}
+
+impl ReplayIsState {
+    /// As reports name it.
+    pub(crate) const NAME: &'static str = "replay_is_state";
+
+    /// A master has recovered its state and is about to begin its reign.
+    pub(crate) fn opened(&mut self, master: Rc<RefCell<Master>>) {
+        self.live = Some(master);
+    }
+
+    /// The master's disk did this, or tried to.
+    pub(crate) fn ran(&mut self, job: &LogJob, done: bool) {
+        let LogJob::Append(entries) = job else { return };
+        for (index, bytes) in entries {
+            // What a new primary master overwrites is gone with all that came after it.
+            self.records.split_off(index);
+            self.records.insert(*index, bytes.clone());
+        }
+        if let (Some((last, _)), true) = (entries.last(), done) {
+            self.durable = *last;
+        }
+    }
+
+    /// The master that was opened last begins: it has all that was durable.
+    pub(crate) fn recovered(&mut self) -> Verdict {
+        let applied = self.live.as_ref().map(|master| master.borrow().state().applied());
+        match applied {
+            Some(applied) if applied < self.durable => Err(format!(
+                "the master has recovered up to record {applied}; {} was durable",
+                self.durable
+            )),
+            Some(applied) => {
+                self.durable = applied;
+                self.check()
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Compares the two states as they are.
+    pub(crate) fn check(&mut self) -> Verdict {
+        let Some(live) = self.live.clone() else { return Ok(()) };
+        let master = live.borrow();
+        let state = master.state();
+        if state.applied() > self.durable {
+            return Err(format!(
+                "the master has applied record {}; {} is the last that is durable",
+                state.applied(),
+                self.durable
+            ));
+        }
+        self.replay_to(state.applied())?;
+        if *state == self.replayed { Ok(()) } else { Err(difference(state, &self.replayed)) }
+    }
+
+    fn replay_to(&mut self, end: LogIndex) -> Verdict {
+        while self.replayed.applied() < end {
+            let index = self.replayed.applied().next();
+            let bytes = self.records.remove(&index);
+            let bytes = bytes.ok_or_else(|| format!("record {index} was never appended"))?;
+            let undecodable = |_| format!("record {index} does not decode");
+            let stored = StoredRecord::decode(&bytes).map_err(undecodable)?;
+            if stored.data.is_empty() {
+                self.replayed.skip_to(index, stored.term);
+            } else {
+                let record = Record::decode(&stored.data).map_err(undecodable)?;
+                self.replayed.apply(index, stored.term, &record);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the states begin to differ, for a complaint.
+fn difference(state: &State, replayed: &State) -> String {
+    let (there, here) = (format!("{state:?}"), format!("{replayed:?}"));
+    let same = there.bytes().zip(here.bytes()).take_while(|(a, b)| a == b).count();
+    let around = |text: &str| {
+        let from = same.saturating_sub(SHOWN_BEFORE);
+        let until = text.len().min(same + SHOWN_AFTER);
+        String::from_utf8_lossy(&text.as_bytes()[from..until]).into_owned()
+    };
+    format!(
+        "at record {} the master's state has «{}», its log makes «{}»",
+        state.applied(),
+        around(&there),
+        around(&here)
+    )
+}
