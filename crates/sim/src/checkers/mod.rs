@@ -10,6 +10,7 @@ mod no_live_chunk_collected;
 mod one_primary;
 pub(crate) mod replay_is_state;
 mod same_order;
+mod spent_numbers;
 mod terms_fence;
 mod version_first;
 
@@ -73,6 +74,7 @@ pub(crate) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(append_only::AppendOnly::default()),
         Box::new(closed_for_ever::ClosedForEver::default()),
         Box::new(same_order::SameOrder::default()),
+        Box::new(spent_numbers::SpentNumbers::default()),
         Box::new(no_live_chunk_collected::NoLiveChunkCollected::default()),
     ]
 }

@@ -17,6 +17,12 @@ pub(super) const DRILLS: &[Drill] = &[
         play: a_raise_takes_hold_where_nobody_waited_for_it,
     },
     Drill {
+        rule: Rule::R10,
+        name: "a replica is created after its chunk was opened without it",
+        servers: 3,
+        play: a_replica_is_created_after_its_chunk_was_opened_without_it,
+    },
+    Drill {
         rule: Rule::R18,
         name: "a primary cut off from the master is asked to append after the close",
         servers: 6,
@@ -63,6 +69,22 @@ fn a_raise_takes_hold_where_nobody_waited_for_it(play: &mut Play) -> Verdict {
             Err(format!("\"{given}\" is read; \"newer\" was acknowledged, by replicas now away"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Of three servers that are asked to create replicas one is reached late. The chunk is opened on
+/// the two others and written to. The third then makes its replica, which lacks all of it: it must
+/// not stand at the version that was logged.
+fn a_replica_is_created_after_its_chunk_was_opened_without_it(play: &mut Play) -> Verdict {
+    let late = play.nodes().servers[2];
+    let file = play.create("/f", cairn_types::Content::Bytes)?;
+    play.stall(move |seen| seen.to == late && matches!(seen.request, Request::Raise(_)));
+    play.write(0, file, 0, b"written")?;
+    play.release();
+    play.pass(Duration::from_secs(1));
+    match &play.read(1, file, 0, 7)?[..] {
+        b"written" => Ok(()),
+        given => Err(format!("\"{}\" is read; \"written\" was acknowledged", given.escape_ascii())),
     }
 }
 
