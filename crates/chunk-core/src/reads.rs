@@ -6,6 +6,8 @@
 //!   `PastAcknowledged`.
 //! - a replica with the close mark answers zeros up to the chunk's size; no other does (R19),
 //!   nor does a suspect one: it may have lost what stood there (R28).
+//! - a damaged replica gets no lease, and the master names it to readers only where there is
+//!   no other; then its good blocks, each of which is verified as it is read, are worth having.
 
 use crate::outbox::{Purpose, lane_of};
 use crate::primary::{Closing, Primary, Stage, failure_of};
@@ -56,11 +58,6 @@ impl Replica {
     pub(crate) fn on_read(&mut self, cx: &mut Context<'_>, from: Caller, read: &Read) {
         if let Err(failure) = self.check_version(read.version) {
             cx.out.refuse(from, failure);
-            return;
-        }
-        if self.damaged {
-            let why = format!("chunk {} is damaged on this server", self.handle.short());
-            cx.out.refuse(from, Failure::not_done(ErrorCode::ChecksumMismatch, why));
             return;
         }
         let readable = self.readable(cx);

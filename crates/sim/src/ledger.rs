@@ -97,6 +97,15 @@ impl ChunkBook {
 pub(crate) struct Ledger {
     pub(crate) chunks: BTreeMap<ChunkHandle, ChunkBook>,
     pub(crate) by_place: BTreeMap<(EntryId, ChunkIndex), ChunkHandle>,
+    /// How often each machine's power went.
+    boots: BTreeMap<NodeId, u64>,
+}
+
+/// What a node's disk held at some time.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    replicas: BTreeMap<ChunkHandle, ReplicaBook>,
+    boots: u64,
 }
 
 impl Ledger {
@@ -145,6 +154,7 @@ impl Ledger {
 
     /// A machine lost power: what it had not synced may be gone.
     pub(crate) fn power_lost(&mut self, node: NodeId) {
+        *self.boots.entry(node).or_default() += 1;
         for chunk in self.chunks.values_mut() {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
                 replica.suspect |= replica.dirty;
@@ -156,24 +166,23 @@ impl Ledger {
     }
 
     /// What a node's disk holds.
-    pub(crate) fn page_of(&self, node: NodeId) -> BTreeMap<ChunkHandle, ReplicaBook> {
+    pub(crate) fn page_of(&self, node: NodeId) -> Page {
         let replica = |(handle, chunk): (&ChunkHandle, &ChunkBook)| {
             chunk.replicas.get(&node).map(|replica| (*handle, replica.clone()))
         };
-        self.chunks.iter().filter_map(replica).collect()
+        let replicas = self.chunks.iter().filter_map(replica).collect();
+        Page { replicas, boots: self.boots.get(&node).copied().unwrap_or_default() }
     }
 
     /// A node's disk holds what it held when this page was taken.
-    pub(crate) fn turn_back(
-        &mut self,
-        node: NodeId,
-        mut page: BTreeMap<ChunkHandle, ReplicaBook>,
-        at: WorldTime,
-    ) {
+    pub(crate) fn turn_back(&mut self, node: NodeId, mut page: Page, at: WorldTime) {
+        // A mark that was made before the machine's last boot is doubted (R27).
+        let rebooted = self.boots.get(&node).copied().unwrap_or_default() != page.boots;
         for (handle, chunk) in &mut self.chunks {
-            match page.remove(handle) {
+            match page.replicas.remove(handle) {
                 Some(replica) => {
-                    let replica = ReplicaBook { turned_back: Some(at), ..replica };
+                    let suspect = replica.suspect || (rebooted && replica.dirty);
+                    let replica = ReplicaBook { turned_back: Some(at), suspect, ..replica };
                     chunk.replicas.insert(node, replica);
                 }
                 None => drop(chunk.replicas.remove(&node)),

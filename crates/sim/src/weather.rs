@@ -1,7 +1,7 @@
 //! The faults of a run: drawn from the seed, fired at the world, and ended again.
 
 use crate::cell::DISK_CAPACITY;
-use crate::ledger::ReplicaBook;
+use crate::ledger::Page;
 use crate::report::FaultMix;
 use crate::stage::Stage;
 use cairn_env_sim::{DiskImage, NodeId};
@@ -56,7 +56,7 @@ pub(crate) struct Weather {
     next_ending: u64,
     over: bool,
     /// A server's disk as it was, with the ledger's page on it.
-    image: Option<(NodeId, DiskImage, BTreeMap<ChunkHandle, ReplicaBook>)>,
+    image: Option<(NodeId, DiskImage, Page)>,
 }
 
 impl Weather {

@@ -4,7 +4,7 @@ use super::Verdict;
 use super::prober::Prober;
 use crate::cell::{self, CellNodes};
 use crate::checkers;
-use crate::ledger::ReplicaBook;
+use crate::ledger::Page;
 use crate::observer::Observer;
 use crate::operations::{Done, Op, OpResult, Ticket, tell};
 use crate::report::{FaultMix, RunConfig, RunReport};
@@ -27,7 +27,7 @@ const CLIENTS: usize = 3;
 const WAIT_SECONDS: u64 = 90;
 
 /// A server's disk as it was once.
-pub(super) type OldDisk = (DiskImage, BTreeMap<ChunkHandle, ReplicaBook>);
+pub(super) type OldDisk = (DiskImage, Page);
 
 /// A small calm cell and its script.
 pub(super) struct Play {
@@ -245,12 +245,6 @@ impl Play {
     /// Kills a process.
     pub(super) fn kill(&mut self, node: NodeId) {
         self.stage.world.kill(node);
-    }
-
-    /// Takes a machine's power: what it had not synced may be gone.
-    pub(super) fn power_loss(&mut self, node: NodeId) {
-        self.stage.world.power_loss(node);
-        self.stage.observer.borrow_mut().ledger.power_lost(node);
     }
 
     /// Takes a machine's power before anything unsynced has reached its disk.
