@@ -3,7 +3,7 @@
 
 use cairn_env::{ChunkJob, JournalEntry};
 use cairn_env_sim::{NodeId, WorldTime};
-use cairn_protocol::{Failure, Request, Response};
+use cairn_protocol::{Failure, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +27,8 @@ pub(crate) struct ReplicaBook {
     /// An old image of its disk came back then; neither it nor whoever knows where it is can tell,
     /// before a raise compares the replicas (R29).
     pub(crate) turned_back: Option<WorldTime>,
+    /// How far it said that it has come, when it was last raised.
+    pub(crate) claimed: (ChunkVersion, SerialNumber),
     /// A bit of it flipped; its server cannot know before it reads the block.
     pub(crate) flipped: bool,
 }
@@ -150,6 +152,12 @@ impl Ledger {
             }
             _ => {}
         }
+    }
+
+    /// A replica says, being raised, how far it has come.
+    pub(crate) fn raised(&mut self, node: NodeId, report: &ReplicaReport) {
+        let replica = self.chunk(report.handle).replicas.entry(node).or_default();
+        replica.claimed = (report.mutated_version, report.serial);
     }
 
     /// A machine lost power: what it had not synced may be gone.

@@ -173,6 +173,9 @@ impl MessageWatch for Observer {
         if answer.is_ok() {
             self.ledger.note_synced(seen.request);
         }
+        if let Ok(Response::Raise(raised)) = answer {
+            self.ledger.raised(seen.to, &raised.replica);
+        }
         let applied = crate::ledger::acknowledges(seen.request, answer);
         if let Some((handle, push, serial)) = applied {
             self.ledger.acknowledge(handle, push, serial, seen.at);

@@ -51,9 +51,13 @@ fn new_primary_knows_all(
     if chunk.usable() == 0 {
         return Ok(());
     }
-    let lacking = chunk.acknowledged.iter().find(|done| {
-        !replica.applied.contains_key(&done.push)
-            || replica.lost && !replica.synced.contains(&done.push)
+    // What a power loss may have taken and the replica says that it has is the last reading's
+    // business: its blocks passed their checksums when it was recovered.
+    let lacking = chunk.acknowledged.iter().find(|done| match replica.applied.get(&done.push) {
+        None => true,
+        Some(applied) => {
+            replica.lost && !replica.synced.contains(&done.push) && replica.claimed < *applied
+        }
     });
     match lacking {
         Some(done) => Err(format!(
