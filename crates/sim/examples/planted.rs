@@ -29,11 +29,11 @@ fn main() {
 fn play(words: &[String]) {
     let has = |word: &str| words.iter().any(|it| it == word);
     for drill in drills() {
-        let rule = format!("{:?}", drill.rule);
+        let rule = drill.rule.map_or_else(|| "bug".to_owned(), |rule| format!("{rule:?}"));
         if words.iter().any(|word| word.starts_with('R')) && !has(&rule) {
             continue;
         }
-        for broken in [None, Some(drill.rule)] {
+        for broken in std::iter::once(None).chain(drill.rule.map(Some)) {
             if has("whole") && broken.is_some() || has("broken") && broken.is_none() {
                 continue;
             }

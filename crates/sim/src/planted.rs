@@ -91,7 +91,7 @@ fn faults_for(rule: Rule) -> FaultMix {
 #[must_use]
 pub fn planted(rule: Rule) -> PlantedReport {
     let mut tries = 0;
-    for drill in drills().iter().filter(|drill| drill.rule == rule) {
+    for drill in drills().iter().filter(|drill| drill.rule == Some(rule)) {
         tries += 1;
         if let Some(failure) = shown_by_drill(drill) {
             return PlantedReport { rule, tries, caught: Some((drill.name.to_owned(), failure)) };
@@ -109,7 +109,7 @@ pub fn planted(rule: Rule) -> PlantedReport {
 // Whatever complains of the whole cell as well says nothing about the planted bug.
 
 fn shown_by_drill(drill: &Drill) -> Option<CheckFailure> {
-    let failure = run_drill(drill, Some(drill.rule), false).failure?;
+    let failure = run_drill(drill, drill.rule, false).failure?;
     run_drill(drill, None, false).failure.is_none().then_some(failure)
 }
 

@@ -10,18 +10,49 @@ use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill {
-        rule: Rule::R28,
+        rule: Some(Rule::R28),
         name: "the end of what a power loss left is not the end of the file",
         servers: 3,
         play: the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file,
     },
     Drill {
-        rule: Rule::R31,
+        rule: None,
+        name: "those who stay lose power after a set was shrunk",
+        servers: 3,
+        play: those_who_stay_lose_power_after_a_set_was_shrunk,
+    },
+    Drill {
+        rule: Some(Rule::R31),
         name: "bytes that a network damages cost no replica",
         servers: 3,
         play: bytes_that_a_network_damages_cost_no_replica,
     },
 ];
+
+/// Three servers hold a record in their page caches; one of them is cut off, and the set goes on
+/// without it. The two others lose power, and with it whatever was not on disk. The one that was
+/// cut off has the record on its disk, and counts for nothing (decision 19): the raise that left
+/// it out had to bring the record to the disks of the others (seeds 15, 109, 223, 254).
+fn those_who_stay_lose_power_after_a_set_was_shrunk(play: &mut Play) -> Verdict {
+    let file = play.create("/log", Content::Bytes)?;
+    play.append(0, file, b"first")?;
+    let chunk = play.chunk(file, 0)?;
+    let (master, primary) = (play.nodes().master, play.primary(chunk)?);
+    let others: Vec<_> = play.holders(chunk).into_iter().filter(|it| *it != primary).collect();
+    let [out, stays] = others[..] else { return Err("not three replicas".into()) };
+    play.part(out, primary);
+    play.part(out, master);
+    play.append(0, file, b" second")?;
+    play.power_loss_of_all_unsynced(primary);
+    play.power_loss_of_all_unsynced(stays);
+    play.restart(primary)?;
+    play.restart(stays)?;
+    play.heal(out, primary);
+    play.heal(out, master);
+    play.pass(Duration::from_secs(15));
+    let bytes = play.read(1, file, 0, 100)?;
+    if bytes.starts_with(b"first") { Ok(()) } else { Err(format!("it reads as {bytes:?}")) }
+}
 
 /// A record is acknowledged by three servers and not synced. One of them loses power, and with it
 /// the record; it comes back suspect. Then the master is restarted while the two others are away, so

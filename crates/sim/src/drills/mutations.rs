@@ -14,37 +14,37 @@ use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill {
-        rule: Rule::R12,
+        rule: Some(Rule::R12),
         name: "an old lease's forward arrives after the next lease's writes",
         servers: 3,
         play: an_old_leases_forward_arrives_late,
     },
     Drill {
-        rule: Rule::R13,
+        rule: Some(Rule::R13),
         name: "a secondary lacks the data of one mutation and has that of the next",
         servers: 3,
         play: a_secondary_lacks_one_push_and_has_the_next,
     },
     Drill {
-        rule: Rule::R15,
+        rule: Some(Rule::R15),
         name: "an older connection's write arrives after the next write",
         servers: 3,
         play: an_older_connections_write_arrives_late,
     },
     Drill {
-        rule: Rule::R15,
+        rule: Some(Rule::R15),
         name: "an append is ordered twice",
         servers: 3,
         play: an_append_is_ordered_twice,
     },
     Drill {
-        rule: Rule::R15,
+        rule: Some(Rule::R15),
         name: "one name is pushed twice with different bytes",
         servers: 3,
         play: one_name_is_pushed_with_different_bytes,
     },
     Drill {
-        rule: Rule::R16,
+        rule: Some(Rule::R16),
         name: "the next primary is shorter than its secondary",
         servers: 3,
         play: the_next_primary_is_shorter,

@@ -11,37 +11,43 @@ use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill {
-        rule: Rule::R24,
+        rule: Some(Rule::R24),
         name: "a deletion whose answer is lost is retried after the name was made anew",
         servers: 3,
         play: deletion_with_a_lost_answer,
     },
     Drill {
-        rule: Rule::R24,
+        rule: Some(Rule::R24),
         name: "a deletion is retried at a master that has restarted since",
         servers: 3,
         play: deletion_retried_after_a_restart,
     },
     Drill {
-        rule: Rule::R24,
+        rule: Some(Rule::R24),
         name: "an old connection's deletion arrives after the retry and a new file",
         servers: 3,
         play: deletion_that_arrives_twice,
     },
     Drill {
-        rule: Rule::R24,
+        rule: Some(Rule::R24),
+        name: "an old connection's deletion arrives after it was refused and the name was made",
+        servers: 3,
+        play: deletion_that_was_refused,
+    },
+    Drill {
+        rule: Some(Rule::R24),
         name: "a creation whose answer is lost is retried after the file was moved",
         servers: 3,
         play: creation_with_a_lost_answer,
     },
     Drill {
-        rule: Rule::R35,
+        rule: Some(Rule::R35),
         name: "a creation finds its directory just before a rename, and makes its file after it",
         servers: 3,
         play: creation_overtaken_by_a_rename,
     },
     Drill {
-        rule: Rule::R35,
+        rule: Some(Rule::R35),
         name: "two directories are moved into one another at once",
         servers: 3,
         play: directories_moved_into_one_another,
@@ -105,6 +111,25 @@ fn still_there(play: &mut Play, anew: EntryId) -> Verdict {
         Some(id) if id == anew => Ok(()),
         other => Err(format!("/f was made anew and nobody deleted it since, yet it is {other:?}")),
     }
+}
+
+/// Client 1 asks for a deletion of what is not there; the network holds the request, the connection
+/// breaks, and by another one the client hears that there is no such file. Client 2 makes it. Then
+/// what was held arrives (seed 9 once failed so).
+fn deletion_that_was_refused(play: &mut Play) -> Verdict {
+    let (client, master) = (play.nodes().clients[1], play.nodes().master);
+    play.stall(|seen| matches!(seen.request, Request::Delete(_)));
+    let ticket = play.ask(1, delete("/f"));
+    play.until_stalled()?;
+    play.break_between(client, master);
+    let refused = play.wait(ticket);
+    if refused.is_ok() {
+        return Err(format!("/f, which nobody made, is deleted: {}", tell(&refused)));
+    }
+    let anew = make_anew(play)?;
+    play.release();
+    play.pass(Duration::from_secs(1));
+    still_there(play, anew)
 }
 
 /// Client 1 asks for a deletion, which is done; its answer does not reach the client, which tries

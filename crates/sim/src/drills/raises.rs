@@ -11,19 +11,19 @@ use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill {
-        rule: Rule::R8,
+        rule: Some(Rule::R8),
         name: "a raise takes hold where its answer was not waited for",
         servers: 4,
         play: a_raise_takes_hold_where_nobody_waited_for_it,
     },
     Drill {
-        rule: Rule::R10,
+        rule: Some(Rule::R10),
         name: "a replica is created after its chunk was opened without it",
         servers: 3,
         play: a_replica_is_created_after_its_chunk_was_opened_without_it,
     },
     Drill {
-        rule: Rule::R18,
+        rule: Some(Rule::R18),
         name: "a primary cut off from the master is asked to append after the close",
         servers: 6,
         play: a_cut_off_primary_is_asked_to_append_after_the_close,
