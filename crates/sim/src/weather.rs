@@ -156,12 +156,7 @@ impl Weather {
             }
             Kind::KillMaster => self.stop(stage, stage.nodes.master, false),
             Kind::PowerLossMaster => self.stop(stage, stage.nodes.master, true),
-            Kind::KillAll => {
-                stage.reach("all killed at once");
-                for node in stage.nodes.with_disks() {
-                    self.stop(stage, node, false);
-                }
-            }
+            Kind::KillAll => self.kill_all(stage),
             Kind::PowerLossAll => {
                 stage.reach("all chunkservers lost power at once");
                 for node in stage.nodes.servers.clone() {
@@ -206,6 +201,13 @@ impl Weather {
                 stage.world.disks(node).iter().for_each(|disk| disk.set_capacity(1));
                 self.later(stage, 4_000, Ending::Roomy(node));
             }
+        }
+    }
+
+    fn kill_all(&mut self, stage: &mut Stage) {
+        stage.reach("all killed at once");
+        for node in stage.nodes.with_disks() {
+            self.stop(stage, node, false);
         }
     }
 

@@ -26,7 +26,7 @@ type Verdict = Result<(), String>;
 /// One drill.
 #[derive(Clone, Copy, Debug)]
 pub struct Drill {
-    /// The rule whose loss it shows; none: it once failed in a whole cell, for a bug that is mended.
+    /// The rule whose loss it shows; none: it failed in a whole cell once, for a bug now mended.
     pub rule: Option<Rule>,
     /// The interleaving, in a line.
     pub name: &'static str,
