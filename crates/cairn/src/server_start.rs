@@ -110,6 +110,7 @@ pub(crate) fn start_master(
     let options = LaunchOptions {
         listener: Some(listener),
         workers: MASTER_WORKERS,
+        say,
         ..LaunchOptions::new("master")
     };
     let running = cairn_env_os::launch(room, service, options).doing(doing)?;
@@ -149,10 +150,17 @@ pub(crate) fn start_chunkserver(
     let options = LaunchOptions {
         listener: Some(listener),
         workers: CHUNKSERVER_WORKERS,
+        say,
         ..LaunchOptions::new("chunkserver")
     };
     let running = cairn_env_os::launch(room, service, options).doing(doing)?;
     Ok(Started { address, running })
+}
+
+/// What a server has to say while it runs. A reader that has gone is no reason to stop.
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "cairn: {line}");
 }
 
 /// Waits for the end, which comes by a kill (V2) or by a halt that says why.

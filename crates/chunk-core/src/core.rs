@@ -11,7 +11,7 @@ use cairn_types::{
     Address, CellId, ChunkHandle, ChunkVersion, ClusterConfig, Incarnation, ReplicaAt, ServerId,
     Term, Time,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The one answer that a request can have; anything else is the other side's defect.
@@ -84,6 +84,9 @@ impl ChunkCore {
             beats: 0,
             held_after: ChunkHandle::default(),
             refused_since: None,
+            away_since: None,
+            said: String::new(),
+            changed: BTreeSet::new(),
             heard: Time::default(),
         };
         // Until the master says otherwise; no mutation is served before it has.
@@ -296,6 +299,7 @@ impl ChunkCore {
             (Purpose::TermKept(before), Err(_)) => self.link.term = before,
             (Purpose::Applied(handle), result) => {
                 self.unsynced.insert(handle, now.time);
+                self.link.changed.insert(handle);
                 let Some((replica, mut cx)) = self.replica(now, handle) else { return };
                 match result {
                     Ok(ChunkDone::Applied { length, serial }) => {
@@ -314,6 +318,7 @@ impl ChunkCore {
             }
             (Purpose::Journaled(handle), result) => {
                 self.unsynced.insert(handle, now.time);
+                self.link.changed.insert(handle);
                 let Some((replica, mut cx)) = self.replica(now, handle) else { return };
                 match result {
                     Ok(_) => replica.on_journaled(&mut cx),
@@ -395,9 +400,9 @@ impl ChunkCore {
                     replica.on_close_logged(&mut cx, lease);
                 }
             }
-            Purpose::SyncedThere { handle, round } => {
+            Purpose::SyncedThere { handle, round, secondary } => {
                 if let Some((replica, mut cx)) = self.replica(now, handle) {
-                    replica.on_synced(&mut cx, round, result.err());
+                    replica.on_synced_there(&mut cx, round, secondary, result.err());
                 }
             }
             _ => {}

@@ -12,6 +12,7 @@
 use crate::core::ChunkCore;
 use crate::outbox::{JOURNAL_LANE, Purpose, lane_of};
 use crate::primary::holder_expiry;
+use crate::replica::Replica;
 use cairn_env::{ChunkJob, Effect, JournalEntry, Now, Space};
 use cairn_protocol::{
     ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Hello, Inventory, Join, JoinAnswer,
@@ -19,6 +20,7 @@ use cairn_protocol::{
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellId, ChunkHandle, ChunkVersion, ServerId, Term, Time};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Replicas in one slice of an inventory.
@@ -58,6 +60,12 @@ pub(crate) struct MasterLink {
     pub(crate) refused_since: Option<Time>,
     /// When the master last answered.
     pub(crate) heard: Time,
+    /// Since when no master took this server in.
+    pub(crate) away_since: Option<Time>,
+    /// What was said last of why none did.
+    pub(crate) said: String,
+    /// Replicas that changed since a heartbeat told of them.
+    pub(crate) changed: BTreeSet<ChunkHandle>,
 }
 
 impl ChunkCore {
@@ -161,8 +169,29 @@ impl ChunkCore {
             }
             _ => {}
         }
+        self.say_why_away(now, failure);
         self.link.which += 1;
         self.link.stage = Stage::Away(now.time + JOIN_RETRY);
+    }
+
+    /// Tells a person why no master takes this server in: once for each reason, and not for what
+    /// is over in a moment.
+    fn say_why_away(&mut self, now: Now, failure: &Failure) {
+        let since = *self.link.away_since.get_or_insert(now.time);
+        let patience = Duration::from_millis(self.config.silent_ms);
+        if now.time.since(since) >= patience && self.link.said != failure.message {
+            let (master, why) = (self.master_address(), &failure.message);
+            self.out.push(Effect::Say(format!("not in the cell: master {master}: {why}")));
+            self.link.said.clone_from(&failure.message);
+        }
+    }
+
+    /// A master has taken this server in, and all that it holds.
+    fn say_joined(&mut self) {
+        self.link.away_since = None;
+        if !std::mem::take(&mut self.link.said).is_empty() {
+            self.out.push(Effect::Say(format!("in the cell: master {}", self.master_address())));
+        }
     }
 
     fn report_slice(&mut self, now: Now) {
@@ -191,7 +220,10 @@ impl ChunkCore {
     pub(crate) fn on_inventoried(&mut self, now: Now, last: bool, failure: Option<&Failure>) {
         match failure {
             Some(failure) => self.retry_join(now, failure),
-            None if last => self.link.stage = Stage::Joined(now.time),
+            None if last => {
+                self.link.stage = Stage::Joined(now.time);
+                self.say_joined();
+            }
             None => self.report_slice(now),
         }
     }
@@ -210,6 +242,27 @@ impl ChunkCore {
         held
     }
 
+    /// What a heartbeat tells of replicas: first of those that changed since they were told of,
+    /// as far as there is room, and then of the others in turn.
+    fn replicas_to_tell(&mut self) -> Vec<ReplicaReport> {
+        let mut held = Vec::new();
+        while held.len() < HELD_PER_HEARTBEAT / 2
+            && let Some(handle) = self.link.changed.pop_first()
+        {
+            held.extend(self.replicas.get(&handle).map(Replica::report));
+        }
+        let wanted = HELD_PER_HEARTBEAT - held.len();
+        let rest = self.replicas.range(self.link.held_after.next()..);
+        let in_turn: Vec<ReplicaReport> =
+            rest.take(wanted).map(|(_, replica)| replica.report()).collect();
+        self.link.held_after = match in_turn.last() {
+            Some(report) if in_turn.len() == wanted => report.handle,
+            _ => ChunkHandle::default(),
+        };
+        held.extend(in_turn);
+        held
+    }
+
     fn beat(&mut self, now: Now) {
         self.link.beats += 1;
         self.link.stage = Stage::Joined(now.time + Duration::from_millis(self.config.heartbeat_ms));
@@ -221,14 +274,7 @@ impl ChunkCore {
             self.out.disk(Purpose::Nobody, JOURNAL_LANE, job);
         }
         let leases = self.held_leases(now.time, true);
-        let after = self.link.held_after;
-        let rest = self.replicas.range(after.next()..);
-        let held: Vec<ReplicaReport> =
-            rest.take(HELD_PER_HEARTBEAT).map(|(_, replica)| replica.report()).collect();
-        self.link.held_after = match held.last() {
-            Some(report) if held.len() == HELD_PER_HEARTBEAT => report.handle,
-            _ => ChunkHandle::default(),
-        };
+        let held = self.replicas_to_tell();
         let damaged = self.replicas.values().filter(|replica| replica.damaged);
         let request = Heartbeat {
             server: self.settings.at.server,

@@ -31,7 +31,7 @@ pub(crate) enum Purpose {
     /// One replica of a set is on disk.
     SyncedHere { handle: ChunkHandle, round: u64 },
     /// The same, on a secondary.
-    SyncedThere { handle: ChunkHandle, round: u64 },
+    SyncedThere { handle: ChunkHandle, round: u64, secondary: ServerId },
     /// This replica is on disk, for its primary.
     SyncedForPrimary { handle: ChunkHandle, to: Caller },
     /// A replica went to the trash.

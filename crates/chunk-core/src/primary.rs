@@ -28,6 +28,9 @@ use std::collections::VecDeque;
 
 /// Mutations that one batch may hold.
 pub(crate) const BATCH_COUNT_MAX: usize = 1024;
+/// Checksums that one batch may carry, unless a single mutation has more: half of what a message
+/// may hold.
+pub(crate) const BATCH_CHECKSUMS_MAX: usize = cairn_protocol::MESSAGE_SIZE_MAX as usize / 8;
 /// Bytes that one batch may hold, unless a single mutation is larger.
 const BATCH_SIZE_MAX: u64 = 8 << 20;
 

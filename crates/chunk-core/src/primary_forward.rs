@@ -3,8 +3,9 @@
 //! - F1: one batch at a time to each secondary; what gathers meanwhile goes as the next.
 //! - F2: the acknowledged length never passes a mutation that one replica of the set lacks (R14).
 
+use crate::mutation_queue::Logged;
 use crate::outbox::Purpose;
-use crate::primary::{BATCH_COUNT_MAX, Closing, Stage};
+use crate::primary::{BATCH_CHECKSUMS_MAX, BATCH_COUNT_MAX, Closing, Stage};
 use crate::repeats::Served;
 use crate::replica::{Context, Replica};
 use cairn_env::Caller;
@@ -40,7 +41,14 @@ impl Replica {
             let sent = if hasty { primary.log.len().saturating_sub(1) } else { 0 };
             let lacking = primary.log.iter().skip(sent);
             let lacking = lacking.filter(|l| l.forwarded.serial > secondary.applied);
-            let batch: Vec<_> = lacking.take(BATCH_COUNT_MAX).collect();
+            let mut checksums = 0;
+            let fits = |logged: &&Logged| {
+                checksums += logged.forwarded.checksums.0.len();
+                checksums <= BATCH_CHECKSUMS_MAX
+            };
+            let first = lacking.clone().take(1);
+            let others = lacking.skip(1).take(BATCH_COUNT_MAX - 1).take_while(fits);
+            let batch: Vec<_> = first.chain(others).collect();
             if batch.is_empty() {
                 continue;
             }
@@ -151,6 +159,22 @@ impl Replica {
         }
         self.forward_all(cx);
         self.pump(cx);
+    }
+
+    /// A secondary cannot sync: it is as good as one that cannot apply (R14).
+    pub(crate) fn secondary_cannot_sync(&mut self, cx: &mut Context<'_>, server: ServerId) {
+        let version = self.version;
+        let Some(primary) = self.primary.as_mut().filter(|it| it.stage == Stage::Serving) else {
+            return;
+        };
+        let lease = primary.lease;
+        let Some(secondary) = primary.secondaries.iter_mut().find(|s| s.at.server == server) else {
+            return;
+        };
+        secondary.failed = true;
+        primary.stage = Stage::Shrinking;
+        let request = shrink_request(self, lease, version);
+        self.ask_to_shrink(cx, request);
     }
 
     /// Asks the master for a set without those that failed (R14).

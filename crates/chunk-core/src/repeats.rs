@@ -8,8 +8,9 @@ use cairn_env::ConnectionId;
 use cairn_types::{PushId, SerialNumber, SessionId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Answers that are kept for each chunk.
-const RESULTS_MAX: usize = 4096;
+/// Answers that are kept for each chunk: at tens of thousands of appends a second those of some
+/// seconds, which is longer than a client waits before it asks again.
+const RESULTS_MAX: usize = 1 << 17;
 /// Sessions that are kept for each chunk.
 const SESSIONS_MAX: usize = 4096;
 
@@ -25,6 +26,8 @@ pub(crate) struct Repeats {
     served: BTreeMap<PushId, Served>,
     order: VecDeque<PushId>,
     speaker: BTreeMap<SessionId, ConnectionId>,
+    /// Sessions in the order in which they first spoke.
+    sessions: VecDeque<SessionId>,
 }
 
 impl Repeats {
@@ -46,13 +49,18 @@ impl Repeats {
     /// Whether this connection may speak for the session; connections are numbered in the order
     /// in which they were made.
     pub(crate) fn may_speak(&mut self, session: SessionId, connection: ConnectionId) -> bool {
-        let newest = self.speaker.entry(session).or_insert(connection);
-        if connection < *newest {
-            return false;
+        match self.speaker.get_mut(&session) {
+            Some(newest) if connection < *newest => return false,
+            Some(newest) => *newest = connection,
+            None => {
+                self.speaker.insert(session, connection);
+                self.sessions.push_back(session);
+            }
         }
-        *newest = connection;
-        if self.speaker.len() > SESSIONS_MAX {
-            self.speaker.pop_first();
+        if self.sessions.len() > SESSIONS_MAX
+            && let Some(oldest) = self.sessions.pop_front()
+        {
+            self.speaker.remove(&oldest);
         }
         true
     }
@@ -60,7 +68,7 @@ impl Repeats {
 
 #[cfg(test)]
 mod tests {
-    use super::{RESULTS_MAX, Repeats, Served};
+    use super::{RESULTS_MAX, Repeats, SESSIONS_MAX, Served};
     use cairn_env::ConnectionId;
     use cairn_types::{MutationNumber, PushId, SerialNumber, SessionId};
 
@@ -72,6 +80,16 @@ mod tests {
         assert!(repeats.may_speak(session, ConnectionId(7)));
         assert!(!repeats.may_speak(session, ConnectionId(4)));
         assert!(repeats.may_speak(SessionId::new(2), ConnectionId(4)));
+    }
+
+    #[test]
+    fn of_too_many_sessions_the_one_that_spoke_first_is_forgotten() {
+        let mut repeats = Repeats::default();
+        for id in (0..=SESSIONS_MAX as u128).rev() {
+            assert!(repeats.may_speak(SessionId::new(id), ConnectionId(9)));
+        }
+        assert!(!repeats.may_speak(SessionId::new(0), ConnectionId(8)), "it spoke last");
+        assert!(repeats.may_speak(SessionId::new(SESSIONS_MAX as u128), ConnectionId(8)));
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! `sync()`: everything acknowledged so far, on the disk of every replica of the set (design §5).
 //!
-//! The primary syncs its own replica and asks each secondary; a set that changes meanwhile makes
-//! the round fail, and the client asks again.
+//! The primary syncs its own replica and asks each secondary. One that fails is left out of the
+//! set, as for any mutation (R14); a set that changes meanwhile makes the round fail, and the client
+//! asks again.
 
 use crate::outbox::{Purpose, lane_of};
 use crate::primary_forward::replica_deadline;
 use crate::replica::{Context, Replica};
 use cairn_env::{Caller, ChunkJob};
 use cairn_protocol::{ErrorCode, Failure, Response, SyncChunk, SyncChunkAnswer};
+use cairn_types::ServerId;
 use std::collections::BTreeMap;
 
 /// Syncs that wait for the replicas of a set.
@@ -38,13 +40,14 @@ impl Replica {
         }
         let live = self
             .primary
-            .as_ref()
+            .as_mut()
             .filter(|primary| primary.lease == sync.lease && primary.is_live(cx.now));
         let Some(primary) = live else {
             let why = format!("chunk {}: this server does not hold that lease", handle.short());
             cx.out.refuse(from, Failure::not_done(ErrorCode::NotPrimary, why));
             return;
         };
+        primary.used = true;
         self.syncs.next += 1;
         let round = self.syncs.next;
         let missing = primary.secondaries.len() + 1;
@@ -55,8 +58,25 @@ impl Replica {
         for secondary in &primary.secondaries {
             let (to, server) = (secondary.at.address.clone(), secondary.at.server);
             let ask = SyncChunk { from_primary: true, ..sync.clone() };
-            cx.out.call(Purpose::SyncedThere { handle, round }, to, server, ask, deadline);
+            let purpose = Purpose::SyncedThere { handle, round, secondary: server };
+            cx.out.call(purpose, to, server, ask, deadline);
         }
+    }
+
+    /// A secondary has its part of the round on disk, or has not.
+    pub(crate) fn on_synced_there(
+        &mut self,
+        cx: &mut Context<'_>,
+        round: u64,
+        secondary: ServerId,
+        failure: Option<Failure>,
+    ) {
+        // Who stands at another version was asked too late, and is not at fault.
+        let at_fault = failure.as_ref().is_some_and(|it| it.code != ErrorCode::StaleVersion);
+        if at_fault && self.syncs.open.contains_key(&round) {
+            self.secondary_cannot_sync(cx, secondary);
+        }
+        self.on_synced(cx, round, failure);
     }
 
     /// One replica of the round is on disk, or is not.

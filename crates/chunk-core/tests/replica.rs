@@ -9,7 +9,7 @@ use cairn_env::{
 use cairn_protocol::{
     Append, ChunkClosedAnswer, ErrorCode, Failure, Forward, ForwardAnswer, Forwarded, GrantLease,
     HeartbeatAnswer, InventoryAnswer, JoinAnswer, Outcome, Raise, Read, Request, RequestId,
-    Response, SecondaryFailedAnswer,
+    Response, SecondaryFailedAnswer, SyncChunk, SyncChunkAnswer,
 };
 use cairn_types::{
     Address, CellId, ChunkHandle, ChunkVersion, ClusterConfig, Incarnation, LeaseId,
@@ -31,6 +31,7 @@ struct Bench {
     calls: VecDeque<CallEffect>,
     replies: VecDeque<Reply>,
     wakes: VecDeque<EffectId>,
+    said: Vec<String>,
 }
 
 const TERM: Term = Term::new(3);
@@ -76,6 +77,7 @@ impl Bench {
             calls: VecDeque::new(),
             replies: VecDeque::new(),
             wakes: VecDeque::new(),
+            said: vec![],
         };
         bench.step(Event::Started);
         let config = ClusterConfig::tiny();
@@ -124,6 +126,7 @@ impl Bench {
                 Effect::Reply { to, answer, .. } => self.replies.push_back((to, answer)),
                 Effect::Wake { id, .. } => self.wakes.push_back(id),
                 Effect::Identify(_) => {}
+                Effect::Say(line) => self.said.push(line),
                 Effect::Halt(why) => panic!("halted: {why}"),
             }
         }
@@ -580,4 +583,90 @@ fn what_has_not_changed_for_a_while_is_brought_to_disk_once() {
     bench.done(id, Ok(ChunkDone::Synced));
     bench.tick(Duration::from_secs(31));
     assert!(bench.jobs.is_empty());
+}
+
+#[test]
+fn a_secondary_that_cannot_sync_is_left_out_of_the_set() {
+    let mut bench = Bench::primary();
+    let sync = SyncChunk { handle: handle(), lease: lease(), ..SyncChunk::default() };
+    bench.ask(SyncChunk { version: version(1), ..sync.clone() });
+    let (id, _) = bench.job();
+    bench.done(id, Ok(ChunkDone::Synced));
+    let (first, _) = bench.call();
+    let (second, _) = bench.call();
+    bench.answer(first, Ok(Response::SyncChunk(SyncChunkAnswer::default())));
+    bench.answer(second, Err(Failure::unknown(ErrorCode::Unreachable, "gone")));
+    assert_eq!(bench.failure().code, ErrorCode::ReplicaFailed, "the client asks again");
+    let (shrink, request) = bench.call();
+    let Request::SecondaryFailed(failed) = request else { panic!("R14: {request:?}") };
+    assert_eq!(failed.failed, [ServerId::new(3)]);
+    let answer = SecondaryFailedAnswer { version: version(2), secondaries: vec![server(2)] };
+    bench.ask(raise(version(1), version(2)));
+    bench.journaled();
+    bench.answer(shrink, Ok(Response::SecondaryFailed(answer)));
+    bench.ask(SyncChunk { version: version(2), ..sync });
+    assert_eq!(bench.calls.len(), 1, "of the one that is left");
+}
+
+#[test]
+fn heartbeats_tell_first_of_what_has_changed() {
+    let mut bench = Bench::with_replica();
+    for counter in 2..400 {
+        let handle = ChunkHandle::of(TERM, counter);
+        let create = Raise { create: true, ..raise(ChunkVersion::default(), version(counter)) };
+        bench.ask(Raise { handle, ..create });
+        bench.journaled();
+    }
+    let told = |bench: &mut Bench| {
+        bench.calls.clear();
+        bench.tick(Duration::from_secs(1));
+        let beat = bench.calls.drain(..).find_map(|(id, request)| match request {
+            Request::Heartbeat(beat) => Some((id, beat.held)),
+            _ => None,
+        });
+        let (id, held) = beat.expect("a heartbeat");
+        let answer = HeartbeatAnswer { term: TERM, ..HeartbeatAnswer::default() };
+        bench.answer(id, Ok(Response::Heartbeat(answer)));
+        held.iter().map(|replica| replica.handle).collect::<Vec<_>>()
+    };
+    // All of them are new; then they come in turn.
+    (0..8).for_each(|_| drop(told(&mut bench)));
+    let last = ChunkHandle::of(TERM, 399);
+    bench.ask(Raise { handle: last, ..raise(version(399), version(500)) });
+    bench.journaled();
+    assert_eq!(told(&mut bench)[0], last);
+}
+
+#[test]
+fn a_person_hears_once_why_no_master_takes_the_server_in_and_that_one_did() {
+    let mut bench = Bench::joined();
+    let refuse = |bench: &mut Bench| {
+        bench.calls.clear();
+        for _ in 0..40 {
+            bench.tick(Duration::from_millis(250));
+            while let Some((id, request)) = bench.calls.pop_front() {
+                if matches!(request, Request::Heartbeat(_) | Request::Join(_)) {
+                    let why = Failure::not_done(ErrorCode::Unreachable, "nobody listens there");
+                    bench.answer(id, Err(why));
+                }
+            }
+        }
+    };
+    refuse(&mut bench);
+    assert_eq!(bench.said, ["not in the cell: master master:1: nobody listens there"]);
+    while bench.said.len() < 2 {
+        bench.tick(Duration::from_millis(250));
+        while let Some((id, request)) = bench.calls.pop_front() {
+            let config = ClusterConfig::tiny();
+            let join = JoinAnswer { term: TERM, cell: CellId::new(5), config };
+            match request {
+                Request::Join(_) => bench.answer(id, Ok(Response::Join(join))),
+                Request::Inventory(_) => {
+                    bench.answer(id, Ok(Response::Inventory(InventoryAnswer {})));
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(bench.said[1], "in the cell: master master:1");
 }

@@ -55,13 +55,15 @@ pub struct LaunchOptions {
     pub workers: usize,
     /// Connections that may be open to this room; more are closed at once.
     pub accepted_max: usize,
+    /// Where the room's lines for a person go; nowhere, if nothing is said here.
+    pub say: fn(&str),
 }
 
 impl LaunchOptions {
     /// A room that takes no requests, with one worker.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { listener: None, name: name.into(), workers: 1, accepted_max: 10_000 }
+        Self { listener: None, name: name.into(), workers: 1, accepted_max: 10_000, say: |_| {} }
     }
 }
 
@@ -179,6 +181,7 @@ where
         commands: Arc::clone(&commands),
         results,
         stops: Arc::clone(&stops),
+        say: options.say,
     };
     let thread = Builder::new().name(options.name).spawn(move || reactor.run())?;
     Ok(Running { thread: Some(thread), commands, stops })

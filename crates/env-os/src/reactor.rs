@@ -38,6 +38,7 @@ pub(crate) struct Reactor<R: Room> {
     pub(crate) commands: Arc<Mailbox<R::Command>>,
     pub(crate) results: Arc<Results<R>>,
     pub(crate) stops: Arc<Mailbox<()>>,
+    pub(crate) say: fn(&str),
 }
 
 /// What one turn of the loop collects.
@@ -144,6 +145,7 @@ impl<R: Room> Reactor<R> {
                 Effect::Wake { id, at } => self.network.wake(id, at),
                 Effect::Disk { id, lane, job } => turn.jobs.push((id, lane, job)),
                 Effect::Identify(hello) => self.network.identify(hello),
+                Effect::Say(line) => (self.say)(&line),
                 Effect::Halt(reason) => return Err(HaltReason(reason)),
             }
         }

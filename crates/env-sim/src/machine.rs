@@ -80,6 +80,8 @@ pub enum Output {
     },
     /// See [`Effect::Identify`].
     Identify(Hello),
+    /// See [`Effect::Say`].
+    Say(String),
     /// See [`Effect::Halt`].
     Halt(String),
 }
@@ -189,6 +191,7 @@ where
                     Output::Disk { lane }
                 }
                 Effect::Identify(hello) => Output::Identify(hello),
+                Effect::Say(line) => Output::Say(line),
                 Effect::Halt(reason) => Output::Halt(reason),
             });
         }

@@ -379,6 +379,7 @@ impl SimWorld {
             Output::Wake { id, at } => self.wake(node, life, id, at),
             Output::Disk { lane } => self.lane_wants(node, lane),
             Output::Identify(hello) => self.nodes[node.0].hello = Some(hello),
+            Output::Say(line) => self.trace.line(|| format!("{node:?} says: {line}")),
             Output::Halt(reason) => {
                 self.trace.line(|| format!("{} halts: {reason}", node.0));
                 self.halts.push((self.now, node, reason));

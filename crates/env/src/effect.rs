@@ -80,6 +80,8 @@ pub enum Effect<J> {
     },
     /// From now on, say this in handshakes.
     Identify(Hello),
+    /// A line for the person who runs the process; nothing comes back.
+    Say(String),
     /// The process must stop (a failed fsync, a broken invariant of the disk); the reason is for
     /// a person.
     Halt(String),

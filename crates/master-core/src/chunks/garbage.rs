@@ -31,9 +31,12 @@ impl Chunks {
         let place = (chunk.file, chunk.index);
         let busy = self.jobs.contains_key(&place) || self.is_taken(place, handle);
         let now = step.now.time;
-        let good = self
-            .current(handle, chunk)
-            .filter(|(server, replica)| replica.is_sound() && self.servers.is_live(now, *server));
+        // R29: one that lacks what was acknowledged is none of the goal, whatever its version.
+        let left_behind = self.locations.left_behind(handle, chunk.version);
+        let good = self.current(handle, chunk).filter(|(server, replica)| {
+            let there = replica.is_sound() && self.servers.is_live(now, *server);
+            there && !left_behind.contains(server)
+        });
         !busy && good.count() >= chunk.goal as usize
     }
 }

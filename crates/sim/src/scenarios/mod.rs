@@ -1,5 +1,5 @@
-//! Pinned scenarios: one for every bug that a seed has found, so that it is found again at once
-//! should it come back.
+//! Pinned scenarios: seeds that have found bugs which no drill tells, so that they are found again
+//! should they come back. Of seeds whose interleaving is understood there is a drill instead.
 
 use crate::report::{FaultMix, RunConfig};
 
