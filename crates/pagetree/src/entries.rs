@@ -3,6 +3,7 @@
 use crate::parts::Parts;
 use crate::run::Run;
 use crate::run_builder::RunBuilder;
+use crate::tree::LEAF_SIZE_MAX;
 use std::ops::Range;
 
 /// Entries in order, their bytes in one place.
@@ -123,22 +124,28 @@ impl Entries {
         builder.finish()
     }
 
+    /// Those of `range` as few runs, each with the index after its last entry.
+    pub(crate) fn to_full_runs(&self, range: Range<usize>) -> Vec<(Vec<u8>, usize)> {
+        self.to_runs(range, (0, 0), LEAF_SIZE_MAX)
+    }
+
     /// Those of `range` as runs, each with the index after its last entry.
     ///
-    /// A run ends when it has `size_aim` bytes, or would have more than `size_max`; an entry too
-    /// large for any run gets one of its own.
+    /// A run ends where it would have more than `size_max` bytes; an entry too large for any run
+    /// gets one of its own. All but the last of `even` runs end at `size_aim` bytes already.
     pub(crate) fn to_runs(
         &self,
         range: Range<usize>,
-        size_aim: usize,
+        (even, size_aim): (usize, usize),
         size_max: usize,
     ) -> Vec<(Vec<u8>, usize)> {
         let mut runs = Vec::new();
         let mut builder = RunBuilder::default();
         for index in range.clone() {
             let (key, value) = self.get(index);
-            let full = builder.size() >= size_aim && !builder.is_empty();
-            if full || !builder.push_within(size_max, key, value) {
+            let aimed = runs.len() + 1 < even && !builder.is_empty();
+            let ends = aimed && builder.size() >= size_aim;
+            if ends || !builder.push_within(size_max, key, value) {
                 runs.push((builder.finish(), index));
                 builder.push(key, value);
             }

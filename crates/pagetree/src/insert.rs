@@ -1,11 +1,12 @@
 //! Inserting, and what happens to a leaf that gets too large.
 //!
 //! ```text
-//!   ascending inserts      [ full ][ n ]            the leaf stays full, the new entry starts one
+//!   ascending inserts      [ full ][ n ]            the leaf stays full, the new entry starts one;
+//!                                                   descending ones likewise
 //!   room beside            [■■■■■■■■][■■■   ] → [■■■■■   ][■■■■■■  ]
 //!   no room beside         [■■■■■■■■][■■■■■■■■] → [■■■■■■  ][■■■■■■  ][■■■■■■  ]
 //! ```
-//! So leaves are full after ascending inserts and at least two thirds full after any others, as
+//! So leaves are full after ascending and descending inserts and at least two thirds full after any others, as
 //! far as their parent has other leaves.
 
 use crate::damaged::Damaged;
@@ -106,7 +107,7 @@ impl Insert<'_> {
                 return Ok(added);
             }
         } else {
-            let runs = entries.to_runs(0..entries.count(), usize::MAX, LEAF_SIZE_MAX);
+            let runs = entries.to_full_runs(0..entries.count());
             if let [(rebuilt, _)] = runs.as_slice() {
                 run.clone_from(rebuilt);
                 return Ok(added);
@@ -118,25 +119,29 @@ impl Insert<'_> {
 
     /// Spreads the entries of a leaf that are too many for it, the new one at `at`.
     fn spill(&self, inner: &mut Inner, index: usize, entries: Entries, at: usize) {
-        if at > 0 && crc32c(entries.key(at - 1)) == self.last_inserted {
+        let is_last = |at: usize| crc32c(entries.key(at)) == self.last_inserted;
+        if (at > 0 && is_last(at - 1)) || (at + 1 < entries.count() && is_last(at + 1)) {
             self.split_behind(inner, index, entries, at);
             return;
         }
         let size = inner.children[index].leaf_size() + self.key.len() + self.value.len();
         let Some((range, entries, size)) = self.with_sibling(inner, index, &entries, size) else {
-            let runs = entries.to_runs(0..entries.count(), size / 2, LEAF_SIZE_MAX);
+            let runs = entries.to_runs(0..entries.count(), (2, size / 2), LEAF_SIZE_MAX);
             replace_leaves(inner, index..index + 1, &entries, runs);
             return;
         };
         let pages = if size <= SHARE_SIZE_MAX { 2 } else { 3 };
-        let runs = entries.to_runs(0..entries.count(), size / pages, LEAF_SIZE_MAX);
+        let runs = entries.to_runs(0..entries.count(), (pages, size / pages), LEAF_SIZE_MAX);
         replace_leaves(inner, range, &entries, runs);
     }
 
-    /// Parts a leaf behind the new entry, where the next ones will come.
+    /// Parts a leaf behind the new entry: the next ones will come there, or just before it.
     fn split_behind(&self, inner: &mut Inner, index: usize, mut entries: Entries, at: usize) {
         let cut = if at + 1 == entries.count() { at } else { at + 1 };
-        let mut runs = entries.to_runs(0..cut, usize::MAX, LEAF_SIZE_MAX);
+        let mut runs = entries.to_full_runs(0..cut);
+        // Taken out and put in again, entries may need a few bytes more.
+        runs.truncate(1);
+        let cut = runs[0].1;
         let mut range = index..index + 1;
         let rest: usize = (cut..entries.count())
             .map(|index| entries.get(index))
@@ -149,7 +154,7 @@ impl Insert<'_> {
         {
             range.end += 1;
         }
-        runs.extend(entries.to_runs(cut..entries.count(), usize::MAX, LEAF_SIZE_MAX));
+        runs.extend(entries.to_full_runs(cut..entries.count()));
         replace_leaves(inner, range, &entries, runs);
     }
 

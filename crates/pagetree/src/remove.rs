@@ -95,7 +95,7 @@ fn remove_from_leaf(
             inner.replace(index..index + 1, Vec::new(), &Entries::default());
             return Ok(());
         }
-        let runs = entries.to_runs(0..entries.count(), usize::MAX, LEAF_SIZE_MAX);
+        let runs = entries.to_full_runs(0..entries.count());
         if runs.len() > 1 {
             // Others share less with the new first key than they did with the old one.
             replace_leaves(inner, index..index + 1, &entries, runs);
@@ -127,7 +127,7 @@ fn join_leaf(inner: &mut Inner, index: usize, source: Option<&Source>) {
         if appended.contains(&None) {
             continue;
         }
-        let runs = entries.to_runs(0..entries.count(), usize::MAX, LEAF_SIZE_MAX);
+        let runs = entries.to_full_runs(0..entries.count());
         if runs.len() == 1 {
             replace_leaves(inner, first..first + 2, &entries, runs);
             return;

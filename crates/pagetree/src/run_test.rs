@@ -60,7 +60,7 @@ proptest! {
     fn runs_cut_by_size_have_all_entries_and_keep_to_the_size(map in map(), max in 60usize..900) {
         let entries = entries(&map);
         let mut start = 0;
-        for (run, end) in entries.to_runs(0..entries.count(), max * 3 / 4, max) {
+        for (run, end) in entries.to_runs(0..entries.count(), (9, max * 3 / 4), max) {
             assert!(run.len() <= max || end == start + 1);
             assert_eq!(check(&run), Some(end - start));
             assert_eq!(run, entries.range_to_run(start..end));

@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A tree of three levels in few bytes, checkpointed twice into one file.
-fn stored() -> (Vec<u8>, RootRecord, Model) {
+/// A tree of some leaves, checkpointed twice into one file; with many, of three levels.
+fn stored(many: u32) -> (Vec<u8>, RootRecord, Model) {
     let mut tree = Tree::new();
     let mut model = Model::new();
     let mut bytes = Vec::new();
     let file = FileId::fresh();
-    for number in 0..70u32 {
+    for number in 0..many {
         let key = format!("{}{number}", "directory".repeat(usize::from(number % 7 == 0)));
         // Values near a leaf's size make many leaves of few entries.
-        let value = vec![number.to_le_bytes()[0]; if number % 3 == 0 { 20 } else { 1100 }];
+        let value = vec![number.to_le_bytes()[0]; if number % 3 == 0 { 20 } else { 1030 }];
         tree.insert(key.as_bytes(), &value).unwrap();
         model.insert(key.into_bytes(), value);
-        if number == 40 {
+        if number == many / 2 {
             checkpoint(&tree, file, &mut bytes, 1, &[]).unwrap();
         }
     }
-    for number in 0..700u32 {
+    for number in 0..150u32 {
         let key = [b"many".as_slice(), &number.to_be_bytes()].concat();
         tree.insert(&key, b"v").unwrap();
         model.insert(key, b"v".to_vec());
@@ -59,7 +59,7 @@ fn assert_right_or_error(bytes: Vec<u8>, record: &RootRecord, model: &Model) -> 
 
 #[test]
 fn every_altered_byte_of_a_live_page_is_an_error_and_no_answer_is_wrong() {
-    let (bytes, record, model) = stored();
+    let (bytes, record, model) = stored(9);
     assert_eq!(assert_right_or_error(bytes.clone(), &record, &model), 0);
     let mut noticed = 0;
     for at in 0..bytes.len() {
@@ -71,8 +71,20 @@ fn every_altered_byte_of_a_live_page_is_an_error_and_no_answer_is_wrong() {
 }
 
 #[test]
+fn bytes_altered_here_and_there_in_a_tree_of_three_levels_are_errors() {
+    let (bytes, record, model) = stored(110);
+    assert!(record.level >= 2);
+    assert_eq!(assert_right_or_error(bytes.clone(), &record, &model), 0);
+    for at in (0..bytes.len()).step_by(251) {
+        let mut altered = bytes.clone();
+        altered[at] ^= 1 << (at % 8);
+        assert_right_or_error(altered, &record, &model);
+    }
+}
+
+#[test]
 fn every_cut_file_is_an_error_and_no_answer_is_wrong() {
-    let (bytes, record, model) = stored();
+    let (bytes, record, model) = stored(9);
     for size in (0..bytes.len()).rev() {
         let errors = assert_right_or_error(bytes[..size].to_vec(), &record, &model);
         assert!(errors > 0, "the root is the last page");
@@ -81,7 +93,7 @@ fn every_cut_file_is_an_error_and_no_answer_is_wrong() {
 
 #[test]
 fn an_edit_that_meets_damage_changes_nothing() {
-    let (bytes, record, model) = stored();
+    let (bytes, record, model) = stored(110);
     for at in (0..bytes.len()).step_by(97) {
         let mut altered = bytes.clone();
         altered[at] ^= 0x10;
@@ -110,8 +122,8 @@ fn an_edit_that_meets_damage_changes_nothing() {
 
 #[test]
 fn a_rewrite_never_copies_damage() {
-    let (mut bytes, record, _) = stored();
-    bytes[10] ^= 1;
+    let (mut bytes, record, _) = stored(110);
+    bytes[usize::try_from(record.offset).unwrap() - 5] ^= 1;
     let tree = Tree::open(Arc::new(bytes), FileId::fresh(), &record).unwrap();
     let refused = rewrite(&tree, &mut Vec::new(), 3, &[]);
     let damaged = refused.err().and_then(|error| match error {
@@ -123,7 +135,7 @@ fn a_rewrite_never_copies_damage() {
 
 #[test]
 fn a_record_of_another_file_is_an_error() {
-    let (bytes, record, _) = stored();
+    let (bytes, record, _) = stored(110);
     for changed in [
         RootRecord { offset: record.offset - 1, ..record.clone() },
         RootRecord { offset: u64::MAX - 3, ..record.clone() },
