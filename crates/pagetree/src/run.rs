@@ -19,7 +19,7 @@
 //!
 //! Every reader is total: bytes that are no run give nothing, never a panic.
 
-use crate::parts::{Parts, shared_front};
+use crate::parts::{Parts, order_of_front, shared_front};
 use crate::varint::take_size;
 use std::cmp::Ordering;
 
@@ -84,18 +84,35 @@ impl<'a> Run<'a> {
         usize::try_from(u32::from_le_bytes(*offset)).ok()
     }
 
+    /// The four bytes at an offset: an entry's sizes, if none is above 127.
+    #[inline]
+    fn short_head(&self, at: usize) -> Option<[u8; 4]> {
+        self.bytes.get(at..)?.first_chunk().copied()
+    }
+
+    /// The sizes at an offset, and where they end.
+    #[inline]
+    fn head(&self, at: usize) -> Option<([usize; 4], usize)> {
+        let head = self.short_head(at)?;
+        if u32::from_le_bytes(head) & 0x8080_8080 == 0 {
+            return Some((head.map(usize::from), at + head.len()));
+        }
+        self.long_head(at)
+    }
+
+    #[cold]
+    fn long_head(&self, at: usize) -> Option<([usize; 4], usize)> {
+        let (front, at) = take_size(self.bytes, at)?;
+        let (back, at) = take_size(self.bytes, at)?;
+        let (middle, at) = take_size(self.bytes, at)?;
+        let (value, at) = take_size(self.bytes, at)?;
+        Some(([front, back, middle, value], at))
+    }
+
     /// The entry at an offset.
+    #[inline]
     pub(crate) fn entry(&self, at: usize) -> Option<Entry<'a>> {
-        let head: &[u8; 4] = self.bytes.get(at..)?.first_chunk()?;
-        let ([front, back, middle, value], at) = if head.iter().all(|byte| *byte < 0x80) {
-            (head.map(usize::from), at + head.len())
-        } else {
-            let (front, at) = take_size(self.bytes, at)?;
-            let (back, at) = take_size(self.bytes, at)?;
-            let (middle, at) = take_size(self.bytes, at)?;
-            let (value, at) = take_size(self.bytes, at)?;
-            ([front, back, middle, value], at)
-        };
+        let ([front, back, middle, value], at) = self.head(at)?;
         let middle_end = at.checked_add(middle)?;
         let end = middle_end.checked_add(value)?;
         Some(Entry {
@@ -137,7 +154,7 @@ impl<'a> Run<'a> {
             found: None,
             reference: Parts::whole(first_key),
         };
-        if key[shared..] < first_key[shared..] {
+        if key.get(shared) < first_key.get(shared) {
             return Some(start);
         }
         let group = self.seek_group(key, first_key, shared)?;
@@ -179,6 +196,15 @@ impl<'a> Run<'a> {
     fn seek_entry(&self, key: &[u8], shared: usize, mut spot: Spot<'a>) -> Option<Spot<'a>> {
         let end = self.group_start(spot.group + 1)?;
         while spot.at < end {
+            // Most entries are passed by: for these, four bytes are all that is looked at.
+            if let Some([front, back, middle, value]) = self.short_head(spot.at)
+                && usize::from(front) > shared
+                && (front | back | middle | value) < 0x80
+            {
+                spot.index += 1;
+                spot.at += 4 + usize::from(middle) + usize::from(value);
+                continue;
+            }
             let entry = self.entry(spot.at)?;
             if entry.front < shared {
                 break;
@@ -208,10 +234,10 @@ fn order_of_rest(
     reference: &Parts<'_>,
 ) -> Option<Ordering> {
     let key = &key[shared..];
-    let size = entry.middle.len().min(key.len());
-    match key[..size].cmp(&entry.middle[..size]) {
-        Ordering::Equal if size < entry.middle.len() => Some(Ordering::Less),
-        Ordering::Equal => Some(reference.tail(entry.back)?.order_of(&key[size..])),
+    match order_of_front(key, entry.middle) {
+        Ordering::Equal => {
+            Some(reference.tail(entry.back)?.order_of(&key[entry.middle.len()..]))
+        }
         decided => Some(decided),
     }
 }
