@@ -71,19 +71,22 @@ impl Entries {
 
     /// Appends the entries of a run. Nothing where it is none.
     pub(crate) fn append_run(&mut self, bytes: &[u8]) -> Option<()> {
-        let run = Run::new(bytes)?;
+        let run = Run::new(bytes);
+        let mut groups = run.groups()?;
         self.bytes.reserve(bytes.len() * 3);
-        let mut first_key = &[][..];
-        for group in 0..run.groups() {
-            let (reference, mut entry) = run.group_key(group, first_key)?;
-            if group == 0 {
-                first_key = entry.middle;
-            }
+        let mut first_key = None;
+        while groups.left > 0 {
+            let group = groups.take()?;
+            let reference = match first_key {
+                Some(first_key) => group.key(first_key)?,
+                None => Parts::whole(first_key.insert(group.middle)),
+            };
             let group_start = self.bytes.len();
-            self.push_parts(&reference, entry.value);
+            let mut entry = run.first_entry(&group)?;
+            reference.append_to(&mut self.bytes);
+            self.end_entry(group_start, entry.value);
             let size = reference.size();
-            let end = run.group_start(group + 1)?;
-            while entry.end < end {
+            while entry.end < group.body_end {
                 entry = run.entry(entry.end)?;
                 let start = self.bytes.len();
                 let back = size.checked_sub(entry.front)?.checked_sub(entry.back)?;
@@ -95,12 +98,6 @@ impl Entries {
             }
         }
         Some(())
-    }
-
-    fn push_parts(&mut self, key: &Parts<'_>, value: &[u8]) {
-        let start = self.bytes.len();
-        key.append_to(&mut self.bytes);
-        self.end_entry(start, value);
     }
 
     fn end_entry(&mut self, start: usize, value: &[u8]) {

@@ -10,7 +10,7 @@
 
 use crate::damaged::{Damage, Damaged};
 use crate::node::{Child, Inner};
-use crate::run;
+use crate::run_check::{check, groups_are_full};
 use crate::source::{InnerPlace, Place, Source};
 use crate::varint::{put, put_size, take, take_size};
 use cairn_types::Crc32c;
@@ -23,7 +23,7 @@ const CHILD_SIZE_MIN: usize = 2 + CHECKSUM_SIZE;
 /// A leaf's run, verified (P1).
 pub(crate) fn verified_leaf<'a>(source: &'a Source, place: &Place) -> Result<&'a [u8], Damaged> {
     let bytes = source.verified_page(place)?;
-    match run::check(bytes) {
+    match check(bytes) {
         Some(count) if count > 0 => Ok(bytes),
         _ => Err(place.damaged(Damage::Malformed)),
     }
@@ -71,7 +71,7 @@ fn parse(bytes: &[u8], level: u8) -> Option<Inner> {
         at = end;
     }
     let separators = bytes.get(at..)?;
-    if run::check(separators)? != count.saturating_sub(1) || !groups_are_full(separators)? {
+    if check(separators)? != count.saturating_sub(1) || !groups_are_full(separators)? {
         return None;
     }
     Some(Inner::new(level, separators.to_vec(), children))
@@ -89,22 +89,4 @@ fn parse_child(bytes: &[u8], at: usize, level: u8) -> Option<(Child, usize)> {
     }
     let (subtree_size, at) = take(bytes, at)?;
     Some((Child::stored_inner(InnerPlace { place, subtree_size }), at))
-}
-
-/// Whether every group but the last has [`run::GROUP_COUNT`] entries, as `run::rank` needs.
-fn groups_are_full(separators: &[u8]) -> Option<bool> {
-    let view = run::Run::new(separators)?;
-    for group in 0..view.groups() {
-        let (mut at, end) = (view.group_start(group)?, view.group_start(group + 1)?);
-        let mut count = 0;
-        while at < end {
-            at = view.entry(at)?.end;
-            count += 1;
-        }
-        let last = group + 1 == view.groups();
-        if count > run::GROUP_COUNT || (!last && count < run::GROUP_COUNT) {
-            return Some(false);
-        }
-    }
-    Some(true)
 }

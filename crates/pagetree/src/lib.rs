@@ -24,6 +24,7 @@ mod remove;
 mod root_record;
 mod run;
 mod run_builder;
+mod run_check;
 mod run_edit;
 #[cfg(test)]
 mod run_test;

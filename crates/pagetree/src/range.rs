@@ -2,7 +2,7 @@
 
 use crate::damaged::Damaged;
 use crate::node::{Child, Inner, Opened};
-use crate::run::Run;
+use crate::run::{Group, Groups, Run, Spot};
 use crate::tree::Tree;
 
 /// The entries of a tree from some key on, in order.
@@ -26,11 +26,9 @@ struct LeafCursor<'a> {
     child: &'a Child,
     run: Run<'a>,
     first_key: &'a [u8],
-    /// The group that starts at or before the place.
-    group: usize,
-    group_start: usize,
-    group_end: usize,
-    /// Its first key; up to date once the place is past it.
+    group: Group<'a>,
+    after: Groups<'a>,
+    /// The group's first key; up to date once the place is past it.
     reference: Vec<u8>,
     at: usize,
 }
@@ -38,37 +36,33 @@ struct LeafCursor<'a> {
 impl<'a> LeafCursor<'a> {
     /// At the first entry that is not below `from`.
     fn new(child: &'a Child, bytes: &'a [u8], from: &[u8]) -> Option<Self> {
-        let run = Run::new(bytes)?;
-        let spot = run.seek(from)?;
-        let first_key = run.entry(run.group_start(0)?)?.middle;
+        let run = Run::new(bytes);
+        let Spot { group, after, at, reference: parts, .. } = run.seek(from)?;
+        let first_key = run.groups()?.take()?.middle;
         let mut reference = Vec::new();
-        spot.reference.append_to(&mut reference);
-        let (group, at) = (spot.group, spot.at);
-        let (group_start, group_end) = (run.group_start(group)?, run.group_start(group + 1)?);
-        Some(Self { child, run, first_key, group, group_start, group_end, reference, at })
+        parts.append_to(&mut reference);
+        Some(Self { child, run, first_key, group, after, reference, at })
     }
 
     /// The value of the next entry, its key put into `key`. The inner nothing at the end, the
     /// outer where the bytes are no run.
     fn step(&mut self, key: &mut Vec<u8>) -> Option<Option<&'a [u8]>> {
-        if self.at == self.group_end {
-            if self.group + 1 == self.run.groups() {
+        if self.at == self.group.body_end {
+            if self.after.left == 0 {
                 return Some(None);
             }
-            self.group += 1;
-            self.group_start = self.at;
-            self.group_end = self.run.group_start(self.group + 1)?;
-        }
-        let entry = if self.at == self.group_start {
-            let (parts, entry) = self.run.group_key(self.group, self.first_key)?;
+            self.group = self.after.take()?;
+            self.at = self.group.body;
             self.reference.clear();
-            parts.append_to(&mut self.reference);
-            key.clone_from(&self.reference);
-            entry
+            self.group.key(self.first_key)?.append_to(&mut self.reference);
+        }
+        key.clear();
+        let entry = if self.at == self.group.body {
+            key.extend_from_slice(&self.reference);
+            self.run.first_entry(&self.group)?
         } else {
             let entry = self.run.entry(self.at)?;
             let tail = self.reference.len().checked_sub(entry.back)?;
-            key.clear();
             key.extend_from_slice(self.reference.get(..entry.front)?);
             key.extend_from_slice(entry.middle);
             key.extend_from_slice(self.reference.get(tail..)?);

@@ -1,21 +1,22 @@
 //! A sorted run of entries in one byte string, read in place; docs/formats/pagetree.md.
 //!
 //! ```text
-//!   count of groups u16 │ offset of each group u32 … │ group │ group │ …
-//!   group:  entry, entry, …         each relative to another key, its reference:
+//!   count of groups u16 │ where bodies start u32 │ head, head, … │ body, body, …
+//!   head:   front │ back │ size of middle │ size of body u32 │ middle       a group's first key
+//!   body:   size of value │ value │ entry, entry, …                         its value, the others
 //!   entry:  front │ back │ size of middle │ size of value │ middle │ value
 //!           └ bytes shared with the reference at its front and at its back, never overlapping
 //!
-//!   run's first entry ◄── reference of each group's first entry ◄── reference of the group's others
+//!   first head's key ◄── reference of the other heads;    head's key ◄── reference of its entries
 //! ```
-//! A look-up finds the group by binary search and then walks a few entries; neither puts a key
+//! A look-up walks the heads, which lie together, and then one group's entries; neither puts a key
 //! together. `front` alone mostly decides, because of U2: an entry that shares more with its
 //! reference than the sought key does lies on the same side of that key as the reference.
 //!
 //! - U1: keys ascend strictly, within a group and from group to group.
 //! - U2: `front` is all that the entry and its reference share at the front; `back` is what they
 //!   share at the back of the rest.
-//! - U3: groups and entries fill the byte string without a gap. No group is empty.
+//! - U3: heads, groups and entries fill the byte string without a gap.
 //!
 //! Every reader is total: bytes that are no run give nothing, never a panic.
 
@@ -23,10 +24,10 @@ use crate::parts::{Parts, order_of_front, shared_front};
 use crate::varint::take_size;
 use std::cmp::Ordering;
 
-/// Bytes of the count of groups.
-pub(crate) const COUNT_SIZE: usize = 2;
-/// Bytes of one group's offset.
-pub(crate) const OFFSET_SIZE: usize = 4;
+/// Bytes before the heads.
+pub(crate) const TABLE_SIZE: usize = 2 + 4;
+/// Bytes of a body's size.
+pub(crate) const BODY_SIZE_SIZE: usize = 4;
 /// Entries of a group as a run is built. In-place edits may make it larger.
 pub(crate) const GROUP_COUNT: usize = 16;
 
@@ -41,14 +42,39 @@ pub(crate) struct Entry<'a> {
     pub(crate) end: usize,
 }
 
+/// A group's head, and where its body lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group<'a> {
+    pub(crate) front: usize,
+    pub(crate) back: usize,
+    pub(crate) middle: &'a [u8],
+    /// Where the body's size stands.
+    pub(crate) size_at: usize,
+    pub(crate) body: usize,
+    pub(crate) body_end: usize,
+}
+
+/// The groups of a run that were not visited yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Groups<'a> {
+    bytes: &'a [u8],
+    pub(crate) left: usize,
+    head: usize,
+    body: usize,
+}
+
 /// Where a key is in a run, or would be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot<'a> {
     /// The last group whose first key is not above the sought one; the first, where all are.
-    pub(crate) group: usize,
-    /// How many entries of that group lie below.
+    pub(crate) group: Group<'a>,
+    /// How many groups come before.
+    pub(crate) group_index: usize,
+    /// Those that come after.
+    pub(crate) after: Groups<'a>,
+    /// How many entries of the group lie below.
     pub(crate) index: usize,
-    /// The offset of the next entry that does not.
+    /// The offset of the next entry that does not; of the body, where that is the first.
     pub(crate) at: usize,
     /// That entry, if it has the key.
     pub(crate) found: Option<Entry<'a>>,
@@ -56,63 +82,84 @@ pub(crate) struct Spot<'a> {
     pub(crate) reference: Parts<'a>,
 }
 
-/// A run, its table of groups checked against its size.
+/// A run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run<'a> {
     bytes: &'a [u8],
-    groups: usize,
+}
+
+impl<'a> Groups<'a> {
+    /// The next group. Nothing where there is none, or the bytes hold none.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Group<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let [front, back, middle, _] = short_head(self.bytes, self.head)?;
+        let ([front, back, middle], at) = if (front | back | middle) < 0x80 {
+            ([front, back, middle].map(usize::from), self.head + 3)
+        } else {
+            let (front, at) = take_size(self.bytes, self.head)?;
+            let (back, at) = take_size(self.bytes, at)?;
+            let (middle, at) = take_size(self.bytes, at)?;
+            ([front, back, middle], at)
+        };
+        let size = u32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?);
+        let middle_at = at + BODY_SIZE_SIZE;
+        let (body, body_end) = (self.body, self.body.checked_add(size as usize)?);
+        self.head = middle_at.checked_add(middle)?;
+        self.body = body_end;
+        let middle = self.bytes.get(middle_at..self.head)?;
+        Some(Group { front, back, middle, size_at: at, body, body_end })
+    }
+
+    /// Where the next group's body starts.
+    pub(crate) fn bodies(&self) -> usize {
+        self.body
+    }
+
+    /// Whether all were visited, and heads and bodies ended where they should (U3).
+    pub(crate) fn ended(&self, bodies: usize) -> bool {
+        self.left == 0 && self.head == bodies && self.body == self.bytes.len()
+    }
+}
+
+impl<'a> Group<'a> {
+    /// The group's first key, `first_key` being the run's.
+    pub(crate) fn key(&self, first_key: &'a [u8]) -> Option<Parts<'a>> {
+        Parts::within(first_key, self.front, self.middle, self.back)
+    }
 }
 
 impl<'a> Run<'a> {
-    /// Looks at the table's size alone.
-    pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
-        let groups = usize::from(u16::from_le_bytes(*bytes.first_chunk()?));
-        (bytes.len() >= COUNT_SIZE + groups * OFFSET_SIZE).then_some(Self { bytes, groups })
+    /// Looks at nothing.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
     }
 
-    /// How many groups.
-    pub(crate) fn groups(&self) -> usize {
-        self.groups
+    /// The groups.
+    pub(crate) fn groups(&self) -> Option<Groups<'a>> {
+        let (count, rest) = self.bytes.split_first_chunk()?;
+        let body = u32::from_le_bytes(*rest.first_chunk()?) as usize;
+        let left = usize::from(u16::from_le_bytes(*count));
+        Some(Groups { bytes: self.bytes, left, head: TABLE_SIZE, body })
     }
 
-    /// Where a group starts; for the count of groups, where the run ends.
-    pub(crate) fn group_start(&self, group: usize) -> Option<usize> {
-        if group == self.groups {
-            return Some(self.bytes.len());
-        }
-        let offset = self.bytes.get(COUNT_SIZE + group * OFFSET_SIZE..)?.first_chunk()?;
-        usize::try_from(u32::from_le_bytes(*offset)).ok()
+    /// A group's first entry.
+    pub(crate) fn first_entry(&self, group: &Group<'a>) -> Option<Entry<'a>> {
+        let (value, at) = take_size(self.bytes, group.body)?;
+        let end = at.checked_add(value)?;
+        let Group { front, back, middle, .. } = *group;
+        Some(Entry { front, back, middle, value: self.bytes.get(at..end)?, end })
     }
 
-    /// The four bytes at an offset: an entry's sizes, if none is above 127.
-    #[inline]
-    fn short_head(&self, at: usize) -> Option<[u8; 4]> {
-        self.bytes.get(at..)?.first_chunk().copied()
-    }
-
-    /// The sizes at an offset, and where they end.
-    #[inline]
-    fn head(&self, at: usize) -> Option<([usize; 4], usize)> {
-        let head = self.short_head(at)?;
-        if u32::from_le_bytes(head) & 0x8080_8080 == 0 {
-            return Some((head.map(usize::from), at + head.len()));
-        }
-        self.long_head(at)
-    }
-
-    #[cold]
-    fn long_head(&self, at: usize) -> Option<([usize; 4], usize)> {
-        let (front, at) = take_size(self.bytes, at)?;
-        let (back, at) = take_size(self.bytes, at)?;
-        let (middle, at) = take_size(self.bytes, at)?;
-        let (value, at) = take_size(self.bytes, at)?;
-        Some(([front, back, middle, value], at))
-    }
-
-    /// The entry at an offset.
+    /// The entry at an offset, not a group's first.
     #[inline]
     pub(crate) fn entry(&self, at: usize) -> Option<Entry<'a>> {
-        let ([front, back, middle, value], at) = self.head(at)?;
+        let head = short_head(self.bytes, at)?;
+        let ([front, back, middle, value], at) = if u32::from_le_bytes(head) & 0x8080_8080 == 0 {
+            (head.map(usize::from), at + head.len())
+        } else {
+            self.long_head(at)?
+        };
         let middle_end = at.checked_add(middle)?;
         let end = middle_end.checked_add(value)?;
         Some(Entry {
@@ -124,83 +171,78 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The run's first key. Nothing where there is none.
-    fn first_key(&self) -> Option<&'a [u8]> {
-        Some(self.entry(self.group_start(0)?)?.middle)
+    #[cold]
+    fn long_head(&self, at: usize) -> Option<([usize; 4], usize)> {
+        let (front, at) = take_size(self.bytes, at)?;
+        let (back, at) = take_size(self.bytes, at)?;
+        let (middle, at) = take_size(self.bytes, at)?;
+        let (value, at) = take_size(self.bytes, at)?;
+        Some(([front, back, middle, value], at))
     }
 
-    /// The first key of a group, and the group's first entry.
-    pub(crate) fn group_key(
-        &self,
-        group: usize,
-        first_key: &'a [u8],
-    ) -> Option<(Parts<'a>, Entry<'a>)> {
-        let entry = self.entry(self.group_start(group)?)?;
-        if group == 0 {
-            return Some((Parts::whole(entry.middle), entry));
+    /// How many entries of a group lie from the offset of one on, not the first.
+    pub(crate) fn count_from(&self, group: &Group<'a>, mut at: usize) -> Option<usize> {
+        let mut count = 0;
+        while at < group.body_end {
+            at = self.entry(at)?.end;
+            count += 1;
         }
-        Some((Parts::within(first_key, entry.front, entry.middle, entry.back)?, entry))
+        Some(count)
     }
 
     /// Finds where `key` is or would be. The first key of the run may be above it: then the spot
     /// is the start of the first group. Nothing where the run is empty or malformed.
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Spot<'a>> {
-        let first_key = self.first_key()?;
-        let shared = shared_front(first_key, key);
-        let start = Spot {
-            group: 0,
+        let mut groups = self.groups()?;
+        let group = groups.take()?;
+        let first_key = group.middle;
+        let mut spot = Spot {
+            group,
+            group_index: 0,
+            after: groups,
             index: 0,
-            at: self.group_start(0)?,
+            at: group.body,
             found: None,
             reference: Parts::whole(first_key),
         };
+        let shared = shared_front(first_key, key);
         if key.get(shared) < first_key.get(shared) {
-            return Some(start);
+            return Some(spot);
         }
-        let group = self.seek_group(key, first_key, shared)?;
-        let (reference, first) = self.group_key(group, first_key)?;
-        let at = self.group_start(group)?;
-        let shared = reference.shared_front(key);
-        if shared == key.len() && shared == reference.size() {
-            return Some(Spot { group, at, found: Some(first), reference, ..start });
-        }
-        self.seek_entry(key, shared, Spot { group, index: 1, at: first.end, reference, ..start })
-    }
-
-    /// The last group whose first key is not above `key`, which is not below the run's first key
-    /// and shares its first `shared` bytes.
-    fn seek_group(&self, key: &[u8], first_key: &'a [u8], shared: usize) -> Option<usize> {
-        let (mut low, mut high) = (0, self.groups);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            let entry = self.entry(self.group_start(middle)?)?;
-            let order = match entry.front.cmp(&shared) {
+        while groups.left > 0 {
+            let group = groups.take()?;
+            let above = match group.front.cmp(&shared) {
                 Ordering::Equal => {
-                    let rest = first_key.len().checked_sub(entry.back)?;
-                    Parts::within(entry.middle, entry.middle.len(), &first_key[rest..], 0)?
-                        .order_of(&key[shared..])
+                    let tail = first_key.len().checked_sub(group.back)?;
+                    let rest = [group.middle, first_key.get(tail..)?];
+                    Parts::pair(rest).order_of(&key[shared..]) == Ordering::Less
                 }
-                decided => decided,
+                decided => decided == Ordering::Less,
             };
-            if order == Ordering::Less {
-                high = middle;
-            } else {
-                low = middle;
+            if above {
+                break;
             }
+            (spot.group, spot.after) = (group, groups);
+            spot.group_index += 1;
         }
-        Some(low)
+        if spot.group_index > 0 {
+            spot.reference = spot.group.key(first_key)?;
+        }
+        let shared = spot.reference.shared_front(key);
+        let first = self.first_entry(&spot.group)?;
+        if shared == key.len() && shared == spot.reference.size() {
+            return Some(Spot { at: spot.group.body, found: Some(first), ..spot });
+        }
+        self.seek_entry(key, shared, Spot { index: 1, at: first.end, ..spot })
     }
 
     /// Walks a group from its second entry on, where `spot` stands. `key` is above the group's
     /// first key and shares its first `shared` bytes.
     fn seek_entry(&self, key: &[u8], shared: usize, mut spot: Spot<'a>) -> Option<Spot<'a>> {
-        let end = self.group_start(spot.group + 1)?;
-        while spot.at < end {
+        while spot.at < spot.group.body_end {
             // Most entries are passed by: for these, four bytes are all that is looked at.
-            if let Some([front, back, middle, value]) = self.short_head(spot.at)
-                && usize::from(front) > shared
-                && (front | back | middle | value) < 0x80
-            {
+            let [front, back, middle, value] = short_head(self.bytes, spot.at)?;
+            if usize::from(front) > shared && (front | back | middle | value) < 0x80 {
                 spot.index += 1;
                 spot.at += 4 + usize::from(middle) + usize::from(value);
                 continue;
@@ -226,6 +268,12 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The four bytes at an offset: an entry's sizes, if none is above 127.
+#[inline]
+fn short_head(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
 /// How `key` stands to an entry of which the first `shared` bytes are the same.
 fn order_of_rest(
     key: &[u8],
@@ -244,58 +292,17 @@ fn order_of_rest(
 
 /// The value of `key`; the outer nothing where the bytes are no run with entries.
 pub(crate) fn find<'a>(bytes: &'a [u8], key: &[u8]) -> Option<Option<&'a [u8]>> {
-    let spot = Run::new(bytes)?.seek(key)?;
+    let spot = Run::new(bytes).seek(key)?;
     Some(spot.found.map(|entry| entry.value))
 }
 
 /// How many keys of a run are not above `key`, in a run whose groups all have [`GROUP_COUNT`]
 /// entries but the last.
 pub(crate) fn rank(bytes: &[u8], key: &[u8]) -> Option<usize> {
-    let run = Run::new(bytes)?;
-    if run.groups == 0 {
+    let run = Run::new(bytes);
+    if run.groups()?.left == 0 {
         return Some(0);
     }
     let spot = run.seek(key)?;
-    Some(spot.group * GROUP_COUNT + spot.index + usize::from(spot.found.is_some()))
-}
-
-/// Whether bytes are a run (U1, U2, U3), and of how many entries.
-///
-/// A checksum says that they are what was written; this says that what was written is a run, so
-/// that readers of hostile bytes with a right checksum are safe too.
-pub(crate) fn check(bytes: &[u8]) -> Option<usize> {
-    let run = Run::new(bytes)?;
-    let mut count = 0;
-    let mut expected_start = COUNT_SIZE + run.groups * OFFSET_SIZE;
-    let first_key = if run.groups == 0 { &[][..] } else { run.first_key()? };
-    let (mut reference, mut last) = (Vec::new(), Vec::new());
-    let mut key = Vec::new();
-    for group in 0..run.groups {
-        let (start, end) = (run.group_start(group)?, run.group_start(group + 1)?);
-        if start != expected_start || start >= end {
-            return None;
-        }
-        let mut at = start;
-        while at < end {
-            let entry = run.entry(at)?;
-            let base = match (count, at == start) {
-                (0, _) => &[][..],
-                (_, true) => first_key,
-                (_, false) => reference.as_slice(),
-            };
-            key.clear();
-            Parts::within(base, entry.front, entry.middle, entry.back)?.append_to(&mut key);
-            if shared_front(base, &key) != entry.front || (count > 0 && key <= last) {
-                return None;
-            }
-            if at == start {
-                reference.clone_from(&key);
-            }
-            std::mem::swap(&mut last, &mut key);
-            count += 1;
-            at = entry.end;
-        }
-        expected_start = at;
-    }
-    (expected_start == bytes.len()).then_some(count)
+    Some(spot.group_index * GROUP_COUNT + spot.index + usize::from(spot.found.is_some()))
 }

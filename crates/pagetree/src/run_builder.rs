@@ -3,14 +3,17 @@
 //! - U1 is the caller's: keys ascend strictly. U2 and U3 hold by construction.
 
 use crate::parts::{shared_back, shared_front};
-use crate::run::{COUNT_SIZE, GROUP_COUNT, OFFSET_SIZE};
+use crate::run::{BODY_SIZE_SIZE, GROUP_COUNT, TABLE_SIZE};
 use crate::varint::{put_size, size_of};
 
 /// A run under construction.
 #[derive(Debug, Default)]
 pub(crate) struct RunBuilder {
-    body: Vec<u8>,
-    group_starts: Vec<u32>,
+    heads: Vec<u8>,
+    bodies: Vec<u8>,
+    group_count: u16,
+    /// Where in `heads` the last group's body size goes, and where in `bodies` that body starts.
+    last_group: (usize, usize),
     first_key: Vec<u8>,
     reference: Vec<u8>,
     count_in_group: usize,
@@ -43,6 +46,18 @@ impl Shared {
             + value.len()
     }
 
+    /// Appends the head of a group whose first key is `key`; answers where the body's size goes.
+    fn put_head(self, key: &[u8], out: &mut Vec<u8>) -> usize {
+        let middle = &key[self.front..key.len() - self.back];
+        for size in [self.front, self.back, middle.len()] {
+            put_size(out, size);
+        }
+        let size_at = out.len();
+        out.extend_from_slice(&[0; BODY_SIZE_SIZE]);
+        out.extend_from_slice(middle);
+        size_at
+    }
+
     /// Appends the entry that has `key` and `value`.
     pub(crate) fn put_entry(self, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let middle = &key[self.front..key.len() - self.back];
@@ -60,25 +75,22 @@ impl Shared {
 impl RunBuilder {
     /// Whether nothing was pushed since the start or the last `finish`.
     pub(crate) fn is_empty(&self) -> bool {
-        self.group_starts.is_empty()
+        self.group_count == 0
     }
 
     /// Bytes that the run would have now.
     pub(crate) fn size(&self) -> usize {
-        COUNT_SIZE + self.group_starts.len() * OFFSET_SIZE + self.body.len()
+        TABLE_SIZE + self.heads.len() + self.bodies.len()
     }
 
     /// Appends an entry, unless the run has entries and would have more than `size_max` bytes.
     pub(crate) fn push_within(&mut self, size_max: usize, key: &[u8], value: &[u8]) -> bool {
         let starts_group = self.is_empty() || self.count_in_group == GROUP_COUNT;
-        let shared = if starts_group {
-            Shared::of(&self.first_key, key)
-        } else {
-            Shared::of(&self.reference, key)
-        };
-        let offset_size = if starts_group { OFFSET_SIZE } else { 0 };
-        let size = self.size() + offset_size + shared.entry_size(key, value);
-        let too_many = starts_group && self.group_starts.len() == usize::from(u16::MAX);
+        let base = if starts_group { &self.first_key } else { &self.reference };
+        let shared = Shared::of(base, key);
+        let head_size = if starts_group { BODY_SIZE_SIZE } else { 0 };
+        let size = self.size() + head_size + shared.entry_size(key, value);
+        let too_many = starts_group && self.group_count == u16::MAX;
         if !self.is_empty() && (size > size_max || too_many) {
             return false;
         }
@@ -86,15 +98,28 @@ impl RunBuilder {
             self.first_key.extend_from_slice(key);
         }
         if starts_group {
-            let start = u32::try_from(self.body.len()).expect("a page is far below 4 GiB");
-            self.group_starts.push(start);
+            self.end_group();
+            self.last_group = (shared.put_head(key, &mut self.heads), self.bodies.len());
+            put_size(&mut self.bodies, value.len());
+            self.bodies.extend_from_slice(value);
             self.reference.clear();
             self.reference.extend_from_slice(key);
+            self.group_count += 1;
             self.count_in_group = 0;
+        } else {
+            shared.put_entry(key, value, &mut self.bodies);
         }
         self.count_in_group += 1;
-        shared.put_entry(key, value, &mut self.body);
         true
+    }
+
+    /// Notes the size of the last group's body.
+    fn end_group(&mut self) {
+        if !self.is_empty() {
+            let (size_at, body) = self.last_group;
+            let size = u32::try_from(self.bodies.len() - body).expect("far below 4 GiB");
+            self.heads[size_at..size_at + BODY_SIZE_SIZE].copy_from_slice(&size.to_le_bytes());
+        }
     }
 
     /// Appends an entry, however large the run gets.
@@ -105,17 +130,15 @@ impl RunBuilder {
 
     /// The run; the builder is empty again.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
+        self.end_group();
         let mut run = Vec::with_capacity(self.size());
-        let groups = u16::try_from(self.group_starts.len()).expect("counted by push");
-        run.extend_from_slice(&groups.to_le_bytes());
-        let table_end = COUNT_SIZE + self.group_starts.len() * OFFSET_SIZE;
-        let table_end = u32::try_from(table_end).expect("65535 groups at most");
-        for start in self.group_starts.drain(..) {
-            run.extend_from_slice(&(table_end + start).to_le_bytes());
-        }
-        run.append(&mut self.body);
+        run.extend_from_slice(&self.group_count.to_le_bytes());
+        let bodies = u32::try_from(TABLE_SIZE + self.heads.len()).expect("far below 4 GiB");
+        run.extend_from_slice(&bodies.to_le_bytes());
+        run.append(&mut self.heads);
+        run.append(&mut self.bodies);
         self.first_key.clear();
-        self.count_in_group = 0;
+        (self.group_count, self.count_in_group) = (0, 0);
         run
     }
 }

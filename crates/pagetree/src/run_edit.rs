@@ -3,8 +3,9 @@
 //! An edit that would change a reference (the first key of a group or of the run) is not small:
 //! it answers [`Edit::Rebuild`] and leaves the run as it was. One in twenty is of that kind.
 
-use crate::run::{COUNT_SIZE, Entry, GROUP_COUNT, OFFSET_SIZE, Run, Spot};
+use crate::run::{BODY_SIZE_SIZE, Entry, GROUP_COUNT, Run};
 use crate::run_builder::Shared;
+use crate::varint::put_size;
 use std::ops::Range;
 
 /// Entries that a group may come to have by edits.
@@ -28,17 +29,22 @@ pub(crate) enum Edit {
 
 /// Sets the value of `key`. Nothing where the bytes are no run with entries.
 pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usize) -> Option<Edit> {
-    let view = Run::new(run)?;
+    let view = Run::new(run);
     let spot = view.seek(key)?;
     let mut entry = Vec::with_capacity(key.len() + value.len() + 16);
     let (edit, replaced) = match spot.found {
         Some(old) => {
-            put_changed(&old, value, &mut entry);
+            if spot.index == 0 {
+                put_size(&mut entry, value.len());
+                entry.extend_from_slice(value);
+            } else {
+                put_changed(&old, value, &mut entry);
+            }
             (Edit::Replaced, spot.at..old.end)
         }
         None if spot.index == 0 => return Some(Edit::Rebuild),
         None => {
-            if count_from(&view, &spot)? + spot.index >= GROUP_COUNT_MAX {
+            if view.count_from(&spot.group, spot.at)? + spot.index >= GROUP_COUNT_MAX {
                 return Some(Edit::Rebuild);
             }
             let front = spot.reference.shared_front(key);
@@ -51,46 +57,34 @@ pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usiz
     if run.len() - replaced.len() + entry.len() > size_max {
         return Some(Edit::Rebuild);
     }
-    let group = spot.group;
-    splice(run, group, replaced, &entry)?;
+    let size_at = spot.group.size_at;
+    splice(run, size_at, replaced, &entry)?;
     Some(edit)
 }
 
 /// Takes out `key`, which the run has. Nothing where it does not, or is malformed.
 pub(crate) fn remove(run: &mut Vec<u8>, key: &[u8]) -> Option<Edit> {
-    let spot = Run::new(run)?.seek(key)?;
+    let spot = Run::new(run).seek(key)?;
     let entry = spot.found?;
     if spot.index == 0 {
         return Some(Edit::Rebuild);
     }
-    let (group, removed) = (spot.group, spot.at..entry.end);
-    splice(run, group, removed, &[])?;
+    let (size_at, removed) = (spot.group.size_at, spot.at..entry.end);
+    splice(run, size_at, removed, &[])?;
     Some(Edit::Removed)
-}
-
-/// How many entries of the spot's group lie at or above it.
-fn count_from(run: &Run<'_>, spot: &Spot<'_>) -> Option<usize> {
-    let end = run.group_start(spot.group + 1)?;
-    let (mut at, mut count) = (spot.at, 0);
-    while at < end {
-        at = run.entry(at)?.end;
-        count += 1;
-    }
-    Some(count)
 }
 
 /// Appends the entry with another value.
 fn put_changed(old: &Entry<'_>, value: &[u8], out: &mut Vec<u8>) {
     for size in [old.front, old.back, old.middle.len(), value.len()] {
-        crate::varint::put_size(out, size);
+        put_size(out, size);
     }
     out.extend_from_slice(old.middle);
     out.extend_from_slice(value);
 }
 
-/// Replaces bytes of a group, and moves the groups behind it.
-fn splice(run: &mut Vec<u8>, group: usize, range: Range<usize>, bytes: &[u8]) -> Option<()> {
-    let groups = Run::new(run)?.groups();
+/// Replaces bytes of the body whose size stands at `size_at`.
+fn splice(run: &mut Vec<u8>, size_at: usize, range: Range<usize>, bytes: &[u8]) -> Option<()> {
     let old_size = run.len();
     let new_size = old_size - range.len() + bytes.len();
     if new_size > run.capacity() {
@@ -102,11 +96,8 @@ fn splice(run: &mut Vec<u8>, group: usize, range: Range<usize>, bytes: &[u8]) ->
     run.copy_within(range.end..old_size, range.start + bytes.len());
     run.truncate(new_size);
     run[range.start..range.start + bytes.len()].copy_from_slice(bytes);
-    let moved = u32::try_from(bytes.len()).ok()?.wrapping_sub(u32::try_from(range.len()).ok()?);
-    for later in group + 1..groups {
-        let at = COUNT_SIZE + later * OFFSET_SIZE;
-        let offset: &mut [u8; OFFSET_SIZE] = run.get_mut(at..)?.first_chunk_mut()?;
-        *offset = u32::from_le_bytes(*offset).wrapping_add(moved).to_le_bytes();
-    }
+    let added = u32::try_from(bytes.len()).ok()?.wrapping_sub(u32::try_from(range.len()).ok()?);
+    let size: &mut [u8; BODY_SIZE_SIZE] = run.get_mut(size_at..)?.first_chunk_mut()?;
+    *size = u32::from_le_bytes(*size).wrapping_add(added).to_le_bytes();
     Some(())
 }

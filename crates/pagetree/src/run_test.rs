@@ -1,8 +1,8 @@
 //! Runs: what is built is found, edited and checked, for keys that share much, little or nothing.
 
 use crate::entries::Entries;
-use crate::parts::Parts;
-use crate::run::{GROUP_COUNT, Run, check, find, rank};
+use crate::run::{GROUP_COUNT, Run, find, rank};
+use crate::run_check::check;
 use crate::run_edit::{self, Edit};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 use std::collections::BTreeMap;
@@ -133,11 +133,12 @@ fn a_groups_first_key_is_put_together_from_the_runs_first() {
     let keys: Vec<String> = (0..40).map(|number| format!("k{number:03}z")).collect();
     keys.iter().for_each(|key| entries.push(key.as_bytes(), b""));
     let bytes = entries.to_run();
-    let run = Run::new(&bytes).unwrap();
-    assert_eq!(run.groups(), 40usize.div_ceil(GROUP_COUNT));
-    let (parts, entry): (Parts<'_>, _) = run.group_key(1, keys[0].as_bytes()).unwrap();
+    let mut groups = Run::new(&bytes).groups().unwrap();
+    assert_eq!(groups.left, 40usize.div_ceil(GROUP_COUNT));
+    let first = groups.take().unwrap();
+    let group = groups.take().unwrap();
     let mut key = Vec::new();
-    parts.append_to(&mut key);
+    group.key(first.middle).unwrap().append_to(&mut key);
     assert_eq!(key, keys[GROUP_COUNT].as_bytes());
-    assert_eq!((entry.front, entry.middle, entry.back), (2, &b"16"[..], 1));
+    assert_eq!((group.front, group.middle, group.back), (2, &b"16"[..], 1));
 }
