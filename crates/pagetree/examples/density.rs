@@ -6,7 +6,9 @@
 //! each from its first name to its last; `mixed`: all names in random order; `sorted`: built from
 //! sorted input.
 
-use cairn_pagetree::{Tree, TreeBuilder};
+use cairn_pagetree::{FileId, LEAF_SIZE_MAX, Tree, TreeBuilder, checkpoint, rewrite};
+use std::sync::Arc;
+use std::time::Instant;
 
 const DIRECTORY_COUNT: u64 = 1000;
 
@@ -166,10 +168,10 @@ fn measure(style: &str, order_name: &str, count: u64) {
 
     let usage = tree.usage();
     let per_entry = |bytes: u64| bytes as f64 / count as f64;
-    let fill = usage.leaf_bytes as f64 / (usage.leaf_pages as f64 * 2048.0);
+    let fill = usage.leaf_bytes as f64 / (usage.leaf_pages * LEAF_SIZE_MAX as u64) as f64;
     println!(
-        "{style:5} {order_name:11} {count}: leaves {:.1} inner {:.2} memory {:.1} VmRSS {:.1} B/entry, \
-         leaf fill {:.0} %, insert {:.0}/s, look-up {:.2} M/s, walk {:.1} M/s",
+        "{style:5} {order_name:11} {count}: leaves {:.1} inner {:.2} memory {:.1} VmRSS {:.1} \
+         B/entry, leaf fill {:.0} %, insert {:.0}/s, look-up {:.2} M/s, walk {:.1} M/s",
         per_entry(usage.leaf_bytes),
         per_entry(usage.inner_bytes),
         per_entry(usage.memory_bytes()),
@@ -178,6 +180,58 @@ fn measure(style: &str, order_name: &str, count: u64) {
         count as f64 / insert_seconds,
         looked_up as f64 / look_up_seconds / 1e6,
         count as f64 / walk_seconds / 1e6,
+    );
+    measure_stored(style, tree, &files);
+}
+
+/// Inserts under snapshots, checkpoints, and look-ups in a file just opened.
+fn measure_stored(style: &str, mut tree: Tree, files: &[u32]) {
+    let mut key = Vec::new();
+    let mut replace = |tree: &mut Tree, snapshot_every: usize| {
+        let start = core_seconds();
+        let mut snapshot = tree.clone();
+        for (at, file) in files.iter().take(100_000).enumerate() {
+            if at % snapshot_every == 0 {
+                snapshot = tree.clone();
+            }
+            put_key(style, u64::from(*file), &mut key);
+            tree.insert(&key, &value(u64::from(!*file))).expect("nothing is stored");
+        }
+        drop(snapshot);
+        100_000.0_f64.min(files.len() as f64) / (core_seconds() - start)
+    };
+    let rates = [1, 100].map(|every| replace(&mut tree, every));
+    let mut bytes = Vec::new();
+    let start = Instant::now();
+    let (file, made) = rewrite(&tree, &mut bytes, 1, &[]).expect("memory");
+    let rewrite_seconds = start.elapsed().as_secs_f64();
+    replace(&mut tree, usize::MAX);
+    let again = checkpoint(&tree, file, &mut bytes, 2, &[]).expect("memory");
+    let stored_bytes = made.bytes_written as f64 / tree.len() as f64;
+    drop(tree);
+    let start = Instant::now();
+    let opened = Tree::open(Arc::new(bytes), FileId::fresh(), &again.record).expect("just made");
+    let open_seconds = start.elapsed().as_secs_f64();
+    let mut rates_stored = [0.0; 2];
+    for rate in &mut rates_stored {
+        let start = core_seconds();
+        for file in files {
+            put_key(style, u64::from(*file), &mut key);
+            assert!(opened.get(&key).expect("just made").is_some());
+        }
+        *rate = files.len() as f64 / (core_seconds() - start) / 1e6;
+    }
+    println!(
+        "      snapshot at each insert {:.0}/s, at each 100th {:.0}/s; rewrite {:.1} B/entry in \
+         {rewrite_seconds:.2} s, after 100000 changes {:.1} MB more; open {:.0} us, first look-ups \
+         {:.2} M/s, then {:.2} M/s (with making names)",
+        rates[0],
+        rates[1],
+        stored_bytes,
+        again.bytes_written as f64 / 1e6,
+        open_seconds * 1e6,
+        rates_stored[0],
+        rates_stored[1],
     );
 }
 

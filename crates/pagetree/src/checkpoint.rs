@@ -135,11 +135,7 @@ impl<S: PageSink> Writer<'_, S> {
         Ok(place)
     }
 
-    fn child(
-        &mut self,
-        child: &Child,
-        level: u8,
-    ) -> Result<InnerPlace, CheckpointError<S::Error>> {
+    fn child(&mut self, child: &Child, level: u8) -> Result<InnerPlace, CheckpointError<S::Error>> {
         match child {
             Child::Leaf(leaf) => self.leaf(leaf).map(of_leaf),
             Child::Inner(inner) => self.inner(inner),

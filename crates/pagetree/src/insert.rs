@@ -6,17 +6,15 @@
 //!   room beside            [■■■■■■■■][■■■   ] → [■■■■■   ][■■■■■■  ]
 //!   no room beside         [■■■■■■■■][■■■■■■■■] → [■■■■■■  ][■■■■■■  ][■■■■■■  ]
 //! ```
-//! So leaves are full after ascending and descending inserts and at least two thirds full after any others, as
-//! far as their parent has other leaves.
+//! So leaves are full after ascending and descending inserts, and at least two thirds full after
+//! any others, as far as their parent has other leaves.
 
 use crate::damaged::Damaged;
 use crate::entries::Entries;
 use crate::node::{Child, Inner, Opened, separator};
 use crate::run_edit::{self, Edit};
 use crate::source::Source;
-use crate::tree::{
-    CHILD_COUNT_MAX, EditError, KEY_SIZE_MAX, LEAF_SIZE_MAX, Tree, VALUE_SIZE_MAX,
-};
+use crate::tree::{CHILD_COUNT_MAX, EditError, KEY_SIZE_MAX, LEAF_SIZE_MAX, Tree, VALUE_SIZE_MAX};
 use cairn_types::crc32c;
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,7 +47,7 @@ impl Tree {
         let source = self.source.as_deref();
         let insert = Insert { source, key, value, last_inserted: self.last_inserted };
         let root = Inner::make_mut(&mut self.root);
-        let added = insert.into_inner(root)?;
+        let added = insert.insert_below(root)?;
         if root.children.len() > CHILD_COUNT_MAX {
             let old = std::mem::replace(root, Inner::empty());
             root.level = old.level + 1;
@@ -64,7 +62,7 @@ impl Tree {
 
 impl Insert<'_> {
     /// Inserts below a page, which may come to have one child too many.
-    fn into_inner(&self, inner: &mut Inner) -> Result<bool, Damaged> {
+    fn insert_below(&self, inner: &mut Inner) -> Result<bool, Damaged> {
         if inner.children.is_empty() {
             let mut entries = Entries::default();
             entries.push(self.key, self.value);
@@ -73,18 +71,18 @@ impl Insert<'_> {
         }
         let index = inner.index_of(self.key);
         if inner.level == 1 {
-            return self.into_leaf(inner, index);
+            return self.insert_in_leaf(inner, index);
         }
         let level = inner.level - 1;
         let below = inner.children[index].inner_mut(level, self.source)?;
-        let added = self.into_inner(below)?;
+        let added = self.insert_below(below)?;
         if below.children.len() > CHILD_COUNT_MAX {
             self.split_inner(inner, index);
         }
         Ok(added)
     }
 
-    fn into_leaf(&self, inner: &mut Inner, index: usize) -> Result<bool, Damaged> {
+    fn insert_in_leaf(&self, inner: &mut Inner, index: usize) -> Result<bool, Damaged> {
         let run = inner.children[index].leaf_mut(self.source)?;
         match run_edit::insert(run, self.key, self.value, LEAF_SIZE_MAX).expect("checked or ours") {
             Edit::Rebuild => {}

@@ -35,7 +35,7 @@ mod varint;
 pub use builder::{BuildError, TreeBuilder};
 pub use checkpoint::{Checkpoint, CheckpointError, PageSink, checkpoint, rewrite};
 pub use damaged::{Damage, Damaged};
-pub use range::Range;
+pub use range::{Lent, Range};
 pub use root_record::{RecordError, RootRecord};
 pub use source::{Backing, FileId};
 pub use tree::{EditError, KEY_SIZE_MAX, LEAF_SIZE_MAX, Tree, Usage, VALUE_SIZE_MAX};

@@ -5,6 +5,9 @@ use crate::node::{Child, Inner, Opened};
 use crate::run::{Group, Groups, Run, Spot};
 use crate::tree::Tree;
 
+/// A key, until the next is asked for, and its value.
+pub type Lent<'key, 'tree> = (&'key [u8], &'tree [u8]);
+
 /// The entries of a tree from some key on, in order.
 ///
 /// As an iterator it hands out each key as a vector; [`Range::advance`] lends it instead. After an
@@ -83,7 +86,7 @@ impl<'a> Range<'a> {
     ///
     /// # Errors
     /// When a page on the way is not what was written.
-    pub fn advance(&mut self) -> Result<Option<(&[u8], &'a [u8])>, Damaged> {
+    pub fn advance(&mut self) -> Result<Option<Lent<'_, 'a>>, Damaged> {
         match self.step() {
             Ok(Some(value)) => Ok(Some((&self.key, value))),
             Ok(None) => Ok(None),
@@ -96,12 +99,12 @@ impl<'a> Range<'a> {
     }
 
     fn step(&mut self) -> Result<Option<&'a [u8]>, Damaged> {
-        if let Some(from) = self.from.take() {
-            if !self.tree.root.children.is_empty() {
-                let root: &'a Inner = &self.tree.root;
-                self.path.push((root, root.index_of(&from)));
-                self.descend(&from)?;
-            }
+        if let Some(from) = self.from.take()
+            && !self.tree.root.children.is_empty()
+        {
+            let root: &'a Inner = &self.tree.root;
+            self.path.push((root, root.index_of(&from)));
+            self.descend(&from)?;
         }
         loop {
             if let Some(leaf) = &mut self.leaf {

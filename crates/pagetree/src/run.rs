@@ -283,9 +283,7 @@ fn order_of_rest(
 ) -> Option<Ordering> {
     let key = &key[shared..];
     match order_of_front(key, entry.middle) {
-        Ordering::Equal => {
-            Some(reference.tail(entry.back)?.order_of(&key[entry.middle.len()..]))
-        }
+        Ordering::Equal => Some(reference.tail(entry.back)?.order_of(&key[entry.middle.len()..])),
         decided => Some(decided),
     }
 }

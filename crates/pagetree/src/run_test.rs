@@ -119,7 +119,8 @@ proptest! {
 fn a_spark_directory_costs_little_beside_its_values() {
     let mut entries = Entries::default();
     for number in 0..60 {
-        let name = format!("part-{number:05}-0198f0a4-32c1-7e55-b1aa-0242ac120002-c000.snappy.parquet");
+        let name =
+            format!("part-{number:05}-0198f0a4-32c1-7e55-b1aa-0242ac120002-c000.snappy.parquet");
         let key = [&7u64.to_be_bytes(), name.as_bytes()].concat();
         entries.push(&key, &[0; 16]);
     }

@@ -1,5 +1,7 @@
 //! Altered and cut files: a right answer or an error, never a wrong answer, never a panic.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use cairn_pagetree::{CheckpointError, Damage, FileId, RootRecord, Tree, checkpoint, rewrite};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,7 +99,9 @@ fn an_edit_that_meets_damage_changes_nothing() {
     for at in (0..bytes.len()).step_by(97) {
         let mut altered = bytes.clone();
         altered[at] ^= 0x10;
-        let Ok(mut tree) = Tree::open(Arc::new(altered), FileId::fresh(), &record) else { continue };
+        let Ok(mut tree) = Tree::open(Arc::new(altered), FileId::fresh(), &record) else {
+            continue;
+        };
         let mut expected = model.clone();
         for (index, key) in model.keys().enumerate() {
             if index % 3 == 0 {

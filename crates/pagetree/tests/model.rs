@@ -1,9 +1,9 @@
 //! The tree against an ordered map, over random sequences of operations, snapshots, checkpoints
 //! and crashes.
 
-use cairn_pagetree::{
-    FileId, RootRecord, Tree, TreeBuilder, checkpoint, rewrite,
-};
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use cairn_pagetree::{FileId, RootRecord, Tree, TreeBuilder, checkpoint, rewrite};
 use proptest::prelude::{ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 use proptest::sample::Index;
 use std::collections::BTreeMap;
@@ -15,9 +15,17 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 enum Operation {
     Insert(Vec<u8>, Vec<u8>),
     /// Ascending or descending names in one directory.
-    InsertMany { directory: u8, first: u16, count: u16, step: i8 },
+    InsertMany {
+        directory: u8,
+        first: u16,
+        count: u16,
+        step: i8,
+    },
     Remove(Index),
-    RemoveMany { first: Index, count: usize },
+    RemoveMany {
+        first: Index,
+        count: usize,
+    },
     Get(Vec<u8>),
     Range(Vec<u8>),
     Snapshot,
@@ -25,7 +33,9 @@ enum Operation {
     Checkpoint,
     Rewrite,
     /// The process ends; what comes after opens one of the last root records.
-    Crash { record: Index },
+    Crash {
+        record: Index,
+    },
 }
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -114,7 +124,8 @@ impl World {
             Operation::Insert(key, value) => self.insert(key, value),
             Operation::InsertMany { directory, first, count, step } => {
                 for index in 0..count {
-                    let number = first.wrapping_add_signed(i16::from(step).wrapping_mul(index.cast_signed()));
+                    let number = first
+                        .wrapping_add_signed(i16::from(step).wrapping_mul(index.cast_signed()));
                     self.insert(name(directory, number), index.to_le_bytes().to_vec());
                 }
             }
@@ -193,9 +204,12 @@ fn assert_same(tree: &Tree, model: &Model, from: &[u8]) {
     assert_eq!(tree.len(), model.len() as u64);
     let entries: Vec<_> = tree.range(from).map(Result::unwrap).collect();
     let expected = model.range(from.to_vec()..);
-    assert!(entries.iter().map(|(key, value)| (key.as_slice(), *value)).eq(
-        expected.map(|(key, value)| (key.as_slice(), value.as_slice()))
-    ));
+    assert!(
+        entries
+            .iter()
+            .map(|(key, value)| (key.as_slice(), *value))
+            .eq(expected.map(|(key, value)| (key.as_slice(), value.as_slice())))
+    );
 }
 
 proptest! {

@@ -1,6 +1,10 @@
 //! Snapshots, readers and checkpoints beside a writer, and how dense pages stay.
 
-use cairn_pagetree::{FileId, KEY_SIZE_MAX, LEAF_SIZE_MAX, Tree, VALUE_SIZE_MAX, checkpoint, rewrite};
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use cairn_pagetree::{
+    FileId, KEY_SIZE_MAX, LEAF_SIZE_MAX, Tree, VALUE_SIZE_MAX, checkpoint, rewrite,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -49,7 +53,10 @@ fn a_tree_emptied_in_any_order_is_empty_and_usable() {
             assert!(!tree.remove(&key(*number)).unwrap());
             if done % 1000 == 0 && tree.len() > 2000 {
                 let usage = tree.usage();
-                assert!(usage.leaf_bytes / usage.leaf_pages > LEAF_SIZE_MAX as u64 / 4, "{usage:?}");
+                assert!(
+                    usage.leaf_bytes / usage.leaf_pages > LEAF_SIZE_MAX as u64 / 4,
+                    "{usage:?}"
+                );
             }
         }
         assert!(tree.is_empty() && tree.range(&[]).next().is_none());
