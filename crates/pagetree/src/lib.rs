@@ -11,6 +11,7 @@
 //!
 //! Knows bytes that it is handed. Never sees files, mappings, or what keys and values mean.
 
+mod adopt;
 mod builder;
 mod checkpoint;
 mod damaged;
@@ -32,6 +33,7 @@ mod source;
 mod tree;
 mod varint;
 
+pub use adopt::NotInFile;
 pub use builder::{BuildError, TreeBuilder};
 pub use checkpoint::{Checkpoint, CheckpointError, PageSink, checkpoint, rewrite};
 pub use damaged::{Damage, Damaged};

@@ -32,6 +32,8 @@ enum Operation {
     CheckSnapshot(Index),
     Checkpoint,
     Rewrite,
+    /// What the file has is read from it from now on.
+    Adopt,
     /// The process ends; what comes after opens one of the last root records.
     Crash {
         record: Index,
@@ -80,6 +82,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => any::<Index>().prop_map(Operation::CheckSnapshot),
         2 => prop::strategy::Just(Operation::Checkpoint),
         1 => prop::strategy::Just(Operation::Rewrite),
+        1 => prop::strategy::Just(Operation::Adopt),
         1 => any::<Index>().prop_map(|record| Operation::Crash { record }),
     ]
 }
@@ -152,6 +155,9 @@ impl World {
             }
             Operation::Checkpoint => self.checkpoint(),
             Operation::Rewrite => self.rewrite(),
+            Operation::Adopt => {
+                self.tree.adopt(Arc::new(self.bytes.clone()), self.file).unwrap();
+            }
             Operation::Crash { record } => self.crash(record),
         }
     }

@@ -177,3 +177,23 @@ fn after_a_rewrite_of_a_stored_tree_only_changes_are_written() {
     let reopened = Tree::open(Arc::new(fresh), FileId::fresh(), &made.record).unwrap();
     assert!(reopened.range(&[]).map(Result::unwrap).eq(tree.range(&[]).map(Result::unwrap)));
 }
+
+#[test]
+fn a_tree_that_adopts_its_checkpoint_keeps_only_changes_in_memory() {
+    let mut tree = Tree::new();
+    scattered(14).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
+    let (old, made) = rewrite(&tree, &mut Vec::new(), 0, &[]).unwrap();
+    assert!(tree.usage().leaf_pages > 100 && made.pages_written > 100);
+    let mut bytes = Vec::new();
+    let (file, _) = rewrite(&tree, &mut bytes, 1, &[]).unwrap();
+    tree.insert(&key(5), b"other").unwrap();
+    let before: Vec<_> = tree.range(&[]).map(|entry| entry.unwrap().0).collect();
+    tree.adopt(Arc::new(bytes.clone()), file).unwrap();
+    assert_eq!(tree.usage().leaf_pages, 1);
+    assert_eq!(tree.get(&key(5)).unwrap(), Some(&b"other"[..]));
+    assert!(tree.range(&[]).map(|entry| entry.unwrap().0).eq(before));
+    // Its stored pages are in that file and in no other.
+    assert!(tree.adopt(Arc::new(Vec::new()), old).is_err());
+    let made = checkpoint(&tree, file, &mut bytes, 2, &[]).unwrap();
+    assert!(made.pages_written <= u64::from(made.record.level) + 1, "{made:?}");
+}
