@@ -12,7 +12,7 @@ use std::ops::Range;
 const GROUP_COUNT_MAX: usize = 2 * GROUP_COUNT;
 /// Room that a run which outgrew its memory gets beyond what it needs now. More would cost
 /// memory for each page, less a new allocation for each insert.
-const SLACK_SIZE: usize = 64;
+const SLACK_SIZE: usize = 32;
 
 /// How an edit went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ fn stored(many: u32) -> (Vec<u8>, RootRecord, Model) {
     for number in 0..many {
         let key = format!("{}{number}", "directory".repeat(usize::from(number % 7 == 0)));
         // Values near a leaf's size make many leaves of few entries.
-        let value = vec![number.to_le_bytes()[0]; if number % 3 == 0 { 20 } else { 1030 }];
+        let value = vec![number.to_le_bytes()[0]; if number % 3 == 0 { 20 } else { 1560 }];
         tree.insert(key.as_bytes(), &value).unwrap();
         model.insert(key.into_bytes(), value);
         if number == many / 2 {

@@ -183,7 +183,7 @@ fn a_tree_that_adopts_its_checkpoint_keeps_only_changes_in_memory() {
     let mut tree = Tree::new();
     scattered(14).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
     let (old, made) = rewrite(&tree, &mut Vec::new(), 0, &[]).unwrap();
-    assert!(tree.usage().leaf_pages > 100 && made.pages_written > 100);
+    assert!(tree.usage().leaf_pages > 50 && made.pages_written > 50);
     let mut bytes = Vec::new();
     let (file, _) = rewrite(&tree, &mut bytes, 1, &[]).unwrap();
     tree.insert(&key(5), b"other").unwrap();
