@@ -1,8 +1,8 @@
 //! `sync()`: everything acknowledged so far, on the disk of every replica of the set (design §5).
 //!
 //! The primary syncs its own replica and asks each secondary. One that fails is left out of the
-//! set, as for any mutation (R14); a set that changes meanwhile makes the round fail, and the client
-//! asks again.
+//! set, as for any mutation (R14); a set that changes meanwhile makes the round fail, and the
+//! client asks again.
 
 use crate::outbox::{Purpose, lane_of};
 use crate::primary_forward::replica_deadline;

@@ -7,8 +7,8 @@ use serde_json::Value;
 /// Lowest first.
 const FLOORS: &[&[&str]] = &[
     &["cairn-types"],
-    &["cairn-format", "cairn-protocol"],
-    // `format` and `protocol` share a floor in the design; `env` stands on `protocol`.
+    &["cairn-format", "cairn-protocol", "cairn-pagetree"],
+    // `format`, `protocol` and `pagetree` share a floor; `env` stands on `protocol`.
     &["cairn-env"],
     &["cairn-store"],
     &["cairn-consensus", "cairn-master-core", "cairn-chunk-core", "cairn-client-core"],

@@ -17,6 +17,7 @@ const CORES: &[&str] = &[
     "crates/types/",
     "crates/format/",
     "crates/protocol/",
+    "crates/pagetree/",
 ];
 /// What a core has no use for: its order is random, or it is a clock, or it waits.
 const WORDS_REFUSED_IN_CORES: &[&str] =

@@ -1,0 +1,43 @@
+//! An ordered map of byte strings that is memory image, checkpoint and mapped file in one.
+//!
+//! ```text
+//!      writer ──► Tree ──┐   clone = snapshot, O(1)
+//!      readers ─► Tree ──┼─► pages, shared and immutable ──► file: only pages that it lacks
+//!   checkpoint ─► Tree ──┘              ▲                              │
+//!                                       └── open: verified when first touched
+//! ```
+//! A copy-on-write B+tree whose leaves are small byte strings, with what neighbouring keys share
+//! stored once, at the front and at the back (design §4; docs/formats/pagetree.md).
+//!
+//! Knows bytes that it is handed. Never sees files, mappings, or what keys and values mean.
+
+mod adopt;
+mod builder;
+mod checkpoint;
+mod damaged;
+mod entries;
+mod inner_page;
+mod insert;
+mod node;
+mod parts;
+mod range;
+mod remove;
+mod root_record;
+mod run;
+mod run_builder;
+mod run_check;
+mod run_edit;
+#[cfg(test)]
+mod run_test;
+mod source;
+mod tree;
+mod varint;
+
+pub use adopt::NotInFile;
+pub use builder::{BuildError, TreeBuilder};
+pub use checkpoint::{Checkpoint, CheckpointError, PageSink, checkpoint, rewrite};
+pub use damaged::{Damage, Damaged};
+pub use range::{Lent, Range};
+pub use root_record::{RecordError, RootRecord};
+pub use source::{Backing, FileId};
+pub use tree::{EditError, KEY_SIZE_MAX, LEAF_SIZE_MAX, Tree, Usage, VALUE_SIZE_MAX};

@@ -1,0 +1,306 @@
+//! A sorted run of entries in one byte string, read in place; docs/formats/pagetree.md.
+//!
+//! ```text
+//!   count of groups u16 │ where bodies start u32 │ head, head, … │ body, body, …
+//!   head:   front │ back │ size of middle │ size of body u32 │ middle       a group's first key
+//!   body:   size of value │ value │ entry, entry, …                         its value, the others
+//!   entry:  front │ back │ size of middle │ size of value │ middle │ value
+//!           └ bytes shared with the reference at its front and at its back, never overlapping
+//!
+//!   first head's key ◄── reference of the other heads;    head's key ◄── reference of its entries
+//! ```
+//! A look-up walks the heads, which lie together, and then one group's entries; neither puts a key
+//! together. `front` alone mostly decides, because of U2: an entry that shares more with its
+//! reference than the sought key does lies on the same side of that key as the reference.
+//!
+//! - U1: keys ascend strictly, within a group and from group to group.
+//! - U2: `front` is all that the entry and its reference share at the front; `back` is what they
+//!   share at the back of the rest.
+//! - U3: heads, groups and entries fill the byte string without a gap.
+//!
+//! Every reader is total: bytes that are no run give nothing, never a panic.
+
+use crate::parts::{Parts, order_of_front, shared_front};
+use crate::varint::take_size;
+use std::cmp::Ordering;
+
+/// Bytes before the heads.
+pub(crate) const TABLE_SIZE: usize = 2 + 4;
+/// Bytes of a body's size.
+pub(crate) const BODY_SIZE_SIZE: usize = 4;
+/// Entries of a group as a run is built. In-place edits may make it larger.
+pub(crate) const GROUP_COUNT: usize = 16;
+
+/// An entry as it is stored, without its reference.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) front: usize,
+    pub(crate) back: usize,
+    pub(crate) middle: &'a [u8],
+    pub(crate) value: &'a [u8],
+    /// Where the next one starts.
+    pub(crate) end: usize,
+}
+
+/// A group's head, and where its body lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group<'a> {
+    pub(crate) front: usize,
+    pub(crate) back: usize,
+    pub(crate) middle: &'a [u8],
+    /// Where the body's size stands.
+    pub(crate) size_at: usize,
+    pub(crate) body: usize,
+    pub(crate) body_end: usize,
+}
+
+/// The groups of a run that were not visited yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Groups<'a> {
+    bytes: &'a [u8],
+    pub(crate) left: usize,
+    head: usize,
+    body: usize,
+}
+
+/// Where a key is in a run, or would be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot<'a> {
+    /// The last group whose first key is not above the sought one; the first, where all are.
+    pub(crate) group: Group<'a>,
+    /// How many groups come before.
+    pub(crate) group_index: usize,
+    /// Those that come after.
+    pub(crate) after: Groups<'a>,
+    /// How many entries of the group lie below.
+    pub(crate) index: usize,
+    /// The offset of the next entry that does not; of the body, where that is the first.
+    pub(crate) at: usize,
+    /// That entry, if it has the key.
+    pub(crate) found: Option<Entry<'a>>,
+    /// The group's first key.
+    pub(crate) reference: Parts<'a>,
+}
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Groups<'a> {
+    /// The next group. Nothing where there is none, or the bytes hold none.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Group<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let [front, back, middle, _] = short_head(self.bytes, self.head)?;
+        let ([front, back, middle], at) = if (front | back | middle) < 0x80 {
+            ([front, back, middle].map(usize::from), self.head + 3)
+        } else {
+            let (front, at) = take_size(self.bytes, self.head)?;
+            let (back, at) = take_size(self.bytes, at)?;
+            let (middle, at) = take_size(self.bytes, at)?;
+            ([front, back, middle], at)
+        };
+        let size = u32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?);
+        let middle_at = at + BODY_SIZE_SIZE;
+        let (body, body_end) = (self.body, self.body.checked_add(size as usize)?);
+        self.head = middle_at.checked_add(middle)?;
+        self.body = body_end;
+        let middle = self.bytes.get(middle_at..self.head)?;
+        Some(Group { front, back, middle, size_at: at, body, body_end })
+    }
+
+    /// Where the next group's body starts.
+    pub(crate) fn bodies(&self) -> usize {
+        self.body
+    }
+
+    /// Whether all were visited, and heads and bodies ended where they should (U3).
+    pub(crate) fn ended(&self, bodies: usize) -> bool {
+        self.left == 0 && self.head == bodies && self.body == self.bytes.len()
+    }
+}
+
+impl<'a> Group<'a> {
+    /// The group's first key, `first_key` being the run's.
+    pub(crate) fn key(&self, first_key: &'a [u8]) -> Option<Parts<'a>> {
+        Parts::within(first_key, self.front, self.middle, self.back)
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Looks at nothing.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    /// The groups.
+    pub(crate) fn groups(&self) -> Option<Groups<'a>> {
+        let (count, rest) = self.bytes.split_first_chunk()?;
+        let body = u32::from_le_bytes(*rest.first_chunk()?) as usize;
+        let left = usize::from(u16::from_le_bytes(*count));
+        Some(Groups { bytes: self.bytes, left, head: TABLE_SIZE, body })
+    }
+
+    /// A group's first entry.
+    pub(crate) fn first_entry(&self, group: &Group<'a>) -> Option<Entry<'a>> {
+        let (value, at) = take_size(self.bytes, group.body)?;
+        let end = at.checked_add(value)?;
+        let Group { front, back, middle, .. } = *group;
+        Some(Entry { front, back, middle, value: self.bytes.get(at..end)?, end })
+    }
+
+    /// The entry at an offset, not a group's first.
+    #[inline]
+    pub(crate) fn entry(&self, at: usize) -> Option<Entry<'a>> {
+        let head = short_head(self.bytes, at)?;
+        let ([front, back, middle, value], at) = if u32::from_le_bytes(head) & 0x8080_8080 == 0 {
+            (head.map(usize::from), at + head.len())
+        } else {
+            self.long_head(at)?
+        };
+        let middle_end = at.checked_add(middle)?;
+        let end = middle_end.checked_add(value)?;
+        Some(Entry {
+            front,
+            back,
+            middle: self.bytes.get(at..middle_end)?,
+            value: self.bytes.get(middle_end..end)?,
+            end,
+        })
+    }
+
+    #[cold]
+    fn long_head(&self, at: usize) -> Option<([usize; 4], usize)> {
+        let (front, at) = take_size(self.bytes, at)?;
+        let (back, at) = take_size(self.bytes, at)?;
+        let (middle, at) = take_size(self.bytes, at)?;
+        let (value, at) = take_size(self.bytes, at)?;
+        Some(([front, back, middle, value], at))
+    }
+
+    /// How many entries of a group lie from the offset of one on, not the first.
+    pub(crate) fn count_from(&self, group: &Group<'a>, mut at: usize) -> Option<usize> {
+        let mut count = 0;
+        while at < group.body_end {
+            at = self.entry(at)?.end;
+            count += 1;
+        }
+        Some(count)
+    }
+
+    /// Finds where `key` is or would be. The first key of the run may be above it: then the spot
+    /// is the start of the first group. Nothing where the run is empty or malformed.
+    pub(crate) fn seek(&self, key: &[u8]) -> Option<Spot<'a>> {
+        let mut groups = self.groups()?;
+        let group = groups.take()?;
+        let first_key = group.middle;
+        let mut spot = Spot {
+            group,
+            group_index: 0,
+            after: groups,
+            index: 0,
+            at: group.body,
+            found: None,
+            reference: Parts::whole(first_key),
+        };
+        let shared = shared_front(first_key, key);
+        if key.get(shared) < first_key.get(shared) {
+            return Some(spot);
+        }
+        while groups.left > 0 {
+            let group = groups.take()?;
+            let above = match group.front.cmp(&shared) {
+                Ordering::Equal => {
+                    let tail = first_key.len().checked_sub(group.back)?;
+                    let rest = [group.middle, first_key.get(tail..)?];
+                    Parts::pair(rest).order_of(&key[shared..]) == Ordering::Less
+                }
+                decided => decided == Ordering::Less,
+            };
+            if above {
+                break;
+            }
+            (spot.group, spot.after) = (group, groups);
+            spot.group_index += 1;
+        }
+        if spot.group_index > 0 {
+            spot.reference = spot.group.key(first_key)?;
+        }
+        let shared = spot.reference.shared_front(key);
+        let first = self.first_entry(&spot.group)?;
+        if shared == key.len() && shared == spot.reference.size() {
+            return Some(Spot { at: spot.group.body, found: Some(first), ..spot });
+        }
+        self.seek_entry(key, shared, Spot { index: 1, at: first.end, ..spot })
+    }
+
+    /// Walks a group from its second entry on, where `spot` stands. `key` is above the group's
+    /// first key and shares its first `shared` bytes.
+    fn seek_entry(&self, key: &[u8], shared: usize, mut spot: Spot<'a>) -> Option<Spot<'a>> {
+        while spot.at < spot.group.body_end {
+            // Most entries are passed by: for these, four bytes are all that is looked at.
+            let [front, back, middle, value] = short_head(self.bytes, spot.at)?;
+            if usize::from(front) > shared && (front | back | middle | value) < 0x80 {
+                spot.index += 1;
+                spot.at += 4 + usize::from(middle) + usize::from(value);
+                continue;
+            }
+            let entry = self.entry(spot.at)?;
+            if entry.front < shared {
+                break;
+            }
+            if entry.front == shared {
+                match order_of_rest(key, shared, &entry, &spot.reference)? {
+                    Ordering::Less => break,
+                    Ordering::Equal => {
+                        spot.found = Some(entry);
+                        break;
+                    }
+                    Ordering::Greater => {}
+                }
+            }
+            spot.index += 1;
+            spot.at = entry.end;
+        }
+        Some(spot)
+    }
+}
+
+/// The four bytes at an offset: an entry's sizes, if none is above 127.
+#[inline]
+fn short_head(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// How `key` stands to an entry of which the first `shared` bytes are the same.
+fn order_of_rest(
+    key: &[u8],
+    shared: usize,
+    entry: &Entry<'_>,
+    reference: &Parts<'_>,
+) -> Option<Ordering> {
+    let key = &key[shared..];
+    match order_of_front(key, entry.middle) {
+        Ordering::Equal => Some(reference.tail(entry.back)?.order_of(&key[entry.middle.len()..])),
+        decided => Some(decided),
+    }
+}
+
+/// The value of `key`; the outer nothing where the bytes are no run with entries.
+pub(crate) fn find<'a>(bytes: &'a [u8], key: &[u8]) -> Option<Option<&'a [u8]>> {
+    let spot = Run::new(bytes).seek(key)?;
+    Some(spot.found.map(|entry| entry.value))
+}
+
+/// How many keys of a run are not above `key`, in a run whose groups all have [`GROUP_COUNT`]
+/// entries but the last.
+pub(crate) fn rank(bytes: &[u8], key: &[u8]) -> Option<usize> {
+    let run = Run::new(bytes);
+    if run.groups()?.left == 0 {
+        return Some(0);
+    }
+    let spot = run.seek(key)?;
+    Some(spot.group_index * GROUP_COUNT + spot.index + usize::from(spot.found.is_some()))
+}

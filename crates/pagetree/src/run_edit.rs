@@ -1,0 +1,103 @@
+//! Small edits of a run in place: one entry in, out or changed, the others' bytes only moved.
+//!
+//! An edit that would change a reference (the first key of a group or of the run) is not small:
+//! it answers [`Edit::Rebuild`] and leaves the run as it was. One in twenty is of that kind.
+
+use crate::run::{BODY_SIZE_SIZE, Entry, GROUP_COUNT, Run};
+use crate::run_builder::Shared;
+use crate::varint::put_size;
+use std::ops::Range;
+
+/// Entries that a group may come to have by edits.
+const GROUP_COUNT_MAX: usize = 2 * GROUP_COUNT;
+/// Room that a run which outgrew its memory gets beyond what it needs now. More would cost
+/// memory for each page, less a new allocation for each insert.
+const SLACK_SIZE: usize = 32;
+
+/// How an edit went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edit {
+    /// Done, and the run has an entry more.
+    Added,
+    /// Done, and an entry has another value.
+    Replaced,
+    /// Done, and the run has an entry less.
+    Removed,
+    /// Not done: take the entries out, edit them, build runs anew.
+    Rebuild,
+}
+
+/// Sets the value of `key`. Nothing where the bytes are no run with entries.
+pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usize) -> Option<Edit> {
+    let view = Run::new(run);
+    let spot = view.seek(key)?;
+    let mut entry = Vec::with_capacity(key.len() + value.len() + 16);
+    let (edit, replaced) = match spot.found {
+        Some(old) => {
+            if spot.index == 0 {
+                put_size(&mut entry, value.len());
+                entry.extend_from_slice(value);
+            } else {
+                put_changed(&old, value, &mut entry);
+            }
+            (Edit::Replaced, spot.at..old.end)
+        }
+        None if spot.index == 0 => return Some(Edit::Rebuild),
+        None => {
+            if view.count_from(&spot.group, spot.at)? + spot.index >= GROUP_COUNT_MAX {
+                return Some(Edit::Rebuild);
+            }
+            let front = spot.reference.shared_front(key);
+            let rest = key.len().min(spot.reference.size()) - front;
+            let back = spot.reference.shared_back(key, rest);
+            Shared { front, back }.put_entry(key, value, &mut entry);
+            (Edit::Added, spot.at..spot.at)
+        }
+    };
+    if run.len() - replaced.len() + entry.len() > size_max {
+        return Some(Edit::Rebuild);
+    }
+    let size_at = spot.group.size_at;
+    splice(run, size_at, replaced, &entry)?;
+    Some(edit)
+}
+
+/// Takes out `key`, which the run has. Nothing where it does not, or is malformed.
+pub(crate) fn remove(run: &mut Vec<u8>, key: &[u8]) -> Option<Edit> {
+    let spot = Run::new(run).seek(key)?;
+    let entry = spot.found?;
+    if spot.index == 0 {
+        return Some(Edit::Rebuild);
+    }
+    let (size_at, removed) = (spot.group.size_at, spot.at..entry.end);
+    splice(run, size_at, removed, &[])?;
+    Some(Edit::Removed)
+}
+
+/// Appends the entry with another value.
+fn put_changed(old: &Entry<'_>, value: &[u8], out: &mut Vec<u8>) {
+    for size in [old.front, old.back, old.middle.len(), value.len()] {
+        put_size(out, size);
+    }
+    out.extend_from_slice(old.middle);
+    out.extend_from_slice(value);
+}
+
+/// Replaces bytes of the body whose size stands at `size_at`.
+fn splice(run: &mut Vec<u8>, size_at: usize, range: Range<usize>, bytes: &[u8]) -> Option<()> {
+    let old_size = run.len();
+    let new_size = old_size - range.len() + bytes.len();
+    if new_size > run.capacity() {
+        run.reserve_exact(new_size + SLACK_SIZE - old_size);
+    }
+    if new_size > old_size {
+        run.resize(new_size, 0);
+    }
+    run.copy_within(range.end..old_size, range.start + bytes.len());
+    run.truncate(new_size);
+    run[range.start..range.start + bytes.len()].copy_from_slice(bytes);
+    let added = u32::try_from(bytes.len()).ok()?.wrapping_sub(u32::try_from(range.len()).ok()?);
+    let size: &mut [u8; BODY_SIZE_SIZE] = run.get_mut(size_at..)?.first_chunk_mut()?;
+    *size = u32::from_le_bytes(*size).wrapping_add(added).to_le_bytes();
+    Some(())
+}

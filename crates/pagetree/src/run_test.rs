@@ -1,0 +1,145 @@
+//! Runs: what is built is found, edited and checked, for keys that share much, little or nothing.
+
+use crate::entries::Entries;
+use crate::run::{GROUP_COUNT, Run, find, rank};
+use crate::run_check::check;
+use crate::run_edit::{self, Edit};
+use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
+use std::collections::BTreeMap;
+
+/// Keys that share fronts and backs, some of them long, some the front of others.
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        "[ab]{0,12}".prop_map(String::into_bytes),
+        (0u32..100).prop_map(|n| format!("part-{n:05}-aaaa-c000.snappy.parquet").into_bytes()),
+        (0u32..100, any::<bool>()).prop_map(|(n, two)| {
+            let end = if two { "x".repeat(200) } else { String::new() };
+            format!("{}{n}{end}", "long".repeat(40)).into_bytes()
+        }),
+        prop::collection::vec(any::<u8>(), 0..5),
+        Just(Vec::new()),
+    ]
+}
+
+fn map() -> impl Strategy<Value = BTreeMap<Vec<u8>, Vec<u8>>> {
+    let value = prop_oneof![
+        9 => prop::collection::vec(any::<u8>(), 0..20),
+        1 => prop::collection::vec(any::<u8>(), 100..300),
+    ];
+    prop::collection::btree_map(key(), value, 1..80)
+}
+
+fn entries(map: &BTreeMap<Vec<u8>, Vec<u8>>) -> Entries {
+    let mut entries = Entries::default();
+    map.iter().for_each(|(key, value)| entries.push(key, value));
+    entries
+}
+
+fn assert_is(run: &[u8], map: &BTreeMap<Vec<u8>, Vec<u8>>, sought: &[Vec<u8>]) {
+    assert_eq!(check(run), Some(map.len()));
+    let mut read = Entries::default();
+    read.append_run(run).unwrap();
+    let pairs = (0..read.count()).map(|index| read.get(index));
+    assert!(pairs.eq(map.iter().map(|(key, value)| (key.as_slice(), value.as_slice()))));
+    for key in sought.iter().chain(map.keys()) {
+        assert_eq!(find(run, key), Some(map.get(key).map(Vec::as_slice)), "{key:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_run_has_what_it_was_built_of(map in map(), sought in prop::collection::vec(key(), 20)) {
+        let run = entries(&map).to_run();
+        assert_is(&run, &map, &sought);
+        for key in sought.iter().chain(map.keys()) {
+            assert_eq!(rank(&run, key), Some(map.range(..=key.clone()).count()));
+        }
+    }
+
+    #[test]
+    fn runs_cut_by_size_have_all_entries_and_keep_to_the_size(map in map(), max in 60usize..900) {
+        let entries = entries(&map);
+        let mut start = 0;
+        for (run, end) in entries.to_runs(0..entries.count(), (9, max * 3 / 4), max) {
+            assert!(run.len() <= max || end == start + 1);
+            assert_eq!(check(&run), Some(end - start));
+            assert_eq!(run, entries.range_to_run(start..end));
+            start = end;
+        }
+        assert_eq!(start, map.len());
+    }
+
+    #[test]
+    fn edits_in_place_leave_a_run(
+        map in map(),
+        edits in prop::collection::vec((key(), prop::option::of("[a-z]{0,140}")), 1..60),
+    ) {
+        let mut map = map;
+        let mut run = entries(&map).to_run();
+        for (key, value) in edits {
+            let before = run.clone();
+            let edit = match &value {
+                Some(value) => run_edit::insert(&mut run, &key, value.as_bytes(), 4000).unwrap(),
+                None if map.contains_key(&key) => run_edit::remove(&mut run, &key).unwrap(),
+                None => continue,
+            };
+            match (edit, value) {
+                (Edit::Rebuild, _) => assert_eq!(run, before),
+                (Edit::Removed, None) => assert!(map.remove(&key).is_some()),
+                (edit, Some(value)) => {
+                    let old = map.insert(key, value.into_bytes());
+                    assert_eq!(old.is_none(), edit == Edit::Added);
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_is(&run, &map, &[]);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_run_make_no_reader_panic(
+        map in map(),
+        at in any::<prop::sample::Index>(),
+        with in any::<u8>(),
+        cut in any::<prop::sample::Index>(),
+        sought in key(),
+    ) {
+        let mut run = entries(&map).to_run();
+        let at = at.index(run.len());
+        run[at] = with;
+        run.truncate(cut.index(run.len()) + 1);
+        let checked = check(&run);
+        let _ = (find(&run, &sought), rank(&run, &sought));
+        let read = Entries::default().append_run(&run);
+        assert!(checked.is_none() || read.is_some());
+    }
+}
+
+#[test]
+fn a_spark_directory_costs_little_beside_its_values() {
+    let mut entries = Entries::default();
+    for number in 0..60 {
+        let name =
+            format!("part-{number:05}-0198f0a4-32c1-7e55-b1aa-0242ac120002-c000.snappy.parquet");
+        let key = [&7u64.to_be_bytes(), name.as_bytes()].concat();
+        entries.push(&key, &[0; 16]);
+    }
+    let size = entries.to_run().len() - 60 * 16;
+    assert!(size < 60 * 8, "{size} bytes beside the values");
+}
+
+#[test]
+fn a_groups_first_key_is_put_together_from_the_runs_first() {
+    let mut entries = Entries::default();
+    let keys: Vec<String> = (0..40).map(|number| format!("k{number:03}z")).collect();
+    keys.iter().for_each(|key| entries.push(key.as_bytes(), b""));
+    let bytes = entries.to_run();
+    let mut groups = Run::new(&bytes).groups().unwrap();
+    assert_eq!(groups.left, 40usize.div_ceil(GROUP_COUNT));
+    let first = groups.take().unwrap();
+    let group = groups.take().unwrap();
+    let mut key = Vec::new();
+    group.key(first.middle).unwrap().append_to(&mut key);
+    assert_eq!(key, keys[GROUP_COUNT].as_bytes());
+    assert_eq!((group.front, group.middle, group.back), (2, &b"16"[..], 1));
+}
