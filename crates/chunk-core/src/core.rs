@@ -2,11 +2,11 @@
 
 use crate::master_link::{MasterLink, Stage};
 use crate::outbox::{Outbox, Purpose, lane_of};
-use crate::replica::{Context, Recovered, Replica, Waiting};
+use crate::replica::{Context, Replica, Waiting};
 use cairn_env::{
     Caller, ChunkDone, ChunkJob, Completion, DiskError, Effect, EffectId, Event, Now, Space,
 };
-use cairn_protocol::{ErrorCode, Failure, Raise, Request, Response};
+use cairn_protocol::{ErrorCode, Failure, Raise, ReplicaReport, Request, Response};
 use cairn_types::{
     Address, CellId, ChunkHandle, ChunkVersion, ClusterConfig, Incarnation, ReplicaAt, ServerId,
     Term, Time,
@@ -70,7 +70,7 @@ pub struct ChunkCore {
 impl ChunkCore {
     /// A server that has just started with what its data directories hold.
     #[must_use]
-    pub fn new(settings: ChunkCoreConfig, recovered: &[Recovered], space: Space) -> Self {
+    pub fn new(settings: ChunkCoreConfig, recovered: &[ReplicaReport], space: Space) -> Self {
         let replicas = recovered
             .iter()
             .map(|recovered| (recovered.handle, Replica::from_recovered(recovered)))

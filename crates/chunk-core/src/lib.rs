@@ -32,4 +32,3 @@ mod secondary;
 mod sync;
 
 pub use crate::core::{ChunkCore, ChunkCoreConfig};
-pub use crate::replica::Recovered;

@@ -23,29 +23,6 @@ use cairn_types::{
 };
 use std::collections::VecDeque;
 
-/// What a data directory knew of a replica when the server started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Which chunk.
-    pub handle: ChunkHandle,
-    /// The version it was last raised to.
-    pub version: ChunkVersion,
-    /// The version under which its bytes last changed.
-    pub mutated_version: ChunkVersion,
-    /// The serial number last applied.
-    pub serial: SerialNumber,
-    /// Stored bytes.
-    pub length: u64,
-    /// Acknowledged bytes, as far as known.
-    pub acknowledged: u64,
-    /// The last serial number known to be acknowledged (R29).
-    pub acknowledged_serial: SerialNumber,
-    /// Holds the close mark.
-    pub closed: bool,
-    /// May have lost bytes (R27).
-    pub suspect: bool,
-}
-
 /// What every decision about a replica may look at besides the replica.
 pub(crate) struct Context<'a> {
     pub(crate) now: Time,
@@ -111,7 +88,8 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    pub(crate) fn from_recovered(recovered: &Recovered) -> Self {
+    /// A replica as its disk was found.
+    pub(crate) fn from_recovered(recovered: &ReplicaReport) -> Self {
         Self {
             handle: recovered.handle,
             version: recovered.version,

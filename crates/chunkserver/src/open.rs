@@ -1,9 +1,9 @@
 //! Starting a chunkserver on its data directories.
 
 use crate::Chunkserver;
-use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, Recovered};
+use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
 use cairn_env::{Disk, Space};
-use cairn_store::{ChunkDisk, RecoveredReplica, StoreOpenError};
+use cairn_store::{ChunkDisk, StoreOpenError};
 use cairn_types::{Address, CellId, Incarnation, Rack, Random, ReplicaAt, ServerId};
 use std::sync::Arc;
 
@@ -69,23 +69,8 @@ impl Chunkserver {
             highest_handle: found.highest_handle,
             highest_version: found.highest_version,
         };
-        let recovered: Vec<Recovered> = found.replicas.iter().map(recovered).collect();
-        let core = ChunkCore::new(settings, &recovered, space);
+        let core = ChunkCore::new(settings, &found.replicas, space);
         let disk = Arc::new(disk);
         Ok((Self { core, disk: disk.clone(), block_size: 0 }, disk))
-    }
-}
-
-fn recovered(found: &RecoveredReplica) -> Recovered {
-    Recovered {
-        handle: found.handle,
-        version: found.version,
-        mutated_version: found.mutated_version,
-        serial: found.serial,
-        length: found.length,
-        acknowledged: found.acknowledged,
-        acknowledged_serial: found.acknowledged_serial,
-        closed: found.closed,
-        suspect: found.suspect,
     }
 }

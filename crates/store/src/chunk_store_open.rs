@@ -10,33 +10,11 @@ use crate::version_journal::{JournalOpenError, JournalState, VersionJournal, rea
 use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::{Disk, DiskError, IoFailure, OpenMode};
 use cairn_format::{Identity, IdentityKind, ReplicaLine};
-use cairn_types::{BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, SerialNumber, ServerId, Term};
+use cairn_protocol::ReplicaReport;
+use cairn_types::{BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, ServerId, Term};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, OnceLock};
-
-/// A replica as it was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecoveredReplica {
-    /// Which chunk.
-    pub handle: ChunkHandle,
-    /// The version it stands at.
-    pub version: ChunkVersion,
-    /// The version under which its bytes last changed (R29).
-    pub mutated_version: ChunkVersion,
-    /// The mutation last applied.
-    pub serial: SerialNumber,
-    /// Stored bytes.
-    pub length: u64,
-    /// Acknowledged bytes, as far as it knows (R17).
-    pub acknowledged: u64,
-    /// The last serial number acknowledged, as far as it knows (R29).
-    pub acknowledged_serial: SerialNumber,
-    /// Has the close mark (R18).
-    pub closed: bool,
-    /// May have lost bytes (R27).
-    pub suspect: bool,
-}
 
 /// What a data directory, or all of them, held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +28,7 @@ pub struct RecoveredChunks {
     /// The highest version ever seen (R1, R3).
     pub highest_version: ChunkVersion,
     /// In order of handle.
-    pub replicas: Vec<RecoveredReplica>,
+    pub replicas: Vec<ReplicaReport>,
 }
 
 /// Why a data directory cannot be used.
@@ -235,7 +213,7 @@ fn summary(
 ) -> RecoveredChunks {
     let replica = |(handle, chunk): (&ChunkHandle, &Chunk)| {
         let line = state.replicas.get(handle).copied().unwrap_or_default();
-        RecoveredReplica {
+        ReplicaReport {
             handle: *handle,
             version: line.version,
             mutated_version: chunk.head.mutated_version,

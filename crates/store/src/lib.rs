@@ -29,7 +29,7 @@ pub use apply::{Acknowledged, Mutation};
 pub use checkpoint::{CHECKPOINTS_KEPT, Checkpoint, CheckpointWriter, Checkpoints};
 pub use chunk_service::ChunkDisk;
 pub use chunk_store::ChunkStore;
-pub use chunk_store_open::{RecoveredChunks, RecoveredReplica, StoreOpenError};
+pub use chunk_store_open::{RecoveredChunks, StoreOpenError};
 pub use identity_file::{read_identity, write_identity};
 pub use log_recovery::{LogOpenError, RecoveredLog};
 pub use operation_log::{OperationLog, SEGMENT_SIZE_STANDARD};

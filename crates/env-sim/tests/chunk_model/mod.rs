@@ -5,7 +5,8 @@
 use bytes::Bytes;
 use cairn_env::{DiskError, JournalEntry, PushedData};
 use cairn_env_sim::SimDisk;
-use cairn_store::{Acknowledged, ChunkStore, Mutation, RecoveredReplica};
+use cairn_protocol::ReplicaReport;
+use cairn_store::{Acknowledged, ChunkStore, Mutation};
 use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion, Random, SerialNumber, Term};
 
 pub const BLOCK: u32 = 1024;
@@ -48,7 +49,7 @@ pub fn new_disk() -> SimDisk {
     SimDisk::new("sim", 1 << 30)
 }
 
-pub fn open(disk: &SimDisk) -> (ChunkStore, Option<RecoveredReplica>) {
+pub fn open(disk: &SimDisk) -> (ChunkStore, Option<ReplicaReport>) {
     let (store, found) = ChunkStore::open(disk.session()).expect("opens after any crash");
     store.configure(BLOCK);
     (store, found.replicas.into_iter().find(|replica| replica.handle == HANDLE))
@@ -156,7 +157,7 @@ impl Model {
     pub fn check(
         &mut self,
         store: &ChunkStore,
-        found: Option<RecoveredReplica>,
+        found: Option<ReplicaReport>,
         least: usize,
         context: &str,
     ) {
