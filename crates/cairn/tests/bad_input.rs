@@ -175,6 +175,24 @@ fn wrong_settings<'a>(cell: &Cell) -> Vec<Row<'a>> {
         row("a setting of another kind", with("cell = 1"), 2, &["line 1", "string"]),
         row("no TOML", with("cell = = 1"), 2, &["line 1"]),
         row("settings that do not fit", new_master("[new_cell]\nlease_ms = 1"), 2, &["lease_ms"]),
+        row(
+            "blocks too small for their chunk",
+            new_master("[new_cell]\nblock_size = 16"),
+            2,
+            &["block_size", "at least 4096"],
+        ),
+        row(
+            "locations that nobody may keep",
+            new_master("[new_cell]\nlocation_ttl_ms = 0"),
+            2,
+            &["location_ttl_ms", "from 1000 to"],
+        ),
+        row(
+            "a chunk larger than any",
+            new_master("[new_cell]\nchunk_size = 134217728"),
+            2,
+            &["chunk_size", "67108864"],
+        ),
         row("no data directory", run(cairn(["master"]), b""), 2, &["--data"]),
         row(
             "no rack",
