@@ -1,9 +1,11 @@
 //! One run of a client command: which cell is meant, and the connections made so far.
 
 use crate::cell_address::{CellAddress, DEFAULT_CELL, Target};
-use crate::complaint::{Complaint, Doing};
+use crate::complaint::{Cause, Complaint, Doing};
+use crate::exit_codes::{Exit, advice};
 use crate::settings::{DEADLINE_DEFAULT_S, SettingsFile};
 use cairn_client::{Cell, Options};
+use cairn_protocol::{ErrorCode, Outcome};
 use cairn_types::{CellPath, Rack};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -63,6 +65,15 @@ impl Place {
     }
 }
 
+/// Whatever refuses the first question as none of its business is no master: a chunkserver.
+fn no_cell_there(error: cairn_client::Error) -> Cause {
+    if error.code() != ErrorCode::Invalid {
+        return error.into();
+    }
+    let why = format!("no master listens there ({error})");
+    Cause::new(Exit::Unreachable, why, advice(ErrorCode::Unreachable, Outcome::NotDone))
+}
+
 impl Session {
     /// Flags and environment before the settings file, before what is built in.
     ///
@@ -117,9 +128,9 @@ impl Session {
         if let Some(cell) = known(&self.connected) {
             return Ok(cell);
         }
-        let cell = Cell::connect(address.as_str(), self.options.clone())
-            .await
-            .doing(|| format!("reaching the cell at {address}"))?;
+        let connected = Cell::connect(address.as_str(), self.options.clone()).await;
+        let cell =
+            connected.map_err(no_cell_there).doing(|| format!("reaching the cell at {address}"))?;
         let mut cells = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(cells.entry(address.clone()).or_insert(cell).clone())
     }
