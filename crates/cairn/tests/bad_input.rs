@@ -16,7 +16,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a row demands.
 struct Row<'a> {
@@ -47,7 +47,7 @@ fn whatever_is_wrong_is_told_in_one_line_with_the_right_exit_code_and_nothing_is
     let file = cell.file("file", b"precious");
     cell.ok(["put", "-p", &file, "/d/f"]);
     for row in
-        [wrong_addresses(), wrong_names(&cell, &file), wrong_settings(&cell)].iter().flatten()
+        [wrong_addresses(&cell), wrong_names(&cell, &file), wrong_settings(&cell)].iter().flatten()
     {
         judge(row);
     }
@@ -62,7 +62,7 @@ fn whatever_is_wrong_is_told_in_one_line_with_the_right_exit_code_and_nothing_is
     assert_eq!(cell.ok(["ls", "-a", "/d"]), "f\n", "and nothing is left over");
 }
 
-fn wrong_addresses() -> Vec<Row<'static>> {
+fn wrong_addresses<'a>(cell: &Cell) -> Vec<Row<'a>> {
     let free = {
         let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
         listener.local_addr().expect("bound").to_string()
@@ -86,6 +86,12 @@ fn wrong_addresses() -> Vec<Row<'static>> {
             done: ls(&answering(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec())),
             code: 6,
             says: &["reaching the cell at", "--cell"],
+        },
+        Row {
+            what: "a chunkserver for the cell",
+            done: ls(&cell.servers[0].address),
+            code: 6,
+            says: &["reaching the cell at", "no master", "--cell"],
         },
         Row {
             what: "another protocol version",
@@ -147,6 +153,14 @@ fn wrong_names<'a>(cell: &Cell, file: &str) -> Vec<Row<'a>> {
         row("a file for a directory", run(&["ls", "/d/f/x"]), 5, &["/d/f/x"]),
         row("a put of a directory", run(&["put", &directory, "/x"]), 5, &["put -r"]),
         row("a get of a directory", run(&["get", "/d", "-f"]), 5, &["get -r"]),
+        row(
+            "a put into a directory that is not there",
+            run(&["put", file, "/no/"]),
+            3,
+            &["looking up /no", "no such directory"],
+        ),
+        row("two files into none", run(&["put", file, file, "/no"]), 3, &["no such directory"]),
+        row("a put into a file", run(&["put", file, "/d/f/"]), 5, &["it is a file"]),
         row("an rm of a directory", run(&["rm", "/d"]), 5, &["rm -r"]),
         row("an rm of the root", run(&["rm", "-r", "/"]), 2, &["root"]),
         row("a move into itself", run(&["mv", "/d", "/d/e"]), 2, &["moving /d to /d/e"]),
@@ -211,6 +225,12 @@ fn wrong_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {
         let arguments = ["chunkserver", "--listen", "127.0.0.1:0", "--data", data, "--master", of];
         run(cairn(arguments), b"")
     };
+    let listening = |address: &str| {
+        let arguments = ["master", "--data", &at("unused"), "--listen", address];
+        let done = run(cairn(arguments), b"");
+        assert!(!cell.local("unused").exists(), "{address}: a cell was founded for it");
+        done
+    };
     let of = &cell.master.address;
     let mut stranger = Cell::start(1);
     stranger.servers[0].kill();
@@ -225,7 +245,20 @@ fn wrong_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {
             12,
             &["chunkserver-1"],
         ),
-        row("a master's, for a chunkserver", chunkserver(&at("master"), of), 12, &["master"]),
+        row(
+            "a master's, for a chunkserver",
+            chunkserver(&at("master"), of),
+            12,
+            &["another server"],
+        ),
+        row(
+            "a running chunkserver's, for a master",
+            master(&at("chunkserver-1")),
+            12,
+            &["another server is running"],
+        ),
+        row("no address to listen on", listening("garbage"), 2, &["'garbage'", "HOST:PORT"]),
+        row("no port to listen on", listening("127.0.0.1"), 2, &["'127.0.0.1'", "HOST:PORT"]),
         row("one of another cell", chunkserver(&strange, of), 13, &["belongs to cell", "--data"]),
         row("a file", master(&cell.file("plain", b"")), 12, &["plain"]),
         row("an address that is taken", taken, 12, &["cannot listen on"]),
@@ -326,6 +359,27 @@ fn read_frame(stream: &mut TcpStream) -> Option<Result<(), Failure>> {
         FrameKind::Failure => Err(Failure::decode(&message).expect("a failure")),
         _ => Ok(()),
     })
+}
+
+#[test]
+fn the_deadline_rules_the_first_wait_too() {
+    let mut cell = Cell::start(0);
+    cell.master.kill();
+    let mut command = cell.command(["ls", "/", "--deadline", "50"]);
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let started = Instant::now();
+    let mut child = cell::KilledOnDrop(command.spawn().expect("starts"));
+    await_until("it has waited for a while", || {
+        assert_eq!(child.0.try_wait().expect("can be asked"), None, "it gave up early");
+        started.elapsed() > Duration::from_secs(6)
+    });
+    cell.master.restart();
+    let mut ended = None;
+    await_until("it is answered", || {
+        ended = child.0.try_wait().expect("can be asked");
+        ended.is_some()
+    });
+    assert!(ended.is_some_and(|status| status.success()));
 }
 
 #[test]
