@@ -65,6 +65,23 @@ impl Place {
     }
 }
 
+/// How a client behaves: the deadline of the flag or environment, else of the settings file.
+///
+/// # Errors
+/// Where that deadline can be none.
+pub(crate) fn options(deadline: Option<u64>, file: &SettingsFile) -> Result<Options, Complaint> {
+    let deadline = deadline.or(file.deadline).unwrap_or(DEADLINE_DEFAULT_S);
+    if deadline == 0 || deadline > 86_400 {
+        return Err(Complaint::usage(
+            "reading the deadline",
+            format!("{deadline} is not from 1 to 86400 seconds"),
+            "--deadline SECONDS is how long one operation may take",
+        ));
+    }
+    let rack = file.rack.clone().unwrap_or_default();
+    Ok(Options { deadline: Duration::from_secs(deadline), rack: Rack::new(rack) })
+}
+
 /// Whatever refuses the first question as none of its business is no master: a chunkserver.
 fn no_cell_there(error: cairn_client::Error) -> Cause {
     if error.code() != ErrorCode::Invalid {
@@ -83,16 +100,7 @@ impl Session {
         let text = flags.cell.or_else(|| file.cell.clone());
         let text = text.as_deref().unwrap_or(DEFAULT_CELL);
         let cell = CellAddress::parse(text).doing(|| format!("reading the cell address {text}"))?;
-        let deadline = flags.deadline.or(file.deadline).unwrap_or(DEADLINE_DEFAULT_S);
-        if deadline == 0 || deadline > 86_400 {
-            return Err(Complaint::usage(
-                "reading the deadline",
-                format!("{deadline} is not from 1 to 86400 seconds"),
-                "--deadline SECONDS is how long one operation may take",
-            ));
-        }
-        let rack = file.rack.clone().unwrap_or_default();
-        let options = Options { deadline: Duration::from_secs(deadline), rack: Rack::new(rack) };
+        let options = options(flags.deadline, file)?;
         Ok(Self { cell, options, connected: Mutex::default() })
     }
 
