@@ -291,6 +291,47 @@ mod tests {
         }
     }
 
+    /// How the options of a command are written, without those that every command has.
+    fn options_of(command: &clap::Command) -> Vec<String> {
+        let everywhere = Arguments::command();
+        let own = command.get_arguments().filter(|option| {
+            !option.is_positional()
+                && !option.is_hide_set()
+                && !everywhere.get_arguments().any(|other| other.get_id() == option.get_id())
+        });
+        let written = |option: &clap::Arg| match (option.get_long(), option.get_short()) {
+            (Some(long), _) => format!("--{long}"),
+            (None, short) => format!("-{}", short.expect("long or short")),
+        };
+        own.map(written).collect()
+    }
+
+    #[test]
+    fn the_guide_has_a_line_for_every_command_with_each_of_its_options() {
+        let guide = include_str!("../../../docs/guide/commands.md");
+        let all = shown();
+        let visible = all.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut seen = 0;
+        for command in visible {
+            let name = command.get_name();
+            let starts = [format!("| `{name}` "), format!("| `{name} ")];
+            let line =
+                guide.lines().find(|line| starts.iter().any(|start| line.starts_with(start)));
+            let line = line.unwrap_or_else(|| panic!("{name} is not in the guide"));
+            for option in options_of(command) {
+                // As people write it for find; with_unix_spelling reads it so.
+                let dashes = if name == "find" { &option[1..] } else { &option[..] };
+                let ends = [" ", "]", "`"].map(|end| format!("{dashes}{end}"));
+                assert!(ends.iter().any(|end| line.contains(end)), "{name} {dashes}: {line}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 40, "only {seen} options were looked for");
+        for option in ["--cell", "--deadline", "--json", "--config", "--help", "--version"] {
+            assert!(guide.contains(&format!("`{option}")), "{option}");
+        }
+    }
+
     #[test]
     fn find_takes_its_tests_with_one_dash_as_everywhere() {
         assert!(read("cairn find / -name *.log -type f").is_ok_and(|a| a.is_some()));
