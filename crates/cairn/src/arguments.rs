@@ -4,9 +4,12 @@
 
 use crate::commands;
 use crate::complaint::Complaint;
+use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
-use clap::{ArgAction, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// What stands above the options that every command has.
@@ -110,6 +113,55 @@ pub(crate) enum ClientCommand {
     BenchLoad(crate::bench::load::LoadProcess),
 }
 
+/// A number that makes sense only from here to there.
+pub(crate) fn from_to<T>(range: RangeInclusive<u64>) -> RangedU64ValueParser<T>
+where
+    T: TryFrom<u64> + Clone + Send + Sync,
+{
+    RangedU64ValueParser::new().range(range)
+}
+
+/// Options of clients that mean nothing to a command that runs servers: not shown, and refused
+/// where they stand on the command line. In the environment they are for other commands.
+fn meaningless_to(command: &str) -> &'static [&'static str] {
+    match command {
+        "dev" | "master" | "chunkserver" => &["cell", "deadline", "json"],
+        "demo" => &["cell", "json"],
+        "bench" => &["cell"],
+        _ => &[],
+    }
+}
+
+/// The commands as they are shown.
+fn shown() -> clap::Command {
+    let mut all = Arguments::command();
+    let everywhere: Vec<clap::Arg> = all.get_arguments().cloned().collect();
+    let names: Vec<String> =
+        all.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    for name in names {
+        // An option of its own keeps a command from getting the one that stands everywhere.
+        let hidden =
+            |option: &&clap::Arg| meaningless_to(&name).contains(&option.get_id().as_str());
+        let hidden = everywhere.iter().filter(hidden).map(|option| option.clone().hide(true));
+        all = all.mut_subcommand(&name, |command| command.args(hidden));
+    }
+    all
+}
+
+/// Refuses what would be taken and then not be obeyed.
+fn refuse_meaningless(matches: &ArgMatches) -> Result<(), Complaint> {
+    let Some((command, own)) = matches.subcommand() else { return Ok(()) };
+    let said = |option: &&&str| own.value_source(option) == Some(ValueSource::CommandLine);
+    match meaningless_to(command).iter().find(said) {
+        None => Ok(()),
+        Some(option) => Err(Complaint::usage(
+            "reading the command line",
+            format!("'--{option}' means nothing to 'cairn {command}'"),
+            "--help shows what there is",
+        )),
+    }
+}
+
 impl Arguments {
     /// Reads the command line. Help and version are printed here, and are no failure.
     ///
@@ -118,7 +170,11 @@ impl Arguments {
     pub(crate) fn read(
         arguments: impl Iterator<Item = OsString>,
     ) -> Result<Option<Self>, Complaint> {
-        match Self::try_parse_from(with_unix_spelling(arguments)) {
+        let matches = shown().try_get_matches_from(with_unix_spelling(arguments));
+        if let Ok(matches) = &matches {
+            refuse_meaningless(matches)?;
+        }
+        match matches.and_then(|matches| Self::from_arg_matches(&matches)) {
             Ok(arguments) => Ok(Some(arguments)),
             Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 let _ = error.print();
@@ -169,7 +225,7 @@ fn refusal(error: &clap::Error) -> Complaint {
 
 #[cfg(test)]
 mod tests {
-    use super::Arguments;
+    use super::{Arguments, shown};
     use clap::CommandFactory;
 
     fn read(line: &str) -> Result<Option<Arguments>, String> {
@@ -190,9 +246,89 @@ mod tests {
             ("cairn ls --deadline soon /", "'soon'"),
             ("cairn bench fly", "append, meta"),
             ("cairn find / -nam x", "'-n'"),
+            ("cairn dev --json", "'--json' means nothing to 'cairn dev'"),
+            ("cairn --cell h master", "'--cell' means nothing to 'cairn master'"),
+            ("cairn chunkserver --deadline 5", "'--deadline' means nothing"),
+            ("cairn demo --json", "'--json' means nothing to 'cairn demo'"),
+            ("cairn bench write --cell h", "'--cell' means nothing"),
+            ("cairn bench write --pairs 0", "0 is not in 1..=1000"),
+            ("cairn bench write --megabytes 0", "0 is not in 1.."),
+            ("cairn bench meta --operations 0", "0 is not in 1.."),
+            ("cairn bench append --callers 0", "0 is not in 1.."),
+            ("cairn bench append --processes 0", "0 is not in 1.."),
+            ("cairn bench append --record-size 0", "0 is not in 1.."),
+            ("cairn bench append --record-size 16777216", "16777216 is not in 1.."),
+            ("cairn bench write --servers 9", "9 is not in 1..=3"),
+            ("cairn demo --clients 0", "0 is not in 1.."),
+            ("cairn demo --megabytes 99999999", "99999999 is not in 1.."),
+            ("cairn dev --servers 0", "0 is not in 1.."),
+            ("cairn put -j 0 x /x", "0 is not in 1.."),
+            ("cairn get -j 0 /x", "0 is not in 1.."),
+            ("cairn cp -j 0 /x /y", "0 is not in 1.."),
         ] {
             let complaint = read(line).expect_err("cannot be");
             assert!(complaint.contains(part) && !complaint.contains('\n'), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_to_a_command_is_not_shown_with_it() {
+        let help = |name: &str| {
+            let mut all = shown();
+            all.build();
+            let command = all.find_subcommand_mut(name).expect("a command");
+            command.render_help().to_string()
+        };
+        assert!(help("ls").contains("--cell") && help("ls").contains("--json"));
+        assert!(help("bench").contains("--json") && !help("bench").contains("--cell"));
+        assert!(help("demo").contains("--deadline") && !help("demo").contains("--json"));
+        for name in ["dev", "master", "chunkserver"] {
+            let help = help(name);
+            assert!(help.contains("--config"), "{help}");
+            for option in ["--cell", "--deadline", "--json"] {
+                assert!(!help.contains(option), "{name} {option}: {help}");
+            }
+        }
+    }
+
+    /// How the options of a command are written, without those that every command has.
+    fn options_of(command: &clap::Command) -> Vec<String> {
+        let everywhere = Arguments::command();
+        let own = command.get_arguments().filter(|option| {
+            !option.is_positional()
+                && !option.is_hide_set()
+                && !everywhere.get_arguments().any(|other| other.get_id() == option.get_id())
+        });
+        let written = |option: &clap::Arg| match (option.get_long(), option.get_short()) {
+            (Some(long), _) => format!("--{long}"),
+            (None, short) => format!("-{}", short.expect("long or short")),
+        };
+        own.map(written).collect()
+    }
+
+    #[test]
+    fn the_guide_has_a_line_for_every_command_with_each_of_its_options() {
+        let guide = include_str!("../../../docs/guide/commands.md");
+        let all = shown();
+        let visible = all.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut seen = 0;
+        for command in visible {
+            let name = command.get_name();
+            let starts = [format!("| `{name}` "), format!("| `{name} ")];
+            let line =
+                guide.lines().find(|line| starts.iter().any(|start| line.starts_with(start)));
+            let line = line.unwrap_or_else(|| panic!("{name} is not in the guide"));
+            for option in options_of(command) {
+                // As people write it for find; with_unix_spelling reads it so.
+                let dashes = if name == "find" { &option[1..] } else { &option[..] };
+                let ends = [" ", "]", "`"].map(|end| format!("{dashes}{end}"));
+                assert!(ends.iter().any(|end| line.contains(end)), "{name} {dashes}: {line}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 40, "only {seen} options were looked for");
+        for option in ["--cell", "--deadline", "--json", "--config", "--help", "--version"] {
+            assert!(guide.contains(&format!("`{option}")), "{option}");
         }
     }
 

@@ -44,6 +44,20 @@ impl fmt::Display for CellAddress {
     }
 }
 
+/// Checks that a server can listen on `text`: a host and a port, 0 for any that is free.
+pub(crate) fn check_listen(text: &str) -> Result<(), Cause> {
+    let good = text.rsplit_once(':').is_some_and(|(host, port)| {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let whole = bare.is_some() || !host.contains(':');
+        !host.is_empty() && whole && port.parse::<u16>().is_ok()
+    });
+    if good {
+        return Ok(());
+    }
+    let why = format!("'{text}' is no address to listen on");
+    Err(Cause::new(Exit::Usage, why, "--listen takes HOST:PORT, such as 127.0.0.1:7400"))
+}
+
 fn host_and_port(text: &str) -> Result<String, Cause> {
     let wrong = |why: String| {
         Err(Cause::new(Exit::Usage, why, "an address is host:port, such as 127.0.0.1:7400"))
@@ -93,7 +107,7 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use super::{CellAddress, Target};
+    use super::{CellAddress, Target, check_listen};
 
     fn address(text: &str) -> Result<String, String> {
         CellAddress::parse(text).map(|a| a.as_str().to_owned()).map_err(|cause| cause.why)
@@ -114,6 +128,17 @@ mod tests {
         assert_eq!(address(":7400"), Err("':7400' names no host".into()));
         assert_eq!(address("a,,b"), Err("'' names no host".into()));
         assert_eq!(address("my host:1"), Err("'my host:1' names no host".into()));
+    }
+
+    #[test]
+    fn a_server_listens_on_a_host_and_a_port() {
+        for good in ["127.0.0.1:0", "host:7400", "[::1]:80", "0.0.0.0:65535"] {
+            assert!(check_listen(good).is_ok(), "{good}");
+        }
+        for bad in ["garbage", "127.0.0.1", ":7400", "::1", "::1:80", "host:", "host:65536"] {
+            let cause = check_listen(bad).expect_err(bad);
+            assert!(cause.why.contains(bad), "{}", cause.why);
+        }
     }
 
     #[test]

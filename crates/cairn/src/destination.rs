@@ -28,20 +28,20 @@ impl Destination {
         let place = session.place(text).await?;
         let must = several || place.directory;
         let found = look(&place).await?;
-        let wrong = |why: &str| {
+        let wrong = |exit: Exit, why: &str| {
             let advice = "several sources, or a name with '/' at its end, need a directory there";
-            let cause = Cause::new(Exit::WrongKind, why, advice);
+            let cause = Cause::new(exit, why, advice);
             Err(Complaint::new(format!("looking up {place}"), cause))
         };
         match found {
             Some(entry) if entry.kind == EntryKind::Directory => Ok(Self { place, into: true }),
-            Some(_) if must => wrong("it is a file"),
+            Some(_) if must => wrong(Exit::WrongKind, "it is a file"),
             None if must && parents => {
                 let made = place.cell.make_directory(&place.path, true).await;
                 made.doing(|| format!("making {place}"))?;
                 Ok(Self { place, into: true })
             }
-            None if must => wrong("there is no such directory"),
+            None if must => wrong(Exit::NotFound, "there is no such directory"),
             None if parents => {
                 if let Some(above) = place.path.parent() {
                     let made = place.cell.make_directory(&above, true).await;

@@ -52,7 +52,9 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Complaint> {
     let file = SettingsFile::read(arguments.config.as_deref())?;
     let command = match arguments.command {
-        Command::Server(command) => return server_command(command, &file, arguments.json),
+        Command::Server(command) => {
+            return server_command(command, &file, arguments.json, arguments.deadline);
+        }
         Command::Client(command) => command,
     };
     let flags = ClientFlags { cell: arguments.cell, deadline: arguments.deadline };
@@ -70,13 +72,14 @@ fn server_command(
     command: ServerCommand,
     file: &SettingsFile,
     json: bool,
+    deadline: Option<u64>,
 ) -> Result<(), Complaint> {
     match command {
         ServerCommand::Master(it) => commands::master::run(it, file),
         ServerCommand::Chunkserver(it) => commands::chunkserver::run(it, file),
         ServerCommand::Dev(it) => commands::dev::run(&it, file),
-        ServerCommand::Demo(it) => commands::demo::run(&it),
-        ServerCommand::Bench(it) => bench::run(&it, json),
+        ServerCommand::Demo(it) => commands::demo::run(&it, &session::options(deadline, file)?),
+        ServerCommand::Bench(it) => bench::run(&it, &session::options(deadline, file)?, json),
         ServerCommand::FloorPart(it) => it.run(),
         ServerCommand::Janitor => janitor::run(),
     }

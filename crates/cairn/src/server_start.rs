@@ -3,6 +3,7 @@
 //! - V1: a server says that it is ready only when its address is bound and its data is recovered.
 //! - V2: there is no clean way to stop: kill is the normal way, and always safe (design §5).
 
+use crate::cell_address::check_listen;
 use crate::complaint::{Cause, Complaint, Doing};
 use crate::exit_codes::Exit;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError};
@@ -101,6 +102,7 @@ pub(crate) fn start_master(
     start: &MasterStart,
 ) -> Result<Started<<Master as cairn_env::Room>::Command>, Complaint> {
     let doing = || format!("starting the master on {}", start.data.display());
+    check_listen(&start.listen).doing(doing)?;
     let disk = open_disk(&start.data).doing(doing)?;
     let seed = seed().doing(doing)?;
     let config = MasterConfig::standard(start.config.clone(), seed);
@@ -126,6 +128,7 @@ pub(crate) fn start_chunkserver(
 ) -> Result<Started<<Chunkserver as cairn_env::Room>::Command>, Complaint> {
     let shown: Vec<String> = start.data.iter().map(|path| path.display().to_string()).collect();
     let doing = || format!("starting a chunkserver on {}", shown.join(", "));
+    check_listen(&start.listen).doing(doing)?;
     let disks: Result<Vec<_>, Cause> = start.data.iter().map(|data| open_disk(data)).collect();
     let disks = disks.doing(doing)?;
     let seed = seed().doing(doing)?;

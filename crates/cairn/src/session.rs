@@ -1,9 +1,11 @@
 //! One run of a client command: which cell is meant, and the connections made so far.
 
 use crate::cell_address::{CellAddress, DEFAULT_CELL, Target};
-use crate::complaint::{Complaint, Doing};
+use crate::complaint::{Cause, Complaint, Doing};
+use crate::exit_codes::{Exit, advice};
 use crate::settings::{DEADLINE_DEFAULT_S, SettingsFile};
 use cairn_client::{Cell, Options};
+use cairn_protocol::{ErrorCode, Outcome};
 use cairn_types::{CellPath, Rack};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -63,6 +65,32 @@ impl Place {
     }
 }
 
+/// How a client behaves: the deadline of the flag or environment, else of the settings file.
+///
+/// # Errors
+/// Where that deadline can be none.
+pub(crate) fn options(deadline: Option<u64>, file: &SettingsFile) -> Result<Options, Complaint> {
+    let deadline = deadline.or(file.deadline).unwrap_or(DEADLINE_DEFAULT_S);
+    if deadline == 0 || deadline > 86_400 {
+        return Err(Complaint::usage(
+            "reading the deadline",
+            format!("{deadline} is not from 1 to 86400 seconds"),
+            "--deadline SECONDS is how long one operation may take",
+        ));
+    }
+    let rack = file.rack.clone().unwrap_or_default();
+    Ok(Options { deadline: Duration::from_secs(deadline), rack: Rack::new(rack) })
+}
+
+/// Whatever refuses the first question as none of its business is no master: a chunkserver.
+fn no_cell_there(error: cairn_client::Error) -> Cause {
+    if error.code() != ErrorCode::Invalid {
+        return error.into();
+    }
+    let why = format!("no master listens there ({error})");
+    Cause::new(Exit::Unreachable, why, advice(ErrorCode::Unreachable, Outcome::NotDone))
+}
+
 impl Session {
     /// Flags and environment before the settings file, before what is built in.
     ///
@@ -72,16 +100,7 @@ impl Session {
         let text = flags.cell.or_else(|| file.cell.clone());
         let text = text.as_deref().unwrap_or(DEFAULT_CELL);
         let cell = CellAddress::parse(text).doing(|| format!("reading the cell address {text}"))?;
-        let deadline = flags.deadline.or(file.deadline).unwrap_or(DEADLINE_DEFAULT_S);
-        if deadline == 0 || deadline > 86_400 {
-            return Err(Complaint::usage(
-                "reading the deadline",
-                format!("{deadline} is not from 1 to 86400 seconds"),
-                "--deadline SECONDS is how long one operation may take",
-            ));
-        }
-        let rack = file.rack.clone().unwrap_or_default();
-        let options = Options { deadline: Duration::from_secs(deadline), rack: Rack::new(rack) };
+        let options = options(flags.deadline, file)?;
         Ok(Self { cell, options, connected: Mutex::default() })
     }
 
@@ -117,9 +136,9 @@ impl Session {
         if let Some(cell) = known(&self.connected) {
             return Ok(cell);
         }
-        let cell = Cell::connect(address.as_str(), self.options.clone())
-            .await
-            .doing(|| format!("reaching the cell at {address}"))?;
+        let connected = Cell::connect(address.as_str(), self.options.clone()).await;
+        let cell =
+            connected.map_err(no_cell_there).doing(|| format!("reaching the cell at {address}"))?;
         let mut cells = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(cells.entry(address.clone()).or_insert(cell).clone())
     }

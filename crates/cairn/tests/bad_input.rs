@@ -10,13 +10,13 @@ use cairn_protocol::{
     RequestId, Role, Stat, encode_frame,
 };
 use cairn_types::wire::Message;
-use cairn_types::{CellId, Incarnation, MutationName, ServerId};
+use cairn_types::{CellId, Incarnation, MutationName, MutationNumber, ServerId, SessionId};
 use cell::{Cell, Done, await_until, cairn, run};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a row demands.
 struct Row<'a> {
@@ -47,7 +47,7 @@ fn whatever_is_wrong_is_told_in_one_line_with_the_right_exit_code_and_nothing_is
     let file = cell.file("file", b"precious");
     cell.ok(["put", "-p", &file, "/d/f"]);
     for row in
-        [wrong_addresses(), wrong_names(&cell, &file), wrong_settings(&cell)].iter().flatten()
+        [wrong_addresses(&cell), wrong_names(&cell, &file), wrong_settings(&cell)].iter().flatten()
     {
         judge(row);
     }
@@ -57,12 +57,13 @@ fn whatever_is_wrong_is_told_in_one_line_with_the_right_exit_code_and_nothing_is
     for address in [cell.master.address.clone(), cell.servers[0].address.clone()] {
         wrong_frames(&address);
     }
+    nul_is_refused(&cell.master.address);
     assert!(cell.master.runs() && cell.servers.iter_mut().all(cell::Server::runs));
     assert_eq!(cell.ok(["cat", "/d/f"]), "precious", "nothing is lost");
     assert_eq!(cell.ok(["ls", "-a", "/d"]), "f\n", "and nothing is left over");
 }
 
-fn wrong_addresses() -> Vec<Row<'static>> {
+fn wrong_addresses<'a>(cell: &Cell) -> Vec<Row<'a>> {
     let free = {
         let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
         listener.local_addr().expect("bound").to_string()
@@ -86,6 +87,12 @@ fn wrong_addresses() -> Vec<Row<'static>> {
             done: ls(&answering(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec())),
             code: 6,
             says: &["reaching the cell at", "--cell"],
+        },
+        Row {
+            what: "a chunkserver for the cell",
+            done: ls(&cell.servers[0].address),
+            code: 6,
+            says: &["reaching the cell at", "no master", "--cell"],
         },
         Row {
             what: "another protocol version",
@@ -134,6 +141,7 @@ fn refusal_of_another_version() -> Vec<u8> {
 fn wrong_names<'a>(cell: &Cell, file: &str) -> Vec<Row<'a>> {
     let run = |arguments: &[&str]| cell.run(arguments);
     let long = format!("/{}", "n".repeat(256));
+    let deep = "/abcd".repeat(820);
     let directory = cell.directory.path().display().to_string();
     let row = |what, done, code, says| Row { what, done, code, says };
     vec![
@@ -147,19 +155,45 @@ fn wrong_names<'a>(cell: &Cell, file: &str) -> Vec<Row<'a>> {
         row("a file for a directory", run(&["ls", "/d/f/x"]), 5, &["/d/f/x"]),
         row("a put of a directory", run(&["put", &directory, "/x"]), 5, &["put -r"]),
         row("a get of a directory", run(&["get", "/d", "-f"]), 5, &["get -r"]),
+        row(
+            "a put into a directory that is not there",
+            run(&["put", file, "/no/"]),
+            3,
+            &["looking up /no", "no such directory"],
+        ),
+        row("two files into none", run(&["put", file, file, "/no"]), 3, &["no such directory"]),
+        row("a put into a file", run(&["put", file, "/d/f/"]), 5, &["it is a file"]),
         row("an rm of a directory", run(&["rm", "/d"]), 5, &["rm -r"]),
         row("an rm of the root", run(&["rm", "-r", "/"]), 2, &["root"]),
         row("a move into itself", run(&["mv", "/d", "/d/e"]), 2, &["moving /d to /d/e"]),
         row("a name over the limit", run(&["mkdir", &long]), 2, &["256 bytes", "255"]),
+        row("a path over the limit", run(&["mkdir", &deep]), 2, &["4100 bytes", "4096"]),
         row("a relative path", run(&["ls", "d"]), 2, &["starts with '/'"]),
         row("dots", run(&["ls", "/d/../d"]), 2, &["'..'"]),
         row("records of no size", run(&["append", "--record-size", "0", "/x"]), 2, &["at least 1"]),
+        row(
+            "records larger than any",
+            run(&["append", "--record-size", "262145", "/x"]),
+            2,
+            &["--record-size", "262144 bytes", "cut it up"],
+        ),
+        row(
+            "a line without an end",
+            run(&["append", "/endless", "/dev/zero"]),
+            2,
+            &["reading /dev/zero", "262144 bytes", "cut it up"],
+        ),
     ]
 }
 
 fn wrong_settings<'a>(cell: &Cell) -> Vec<Row<'a>> {
     let settings = |text: &str| cell.file("wrong.toml", text.as_bytes());
     let with = |text: &str| cell.run(["ls", "--config", &settings(text)]);
+    let with_variable = |name: &str, value: &str| {
+        let mut command = cell.command(["ls"]);
+        command.env(name, value);
+        run(command, b"")
+    };
     let new_master = |text: &str| {
         let data = cell.local("new").display().to_string();
         let config = settings(text);
@@ -171,10 +205,35 @@ fn wrong_settings<'a>(cell: &Cell) -> Vec<Row<'a>> {
         row("an unknown command", cell.run(["lx"]), 2, &["'lx'"]),
         row("no such value", cell.run(["ls", "--deadline", "soon"]), 2, &["'soon'"]),
         row("a deadline of nothing", cell.run(["ls", "--deadline", "0"]), 2, &["1 to 86400"]),
+        row("a variable that is wrong", with_variable("CAIRN_DEADLINE", "soon"), 2, &["'soon'"]),
+        row(
+            "a variable that can be none",
+            with_variable("CAIRN_CELL", "a b"),
+            2,
+            &["names no host"],
+        ),
         row("an unknown setting", with("colour = 1"), 2, &["line 1", "`colour`"]),
         row("a setting of another kind", with("cell = 1"), 2, &["line 1", "string"]),
         row("no TOML", with("cell = = 1"), 2, &["line 1"]),
         row("settings that do not fit", new_master("[new_cell]\nlease_ms = 1"), 2, &["lease_ms"]),
+        row(
+            "blocks too small for their chunk",
+            new_master("[new_cell]\nblock_size = 16"),
+            2,
+            &["block_size", "at least 4096"],
+        ),
+        row(
+            "locations that nobody may keep",
+            new_master("[new_cell]\nlocation_ttl_ms = 0"),
+            2,
+            &["location_ttl_ms", "from 1000 to"],
+        ),
+        row(
+            "a chunk larger than any",
+            new_master("[new_cell]\nchunk_size = 134217728"),
+            2,
+            &["chunk_size", "67108864"],
+        ),
         row("no data directory", run(cairn(["master"]), b""), 2, &["--data"]),
         row(
             "no rack",
@@ -193,6 +252,12 @@ fn wrong_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {
         let arguments = ["chunkserver", "--listen", "127.0.0.1:0", "--data", data, "--master", of];
         run(cairn(arguments), b"")
     };
+    let listening = |address: &str| {
+        let arguments = ["master", "--data", &at("unused"), "--listen", address];
+        let done = run(cairn(arguments), b"");
+        assert!(!cell.local("unused").exists(), "{address}: a cell was founded for it");
+        done
+    };
     let of = &cell.master.address;
     let mut stranger = Cell::start(1);
     stranger.servers[0].kill();
@@ -207,7 +272,20 @@ fn wrong_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {
             12,
             &["chunkserver-1"],
         ),
-        row("a master's, for a chunkserver", chunkserver(&at("master"), of), 12, &["master"]),
+        row(
+            "a master's, for a chunkserver",
+            chunkserver(&at("master"), of),
+            12,
+            &["another server"],
+        ),
+        row(
+            "a running chunkserver's, for a master",
+            master(&at("chunkserver-1")),
+            12,
+            &["another server is running"],
+        ),
+        row("no address to listen on", listening("garbage"), 2, &["'garbage'", "HOST:PORT"]),
+        row("no port to listen on", listening("127.0.0.1"), 2, &["'127.0.0.1'", "HOST:PORT"]),
         row("one of another cell", chunkserver(&strange, of), 13, &["belongs to cell", "--data"]),
         row("a file", master(&cell.file("plain", b"")), 12, &["plain"]),
         row("an address that is taken", taken, 12, &["cannot listen on"]),
@@ -250,21 +328,35 @@ fn wrong_frames(address: &str) {
     let stranger = Hello { cell: CellId::new(77), ..hello() };
     let failure = ask(&mut connect(address), &stranger.into()).expect_err("another cell");
     assert_eq!(failure.code, ErrorCode::WrongCell);
-    let mut stream = connect(address);
-    ask(&mut stream, &hello().into()).expect("welcome");
-    stream.write_all(&frame(1, 15, &nul_name())).expect("sends");
-    let refused = read_frame(&mut stream).is_none_or(|frame| frame.is_err());
-    assert!(refused, "{address}: a name with a NUL is not refused");
 }
 
-/// A request for a directory whose name has a NUL in it, which no command line can carry.
-fn nul_name() -> Vec<u8> {
+/// A name with a NUL in it, which no command line can carry, and its twin without.
+fn nul_is_refused(master: &str) {
+    let twins = [("/nXl", None), ("/n\0l", Some(ErrorCode::Invalid))];
+    for ((path, code), number) in twins.into_iter().zip(1..) {
+        let mut stream = connect(master);
+        ask(&mut stream, &hello().into()).expect("welcome");
+        stream.write_all(&directory_frame(path, number)).expect("sends");
+        let answer = read_frame(&mut stream).expect("an answer, or the reason why there is none");
+        let told = format!("{path:?}: {answer:?}");
+        assert_eq!(answer.err().map(|failure| failure.code), code, "{told}");
+    }
+}
+
+/// A request for a directory; a NUL in its name stands there as it is.
+fn directory_frame(path: &str, number: u64) -> Vec<u8> {
     let good = MakeDirectory {
-        mutation: MutationName::default(),
-        path: cairn_types::CellPath::parse("/nXl").expect("a path"),
+        mutation: MutationName { session: SessionId::new(7), number: MutationNumber::new(number) },
+        path: cairn_types::CellPath::parse(&path.replace('\0', "X")).expect("a path"),
         parents: false,
     };
-    good.to_bytes().into_iter().map(|byte| if byte == b'X' { 0 } else { byte }).collect()
+    let nul = |byte: u8| if byte == b'X' && path.contains('\0') { 0 } else { byte };
+    let message: Vec<u8> = good.to_bytes().into_iter().map(nul).collect();
+    let encode = |out: &mut Vec<u8>| out.extend_from_slice(&message);
+    let mut out = Vec::new();
+    let kind = Request::from(good).kind();
+    encode_frame(kind, FrameKind::Request, RequestId(1), &encode, 0, &mut out);
+    out
 }
 
 fn hello() -> Hello {
@@ -308,6 +400,27 @@ fn read_frame(stream: &mut TcpStream) -> Option<Result<(), Failure>> {
         FrameKind::Failure => Err(Failure::decode(&message).expect("a failure")),
         _ => Ok(()),
     })
+}
+
+#[test]
+fn the_deadline_rules_the_first_wait_too() {
+    let mut cell = Cell::start(0);
+    cell.master.kill();
+    let mut command = cell.command(["ls", "/", "--deadline", "50"]);
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let started = Instant::now();
+    let mut child = cell::KilledOnDrop(command.spawn().expect("starts"));
+    await_until("it has waited for a while", || {
+        assert_eq!(child.0.try_wait().expect("can be asked"), None, "it gave up early");
+        started.elapsed() > Duration::from_secs(6)
+    });
+    cell.master.restart();
+    let mut ended = None;
+    await_until("it is answered", || {
+        ended = child.0.try_wait().expect("can be asked");
+        ended.is_some()
+    });
+    assert!(ended.is_some_and(|status| status.success()));
 }
 
 #[test]

@@ -42,6 +42,11 @@ fn names_are_made_moved_listed_found_and_removed() {
     assert_eq!(cell.ok(["ls", "/"]), "");
     assert_eq!(cell.ok(["cat", &format!("{hidden}/b/c/x")]), "hello\n", "hidden, not gone");
     cell.ok(["rm", "-f", "/a"]);
+    let listed = cell.ok(["ls", "--deleted"]);
+    assert!(lines(&listed).iter().any(|name| hidden == format!("/.deleted/{name}")), "{listed}");
+    cell.ok(["mv", &hidden, "/again"]);
+    assert_eq!(cell.ok(["cat", "/again/b/c/x"]), "hello\n", "restored");
+    assert!(!cell.ok(["ls", "--deleted"]).contains(hidden.trim_start_matches("/.deleted/")));
 }
 
 #[test]

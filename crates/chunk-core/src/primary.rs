@@ -22,17 +22,22 @@ use cairn_protocol::{
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{
-    BlockChecksums, ChunkIndex, EntryId, LeaseId, PushId, ReplicaAt, SerialNumber, SessionId, Time,
+    BLOCKS_PER_CHUNK_MAX, BlockChecksums, ChunkIndex, EntryId, LeaseId, PushId, ReplicaAt,
+    SerialNumber, SessionId, Time,
 };
 use std::collections::VecDeque;
 
 /// Mutations that one batch may hold.
 pub(crate) const BATCH_COUNT_MAX: usize = 1024;
-/// Checksums that one batch may carry, unless a single mutation has more: half of what a message
-/// may hold.
-pub(crate) const BATCH_CHECKSUMS_MAX: usize = cairn_protocol::MESSAGE_SIZE_MAX as usize / 8;
 /// Bytes that one batch may hold, unless a single mutation is larger.
 const BATCH_SIZE_MAX: u64 = 8 << 20;
+/// Checksums that one forward may carry, unless a single mutation has more: what a secondary lacks
+/// may be several batches, and they share a message.
+pub(crate) const FORWARD_SUM_COUNT_MAX: usize = 1 << 18;
+const _: () = assert!(
+    (FORWARD_SUM_COUNT_MAX + BLOCKS_PER_CHUNK_MAX as usize) * 4 + BATCH_COUNT_MAX * 128
+        < cairn_protocol::MESSAGE_SIZE_MAX as usize
+);
 
 /// What the lease is about right now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

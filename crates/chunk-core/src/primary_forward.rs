@@ -5,7 +5,7 @@
 
 use crate::mutation_queue::Logged;
 use crate::outbox::Purpose;
-use crate::primary::{BATCH_CHECKSUMS_MAX, BATCH_COUNT_MAX, Closing, Stage};
+use crate::primary::{BATCH_COUNT_MAX, Closing, FORWARD_SUM_COUNT_MAX, Stage};
 use crate::repeats::Served;
 use crate::replica::{Context, Replica};
 use cairn_env::Caller;
@@ -17,11 +17,24 @@ use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkVersion, LeaseId, SerialNumber, ServerId, Time};
 use std::time::Duration;
 
-use crate::mutation_queue::Kind;
+use crate::mutation_queue::{Kind, Logged};
 
 /// How long a replica may take before it counts as failed.
 pub(crate) fn replica_deadline(cx: &Context<'_>) -> Time {
     cx.now + Duration::from_millis(cx.config.silent_ms)
+}
+
+/// As many of `lacking` as one message takes; the first in any case.
+fn of_one_message<'l>(lacking: impl Iterator<Item = &'l Logged>) -> Vec<&'l Logged> {
+    let mut sum_count = 0;
+    lacking
+        .take(BATCH_COUNT_MAX)
+        .take_while(|logged| {
+            let first = sum_count == 0;
+            sum_count += logged.forwarded.checksums.0.len();
+            first || sum_count <= FORWARD_SUM_COUNT_MAX
+        })
+        .collect()
 }
 
 impl Replica {
@@ -41,14 +54,7 @@ impl Replica {
             let sent = if hasty { primary.log.len().saturating_sub(1) } else { 0 };
             let lacking = primary.log.iter().skip(sent);
             let lacking = lacking.filter(|l| l.forwarded.serial > secondary.applied);
-            let mut checksums = 0;
-            let fits = |logged: &&Logged| {
-                checksums += logged.forwarded.checksums.0.len();
-                checksums <= BATCH_CHECKSUMS_MAX
-            };
-            let first = lacking.clone().take(1);
-            let others = lacking.skip(1).take(BATCH_COUNT_MAX - 1).take_while(fits);
-            let batch: Vec<_> = first.chain(others).collect();
+            let batch = of_one_message(lacking);
             if batch.is_empty() {
                 continue;
             }
@@ -261,4 +267,31 @@ pub(crate) fn answer_mutation(cx: &mut Context<'_>, to: Caller, kind: Kind, serv
             Kind::Append => Response::Append(AppendAnswer { offset, serial }),
         },
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_one_message;
+    use crate::mutation_queue::{Kind, Logged};
+    use crate::primary::FORWARD_SUM_COUNT_MAX;
+    use cairn_protocol::Forwarded;
+    use cairn_types::BlockChecksums;
+
+    #[test]
+    fn a_forward_takes_what_fits_into_a_message_and_at_least_one_mutation() {
+        let of = |sum_count: usize| Logged {
+            forwarded: Forwarded {
+                checksums: BlockChecksums(vec![0; sum_count]),
+                ..Forwarded::default()
+            },
+            from: vec![],
+            kind: Kind::Append,
+            sync: false,
+        };
+        let counts = |all: &[Logged]| of_one_message(all.iter()).len();
+        assert_eq!(counts(&[]), 0);
+        assert_eq!(counts(&[of(FORWARD_SUM_COUNT_MAX + 1), of(1)]), 1);
+        assert_eq!(counts(&[of(1), of(FORWARD_SUM_COUNT_MAX), of(1)]), 1);
+        assert_eq!(counts(&[of(1), of(FORWARD_SUM_COUNT_MAX - 2), of(1), of(1)]), 3);
+    }
 }

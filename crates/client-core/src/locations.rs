@@ -3,6 +3,7 @@
 //! - H1: an answer never replaces what was learnt by a later question.
 //! - H2: each location remembers the number of the question that brought it, so that R19 can ask
 //!   for one that is younger than a try.
+//! - H3: whoever waited for an answer may use it once, however short its time or late its coming.
 
 use crate::settings::LOCATE_COUNT;
 use cairn_protocol::ChunkLocations;
@@ -36,8 +37,12 @@ pub(crate) struct Locations {
 impl Locations {
     /// What is known of a chunk by a question younger than `newer_than`.
     pub(crate) fn find(&self, index: ChunkIndex, now: Time, newer_than: u64) -> Option<&Known> {
-        let known = self.known.get(&index)?;
-        (now < known.until && known.asked > newer_than).then_some(known)
+        self.told(index, newer_than).filter(|known| now < known.until)
+    }
+
+    /// The same, however long ago: for whoever has just been told (H3).
+    pub(crate) fn told(&self, index: ChunkIndex, newer_than: u64) -> Option<&Known> {
+        self.known.get(&index).filter(|known| known.asked > newer_than)
     }
 
     /// Takes in the answer to a question about `LOCATE_COUNT` chunks from `first` on.

@@ -135,7 +135,14 @@ impl ReadPiece {
 
     pub(crate) fn on(&mut self, cx: &mut Context, me: Me, input: Input) -> Progress<PieceDone> {
         match input {
-            Input::Begin | Input::Wanted(Ok(())) => self.go_on(cx, me),
+            Input::Begin => self.go_on(cx, me),
+            // The answer to our own question serves this once, however old it may become: one
+            // that came too late to be kept would be asked for again and again (H3).
+            Input::Wanted(Ok(())) => {
+                let told = cx.file(self.file).locations.told(self.index, self.newer_than);
+                let told = told.cloned();
+                self.go_on_with(cx, me, told)
+            }
             // The file is there, as its location is, but hidden: it gets no lease, nobody adds
             // to it (R20), and what is known to be acknowledged is all there is to read.
             Input::Wanted(Err(failure))
@@ -185,10 +192,20 @@ impl ReadPiece {
     }
 
     fn go_on(&mut self, cx: &mut Context, me: Me) -> Progress<PieceDone> {
+        let known = self.known(cx);
+        self.go_on_with(cx, me, known)
+    }
+
+    fn go_on_with(
+        &mut self,
+        cx: &mut Context,
+        me: Me,
+        known: Option<Known>,
+    ) -> Progress<PieceDone> {
         if !self.in_flight.is_empty() {
             return Progress::Pending;
         }
-        let Some(known) = self.known(cx) else {
+        let Some(known) = known else {
             cx.want_location(me, self.file, self.index, self.newer_than);
             return Progress::Pending;
         };

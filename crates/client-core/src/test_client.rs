@@ -58,9 +58,13 @@ pub(crate) fn client() -> TestClient {
 
 /// The same, once it knows the cell.
 pub(crate) fn connected() -> TestClient {
+    connected_to(ClusterConfig::tiny())
+}
+
+/// A client that knows a cell with settings of its own.
+pub(crate) fn connected_to(config: ClusterConfig) -> TestClient {
     let mut client = client();
     client.start(Operation::Ask(cairn_protocol::CellInfo {}.into()));
-    let config = ClusterConfig::tiny();
     client.answer(Response::CellInfo(CellInfoAnswer { config, ..CellInfoAnswer::default() }));
     client
 }

@@ -13,8 +13,6 @@ use cairn_types::{Address, CellPath, ChunkIndex, Content, Entry, MutationName, R
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long [`Cell::connect`] waits for a first answer, unless the deadline is shorter.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// Entries or chunks asked for at once.
 const PAGE_SIZE: u32 = 1000;
 
@@ -70,7 +68,8 @@ macro_rules! ask {
 
 impl Cell {
     /// Connects to the cell whose masters listen at `addresses`: `host:port`, several with commas
-    /// between. Waits five seconds at most for one of them to answer.
+    /// between. Waits for one of them to answer as long as for any operation: a master that is
+    /// starting, or is yet to be started, is waited for until the deadline.
     ///
     /// # Errors
     /// `Invalid` where an address is none; `Unreachable` where no master answers;
@@ -89,8 +88,7 @@ impl Cell {
         let masters = addresses.split(',').map(parse_address).collect::<Result<Vec<_>, _>>()?;
         let link = Link::start(masters, options.rack, options.deadline)?;
         let ask = Operation::Ask(CellInfo {}.into());
-        let within = CONNECT_WITHIN.min(options.deadline);
-        match answered(wait(link.submit(ask, within)).await?)? {
+        match answered(wait(link.submit(ask, options.deadline)).await?)? {
             Response::CellInfo(info) => Ok(Self { link, info: Arc::new(info) }),
             _ => Err(Error::mismatched()),
         }

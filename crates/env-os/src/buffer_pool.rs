@@ -11,11 +11,13 @@
 //!   would hold far more than it thinks.
 
 use bytes::Bytes;
+use cairn_types::BLOCK_SIZE_MAX;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of a push's segment, at most: what is verified and passed on at once, small enough to
 /// be still in the cache then.
 pub(crate) const SEGMENT_SIZE: usize = 256 << 10;
+const _: () = assert!(BLOCK_SIZE_MAX as usize <= SEGMENT_SIZE);
 /// A read's answer: a megabyte, widened to whole blocks at both ends.
 const ANSWER_SIZE: usize = (1 << 20) + (128 << 10);
 /// Idle bytes kept per size.

@@ -43,7 +43,7 @@ impl MasterConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum MasterOpenError {
     /// Another process runs on the directory.
-    #[error("{directory}: another master is running on this directory; stop it first")]
+    #[error("{directory}: another server is running on this directory; stop it first")]
     Running {
         /// Where.
         directory: String,

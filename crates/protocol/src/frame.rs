@@ -9,7 +9,7 @@
 //! Little-endian. The payload's own checksums stand in the message, so the frame's CRC covers
 //! them and stops there: bulk bytes are summed once, where they are born.
 
-use cairn_types::{crc32c, crc32c_append};
+use cairn_types::{BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, crc32c, crc32c_append};
 
 /// Bytes of the fixed header.
 pub const FRAME_HEADER_SIZE: usize = 40;
@@ -18,6 +18,10 @@ pub const MESSAGE_SIZE_MAX: u32 = 4 << 20;
 /// Bytes that a payload may have: a record of a quarter of a standard chunk travels whole. Memory
 /// for it is taken piece by piece, as it arrives.
 pub const PAYLOAD_SIZE_MAX: u32 = 16 << 20;
+// A record of a quarter of the largest chunk fits into a payload, and whatever a message says of
+// a mutation beside its checksums, which are no more than those of a whole chunk, has room left.
+const _: () = assert!(CHUNK_SIZE_MAX / 4 <= PAYLOAD_SIZE_MAX as u64);
+const _: () = assert!(BLOCKS_PER_CHUNK_MAX * 4 * 4 < MESSAGE_SIZE_MAX as u64);
 /// The version this build speaks.
 pub const PROTOCOL_VERSION: u16 = 1;
 /// The oldest version this build still speaks (N − 1; there is none before 1).

@@ -129,7 +129,7 @@ fn a_second_master_on_the_directory_is_refused_in_one_line() {
     let disk = disk();
     let first = Running::started(&disk, 1);
     let refused = Running::open(&disk, 2).err().expect("refused").to_string();
-    assert!(refused.contains("another master is running"), "{refused}");
+    assert!(refused.contains("another server is running"), "{refused}");
     assert!(!refused.contains('\n'));
     drop(first);
     Running::open(&disk, 3).expect("free again");

@@ -35,7 +35,7 @@ pub struct RecoveredChunks {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreOpenError {
     /// Another process has it.
-    #[error("{directory} is in use by another process; is a chunkserver running on it already?")]
+    #[error("{directory}: another server is running on this directory; stop it first")]
     InUse {
         /// Which directory.
         directory: String,

@@ -1,7 +1,20 @@
 //! Settings that must agree in a whole cell. The master keeps them and hands them to all.
 
 use crate::checksum::BLOCK_SIZE;
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+/// The largest chunk. A quarter of it, the largest record, travels as one payload.
+pub const CHUNK_SIZE_MAX: u64 = 64 << 20;
+/// The largest block: what a receiver of pushed data sums and keeps in one piece.
+pub const BLOCK_SIZE_MAX: u32 = 256 << 10;
+/// The most blocks of a chunk: a checksum for each must fit into one message with room to spare,
+/// and blocks of 4 KB in a chunk of 64 MB are as small as disks have use for.
+pub const BLOCKS_PER_CHUNK_MAX: u64 = 1 << 14;
+
+const SECOND_MS: u64 = 1_000;
+const HOUR_MS: u64 = 3_600 * SECOND_MS;
+const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Why settings do not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,36 +123,61 @@ impl ClusterConfig {
     /// # Errors
     /// [`ConfigError`] names the first that does not.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let refuse =
-            |setting, reason: &str| Err(ConfigError { setting, reason: reason.to_owned() });
+        self.validate_each()?;
+        let refuse = |setting, reason: String| Err(ConfigError { setting, reason });
         let block = u64::from(self.block_size);
-        if !self.block_size.is_power_of_two() || self.block_size < 16 {
-            return refuse("block_size", "a power of two, at least 16");
+        if !self.block_size.is_power_of_two() {
+            return refuse("block_size", "a power of two".to_owned());
         }
         if self.chunk_size < 4 * block || !self.chunk_size.is_multiple_of(block) {
-            return refuse("chunk_size", "a multiple of the block size, at least four blocks");
+            let reason = "a multiple of the block size, at least four blocks";
+            return refuse("chunk_size", reason.to_owned());
         }
-        if self.chunk_size > 1 << 32 {
-            return refuse("chunk_size", "at most 4 GiB");
+        if self.chunk_size / block > BLOCKS_PER_CHUNK_MAX {
+            let least = self.chunk_size.div_ceil(BLOCKS_PER_CHUNK_MAX).next_power_of_two();
+            let reason = format!("at least {least} where a chunk has {} bytes", self.chunk_size);
+            return refuse("block_size", reason);
         }
-        if self.replication == 0 || self.replication > 16 {
-            return refuse("replication", "from 1 to 16");
-        }
-        if self.min_replicas == 0 || self.min_replicas > self.replication {
-            return refuse("min_replicas", "from 1 to the replication level");
-        }
-        if self.drift_permille > 200 {
-            return refuse("drift_permille", "at most 200");
+        if self.min_replicas > self.replication {
+            return refuse("min_replicas", "at most the replication level".to_owned());
         }
         // R6: the pulse must fit several times into what is judged by it.
-        if self.heartbeat_ms == 0 || self.silent_ms < 3 * self.heartbeat_ms {
-            return refuse("silent_ms", "at least three heartbeats");
+        if self.silent_ms < 3 * self.heartbeat_ms {
+            return refuse("silent_ms", "at least three heartbeats".to_owned());
         }
         if self.lease_ms < 4 * self.heartbeat_ms {
-            return refuse("lease_ms", "at least four heartbeats, or no extension arrives in time");
+            let reason = "at least four heartbeats, or no extension arrives in time";
+            return refuse("lease_ms", reason.to_owned());
         }
         if self.dead_ms < self.silent_ms || self.dead_ms < self.lease_ms {
-            return refuse("dead_ms", "at least silent_ms and lease_ms");
+            return refuse("dead_ms", "at least silent_ms and lease_ms".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Each setting within what makes sense for it, whatever the others are.
+    fn validate_each(&self) -> Result<(), ConfigError> {
+        let (replication, min_replicas) = (self.replication.into(), self.min_replicas.into());
+        let limits: [(&'static str, u64, RangeInclusive<u64>); 12] = [
+            ("chunk_size", self.chunk_size, 64..=CHUNK_SIZE_MAX),
+            ("block_size", self.block_size.into(), 16..=BLOCK_SIZE_MAX.into()),
+            ("replication", replication, 1..=16),
+            ("min_replicas", min_replicas, 1..=16),
+            ("lease_ms", self.lease_ms, 100..=HOUR_MS),
+            ("heartbeat_ms", self.heartbeat_ms, 10..=60 * SECOND_MS),
+            ("silent_ms", self.silent_ms, 30..=HOUR_MS),
+            ("dead_ms", self.dead_ms, 100..=DAY_MS),
+            // Without any drift a holder would use its lease to the master's last moment (L3).
+            ("drift_permille", self.drift_permille, 1..=200),
+            ("location_ttl_ms", self.location_ttl_ms, SECOND_MS..=DAY_MS),
+            ("retry_window_ms", self.retry_window_ms, 10 * SECOND_MS..=7 * DAY_MS),
+            ("trash_ms", self.trash_ms, SECOND_MS..=30 * DAY_MS),
+        ];
+        for (setting, value, range) in limits {
+            if !range.contains(&value) {
+                let reason = format!("{value} is not from {} to {}", range.start(), range.end());
+                return Err(ConfigError { setting, reason });
+            }
         }
         Ok(())
     }
@@ -147,7 +185,11 @@ impl ClusterConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::ClusterConfig;
+    use super::{BLOCK_SIZE_MAX, BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, ClusterConfig};
+
+    fn refused(config: &ClusterConfig) -> Option<&'static str> {
+        config.validate().err().map(|error| error.setting)
+    }
 
     #[test]
     fn the_settings_that_are_shipped_are_valid() {
@@ -160,5 +202,58 @@ mod tests {
     fn a_lease_shorter_than_its_extensions_is_refused() {
         let config = ClusterConfig { lease_ms: 500, ..ClusterConfig::small() };
         assert_eq!(config.validate().map_err(|e| e.setting), Err("lease_ms"));
+    }
+
+    #[test]
+    fn no_setting_goes_without_a_least_and_a_most_value() {
+        let standard = ClusterConfig::standard;
+        type Set = fn(&mut ClusterConfig, u64);
+        let all: [(&str, Set); 12] = [
+            ("chunk_size", |config, value| config.chunk_size = value),
+            ("block_size", |config, value| config.block_size = value as u32),
+            ("replication", |config, value| config.replication = value as u32),
+            ("min_replicas", |config, value| config.min_replicas = value as u32),
+            ("lease_ms", |config, value| config.lease_ms = value),
+            ("heartbeat_ms", |config, value| config.heartbeat_ms = value),
+            ("silent_ms", |config, value| config.silent_ms = value),
+            ("dead_ms", |config, value| config.dead_ms = value),
+            ("drift_permille", |config, value| config.drift_permille = value),
+            ("location_ttl_ms", |config, value| config.location_ttl_ms = value),
+            ("retry_window_ms", |config, value| config.retry_window_ms = value),
+            ("trash_ms", |config, value| config.trash_ms = value),
+        ];
+        for (setting, set) in all {
+            for value in [0, u64::MAX] {
+                let mut config = standard();
+                set(&mut config, value);
+                assert_eq!(refused(&config), Some(setting), "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_checksums_of_a_chunk_are_not_more_than_a_message_takes() {
+        let of = |chunk_size, block_size| {
+            refused(&ClusterConfig { chunk_size, block_size, ..ClusterConfig::standard() })
+        };
+        assert_eq!(of(CHUNK_SIZE_MAX, 16), Some("block_size"));
+        assert_eq!(of(CHUNK_SIZE_MAX, 2048), Some("block_size"));
+        assert_eq!(of(CHUNK_SIZE_MAX, 4096), None);
+        assert_eq!(of(64 * BLOCKS_PER_CHUNK_MAX, 64), None);
+        assert_eq!(of(CHUNK_SIZE_MAX, BLOCK_SIZE_MAX), None);
+        assert_eq!(of(CHUNK_SIZE_MAX, 2 * BLOCK_SIZE_MAX), Some("block_size"));
+        assert_eq!(of(2 * CHUNK_SIZE_MAX, 65536), Some("chunk_size"));
+    }
+
+    #[test]
+    fn a_holder_counts_its_longest_lease_without_overflow() {
+        let config = ClusterConfig {
+            lease_ms: super::HOUR_MS,
+            dead_ms: super::DAY_MS,
+            drift_permille: 200,
+            ..ClusterConfig::standard()
+        };
+        assert_eq!(config.validate(), Ok(()));
+        assert_eq!(config.lease_of_holder(), config.lease() * 4 / 5);
     }
 }

@@ -18,7 +18,9 @@ pub mod wire;
 
 pub use address::{Address, Rack, ReplicaAt};
 pub use checksum::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c, crc32c_append};
-pub use cluster_config::{ClusterConfig, ConfigError};
+pub use cluster_config::{
+    BLOCK_SIZE_MAX, BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, ClusterConfig, ConfigError,
+};
 pub use entry::{Content, Entry, EntryKind};
 pub use ids::{
     CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, LeaseId, LogIndex,

@@ -48,6 +48,7 @@ pub(crate) struct Load {
     pub(crate) megabytes: u64,
     pub(crate) operations: u64,
     pub(crate) record_size: usize,
+    pub(crate) deadline_s: u64,
     pub(crate) path: String,
 }
 
@@ -108,7 +109,8 @@ impl Running {
             let kind = load.kind.to_possible_value().map(|value| value.get_name().to_owned());
             let mut command = Command::new(std::env::current_exe().doing(doing)?);
             command
-                .args(["--cell", cell, "bench-load", "--path", &load.path])
+                .args(["--cell", cell, "--deadline", &load.deadline_s.to_string()])
+                .args(["bench-load", "--path", &load.path])
                 .args(["--kind", &kind.unwrap_or_default()])
                 .args(["--process", &process.to_string()])
                 .args(["--callers", &load.callers.to_string()])

@@ -15,9 +15,11 @@ pub(crate) mod load;
 mod own_cell;
 mod report;
 
+use crate::arguments::from_to;
 use crate::complaint::{Complaint, Doing};
 use crate::janitor::Janitor;
 use crate::output::Output;
+use cairn_client::Options;
 use clap::Args;
 use load::{Kind, Load, Measured};
 use own_cell::OwnCell;
@@ -25,6 +27,9 @@ use report::{Pairs, Run, Series};
 use serde_json::json;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
+
+/// The largest record: a quarter of a standard chunk, less room for its frame.
+const RECORD_SIZE_MAX: u64 = 15 << 20;
 
 /// Arguments of `bench`.
 #[derive(Args, Debug)]
@@ -37,24 +42,29 @@ pub(crate) struct Bench {
     floor: bool,
     /// Runs, or pairs of runs with --floor
     #[arg(long, default_value_t = 9, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<usize>(1..=1000))]
     pairs: usize,
     /// Megabytes in each run (write, read)
     #[arg(long, default_value_t = 512, value_name = "MB")]
+    #[arg(value_parser = from_to::<u64>(1..=1 << 20))]
     megabytes: u64,
     /// Operations of each caller in each run (append, meta)
     #[arg(long, default_value_t = 2_000, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<u64>(1..=1 << 30))]
     operations: u64,
     /// Bytes of each record (append)
     #[arg(long, default_value_t = 1_024, value_name = "BYTES")]
+    #[arg(value_parser = from_to::<usize>(1..=RECORD_SIZE_MAX))]
     record_size: usize,
     /// Client processes [default: 1 for write and read, 8 for append and meta]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = from_to::<usize>(1..=256))]
     processes: Option<usize>,
     /// Callers in each process [default: 1 for write and read, 8 for append and meta]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = from_to::<u64>(1..=1000))]
     callers: Option<u64>,
     /// Chunkservers, which is also the replication level (at most 3)
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<usize>(1..=3))]
     servers: usize,
     /// Where data is kept while it runs [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
@@ -75,14 +85,14 @@ enum Measure {
 }
 
 /// Runs it.
-pub(crate) fn run(bench: &Bench, json: bool) -> Result<(), Complaint> {
+pub(crate) fn run(bench: &Bench, options: &Options, json: bool) -> Result<(), Complaint> {
     let output = &Output::stdout(json)?;
     let doing = || "preparing the bench".to_owned();
     let name = format!("cairn-bench-{:016x}", RandomState::new().hash_one(std::process::id()));
     let directory = bench.data.clone().unwrap_or_else(std::env::temp_dir).join(name);
     std::fs::create_dir_all(&directory).doing(doing)?;
     let janitor = Janitor::start(Some(&directory))?;
-    let cell = OwnCell::start(bench.servers, &directory, &janitor)?;
+    let cell = OwnCell::start(bench.servers, options, &directory, &janitor)?;
     let streams = matches!(bench.kind, Measure::Write | Measure::Read);
     let many = if streams { 1 } else { 8 };
     let load = Load {
@@ -92,6 +102,7 @@ pub(crate) fn run(bench: &Bench, json: bool) -> Result<(), Complaint> {
         megabytes: bench.megabytes,
         operations: bench.operations,
         record_size: bench.record_size,
+        deadline_s: options.deadline.as_secs(),
         path: "/bench".to_owned(),
     };
     match bench.kind {

@@ -22,6 +22,7 @@ impl<'j> OwnCell<'j> {
     /// Starts it and waits until every chunkserver has joined.
     pub(super) fn start(
         count: usize,
+        options: &Options,
         directory: &Path,
         janitor: &'j Janitor,
     ) -> Result<Self, Complaint> {
@@ -40,17 +41,16 @@ impl<'j> OwnCell<'j> {
             servers.push(Server::start(&name, arguments, directory, janitor)?);
         }
         let cell = Self { master, servers };
-        cell.wait_until_joined()?;
+        cell.wait_until_joined(options)?;
         Ok(cell)
     }
 
-    fn wait_until_joined(&self) -> Result<(), Complaint> {
+    fn wait_until_joined(&self, options: &Options) -> Result<(), Complaint> {
         let doing = || "waiting for the bench's chunkservers".to_owned();
         let runtime = tokio::runtime::Builder::new_current_thread().build().doing(doing)?;
         let begun = Instant::now();
         runtime.block_on(async {
-            let cell =
-                Cell::connect(&self.master.address, Options::default()).await.doing(doing)?;
+            let cell = Cell::connect(&self.master.address, options.clone()).await.doing(doing)?;
             loop {
                 let servers = cell.servers().await.doing(doing)?;
                 let live = servers.iter().filter(|s| s.state == ServerState::Live).count();

@@ -7,11 +7,15 @@
 //! - A1: a file of records gets one record for each line (or piece); a reader is given each once.
 //! - A2: a file of bytes gets the bytes; whole lines stay together, and a line that was retried
 //!   after a lost answer may stand there twice (GFS §2.7.1).
+//! - A3: a line without an end is refused once it is longer than any record; it is never read
+//!   into memory whole.
 
-use crate::complaint::{Complaint, Doing};
+use crate::complaint::{Cause, Complaint, Doing};
+use crate::exit_codes::{Exit, advice};
 use crate::session::{Place, Session};
 use bytes::Bytes;
 use cairn_client::{CreateOptions, File, RECORD_WINDOW};
+use cairn_protocol::{ErrorCode, Outcome};
 use cairn_types::Content;
 use clap::Args;
 use std::io::{BufRead, BufReader, Read};
@@ -20,6 +24,8 @@ use tokio::sync::mpsc;
 
 /// Records that may wait between the reading thread and the cell.
 const WAITING_MAX: usize = 4096;
+/// Bytes of pieces of a set size that may wait there.
+const WAITING_SIZE_MAX: u64 = 64 << 20;
 /// Bytes of what waits that are appended at once.
 const BATCH_SIZE: usize = 256 << 10;
 
@@ -54,6 +60,8 @@ enum Cut {
 struct Cutter {
     cut: Cut,
     whole: bool,
+    /// Bytes that a piece may have.
+    size_max: u64,
 }
 
 /// Runs it.
@@ -68,12 +76,18 @@ pub(crate) async fn run(append: Append, session: &Session) -> Result<(), Complai
     };
     let to = session.place(&append.path).await?;
     let doing = || format!("appending to {to}");
+    let size_max = to.cell.info().config.append_size_max();
+    if let Cut::Every(size) = cut
+        && u64::from(size) > size_max
+    {
+        return Err(Complaint::new(doing(), too_large("--record-size", size_max)));
+    }
     let create = CreateOptions { content: Content::Records, or_open: true, ..Default::default() };
     let file = to.cell.create(&to.path, create).await.doing(doing)?;
-    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    let (sender, receiver) = mpsc::channel(cut.waiting_max());
     let sources = append.sources;
     let records = file.entry().content == Content::Records;
-    let cutter = Cutter { cut, whole: !records };
+    let cutter = Cutter { cut, whole: !records, size_max };
     std::thread::spawn(move || read_all(sources, cutter, &sender));
     if records {
         append_records(&file, &to, &append.producer, receiver).await?;
@@ -161,6 +175,7 @@ fn read_all(
             read_one(std::io::stdin().lock(), cutter, sender)
         } else {
             std::fs::File::open(&source)
+                .map_err(Cause::from)
                 .and_then(|file| read_one(BufReader::with_capacity(1 << 18, file), cutter, sender))
         };
         if let Err(error) = done {
@@ -174,7 +189,7 @@ fn read_one(
     mut reader: impl BufRead,
     cutter: Cutter,
     sender: &mpsc::Sender<Result<Vec<u8>, Complaint>>,
-) -> std::io::Result<()> {
+) -> Result<(), Cause> {
     while let Some(piece) = cutter.next(&mut reader)? {
         // Nobody takes it: the other side has failed and says so itself.
         if sender.blocking_send(Ok(piece)).is_err() {
@@ -184,12 +199,34 @@ fn read_one(
     Ok(())
 }
 
+fn too_large(what: &str, size_max: u64) -> Cause {
+    let why = format!("{what} has more than {size_max} bytes");
+    Cause::new(Exit::Usage, why, advice(ErrorCode::RecordTooLarge, Outcome::Refused))
+}
+
+impl Cut {
+    /// Pieces that may wait: large ones are fewer.
+    fn waiting_max(self) -> usize {
+        match self {
+            Self::At(_) => WAITING_MAX,
+            Self::Every(size) => {
+                let count = WAITING_SIZE_MAX / u64::from(size.max(1));
+                usize::try_from(count).unwrap_or(WAITING_MAX).clamp(1, WAITING_MAX)
+            }
+        }
+    }
+}
+
 impl Cutter {
     /// The next piece; a last one without its terminator is one too.
-    fn next(self, reader: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {
+    ///
+    /// # Errors
+    /// Where reading fails, or a line is longer than any record (A3).
+    fn next(self, reader: &mut impl BufRead) -> Result<Option<Vec<u8>>, Cause> {
         let mut piece = Vec::new();
         let size = match self.cut {
-            Cut::At(byte) => reader.read_until(byte, &mut piece)?,
+            // One byte more than may be: the terminator, or the proof that there is none.
+            Cut::At(byte) => reader.take(self.size_max + 1).read_until(byte, &mut piece)?,
             Cut::Every(size) => reader.take(u64::from(size)).read_to_end(&mut piece)?,
         };
         if let Cut::At(byte) = self.cut
@@ -197,6 +234,9 @@ impl Cutter {
             && piece.last() == Some(&byte)
         {
             piece.pop();
+        }
+        if piece.len() as u64 > self.size_max {
+            return Err(too_large("a line of it", self.size_max));
         }
         Ok((size > 0).then_some(piece))
     }
@@ -208,7 +248,7 @@ mod tests {
 
     fn cut(text: &str, cut: Cut, whole: bool) -> Vec<String> {
         let mut reader = text.as_bytes();
-        let next = || Cutter { cut, whole }.next(&mut reader).expect("reads");
+        let next = || Cutter { cut, whole, size_max: 8 }.next(&mut reader).expect("reads");
         std::iter::from_fn(next).map(|piece| String::from_utf8(piece).expect("text")).collect()
     }
 
@@ -222,6 +262,19 @@ mod tests {
     #[test]
     fn a_size_cuts_anywhere_and_the_rest_is_a_record() {
         assert_eq!(cut("abcde", Cut::Every(2), false), ["ab", "cd", "e"]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_refused_once_it_is_longer_than_any_record() {
+        assert_eq!(cut("12345678\n", Cut::At(b'\n'), false), ["12345678"]);
+        for whole in [false, true] {
+            let mut endless = std::io::BufReader::new(std::io::repeat(b'x'));
+            let cutter = Cutter { cut: Cut::At(b'\n'), whole, size_max: 1 << 20 };
+            let cause = cutter.next(&mut endless).expect_err("no end");
+            assert!(cause.why.contains("more than 1048576 bytes"), "{}", cause.why);
+        }
+        assert_eq!(Cut::Every(16 << 20).waiting_max(), 4);
+        assert_eq!(Cut::Every(1).waiting_max(), super::WAITING_MAX);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `cairn cp`: copies files and trees within a cell or between cells; the bytes pass through
 //! this client. A file of records stays one: its records are copied as they are stored.
 
+use crate::arguments::from_to;
 use crate::cell_tree::walk;
 use crate::commands::mv::name_of;
 use crate::complaint::{Cause, Complaint, Doing, Tally};
@@ -27,7 +28,7 @@ pub(crate) struct Cp {
     #[arg(short)]
     force: bool,
     /// Files at once
-    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    #[arg(short, default_value_t = 4, value_name = "COUNT", value_parser = from_to::<usize>(1..=256))]
     jobs: usize,
     /// What to copy
     #[arg(required = true)]

@@ -3,6 +3,7 @@
 //! The servers are the same as elsewhere, each with its own loop and threads; they share nothing
 //! but the process, and talk over loopback.
 
+use crate::arguments::from_to;
 use crate::commands::master::DEFAULT_LISTEN;
 use crate::complaint::Complaint;
 use crate::janitor::Janitor;
@@ -23,6 +24,7 @@ pub(crate) struct Dev {
     data: Option<PathBuf>,
     /// Chunkservers
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<usize>(1..=100))]
     servers: usize,
     /// Where the master listens
     #[arg(long, default_value = DEFAULT_LISTEN, value_name = "ADDRESS")]

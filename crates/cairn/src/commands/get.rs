@@ -2,6 +2,7 @@
 //!
 //! A file is written under a name of its own and renamed when it is whole.
 
+use crate::arguments::from_to;
 use crate::cell_tree::walk;
 use crate::commands::mv::name_of;
 use crate::complaint::{Cause, Complaint, Doing, Tally};
@@ -29,7 +30,7 @@ pub(crate) struct Get {
     #[arg(short)]
     force: bool,
     /// Files at once
-    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    #[arg(short, default_value_t = 4, value_name = "COUNT", value_parser = from_to::<usize>(1..=256))]
     jobs: usize,
     #[command(flatten)]
     records: RecordFlags,

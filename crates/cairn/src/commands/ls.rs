@@ -8,6 +8,9 @@ use crate::session::{Place, Session};
 use cairn_types::{Entry, EntryKind};
 use clap::Args;
 
+/// Where deleted names lie.
+const DELETED: &str = "/.deleted";
+
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
 pub(crate) struct Ls {
@@ -26,16 +29,18 @@ pub(crate) struct Ls {
     /// Everything below
     #[arg(short = 'R')]
     recursive: bool,
-    /// Deleted names too
+    /// Deleted names; without a path all of them
     #[arg(long)]
     deleted: bool,
-    /// What to list
-    #[arg(default_value = "/")]
+    /// What to list [default: /, with --deleted /.deleted]
     paths: Vec<String>,
 }
 
 /// Runs it.
-pub(crate) async fn run(ls: Ls, session: &Session, output: &Output) -> Result<(), Complaint> {
+pub(crate) async fn run(mut ls: Ls, session: &Session, output: &Output) -> Result<(), Complaint> {
+    if ls.paths.is_empty() {
+        ls.paths.push(if ls.deleted { DELETED } else { "/" }.to_owned());
+    }
     let mut tally = Tally::default();
     let titled = ls.recursive || ls.paths.len() > 1;
     for text in &ls.paths {

@@ -1,5 +1,6 @@
 //! `cairn put`: local files and trees into the cell, several files at once.
 
+use crate::arguments::from_to;
 use crate::complaint::{Cause, Complaint, Doing, Tally};
 use crate::destination::Destination;
 use crate::exit_codes::Exit;
@@ -27,7 +28,7 @@ pub(crate) struct Put {
     #[arg(short)]
     parents: bool,
     /// Files at once
-    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    #[arg(short, default_value_t = 4, value_name = "COUNT", value_parser = from_to::<usize>(1..=256))]
     jobs: usize,
     /// Replicas of each chunk [default: the cell's]
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "COUNT")]

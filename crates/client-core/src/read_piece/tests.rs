@@ -2,10 +2,11 @@
 
 use crate::operation::{Operation, Output};
 use crate::test_client::{
-    FILE, TestClient, bytes_read, chunk, connected, grant, handle, is_done, located, result,
+    FILE, TestClient, bytes_read, chunk, connected, connected_to, grant, handle, is_done, located,
+    result,
 };
 use cairn_protocol::{ErrorCode, Failure, LeasePurpose, Read, ReadAnswer, Request};
-use cairn_types::ChunkVersion;
+use cairn_types::{ChunkVersion, ClusterConfig};
 use std::time::Duration;
 
 fn read(offset: u64, size: u64) -> Operation {
@@ -43,6 +44,18 @@ fn a_whole_read_asks_the_master_once_and_the_nearest_replica_once() {
 
     client.start(read(0, 5));
     assert_eq!(asked(&mut client).0, "s1:1", "the location is remembered");
+}
+
+#[test]
+fn an_answer_that_may_not_be_kept_at_all_serves_the_read_that_asked_and_no_other() {
+    let mut client = connected_to(ClusterConfig { location_ttl_ms: 0, ..ClusterConfig::tiny() });
+    for _ in 0..2 {
+        let done = client.start(read(0, 20));
+        locate(&mut client, 5, &[1], None);
+        let (_, _, call) = asked(&mut client);
+        client.send_bytes(&call, &[7; 20], readable(20));
+        assert_eq!(bytes_read(&done), [7; 20], "H3");
+    }
 }
 
 #[test]

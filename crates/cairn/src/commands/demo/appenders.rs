@@ -42,12 +42,13 @@ pub(crate) struct Appended {
 
 impl Appenders {
     /// Starts `count` clients that append to `path`.
-    pub(crate) fn start(count: usize, cell: &str, path: &CellPath) -> Self {
+    pub(crate) fn start(count: usize, cell: &str, options: &Options, path: &CellPath) -> Self {
         let shared = Arc::new(Shared::default());
         let start = |client| {
             let (cell, path, shared) = (cell.to_owned(), path.clone(), shared.clone());
+            let options = options.clone();
             std::thread::spawn(move || {
-                let done = append_until_told(client, &cell, &path, &shared);
+                let done = append_until_told(client, (&cell, options), &path, &shared);
                 shared.ended.fetch_add(1, Ordering::Relaxed);
                 done
             })
@@ -86,7 +87,7 @@ impl Appenders {
 
 fn append_until_told(
     client: usize,
-    cell: &str,
+    (cell, options): (&str, Options),
     path: &CellPath,
     shared: &Shared,
 ) -> Result<Done, Complaint> {
@@ -94,7 +95,7 @@ fn append_until_told(
     let runtime =
         tokio::runtime::Builder::new_current_thread().build().doing(|| "starting".to_owned())?;
     runtime.block_on(async {
-        let cell = Cell::connect(cell, Options::default()).await.doing(doing)?;
+        let cell = Cell::connect(cell, options).await.doing(doing)?;
         let file = cell.open(path).await.doing(doing)?;
         let writer = file.record_writer(&format!("demo-{client}"));
         let mut done = Done { acknowledged: 0, pause: Duration::ZERO };

@@ -15,9 +15,11 @@ pub(crate) mod processes;
 mod source_files;
 mod story;
 
+use crate::arguments::from_to;
 use crate::complaint::{Cause, Complaint, Doing};
 use crate::exit_codes::Exit;
 use crate::janitor::Janitor;
+use cairn_client::Options;
 use clap::Args;
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
@@ -30,9 +32,11 @@ use std::time::Instant;
 pub(crate) struct Demo {
     /// Clients that append at once
     #[arg(long, default_value_t = 16, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<usize>(1..=1000))]
     clients: usize,
     /// Megabytes of files to store
     #[arg(long, default_value_t = 96, value_name = "MB")]
+    #[arg(value_parser = from_to::<u64>(1..=1 << 20))]
     megabytes: u64,
     /// Leave data and logs for a look afterwards
     #[arg(long)]
@@ -55,14 +59,14 @@ impl Teller {
 }
 
 /// Runs it.
-pub(crate) fn run(demo: &Demo) -> Result<(), Complaint> {
+pub(crate) fn run(demo: &Demo, options: &Options) -> Result<(), Complaint> {
     let doing = || "preparing the demo".to_owned();
     let name = format!("cairn-demo-{:016x}", RandomState::new().hash_one(std::process::id()));
     let directory: PathBuf = std::env::temp_dir().join(name);
     std::fs::create_dir(&directory).doing(doing)?;
     let janitor = Janitor::start((!demo.keep).then_some(directory.as_path()))?;
     let teller = Teller { started: Instant::now() };
-    let told = story::tell(demo, &directory, &janitor, &teller);
+    let told = story::tell(demo, options, &directory, &janitor, &teller);
     drop(janitor);
     if demo.keep {
         teller.say(format_args!("data and logs are in {}", directory.display()));

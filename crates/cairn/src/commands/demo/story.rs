@@ -26,6 +26,7 @@ struct Stage<'a> {
     master: Server<'a>,
     servers: Vec<Server<'a>>,
     runtime: tokio::runtime::Runtime,
+    options: &'a Options,
     cell: Cell,
 }
 
@@ -35,11 +36,12 @@ struct Stage<'a> {
 /// With whatever did not go as promised.
 pub(crate) fn tell(
     demo: &Demo,
+    options: &Options,
     directory: &Path,
     janitor: &Janitor,
     teller: &Teller,
 ) -> Result<String, Complaint> {
-    let mut stage = Stage::set(directory, janitor, teller)?;
+    let mut stage = Stage::set(options, directory, janitor, teller)?;
     let source = stage.store_files(demo.megabytes)?;
     let (appended, killed) = stage.append_and_kill(demo.clients)?;
     let bytes = stage.read_files_back(&source)?;
@@ -54,6 +56,7 @@ pub(crate) fn tell(
 
 impl<'a> Stage<'a> {
     fn set(
+        options: &'a Options,
         directory: &'a Path,
         janitor: &'a Janitor,
         teller: &'a Teller,
@@ -79,9 +82,9 @@ impl<'a> Stage<'a> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .doing(|| "starting".to_owned())?;
-        let connecting = Cell::connect(&master.address, Options::default());
+        let connecting = Cell::connect(&master.address, options.clone());
         let cell = runtime.block_on(connecting).doing(|| "reaching the cell".to_owned())?;
-        let stage = Self { directory, teller, master, servers, runtime, cell };
+        let stage = Self { directory, teller, master, servers, runtime, options, cell };
         stage.await_live(SERVERS)?;
         Ok(stage)
     }
@@ -101,7 +104,9 @@ impl<'a> Stage<'a> {
         let shown = format!("cairn {}", arguments.join(" "));
         let doing = || shown.clone();
         let mut command = Command::new(std::env::current_exe().doing(doing)?);
-        command.args(arguments).args(["--cell", &self.master.address]).stdin(Stdio::null());
+        let deadline = self.options.deadline.as_secs().to_string();
+        command.args(arguments).args(["--cell", &self.master.address, "--deadline", &deadline]);
+        command.stdin(Stdio::null());
         let output = command.output().doing(doing)?;
         if output.status.success() {
             return Ok(());
@@ -133,7 +138,7 @@ impl<'a> Stage<'a> {
             cairn_client::CreateOptions { content: Content::Records, ..Default::default() };
         let created = self.runtime.block_on(self.cell.create(&path, create));
         created.doing(|| format!("making {path}"))?;
-        let appenders = Appenders::start(clients, &self.master.address, &path);
+        let appenders = Appenders::start(clients, &self.master.address, self.options, &path);
         self.teller.say(format_args!("{clients} clients append to {path}, all at once"));
         await_acknowledged(&appenders, 2_000)?;
         let killed = self.kill_the_primary(&path)?;
