@@ -1,0 +1,1 @@
+//! Checkpoints: a state comes back as it went, and a file that was changed is none (K1).
