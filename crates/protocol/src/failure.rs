@@ -118,6 +118,13 @@ impl Failure {
     }
 }
 
+/// A cell's settings came, and do not fit together: nobody may count by them.
+impl From<cairn_types::ConfigError> for Failure {
+    fn from(error: cairn_types::ConfigError) -> Self {
+        Self::not_done(ErrorCode::Invalid, format!("the master's answer: {error}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Failure;
