@@ -117,6 +117,8 @@ impl ChunkCore {
     }
 
     pub(crate) fn on_joined(&mut self, now: Now, result: Result<JoinAnswer, Failure>) {
+        // Nothing is counted by settings that do not fit together.
+        let result = result.and_then(|answer| Ok(answer.config.validate().map(|()| answer)?));
         match result {
             Ok(answer) if self.link.cell.is_none() || self.link.cell == answer.cell => {
                 if let Err(refusal) = self.obey_term(answer.term) {

@@ -58,8 +58,8 @@ fn push(number: u64) -> PushId {
 }
 
 impl Bench {
-    /// A server that has joined its cell and holds nothing.
-    fn joined() -> Self {
+    /// A server that holds nothing and has begun to join its cell.
+    fn alone() -> Self {
         let settings = ChunkCoreConfig {
             at: server(1),
             incarnation: Incarnation::new(1),
@@ -80,6 +80,12 @@ impl Bench {
             said: vec![],
         };
         bench.step(Event::Started);
+        bench
+    }
+
+    /// The same, once it has joined.
+    fn joined() -> Self {
+        let mut bench = Self::alone();
         let config = ClusterConfig::tiny();
         let join = bench.call();
         assert!(matches!(join.1, Request::Join(_)));
@@ -242,6 +248,17 @@ fn forward(first: u64, count: u64) -> Forward {
         mutations: (first..first + count).map(mutation).collect(),
         ..Forward::default()
     }
+}
+
+#[test]
+fn settings_that_do_not_fit_together_are_not_taken_over_and_the_server_asks_again() {
+    let mut bench = Bench::alone();
+    let join = bench.call();
+    let answer = JoinAnswer { term: TERM, cell: CellId::new(5), config: ClusterConfig::default() };
+    bench.answer(join.0, Ok(Response::Join(answer)));
+    assert!(bench.calls.is_empty(), "no inventory");
+    bench.tick(Duration::from_secs(60));
+    assert!(matches!(bench.call().1, Request::Join(_)));
 }
 
 #[test]

@@ -21,7 +21,12 @@ impl ClientCore {
         let ttl_ms = self.cx.config.as_ref().map_or(0, |config| config.location_ttl_ms);
         let until = usable_until(asked.sent, ttl_ms);
         match &asked.response {
-            Response::CellInfo(info) => self.learn_cell(info),
+            Response::CellInfo(info) => {
+                if let Err(failure) = self.learn_cell(info) {
+                    self.finish(id, Err(failure));
+                    return;
+                }
+            }
             Response::Create(answer) => self.cx.opened(answer.entry.id),
             Response::Open(answer) if answer.entry.kind == EntryKind::File => {
                 self.cx.opened(answer.entry.id);

@@ -187,10 +187,7 @@ impl ClientCore {
             other => unreachable!("a shared task asks: {other:?}"),
         });
         let result = result.and_then(|asked| match (&shared.want, asked.response) {
-            (Want::Cell, Response::CellInfo(info)) => {
-                self.learn_cell(&info);
-                Ok(())
-            }
+            (Want::Cell, Response::CellInfo(info)) => self.learn_cell(&info),
             (Want::Cell, other) => Err(mismatched(&other)),
             (want, response) => absorb(&mut self.cx, want, crate::ask::Asked { response, ..asked }),
         });
@@ -205,7 +202,11 @@ impl ClientCore {
     }
 
     /// Which cell this is: from now on servers of another one refuse this client.
-    pub(crate) fn learn_cell(&mut self, info: &CellInfoAnswer) {
+    ///
+    /// # Errors
+    /// Settings that do not fit together: nothing is learnt.
+    pub(crate) fn learn_cell(&mut self, info: &CellInfoAnswer) -> Result<(), Failure> {
+        info.config.validate()?;
         if self.cx.config.is_none() {
             self.identify(info.cell);
         }
@@ -213,6 +214,7 @@ impl ClientCore {
         for (operation, what) in std::mem::take(&mut self.waiting) {
             self.begin(operation, what);
         }
+        Ok(())
     }
 
     fn identify(&mut self, cell: CellId) {

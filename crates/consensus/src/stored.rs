@@ -12,17 +12,20 @@ cairn_types::message! {
 #[cfg(test)]
 mod tests {
     use super::StoredRecord;
-    use bytes::Bytes;
-    use cairn_types::Term;
-    use cairn_types::wire::Message;
+    use cairn_types::Random;
+    use cairn_types::sample::{Sample, check_bytes, check_wire};
+    use proptest::prelude::{any, proptest};
 
-    #[test]
-    fn a_stored_record_comes_back_as_it_went_and_no_prefix_of_it_panics() {
-        let stored = StoredRecord { term: Term::new(7), data: Bytes::from_static(b"record") };
-        let raw = stored.to_bytes();
-        assert_eq!(StoredRecord::decode(&raw), Ok(stored));
-        for size in 0..raw.len() {
-            let _ = StoredRecord::decode(&raw[..size]);
+    proptest! {
+        #[test]
+        fn a_stored_record_comes_back_as_it_went_and_no_damage_makes_it_panic(seed: u64) {
+            let random = &mut Random::new(seed);
+            check_wire(&StoredRecord::sample(random), random);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(raw in proptest::collection::vec(any::<u8>(), 0..100)) {
+            check_bytes::<StoredRecord>(&raw);
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Bytes go in and values come out; no I/O. Every decoder is total: no bytes make it panic or take
 //! memory that the input does not itself fill. A page of docs/formats/ for each.
 
+#[cfg(test)]
+mod any_damage_test;
 mod checkpoint;
 mod chunk_journal;
 mod error;

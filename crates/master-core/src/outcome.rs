@@ -50,3 +50,26 @@ cairn_types::choice! {
         7 => Changed(Changed),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Outcome;
+    use cairn_types::Random;
+    use cairn_types::sample::{check_bytes, check_wire};
+    use proptest::prelude::{any, proptest};
+
+    proptest! {
+        #[test]
+        fn every_outcome_comes_back_and_no_damage_makes_it_panic(seed: u64) {
+            let random = &mut Random::new(seed);
+            for outcome in Outcome::sample_each(random) {
+                check_wire(&outcome, random);
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(raw in proptest::collection::vec(any::<u8>(), 0..100)) {
+            check_bytes::<Outcome>(&raw);
+        }
+    }
+}

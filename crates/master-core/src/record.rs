@@ -179,3 +179,32 @@ impl Record {
         Message::to_bytes(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Record;
+    use cairn_types::Random;
+    use cairn_types::sample::{check_bytes, check_wire, crossed};
+    use cairn_types::wire::Message;
+    use proptest::prelude::{ProptestConfig, any, proptest};
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_record_comes_back_and_no_damage_makes_it_panic(seed: u64) {
+            let random = &mut Random::new(seed);
+            for (one, other) in Record::sample_each(random).into_iter().zip(Record::sample_each(random)) {
+                check_wire(&one, random);
+                assert_eq!(Message::decode(&one.to_bytes()).as_ref(), Ok(&one));
+                let both = crossed(&one.to_bytes(), &other.to_bytes(), random);
+                check_bytes::<Record>(&both.expect("of one kind"));
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(raw in proptest::collection::vec(any::<u8>(), 0..200)) {
+            check_bytes::<Record>(&raw);
+        }
+    }
+}

@@ -117,3 +117,31 @@ impl Failure {
         Self { code, outcome, message: message.into(), server: cairn_types::ServerId::default() }
     }
 }
+
+/// A cell's settings came, and do not fit together: nobody may count by them.
+impl From<cairn_types::ConfigError> for Failure {
+    fn from(error: cairn_types::ConfigError) -> Self {
+        Self::not_done(ErrorCode::Invalid, format!("the master's answer: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Failure;
+    use cairn_types::Random;
+    use cairn_types::sample::{Sample, check_bytes, check_wire};
+    use proptest::prelude::{any, proptest};
+
+    proptest! {
+        #[test]
+        fn every_failure_comes_back_and_no_damage_makes_it_panic(seed: u64) {
+            let random = &mut Random::new(seed);
+            check_wire(&Failure::sample(random), random);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(raw in proptest::collection::vec(any::<u8>(), 0..100)) {
+            check_bytes::<Failure>(&raw);
+        }
+    }
+}

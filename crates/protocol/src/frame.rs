@@ -195,7 +195,15 @@ pub fn encode_frame(
 
 #[cfg(test)]
 mod tests {
-    use super::{FRAME_HEADER_SIZE, FrameError, FrameHeader, FrameKind, RequestId, encode_frame};
+    use super::{
+        FRAME_HEADER_SIZE, FrameError, FrameHeader, FrameKind, MAGIC, MESSAGE_SIZE_MAX,
+        PAYLOAD_SIZE_MAX, PROTOCOL_VERSION, RequestId, encode_frame,
+    };
+    use crate::Request;
+    use crate::rpc::sample_each;
+    use cairn_types::Random;
+    use cairn_types::sample::{Sample, damaged};
+    use proptest::prelude::{any, proptest};
 
     fn frame() -> Vec<u8> {
         let mut out = Vec::new();
@@ -233,5 +241,76 @@ mod tests {
         let mut raw = frame();
         raw[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(decode(&raw), Err(FrameError::TooLarge { size: u32::MAX, .. })));
+    }
+
+    /// The header and message at the front of `raw`; none where they are no good or not all there.
+    fn read(raw: &[u8]) -> Option<(FrameHeader, &[u8])> {
+        let (head, rest) = raw.split_first_chunk()?;
+        let header = FrameHeader::decode(head).ok()?;
+        let message = rest.get(..header.message_size as usize)?;
+        header.verify(message).ok()?;
+        Some((header, message))
+    }
+
+    fn any_request(random: &mut Random) -> Request {
+        let all = sample_each(random);
+        random.pick(&all).expect("there are some").0.clone()
+    }
+
+    fn framed(request: &Request, random: &mut Random) -> Vec<u8> {
+        let mut raw = Vec::new();
+        let id = RequestId(random.next_u64());
+        let encode = |out: &mut Vec<u8>| request.encode(out);
+        encode_frame(request.kind(), FrameKind::Request, id, &encode, 0, &mut raw);
+        raw
+    }
+
+    proptest! {
+        #[test]
+        fn a_frame_cut_or_changed_anywhere_is_none_or_the_one_it_was(seed: u64) {
+            let random = &mut Random::new(seed);
+            let request = any_request(random);
+            let raw = framed(&request, random);
+            let (header, message) = read(&raw).expect("whole");
+            assert_eq!(Request::decode(header.rpc, message), Ok(Some(request)));
+            for size in 0..raw.len() {
+                assert!(read(&raw[..size]).is_none(), "cut at {size}");
+            }
+            for _ in 0..16 {
+                let changed = damaged(&raw, random);
+                let passed = read(&changed).is_some();
+                assert!(!passed || changed.starts_with(&raw), "{changed:x?} for {raw:x?}");
+            }
+        }
+
+        #[test]
+        fn two_frames_spliced_are_none(seed: u64) {
+            let random = &mut Random::new(seed);
+            let requests = [any_request(random), any_request(random)];
+            let [one, other] = requests.map(|request| framed(&request, random));
+            let spliced = [&one[..FRAME_HEADER_SIZE], &other[FRAME_HEADER_SIZE..]].concat();
+            // Of messages that have both no field, or are the same, nothing is spliced.
+            let same = spliced.starts_with(&one);
+            assert!(same || read(&spliced).is_none());
+        }
+
+        #[test]
+        fn whatever_a_header_says_it_is_refused_or_keeps_to_the_limits(
+            mut raw in any::<[u8; FRAME_HEADER_SIZE]>(), believable: bool, seed: u64,
+        ) {
+            if believable {
+                let random = &mut Random::new(seed);
+                raw[..4].copy_from_slice(&MAGIC);
+                raw[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+                raw[8..12].copy_from_slice(&(random.below(5) as u32).to_le_bytes());
+                raw[20..24].copy_from_slice(&u32::sample(random).to_le_bytes());
+                raw[24..28].copy_from_slice(&u32::sample(random).to_le_bytes());
+            }
+            if let Ok(header) = FrameHeader::decode(&raw) {
+                assert!(header.message_size <= MESSAGE_SIZE_MAX);
+                assert!(header.payload_size <= PAYLOAD_SIZE_MAX);
+                let _ = header.verify(&raw);
+            }
+        }
     }
 }

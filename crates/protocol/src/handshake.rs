@@ -110,7 +110,9 @@ pub fn judge_hello(hello: &Hello, ours: &Hello) -> Result<Welcome, Failure> {
 mod tests {
     use super::{Hello, Role, judge_hello};
     use crate::ErrorCode;
-    use cairn_types::{CellId, Incarnation, ServerId};
+    use cairn_types::sample::Sample;
+    use cairn_types::{CellId, Incarnation, Random, ServerId};
+    use proptest::prelude::proptest;
 
     fn hello(cell: u128) -> Hello {
         Hello::new(CellId::new(cell), Role::Client, ServerId::new(5), Incarnation::new(1))
@@ -133,5 +135,17 @@ mod tests {
         assert_eq!(code(hello(0), hello(2)), Ok(()));
         let expects = Hello { expects: ServerId::new(6), ..hello(2) };
         assert_eq!(code(expects, hello(2)), Err(ErrorCode::WrongServer));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_caller_says_is_judged(seed: u64) {
+            let theirs = Hello::sample(&mut Random::new(seed));
+            if let Ok(welcome) = judge_hello(&theirs, &hello(9)) {
+                for side in [theirs, hello(9)] {
+                    assert!((side.version_oldest..=side.version_newest).contains(&welcome.version));
+                }
+            }
+        }
     }
 }

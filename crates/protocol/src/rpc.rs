@@ -88,6 +88,26 @@ macro_rules! rpcs {
             }
         )*
 
+        /// One request of each rpc with an answer to it.
+        #[cfg(test)]
+        pub(crate) fn sample_each(random: &mut cairn_types::Random) -> Vec<(Request, Response)> {
+            use cairn_types::sample::Sample;
+            vec![ $( (
+                Request::$request(Sample::sample(random)),
+                Response::$request(Sample::sample(random)),
+            ), )* ]
+        }
+
+        /// What must hold of every message, of each rpc's two.
+        #[cfg(test)]
+        fn check_each(random: &mut cairn_types::Random) {
+            use cairn_types::sample::{Sample, check_wire};
+            $(
+                check_wire(&$request::sample(random), random);
+                check_wire(&$answer::sample(random), random);
+            )*
+        }
+
         /// Every rpc as `number, request, answer` with the messages' protobuf definitions.
         #[must_use]
         pub fn proto_table() -> Vec<(u16, &'static str, &'static str, String)> {
@@ -142,4 +162,67 @@ rpcs! {
     // Primary to secondary.
     90 => Forward -> ForwardAnswer,
     91 => Acknowledged -> AcknowledgedAnswer,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Request, Response, check_each, proto_table, sample_each};
+    use cairn_types::Random;
+    use cairn_types::sample::damaged;
+    use proptest::prelude::{ProptestConfig, any, proptest};
+
+    fn encoded(encode: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+        let mut raw = Vec::new();
+        encode(&mut raw);
+        raw
+    }
+
+    #[test]
+    fn a_number_stands_for_one_rpc() {
+        let mut numbers: Vec<u16> = proto_table().iter().map(|row| row.0).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), proto_table().len());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_message_comes_back_and_no_damage_makes_it_panic(seed: u64) {
+            check_each(&mut Random::new(seed));
+        }
+
+        #[test]
+        fn every_request_and_answer_is_read_by_its_number_and_by_any_other_without_a_panic(
+            seed: u64,
+        ) {
+            let random = &mut Random::new(seed);
+            for (request, response) in sample_each(random) {
+                let kind = request.kind();
+                assert_eq!(response.kind(), kind);
+                let asked = encoded(|out| request.encode(out));
+                let answered = encoded(|out| response.encode(out));
+                assert_eq!(Request::decode(kind, &asked), Ok(Some(request)));
+                assert_eq!(Response::decode(kind, &answered), Ok(Some(response)));
+                for (other, ..) in proto_table() {
+                    let _ = Request::decode(other, &damaged(&answered, random));
+                    let _ = Response::decode(other, &asked);
+                }
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_any_rpc_panic(
+            raw in proptest::collection::vec(any::<u8>(), 0..200), kind: u16,
+        ) {
+            for (known, ..) in proto_table() {
+                let _ = Request::decode(known, &raw);
+                let _ = Response::decode(known, &raw);
+            }
+            let known = proto_table().iter().any(|row| row.0 == kind);
+            assert!(known || Request::decode(kind, &raw) == Ok(None));
+            assert!(known || Response::decode(kind, &raw) == Ok(None));
+        }
+    }
 }

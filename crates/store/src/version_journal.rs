@@ -237,3 +237,46 @@ fn put_line(line: &JournalLine, generation: u64, synced: u64, out: &mut Vec<u8>)
     line.encode(&mut payload);
     stream::put_record(journal_seed(generation), synced, &[&payload], out);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{JournalLine, JournalState};
+    use cairn_types::Random;
+    use cairn_types::sample::Sample;
+    use proptest::prelude::proptest;
+
+    /// A line of any kind; few handles, so that lines meet.
+    fn any_line(random: &mut Random) -> JournalLine {
+        let (kind, flags) = (1 + random.below(8) as u8, random.below(8) as u8);
+        let numbers = match kind {
+            2 | 3 | 5 | 6 => 1,
+            7 => 3,
+            _ => 2,
+        };
+        let mut raw = vec![kind, flags];
+        for _ in 0..numbers {
+            raw.extend_from_slice(&u64::sample(random).to_le_bytes());
+        }
+        if kind == 8 {
+            raw.extend_from_slice(&[3, 0, 0, 0, b'b', b'o', b'0' + flags]);
+        }
+        JournalLine::decode(&raw).expect("a line")
+    }
+
+    proptest! {
+        #[test]
+        fn a_journal_begun_anew_says_the_same_whatever_stood_in_the_one_before(seed: u64) {
+            let random = &mut Random::new(seed);
+            let mut state = JournalState::default();
+            for _ in 0..random.below(100) {
+                state.apply(&any_line(random));
+            }
+            if random.chance(300) {
+                state.suspect_all_dirty();
+            }
+            let mut anew = JournalState::default();
+            state.lines().for_each(|line| anew.apply(&line));
+            assert_eq!(anew, state, "J1");
+        }
+    }
+}

@@ -56,6 +56,14 @@ macro_rules! number {
                 self.0.merge(wire, input)
             }
         }
+
+        crate::for_samples! {
+            impl crate::sample::Sample for $name {
+                fn sample(random: &mut crate::Random) -> Self {
+                    Self(crate::sample::Sample::sample(random))
+                }
+            }
+        }
     };
 }
 
@@ -206,6 +214,14 @@ macro_rules! wide {
                 let raw = crate::wire::take_slice(wire, input)?;
                 self.0 = u128::from_le_bytes(raw.try_into().map_err(|_| WireError::Malformed)?);
                 Ok(())
+            }
+        }
+
+        crate::for_samples! {
+            impl crate::sample::Sample for $name {
+                fn sample(random: &mut crate::Random) -> Self {
+                    Self(crate::sample::Sample::sample(random))
+                }
             }
         }
     };

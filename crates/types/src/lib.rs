@@ -13,6 +13,8 @@ mod path;
 pub mod planted;
 mod random;
 mod range;
+#[cfg(any(test, feature = "samples"))]
+pub mod sample;
 mod time;
 pub mod wire;
 

@@ -287,6 +287,15 @@ macro_rules! message {
                 Ok(())
             }
         }
+
+        $crate::for_samples! {
+            impl $crate::sample::Sample for $name {
+                #[allow(unused_variables)]
+                fn sample(random: &mut $crate::Random) -> Self {
+                    Self { $( $field: $crate::sample::Sample::sample(random), )* }
+                }
+            }
+        }
     };
 }
 
@@ -337,6 +346,24 @@ macro_rules! choice {
                 text
             }
         }
+
+        $crate::for_samples! {
+            impl $name {
+                /// One of each variant.
+                #[must_use]
+                #[allow(dead_code, unreachable_pub)]
+                pub fn sample_each(random: &mut $crate::Random) -> Vec<Self> {
+                    vec![ $( Self::$variant($crate::sample::Sample::sample(random)), )* ]
+                }
+            }
+
+            impl $crate::sample::Sample for $name {
+                fn sample(random: &mut $crate::Random) -> Self {
+                    let each = Self::sample_each(random);
+                    random.pick(&each).expect("a variant").clone()
+                }
+            }
+        }
     };
 }
 
@@ -377,14 +404,41 @@ macro_rules! code {
                 Ok(())
             }
         }
+
+        $crate::for_samples! {
+            impl $crate::sample::Sample for $name {
+                fn sample(random: &mut $crate::Random) -> Self {
+                    *random.pick(Self::ALL).expect("a value")
+                }
+            }
+        }
     };
+}
+
+/// What the macros make for tests alone; nothing without the feature `samples`.
+#[cfg(any(test, feature = "samples"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_samples {
+    ($($item:item)*) => { $($item)* };
+}
+#[cfg(not(any(test, feature = "samples")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_samples {
+    ($($item:item)*) => {};
 }
 
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "the macros make public structs")]
 mod tests {
     use super::{Message, WireError};
-    use crate::{ChunkHandle, Term};
+    use crate::sample::{Sample, check_bytes, check_wire, crossed};
+    use crate::{
+        BlockChecksums, CellPath, ChunkHandle, ClusterConfig, Entry, MutationName, PushId, Random,
+        ReplicaAt, Term,
+    };
+    use proptest::prelude::{any, proptest};
 
     crate::message! {
         pub struct Inner { 1 => number: u64, 2 => text: String }
@@ -396,6 +450,9 @@ mod tests {
             3 => many: Vec<Inner>,
             4 => maybe: Option<u64>,
             5 => flag: bool,
+            6 => path: CellPath,
+            7 => sums: BlockChecksums,
+            8 => nested: Option<Inner>,
         }
     }
     crate::choice! {
@@ -409,6 +466,7 @@ mod tests {
             many: vec![Inner::default(), Inner { number: 9, text: String::new() }],
             maybe: Some(0),
             flag: true,
+            ..Outer::default()
         }
     }
 
@@ -428,12 +486,58 @@ mod tests {
         assert_eq!(Either::decode(&[]), Err(WireError::Malformed));
     }
 
+    proptest! {
+        #[test]
+        fn whatever_is_drawn_comes_back_and_no_damage_makes_it_panic(seed: u64) {
+            let random = &mut Random::new(seed);
+            for either in Either::sample_each(random) {
+                check_wire(&either, random);
+            }
+            check_wire(&Outer::sample(random), random);
+            check_wire(&Entry::sample(random), random);
+            check_wire(&ReplicaAt::sample(random), random);
+            check_wire(&ClusterConfig::sample(random), random);
+            check_wire(&PushId::sample(random), random);
+            check_wire(&MutationName::sample(random), random);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(raw in proptest::collection::vec(any::<u8>(), 0..200)) {
+            check_bytes::<Outer>(&raw);
+            check_bytes::<Either>(&raw);
+        }
+    }
+
+    #[test]
+    fn a_length_that_lies_reserves_nothing() {
+        // Key of a length-delimited field, then a length of nearly 2^63.
+        for tag in [1, 2, 3, 6, 7, 8] {
+            let raw = [tag << 3 | 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0];
+            assert_eq!(Outer::decode(&raw), Err(WireError::Malformed));
+            assert_eq!(Either::decode(&raw), Err(WireError::Malformed));
+        }
+    }
+
+    #[test]
+    fn of_two_crossed_the_later_numbers_stand_and_lists_go_on() {
+        let left = |number| Either::from(Inner { number, text: "x".into() }).to_bytes();
+        let mut numbers = std::collections::BTreeSet::new();
+        for seed in 0..50 {
+            let raw = crossed(&left(1), &left(2), &mut Random::new(seed)).expect("of one kind");
+            if let Ok(Either::Left(inner)) = Either::decode(&raw) {
+                numbers.insert(inner.number);
+            }
+        }
+        assert_eq!(numbers.into_iter().collect::<Vec<_>>(), [1, 2]);
+    }
+
     #[test]
     fn the_proto_text_names_fields_and_labels() {
         assert_eq!(
             Outer::proto_text(),
             "message Outer {\n  uint64 handle = 1;\n  Inner inner = 2;\n  \
-             repeated Inner many = 3;\n  optional uint64 maybe = 4;\n  bool flag = 5;\n}\n"
+             repeated Inner many = 3;\n  optional uint64 maybe = 4;\n  bool flag = 5;\n  string path = 6;\n  \
+             bytes sums = 7;\n  optional Inner nested = 8;\n}\n"
         );
     }
 }

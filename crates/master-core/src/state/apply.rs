@@ -8,6 +8,9 @@ use cairn_types::planted::{Rule, broken};
 use cairn_types::{LogIndex, Term};
 use std::time::Duration;
 
+/// Log time ends where a checkpoint can no longer say it, which no honest clock comes near to.
+const LOG_TIME_MAX: Duration = Duration::from_millis(u64::MAX);
+
 /// Answered where the record of a mutation comes a second time, and its outcome is gone.
 fn too_old() -> Failure {
     let line = "this mutation is older than what the master remembers; it may have been done";
@@ -53,7 +56,8 @@ impl State {
             return;
         }
         let passed = time.as_millis().saturating_sub(self.last_record.as_millis());
-        self.log_time = self.log_time.saturating_add(Duration::from_millis(passed));
+        let log_time = self.log_time.saturating_add(Duration::from_millis(passed));
+        self.log_time = log_time.min(LOG_TIME_MAX);
         self.last_record = self.last_record.max(time);
     }
 

@@ -15,17 +15,19 @@ impl State {
     pub(super) fn open_chunk(&mut self, record: &OpenChunk) -> Result<Outcome, Failure> {
         let file = self.live_file(record.file)?;
         let goal = file.replication;
+        let there = self.chunks.at(record.file, record.index);
+        let taken = self.chunks.get(record.handle).is_some() && !broken(Rule::R1);
+        if there.is_none() && taken {
+            let line = format!("chunk {}: the handle is taken", record.handle.short());
+            return Err(Failure::refused(ErrorCode::Internal, line));
+        }
         if let Some(closes) = record.closes {
-            // Closing k and opening k+1 is one record (R18).
+            // Closing k and opening k+1 is one record (R18), and one that fails closes nothing.
             self.close(closes)?;
         }
         // Idempotent by index: of two that open the same one, the first in the log wins.
-        if let Some(handle) = self.chunks.at(record.file, record.index) {
+        if let Some(handle) = there {
             return Ok(Outcome::ChunkOpened(ChunkOpened { handle }));
-        }
-        if self.chunks.get(record.handle).is_some() && !broken(Rule::R1) {
-            let line = format!("chunk {}: the handle is taken", record.handle.short());
-            return Err(Failure::refused(ErrorCode::Internal, line));
         }
         let chunk = ChunkRecord {
             file: record.file,

@@ -6,7 +6,8 @@ use crate::outcome::{DirectoryMade, EntryHidden, EntryMoved, FileMade, Outcome};
 use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{EntryId, EntryKind, NAME_SIZE_MAX, PATH_SIZE_MAX, WallTime};
+use cairn_types::{CellPath, EntryId, EntryKind, NAME_SIZE_MAX, PATH_SIZE_MAX, WallTime};
+use std::collections::BTreeSet;
 
 impl State {
     pub(super) fn add_directories(&mut self, record: &AddDirectories) -> Result<Outcome, Failure> {
@@ -29,8 +30,13 @@ impl State {
     fn check_directories(&self, record: &AddDirectories) -> Result<(), Failure> {
         self.live_directory(record.parent)?;
         let mut parent = Some(record.parent);
+        let mut fresh = BTreeSet::new();
         for new in &record.directories {
+            check_name(&new.name)?;
             self.check_fresh(new.id)?;
+            if !fresh.insert(new.id) {
+                return Err(id_taken(new.id));
+            }
             let Some(there) = parent.and_then(|parent| self.names.child(parent, &new.name)) else {
                 parent = None;
                 continue;
@@ -46,6 +52,7 @@ impl State {
 
     pub(super) fn add_file(&mut self, record: &AddFile) -> Result<Outcome, Failure> {
         self.live_directory(record.parent)?;
+        check_name(&record.name)?;
         if let Some(there) = self.names.child(record.parent, &record.name) {
             let is_file = self.names.entry(there).is_some_and(|e| e.kind == EntryKind::File);
             return match (is_file, record.or_open) {
@@ -73,6 +80,7 @@ impl State {
     pub(super) fn move_entry(&mut self, record: &MoveEntry) -> Result<Outcome, Failure> {
         self.check_place(record.entry, record.from_parent, &record.from_name)?;
         self.live_directory(record.to_parent)?;
+        check_name(&record.to_name)?;
         // R35: a directory inside itself would be cut off from the root.
         let inside = self.names.is_within(record.to_parent, record.entry);
         if inside && !broken(Rule::R35) {
@@ -197,8 +205,7 @@ impl State {
         if self.names.entry(id).is_none() {
             return Ok(());
         }
-        let line = format!("entry {}: the id is taken", id.short());
-        Err(Failure::refused(ErrorCode::Internal, line))
+        Err(id_taken(id))
     }
 
     fn taken(&self, there: EntryId) -> Failure {
@@ -211,4 +218,17 @@ impl State {
         let line = format!("{path}: a directory where a file is meant");
         Failure::refused(ErrorCode::IsADirectory, line)
     }
+}
+
+/// A name that no path can have would hide its entry from everyone.
+fn check_name(name: &str) -> Result<(), Failure> {
+    let path = CellPath::root().join(name);
+    if path.is_ok_and(|path| path.name() == Some(name)) {
+        return Ok(());
+    }
+    Err(Failure::refused(ErrorCode::Invalid, format!("{name:?} is no name")))
+}
+
+fn id_taken(id: EntryId) -> Failure {
+    Failure::refused(ErrorCode::Internal, format!("entry {}: the id is taken", id.short()))
 }

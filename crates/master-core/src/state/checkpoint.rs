@@ -7,7 +7,7 @@
 //! that a checkpoint that lost its end is recognised.
 
 use super::names::{EntryRecord, HIDDEN_ROOT, ROOT};
-use super::{ChunkRecord, State};
+use super::{ChunkRecord, Remembered, State};
 use crate::outcome::Outcome;
 use cairn_types::wire::{Message, WireError};
 use cairn_types::{
@@ -100,6 +100,12 @@ pub enum LoadError {
     /// The first item is not the head, or another one is.
     #[error("the checkpoint's head is not its first item, or there are two")]
     Head,
+    /// An item takes the place of another one.
+    #[error("the checkpoint says one thing twice")]
+    Twice,
+    /// Entries do not hang together (N1).
+    #[error("the checkpoint's tree of names is broken")]
+    Tree,
     /// Items are missing or too many.
     #[error("the checkpoint does not hold as many items as its head says")]
     Count,
@@ -206,11 +212,17 @@ impl Loader {
             }
             (Item::Head(_), true) | (_, false) => return Err(LoadError::Head),
             (Item::Entry(item), true) => {
+                once(state.names.entry(item.id).is_none())?;
                 let id = item.id;
                 state.names.insert(id, entry_of(item));
             }
-            (Item::Chunk(item), true) => state.chunks.insert(item.handle, item.chunk),
+            (Item::Chunk(ChunkItem { handle, chunk }), true) => {
+                let place = state.chunks.at(chunk.file, chunk.index);
+                once(place.is_none() && state.chunks.get(handle).is_none())?;
+                state.chunks.insert(handle, chunk);
+            }
             (Item::Kept(item), true) => {
+                once(state.outcomes.get(item.mutation) == Remembered::New)?;
                 let outcome = Outcome::decode(&item.outcome)?;
                 let time = Duration::from_millis(item.time_ms);
                 state.outcomes.keep(time, item.mutation, outcome);
@@ -233,8 +245,15 @@ impl Loader {
     /// [`LoadError`] when some are missing.
     pub fn finish(self) -> Result<State, LoadError> {
         let head = self.head.ok_or(LoadError::Head)?;
-        if self.state.head() == head { Ok(self.state) } else { Err(LoadError::Count) }
+        if self.state.head() != head {
+            return Err(LoadError::Count);
+        }
+        if self.state.names.is_whole() { Ok(self.state) } else { Err(LoadError::Tree) }
     }
+}
+
+fn once(is_new: bool) -> Result<(), LoadError> {
+    if is_new { Ok(()) } else { Err(LoadError::Twice) }
 }
 
 fn entry_of(item: EntryItem) -> EntryRecord {

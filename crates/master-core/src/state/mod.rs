@@ -13,10 +13,14 @@
 //!
 //! Knows no server, location, lease or lock: those are soft.
 
+#[cfg(test)]
+mod any_record_test;
 mod apply;
 mod apply_chunks;
 mod apply_names;
 mod checkpoint;
+#[cfg(test)]
+mod checkpoint_test;
 mod chunk_table;
 mod names;
 mod outcomes;

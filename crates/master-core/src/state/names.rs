@@ -208,6 +208,21 @@ impl Names {
         self.way_up(id).any(|(above, _)| above == directory)
     }
 
+    /// Whether every entry is reached from one of the roots, down directories (N1).
+    pub(super) fn is_whole(&self) -> bool {
+        let mut reached = 2;
+        let mut ahead = vec![ROOT, HIDDEN_ROOT];
+        while let Some(directory) = ahead.pop() {
+            for (_, child) in self.children(directory, "") {
+                reached += 1;
+                if self.entry(child).is_some_and(|entry| entry.kind == EntryKind::Directory) {
+                    ahead.push(child);
+                }
+            }
+        }
+        reached == self.entries.len()
+    }
+
     pub(super) fn file_count(&self) -> u64 {
         self.file_count
     }

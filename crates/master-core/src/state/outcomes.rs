@@ -135,11 +135,14 @@ impl Outcomes {
         })
     }
 
-    /// Every session that has forgotten something, as `(session, floor, last mutation)`.
+    /// Every session that has forgotten something, if only number 0, as `(session, floor, last mutation)`.
     pub(super) fn floors(
         &self,
     ) -> impl Iterator<Item = (SessionId, MutationNumber, Duration)> + use<'_> {
-        let forgetful = self.sessions.iter().filter(|(_, session)| session.floor.get() > 0);
+        let forgetful = |(_, session): &(_, &Session)| {
+            session.floor > MutationNumber::default() || session.idle.is_some()
+        };
+        let forgetful = self.sessions.iter().filter(forgetful);
         forgetful.map(|(id, session)| (*id, session.floor, session.last))
     }
 

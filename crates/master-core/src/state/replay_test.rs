@@ -13,23 +13,27 @@ use cairn_types::{
     MutationName, MutationNumber, Random, SessionId, Term, WallTime,
 };
 
-const TERM: Term = Term::new(3);
+pub(super) const TERM: Term = Term::new(3);
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-fn founding() -> [Record; 2] {
+pub(super) fn founding() -> [Record; 2] {
     let config = ClusterConfig { retry_window_ms: 300, ..ClusterConfig::tiny() };
     let found = FoundCell { time: WallTime::default(), cell: CellId::new(5), config };
     [found.into(), Begin { time: WallTime::default(), term: TERM }.into()]
 }
 
 /// Draws records that fit the state often enough to change it.
-struct Drawer {
-    random: Random,
+pub(super) struct Drawer {
+    pub(super) random: Random,
     counter: u64,
     clock: u64,
 }
 
 impl Drawer {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), counter: 10, clock: 1000 }
+    }
+
     fn fresh(&mut self) -> u64 {
         self.counter += 1;
         self.counter
@@ -56,7 +60,7 @@ impl Drawer {
         MutationName { session, number: MutationNumber::new(1 + self.random.below(400)) }
     }
 
-    fn draw(&mut self, state: &State) -> Record {
+    pub(super) fn draw(&mut self, state: &State) -> Record {
         // The clock also goes back: log time does not.
         self.clock = (self.clock + self.random.below(8)).saturating_sub(self.random.below(4));
         let time = WallTime::from_millis(self.clock);
@@ -136,7 +140,7 @@ impl Drawer {
     }
 }
 
-fn reloaded(state: &State) -> State {
+pub(super) fn reloaded(state: &State) -> State {
     let mut loader = Loader::default();
     for item in state.items() {
         loader.take(&item).expect("an item");
@@ -145,7 +149,7 @@ fn reloaded(state: &State) -> State {
 }
 
 /// Every entry is reached from one of the roots, under its own name; counts add up.
-fn check_tree(state: &State) {
+pub(super) fn check_tree(state: &State) {
     let mut seen = 0;
     let mut files = 0;
     let mut ahead = vec![ROOT, HIDDEN_ROOT];
@@ -171,7 +175,7 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
     let mut changed = [0u64; 16];
     for seed in 0..20 {
         let (mut live, mut restored) = (State::default(), State::default());
-        let mut drawer = Drawer { random: Random::new(seed), counter: 10, clock: 1000 };
+        let mut drawer = Drawer::new(seed);
         for step in 1..400 {
             let record = match founding().get(step - 1) {
                 Some(first) => first.clone(),
@@ -202,7 +206,7 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
 #[test]
 fn a_checkpoint_that_lost_an_item_is_recognised() {
     let mut state = State::default();
-    let mut drawer = Drawer { random: Random::new(1), counter: 10, clock: 1000 };
+    let mut drawer = Drawer::new(1);
     for step in 1..100 {
         let record = drawer.draw(&state);
         state.apply(LogIndex::new(step), TERM, &record);

@@ -1,0 +1,165 @@
+//! R23 for every record that decodes: it is applied or it changes nothing, and never a panic.
+//!
+//! ```text
+//!   fits (replay_test) ─┬─ as it is · damaged · crossed with an earlier one of its kind
+//!   anything (sample) ──┘
+//! ```
+
+use super::replay_test::{Drawer, TERM, check_tree, founding, reloaded};
+use super::{ROOT, State};
+use crate::outcome::Outcome;
+use crate::record::{AddDirectories, AddFile, NewDirectory, OpenChunk, Record};
+use cairn_types::sample::{Sample, crossed, damaged};
+use cairn_types::wire::Message;
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, LogIndex, MutationName, MutationNumber};
+use proptest::prelude::{ProptestConfig, proptest};
+
+/// A record that decodes, whether it fits or not; `earlier` are records of before.
+fn any_record(drawer: &mut Drawer, state: &State, earlier: &[Record]) -> Record {
+    let fitting = drawer.draw(state);
+    let random = &mut drawer.random;
+    let raw = match random.below(4) {
+        0 => return fitting,
+        1 => return Record::sample(random),
+        2 => Some(damaged(&fitting.to_bytes(), random)),
+        _ => random
+            .pick(earlier)
+            .cloned()
+            .and_then(|other| crossed(&fitting.to_bytes(), &other.to_bytes(), random)),
+    };
+    raw.and_then(|raw| Record::decode(&raw).ok()).unwrap_or(fitting)
+}
+
+/// Both tables of chunks name each other (chunk_table.rs, C1).
+pub(super) fn check_chunks(state: &State) {
+    for (handle, chunk) in state.chunks() {
+        assert_eq!(state.chunk_at(chunk.file, chunk.index), Some(handle));
+    }
+    let places: usize = state
+        .names
+        .entries()
+        .map(|(file, _)| state.chunks_of(file, ChunkIndex::default()).count())
+        .sum();
+    assert_eq!(places as u64, state.chunk_count(), "each chunk is of a file that there is");
+}
+
+/// Asks everything that can be asked.
+pub(super) fn look_around(state: &State) {
+    for (id, _) in state.names.entries() {
+        let path = state.path_of(id).expect("of an entry");
+        assert!(path.starts_with('/'));
+        let _ = (state.is_hidden(id), state.describe(id), state.last_chunk(id));
+    }
+    let _ = (state.file_count(), state.directory_count(), state.hidden_count());
+}
+
+/// Of each kind of record, how many odd ones changed something, and how many were refused.
+#[derive(Default)]
+struct Counts {
+    changed: [u64; 16],
+    refused: [u64; 16],
+}
+
+/// A history of fitting and odd records, all of it checked.
+fn live_through(seed: u64, founded: bool, counts: &mut Counts) -> State {
+    let mut drawer = Drawer::new(seed);
+    let mut state = State::default();
+    let mut earlier: Vec<Record> = Vec::new();
+    for step in 1..150 {
+        let first = founding().get(step - 1).filter(|_| founded).cloned();
+        let record = first.unwrap_or_else(|| any_record(&mut drawer, &state, &earlier));
+        let kind = usize::from(record.to_bytes()[0] >> 3);
+        let before = state.clone();
+        let outcome = state.apply(LogIndex::new(step as u64), TERM, &record);
+        if let Outcome::Failed(_) = outcome {
+            assert_eq!(before.names, state.names, "changed by {record:?}");
+            assert_eq!(before.chunks, state.chunks, "changed by {record:?}");
+            counts.refused[kind] += 1;
+        } else {
+            counts.changed[kind] += 1;
+        }
+        check_tree(&state);
+        check_chunks(&state);
+        earlier.push(record);
+    }
+    state
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn any_record_is_applied_or_changes_nothing_and_a_checkpoint_keeps_what_came_of_it(
+        seed: u64, founded: bool,
+    ) {
+        let state = live_through(seed, founded, &mut Counts::default());
+        look_around(&state);
+        assert_eq!(reloaded(&state), state);
+    }
+}
+
+#[test]
+fn odd_records_meet_what_is_there() {
+    let mut counts = Counts::default();
+    for seed in 0..20 {
+        live_through(seed, true, &mut counts);
+    }
+    assert!(counts.changed[1..=10].iter().all(|count| *count >= 10), "{:?}", counts.changed);
+    assert!(counts.refused[2..=11].iter().all(|count| *count >= 10), "{:?}", counts.refused);
+}
+
+/// A cell with the file `f`, which has one chunk; and that chunk.
+fn one_chunk() -> (State, EntryId, ChunkHandle) {
+    let (file, handle) = (EntryId::of(TERM, 11), ChunkHandle::of(TERM, 12));
+    let mut state = State::default();
+    let add = AddFile { parent: ROOT, name: "f".to_owned(), id: file, ..Default::default() };
+    apply_next(&mut state, add);
+    apply_next(&mut state, OpenChunk { file, handle, ..Default::default() });
+    (state, file, handle)
+}
+
+fn apply_next(state: &mut State, record: impl Into<Record>) -> Outcome {
+    let (index, mut record) = (state.applied().next(), record.into());
+    // Each is a mutation of its own.
+    let number = MutationNumber::new(index.get());
+    let mutation = MutationName { number, ..MutationName::default() };
+    match &mut record {
+        Record::AddFile(add) => add.mutation = mutation,
+        Record::AddDirectories(add) => add.mutation = mutation,
+        _ => {}
+    }
+    state.apply(index, TERM, &record)
+}
+
+#[test]
+fn a_chunk_that_cannot_be_opened_closes_none_either() {
+    let (mut state, file, handle) = one_chunk();
+    let index = ChunkIndex::new(1);
+    let open = OpenChunk { file, index, handle, closes: Some(handle), ..Default::default() };
+    assert!(matches!(apply_next(&mut state, open), Outcome::Failed(_)));
+    assert!(!state.chunk(handle).expect("there").closed);
+}
+
+#[test]
+fn one_id_is_given_to_one_directory_of_a_record() {
+    let (mut state, ..) = one_chunk();
+    let id = EntryId::of(TERM, 20);
+    let directories = ["a", "b"].map(|name| NewDirectory { id, name: name.to_owned() }).to_vec();
+    let add = AddDirectories { parent: ROOT, directories, ..Default::default() };
+    assert!(matches!(apply_next(&mut state, add), Outcome::Failed(_)));
+    check_tree(&state);
+}
+
+#[test]
+fn what_no_path_can_name_is_not_made() {
+    for name in ["", "a/b", "..", "nul\0"] {
+        let (mut state, ..) = one_chunk();
+        let (name, id) = (name.to_owned(), EntryId::of(TERM, 20));
+        let file = AddFile { parent: ROOT, name: name.clone(), id, ..Default::default() };
+        assert!(matches!(apply_next(&mut state, file), Outcome::Failed(_)), "{name:?}");
+        let directories = vec![NewDirectory { id, name }];
+        let add = AddDirectories { parent: ROOT, directories, ..Default::default() };
+        assert!(matches!(apply_next(&mut state, add), Outcome::Failed(_)));
+        assert_eq!(state.entry(id), None);
+    }
+}
