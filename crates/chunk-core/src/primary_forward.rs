@@ -3,7 +3,6 @@
 //! - F1: one batch at a time to each secondary; what gathers meanwhile goes as the next.
 //! - F2: the acknowledged length never passes a mutation that one replica of the set lacks (R14).
 
-use crate::mutation_queue::Logged;
 use crate::outbox::Purpose;
 use crate::primary::{BATCH_COUNT_MAX, Closing, FORWARD_SUM_COUNT_MAX, Stage};
 use crate::repeats::Served;
