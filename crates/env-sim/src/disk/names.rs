@@ -123,7 +123,8 @@ impl Names {
         }
     }
 
-    /// Keeps each unsynced change or not, as `kept` says; what lay in a directory that is lost is lost too.
+    /// Keeps each unsynced change or not, as `kept` says; what lay in a directory that is lost is
+    /// lost too.
     pub(super) fn lose_unsynced(&mut self, kept: &mut dyn FnMut() -> bool) {
         for change in std::mem::take(&mut self.unsynced) {
             if kept() {

@@ -24,8 +24,8 @@ pub(super) const DRILLS: &[Drill] = &[
 ];
 
 /// A record is acknowledged by three servers and not synced. One of them loses power, and with it
-/// the record; it comes back suspect. Then the master is restarted while the two others are away, so
-/// it knows of the suspect replica alone and names it: who reads just then has to wait for the
+/// the record; it comes back suspect. Then the master is restarted while the two others are away,
+/// so it knows of the suspect replica alone and names it: who reads just then has to wait for the
 /// others, and must not be told that the file ends where the suspect replica does.
 fn the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file(play: &mut Play) -> Verdict {
     let file = play.create("/log", Content::Bytes)?;
