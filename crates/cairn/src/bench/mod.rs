@@ -44,6 +44,9 @@ pub(crate) struct Bench {
     /// Operations of each caller in each run (append, meta)
     #[arg(long, default_value_t = 2_000, value_name = "COUNT")]
     operations: u64,
+    /// Names that are created by one request (meta)
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    batch: u64,
     /// Bytes of each record (append)
     #[arg(long, default_value_t = 1_024, value_name = "BYTES")]
     record_size: usize,
@@ -91,6 +94,7 @@ pub(crate) fn run(bench: &Bench, json: bool) -> Result<(), Complaint> {
         callers: bench.callers.unwrap_or(many as u64),
         megabytes: bench.megabytes,
         operations: bench.operations,
+        batch: bench.batch.max(1),
         record_size: bench.record_size,
         path: "/bench".to_owned(),
     };
