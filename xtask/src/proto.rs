@@ -64,6 +64,8 @@ fn shared() -> String {
         cairn_types::MutationName::proto_text(),
         cairn_types::PushId::proto_text(),
         cairn_types::ReplicaAt::proto_text(),
+        protocol::BatchEntry::proto_text(),
+        protocol::BatchResult::proto_text(),
         protocol::ChunkLocations::proto_text(),
         protocol::DoubtedBlock::proto_text(),
         protocol::Failure::proto_text(),
@@ -71,6 +73,7 @@ fn shared() -> String {
         protocol::Found::proto_text(),
         protocol::Garbage::proto_text(),
         protocol::HeldLease::proto_text(),
+        protocol::Looked::proto_text(),
         protocol::ReplicaReport::proto_text(),
         protocol::ServerStatus::proto_text(),
     ]
@@ -110,7 +113,8 @@ fn values<T: Copy + Debug + Default + PartialEq + cairn_types::wire::Field>(
 
 /// Cuts definitions into messages by name.
 fn collect(definitions: &str, messages: &mut BTreeMap<String, String>) -> Result<()> {
-    for definition in definitions.split_inclusive("}\n") {
+    // A `oneof` ends with a bracket too, but not at a line's start.
+    for definition in definitions.split_inclusive("\n}\n") {
         let name = definition
             .strip_prefix("message ")
             .and_then(|rest| rest.split(' ').next())
@@ -162,6 +166,7 @@ mod tests {
     fn every_message_that_a_field_names_is_there() {
         let text = text().expect("the list is complete");
         assert!(text.contains("message Forwarded {"));
+        assert!(text.contains("message BatchEntry {\n  oneof choice {\n    Stat stat = 1;\n"));
         assert!(text.contains("  repeated uint64 extended = 2 [packed = false];"));
         assert!(text.contains("//      29  Unreachable"));
     }

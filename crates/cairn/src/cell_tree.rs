@@ -2,24 +2,30 @@
 
 use crate::complaint::{Complaint, Doing};
 use crate::session::Place;
-use cairn_types::{Entry, EntryKind};
+use cairn_client::Found;
+use cairn_types::{CellPath, Entry, EntryKind};
 
 const PAGE_ENTRIES: u32 = 1000;
 
-/// All entries of a directory in order of names; `hidden`: deleted ones too.
-pub(crate) async fn entries(place: &Place, hidden: bool) -> Result<Vec<Entry>, Complaint> {
-    let mut all: Vec<Entry> = Vec::new();
+/// Hands over the entries of a directory page by page, in order of names; `hidden`: deleted ones
+/// too. No more than a page is held, however many there are.
+pub(crate) async fn pages(
+    place: &Place,
+    hidden: bool,
+    mut take: impl FnMut(Vec<Entry>) -> Result<(), Complaint>,
+) -> Result<(), Complaint> {
+    let mut after = String::new();
     loop {
-        let after = all.last().map(|entry| entry.name.clone()).unwrap_or_default();
         let page = place
             .cell
             .list_page(&place.path, &after, PAGE_ENTRIES, hidden)
             .await
             .doing(|| format!("listing {place}"))?;
-        let (more, empty) = (page.more, page.entries.is_empty());
-        all.extend(page.entries);
-        if !more || empty {
-            return Ok(all);
+        let last = page.entries.last().map(|entry| entry.name.clone());
+        take(page.entries)?;
+        match last {
+            Some(name) if page.more => after = name,
+            _ => return Ok(()),
         }
     }
 }
@@ -34,24 +40,43 @@ pub(crate) struct Below {
     pub(crate) entry: Entry,
 }
 
-/// Everything below a directory: a directory before what is in it, in order of names.
-pub(crate) async fn walk(root: &Place, entry: Entry) -> Result<Vec<Below>, Complaint> {
-    let first = Below { place: root.clone(), relative: String::new(), entry };
-    let (mut waiting, mut done) = (vec![first], Vec::new());
-    while let Some(next) = waiting.pop() {
-        if next.entry.kind == EntryKind::Directory {
-            let mut below = Vec::new();
-            for entry in entries(&next.place, false).await? {
-                let relative = match next.relative.as_str() {
-                    "" => entry.name.clone(),
-                    above => format!("{above}/{}", entry.name),
-                };
-                below.push(Below { place: next.place.join(&entry.name)?, relative, entry });
-            }
-            // The last one waiting comes next.
-            waiting.extend(below.into_iter().rev());
-        }
-        done.push(next);
+/// Hands over everything below a directory, the directory itself first: a directory before what is
+/// in it, in order of names. One request brings a page, however many directories it is from.
+pub(crate) async fn visit(
+    root: &Place,
+    entry: Entry,
+    mut take: impl FnMut(Below) -> Result<(), Complaint>,
+) -> Result<(), Complaint> {
+    let is_file = entry.kind == EntryKind::File;
+    take(Below { place: root.clone(), relative: String::new(), entry })?;
+    if is_file {
+        return Ok(());
     }
-    Ok(done)
+    let mut after = String::new();
+    loop {
+        let doing = || format!("listing {root}");
+        let page = root.cell.find(&root.path, "", &after, PAGE_ENTRIES).await.doing(doing)?;
+        for Found { path, entry } in page.found {
+            let path = CellPath::parse(&path).doing(|| format!("naming {path}"))?;
+            let above = if root.path.is_root() { "" } else { root.path.as_str() };
+            let relative = path.as_str().strip_prefix(above).unwrap_or(path.as_str());
+            let relative = relative.trim_start_matches('/').to_owned();
+            take(Below { place: root.with_path(path), relative, entry })?;
+        }
+        if page.resume.is_empty() {
+            return Ok(());
+        }
+        after = page.resume;
+    }
+}
+
+/// The same, all at once.
+pub(crate) async fn walk(root: &Place, entry: Entry) -> Result<Vec<Below>, Complaint> {
+    let mut all = Vec::new();
+    visit(root, entry, |below| {
+        all.push(below);
+        Ok(())
+    })
+    .await?;
+    Ok(all)
 }

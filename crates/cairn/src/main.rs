@@ -23,12 +23,14 @@ mod exit_codes;
 mod janitor;
 mod local_tree;
 mod output;
+mod places;
 mod progress;
 mod server_start;
 mod session;
 mod settings;
 mod side_by_side;
 mod upload;
+mod upload_group;
 
 use arguments::{Arguments, ClientCommand, Command, ServerCommand};
 use complaint::{Complaint, Doing};

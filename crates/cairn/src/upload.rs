@@ -13,6 +13,7 @@ use bytes::Bytes;
 use cairn_client::{CreateOptions, File};
 use cairn_types::{CellPath, NAME_SIZE_MAX};
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 
 /// Bytes that are read and handed on at once.
 pub(crate) const PIECE_SIZE: usize = 1 << 20;
@@ -33,6 +34,14 @@ impl<R: std::io::Read + Send> LocalSource<R> {
     /// `shown` names it where it fails.
     pub(crate) fn new(reader: R, shown: String) -> Self {
         Self { reader, shown }
+    }
+}
+
+impl LocalSource<std::fs::File> {
+    pub(crate) fn open(path: &Path) -> Result<Self, Complaint> {
+        let shown = path.display().to_string();
+        let file = std::fs::File::open(path).doing(|| format!("reading {shown}"))?;
+        Ok(Self::new(file, shown))
     }
 }
 
@@ -95,7 +104,8 @@ pub(crate) async fn upload(
     done
 }
 
-async fn fill(
+/// Writes all of `source` into `file` and closes it.
+pub(crate) async fn fill(
     source: &mut impl Source,
     file: &File,
     to: &Place,
@@ -113,7 +123,7 @@ async fn fill(
 }
 
 /// `.name.put-1f3a…` beside the target.
-fn passing_name(target: &CellPath) -> Result<CellPath, Cause> {
+pub(crate) fn passing_name(target: &CellPath) -> Result<CellPath, Cause> {
     let name = target.name().unwrap_or_default();
     let ending = format!(".put-{:016x}", RandomState::new().hash_one(name));
     let mut kept = name.len().min(NAME_SIZE_MAX - ending.len() - 1);

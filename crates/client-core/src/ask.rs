@@ -10,7 +10,7 @@ use crate::retry::{is_final, is_silence};
 use crate::settings::MASTER_PATIENCE;
 use crate::task::{Input, Me, Progress};
 use cairn_env::EffectId;
-use cairn_protocol::{ErrorCode, Failure, Lease, Outcome, Request, Response};
+use cairn_protocol::{BatchEntry, ErrorCode, Failure, Lease, Outcome, Request, Response};
 use std::time::Duration;
 
 /// The answer, and the number of the question that it belongs to.
@@ -42,13 +42,14 @@ impl Ask {
     }
 
     fn is_mutation(&self) -> bool {
-        matches!(
-            self.request,
+        match &self.request {
             Request::MakeDirectory(_)
-                | Request::Create(_)
-                | Request::Rename(_)
-                | Request::Delete(_)
-        )
+            | Request::Create(_)
+            | Request::Rename(_)
+            | Request::Delete(_) => true,
+            Request::Batch(batch) => batch.entries.iter().any(BatchEntry::is_mutation),
+            _ => false,
+        }
     }
 
     pub(crate) fn may_have_happened(&self) -> bool {
@@ -122,7 +123,8 @@ mod tests {
     use crate::operation::{Operation, Output};
     use crate::test_client::{client, result};
     use cairn_protocol::{
-        Delete, DeleteAnswer, ErrorCode, Failure, Outcome, Request, Response, Stat,
+        BATCH_COUNT_MAX, Batch, BatchAnswer, BatchEntry, BatchResult, Delete, DeleteAnswer,
+        ErrorCode, Failure, Outcome, Request, Response, Stat,
     };
     use std::time::Duration;
 
@@ -191,5 +193,53 @@ mod tests {
         let done = client.start(Operation::Ask(Stat::default().into()));
         client.fail(Failure::not_done(ErrorCode::NotFound, "/a: no such file"));
         assert_eq!(result(&done).map_err(|failure| failure.code), Err(ErrorCode::NotFound));
+    }
+
+    fn deletes(count: usize) -> Batch {
+        Batch { entries: vec![BatchEntry::Delete(Delete::default()); count] }
+    }
+
+    #[test]
+    fn each_entry_of_a_batch_has_a_number_of_its_own_and_keeps_it_when_the_batch_is_repeated() {
+        let mut client = client();
+        let mut batch = deletes(2);
+        batch.entries.insert(1, BatchEntry::Stat(Stat::default()));
+        let done = client.start(Operation::Ask(batch.into()));
+        let first = client.fail(unreachable(Outcome::Unknown));
+        client.pass(Duration::from_millis(20));
+        let second = client.call();
+        assert_eq!(first.request, second.request, "R24");
+        let Request::Batch(batch) = second.request.clone() else { panic!("{second:?}") };
+        let numbers: Vec<u64> = (batch.entries.into_iter())
+            .filter_map(|mut entry| entry.mutation_mut().map(|name| name.number.get()))
+            .collect();
+        assert_eq!(numbers, [1, 2]);
+        // What became of each entry is the caller's to look at; the batch itself was answered.
+        let late = Failure::unknown(ErrorCode::TooOld, "older than what is remembered");
+        let results = vec![BatchResult::Failed(late), BatchResult::default()];
+        let answer = Response::Batch(BatchAnswer { results });
+        client.tell(&second, Ok(answer.clone()));
+        assert_eq!(result(&done), Ok(Output::Answered(answer)));
+    }
+
+    #[test]
+    fn a_batch_without_an_answer_is_unknown_if_it_changes_a_name() {
+        let mut client = client();
+        let changes = client.start(Operation::Ask(deletes(1).into()));
+        let looks = Batch { entries: vec![BatchEntry::Stat(Stat::default())] };
+        let looks = client.start(Operation::Ask(looks.into()));
+        client.pass(Duration::from_secs(61));
+        let outcome = |done| result(done).map_err(|failure| failure.outcome);
+        assert_eq!(outcome(&changes), Err(Outcome::Unknown));
+        assert_eq!(outcome(&looks), Err(Outcome::NotDone));
+    }
+
+    #[test]
+    fn an_oversized_batch_asks_nobody() {
+        let mut client = client();
+        let done = client.start(Operation::Ask(deletes(BATCH_COUNT_MAX + 1).into()));
+        client.assert_asks_nobody();
+        let failure = result(&done).expect_err("too large");
+        assert_eq!((failure.code, failure.outcome), (ErrorCode::Invalid, Outcome::Refused));
     }
 }

@@ -7,11 +7,17 @@ use crate::locations::usable_until;
 use crate::operation::Output;
 use crate::settings::LOCATE_COUNT;
 use crate::task::{Machine, OperationId};
-use cairn_protocol::{Request, Response, StatAnswer};
+use cairn_protocol::{BatchEntry, BatchResult, Request, Response, StatAnswer};
 use cairn_types::{EntryKind, MutationName};
 
 impl ClientCore {
     pub(crate) fn begin_ask(&mut self, id: OperationId, mut request: Request) {
+        if let Request::Batch(batch) = &request
+            && let Some(failure) = batch.oversized()
+        {
+            // It might not even fit a message.
+            return self.finish(id, Err(failure));
+        }
         prepare(&mut self.cx, &mut request);
         self.set_work(id, Work::Ask);
         self.spawn(id, Machine::Ask(Ask::new(request)));
@@ -28,6 +34,13 @@ impl ClientCore {
                 }
             }
             Response::Create(answer) => self.cx.opened(answer.entry.id),
+            Response::Batch(answer) => {
+                for result in &answer.results {
+                    if let BatchResult::Create(answer) = result {
+                        self.cx.opened(answer.entry.id);
+                    }
+                }
+            }
             Response::Open(answer) if answer.entry.kind == EntryKind::File => {
                 self.cx.opened(answer.entry.id);
                 let first = answer.chunks.first().map(|chunk| chunk.index).unwrap_or_default();
@@ -58,13 +71,19 @@ impl ClientCore {
     }
 }
 
-/// Gives a namespace mutation its name (R24), and an open as many chunks as one answer holds.
+/// Gives each namespace mutation its name (R24), and an open as many chunks as one answer holds.
 fn prepare(cx: &mut Context, request: &mut Request) {
     let name: &mut MutationName = match request {
         Request::MakeDirectory(asked) => &mut asked.mutation,
         Request::Create(asked) => &mut asked.mutation,
         Request::Rename(asked) => &mut asked.mutation,
         Request::Delete(asked) => &mut asked.mutation,
+        Request::Batch(batch) => {
+            for name in batch.entries.iter_mut().filter_map(BatchEntry::mutation_mut) {
+                *name = cx.next_mutation();
+            }
+            return;
+        }
         Request::Open(asked) => {
             asked.count = LOCATE_COUNT;
             return;

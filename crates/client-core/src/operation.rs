@@ -10,7 +10,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Asks the masters. A namespace mutation gets its name (session, number) here (R24). A `Stat`
-    /// of a file is answered with the length that the last chunk's primary knows.
+    /// of a file is answered with the length that the last chunk's primary knows, but not one in
+    /// a batch; a batch over its limits is refused.
     Ask(Request),
     /// Reads up to `size` bytes. Fewer come only where the file ends (R19). With `fresh`, only
     /// at versions that the master has confirmed since (what a record reader wants to skip).

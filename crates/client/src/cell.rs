@@ -53,7 +53,7 @@ pub struct CreateOptions {
 /// [`Error::outcome`] tells.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    link: Arc<Link>,
+    pub(crate) link: Arc<Link>,
     info: Arc<CellInfoAnswer>,
 }
 
@@ -189,7 +189,7 @@ impl Cell {
         Ok(self.file(ask!(self, open, Open).entry))
     }
 
-    fn file(&self, entry: Entry) -> File {
+    pub(crate) fn file(&self, entry: Entry) -> File {
         File::new(Arc::clone(&self.link), entry)
     }
 

@@ -27,7 +27,10 @@
 //! file.close().await?;
 //! # Ok(()) }
 //! ```
+//! Many names at once go together: [`Cell::create_many`], [`Cell::stat_many`],
+//! [`Cell::delete_many`].
 
+mod batch;
 mod cell;
 mod error;
 mod file;

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use cairn_env::{Disk, JournalEntry, OpenMode};
 use cairn_env_sim::SimDisk;
 use cairn_format::{Identity, IdentityKind};
+use cairn_protocol::ReplicaReport;
 use cairn_store::{
     Acknowledged, CheckpointWriter, Checkpoints, ChunkStore, Mutation, OperationLog, RecoveredLog,
-    RecoveredReplica, read_identity, write_identity,
+    read_identity, write_identity,
 };
 use cairn_types::sample::damaged;
 use cairn_types::{CellId, LogIndex, Random, Term};
@@ -62,7 +63,7 @@ fn check_blocks(store: &ChunkStore, model: &Model, context: &str) {
 }
 
 /// Three whole blocks of sevens at the front, under a new version, if the store takes them.
-fn overwrite(store: &ChunkStore, replica: &RecoveredReplica, model: &mut Model) {
+fn overwrite(store: &ChunkStore, replica: &ReplicaReport, model: &mut Model) {
     let (handle, version) = (replica.handle, version(900));
     let raise = JournalEntry::Raise { handle, version, create: false, close: false };
     if store.journal(&[raise]).is_err() {

@@ -11,7 +11,7 @@
 //!   changes nothing (R4).
 
 use crate::chunks::Chunks;
-use crate::mutations::Mutations;
+use crate::mutations::{Entry, Mutations};
 use crate::numbers::Numbers;
 use crate::outbox::{MasterEffect, Outbox, ProposalId};
 use crate::reads;
@@ -19,7 +19,9 @@ use crate::record::{Begin, FoundCell, Record};
 use crate::state::State;
 use crate::step::Step;
 use cairn_env::{Caller, Completion, Event, LogDone, Now};
-use cairn_protocol::{CellInfoAnswer, ErrorCode, Failure, Request, Response};
+use cairn_protocol::{
+    Batch, BatchEntry, BatchResult, CellInfoAnswer, ErrorCode, Failure, Request, Response,
+};
 use cairn_types::{CellId, ClusterConfig, LogIndex, Random, Term, WallTime};
 
 /// The primary master of one reign.
@@ -163,6 +165,9 @@ impl MasterCore {
             self.out.reply(from, answer);
             return;
         }
+        if let Request::Batch(batch) = request {
+            return self.on_batch(now, from, batch);
+        }
         let (mut step, mutations, chunks) = self.parts(now);
         match request {
             Request::MakeDirectory(_)
@@ -183,6 +188,24 @@ impl MasterCore {
                 step.out.reply(from, Err(Failure::refused(ErrorCode::Invalid, line)));
             }
         }
+    }
+
+    /// What a batch asks for is read at once, all of it from one state.
+    fn on_batch(&mut self, now: Now, from: Caller, batch: Batch) {
+        if let Some(failure) = batch.oversized() {
+            return self.out.reply(from, Err(failure));
+        }
+        let (state, chunks) = (&self.state, &self.chunks);
+        let take = |entry| match entry {
+            BatchEntry::Stat(stat) => Entry::Known(
+                reads::look(state, chunks, now, &stat)
+                    .map_or_else(|failure| BatchResult::from(Err(failure)), BatchResult::Stat),
+            ),
+            mutation => Entry::Mutation(mutation.into()),
+        };
+        let entries = batch.entries.into_iter().map(take).collect();
+        let (mut step, mutations, _) = self.parts(now);
+        mutations.on_batch(&mut step, from, entries);
     }
 
     /// Answers what needs no waiting; none for all other requests.

@@ -7,6 +7,7 @@
 //! ```
 //! Pure: no clock, disk, thread or randomness but what is handed in.
 
+mod batches;
 mod chunks;
 mod core;
 mod find;

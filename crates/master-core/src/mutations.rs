@@ -4,11 +4,14 @@
 //!   request ──► locks asked ──► held: ids resolved, record proposed ──► applied: answered
 //!      └─ a retry of what is on its way waits with it; of what is done gets its outcome (R24)
 //! ```
+//! An entry of a batch goes the same way, and its answer into the batch's.
+//!
 //! - U1: ids are resolved once the locks are held, which are held until the record is applied
 //!   (R35).
 //! - U2: a refusal that hangs on the names as they are is a record too. The caller may have sent
 //!   the request twice; the other copy comes when the names have changed, and must find the answer.
 
+use crate::batches::{Batches, Waiter};
 use crate::outbox::ProposalId;
 use crate::outcome::Outcome;
 use crate::path_locks::{LockSet, PathLocks, Ticket};
@@ -17,8 +20,8 @@ use crate::state::{EntryRecord, HIDDEN_NAME, ROOT, Remembered, State};
 use crate::step::Step;
 use cairn_env::Caller;
 use cairn_protocol::{
-    Create, CreateAnswer, Delete, DeleteAnswer, ErrorCode, Failure, MakeDirectory,
-    MakeDirectoryAnswer, Rename, RenameAnswer, Request, Response,
+    BatchAnswer, BatchResult, Create, CreateAnswer, Delete, DeleteAnswer, ErrorCode, Failure,
+    MakeDirectory, MakeDirectoryAnswer, Rename, RenameAnswer, Request, Response,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellPath, EntryId, EntryKind, MutationName};
@@ -39,14 +42,24 @@ struct Operation {
     mutation: MutationName,
     request: Request,
     /// Who asked, and who asked again.
-    callers: Vec<Caller>,
+    waiters: Vec<Waiter>,
     /// The path that is locked for writing; of a rename, the new one.
     locked: CellPath,
+}
+
+/// An entry of a batch.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    /// It changes names.
+    Mutation(Request),
+    /// It only asked for what is known already.
+    Known(BatchResult),
 }
 
 /// All namespace mutations on their way.
 #[derive(Debug, Default)]
 pub(crate) struct Mutations {
+    batches: Batches,
     locks: PathLocks,
     operations: BTreeMap<Ticket, Operation>,
     by_mutation: BTreeMap<MutationName, Ticket>,
@@ -56,34 +69,65 @@ pub(crate) struct Mutations {
 impl Mutations {
     /// Takes a request that changes names.
     pub(crate) fn on_request(&mut self, step: &mut Step<'_>, from: Caller, request: Request) {
+        let mut ready = Vec::new();
+        self.take(step, Waiter::Caller(from), request, &mut ready);
+        self.run(step, ready);
+    }
+
+    /// Takes a batch. Everything that can run at once is proposed in this step, and so shares one
+    /// flush (§2.6.3).
+    pub(crate) fn on_batch(&mut self, step: &mut Step<'_>, from: Caller, entries: Vec<Entry>) {
+        if entries.is_empty() {
+            let nothing = Response::Batch(BatchAnswer::default());
+            return step.out.reply(from, Ok(nothing));
+        }
+        let batch = self.batches.begin(from, entries.len());
+        let mut ready = Vec::new();
+        for (index, entry) in entries.into_iter().enumerate() {
+            match entry {
+                Entry::Known(result) => self.batches.settle(step.out, batch, index, result),
+                Entry::Mutation(request) => {
+                    self.take(step, Waiter::Entry(batch, index), request, &mut ready);
+                }
+            }
+        }
+        self.run(step, ready);
+    }
+
+    /// Answers what is known already, or asks for locks; what has them joins `ready`.
+    fn take(
+        &mut self,
+        step: &mut Step<'_>,
+        waiter: Waiter,
+        request: Request,
+        ready: &mut Vec<Ticket>,
+    ) {
         let mutation = match check(&request) {
             Ok(mutation) => mutation,
-            Err(failure) => return step.out.reply(from, Err(failure)),
+            Err(failure) => return self.batches.answer(step.out, waiter, Err(failure)),
         };
         if !broken(Rule::R24) {
             match step.state.remembered(mutation) {
                 Remembered::New => {}
                 Remembered::Done(outcome) => {
                     let answer = answer(step.state, &request, outcome);
-                    return step.out.reply(from, answer);
+                    return self.batches.answer(step.out, waiter, answer);
                 }
                 Remembered::TooOld => {
                     let line = "the mutation is older than what the master remembers";
                     let failure = Failure::unknown(ErrorCode::TooOld, line);
-                    return step.out.reply(from, Err(failure));
+                    return self.batches.answer(step.out, waiter, Err(failure));
                 }
             }
             // The first try is on its way: one answer will serve both.
             if let Some(ticket) = self.by_mutation.get(&mutation)
                 && let Some(operation) = self.operations.get_mut(ticket)
             {
-                return operation.callers.push(from);
+                return operation.waiters.push(waiter);
             }
         }
-        let (callers, locked) = (vec![from], CellPath::root());
-        let mut ready = Vec::new();
-        self.lock(step.state, Operation { mutation, request, callers, locked }, &mut ready);
-        self.run(step, ready);
+        let (waiters, locked) = (vec![waiter], CellPath::root());
+        self.lock(step.state, Operation { mutation, request, waiters, locked }, ready);
     }
 
     /// A record is applied: answers, gives the locks back, and lets the next ones run (U1).
@@ -91,7 +135,9 @@ impl Mutations {
         let Some(ticket) = self.by_proposal.remove(&id) else { return };
         if let Some(operation) = self.end(ticket) {
             let answer = answer(step.state, &operation.request, outcome);
-            reply(step, &operation, &answer);
+            for waiter in operation.waiters {
+                self.batches.answer(step.out, waiter, answer.clone());
+            }
         }
         let mut ready = Vec::new();
         self.locks.release(ticket, &mut ready);
@@ -108,9 +154,12 @@ impl Mutations {
         ready.extend(runs.then_some(ticket));
     }
 
-    /// Runs operations whose locks are held, and those that they let run by ending at once.
+    /// Runs operations whose locks are held, in the order in which they came, and those that they
+    /// let run by ending at once.
     fn run(&mut self, step: &mut Step<'_>, mut ready: Vec<Ticket>) {
-        while let Some(ticket) = ready.pop() {
+        let mut next = 0;
+        while let Some(&ticket) = ready.get(next) {
+            next += 1;
             let Some(operation) = self.operations.get(&ticket) else { continue };
             let record = match resolve(step, operation) {
                 Ok(Resolved::Propose(record)) => record,
@@ -138,12 +187,6 @@ impl Mutations {
             self.by_mutation.remove(&operation.mutation);
         }
         Some(operation)
-    }
-}
-
-fn reply(step: &mut Step<'_>, operation: &Operation, answer: &Result<Response, Failure>) {
-    for caller in &operation.callers {
-        step.out.reply(*caller, answer.clone());
     }
 }
 

@@ -5,8 +5,8 @@ use crate::chunks::Chunks;
 use crate::state::{HIDDEN_ROOT, ROOT, State};
 use cairn_env::Now;
 use cairn_protocol::{
-    ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate, LocateAnswer, Open, OpenAnswer,
-    ServersAnswer, Stat, StatAnswer, StatusAnswer,
+    ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate, LocateAnswer, Looked, Open,
+    OpenAnswer, ServersAnswer, Stat, StatAnswer, StatusAnswer,
 };
 use cairn_types::{ChunkIndex, Entry, EntryId, EntryKind, Term};
 
@@ -39,6 +39,20 @@ pub(crate) fn stat(
     // A closed chunk nobody leases has no length but the recorded one.
     let last = last.filter(|chunk| !chunk.closed || chunk.primary.is_some());
     Ok(StatAnswer { entry, last })
+}
+
+/// A `Stat` in a batch: no locations, only whether a primary may know of more bytes.
+pub(crate) fn look(
+    state: &State,
+    chunks: &Chunks,
+    now: Now,
+    stat: &Stat,
+) -> Result<Looked, Failure> {
+    let id = state.resolve(&stat.path)?;
+    let entry = described(state, id)?;
+    let last = state.last_chunk(id);
+    let leased = last.is_some_and(|(_, handle)| chunks.is_leased(handle, now));
+    Ok(Looked { entry, leased })
 }
 
 pub(crate) fn open(

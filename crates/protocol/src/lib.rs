@@ -8,6 +8,7 @@
 //!
 //! Knows types and bytes. Never sees a socket.
 
+mod batch;
 mod failure;
 mod frame;
 mod handshake;
@@ -17,6 +18,9 @@ mod read_calls;
 mod rpc;
 mod server_calls;
 
+pub use batch::{
+    BATCH_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch, BatchAnswer, BatchEntry, BatchResult, Looked,
+};
 pub use failure::{ErrorCode, Failure, Outcome};
 pub use frame::{
     FRAME_HEADER_SIZE, FrameError, FrameHeader, FrameKind, MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX,

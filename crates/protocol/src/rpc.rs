@@ -3,16 +3,16 @@
 //! The number is the frame's kind; a number is never used for anything else again.
 
 use crate::{
-    Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, CellInfo, CellInfoAnswer, ChunkClosed,
-    ChunkClosedAnswer, ChunkGrant, ChunkLength, ChunkLengthAnswer, Create, CreateAnswer, Delete,
-    DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer, Forward, ForwardAnswer, GrantLease,
-    GrantLeaseAnswer, Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join,
-    JoinAnswer, Lease, List, ListAnswer, Locate, LocateAnswer, MakeDirectory, MakeDirectoryAnswer,
-    Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer, Raise, RaiseAnswer, Read, ReadAnswer,
-    RecordLength, RecordLengthAnswer, Rename, RenameAnswer, ReportBadBlock, ReportBadBlockAnswer,
-    RevokeLease, RevokeLeaseAnswer, SecondaryFailed, SecondaryFailedAnswer, Servers, ServersAnswer,
-    Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer, Welcome, Write,
-    WriteAnswer,
+    Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Batch, BatchAnswer, CellInfo,
+    CellInfoAnswer, ChunkClosed, ChunkClosedAnswer, ChunkGrant, ChunkLength, ChunkLengthAnswer,
+    Create, CreateAnswer, Delete, DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer, Forward,
+    ForwardAnswer, GrantLease, GrantLeaseAnswer, Heartbeat, HeartbeatAnswer, Hello, Inventory,
+    InventoryAnswer, Join, JoinAnswer, Lease, List, ListAnswer, Locate, LocateAnswer,
+    MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer,
+    Raise, RaiseAnswer, Read, ReadAnswer, RecordLength, RecordLengthAnswer, Rename, RenameAnswer,
+    ReportBadBlock, ReportBadBlockAnswer, RevokeLease, RevokeLeaseAnswer, SecondaryFailed,
+    SecondaryFailedAnswer, Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer,
+    SyncChunk, SyncChunkAnswer, Welcome, Write, WriteAnswer,
 };
 use cairn_types::wire::{Message, WireError};
 
@@ -141,6 +141,7 @@ rpcs! {
     23 => Servers -> ServersAnswer,
     24 => Status -> StatusAnswer,
     25 => Explain -> ExplainAnswer,
+    26 => Batch -> BatchAnswer,
     // Chunkserver to master.
     40 => Join -> JoinAnswer,
     41 => Inventory -> InventoryAnswer,

@@ -6,7 +6,8 @@
 use bytes::Bytes;
 use cairn_client_core::{Operation, Output};
 use cairn_protocol::{
-    Create, Delete, Failure, List, MakeDirectory, Rename, Request, Response, Stat,
+    Batch, BatchEntry, BatchResult, Create, Delete, Failure, List, MakeDirectory, Rename, Request,
+    Response, Stat,
 };
 use cairn_types::{CellPath, Content, Entry, EntryId};
 use std::fmt;
@@ -18,16 +19,53 @@ pub(crate) struct Ticket(pub(crate) u64);
 /// An operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    MakeDirectory { path: CellPath },
-    Create { path: CellPath, content: Content, or_open: bool },
-    Rename { from: CellPath, to: CellPath, replace: bool },
-    Delete { path: CellPath, recursive: bool },
-    Stat { path: CellPath },
-    List { path: CellPath },
-    Write { file: EntryId, offset: u64, bytes: Bytes, sync: bool },
-    Append { file: EntryId, bytes: Bytes, sync: bool },
-    Read { file: EntryId, offset: u64, size: u64, fresh: bool },
-    Sync { file: EntryId },
+    MakeDirectory {
+        path: CellPath,
+    },
+    Create {
+        path: CellPath,
+        content: Content,
+        or_open: bool,
+    },
+    Rename {
+        from: CellPath,
+        to: CellPath,
+        replace: bool,
+    },
+    Delete {
+        path: CellPath,
+        recursive: bool,
+    },
+    Stat {
+        path: CellPath,
+    },
+    /// Changes of names and looks at them, asked together.
+    Batch {
+        entries: Vec<Op>,
+    },
+    List {
+        path: CellPath,
+    },
+    Write {
+        file: EntryId,
+        offset: u64,
+        bytes: Bytes,
+        sync: bool,
+    },
+    Append {
+        file: EntryId,
+        bytes: Bytes,
+        sync: bool,
+    },
+    Read {
+        file: EntryId,
+        offset: u64,
+        size: u64,
+        fresh: bool,
+    },
+    Sync {
+        file: EntryId,
+    },
 }
 
 /// What an operation gives.
@@ -36,6 +74,8 @@ pub(crate) enum Done {
     Nothing,
     Entry(Entry),
     Entries(Vec<Entry>),
+    /// Of a batch: one for each entry.
+    Many(Vec<OpResult>),
     /// Bytes read, and whether the file ends behind them.
     Bytes(Bytes, bool),
     Offset(u64),
@@ -67,6 +107,10 @@ impl Op {
                 Request::Delete(Delete { mutation, path, recursive })
             }
             Self::Stat { path } => Request::Stat(Stat { path }),
+            Self::Batch { entries } => {
+                let entries = entries.into_iter().map(Self::into_entry).collect();
+                Request::Batch(Batch { entries })
+            }
             Self::List { path } => {
                 Request::List(List { path, after: String::new(), limit: LIST_LIMIT, hidden: false })
             }
@@ -79,6 +123,19 @@ impl Op {
             }
             Self::Sync { file } => return Operation::Sync { file },
         })
+    }
+}
+
+impl Op {
+    fn into_entry(self) -> BatchEntry {
+        match self.into_operation() {
+            Operation::Ask(Request::Stat(asked)) => asked.into(),
+            Operation::Ask(Request::MakeDirectory(asked)) => asked.into(),
+            Operation::Ask(Request::Create(asked)) => asked.into(),
+            Operation::Ask(Request::Rename(asked)) => asked.into(),
+            Operation::Ask(Request::Delete(asked)) => asked.into(),
+            other => panic!("no batch holds {other:?}"),
+        }
     }
 }
 
@@ -113,8 +170,21 @@ pub(crate) fn done_of(output: Output) -> Done {
         Output::Answered(Response::Create(answer)) => Done::Entry(answer.entry),
         Output::Answered(Response::Stat(answer)) => Done::Entry(answer.entry),
         Output::Answered(Response::List(answer)) => Done::Entries(answer.entries),
+        Output::Answered(Response::Batch(answer)) => {
+            Done::Many(answer.results.into_iter().map(result_of).collect())
+        }
         Output::Read { pieces, end, .. } => Done::Bytes(Bytes::from(pieces.concat()), end),
         Output::Appended { offset } => Done::Offset(offset),
         _ => Done::Nothing,
     }
+}
+
+fn result_of(result: BatchResult) -> OpResult {
+    Ok(match result {
+        BatchResult::Failed(failure) => return Err(failure),
+        BatchResult::Stat(looked) => Done::Entry(looked.entry),
+        BatchResult::MakeDirectory(answer) => Done::Entry(answer.entry),
+        BatchResult::Create(answer) => Done::Entry(answer.entry),
+        BatchResult::Rename(_) | BatchResult::Delete(_) => Done::Nothing,
+    })
 }

@@ -19,6 +19,8 @@ pub struct RunConfig {
     pub trace: bool,
     /// Which faults, and how often.
     pub faults: FaultMix,
+    /// Whether names are asked for in batches too.
+    pub batches: bool,
 }
 
 impl RunConfig {
@@ -32,6 +34,7 @@ impl RunConfig {
             planted: None,
             trace: false,
             faults: FaultMix::of(seed),
+            batches: true,
         }
     }
 }

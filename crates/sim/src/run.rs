@@ -79,7 +79,7 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
         records: vec![RecordFile::named("/log-1"), RecordFile::named("/log-2")],
         names: Rc::default(),
     };
-    let mut actors = actors(&stage, &shared);
+    let mut actors = actors(&stage, &shared, config.batches);
     start_all(&mut stage, &mut actors, 0);
     weather.brew(&mut stage);
     play(&mut stage, &mut weather, &mut actors, config.seconds, |_, _| false);
@@ -101,7 +101,7 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     finish(&mut stage, report);
 }
 
-fn actors(stage: &Stage, shared: &Shared) -> Vec<Box<dyn Actor>> {
+fn actors(stage: &Stage, shared: &Shared, batches: bool) -> Vec<Box<dyn Actor>> {
     let reach = 6 * stage.cluster.chunk_size;
     let record = |at: usize| shared.records[at].clone();
     vec![
@@ -118,9 +118,9 @@ fn actors(stage: &Stage, shared: &Shared) -> Vec<Box<dyn Actor>> {
         Box::new(TailingReader::new(3, record(0))),
         Box::new(TailingReader::new(4, record(0))),
         Box::new(TailingReader::new(2, record(1))),
-        Box::new(Churn::new(3, shared.names.clone())),
-        Box::new(Churn::new(4, shared.names.clone())),
-        Box::new(Churn::new(1, shared.names.clone())),
+        Box::new(Churn::new(3, shared.names.clone(), batches)),
+        Box::new(Churn::new(4, shared.names.clone(), batches)),
+        Box::new(Churn::new(1, shared.names.clone(), batches)),
     ]
 }
 

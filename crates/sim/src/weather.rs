@@ -195,12 +195,7 @@ impl Weather {
                 self.later(stage, 3_000, Ending::Clean);
             }
             Kind::OldImage => self.old_image(stage),
-            Kind::FullDisk => {
-                stage.reach("disk full for a while");
-                let node = Self::some_server(stage);
-                stage.world.disks(node).iter().for_each(|disk| disk.set_capacity(1));
-                self.later(stage, 4_000, Ending::Roomy(node));
-            }
+            Kind::FullDisk => self.full_disk(stage),
         }
     }
 
@@ -209,6 +204,13 @@ impl Weather {
         for node in stage.nodes.with_disks() {
             self.stop(stage, node, false);
         }
+    }
+
+    fn full_disk(&mut self, stage: &mut Stage) {
+        stage.reach("disk full for a while");
+        let node = Self::some_server(stage);
+        stage.world.disks(node).iter().for_each(|disk| disk.set_capacity(1));
+        self.later(stage, 4_000, Ending::Roomy(node));
     }
 
     /// Takes an image of some server's disk; the next time, that server wakes up with it.

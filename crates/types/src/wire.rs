@@ -367,6 +367,38 @@ macro_rules! choice {
     };
 }
 
+/// Makes a [`choice!`](crate::choice) a field too: `choice_field!(Name, default)`. An absent field
+/// is the default.
+#[macro_export]
+macro_rules! choice_field {
+    ($name:ident, $default:expr) => {
+        impl Default for $name {
+            fn default() -> Self {
+                $default
+            }
+        }
+
+        impl $crate::wire::Field for $name {
+            const PROTO: &'static str = stringify!($name);
+            fn is_default(&self) -> bool {
+                *self == Self::default()
+            }
+            fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+                $crate::wire::encode_slice(tag, &$crate::wire::Message::to_bytes(self), out);
+            }
+            fn merge(
+                &mut self,
+                wire: $crate::wire::WireType,
+                input: &mut &[u8],
+            ) -> Result<(), $crate::wire::WireError> {
+                let raw = $crate::wire::take_slice(wire, input)?;
+                *self = <Self as $crate::wire::Message>::decode(raw)?;
+                Ok(())
+            }
+        }
+    };
+}
+
 /// Defines a plain enum that is also a protobuf number; an unknown number does not decode.
 #[macro_export]
 macro_rules! code {

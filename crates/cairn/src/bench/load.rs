@@ -47,6 +47,8 @@ pub(crate) struct Load {
     pub(crate) callers: u64,
     pub(crate) megabytes: u64,
     pub(crate) operations: u64,
+    /// Names that are created by one request.
+    pub(crate) batch: u64,
     pub(crate) record_size: usize,
     pub(crate) deadline_s: u64,
     pub(crate) path: String,
@@ -116,6 +118,7 @@ impl Running {
                 .args(["--callers", &load.callers.to_string()])
                 .args(["--megabytes", &load.megabytes.to_string()])
                 .args(["--operations", &load.operations.to_string()])
+                .args(["--batch", &load.batch.to_string()])
                 .args(["--record-size", &load.record_size.to_string()])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped());
@@ -183,6 +186,8 @@ pub(crate) struct LoadProcess {
     #[arg(long)]
     operations: u64,
     #[arg(long)]
+    batch: u64,
+    #[arg(long)]
     record_size: usize,
     #[arg(long)]
     path: String,
@@ -209,11 +214,13 @@ impl LoadProcess {
             let records = parent.join("records").doing(doing)?;
             let (cell, operations) = (place.cell.clone(), self.operations);
             let (kind, size, megabytes) = (self.kind, self.record_size, self.megabytes);
+            let batch = self.batch;
             callers.spawn(async move {
                 match kind {
                     Kind::Write => write(&cell, &path, megabytes).await,
                     Kind::Read => read(&cell, &path).await,
                     Kind::Append => append(&cell, &records, &name, operations, size).await,
+                    Kind::Create if batch > 1 => create_many(&cell, &path, operations, batch).await,
                     Kind::Create => create(&cell, &path, operations).await,
                     Kind::LookUp => look_up(&cell, &path, operations).await,
                 }
@@ -294,6 +301,27 @@ async fn create(cell: &Cell, path: &CellPath, count: u64) -> Result<Done, cairn_
         let name = path.join(&format!("file-{number:08}")).unwrap_or_default();
         let begun = Instant::now();
         cell.create(&name, CreateOptions::default()).await?;
+        spans.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok((count, 0, spans))
+}
+
+/// Each latency is a whole batch's.
+async fn create_many(
+    cell: &Cell,
+    path: &CellPath,
+    count: u64,
+    batch: u64,
+) -> Result<Done, cairn_client::Error> {
+    cell.make_directory(path, true).await?;
+    let name = |number: u64| path.join(&format!("file-{number:08}")).unwrap_or_default();
+    let mut spans = Vec::new();
+    for first in (0..count).step_by(usize::try_from(batch).unwrap_or(usize::MAX)) {
+        let names: Vec<CellPath> = (first..count.min(first + batch)).map(name).collect();
+        let begun = Instant::now();
+        for file in cell.create_many(&names, CreateOptions::default()).await {
+            file?;
+        }
         spans.push(begun.elapsed().as_secs_f64() * 1e6);
     }
     Ok((count, 0, spans))

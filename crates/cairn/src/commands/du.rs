@@ -1,10 +1,11 @@
 //! `cairn du`: the lengths of all files below a directory, summed.
 
-use crate::cell_tree::walk;
-use crate::complaint::{Complaint, Doing, Tally};
+use crate::cell_tree::visit;
+use crate::complaint::{Complaint, Tally};
 use crate::output::{Output, Table, size_text};
-use crate::session::Session;
-use cairn_types::EntryKind;
+use crate::places::{Lengths, entries};
+use crate::session::{Place, Session};
+use cairn_types::{Entry, EntryKind};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,20 +42,23 @@ struct SumJson<'a> {
     sum: Sum,
 }
 
-/// Runs it.
+/// Runs it: all paths are looked up together.
 pub(crate) async fn run(du: Du, session: &Session, output: &Output) -> Result<(), Complaint> {
+    let all = entries(session, &du.paths, "summing", Lengths::Acknowledged).await;
     let mut tally = Tally::default();
-    for text in &du.paths {
-        tally.note(one(&du, text, session, output).await)?;
+    for found in all {
+        let done = match found {
+            Ok((place, entry)) => one(&du, place, entry, output).await,
+            Err(complaint) => Err(complaint),
+        };
+        tally.note(done)?;
     }
     tally.finish()
 }
 
-async fn one(du: &Du, text: &str, session: &Session, output: &Output) -> Result<(), Complaint> {
-    let place = session.place(text).await?;
-    let entry = place.cell.stat(&place.path).await.doing(|| format!("summing {place}"))?;
+async fn one(du: &Du, place: Place, entry: Entry, output: &Output) -> Result<(), Complaint> {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
-    for below in walk(&place, entry).await? {
+    visit(&place, entry, |below| {
         let directory = below.entry.kind == EntryKind::Directory;
         let length = if directory { 0 } else { below.entry.length };
         let one = Sum {
@@ -64,9 +68,14 @@ async fn one(du: &Du, text: &str, session: &Session, output: &Output) -> Result<
             directory_count: u64::from(directory),
         };
         for above in directories_above(&below.relative, directory) {
-            add(sums.entry(above.to_owned()).or_default(), one);
+            match sums.get_mut(above) {
+                Some(sum) => add(sum, one),
+                None => drop(sums.insert(above.to_owned(), one)),
+            }
         }
-    }
+        Ok(())
+    })
+    .await?;
     let mut table = Table::new(&[true, false]);
     // Deepest first and the whole at the end, as du does.
     for (relative, sum) in sums.iter().rev() {

@@ -1,9 +1,10 @@
 //! `cairn ls`: names in directories.
 
-use crate::cell_tree::entries;
-use crate::complaint::{Complaint, Doing, Tally};
+use crate::cell_tree::pages;
+use crate::complaint::{Complaint, Tally};
 use crate::entry_text::{EntryJson, LONG_COLUMNS, long_cells};
 use crate::output::{Output, Table};
+use crate::places::{Lengths, entries};
 use crate::session::{Place, Session};
 use cairn_types::{Entry, EntryKind};
 use clap::Args;
@@ -36,50 +37,71 @@ pub(crate) struct Ls {
     paths: Vec<String>,
 }
 
-/// Runs it.
+/// Runs it: all paths are looked up together.
 pub(crate) async fn run(mut ls: Ls, session: &Session, output: &Output) -> Result<(), Complaint> {
     if ls.paths.is_empty() {
         ls.paths.push(if ls.deleted { DELETED } else { "/" }.to_owned());
     }
+    // Where no length is shown, no primary needs to be asked for one.
+    let lengths = if ls.long || output.json() { Lengths::Acknowledged } else { Lengths::Recorded };
+    let all = entries(session, &ls.paths, "listing", lengths).await;
     let mut tally = Tally::default();
-    let titled = ls.recursive || ls.paths.len() > 1;
-    for text in &ls.paths {
-        tally.note(one(&ls, text, titled, session, output).await)?;
+    for found in all {
+        let done = match found {
+            Ok((place, entry)) => one(&ls, place, entry, output).await,
+            Err(complaint) => Err(complaint),
+        };
+        tally.note(done)?;
     }
     tally.finish()
 }
 
-async fn one(
-    ls: &Ls,
-    text: &str,
-    titled: bool,
-    session: &Session,
-    output: &Output,
-) -> Result<(), Complaint> {
-    let place = session.place(text).await?;
-    let entry = place.cell.stat(&place.path).await.doing(|| format!("listing {place}"))?;
+async fn one(ls: &Ls, place: Place, entry: Entry, output: &Output) -> Result<(), Complaint> {
     if entry.kind != EntryKind::Directory || ls.directory {
         return show(ls, &[(place.to_string(), entry)], output);
     }
+    let titled = ls.recursive || ls.paths.len() > 1;
     let mut waiting = vec![place];
     while let Some(directory) = waiting.pop() {
-        let mut found = entries(&directory, ls.deleted).await?;
-        found.retain(|entry| ls.all || ls.deleted || !entry.name.starts_with('.'));
-        if ls.recursive {
-            let below = found.iter().filter(|entry| entry.kind == EntryKind::Directory).rev();
-            for entry in below {
-                waiting.push(directory.join(&entry.name)?);
-            }
-        }
         if titled && !output.json() {
             output.line(&format!("{}:", output.name(&directory.to_string())))?;
         }
-        show(ls, &named(&directory, found, output.json())?, output)?;
+        let mut below = directory_pages(ls, &directory, output).await?;
+        while let Some(name) = below.pop() {
+            waiting.push(directory.join(&name)?);
+        }
         if titled && !output.json() && !waiting.is_empty() {
             output.line("")?;
         }
     }
     Ok(())
+}
+
+/// Shows a directory while its pages come, but for a table, whose columns need all of it; answers
+/// the directories in it where they are wanted.
+async fn directory_pages(
+    ls: &Ls,
+    directory: &Place,
+    output: &Output,
+) -> Result<Vec<String>, Complaint> {
+    let table = ls.long && !output.json();
+    let (mut rows, mut below) = (Vec::new(), Vec::new());
+    pages(directory, ls.deleted, |mut page| {
+        page.retain(|entry| ls.all || ls.deleted || !entry.name.starts_with('.'));
+        if ls.recursive {
+            let directories = page.iter().filter(|entry| entry.kind == EntryKind::Directory);
+            below.extend(directories.map(|entry| entry.name.clone()));
+        }
+        let mut named = named(directory, page, output.json())?;
+        if table {
+            rows.append(&mut named);
+            return Ok(());
+        }
+        show(ls, &named, output)
+    })
+    .await?;
+    show(ls, &rows, output)?;
+    Ok(below)
 }
 
 /// People see names below a directory, programs whole paths.

@@ -1,7 +1,8 @@
 //! `cairn mkdir`: makes directories.
 
 use crate::complaint::{Complaint, Doing, Tally};
-use crate::session::Session;
+use crate::places::{make_directories, places};
+use crate::session::{Place, Session};
 use clap::Args;
 
 /// Arguments of `mkdir`.
@@ -15,18 +16,24 @@ pub(crate) struct Mkdir {
     paths: Vec<String>,
 }
 
-/// Runs it.
+/// Runs it: a directory before those in it, as they were written, so without `-p` one by one.
 pub(crate) async fn run(mkdir: Mkdir, session: &Session) -> Result<(), Complaint> {
     let mut tally = Tally::default();
-    for text in &mkdir.paths {
-        tally.note(one(text, mkdir.parents, session).await)?;
+    let mut together = Vec::new();
+    for (_, place) in places(session, &mkdir.paths).await {
+        match place {
+            Ok(place) if mkdir.parents => together.push(place),
+            Ok(place) => tally.note(one(&place).await)?,
+            Err(complaint) => tally.note(Err(complaint))?,
+        }
+    }
+    for made in make_directories(&together).await {
+        tally.note(made)?;
     }
     tally.finish()
 }
 
-async fn one(text: &str, parents: bool, session: &Session) -> Result<(), Complaint> {
-    let place = session.place(text).await?;
-    let made = place.cell.make_directory(&place.path, parents).await;
-    made.doing(|| format!("making the directory {place}"))?;
-    Ok(())
+async fn one(place: &Place) -> Result<(), Complaint> {
+    let made = place.cell.make_directory(&place.path, false).await;
+    made.map(drop).doing(|| format!("making the directory {place}"))
 }

@@ -5,13 +5,14 @@ use crate::complaint::{Cause, Complaint, Doing, Tally};
 use crate::destination::Destination;
 use crate::exit_codes::Exit;
 use crate::local_tree::{LocalEntry, LocalTree};
+use crate::places::make_directories;
 use crate::progress::Progress;
 use crate::session::{Place, Session};
 use crate::side_by_side::side_by_side;
 use crate::upload::{LocalSource, UploadOptions, upload};
+use crate::upload_group::{Job, groups, upload_group};
 use cairn_client::CreateOptions;
 use clap::Args;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,9 +44,6 @@ pub(crate) struct Put {
     destination: String,
 }
 
-/// One file that is to be stored.
-type Job = (LocalEntry, Place);
-
 /// Runs it.
 pub(crate) async fn run(put: Put, session: &Session) -> Result<(), Complaint> {
     let several = put.sources.len() > 1;
@@ -64,8 +62,8 @@ pub(crate) async fn run(put: Put, session: &Session) -> Result<(), Complaint> {
     }
     let total = jobs.iter().map(|(entry, _)| entry.size).sum();
     let progress = Arc::new(Progress::new("put", (total > 0).then_some(total)));
-    let done = side_by_side(put.jobs, jobs, |(entry, to)| {
-        store(entry, to, options.clone(), progress.clone())
+    let done = side_by_side(put.jobs, groups(jobs, put.jobs), |group| {
+        store(group, options.clone(), progress.clone())
     })
     .await;
     progress.finish();
@@ -118,10 +116,9 @@ async fn plan_tree(
     for complaint in tree.complaints {
         tally.note(Err(complaint))?;
     }
-    for directory in &tree.directories {
-        let place = below(to, &directory.relative)?;
-        let made = place.cell.make_directory(&place.path, true).await;
-        made.doing(|| format!("making the directory {place}"))?;
+    let places = tree.directories.iter().map(|directory| below(to, &directory.relative));
+    for made in make_directories(&places.collect::<Result<Vec<_>, _>>()?).await {
+        made?;
     }
     for file in tree.files {
         match below(to, &file.relative) {
@@ -152,17 +149,17 @@ fn local_name(source: &Path) -> Result<String, Complaint> {
 }
 
 async fn store(
-    entry: LocalEntry,
-    to: Place,
+    mut group: Vec<Job>,
     options: Arc<UploadOptions>,
     progress: Arc<Progress>,
 ) -> Result<(), Complaint> {
+    if group.len() > 1 {
+        return upload_group(group, &options, &progress).await;
+    }
+    let Some((entry, to)) = group.pop() else { return Ok(()) };
     if entry.path == Path::new("-") {
         let mut source = LocalSource::new(std::io::stdin(), "stdin".to_owned());
         return upload(&mut source, &to, &options, &progress).await;
     }
-    let shown = entry.path.display().to_string();
-    let file = File::open(&entry.path).doing(|| format!("reading {shown}"))?;
-    let mut source = LocalSource::new(file, shown);
-    upload(&mut source, &to, &options, &progress).await
+    upload(&mut LocalSource::open(&entry.path)?, &to, &options, &progress).await
 }

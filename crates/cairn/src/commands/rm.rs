@@ -1,12 +1,13 @@
 //! `cairn rm`: hides files and directories; what is hidden can be read under its hidden name
 //! until it is purged (§4.4).
 
-use crate::complaint::{Cause, Complaint, Doing, Tally};
-use crate::destination::look;
+use crate::complaint::{Cause, Complaint, Tally};
 use crate::exit_codes::Exit;
 use crate::output::Output;
-use crate::session::Session;
-use cairn_types::EntryKind;
+use crate::places::{ask_many, places};
+use crate::session::{Place, Session};
+use cairn_client::Cell;
+use cairn_types::{CellPath, Entry, EntryKind};
 use clap::Args;
 use serde_json::json;
 
@@ -27,36 +28,80 @@ pub(crate) struct Rm {
     paths: Vec<String>,
 }
 
-/// Runs it.
+/// Runs it: all paths are looked at together, and what may go goes together.
 pub(crate) async fn run(rm: Rm, session: &Session, output: &Output) -> Result<(), Complaint> {
+    let mut all = Vec::new();
+    for (text, place) in places(session, &rm.paths).await {
+        all.push((text, place.and_then(not_the_root)));
+    }
+    let there: Vec<&Place> = all.iter().filter_map(|(_, place)| place.as_ref().ok()).collect();
+    let look = |cell: Cell, paths: Vec<CellPath>| async move { cell.look_many(&paths).await };
+    let looked = ask_many(&there, "looking up", look).await;
+    let verdicts: Vec<_> = there.iter().zip(looked).map(|(at, seen)| rm.judge(at, seen)).collect();
+    let go = there.iter().zip(&verdicts).filter(|(_, verdict)| matches!(verdict, Ok(true)));
+    let go: Vec<&Place> = go.map(|(place, _)| *place).collect();
+    let recursive = rm.recursive;
+    let delete =
+        |cell: Cell, paths: Vec<CellPath>| async move { cell.delete_many(&paths, recursive).await };
+    let (mut deleted, mut verdicts) =
+        (ask_many(&go, "removing", delete).await.into_iter(), verdicts.into_iter());
     let mut tally = Tally::default();
-    for text in &rm.paths {
-        tally.note(one(&rm, text, session, output).await)?;
+    for (text, place) in all {
+        let done = match place.and_then(|place| Ok((place, verdicts.next().unwrap_or(Ok(false))?)))
+        {
+            Ok((place, true)) => {
+                deleted.next().map_or(Ok(()), |hidden| rm.tell(text, &place, hidden, output))
+            }
+            Ok((_, false)) => Ok(()),
+            Err(complaint) => Err(complaint),
+        };
+        tally.note(done)?;
     }
     tally.finish()
 }
 
-async fn one(rm: &Rm, text: &str, session: &Session, output: &Output) -> Result<(), Complaint> {
-    let place = session.place(text).await?;
-    let doing = || format!("removing {place}");
+fn not_the_root(place: Place) -> Result<Place, Complaint> {
     if place.path.is_root() {
-        let advice = "name what is to go";
-        return Err(Complaint::usage(doing(), "the root cannot be removed", advice));
+        let (why, advice) = ("the root cannot be removed", "name what is to go");
+        return Err(Complaint::usage(format!("removing {place}"), why, advice));
     }
-    match look(&place).await? {
-        None if rm.force => return Ok(()),
-        Some(entry) if entry.kind == EntryKind::Directory && !rm.recursive => {
-            let cause = Cause::new(Exit::WrongKind, "it is a directory", "rm -r removes it");
-            return Err(Complaint::new(doing(), cause));
+    Ok(place)
+}
+
+impl Rm {
+    /// Whether to remove what was seen at a place.
+    fn judge(&self, place: &Place, seen: Result<Entry, Complaint>) -> Result<bool, Complaint> {
+        match seen {
+            Ok(entry) if entry.kind == EntryKind::Directory && !self.recursive => {
+                let cause = Cause::new(Exit::WrongKind, "it is a directory", "rm -r removes it");
+                Err(Complaint::new(format!("removing {place}"), cause))
+            }
+            Ok(_) => Ok(true),
+            Err(gone) if gone.exit() == Exit::NotFound && self.force => Ok(false),
+            // The deletion says best that there is nothing.
+            Err(gone) if gone.exit() == Exit::NotFound => Ok(true),
+            Err(complaint) => Err(complaint),
         }
-        _ => {}
     }
-    let hidden = place.cell.delete(&place.path, rm.recursive).await.doing(doing)?;
-    if output.json() {
-        return output.value(&json!({ "path": place.path.as_str(), "hidden": hidden }));
+
+    fn tell(
+        &self,
+        text: &str,
+        place: &Place,
+        hidden: Result<String, Complaint>,
+        output: &Output,
+    ) -> Result<(), Complaint> {
+        let hidden = match hidden {
+            // Gone since it was seen, perhaps with a directory named before it.
+            Err(gone) if gone.exit() == Exit::NotFound && self.force => return Ok(()),
+            hidden => hidden?,
+        };
+        if output.json() {
+            return output.value(&json!({ "path": place.path.as_str(), "hidden": hidden }));
+        }
+        if self.verbose {
+            output.line(&format!("{} is now {}", output.name(text), output.name(&hidden)))?;
+        }
+        Ok(())
     }
-    if rm.verbose {
-        output.line(&format!("{} is now {}", output.name(text), output.name(&hidden)))?;
-    }
-    Ok(())
 }

@@ -3,7 +3,8 @@
 use crate::complaint::{Complaint, Doing, Tally};
 use crate::entry_text::{EntryJson, content_text};
 use crate::output::{Output, Table, time_text};
-use crate::session::Session;
+use crate::places::{Lengths, entries};
+use crate::session::{Place, Session};
 use cairn_protocol::ChunkLocations;
 use cairn_types::{Entry, EntryKind};
 use clap::Args;
@@ -20,19 +21,22 @@ pub(crate) struct Stat {
     paths: Vec<String>,
 }
 
-/// Runs it.
+/// Runs it: all paths are looked up together.
 pub(crate) async fn run(stat: Stat, session: &Session, output: &Output) -> Result<(), Complaint> {
+    let all = entries(session, &stat.paths, "looking up", Lengths::Acknowledged).await;
     let mut tally = Tally::default();
-    for text in &stat.paths {
-        tally.note(one(&stat, text, session, output).await)?;
+    for found in all {
+        let done = match found {
+            Ok((place, entry)) => one(&stat, &place, entry, output).await,
+            Err(complaint) => Err(complaint),
+        };
+        tally.note(done)?;
     }
     tally.finish()
 }
 
-async fn one(stat: &Stat, text: &str, session: &Session, output: &Output) -> Result<(), Complaint> {
-    let place = session.place(text).await?;
+async fn one(stat: &Stat, place: &Place, entry: Entry, output: &Output) -> Result<(), Complaint> {
     let doing = || format!("looking up {place}");
-    let entry = place.cell.stat(&place.path).await.doing(doing)?;
     let chunks = if stat.chunks && entry.kind == EntryKind::File {
         place.cell.chunks(&place.path).await.doing(doing)?
     } else {

@@ -34,6 +34,11 @@ impl Chunks {
         }
     }
 
+    /// Whether a lease is live, whose holder alone knows the acknowledged length.
+    pub(crate) fn is_leased(&self, handle: ChunkHandle, now: Now) -> bool {
+        self.leases.serving(handle, now.time).is_some()
+    }
+
     /// The holder and its secondaries. One that joined anew since the grant may have been set back
     /// (R29); the next mutation will tell, readers need not find out.
     fn of_lease(&self, handle: ChunkHandle, lease: &Lease, chunk: &ChunkRecord) -> Vec<ServerId> {

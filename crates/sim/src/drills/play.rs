@@ -46,6 +46,7 @@ impl Play {
             planted: None,
             trace,
             faults: FaultMix::calm(),
+            batches: false,
         };
         let cluster = ClusterConfig::tiny();
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));

@@ -1,5 +1,6 @@
 //! Clients make, rename, delete, look at and list the same few names at once; what they see must
-//! be explained by one order of it all (checker `linearizable_names`).
+//! be explained by one order of it all (checker `linearizable_names`). Some of it they ask in
+//! batches: then each entry is an operation, begun at the ask and ended at the answer.
 
 use super::path;
 use crate::checkers::linearizable_names::{NameAnswer, NameEnd, NameEvent, NameOp};
@@ -20,17 +21,23 @@ pub(crate) struct NameHistory {
 /// More than so many operations are not asked for: the search over them has to end.
 const OPERATIONS_MAX: usize = 250;
 
+/// So many asks of a thousand are batches.
+const BATCH_PERMILLE: u64 = 150;
+
 /// One of the clients.
 pub(crate) struct Churn {
     client: usize,
     history: Rc<RefCell<NameHistory>>,
-    doing: Option<usize>,
+    /// Whether to ask in batches too.
+    batches: bool,
+    /// The operations under way: one, or the entries of a batch.
+    doing: Vec<usize>,
     over: bool,
 }
 
 impl Churn {
-    pub(crate) fn new(client: usize, history: Rc<RefCell<NameHistory>>) -> Self {
-        Self { client, history, doing: None, over: false }
+    pub(crate) fn new(client: usize, history: Rc<RefCell<NameHistory>>, batches: bool) -> Self {
+        Self { client, history, batches, doing: Vec::new(), over: false }
     }
 
     fn go_on(&mut self, stage: &mut Stage) {
@@ -38,14 +45,29 @@ impl Churn {
             self.over = true;
             return;
         }
-        let op = draw(stage);
+        let batch = self.batches && stage.random().chance(BATCH_PERMILLE);
+        let drawn = if batch { draw_batch(stage) } else { vec![draw(stage)] };
         let mut history = self.history.borrow_mut();
-        let id = history.count;
-        history.count += 1;
-        history.events.push(NameEvent::Began(id, op.clone()));
-        self.doing = Some(id);
-        stage.ask(self.client, asked(op));
+        for op in &drawn {
+            let id = history.count;
+            history.count += 1;
+            history.events.push(NameEvent::Began(id, op.clone()));
+            self.doing.push(id);
+        }
+        let mut asked: Vec<Op> = drawn.into_iter().map(asked).collect();
+        let op = if batch { Op::Batch { entries: asked } } else { asked.remove(0) };
+        stage.ask(self.client, op);
     }
+}
+
+/// A batch of a few entries: each multiplies what the search has to try.
+fn draw_batch(stage: &mut Stage) -> Vec<NameOp> {
+    let count = 2 + stage.random().below(2);
+    let looked = |op| match op {
+        NameOp::List(at) => NameOp::Stat(at),
+        other => other,
+    };
+    (0..count).map(|_| looked(draw(stage))).collect()
 }
 
 fn directory(stage: &mut Stage) -> String {
@@ -138,8 +160,21 @@ impl Actor for Churn {
     }
 
     fn ended(&mut self, stage: &mut Stage, _: Ticket, result: OpResult) {
-        let id = self.doing.take().expect("one thing at a time");
-        self.history.borrow_mut().events.push(NameEvent::Ended(id, end_of(&result)));
+        let results = match result {
+            Ok(Done::Many(results)) => {
+                stage.reach(if results.iter().all(Result::is_ok) {
+                    "a batch of names done"
+                } else {
+                    "a batch of names done in part"
+                });
+                results
+            }
+            one => vec![one; self.doing.len()],
+        };
+        assert_eq!(results.len(), self.doing.len(), "a result for each entry");
+        for (id, result) in std::mem::take(&mut self.doing).into_iter().zip(&results) {
+            self.history.borrow_mut().events.push(NameEvent::Ended(id, end_of(result)));
+        }
         stage.rest(600);
     }
 
