@@ -28,7 +28,8 @@ pub(crate) struct Cp {
     #[arg(short)]
     force: bool,
     /// Files at once
-    #[arg(short, default_value_t = 4, value_name = "COUNT", value_parser = from_to::<usize>(1..=256))]
+    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<usize>(1..=256))]
     jobs: usize,
     /// What to copy
     #[arg(required = true)]

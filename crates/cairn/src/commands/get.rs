@@ -30,7 +30,8 @@ pub(crate) struct Get {
     #[arg(short)]
     force: bool,
     /// Files at once
-    #[arg(short, default_value_t = 4, value_name = "COUNT", value_parser = from_to::<usize>(1..=256))]
+    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<usize>(1..=256))]
     jobs: usize,
     #[command(flatten)]
     records: RecordFlags,

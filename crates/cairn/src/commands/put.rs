@@ -29,7 +29,8 @@ pub(crate) struct Put {
     #[arg(short)]
     parents: bool,
     /// Files at once
-    #[arg(short, default_value_t = 4, value_name = "COUNT", value_parser = from_to::<usize>(1..=256))]
+    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<usize>(1..=256))]
     jobs: usize,
     /// Replicas of each chunk [default: the cell's]
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "COUNT")]
