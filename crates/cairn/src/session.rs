@@ -65,12 +65,16 @@ impl Place {
     }
 }
 
+/// How long a cell that may not be there is waited for, where no deadline was chosen.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+
 /// How a client behaves: the deadline of the flag or environment, else of the settings file.
 ///
 /// # Errors
 /// Where that deadline can be none.
 pub(crate) fn options(deadline: Option<u64>, file: &SettingsFile) -> Result<Options, Complaint> {
-    let deadline = deadline.or(file.deadline).unwrap_or(DEADLINE_DEFAULT_S);
+    let chosen = deadline.or(file.deadline);
+    let deadline = chosen.unwrap_or(DEADLINE_DEFAULT_S);
     if deadline == 0 || deadline > 86_400 {
         return Err(Complaint::usage(
             "reading the deadline",
@@ -79,7 +83,9 @@ pub(crate) fn options(deadline: Option<u64>, file: &SettingsFile) -> Result<Opti
         ));
     }
     let rack = file.rack.clone().unwrap_or_default();
-    Ok(Options { deadline: Duration::from_secs(deadline), rack: Rack::new(rack) })
+    // Who has not said how long to wait learns soon that no cell is there.
+    let first_wait = chosen.is_none().then_some(FIRST_WAIT);
+    Ok(Options { deadline: Duration::from_secs(deadline), first_wait, rack: Rack::new(rack) })
 }
 
 /// Whatever refuses the first question as none of its business is no master: a chunkserver.

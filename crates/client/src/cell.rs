@@ -22,6 +22,8 @@ pub struct Options {
     /// How long one operation may take before it fails. Each call of this library is one
     /// operation, but for the streams, where each piece is.
     pub deadline: Duration,
+    /// How long the cell's very first answer is waited for; none: as long as any operation.
+    pub first_wait: Option<Duration>,
     /// Where this client is, such as `/dc1/r7`; replicas near it are read first, and data is
     /// pushed to the nearest first (§3.2).
     pub rack: Rack,
@@ -29,7 +31,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(60), rack: Rack::default() }
+        Self { deadline: Duration::from_secs(60), first_wait: None, rack: Rack::default() }
     }
 }
 
@@ -68,8 +70,8 @@ macro_rules! ask {
 
 impl Cell {
     /// Connects to the cell whose masters listen at `addresses`: `host:port`, several with commas
-    /// between. Waits for one of them to answer as long as for any operation: a master that is
-    /// starting, or is yet to be started, is waited for until the deadline.
+    /// between. Waits for one of them to answer as long as [`Options`] say: a master that is
+    /// starting, or is yet to be started, is waited for.
     ///
     /// # Errors
     /// `Invalid` where an address is none; `Unreachable` where no master answers;
@@ -86,9 +88,10 @@ impl Cell {
     /// ```
     pub async fn connect(addresses: &str, options: Options) -> Result<Self, Error> {
         let masters = addresses.split(',').map(parse_address).collect::<Result<Vec<_>, _>>()?;
+        let first_wait = options.first_wait.unwrap_or(options.deadline);
         let link = Link::start(masters, options.rack, options.deadline)?;
         let ask = Operation::Ask(CellInfo {}.into());
-        match answered(wait(link.submit(ask, options.deadline)).await?)? {
+        match answered(wait(link.submit(ask, first_wait)).await?)? {
             Response::CellInfo(info) => Ok(Self { link, info: Arc::new(info) }),
             _ => Err(Error::mismatched()),
         }

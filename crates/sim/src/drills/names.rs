@@ -41,6 +41,12 @@ pub(super) const DRILLS: &[Drill] = &[
         play: creation_with_a_lost_answer,
     },
     Drill {
+        rule: Some(Rule::R24),
+        name: "a batch whose answer is lost is retried after its names have changed",
+        servers: 3,
+        play: batch_with_a_lost_answer,
+    },
+    Drill {
         rule: Some(Rule::R35),
         name: "a creation finds its directory just before a rename, and makes its file after it",
         servers: 3,
@@ -147,6 +153,37 @@ fn deletion_with_a_lost_answer(play: &mut Play) -> Verdict {
     let ended = play.wait(deletion);
     still_there(play, anew)?;
     ended.map(drop).map_err(|_| "the deletion was done, and its retry is refused".to_owned())
+}
+
+/// Of a batch one entry deletes, one makes, one is refused. Its answer is lost, and before the
+/// retry client 2 turns all names round: the retry gets the first try's outcomes and does nothing.
+fn batch_with_a_lost_answer(play: &mut Play) -> Verdict {
+    play.create("/f", Content::Bytes)?;
+    let (master, client) = (play.nodes().master, play.nodes().clients[1]);
+    play.done(1, stat("/f"))?;
+    play.mute(master, client);
+    let entries = vec![delete("/f"), create("/g"), delete("/none")];
+    let batch = play.ask(1, Op::Batch { entries });
+    until_seen(play, "/f", false)?;
+    until_seen(play, "/g", true)?;
+    let anew = make_anew(play)?;
+    play.done(2, delete("/g"))?;
+    play.done(2, create("/none"))?;
+    play.break_between(client, master);
+    play.heal(master, client);
+    let ended = play.wait(batch);
+    still_there(play, anew)?;
+    if found(play, "/g").is_some() || found(play, "/none").is_none() {
+        return Err("the retry made /g anew or deleted /none".to_owned());
+    }
+    match ended {
+        Ok(Done::Many(results)) => {
+            let done: Vec<bool> = results.iter().map(Result::is_ok).collect();
+            let told = || format!("the retry of the batch is told {results:?}");
+            if done == [true, true, false] { Ok(()) } else { Err(told()) }
+        }
+        other => Err(format!("the retry of the batch is told {other:?}")),
+    }
 }
 
 /// The same, but the master is killed and started again before the retry: outcomes are in the
