@@ -92,3 +92,19 @@ fn prepare(cx: &mut Context, request: &mut Request) {
     };
     *name = cx.next_mutation();
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Operation;
+    use crate::test_client::{client, is_done, result};
+    use cairn_protocol::{CellInfo, CellInfoAnswer, ErrorCode, Response};
+
+    #[test]
+    fn settings_that_do_not_fit_together_are_not_learnt() {
+        let mut client = client();
+        let outcome = client.start(Operation::Ask(CellInfo {}.into()));
+        client.answer(Response::CellInfo(CellInfoAnswer::default()));
+        assert!(is_done(&outcome));
+        assert_eq!(result(&outcome).map_err(|failure| failure.code), Err(ErrorCode::Invalid));
+    }
+}

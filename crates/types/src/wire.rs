@@ -568,8 +568,8 @@ mod tests {
         assert_eq!(
             Outer::proto_text(),
             "message Outer {\n  uint64 handle = 1;\n  Inner inner = 2;\n  \
-             repeated Inner many = 3;\n  optional uint64 maybe = 4;\n  bool flag = 5;\n  string path = 6;\n  \
-             bytes sums = 7;\n  optional Inner nested = 8;\n}\n"
+             repeated Inner many = 3;\n  optional uint64 maybe = 4;\n  bool flag = 5;\n  \
+             string path = 6;\n  bytes sums = 7;\n  optional Inner nested = 8;\n}\n"
         );
     }
 }

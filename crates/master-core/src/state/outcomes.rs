@@ -135,7 +135,8 @@ impl Outcomes {
         })
     }
 
-    /// Every session that has forgotten something, if only number 0, as `(session, floor, last mutation)`.
+    /// Every session that has forgotten something, if only number 0, as `(session, floor, last
+    /// mutation)`.
     pub(super) fn floors(
         &self,
     ) -> impl Iterator<Item = (SessionId, MutationNumber, Duration)> + use<'_> {
