@@ -75,10 +75,15 @@ impl ChunkBook {
         self.intact().iter().filter(|node| good(node)).count()
     }
 
-    /// Nodes whose disks hold everything that was acknowledged, undamaged.
+    /// Nodes whose disks hold everything that was acknowledged, undamaged. Not an old image that
+    /// came back when the cell had gone on without what it holds (seed 238).
     pub(crate) fn intact(&self) -> Vec<NodeId> {
+        let logged = self.version().map(|(version, _)| version);
+        let came_back_late =
+            |replica: &ReplicaBook| replica.turned_back.is_some() && Some(replica.version) < logged;
         let whole = |replica: &ReplicaBook| {
-            !replica.lost
+            !came_back_late(replica)
+                && !replica.lost
                 && !replica.flipped
                 && self.acknowledged.iter().all(|done| replica.applied.contains_key(&done.push))
         };
