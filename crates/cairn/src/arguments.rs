@@ -254,6 +254,7 @@ mod tests {
             ("cairn bench write --pairs 0", "0 is not in 1..=1000"),
             ("cairn bench write --megabytes 0", "0 is not in 1.."),
             ("cairn bench meta --operations 0", "0 is not in 1.."),
+            ("cairn bench meta --batch 0", "0 is not in 1.."),
             ("cairn bench append --callers 0", "0 is not in 1.."),
             ("cairn bench append --processes 0", "0 is not in 1.."),
             ("cairn bench append --record-size 0", "0 is not in 1.."),

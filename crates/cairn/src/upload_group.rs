@@ -148,7 +148,8 @@ async fn name_all(
     let mut left = Vec::new();
     for Passing { job: (_, to), name, filled } in passing {
         let done = filled.and_then(|()| {
-            renamed.next().map_or(Ok(()), |done| done.doing(|| format!("storing {to}")))
+            let done = renamed.next().expect("an answer for each that is filled");
+            done.doing(|| format!("storing {to}"))
         });
         if done.is_err() {
             left.push(name);

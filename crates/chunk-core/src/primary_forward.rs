@@ -153,33 +153,26 @@ impl Replica {
                 self.drop_lease(cx, "a replica could not be levelled");
                 return;
             }
-            (Err(_), _) => {
-                secondary.failed = true;
-                if stage == Stage::Serving {
-                    primary.stage = Stage::Shrinking;
-                    let request = shrink_request(self, lease, version);
-                    self.ask_to_shrink(cx, request);
-                }
-            }
+            (Err(_), _) => self.secondary_failed(cx, server),
         }
         self.forward_all(cx);
         self.pump(cx);
     }
 
-    /// A secondary cannot sync: it is as good as one that cannot apply (R14).
-    pub(crate) fn secondary_cannot_sync(&mut self, cx: &mut Context<'_>, server: ServerId) {
+    /// A secondary cannot apply, or cannot sync: the set has to go on without it (R14).
+    pub(crate) fn secondary_failed(&mut self, cx: &mut Context<'_>, server: ServerId) {
         let version = self.version;
-        let Some(primary) = self.primary.as_mut().filter(|it| it.stage == Stage::Serving) else {
-            return;
-        };
-        let lease = primary.lease;
+        let Some(primary) = self.primary.as_mut() else { return };
         let Some(secondary) = primary.secondaries.iter_mut().find(|s| s.at.server == server) else {
             return;
         };
         secondary.failed = true;
-        primary.stage = Stage::Shrinking;
-        let request = shrink_request(self, lease, version);
-        self.ask_to_shrink(cx, request);
+        if primary.stage == Stage::Serving {
+            primary.stage = Stage::Shrinking;
+            let lease = primary.lease;
+            let request = shrink_request(self, lease, version);
+            self.ask_to_shrink(cx, request);
+        }
     }
 
     /// Asks the master for a set without those that failed (R14).

@@ -72,7 +72,8 @@ pub(crate) struct Replica {
     pub(crate) acknowledged_serial: SerialNumber,
     pub(crate) closed: bool,
     pub(crate) suspect: bool,
-    /// A stored block failed its checksum: no reader and no lease until it is replaced.
+    /// A stored block failed its checksum: no lease, and readers only where no other replica is
+    /// left, until it is replaced.
     pub(crate) damaged: bool,
     /// Its creation failed: there is nothing to keep.
     pub(crate) never_was: bool,

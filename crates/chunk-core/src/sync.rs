@@ -5,6 +5,7 @@
 //! client asks again.
 
 use crate::outbox::{Purpose, lane_of};
+use crate::primary::Stage;
 use crate::primary_forward::replica_deadline;
 use crate::replica::{Context, Replica};
 use cairn_env::{Caller, ChunkJob};
@@ -73,8 +74,9 @@ impl Replica {
     ) {
         // Who stands at another version was asked too late, and is not at fault.
         let at_fault = failure.as_ref().is_some_and(|it| it.code != ErrorCode::StaleVersion);
-        if at_fault && self.syncs.open.contains_key(&round) {
-            self.secondary_cannot_sync(cx, secondary);
+        let serves = self.primary.as_ref().is_some_and(|it| it.stage == Stage::Serving);
+        if at_fault && serves && self.syncs.open.contains_key(&round) {
+            self.secondary_failed(cx, secondary);
         }
         self.on_synced(cx, round, failure);
     }

@@ -64,8 +64,7 @@ impl Outbox {
     /// Answers a request.
     pub fn reply(&mut self, to: Caller, mut answer: Result<Response, Failure>) {
         if let Err(failure) = &mut answer {
-            let line = &mut failure.message;
-            line.truncate(line.floor_char_boundary(FAILURE_LINE_SIZE_MAX));
+            failure.shorten(FAILURE_LINE_SIZE_MAX);
         }
         self.world(Effect::Reply { to, answer, payload: Bytes::new() });
     }

@@ -156,8 +156,7 @@ impl From<Result<Response, Failure>> for BatchResult {
                 Self::Failed(Failure::unknown(ErrorCode::Internal, line))
             }
             Err(mut failure) => {
-                let line = &mut failure.message;
-                line.truncate(line.floor_char_boundary(FAILURE_LINE_SIZE_MAX));
+                failure.shorten(FAILURE_LINE_SIZE_MAX);
                 Self::Failed(failure)
             }
         }

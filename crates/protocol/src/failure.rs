@@ -113,6 +113,11 @@ impl Failure {
         Self::with(code, Outcome::Unknown, message)
     }
 
+    /// Cuts the line to this many bytes at most.
+    pub fn shorten(&mut self, size_max: usize) {
+        self.message.truncate(self.message.floor_char_boundary(size_max));
+    }
+
     fn with(code: ErrorCode, outcome: Outcome, message: impl Into<String>) -> Self {
         Self { code, outcome, message: message.into(), server: cairn_types::ServerId::default() }
     }

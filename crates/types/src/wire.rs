@@ -235,7 +235,7 @@ macro_rules! message {
         pub struct $name { $( $(#[$field_meta])* pub $field: $type, )* }
 
         impl $crate::wire::Message for $name {
-            #[allow(unused_variables)]
+            #[allow(unused_variables, reason = "a message may have no fields")]
             fn encode(&self, out: &mut Vec<u8>) {
                 $( if !$crate::wire::Field::is_default(&self.$field) {
                     $crate::wire::Field::encode_present(&self.$field, $tag, out);
@@ -243,7 +243,7 @@ macro_rules! message {
             }
             fn decode(input: &[u8]) -> Result<Self, $crate::wire::WireError> {
                 let mut rest = input;
-                #[allow(unused_mut)]
+                #[allow(unused_mut, reason = "a message may have no fields")]
                 let mut message = Self::default();
                 while let Some((tag, wire)) = $crate::wire::next_key(&mut rest)? {
                     match tag {
@@ -269,28 +269,11 @@ macro_rules! message {
             }
         }
 
-        impl $crate::wire::Field for $name {
-            const PROTO: &'static str = stringify!($name);
-            fn is_default(&self) -> bool {
-                *self == Self::default()
-            }
-            fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
-                $crate::wire::encode_slice(tag, &$crate::wire::Message::to_bytes(self), out);
-            }
-            fn merge(
-                &mut self,
-                wire: $crate::wire::WireType,
-                input: &mut &[u8],
-            ) -> Result<(), $crate::wire::WireError> {
-                let raw = $crate::wire::take_slice(wire, input)?;
-                *self = <Self as $crate::wire::Message>::decode(raw)?;
-                Ok(())
-            }
-        }
+        $crate::nested_field!($name);
 
         $crate::for_samples! {
             impl $crate::sample::Sample for $name {
-                #[allow(unused_variables)]
+                #[allow(unused_variables, reason = "a message may have no fields")]
                 fn sample(random: &mut $crate::Random) -> Self {
                     Self { $( $field: $crate::sample::Sample::sample(random), )* }
                 }
@@ -351,7 +334,7 @@ macro_rules! choice {
             impl $name {
                 /// One of each variant.
                 #[must_use]
-                #[allow(dead_code, unreachable_pub)]
+                #[allow(dead_code, unreachable_pub, reason = "as private as the choice is")]
                 pub fn sample_each(random: &mut $crate::Random) -> Vec<Self> {
                     vec![ $( Self::$variant($crate::sample::Sample::sample(random)), )* ]
                 }
@@ -367,17 +350,11 @@ macro_rules! choice {
     };
 }
 
-/// Makes a [`choice!`](crate::choice) a field too: `choice_field!(Name, default)`. An absent field
-/// is the default.
+/// A message as a field of another one: as many bytes as it says.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! choice_field {
-    ($name:ident, $default:expr) => {
-        impl Default for $name {
-            fn default() -> Self {
-                $default
-            }
-        }
-
+macro_rules! nested_field {
+    ($name:ident) => {
         impl $crate::wire::Field for $name {
             const PROTO: &'static str = stringify!($name);
             fn is_default(&self) -> bool {
@@ -396,6 +373,21 @@ macro_rules! choice_field {
                 Ok(())
             }
         }
+    };
+}
+
+/// Makes a [`choice!`](crate::choice) a field too: `choice_field!(Name, default)`. An absent field
+/// is the default.
+#[macro_export]
+macro_rules! choice_field {
+    ($name:ident, $default:expr) => {
+        impl Default for $name {
+            fn default() -> Self {
+                $default
+            }
+        }
+
+        $crate::nested_field!($name);
     };
 }
 

@@ -54,6 +54,7 @@ pub(crate) struct Bench {
     operations: u64,
     /// Names that are created by one request (meta)
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<u64>(1..=1 << 20))]
     batch: u64,
     /// Bytes of each record (append)
     #[arg(long, default_value_t = 1_024, value_name = "BYTES")]
@@ -104,7 +105,7 @@ pub(crate) fn run(bench: &Bench, options: &Options, json: bool) -> Result<(), Co
         callers: bench.callers.unwrap_or(many as u64),
         megabytes: bench.megabytes,
         operations: bench.operations,
-        batch: bench.batch.max(1),
+        batch: bench.batch,
         record_size: bench.record_size,
         deadline_s: options.deadline.as_secs(),
         path: "/bench".to_owned(),

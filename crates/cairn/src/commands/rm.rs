@@ -47,10 +47,11 @@ pub(crate) async fn run(rm: Rm, session: &Session, output: &Output) -> Result<()
         (ask_many(&go, "removing", delete).await.into_iter(), verdicts.into_iter());
     let mut tally = Tally::default();
     for (text, place) in all {
-        let done = match place.and_then(|place| Ok((place, verdicts.next().unwrap_or(Ok(false))?)))
-        {
+        let mut verdict = || verdicts.next().expect("a verdict for each place");
+        let done = match place.and_then(|place| Ok((place, verdict()?))) {
             Ok((place, true)) => {
-                deleted.next().map_or(Ok(()), |hidden| rm.tell(text, &place, hidden, output))
+                let hidden = deleted.next().expect("an answer for each that may go");
+                rm.tell(text, &place, hidden, output)
             }
             Ok((_, false)) => Ok(()),
             Err(complaint) => Err(complaint),

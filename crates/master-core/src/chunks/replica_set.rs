@@ -151,8 +151,10 @@ impl Chunks {
         let dead = Duration::from_millis(self.config.dead_ms);
         let none_sound = !self.current(handle, chunk).any(|(_, replica)| replica.is_sound());
         let holds = |server| {
-            self.current(handle, chunk).any(|(holder, replica)| {
-                holder == server && !replica.damaged && (none_sound || replica.is_sound())
+            let replica = self.locations.get(handle, server);
+            replica.is_some_and(|replica| {
+                let wanted = replica.is_sound() || (none_sound && !replica.damaged);
+                wanted && replica.is_current(chunk.version)
             })
         };
         now < self.started + dead || self.servers.may_tell_more(now, holds)

@@ -167,9 +167,8 @@ impl Outcomes {
 /// An outcome as it is remembered (H2).
 fn short(mut outcome: Outcome) -> Outcome {
     if let Outcome::Failed(failure) = &mut outcome {
-        let line = &mut failure.message;
-        line.truncate(line.floor_char_boundary(FAILURE_LINE_SIZE_MAX));
-        line.shrink_to_fit();
+        failure.shorten(FAILURE_LINE_SIZE_MAX);
+        failure.message.shrink_to_fit();
     }
     outcome
 }

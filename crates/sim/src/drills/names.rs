@@ -4,6 +4,7 @@ use super::play::Play;
 use super::{Drill, Verdict};
 use crate::operations::{Done, Op, tell};
 use crate::workloads::path;
+use cairn_env_sim::NodeId;
 use cairn_protocol::Request;
 use cairn_types::planted::Rule;
 use cairn_types::{Content, EntryId};
@@ -138,13 +139,19 @@ fn deletion_that_was_refused(play: &mut Play) -> Verdict {
     still_there(play, anew)
 }
 
-/// Client 1 asks for a deletion, which is done; its answer does not reach the client, which tries
-/// again when client 2 has made the name anew. The retry gets the first try's outcome.
-fn deletion_with_a_lost_answer(play: &mut Play) -> Verdict {
+/// `/f` is made, and client 1, which is connected, hears the master no more.
+fn file_and_deaf_client(play: &mut Play) -> Result<(NodeId, NodeId), String> {
     play.create("/f", Content::Bytes)?;
     let (master, client) = (play.nodes().master, play.nodes().clients[1]);
     play.done(1, stat("/f"))?;
     play.mute(master, client);
+    Ok((master, client))
+}
+
+/// Client 1 asks for a deletion, which is done; its answer does not reach the client, which tries
+/// again when client 2 has made the name anew. The retry gets the first try's outcome.
+fn deletion_with_a_lost_answer(play: &mut Play) -> Verdict {
+    let (master, client) = file_and_deaf_client(play)?;
     let deletion = play.ask(1, delete("/f"));
     until_seen(play, "/f", false)?;
     let anew = make_anew(play)?;
@@ -158,10 +165,7 @@ fn deletion_with_a_lost_answer(play: &mut Play) -> Verdict {
 /// Of a batch one entry deletes, one makes, one is refused. Its answer is lost, and before the
 /// retry client 2 turns all names round: the retry gets the first try's outcomes and does nothing.
 fn batch_with_a_lost_answer(play: &mut Play) -> Verdict {
-    play.create("/f", Content::Bytes)?;
-    let (master, client) = (play.nodes().master, play.nodes().clients[1]);
-    play.done(1, stat("/f"))?;
-    play.mute(master, client);
+    let (master, client) = file_and_deaf_client(play)?;
     let entries = vec![delete("/f"), create("/g"), delete("/none")];
     let batch = play.ask(1, Op::Batch { entries });
     until_seen(play, "/f", false)?;
@@ -189,10 +193,7 @@ fn batch_with_a_lost_answer(play: &mut Play) -> Verdict {
 /// The same, but the master is killed and started again before the retry: outcomes are in the
 /// operation log.
 fn deletion_retried_after_a_restart(play: &mut Play) -> Verdict {
-    play.create("/f", Content::Bytes)?;
-    let (master, client) = (play.nodes().master, play.nodes().clients[1]);
-    play.done(1, stat("/f"))?;
-    play.mute(master, client);
+    let (master, client) = file_and_deaf_client(play)?;
     let deletion = play.ask(1, delete("/f"));
     until_seen(play, "/f", false)?;
     play.mute(client, master);
