@@ -22,6 +22,7 @@ mod checkpoint;
 #[cfg(test)]
 mod checkpoint_test;
 mod chunk_table;
+mod image;
 mod names;
 mod outcomes;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod replay_test;
 
 pub use checkpoint::{LoadError, Loader};
 pub use chunk_table::ChunkRecord;
+pub use image::ImageError;
 pub use names::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT};
 pub use outcomes::Remembered;
 
