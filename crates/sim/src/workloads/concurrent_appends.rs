@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cairn_format::{ProducerId, encode_record};
 use cairn_types::{Content, EntryId};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A record's name.
@@ -32,6 +32,8 @@ pub(crate) struct RecordFile {
     pub(crate) name: String,
     pub(crate) id: Option<EntryId>,
     pub(crate) tried: BTreeMap<RecordId, Tried>,
+    /// What readers were given, and where it stood.
+    pub(crate) delivered: BTreeMap<RecordId, BTreeSet<u64>>,
     /// The furthest end that was acknowledged.
     acknowledged_end: u64,
 }
@@ -48,6 +50,21 @@ impl RecordFile {
         let size = tried.framed.len() as u64;
         stage.excused(file, offset, size)
             && !(tried.sync && stage.synced_is_kept(file, offset, size))
+    }
+
+    /// Another record that a reader was given from somewhere in this range.
+    pub(crate) fn delivered_over(
+        &self,
+        record: RecordId,
+        offset: u64,
+        size: u64,
+    ) -> Option<(RecordId, u64)> {
+        let found = self.delivered.iter().find(|(other, places)| {
+            let there = self.tried.get(*other).map_or(0, |tried| tried.framed.len() as u64);
+            let overlaps = |at: &u64| *at < offset + size && offset < *at + there;
+            **other != record && places.iter().any(overlaps)
+        });
+        found.map(|(other, places)| (*other, places.first().copied().unwrap_or_default()))
     }
 
     /// An append is acknowledged at `offset`; appends invoked later must stand behind it.
