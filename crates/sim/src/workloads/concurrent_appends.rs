@@ -32,8 +32,10 @@ pub(crate) struct RecordFile {
     pub(crate) name: String,
     pub(crate) id: Option<EntryId>,
     pub(crate) tried: BTreeMap<RecordId, Tried>,
-    /// What readers were given, and where it stood.
-    pub(crate) delivered: BTreeMap<RecordId, BTreeSet<u64>>,
+    /// What readers were given, by where it stood.
+    delivered: BTreeMap<u64, BTreeSet<RecordId>>,
+    /// Bytes of the largest that was tried.
+    size_max: u64,
     /// The furthest end that was acknowledged.
     acknowledged_end: u64,
 }
@@ -52,19 +54,24 @@ impl RecordFile {
             && !(tried.sync && stage.synced_is_kept(file, offset, size))
     }
 
-    /// Another record that a reader was given from somewhere in this range.
+    /// A reader is given a record that stands at `offset`.
+    pub(crate) fn deliver(&mut self, record: RecordId, offset: u64) {
+        self.delivered.entry(offset).or_default().insert(record);
+    }
+
+    /// Another record that a reader was given from somewhere in this range, and from where.
     pub(crate) fn delivered_over(
         &self,
         record: RecordId,
         offset: u64,
         size: u64,
     ) -> Option<(RecordId, u64)> {
-        let found = self.delivered.iter().find(|(other, places)| {
-            let there = self.tried.get(*other).map_or(0, |tried| tried.framed.len() as u64);
-            let overlaps = |at: &u64| *at < offset + size && offset < *at + there;
-            **other != record && places.iter().any(overlaps)
-        });
-        found.map(|(other, places)| (*other, places.first().copied().unwrap_or_default()))
+        let from = offset.saturating_sub(self.size_max);
+        let near = self.delivered.range(from..offset + size);
+        let each = near.flat_map(|(at, records)| records.iter().map(|other| (*other, *at)));
+        each.filter(|(other, _)| *other != record).find(|(other, at)| {
+            self.tried.get(other).is_some_and(|it| offset < at + it.framed.len() as u64)
+        })
     }
 
     /// An append is acknowledged at `offset`; appends invoked later must stand behind it.
@@ -159,6 +166,7 @@ impl Appender {
         let id = (self.producer, self.next);
         let tried = Tried { framed, ended: Ended::Pending, offset: None, sync };
         let mut shared = self.file.borrow_mut();
+        shared.size_max = shared.size_max.max(tried.framed.len() as u64);
         shared.tried.insert(id, tried);
         self.under_way.insert(ticket, (id, shared.acknowledged_end));
     }

@@ -68,7 +68,7 @@ impl TailingReader {
 
     fn take(&mut self, stage: &mut Stage, id: RecordId, offset: u64) {
         let mut file = self.file.borrow_mut();
-        file.delivered.entry(id).or_default().insert(offset);
+        file.deliver(id, offset);
         let complaint = match file.tried.get(&id) {
             None => Some("was never tried"),
             Some(tried) if tried.ended == Ended::NotDone => Some("failed as not done"),
