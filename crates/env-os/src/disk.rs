@@ -5,13 +5,15 @@
 //!
 //! Knows files. Never knows what is in them.
 
-use cairn_env::{Disk, DiskFile, DiskLock, IoFailure, OpenMode, Space};
+use crate::mapping::OsMapping;
+use cairn_env::{Disk, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where the kernel tells one boot from the next.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -174,6 +176,10 @@ impl DiskFile for OsFile {
 
     fn sync(&self) -> Result<(), IoFailure> {
         self.file.sync_data().map_err(failure)
+    }
+
+    fn map(&self, size: u64) -> Result<Arc<dyn Mapping>, IoFailure> {
+        Ok(Arc::new(OsMapping::new(&self.file, size).map_err(failure)?))
     }
 }
 

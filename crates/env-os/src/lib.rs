@@ -22,6 +22,7 @@ mod inflow;
 mod lanes;
 mod launch;
 mod mailbox;
+mod mapping;
 mod name_lookup;
 mod network;
 mod out_queue;

@@ -13,7 +13,7 @@
 mod inode;
 mod names;
 
-use cairn_env::{Disk, DiskFile, DiskLock, IoFailure, OpenMode, Space};
+use cairn_env::{Disk, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space};
 use cairn_types::Random;
 use inode::{Inode, PAGE_SIZE};
 use names::{Names, Node};
@@ -442,5 +442,34 @@ impl DiskFile for SimFile {
         let fails = state.sync_fails();
         state.inode(self.inode)?.sync(fails);
         if fails { Err(IoFailure::Other("input/output error".to_owned())) } else { Ok(()) }
+    }
+
+    fn map(&self, size: u64) -> Result<Arc<dyn Mapping>, IoFailure> {
+        let state = &mut *self.living()?;
+        let inode = state.inode(self.inode)?;
+        if inode.size() < size {
+            return Err(IoFailure::Other("the file ends before its mapping would".to_owned()));
+        }
+        let size = usize::try_from(size).expect("a simulated disk fits into memory");
+        let mut bytes = vec![0; size];
+        inode.read_at(&mut bytes, 0);
+        Ok(Arc::new(SimMapping { bytes }))
+    }
+}
+
+/// What the file held when it was mapped; whoever maps promises not to change it.
+struct SimMapping {
+    bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for SimMapping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimMapping").field("size", &self.bytes.len()).finish()
+    }
+}
+
+impl Mapping for SimMapping {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }

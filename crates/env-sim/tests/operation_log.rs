@@ -1,13 +1,12 @@
-//! The operation log and the checkpoints on a disk that is killed, loses power and rots.
+//! The operation log on a disk that is killed, loses power and rots.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError};
 use cairn_env_sim::SimDisk;
-use cairn_store::{Checkpoints, LogOpenError, OperationLog, RecoveredLog};
-use cairn_types::{CellId, LogIndex, Random, Term};
-use std::sync::Arc;
+use cairn_store::{LogOpenError, OperationLog, RecoveredLog};
+use cairn_types::{CellId, LogIndex, Random};
 
 const CELL: CellId = CellId::new(7);
 /// Two pages: with records of some hundred bytes, several segments.
@@ -18,7 +17,7 @@ fn disk() -> SimDisk {
 }
 
 fn open(disk: &SimDisk) -> Result<(OperationLog, RecoveredLog), LogOpenError> {
-    OperationLog::open(disk.session(), CELL, SEGMENT)
+    OperationLog::open(disk.session(), CELL, SEGMENT, LogIndex::default())
 }
 
 fn record(index: u64, size: usize) -> (LogIndex, Bytes) {
@@ -144,7 +143,8 @@ fn what_stood_in_a_torn_tail_never_comes_back() {
 fn a_missing_segment_or_a_foreign_log_is_refused() {
     let whole = disk();
     append_all(&whole, &batches(&mut Random::new(1), 12));
-    let other = OperationLog::open(whole.session(), CellId::new(8), SEGMENT).unwrap_err();
+    let other = OperationLog::open(whole.session(), CellId::new(8), SEGMENT, LogIndex::default())
+        .unwrap_err();
     assert!(matches!(other, LogOpenError::Foreign { .. }), "{other}");
     whole.remove("log/0000000000000002.log").unwrap();
     assert!(matches!(open(&whole), Err(LogOpenError::Missing { .. })));
@@ -159,8 +159,8 @@ fn a_record_at_an_earlier_index_replaces_that_one_and_all_after_it() {
     log.append(std::slice::from_ref(&other)).unwrap();
     drop(log);
     assert_eq!(open(&disk).unwrap().1.records, [record(1, 5), other.clone()]);
-    let beside = OperationLog::read(&disk, CELL, LogIndex::new(1), LogIndex::new(2)).unwrap();
-    assert_eq!(beside, [other]);
+    let again = OperationLog::read(&disk, CELL, LogIndex::new(1)).unwrap();
+    assert_eq!(again, [record(1, 5), other]);
 }
 
 #[test]
@@ -191,51 +191,57 @@ fn after_a_failed_flush_it_takes_no_more() {
     assert!(matches!(log.append(&[record(1, 5)]), Err(DiskError::SyncFailed(_))));
 }
 
-fn write_checkpoint(checkpoints: &Checkpoints, index: u64) -> Result<u64, DiskError> {
-    checkpoints.write(Term::new(3), LogIndex::new(index), |writer| {
-        (0..index).try_for_each(|item| writer.item(&vec![1; usize::try_from(item * 50).unwrap()]))
-    })
-}
-
 #[test]
-fn a_checkpoint_killed_at_any_write_leaves_the_one_before() {
-    let whole = disk();
-    let checkpoints = Checkpoints::open(whole.session(), CELL).unwrap();
-    write_checkpoint(&checkpoints, 10).unwrap();
-    let image = whole.image();
-    let from = whole.steps();
-    write_checkpoint(&checkpoints, 20).unwrap();
-    for step in 0..whole.steps() - from {
-        for power in [false, true] {
-            let disk = disk();
-            disk.restore(&image);
-            let session: Arc<dyn Disk> = disk.session();
-            let checkpoints = Checkpoints::open(session, CELL).unwrap();
-            disk.arm_fuse(step);
-            assert!(write_checkpoint(&checkpoints, 20).is_err());
-            if power {
-                disk.power_loss(&mut Random::new(step));
-            } else {
-                disk.crash();
-            }
-            let checkpoints = Checkpoints::open(disk.session(), CELL).unwrap();
-            let found = checkpoints.load_newest().unwrap().expect("the first one stands");
-            assert!([10, 20].contains(&found.index.get()), "step {step}");
-            assert_eq!(found.items.len() as u64, found.index.get());
-        }
-    }
-}
-
-#[test]
-fn a_rotten_checkpoint_is_passed_over_and_never_counted_as_kept() {
+fn segments_that_a_checkpoint_covers_are_not_read_and_still_kept_for_the_one_before() {
     let disk = disk();
-    let checkpoints = Checkpoints::open(disk.session(), CELL).unwrap();
-    for index in [5, 10, 15, 20] {
-        write_checkpoint(&checkpoints, index).unwrap();
+    let (mut log, _) = open(&disk).unwrap();
+    let mark = (LogIndex::default(), Bytes::from_static(b"mark"));
+    log.append(&[mark.clone(), record(1, 3000)]).unwrap();
+    for index in 2..20 {
+        log.append(&[record(index, 3000)]).unwrap();
     }
-    disk.flip_byte("checkpoints/0000000000000014.checkpoint", 300);
-    assert_eq!(checkpoints.load_newest().unwrap().unwrap().index, LogIndex::new(15));
-    assert_eq!(checkpoints.remove_older(), Ok(Some(LogIndex::new(10))));
-    let kept: Vec<u64> = checkpoints.list().unwrap().iter().map(|index| index.get()).collect();
-    assert_eq!(kept, [20, 15, 10]);
+    let count = log.segment_count();
+    drop(log);
+    // Nobody looks at it: a damaged record in it is not seen.
+    assert!(disk.flip_byte("log/0000000000000002.log", 200));
+    assert!(matches!(open(&disk), Err(LogOpenError::Damaged { .. })));
+    let covered = LogIndex::new(12);
+    let (mut log, found) = OperationLog::open(disk.session(), CELL, SEGMENT, covered).unwrap();
+    let first = found.records[0].0;
+    assert!(LogIndex::new(10) < first && first <= covered.next(), "from record {first}");
+    assert_eq!(found.records.last(), Some(&record(19, 3000)));
+    assert_eq!((log.segment_count(), found.mark), (count, Some(mark.1)));
+    // What it has not read, it knows to hold records up to a later one.
+    assert_eq!(log.remove_before(LogIndex::new(2)).unwrap(), 0);
+    assert_eq!(log.remove_before(LogIndex::new(3)).unwrap(), 1);
+}
+
+#[test]
+fn a_mark_is_carried_over_where_a_killed_process_did_not() {
+    let whole = disk();
+    let (mut log, _) = open(&whole).unwrap();
+    let mark = (LogIndex::default(), Bytes::from_static(b"mark"));
+    log.append(&[mark.clone(), record(1, 3000)]).unwrap();
+    log.append(&[record(2, 3000)]).unwrap();
+    drop(log);
+    let image = whole.image();
+    for step in 0..12 {
+        let disk = disk();
+        disk.restore(&image);
+        let (mut log, _) = open(&disk).unwrap();
+        disk.arm_fuse(step);
+        let _ = log.append(&[record(3, 3000)]);
+        drop(log);
+        disk.crash();
+        drop(open(&disk).unwrap());
+        // From now on the segments before the last two may go unread.
+        let (mut log, _) = open(&disk).unwrap();
+        for index in 4..20 {
+            log.append(&[record(index, 3000)]).unwrap();
+        }
+        drop(log);
+        let covered = LogIndex::new(19);
+        let (_, found) = OperationLog::open(disk.session(), CELL, SEGMENT, covered).unwrap();
+        assert_eq!(found.mark.as_ref(), Some(&mark.1), "step {step}");
+    }
 }

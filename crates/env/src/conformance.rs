@@ -21,6 +21,16 @@ pub fn judge_disk(disk: &dyn Disk) {
     assert_eq!(file.size(), Ok(100));
     file.sync().expect("syncs");
 
+    assert!(file.map(101).is_err(), "no more is mapped than there is");
+    let mapping = file.map(100).expect("maps");
+    assert_eq!(mapping.bytes(), [b"\0\0\0h".as_slice(), &[0; 96]].concat());
+    file.write_at(b"more", 100).expect("grows");
+    drop(file);
+    assert_eq!(mapping.bytes().len(), 100, "a file may grow beyond its mapping");
+    let reader = disk.open("a", OpenMode::Read).expect("is there");
+    assert_eq!(reader.map(104).expect("maps").bytes()[100..], *b"more");
+    assert_eq!(reader.map(0).expect("maps nothing").bytes(), b"");
+
     disk.make_dir("d/e").expect("makes both");
     disk.make_dir("d/e").expect("an existing directory is no error");
     disk.rename("a", "d/b").expect("renames");
@@ -33,6 +43,7 @@ pub fn judge_disk(disk: &dyn Disk) {
     drop(lock);
     drop(disk.lock("lock").expect("free again"));
     disk.remove("d/b").expect("removes");
+    assert_eq!(mapping.bytes()[3], b'h', "a removed file's mapping stays");
     assert_eq!(disk.remove("d/b"), Err(IoFailure::NotFound));
     assert!(disk.space().expect("tells").capacity > 0);
     assert_eq!(disk.boot_id(), disk.boot_id());

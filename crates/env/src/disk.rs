@@ -6,6 +6,7 @@
 //! - D2: after a failed sync nothing unsynced may be believed.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Why a file operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +55,14 @@ pub struct Space {
 
 /// Holds a lock until dropped.
 pub trait DiskLock: Send + Sync + fmt::Debug {}
+
+/// Bytes of a file as they were when it was mapped, read from the disk when they are looked at.
+///
+/// Whoever maps a file neither changes nor cuts these bytes as long as the mapping lives.
+pub trait Mapping: Send + Sync + fmt::Debug {
+    /// The bytes; the same at each call.
+    fn bytes(&self) -> &[u8];
+}
 
 /// A directory on some disk.
 pub trait Disk: Send + Sync + fmt::Debug {
@@ -139,4 +148,9 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the system says; see D2.
     fn sync(&self) -> Result<(), IoFailure>;
+    /// Maps the first `size` bytes. The mapping outlives the handle, and the file's name.
+    ///
+    /// # Errors
+    /// Where the file has fewer, and as the system says.
+    fn map(&self, size: u64) -> Result<Arc<dyn Mapping>, IoFailure>;
 }

@@ -22,15 +22,13 @@ pub mod chunk_jobs;
 pub mod conformance;
 mod disk;
 mod effect;
-mod log_jobs;
 mod push_buffer;
 mod room;
 
 pub use chunk_jobs::{ApplyMutation, ChunkDone, ChunkJob, JournalEntry, ReadDone};
-pub use disk::{Disk, DiskFile, DiskLock, IoFailure, OpenMode, Space};
+pub use disk::{Disk, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space};
 pub use effect::{
     Answer, Caller, Completion, ConnectionId, DiskError, Effect, EffectId, Event, Lane, Now,
 };
-pub use log_jobs::{LogDone, LogJob};
 pub use push_buffer::{PushBuffer, PushLookupError, PushedData};
 pub use room::{Room, Service};

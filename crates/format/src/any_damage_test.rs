@@ -3,9 +3,10 @@
 
 use crate::stream::{put_record, record_size, scan, scan_front};
 use crate::{
-    CheckpointHeader, CheckpointSum, Corruption, FormatError, Head, Identity, IdentityKind,
-    JournalLine, RedoEntry, ReplicaLine, SEGMENT_HEADER_SIZE, SegmentHeader, decode_journal_header,
-    encode_journal_header, put_log_record, redo_seed, scan_checkpoint, scan_segment, segment_seed,
+    CheckpointRoot, Corruption, FormatError, Head, Identity, IdentityKind, JournalLine,
+    PageFileHeader, RedoEntry, ReplicaLine, SEGMENT_HEADER_SIZE, SegmentHeader,
+    decode_journal_header, encode_journal_header, put_log_record, redo_seed, scan_segment,
+    segment_seed,
 };
 use bytes::Bytes;
 use cairn_types::sample::{Sample, damaged};
@@ -143,8 +144,8 @@ proptest! {
         let cell: CellId = draw(random);
         let segment = SegmentHeader { cell, number, previous_end, after: draw(random) };
         check_sealed(&segment, &segment.encode(), SegmentHeader::decode, random);
-        let checkpoint = CheckpointHeader { cell, term: draw::<Term>(random), index: draw(random) };
-        check_sealed(&checkpoint, &checkpoint.encode(), CheckpointHeader::decode, random);
+        let pages = PageFileHeader { cell, number };
+        check_sealed(&pages, &pages.encode(), PageFileHeader::decode, random);
     }
 
     #[test]
@@ -255,15 +256,21 @@ proptest! {
     #[test]
     fn a_damaged_checkpoint_is_none(seed: u64) {
         let random = &mut Random::new(seed);
-        let (cell, term) = (draw(random), draw(random));
-        let mut file = CheckpointHeader { cell, term, index: draw(random) }.encode();
-        let mut sum = CheckpointSum::default();
-        payloads(random).iter().for_each(|item| sum.put_item(item, &mut file));
-        file.extend_from_slice(&sum.footer());
-        assert!(scan_checkpoint(&file).is_ok());
+        let (page_file, page_file_size) = (draw(random), draw(random));
+        let root = CheckpointRoot {
+            cell: draw(random),
+            term: draw::<Term>(random),
+            index: draw(random),
+            page_file,
+            page_file_size,
+            live_bytes: draw(random),
+            root: payloads(random).concat(),
+        };
+        let file = root.encode();
+        assert_eq!(CheckpointRoot::decode(&file), Ok(root));
         for _ in 0..16 {
             let changed = damaged(&file, random);
-            assert!(changed == file || scan_checkpoint(&changed).is_err(), "{changed:x?}");
+            assert!(changed == file || CheckpointRoot::decode(&changed).is_err(), "{changed:x?}");
         }
     }
 }

@@ -1,189 +1,166 @@
-//! A checkpoint of the master's state; docs/formats/checkpoint.md.
+//! A checkpoint of the master's state: a root, and the file of pages that it names;
+//! docs/formats/checkpoint.md.
 //!
 //! ```text
-//!   0  header, 64 bytes      64  items: size u32, CRC32C u32, bytes …      footer, 32 bytes
+//!   page file   header, 64 bytes │ pages …           root file   fields │ root bytes │ CRC32C
 //! ```
-//! - K1: a file without its whole footer, or whose items do not add up to it, is no checkpoint:
-//!   whoever wrote it did not finish.
+//! - K1: a root that is not whole to the last bit is no checkpoint: whoever wrote it did not
+//!   finish. Of the pages it vouches for their extent alone; each page has a checksum of its own.
 
-use crate::fields::Fields;
+use crate::fields::put_sized;
 use crate::{FormatError, sealed};
-use cairn_types::{CellId, LogIndex, Term, crc32c, crc32c_append};
-use std::ops::Range;
+use cairn_types::{CellId, LogIndex, Term};
 
-/// Bytes of the header.
-pub const CHECKPOINT_HEADER_SIZE: usize = 64;
-/// Bytes of the footer.
-pub const CHECKPOINT_FOOTER_SIZE: usize = 32;
+/// Bytes of a page file's header.
+pub const PAGE_FILE_HEADER_SIZE: usize = 64;
 
-const MAGIC: [u8; 8] = *b"CAIRNCKP";
-const FOOTER_MAGIC: [u8; 8] = *b"CAIRNEND";
-const VERSION: u32 = 1;
+const ROOT_MAGIC: [u8; 8] = *b"CAIRNCKP";
+/// Version 1 was a file of items.
+const ROOT_VERSION: u32 = 2;
+const PAGES_MAGIC: [u8; 8] = *b"CAIRNPGS";
+const PAGES_VERSION: u32 = 1;
+/// Bytes of a root file beside the root.
+const ROOT_FRAME_SIZE: usize = 12 + 16 + 5 * 8 + 4 + 4;
 
-/// The first bytes of a checkpoint.
+/// The first bytes of a file of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckpointHeader {
+pub struct PageFileHeader {
+    /// Whose state.
+    pub cell: CellId,
+    /// The file's number; no other of this directory ever has it.
+    pub number: u64,
+}
+
+impl PageFileHeader {
+    /// The bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = sealed::begin(PAGES_MAGIC, PAGES_VERSION);
+        out.extend_from_slice(&self.cell.get().to_le_bytes());
+        out.extend_from_slice(&self.number.to_le_bytes());
+        sealed::seal(out, PAGE_FILE_HEADER_SIZE)
+    }
+
+    /// Reads the header at the front of a page file.
+    ///
+    /// # Errors
+    /// [`FormatError`].
+    pub fn decode(file: &[u8]) -> Result<Self, FormatError> {
+        let mut fields = sealed::open(file, PAGE_FILE_HEADER_SIZE, PAGES_MAGIC, PAGES_VERSION)?;
+        Ok(Self { cell: CellId::new(fields.u128()?), number: fields.u64()? })
+    }
+}
+
+/// A root file: all that is needed, beside the pages, to have the state again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointRoot {
     /// Whose state.
     pub cell: CellId,
     /// The term of the last record contained.
     pub term: Term,
     /// The last record contained.
     pub index: LogIndex,
+    /// The page file.
+    pub page_file: u64,
+    /// How much of the page file is durable: every page of this checkpoint lies before it.
+    pub page_file_size: u64,
+    /// Bytes of the pages that the root reaches; the rest is garbage, or other checkpoints'.
+    pub live_bytes: u64,
+    /// What the state opens its pages with.
+    pub root: Vec<u8>,
 }
 
-impl CheckpointHeader {
+impl CheckpointRoot {
     /// The bytes.
+    ///
+    /// # Panics
+    /// When the root has 4 GiB or more.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = sealed::begin(MAGIC, VERSION);
+        let mut out = sealed::begin(ROOT_MAGIC, ROOT_VERSION);
         out.extend_from_slice(&self.cell.get().to_le_bytes());
         out.extend_from_slice(&self.term.get().to_le_bytes());
         out.extend_from_slice(&self.index.get().to_le_bytes());
-        sealed::seal(out, CHECKPOINT_HEADER_SIZE)
+        out.extend_from_slice(&self.page_file.to_le_bytes());
+        out.extend_from_slice(&self.page_file_size.to_le_bytes());
+        out.extend_from_slice(&self.live_bytes.to_le_bytes());
+        put_sized(&self.root, &mut out);
+        let size = out.len() + 4;
+        sealed::seal(out, size)
     }
 
-    /// Reads the header at the front of a checkpoint.
+    /// Reads a root file, which is all of `file`.
     ///
     /// # Errors
-    /// [`FormatError`].
+    /// [`FormatError`]: it is none (K1).
     pub fn decode(file: &[u8]) -> Result<Self, FormatError> {
-        let mut fields = sealed::open(file, CHECKPOINT_HEADER_SIZE, MAGIC, VERSION)?;
-        Ok(Self {
+        let size = file.len().max(ROOT_FRAME_SIZE);
+        let mut fields = sealed::open(file, size, ROOT_MAGIC, ROOT_VERSION)?;
+        let root = Self {
             cell: CellId::new(fields.u128()?),
             term: Term::new(fields.u64()?),
             index: LogIndex::new(fields.u64()?),
-        })
+            page_file: fields.u64()?,
+            page_file_size: fields.u64()?,
+            live_bytes: fields.u64()?,
+            root: fields.sized()?.to_vec(),
+        };
+        fields.end()?;
+        Ok(root)
     }
-}
-
-/// Adds up a checkpoint's items while it is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckpointSum {
-    count: u64,
-    checksum: u32,
-}
-
-impl CheckpointSum {
-    /// Appends one item.
-    ///
-    /// # Panics
-    /// When the item has 4 GiB or more.
-    pub fn put_item(&mut self, item: &[u8], out: &mut Vec<u8>) {
-        let size = u32::try_from(item.len()).expect("an item of less than 4 GiB");
-        let checksum = crc32c_append(crc32c(&size.to_le_bytes()), item);
-        out.extend_from_slice(&size.to_le_bytes());
-        out.extend_from_slice(&checksum.to_le_bytes());
-        out.extend_from_slice(item);
-        self.add(checksum);
-    }
-
-    fn add(&mut self, item_checksum: u32) {
-        self.count += 1;
-        self.checksum = crc32c_append(self.checksum, &item_checksum.to_le_bytes());
-    }
-
-    /// The bytes that end the checkpoint.
-    #[must_use]
-    pub fn footer(&self) -> Vec<u8> {
-        let mut out = sealed::begin(FOOTER_MAGIC, VERSION);
-        out.extend_from_slice(&self.count.to_le_bytes());
-        out.extend_from_slice(&self.checksum.to_le_bytes());
-        sealed::seal(out, CHECKPOINT_FOOTER_SIZE)
-    }
-}
-
-/// Reads a whole checkpoint: its header, and its items as ranges of the file.
-///
-/// # Errors
-/// [`FormatError`]: it is none (K1).
-pub fn scan_checkpoint(file: &[u8]) -> Result<(CheckpointHeader, Vec<Range<usize>>), FormatError> {
-    let header = CheckpointHeader::decode(file)?;
-    let body_size = file
-        .len()
-        .checked_sub(CHECKPOINT_HEADER_SIZE + CHECKPOINT_FOOTER_SIZE)
-        .ok_or(FormatError::Truncated)?;
-    let body_end = CHECKPOINT_HEADER_SIZE + body_size;
-    let mut footer =
-        sealed::open(&file[body_end..], CHECKPOINT_FOOTER_SIZE, FOOTER_MAGIC, VERSION)?;
-    let expected = CheckpointSum { count: footer.u64()?, checksum: footer.u32()? };
-    let mut sum = CheckpointSum::default();
-    let mut items = Vec::new();
-    let mut at = CHECKPOINT_HEADER_SIZE;
-    while at < body_end {
-        let mut fields = Fields::of(&file[at..body_end]);
-        let size = fields.u32()?;
-        let checksum = fields.u32()?;
-        let item = fields.take(usize::try_from(size).map_err(|_| FormatError::Truncated)?)?;
-        if crc32c_append(crc32c(&size.to_le_bytes()), item) != checksum {
-            return Err(FormatError::Checksum);
-        }
-        sum.add(checksum);
-        items.push(at + 8..at + 8 + item.len());
-        at += 8 + item.len();
-    }
-    if sum == expected { Ok((header, items)) } else { Err(FormatError::Checksum) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CheckpointHeader, CheckpointSum, scan_checkpoint};
+    use super::{CheckpointRoot, PageFileHeader};
     use cairn_types::{CellId, LogIndex, Term};
     use proptest::prelude::{any, proptest};
 
-    fn header() -> CheckpointHeader {
-        CheckpointHeader { cell: CellId::new(5), term: Term::new(2), index: LogIndex::new(77) }
-    }
-
-    fn file(items: &[Vec<u8>]) -> Vec<u8> {
-        let mut out = header().encode();
-        let mut sum = CheckpointSum::default();
-        for item in items {
-            sum.put_item(item, &mut out);
-        }
-        out.extend_from_slice(&sum.footer());
-        out
-    }
-
-    #[test]
-    fn a_checkpoint_cut_anywhere_is_none() {
-        let whole = file(&[b"one".to_vec(), Vec::new(), b"three".to_vec()]);
-        assert_eq!(scan_checkpoint(&whole).expect("whole").1.len(), 3);
-        for size in 0..whole.len() {
-            assert!(scan_checkpoint(&whole[..size]).is_err(), "cut at {size}");
+    fn root(root: Vec<u8>) -> CheckpointRoot {
+        CheckpointRoot {
+            cell: CellId::new(5),
+            term: Term::new(2),
+            index: LogIndex::new(77),
+            page_file: 3,
+            page_file_size: 1 << 33,
+            live_bytes: 1 << 32,
+            root,
         }
     }
 
     #[test]
-    fn a_checkpoint_without_one_of_its_items_is_none() {
-        let whole = file(&[b"one".to_vec(), b"two".to_vec()]);
-        let mut fewer = whole[..64].to_vec();
-        fewer.extend_from_slice(&whole[64 + 11..]);
-        assert!(scan_checkpoint(&fewer).is_err());
-    }
-
-    #[test]
-    fn no_flipped_byte_passes() {
-        let whole = file(&[b"one".to_vec(), b"two".to_vec()]);
+    fn a_root_cut_or_altered_anywhere_or_longer_is_none() {
+        let whole = root(b"where the pages begin".to_vec()).encode();
         for at in 0..whole.len() {
-            let mut raw = whole.clone();
-            raw[at] ^= 0x10;
-            assert!(scan_checkpoint(&raw).is_err(), "byte {at} went unnoticed");
+            assert!(CheckpointRoot::decode(&whole[..at]).is_err(), "cut at {at}");
+            for bit in 0..8 {
+                let mut altered = whole.clone();
+                altered[at] ^= 1 << bit;
+                assert!(CheckpointRoot::decode(&altered).is_err(), "byte {at} bit {bit}");
+            }
         }
+        assert!(CheckpointRoot::decode(&[whole.as_slice(), &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn a_page_file_says_whose_it_is_and_which() {
+        let header = PageFileHeader { cell: CellId::new(9), number: 4 };
+        let file = [header.encode(), vec![1, 2, 3]].concat();
+        assert_eq!(PageFileHeader::decode(&file), Ok(header));
+        assert!(PageFileHeader::decode(&file[..63]).is_err());
     }
 
     proptest! {
         #[test]
-        fn items_come_back_as_they_went(items in proptest::collection::vec(
-            proptest::collection::vec(any::<u8>(), 0..40), 0..20)) {
-            let whole = file(&items);
-            let (found, ranges) = scan_checkpoint(&whole).expect("whole");
-            assert_eq!(found, header());
-            assert_eq!(ranges.into_iter().map(|r| whole[r].to_vec()).collect::<Vec<_>>(), items);
+        fn a_root_comes_back_as_it_went(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let root = root(bytes);
+            assert_eq!(CheckpointRoot::decode(&root.encode()), Ok(root));
         }
 
         #[test]
         fn no_bytes_make_it_panic(file in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = scan_checkpoint(&file);
+            let _ = CheckpointRoot::decode(&file);
+            let _ = PageFileHeader::decode(&file);
         }
     }
 }

@@ -19,10 +19,7 @@ mod sealed;
 mod sidecar;
 pub mod stream;
 
-pub use checkpoint::{
-    CHECKPOINT_FOOTER_SIZE, CHECKPOINT_HEADER_SIZE, CheckpointHeader, CheckpointSum,
-    scan_checkpoint,
-};
+pub use checkpoint::{CheckpointRoot, PAGE_FILE_HEADER_SIZE, PageFileHeader};
 pub use chunk_journal::{
     JOURNAL_HEADER_SIZE, JournalLine, ReplicaLine, decode_journal_header, encode_journal_header,
     journal_seed,

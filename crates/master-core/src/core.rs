@@ -11,6 +11,7 @@
 //!   changes nothing (R4).
 
 use crate::chunks::Chunks;
+use crate::log_jobs::LogDone;
 use crate::mutations::{Entry, Mutations};
 use crate::numbers::Numbers;
 use crate::outbox::{MasterEffect, Outbox, ProposalId};
@@ -18,11 +19,13 @@ use crate::reads;
 use crate::record::{Begin, FoundCell, Record};
 use crate::state::State;
 use crate::step::Step;
-use cairn_env::{Caller, Completion, Event, LogDone, Now};
+use cairn_env::{Caller, Completion, Event, Now};
+use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
     Batch, BatchEntry, BatchResult, CellInfoAnswer, ErrorCode, Failure, Request, Response,
 };
 use cairn_types::{CellId, ClusterConfig, LogIndex, Random, Term, WallTime};
+use std::sync::Arc;
 
 /// The primary master of one reign.
 #[derive(Debug)]
@@ -135,6 +138,13 @@ impl MasterCore {
     /// Passes an entry of the log that holds no record.
     pub fn skip(&mut self, index: LogIndex, term: Term) {
         self.state.skip_to(index, term);
+    }
+
+    /// The state reads from a checkpoint's file what that has of it; gives the state as it was,
+    /// whose memory another thread may free. None where the file is not of this state.
+    pub fn adopt(&mut self, backing: &Arc<dyn Backing>, file: FileId) -> Option<State> {
+        let before = self.state.clone();
+        self.state.adopt_image(backing, file).then_some(before)
     }
 
     /// What a person should know of the room's work; shown by `Status` until it is taken back.

@@ -11,6 +11,7 @@ mod batches;
 mod chunks;
 mod core;
 mod find;
+mod log_jobs;
 mod mutations;
 mod numbers;
 mod outbox;
@@ -22,6 +23,7 @@ pub mod state;
 mod step;
 
 pub use crate::core::MasterCore;
+pub use log_jobs::{Checkpointed, LogDone, LogJob};
 pub use outbox::{MasterEffect, Outbox, ProposalId};
 pub use outcome::Outcome;
 pub use record::Record;

@@ -1,8 +1,9 @@
 //! What a step wants done: collected here, handed to the room when the step is over.
 
+use crate::log_jobs::LogJob;
 use crate::record::Record;
 use bytes::Bytes;
-use cairn_env::{Caller, Effect, EffectId, LogJob};
+use cairn_env::{Caller, Effect, EffectId};
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::{Address, PATH_SIZE_MAX, ServerId, Time};
 

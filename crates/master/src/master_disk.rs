@@ -1,17 +1,16 @@
 //! A master's disk work: appends to the operation log, and checkpoints made beside them.
 //!
 //! ```text
-//!   lane LOG         Append · Append · …      one flush for what waited together
-//!   lane CHECKPOINT  newest checkpoint + log since then ──► next checkpoint; older ones go
+//!   lane LOG         Append · Append · …           one flush for what waited together
+//!   lane CHECKPOINT  Checkpoint(snapshot) ──► pages that the file lacks, a root; older ones go
 //! ```
-//! A checkpoint is made by replay (decision 8): it needs no copy of the live state, and proves
-//! each time that replay is state.
+//! A snapshot of the state shares its pages with the live one, so taking it copies nothing.
 
-use crate::recovery::{self, RecoveryError};
-use cairn_env::{Disk, DiskError, DiskLock, Lane, LogDone, LogJob, Service};
-use cairn_store::{Checkpoints, OperationLog};
-use cairn_types::{CellId, LogIndex};
-use std::sync::{Arc, Mutex, PoisonError};
+use cairn_env::{DiskError, DiskLock, Lane, Service};
+use cairn_master_core::{Checkpointed, LogDone, LogJob, State};
+use cairn_pagetree::CheckpointError;
+use cairn_store::{Checkpoints, Image, OperationLog};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Appends run here.
 pub(crate) const LOG_LANE: Lane = Lane(0);
@@ -21,47 +20,71 @@ pub(crate) const CHECKPOINT_LANE: Lane = Lane(1);
 /// The operation log and the checkpoints of one master.
 #[derive(Debug)]
 pub struct MasterDisk {
-    disk: Arc<dyn Disk>,
-    cell: CellId,
     log: Mutex<OperationLog>,
-    checkpoints: Checkpoints,
+    checkpoints: Mutex<Checkpoints>,
     /// Held as long as anything here can write.
     _lock: Box<dyn DiskLock>,
 }
 
 impl MasterDisk {
     pub(crate) fn new(
-        disk: Arc<dyn Disk>,
-        cell: CellId,
         log: OperationLog,
         checkpoints: Checkpoints,
         lock: Box<dyn DiskLock>,
     ) -> Self {
-        Self { disk, cell, log: Mutex::new(log), checkpoints, _lock: lock }
+        Self { log: Mutex::new(log), checkpoints: Mutex::new(checkpoints), _lock: lock }
     }
 
-    fn checkpoint(&self, up_to: LogIndex) -> Result<LogDone, DiskError> {
-        let mut state = recovery::load(&self.checkpoints).map_err(as_disk_error)?;
-        let records = OperationLog::read(self.disk.as_ref(), self.cell, state.applied(), up_to)
-            .map_err(|error| as_disk_error(error.into()))?;
-        recovery::replay(&mut state, &records).map_err(as_disk_error)?;
+    fn checkpoint(&self, state: &State) -> Result<LogDone, DiskError> {
+        let mut checkpoints = lock(&self.checkpoints);
         let index = state.applied();
-        let size = self.checkpoints.write(state.applied_term(), index, |writer| {
-            state.items().try_for_each(|item| writer.item(&item))
-        })?;
-        if let Some(oldest) = self.checkpoints.remove_older()? {
-            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.remove_before(oldest)?;
+        let written = checkpoints.write(state.applied_term(), index, |file, writer| {
+            let root = state.write_image(file, writer)?;
+            let live_bytes = State::image_live_bytes(&root);
+            Ok(Image { root, live_bytes })
+        });
+        let written = match written {
+            Ok(written) => written,
+            Err(CheckpointError::Damaged(damaged)) => return Ok(LogDone::Damaged(damaged)),
+            Err(CheckpointError::Sink(error)) => return Err(error),
+        };
+        if let Some(oldest) = checkpoints.remove_older()? {
+            lock(&self.log).remove_before(oldest)?;
         }
-        Ok(LogDone::Checkpointed { index, size })
+        let to_adopt = written.to_adopt.map(|mapped| (mapped.backing, mapped.file));
+        Ok(LogDone::Checkpointed(Checkpointed { index, size: written.size, to_adopt }))
+    }
+
+    /// The newest checkpoint is the one that the state came from, or has what that one has.
+    fn mark_damaged(&self) -> Result<LogDone, DiskError> {
+        let checkpoints = lock(&self.checkpoints);
+        if let Some(newest) = checkpoints.list()?.first() {
+            checkpoints.mark_damaged(*newest)?;
+        }
+        Ok(LogDone::MarkedDamaged)
+    }
+
+    fn run_one(&self, job: LogJob, records: &mut Vec<Record>) -> Result<LogDone, DiskError> {
+        match job {
+            LogJob::Append(batch) => {
+                records.extend(batch);
+                Ok(LogDone::Appended)
+            }
+            LogJob::Checkpoint(state) => self.checkpoint(&state),
+            LogJob::Free(state) => {
+                drop(state);
+                Ok(LogDone::Freed)
+            }
+            LogJob::MarkDamaged => self.mark_damaged(),
+        }
     }
 }
 
-fn as_disk_error(error: RecoveryError) -> DiskError {
-    match error {
-        RecoveryError::Disk(error) => error,
-        other => DiskError::Io(other.to_string()),
-    }
+/// What the log takes.
+type Record = (cairn_types::LogIndex, bytes::Bytes);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Service for MasterDisk {
@@ -70,23 +93,14 @@ impl Service for MasterDisk {
 
     fn run(&self, jobs: Vec<LogJob>) -> Vec<Result<LogDone, DiskError>> {
         let mut records = Vec::new();
-        let mut results = Vec::new();
-        for job in jobs {
-            match job {
-                LogJob::Append(batch) => {
-                    records.extend(batch);
-                    results.push(Ok(LogDone::Appended));
-                }
-                LogJob::Checkpoint { index } => results.push(self.checkpoint(index)),
-            }
-        }
+        let run_one = |job| self.run_one(job, &mut records);
+        let mut results: Vec<_> = jobs.into_iter().map(run_one).collect();
         if records.is_empty() {
             return results;
         }
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = log.append(&records) {
+        if let Err(error) = lock(&self.log).append(&records) {
             for result in &mut results {
-                if *result == Ok(LogDone::Appended) {
+                if matches!(result, Ok(LogDone::Appended)) {
                     *result = Err(error.clone());
                 }
             }

@@ -1,17 +1,15 @@
 //! Opening a master's directory: lock, identity, recovery.
 
 use crate::master_disk::MasterDisk;
-use crate::recovery::{self, RecoveryError};
+use crate::recovery::{self, Recovered, RecoveryError};
 use crate::room::Master;
 use cairn_consensus::{Consensus, ConsensusError};
 use cairn_env::{Disk, DiskError, IoFailure};
 use cairn_format::{Identity, IdentityKind};
 use cairn_master_core::MasterCore;
 use cairn_protocol::{Hello, Role};
-use cairn_store::{
-    Checkpoints, OperationLog, SEGMENT_SIZE_STANDARD, read_identity, write_identity,
-};
-use cairn_types::{CellId, ClusterConfig, ConfigError, Incarnation, LogIndex, Random, ServerId};
+use cairn_store::{Checkpoints, SEGMENT_SIZE_STANDARD, read_identity, write_identity};
+use cairn_types::{CellId, ClusterConfig, ConfigError, Incarnation, Random, ServerId};
 use std::sync::Arc;
 
 /// Whoever holds this file's lock is the directory's master.
@@ -24,8 +22,11 @@ pub struct MasterConfig {
     pub cluster: ClusterConfig,
     /// Feeds every choice and id that this process draws; must differ from start to start.
     pub seed: u64,
-    /// A checkpoint is made after so many records.
+    /// A checkpoint is made after so many records, or more where the last one was dear.
     pub checkpoint_every_records: u64,
+    /// Garbage that the checkpoints' file may have, beside as many bytes as are live, before the
+    /// next checkpoint is written whole into a fresh one.
+    pub checkpoint_garbage_max: u64,
     /// Bytes that a segment of the operation log has.
     pub segment_size: u64,
 }
@@ -34,8 +35,13 @@ impl MasterConfig {
     /// What suits a real machine.
     #[must_use]
     pub fn standard(cluster: ClusterConfig, seed: u64) -> Self {
-        let segment_size = SEGMENT_SIZE_STANDARD;
-        Self { cluster, seed, checkpoint_every_records: 100_000, segment_size }
+        Self {
+            cluster,
+            seed,
+            checkpoint_every_records: 100_000,
+            checkpoint_garbage_max: 16 << 20,
+            segment_size: SEGMENT_SIZE_STANDARD,
+        }
     }
 }
 
@@ -104,14 +110,13 @@ impl Master {
             return Err(MasterOpenError::NotAMaster { directory });
         }
         let cell = identity.cell;
-        let checkpoints =
-            Checkpoints::open(Arc::clone(&disk), cell).map_err(|error| refuse(&error))?;
-        let (log, found) = OperationLog::open(Arc::clone(&disk), cell, config.segment_size)
-            .map_err(|error| unrecovered(error.into()))?;
-        let mut state = recovery::load(&checkpoints).map_err(unrecovered)?;
-        recovery::replay(&mut state, &found.records).map_err(unrecovered)?;
+        let mut checkpoints =
+            Checkpoints::open(Arc::clone(&disk), cell, config.checkpoint_garbage_max)
+                .map_err(|error| refuse(&error))?;
+        let Recovered { state, log, checkpoint } =
+            recovery::recover(&disk, cell, config.segment_size, &mut checkpoints)
+                .map_err(unrecovered)?;
 
-        let last_checkpoint = newest(&checkpoints).map_err(|error| refuse(&error))?;
         let consensus = Consensus::start((state.applied(), state.applied_term()))?;
         let core = MasterCore::new(state, consensus.term(), random.next_u64());
         let hello = Hello::new(
@@ -120,14 +125,10 @@ impl Master {
             ServerId::new(identity.id),
             Incarnation::new(random.next_u64()),
         );
-        let service = MasterDisk::new(disk, cell, log, checkpoints, lock);
-        let master = Self::new(core, consensus, config, hello, last_checkpoint);
+        let service = MasterDisk::new(log, checkpoints, lock);
+        let master = Self::new(core, consensus, config, hello, checkpoint);
         Ok((master, Arc::new(service)))
     }
-}
-
-fn newest(checkpoints: &Checkpoints) -> Result<LogIndex, DiskError> {
-    Ok(checkpoints.list()?.first().copied().unwrap_or_default())
 }
 
 /// Whose directory this is; an empty one becomes the first master's of a new cell (R25).

@@ -1,13 +1,22 @@
 //! State from disk: the newest good checkpoint, and the log since then (§2.6.3).
+//!
+//! ```text
+//!   newest root that reads ──► mapped state ── log since then ──► damage met? ──► the state
+//!         ▲                                                           │ that root is marked
+//!         └───────────────────── the one before ──────────────────────┘
+//! ```
+//! A page is verified when it is first touched: what replay does not touch may show itself damaged
+//! while the master runs, which then stops and marks the checkpoint (`room`, D4).
 
 use bytes::Bytes;
 use cairn_consensus::StoredRecord;
-use cairn_env::DiskError;
-use cairn_master_core::state::{LoadError, Loader};
+use cairn_env::{Disk, DiskError};
+use cairn_master_core::state::ImageError;
 use cairn_master_core::{Record, State};
-use cairn_store::{Checkpoints, LogOpenError};
-use cairn_types::LogIndex;
+use cairn_store::{Checkpoints, LogOpenError, OperationLog};
 use cairn_types::wire::Message;
+use cairn_types::{CellId, LogIndex};
+use std::sync::Arc;
 
 /// Why what is on disk gives no state.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +33,7 @@ pub enum RecoveryError {
         /// As of which record.
         index: LogIndex,
         /// What is wrong with it.
-        error: LoadError,
+        error: ImageError,
     },
     /// A record whose checksum is right makes no sense.
     #[error("operation log: record {index} does not decode; was it written by a newer build?")]
@@ -32,6 +41,12 @@ pub enum RecoveryError {
         /// Which.
         index: LogIndex,
     },
+    /// There was a checkpoint once, and none of those there are reads.
+    #[error(
+        "no checkpoint reads, and the operation log does not go back to the first record; restore \
+         a backup of the directory"
+    )]
+    NoCheckpoint,
     /// Records between checkpoint and log are missing.
     #[error("operation log: records {from} to {to} are missing; restore a backup of the directory")]
     Gap {
@@ -42,24 +57,63 @@ pub enum RecoveryError {
     },
 }
 
-/// The state of the newest checkpoint that reads; empty where there is none.
-pub(crate) fn load(checkpoints: &Checkpoints) -> Result<State, RecoveryError> {
-    let Some(checkpoint) = checkpoints.load_newest()? else { return Ok(State::default()) };
-    let index = checkpoint.index;
-    let broken = |error| RecoveryError::Checkpoint { index, error };
-    let mut loader = Loader::default();
-    for item in &checkpoint.items {
-        loader.take(item).map_err(broken)?;
-    }
-    loader.finish().map_err(broken)
+/// What is on disk, recovered.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) state: State,
+    pub(crate) log: OperationLog,
+    /// The checkpoint that the state was taken from; zero: none.
+    pub(crate) checkpoint: LogIndex,
 }
 
-/// Applies the records that the state does not hold yet.
-pub(crate) fn replay(
-    state: &mut State,
-    records: &[(LogIndex, Bytes)],
-) -> Result<(), RecoveryError> {
+/// The state on a disk, made of the newest checkpoint in which no damage shows.
+pub(crate) fn recover(
+    disk: &Arc<dyn Disk>,
+    cell: CellId,
+    segment_size: u64,
+    checkpoints: &mut Checkpoints,
+) -> Result<Recovered, RecoveryError> {
+    let (mut checkpoint, mut state) = newest(checkpoints)?;
+    let (log, found) = OperationLog::open(Arc::clone(disk), cell, segment_size, checkpoint)?;
+    let mut records = found.records;
+    loop {
+        if checkpoint == LogIndex::default() && !log.reaches_the_beginning() {
+            return Err(RecoveryError::NoCheckpoint);
+        }
+        replay(&mut state, &records)?;
+        if state.damage().is_none() {
+            return Ok(Recovered { state, log, checkpoint });
+        }
+        checkpoints.mark_damaged(checkpoint)?;
+        (checkpoint, state) = newest(checkpoints)?;
+        records = OperationLog::read(disk.as_ref(), cell, checkpoint)?;
+    }
+}
+
+/// The newest checkpoint that opens, and its state; empty where there is none.
+fn newest(checkpoints: &mut Checkpoints) -> Result<(LogIndex, State), RecoveryError> {
+    for index in checkpoints.list()? {
+        let Some(found) = checkpoints.load(index)? else { continue };
+        let (backing, file) = (Arc::clone(&found.mapped.backing), found.mapped.file);
+        match State::open_image(backing, file, &found.root.root) {
+            Ok(state) => {
+                checkpoints.go_on_from(found);
+                return Ok((index, state));
+            }
+            Err(ImageError::Damaged(_)) => checkpoints.mark_damaged(index)?,
+            Err(error) => return Err(RecoveryError::Checkpoint { index, error }),
+        }
+    }
+    checkpoints.begin_afresh();
+    Ok((LogIndex::default(), State::default()))
+}
+
+/// Applies the records that the state does not hold yet, until it shows damage.
+fn replay(state: &mut State, records: &[(LogIndex, Bytes)]) -> Result<(), RecoveryError> {
     for (index, bytes) in records {
+        if state.damage().is_some() {
+            return Ok(());
+        }
         if *index <= state.applied() {
             continue;
         }

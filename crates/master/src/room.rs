@@ -5,16 +5,25 @@
 //! - D2: one append is on its way at a time; what is proposed meanwhile goes with the next one, so
 //!   that one flush serves all who waited (group commit, §2.6.3).
 //! - D3: when an append fails the process stops: what is on disk is not known.
+//! - D4: when the state meets a damaged page, nothing of the event that met it leaves. The
+//!   checkpoint is marked, durably, and the process stops; the next one takes another checkpoint.
 
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
 use cairn_consensus::{Committed, Consensus, ConsensusError};
-use cairn_env::{Completion, DiskError, Effect, EffectId, Event, Lane, LogDone, LogJob, Now, Room};
-use cairn_master_core::{MasterCore, MasterEffect, Outbox, ProposalId, Record, State};
+use cairn_env::{Completion, DiskError, Effect, EffectId, Event, Lane, Now, Room};
+use cairn_master_core::{
+    Checkpointed, LogDone, LogJob, MasterCore, MasterEffect, Outbox, ProposalId, Record, State,
+};
+use cairn_pagetree::Damaged;
 use cairn_protocol::Hello;
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{LogIndex, Term};
 use std::collections::BTreeMap;
+
+/// A record pays for so many bytes of the next checkpoint: where changes are scattered over many
+/// pages, checkpoints come later rather than fill the disk's time.
+const CHECKPOINT_BYTES_PER_RECORD: u64 = 4096;
 
 /// A master as the worlds drive it.
 #[derive(Debug)]
@@ -30,7 +39,11 @@ pub struct Master {
     checkpointing: Option<EffectId>,
     /// The last checkpoint made or tried.
     last_checkpoint: LogIndex,
+    /// Bytes that the last checkpoint wrote.
+    checkpoint_size: u64,
     last_effect: u64,
+    /// The checkpoint is being marked for this damage (D4).
+    marking: Option<(EffectId, Damaged)>,
     halted: bool,
 }
 
@@ -51,7 +64,9 @@ impl Master {
             appending: None,
             checkpointing: None,
             last_checkpoint,
+            checkpoint_size: 0,
             last_effect: Outbox::ROOM_EFFECTS,
+            marking: None,
             halted: false,
         }
     }
@@ -90,11 +105,7 @@ impl Master {
     ) {
         if self.checkpointing == Some(id) {
             self.checkpointing = None;
-            match result {
-                Ok(_) => self.core.set_warning(None),
-                Err(DiskError::SyncFailed(reason)) => self.halt(&reason, wishes),
-                Err(error) => self.core.set_warning(Some(format!("checkpoint: {error}"))),
-            }
+            self.on_checkpoint(result, wishes);
         } else if let Some((_, number)) = self.appending.take_if(|(append, _)| *append == id) {
             let durable = match result {
                 Ok(_) => self.consensus.durable(number).map_err(|error| error.to_string()),
@@ -104,6 +115,54 @@ impl Master {
                 self.halt(&reason, wishes);
             }
         }
+    }
+
+    fn on_checkpoint(
+        &mut self,
+        result: Result<LogDone, DiskError>,
+        wishes: &mut Vec<MasterEffect>,
+    ) {
+        match result {
+            Ok(LogDone::Checkpointed(Checkpointed { size, to_adopt, .. })) => {
+                self.checkpoint_size = size;
+                self.core.set_warning(None);
+                let before = to_adopt.and_then(|(pages, file)| self.core.adopt(&pages, file));
+                if let Some(before) = before {
+                    let (_, free) = self.disk_effect(CHECKPOINT_LANE, LogJob::Free(before.into()));
+                    wishes.push(MasterEffect::Env(free));
+                }
+            }
+            Ok(LogDone::Damaged(damaged)) => self.damaged(damaged, wishes),
+            Ok(_) => {}
+            Err(DiskError::SyncFailed(reason)) => self.halt(&reason, wishes),
+            Err(error) => self.core.set_warning(Some(format!("checkpoint: {error}"))),
+        }
+    }
+
+    /// Marks the checkpoint, and stops when that is done (D4).
+    fn damaged(&mut self, damaged: Damaged, wishes: &mut Vec<MasterEffect>) {
+        let (id, mark) = self.disk_effect(CHECKPOINT_LANE, LogJob::MarkDamaged);
+        wishes.push(MasterEffect::Env(mark));
+        self.marking = Some((id, damaged));
+    }
+
+    /// Nothing is done any more but to stop, once the checkpoint is marked (D4).
+    fn on_marked(&mut self, event: &Event<(), LogDone>) -> Option<Effect<LogJob>> {
+        let (marking, damaged) = self.marking?;
+        let Event::Completed { id, result: Completion::Disk(result) } = event else { return None };
+        if *id != marking {
+            return None;
+        }
+        self.halted = true;
+        let next = match result {
+            Ok(_) => {
+                "that checkpoint will not be read again; start the master again, and it takes \
+                      the one before"
+                    .to_owned()
+            }
+            Err(error) => format!("it could not be set aside: {error}"),
+        };
+        Some(Effect::Halt(format!("the checkpoint in use is damaged: {damaged}; {next}")))
     }
 
     /// Stops the process (D3).
@@ -146,7 +205,8 @@ impl Master {
             return Ok(());
         }
         let Some(batch) = self.consensus.take()? else { return Ok(()) };
-        let id = self.disk_effect(LOG_LANE, LogJob::Append(batch.records), effects);
+        let (id, append) = self.disk_effect(LOG_LANE, LogJob::Append(batch.records));
+        effects.push(append);
         self.appending = Some((id, batch.number));
         if broken(Rule::R23) {
             // R23 broken: what the disk has only been asked for counts as durable.
@@ -169,25 +229,22 @@ impl Master {
 
     fn checkpoint_if_due(&mut self, effects: &mut Vec<Effect<LogJob>>) {
         let index = self.core.state().applied();
-        let due = self.last_checkpoint.get().saturating_add(self.config.checkpoint_every_records);
-        if self.checkpointing.is_some() || index.get() < due {
+        let paid = self.checkpoint_size / CHECKPOINT_BYTES_PER_RECORD;
+        let due = self.config.checkpoint_every_records.max(paid);
+        if self.checkpointing.is_some() || index.get() < self.last_checkpoint.get() + due {
             return;
         }
         self.last_checkpoint = index;
-        let id = self.disk_effect(CHECKPOINT_LANE, LogJob::Checkpoint { index }, effects);
+        let snapshot = LogJob::Checkpoint(self.core.state().clone().into());
+        let (id, job) = self.disk_effect(CHECKPOINT_LANE, snapshot);
+        effects.push(job);
         self.checkpointing = Some(id);
     }
 
-    fn disk_effect(
-        &mut self,
-        lane: Lane,
-        job: LogJob,
-        effects: &mut Vec<Effect<LogJob>>,
-    ) -> EffectId {
+    fn disk_effect(&mut self, lane: Lane, job: LogJob) -> (EffectId, Effect<LogJob>) {
         self.last_effect += 1;
         let id = EffectId(self.last_effect);
-        effects.push(Effect::Disk { id, lane, job });
-        id
+        (id, Effect::Disk { id, lane, job })
     }
 }
 
@@ -196,19 +253,33 @@ impl Room for Master {
     type Command = ();
 
     fn handle(&mut self, now: Now, event: Event<(), LogDone>, effects: &mut Vec<Effect<LogJob>>) {
+        if self.marking.is_some() {
+            effects.extend(self.on_marked(&event));
+            return;
+        }
         if self.halted {
             return;
         }
+        let before = effects.len();
         let mut wishes = Vec::new();
         self.on_event(now, event, &mut wishes);
         if let Err(error) = self.drive(now, &mut wishes, effects) {
             self.halt(&error.to_string(), &mut wishes);
-            for wish in wishes.drain(..) {
-                if let MasterEffect::Env(effect) = wish {
-                    effects.push(effect);
-                }
+        }
+        if self.marking.is_none()
+            && let Some(damaged) = self.core.state().damage()
+        {
+            effects.truncate(before);
+            wishes.clear();
+            self.damaged(damaged, &mut wishes);
+        }
+        for wish in wishes {
+            if let MasterEffect::Env(effect) = wish {
+                effects.push(effect);
             }
         }
-        self.checkpoint_if_due(effects);
+        if !self.halted && self.marking.is_none() {
+            self.checkpoint_if_due(effects);
+        }
     }
 }

@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub(crate) const DISK_CAPACITY: u64 = 256 << 20;
 /// Checkpoints come often enough for a run to see several.
 const CHECKPOINT_EVERY: u64 = 200;
+/// Small, so that a run sees checkpoints that go into a fresh file.
+const CHECKPOINT_GARBAGE_MAX: u64 = 32 << 10;
 /// Small, so that a run fills many segments of the log.
 const SEGMENT_SIZE: u64 = 16 << 10;
 /// Small, so that pushed data ages out now and then.
@@ -83,6 +85,7 @@ fn add_master(
                 cluster: cluster.clone(),
                 seed: boot.seed,
                 checkpoint_every_records: CHECKPOINT_EVERY,
+                checkpoint_garbage_max: CHECKPOINT_GARBAGE_MAX,
                 segment_size: SEGMENT_SIZE,
             };
             let opened = Master::open(boot.disks[0].session(), config);

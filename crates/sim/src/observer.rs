@@ -5,10 +5,10 @@ use crate::checkers::{Checker, Verdict};
 use crate::ledger::Ledger;
 use crate::report::CheckFailure;
 use cairn_consensus::StoredRecord;
-use cairn_env::{ChunkDone, ChunkJob, DiskError, LogDone, LogJob};
+use cairn_env::{ChunkDone, ChunkJob, DiskError};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, Seen, WorldTime};
 use cairn_master::Master;
-use cairn_master_core::Record;
+use cairn_master_core::{LogDone, LogJob, Record};
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::ChunkHandle;
 use cairn_types::wire::Message;
@@ -151,10 +151,15 @@ impl JobWatch<LogJob, LogDone> for Observer {
                     }
                 }
             }
-            LogJob::Checkpoint { .. } => {
+            LogJob::Checkpoint(_) => {
                 self.reach("checkpoint");
                 self.check_replay(at, ReplayIsState::check);
             }
+            LogJob::Free(_) => {
+                self.reach("state reads from its checkpoint");
+                self.check_replay(at, ReplayIsState::check);
+            }
+            LogJob::MarkDamaged => self.reach("checkpoint marked as damaged"),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! A master on a disk that forgets, tears and refuses: what was answered is there after it.
 
-use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, LogJob, Now};
-use cairn_env::{Room, Service};
+use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, Now};
+use cairn_env::{OpenMode, Room, Service};
 use cairn_env_sim::SimDisk;
 use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError};
+use cairn_master_core::{LogDone, LogJob, State};
+use cairn_pagetree::{Damage, Damaged};
 use cairn_protocol::{Create, Failure, Request, RequestId, Response, Stat, Status};
 use cairn_types::{
     CellPath, ClusterConfig, EntryId, MutationName, MutationNumber, Random, SessionId, Term, Time,
@@ -31,6 +33,7 @@ fn config(seed: u64) -> MasterConfig {
         cluster: ClusterConfig::tiny(),
         seed,
         checkpoint_every_records: 7,
+        checkpoint_garbage_max: 8 << 10,
         segment_size: 4096,
     }
 }
@@ -62,7 +65,7 @@ impl Running {
         running
     }
 
-    fn handle(&mut self, event: Event<(), cairn_env::LogDone>) {
+    fn handle(&mut self, event: Event<(), LogDone>) {
         let mut effects = Vec::new();
         self.master.handle(now(), event, &mut effects);
         for effect in effects {
@@ -117,7 +120,7 @@ fn an_answer_leaves_when_its_record_is_durable_and_one_flush_serves_all_who_wait
     assert!(running.ok(first) && !running.ok(others[0]), "R23");
     let appends = running.jobs.iter().filter_map(|(_, job)| match job {
         LogJob::Append(records) => Some(records.len()),
-        LogJob::Checkpoint { .. } => None,
+        _ => None,
     });
     assert_eq!(appends.collect::<Vec<_>>(), [48], "group commit");
     running.settle();
@@ -159,8 +162,9 @@ fn a_checkpoint_lets_the_log_before_it_go_and_recovery_needs_it() {
     }
     let paths = disk.paths();
     let logs = paths.iter().filter(|path| path.starts_with("log/")).count();
-    let checkpoints = paths.iter().filter(|path| path.starts_with("checkpoints/")).count();
-    assert!(logs <= 3 && checkpoints == 2, "{paths:?}");
+    let checkpoints = paths.iter().filter(|path| path.ends_with(".root")).count();
+    let pages = paths.iter().filter(|path| path.ends_with(".pages")).count();
+    assert!(logs <= 3 && checkpoints == 2 && pages <= 2, "{paths:?}");
     let before = running.master.state().clone();
     drop(running);
     disk.crash();
@@ -260,21 +264,95 @@ fn a_power_loss_at_any_step_loses_nothing_that_was_answered() {
     }
 }
 
-#[test]
-fn a_damaged_newest_checkpoint_is_passed_over() {
-    let disk = disk();
-    let mut running = Running::started(&disk, 1);
-    for number in 1..50 {
+/// A master with several checkpoints, killed; and what its state was.
+fn with_checkpoints(disk: &SimDisk, files: u64) -> State {
+    let mut running = Running::started(disk, 1);
+    for number in 1..=files {
         running.send(create(number));
         running.settle();
     }
-    let before = running.master.state().clone();
+    let state = running.master.state().clone();
     drop(running);
     disk.crash();
-    let newest = disk.paths().into_iter().rfind(|path| path.starts_with("checkpoints/"));
-    assert!(disk.flip_byte(&newest.expect("some"), 100));
-    let mut running = Running::started(&disk, 2);
-    assert_eq!(running.master.state().file_count(), before.file_count());
+    state
+}
+
+fn newest(disk: &SimDisk, suffix: &str) -> String {
+    disk.paths().into_iter().rfind(|path| path.ends_with(suffix)).expect("some")
+}
+
+/// Whether the master starts with all that it had, and answers.
+fn goes_on(disk: &SimDisk, before: &State) {
+    let mut running = Running::started(disk, 2);
+    assert!(running.master.state().file_count() >= before.file_count());
     let asked = running.send(Status::default());
     assert!(running.ok(asked));
+}
+
+#[test]
+fn a_damaged_newest_root_is_passed_over() {
+    let disk = disk();
+    let before = with_checkpoints(&disk, 50);
+    assert!(disk.flip_byte(&newest(&disk, ".root"), 100));
+    goes_on(&disk, &before);
+}
+
+#[test]
+fn a_damaged_page_of_the_newest_checkpoint_sets_it_aside_and_the_one_before_is_taken() {
+    let disk = disk();
+    let before = with_checkpoints(&disk, 50);
+    let (root, pages) = (newest(&disk, ".root"), newest(&disk, ".pages"));
+    // Its root page is the last that it wrote.
+    let size = disk.session().open(&pages, OpenMode::Read).and_then(|file| file.size());
+    assert!(disk.flip_byte(&pages, size.expect("is there") - 1));
+    goes_on(&disk, &before);
+    assert!(disk.paths().contains(&root.replace(".root", ".damaged")), "{:?}", disk.paths());
+}
+
+#[test]
+fn without_a_checkpoint_that_reads_a_master_does_not_start_on_a_part_of_its_log() {
+    let disk = disk();
+    with_checkpoints(&disk, 300);
+    for path in disk.paths().iter().filter(|path| path.ends_with(".root")) {
+        assert!(disk.flip_byte(path, 100));
+    }
+    let refused = Running::open(&disk, 2).err().expect("refused").to_string();
+    assert!(refused.contains("no checkpoint reads"), "{refused}");
+}
+
+#[test]
+fn damage_met_while_it_runs_stops_the_master_and_sets_the_checkpoint_aside() {
+    let disk = disk();
+    with_checkpoints(&disk, 50);
+    let mut running = Running::started(&disk, 2);
+    let root = newest(&disk, ".root");
+    let mut number = 51;
+    let checkpoint = loop {
+        running.send(create(number));
+        number += 1;
+        if let Some(at) = running.jobs.iter().position(|(_, job)| is_checkpoint(job)) {
+            break running.jobs.remove(at).expect("is there").0;
+        }
+        let (id, job) = running.jobs.pop_front().expect("an append");
+        let result = running.service.run(vec![job]).remove(0);
+        running.handle(Event::Completed { id, result: Completion::Disk(result) });
+    };
+    let damaged = Damaged { offset: 4096, size: 100, damage: Damage::Checksum };
+    let result = Completion::Disk(Ok(LogDone::Damaged(damaged)));
+    running.handle(Event::Completed { id: checkpoint, result });
+    assert!(running.halted.is_none(), "not before the checkpoint is set aside");
+    let asked = running.send(Status::default());
+    running.settle();
+    assert!(!running.ok(asked), "nothing is answered any more");
+    let line = running.halted.take().expect("it stops");
+    assert!(line.contains("the page at 4096 of 100 bytes") && !line.contains('\n'), "{line}");
+    let before = running.master.state().clone();
+    drop(running);
+    disk.power_loss_of_all_unsynced();
+    assert!(disk.paths().contains(&root.replace(".root", ".damaged")), "{:?}", disk.paths());
+    goes_on(&disk, &before);
+}
+
+fn is_checkpoint(job: &LogJob) -> bool {
+    matches!(job, LogJob::Checkpoint(_))
 }

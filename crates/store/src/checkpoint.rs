@@ -1,74 +1,90 @@
-//! Checkpoint files of a master (GFS §2.6.3).
+//! The checkpoints in a master's directory (GFS §2.6.3); docs/formats/checkpoint.md.
 //!
 //! ```text
-//!   checkpoints/<index>.checkpoint      written under another name, flushed, renamed
+//!   checkpoints/<number>.pages    grows; each checkpoint adds the pages that it lacks
+//!   checkpoints/<index>.root      one per checkpoint; names a page file and how much of it
 //! ```
-//! - C1: a checkpoint has its name only when all of it is durable.
+//! - C1: a root has its name only when all of its pages, and it, are durable.
 //! - C2: one that does not read is passed over; the one before it, and the log since then, give the
 //!   same state. So the log is kept back to the oldest checkpoint kept.
+//! - C3: when garbage outweighs what is live, the next checkpoint goes whole into a fresh page
+//!   file. A page file that no kept root names is removed.
+//! - C4: after an error a page file is given up: what is in it is not known (`pagetree`'s C4).
+//! - C5: a checkpoint in which damage was found keeps its bytes under another name, for a person,
+//!   and is never read again; it goes when it would have gone.
 
-use crate::whole_files::{disk_error, read_file, sync_failure};
-use bytes::Bytes;
-use cairn_env::{Disk, DiskError, DiskFile, OpenMode};
-use cairn_format::{CheckpointHeader, CheckpointSum, scan_checkpoint};
+use crate::page_file::{MappedPages, PageFile, PageWriter, open_page_file, page_file_path};
+use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
+use cairn_env::{Disk, DiskError};
+use cairn_format::{CheckpointRoot, PageFileHeader};
+use cairn_pagetree::{CheckpointError, FileId};
 use cairn_types::{CellId, LogIndex, Term};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Checkpoints that are kept.
 pub const CHECKPOINTS_KEPT: usize = 2;
 
 const DIRECTORY: &str = "checkpoints";
-const DRAFT: &str = "checkpoints/draft";
-/// Bytes gathered before they are written.
-const BUFFER_SIZE: usize = 1 << 20;
+const ROOT: &str = ".root";
+const DAMAGED: &str = ".damaged";
+const PAGES: &str = ".pages";
+const DRAFT: &str = ".draft";
+/// A mapping that lacks less than one part in so many of what is live is not made anew.
+const ADOPTION_SHARE: u64 = 8;
 
 /// The checkpoints in a master's directory.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Checkpoints {
     disk: Arc<dyn Disk>,
     cell: CellId,
+    /// Garbage that a page file may have beside as many bytes as are live (C3).
+    garbage_max: u64,
+    /// What the next checkpoint adds to; none: a fresh one.
+    current: Option<PageFile>,
+    next_number: u64,
 }
 
-/// A checkpoint in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
-    /// The term of the last record contained.
-    pub term: Term,
-    /// The last record contained.
-    pub index: LogIndex,
-    /// The items, in the order they were written in.
-    pub items: Vec<Bytes>,
-}
-
-/// Takes the items of a checkpoint that is being written.
+/// A checkpoint as it was found.
 #[derive(Debug)]
-pub struct CheckpointWriter {
-    file: Box<dyn DiskFile>,
-    written: u64,
-    buffer: Vec<u8>,
-    sum: CheckpointSum,
+pub struct Checkpoint {
+    /// What it says.
+    pub root: CheckpointRoot,
+    /// Its page file.
+    pub mapped: MappedPages,
+    pages: PageFile,
 }
 
-impl CheckpointWriter {
-    /// Adds an item.
-    ///
-    /// # Errors
-    /// [`DiskError`].
-    pub fn item(&mut self, item: &[u8]) -> Result<(), DiskError> {
-        self.sum.put_item(item, &mut self.buffer);
-        if self.buffer.len() >= BUFFER_SIZE { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> Result<(), DiskError> {
-        self.file.write_at(&self.buffer, self.written).map_err(disk_error)?;
-        self.written += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
-    }
+/// A state written into a page file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// What opens it.
+    pub root: Vec<u8>,
+    /// Bytes of the pages that it reaches.
+    pub live_bytes: u64,
 }
 
-fn path(index: LogIndex) -> String {
-    format!("{DIRECTORY}/{:016x}.checkpoint", index.get())
+/// What came of writing one.
+pub type Imaged = Result<Image, CheckpointError<DiskError>>;
+
+/// A checkpoint that was made.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Bytes that it added to its page file.
+    pub size: u64,
+    /// Where the live state had better read its pages from now on: it gives memory back, and lets
+    /// go of a page file that is to be removed.
+    pub to_adopt: Option<MappedPages>,
+}
+
+fn path(index: LogIndex, suffix: &str) -> String {
+    format!("{DIRECTORY}/{:016x}{suffix}", index.get())
+}
+
+/// The numbers in names that end in `suffix`.
+fn numbered(names: &[String], suffix: &str) -> BTreeSet<u64> {
+    let number = |name: &String| u64::from_str_radix(name.strip_suffix(suffix)?, 16).ok();
+    names.iter().filter_map(number).collect()
 }
 
 impl Checkpoints {
@@ -76,34 +92,39 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`DiskError`].
-    pub fn open(disk: Arc<dyn Disk>, cell: CellId) -> Result<Self, DiskError> {
+    pub fn open(disk: Arc<dyn Disk>, cell: CellId, garbage_max: u64) -> Result<Self, DiskError> {
         disk.make_dir(DIRECTORY).map_err(disk_error)?;
         disk.sync_dir("").map_err(sync_failure)?;
-        Ok(Self { disk, cell })
+        let mut checkpoints = Self { disk, cell, garbage_max, current: None, next_number: 1 };
+        let names = checkpoints.names()?;
+        // A number that a root names is not given again, even where the file is gone.
+        let named = checkpoints.page_files_named(&names)?;
+        let highest = numbered(&names, PAGES).union(&named).max().copied();
+        checkpoints.next_number = highest.unwrap_or_default() + 1;
+        Ok(checkpoints)
     }
 
-    /// Writes a checkpoint, durably (C1); `items` hands all of it to the writer. Gives its size.
-    ///
-    /// # Errors
-    /// [`DiskError`]; no checkpoint was added.
-    pub fn write(
-        &self,
-        term: Term,
-        index: LogIndex,
-        items: impl FnOnce(&mut CheckpointWriter) -> Result<(), DiskError>,
-    ) -> Result<u64, DiskError> {
-        let file = self.disk.open(DRAFT, OpenMode::Create).map_err(disk_error)?;
-        file.set_size(0).map_err(disk_error)?;
-        let buffer = CheckpointHeader { cell: self.cell, term, index }.encode();
-        let mut writer =
-            CheckpointWriter { file, written: 0, buffer, sum: CheckpointSum::default() };
-        items(&mut writer)?;
-        writer.buffer.extend_from_slice(&writer.sum.footer());
-        writer.flush()?;
-        writer.file.sync().map_err(sync_failure)?;
-        self.disk.rename(DRAFT, &path(index)).map_err(disk_error)?;
-        self.disk.sync_dir(DIRECTORY).map_err(sync_failure)?;
-        Ok(writer.written)
+    fn names(&self) -> Result<Vec<String>, DiskError> {
+        self.disk.list(DIRECTORY).map_err(disk_error)
+    }
+
+    /// The page files of all roots there are, those found damaged too.
+    fn page_files_named(&self, names: &[String]) -> Result<BTreeSet<u64>, DiskError> {
+        let mut named = BTreeSet::new();
+        for suffix in [ROOT, DAMAGED] {
+            for index in numbered(names, suffix) {
+                let root = self.read_root(&path(LogIndex::new(index), suffix))?;
+                named.extend(root.map(|root| root.page_file));
+            }
+        }
+        Ok(named)
+    }
+
+    /// The root in a file, if it reads and is this cell's.
+    fn read_root(&self, path: &str) -> Result<Option<CheckpointRoot>, DiskError> {
+        let file = read_file(self.disk.as_ref(), path).map_err(disk_error)?;
+        let root = CheckpointRoot::decode(&file.unwrap_or_default()).ok();
+        Ok(root.filter(|root| root.cell == self.cell))
     }
 
     /// The checkpoints there are, newest first, whether they read or not.
@@ -111,57 +132,156 @@ impl Checkpoints {
     /// # Errors
     /// [`DiskError`].
     pub fn list(&self) -> Result<Vec<LogIndex>, DiskError> {
-        let names = self.disk.list(DIRECTORY).map_err(disk_error)?;
-        let index = |name: &String| {
-            u64::from_str_radix(name.strip_suffix(".checkpoint")?, 16).ok().map(LogIndex::new)
-        };
-        let mut found: Vec<LogIndex> = names.iter().filter_map(index).collect();
-        found.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(found)
+        Ok(numbered(&self.names()?, ROOT).into_iter().rev().map(LogIndex::new).collect())
     }
 
-    /// The newest checkpoint that reads (C2); none where there is none.
+    /// The checkpoint as of `index`; none where its root does not read, or its page file is not
+    /// there or too short (C2). Its pages show whether they are whole when they are touched.
     ///
     /// # Errors
     /// [`DiskError`] of the disk, never of a checkpoint's bytes.
-    pub fn load_newest(&self) -> Result<Option<Checkpoint>, DiskError> {
-        for index in self.list()? {
-            if let Some(checkpoint) = self.load(index)? {
-                return Ok(Some(checkpoint));
-            }
-        }
-        Ok(None)
+    pub fn load(&self, index: LogIndex) -> Result<Option<Checkpoint>, DiskError> {
+        let root = self.read_root(&path(index, ROOT))?.filter(|root| root.index == index);
+        let Some(root) = root else { return Ok(None) };
+        let opened = open_page_file(self.disk.as_ref(), DIRECTORY, self.cell, &root)?;
+        Ok(opened.map(|(pages, mapped)| Checkpoint { root, mapped, pages }))
     }
 
-    /// The checkpoint as of `index`, if it is whole and this cell's.
-    fn load(&self, index: LogIndex) -> Result<Option<Checkpoint>, DiskError> {
-        let file = read_file(self.disk.as_ref(), &path(index)).map_err(disk_error)?;
-        let bytes = Bytes::from(file.unwrap_or_default());
-        Ok(match scan_checkpoint(&bytes) {
-            Ok((header, items)) if header.cell == self.cell && header.index == index => {
-                let items = items.into_iter().map(|range| bytes.slice(range)).collect();
-                Some(Checkpoint { term: header.term, index, items })
-            }
-            _ => None,
-        })
+    /// From now on checkpoints add to the page file of this one, which the live state came from.
+    pub fn go_on_from(&mut self, checkpoint: Checkpoint) {
+        self.current = Some(checkpoint.pages);
     }
 
-    /// Removes all but the newest [`CHECKPOINTS_KEPT`] that read; gives the oldest one kept, back
-    /// to which the log is needed (C2), once that many are kept.
+    /// The next checkpoint goes into a fresh page file.
+    pub fn begin_afresh(&mut self) {
+        self.current = None;
+    }
+
+    /// Keeps a checkpoint in which damage was found from being read again, durably (C5).
+    ///
+    /// # Errors
+    /// [`DiskError`]; it may be read again then.
+    pub fn mark_damaged(&self, index: LogIndex) -> Result<(), DiskError> {
+        self.disk.rename(&path(index, ROOT), &path(index, DAMAGED)).map_err(disk_error)?;
+        self.disk.sync_dir(DIRECTORY).map_err(sync_failure)
+    }
+
+    /// Makes a checkpoint, durably (C1); `image` hands the pages that the file named to it lacks
+    /// to the writer.
+    ///
+    /// # Errors
+    /// The disk's as the sink's, and damage met in a page that was to be copied. No checkpoint was
+    /// added then, and the next one goes into a fresh page file (C4).
+    pub fn write(
+        &mut self,
+        term: Term,
+        index: LogIndex,
+        image: impl FnOnce(FileId, &mut PageWriter<'_>) -> Imaged,
+    ) -> Result<Written, CheckpointError<DiskError>> {
+        let current = self.current.take().filter(|pages| {
+            pages.end <= pages.live.saturating_mul(2).saturating_add(self.garbage_max)
+        });
+        let mut pages = match current {
+            Some(pages) => pages,
+            None => self.fresh_file().map_err(CheckpointError::Sink)?,
+        };
+        let before = pages.end;
+        let image = match write_pages(&mut pages, image) {
+            Ok(image) => image,
+            Err(error) => {
+                self.give_up(&pages);
+                return Err(error);
+            }
+        };
+        let root = CheckpointRoot {
+            cell: self.cell,
+            term,
+            index,
+            page_file: pages.number,
+            page_file_size: pages.end,
+            live_bytes: image.live_bytes,
+            root: image.root,
+        };
+        // Where this fails, a crash may yet bring the root up: the pages are left to it.
+        replace_file(self.disk.as_ref(), &path(index, ROOT), &root.encode())
+            .map_err(CheckpointError::Sink)?;
+        let to_adopt = adoption(&mut pages).map_err(CheckpointError::Sink)?;
+        let size = pages.end - before;
+        self.current = Some(pages);
+        Ok(Written { size, to_adopt })
+    }
+
+    fn fresh_file(&mut self) -> Result<PageFile, DiskError> {
+        let header = PageFileHeader { cell: self.cell, number: self.next_number };
+        self.next_number += 1;
+        PageFile::create(self.disk.as_ref(), DIRECTORY, &header)
+    }
+
+    /// Frees what a checkpoint that no root names has written. Nothing hangs on it: a page file
+    /// that stays behind is removed later, and the error to be told is the one before.
+    fn give_up(&self, pages: &PageFile) {
+        let _ = match pages.durable_end {
+            None => self.disk.remove(&page_file_path(DIRECTORY, pages.number)),
+            Some(end) => pages.file.set_size(end),
+        };
+    }
+
+    /// Removes all but the newest [`CHECKPOINTS_KEPT`] that read, and the page files that none
+    /// needs any more; gives the oldest one kept, back to which the log is needed (C2), once that
+    /// many are kept.
     ///
     /// # Errors
     /// [`DiskError`].
     pub fn remove_older(&self) -> Result<Option<LogIndex>, DiskError> {
         let mut good = 0;
-        let mut oldest_needed = None;
+        let mut oldest = None;
         for index in self.list()? {
             if good == CHECKPOINTS_KEPT {
-                self.disk.remove(&path(index)).map_err(disk_error)?;
+                self.remove(&path(index, ROOT))?;
             } else if self.load(index)?.is_some() {
                 good += 1;
-                oldest_needed = (good == CHECKPOINTS_KEPT).then_some(index);
+                oldest = (good == CHECKPOINTS_KEPT).then_some(index);
             }
         }
-        Ok(oldest_needed)
+        let names = self.names()?;
+        if let Some(oldest) = oldest {
+            for index in numbered(&names, DAMAGED).range(..oldest.get()) {
+                self.remove(&path(LogIndex::new(*index), DAMAGED))?;
+            }
+        }
+        for draft in names.iter().filter(|name| name.ends_with(DRAFT)) {
+            self.remove(&format!("{DIRECTORY}/{draft}"))?;
+        }
+        let mut needed = self.page_files_named(&self.names()?)?;
+        needed.extend(self.current.as_ref().map(|pages| pages.number));
+        for number in numbered(&names, PAGES).difference(&needed) {
+            self.remove(&page_file_path(DIRECTORY, *number))?;
+        }
+        Ok(oldest)
     }
+
+    fn remove(&self, path: &str) -> Result<(), DiskError> {
+        self.disk.remove(path).map_err(disk_error)
+    }
+}
+
+/// Writes an image behind what the file has, durably.
+fn write_pages(
+    pages: &mut PageFile,
+    image: impl FnOnce(FileId, &mut PageWriter<'_>) -> Imaged,
+) -> Imaged {
+    let mut writer = PageWriter::new(pages.file.as_ref(), pages.end);
+    let image = image(pages.id, &mut writer)?;
+    let end = writer.finish().map_err(CheckpointError::Sink)?;
+    (pages.end, pages.durable_end, pages.live) = (end, Some(end), image.live_bytes);
+    Ok(image)
+}
+
+/// Maps the file anew where that pays.
+fn adoption(pages: &mut PageFile) -> Result<Option<MappedPages>, DiskError> {
+    let pays = |mapped| pages.end - mapped > pages.live / ADOPTION_SHARE;
+    if !pages.mapped.is_none_or(pays) {
+        return Ok(None);
+    }
+    pages.map(pages.end).map(Some)
 }

@@ -4,6 +4,7 @@
 //!   segments in order ── header fits? ── records up to where the next header says it ended ──►
 //!   the last one: up to its torn tail, which is cut off before anything is appended
 //! ```
+//! - Of segments whose records the caller has all in a checkpoint, only the header is read.
 //! - A segment that was begun and never written to is none: nothing in it was acknowledged.
 //! - Anything else that is missing or damaged is corruption: the master refuses to start, and says
 //!   what to do. Starting without acknowledged records would be losing them in silence.
@@ -13,7 +14,8 @@ use crate::whole_files::{disk_error, read_all, sync_failure};
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, OpenMode};
 use cairn_format::{
-    Corruption, FormatError, SegmentHeader, SegmentRecord, scan_segment, segment_seed,
+    Corruption, FormatError, SEGMENT_HEADER_SIZE, SegmentHeader, SegmentRecord, scan_segment,
+    segment_seed,
 };
 use cairn_types::{CellId, LogIndex};
 use std::collections::BTreeMap;
@@ -74,9 +76,10 @@ pub enum LogOpenError {
 struct ReadSegment {
     number: u64,
     bytes: Bytes,
-    header: SegmentHeader,
     records: Vec<SegmentRecord>,
-    end: usize,
+    end: u64,
+    /// The highest index in it or before it.
+    last: LogIndex,
 }
 
 /// Everything read, segment by segment.
@@ -87,7 +90,8 @@ struct Contents {
 }
 
 impl OperationLog {
-    /// Opens the log, made where there is none; gives what was in it.
+    /// Opens the log, made where there is none; gives what was in it, and leaves out, where it
+    /// can, records up to `covered`.
     ///
     /// The caller holds the directory's lock.
     ///
@@ -97,25 +101,22 @@ impl OperationLog {
         disk: Arc<dyn Disk>,
         cell: CellId,
         segment_size: u64,
+        covered: LogIndex,
     ) -> Result<(Self, RecoveredLog), LogOpenError> {
         disk.make_dir(LOG_DIRECTORY).map_err(disk_error)?;
         disk.sync_dir("").map_err(sync_failure)?;
-        let contents = read_contents(disk.as_ref(), cell)?;
+        let contents = read_contents(disk.as_ref(), cell, covered)?;
         let recovered = recovered(&contents.segments);
-        let mut after = LogIndex::default();
-        let mut closed = Vec::new();
-        for segment in &contents.segments {
-            let highest = segment.records.iter().map(|record| record.index).max();
-            after = after.max(segment.header.after).max(highest.unwrap_or_default());
-            closed.push((segment.number, after));
-        }
+        let mut closed: Vec<(u64, LogIndex)> =
+            contents.segments.iter().map(|segment| (segment.number, segment.last)).collect();
         let current = match contents.segments.last() {
             Some(last) => {
                 closed.pop();
-                continue_segment(disk.as_ref(), last, after, segment_size)?
+                continue_segment(disk.as_ref(), last, segment_size)?
             }
             None => {
                 let number = contents.unused.unwrap_or(1);
+                let after = LogIndex::default();
                 let header = SegmentHeader { cell, number, previous_end: 0, after };
                 Segment::create(disk.as_ref(), &header, segment_size)?
             }
@@ -124,25 +125,27 @@ impl OperationLog {
             disk.remove(&segment_path(number)).map_err(disk_error)?;
             disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
         }
+        let has_mark = contents.segments.last().is_none_or(ReadSegment::has_mark);
         let mark = recovered.mark.clone();
-        let log = Self { disk, cell, segment_size, closed, current, mark, failed: false };
+        let mut log = Self { disk, cell, segment_size, closed, current, mark, failed: false };
+        if let Some(mark) = log.mark.clone().filter(|_| !has_mark) {
+            // Killed between beginning the segment and carrying the mark over (L3).
+            log.append(&[(LogIndex::default(), mark)])?;
+        }
         Ok((log, recovered))
     }
 
-    /// Reads the log beside its owner: the records from after `after` up to `up_to`, which are
-    /// durable. What is being appended meanwhile is not looked at.
+    /// Reads the records once more, before anything is appended; leaves out, where it can, those
+    /// up to `covered`.
     ///
     /// # Errors
     /// [`LogOpenError`].
     pub fn read(
         disk: &dyn Disk,
         cell: CellId,
-        after: LogIndex,
-        up_to: LogIndex,
+        covered: LogIndex,
     ) -> Result<Vec<(LogIndex, Bytes)>, LogOpenError> {
-        let mut records = recovered(&read_contents(disk, cell)?.segments).records;
-        records.retain(|(index, _)| *index > after && *index <= up_to);
-        Ok(records)
+        Ok(recovered(&read_contents(disk, cell, covered)?.segments).records)
     }
 }
 
@@ -150,16 +153,15 @@ impl OperationLog {
 fn continue_segment(
     disk: &dyn Disk,
     last: &ReadSegment,
-    after: LogIndex,
     segment_size: u64,
 ) -> Result<Segment, DiskError> {
     let file = disk.open(&segment_path(last.number), OpenMode::Write).map_err(disk_error)?;
-    let end = last.end as u64;
+    let end = last.end;
     let size = segment_size.max(last.bytes.len() as u64);
     file.set_size(end).map_err(disk_error)?;
     file.allocate(size).map_err(disk_error)?;
     file.sync().map_err(sync_failure)?;
-    Ok(Segment { number: last.number, file, end, size, last: after })
+    Ok(Segment { number: last.number, file, end, size, last: last.last })
 }
 
 /// The records that stand (L2), and the newest mark (L3).
@@ -172,7 +174,9 @@ fn recovered(segments: &[ReadSegment]) -> RecoveredLog {
             if record.index == LogIndex::default() {
                 mark = Some(bytes);
             } else {
-                drop(standing.split_off(&record.index));
+                if standing.last_key_value().is_some_and(|(last, _)| *last >= record.index) {
+                    drop(standing.split_off(&record.index));
+                }
                 standing.insert(record.index, bytes);
             }
         }
@@ -180,15 +184,33 @@ fn recovered(segments: &[ReadSegment]) -> RecoveredLog {
     RecoveredLog { records: standing.into_iter().collect(), mark }
 }
 
-fn read_contents(disk: &dyn Disk, cell: CellId) -> Result<Contents, LogOpenError> {
+impl ReadSegment {
+    fn has_mark(&self) -> bool {
+        self.records.iter().any(|record| record.index == LogIndex::default())
+    }
+}
+
+fn read_contents(
+    disk: &dyn Disk,
+    cell: CellId,
+    covered: LogIndex,
+) -> Result<Contents, LogOpenError> {
     let numbers = segment_numbers(disk)?;
     let mut contents = Contents { segments: Vec::new(), unused: None };
+    let skipped = skipped_segments(disk, cell, &numbers, covered)?;
     for (position, number) in numbers.iter().copied().enumerate() {
         let file = segment_path(number);
         if let Some(before) = contents.segments.last()
             && before.number + 1 != number
         {
             return Err(LogOpenError::Missing { file: segment_path(before.number + 1) });
+        }
+        if let Some((header, next)) = skipped.get(position) {
+            check_end_of_previous(&contents.segments, header)?;
+            let (end, last) = (next.previous_end, next.after);
+            let (bytes, records) = (Bytes::new(), Vec::new());
+            contents.segments.push(ReadSegment { number, bytes, records, end, last });
+            continue;
         }
         let opened = disk.open(&file, OpenMode::Read).map_err(disk_error)?;
         let bytes = Bytes::from(read_all(opened.as_ref()).map_err(disk_error)?);
@@ -208,9 +230,40 @@ fn read_contents(disk: &dyn Disk, cell: CellId) -> Result<Contents, LogOpenError
         check_end_of_previous(&contents.segments, &header)?;
         let (records, end) =
             scanned.map_err(|Corruption { offset }| LogOpenError::Damaged { file, offset })?;
-        contents.segments.push(ReadSegment { number, bytes, header, records, end });
+        let highest = records.iter().map(|record| record.index).max().unwrap_or_default();
+        let before = contents.segments.last().map_or(header.after, |before| before.last);
+        let (end, last) = (end as u64, header.after.max(highest).max(before));
+        contents.segments.push(ReadSegment { number, bytes, records, end, last });
     }
     Ok(contents)
+}
+
+/// The headers of the segments at the front that hold nothing beyond `covered`, each with the one
+/// after it, which tells. The last two are never among them: one of these has the mark (L3).
+fn skipped_segments(
+    disk: &dyn Disk,
+    cell: CellId,
+    numbers: &[u64],
+    covered: LogIndex,
+) -> Result<Vec<(SegmentHeader, SegmentHeader)>, LogOpenError> {
+    let mut skipped = Vec::new();
+    let mut before = None;
+    for number in numbers.iter().take(numbers.len().saturating_sub(1)).copied() {
+        let file = disk.open(&segment_path(number), OpenMode::Read).map_err(disk_error)?;
+        let mut bytes = [0; SEGMENT_HEADER_SIZE];
+        let size = file.read_at(&mut bytes, 0).map_err(disk_error)?;
+        let header = SegmentHeader::decode(&bytes[..size]).ok();
+        let fits = |header: &SegmentHeader| header.cell == cell && header.number == number;
+        // Whatever is wrong with it is told where the segment is read.
+        let Some(header) = header.filter(fits) else { break };
+        if let Some(before) = before.replace(header) {
+            if header.after > covered {
+                break;
+            }
+            skipped.push((before, header));
+        }
+    }
+    Ok(skipped)
 }
 
 /// All of the segment before was durable when this one was begun (format::log_segment, G1).
@@ -219,8 +272,10 @@ fn check_end_of_previous(
     header: &SegmentHeader,
 ) -> Result<(), LogOpenError> {
     match before.last() {
-        Some(previous) if (previous.end as u64) < header.previous_end => {
-            Err(LogOpenError::Damaged { file: segment_path(previous.number), offset: previous.end })
+        Some(previous) if previous.end < header.previous_end => {
+            let file = segment_path(previous.number);
+            let offset = usize::try_from(previous.end).unwrap_or(usize::MAX);
+            Err(LogOpenError::Damaged { file, offset })
         }
         _ => Ok(()),
     }

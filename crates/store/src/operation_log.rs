@@ -8,7 +8,8 @@
 //! - L2: a record whose index is at or below an earlier one's takes the place of that one and of
 //!   all after it.
 //! - L3: a *mark* (index zero) has no place in the order; the newest one is kept, and carried over
-//!   into each new segment, so that removing old segments never removes it.
+//!   into each new segment, so that removing old segments never removes it. One of the last two
+//!   segments has it: a process killed before it was carried over does so when it opens the log.
 //! - L4: after a failed flush the log is of no more use: what is on disk is not known.
 //!
 //! Recovery is `log_recovery`'s.
@@ -156,6 +157,12 @@ impl OperationLog {
             self.disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
         }
         Ok(removable)
+    }
+
+    /// Whether it goes back to the first record ever.
+    #[must_use]
+    pub fn reaches_the_beginning(&self) -> bool {
+        self.closed.first().map_or(self.current.number, |(number, _)| *number) == 1
     }
 
     /// How many segments there are.

@@ -12,9 +12,9 @@
 
 use super::Verdict;
 use cairn_consensus::StoredRecord;
-use cairn_env::{Effect, Event, LogDone, LogJob, Now, Room};
+use cairn_env::{Effect, Event, Now, Room};
 use cairn_master::{Master, MasterDisk};
-use cairn_master_core::{Record, State};
+use cairn_master_core::{LogDone, LogJob, Record, State};
 use cairn_types::LogIndex;
 use cairn_types::wire::Message;
 use std::cell::RefCell;

@@ -1,0 +1,72 @@
+//! The contract of a master's disk work.
+
+use crate::state::State;
+use bytes::Bytes;
+use cairn_pagetree::{Backing, Damaged, FileId};
+use cairn_types::LogIndex;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a master asks of its disk.
+#[derive(Clone)]
+pub enum LogJob {
+    /// Appends records to the operation log and flushes; many at once share the flush (§2.6.3).
+    /// Each names its index; one at or below an earlier one's takes the place of that one and of
+    /// all after it (what a new primary master overwrites).
+    Append(Vec<(LogIndex, Bytes)>),
+    /// Makes a checkpoint of this state, beside running work; then removes what is older than the
+    /// kept ones.
+    Checkpoint(Box<State>),
+    /// Frees a state that is no longer needed: giving back the memory of millions of pages takes
+    /// longer than a look-up may.
+    Free(Box<State>),
+    /// Keeps the newest checkpoint, in which damage was found, from being read again.
+    MarkDamaged,
+}
+
+impl fmt::Debug for LogJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Append(records) => f.debug_tuple("Append").field(records).finish(),
+            // A state is too much to read.
+            Self::Checkpoint(state) => f.debug_tuple("Checkpoint").field(&state.applied()).finish(),
+            Self::Free(state) => f.debug_tuple("Free").field(&state.applied()).finish(),
+            Self::MarkDamaged => f.write_str("MarkDamaged"),
+        }
+    }
+}
+
+/// What came of a [`LogJob`].
+#[derive(Clone, Debug)]
+pub enum LogDone {
+    /// Durable.
+    Appended,
+    /// Durable.
+    Checkpointed(Checkpointed),
+    /// The checkpoint was not made: a page that it had to copy is not what was written.
+    Damaged(Damaged),
+    /// The memory is free.
+    Freed,
+    /// Durable.
+    MarkedDamaged,
+}
+
+/// A checkpoint that was made.
+#[derive(Clone)]
+pub struct Checkpointed {
+    /// The last record that it contains.
+    pub index: LogIndex,
+    /// Bytes that it added to the file of pages.
+    pub size: u64,
+    /// Where the live state had better read its pages from now on.
+    pub to_adopt: Option<(Arc<dyn Backing>, FileId)>,
+}
+
+impl fmt::Debug for Checkpointed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.to_adopt.as_ref().map(|(_, file)| file);
+        let mut fields = f.debug_struct("Checkpointed");
+        fields.field("index", &self.index).field("size", &self.size);
+        fields.field("to_adopt", &file).finish()
+    }
+}
