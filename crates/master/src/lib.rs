@@ -12,7 +12,7 @@ mod open;
 mod recovery;
 mod room;
 
-pub use master_disk::MasterDisk;
+pub use master_disk::{CHECKPOINT_LANE, MasterDisk};
 pub use open::{MasterConfig, MasterOpenError};
 pub use recovery::RecoveryError;
 pub use room::Master;

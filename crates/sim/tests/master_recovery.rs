@@ -3,6 +3,7 @@
 use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, Now};
 use cairn_env::{OpenMode, Room, Service};
 use cairn_env_sim::SimDisk;
+use cairn_format::CheckpointRoot;
 use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError};
 use cairn_master_core::{LogDone, LogJob, State};
 use cairn_pagetree::{Damage, Damaged};
@@ -180,6 +181,9 @@ struct Deaths {
     ids: BTreeSet<EntryId>,
     number: u64,
     term: Term,
+    /// Roots that are no longer what was written, and how many there were.
+    rotten: BTreeSet<String>,
+    rotted: u64,
 }
 
 impl Deaths {
@@ -191,12 +195,38 @@ impl Deaths {
             ids: BTreeSet::new(),
             number: 0,
             term: Term::new(0),
+            rotten: BTreeSet::new(),
+            rotted: 0,
         }
+    }
+
+    /// Damages the newest checkpoint, root or pages, while there is another one that reads.
+    fn rot(&mut self) {
+        let paths = self.disk.paths();
+        let roots = paths.iter().filter(|path| path.ends_with(".root"));
+        let good: Vec<&String> = roots.filter(|path| !self.rotten.contains(*path)).collect();
+        let [.., _, newest] = good[..] else { return };
+        if self.random.chance(500) {
+            assert!(self.disk.flip_byte(newest, self.random.below(72)));
+        } else {
+            let file = self.disk.session().open(newest, OpenMode::Read).expect("is there");
+            let mut bytes = vec![0; usize::try_from(file.size().expect("tells")).expect("fits")];
+            file.read_at(&mut bytes, 0).expect("reads");
+            let Ok(root) = CheckpointRoot::decode(&bytes) else { return };
+            let pages = format!("checkpoints/{:016x}.pages", root.page_file);
+            // Its root page, which nothing else has.
+            assert!(self.disk.flip_byte(&pages, root.page_file_size - 1));
+        }
+        self.rotten.insert(newest.clone());
+        self.rotted += 1;
     }
 
     /// One life: check, then create until the fuse blows or the work is done.
     fn live(&mut self, fuse: u64) {
         let seed = self.random.next_u64();
+        if self.random.chance(300) {
+            self.rot();
+        }
         // Recovery itself can die, too.
         let early = self.random.chance(300);
         if early {
@@ -240,7 +270,7 @@ impl Deaths {
 
 #[test]
 fn a_master_killed_at_any_step_of_its_disk_work_loses_nothing_that_it_answered() {
-    let mut blown = 0;
+    let (mut blown, mut rotted) = (0, 0);
     for fuse in 0..120 {
         let mut deaths = Deaths::new(fuse);
         for life in 0..4 {
@@ -248,8 +278,10 @@ fn a_master_killed_at_any_step_of_its_disk_work_loses_nothing_that_it_answered()
             blown += u64::from(deaths.disk.fuse_blown());
             deaths.disk.crash();
         }
+        rotted += deaths.rotted;
     }
     assert!(blown > 300, "only {blown} deaths in the middle");
+    assert!(rotted > 20, "only {rotted} checkpoints damaged");
 }
 
 #[test]
