@@ -5,7 +5,7 @@ use cairn_env::{OpenMode, Room, Service};
 use cairn_env_sim::SimDisk;
 use cairn_format::CheckpointRoot;
 use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError};
-use cairn_master_core::{LogDone, LogJob, State};
+use cairn_master_core::{Checkpointed, LogDone, LogJob, State};
 use cairn_pagetree::{Damage, Damaged};
 use cairn_protocol::{Create, Failure, Request, RequestId, Response, Stat, Status};
 use cairn_types::{
@@ -92,6 +92,23 @@ impl Running {
             let result = self.service.run(vec![job]).remove(0);
             self.handle(Event::Completed { id, result: Completion::Disk(result) });
         }
+    }
+
+    /// Creates files from `number` on until a checkpoint is due, which is not made; how many.
+    fn create_until_a_checkpoint(&mut self, number: u64) -> (EffectId, u64) {
+        for count in 0.. {
+            let due = self.jobs.iter().position(|(_, job)| is_checkpoint(job));
+            if let Some((id, _)) = due.and_then(|at| self.jobs.remove(at)) {
+                return (id, count);
+            }
+            if self.jobs.is_empty() {
+                self.send(create(number + count));
+            }
+            let (id, job) = self.jobs.pop_front().expect("an append");
+            let result = self.service.run(vec![job]).remove(0);
+            self.handle(Event::Completed { id, result: Completion::Disk(result) });
+        }
+        unreachable!("a checkpoint is due after a while");
     }
 
     fn ok(&self, asked: u64) -> bool {
@@ -358,17 +375,7 @@ fn damage_met_while_it_runs_stops_the_master_and_sets_the_checkpoint_aside() {
     with_checkpoints(&disk, 50);
     let mut running = Running::started(&disk, 2);
     let root = newest(&disk, ".root");
-    let mut number = 51;
-    let checkpoint = loop {
-        running.send(create(number));
-        number += 1;
-        if let Some(at) = running.jobs.iter().position(|(_, job)| is_checkpoint(job)) {
-            break running.jobs.remove(at).expect("is there").0;
-        }
-        let (id, job) = running.jobs.pop_front().expect("an append");
-        let result = running.service.run(vec![job]).remove(0);
-        running.handle(Event::Completed { id, result: Completion::Disk(result) });
-    };
+    let (checkpoint, _) = running.create_until_a_checkpoint(51);
     let damaged = Damaged { offset: 4096, size: 100, damage: Damage::Checksum };
     let result = Completion::Disk(Ok(LogDone::Damaged(damaged)));
     running.handle(Event::Completed { id: checkpoint, result });
@@ -383,6 +390,23 @@ fn damage_met_while_it_runs_stops_the_master_and_sets_the_checkpoint_aside() {
     disk.power_loss_of_all_unsynced();
     assert!(disk.paths().contains(&root.replace(".root", ".damaged")), "{:?}", disk.paths());
     goes_on(&disk, &before);
+}
+
+#[test]
+fn after_a_dear_checkpoint_the_next_one_comes_later() {
+    let mut running = Running::started(&disk(), 1);
+    let mut waited = Vec::new();
+    for size in [0, 0, 4096 * 60, 0] {
+        let (id, count) = running.create_until_a_checkpoint(1000 * (waited.len() as u64 + 1));
+        waited.push(count);
+        let index = running.master.state().applied();
+        let made = Checkpointed { index, size, to_adopt: None };
+        let result = Completion::Disk(Ok(LogDone::Checkpointed(made)));
+        running.handle(Event::Completed { id, result });
+    }
+    // A record for each file, and one more for the first.
+    assert!(waited[1] <= 8 && waited[2] <= 8, "{waited:?}");
+    assert!((59..70).contains(&waited[3]), "{waited:?}");
 }
 
 fn is_checkpoint(job: &LogJob) -> bool {
