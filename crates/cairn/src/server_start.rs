@@ -9,15 +9,15 @@ use crate::exit_codes::Exit;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError};
 use cairn_env::Disk;
 use cairn_env_os::{BindError, HaltReason, LaunchError, LaunchOptions, OsDisk, Running};
-use cairn_master::{Master, MasterConfig, MasterOpenError};
+use cairn_master::{CHECKPOINT_LANE, Master, MasterConfig, MasterOpenError};
 use cairn_store::StoreOpenError;
 use cairn_types::{Address, ClusterConfig, Rack};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Threads for a master's disk work: the log, and a checkpoint beside it.
-const MASTER_WORKERS: usize = 2;
+/// Threads for a master's disk work: the log. Checkpoints have one of their own.
+const MASTER_WORKERS: usize = 1;
 /// Threads for a chunkserver's disk work.
 const CHUNKSERVER_WORKERS: usize = 4;
 /// Bytes of pushed data that a chunkserver keeps until a mutation names them.
@@ -117,6 +117,7 @@ pub(crate) fn start_master(
     let options = LaunchOptions {
         listener: Some(listener),
         workers: MASTER_WORKERS,
+        background: Some(CHECKPOINT_LANE),
         say,
         ..LaunchOptions::new("master")
     };

@@ -3,6 +3,7 @@
 //! ```text
 //!   lane 0   [job job job] ─► one worker takes all that wait: one flush for them (group commit)
 //!   lane 7   [job]         ─► another worker, at the same time
+//!   background lane  [job] ─► a worker of its own, of lower priority
 //! ```
 //! - J1: jobs of one lane run one after the other, in order; a lane is with one worker at most
 //!   (E3).
@@ -28,19 +29,37 @@ pub(crate) enum FromWorker<F> {
 
 type Batch<S> = Vec<(EffectId, <S as Service>::Job)>;
 
+/// How much less a background lane's worker gets where others want the processors too: about a
+/// third (`nice`). Less would let a checkpoint starve beside a busy master.
+const BACKGROUND_NICENESS: i32 = 5;
+
+/// Which workers serve a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Common,
+    Background,
+}
+
 struct Queues<S: Service> {
     /// Lanes that have jobs, or are with a worker.
     lanes: BTreeMap<Lane, Batch<S>>,
-    /// Lanes that have jobs and are with no worker.
-    ready: VecDeque<Lane>,
+    /// Lanes that have jobs and are with no worker, for each [`Kind`].
+    ready: [VecDeque<Lane>; 2],
     is_stopping: bool,
 }
 
 struct Shared<S: Service> {
     queues: Mutex<Queues<S>>,
-    something: Condvar,
+    something: [Condvar; 2],
+    background: Option<Lane>,
     service: Arc<S>,
     results: Arc<Mailbox<FromWorker<Finished<S>>>>,
+}
+
+impl<S: Service> Shared<S> {
+    fn kind(&self, lane: Lane) -> Kind {
+        if self.background == Some(lane) { Kind::Background } else { Kind::Common }
+    }
 }
 
 /// The workers.
@@ -54,22 +73,28 @@ impl<S: Service> Lanes<S> {
         service: Arc<S>,
         name: &str,
         count: usize,
+        background: Option<Lane>,
         results: Arc<Mailbox<FromWorker<Finished<S>>>>,
     ) -> Result<Self, Error> {
-        let queues = Queues { lanes: BTreeMap::new(), ready: VecDeque::new(), is_stopping: false };
-        let something = Condvar::new();
-        let shared = Arc::new(Shared { queues: Mutex::new(queues), something, service, results });
+        let ready = [VecDeque::new(), VecDeque::new()];
+        let queues = Mutex::new(Queues { lanes: BTreeMap::new(), ready, is_stopping: false });
+        let something = [Condvar::new(), Condvar::new()];
+        let shared = Arc::new(Shared { queues, something, background, service, results });
+        // Dropping `lanes` on an error ends those that were started.
         let mut lanes = Self { shared, workers: Vec::new() };
         for number in 0..count.max(1) {
-            let shared = Arc::clone(&lanes.shared);
-            let builder = Builder::new().name(format!("{name}-disk-{number}"));
-            match builder.spawn(move || work(&shared)) {
-                Ok(worker) => lanes.workers.push(worker),
-                // Dropping `lanes` ends those that were started.
-                Err(error) => return Err(error),
-            }
+            lanes.add_worker(format!("{name}-disk-{number}"), Kind::Common)?;
+        }
+        if background.is_some() {
+            lanes.add_worker(format!("{name}-back"), Kind::Background)?;
         }
         Ok(lanes)
+    }
+
+    fn add_worker(&mut self, name: String, kind: Kind) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        self.workers.push(Builder::new().name(name).spawn(move || work(&shared, kind))?);
+        Ok(())
     }
 
     /// Queues jobs in order, all at once, so that those of one lane are taken together.
@@ -77,22 +102,23 @@ impl<S: Service> Lanes<S> {
         if jobs.is_empty() {
             return;
         }
-        let mut woken = 0;
+        let mut woken = Vec::new();
         let mut queues = lock(&self.shared.queues);
         for (id, lane, job) in jobs.drain(..) {
+            let kind = self.shared.kind(lane);
             let Queues { lanes, ready, .. } = &mut *queues;
             lanes
                 .entry(lane)
                 .or_insert_with(|| {
-                    ready.push_back(lane);
-                    woken += 1;
+                    ready[kind as usize].push_back(lane);
+                    woken.push(kind);
                     Vec::new()
                 })
                 .push((id, job));
         }
         drop(queues);
-        for _ in 0..woken {
-            self.shared.something.notify_one();
+        for kind in woken {
+            self.shared.something[kind as usize].notify_one();
         }
     }
 }
@@ -101,7 +127,7 @@ impl<S: Service> Lanes<S> {
 impl<S: Service> Drop for Lanes<S> {
     fn drop(&mut self) {
         lock(&self.shared.queues).is_stopping = true;
-        self.shared.something.notify_all();
+        self.shared.something.iter().for_each(Condvar::notify_all);
         for worker in self.workers.drain(..) {
             // A worker's panic has been told through the results already.
             let _ = worker.join();
@@ -124,9 +150,13 @@ impl<S: Service> Drop for LastWord<'_, S> {
     }
 }
 
-fn work<S: Service>(shared: &Shared<S>) {
+fn work<S: Service>(shared: &Shared<S>, kind: Kind) {
     let _last_word = LastWord(shared);
-    while let Some((lane, batch)) = next_batch(shared) {
+    if kind == Kind::Background {
+        // It works as well at full priority, where the system refuses.
+        let _ = rustix::process::nice(BACKGROUND_NICENESS);
+    }
+    while let Some((lane, batch)) = next_batch(shared, kind) {
         let (ids, jobs): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let results = shared.service.run(jobs);
         assert_eq!(results.len(), ids.len(), "a service gives one result for each job");
@@ -135,17 +165,18 @@ fn work<S: Service>(shared: &Shared<S>) {
     }
 }
 
-fn next_batch<S: Service>(shared: &Shared<S>) -> Option<(Lane, Batch<S>)> {
+fn next_batch<S: Service>(shared: &Shared<S>, kind: Kind) -> Option<(Lane, Batch<S>)> {
     let mut queues = lock(&shared.queues);
     loop {
         if queues.is_stopping {
             return None;
         }
-        if let Some(lane) = queues.ready.pop_front() {
+        if let Some(lane) = queues.ready[kind as usize].pop_front() {
             let jobs = queues.lanes.get_mut(&lane).map(std::mem::take).unwrap_or_default();
             return Some((lane, jobs));
         }
-        queues = shared.something.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        queues =
+            shared.something[kind as usize].wait(queues).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
@@ -156,7 +187,7 @@ fn give_back<S: Service>(shared: &Shared<S>, lane: Lane) {
     if queues.lanes.get(&lane).is_some_and(Vec::is_empty) {
         queues.lanes.remove(&lane);
     } else {
-        queues.ready.push_back(lane);
+        queues.ready[shared.kind(lane) as usize].push_back(lane);
     }
 }
 
@@ -200,6 +231,8 @@ mod tests {
         }
     }
 
+    const BACKGROUND: Lane = Lane(77);
+
     type Results = Arc<Mailbox<FromWorker<super::Finished<Recorder>>>>;
 
     fn start(count: usize, together: Option<Barrier>) -> (Lanes<Recorder>, Results, Receiver<u64>) {
@@ -207,7 +240,8 @@ mod tests {
         let (started, starts) = channel();
         let (batches, started) = (Mutex::default(), Mutex::new(started));
         let service = Arc::new(Recorder { batches, started, together });
-        let lanes = Lanes::start(service, "test", count, Arc::clone(&results)).expect("threads");
+        let lanes = Lanes::start(service, "test", count, Some(BACKGROUND), Arc::clone(&results));
+        let lanes = lanes.expect("threads");
         (lanes, results, starts)
     }
 
@@ -244,6 +278,16 @@ mod tests {
         // Neither job ends before the other has started.
         let (lanes, _, starts) = start(2, Some(Barrier::new(2)));
         lanes.submit(&mut vec![job(1, 0, None), job(2, 9, None)]);
+        let mut both = [starts.recv().expect("a start"), starts.recv().expect("another")];
+        both.sort_unstable();
+        assert_eq!(both, [1, 2]);
+    }
+
+    #[test]
+    fn a_background_lane_has_a_worker_of_its_own() {
+        // The only other worker waits for the background one, and takes none of its jobs.
+        let (lanes, _, starts) = start(1, Some(Barrier::new(2)));
+        lanes.submit(&mut vec![job(1, BACKGROUND.0, None), job(2, 0, None)]);
         let mut both = [starts.recv().expect("a start"), starts.recv().expect("another")];
         both.sort_unstable();
         assert_eq!(both, [1, 2]);

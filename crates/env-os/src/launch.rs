@@ -4,7 +4,7 @@ use crate::lanes::Lanes;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::{Network, WAKER_TOKEN};
 use crate::reactor::Reactor;
-use cairn_env::{Room, Service};
+use cairn_env::{Lane, Room, Service};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -53,6 +53,9 @@ pub struct LaunchOptions {
     pub name: String,
     /// Threads for disk jobs; at least one is started.
     pub workers: usize,
+    /// A lane whose jobs may take long and can wait: they run on one more thread, at a lower
+    /// priority than everything else.
+    pub background: Option<Lane>,
     /// Connections that may be open to this room; more are closed at once.
     pub accepted_max: usize,
     /// Where the room's lines for a person go; nowhere, if nothing is said here.
@@ -63,7 +66,14 @@ impl LaunchOptions {
     /// A room that takes no requests, with one worker.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { listener: None, name: name.into(), workers: 1, accepted_max: 10_000, say: |_| {} }
+        Self {
+            listener: None,
+            name: name.into(),
+            workers: 1,
+            background: None,
+            accepted_max: 10_000,
+            say: |_| {},
+        }
     }
 }
 
@@ -172,7 +182,8 @@ where
     let keeper = Arc::clone(&service);
     let keep = Box::new(move |push, data| keeper.keep(push, data));
     let network = Network::new(poll, options.listener, options.accepted_max, keep);
-    let lanes = Lanes::start(service, &options.name, options.workers, Arc::clone(&results))?;
+    let LaunchOptions { workers, background, .. } = options;
+    let lanes = Lanes::start(service, &options.name, workers, background, Arc::clone(&results))?;
     let reactor = Reactor {
         room,
         network,

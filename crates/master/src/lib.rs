@@ -13,7 +13,7 @@ mod recovery;
 mod room;
 mod seed;
 
-pub use master_disk::MasterDisk;
+pub use master_disk::{CHECKPOINT_LANE, MasterDisk};
 pub use open::{MasterConfig, MasterOpenError};
 pub use recovery::RecoveryError;
 pub use room::Master;

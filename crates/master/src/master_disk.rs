@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Appends run here.
 pub(crate) const LOG_LANE: Lane = Lane(0);
-/// Checkpoints are made here.
-pub(crate) const CHECKPOINT_LANE: Lane = Lane(1);
+/// Checkpoints are made here: background work, which may take long.
+pub const CHECKPOINT_LANE: Lane = Lane(1);
 
 /// The operation log and the checkpoints of one master.
 #[derive(Debug)]

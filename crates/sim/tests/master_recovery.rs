@@ -3,10 +3,11 @@
 use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, Now};
 use cairn_env::{OpenMode, Room, Service};
 use cairn_env_sim::SimDisk;
+use cairn_format::CheckpointRoot;
 use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError, SEED_TERM, SeedError, seed};
 use cairn_master_core::record::AddFile;
 use cairn_master_core::state::ROOT;
-use cairn_master_core::{LogDone, LogJob, Record, State};
+use cairn_master_core::{Checkpointed, LogDone, LogJob, Record, State};
 use cairn_pagetree::{Damage, Damaged};
 use cairn_protocol::{Create, Failure, Request, RequestId, Response, Stat, Status};
 use cairn_types::{
@@ -93,6 +94,23 @@ impl Running {
             let result = self.service.run(vec![job]).remove(0);
             self.handle(Event::Completed { id, result: Completion::Disk(result) });
         }
+    }
+
+    /// Creates files from `number` on until a checkpoint is due, which is not made; how many.
+    fn create_until_a_checkpoint(&mut self, number: u64) -> (EffectId, u64) {
+        for count in 0.. {
+            let due = self.jobs.iter().position(|(_, job)| is_checkpoint(job));
+            if let Some((id, _)) = due.and_then(|at| self.jobs.remove(at)) {
+                return (id, count);
+            }
+            if self.jobs.is_empty() {
+                self.send(create(number + count));
+            }
+            let (id, job) = self.jobs.pop_front().expect("an append");
+            let result = self.service.run(vec![job]).remove(0);
+            self.handle(Event::Completed { id, result: Completion::Disk(result) });
+        }
+        unreachable!("a checkpoint is due after a while");
     }
 
     fn ok(&self, asked: u64) -> bool {
@@ -182,6 +200,9 @@ struct Deaths {
     ids: BTreeSet<EntryId>,
     number: u64,
     term: Term,
+    /// Roots that are no longer what was written, and how many there were.
+    rotten: BTreeSet<String>,
+    rotted: u64,
 }
 
 impl Deaths {
@@ -193,12 +214,38 @@ impl Deaths {
             ids: BTreeSet::new(),
             number: 0,
             term: Term::new(0),
+            rotten: BTreeSet::new(),
+            rotted: 0,
         }
+    }
+
+    /// Damages the newest checkpoint, root or pages, while there is another one that reads.
+    fn rot(&mut self) {
+        let paths = self.disk.paths();
+        let roots = paths.iter().filter(|path| path.ends_with(".root"));
+        let good: Vec<&String> = roots.filter(|path| !self.rotten.contains(*path)).collect();
+        let [.., _, newest] = good[..] else { return };
+        if self.random.chance(500) {
+            assert!(self.disk.flip_byte(newest, self.random.below(72)));
+        } else {
+            let file = self.disk.session().open(newest, OpenMode::Read).expect("is there");
+            let mut bytes = vec![0; usize::try_from(file.size().expect("tells")).expect("fits")];
+            file.read_at(&mut bytes, 0).expect("reads");
+            let Ok(root) = CheckpointRoot::decode(&bytes) else { return };
+            let pages = format!("checkpoints/{:016x}.pages", root.page_file);
+            // Its root page, which nothing else has.
+            assert!(self.disk.flip_byte(&pages, root.page_file_size - 1));
+        }
+        self.rotten.insert(newest.clone());
+        self.rotted += 1;
     }
 
     /// One life: check, then create until the fuse blows or the work is done.
     fn live(&mut self, fuse: u64) {
         let seed = self.random.next_u64();
+        if self.random.chance(300) {
+            self.rot();
+        }
         // Recovery itself can die, too.
         let early = self.random.chance(300);
         if early {
@@ -242,7 +289,7 @@ impl Deaths {
 
 #[test]
 fn a_master_killed_at_any_step_of_its_disk_work_loses_nothing_that_it_answered() {
-    let mut blown = 0;
+    let (mut blown, mut rotted) = (0, 0);
     for fuse in 0..120 {
         let mut deaths = Deaths::new(fuse);
         for life in 0..4 {
@@ -250,8 +297,10 @@ fn a_master_killed_at_any_step_of_its_disk_work_loses_nothing_that_it_answered()
             blown += u64::from(deaths.disk.fuse_blown());
             deaths.disk.crash();
         }
+        rotted += deaths.rotted;
     }
     assert!(blown > 300, "only {blown} deaths in the middle");
+    assert!(rotted > 20, "only {rotted} checkpoints damaged");
 }
 
 #[test]
@@ -328,17 +377,7 @@ fn damage_met_while_it_runs_stops_the_master_and_sets_the_checkpoint_aside() {
     with_checkpoints(&disk, 50);
     let mut running = Running::started(&disk, 2);
     let root = newest(&disk, ".root");
-    let mut number = 51;
-    let checkpoint = loop {
-        running.send(create(number));
-        number += 1;
-        if let Some(at) = running.jobs.iter().position(|(_, job)| is_checkpoint(job)) {
-            break running.jobs.remove(at).expect("is there").0;
-        }
-        let (id, job) = running.jobs.pop_front().expect("an append");
-        let result = running.service.run(vec![job]).remove(0);
-        running.handle(Event::Completed { id, result: Completion::Disk(result) });
-    };
+    let (checkpoint, _) = running.create_until_a_checkpoint(51);
     let damaged = Damaged { offset: 4096, size: 100, damage: Damage::Checksum };
     let result = Completion::Disk(Ok(LogDone::Damaged(damaged)));
     running.handle(Event::Completed { id: checkpoint, result });
@@ -353,6 +392,23 @@ fn damage_met_while_it_runs_stops_the_master_and_sets_the_checkpoint_aside() {
     disk.power_loss_of_all_unsynced();
     assert!(disk.paths().contains(&root.replace(".root", ".damaged")), "{:?}", disk.paths());
     goes_on(&disk, &before);
+}
+
+#[test]
+fn after_a_dear_checkpoint_the_next_one_comes_later() {
+    let mut running = Running::started(&disk(), 1);
+    let mut waited = Vec::new();
+    for size in [0, 0, 4096 * 60, 0] {
+        let (id, count) = running.create_until_a_checkpoint(1000 * (waited.len() as u64 + 1));
+        waited.push(count);
+        let index = running.master.state().applied();
+        let made = Checkpointed { index, size, to_adopt: None };
+        let result = Completion::Disk(Ok(LogDone::Checkpointed(made)));
+        running.handle(Event::Completed { id, result });
+    }
+    // A record for each file, and one more for the first.
+    assert!(waited[1] <= 8 && waited[2] <= 8, "{waited:?}");
+    assert!((59..70).contains(&waited[3]), "{waited:?}");
 }
 
 fn is_checkpoint(job: &LogJob) -> bool {
