@@ -77,6 +77,7 @@ impl ChunkCore {
             .collect();
         let link = MasterLink {
             stage: Stage::Away(Time::default()),
+            inventory: None,
             term: settings.term,
             cell: settings.cell,
             space,
@@ -257,7 +258,10 @@ impl ChunkCore {
     fn on_completed(&mut self, now: Now, id: EffectId, result: Completion<ChunkDone>) {
         let Some(purpose) = self.out.take(id) else { return };
         match result {
-            Completion::Woken => self.on_tick(now),
+            Completion::Woken => match purpose {
+                Purpose::NextSlice(join) => self.on_pause_over(now, join),
+                _ => self.on_tick(now),
+            },
             Completion::Disk(result) => self.on_disk(now, purpose, result),
             Completion::Answered(result) => {
                 self.on_answer(now, purpose, result.map(|answer| answer.response));
@@ -377,8 +381,8 @@ impl ChunkCore {
     fn on_answer(&mut self, now: Now, purpose: Purpose, result: Result<Response, Failure>) {
         match purpose {
             Purpose::Joined => self.on_joined(now, expect!(result, Join)),
-            Purpose::Inventoried { last } => {
-                self.on_inventoried(now, last, result.err().as_ref());
+            Purpose::Inventoried(sent) => {
+                self.on_slice_answered(now, sent, expect!(result, Inventory));
             }
             Purpose::Heartbeat(sent) => {
                 self.on_heartbeat_answer(now, sent, expect!(result, Heartbeat));

@@ -19,6 +19,7 @@
 //! Knows handles, versions and the time it is handed. Never sees files, sockets or paths.
 
 mod core;
+mod inventory;
 mod master_link;
 mod mutation_queue;
 mod outbox;

@@ -1,21 +1,22 @@
 //! The chunkserver's side of its talk with the master: join, inventory, heartbeat (GFS §2.3).
 //!
 //! ```text
-//!   start ──► Join ──► Inventory, slice by slice ──► Heartbeat every heartbeat_ms
-//!               ▲                                        │ rejoin, or no answer for long
-//!               └────────────────────────────────────────┘
+//!   start ──► Join ──┬─► Heartbeat every heartbeat_ms
+//!               ▲    └─► Inventory, slice by slice (`inventory.rs`)
+//!               └────────── rejoin, or no answer for long
 //! ```
 //! - M1: a higher term is made durable before anything of it is obeyed; a lower one is refused
 //!   (R2).
 //! - M2: a lease is extended from when the heartbeat was *sent* (R4), and only while it lasts.
 
 use crate::core::ChunkCore;
+use crate::inventory::Telling;
 use crate::outbox::{JOURNAL_LANE, Purpose, lane_of};
 use crate::primary::holder_expiry;
 use crate::replica::Replica;
 use cairn_env::{ChunkJob, Effect, JournalEntry, Now, Space};
 use cairn_protocol::{
-    ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Hello, Inventory, Join, JoinAnswer,
+    ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Hello, Join, JoinAnswer,
     ReplicaReport, Role,
 };
 use cairn_types::planted::{Rule, broken};
@@ -23,8 +24,6 @@ use cairn_types::{CellId, ChunkHandle, ChunkVersion, ServerId, Term, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Replicas in one slice of an inventory.
-const SLICE: usize = 1000;
 /// Replicas that a heartbeat reports in turn, so that the master can name what is garbage.
 const HELD_PER_HEARTBEAT: usize = 200;
 /// Pause before another try to join.
@@ -41,8 +40,6 @@ pub(crate) enum Stage {
     Away(Time),
     /// A join is under way.
     Joining,
-    /// The inventory is under way; the next slice starts after this handle.
-    Reporting(ChunkHandle),
     /// Joined; the next heartbeat is due then.
     Joined(Time),
 }
@@ -50,6 +47,8 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct MasterLink {
     pub(crate) stage: Stage,
+    /// The inventory that is under way.
+    pub(crate) inventory: Option<Telling>,
     pub(crate) term: Term,
     pub(crate) cell: CellId,
     pub(crate) space: Space,
@@ -78,7 +77,7 @@ impl ChunkCore {
         }
     }
 
-    fn call_master(
+    pub(crate) fn call_master(
         &mut self,
         now: Now,
         purpose: Purpose,
@@ -136,8 +135,8 @@ impl ChunkCore {
                 self.knows_config = true;
                 self.link.heard = now.time;
                 self.link.refused_since = None;
-                self.link.stage = Stage::Reporting(ChunkHandle::default());
-                self.report_slice(now);
+                self.link.stage = Stage::Joined(now.time);
+                self.begin_inventory(now, answer.join);
             }
             Ok(answer) => {
                 let why = format!("the master's cell is {}", answer.cell);
@@ -148,7 +147,7 @@ impl ChunkCore {
     }
 
     /// Tries again later; what can never succeed ends the process with its reason.
-    fn retry_join(&mut self, now: Now, failure: &Failure) {
+    pub(crate) fn retry_join(&mut self, now: Now, failure: &Failure) {
         match failure.code {
             ErrorCode::WrongCell => {
                 let (cell, master) = (self.link.cell, self.master_address());
@@ -174,6 +173,7 @@ impl ChunkCore {
         self.say_why_away(now, failure);
         self.link.which += 1;
         self.link.stage = Stage::Away(now.time + JOIN_RETRY);
+        self.link.inventory = None;
     }
 
     /// Tells a person why no master takes this server in: once for each reason, and not for what
@@ -189,48 +189,14 @@ impl ChunkCore {
     }
 
     /// A master has taken this server in, and all that it holds.
-    fn say_joined(&mut self) {
+    pub(crate) fn say_joined(&mut self) {
         self.link.away_since = None;
         if !std::mem::take(&mut self.link.said).is_empty() {
             self.out.push(Effect::Say(format!("in the cell: master {}", self.master_address())));
         }
     }
 
-    fn report_slice(&mut self, now: Now) {
-        let Stage::Reporting(after) = self.link.stage else { return };
-        let rest = self.replicas.range(after.next()..);
-        let replicas: Vec<ReplicaReport> =
-            rest.take(SLICE).map(|(_, replica)| replica.report()).collect();
-        let last = replicas.len() < SLICE;
-        if let Some(report) = replicas.last() {
-            self.link.stage = Stage::Reporting(report.handle);
-        }
-        let leases = if last { self.held_leases(now.time, false) } else { vec![] };
-        let request = Inventory {
-            server: self.settings.at.server,
-            incarnation: self.settings.incarnation,
-            replicas,
-            last,
-            leases,
-        };
-        if last {
-            self.link.held_after = ChunkHandle::default();
-        }
-        self.call_master(now, Purpose::Inventoried { last }, request);
-    }
-
-    pub(crate) fn on_inventoried(&mut self, now: Now, last: bool, failure: Option<&Failure>) {
-        match failure {
-            Some(failure) => self.retry_join(now, failure),
-            None if last => {
-                self.link.stage = Stage::Joined(now.time);
-                self.say_joined();
-            }
-            None => self.report_slice(now),
-        }
-    }
-
-    fn held_leases(&mut self, now: Time, clear: bool) -> Vec<HeldLease> {
+    pub(crate) fn held_leases(&mut self, now: Time, clear: bool) -> Vec<HeldLease> {
         let mut held = Vec::new();
         for replica in self.replicas.values_mut() {
             let (handle, version) = (replica.handle, replica.version);
@@ -311,6 +277,7 @@ impl ChunkCore {
         self.link.heard = now.time;
         if answer.rejoin {
             self.link.stage = Stage::Away(now.time);
+            self.link.inventory = None;
             return;
         }
         let replicas = &mut self.replicas;

@@ -1,9 +1,10 @@
 //! What a step wants done, and what each completion will mean when it comes.
 
+use crate::inventory::SliceSent;
 use bytes::Bytes;
 use cairn_env::{Caller, ChunkJob, Effect, EffectId, Lane};
 use cairn_protocol::{Failure, Request, Response};
-use cairn_types::{Address, ChunkHandle, ChunkVersion, LeaseId, ServerId, Term, Time};
+use cairn_types::{Address, ChunkHandle, ChunkVersion, JoinId, LeaseId, ServerId, Term, Time};
 use std::collections::BTreeMap;
 
 /// The lane of a server's journal; a chunk's jobs have the lane of its handle.
@@ -39,7 +40,9 @@ pub(crate) enum Purpose {
     /// The master took this server in.
     Joined,
     /// The master took in a slice of the inventory.
-    Inventoried { last: bool },
+    Inventoried(SliceSent),
+    /// The pause before the next slice of that join's inventory is over.
+    NextSlice(JoinId),
     /// The master answered a heartbeat that was sent then.
     Heartbeat(Time),
     /// How full the disks are.

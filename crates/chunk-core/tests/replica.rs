@@ -89,11 +89,12 @@ impl Bench {
         let config = ClusterConfig::tiny();
         let join = bench.call();
         assert!(matches!(join.1, Request::Join(_)));
-        let answer = JoinAnswer { term: TERM, cell: CellId::new(5), config };
+        let answer =
+            JoinAnswer { term: TERM, cell: CellId::new(5), config, ..JoinAnswer::default() };
         bench.answer(join.0, Ok(Response::Join(answer)));
         let inventory = bench.call();
         assert!(matches!(inventory.1, Request::Inventory(_)));
-        bench.answer(inventory.0, Ok(Response::Inventory(InventoryAnswer {})));
+        bench.answer(inventory.0, Ok(Response::Inventory(InventoryAnswer::default())));
         bench
     }
 
@@ -254,7 +255,8 @@ fn forward(first: u64, count: u64) -> Forward {
 fn settings_that_do_not_fit_together_are_not_taken_over_and_the_server_asks_again() {
     let mut bench = Bench::alone();
     let join = bench.call();
-    let answer = JoinAnswer { term: TERM, cell: CellId::new(5), config: ClusterConfig::default() };
+    let config = ClusterConfig::default();
+    let answer = JoinAnswer { term: TERM, cell: CellId::new(5), config, ..JoinAnswer::default() };
     bench.answer(join.0, Ok(Response::Join(answer)));
     assert!(bench.calls.is_empty(), "no inventory");
     bench.tick(Duration::from_secs(60));
@@ -675,11 +677,12 @@ fn a_person_hears_once_why_no_master_takes_the_server_in_and_that_one_did() {
         bench.tick(Duration::from_millis(250));
         while let Some((id, request)) = bench.calls.pop_front() {
             let config = ClusterConfig::tiny();
-            let join = JoinAnswer { term: TERM, cell: CellId::new(5), config };
+            let join =
+                JoinAnswer { term: TERM, cell: CellId::new(5), config, ..JoinAnswer::default() };
             match request {
                 Request::Join(_) => bench.answer(id, Ok(Response::Join(join))),
                 Request::Inventory(_) => {
-                    bench.answer(id, Ok(Response::Inventory(InventoryAnswer {})));
+                    bench.answer(id, Ok(Response::Inventory(InventoryAnswer::default())));
                 }
                 _ => {}
             }

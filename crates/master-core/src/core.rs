@@ -172,6 +172,9 @@ impl MasterCore {
             return;
         }
         if let Some(answer) = self.read(now, &request) {
+            for chunk in answer.iter().flat_map(reads::unlocated) {
+                self.chunks.want(now.time, chunk);
+            }
             self.out.reply(from, answer);
             return;
         }

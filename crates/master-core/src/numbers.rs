@@ -4,7 +4,7 @@
 //! offered twice because a term has one master and is never used again.
 
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ChunkVersion, EntryId, LeaseId, Term};
+use cairn_types::{ChunkHandle, ChunkVersion, EntryId, JoinId, LeaseId, Term};
 
 /// Hands out the numbers of one reign.
 #[derive(Debug)]
@@ -50,6 +50,11 @@ impl Numbers {
     /// A fresh lease id.
     pub(crate) fn lease(&mut self) -> LeaseId {
         LeaseId::of(self.term, self.take())
+    }
+
+    /// A fresh name of a join.
+    pub(crate) fn join(&mut self) -> JoinId {
+        JoinId::of(self.term, self.take())
     }
 
     /// A fresh file or directory id.

@@ -6,9 +6,9 @@ use crate::state::{HIDDEN_ROOT, ROOT, State};
 use cairn_env::Now;
 use cairn_protocol::{
     ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate, LocateAnswer, Looked, Open,
-    OpenAnswer, ServersAnswer, Stat, StatAnswer, StatusAnswer,
+    OpenAnswer, Response, ServersAnswer, Stat, StatAnswer, StatusAnswer,
 };
-use cairn_types::{ChunkIndex, Entry, EntryId, EntryKind, Term};
+use cairn_types::{ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, Term};
 
 /// Names in one answer to `List` or `Find`, however many are asked for.
 pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
@@ -80,6 +80,17 @@ pub(crate) fn locate(
     let entry = described(state, wish.file)?;
     let chunks = locations(state, chunks, now, (wish.file, wish.first, wish.count));
     Ok(LocateAnswer { entry, chunks })
+}
+
+/// The chunks of an answer of which no replica is known.
+pub(crate) fn unlocated(answer: &Response) -> impl Iterator<Item = ChunkHandle> {
+    let chunks = match answer {
+        Response::Open(open) => open.chunks.as_slice(),
+        Response::Locate(locate) => locate.chunks.as_slice(),
+        Response::Stat(stat) => stat.last.as_slice(),
+        _ => &[],
+    };
+    chunks.iter().filter(|chunk| chunk.replicas.is_empty()).map(|chunk| chunk.handle)
 }
 
 fn locations(

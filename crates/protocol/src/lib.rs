@@ -15,6 +15,7 @@ mod handshake;
 mod master_calls;
 mod mutation_calls;
 mod read_calls;
+mod report_slice;
 mod rpc;
 mod server_calls;
 
@@ -39,6 +40,7 @@ pub use mutation_calls::{
     Push, PushAnswer, SyncChunk, SyncChunkAnswer, Write, WriteAnswer,
 };
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
+pub use report_slice::{ReportSlice, SLICE_COUNT_MAX};
 pub use rpc::{Request, Response, proto_table};
 pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,

@@ -1,8 +1,9 @@
 //! Between master and chunkservers: joining, inventories, heartbeats, raises, leases.
 
+use crate::ReportSlice;
 use cairn_types::{
-    CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, Incarnation, LeaseId,
-    ReplicaAt, SerialNumber, ServerId, Term,
+    CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, Incarnation, JoinId,
+    LeaseId, ReplicaAt, SerialNumber, ServerId, Term,
 };
 
 cairn_types::message! {
@@ -43,23 +44,36 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// Welcome; `term` is persisted by the chunkserver before it obeys anything of it (R2).
-    pub struct JoinAnswer { 1 => term: Term, 2 => cell: CellId, 3 => config: ClusterConfig }
+    pub struct JoinAnswer {
+        1 => term: Term,
+        2 => cell: CellId,
+        3 => config: ClusterConfig,
+        /// Names this join: the inventory that follows belongs to it.
+        4 => join: JoinId,
+    }
 }
 
 cairn_types::message! {
-    /// A slice of what a server holds; `last` ends the inventory.
+    /// A slice of what a server holds: first what is urgent, then the rest in handle order; `last`
+    /// ends the inventory. The next slice is sent when this one is answered.
     pub struct Inventory {
         1 => server: ServerId,
         2 => incarnation: Incarnation,
-        3 => replicas: Vec<ReplicaReport>,
+        /// Packed (`report_slice.rs`).
+        3 => replicas: ReportSlice,
         4 => last: bool,
-        /// Leases that it holds, reported under the new term (R22).
+        /// Leases that it holds, reported under the new term (R22); in the first and last slice.
         5 => leases: Vec<HeldLease>,
+        /// The join that it belongs to.
+        6 => join: JoinId,
+        /// Its place in the inventory, from 0: a slice that comes late or twice is known for it.
+        7 => number: u64,
     }
 }
 cairn_types::message! {
-    /// Taken in.
-    pub struct InventoryAnswer { }
+    /// Taken in. What is wanted is told first in the next slice, as far as it is held: somebody
+    /// waits for it. The next slice comes after the pause.
+    pub struct InventoryAnswer { 1 => wanted: Vec<ChunkHandle>, 2 => pause_ms: u64 }
 }
 
 cairn_types::message! {

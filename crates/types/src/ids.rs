@@ -140,6 +140,10 @@ master_made! {
     /// One grant of a lease, with all its extensions (§3.1).
     LeaseId
 }
+master_made! {
+    /// One joining of a chunkserver to a master, with the inventory that follows.
+    JoinId
+}
 
 number! {
     /// One reign of a primary master; Raft's term.

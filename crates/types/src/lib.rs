@@ -26,7 +26,7 @@ pub use cluster_config::{
 };
 pub use entry::{Content, Entry, EntryKind};
 pub use ids::{
-    CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, LeaseId, LogIndex,
+    CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId, LeaseId, LogIndex,
     MutationName, MutationNumber, PushId, SerialNumber, ServerId, SessionId, Term,
 };
 pub use path::{CellPath, NAME_SIZE_MAX, PATH_SIZE_MAX, PathError};

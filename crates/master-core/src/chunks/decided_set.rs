@@ -84,15 +84,15 @@ impl Chunks {
         told: &[(ServerId, Replica)],
     ) -> Option<Time> {
         let quiet = self.locations.quiet(handle);
-        let here = |(server, replica): &(ServerId, Replica)| {
-            self.servers.is_live(now, *server) && replica.reported >= quiet
-        };
-        if !told.iter().all(here) {
-            return None;
+        let mut last = self.started;
+        for (server, replica) in told {
+            let inventoried = self.servers.get(*server)?.inventoried?;
+            if !self.servers.is_live(now, *server) || replica.reported < quiet {
+                return None;
+            }
+            last = last.max(inventoried);
         }
         let dead = Duration::from_millis(self.config.dead_ms);
-        let joined = told.iter().filter_map(|(server, _)| self.servers.get(*server));
-        let last = joined.map(|server| server.joined).fold(self.started, Time::max);
         if told.len() >= chunk.set_size as usize {
             return Some(last + dead * SUSPECT_WAIT);
         }

@@ -72,7 +72,10 @@ impl Chunks {
             Err(blocked) if appends && !self.bears_a_wait(step, place, &blocked) => {
                 self.go_on_in_next(step, place);
             }
-            Err(blocked) => self.wait(place, blocked.why),
+            Err(blocked) => {
+                self.want(step.now.time, handle);
+                self.wait(place, blocked.why);
+            }
         }
     }
 

@@ -1,18 +1,24 @@
 //! What chunkservers say by themselves: joining, inventories, heartbeats (§2.6.2, §3.1).
 //!
 //! ```text
-//!   Join ─► Inventory ─► … ─► Inventory{last} ─► Heartbeat ─► Heartbeat ─► …
-//!     ▲                                              │ rejoin (unknown, dead, other incarnation)
-//!     └──────────────────────────────────────────────┘
+//!   Join ─┬─► Inventory 0 ─► Inventory 1 ─► … ─► Inventory{last}
+//!     ▲   └─► Heartbeat ─► Heartbeat ─► Heartbeat ─► …
+//!     └──────────────────────────────────── │ rejoin (unknown, dead, other incarnation)
 //! ```
 //! - J1: a server that has obeyed a later reign, or heard of its numbers, is not this master's to
 //!   command: this master is the past (R1, R3). So is one that has heard of a number of this very
 //!   reign which this master has not given out: there was another master of this term.
 //! - J2: a lease of an earlier reign goes on if its holder tells of it before anybody else got one
 //!   (R22); only while it is told is it extended.
+//! - J3: until the last slice of its inventory a server may hold what it has not told of: nothing
+//!   is concluded from its silence about a chunk. Slices count in the order of their numbers, each
+//!   once, and only those of its present join.
+//! - J4: the next slice is sent when this one is answered. So each server has one slice waiting
+//!   here, and where there are many servers each pauses between its slices.
 
 use super::Chunks;
 use super::leases::{Lease, Standing};
+use crate::state::State;
 use crate::step::Step;
 use cairn_protocol::{
     ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join,
@@ -20,6 +26,15 @@ use cairn_protocol::{
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Incarnation, ServerId, Term};
+use std::iter::Peekable;
+
+/// Servers that may send slices as fast as they are answered; where there are more of them, each
+/// pauses, so that so many slices come in a millisecond (J4).
+const SLICES_AT_ONCE: usize = 16;
+const SLICES_PER_MS: u64 = 2;
+/// Chunks that are walked past on the way to the next one that a server tells of: a look-up costs
+/// as much as so many.
+const STEPS_MAX: usize = 16;
 
 impl Chunks {
     pub(super) fn on_join(
@@ -40,7 +55,8 @@ impl Chunks {
         self.check_term(newest, join.at.server)?;
         check_numbers(step, join)?;
         let former = self.servers.get(join.at.server).cloned();
-        self.servers.join(step.now.time, join)?;
+        let id = step.numbers.join();
+        self.servers.join(step.now.time, join, id)?;
         self.locations.remove_server(join.at.server);
         self.unknown.remove_server(join.at.server);
         if let Some(former) = former
@@ -48,7 +64,8 @@ impl Chunks {
         {
             self.doubt_holder(join.at.server);
         }
-        Ok(JoinAnswer { term: self.term, cell, config: step.state.config().clone() })
+        let config = step.state.config().clone();
+        Ok(JoinAnswer { term: self.term, cell, config, join: id })
     }
 
     /// J1. A group of one cannot win back a reign that it does not remember.
@@ -103,23 +120,46 @@ impl Chunks {
             let line = format!("server {id} must join before it tells what it holds");
             return Err(Failure::not_done(ErrorCode::Busy, line));
         };
+        if server.join != inventory.join || inventory.number > server.slices {
+            let line = format!("server {id} has joined anew since: this is an older inventory");
+            return Err(Failure::not_done(ErrorCode::Busy, line));
+        }
         server.heard = now;
-        server.inventoried |= inventory.last;
-        self.take_reports(step, id, &inventory.replicas);
-        for held in &inventory.leases {
-            self.adopt(step, (id, inventory.incarnation), held);
+        if inventory.number == server.slices {
+            server.slices += 1;
+            if inventory.last {
+                server.inventoried = Some(now);
+            }
+            self.take_reports(step, id, &inventory.replicas.0);
+            for held in &inventory.leases {
+                self.adopt(step, (id, inventory.incarnation), held);
+            }
+            if inventory.last {
+                self.end_former_leases(inventory);
+            }
         }
-        if inventory.last {
-            self.end_former_leases(inventory);
-        }
-        Ok(InventoryAnswer {})
+        let pause = self.servers.telling_count().saturating_sub(SLICES_AT_ONCE);
+        let pause_ms = pause as u64 / SLICES_PER_MS;
+        let server = self.servers.present(id, inventory.incarnation);
+        let wanted = server.map(|server| self.wanted.next(&mut server.asked)).unwrap_or_default();
+        Ok(InventoryAnswer { wanted, pause_ms })
     }
 
+    /// Takes in what a server says of its replicas. They mostly come in handle order: the chunks
+    /// are walked beside them.
     fn take_reports(&mut self, step: &Step<'_>, server: ServerId, reports: &[ReplicaReport]) {
+        let mut sought = ChunkHandle::default();
+        let mut chunks = handles_from(step.state, sought);
         for report in reports {
-            if step.state.chunk(report.handle).is_some() {
+            let handle = report.handle;
+            let steps = std::iter::from_fn(|| chunks.next_if(|at| *at < handle));
+            if handle < sought || steps.take(STEPS_MAX).count() == STEPS_MAX {
+                chunks = handles_from(step.state, handle);
+            }
+            sought = handle;
+            if chunks.peek() == Some(&handle) {
                 self.locations.report(step.now.time, server, report);
-            } else if !self.making.contains(&report.handle) {
+            } else if !self.making.contains(&handle) {
                 self.unknown.note(server, report);
             }
         }
@@ -226,6 +266,10 @@ impl Chunks {
         };
         self.leases.insert(held.handle, lease);
     }
+}
+
+fn handles_from(state: &State, first: ChunkHandle) -> Peekable<impl Iterator<Item = ChunkHandle>> {
+    state.chunks_from(first).map(|(handle, _)| handle).peekable()
 }
 
 /// J1: numbers of this reign come from here alone.

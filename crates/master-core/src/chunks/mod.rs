@@ -33,6 +33,7 @@ mod revoke;
 mod servers;
 mod shrink;
 mod unknown_chunks;
+mod wanted;
 
 use crate::outbox::ProposalId;
 use crate::outcome::{EntryMoved, Outcome};
@@ -51,6 +52,7 @@ use servers::Servers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use unknown_chunks::UnknownChunks;
+use wanted::Wanted;
 
 /// A chunk's place in a file; jobs go by it, because a chunk that is being made has no handle yet.
 type Place = (EntryId, ChunkIndex);
@@ -94,6 +96,8 @@ pub(crate) struct Chunks {
     fenced: BTreeSet<ChunkHandle>,
     /// What servers hold that no record knows.
     unknown: UnknownChunks,
+    /// What somebody waits for while servers tell what they hold.
+    wanted: Wanted,
     /// Bad blocks that clients reported.
     hints: Hints,
     calls: BTreeMap<EffectId, Pending>,
@@ -115,6 +119,7 @@ impl Chunks {
             making: BTreeSet::new(),
             fenced: BTreeSet::new(),
             unknown: UnknownChunks::default(),
+            wanted: Wanted::default(),
             hints: Hints::default(),
             calls: BTreeMap::new(),
             proposals: BTreeMap::new(),
@@ -217,6 +222,7 @@ impl Chunks {
             }
         }
         self.locations.sweep_some();
+        self.forget_wanted(step.now.time);
         for (handle, lease) in self.leases.expire(step.now.time) {
             self.locations.quiet_since(handle, step.now.time);
             self.record_end_of_lease(step, handle, &lease);

@@ -10,7 +10,7 @@
 
 use cairn_protocol::{ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, ServerState, ServerStatus};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ClusterConfig, Incarnation, ReplicaAt, ServerId, Time};
+use cairn_types::{ClusterConfig, Incarnation, JoinId, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,8 +33,14 @@ pub(super) struct Server {
     /// When it joined last, and when it was last heard of.
     pub(super) joined: Time,
     pub(super) heard: Time,
-    /// Its whole inventory has come.
-    pub(super) inventoried: bool,
+    /// Its present join, whose inventory is taken.
+    pub(super) join: JoinId,
+    /// Slices of its inventory that have come: the number of the next.
+    pub(super) slices: u64,
+    /// Chunks out of those that are wanted which it was asked for.
+    pub(super) asked: usize,
+    /// When its whole inventory had come.
+    pub(super) inventoried: Option<Time>,
     /// Chunks placed there lately and not yet seen in its disk use (§4.2).
     pub(super) creations: u32,
     /// Declared dead; what it held is forgotten (V2).
@@ -57,7 +63,7 @@ impl Servers {
     }
 
     /// Takes a server in, or refuses a second life of one that lives.
-    pub(super) fn join(&mut self, now: Time, join: &Join) -> Result<(), Failure> {
+    pub(super) fn join(&mut self, now: Time, join: &Join, id: JoinId) -> Result<(), Failure> {
         self.check_room(join)?;
         if let Some(known) = self.servers.get(&join.at.server)
             && known.incarnation != join.incarnation
@@ -80,7 +86,10 @@ impl Servers {
             used: join.used,
             joined: now,
             heard: now,
-            inventoried: false,
+            join: id,
+            slices: 0,
+            asked: 0,
+            inventoried: None,
             creations: 0,
             buried: false,
         };
@@ -156,10 +165,16 @@ impl Servers {
     /// here: one that is silent, or whose inventory is not complete.
     pub(super) fn may_tell_more(&self, now: Time, holds: impl Fn(ServerId) -> bool) -> bool {
         self.servers.iter().any(|(id, server)| match self.state_of(now, server) {
-            ServerState::Live => !server.inventoried,
-            ServerState::Silent => !server.inventoried || holds(*id),
+            ServerState::Live => server.inventoried.is_none(),
+            ServerState::Silent => server.inventoried.is_none() || holds(*id),
             ServerState::Dead => false,
         })
+    }
+
+    /// Servers that are telling what they hold.
+    pub(super) fn telling_count(&self) -> usize {
+        let telling = |server: &&Server| !server.buried && server.inventoried.is_none();
+        self.servers.values().filter(telling).count()
     }
 
     /// When a server was last heard of that is dead now.
@@ -218,7 +233,9 @@ mod tests {
     use super::Servers;
     use cairn_protocol::{ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, ServerState, ServersAnswer};
     use cairn_types::wire::Message;
-    use cairn_types::{Address, ClusterConfig, Incarnation, Rack, ReplicaAt, ServerId, Time};
+    use cairn_types::{
+        Address, ClusterConfig, Incarnation, JoinId, Rack, ReplicaAt, ServerId, Time,
+    };
     use std::time::Duration;
 
     fn join(address: &str, incarnation: u64) -> Join {
@@ -240,11 +257,17 @@ mod tests {
     #[test]
     fn a_second_life_elsewhere_is_refused_while_the_first_lives_and_a_restart_is_not() {
         let mut servers = servers();
-        assert_eq!(servers.join(at(0), &join("a:1", 10)), Ok(()));
-        let twin = servers.join(at(500), &join("b:1", 11)).map_err(|failure| failure.code);
+        assert_eq!(servers.join(at(0), &join("a:1", 10), JoinId::default()), Ok(()));
+        let twin = servers
+            .join(at(500), &join("b:1", 11), JoinId::default())
+            .map_err(|failure| failure.code);
         assert_eq!(twin, Err(ErrorCode::WrongServer));
-        assert_eq!(servers.join(at(500), &join("a:1", 12)), Ok(()));
-        assert_eq!(servers.join(at(1500), &join("b:1", 13)), Ok(()), "the first is silent");
+        assert_eq!(servers.join(at(500), &join("a:1", 12), JoinId::default()), Ok(()));
+        assert_eq!(
+            servers.join(at(1500), &join("b:1", 13), JoinId::default()),
+            Ok(()),
+            "the first is silent"
+        );
         assert!(servers.present(ServerId::new(1), Incarnation::new(12)).is_none());
     }
 
@@ -258,29 +281,35 @@ mod tests {
             Join { at: ReplicaAt { server, address, rack }, ..Join::default() }
         };
         let code = |result: Result<(), Failure>| result.map_err(|failure| failure.code);
-        assert_eq!(code(servers.join(at(0), &joins(1, 300))), Err(ErrorCode::Invalid));
+        assert_eq!(
+            code(servers.join(at(0), &joins(1, 300), JoinId::default())),
+            Err(ErrorCode::Invalid)
+        );
         for id in 1..=4096 {
-            servers.join(at(u64::from(id > 1)), &joins(id, 250)).unwrap();
+            servers.join(at(u64::from(id > 1)), &joins(id, 250), JoinId::default()).unwrap();
         }
         let all = ServersAnswer { servers: servers.describe(at(1), |_| (1 << 30, 1 << 30)) };
         assert!(all.to_bytes().len() < MESSAGE_SIZE_MAX as usize);
-        assert_eq!(code(servers.join(at(1), &joins(5000, 1))), Err(ErrorCode::Busy));
+        assert_eq!(
+            code(servers.join(at(1), &joins(5000, 1), JoinId::default())),
+            Err(ErrorCode::Busy)
+        );
         assert_eq!(servers.bury(at(4000)), [ServerId::new(1)]);
-        assert_eq!(code(servers.join(at(4000), &joins(5000, 1))), Ok(()));
+        assert_eq!(code(servers.join(at(4000), &joins(5000, 1), JoinId::default())), Ok(()));
         assert_eq!(servers.describe(at(4000), |_| (0, 0)).len(), 4096);
     }
 
     #[test]
     fn silence_makes_a_server_silent_and_then_dead_until_it_joins_again() {
         let mut servers = servers();
-        servers.join(at(0), &join("a:1", 10)).unwrap();
+        servers.join(at(0), &join("a:1", 10), JoinId::default()).unwrap();
         let id = ServerId::new(1);
         assert_eq!(servers.state(at(999), id), Some(ServerState::Live));
         assert_eq!(servers.state(at(1000), id), Some(ServerState::Silent));
         assert_eq!(servers.bury(at(3999)), []);
         assert_eq!(servers.bury(at(4000)), [id]);
         assert!(servers.present(id, Incarnation::new(10)).is_none(), "it must join again");
-        servers.join(at(4001), &join("a:1", 10)).unwrap();
+        servers.join(at(4001), &join("a:1", 10), JoinId::default()).unwrap();
         assert_eq!(servers.state(at(4001), id), Some(ServerState::Live));
     }
 }

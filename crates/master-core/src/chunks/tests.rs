@@ -13,7 +13,7 @@ use cairn_env::{Caller, ConnectionId, Effect, EffectId, Now};
 use cairn_protocol::{
     ChunkClosed, ChunkGrant, ErrorCode, Failure, GrantLease, GrantLeaseAnswer, Heartbeat,
     HeartbeatAnswer, HeldLease, Inventory, Join, Lease, LeasePurpose, Probe, ProbeAnswer, Raise,
-    RaiseAnswer, ReplicaReport, Request, RequestId, Response, SecondaryFailed,
+    RaiseAnswer, ReplicaReport, ReportSlice, Request, RequestId, Response, SecondaryFailed,
 };
 use cairn_types::{
     Address, CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, Incarnation,
@@ -24,6 +24,7 @@ use std::time::Duration;
 
 mod after_power_loss;
 mod late_heartbeat;
+mod slices;
 
 pub(super) const FILE: EntryId = EntryId::new(100);
 
@@ -178,9 +179,17 @@ impl World {
         let at = ReplicaAt { server: server(id), address, ..ReplicaAt::default() };
         let incarnation = Incarnation::new(incarnation);
         self.request(900, Join { at, incarnation, ..Join::default() });
-        assert!(matches!(self.reply(900), Some(Ok(Response::Join(_)))));
-        let server = server(id);
-        self.request(900, Inventory { server, incarnation, replicas, last: true, leases });
+        let Some(Ok(Response::Join(joined))) = self.reply(900) else { panic!("not taken in") };
+        let inventory = Inventory {
+            server: server(id),
+            incarnation,
+            replicas: ReportSlice(replicas),
+            last: true,
+            leases,
+            join: joined.join,
+            number: 0,
+        };
+        self.request(900, inventory);
         assert!(matches!(self.reply(900), Some(Ok(_))));
     }
 

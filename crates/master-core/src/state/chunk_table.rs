@@ -61,6 +61,13 @@ impl ChunkTable {
         self.by_handle.iter().map(|(handle, record)| (*handle, record))
     }
 
+    pub(super) fn iter_from(
+        &self,
+        first: ChunkHandle,
+    ) -> impl Iterator<Item = (ChunkHandle, &ChunkRecord)> {
+        self.by_handle.range(first..).map(|(handle, record)| (*handle, record))
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.by_handle.len() as u64
     }

@@ -185,6 +185,14 @@ impl State {
         self.chunks.iter()
     }
 
+    /// Every chunk from `first` on, by handle.
+    pub fn chunks_from(
+        &self,
+        first: ChunkHandle,
+    ) -> impl Iterator<Item = (ChunkHandle, &ChunkRecord)> {
+        self.chunks.iter_from(first)
+    }
+
     /// What is remembered of a client's mutation (R24).
     #[must_use]
     pub fn remembered(&self, mutation: MutationName) -> Remembered<'_> {
