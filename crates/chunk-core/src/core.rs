@@ -61,6 +61,9 @@ pub struct ChunkCore {
     /// large a chunk is and how long a lease lasts.
     pub(crate) knows_config: bool,
     pub(crate) replicas: BTreeMap<ChunkHandle, Replica>,
+    /// Replicas that hold a lease or are damaged, and those touched since the last tick: what
+    /// ticks and heartbeats look at. Others may be millions.
+    pub(crate) watched: BTreeSet<ChunkHandle>,
     pub(crate) out: Outbox,
     pub(crate) link: MasterLink,
     /// Replicas that changed since they were last brought to disk, and when.
@@ -95,7 +98,8 @@ impl ChunkCore {
         let out = Outbox::default();
         let sound = recovered.iter().filter(|recovered| !recovered.suspect);
         let unsynced = sound.map(|recovered| (recovered.handle, Time::default())).collect();
-        Self { settings, config, knows_config: false, replicas, out, link, unsynced }
+        let watched = BTreeSet::new();
+        Self { settings, config, knows_config: false, replicas, watched, out, link, unsynced }
     }
 
     /// The cell's settings, as far as known.
@@ -121,6 +125,7 @@ impl ChunkCore {
             replica.abandon(&mut cx, why);
         }
         self.replicas.remove(&handle);
+        self.watched.remove(&handle);
         self.unsynced.remove(&handle);
     }
 
@@ -139,8 +144,10 @@ impl ChunkCore {
             }
             Event::Request { from, request } => self.on_request(now, from, request),
             Event::Disconnected { connection } => {
-                for replica in self.replicas.values_mut() {
-                    replica.forget_connection(connection);
+                for handle in &self.watched {
+                    if let Some(replica) = self.replicas.get_mut(handle) {
+                        replica.forget_connection(connection);
+                    }
                 }
             }
             Event::Completed { id, result } => self.on_completed(now, id, result),
@@ -165,14 +172,16 @@ impl ChunkCore {
         Context { now: now.time, config, out, me: settings.at.server, master }
     }
 
-    /// A replica, and what decisions about it may look at.
+    /// A replica, and what decisions about it may look at. From here on it is watched.
     pub(crate) fn replica(
         &mut self,
         now: Now,
         handle: ChunkHandle,
     ) -> Option<(&mut Replica, Context<'_>)> {
         let cx = Self::context(now, &self.config, &mut self.out, &self.settings, &self.link);
-        self.replicas.get_mut(&handle).map(|replica| (replica, cx))
+        let replica = self.replicas.get_mut(&handle)?;
+        self.watched.insert(handle);
+        Some((replica, cx))
     }
 
     fn on_request(&mut self, now: Now, from: Caller, request: Request) {
@@ -271,13 +280,15 @@ impl ChunkCore {
 
     fn on_tick(&mut self, now: Now) {
         self.out.wake(Purpose::Tick, now.time + TICK);
-        for replica in self.replicas.values_mut() {
+        self.watched.retain(|handle| {
+            let Some(replica) = self.replicas.get_mut(handle) else { return false };
             if replica.primary.is_some() {
                 let mut cx =
                     Self::context(now, &self.config, &mut self.out, &self.settings, &self.link);
                 replica.on_tick(&mut cx);
             }
-        }
+            replica.primary.is_some() || replica.damaged
+        });
         self.sync_idle(now);
         self.tick_link(now);
     }
@@ -336,7 +347,7 @@ impl ChunkCore {
                 self.on_read(now, handle, to, end, result)
             }
             (Purpose::Verified(handle), Ok(ChunkDone::Verified { good: false })) => {
-                if let Some(replica) = self.replicas.get_mut(&handle) {
+                if let Some((replica, _)) = self.replica(now, handle) {
                     replica.damaged = true;
                 }
             }
@@ -411,5 +422,38 @@ impl ChunkCore {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChunkCore, ChunkCoreConfig};
+    use cairn_env::{Now, Space};
+    use cairn_protocol::ReplicaReport;
+    use cairn_types::{Address, CellId, ChunkHandle, ChunkVersion, Incarnation, ReplicaAt, Term};
+
+    #[test]
+    fn ticks_and_heartbeats_look_at_what_is_in_use_or_damaged_and_at_nothing_else() {
+        let settings = ChunkCoreConfig {
+            at: ReplicaAt::default(),
+            incarnation: Incarnation::new(1),
+            masters: vec![Address::new("m:1")],
+            cell: CellId::default(),
+            term: Term::default(),
+            highest_handle: ChunkHandle::default(),
+            highest_version: ChunkVersion::default(),
+        };
+        let held = (1..=1000).map(ChunkHandle::new);
+        let held: Vec<_> =
+            held.map(|handle| ReplicaReport { handle, ..ReplicaReport::default() }).collect();
+        let mut core = ChunkCore::new(settings, &held, Space::default());
+        let (now, [read, damaged]) = (Now::default(), [7, 8].map(ChunkHandle::new));
+        assert!(core.replica(now, read).is_some());
+        core.replica(now, damaged).expect("it is held").0.damaged = true;
+        assert_eq!(core.watched.len(), 2);
+        core.on_tick(now);
+        assert_eq!(core.watched.iter().collect::<Vec<_>>(), [&damaged]);
+        core.lose(now, &[damaged]);
+        assert!(core.watched.is_empty());
     }
 }

@@ -198,7 +198,8 @@ impl ChunkCore {
 
     pub(crate) fn held_leases(&mut self, now: Time, clear: bool) -> Vec<HeldLease> {
         let mut held = Vec::new();
-        for replica in self.replicas.values_mut() {
+        for handle in &self.watched {
+            let Some(replica) = self.replicas.get_mut(handle) else { continue };
             let (handle, version) = (replica.handle, replica.version);
             let acknowledged = replica.acknowledged;
             if let Some(primary) = replica.primary.as_mut().filter(|p| p.is_live(now)) {
@@ -243,7 +244,8 @@ impl ChunkCore {
         }
         let leases = self.held_leases(now.time, true);
         let held = self.replicas_to_tell();
-        let damaged = self.replicas.values().filter(|replica| replica.damaged);
+        let watched = self.watched.iter().filter_map(|handle| self.replicas.get(handle));
+        let damaged = watched.filter(|replica| replica.damaged);
         let request = Heartbeat {
             server: self.settings.at.server,
             incarnation: self.settings.incarnation,
@@ -280,9 +282,9 @@ impl ChunkCore {
             self.link.inventory = None;
             return;
         }
-        let replicas = &mut self.replicas;
-        for replica in replicas.values_mut() {
-            let Some(primary) = replica.primary.as_mut() else { continue };
+        for handle in &self.watched {
+            let replica = self.replicas.get_mut(handle);
+            let Some(primary) = replica.and_then(|it| it.primary.as_mut()) else { continue };
             if answer.extended.contains(&primary.lease) && primary.is_live(now.time) {
                 let counted_from = if broken(Rule::R4) { now.time } else { sent };
                 let cx =

@@ -22,6 +22,7 @@ mod rates;
 mod rig;
 pub(crate) mod seeding;
 mod start;
+mod watch;
 
 use crate::arguments::from_to;
 use crate::bench::Shape;

@@ -2,8 +2,9 @@
 
 use super::figures::Figures;
 use super::hollow_servers::HollowServers;
-use super::population::{Population, REPLICAS, SERVERS};
+use super::population::Population;
 use super::seeding;
+use super::watch::watch;
 use crate::bench::cpu;
 use crate::bench::load::{Job, Load, Measured, Running};
 use crate::commands::demo::processes::Server;
@@ -11,14 +12,9 @@ use crate::complaint::{Cause, Complaint, Doing};
 use crate::exit_codes::Exit;
 use crate::janitor::Janitor;
 use cairn_client::{Cell, Options};
-use cairn_protocol::ServerState;
 use std::future::Future;
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// How long every replica may take to be told of.
-const TOLD_WITHIN: Duration = Duration::from_secs(600);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use std::time::Instant;
 
 /// What every step needs.
 pub(super) struct Surroundings<'j> {
@@ -77,25 +73,10 @@ impl<'j> Rig<'j> {
 
     /// Waits until the master knows every replica of the population.
     pub(super) fn wait_until_told(&self) -> Result<(), Complaint> {
-        let doing = || "waiting for the bench's chunkservers".to_owned();
-        let wanted = if self.population.chunks { self.population.files * REPLICAS } else { 0 };
-        let begun = Instant::now();
-        self.with_cell(doing, async |cell| {
-            loop {
-                let servers = cell.servers().await.doing(doing)?;
-                let live = servers.iter().filter(|server| server.state == ServerState::Live);
-                let (count, told) = live
-                    .fold((0, 0), |(count, told), server| (count + 1, told + server.chunk_count));
-                if wanted == 0 || (count == SERVERS && told >= wanted) {
-                    return Ok(());
-                }
-                if begun.elapsed() > TOLD_WITHIN {
-                    let why = format!("{count} servers told of {told} of {wanted} replicas");
-                    return Err(Complaint::new(doing(), Cause::new(Exit::Failed, why, "")));
-                }
-                std::thread::sleep(LOOK_EVERY);
-            }
-        })
+        if !self.population.chunks {
+            return Ok(());
+        }
+        watch(&self.master.address, self.population, Instant::now()).map(drop)
     }
 
     /// Does something as a client of the master.

@@ -1,0 +1,95 @@
+//! What a client sees of a master that learns where its chunks are.
+
+use super::population::{Population, REPLICAS};
+use crate::bench::latencies::Latencies;
+use crate::bench::load::MasterLink;
+use crate::complaint::{Cause, Complaint, Doing};
+use crate::exit_codes::Exit;
+use cairn_client::Error;
+use cairn_protocol::{Open, Response};
+use cairn_types::Random;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// Callers that look up files meanwhile.
+const CALLERS: u64 = 4;
+/// All is known when nothing was found missing for so long.
+const QUIET: Duration = Duration::from_secs(1);
+const AT_MOST: Duration = Duration::from_secs(300);
+
+/// What one caller saw, times since the start of the process.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) first: Option<Duration>,
+    /// The end of the last look-up that was told of no replica, and of fewer than three.
+    pub(super) without_any: Duration,
+    pub(super) without_all: Duration,
+    pub(super) latencies: Latencies,
+}
+
+impl Seen {
+    fn merge(&mut self, other: &Self) {
+        self.first = [self.first, other.first].into_iter().flatten().min();
+        self.without_any = self.without_any.max(other.without_any);
+        self.without_all = self.without_all.max(other.without_all);
+        self.latencies.merge(&other.latencies);
+    }
+}
+
+/// Looks up files at random until every replica of each is told. Asking the master for counts would
+/// keep it from its work.
+///
+/// # Errors
+/// Where some are missing for too long.
+pub(super) fn watch(
+    master: &str,
+    population: Population,
+    begun: Instant,
+) -> Result<Seen, Complaint> {
+    let doing = || "looking up files until every replica is known".to_owned();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().doing(doing)?;
+    let link = MasterLink::start(master, AT_MOST).doing(doing)?;
+    runtime.block_on(async {
+        let mut callers = JoinSet::new();
+        for caller in 0..CALLERS {
+            let (link, mut random) = (link.clone(), Random::new(caller));
+            callers.spawn(async move {
+                let mut seen = Seen::default();
+                while begun.elapsed() < seen.without_all + QUIET + seen.first.unwrap_or_default() {
+                    let path = population.any_path(&mut random);
+                    let asked = Instant::now();
+                    let open = Open { path, count: 1, ..Open::default() };
+                    let answer = link.ask(open).await.map_err(Error::from)?;
+                    let now = begun.elapsed();
+                    // The first one waited for the start, not for the master.
+                    if seen.first.is_none() {
+                        seen.first = Some(now);
+                    } else {
+                        seen.latencies.push(asked.elapsed());
+                    }
+                    let Response::Open(answer) = answer else { continue };
+                    let replicas = answer.chunks.first().map_or(0, |chunk| chunk.replicas.len());
+                    if replicas == 0 {
+                        seen.without_any = now;
+                    }
+                    if (replicas as u64) < REPLICAS {
+                        seen.without_all = now;
+                    }
+                    if now > AT_MOST {
+                        let why = "chunks without a location are left";
+                        return Err(Cause::new(Exit::Failed, why, ""));
+                    }
+                }
+                Ok::<Seen, Cause>(seen)
+            });
+        }
+        let mut all = Seen::default();
+        while let Some(seen) = callers.join_next().await {
+            let gone =
+                |error: tokio::task::JoinError| Cause::new(Exit::Failed, error.to_string(), "");
+            all.merge(&seen.map_err(gone).doing(doing)?.doing(doing)?);
+        }
+        Ok(all)
+    })
+}
