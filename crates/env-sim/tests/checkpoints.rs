@@ -4,14 +4,17 @@
 
 use cairn_env::{Disk, DiskError, OpenMode};
 use cairn_env_sim::SimDisk;
-use cairn_pagetree::{CheckpointError, Damaged, RootRecord, Tree, checkpoint};
-use cairn_store::{CHECKPOINTS_KEPT, Checkpoints, Image, Written};
+use cairn_pagetree::{CheckpointError, Damage, Damaged, RootRecord, Tree, checkpoint};
+use cairn_store::{CHECKPOINTS_KEPT, Checkpoints, Image, PageFileLimits, Written};
 use cairn_types::{CellId, LogIndex, Random, Term};
 use std::collections::BTreeMap;
 
 const CELL: CellId = CellId::new(7);
 /// Garbage beyond which a page file is left: a few checkpoints' worth.
 const GARBAGE_MAX: u64 = 40 << 10;
+
+/// Records that a page file spans.
+const RECORDS_MAX: u64 = 25;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -20,7 +23,12 @@ fn new_disk() -> SimDisk {
 }
 
 fn open(disk: &SimDisk) -> Checkpoints {
-    Checkpoints::open(disk.session(), CELL, GARBAGE_MAX).unwrap()
+    open_within(disk, GARBAGE_MAX)
+}
+
+fn open_within(disk: &SimDisk, garbage_max: u64) -> Checkpoints {
+    let limits = PageFileLimits { garbage_max, records_max: RECORDS_MAX };
+    Checkpoints::open(disk.session(), CELL, limits).unwrap()
 }
 
 /// A live state: what it should be, and the tree that it is in.
@@ -78,7 +86,7 @@ fn newest(disk: &SimDisk) -> Option<(u64, Content)> {
         let tree = Tree::open(found.mapped.backing.clone(), found.mapped.file, &record);
         match tree.and_then(|tree| content(&tree)) {
             Ok(content) => return Some((index.get(), content)),
-            Err(_) => checkpoints.mark_damaged(index).unwrap(),
+            Err(damaged) => checkpoints.mark_damaged(index, &damaged).unwrap(),
         }
     }
     None
@@ -105,7 +113,7 @@ fn replace(disk: &SimDisk, path: &str, bytes: &[u8]) {
 #[test]
 fn a_checkpoint_cut_short_at_any_step_leaves_the_one_before_or_is_whole() {
     for garbage_max in [0, GARBAGE_MAX] {
-        let open = |disk: &SimDisk| Checkpoints::open(disk.session(), CELL, garbage_max).unwrap();
+        let open = |disk: &SimDisk| open_within(disk, garbage_max);
         let make = |disk: &SimDisk| {
             let (mut live, mut checkpoints) = (Live::of(2000), open(disk));
             for index in 1..4 {
@@ -274,8 +282,19 @@ fn the_set_count_is_kept_and_space_comes_back() {
         }
         live.checkpoint(&mut checkpoints, index).unwrap();
         let oldest = checkpoints.remove_older().unwrap();
-        assert_eq!(oldest, (index > 1).then(|| LogIndex::new(index - 1)));
-        assert!(names(&disk, ".root").len() <= CHECKPOINTS_KEPT);
+        let page_file = |index| checkpoints.load(index).unwrap().unwrap().root.page_file;
+        match oldest {
+            Some(oldest) => {
+                assert_ne!(
+                    page_file(oldest),
+                    page_file(LogIndex::new(index)),
+                    "no damage is of all"
+                );
+                assert!(index - oldest.get() <= RECORDS_MAX + 1, "the log does not grow for ever");
+            }
+            None => assert_eq!(page_file(LogIndex::new(index)), 1, "there is no other yet"),
+        }
+        assert!(names(&disk, ".root").len() <= CHECKPOINTS_KEPT + 1);
         assert!(names(&disk, ".pages").len() <= 2, "{:?}", disk.paths());
         most = most.max(disk.session().space().unwrap().used);
         live_bytes = checkpoints.load(LogIndex::new(index)).unwrap().unwrap().root.live_bytes;
@@ -295,9 +314,29 @@ fn a_rotten_root_is_passed_over_and_never_counted_as_kept() {
     }
     disk.flip_byte("checkpoints/0000000000000014.root", 90);
     assert!(checkpoints.load(LogIndex::new(20)).unwrap().is_none());
-    assert_eq!(checkpoints.remove_older(), Ok(Some(LogIndex::new(10))));
+    assert_eq!(checkpoints.remove_older(), Ok(None), "of another page file there is none");
     let kept: Vec<u64> = checkpoints.list().unwrap().iter().map(|index| index.get()).collect();
     assert_eq!(kept, [20, 15, 10]);
+}
+
+/// Damage in the last page that a checkpoint has.
+fn last_page(checkpoints: &Checkpoints, index: u64) -> Damaged {
+    let found = checkpoints.load(LogIndex::new(index)).unwrap().unwrap();
+    Damaged { offset: found.root.page_file_size - 1, size: 1, damage: Damage::Checksum }
+}
+
+#[test]
+fn damage_that_two_checkpoints_share_leaves_the_one_of_another_page_file() {
+    let disk = new_disk();
+    let (mut live, mut checkpoints) = (Live::of(100), open(&disk));
+    live.checkpoint(&mut checkpoints, 5).unwrap();
+    checkpoints.begin_afresh();
+    live.checkpoint(&mut checkpoints, 10).unwrap();
+    let damaged = last_page(&checkpoints, 10);
+    live.checkpoint(&mut checkpoints, 15).unwrap();
+    assert_eq!(checkpoints.remove_older(), Ok(Some(LogIndex::new(5))));
+    checkpoints.mark_damaged(LogIndex::new(15), &damaged).unwrap();
+    assert_eq!(checkpoints.list().unwrap(), [LogIndex::new(5)]);
 }
 
 #[test]
@@ -305,9 +344,10 @@ fn a_checkpoint_marked_as_damaged_is_not_read_again_and_goes_with_those_of_its_t
     let disk = new_disk();
     let (mut live, mut checkpoints) = (Live::of(100), open(&disk));
     live.checkpoint(&mut checkpoints, 5).unwrap();
+    live.set(1, 1);
     live.checkpoint(&mut checkpoints, 10).unwrap();
-    checkpoints.mark_damaged(LogIndex::new(10)).unwrap();
-    assert_eq!(checkpoints.list().unwrap(), [LogIndex::new(5)]);
+    checkpoints.mark_damaged(LogIndex::new(10), &last_page(&checkpoints, 10)).unwrap();
+    assert_eq!(checkpoints.list().unwrap(), [LogIndex::new(5)], "it had not that page");
     assert_eq!(names(&disk, ".damaged"), ["checkpoints/000000000000000a.damaged"]);
     let mut checkpoints = open(&disk);
     live.tree = Live::of(100).tree;

@@ -262,6 +262,7 @@ proptest! {
             term: draw::<Term>(random),
             index: draw(random),
             page_file,
+            page_file_begun: draw(random),
             page_file_size,
             live_bytes: draw(random),
             root: payloads(random).concat(),

@@ -20,7 +20,7 @@ const ROOT_VERSION: u32 = 2;
 const PAGES_MAGIC: [u8; 8] = *b"CAIRNPGS";
 const PAGES_VERSION: u32 = 1;
 /// Bytes of a root file beside the root.
-const ROOT_FRAME_SIZE: usize = 12 + 16 + 5 * 8 + 4 + 4;
+const ROOT_FRAME_SIZE: usize = 12 + 16 + 6 * 8 + 4 + 4;
 
 /// The first bytes of a file of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub struct CheckpointRoot {
     pub index: LogIndex,
     /// The page file.
     pub page_file: u64,
+    /// The last record contained in the page file's first checkpoint.
+    pub page_file_begun: LogIndex,
     /// How much of the page file is durable: every page of this checkpoint lies before it.
     pub page_file_size: u64,
     /// Bytes of the pages that the root reaches; the rest is garbage, or other checkpoints'.
@@ -82,6 +84,7 @@ impl CheckpointRoot {
         out.extend_from_slice(&self.term.get().to_le_bytes());
         out.extend_from_slice(&self.index.get().to_le_bytes());
         out.extend_from_slice(&self.page_file.to_le_bytes());
+        out.extend_from_slice(&self.page_file_begun.get().to_le_bytes());
         out.extend_from_slice(&self.page_file_size.to_le_bytes());
         out.extend_from_slice(&self.live_bytes.to_le_bytes());
         put_sized(&self.root, &mut out);
@@ -101,6 +104,7 @@ impl CheckpointRoot {
             term: Term::new(fields.u64()?),
             index: LogIndex::new(fields.u64()?),
             page_file: fields.u64()?,
+            page_file_begun: LogIndex::new(fields.u64()?),
             page_file_size: fields.u64()?,
             live_bytes: fields.u64()?,
             root: fields.sized()?.to_vec(),
@@ -122,6 +126,7 @@ mod tests {
             term: Term::new(2),
             index: LogIndex::new(77),
             page_file: 3,
+            page_file_begun: LogIndex::new(70),
             page_file_size: 1 << 33,
             live_bytes: 1 << 32,
             root,

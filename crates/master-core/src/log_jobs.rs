@@ -20,8 +20,8 @@ pub enum LogJob {
     /// Frees a state that is no longer needed: giving back the memory of millions of pages takes
     /// longer than a look-up may.
     Free(Box<State>),
-    /// Keeps the newest checkpoint, in which damage was found, from being read again.
-    MarkDamaged,
+    /// Keeps the newest checkpoint, in which this damage was found, from being read again.
+    MarkDamaged(Damaged),
 }
 
 impl fmt::Debug for LogJob {
@@ -31,7 +31,7 @@ impl fmt::Debug for LogJob {
             // A state is too much to read.
             Self::Checkpoint(state) => f.debug_tuple("Checkpoint").field(&state.applied()).finish(),
             Self::Free(state) => f.debug_tuple("Free").field(&state.applied()).finish(),
-            Self::MarkDamaged => f.write_str("MarkDamaged"),
+            Self::MarkDamaged(damaged) => f.debug_tuple("MarkDamaged").field(damaged).finish(),
         }
     }
 }

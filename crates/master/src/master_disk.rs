@@ -8,7 +8,7 @@
 
 use cairn_env::{DiskError, DiskLock, Lane, Service};
 use cairn_master_core::{Checkpointed, LogDone, LogJob, State};
-use cairn_pagetree::CheckpointError;
+use cairn_pagetree::{CheckpointError, Damaged};
 use cairn_store::{Checkpoints, Image, OperationLog, Written};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -51,10 +51,10 @@ impl MasterDisk {
     }
 
     /// The newest checkpoint is the one that the state came from, or has what that one has.
-    fn mark_damaged(&self) -> Result<LogDone, DiskError> {
+    fn mark_damaged(&self, damaged: &Damaged) -> Result<LogDone, DiskError> {
         let checkpoints = lock(&self.checkpoints);
         if let Some(newest) = checkpoints.list()?.first() {
-            checkpoints.mark_damaged(*newest)?;
+            checkpoints.mark_damaged(*newest, damaged)?;
         }
         Ok(LogDone::MarkedDamaged)
     }
@@ -70,7 +70,7 @@ impl MasterDisk {
                 drop(state);
                 Ok(LogDone::Freed)
             }
-            LogJob::MarkDamaged => self.mark_damaged(),
+            LogJob::MarkDamaged(damaged) => self.mark_damaged(&damaged),
         }
     }
 }

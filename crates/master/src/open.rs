@@ -8,7 +8,9 @@ use cairn_env::{Disk, DiskError, IoFailure};
 use cairn_format::{Identity, IdentityKind};
 use cairn_master_core::MasterCore;
 use cairn_protocol::{Hello, Role};
-use cairn_store::{Checkpoints, SEGMENT_SIZE_STANDARD, read_identity, write_identity};
+use cairn_store::{
+    Checkpoints, PageFileLimits, SEGMENT_SIZE_STANDARD, read_identity, write_identity,
+};
 use cairn_types::{CellId, ClusterConfig, ConfigError, Incarnation, Random, ServerId};
 use std::sync::Arc;
 
@@ -24,9 +26,8 @@ pub struct MasterConfig {
     pub seed: u64,
     /// A checkpoint is made after so many records, or more where the last one was dear.
     pub checkpoint_every_records: u64,
-    /// Garbage that the checkpoints' file may have, beside as many bytes as are live, before the
-    /// next checkpoint is written whole into a fresh one.
-    pub checkpoint_garbage_max: u64,
+    /// When a checkpoint is written whole into a fresh page file.
+    pub page_file_limits: PageFileLimits,
     /// Bytes that a segment of the operation log has.
     pub segment_size: u64,
 }
@@ -39,7 +40,7 @@ impl MasterConfig {
             cluster,
             seed,
             checkpoint_every_records: 100_000,
-            checkpoint_garbage_max: 16 << 20,
+            page_file_limits: PageFileLimits::standard(),
             segment_size: SEGMENT_SIZE_STANDARD,
         }
     }
@@ -110,9 +111,8 @@ impl Master {
             return Err(MasterOpenError::NotAMaster { directory });
         }
         let cell = identity.cell;
-        let mut checkpoints =
-            Checkpoints::open(Arc::clone(&disk), cell, config.checkpoint_garbage_max)
-                .map_err(|error| refuse(&error))?;
+        let mut checkpoints = Checkpoints::open(Arc::clone(&disk), cell, config.page_file_limits)
+            .map_err(|error| refuse(&error))?;
         let Recovered { state, log, checkpoint } =
             recovery::recover(&disk, cell, config.segment_size, &mut checkpoints)
                 .map_err(unrecovered)?;

@@ -81,10 +81,10 @@ pub(crate) fn recover(
             return Err(RecoveryError::NoCheckpoint);
         }
         replay(&mut state, &records)?;
-        if state.damage().is_none() {
+        let Some(damaged) = state.damage() else {
             return Ok(Recovered { state, log, checkpoint });
-        }
-        checkpoints.mark_damaged(checkpoint)?;
+        };
+        checkpoints.mark_damaged(checkpoint, &damaged)?;
         (checkpoint, state) = newest(checkpoints)?;
         records = OperationLog::read(disk.as_ref(), cell, checkpoint)?;
     }
@@ -100,7 +100,7 @@ fn newest(checkpoints: &mut Checkpoints) -> Result<(LogIndex, State), RecoveryEr
                 checkpoints.go_on_from(found);
                 return Ok((index, state));
             }
-            Err(ImageError::Damaged(_)) => checkpoints.mark_damaged(index)?,
+            Err(ImageError::Damaged(damaged)) => checkpoints.mark_damaged(index, &damaged)?,
             Err(error) => return Err(RecoveryError::Checkpoint { index, error }),
         }
     }

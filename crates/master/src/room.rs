@@ -141,7 +141,7 @@ impl Master {
 
     /// Marks the checkpoint, and stops when that is done (D4).
     fn damaged(&mut self, damaged: Damaged, wishes: &mut Vec<MasterEffect>) {
-        let (id, mark) = self.disk_effect(CHECKPOINT_LANE, LogJob::MarkDamaged);
+        let (id, mark) = self.disk_effect(CHECKPOINT_LANE, LogJob::MarkDamaged(damaged));
         wishes.push(MasterEffect::Env(mark));
         self.marking = Some((id, damaged));
     }

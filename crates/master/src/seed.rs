@@ -17,7 +17,7 @@ use cairn_master_core::record::{Begin, FoundCell};
 use cairn_master_core::{Outcome, Record, State};
 use cairn_pagetree::CheckpointError;
 use cairn_protocol::Failure;
-use cairn_store::{Checkpoints, read_identity, write_identity};
+use cairn_store::{Checkpoints, PageFileLimits, read_identity, write_identity};
 use cairn_types::{CellId, ClusterConfig, LogIndex, Random, Term, WallTime};
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ pub fn seed(
 }
 
 fn write_checkpoint(disk: &Arc<dyn Disk>, cell: CellId, state: &State) -> Result<(), DiskError> {
-    let mut checkpoints = Checkpoints::open(Arc::clone(disk), cell, 0)?;
+    let mut checkpoints = Checkpoints::open(Arc::clone(disk), cell, PageFileLimits::standard())?;
     match master_disk::write_checkpoint(&mut checkpoints, state) {
         Ok(_) => Ok(()),
         Err(CheckpointError::Sink(error)) => Err(error),

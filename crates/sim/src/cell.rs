@@ -6,7 +6,7 @@ use crate::report::RunConfig;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig};
 use cairn_client_core::{ClientCore, ClientSettings, NoDisk};
 use cairn_env_sim::{Housed, NodeId, NodePlan, SimDisk, SimWorld, Watch, WorldSettings};
-use cairn_master::{Master, MasterConfig};
+use cairn_master::{Master, MasterConfig, PageFileLimits};
 use cairn_types::{Address, ClusterConfig, Rack};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub(crate) const DISK_CAPACITY: u64 = 256 << 20;
 /// Checkpoints come often enough for a run to see several.
 const CHECKPOINT_EVERY: u64 = 200;
 /// Small, so that a run sees checkpoints that go into a fresh file.
-const CHECKPOINT_GARBAGE_MAX: u64 = 32 << 10;
+const PAGE_FILE_LIMITS: PageFileLimits = PageFileLimits { garbage_max: 32 << 10, records_max: 900 };
 /// Small, so that a run fills many segments of the log.
 const SEGMENT_SIZE: u64 = 16 << 10;
 /// Small, so that pushed data ages out now and then.
@@ -85,7 +85,7 @@ fn add_master(
                 cluster: cluster.clone(),
                 seed: boot.seed,
                 checkpoint_every_records: CHECKPOINT_EVERY,
-                checkpoint_garbage_max: CHECKPOINT_GARBAGE_MAX,
+                page_file_limits: PAGE_FILE_LIMITS,
                 segment_size: SEGMENT_SIZE,
             };
             let opened = Master::open(boot.disks[0].session(), config);

@@ -4,7 +4,8 @@ use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, Now};
 use cairn_env::{OpenMode, Room, Service};
 use cairn_env_sim::SimDisk;
 use cairn_format::CheckpointRoot;
-use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError, SEED_TERM, SeedError, seed};
+use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError};
+use cairn_master::{PageFileLimits, SEED_TERM, SeedError, seed};
 use cairn_master_core::record::AddFile;
 use cairn_master_core::state::ROOT;
 use cairn_master_core::{Checkpointed, LogDone, LogJob, Record, State};
@@ -36,7 +37,7 @@ fn config(seed: u64) -> MasterConfig {
         cluster: ClusterConfig::tiny(),
         seed,
         checkpoint_every_records: 7,
-        checkpoint_garbage_max: 8 << 10,
+        page_file_limits: PageFileLimits { garbage_max: 8 << 10, records_max: 40 },
         segment_size: 4096,
     }
 }

@@ -5,10 +5,12 @@
 //!   checkpoints/<index>.root      one per checkpoint; names a page file and how much of it
 //! ```
 //! - C1: a root has its name only when all of its pages, and it, are durable.
-//! - C2: one that does not read is passed over; the one before it, and the log since then, give the
-//!   same state. So the log is kept back to the oldest checkpoint kept.
-//! - C3: when garbage outweighs what is live, the next checkpoint goes whole into a fresh page
-//!   file. A page file that no kept root names is removed.
+//! - C2: one that does not read is passed over; one before it, and the log since then, give the
+//!   same state. So the log is kept back to the oldest checkpoint kept, and one of another page
+//!   file is kept: no damage in one file is damage of all.
+//! - C3: when garbage outweighs what is live, or the page file spans many records (what is kept of
+//!   the log hangs on it), the next checkpoint goes whole into a fresh page file. A page file that
+//!   no kept root names is removed.
 //! - C4: after an error a page file is given up: what is in it is not known (`pagetree`'s C4).
 //! - C5: a checkpoint in which damage was found keeps its bytes under another name, for a person,
 //!   and is never read again; it goes when it would have gone.
@@ -17,13 +19,22 @@ use crate::page_file::{MappedPages, PageFile, PageWriter, open_page_file, page_f
 use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
 use cairn_env::{Disk, DiskError};
 use cairn_format::{CheckpointRoot, PageFileHeader};
-use cairn_pagetree::{CheckpointError, FileId};
+use cairn_pagetree::{CheckpointError, Damaged, FileId};
 use cairn_types::{CellId, LogIndex, Term};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Checkpoints that are kept.
+/// Checkpoints that are kept, beside one of another page file (C2).
 pub const CHECKPOINTS_KEPT: usize = 2;
+
+/// When a checkpoint goes whole into a fresh page file (C3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFileLimits {
+    /// Garbage that a page file may have beside as many bytes as are live.
+    pub garbage_max: u64,
+    /// Records from its first checkpoint to its last.
+    pub records_max: u64,
+}
 
 const DIRECTORY: &str = "checkpoints";
 const ROOT: &str = ".root";
@@ -33,13 +44,20 @@ const DRAFT: &str = ".draft";
 /// A mapping that lacks less than one part in so many of what is live is not made anew.
 const ADOPTION_SHARE: u64 = 8;
 
+impl PageFileLimits {
+    /// What suits a real machine.
+    #[must_use]
+    pub fn standard() -> Self {
+        Self { garbage_max: 16 << 20, records_max: 2_000_000 }
+    }
+}
+
 /// The checkpoints in a master's directory.
 #[derive(Debug)]
 pub struct Checkpoints {
     disk: Arc<dyn Disk>,
     cell: CellId,
-    /// Garbage that a page file may have beside as many bytes as are live (C3).
-    garbage_max: u64,
+    limits: PageFileLimits,
     /// What the next checkpoint adds to; none: a fresh one.
     current: Option<PageFile>,
     next_number: u64,
@@ -92,10 +110,14 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`DiskError`].
-    pub fn open(disk: Arc<dyn Disk>, cell: CellId, garbage_max: u64) -> Result<Self, DiskError> {
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        cell: CellId,
+        limits: PageFileLimits,
+    ) -> Result<Self, DiskError> {
         disk.make_dir(DIRECTORY).map_err(disk_error)?;
         disk.sync_dir("").map_err(sync_failure)?;
-        let mut checkpoints = Self { disk, cell, garbage_max, current: None, next_number: 1 };
+        let mut checkpoints = Self { disk, cell, limits, current: None, next_number: 1 };
         let names = checkpoints.names()?;
         // A number that a root names is not given again, even where the file is gone.
         let named = checkpoints.page_files_named(&names)?;
@@ -157,12 +179,22 @@ impl Checkpoints {
         self.current = None;
     }
 
-    /// Keeps a checkpoint in which damage was found from being read again, durably (C5).
+    /// Keeps a checkpoint in which damage was found, and all that may have the same page, from
+    /// being read again, durably (C5).
     ///
     /// # Errors
-    /// [`DiskError`]; it may be read again then.
-    pub fn mark_damaged(&self, index: LogIndex) -> Result<(), DiskError> {
-        self.disk.rename(&path(index, ROOT), &path(index, DAMAGED)).map_err(disk_error)?;
+    /// [`DiskError`]; they may be read again then.
+    pub fn mark_damaged(&self, index: LogIndex, damaged: &Damaged) -> Result<(), DiskError> {
+        let found = self.read_root(&path(index, ROOT))?;
+        for other in self.list()? {
+            let shares = self.read_root(&path(other, ROOT))?.is_some_and(|root| {
+                let same_file = found.as_ref().is_some_and(|f| f.page_file == root.page_file);
+                same_file && damaged.offset < root.page_file_size
+            });
+            if shares || other == index {
+                self.disk.rename(&path(other, ROOT), &path(other, DAMAGED)).map_err(disk_error)?;
+            }
+        }
         self.disk.sync_dir(DIRECTORY).map_err(sync_failure)
     }
 
@@ -178,8 +210,11 @@ impl Checkpoints {
         index: LogIndex,
         image: impl FnOnce(FileId, &mut PageWriter<'_>) -> Imaged,
     ) -> Result<Written, CheckpointError<DiskError>> {
+        let limits = self.limits;
         let current = self.current.take().filter(|pages| {
-            pages.end <= pages.live.saturating_mul(2).saturating_add(self.garbage_max)
+            let spans = index.get() - pages.begun.unwrap_or(index).get().min(index.get());
+            let size_max = pages.live.saturating_mul(2).saturating_add(limits.garbage_max);
+            spans <= limits.records_max && pages.end <= size_max
         });
         let mut pages = match current {
             Some(pages) => pages,
@@ -198,6 +233,7 @@ impl Checkpoints {
             term,
             index,
             page_file: pages.number,
+            page_file_begun: *pages.begun.get_or_insert(index),
             page_file_size: pages.end,
             live_bytes: image.live_bytes,
             root: image.root,
@@ -226,23 +262,31 @@ impl Checkpoints {
         };
     }
 
-    /// Removes all but the newest [`CHECKPOINTS_KEPT`] that read, and the page files that none
-    /// needs any more; gives the oldest one kept, back to which the log is needed (C2), once that
-    /// many are kept.
+    /// Removes all but the newest [`CHECKPOINTS_KEPT`] that read and the newest of another page
+    /// file, and the page files that none needs any more; gives the oldest one kept, back to which
+    /// the log is needed (C2), once all of these are there.
     ///
     /// # Errors
     /// [`DiskError`].
     pub fn remove_older(&self) -> Result<Option<LogIndex>, DiskError> {
-        let mut good = 0;
-        let mut oldest = None;
+        let mut kept: Vec<CheckpointRoot> = Vec::new();
+        let mut has_other_file = false;
         for index in self.list()? {
-            if good == CHECKPOINTS_KEPT {
+            if kept.len() >= CHECKPOINTS_KEPT && has_other_file {
                 self.remove(&path(index, ROOT))?;
-            } else if self.load(index)?.is_some() {
-                good += 1;
-                oldest = (good == CHECKPOINTS_KEPT).then_some(index);
+                continue;
+            }
+            let Some(Checkpoint { root, .. }) = self.load(index)? else { continue };
+            let is_other = kept.first().is_some_and(|newest| newest.page_file != root.page_file);
+            if kept.len() < CHECKPOINTS_KEPT || is_other {
+                has_other_file |= is_other;
+                kept.push(root);
+            } else {
+                self.remove(&path(index, ROOT))?;
             }
         }
+        let complete = kept.len() >= CHECKPOINTS_KEPT && has_other_file;
+        let oldest = kept.last().filter(|_| complete).map(|root| root.index);
         let names = self.names()?;
         if let Some(oldest) = oldest {
             for index in numbered(&names, DAMAGED).range(..oldest.get()) {

@@ -27,7 +27,9 @@ mod version_journal;
 mod whole_files;
 
 pub use apply::{Acknowledged, Mutation};
-pub use checkpoint::{CHECKPOINTS_KEPT, Checkpoint, Checkpoints, Image, Imaged, Written};
+pub use checkpoint::{
+    CHECKPOINTS_KEPT, Checkpoint, Checkpoints, Image, Imaged, PageFileLimits, Written,
+};
 pub use chunk_service::ChunkDisk;
 pub use chunk_store::ChunkStore;
 pub use chunk_store_open::{RecoveredChunks, StoreOpenError};

@@ -13,7 +13,7 @@ use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::{Disk, DiskError, DiskFile, IoFailure, Mapping, OpenMode};
 use cairn_format::{CheckpointRoot, PAGE_FILE_HEADER_SIZE, PageFileHeader};
 use cairn_pagetree::{Backing, FileId, PageSink};
-use cairn_types::CellId;
+use cairn_types::{CellId, LogIndex};
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,6 +28,8 @@ const BLOCK_SIZE: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct PageFile {
     pub(crate) number: u64,
+    /// The last record contained in its first checkpoint; none before that is made.
+    pub(crate) begun: Option<LogIndex>,
     pub(crate) id: FileId,
     pub(crate) file: Box<dyn DiskFile>,
     /// Where its bytes end, a torn tail included.
@@ -134,7 +136,8 @@ impl PageFile {
         file.write_at(&header.encode(), 0).map_err(disk_error)?;
         disk.sync_dir(directory).map_err(sync_failure)?;
         let (id, end) = (FileId::fresh(), PAGE_FILE_HEADER_SIZE as u64);
-        Ok(Self { number: header.number, id, file, end, durable_end: None, live: 0, mapped: None })
+        let number = header.number;
+        Ok(Self { number, begun: None, id, file, end, durable_end: None, live: 0, mapped: None })
     }
 
     /// Maps the first `size` bytes.
@@ -165,8 +168,8 @@ pub(crate) fn open_page_file(
         return Ok(None);
     }
     let (number, live) = (root.page_file, root.live_bytes);
-    let (id, durable_end) = (FileId::fresh(), Some(end));
-    let mut pages = PageFile { number, id, file, end, durable_end, live, mapped: None };
+    let (id, durable_end, begun) = (FileId::fresh(), Some(end), Some(root.page_file_begun));
+    let mut pages = PageFile { number, begun, id, file, end, durable_end, live, mapped: None };
     let mapped = pages.map(root.page_file_size)?;
     let expected = Ok(PageFileHeader { cell, number });
     let found = PageFileHeader::decode(mapped.backing.bytes());
