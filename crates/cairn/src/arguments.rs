@@ -68,6 +68,12 @@ pub(crate) enum ServerCommand {
     /// One part of the bench's bare chain
     #[command(hide = true)]
     FloorPart(crate::bench::floor::FloorPart),
+    /// Makes a bench's master directory
+    #[command(hide = true)]
+    BenchSeed(crate::bench::meta::seeding::SeedPart),
+    /// A bench's chunkservers, which hold no bytes
+    #[command(hide = true)]
+    BenchServers(crate::bench::meta::hollow_servers::ServersPart),
     /// Clean up after a demo or dev cell, however it ends
     #[command(hide = true)]
     Janitor,
@@ -244,7 +250,7 @@ mod tests {
             ("cairn lx /", "'lx'"),
             ("cairn put x", "<SOURCES>"),
             ("cairn ls --deadline soon /", "'soon'"),
-            ("cairn bench fly", "append, meta"),
+            ("cairn bench fly", "'fly'"),
             ("cairn find / -nam x", "'-n'"),
             ("cairn dev --json", "'--json' means nothing to 'cairn dev'"),
             ("cairn --cell h master", "'--cell' means nothing to 'cairn master'"),
@@ -255,6 +261,10 @@ mod tests {
             ("cairn bench write --megabytes 0", "0 is not in 1.."),
             ("cairn bench meta --operations 0", "0 is not in 1.."),
             ("cairn bench meta --batch 0", "0 is not in 1.."),
+            ("cairn bench meta --files 9", "9 is not in 100.."),
+            ("cairn bench meta --names d", "a, b, c"),
+            ("cairn bench meta --only start,fly", "memory, start"),
+            ("cairn bench meta --peer nfs", "hdfs"),
             ("cairn bench append --callers 0", "0 is not in 1.."),
             ("cairn bench append --processes 0", "0 is not in 1.."),
             ("cairn bench append --record-size 0", "0 is not in 1.."),

@@ -83,6 +83,8 @@ fn server_command(
         ServerCommand::Demo(it) => commands::demo::run(&it, &session::options(deadline, file)?),
         ServerCommand::Bench(it) => bench::run(&it, &session::options(deadline, file)?, json),
         ServerCommand::FloorPart(it) => it.run(),
+        ServerCommand::BenchSeed(it) => it.run(),
+        ServerCommand::BenchServers(it) => it.run(),
         ServerCommand::Janitor => janitor::run(),
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct MasterStart {
     pub(crate) listen: String,
     /// What the cell agrees on, where this master founds it.
     pub(crate) config: ClusterConfig,
+    /// Records from one checkpoint to the next; none: as it is built in.
+    pub(crate) checkpoint_every_records: Option<u64>,
 }
 
 /// How to start a chunkserver.
@@ -105,7 +107,10 @@ pub(crate) fn start_master(
     check_listen(&start.listen).doing(doing)?;
     let disk = open_disk(&start.data).doing(doing)?;
     let seed = seed().doing(doing)?;
-    let config = MasterConfig::standard(start.config.clone(), seed);
+    let mut config = MasterConfig::standard(start.config.clone(), seed);
+    if let Some(count) = start.checkpoint_every_records {
+        config.checkpoint_every_records = count;
+    }
     let (room, service) = Master::open(disk, config).doing(doing)?;
     let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
     let address = listener.local_addr().doing(doing)?.to_string();

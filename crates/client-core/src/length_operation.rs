@@ -70,10 +70,11 @@ impl ClientCore {
         else {
             return;
         };
-        let before = last.get() * chunk_size;
+        // Saturating: the numbers are a master's and a chunkserver's word.
+        let before = last.get().saturating_mul(chunk_size);
         let length = match (piece.end, piece.readable) {
-            (false, _) => before + chunk_size,
-            (true, Some(readable)) => before + readable,
+            (false, _) => before.saturating_add(chunk_size),
+            (true, Some(readable)) => before.saturating_add(readable),
             (true, None) => *recorded,
         };
         let output = match stat.take() {

@@ -104,7 +104,9 @@ impl ClientCore {
         };
         let (file, sync) = (*file, *sync);
         self.remember_unsynced(file, sync, done);
-        let offset = done.index.get() * self.cx.cell().chunk_size + done.offset;
+        // Saturating: the index is a master's word.
+        let before = done.index.get().saturating_mul(self.cx.cell().chunk_size);
+        let offset = before.saturating_add(done.offset);
         self.finish(id, Ok(Output::Appended { offset }));
     }
 

@@ -11,8 +11,10 @@ mod master_disk;
 mod open;
 mod recovery;
 mod room;
+mod seed;
 
 pub use master_disk::{CHECKPOINT_LANE, MasterDisk};
 pub use open::{MasterConfig, MasterOpenError};
 pub use recovery::RecoveryError;
 pub use room::Master;
+pub use seed::{SEED_TERM, SeedError, seed};

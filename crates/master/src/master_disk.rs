@@ -9,7 +9,7 @@
 use cairn_env::{DiskError, DiskLock, Lane, Service};
 use cairn_master_core::{Checkpointed, LogDone, LogJob, State};
 use cairn_pagetree::CheckpointError;
-use cairn_store::{Checkpoints, Image, OperationLog};
+use cairn_store::{Checkpoints, Image, OperationLog, Written};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Appends run here.
@@ -38,12 +38,7 @@ impl MasterDisk {
     fn checkpoint(&self, state: &State) -> Result<LogDone, DiskError> {
         let mut checkpoints = lock(&self.checkpoints);
         let index = state.applied();
-        let written = checkpoints.write(state.applied_term(), index, |file, writer| {
-            let root = state.write_image(file, writer)?;
-            let live_bytes = State::image_live_bytes(&root);
-            Ok(Image { root, live_bytes })
-        });
-        let written = match written {
+        let written = match write_checkpoint(&mut checkpoints, state) {
             Ok(written) => written,
             Err(CheckpointError::Damaged(damaged)) => return Ok(LogDone::Damaged(damaged)),
             Err(CheckpointError::Sink(error)) => return Err(error),
@@ -78,6 +73,18 @@ impl MasterDisk {
             LogJob::MarkDamaged => self.mark_damaged(),
         }
     }
+}
+
+/// Makes a checkpoint of the state, durably.
+pub(crate) fn write_checkpoint(
+    checkpoints: &mut Checkpoints,
+    state: &State,
+) -> Result<Written, CheckpointError<DiskError>> {
+    checkpoints.write(state.applied_term(), state.applied(), |file, writer| {
+        let root = state.write_image(file, writer)?;
+        let live_bytes = State::image_live_bytes(&root);
+        Ok(Image { root, live_bytes })
+    })
 }
 
 /// What the log takes.

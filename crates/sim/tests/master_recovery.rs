@@ -4,8 +4,10 @@ use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, Now};
 use cairn_env::{OpenMode, Room, Service};
 use cairn_env_sim::SimDisk;
 use cairn_format::CheckpointRoot;
-use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError};
-use cairn_master_core::{Checkpointed, LogDone, LogJob, State};
+use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError, SEED_TERM, SeedError, seed};
+use cairn_master_core::record::AddFile;
+use cairn_master_core::state::ROOT;
+use cairn_master_core::{Checkpointed, LogDone, LogJob, Record, State};
 use cairn_pagetree::{Damage, Damaged};
 use cairn_protocol::{Create, Failure, Request, RequestId, Response, Stat, Status};
 use cairn_types::{
@@ -411,4 +413,54 @@ fn after_a_dear_checkpoint_the_next_one_comes_later() {
 
 fn is_checkpoint(job: &LogJob) -> bool {
     matches!(job, LogJob::Checkpoint(_))
+}
+
+/// The file that a master would make for [`create`].
+fn added(number: u64) -> Record {
+    Record::AddFile(AddFile {
+        time: WallTime::from_millis(number),
+        mutation: create(number).mutation,
+        parent: ROOT,
+        name: create(number).path.name().expect("not the root").to_owned(),
+        id: EntryId::of(SEED_TERM, number),
+        ..AddFile::default()
+    })
+}
+
+#[test]
+fn a_seeded_directory_opens_as_one_that_a_master_left_and_goes_on_as_one() {
+    let disk = disk();
+    let fill = |numbers: std::ops::Range<u64>| {
+        let session: Arc<dyn cairn_env::Disk> = disk.session();
+        seed(&session, &ClusterConfig::tiny(), WallTime::default(), numbers.map(added))
+    };
+    fill(1..40).expect("an empty directory");
+    for life in 1..4 {
+        let mut running = Running::started(&disk, life);
+        assert_eq!(running.file(39), Some(EntryId::of(SEED_TERM, 39)));
+        assert!(running.master.term() > SEED_TERM, "R1");
+        let asked = running.send(create(100 + life));
+        running.settle();
+        assert!(running.ok(asked));
+        assert_eq!(running.master.state().file_count(), 39 + life);
+        drop(running);
+        disk.crash();
+    }
+    assert!(matches!(fill(1..2), Err(SeedError::Taken(_))), "never into a cell that is there");
+}
+
+/// The same name under another number.
+fn renumbered(number: u64) -> Record {
+    let Record::AddFile(add) = added(number) else { unreachable!("it adds a file") };
+    Record::AddFile(AddFile { mutation: create(9).mutation, id: EntryId::new(9), ..add })
+}
+
+#[test]
+fn a_record_that_does_not_apply_seeds_nothing() {
+    let disk = disk();
+    let session: Arc<dyn cairn_env::Disk> = disk.session();
+    let twice = [added(1), renumbered(1)];
+    let refused = seed(&session, &ClusterConfig::tiny(), WallTime::default(), twice);
+    assert!(matches!(refused, Err(SeedError::Refused(..))), "{refused:?}");
+    assert_eq!(disk.paths().iter().filter(|path| path.starts_with("checkpoints/")).count(), 0);
 }

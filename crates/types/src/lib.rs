@@ -16,6 +16,7 @@ mod range;
 #[cfg(any(test, feature = "samples"))]
 pub mod sample;
 mod time;
+pub mod varint;
 pub mod wire;
 
 pub use address::{Address, Rack, ReplicaAt};

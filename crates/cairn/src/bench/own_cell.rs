@@ -73,7 +73,8 @@ impl<'j> OwnCell<'j> {
         all.push(self.master.pid);
         all.extend(running.pids());
         let before = (cpu::seconds(&all), cpu::seconds(&[self.master.pid]));
-        let mut measured = running.go()?;
+        running.go()?;
+        let mut measured = running.measured()?;
         measured.cpu_seconds = cpu::seconds(&all) - before.0;
         measured.master_cpu_seconds = cpu::seconds(&[self.master.pid]) - before.1;
         Ok(measured)

@@ -5,6 +5,11 @@
 pub(crate) struct Series(Vec<f64>);
 
 impl Series {
+    /// All of these.
+    pub(crate) fn of(values: impl Iterator<Item = f64>) -> Self {
+        Self(values.collect())
+    }
+
     pub(crate) fn push(&mut self, value: f64) {
         self.0.push(value);
     }

@@ -43,6 +43,7 @@ pub(crate) fn run(dev: &Dev, file: &SettingsFile) -> Result<(), Complaint> {
     let master = start_master(&MasterStart {
         data: data.join("master"),
         listen: dev.listen.clone(),
+        checkpoint_every_records: None,
         config: file.new_cell.apply(ClusterConfig::small()),
     })?;
     let mut chunkservers = Vec::new();

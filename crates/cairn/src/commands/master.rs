@@ -1,5 +1,6 @@
 //! `cairn master`: runs a master until it is killed.
 
+use crate::arguments::from_to;
 use crate::complaint::Complaint;
 use crate::server_start::{MasterStart, run_until_halted, say_ready, start_master};
 use crate::settings::SettingsFile;
@@ -22,6 +23,9 @@ pub(crate) struct MasterArguments {
     /// Found the cell with the settings of a small one: deaths are believed sooner
     #[arg(long)]
     small_cell: bool,
+    /// Make a checkpoint after so many records: for benches, which have not all day
+    #[arg(long, hide = true, value_name = "COUNT", value_parser = from_to::<u64>(1..=u64::MAX))]
+    checkpoint_every_records: Option<u64>,
 }
 
 /// Runs it.
@@ -40,6 +44,7 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
         data,
         listen: listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
         config: file.new_cell.apply(base),
+        checkpoint_every_records: arguments.checkpoint_every_records,
     };
     let started = start_master(&start)?;
     say_ready("master", &started.address);

@@ -47,8 +47,7 @@ impl Chunks {
         if self.leases.possible(handle, now).is_some() {
             return Decision::NotNeeded;
         }
-        let told: Vec<(ServerId, Replica)> =
-            self.current(handle, chunk).map(|(server, replica)| (server, *replica)).collect();
+        let told: Vec<(ServerId, Replica)> = self.current(handle, chunk).collect();
         let usable: Vec<(ServerId, Replica)> =
             told.iter().filter(|(_, replica)| !replica.damaged).copied().collect();
         let stale = behind(&usable);

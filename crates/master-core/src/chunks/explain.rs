@@ -159,7 +159,7 @@ impl Chunks {
             chunk.goal,
         ));
         for (server, replica) in self.locations.of(handle) {
-            answer.lines.push(self.explain_replica(now, chunk, handle, (server, replica)));
+            answer.lines.push(self.explain_replica(now, chunk, handle, (server, &replica)));
         }
         if let Some(lease) = self.leases.possible(handle, now.time) {
             let left = lease.until.since(now.time).as_millis();

@@ -216,6 +216,7 @@ impl Chunks {
                 }
             }
         }
+        self.locations.sweep_some();
         for (handle, lease) in self.leases.expire(step.now.time) {
             self.locations.quiet_since(handle, step.now.time);
             self.record_end_of_lease(step, handle, &lease);

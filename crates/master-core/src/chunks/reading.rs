@@ -63,13 +63,13 @@ impl Chunks {
         if !self.former_holder_unknown(now, handle, chunk) {
             left_behind = self.locations.left_behind(handle, chunk.version);
         }
-        let mut by_version: BTreeMap<ChunkVersion, Vec<(ServerId, &Replica)>> = BTreeMap::new();
+        let mut by_version: BTreeMap<ChunkVersion, Vec<(ServerId, Replica)>> = BTreeMap::new();
         for (server, replica) in self.current(handle, chunk) {
             if !left_behind.contains(&server) {
                 by_version.entry(replica.version).or_default().push((server, replica));
             }
         }
-        let worth = |replicas: &[(ServerId, &Replica)]| {
+        let worth = |replicas: &[(ServerId, Replica)]| {
             let live = replicas.iter().filter(|(server, _)| self.servers.is_live(now, *server));
             let sound = live.clone().filter(|(_, replica)| replica.is_sound());
             (sound.count(), live.count())
@@ -90,7 +90,7 @@ impl Chunks {
                 Some(ServerState::Dead) | None => continue,
                 Some(state) => {
                     let replica = self.locations.get(handle, *server);
-                    let sound = replica.is_none_or(Replica::is_sound);
+                    let sound = replica.is_none_or(|replica| replica.is_sound());
                     ranked.push((Reverse(state == ServerState::Live), Reverse(sound), at));
                 }
             }

@@ -28,7 +28,7 @@ impl Chunks {
         &self,
         handle: ChunkHandle,
         chunk: &ChunkRecord,
-    ) -> impl Iterator<Item = (ServerId, &Replica)> {
+    ) -> impl Iterator<Item = (ServerId, Replica)> {
         let logged = chunk.version;
         self.locations.of(handle).filter(move |(_, replica)| replica.is_current(logged))
     }
@@ -50,12 +50,12 @@ impl Chunks {
             Some(set) => set.contains(&server),
             None => replica.is_sound(),
         };
-        let mut usable: Vec<(ServerId, &Replica)> =
+        let mut usable: Vec<(ServerId, Replica)> =
             self.current(handle, chunk).filter(|(server, r)| fits(*server, r)).collect();
         if usable.is_empty() {
             // R28: with every member heard of and none sound, the suspects are all there is.
             let suspects = self.current(handle, chunk).filter(|(_, replica)| !replica.damaged);
-            let suspects: Vec<(ServerId, &Replica)> = suspects.collect();
+            let suspects: Vec<(ServerId, Replica)> = suspects.collect();
             if suspects.len() >= chunk.set_size as usize {
                 usable = suspects;
             }

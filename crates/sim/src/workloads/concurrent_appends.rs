@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cairn_format::{ProducerId, encode_record};
 use cairn_types::{Content, EntryId};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A record's name.
@@ -32,6 +32,10 @@ pub(crate) struct RecordFile {
     pub(crate) name: String,
     pub(crate) id: Option<EntryId>,
     pub(crate) tried: BTreeMap<RecordId, Tried>,
+    /// What readers were given, by where it stood.
+    delivered: BTreeMap<u64, BTreeSet<RecordId>>,
+    /// Bytes of the largest that was tried.
+    size_max: u64,
     /// The furthest end that was acknowledged.
     acknowledged_end: u64,
 }
@@ -48,6 +52,26 @@ impl RecordFile {
         let size = tried.framed.len() as u64;
         stage.excused(file, offset, size)
             && !(tried.sync && stage.synced_is_kept(file, offset, size))
+    }
+
+    /// A reader is given a record that stands at `offset`.
+    pub(crate) fn deliver(&mut self, record: RecordId, offset: u64) {
+        self.delivered.entry(offset).or_default().insert(record);
+    }
+
+    /// Another record that a reader was given from somewhere in this range, and from where.
+    pub(crate) fn delivered_over(
+        &self,
+        record: RecordId,
+        offset: u64,
+        size: u64,
+    ) -> Option<(RecordId, u64)> {
+        let from = offset.saturating_sub(self.size_max);
+        let near = self.delivered.range(from..offset + size);
+        let each = near.flat_map(|(at, records)| records.iter().map(|other| (*other, *at)));
+        each.filter(|(other, _)| *other != record).find(|(other, at)| {
+            self.tried.get(other).is_some_and(|it| offset < at + it.framed.len() as u64)
+        })
     }
 
     /// An append is acknowledged at `offset`; appends invoked later must stand behind it.
@@ -142,6 +166,7 @@ impl Appender {
         let id = (self.producer, self.next);
         let tried = Tried { framed, ended: Ended::Pending, offset: None, sync };
         let mut shared = self.file.borrow_mut();
+        shared.size_max = shared.size_max.max(tried.framed.len() as u64);
         shared.tried.insert(id, tried);
         self.under_way.insert(ticket, (id, shared.acknowledged_end));
     }

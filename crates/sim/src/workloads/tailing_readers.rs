@@ -66,8 +66,9 @@ impl TailingReader {
         stage.ask(self.client, Op::Read { file, offset, size, fresh });
     }
 
-    fn take(&mut self, stage: &mut Stage, id: RecordId) {
-        let file = self.file.borrow();
+    fn take(&mut self, stage: &mut Stage, id: RecordId, offset: u64) {
+        let mut file = self.file.borrow_mut();
+        file.deliver(id, offset);
         let complaint = match file.tried.get(&id) {
             None => Some("was never tried"),
             Some(tried) if tried.ended == Ended::NotDone => Some("failed as not done"),
@@ -143,7 +144,7 @@ impl Actor for TailingReader {
             stage.reach("record reader doubts what it would skip");
         }
         for record in records {
-            self.take(stage, (record.producer, record.number));
+            self.take(stage, (record.producer, record.number), record.offset);
         }
         self.idle = if got || !stage.closing { 0 } else { self.idle + 1 };
         if stage.closing && self.idle >= IDLE_MAX {

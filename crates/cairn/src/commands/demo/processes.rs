@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-const READY_WITHIN: Duration = Duration::from_secs(20);
+/// A master with ten million files has much to read before it is ready.
+const READY_WITHIN: Duration = Duration::from_secs(600);
 
 /// One server.
 pub(crate) struct Server<'j> {
@@ -49,6 +50,15 @@ impl<'j> Server<'j> {
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.janitor.forget(self.pid);
+    }
+
+    /// Starts it again where it was, with other arguments.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub(crate) fn restart_with(&mut self, arguments: Vec<String>) -> Result<(), Complaint> {
+        self.arguments = arguments;
+        self.restart()
     }
 
     /// Starts it again where it was.

@@ -1,0 +1,112 @@
+//! Jobs on names: creations, renames, deletions, look-ups.
+
+use super::Done;
+use super::job::CallerId;
+use crate::bench::meta::population::{Naming, Population};
+use cairn_client::{Cell, CreateOptions, Error};
+use cairn_types::{CellPath, Random};
+use std::time::{Duration, Instant};
+
+/// So many operations, or as many as fit into a time.
+type Extent = (u64, Option<Duration>);
+
+/// Names of callers' own files are those of directories that no population has.
+const OWN_DIRECTORY: u64 = 1 << 24;
+
+fn own_name(place: &CellPath, naming: Naming, number: u64) -> CellPath {
+    place.join(&naming.name(OWN_DIRECTORY, number)).unwrap_or_default()
+}
+
+fn new_name(place: &CellPath, naming: Naming, number: u64) -> CellPath {
+    place.join(&naming.name(OWN_DIRECTORY + 1, number)).unwrap_or_default()
+}
+
+fn is_over(begun: Instant, at_most: Option<Duration>) -> bool {
+    at_most.is_some_and(|at_most| begun.elapsed() >= at_most)
+}
+
+/// Each latency is a whole batch's.
+pub(super) async fn create(
+    cell: &Cell,
+    place: &CellPath,
+    naming: Naming,
+    (operations, at_most): Extent,
+    batch: u64,
+) -> Result<Done, Error> {
+    let mut done = Done::default();
+    let begun = Instant::now();
+    let mut next = 0;
+    while next < operations && !is_over(begun, at_most) {
+        let end = operations.min(next + batch);
+        let names: Vec<CellPath> = (next..end).map(|n| own_name(place, naming, n)).collect();
+        match names.as_slice() {
+            [name] => drop(done.timed(cell.create(name, CreateOptions::default())).await?),
+            names => {
+                let all = async {
+                    let created = cell.create_many(names, CreateOptions::default()).await;
+                    created.into_iter().collect::<Result<Vec<_>, Error>>()
+                };
+                done.timed(all).await?;
+            }
+        }
+        next = end;
+    }
+    done.operations = next;
+    Ok(done)
+}
+
+pub(super) async fn rename(
+    cell: &Cell,
+    place: &CellPath,
+    naming: Naming,
+    operations: u64,
+) -> Result<Done, Error> {
+    let mut done = Done::default();
+    for number in 0..operations {
+        let (from, to) = (own_name(place, naming, number), new_name(place, naming, number));
+        done.timed(cell.rename(&from, &to, false)).await?;
+    }
+    Ok(done)
+}
+
+pub(super) async fn delete(
+    cell: &Cell,
+    place: &CellPath,
+    naming: Naming,
+    operations: u64,
+) -> Result<Done, Error> {
+    let mut done = Done::default();
+    for number in 0..operations {
+        done.timed(cell.delete(&new_name(place, naming, number), false)).await?;
+    }
+    Ok(done)
+}
+
+pub(super) async fn look_up(
+    cell: &Cell,
+    population: Population,
+    (operations, at_most): Extent,
+    id: CallerId,
+) -> Result<Done, Error> {
+    let mut done = Done::default();
+    let mut random = Random::new(id.number);
+    let begun = Instant::now();
+    while done.operations < operations && !is_over(begun, at_most) {
+        done.timed(cell.open(&population.any_path(&mut random))).await?;
+    }
+    Ok(done)
+}
+
+pub(super) async fn look_up_all(
+    cell: &Cell,
+    population: Population,
+    id: CallerId,
+) -> Result<Done, Error> {
+    let mut done = Done::default();
+    let share = |number: u64| u128::from(population.files) * u128::from(number) / u128::from(id.of);
+    let share = |number| u64::try_from(share(number)).unwrap_or(population.files);
+    for file in share(id.number)..share(id.number + 1) {
+        done.timed(cell.open(&population.path(file))).await?;
+    }
+    Ok(done)
+}

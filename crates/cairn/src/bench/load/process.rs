@@ -1,0 +1,75 @@
+//! One process of a load.
+
+use super::job::{CallerId, Job, Tools};
+use super::{Done, MasterLink};
+use crate::complaint::{Cause, Complaint, Doing};
+use crate::exit_codes::Exit;
+use crate::session::Session;
+use clap::Args;
+use std::io::BufRead;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// How long one request of a [`MasterLink`] may take.
+const LINK_DEADLINE: Duration = Duration::from_secs(60);
+
+/// A hidden command: one process of a load.
+#[derive(Args, Debug)]
+pub(crate) struct LoadProcess {
+    /// What each caller does, as JSON
+    #[arg(long, value_parser = parse_job)]
+    job: Job,
+    /// Which process
+    #[arg(long)]
+    process: u64,
+    /// Of how many
+    #[arg(long)]
+    processes: u64,
+    /// Callers in it
+    #[arg(long)]
+    callers: u64,
+}
+
+fn parse_job(text: &str) -> Result<Job, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+impl LoadProcess {
+    /// Connects, says so, waits for the word, makes the load, tells what came of it.
+    pub(crate) async fn run(self, session: &Session) -> Result<(), Complaint> {
+        let doing = || "making a load".to_owned();
+        let cell = session.cell().await?;
+        let start = || MasterLink::start(session.address().as_str(), LINK_DEADLINE);
+        let link = self.job.needs_link().then(start).transpose().doing(doing)?;
+        let tools = Tools { cell, link };
+        for caller in 0..self.callers {
+            self.job.prepare(&tools, self.id(caller)).await.doing(doing)?;
+        }
+        println!("ready");
+        let mut word = String::new();
+        std::io::stdin().lock().read_line(&mut word).doing(doing)?;
+        let begun = Instant::now();
+        let mut callers = JoinSet::new();
+        for caller in 0..self.callers {
+            let (job, tools, id) = (self.job.clone(), tools.clone(), self.id(caller));
+            callers.spawn(async move { job.run(&tools, id).await });
+        }
+        let mut all = Done::default();
+        while let Some(done) = callers.join_next().await {
+            let gone =
+                |error: tokio::task::JoinError| Cause::new(Exit::Failed, error.to_string(), "");
+            all.add(&done.map_err(gone).doing(doing)?.doing(doing)?);
+        }
+        all.seconds = begun.elapsed().as_secs_f64();
+        let text = serde_json::to_string(&all);
+        println!("{}", text.map_err(std::io::Error::from).doing(doing)?);
+        // The bench reads our CPU time before it closes the pipe.
+        std::io::stdin().lock().read_line(&mut word).doing(doing)?;
+        Ok(())
+    }
+
+    fn id(&self, caller: u64) -> CallerId {
+        let number = self.process * self.callers + caller;
+        CallerId { process: self.process, caller, number, of: self.processes * self.callers }
+    }
+}

@@ -1,0 +1,202 @@
+//! `cairn bench meta`: everything that a master alone is asked to do, with as many files as wanted.
+//!
+//! ```text
+//!   bench-seed     ──► a master's directory: records applied, one checkpoint
+//!   bench-servers  ──► sixteen chunkservers without bytes: the real state machine over no disk
+//!   bench-load     ──► client processes
+//! ```
+//! The steps, each in a file of its own: `memory`, `start`, `rates` (look-ups, changes), `mixes`,
+//! `listing`, `checkpoints`, `growth`. HDFS is run beside by scripts (`hdfs`).
+
+mod checkpoints;
+mod figures;
+mod growth;
+mod hdfs;
+pub(crate) mod hollow_servers;
+mod listing;
+mod memory;
+mod mixes;
+mod plot;
+pub(crate) mod population;
+mod rates;
+mod rig;
+pub(crate) mod seeding;
+mod start;
+
+use crate::arguments::from_to;
+use crate::bench::Shape;
+use crate::complaint::Complaint;
+use crate::janitor::Janitor;
+use crate::output::Output;
+use cairn_client::Options;
+use clap::{Args, ValueEnum};
+use figures::Figures;
+use population::{Naming, Population};
+use rig::{Rig, Surroundings};
+use std::path::{Path, PathBuf};
+
+/// Files in a directory.
+const PER_DIRECTORY: u64 = 1000;
+
+/// Arguments of `bench meta`.
+#[derive(Args, Debug)]
+pub(crate) struct Meta {
+    /// Files that the master knows, one chunk of three replicas each
+    #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<u64>(100..=100_000_000))]
+    files: u64,
+    /// How they are called
+    #[arg(long, value_enum, default_value_t = Naming::A)]
+    names: Naming,
+    /// Only these steps, after commas [default: all but growth]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "STEP")]
+    only: Vec<Step>,
+    /// Operations of each caller in each run
+    #[arg(long, default_value_t = 2_000, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<u64>(1..=1 << 30))]
+    operations: u64,
+    /// Names that are created by one request
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<u64>(1..=1 << 20))]
+    batch: u64,
+    /// Runs of each step that has several
+    #[arg(long, default_value_t = 3, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<u64>(1..=1000))]
+    rounds: u64,
+    /// Run this file system beside it
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    /// Where the scripts are that install and run it
+    #[arg(long, default_value = "/work/shared/peers", value_name = "DIR")]
+    peer_scripts: PathBuf,
+    /// Where growth.md and growth.svg go
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) shape: Shape,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Step {
+    /// Resident bytes of the master for each file and each chunk
+    Memory,
+    /// From the master's start to its answers
+    Start,
+    /// Look-ups: entry and locations
+    LookUps,
+    /// Durable creations, renames and deletions
+    Changes,
+    /// The requests of a whole cell (GFS Table 6)
+    Mix,
+    /// One directory with a million names
+    List,
+    /// Look-ups and creations while checkpoints are made
+    Checkpoint,
+    /// Memory and cost at a hundredth, a tenth and all of the files
+    Growth,
+}
+
+const IN_THE_TABLE: [Step; 7] = [
+    Step::Memory,
+    Step::Start,
+    Step::LookUps,
+    Step::Changes,
+    Step::Mix,
+    Step::List,
+    Step::Checkpoint,
+];
+
+/// Who can be measured beside us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    Hdfs,
+}
+
+impl Meta {
+    /// What cannot be done is said before anything is begun.
+    pub(super) fn check(&self) -> Result<(), Complaint> {
+        match self.peer {
+            Some(Peer::Hdfs) => hdfs::check(&self.peer_scripts),
+            None => Ok(()),
+        }
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        if self.only.is_empty() { IN_THE_TABLE.to_vec() } else { self.only.clone() }
+    }
+
+    fn processes(&self) -> u64 {
+        self.shape.processes.unwrap_or(8)
+    }
+
+    fn callers(&self) -> u64 {
+        self.shape.callers.unwrap_or(8)
+    }
+
+    fn population(&self) -> Population {
+        let (files, naming) = (self.files, self.names);
+        Population { files, per_directory: PER_DIRECTORY, naming, chunks: true }
+    }
+
+    pub(super) fn run(
+        &self,
+        options: &Options,
+        directory: &Path,
+        janitor: &Janitor,
+        output: &Output,
+    ) -> Result<(), Complaint> {
+        let surroundings = &Surroundings { options, janitor, directory };
+        let mut figures = Figures::new(output);
+        if let Some(Peer::Hdfs) = self.peer {
+            figures.beside(hdfs::measure(&self.peer_scripts, self.files)?);
+        }
+        figures.title(self.files, self.names)?;
+        // One filled master serves all steps that only add to it.
+        let mut shared: Option<Rig<'_>> = None;
+        for step in self.steps() {
+            let mut full = |figures: &mut Figures<'_>| -> Result<Rig<'_>, Complaint> {
+                match shared.take() {
+                    Some(rig) => Ok(rig),
+                    None => Rig::filled(surroundings, "cell", self.population(), figures),
+                }
+            };
+            match step {
+                Step::Memory => {
+                    let rig = memory::measure(self, surroundings, &mut figures)?;
+                    shared = Some(rig);
+                }
+                Step::Start => {
+                    let mut rig = full(&mut figures)?;
+                    start::measure(&mut rig, &mut figures)?;
+                    shared = Some(rig);
+                }
+                Step::LookUps => {
+                    let rig = full(&mut figures)?;
+                    rates::look_ups(self, &rig, &mut figures)?;
+                    shared = Some(rig);
+                }
+                Step::Changes => {
+                    let rig = full(&mut figures)?;
+                    rates::changes(self, &rig, &mut figures)?;
+                    shared = Some(rig);
+                }
+                Step::Mix => {
+                    let rig = full(&mut figures)?;
+                    mixes::measure(self, &rig, &mut figures)?;
+                    shared = Some(rig);
+                }
+                Step::Checkpoint => {
+                    let mut rig = full(&mut figures)?;
+                    checkpoints::measure(self, &mut rig, &mut figures)?;
+                    shared = Some(rig);
+                }
+                Step::List => listing::measure(self, surroundings, &mut figures)?,
+                Step::Growth => {
+                    growth::measure(self, surroundings, &mut figures)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! How many look-ups and durable changes a second, and what each costs.
+
+use super::figures::{Figure, Figures};
+use super::rig::Rig;
+use super::{Meta, Naming};
+use crate::bench::disk_floor;
+use crate::bench::load::{Job, Measured};
+use crate::bench::report::Series;
+use crate::complaint::{Complaint, Doing};
+
+fn median(rounds: &[Measured], of: impl Fn(&Measured) -> f64) -> f64 {
+    Series::of(rounds.iter().map(of)).median()
+}
+
+/// Rate, latencies and cost of one kind of operation, as medians of its rounds.
+pub(super) fn tell_rounds(
+    what: &str,
+    rounds: &[Measured],
+    wanted: (&str, &str),
+    figures: &Figures<'_>,
+) -> Result<(), Complaint> {
+    let tell = |suffix: &str, value: f64, digits: usize, unit: &str, wanted: &str| {
+        let what = format!("{what}{suffix}");
+        figures.tell(&Figure { what: &what, value, digits, unit, wanted })
+    };
+    tell("", median(rounds, Measured::rate), 0, "a second", wanted.0)?;
+    tell(", p50", median(rounds, Measured::p50_us), 0, "µs", "")?;
+    tell(", p99", median(rounds, Measured::p99_us), 0, "µs", "")?;
+    tell(", CPU of clients and master", median(rounds, Measured::cpu_us), 1, "µs each", wanted.1)?;
+    tell(", CPU of the master", median(rounds, Measured::master_cpu_us), 1, "µs each", "")
+}
+
+/// Look-ups at random, in rounds.
+pub(super) fn look_up_rounds(meta: &Meta, rig: &Rig<'_>) -> Result<Vec<Measured>, Complaint> {
+    let (population, operations) = (rig.population, meta.operations * 5);
+    let job = Job::LookUp { population, operations, at_most: None };
+    let load = rig.load(job, meta.processes(), meta.callers());
+    (0..meta.rounds).map(|_| rig.run(&load)).collect()
+}
+
+/// The step.
+pub(super) fn look_ups(
+    meta: &Meta,
+    rig: &Rig<'_>,
+    figures: &mut Figures<'_>,
+) -> Result<(), Complaint> {
+    let rounds = look_up_rounds(meta, rig)?;
+    tell_rounds("look-ups", &rounds, ("at least 150000", "at most 10"), figures)
+}
+
+fn create(naming: Naming, root: &str, meta: &Meta) -> Job {
+    let (operations, batch) = (meta.operations, meta.batch);
+    Job::Create { root: root.to_owned(), naming, operations, batch, at_most: None }
+}
+
+/// Rounds of creations alone.
+pub(super) fn create_rounds(meta: &Meta, rig: &Rig<'_>) -> Result<Vec<Measured>, Complaint> {
+    let one = |round| {
+        let job = create(meta.names, &format!("/bench/created-{round}"), meta);
+        rig.run(&rig.load(job, meta.processes(), meta.callers()))
+    };
+    (0..meta.rounds).map(one).collect()
+}
+
+/// The step: what a round creates it renames and deletes again. The disk is measured in between.
+pub(super) fn changes(
+    meta: &Meta,
+    rig: &Rig<'_>,
+    figures: &mut Figures<'_>,
+) -> Result<(), Complaint> {
+    let (mut creates, mut renames, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut floors = Series::default();
+    let run = |job| rig.run(&rig.load(job, meta.processes(), meta.callers()));
+    for round in 0..meta.rounds {
+        let (naming, operations) = (meta.names, meta.operations);
+        let root = format!("/bench/changed-{round}");
+        let waiters = meta.processes() * meta.callers();
+        let floor = disk_floor::group_committed(rig.scratch, waiters);
+        floors.push(floor.doing(|| "measuring the disk".to_owned())?);
+        creates.push(run(create(naming, &root, meta))?);
+        renames.push(run(Job::Rename { root: root.clone(), naming, operations })?);
+        deletes.push(run(Job::Delete { root, naming, operations })?);
+    }
+    let floor = floors.median();
+    let (callers, wanted) = (meta.processes() * meta.callers(), (floor / 2.0).min(25_000.0));
+    figures.tell(&Figure {
+        what: &format!("disk: synced records with {callers} waiters"),
+        value: floor,
+        digits: 0,
+        unit: "a second",
+        wanted: "",
+    })?;
+    let wanted = format!("at least {wanted:.0}");
+    for (what, rounds) in [("creates", creates), ("renames", renames), ("deletes", deletes)] {
+        tell_rounds(what, &rounds, (&wanted, ""), figures)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Making a master's directory with a population in it, in a process of its own: what that takes
+//! is gone with it.
+
+use super::population::{BEGUN, Population};
+use crate::complaint::{Cause, Complaint, Doing};
+use crate::exit_codes::Exit;
+use cairn_env::Disk;
+use cairn_env_os::OsDisk;
+use cairn_master::{SeedError, seed};
+use cairn_types::ClusterConfig;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// A hidden command: makes the directory.
+#[derive(Args, Debug)]
+pub(crate) struct SeedPart {
+    #[arg(long)]
+    data: PathBuf,
+    #[arg(long, value_parser = super::hollow_servers::parse_population)]
+    population: Population,
+}
+
+impl From<SeedError> for Cause {
+    fn from(error: SeedError) -> Self {
+        Self::new(Exit::Local, error.to_string(), "")
+    }
+}
+
+impl SeedPart {
+    pub(crate) fn run(&self) -> Result<(), Complaint> {
+        let doing = || format!("filling {}", self.data.display());
+        let disk = OsDisk::open(&self.data).map_err(|failure| {
+            let why = format!("{}: {failure}", self.data.display());
+            Complaint::new(doing(), Cause::new(Exit::Local, why, ""))
+        })?;
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let records = self.population.records();
+        seed(&disk, &ClusterConfig::standard(), BEGUN, records).map(drop).doing(doing)
+    }
+}
+
+/// Runs that command and waits for it.
+///
+/// # Errors
+/// With its own line on stderr where it fails.
+pub(super) fn fill(data: &Path, population: Population) -> Result<(), Complaint> {
+    let doing = || "filling a master's directory".to_owned();
+    let text = serde_json::to_string(&population).map_err(std::io::Error::from).doing(doing)?;
+    let mut command = Command::new(std::env::current_exe().doing(doing)?);
+    command.arg("bench-seed").arg("--data").arg(data).args(["--population", &text]);
+    // An end of this process by a signal of the terminal reaches the child too.
+    let status = command.stdin(Stdio::null()).status().doing(doing)?;
+    if status.success() {
+        return Ok(());
+    }
+    let why = format!("it ended with {status}; its reason stands above");
+    Err(Complaint::new(doing(), Cause::new(Exit::Failed, why, "")))
+}

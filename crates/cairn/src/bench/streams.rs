@@ -1,0 +1,94 @@
+//! `cairn bench write` and `read`: streams, with the floor beside them.
+
+use crate::arguments::from_to;
+use crate::bench::load::{Job, Load};
+use crate::bench::own_cell::OwnCell;
+use crate::bench::report::{Pairs, Run, Series};
+use crate::bench::{Shape, floor};
+use crate::complaint::{Complaint, Doing};
+use crate::janitor::Janitor;
+use crate::output::Output;
+use cairn_client::Options;
+use clap::Args;
+use serde_json::json;
+use std::path::Path;
+
+/// Arguments of `bench write` and `bench read`.
+#[derive(Args, Debug)]
+pub(crate) struct Streams {
+    /// Measure a bare chain of the same shape beside it, in pairs
+    #[arg(long)]
+    floor: bool,
+    /// Runs, or pairs of runs with --floor
+    #[arg(long, default_value_t = 9, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<usize>(1..=1000))]
+    pairs: usize,
+    /// Megabytes in each run
+    #[arg(long, default_value_t = 512, value_name = "MB")]
+    #[arg(value_parser = from_to::<u64>(1..=1 << 20))]
+    megabytes: u64,
+    /// Chunkservers, which is also the replication level (at most 3)
+    #[arg(long, default_value_t = 3, value_name = "COUNT")]
+    #[arg(value_parser = from_to::<usize>(1..=3))]
+    servers: usize,
+    #[command(flatten)]
+    pub(super) shape: Shape,
+}
+
+impl Streams {
+    pub(super) fn run(
+        &self,
+        read: bool,
+        options: &Options,
+        directory: &Path,
+        janitor: &Janitor,
+        output: &Output,
+    ) -> Result<(), Complaint> {
+        let cell = OwnCell::start(self.servers, options, directory, janitor)?;
+        let load = |job| Load {
+            job,
+            processes: self.shape.processes.unwrap_or(1),
+            callers: self.shape.callers.unwrap_or(1),
+            deadline_s: options.deadline.as_secs(),
+        };
+        let frames = self.megabytes;
+        let mut pairs = Pairs::default();
+        let mut alone = (Series::default(), Series::default());
+        for round in 0..self.pairs {
+            let root = format!("/bench-{round}");
+            let write = Job::Write { root: root.clone(), megabytes: self.megabytes };
+            let mut ours = cell.run(&load(write))?.as_run();
+            if read {
+                ours = cell.run(&load(Job::Read { root }))?.as_run();
+            }
+            alone.0.push(ours.megabytes_per_second());
+            alone.1.push(ours.cpu_per_gib());
+            if self.floor {
+                let beside = floor_run(directory, round, frames, read)?;
+                pairs.push(ours, beside);
+            }
+        }
+        if output.json() {
+            return output.value(&json!({
+                "megabytes_a_second": alone.0.median(),
+                "cpu_seconds_a_gib": alone.1.median(),
+                "pairs": pairs.to_json(),
+            }));
+        }
+        let what = if read { "read" } else { "write" };
+        output.line(&format!(
+            "{what}: {} MB/s, {} CPU s/GiB over all processes",
+            alone.0.spread(0),
+            alone.1.spread(2)
+        ))?;
+        let lines = if self.floor { pairs.lines() } else { vec![] };
+        lines.iter().try_for_each(|line| output.line(line))
+    }
+}
+
+fn floor_run(directory: &Path, round: usize, frames: u64, read: bool) -> Result<Run, Complaint> {
+    let run = floor::write_floor(directory, round, frames).and_then(|write| {
+        if read { floor::read_floor(directory, round, frames) } else { Ok(write) }
+    });
+    run.doing(|| "running the floor".to_owned())
+}

@@ -1,0 +1,355 @@
+//! What is known of each chunk's replicas: soft, told by the servers that hold them (§2.6.2).
+//!
+//! ```text
+//!                    all replicas sound and alike, all told since the last lease
+//!   unsettled ─────────────────────────────────────────────────────────────────────► settled
+//!   a map of replicas ◄──────────────────────────────────────────────── a few bytes in a page
+//!                    one differs · is damaged · a lease ends
+//! ```
+//! Nearly all chunks of a large cell are settled: nobody changes them, and their replicas are
+//! alike. What they are is written down once for all of them (`entry.rs`), and who holds them by
+//! number (`server_numbers.rs`).
+//!
+//! - L1: within one life of a server what it told never goes back: a word that was overtaken on
+//!   its way changes nothing.
+//! - L2: a replica at the logged version or above is up to date (R9).
+//! - L3: of those, with no lease live, the ones that lack what was acknowledged are stale (R29).
+//! - L4: a chunk is settled or unsettled, never both, and settled whenever it can be. When its
+//!   replicas told, and since when no lease is known, is forgotten then: all of them told since.
+//! - L5: what a server told in a life that is over does not count, whether it is swept away yet or
+//!   not.
+
+#[cfg(test)]
+mod density_test;
+mod entry;
+#[cfg(test)]
+mod model_test;
+mod page;
+mod pages;
+mod replica;
+mod server_numbers;
+
+pub(super) use replica::{Replica, behind};
+
+use cairn_protocol::ReplicaReport;
+use cairn_types::{ChunkHandle, ChunkVersion, ServerId, Time};
+use entry::{Servers, put_facts, put_server};
+use pages::{GroupNumber, Pages};
+use server_numbers::{ServerNumber, ServerNumbers};
+use std::collections::BTreeMap;
+
+/// Groups of 8 192 handles, and unsettled chunks, that one sweep looks at: a millisecond or two.
+const GROUPS_SWEPT: usize = 8;
+const UNSETTLED_SWEPT: usize = 4096;
+
+/// Servers that one settled chunk may be held by: as many as fit an entry, whatever is in it.
+const HOLDERS_MAX: usize = 60;
+
+/// A chunk whose replicas are not, or not known to be, all alike.
+#[derive(Debug, Default)]
+struct Unsettled {
+    /// In order of server.
+    replicas: Vec<(ServerNumber, Replica)>,
+    /// No lease is known to have been live since then.
+    quiet: Time,
+}
+
+/// All replicas that are known.
+#[derive(Debug, Default)]
+pub(super) struct Locations {
+    numbers: ServerNumbers,
+    settled: Pages,
+    unsettled: BTreeMap<ChunkHandle, Unsettled>,
+    /// Where the sweep goes on, in either map.
+    swept: (GroupNumber, ChunkHandle),
+    /// An entry that is being written.
+    scratch: Vec<u8>,
+}
+
+impl Locations {
+    /// Takes in what a server says of a replica (L1).
+    pub(super) fn report(&mut self, now: Time, server: ServerId, report: &ReplicaReport) {
+        // Numbers do not run out before servers do; what is not taken in is told again.
+        let Some(number) = self.number_of(server) else { return };
+        let heard = Replica::of(report, now);
+        if !self.report_alike((number, server), report.handle, &heard) {
+            self.unsettle(report.handle);
+            self.report_unsettled((number, server), report.handle, heard);
+            self.settle(report.handle);
+        }
+    }
+
+    /// Takes in a report that leaves its chunk settled, or makes a new one so; no, where it does
+    /// not. Most reports come this way.
+    fn report_alike(
+        &mut self,
+        (number, server): (ServerNumber, ServerId),
+        handle: ChunkHandle,
+        heard: &Replica,
+    ) -> bool {
+        if !heard.is_sound() {
+            return false;
+        }
+        let (numbers, entry) = (&mut self.numbers, &mut self.scratch);
+        entry.clear();
+        let Some((page, spot)) = self.settled.find(handle) else {
+            if self.unsettled.contains_key(&handle) {
+                return false;
+            }
+            let (page, spot) = self.settled.page_for(handle, heard.version);
+            put_facts(entry, page.base(), heard);
+            put_server(entry, number);
+            page.put(&spot, entry);
+            numbers.name(number);
+            return true;
+        };
+        put_facts(entry, page.base(), heard);
+        let known = page.entry(&spot).and_then(|known| known.strip_prefix(entry.as_slice()));
+        let Some(known) = known.map(Servers) else { return false };
+        if known.into_iter().any(|other| other == number) {
+            return true;
+        }
+        if known.count() >= HOLDERS_MAX {
+            return false;
+        }
+        let mut waits = Some(number);
+        for other in known {
+            let Some(id) = numbers.server(other) else {
+                numbers.unname(other);
+                continue;
+            };
+            if id > server
+                && let Some(number) = waits.take()
+            {
+                put_server(entry, number);
+            }
+            put_server(entry, other);
+        }
+        if let Some(number) = waits {
+            put_server(entry, number);
+        }
+        page.put(&spot, entry);
+        numbers.name(number);
+        true
+    }
+
+    fn report_unsettled(
+        &mut self,
+        (number, server): (ServerNumber, ServerId),
+        handle: ChunkHandle,
+        heard: Replica,
+    ) {
+        let chunk = self.unsettled.entry(handle).or_default();
+        match chunk.replicas.iter_mut().find(|(known, _)| *known == number) {
+            Some((_, known)) if heard.order() < known.order() => {}
+            Some((_, known)) => {
+                let (damaged, closed) = (known.damaged, heard.closed | known.closed);
+                *known = Replica { damaged, closed, ..heard };
+            }
+            None => {
+                let numbers = &mut self.numbers;
+                let after = |(other, _): &(ServerNumber, Replica)| {
+                    numbers.server(*other).is_some_and(|other| other > server)
+                };
+                let at = chunk.replicas.iter().position(after).unwrap_or(chunk.replicas.len());
+                chunk.replicas.insert(at, (number, heard));
+                numbers.name(number);
+            }
+        }
+    }
+
+    /// The number of a server. Where all are given away, those of lives that are over are freed
+    /// first, at the cost of a walk.
+    fn number_of(&mut self, server: ServerId) -> Option<ServerNumber> {
+        self.numbers.number_of(server).or_else(|| {
+            self.swept = Default::default();
+            self.sweep(usize::MAX, usize::MAX);
+            self.numbers.number_of(server)
+        })
+    }
+
+    /// Takes a chunk out of its page, so that its replicas may differ (L4).
+    fn unsettle(&mut self, handle: ChunkHandle) {
+        let Some((facts, servers)) = self.settled.get(handle) else { return };
+        let replicas = servers.map(|number| (number, facts)).collect();
+        self.settled.remove(handle);
+        self.unsettled.insert(handle, Unsettled { replicas, quiet: Time::default() });
+    }
+
+    /// Puts a chunk into its page if it can be there (L4); forgets one that nobody holds.
+    fn settle(&mut self, handle: ChunkHandle) {
+        let numbers = &mut self.numbers;
+        let Some(chunk) = self.unsettled.get_mut(&handle) else { return };
+        chunk.replicas.retain(|(number, _)| {
+            let counts = numbers.server(*number).is_some();
+            if !counts {
+                numbers.unname(*number);
+            }
+            counts
+        });
+        let Some((_, first)) = chunk.replicas.first().copied() else {
+            self.unsettled.remove(&handle);
+            return;
+        };
+        let settled = chunk.replicas.iter().all(|(_, replica)| {
+            replica.is_sound() && replica.is_like(&first) && replica.reported >= chunk.quiet
+        });
+        if !settled || chunk.replicas.len() > HOLDERS_MAX {
+            return;
+        }
+        let (page, spot) = self.settled.page_for(handle, first.version);
+        self.scratch.clear();
+        put_facts(&mut self.scratch, page.base(), &first);
+        for (number, _) in &chunk.replicas {
+            put_server(&mut self.scratch, *number);
+        }
+        page.put(&spot, &self.scratch);
+        self.unsettled.remove(&handle);
+    }
+
+    /// The replicas of a chunk, in order of server.
+    pub(super) fn of(&self, handle: ChunkHandle) -> impl Iterator<Item = (ServerId, Replica)> {
+        let settled = self.settled.get(handle);
+        let unsettled = if settled.is_some() { None } else { self.unsettled.get(&handle) };
+        let settled = settled.into_iter();
+        let settled = settled.flat_map(|(facts, servers)| servers.map(move |at| (at, facts)));
+        let unsettled = unsettled.into_iter().flat_map(|chunk| chunk.replicas.iter().copied());
+        let all = settled.chain(unsettled);
+        // L5
+        all.filter_map(|(number, replica)| Some((self.numbers.server(number)?, replica)))
+    }
+
+    pub(super) fn get(&self, handle: ChunkHandle, server: ServerId) -> Option<Replica> {
+        self.of(handle).find(|(at, _)| *at == server).map(|(_, replica)| replica)
+    }
+
+    /// How many replicas each server holds.
+    pub(super) fn counts(&self) -> BTreeMap<ServerId, u64> {
+        self.numbers.counts()
+    }
+
+    pub(super) fn mark_damaged(&mut self, handle: ChunkHandle, server: ServerId) {
+        let Some(number) = self.numbers.present(server) else { return };
+        self.unsettle(handle);
+        if let Some(chunk) = self.unsettled.get_mut(&handle) {
+            let replica = chunk.replicas.iter_mut().find(|(known, _)| *known == number);
+            if let Some((_, replica)) = replica {
+                replica.damaged = true;
+            }
+        }
+        self.settle(handle);
+    }
+
+    /// A lease has just ended: what is told from now on is where the bytes stay.
+    pub(super) fn quiet_since(&mut self, handle: ChunkHandle, now: Time) {
+        self.unsettle(handle);
+        // Of a chunk that nobody holds nothing is told but from now on.
+        if let Some(chunk) = self.unsettled.get_mut(&handle) {
+            chunk.quiet = now;
+        }
+        self.settle(handle);
+    }
+
+    /// Since when no lease is known to have been live.
+    pub(super) fn quiet(&self, handle: ChunkHandle) -> Time {
+        self.unsettled.get(&handle).map(|chunk| chunk.quiet).unwrap_or_default()
+    }
+
+    pub(super) fn remove(&mut self, handle: ChunkHandle, server: ServerId) {
+        let Some(number) = self.numbers.present(server) else { return };
+        self.unsettle(handle);
+        if let Some(chunk) = self.unsettled.get_mut(&handle)
+            && let Some(at) = chunk.replicas.iter().position(|(known, _)| *known == number)
+        {
+            chunk.replicas.remove(at);
+            self.numbers.unname(number);
+        }
+        self.settle(handle);
+    }
+
+    /// Forgets what a server held: it died, or tells anew (L5).
+    pub(super) fn remove_server(&mut self, server: ServerId) {
+        self.numbers.end_life(server);
+    }
+
+    /// Sweeps away some of what is left of lives that are over, so that their numbers can be given
+    /// again; to be called now and then.
+    pub(super) fn sweep_some(&mut self) {
+        self.sweep(GROUPS_SWEPT, UNSETTLED_SWEPT);
+    }
+
+    fn sweep(&mut self, groups: usize, chunks: usize) {
+        if !self.numbers.any_dead() {
+            return;
+        }
+        let (group, handle_from) = self.swept;
+        let (numbers, mut removed) = (&self.numbers, Vec::new());
+        let counts = |number| numbers.server(number).is_some();
+        let group = self.settled.retain((group, groups), counts, &mut removed);
+        removed.into_iter().for_each(|number| self.numbers.unname(number));
+        let mut rest = self.unsettled.range(handle_from..).map(|(handle, _)| *handle);
+        let handles: Vec<ChunkHandle> = rest.by_ref().take(chunks).collect();
+        self.swept = (group, rest.next().unwrap_or_default());
+        handles.into_iter().for_each(|handle| self.settle(handle));
+    }
+
+    /// Replicas that are up to date by version and lack what was acknowledged, by what each told
+    /// last. One may have gone on since and lack nothing; it is read from again when it says so,
+    /// with its next heartbeat. One that was set back while a lease was live says no more (R29).
+    pub(super) fn left_behind(&self, handle: ChunkHandle, logged: ChunkVersion) -> Vec<ServerId> {
+        let current: Vec<(ServerId, Replica)> =
+            self.of(handle).filter(|(_, replica)| replica.is_current(logged)).collect();
+        behind(&current)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Locations;
+    use cairn_protocol::ReplicaReport;
+    use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber, ServerId, Time};
+    use std::time::Duration;
+
+    const HANDLE: ChunkHandle = ChunkHandle::new(7);
+
+    fn server(id: u64) -> ServerId {
+        ServerId::new(id)
+    }
+
+    #[test]
+    fn a_word_that_was_overtaken_changes_nothing() {
+        let mut locations = Locations::default();
+        let report = |version: u64| ReplicaReport {
+            handle: HANDLE,
+            version: ChunkVersion::new(version),
+            ..ReplicaReport::default()
+        };
+        let at = |millis| Time::default() + Duration::from_millis(millis);
+        locations.report(at(2), server(1), &report(6));
+        locations.quiet_since(HANDLE, at(3));
+        locations.report(at(4), server(1), &report(5));
+        let known = locations.get(HANDLE, server(1)).expect("reported");
+        assert_eq!(known.version, ChunkVersion::new(6));
+        assert!(known.reported < locations.quiet(HANDLE), "it has told nothing since");
+    }
+
+    #[test]
+    fn reads_judge_a_replica_only_by_what_it_told_since_the_lease_ended() {
+        let mut locations = Locations::default();
+        let report = |serial: u64| ReplicaReport {
+            handle: HANDLE,
+            serial: SerialNumber::new(serial),
+            acknowledged_serial: SerialNumber::new(serial),
+            ..ReplicaReport::default()
+        };
+        let at = |millis| Time::default() + Duration::from_millis(millis);
+        locations.report(at(1), server(1), &report(3));
+        locations.report(at(2), server(2), &report(9));
+        let left = |locations: &Locations| locations.left_behind(HANDLE, ChunkVersion::default());
+        assert_eq!(left(&locations), [server(1)], "it may have been set back");
+        locations.report(at(3), server(1), &report(4));
+        assert_eq!(left(&locations), [server(1)]);
+        locations.report(at(4), server(1), &report(9));
+        assert_eq!(left(&locations), [], "it had gone on");
+    }
+}

@@ -1,0 +1,225 @@
+//! A page of settled chunks: neighbouring handles in one byte string.
+//!
+//! ```text
+//!   present   which of the 128 handles are here, one bit each
+//!   bytes     ┌──────────────────────┬───────────────────────────────┐
+//!             │ size of each entry   │ the entries, in order         │
+//!             └──────────────────────┴───────────────────────────────┘
+//!               1 byte each            `entry.rs`
+//! ```
+//! An entry is found by counting the bits before its own and adding up as many sizes.
+//!
+//! - Z1: as many sizes as bits are set, and the sizes add up to the entries' bytes.
+
+use super::entry::{Servers, put_server, take_facts};
+use super::server_numbers::ServerNumber;
+use super::{HOLDERS_MAX, Replica};
+use cairn_types::{ChunkHandle, ChunkVersion, varint};
+
+/// Handles of one page.
+pub(super) const HANDLES: u32 = 128;
+/// Bytes that one entry may have.
+const ENTRY_SIZE_MAX: usize = u8::MAX as usize;
+/// Bytes that a page takes in reserve, besides one in so many of what it holds.
+const RESERVE: usize = 32;
+const RESERVE_SHARE: usize = 16;
+
+const _: () = assert!(HANDLES == u128::BITS);
+// Flags, six numbers of ten bytes at most, and servers of three.
+const _: () = assert!(1 + 6 * varint::SIZE_MAX + 3 * HOLDERS_MAX <= ENTRY_SIZE_MAX);
+// Sizes are added up in 16 bits.
+const _: () = assert!(HANDLES as usize * ENTRY_SIZE_MAX <= u16::MAX as usize);
+
+/// Which of its page's handles one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(u32);
+
+impl Slot {
+    #[inline]
+    pub(super) fn of(handle: ChunkHandle) -> Self {
+        Self(u32::try_from(handle.get() % u64::from(HANDLES)).expect("less than a page"))
+    }
+}
+
+/// Where the entry of a slot lies in its page, or would lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    slot: Slot,
+    /// Entries before it.
+    rank: usize,
+    /// Where in the page's bytes it begins.
+    start: usize,
+    /// None: there is none.
+    size: Option<usize>,
+}
+
+/// Neighbouring settled chunks.
+#[derive(Debug)]
+pub(super) struct Page {
+    present: u128,
+    /// What versions are written against: that of the first chunk that came here.
+    base: ChunkVersion,
+    bytes: Vec<u8>,
+}
+
+impl Page {
+    pub(super) fn new(base: ChunkVersion) -> Self {
+        Self { present: 0, base, bytes: Vec::new() }
+    }
+
+    pub(super) fn base(&self) -> ChunkVersion {
+        self.base
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.present == 0
+    }
+
+    fn count(&self) -> usize {
+        self.present.count_ones() as usize
+    }
+
+    /// Where a slot's entry lies, or would lie.
+    #[inline]
+    pub(super) fn find(&self, slot: Slot) -> Spot {
+        let rank = (self.present & ((1 << slot.0) - 1)).count_ones() as usize;
+        let sizes = self.bytes[..rank].iter().map(|size| u16::from(*size)).sum::<u16>();
+        let start = self.count() + usize::from(sizes);
+        let size = self.has(slot).then(|| usize::from(self.bytes[rank]));
+        Spot { slot, rank, start, size }
+    }
+
+    #[inline]
+    fn has(&self, slot: Slot) -> bool {
+        self.present >> slot.0 & 1 == 1
+    }
+
+    /// The bytes of an entry.
+    #[inline]
+    pub(super) fn entry(&self, spot: &Spot) -> Option<&[u8]> {
+        spot.size.map(|size| &self.bytes[spot.start..spot.start + size])
+    }
+
+    /// What is known of a chunk: what its replicas are, and who holds them.
+    #[inline]
+    pub(super) fn get(&self, slot: Slot) -> Option<(Replica, Servers<'_>)> {
+        let mut entry = self.entry(&self.find(slot))?;
+        let facts = take_facts(&mut entry, self.base);
+        Some((facts, Servers(entry)))
+    }
+
+    /// Puts an entry where there is none, or in the place of the one that is there. The page must
+    /// be as it was when the spot was found.
+    ///
+    /// # Panics
+    /// Where the entry is longer than [`ENTRY_SIZE_MAX`].
+    pub(super) fn put(&mut self, spot: &Spot, entry: &[u8]) {
+        let Spot { slot, rank, mut start, size: old } = *spot;
+        let size = u8::try_from(entry.len()).expect("no entry has more holders than fit it");
+        if let Some(old) = old {
+            self.resize(start, old, entry.len());
+        } else {
+            self.resize(start, 0, entry.len() + 1);
+            self.bytes.copy_within(rank..start, rank + 1);
+            self.present |= 1 << slot.0;
+            start += 1;
+        }
+        self.bytes[rank] = size;
+        self.bytes[start..start + entry.len()].copy_from_slice(entry);
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot) {
+        let Spot { rank, start, size: Some(size), .. } = self.find(slot) else { return };
+        self.bytes.drain(start..start + size);
+        self.bytes.remove(rank);
+        self.present &= !(1 << slot.0);
+    }
+
+    /// Makes `old` bytes at `start` into `new` ones, whatever is in them.
+    fn resize(&mut self, start: usize, old: usize, new: usize) {
+        let size = self.bytes.len();
+        if new > old {
+            let more = new - old;
+            if self.bytes.capacity() < size + more {
+                self.bytes.reserve_exact(more + RESERVE + size / RESERVE_SHARE);
+            }
+            self.bytes.resize(size + more, 0);
+        }
+        self.bytes.copy_within(start + old..size, start + new);
+        self.bytes.truncate(size + new - old);
+    }
+
+    /// Removes servers from all entries, and entries that have none left; tells of each one.
+    pub(super) fn retain(
+        &mut self,
+        stays: impl Fn(ServerNumber) -> bool,
+        removed: &mut Vec<ServerNumber>,
+    ) {
+        let (mut present, mut sizes, mut entries) = (0, Vec::new(), Vec::new());
+        let (before, mut start) = (removed.len(), self.count());
+        let slots = (0..HANDLES).map(Slot).filter(|slot| self.has(*slot));
+        for (rank, slot) in slots.enumerate() {
+            let end = start + usize::from(self.bytes[rank]);
+            let (whole, new_start) = (&self.bytes[start..end], entries.len());
+            let mut servers = whole;
+            take_facts(&mut servers, self.base);
+            entries.extend_from_slice(&whole[..whole.len() - servers.len()]);
+            let facts_end = entries.len();
+            for server in Servers(servers) {
+                if stays(server) {
+                    put_server(&mut entries, server);
+                } else {
+                    removed.push(server);
+                }
+            }
+            if entries.len() == facts_end {
+                entries.truncate(new_start);
+            } else {
+                let size = entries.len() - new_start;
+                sizes.push(u8::try_from(size).expect("no more than there was"));
+                present |= 1 << slot.0;
+            }
+            start = end;
+        }
+        if removed.len() > before {
+            sizes.append(&mut entries);
+            (self.present, self.bytes) = (present, sizes);
+            self.bytes.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Page, Slot};
+    use cairn_types::{ChunkVersion, Random};
+    use proptest::prelude::proptest;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn a_page_holds_what_a_map_holds(seed: u64) {
+            let random = &mut Random::new(seed);
+            let mut page = Page::new(ChunkVersion::default());
+            let mut model = BTreeMap::new();
+            for _ in 0..400 {
+                let slot = u32::try_from(random.below(128)).unwrap();
+                if random.below(4) == 0 {
+                    page.remove(Slot(slot));
+                    model.remove(&slot);
+                } else {
+                    let size = usize::try_from(random.below(30)).unwrap();
+                    let entry = vec![random.next_u64().to_le_bytes()[0]; size];
+                    let spot = page.find(Slot(slot));
+                    page.put(&spot, &entry);
+                    model.insert(slot, entry);
+                }
+                for slot in 0..128 {
+                    let spot = page.find(Slot(slot));
+                    assert_eq!(page.entry(&spot), model.get(&slot).map(Vec::as_slice));
+                }
+                assert_eq!(page.is_empty(), model.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! All pages of settled chunks, by handle.
+//!
+//! ```text
+//!   handle ─► group of 64 pages (an ordered map: handles begin anew with each term)
+//!               └─► page of 128 handles (by index) ─► entry
+//! ```
+//! Ten million chunks are 1 221 groups: the map of them stays in the processor's cache, and a
+//! chunk that nobody asked for lately costs two or three lines of memory.
+//!
+//! - P1: no page is empty, and no group without a page.
+
+use super::Replica;
+use super::entry::Servers;
+use super::page::{HANDLES, Page, Slot, Spot};
+use super::server_numbers::ServerNumber;
+use cairn_types::{ChunkHandle, ChunkVersion};
+use std::collections::BTreeMap;
+
+/// Pages of one group.
+const PAGES: usize = 64;
+
+/// Which group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct GroupNumber(u64);
+
+type Group = Box<[Option<Page>; PAGES]>;
+
+/// All pages.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    groups: BTreeMap<GroupNumber, Group>,
+}
+
+/// The group of a handle, the index of its page there, and its slot in the page.
+#[inline]
+fn place_of(handle: ChunkHandle) -> (GroupNumber, usize, Slot) {
+    let page = handle.get() / u64::from(HANDLES);
+    let index = usize::try_from(page % PAGES as u64).expect("less than a group");
+    (GroupNumber(page / PAGES as u64), index, Slot::of(handle))
+}
+
+impl Pages {
+    /// What is known of a chunk: what its replicas are, and who holds them.
+    #[inline]
+    pub(super) fn get(&self, handle: ChunkHandle) -> Option<(Replica, Servers<'_>)> {
+        let (group, index, slot) = place_of(handle);
+        self.groups.get(&group)?[index].as_ref()?.get(slot)
+    }
+
+    /// The page that has an entry of a chunk, and where in it.
+    #[inline]
+    pub(super) fn find(&mut self, handle: ChunkHandle) -> Option<(&mut Page, Spot)> {
+        let (group, index, slot) = place_of(handle);
+        let page = self.groups.get_mut(&group)?[index].as_mut()?;
+        let spot = page.find(slot);
+        page.entry(&spot).is_some().then_some((page, spot))
+    }
+
+    /// The page that a chunk is to come to, a new one where there is none; `version` is the
+    /// chunk's.
+    ///
+    /// Something must be put there (P1).
+    pub(super) fn page_for(
+        &mut self,
+        handle: ChunkHandle,
+        version: ChunkVersion,
+    ) -> (&mut Page, Spot) {
+        let (group, index, slot) = place_of(handle);
+        let group = self.groups.entry(group).or_insert_with(|| Box::new([const { None }; PAGES]));
+        let page = group[index].get_or_insert_with(|| Page::new(version));
+        let spot = page.find(slot);
+        (page, spot)
+    }
+
+    /// Forgets a chunk.
+    pub(super) fn remove(&mut self, handle: ChunkHandle) {
+        let (number, index, slot) = place_of(handle);
+        let Some(group) = self.groups.get_mut(&number) else { return };
+        if let Some(page) = &mut group[index] {
+            page.remove(slot);
+        }
+        if drop_empty(group) {
+            self.groups.remove(&number);
+        }
+    }
+
+    /// Removes servers from the entries of so many groups from one on, and entries that have none
+    /// left; tells of each one. Answers where to go on, from the start after the last.
+    pub(super) fn retain(
+        &mut self,
+        (from, count): (GroupNumber, usize),
+        stays: impl Fn(ServerNumber) -> bool,
+        removed: &mut Vec<ServerNumber>,
+    ) -> GroupNumber {
+        let mut empty = Vec::new();
+        let mut groups = self.groups.range_mut(from..);
+        for (number, group) in groups.by_ref().take(count) {
+            group.iter_mut().flatten().for_each(|page| page.retain(&stays, removed));
+            if drop_empty(group) {
+                empty.push(*number);
+            }
+        }
+        let next = groups.next().map(|(number, _)| *number).unwrap_or_default();
+        empty.into_iter().for_each(|number| {
+            self.groups.remove(&number);
+        });
+        next
+    }
+}
+
+/// Drops a group's pages that are empty; tells whether none is left (P1).
+fn drop_empty(group: &mut Group) -> bool {
+    for page in group.iter_mut() {
+        if page.as_ref().is_some_and(Page::is_empty) {
+            *page = None;
+        }
+    }
+    group.iter().all(Option::is_none)
+}
