@@ -153,7 +153,7 @@ impl Replica {
             outstanding: false,
             failed: false,
         });
-        self.primary = Some(Primary {
+        self.primary = Some(Box::new(Primary {
             lease: grant.lease,
             expires: holder_expiry(cx, self.raised_at),
             file: grant.file,
@@ -170,7 +170,7 @@ impl Replica {
             draining: None,
             used: true,
             told: Mark::default(),
-        });
+        }));
         let forwarded = Forwarded { serial, offset: 0, size: length, ..Forwarded::default() };
         let level = Logged { forwarded, from: vec![], kind: Kind::Append, sync: false };
         self.apply_here(cx, vec![level]);

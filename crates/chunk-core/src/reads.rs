@@ -28,7 +28,7 @@ const _: () = assert!(READ_SIZE_MAX * 2 < cairn_protocol::PAYLOAD_SIZE_MAX as u6
 impl Replica {
     /// Whether it alone knows what is acknowledged: it holds the lease, and has levelled (R16).
     fn holds_lease(&self, cx: &Context<'_>) -> bool {
-        self.primary.as_ref().is_some_and(|primary: &Primary| {
+        self.primary.as_deref().is_some_and(|primary: &Primary| {
             primary.is_live(cx.now) && !matches!(primary.stage, Stage::Levelling(_))
         })
     }
@@ -37,7 +37,7 @@ impl Replica {
     /// mark on the other replicas, for then it may yet come to nothing (R18).
     fn is_closed_for_readers(&self) -> bool {
         let marking = |primary: &Primary| primary.closing == Some(Closing::Marking);
-        self.closed && !self.primary.as_ref().is_some_and(marking)
+        self.closed && !self.primary.as_deref().is_some_and(marking)
     }
 
     /// Bytes that may be read here and now.

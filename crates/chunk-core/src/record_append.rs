@@ -96,7 +96,7 @@ impl Replica {
         queued: &Queued,
     ) -> Result<(), Failure> {
         let short = self.handle.short();
-        let shrinking = self.primary.as_ref().is_some_and(crate::primary::Primary::is_shrinking);
+        let shrinking = self.primary.as_deref().is_some_and(crate::primary::Primary::is_shrinking);
         if !shrinking {
             self.check_version(version)?;
         }

@@ -83,7 +83,8 @@ pub(crate) struct Replica {
     pub(crate) followed: Option<LeaseId>,
     pub(crate) busy: Option<Busy>,
     pub(crate) waiting: VecDeque<Waiting>,
-    pub(crate) primary: Option<Primary>,
+    /// Boxed, because few of a server's replicas have one.
+    pub(crate) primary: Option<Box<Primary>>,
     pub(crate) repeats: Repeats,
     pub(crate) syncs: SyncRounds,
 }
@@ -172,7 +173,7 @@ impl Replica {
         }
         // From here on the old version is refused everywhere (X2).
         self.version = raise.to;
-        let shrinking = self.primary.as_ref().is_some_and(Primary::is_shrinking);
+        let shrinking = self.primary.as_deref().is_some_and(Primary::is_shrinking);
         let closes = raise.close && !self.closed;
         self.closed |= raise.close;
         if !shrinking || closes {

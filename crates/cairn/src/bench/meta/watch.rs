@@ -56,7 +56,7 @@ pub(super) fn watch(
             let (link, mut random) = (link.clone(), Random::new(caller));
             callers.spawn(async move {
                 let mut seen = Seen::default();
-                while begun.elapsed() < seen.without_all + QUIET + seen.first.unwrap_or_default() {
+                loop {
                     let path = population.any_path(&mut random);
                     let asked = Instant::now();
                     let open = Open { path, count: 1, ..Open::default() };
@@ -76,12 +76,15 @@ pub(super) fn watch(
                     if (replicas as u64) < REPLICAS {
                         seen.without_all = now;
                     }
+                    let quiet_since = seen.without_all.max(seen.first.unwrap_or(now));
+                    if now >= quiet_since + QUIET {
+                        return Ok::<Seen, Cause>(seen);
+                    }
                     if now > AT_MOST {
                         let why = "chunks without a location are left";
                         return Err(Cause::new(Exit::Failed, why, ""));
                     }
                 }
-                Ok::<Seen, Cause>(seen)
             });
         }
         let mut all = Seen::default();
