@@ -11,6 +11,8 @@ mod master_disk;
 mod open;
 mod recovery;
 mod room;
+#[cfg(test)]
+mod room_test;
 
 pub use master_disk::MasterDisk;
 pub use open::{MasterConfig, MasterOpenError};

@@ -5,6 +5,8 @@
 //! - D2: one append is on its way at a time; what is proposed meanwhile goes with the next one, so
 //!   that one flush serves all who waited (group commit, §2.6.3).
 //! - D3: when an append fails the process stops: what is on disk is not known.
+//! - D4: when the state turns out to be damaged the process stops, and nothing that was decided in
+//!   that step leaves: a page that cannot be read is no proof that something is not there.
 
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
@@ -199,6 +201,7 @@ impl Room for Master {
         if self.halted {
             return;
         }
+        let effects_before = effects.len();
         let mut wishes = Vec::new();
         self.on_event(now, event, &mut wishes);
         if let Err(error) = self.drive(now, &mut wishes, effects) {
@@ -210,5 +213,13 @@ impl Room for Master {
             }
         }
         self.checkpoint_if_due(effects);
+        if let Some(damaged) = self.core.state().damage() {
+            effects.truncate(effects_before);
+            self.halted = true;
+            effects.push(Effect::Halt(format!(
+                "the checkpoint cannot be trusted any more: {damaged}; nothing was answered by it; \
+                 start this master again, and it goes on from an older checkpoint and the log"
+            )));
+        }
     }
 }
