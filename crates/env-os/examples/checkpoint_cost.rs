@@ -10,7 +10,7 @@
 use cairn_env::{Disk, OpenMode};
 use cairn_env_os::OsDisk;
 use cairn_pagetree::{RootRecord, Tree, checkpoint};
-use cairn_store::{Checkpoints, Image, MappedPages, Written};
+use cairn_store::{Checkpoints, Image, MappedPages, PageFileLimits, Written};
 use cairn_types::{CellId, LogIndex, Random, Term};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const CELL: CellId = CellId::new(1);
-const GARBAGE_MAX: u64 = 16 << 20;
 /// Bytes of an append to the log.
 const APPEND_SIZE: usize = 4096;
 
@@ -95,7 +94,8 @@ fn main() {
     let directory = arguments.next().expect("a directory");
     let count = arguments.next().map_or(1_000_000, |count| count.parse().expect("a number"));
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::open(&directory).unwrap());
-    let mut checkpoints = Checkpoints::open(Arc::clone(&disk), CELL, GARBAGE_MAX).unwrap();
+    let mut checkpoints =
+        Checkpoints::open(Arc::clone(&disk), CELL, PageFileLimits::standard()).unwrap();
     let random = &mut Random::new(1);
     let mut tree = Tree::new();
     timed(&format!("{count} entries"), || {
@@ -129,7 +129,8 @@ fn main() {
 
     drop((tree, checkpoints));
     let tree = timed("a start: found, mapped, opened", || {
-        let checkpoints = Checkpoints::open(Arc::clone(&disk), CELL, GARBAGE_MAX).unwrap();
+        let checkpoints =
+            Checkpoints::open(Arc::clone(&disk), CELL, PageFileLimits::standard()).unwrap();
         let newest = checkpoints.list().unwrap()[0];
         let found = checkpoints.load(newest).unwrap().unwrap();
         let record = RootRecord::decode(&found.root.root).unwrap();

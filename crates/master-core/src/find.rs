@@ -5,7 +5,7 @@
 //! large, so that it fits a message.
 
 use crate::reads::page_size;
-use crate::state::State;
+use crate::state::{Children, State};
 use cairn_protocol::{ErrorCode, Failure, Find, FindAnswer, Found, MESSAGE_SIZE_MAX};
 use cairn_types::wire::Message;
 use cairn_types::{EntryId, EntryKind, PATH_SIZE_MAX};
@@ -19,10 +19,16 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 // than any other by its hidden name.
 const _: () = assert!(PAGE_BYTES_MAX + 4 * PATH_SIZE_MAX < MESSAGE_SIZE_MAX as usize);
 
-/// A directory on the way down, and the name last seen in it.
-struct Level {
+/// A directory on the way down, and its names that were not seen yet.
+struct Level<'a> {
     directory: EntryId,
-    seen: String,
+    ahead: Children<'a>,
+}
+
+impl<'a> Level<'a> {
+    fn new(state: &'a State, directory: EntryId) -> Self {
+        Self { directory, ahead: state.children(directory, "") }
+    }
 }
 
 pub(crate) fn find(state: &State, find: &Find) -> Result<FindAnswer, Failure> {
@@ -40,7 +46,7 @@ pub(crate) fn find(state: &State, find: &Find) -> Result<FindAnswer, Failure> {
         };
         let full = || format!("{prefix}/{}", path.join("/"));
         if matches(&find.pattern, &name)
-            && let Some(entry) = state.describe(id)
+            && let Some(entry) = state.describe(id, &name)
         {
             let found = Found { path: full(), entry };
             page_bytes += found.to_bytes().len();
@@ -56,13 +62,13 @@ pub(crate) fn find(state: &State, find: &Find) -> Result<FindAnswer, Failure> {
 }
 
 /// The levels as they stood when the last page ended at `find.after`.
-fn resume(
-    state: &State,
+fn resume<'a>(
+    state: &'a State,
     root: EntryId,
     find: &Find,
     path: &mut Vec<String>,
-) -> Result<Vec<Level>, Failure> {
-    let mut levels = vec![Level { directory: root, seen: String::new() }];
+) -> Result<Vec<Level<'a>>, Failure> {
+    let mut levels = vec![Level::new(state, root)];
     if find.after.is_empty() {
         return Ok(levels);
     }
@@ -75,35 +81,34 @@ fn resume(
     })?;
     for name in below.split('/').filter(|name| !name.is_empty()) {
         let Some(level) = levels.last_mut() else { break };
-        name.clone_into(&mut level.seen);
+        level.ahead = state.children(level.directory, name);
         path.push(name.to_owned());
         // What was seen last may be gone by now; then its siblings come next.
         let Some(child) = state.child(level.directory, name) else { break };
-        levels.push(Level { directory: child, seen: String::new() });
+        levels.push(Level::new(state, child));
     }
     Ok(levels)
 }
 
 /// The next name in order; `path` leads to it from the root of the search.
-fn next(
-    state: &State,
-    levels: &mut Vec<Level>,
+fn next<'a>(
+    state: &'a State,
+    levels: &mut Vec<Level<'a>>,
     path: &mut Vec<String>,
 ) -> Option<(String, EntryId)> {
     loop {
         let depth = levels.len();
         let level = levels.last_mut()?;
         path.truncate(depth - 1);
-        let Some((name, id)) = state.children(level.directory, &level.seen).next() else {
+        let Some((name, id, kind)) = level.ahead.next() else {
             levels.pop();
             continue;
         };
-        name.clone_into(&mut level.seen);
-        path.push(name.to_owned());
-        if state.entry(id).is_some_and(|entry| entry.kind == EntryKind::Directory) {
-            levels.push(Level { directory: id, seen: String::new() });
+        path.push(name.clone());
+        if kind == EntryKind::Directory {
+            levels.push(Level::new(state, id));
         }
-        return Some((name.to_owned(), id));
+        return Some((name, id));
     }
 }
 

@@ -110,7 +110,7 @@ impl Mutations {
             match step.state.remembered(mutation) {
                 Remembered::New => {}
                 Remembered::Done(outcome) => {
-                    let answer = answer(step.state, &request, outcome);
+                    let answer = answer(step.state, &request, &outcome);
                     return self.batches.answer(step.out, waiter, answer);
                 }
                 Remembered::TooOld => {
@@ -319,7 +319,7 @@ fn resolve_make_directory(
         let (parent, name) = parent(step.state, &make.path)?;
         (parent, vec![name])
     };
-    let is_file = |entry: &EntryRecord| entry.kind == EntryKind::File;
+    let is_file = |entry: EntryRecord| entry.kind == EntryKind::File;
     if step.state.entry(parent).is_some_and(is_file) {
         let file = step.state.path_of(parent).unwrap_or_default();
         let line = format!("{}: {file} is a file where a directory is meant", make.path);
@@ -388,15 +388,18 @@ fn resolve_delete(step: &mut Step<'_>, delete: &Delete) -> Result<Resolved, Fail
 
 /// The answer to `request`, of which `outcome` came.
 fn answer(state: &State, request: &Request, outcome: &Outcome) -> Result<Response, Failure> {
-    let entry = |id| state.describe(id).unwrap_or_default();
+    let entry = |id, path: &CellPath| {
+        state.describe(id, path.name().unwrap_or_default()).unwrap_or_default()
+    };
     match (request, outcome) {
         (_, Outcome::Failed(failure)) => Err(failure.clone()),
-        (Request::MakeDirectory(_), Outcome::DirectoryMade(made)) => {
-            Ok(Response::MakeDirectory(MakeDirectoryAnswer { entry: entry(made.id) }))
+        (Request::MakeDirectory(make), Outcome::DirectoryMade(made)) => {
+            let entry = entry(made.id, &make.path);
+            Ok(Response::MakeDirectory(MakeDirectoryAnswer { entry }))
         }
-        (Request::Create(_), Outcome::FileMade(made)) => {
-            let created = made.created;
-            Ok(Response::Create(CreateAnswer { entry: entry(made.id), created }))
+        (Request::Create(create), Outcome::FileMade(made)) => {
+            let entry = entry(made.id, &create.path);
+            Ok(Response::Create(CreateAnswer { entry, created: made.created }))
         }
         (Request::Rename(_), Outcome::EntryMoved(_)) => {
             Ok(Response::Rename(RenameAnswer::default()))

@@ -2,13 +2,13 @@
 //! all of a record or nothing of it.
 
 use crate::chunks::Chunks;
-use crate::state::{HIDDEN_ROOT, ROOT, State};
+use crate::state::{HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
 use cairn_env::Now;
 use cairn_protocol::{
     ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate, LocateAnswer, Looked, Open,
     OpenAnswer, Response, ServersAnswer, Stat, StatAnswer, StatusAnswer,
 };
-use cairn_types::{ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, Term};
+use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, Term};
 
 /// Names in one answer to `List` or `Find`, however many are asked for.
 pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
@@ -21,10 +21,15 @@ pub(crate) fn page_size(limit: u32) -> usize {
     usize::try_from(size).expect("a small number")
 }
 
-fn described(state: &State, id: EntryId) -> Result<Entry, Failure> {
-    state.describe(id).ok_or_else(|| {
+fn described(state: &State, id: EntryId, name: &str) -> Result<Entry, Failure> {
+    state.describe(id, name).ok_or_else(|| {
         Failure::refused(ErrorCode::NotFound, format!("file {}: no such file", id.short()))
     })
+}
+
+/// The last name of a path; the root has none.
+fn name(path: &CellPath) -> &str {
+    path.name().unwrap_or_default()
 }
 
 pub(crate) fn stat(
@@ -34,7 +39,7 @@ pub(crate) fn stat(
     stat: &Stat,
 ) -> Result<StatAnswer, Failure> {
     let id = state.resolve(&stat.path)?;
-    let entry = described(state, id)?;
+    let entry = described(state, id, name(&stat.path))?;
     let last = state.last_chunk(id).map(|(_, handle)| chunks.locations(handle, state, now));
     // A closed chunk nobody leases has no length but the recorded one.
     let last = last.filter(|chunk| !chunk.closed || chunk.primary.is_some());
@@ -49,7 +54,7 @@ pub(crate) fn look(
     stat: &Stat,
 ) -> Result<Looked, Failure> {
     let id = state.resolve(&stat.path)?;
-    let entry = described(state, id)?;
+    let entry = described(state, id, name(&stat.path))?;
     let last = state.last_chunk(id);
     let leased = last.is_some_and(|(_, handle)| chunks.is_leased(handle, now));
     Ok(Looked { entry, leased })
@@ -62,7 +67,7 @@ pub(crate) fn open(
     open: &Open,
 ) -> Result<OpenAnswer, Failure> {
     let id = state.resolve(&open.path)?;
-    let entry = described(state, id)?;
+    let entry = described(state, id, name(&open.path))?;
     if entry.kind == EntryKind::Directory {
         let line = format!("{}: a directory where a file is meant", open.path);
         return Err(Failure::refused(ErrorCode::IsADirectory, line));
@@ -77,7 +82,8 @@ pub(crate) fn locate(
     now: Now,
     wish: &Locate,
 ) -> Result<LocateAnswer, Failure> {
-    let entry = described(state, wish.file)?;
+    // Who asks by id knows the name, and a search for it would cost more than all else here.
+    let entry = described(state, wish.file, "")?;
     let chunks = locations(state, chunks, now, (wish.file, wish.first, wish.count));
     Ok(LocateAnswer { entry, chunks })
 }
@@ -116,13 +122,11 @@ pub(crate) fn list(state: &State, list: &List) -> Result<ListAnswer, Failure> {
         return Err(Failure::refused(ErrorCode::NotADirectory, line));
     }
     let limit = page_size(list.limit);
-    let mut entries: Vec<Entry> = state
-        .children(id, &list.after)
-        .take(limit + 1)
-        .filter_map(|(_, child)| state.describe(child))
-        .collect();
+    let mut entries: Vec<Entry> = state.list(id, &list.after).take(limit + 1).collect();
     if list.hidden && id == ROOT {
-        entries.extend(state.describe(HIDDEN_ROOT).filter(|entry| entry.name > list.after));
+        entries.extend(
+            state.describe(HIDDEN_ROOT, HIDDEN_NAME).filter(|entry| entry.name > list.after),
+        );
         entries.sort_by(|a, b| a.name.cmp(&b.name));
     }
     let more = entries.len() > limit;

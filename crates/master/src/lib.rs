@@ -11,8 +11,11 @@ mod master_disk;
 mod open;
 mod recovery;
 mod room;
+#[cfg(test)]
+mod room_test;
 mod seed;
 
+pub use cairn_store::PageFileLimits;
 pub use master_disk::{CHECKPOINT_LANE, MasterDisk};
 pub use open::{MasterConfig, MasterOpenError};
 pub use recovery::RecoveryError;

@@ -1,7 +1,7 @@
 //! Entries taken out of their runs, to be put into runs again otherwise.
 
 use crate::parts::Parts;
-use crate::run::Run;
+use crate::run::{Group, Run};
 use crate::run_builder::RunBuilder;
 use crate::tree::LEAF_SIZE_MAX;
 use std::ops::Range;
@@ -82,20 +82,38 @@ impl Entries {
                 None => Parts::whole(first_key.insert(group.middle)),
             };
             let group_start = self.bytes.len();
-            let mut entry = run.first_entry(&group)?;
             reference.append_to(&mut self.bytes);
-            self.end_entry(group_start, entry.value);
-            let size = reference.size();
-            while entry.end < group.body_end {
-                entry = run.entry(entry.end)?;
-                let start = self.bytes.len();
-                let back = size.checked_sub(entry.front)?.checked_sub(entry.back)?;
-                self.bytes.extend_from_within(group_start..group_start + entry.front);
-                self.bytes.extend_from_slice(entry.middle);
-                let tail = group_start + entry.front + back;
-                self.bytes.extend_from_within(tail..group_start + size);
-                self.end_entry(start, entry.value);
-            }
+            self.append_rest(&run, &group, group_start)?;
+        }
+        Some(())
+    }
+
+    /// Appends the entries of one group, whose first key is `first_key`.
+    pub(crate) fn append_group(
+        &mut self,
+        run: &Run<'_>,
+        group: &Group<'_>,
+        first_key: &[u8],
+    ) -> Option<()> {
+        let group_start = self.bytes.len();
+        self.bytes.extend_from_slice(first_key);
+        self.append_rest(run, group, group_start)
+    }
+
+    /// Appends the entries of a group, of which the first key stands at the end already.
+    fn append_rest(&mut self, run: &Run<'_>, group: &Group<'_>, start: usize) -> Option<()> {
+        let size = self.bytes.len() - start;
+        let mut entry = run.first_entry(group)?;
+        self.end_entry(start, entry.value);
+        while entry.end < group.body_end {
+            entry = run.entry(entry.end)?;
+            let entry_start = self.bytes.len();
+            let back = size.checked_sub(entry.front)?.checked_sub(entry.back)?;
+            self.bytes.extend_from_within(start..start + entry.front);
+            self.bytes.extend_from_slice(entry.middle);
+            let tail = start + entry.front + back;
+            self.bytes.extend_from_within(tail..start + size);
+            self.end_entry(entry_start, entry.value);
         }
         Some(())
     }

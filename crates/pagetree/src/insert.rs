@@ -54,8 +54,11 @@ impl Tree {
             root.children.push(Child::Inner(Arc::new(old)));
             insert.split_inner(root, 0);
         }
-        self.last_inserted = crc32c(key);
-        self.count += u64::from(added);
+        if added {
+            // A new value for an old key says nothing about where the next key comes.
+            self.last_inserted = crc32c(key);
+            self.count += 1;
+        }
         Ok(added)
     }
 }

@@ -86,7 +86,8 @@ fn remove_from_leaf(
     source: Option<&Source>,
 ) -> Result<(), Damaged> {
     let run = inner.children[index].leaf_mut(source)?;
-    if run_edit::remove(run, key).expect("the key was found in it") == Edit::Rebuild {
+    if run_edit::remove(run, key, LEAF_SIZE_MAX).expect("the key was found in it") == Edit::Rebuild
+    {
         let mut entries = Entries::default();
         entries.append_run(run).expect("checked or ours");
         let at = entries.search(key).expect("the key was found in it");

@@ -294,6 +294,13 @@ pub(crate) fn find<'a>(bytes: &'a [u8], key: &[u8]) -> Option<Option<&'a [u8]>> 
     Some(spot.found.map(|entry| entry.value))
 }
 
+/// The first key, which is stored whole, and its value. Nothing where there is none.
+pub(crate) fn first(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let run = Run::new(bytes);
+    let group = run.groups()?.take()?;
+    Some((group.middle, run.first_entry(&group)?.value))
+}
+
 /// How many keys of a run are not above `key`, in a run whose groups all have [`GROUP_COUNT`]
 /// entries but the last.
 pub(crate) fn rank(bytes: &[u8], key: &[u8]) -> Option<usize> {

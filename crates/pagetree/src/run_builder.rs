@@ -113,6 +113,21 @@ impl RunBuilder {
         true
     }
 
+    /// Appends a whole group with its body as it is.
+    pub(crate) fn push_group(&mut self, key: &[u8], body: &[u8]) {
+        assert!(self.group_count < u16::MAX, "a run has fewer than 65536 groups");
+        let shared = Shared::of(&self.first_key, key);
+        if self.is_empty() {
+            self.first_key.extend_from_slice(key);
+        }
+        self.end_group();
+        self.last_group = (shared.put_head(key, &mut self.heads), self.bodies.len());
+        self.bodies.extend_from_slice(body);
+        self.group_count += 1;
+        // The next entry begins another.
+        self.count_in_group = GROUP_COUNT;
+    }
+
     /// Notes the size of the last group's body.
     fn end_group(&mut self) {
         if !self.is_empty() {

@@ -1,15 +1,17 @@
 //! Small edits of a run in place: one entry in, out or changed, the others' bytes only moved.
 //!
-//! An edit that would change a reference (the first key of a group or of the run) is not small:
-//! it answers [`Edit::Rebuild`] and leaves the run as it was. One in twenty is of that kind.
+//! An edit that takes a reference away (the first key of a group or of the run), and one that would
+//! make a group too large, builds that group anew. A key below all others, and what does not fit,
+//! answers [`Edit::Rebuild`] and leaves the run as it was.
 
 use crate::run::{BODY_SIZE_SIZE, Entry, GROUP_COUNT, Run};
 use crate::run_builder::Shared;
+use crate::run_regroup::{GroupEdit, regroup};
 use crate::varint::put_size;
 use std::ops::Range;
 
 /// Entries that a group may come to have by edits.
-const GROUP_COUNT_MAX: usize = 2 * GROUP_COUNT;
+pub(crate) const GROUP_COUNT_MAX: usize = 2 * GROUP_COUNT;
 /// Room that a run which outgrew its memory gets beyond what it needs now. More would cost
 /// memory for each page, less a new allocation for each insert.
 const SLACK_SIZE: usize = 32;
@@ -42,11 +44,14 @@ pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usiz
             }
             (Edit::Replaced, spot.at..old.end)
         }
+        // Groups that grew at the front would fall apart differently when the leaf is split.
         None if spot.index == 0 => return Some(Edit::Rebuild),
+        None if view.count_from(&spot.group, spot.at)? + spot.index >= GROUP_COUNT_MAX => {
+            let edit = GroupEdit::Insert(spot.index, key, value);
+            let edited = regroup(run, spot.group_index, edit)?;
+            return Some(replaced_by(run, edited, size_max, Edit::Added));
+        }
         None => {
-            if view.count_from(&spot.group, spot.at)? + spot.index >= GROUP_COUNT_MAX {
-                return Some(Edit::Rebuild);
-            }
             let front = spot.reference.shared_front(key);
             let rest = key.len().min(spot.reference.size()) - front;
             let back = spot.reference.shared_back(key, rest);
@@ -63,15 +68,27 @@ pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usiz
 }
 
 /// Takes out `key`, which the run has. Nothing where it does not, or is malformed.
-pub(crate) fn remove(run: &mut Vec<u8>, key: &[u8]) -> Option<Edit> {
+pub(crate) fn remove(run: &mut Vec<u8>, key: &[u8], size_max: usize) -> Option<Edit> {
     let spot = Run::new(run).seek(key)?;
     let entry = spot.found?;
     if spot.index == 0 {
-        return Some(Edit::Rebuild);
+        let Some(edited) = regroup(run, spot.group_index, GroupEdit::RemoveFirst) else {
+            return Some(Edit::Rebuild);
+        };
+        return Some(replaced_by(run, edited, size_max, Edit::Removed));
     }
     let (size_at, removed) = (spot.group.size_at, spot.at..entry.end);
     splice(run, size_at, removed, &[])?;
     Some(Edit::Removed)
+}
+
+/// Puts the edited run in the place of the old one, unless it is too large.
+fn replaced_by(run: &mut Vec<u8>, edited: Vec<u8>, size_max: usize, edit: Edit) -> Edit {
+    if edited.len() > size_max {
+        return Edit::Rebuild;
+    }
+    *run = edited;
+    edit
 }
 
 /// Appends the entry with another value.

@@ -80,7 +80,7 @@ proptest! {
             let before = run.clone();
             let edit = match &value {
                 Some(value) => run_edit::insert(&mut run, &key, value.as_bytes(), 4000).unwrap(),
-                None if map.contains_key(&key) => run_edit::remove(&mut run, &key).unwrap(),
+                None if map.contains_key(&key) => run_edit::remove(&mut run, &key, 4000).unwrap(),
                 None => continue,
             };
             match (edit, value) {

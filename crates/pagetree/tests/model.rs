@@ -144,6 +144,7 @@ impl World {
             Operation::Get(key) => {
                 let found = self.tree.get(&key).unwrap();
                 assert_eq!(found, self.model.get(&key).map(Vec::as_slice));
+                self.check_finger(&key);
             }
             Operation::Range(from) => assert_same(&self.tree, &self.model, &from),
             Operation::Snapshot => self.snapshots.push((self.tree.clone(), self.model.clone())),
@@ -159,6 +160,22 @@ impl World {
                 self.tree.adopt(Arc::new(self.bytes.clone()), self.file).unwrap();
             }
             Operation::Crash { record } => self.crash(record),
+        }
+    }
+
+    /// Looks up keys near `key`, there or not, forwards and back, from one to the next.
+    fn check_finger(&self, key: &[u8]) {
+        let first = self.model.first_key_value();
+        let lent = self.tree.first().unwrap();
+        assert_eq!(lent, first.map(|(key, value)| (key.as_slice(), value.as_slice())));
+        let near = self.model.range(key.to_vec()..).map(|(key, _)| key.clone()).take(40);
+        let mut keys: Vec<Vec<u8>> = std::iter::once(key.to_vec()).chain(near).collect();
+        keys.extend(keys.clone().into_iter().rev().step_by(3));
+        keys.extend(keys.clone().into_iter().step_by(9).map(|key| [key, b"?".to_vec()].concat()));
+        let mut finger = self.tree.finger();
+        for key in keys {
+            let found = finger.get(&key).unwrap();
+            assert_eq!(found, self.model.get(&key).map(Vec::as_slice));
         }
     }
 

@@ -43,6 +43,7 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// `entry.length` and `entry.chunk_count` are the master's present ones; holes are left out.
+    /// The entry has no name: who asks by id knows it.
     pub struct LocateAnswer { 1 => entry: Entry, 2 => chunks: Vec<ChunkLocations> }
 }
 

@@ -280,7 +280,7 @@ impl Chunks {
 /// The file's last chunk, where it lies before this place and is not closed.
 fn open_before(step: &Step<'_>, place: Place) -> Option<(ChunkHandle, ChunkRecord)> {
     let (last, handle) = step.state.last_chunk(place.0)?;
-    let chunk = *step.state.chunk(handle)?;
+    let chunk = step.state.chunk(handle)?;
     (last < place.1 && !chunk.closed).then_some((handle, chunk))
 }
 

@@ -46,7 +46,7 @@ impl Chunks {
     pub(crate) fn health(&self, state: &State, now: Now) -> Health {
         let mut health = Health::default();
         for (handle, chunk) in state.chunks() {
-            let (sound, readable) = self.replica_counts(now, handle, chunk);
+            let (sound, readable) = self.replica_counts(now, handle, &chunk);
             health.under_replicated += u64::from(sound < chunk.goal as usize);
             health.unavailable += u64::from(readable == 0);
         }
@@ -147,7 +147,7 @@ impl Chunks {
         answer: &mut ExplainAnswer,
     ) {
         let Some(chunk) = state.chunk(handle) else { return };
-        let (sound, _) = self.replica_counts(now, handle, chunk);
+        let (sound, _) = self.replica_counts(now, handle, &chunk);
         answer.healthy &= sound >= chunk.goal as usize;
         answer.lines.push(format!(
             "chunk {} {}: version {}, set of {}, {}; {sound} of {} good replicas reachable",
@@ -159,16 +159,16 @@ impl Chunks {
             chunk.goal,
         ));
         for (server, replica) in self.locations.of(handle) {
-            answer.lines.push(self.explain_replica(now, chunk, handle, (server, &replica)));
+            answer.lines.push(self.explain_replica(now, &chunk, handle, (server, &replica)));
         }
         if let Some(lease) = self.leases.possible(handle, now.time) {
             let left = lease.until.since(now.time).as_millis();
             let doubt = if lease.standing == Standing::Serving { "" } else { ", in doubt" };
             let holder = &lease.holder.address;
             answer.lines.push(format!("  leased to {holder} for {left} ms more{doubt}"));
-        } else if let Err(blocked) = self.plan_raise(now.time, handle, chunk) {
+        } else if let Err(blocked) = self.plan_raise(now.time, handle, &chunk) {
             answer.lines.push(format!("  no lease can be granted: {}", blocked.why));
-        } else if let Decision::Set(set) = self.decide(now.time, handle, chunk) {
+        } else if let Decision::Set(set) = self.decide(now.time, handle, &chunk) {
             answer.lines.push(format!(
                 "  the next lease goes to {} replicas alone: the others lack acknowledged \
                  bytes, or may have lost some",

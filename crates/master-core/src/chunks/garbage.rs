@@ -33,7 +33,7 @@ impl Chunks {
         let now = step.now.time;
         // R29: one that lacks what was acknowledged is none of the goal, whatever its version.
         let left_behind = self.locations.left_behind(handle, chunk.version);
-        let good = self.current(handle, chunk).filter(|(server, replica)| {
+        let good = self.current(handle, &chunk).filter(|(server, replica)| {
             let there = replica.is_sound() && self.servers.is_live(now, *server);
             there && !left_behind.contains(server)
         });

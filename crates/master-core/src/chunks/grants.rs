@@ -45,8 +45,7 @@ impl Chunks {
     }
 
     fn advance_existing(&mut self, step: &mut Step<'_>, place: Place, handle: ChunkHandle) {
-        let (Some(chunk), Some(job)) = (step.state.chunk(handle).copied(), self.jobs.get(&place))
-        else {
+        let (Some(chunk), Some(job)) = (step.state.chunk(handle), self.jobs.get(&place)) else {
             return;
         };
         let appends = job.appends();
@@ -83,7 +82,7 @@ impl Chunks {
     /// is left of this one then reads as zeros: record readers skip them, but a file of bytes has
     /// a hole that nobody meant. So there a server that is late with its heartbeat is waited for.
     fn bears_a_wait(&self, step: &Step<'_>, place: Place, blocked: &Blocked) -> bool {
-        let of_bytes = |file: &EntryRecord| file.content == Content::Bytes;
+        let of_bytes = |file: EntryRecord| file.content == Content::Bytes;
         // Less than what a request may take, or it would begin anew each time.
         let patience = self.config.lease() / 4;
         let since = self.jobs.get(&place).map_or(step.now.time, |job| job.since);
@@ -176,7 +175,7 @@ impl Chunks {
     /// A round of the raise for a lease is over.
     fn on_raised(&mut self, step: &mut Step<'_>, place: Place, raise: &Raise) {
         let handle = raise.kind().handle;
-        let Some(chunk) = step.state.chunk(handle).copied() else { return };
+        let Some(chunk) = step.state.chunk(handle) else { return };
         let answered = raise.raised();
         let fresh: Vec<(ServerId, Replica)> =
             answered.iter().map(|r| (r.at.server, Replica::of(&r.report, step.now.time))).collect();

@@ -269,7 +269,7 @@ impl Chunks {
 }
 
 fn handles_from(state: &State, first: ChunkHandle) -> Peekable<impl Iterator<Item = ChunkHandle>> {
-    state.chunks_from(first).map(|(handle, _)| handle).peekable()
+    state.handles_from(first).peekable()
 }
 
 /// J1: numbers of this reign come from here alone.

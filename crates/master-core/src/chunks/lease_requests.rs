@@ -88,7 +88,7 @@ impl Chunks {
         if purpose == LeasePurpose::Append && (!lease.takes_appends || lease.adopted) {
             return None;
         }
-        let secondaries = self.secondaries_of(handle, lease, chunk)?;
+        let secondaries = self.secondaries_of(handle, lease, &chunk)?;
         Some(ChunkGrant {
             index: chunk.index,
             handle,

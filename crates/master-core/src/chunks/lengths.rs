@@ -43,7 +43,7 @@ impl Chunks {
     /// What up-to-date replicas have said to be acknowledged.
     fn acknowledged(&self, step: &Step<'_>, handle: ChunkHandle) -> u64 {
         let Some(chunk) = step.state.chunk(handle) else { return 0 };
-        self.current(handle, chunk).map(|(_, replica)| replica.acknowledged).max().unwrap_or(0)
+        self.current(handle, &chunk).map(|(_, replica)| replica.acknowledged).max().unwrap_or(0)
     }
 
     /// The primary has said how long its chunk is, or cannot be asked.

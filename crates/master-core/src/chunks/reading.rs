@@ -21,8 +21,8 @@ impl Chunks {
         let Some(chunk) = state.chunk(handle) else { return ChunkLocations::default() };
         let lease = self.leases.serving(handle, now.time);
         let (version, servers) = match lease {
-            Some(lease) => (lease.version, self.of_lease(handle, lease, chunk)),
-            None => self.without_lease(now.time, handle, chunk),
+            Some(lease) => (lease.version, self.of_lease(handle, lease, &chunk)),
+            None => self.without_lease(now.time, handle, &chunk),
         };
         ChunkLocations {
             index: chunk.index,

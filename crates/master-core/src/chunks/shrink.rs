@@ -46,7 +46,7 @@ impl Chunks {
         let refuse = |line: &str| {
             Err(Failure::not_done(ErrorCode::NotPrimary, format!("chunk {short}: {line}")))
         };
-        let Some(chunk) = step.state.chunk(handle).copied() else {
+        let Some(chunk) = step.state.chunk(handle) else {
             return refuse("no such chunk");
         };
         let lease = self.leases.serving(handle, step.now.time);
@@ -99,7 +99,7 @@ impl Chunks {
         shrink: Shrink,
     ) {
         let (kind, raised) = (raise.kind(), raise.raised());
-        let Some(chunk) = step.state.chunk(kind.handle).copied() else { return };
+        let Some(chunk) = step.state.chunk(kind.handle) else { return };
         let enough = raised.len() >= least_set(&chunk) || broken(Rule::R11);
         if !raise.has_answered(shrink.primary) || !enough {
             let line = format!("chunk {}: too few replicas answered", kind.handle.short());

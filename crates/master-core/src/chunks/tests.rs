@@ -439,7 +439,7 @@ fn a_dead_primary_is_fenced_by_its_secondaries_before_the_next_chunk_is_opened()
         matches!(&logged[..], [Record::OpenChunk(open)] if open.closes == closes),
         "{logged:?}"
     );
-    let chunk = *world.state.chunk(grant.handle).expect("there");
+    let chunk = world.state.chunk(grant.handle).expect("there");
     assert_eq!((chunk.version, chunk.set_size), (grant.version, 3), "a fence is not logged");
     world.accept_grant();
     assert_eq!(world.granted(2).index, ChunkIndex::new(1));

@@ -48,7 +48,7 @@ pub(super) fn look_around(state: &State) {
     for (id, _) in state.names.entries() {
         let path = state.path_of(id).expect("of an entry");
         assert!(path.starts_with('/'));
-        let _ = (state.is_hidden(id), state.describe(id), state.last_chunk(id));
+        let _ = (state.is_hidden(id), state.describe(id, ""), state.last_chunk(id));
     }
     let _ = (state.file_count(), state.directory_count(), state.hidden_count());
 }

@@ -30,7 +30,7 @@ impl State {
         if let Some(mutation) = mutation {
             match self.outcomes.get(mutation) {
                 Remembered::New => {}
-                Remembered::Done(outcome) => return outcome.clone(),
+                Remembered::Done(outcome) => return outcome,
                 Remembered::TooOld => return Outcome::Failed(too_old()),
             }
         }

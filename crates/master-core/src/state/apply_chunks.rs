@@ -1,6 +1,6 @@
 //! Applying records about chunks.
 
-use super::{ChunkRecord, State};
+use super::{ChunkRecord, EntryRecord, State};
 use crate::outcome::{Changed, ChunkOpened, Outcome};
 use crate::record::{CloseChunk, OpenChunk, SetLength, SetVersion};
 use cairn_protocol::{ErrorCode, Failure};
@@ -15,9 +15,17 @@ impl State {
     pub(super) fn open_chunk(&mut self, record: &OpenChunk) -> Result<Outcome, Failure> {
         let file = self.live_file(record.file)?;
         let goal = file.replication;
-        let there = self.chunks.at(record.file, record.index);
-        let taken = self.chunks.get(record.handle).is_some() && !broken(Rule::R1);
-        if there.is_none() && taken {
+        // The count of a file's chunks must be a number, too.
+        if record.index.get() == u64::MAX {
+            let line = format!("file {}: no file has so many chunks", record.file.short());
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        let there = match record.index.get() < file.chunk_count {
+            true => self.chunks.at(record.file, record.index),
+            false => None,
+        };
+        let taken = || self.chunks.contains(record.handle) && !broken(Rule::R1);
+        if there.is_none() && taken() {
             let line = format!("chunk {}: the handle is taken", record.handle.short());
             return Err(Failure::refused(ErrorCode::Internal, line));
         }
@@ -37,10 +45,12 @@ impl State {
             closed: false,
             goal,
         };
-        self.chunks.insert(record.handle, chunk);
-        if let Some(file) = self.names.entry_mut(record.file) {
-            file.chunk_count = file.chunk_count.max(record.index.get().saturating_add(1));
+        self.chunks.insert(record.handle, &chunk);
+        // Closing may have changed it.
+        if let Some(mut file) = self.names.entry(record.file) {
+            file.chunk_count = file.chunk_count.max(record.index.get() + 1);
             file.modified = record.time;
+            self.names.set(record.file, &file);
         }
         Ok(Outcome::ChunkOpened(ChunkOpened { handle: record.handle }))
     }
@@ -52,17 +62,20 @@ impl State {
 
     /// A closed chunk is full by definition (R19), and its file at least that long.
     fn close(&mut self, handle: ChunkHandle) -> Result<(), Failure> {
-        let chunk = self.chunks.get_mut(handle).ok_or_else(|| no_chunk(handle))?;
+        let mut chunk = self.chunks.get(handle).ok_or_else(|| no_chunk(handle))?;
         chunk.closed = true;
+        self.chunks.set(handle, &chunk);
         let length = chunk.index.get().saturating_add(1).saturating_mul(self.config.chunk_size);
-        if let Some(file) = self.names.entry_mut(chunk.file) {
-            file.length = file.length.max(length);
+        if let Some(file) = self.names.entry(chunk.file)
+            && length > file.length
+        {
+            self.names.set(chunk.file, &EntryRecord { length, ..file });
         }
         Ok(())
     }
 
     pub(super) fn set_version(&mut self, record: &SetVersion) -> Result<Outcome, Failure> {
-        let chunk = self.chunks.get_mut(record.handle).ok_or_else(|| no_chunk(record.handle))?;
+        let mut chunk = self.chunks.get(record.handle).ok_or_else(|| no_chunk(record.handle))?;
         if record.version <= chunk.version && !broken(Rule::R1) {
             let line = format!(
                 "chunk {}: version {} is not above the logged {}",
@@ -74,21 +87,22 @@ impl State {
         }
         chunk.version = record.version;
         chunk.set_size = record.set_size;
+        self.chunks.set(record.handle, &chunk);
         Ok(Outcome::Changed(Changed::default()))
     }
 
     pub(super) fn set_length(&mut self, record: &SetLength) -> Result<Outcome, Failure> {
-        let file = self.names.entry_mut(record.file).filter(|entry| entry.kind == EntryKind::File);
+        let file = self.names.entry(record.file).filter(|entry| entry.kind == EntryKind::File);
         let file = file.ok_or_else(|| no_file(record.file))?;
         if record.length > file.length {
-            file.length = record.length;
-            file.modified = record.time;
+            let (length, modified) = (record.length, record.time);
+            self.names.set(record.file, &EntryRecord { length, modified, ..file });
         }
         Ok(Outcome::Changed(Changed::default()))
     }
 
     /// A file that is there and not hidden: a hidden one gets no chunk (R20).
-    fn live_file(&self, id: EntryId) -> Result<&super::EntryRecord, Failure> {
+    fn live_file(&self, id: EntryId) -> Result<EntryRecord, Failure> {
         let file = self.names.entry(id).filter(|entry| entry.kind == EntryKind::File);
         let hidden = self.names.is_hidden(id) && !broken(Rule::R20);
         file.filter(|_| !hidden).ok_or_else(|| no_file(id))

@@ -1,7 +1,7 @@
 //! Applying records about names. Each checks again what its proposer saw (R23).
 
-use super::State;
-use super::names::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT};
+use super::names::{HIDDEN_NAME, HIDDEN_ROOT, ROOT};
+use super::{EntryRecord, State};
 use crate::outcome::{DirectoryMade, EntryHidden, EntryMoved, FileMade, Outcome};
 use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry};
 use cairn_protocol::{ErrorCode, Failure};
@@ -17,8 +17,8 @@ impl State {
             parent = match self.names.child(parent, &new.name) {
                 Some(there) => there,
                 None => {
-                    let entry = EntryRecord::directory(parent, &new.name, record.time);
-                    self.names.insert(new.id, entry);
+                    let entry = EntryRecord::directory(parent, record.time);
+                    self.names.insert(new.id, &new.name, &entry);
                     new.id
                 }
             };
@@ -64,7 +64,6 @@ impl State {
         self.check_fresh(record.id)?;
         let entry = EntryRecord {
             parent: record.parent,
-            name: record.name.as_str().into(),
             kind: EntryKind::File,
             content: record.content,
             replication: record.replication,
@@ -73,7 +72,7 @@ impl State {
             modified: record.time,
             synced: record.synced,
         };
-        self.names.insert(record.id, entry);
+        self.names.insert(record.id, &record.name, &entry);
         Ok(Outcome::FileMade(FileMade { id: record.id, created: true }))
     }
 
@@ -94,10 +93,11 @@ impl State {
         let replaced = there.filter(|there| *there != record.entry);
         if let Some(there) = replaced {
             self.check_replaceable(there, record)?;
-            self.hide(there, record.time);
+            self.hide(there, &record.to_name, record.time);
         }
         if there != Some(record.entry) {
-            self.names.rename(record.entry, record.to_parent, &record.to_name);
+            let to = (record.to_parent, record.to_name.as_str());
+            self.names.rename(record.entry, &record.from_name, to);
         }
         Ok(Outcome::EntryMoved(EntryMoved { replaced }))
     }
@@ -106,9 +106,12 @@ impl State {
     ///
     /// Looks at all that is moved, but only where its paths become longer.
     fn check_paths_below(&self, record: &MoveEntry) -> Result<(), Failure> {
-        let size = |id| self.names.path_of(id).unwrap_or_default().len();
-        let (old, parent) = (size(record.entry), size(record.to_parent));
-        let new = parent + usize::from(record.to_parent != ROOT) + record.to_name.len();
+        let size = |parent, name: &str| {
+            let above = self.names.path_of(parent).unwrap_or_default().len();
+            above + usize::from(parent != ROOT) + name.len()
+        };
+        let old = size(record.from_parent, &record.from_name);
+        let new = size(record.to_parent, &record.to_name);
         // A hidden path is longer than any other by its hidden name.
         if new <= old && !self.names.is_hidden(record.entry) {
             return Ok(());
@@ -156,13 +159,13 @@ impl State {
             let line = format!("{path}: the directory has entries; delete it recursively");
             return Err(Failure::refused(ErrorCode::DirectoryNotEmpty, line));
         }
-        let hidden = self.hide(record.entry, record.time);
+        let hidden = self.hide(record.entry, &record.name, record.time);
         Ok(Outcome::EntryHidden(EntryHidden { id: record.entry, hidden }))
     }
 
-    /// Gives a live entry its hidden name, which is unique because the id is; tells its path.
-    fn hide(&mut self, id: EntryId, time: WallTime) -> String {
-        let old = self.names.entry(id).map(|entry| entry.name.to_string()).unwrap_or_default();
+    /// Gives a live entry, called `old` so far, its hidden name, which is unique because the id is;
+    /// tells its path.
+    fn hide(&mut self, id: EntryId, old: &str, time: WallTime) -> String {
         let time = time.as_millis();
         let mut name = format!("{HIDDEN_NAME}-{}-{time}-{old}", id.short());
         // A long name loses its end; the id keeps the hidden one unique.
@@ -171,7 +174,7 @@ impl State {
             size -= 1;
         }
         name.truncate(size);
-        self.names.rename(id, HIDDEN_ROOT, &name);
+        self.names.rename(id, old, (HIDDEN_ROOT, &name));
         format!("/{HIDDEN_NAME}/{name}")
     }
 
@@ -194,7 +197,8 @@ impl State {
     /// The entry stands where the proposer saw it.
     fn check_place(&self, id: EntryId, parent: EntryId, name: &str) -> Result<(), Failure> {
         let entry = self.names.entry(id).filter(|_| id != ROOT && id != HIDDEN_ROOT);
-        if entry.is_some_and(|entry| entry.parent == parent && &*entry.name == name) {
+        let there = entry.is_some_and(|entry| entry.parent == parent);
+        if there && self.names.child(parent, name) == Some(id) {
             return Ok(());
         }
         let line = format!("{name}: no such file or directory (any more)");
@@ -202,10 +206,7 @@ impl State {
     }
 
     fn check_fresh(&self, id: EntryId) -> Result<(), Failure> {
-        if self.names.entry(id).is_none() {
-            return Ok(());
-        }
-        Err(id_taken(id))
+        if self.names.has_entry(id) { Err(id_taken(id)) } else { Ok(()) }
     }
 
     fn taken(&self, there: EntryId) -> Failure {

@@ -6,13 +6,14 @@
 //! The file frames each item with a checksum; the head says how many there are of each kind, so
 //! that a checkpoint that lost its end is recognised.
 
-use super::names::{EntryRecord, HIDDEN_ROOT, ROOT};
+use super::entry_record::EntryRecord;
+use super::names::{HIDDEN_ROOT, ROOT};
 use super::{ChunkRecord, Remembered, State};
 use crate::outcome::Outcome;
 use cairn_types::wire::{Message, WireError};
 use cairn_types::{
     CellId, ChunkHandle, ClusterConfig, Content, EntryId, EntryKind, LogIndex, MutationName,
-    MutationNumber, SessionId, Term, WallTime,
+    MutationNumber, NAME_SIZE_MAX, SessionId, Term, WallTime,
 };
 use std::time::Duration;
 
@@ -66,7 +67,6 @@ cairn_types::message! {
     pub struct FloorItem {
         1 => session: SessionId,
         2 => floor: MutationNumber,
-        3 => last_ms: u64,
     }
 }
 cairn_types::message! {
@@ -121,16 +121,20 @@ impl State {
     /// The state as items, in the order in which [`Loader`] takes them.
     pub fn items(&self) -> impl Iterator<Item = Vec<u8>> + use<'_> {
         let entries = self.names.entries().filter(|(id, _)| *id != ROOT && *id != HIDDEN_ROOT);
-        let entries = entries.map(|(id, entry)| Item::Entry(entry_item(id, entry)));
+        let entries = entries.map(|(id, entry)| {
+            let name = self.names.name_of(id).unwrap_or_default();
+            Item::Entry(entry_item(id, name, &entry))
+        });
         let chunks =
-            self.chunks.iter().map(|(handle, c)| Item::Chunk(ChunkItem { handle, chunk: *c }));
+            self.chunks.iter().map(|(handle, chunk)| Item::Chunk(ChunkItem { handle, chunk }));
         let kept = self.outcomes.kept().map(|(time, mutation, outcome)| {
             let outcome = outcome.to_bytes().into();
             Item::Kept(KeptItem { time_ms: millis(time), mutation, outcome })
         });
-        let floors = self.outcomes.floors().map(|(session, floor, last)| {
-            Item::Floor(FloorItem { session, floor, last_ms: millis(last) })
-        });
+        let floors = self
+            .outcomes
+            .floors()
+            .map(|(session, floor)| Item::Floor(FloorItem { session, floor }));
         let idle = self
             .outcomes
             .idle()
@@ -169,11 +173,11 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn entry_item(id: EntryId, entry: &EntryRecord) -> EntryItem {
+fn entry_item(id: EntryId, name: String, entry: &EntryRecord) -> EntryItem {
     EntryItem {
         id,
         parent: entry.parent,
-        name: entry.name.to_string(),
+        name,
         kind: entry.kind,
         content: entry.content,
         replication: entry.replication,
@@ -212,14 +216,16 @@ impl Loader {
             }
             (Item::Head(_), true) | (_, false) => return Err(LoadError::Head),
             (Item::Entry(item), true) => {
-                once(state.names.entry(item.id).is_none())?;
-                let id = item.id;
-                state.names.insert(id, entry_of(item));
+                once(!state.names.has_entry(item.id))?;
+                if item.name.len() > NAME_SIZE_MAX {
+                    return Err(LoadError::Malformed);
+                }
+                state.names.insert(item.id, &item.name, &entry_of(&item));
             }
             (Item::Chunk(ChunkItem { handle, chunk }), true) => {
                 let place = state.chunks.at(chunk.file, chunk.index);
-                once(place.is_none() && state.chunks.get(handle).is_none())?;
-                state.chunks.insert(handle, chunk);
+                once(place.is_none() && !state.chunks.contains(handle))?;
+                state.chunks.insert(handle, &chunk);
             }
             (Item::Kept(item), true) => {
                 once(state.outcomes.get(item.mutation) == Remembered::New)?;
@@ -228,8 +234,7 @@ impl Loader {
                 state.outcomes.keep(time, item.mutation, outcome);
             }
             (Item::Floor(item), true) => {
-                let last = Duration::from_millis(item.last_ms);
-                state.outcomes.load_floor(item.session, item.floor, last);
+                state.outcomes.load_floor(item.session, item.floor);
             }
             (Item::Idle(item), true) => {
                 let time = Duration::from_millis(item.time_ms);
@@ -256,10 +261,9 @@ fn once(is_new: bool) -> Result<(), LoadError> {
     if is_new { Ok(()) } else { Err(LoadError::Twice) }
 }
 
-fn entry_of(item: EntryItem) -> EntryRecord {
+fn entry_of(item: &EntryItem) -> EntryRecord {
     EntryRecord {
         parent: item.parent,
-        name: item.name.into(),
         kind: item.kind,
         content: item.content,
         replication: item.replication,

@@ -1,10 +1,13 @@
 //! Chunks by file and index, and by handle.
 //!
-//! - C1: `by_place` and `by_handle` name each other: every chunk has one place, every place one
-//!   chunk.
+//! ```text
+//!   places  (file id, index) → handle          chunks  handle → record
+//! ```
+//! - C1: the trees name each other: every chunk has one place, every place one chunk.
 
+use super::map::{DamageMark, Map};
+use super::packing::{Packed, put_near, put_number};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId};
-use std::collections::BTreeMap;
 
 cairn_types::message! {
     /// What is logged of a chunk.
@@ -23,21 +26,77 @@ cairn_types::message! {
     }
 }
 
+const CLOSED: u8 = 1;
+/// The index follows; else it is zero.
+const HAS_INDEX: u8 = 2;
+const SET_SIZE_SHIFT: u32 = 2;
+const GOAL_SHIFT: u32 = 5;
+/// Set size and goal have three bits each; all set where the number follows.
+const FOLLOWS: u8 = 7;
+
+impl ChunkRecord {
+    fn pack(&self, handle: ChunkHandle) -> Vec<u8> {
+        let mut out = Vec::with_capacity(32);
+        let short = |n: u32| u8::try_from(n).ok().filter(|n| *n < FOLLOWS).unwrap_or(FOLLOWS);
+        let numbers = [self.set_size, self.goal];
+        let [set_size, goal] = numbers.map(short);
+        let has_index = if self.index == ChunkIndex::default() { 0 } else { HAS_INDEX };
+        let closed = if self.closed { CLOSED } else { 0 };
+        out.push(closed | has_index | set_size << SET_SIZE_SHIFT | goal << GOAL_SHIFT);
+        for number in numbers.into_iter().filter(|number| short(*number) == FOLLOWS) {
+            put_number(&mut out, u64::from(number));
+        }
+        put_near(&mut out, self.file.get(), handle.get());
+        put_near(&mut out, self.version.get(), handle.get());
+        if has_index != 0 {
+            put_number(&mut out, self.index.get());
+        }
+        out
+    }
+
+    fn unpack(handle: ChunkHandle, packed: &[u8]) -> Option<Self> {
+        let mut packed = Packed(packed);
+        let flags = packed.byte()?;
+        let mut number = |shift: u32| match flags >> shift & FOLLOWS {
+            FOLLOWS => packed.small(),
+            short => Some(u32::from(short)),
+        };
+        let (set_size, goal) = (number(SET_SIZE_SHIFT)?, number(GOAL_SHIFT)?);
+        let file = EntryId::new(packed.near(handle.get())?);
+        let version = ChunkVersion::new(packed.near(handle.get())?);
+        let index = if flags & HAS_INDEX == 0 { 0 } else { packed.number()? };
+        let (index, closed) = (ChunkIndex::new(index), flags & CLOSED != 0);
+        packed.end(Self { file, index, version, set_size, closed, goal })
+    }
+}
+
 /// All chunks.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct ChunkTable {
-    by_place: BTreeMap<(EntryId, ChunkIndex), ChunkHandle>,
-    by_handle: BTreeMap<ChunkHandle, ChunkRecord>,
+    places: Map,
+    chunks: Map,
 }
 
 impl ChunkTable {
-    pub(super) fn at(&self, file: EntryId, index: ChunkIndex) -> Option<ChunkHandle> {
-        self.by_place.get(&(file, index)).copied()
+    pub(super) fn new(mark: &DamageMark) -> Self {
+        Self { places: Map::new(mark), chunks: Map::new(mark) }
     }
 
-    pub(super) fn last(&self, file: EntryId) -> Option<(ChunkIndex, ChunkHandle)> {
-        let whole = (file, ChunkIndex::default())..=(file, ChunkIndex::new(u64::MAX));
-        self.by_place.range(whole).next_back().map(|((_, index), handle)| (*index, *handle))
+    /// From what an image has.
+    pub(super) fn of([places, chunks]: [Map; 2]) -> Self {
+        Self { places, chunks }
+    }
+
+    pub(super) fn maps(&self) -> [&Map; 2] {
+        [&self.places, &self.chunks]
+    }
+
+    pub(super) fn maps_mut(&mut self) -> [&mut Map; 2] {
+        [&mut self.places, &mut self.chunks]
+    }
+
+    pub(super) fn at(&self, file: EntryId, index: ChunkIndex) -> Option<ChunkHandle> {
+        self.places.get(&place_key(file, index), |packed| unpack_handle(file, packed))
     }
 
     pub(super) fn of_file(
@@ -45,36 +104,121 @@ impl ChunkTable {
         file: EntryId,
         first: ChunkIndex,
     ) -> impl Iterator<Item = (ChunkIndex, ChunkHandle)> + use<'_> {
-        let rest = (file, first)..=(file, ChunkIndex::new(u64::MAX));
-        self.by_place.range(rest).map(|((_, index), handle)| (*index, *handle))
+        let mut walk = self.places.walk(&place_key(file, first));
+        std::iter::from_fn(move || {
+            walk.unpack(|key, packed| {
+                let mut key = Packed(key);
+                if key.key()? != file.get() {
+                    return Some(None);
+                }
+                let index = ChunkIndex::new(key.key()?);
+                key.end(Some((index, unpack_handle(file, packed)?)))
+            })
+        })
     }
 
-    pub(super) fn get(&self, handle: ChunkHandle) -> Option<&ChunkRecord> {
-        self.by_handle.get(&handle)
+    pub(super) fn get(&self, handle: ChunkHandle) -> Option<ChunkRecord> {
+        self.chunks.get(&chunk_key(handle), |packed| ChunkRecord::unpack(handle, packed))
     }
 
-    pub(super) fn get_mut(&mut self, handle: ChunkHandle) -> Option<&mut ChunkRecord> {
-        self.by_handle.get_mut(&handle)
+    pub(super) fn contains(&self, handle: ChunkHandle) -> bool {
+        self.chunks.contains(&chunk_key(handle))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (ChunkHandle, &ChunkRecord)> {
-        self.by_handle.iter().map(|(handle, record)| (*handle, record))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ChunkHandle, ChunkRecord)> + use<'_> {
+        let mut walk = self.chunks.walk(&[]);
+        std::iter::from_fn(move || {
+            walk.unpack(|key, packed| {
+                let mut key = Packed(key);
+                let handle = ChunkHandle::new(key.key()?);
+                key.end(Some((handle, ChunkRecord::unpack(handle, packed)?)))
+            })
+        })
     }
 
-    pub(super) fn iter_from(
+    pub(super) fn handles_from(
         &self,
         first: ChunkHandle,
-    ) -> impl Iterator<Item = (ChunkHandle, &ChunkRecord)> {
-        self.by_handle.range(first..).map(|(handle, record)| (*handle, record))
+    ) -> impl Iterator<Item = ChunkHandle> + use<'_> {
+        let mut walk = self.chunks.walk(&chunk_key(first));
+        std::iter::from_fn(move || {
+            walk.unpack(|key, _| {
+                let mut key = Packed(key);
+                let handle = ChunkHandle::new(key.key()?);
+                key.end(Some(handle))
+            })
+        })
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.by_handle.len() as u64
+        self.chunks.len()
     }
 
     /// Enters a chunk whose place and handle are free (C1).
-    pub(super) fn insert(&mut self, handle: ChunkHandle, record: ChunkRecord) {
-        self.by_place.insert((record.file, record.index), handle);
-        self.by_handle.insert(handle, record);
+    pub(super) fn insert(&mut self, handle: ChunkHandle, record: &ChunkRecord) {
+        let mut place = Vec::new();
+        put_near(&mut place, handle.get(), record.file.get());
+        self.places.set(&place_key(record.file, record.index), &place);
+        self.set(handle, record);
+    }
+
+    /// Changes a chunk, but not its place.
+    pub(super) fn set(&mut self, handle: ChunkHandle, record: &ChunkRecord) {
+        self.chunks.set(&chunk_key(handle), &record.pack(handle));
+    }
+}
+
+fn chunk_key(handle: ChunkHandle) -> [u8; 8] {
+    handle.get().to_be_bytes()
+}
+
+/// Both big-endian, so that a file's chunks lie together and in order.
+fn place_key(file: EntryId, index: ChunkIndex) -> [u8; 16] {
+    (u128::from(file.get()) << 64 | u128::from(index.get())).to_be_bytes()
+}
+
+fn unpack_handle(file: EntryId, packed: &[u8]) -> Option<ChunkHandle> {
+    let mut packed = Packed(packed);
+    let handle = packed.near(file.get())?;
+    packed.end(ChunkHandle::new(handle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ChunkRecord;
+    use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId};
+    use proptest::prelude::{any, proptest};
+
+    proptest! {
+        #[test]
+        fn a_record_comes_back_and_no_bytes_make_it_panic(
+            ids: (u64, u64, u64), index: u64, numbers: (u32, u32), closed: bool, short: bool,
+            raw in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let handle = ChunkHandle::new(ids.0);
+            let record = ChunkRecord {
+                file: EntryId::new(ids.1),
+                index: ChunkIndex::new(if short { 0 } else { index }),
+                version: ChunkVersion::new(ids.2),
+                set_size: if short { numbers.0 % 9 } else { numbers.0 },
+                closed,
+                goal: if short { numbers.1 % 9 } else { numbers.1 },
+            };
+            assert_eq!(ChunkRecord::unpack(handle, &record.pack(handle)), Some(record));
+            let _ = ChunkRecord::unpack(handle, &raw);
+        }
+    }
+
+    #[test]
+    fn a_fresh_chunk_takes_few_bytes() {
+        let at = |counter: u64| 3 << 40 | counter;
+        let chunk = ChunkRecord {
+            file: EntryId::new(at(1000)),
+            version: ChunkVersion::new(at(1002)),
+            set_size: 3,
+            goal: 3,
+            ..Default::default()
+        };
+        assert_eq!(chunk.pack(ChunkHandle::new(at(1001))).len(), 3);
     }
 }

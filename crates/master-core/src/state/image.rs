@@ -1,30 +1,75 @@
-//! The state as pages in a file, to be mapped at the next start (design §4, §2.6.3).
+//! The state as pages in a file, to be mapped at the next start (design §4, §2.6.3;
+//! docs/formats/state-image.md).
 //!
 //! ```text
 //!   State ──write_image──► pages (those that the file lacks) + root bytes
 //!   pages + root bytes ──open_image──► State
+//!
+//!   root bytes:  magic │ version │ size │ head and root records of all trees │ CRC32C
 //! ```
 //! - I1: the pages are the caller's to make durable before the root bytes, which name them.
+//! - I2: opening reads the trees' roots and nothing else; all counts are in the root bytes.
 
 use super::State;
-use super::checkpoint::{LoadError, Loader};
+use super::chunk_table::ChunkTable;
+use super::map::{DamageMark, Map};
+use super::names::Names;
+use super::outcomes::Outcomes;
+use bytes::Bytes;
 use cairn_pagetree::{
-    Backing, CheckpointError, Damaged, FileId, PageSink, RootRecord, Tree, TreeBuilder, checkpoint,
+    Backing, CheckpointError, Damaged, FileId, PageSink, RecordError, RootRecord, Tree, Usage,
+    checkpoint,
 };
+use cairn_types::wire::Message;
+use cairn_types::{CellId, ClusterConfig, LogIndex, Term, WallTime, crc32c};
 use std::sync::Arc;
+use std::time::Duration;
+
+const MAGIC: [u8; 8] = *b"CAIRNSTA";
+const VERSION: u32 = 1;
+/// Magic, version, size of the body.
+const HEAD_SIZE: usize = 8 + 4 + 4;
+/// The trees of a state, in the order in which an image has them.
+const TREE_NAMES: [&str; 8] =
+    ["names", "entries", "places", "chunks", "kept", "by time", "sessions", "idle"];
+const TREE_COUNT: usize = TREE_NAMES.len();
+
+cairn_types::message! {
+    /// What there is one of.
+    pub struct ImageHead {
+        1 => cell: CellId,
+        2 => config: ClusterConfig,
+        3 => term: Term,
+        4 => reign_began: WallTime,
+        5 => log_time_ms: u64,
+        6 => last_record: WallTime,
+        7 => applied: LogIndex,
+        8 => applied_term: Term,
+        9 => file_count: u64,
+        10 => hidden_count: u64,
+    }
+}
+cairn_types::message! {
+    /// A tree's root record.
+    pub struct ImageTree { 1 => record: Bytes }
+}
+cairn_types::message! {
+    /// An image's root: all trees in the order of `State::maps`.
+    pub struct ImageRoot { 1 => head: ImageHead, 2 => trees: Vec<ImageTree> }
+}
 
 /// Why a file and a root give no state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     /// The root bytes are not what was written.
-    #[error("{0}")]
-    Root(#[from] cairn_pagetree::RecordError),
+    #[error("the image's root: {0}")]
+    Root(#[from] RecordError),
     /// A page is not what was written.
     #[error("{0}")]
     Damaged(#[from] Damaged),
-    /// The pages are whole and make no sense.
-    #[error("{0}")]
-    Load(#[from] LoadError),
+    /// The root bytes are whole and make no sense.
+    #[error("the image's root does not decode")]
+    Malformed,
 }
 
 impl State {
@@ -33,17 +78,18 @@ impl State {
     ///
     /// # Errors
     /// When the sink fails: then `file` is given up, and the next image goes into a fresh one.
+    /// When a page that must be copied from another file is damaged.
     pub fn write_image<S: PageSink>(
         &self,
         file: FileId,
         sink: &mut S,
     ) -> Result<Vec<u8>, CheckpointError<S::Error>> {
-        let mut builder = TreeBuilder::default();
-        for (number, item) in (0_u64..).zip(self.items()) {
-            builder.push(&number.to_be_bytes(), &item).expect("numbers ascend, items are small");
+        let mut trees = Vec::with_capacity(TREE_COUNT);
+        for map in self.maps() {
+            let made = checkpoint(map.tree(), file, sink, self.applied.get(), &[])?;
+            trees.push(ImageTree { record: made.record.encode().into() });
         }
-        let made = checkpoint(&builder.finish(), file, sink, self.applied.get(), &[])?;
-        Ok(made.record.encode())
+        Ok(encode(&ImageRoot { head: self.image_head(), trees }))
     }
 
     /// The state whose image is in `backing`, which is `file`.
@@ -55,48 +101,124 @@ impl State {
         file: FileId,
         root: &[u8],
     ) -> Result<Self, ImageError> {
-        let tree = Tree::open(backing, file, &RootRecord::decode(root)?)?;
-        let mut loader = Loader::default();
-        let mut items = tree.range(&[]);
-        while let Some((_, item)) = items.advance()? {
-            loader.take(item)?;
+        let ImageRoot { head, trees } = decode(root)?;
+        let mark = DamageMark::default();
+        let mut maps = Vec::with_capacity(TREE_COUNT);
+        for tree in &trees {
+            let record = RootRecord::decode(&tree.record)?;
+            let tree = Tree::open(Arc::clone(&backing), file, &record)?;
+            maps.push(Map::of(tree, &mark));
         }
-        Ok(loader.finish()?)
+        let maps: [Map; TREE_COUNT] = maps.try_into().map_err(|_| ImageError::Malformed)?;
+        let [names, entries, places, chunks, kept, by_time, sessions, idle] = maps;
+        Ok(Self {
+            cell: head.cell,
+            config: head.config,
+            term: head.term,
+            reign_began: head.reign_began,
+            log_time: Duration::from_millis(head.log_time_ms),
+            last_record: head.last_record,
+            applied: head.applied,
+            applied_term: head.applied_term,
+            names: Names::of([names, entries], [head.file_count, head.hidden_count]),
+            chunks: ChunkTable::of([places, chunks]),
+            outcomes: Outcomes::of([kept, by_time, sessions, idle]),
+            mark,
+        })
     }
 
     /// Reads from `file`, which has these bytes now, whatever it has of this state, and lets go of
     /// the memory and of the file used so far. False where it cannot: nothing has changed then.
     pub fn adopt_image(&mut self, backing: &Arc<dyn Backing>, file: FileId) -> bool {
-        let _ = (backing, file);
-        false
+        let mut adopted = self.clone();
+        for map in adopted.maps_mut() {
+            if map.tree_mut().adopt(Arc::clone(backing), file).is_err() {
+                return false;
+            }
+        }
+        *self = adopted;
+        true
     }
 
     /// Bytes of all pages that the last image of this state reaches; the rest of its file is
     /// garbage. Zero where there is none.
     #[must_use]
     pub fn image_live_bytes(root: &[u8]) -> u64 {
-        RootRecord::decode(root).map_or(0, |record| record.live_bytes)
+        let trees = decode(root).map(|root| root.trees).unwrap_or_default();
+        let records = trees.iter().filter_map(|tree| RootRecord::decode(&tree.record).ok());
+        records.map(|record| record.live_bytes).sum()
     }
 
     /// What was wrong with a page that was touched since the state was opened: from then on
-    /// nothing that it answers may be believed.
+    /// nothing that it answers may be believed. Told to all clones of a state alike.
     #[must_use]
     pub fn damage(&self) -> Option<Damaged> {
-        None
+        self.mark.get()
+    }
+
+    /// What each tree is called, how many entries it has, and what it is made of.
+    #[must_use]
+    pub fn usage(&self) -> Vec<(&'static str, u64, Usage)> {
+        let maps = TREE_NAMES.into_iter().zip(self.maps());
+        maps.map(|(name, map)| (name, map.len(), map.tree().usage())).collect()
+    }
+
+    pub(super) fn image_head(&self) -> ImageHead {
+        ImageHead {
+            cell: self.cell,
+            config: self.config.clone(),
+            term: self.term,
+            reign_began: self.reign_began,
+            log_time_ms: u64::try_from(self.log_time.as_millis()).unwrap_or(u64::MAX),
+            last_record: self.last_record,
+            applied: self.applied,
+            applied_term: self.applied_term,
+            file_count: self.names.file_count(),
+            hidden_count: self.names.hidden_count(),
+        }
+    }
+
+    /// All trees, in the order in which an image has them.
+    fn maps(&self) -> impl Iterator<Item = &Map> {
+        let (names, chunks) = (self.names.maps(), self.chunks.maps());
+        names.into_iter().chain(chunks).chain(self.outcomes.maps())
+    }
+
+    fn maps_mut(&mut self) -> impl Iterator<Item = &mut Map> {
+        let (names, chunks) = (self.names.maps_mut(), self.chunks.maps_mut());
+        names.into_iter().chain(chunks).chain(self.outcomes.maps_mut())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::State;
-    use cairn_pagetree::FileId;
-    use std::sync::Arc;
+fn encode(root: &ImageRoot) -> Vec<u8> {
+    let body = root.to_bytes();
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    let size = u32::try_from(body.len()).expect("settings and eight records are far below 4 GiB");
+    out.extend_from_slice(&size.to_le_bytes());
+    out.extend_from_slice(&body);
+    let checksum = crc32c(&out);
+    out.extend_from_slice(&checksum.to_le_bytes());
+    out
+}
 
-    #[test]
-    fn a_state_comes_back_from_its_image() {
-        let state = State::default();
-        let (file, mut bytes) = (FileId::fresh(), Vec::new());
-        let root = state.write_image(file, &mut bytes).unwrap_or_else(|_| unreachable!());
-        assert_eq!(State::open_image(Arc::new(bytes), file, &root), Ok(state));
+/// The root in bytes that nobody vouches for.
+fn decode(bytes: &[u8]) -> Result<ImageRoot, ImageError> {
+    let (magic, rest) = bytes.split_first_chunk().ok_or(RecordError::Size)?;
+    if *magic != MAGIC {
+        return Err(RecordError::Magic.into());
     }
+    let (version, rest) = rest.split_first_chunk().ok_or(RecordError::Size)?;
+    let version = u32::from_le_bytes(*version);
+    if version != VERSION {
+        return Err(RecordError::Version(version).into());
+    }
+    let size = u32::from_le_bytes(*rest.first_chunk().ok_or(RecordError::Size)?) as usize;
+    let (checked, checksum) = bytes.split_last_chunk().ok_or(RecordError::Size)?;
+    let body = checked.get(HEAD_SIZE..).filter(|body| body.len() == size);
+    let body = body.ok_or(RecordError::Size)?;
+    if crc32c(checked) != u32::from_le_bytes(*checksum) {
+        return Err(RecordError::Checksum.into());
+    }
+    ImageRoot::decode(body).map_err(|_| ImageError::Malformed)
 }

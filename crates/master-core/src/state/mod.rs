@@ -1,8 +1,8 @@
 //! The master's durable state: what the operation log has made of it, and nothing else (§2.6).
 //!
 //! ```text
-//!   names      (directory id, name) → entry id;  entry id → entry with its parent and name
-//!   chunks     (file id, index) → handle;        handle → version, set size, closed, goal
+//!   names      (directory id, name) → entry id;  entry id → record
+//!   chunks     (file id, index) → handle;        handle → record
 //!   outcomes   (session, number) → outcome, for retry_window of log time (R24)
 //! ```
 //! - S1: it changes by [`State::apply`] alone, in log order, deterministically; checkpoint plus
@@ -10,6 +10,10 @@
 //! - S2: log time is the time that has passed within reigns: it never goes back, and neither a
 //!   master that was down nor a clock that was set makes it leap (R4).
 //! - S3: an entry is hidden if and only if the way up from it ends at the hidden root (R20).
+//! - S4: everything that grows is in trees (`cairn_pagetree`): a clone is cheap and a snapshot, an
+//!   image shares the pages of the last one, and a start reads no page but the roots.
+//! - S5: a page that cannot be believed is answered as if empty and noted: whoever acts on what
+//!   the state answers looks at [`State::damage`] before it lets anything out.
 //!
 //! Knows no server, location, lease or lock: those are soft.
 
@@ -22,16 +26,22 @@ mod checkpoint;
 #[cfg(test)]
 mod checkpoint_test;
 mod chunk_table;
+mod entry_record;
 mod image;
+#[cfg(test)]
+mod image_test;
+mod map;
 mod names;
 mod outcomes;
+mod packing;
 #[cfg(test)]
 mod replay_test;
 
 pub use checkpoint::{LoadError, Loader};
 pub use chunk_table::ChunkRecord;
+pub use entry_record::EntryRecord;
 pub use image::ImageError;
-pub use names::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT};
+pub use names::{Children, HIDDEN_NAME, HIDDEN_ROOT, ROOT};
 pub use outcomes::Remembered;
 
 use cairn_protocol::Failure;
@@ -40,12 +50,13 @@ use cairn_types::{
     MutationName, Term, WallTime,
 };
 use chunk_table::ChunkTable;
+use map::DamageMark;
 use names::Names;
 use outcomes::Outcomes;
 use std::time::Duration;
 
 /// The durable state.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct State {
     cell: CellId,
     config: ClusterConfig,
@@ -61,6 +72,38 @@ pub struct State {
     names: Names,
     chunks: ChunkTable,
     outcomes: Outcomes,
+    /// Of all trees (S5).
+    mark: DamageMark,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let mark = DamageMark::default();
+        Self {
+            cell: CellId::default(),
+            config: ClusterConfig::default(),
+            term: Term::default(),
+            reign_began: WallTime::default(),
+            log_time: Duration::default(),
+            last_record: WallTime::default(),
+            applied: LogIndex::default(),
+            applied_term: Term::default(),
+            names: Names::new(&mark),
+            chunks: ChunkTable::new(&mark),
+            outcomes: Outcomes::new(&mark),
+            mark,
+        }
+    }
+}
+
+impl PartialEq for State {
+    /// Compares all that there is: for checkers and tests.
+    fn eq(&self, other: &Self) -> bool {
+        self.image_head() == other.image_head()
+            && self.names == other.names
+            && self.chunks == other.chunks
+            && self.outcomes == other.outcomes
+    }
 }
 
 impl State {
@@ -108,14 +151,20 @@ impl State {
 
     /// An entry by id.
     #[must_use]
-    pub fn entry(&self, id: EntryId) -> Option<&EntryRecord> {
+    pub fn entry(&self, id: EntryId) -> Option<EntryRecord> {
         self.names.entry(id)
     }
 
-    /// An entry by id as clients see it.
+    /// An entry by id as clients see it, under the name by which it was found.
     #[must_use]
-    pub fn describe(&self, id: EntryId) -> Option<Entry> {
-        self.names.entry(id).map(|entry| entry.describe(id))
+    pub fn describe(&self, id: EntryId, name: &str) -> Option<Entry> {
+        self.names.entry(id).map(|entry| entry.describe(id, name.to_owned()))
+    }
+
+    /// An entry's name. That of a file is searched in its directory: only where nothing hurries.
+    #[must_use]
+    pub fn name_of(&self, id: EntryId) -> Option<String> {
+        self.names.name_of(id)
     }
 
     /// What a path stands for.
@@ -133,15 +182,18 @@ impl State {
     }
 
     /// Names of a directory after `after`, in order.
-    pub fn children<'a>(
-        &'a self,
-        directory: EntryId,
-        after: &str,
-    ) -> impl Iterator<Item = (&'a str, EntryId)> + use<'a> {
+    #[must_use]
+    pub fn children(&self, directory: EntryId, after: &str) -> Children<'_> {
         self.names.children(directory, after)
     }
 
-    /// The path of an entry, hidden or not; none where there is no such entry.
+    /// The entries of a directory whose names come after `after`, in order.
+    pub fn list(&self, directory: EntryId, after: &str) -> impl Iterator<Item = Entry> + use<'_> {
+        self.names.list(directory, after)
+    }
+
+    /// The path of an entry, hidden or not; none where there is no such entry. A file's name is
+    /// searched in its directory: only where nothing hurries.
     #[must_use]
     pub fn path_of(&self, id: EntryId) -> Option<String> {
         self.names.path_of(id)
@@ -162,7 +214,9 @@ impl State {
     /// The last chunk of a file.
     #[must_use]
     pub fn last_chunk(&self, file: EntryId) -> Option<(ChunkIndex, ChunkHandle)> {
-        self.chunks.last(file)
+        // A file's chunks are never taken away, so the count tells where the last one is.
+        let index = ChunkIndex::new(self.names.entry(file)?.chunk_count.checked_sub(1)?);
+        Some((index, self.chunks.at(file, index)?))
     }
 
     /// Chunks of a file from `first` on, in order; holes are left out.
@@ -176,26 +230,23 @@ impl State {
 
     /// A chunk by handle.
     #[must_use]
-    pub fn chunk(&self, handle: ChunkHandle) -> Option<&ChunkRecord> {
+    pub fn chunk(&self, handle: ChunkHandle) -> Option<ChunkRecord> {
         self.chunks.get(handle)
     }
 
     /// Every chunk, by handle.
-    pub fn chunks(&self) -> impl Iterator<Item = (ChunkHandle, &ChunkRecord)> {
+    pub fn chunks(&self) -> impl Iterator<Item = (ChunkHandle, ChunkRecord)> + use<'_> {
         self.chunks.iter()
     }
 
-    /// Every chunk from `first` on, by handle.
-    pub fn chunks_from(
-        &self,
-        first: ChunkHandle,
-    ) -> impl Iterator<Item = (ChunkHandle, &ChunkRecord)> {
-        self.chunks.iter_from(first)
+    /// The handle of every chunk from `first` on, in order.
+    pub fn handles_from(&self, first: ChunkHandle) -> impl Iterator<Item = ChunkHandle> + use<'_> {
+        self.chunks.handles_from(first)
     }
 
     /// What is remembered of a client's mutation (R24).
     #[must_use]
-    pub fn remembered(&self, mutation: MutationName) -> Remembered<'_> {
+    pub fn remembered(&self, mutation: MutationName) -> Remembered {
         self.outcomes.get(mutation)
     }
 

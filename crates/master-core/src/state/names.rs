@@ -2,18 +2,22 @@
 //!
 //! ```text
 //!   ROOT ──"a"──► 3-1 ──"b"──► 3-2 (file)          HIDDEN_ROOT ──".deleted-…"──► 3-9 (file)
+//!
+//!   names    (directory id, name) → entry id, file or directory
+//!   entries  entry id → record; of a directory, its name too
 //! ```
 //! Keyed by the parent's id and not by full path, so that a rename touches one name. A lookup
 //! builds no text.
 //!
 //! - N1: every entry but the two roots stands in its parent's directory under its own name.
 //! - N2: `/.deleted` is the hidden root's path; no other entry has that name in the root.
+//! - N3: the counts are of what is there; they are kept beside the trees, so that nobody counts.
 
+use super::entry_record::EntryRecord;
+use super::map::{DamageMark, Map, MapFinger, Walk};
+use super::packing::{Packed, put_near};
 use cairn_protocol::{ErrorCode, Failure};
-use cairn_types::{CellPath, Content, Entry, EntryId, EntryKind, WallTime};
-use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::Arc;
+use cairn_types::{CellPath, Entry, EntryId, EntryKind, NAME_SIZE_MAX, WallTime};
 
 /// `/`. No reign has term 0, so the id is taken by nothing else.
 pub const ROOT: EntryId = EntryId::new(1);
@@ -24,117 +28,116 @@ pub const HIDDEN_NAME: &str = ".deleted";
 
 /// More steps up than any entry has: a way that is longer is a broken tree.
 const DEPTH_MAX: usize = 100_000;
-
-/// A file or directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryRecord {
-    /// The directory it stands in; the roots stand in themselves.
-    pub parent: EntryId,
-    /// Its name there.
-    pub name: Arc<str>,
-    /// File or directory.
-    pub kind: EntryKind,
-    /// What a file holds.
-    pub content: Content,
-    /// Replicas that a file's new chunks get.
-    pub replication: u32,
-    /// Recorded bytes of a file.
-    pub length: u64,
-    /// One more than the index of a file's last chunk.
-    pub chunk_count: u64,
-    /// Log time of the last change of the entry itself.
-    pub modified: WallTime,
-    /// The file's durability policy (design §5).
-    pub synced: bool,
-}
-
-impl EntryRecord {
-    /// The entry as clients see it.
-    #[must_use]
-    pub fn describe(&self, id: EntryId) -> Entry {
-        Entry {
-            id,
-            kind: self.kind,
-            content: self.content,
-            name: self.name.to_string(),
-            length: self.length,
-            chunk_count: self.chunk_count,
-            replication: self.replication,
-            modified: self.modified,
-            synced: self.synced,
-        }
-    }
-
-    pub(super) fn directory(parent: EntryId, name: &str, modified: WallTime) -> Self {
-        Self {
-            parent,
-            name: name.into(),
-            kind: EntryKind::Directory,
-            content: Content::default(),
-            replication: 0,
-            length: 0,
-            chunk_count: 0,
-            modified,
-            synced: false,
-        }
-    }
-}
+/// Bytes of an id in a key.
+const ID_SIZE: usize = 8;
+/// Behind the id of a directory in the tree of names.
+const IS_DIRECTORY: u8 = 1;
 
 /// The tree.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Names {
-    entries: BTreeMap<EntryId, EntryRecord>,
-    /// Names of each directory that has any.
-    directories: BTreeMap<EntryId, BTreeMap<Arc<str>, EntryId>>,
+    names: Map,
+    entries: Map,
     file_count: u64,
-}
-
-impl Default for Names {
-    fn default() -> Self {
-        let root = |id, name| (id, EntryRecord::directory(id, name, WallTime::default()));
-        Self {
-            entries: BTreeMap::from([root(ROOT, ""), root(HIDDEN_ROOT, HIDDEN_NAME)]),
-            directories: BTreeMap::new(),
-            file_count: 0,
-        }
-    }
+    hidden_count: u64,
 }
 
 impl Names {
-    pub(super) fn entry(&self, id: EntryId) -> Option<&EntryRecord> {
-        self.entries.get(&id)
+    /// The two roots.
+    pub(super) fn new(mark: &DamageMark) -> Self {
+        let mut entries = Map::new(mark);
+        for (id, name) in [(ROOT, ""), (HIDDEN_ROOT, HIDDEN_NAME)] {
+            let root = EntryRecord::directory(id, WallTime::default());
+            entries.set(&entry_key(id), &root.pack(id, name));
+        }
+        Self { names: Map::new(mark), entries, file_count: 0, hidden_count: 0 }
     }
 
-    pub(super) fn entry_mut(&mut self, id: EntryId) -> Option<&mut EntryRecord> {
-        self.entries.get_mut(&id)
+    /// From what an image has.
+    pub(super) fn of([names, entries]: [Map; 2], [file_count, hidden_count]: [u64; 2]) -> Self {
+        Self { names, entries, file_count, hidden_count }
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = (EntryId, &EntryRecord)> {
-        self.entries.iter().map(|(id, entry)| (*id, entry))
+    pub(super) fn maps(&self) -> [&Map; 2] {
+        [&self.names, &self.entries]
+    }
+
+    pub(super) fn maps_mut(&mut self) -> [&mut Map; 2] {
+        [&mut self.names, &mut self.entries]
+    }
+
+    pub(super) fn entry(&self, id: EntryId) -> Option<EntryRecord> {
+        self.stored(id).map(|(record, _)| record)
+    }
+
+    /// An entry, and a directory's name.
+    fn stored(&self, id: EntryId) -> Option<(EntryRecord, &str)> {
+        self.entries.get(&entry_key(id), |packed| EntryRecord::unpack(id, packed))
+    }
+
+    pub(super) fn has_entry(&self, id: EntryId) -> bool {
+        self.entries.contains(&entry_key(id))
+    }
+
+    /// Changes an entry, but not where it stands.
+    pub(super) fn set(&mut self, id: EntryId, record: &EntryRecord) {
+        let name = match record.kind {
+            EntryKind::File => String::new(),
+            EntryKind::Directory => self.stored(id).map_or_else(String::new, |(_, n)| n.to_owned()),
+        };
+        self.entries.set(&entry_key(id), &record.pack(id, &name));
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (EntryId, EntryRecord)> + use<'_> {
+        let mut walk = self.entries.walk(&[]);
+        std::iter::from_fn(move || {
+            walk.unpack(|key, packed| {
+                let mut key = Packed(key);
+                let id = EntryId::new(key.key()?);
+                let (record, _) = EntryRecord::unpack(id, packed)?;
+                key.end(Some((id, record)))
+            })
+        })
     }
 
     pub(super) fn child(&self, directory: EntryId, name: &str) -> Option<EntryId> {
+        self.step(directory, name, &mut Vec::new()).map(|(id, _)| id)
+    }
+
+    /// One step down; `key` is room for the key.
+    fn step(
+        &self,
+        directory: EntryId,
+        name: &str,
+        key: &mut Vec<u8>,
+    ) -> Option<(EntryId, EntryKind)> {
         if directory == ROOT && name == HIDDEN_NAME {
-            return Some(HIDDEN_ROOT);
+            return Some((HIDDEN_ROOT, EntryKind::Directory));
         }
-        self.directories.get(&directory)?.get(name).copied()
+        name_key(directory, name, key);
+        self.names.get(key, |packed| unpack_child(directory, packed))
     }
 
     pub(super) fn has_children(&self, directory: EntryId) -> bool {
-        self.directories.contains_key(&directory)
+        self.children(directory, "").next().is_some()
     }
 
-    pub(super) fn children<'a>(
-        &'a self,
+    pub(super) fn children(&self, directory: EntryId, after: &str) -> Children<'_> {
+        let mut from = Vec::with_capacity(ID_SIZE + after.len() + 1);
+        name_key(directory, after, &mut from);
+        // The lowest name above `after`; no name is empty.
+        from.push(0);
+        Children { directory, walk: self.names.walk(&from) }
+    }
+
+    /// The entries of a directory as clients see them, those called `after` and before left out.
+    pub(super) fn list(
+        &self,
         directory: EntryId,
         after: &str,
-    ) -> impl Iterator<Item = (&'a str, EntryId)> + use<'a> {
-        let names = self.directories.get(&directory);
-        names
-            .map(|names| names.range::<str, _>((Bound::Excluded(after), Bound::Unbounded)))
-            .into_iter()
-            .flatten()
-            .map(|(name, id)| (&**name, *id))
+    ) -> impl Iterator<Item = Entry> + use<'_> {
+        let mut entries = Described { finger: self.entries.finger() };
+        self.children(directory, after).filter_map(move |(name, id, _)| entries.get(id, name))
     }
 
     /// Bytes of the longest way down from an entry, with the slash before each name.
@@ -142,11 +145,11 @@ impl Names {
         let mut longest = 0;
         let mut left = vec![(id, 0)];
         while let Some((directory, above)) = left.pop() {
-            for (name, child) in self.directories.get(&directory).into_iter().flatten() {
+            for (name, child, kind) in self.children(directory, "") {
                 let size = above + 1 + name.len();
                 longest = longest.max(size);
-                if self.directories.contains_key(child) {
-                    left.push((*child, size));
+                if kind == EntryKind::Directory {
+                    left.push((child, size));
                 }
             }
         }
@@ -154,46 +157,62 @@ impl Names {
     }
 
     pub(super) fn resolve(&self, path: &CellPath) -> Result<EntryId, Failure> {
-        let mut at = ROOT;
+        let mut key = Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX);
+        let (mut at, mut kind) = (ROOT, EntryKind::Directory);
         for name in path.names() {
-            at = match self.child(at, name) {
+            (at, kind) = match self.step(at, name, &mut key) {
                 Some(child) => child,
-                None => return Err(self.missing(at, path)),
+                None => return Err(self.missing(at, kind, path)),
             };
         }
         Ok(at)
     }
 
     /// Why the way along `path` ends at `at`.
-    fn missing(&self, at: EntryId, path: &CellPath) -> Failure {
-        match self.entry(at) {
-            Some(entry) if entry.kind == EntryKind::File => {
-                let file = self.path_of(at).unwrap_or_default();
-                let line = format!("{path}: {file} is a file and holds no names");
-                Failure::refused(ErrorCode::NotADirectory, line)
-            }
-            _ => {
-                Failure::refused(ErrorCode::NotFound, format!("{path}: no such file or directory"))
-            }
+    fn missing(&self, at: EntryId, kind: EntryKind, path: &CellPath) -> Failure {
+        if kind == EntryKind::File {
+            let file = self.path_of(at).unwrap_or_default();
+            let line = format!("{path}: {file} is a file and holds no names");
+            return Failure::refused(ErrorCode::NotADirectory, line);
         }
+        Failure::refused(ErrorCode::NotFound, format!("{path}: no such file or directory"))
     }
 
     /// The way up from an entry, itself first, a root last; shorter where the tree is broken.
-    pub(super) fn way_up(&self, id: EntryId) -> impl Iterator<Item = (EntryId, &EntryRecord)> {
+    pub(super) fn way_up(
+        &self,
+        id: EntryId,
+    ) -> impl Iterator<Item = (EntryId, EntryRecord, &str)> + use<'_> {
         let mut next = Some(id);
         std::iter::from_fn(move || {
             let id = next?;
-            let entry = self.entry(id)?;
-            next = (entry.parent != id).then_some(entry.parent);
-            Some((id, entry))
+            let (record, name) = self.stored(id)?;
+            next = (record.parent != id).then_some(record.parent);
+            Some((id, record, name))
         })
         .take(DEPTH_MAX)
     }
 
+    /// An entry's name. A file's is searched in its directory.
+    pub(super) fn name_of(&self, id: EntryId) -> Option<String> {
+        match self.stored(id)? {
+            (EntryRecord { kind: EntryKind::Directory, .. }, name) => Some(name.to_owned()),
+            (record, _) => {
+                let mut names = self.children(record.parent, "");
+                names.find(|(_, child, _)| *child == id).map(|(name, ..)| name)
+            }
+        }
+    }
+
+    /// An entry's path. A file's name is searched in its directory.
     pub(super) fn path_of(&self, id: EntryId) -> Option<String> {
-        self.entry(id)?;
-        let way: Vec<&str> =
-            self.way_up(id).filter(|(id, _)| *id != ROOT).map(|(_, entry)| &*entry.name).collect();
+        let name = self.name_of(id)?;
+        let above = self.way_up(id).skip(1).map(|(id, _, name)| (id, name));
+        let way: Vec<&str> = std::iter::once((id, name.as_str()))
+            .chain(above)
+            .filter(|(id, _)| *id != ROOT)
+            .map(|(_, name)| name)
+            .collect();
         if way.is_empty() {
             return Some("/".to_owned());
         }
@@ -201,11 +220,11 @@ impl Names {
     }
 
     pub(super) fn is_hidden(&self, id: EntryId) -> bool {
-        self.way_up(id).last().is_none_or(|(top, _)| top != ROOT)
+        self.way_up(id).last().is_none_or(|(top, ..)| top != ROOT)
     }
 
     pub(super) fn is_within(&self, id: EntryId, directory: EntryId) -> bool {
-        self.way_up(id).any(|(above, _)| above == directory)
+        self.way_up(id).any(|(above, ..)| above == directory)
     }
 
     /// Whether every entry is reached from one of the roots, down directories (N1).
@@ -213,9 +232,9 @@ impl Names {
         let mut reached = 2;
         let mut ahead = vec![ROOT, HIDDEN_ROOT];
         while let Some(directory) = ahead.pop() {
-            for (_, child) in self.children(directory, "") {
+            for (_, child, kind) in self.children(directory, "") {
                 reached += 1;
-                if self.entry(child).is_some_and(|entry| entry.kind == EntryKind::Directory) {
+                if kind == EntryKind::Directory {
                     ahead.push(child);
                 }
             }
@@ -229,44 +248,104 @@ impl Names {
 
     pub(super) fn directory_count(&self) -> u64 {
         // The hidden root is nobody's directory.
-        self.entries.len() as u64 - self.file_count - 1
+        self.entries.len().saturating_sub(self.file_count + 1)
     }
 
     pub(super) fn hidden_count(&self) -> u64 {
-        self.directories.get(&HIDDEN_ROOT).map_or(0, |names| names.len() as u64)
+        self.hidden_count
     }
 
     /// Enters an entry under a fresh id and a free name (N1).
-    pub(super) fn insert(&mut self, id: EntryId, entry: EntryRecord) {
-        if entry.kind == EntryKind::File {
-            self.file_count += 1;
-        }
-        if id != entry.parent {
-            let names = self.directories.entry(entry.parent).or_default();
-            names.insert(Arc::clone(&entry.name), id);
-        }
-        self.entries.insert(id, entry);
+    pub(super) fn insert(&mut self, id: EntryId, name: &str, record: &EntryRecord) {
+        self.file_count += u64::from(record.kind == EntryKind::File);
+        self.entries.set(&entry_key(id), &record.pack(id, name));
+        self.enter(id, name, record);
     }
 
-    /// Gives an entry another parent and name, which is free (N1).
-    pub(super) fn rename(&mut self, id: EntryId, parent: EntryId, name: &str) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        if let Some(names) = self.directories.get_mut(&entry.parent) {
-            names.remove(&entry.name);
-            if names.is_empty() {
-                self.directories.remove(&entry.parent);
-            }
+    /// Gives an entry, which has this name, another parent and name, which is free (N1).
+    pub(super) fn rename(&mut self, id: EntryId, name: &str, to: (EntryId, &str)) {
+        let Some(record) = self.entry(id) else { return };
+        let mut key = Vec::new();
+        name_key(record.parent, name, &mut key);
+        self.names.remove(&key);
+        self.hidden_count -= u64::from(record.parent == HIDDEN_ROOT && self.hidden_count > 0);
+        let record = EntryRecord { parent: to.0, ..record };
+        self.entries.set(&entry_key(id), &record.pack(id, to.1));
+        self.enter(id, to.1, &record);
+    }
+
+    /// Enters a name into its directory.
+    fn enter(&mut self, id: EntryId, name: &str, record: &EntryRecord) {
+        let (mut key, mut child) = (Vec::new(), Vec::new());
+        name_key(record.parent, name, &mut key);
+        put_near(&mut child, id.get(), record.parent.get());
+        if record.kind == EntryKind::Directory {
+            child.push(IS_DIRECTORY);
         }
-        let name: Arc<str> = name.into();
-        entry.parent = parent;
-        entry.name = Arc::clone(&name);
-        self.directories.entry(parent).or_default().insert(name, id);
+        self.names.set(&key, &child);
+        self.hidden_count += u64::from(record.parent == HIDDEN_ROOT);
+    }
+}
+
+/// Entries, looked up one after the other.
+struct Described<'a> {
+    finger: MapFinger<'a>,
+}
+
+impl Described<'_> {
+    fn get(&mut self, id: EntryId, name: String) -> Option<Entry> {
+        let stored = self.finger.get(&entry_key(id), |packed| EntryRecord::unpack(id, packed));
+        stored.map(|(record, _)| record.describe(id, name))
+    }
+}
+
+/// Names of a directory, in order.
+#[derive(Debug)]
+pub struct Children<'a> {
+    directory: EntryId,
+    walk: Walk<'a>,
+}
+
+impl Iterator for Children<'_> {
+    type Item = (String, EntryId, EntryKind);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let directory = self.directory;
+        self.walk.unpack(|key, packed| {
+            let mut key = Packed(key);
+            if key.key()? != directory.get() {
+                return Some(None);
+            }
+            let name = key.text()?.to_owned();
+            let (id, kind) = unpack_child(directory, packed)?;
+            Some(Some((name, id, kind)))
+        })
+    }
+}
+
+fn entry_key(id: EntryId) -> [u8; ID_SIZE] {
+    id.get().to_be_bytes()
+}
+
+fn name_key(directory: EntryId, name: &str, key: &mut Vec<u8>) {
+    key.clear();
+    key.extend_from_slice(&directory.get().to_be_bytes());
+    key.extend_from_slice(name.as_bytes());
+}
+
+fn unpack_child(directory: EntryId, packed: &[u8]) -> Option<(EntryId, EntryKind)> {
+    let mut packed = Packed(packed);
+    let id = EntryId::new(packed.near(directory.get())?);
+    match packed.0 {
+        [] => Some((id, EntryKind::File)),
+        [IS_DIRECTORY] => Some((id, EntryKind::Directory)),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{EntryRecord, HIDDEN_ROOT, Names, ROOT};
+    use super::{DamageMark, EntryRecord, HIDDEN_ROOT, Names, ROOT};
     use cairn_protocol::ErrorCode;
     use cairn_types::{CellPath, EntryId, EntryKind, WallTime};
 
@@ -279,11 +358,11 @@ mod tests {
 
     /// `/a` a directory, `/a/b` a file.
     fn names() -> Names {
-        let mut names = Names::default();
-        let directory = EntryRecord::directory(ROOT, "a", WallTime::default());
-        names.insert(A, directory.clone());
-        let file = EntryRecord { kind: EntryKind::File, parent: A, name: "b".into(), ..directory };
-        names.insert(B, file);
+        let mut names = Names::new(&DamageMark::default());
+        let directory = EntryRecord::directory(ROOT, WallTime::default());
+        names.insert(A, "a", &directory);
+        let file = EntryRecord { kind: EntryKind::File, parent: A, ..directory };
+        names.insert(B, "b", &file);
         names
     }
 
@@ -294,6 +373,8 @@ mod tests {
         assert_eq!(names.path_of(B).as_deref(), Some("/a/b"));
         assert_eq!(names.path_of(ROOT).as_deref(), Some("/"));
         assert_eq!((names.file_count(), names.directory_count()), (1, 2));
+        assert_eq!(names.list(A, "").map(|entry| entry.name).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(names.list(A, "b").count(), 0);
     }
 
     #[test]
@@ -307,11 +388,14 @@ mod tests {
     fn a_directory_moved_below_the_hidden_root_hides_all_below_it() {
         let mut names = names();
         assert!(!names.is_hidden(B));
-        names.rename(A, HIDDEN_ROOT, "x");
+        names.rename(A, "a", (HIDDEN_ROOT, "x"));
+        assert_eq!(names.hidden_count(), 1);
         assert!(names.is_hidden(B));
         assert_eq!(names.path_of(B).as_deref(), Some("/.deleted/x/b"));
         assert_eq!(names.resolve(&path("/.deleted/x/b")), Ok(B));
         assert!(names.resolve(&path("/a")).is_err());
         assert!(names.is_hidden(EntryId::new(99)), "what is not there is hidden too");
+        names.rename(A, "x", (ROOT, "y"));
+        assert_eq!((names.hidden_count(), names.is_hidden(B)), (0, false));
     }
 }

@@ -1,5 +1,10 @@
 //! Outcomes of namespace mutations, so that a retry is answered and not done again (R24).
 //!
+//! ```text
+//!   kept      (session, number) → log time, outcome       by_time  (log time, session, number)
+//!   sessions  session → floor, count of outcomes, since when it has none
+//!   idle      (since when it has no outcomes, session)
+//! ```
 //! - H1: what is forgotten, and when, follows from the log alone, so that every replay forgets the
 //!   same; and a number at or below a forgotten one is refused, never done again.
 //! - H2: memory is bounded however fast clients go: at most [`OUTCOME_COUNT_MAX`] outcomes, of
@@ -7,9 +12,11 @@
 //!   comes first goes first, then sooner than `retry_window`: at ten thousand mutations a second
 //!   still after half a minute.
 
+use super::map::{DamageMark, Map};
+use super::packing::{Packed, put_number};
 use crate::outcome::Outcome;
+use cairn_types::wire::Message;
 use cairn_types::{MutationName, MutationNumber, SessionId};
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Forgotten numbers of a session are known for so many retry windows after its last mutation.
@@ -17,11 +24,11 @@ use std::time::Duration;
 const FLOOR_WINDOWS: u32 = 144;
 
 /// Outcomes that are remembered in all.
-const OUTCOME_COUNT_MAX: usize = 1 << 18;
+const OUTCOME_COUNT_MAX: u64 = 1 << 18;
 /// Outcomes that are remembered of one session; a client has no more on their way.
-const SESSION_OUTCOME_COUNT_MAX: usize = 1 << 14;
+const SESSION_OUTCOME_COUNT_MAX: u64 = 1 << 14;
 /// Sessions that are remembered, most of them by the last number that they forgot.
-const SESSION_COUNT_MAX: usize = 1 << 19;
+const SESSION_COUNT_MAX: u64 = 1 << 19;
 /// Bytes of a remembered failure's line; the first answer has the whole.
 const FAILURE_LINE_SIZE_MAX: usize = 256;
 
@@ -30,138 +37,265 @@ const _: () = assert!(SESSION_OUTCOME_COUNT_MAX <= OUTCOME_COUNT_MAX);
 const _: () = assert!(OUTCOME_COUNT_MAX < SESSION_COUNT_MAX);
 
 /// What is known of a mutation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remembered<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remembered {
     /// Never heard of.
     New,
     /// It is in the log already; this came of it.
-    Done(&'a Outcome),
+    Done(Outcome),
     /// Older than what is remembered: it may or may not have been done.
     TooOld,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+/// A session that has outcomes, or had some not too long ago.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Session {
     /// Numbers up to this one are forgotten.
     floor: MutationNumber,
-    last: Duration,
-    /// Since when it has no outcomes.
+    /// Outcomes that are remembered.
+    count: u64,
+    /// Since when it has none.
     idle: Option<Duration>,
-    outcomes: BTreeMap<MutationNumber, (Duration, Outcome)>,
+}
+
+impl Session {
+    fn pack(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24);
+        put_number(&mut out, self.floor.get());
+        put_number(&mut out, self.count);
+        if let Some(since) = self.idle {
+            put_number(&mut out, millis(since));
+        }
+        out
+    }
+
+    fn unpack(packed: &[u8]) -> Option<Self> {
+        let mut packed = Packed(packed);
+        let (floor, count) = (MutationNumber::new(packed.number()?), packed.number()?);
+        let idle = match packed.0 {
+            [] => None,
+            _ => Some(Duration::from_millis(packed.number()?)),
+        };
+        packed.end(Self { floor, count, idle })
+    }
 }
 
 /// All that is remembered.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcomes {
-    sessions: BTreeMap<SessionId, Session>,
-    /// In order of log time.
-    by_time: BTreeSet<(Duration, MutationName)>,
-    /// Sessions without outcomes, each once, in order of the time since when.
-    idle: BTreeSet<(Duration, SessionId)>,
+    kept: Map,
+    by_time: Map,
+    sessions: Map,
+    idle: Map,
 }
 
 impl Outcomes {
-    pub(super) fn get(&self, mutation: MutationName) -> Remembered<'_> {
-        let Some(session) = self.sessions.get(&mutation.session) else { return Remembered::New };
-        match session.outcomes.get(&mutation.number) {
+    pub(super) fn new(mark: &DamageMark) -> Self {
+        let map = || Map::new(mark);
+        Self { kept: map(), by_time: map(), sessions: map(), idle: map() }
+    }
+
+    /// From what an image has.
+    pub(super) fn of([kept, by_time, sessions, idle]: [Map; 4]) -> Self {
+        Self { kept, by_time, sessions, idle }
+    }
+
+    pub(super) fn maps(&self) -> [&Map; 4] {
+        [&self.kept, &self.by_time, &self.sessions, &self.idle]
+    }
+
+    pub(super) fn maps_mut(&mut self) -> [&mut Map; 4] {
+        [&mut self.kept, &mut self.by_time, &mut self.sessions, &mut self.idle]
+    }
+
+    pub(super) fn get(&self, mutation: MutationName) -> Remembered {
+        let Some(session) = self.session(mutation.session) else { return Remembered::New };
+        match self.kept.get(&kept_key(mutation), unpack_kept) {
             Some((_, outcome)) => Remembered::Done(outcome),
             None if mutation.number <= session.floor => Remembered::TooOld,
             None => Remembered::New,
         }
     }
 
+    fn session(&self, id: SessionId) -> Option<Session> {
+        self.sessions.get(&session_key(id), Session::unpack)
+    }
+
     /// Keeps the outcome of a new mutation (H2).
     pub(super) fn keep(&mut self, time: Duration, mutation: MutationName, outcome: Outcome) {
-        let session = self.sessions.entry(mutation.session).or_default();
-        session.last = time;
+        let mut session = self.session(mutation.session).unwrap_or_default();
         if let Some(since) = session.idle.take() {
-            self.idle.remove(&(since, mutation.session));
+            self.idle.remove(&idle_key(since, mutation.session));
         }
-        session.outcomes.insert(mutation.number, (time, short(outcome)));
-        self.by_time.insert((time, mutation));
-        if session.outcomes.len() > SESSION_OUTCOME_COUNT_MAX
-            && let Some((number, (kept, _))) = session.outcomes.first_key_value()
+        session.count += 1;
+        self.sessions.set(&session_key(mutation.session), &session.pack());
+        let mut kept = Vec::with_capacity(32);
+        put_number(&mut kept, millis(time));
+        short(outcome).encode(&mut kept);
+        self.kept.set(&kept_key(mutation), &kept);
+        self.by_time.set(&time_key(time, mutation), &[]);
+        if session.count > SESSION_OUTCOME_COUNT_MAX
+            && let Some(lowest) = self.lowest(mutation.session)
         {
-            let lowest = (*kept, MutationName { number: *number, ..mutation });
             self.forget_one(time, lowest);
         }
         if self.by_time.len() > OUTCOME_COUNT_MAX
-            && let Some(&oldest) = self.by_time.first()
+            && let Some(oldest) = self.by_time.first(unpack_time)
         {
             self.forget_one(time, oldest);
         }
         if self.sessions.len() > SESSION_COUNT_MAX
-            && let Some((_, id)) = self.idle.pop_first()
+            && let Some((since, id)) = self.idle.first(unpack_idle)
         {
-            self.sessions.remove(&id);
+            self.idle.remove(&idle_key(since, id));
+            self.sessions.remove(&session_key(id));
         }
+    }
+
+    /// The lowest number of a session whose outcome is remembered, with its time.
+    fn lowest(&self, session: SessionId) -> Option<(Duration, MutationName)> {
+        self.kept.walk(&session_key(session)).unpack(|key, packed| {
+            let (time, _) = unpack_kept(packed)?;
+            Some(Some((time, unpack_name(&mut Packed(key))?)))
+        })
     }
 
     /// Forgets what is older than `window` before `now`, which is log time.
     pub(super) fn forget(&mut self, now: Duration, window: Duration) {
         let expired = |time: Duration, span: Duration| time.saturating_add(span) < now;
         let floor_kept = window.saturating_mul(FLOOR_WINDOWS);
-        while let Some(&(time, mutation)) = self.by_time.first()
-            && expired(time, window)
+        while let Some(oldest) = self.by_time.first(unpack_time)
+            && expired(oldest.0, window)
         {
-            self.forget_one(now, (time, mutation));
+            let left = self.by_time.len();
+            self.forget_one(now, oldest);
+            // What cannot be taken out is damaged, and was noted.
+            if self.by_time.len() == left {
+                return;
+            }
         }
-        while let Some(&(since, id)) = self.idle.first()
+        while let Some((since, id)) = self.idle.first(unpack_idle)
             && expired(since, floor_kept)
         {
-            self.idle.remove(&(since, id));
-            self.sessions.remove(&id);
+            let left = self.idle.len();
+            self.idle.remove(&idle_key(since, id));
+            self.sessions.remove(&session_key(id));
+            if self.idle.len() == left {
+                return;
+            }
         }
     }
 
     /// Forgets one outcome, which is remembered; its number and all below are refused from now on.
     fn forget_one(&mut self, now: Duration, (time, mutation): (Duration, MutationName)) {
-        self.by_time.remove(&(time, mutation));
-        let Some(session) = self.sessions.get_mut(&mutation.session) else { return };
-        session.outcomes.remove(&mutation.number);
+        self.by_time.remove(&time_key(time, mutation));
+        let Some(mut session) = self.session(mutation.session) else { return };
+        self.kept.remove(&kept_key(mutation));
         session.floor = session.floor.max(mutation.number);
-        if session.outcomes.is_empty() {
+        session.count = session.count.saturating_sub(1);
+        if session.count == 0 {
             session.idle = Some(now);
-            self.idle.insert((now, mutation.session));
+            self.idle.set(&idle_key(now, mutation.session), &[]);
         }
+        self.sessions.set(&session_key(mutation.session), &session.pack());
     }
 
     /// Every outcome in order of log time, for a checkpoint.
-    pub(super) fn kept(&self) -> impl Iterator<Item = (Duration, MutationName, &Outcome)> {
-        self.by_time.iter().filter_map(|(time, mutation)| {
-            let session = self.sessions.get(&mutation.session)?;
-            let (_, outcome) = session.outcomes.get(&mutation.number)?;
-            Some((*time, *mutation, outcome))
+    pub(super) fn kept(&self) -> impl Iterator<Item = (Duration, MutationName, Outcome)> + use<'_> {
+        let mut walk = self.by_time.walk(&[]);
+        std::iter::from_fn(move || {
+            let (time, mutation) = walk.unpack(|key, _| unpack_time(key).map(Some))?;
+            let (_, outcome) = self.kept.get(&kept_key(mutation), unpack_kept)?;
+            Some((time, mutation, outcome))
         })
     }
 
-    /// Every session that has forgotten something, if only number 0, as `(session, floor, last
-    /// mutation)`.
-    pub(super) fn floors(
-        &self,
-    ) -> impl Iterator<Item = (SessionId, MutationNumber, Duration)> + use<'_> {
-        let forgetful = |(_, session): &(_, &Session)| {
+    /// Every session that has forgotten something, if only number 0, with its floor.
+    pub(super) fn floors(&self) -> impl Iterator<Item = (SessionId, MutationNumber)> + use<'_> {
+        let mut walk = self.sessions.walk(&[]);
+        let sessions = std::iter::from_fn(move || {
+            walk.unpack(|key, packed| {
+                let id = SessionId::new(Packed(key).wide_key()?);
+                Some(Some((id, Session::unpack(packed)?)))
+            })
+        });
+        let forgetful = sessions.filter(|(_, session)| {
             session.floor > MutationNumber::default() || session.idle.is_some()
-        };
-        let forgetful = self.sessions.iter().filter(forgetful);
-        forgetful.map(|(id, session)| (*id, session.floor, session.last))
+        });
+        forgetful.map(|(id, session)| (id, session.floor))
     }
 
     /// The sessions without outcomes, for a checkpoint.
     pub(super) fn idle(&self) -> impl Iterator<Item = (Duration, SessionId)> + use<'_> {
-        self.idle.iter().copied()
+        let mut walk = self.idle.walk(&[]);
+        std::iter::from_fn(move || walk.unpack(|key, _| unpack_idle(key).map(Some)))
     }
 
-    pub(super) fn load_floor(&mut self, id: SessionId, floor: MutationNumber, last: Duration) {
-        let session = self.sessions.entry(id).or_default();
-        session.floor = floor;
-        session.last = session.last.max(last);
+    pub(super) fn load_floor(&mut self, id: SessionId, floor: MutationNumber) {
+        let session = Session { floor, ..self.session(id).unwrap_or_default() };
+        self.sessions.set(&session_key(id), &session.pack());
     }
 
     pub(super) fn load_idle(&mut self, since: Duration, id: SessionId) {
-        self.sessions.entry(id).or_default().idle = Some(since);
-        self.idle.insert((since, id));
+        let session = Session { idle: Some(since), ..self.session(id).unwrap_or_default() };
+        self.sessions.set(&session_key(id), &session.pack());
+        self.idle.set(&idle_key(since, id), &[]);
     }
+}
+
+/// Log time as it is packed; it is made of whole milliseconds.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn session_key(id: SessionId) -> [u8; 16] {
+    id.get().to_be_bytes()
+}
+
+fn kept_key(mutation: MutationName) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(&session_key(mutation.session));
+    key[16..].copy_from_slice(&mutation.number.get().to_be_bytes());
+    key
+}
+
+fn time_key(time: Duration, mutation: MutationName) -> [u8; 32] {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&millis(time).to_be_bytes());
+    key[8..].copy_from_slice(&kept_key(mutation));
+    key
+}
+
+fn idle_key(since: Duration, id: SessionId) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..8].copy_from_slice(&millis(since).to_be_bytes());
+    key[8..].copy_from_slice(&session_key(id));
+    key
+}
+
+fn unpack_name(key: &mut Packed<'_>) -> Option<MutationName> {
+    let session = SessionId::new(key.wide_key()?);
+    Some(MutationName { session, number: MutationNumber::new(key.key()?) })
+}
+
+fn unpack_time(key: &[u8]) -> Option<(Duration, MutationName)> {
+    let mut key = Packed(key);
+    let time = Duration::from_millis(key.key()?);
+    let name = unpack_name(&mut key)?;
+    key.end((time, name))
+}
+
+fn unpack_idle(key: &[u8]) -> Option<(Duration, SessionId)> {
+    let mut key = Packed(key);
+    let since = Duration::from_millis(key.key()?);
+    let id = SessionId::new(key.wide_key()?);
+    key.end((since, id))
+}
+
+fn unpack_kept(packed: &[u8]) -> Option<(Duration, Outcome)> {
+    let mut packed = Packed(packed);
+    let time = Duration::from_millis(packed.number()?);
+    Some((time, Outcome::decode(packed.0).ok()?))
 }
 
 /// An outcome as it is remembered (H2).
@@ -176,11 +310,16 @@ fn short(mut outcome: Outcome) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::{
-        OUTCOME_COUNT_MAX, Outcomes, Remembered, SESSION_COUNT_MAX, SESSION_OUTCOME_COUNT_MAX,
+        DamageMark, OUTCOME_COUNT_MAX, Outcomes, Remembered, SESSION_COUNT_MAX,
+        SESSION_OUTCOME_COUNT_MAX,
     };
     use crate::outcome::{Changed, Outcome};
     use cairn_types::{MutationName, MutationNumber, SessionId};
     use std::time::Duration;
+
+    fn empty() -> Outcomes {
+        Outcomes::new(&DamageMark::default())
+    }
 
     fn name(number: u64) -> MutationName {
         MutationName { session: SessionId::new(7), number: MutationNumber::new(number) }
@@ -192,59 +331,59 @@ mod tests {
 
     #[test]
     fn an_outcome_is_kept_for_the_window_and_its_number_refused_after_it() {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = empty();
         let outcome = Outcome::Changed(Changed::default());
         outcomes.keep(at(1000), name(1), outcome.clone());
         outcomes.keep(at(1500), name(2), outcome.clone());
         outcomes.forget(at(1100), at(100));
-        assert_eq!(outcomes.get(name(1)), Remembered::Done(&outcome));
+        assert_eq!(outcomes.get(name(1)), Remembered::Done(outcome.clone()));
         outcomes.forget(at(1101), at(100));
         assert_eq!(outcomes.get(name(1)), Remembered::TooOld);
-        assert_eq!(outcomes.get(name(2)), Remembered::Done(&outcome));
+        assert_eq!(outcomes.get(name(2)), Remembered::Done(outcome.clone()));
         assert_eq!(outcomes.get(name(3)), Remembered::New);
     }
 
     #[test]
     fn a_session_that_is_long_silent_is_forgotten_whole() {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = empty();
         outcomes.keep(at(0), name(5), Outcome::Changed(Changed::default()));
         outcomes.forget(at(200), at(100));
         assert_eq!(outcomes.get(name(5)), Remembered::TooOld);
         outcomes.forget(at(100_000), at(100));
         assert_eq!(outcomes.get(name(5)), Remembered::New);
-        assert_eq!(outcomes, Outcomes::default());
+        assert_eq!(outcomes, empty());
     }
 
     #[test]
     fn however_fast_clients_go_the_oldest_are_forgotten_and_refused() {
         let outcome = Outcome::Changed(Changed::default());
-        let mut outcomes = Outcomes::default();
-        let count = 2 * SESSION_OUTCOME_COUNT_MAX as u64;
+        let mut outcomes = empty();
+        let count = 2 * SESSION_OUTCOME_COUNT_MAX;
         for number in 1..=count {
             outcomes.keep(at(number / 1000), name(number), outcome.clone());
         }
-        assert_eq!(outcomes.kept().count(), SESSION_OUTCOME_COUNT_MAX);
+        assert_eq!(outcomes.kept.len(), SESSION_OUTCOME_COUNT_MAX);
         assert_eq!(outcomes.by_time.len(), SESSION_OUTCOME_COUNT_MAX);
         assert_eq!(outcomes.get(name(count / 2)), Remembered::TooOld);
-        assert_eq!(outcomes.get(name(count / 2 + 1)), Remembered::Done(&outcome));
+        assert_eq!(outcomes.get(name(count / 2 + 1)), Remembered::Done(outcome.clone()));
 
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = empty();
         let of = |session: u64| MutationName { session: SessionId::new(session.into()), ..name(1) };
-        let count = 3 * OUTCOME_COUNT_MAX as u64;
+        let count = 3 * OUTCOME_COUNT_MAX;
         for session in 1..=count {
             outcomes.keep(at(session), of(session), outcome.clone());
         }
         assert_eq!(outcomes.by_time.len(), OUTCOME_COUNT_MAX);
         assert_eq!(outcomes.sessions.len(), SESSION_COUNT_MAX);
         assert_eq!(outcomes.idle.len(), SESSION_COUNT_MAX - OUTCOME_COUNT_MAX);
-        let oldest = count - OUTCOME_COUNT_MAX as u64;
+        let oldest = count - OUTCOME_COUNT_MAX;
         assert_eq!(outcomes.get(of(oldest)), Remembered::TooOld);
-        assert_eq!(outcomes.get(of(oldest + 1)), Remembered::Done(&outcome));
+        assert_eq!(outcomes.get(of(oldest + 1)), Remembered::Done(outcome.clone()));
     }
 
     #[test]
     fn a_session_that_speaks_again_is_not_forgotten_by_its_former_silence() {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = empty();
         let outcome = Outcome::Changed(Changed::default());
         outcomes.keep(at(0), name(5), outcome.clone());
         outcomes.forget(at(200), at(100));

@@ -92,7 +92,8 @@ impl Drawer {
             4 => {
                 let entry = if self.random.chance(800) { file } else { parent };
                 let there = state.entry(entry).expect("picked from there");
-                let (parent, name) = (there.parent, there.name.to_string());
+                let (parent, name) =
+                    (there.parent, state.name_of(entry).expect("picked from there"));
                 let recursive = self.random.chance(500);
                 HideEntry { time, mutation, entry, parent, name, recursive }.into()
             }
@@ -131,7 +132,7 @@ impl Drawer {
             mutation,
             entry,
             from_parent: there.parent,
-            from_name: there.name.to_string(),
+            from_name: state.name_of(entry).expect("picked from there"),
             to_parent: self.entry(state, EntryKind::Directory),
             to_name: self.name(),
             replace: self.random.chance(500),
@@ -155,9 +156,10 @@ pub(super) fn check_tree(state: &State) {
     let mut ahead = vec![ROOT, HIDDEN_ROOT];
     while let Some(directory) = ahead.pop() {
         seen += 1;
-        for (name, id) in state.children(directory, "") {
+        for (name, id, kind) in state.children(directory, "") {
             let entry = state.entry(id).expect("a name stands for something");
-            assert_eq!((entry.parent, &*entry.name), (directory, name));
+            assert_eq!((entry.parent, state.name_of(id)), (directory, Some(name)));
+            assert_eq!(entry.kind, kind);
             if entry.kind == EntryKind::File {
                 files += 1;
                 seen += 1;

@@ -91,7 +91,7 @@ fn with_ragged_tails_the_one_that_holds_all_that_was_acknowledged_becomes_the_se
         assert!(text.contains("the best of them become the set"), "{text}");
         let grant = ask_for(&mut world, &mut disks, purpose, 3000).expect("decided");
         assert_eq!((grant.primary.server, grant.secondaries.len()), (server(2), 0));
-        let chunk = *world.state.chunk(grant.handle).expect("there");
+        let chunk = world.state.chunk(grant.handle).expect("there");
         assert_eq!((chunk.version, chunk.set_size), (grant.version, 1), "logged");
         let left_out = ReplicaReport { version: disks[&1].version, ..disks[&1].clone() };
         assert!(left_out.version < chunk.version);

@@ -60,7 +60,7 @@ impl World {
 
     fn decision(&mut self, handle: ChunkHandle) -> Decision {
         self.with(|chunks, step| {
-            let chunk = *step.state.chunk(handle).expect("on record");
+            let chunk = step.state.chunk(handle).expect("on record");
             chunks.decide(step.now.time, handle, &chunk)
         })
     }

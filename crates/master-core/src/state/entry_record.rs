@@ -1,0 +1,166 @@
+//! What is known of a file or directory, and how it is packed (docs/formats/state-image.md).
+//!
+//! A directory's name stands with it, so that the way up from an entry is text without a search. A
+//! file's does not: it stands in its directory once, and a second copy would be a third of all
+//! memory that a file takes.
+
+use super::packing::{Packed, put_near, put_number};
+use cairn_types::{Content, Entry, EntryId, EntryKind, WallTime};
+
+const DIRECTORY: u8 = 1;
+const RECORDS: u8 = 2;
+const SYNCED: u8 = 4;
+/// Length and count of chunks follow; else both are zero.
+const HAS_LENGTH: u8 = 8;
+/// The bits above are the replication, or all set where it follows.
+const REPLICATION_SHIFT: u32 = 4;
+const REPLICATION_FOLLOWS: u8 = 0xf;
+
+/// A file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRecord {
+    /// The directory it stands in; the roots stand in themselves.
+    pub parent: EntryId,
+    /// File or directory.
+    pub kind: EntryKind,
+    /// What a file holds.
+    pub content: Content,
+    /// Replicas that a file's new chunks get.
+    pub replication: u32,
+    /// Recorded bytes of a file.
+    pub length: u64,
+    /// One more than the index of a file's last chunk.
+    pub chunk_count: u64,
+    /// Log time of the last change of the entry itself.
+    pub modified: WallTime,
+    /// The file's durability policy (design §5).
+    pub synced: bool,
+}
+
+impl EntryRecord {
+    /// The entry as clients see it.
+    #[must_use]
+    pub fn describe(&self, id: EntryId, name: String) -> Entry {
+        Entry {
+            id,
+            kind: self.kind,
+            content: self.content,
+            name,
+            length: self.length,
+            chunk_count: self.chunk_count,
+            replication: self.replication,
+            modified: self.modified,
+            synced: self.synced,
+        }
+    }
+
+    pub(super) fn directory(parent: EntryId, modified: WallTime) -> Self {
+        Self {
+            parent,
+            kind: EntryKind::Directory,
+            content: Content::default(),
+            replication: 0,
+            length: 0,
+            chunk_count: 0,
+            modified,
+            synced: false,
+        }
+    }
+
+    /// The record of `id`; `name` is kept of a directory alone.
+    pub(super) fn pack(&self, id: EntryId, name: &str) -> Vec<u8> {
+        let mut out = Vec::with_capacity(32 + name.len());
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let has_length = (self.length, self.chunk_count) != (0, 0);
+        let short = u8::try_from(self.replication).ok().filter(|r| *r < REPLICATION_FOLLOWS);
+        out.push(
+            flag(self.kind == EntryKind::Directory, DIRECTORY)
+                | flag(self.content == Content::Records, RECORDS)
+                | flag(self.synced, SYNCED)
+                | flag(has_length, HAS_LENGTH)
+                | short.unwrap_or(REPLICATION_FOLLOWS) << REPLICATION_SHIFT,
+        );
+        if short.is_none() {
+            put_number(&mut out, u64::from(self.replication));
+        }
+        put_near(&mut out, self.parent.get(), id.get());
+        put_number(&mut out, self.modified.as_millis());
+        if has_length {
+            put_number(&mut out, self.chunk_count);
+            put_number(&mut out, self.length);
+        }
+        if self.kind == EntryKind::Directory {
+            out.extend_from_slice(name.as_bytes());
+        }
+        out
+    }
+
+    /// The record of `id`, and the name that is kept of a directory.
+    pub(super) fn unpack(id: EntryId, packed: &[u8]) -> Option<(Self, &str)> {
+        let mut packed = Packed(packed);
+        let flags = packed.byte()?;
+        let replication = match flags >> REPLICATION_SHIFT {
+            REPLICATION_FOLLOWS => packed.small()?,
+            short => u32::from(short),
+        };
+        let parent = EntryId::new(packed.near(id.get())?);
+        let modified = WallTime::from_millis(packed.number()?);
+        let has_length = flags & HAS_LENGTH != 0;
+        let (chunk_count, length) =
+            if has_length { (packed.number()?, packed.number()?) } else { (0, 0) };
+        let is_directory = flags & DIRECTORY != 0;
+        let kind = if is_directory { EntryKind::Directory } else { EntryKind::File };
+        let content = if flags & RECORDS == 0 { Content::Bytes } else { Content::Records };
+        let synced = flags & SYNCED != 0;
+        let record =
+            Self { parent, kind, content, replication, length, chunk_count, modified, synced };
+        if is_directory { Some((record, packed.text()?)) } else { packed.end((record, "")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EntryRecord;
+    use cairn_types::{Content, EntryId, EntryKind, WallTime};
+    use proptest::prelude::{any, proptest};
+
+    proptest! {
+        #[test]
+        fn a_record_comes_back_and_no_bytes_make_it_panic(
+            ids: (u64, u64), replication: u32, sizes: (u64, u64), modified: u64,
+            flags: (bool, bool, bool), short: bool,
+            raw in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let (id, parent) = (EntryId::new(ids.0), EntryId::new(ids.1));
+            let record = EntryRecord {
+                parent,
+                kind: if flags.0 { EntryKind::Directory } else { EntryKind::File },
+                content: if flags.1 { Content::Records } else { Content::Bytes },
+                replication: if short { replication % 17 } else { replication },
+                length: if short { 0 } else { sizes.0 },
+                chunk_count: if short { 0 } else { sizes.1 },
+                modified: WallTime::from_millis(modified),
+                synced: flags.2,
+            };
+            let packed = record.pack(id, "name");
+            let name = if flags.0 { "name" } else { "" };
+            assert_eq!(EntryRecord::unpack(id, &packed), Some((record, name)));
+            let _ = EntryRecord::unpack(id, &raw);
+        }
+    }
+
+    #[test]
+    fn a_file_of_one_chunk_takes_few_bytes() {
+        let file = EntryRecord {
+            parent: EntryId::new(3 << 40 | 9_000_000),
+            kind: EntryKind::File,
+            content: Content::Bytes,
+            replication: 3,
+            length: 64 << 20,
+            chunk_count: 1,
+            modified: WallTime::from_millis(1_795_000_000_000),
+            synced: false,
+        };
+        assert_eq!(file.pack(EntryId::new(3 << 40 | 10_000_000), "x").len(), 1 + 3 + 6 + 1 + 4);
+    }
+}

@@ -1,0 +1,410 @@
+//! The state against plain maps, over random records, with images written, opened and adopted in
+//! between; and images that were changed: a right answer or a mark, never a wrong answer.
+
+use super::replay_test::{Drawer, TERM, founding};
+use super::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, Remembered, State};
+use crate::outcome::Outcome;
+use crate::record::{AddDirectories, AddFile, OpenChunk, Record};
+use cairn_pagetree::FileId;
+use cairn_types::{
+    ChunkHandle, ChunkIndex, EntryId, EntryKind, MutationName, MutationNumber, SessionId, WallTime,
+};
+use proptest::prelude::{ProptestConfig, proptest};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a state holds, in plain maps. It is told what came of each record.
+#[derive(Clone, Default)]
+struct Model {
+    entries: BTreeMap<EntryId, (EntryRecord, String)>,
+    chunks: BTreeMap<ChunkHandle, super::ChunkRecord>,
+    kept: BTreeMap<MutationName, (Duration, Outcome)>,
+    floors: BTreeMap<SessionId, MutationNumber>,
+}
+
+impl Model {
+    fn new() -> Self {
+        let root = |id| EntryRecord::directory(id, WallTime::default());
+        let named = |id, name: &str| (id, (root(id), name.to_owned()));
+        let entries = BTreeMap::from([named(ROOT, ""), named(HIDDEN_ROOT, HIDDEN_NAME)]);
+        Self { entries, ..Self::default() }
+    }
+
+    fn child(&self, parent: EntryId, name: &str) -> Option<EntryId> {
+        let is_it = |(entry, own): &(EntryRecord, String)| entry.parent == parent && own == name;
+        let mut found = self.entries.iter().filter(|(_, entry)| is_it(entry));
+        found.next().map(|(id, _)| *id)
+    }
+
+    fn place(&mut self, id: EntryId, parent: EntryId, name: &str) {
+        let entry = self.entries.get_mut(&id).expect("there");
+        entry.0.parent = parent;
+        name.clone_into(&mut entry.1);
+    }
+
+    /// Forgets what is older than `window` before log time `now`.
+    fn forget(&mut self, now: Duration, window: Duration) {
+        let expired = self.kept.iter().filter(|(_, (time, _))| *time + window < now);
+        for name in expired.map(|(name, _)| *name).collect::<Vec<_>>() {
+            self.kept.remove(&name);
+            let floor = self.floors.entry(name.session).or_default();
+            *floor = name.number.max(*floor);
+        }
+    }
+
+    fn remembered(&self, mutation: MutationName) -> Remembered {
+        match self.kept.get(&mutation) {
+            Some((_, outcome)) => Remembered::Done(outcome.clone()),
+            None if self.floors.get(&mutation.session).is_some_and(|f| mutation.number <= *f) => {
+                Remembered::TooOld
+            }
+            None => Remembered::New,
+        }
+    }
+
+    fn take(&mut self, record: &Record, outcome: &Outcome, chunk_size: u64) {
+        match (record, outcome) {
+            (Record::AddDirectories(add), Outcome::DirectoryMade(_)) => {
+                let mut parent = add.parent;
+                for new in &add.directories {
+                    parent = self.child(parent, &new.name).unwrap_or_else(|| {
+                        let record = EntryRecord::directory(parent, add.time);
+                        self.entries.insert(new.id, (record, new.name.clone()));
+                        new.id
+                    });
+                }
+            }
+            (Record::AddFile(add), Outcome::FileMade(made)) if made.created => {
+                let file = EntryRecord {
+                    kind: EntryKind::File,
+                    content: add.content,
+                    replication: add.replication,
+                    synced: add.synced,
+                    ..EntryRecord::directory(add.parent, add.time)
+                };
+                self.entries.insert(add.id, (file, add.name.clone()));
+            }
+            (Record::MoveEntry(moved), Outcome::EntryMoved(what)) => {
+                if let Some(gone) = what.replaced {
+                    let time = moved.time.as_millis();
+                    let hidden = format!("{HIDDEN_NAME}-{}-{time}-{}", gone.short(), moved.to_name);
+                    self.place(gone, HIDDEN_ROOT, &hidden);
+                }
+                self.place(moved.entry, moved.to_parent, &moved.to_name);
+            }
+            (Record::HideEntry(hide), Outcome::EntryHidden(hidden)) => {
+                let name = hidden.hidden.rsplit('/').next().expect("a path");
+                self.place(hide.entry, HIDDEN_ROOT, name);
+            }
+            (Record::OpenChunk(open), Outcome::ChunkOpened(opened)) => {
+                self.open_chunk(open, opened.handle, chunk_size);
+            }
+            (Record::CloseChunk(close), Outcome::Changed(_)) => {
+                self.close(close.handle, chunk_size)
+            }
+            (Record::SetVersion(set), Outcome::Changed(_)) => {
+                let chunk = self.chunks.get_mut(&set.handle).expect("there");
+                (chunk.version, chunk.set_size) = (set.version, set.set_size);
+            }
+            (Record::SetLength(set), Outcome::Changed(_)) => {
+                let (file, _) = self.entries.get_mut(&set.file).expect("there");
+                if set.length > file.length {
+                    (file.length, file.modified) = (set.length, set.time);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn open_chunk(&mut self, open: &OpenChunk, handle: ChunkHandle, chunk_size: u64) {
+        if let Some(closes) = open.closes {
+            self.close(closes, chunk_size);
+        }
+        if handle != open.handle || self.chunks.contains_key(&handle) {
+            return;
+        }
+        let (file, _) = self.entries.get_mut(&open.file).expect("there");
+        file.chunk_count = file.chunk_count.max(open.index.get() + 1);
+        file.modified = open.time;
+        let chunk = super::ChunkRecord {
+            file: open.file,
+            index: open.index,
+            version: open.version,
+            set_size: open.set_size,
+            closed: false,
+            goal: file.replication,
+        };
+        self.chunks.insert(handle, chunk);
+    }
+
+    fn close(&mut self, handle: ChunkHandle, chunk_size: u64) {
+        let chunk = self.chunks.get_mut(&handle).expect("there");
+        chunk.closed = true;
+        let (file, _) = self.entries.get_mut(&chunk.file).expect("there");
+        file.length = file.length.max((chunk.index.get() + 1) * chunk_size);
+    }
+
+    /// Asks the state all that it can be asked; each answer is right, or there is a mark.
+    fn check(&self, state: &State) {
+        let right = |is_right: bool, what: &str| {
+            assert!(
+                is_right || state.damage().is_some(),
+                "{what} is wrong, and no damage is noted"
+            );
+        };
+        for (id, (entry, name)) in &self.entries {
+            right(state.entry(*id) == Some(*entry), "an entry");
+            right(state.name_of(*id).as_ref() == Some(name), "a name");
+            let child = *id == ROOT || state.child(entry.parent, name) == Some(*id);
+            right(child || *id == HIDDEN_ROOT, "a child");
+            let chunks = self.chunks.iter().filter(|(_, chunk)| chunk.file == *id);
+            let mut places: Vec<(ChunkIndex, ChunkHandle)> =
+                chunks.map(|(handle, chunk)| (chunk.index, *handle)).collect();
+            places.sort_unstable();
+            right(
+                state.chunks_of(*id, ChunkIndex::default()).eq(places.clone()),
+                "a file's chunks",
+            );
+            right(state.last_chunk(*id) == places.last().copied(), "a last chunk");
+        }
+        let mut listed: BTreeMap<EntryId, BTreeMap<&str, EntryId>> = BTreeMap::new();
+        let roots = [ROOT, HIDDEN_ROOT];
+        for (id, (entry, name)) in self.entries.iter().filter(|(id, _)| !roots.contains(id)) {
+            listed.entry(entry.parent).or_default().insert(name, *id);
+        }
+        for (directory, names) in &listed {
+            let list = state.list(*directory, "").map(|entry| (entry.name, entry.id));
+            let expected = names.iter().map(|(name, id)| ((*name).to_owned(), *id));
+            right(list.eq(expected), "a directory");
+        }
+        right(state.chunks().eq(self.chunks.iter().map(|(handle, c)| (*handle, *c))), "chunks");
+        for (handle, chunk) in &self.chunks {
+            right(state.chunk(*handle) == Some(*chunk), "a chunk");
+            right(state.chunk_at(chunk.file, chunk.index) == Some(*handle), "a place");
+        }
+        for (mutation, (_, outcome)) in &self.kept {
+            right(state.remembered(*mutation) == Remembered::Done(outcome.clone()), "an outcome");
+        }
+        for (session, number) in &self.floors {
+            let forgotten = MutationName { session: *session, number: *number };
+            right(state.remembered(forgotten) == Remembered::TooOld, "a floor");
+        }
+        let files = self.entries.values().filter(|(e, _)| e.kind == EntryKind::File).count() as u64;
+        let hidden = listed.get(&HIDDEN_ROOT).map_or(0, BTreeMap::len) as u64;
+        right(state.file_count() == files, "the count of files");
+        right(state.directory_count() == self.entries.len() as u64 - files - 1, "of directories");
+        right(state.hidden_count() == hidden, "the count of hidden names");
+        right(state.chunk_count() == self.chunks.len() as u64, "the count of chunks");
+    }
+}
+
+/// A state, the maps that it must be, and what is on disk.
+struct World {
+    state: State,
+    model: Model,
+    drawer: Drawer,
+    file: FileId,
+    bytes: Vec<u8>,
+    /// Root bytes of the file, and what they must open as.
+    roots: Vec<(Vec<u8>, Model)>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut world = Self {
+            state: State::default(),
+            model: Model::new(),
+            drawer: Drawer::new(seed),
+            file: FileId::fresh(),
+            bytes: b"a header of the caller's".to_vec(),
+            roots: Vec::new(),
+        };
+        founding().iter().for_each(|record| world.apply(record));
+        world
+    }
+
+    fn apply(&mut self, record: &Record) {
+        let index = self.state.applied().next();
+        let outcome = self.state.apply(index, TERM, record);
+        let (now, config) = (self.state.log_time(), self.state.config().clone());
+        self.model.forget(now, Duration::from_millis(config.retry_window_ms));
+        if let Some(mutation) = record.mutation() {
+            match self.model.remembered(mutation) {
+                Remembered::New => {}
+                Remembered::Done(known) => return assert_eq!(outcome, known),
+                Remembered::TooOld => return assert!(matches!(outcome, Outcome::Failed(_))),
+            }
+            self.model.kept.insert(mutation, (now, outcome.clone()));
+        }
+        self.model.take(record, &outcome, config.chunk_size);
+    }
+
+    /// Files of one chunk in one directory, so that trees come to have many pages.
+    fn add_files(&mut self, count: u64) {
+        let time = WallTime::from_millis(self.drawer.random.below(5000));
+        let base = 1_000_000 + self.state.applied().get() * 1000;
+        let mutation = |number| MutationName {
+            session: SessionId::new(u128::from(base)),
+            number: MutationNumber::new(number),
+        };
+        let parent = EntryId::of(TERM, base);
+        let directory =
+            crate::record::NewDirectory { id: parent, name: format!("directory-{base}") };
+        let make = AddDirectories {
+            time,
+            mutation: mutation(1),
+            parent: ROOT,
+            directories: vec![directory],
+            existing_is_fine: false,
+        };
+        self.apply(&make.into());
+        for number in 1..=count {
+            let id = EntryId::of(TERM, base + 2 * number);
+            let add = AddFile {
+                time,
+                mutation: mutation(1 + number),
+                parent,
+                name: format!("part-{number:05}-0198f0a4.snappy.parquet"),
+                id,
+                replication: 3,
+                ..Default::default()
+            };
+            self.apply(&add.into());
+            let handle = ChunkHandle::of(TERM, base + 2 * number + 1);
+            let open = OpenChunk { time, file: id, handle, set_size: 3, ..Default::default() };
+            self.apply(&open.into());
+        }
+    }
+
+    fn write(&mut self) {
+        let root = self.state.write_image(self.file, &mut self.bytes).expect("memory");
+        let live = State::image_live_bytes(&root);
+        assert!(0 < live && live <= self.bytes.len() as u64);
+        self.roots.push((root, self.model.clone()));
+    }
+
+    /// A process ends, and another opens one of the last two images.
+    fn crash(&mut self) {
+        let lost = self.drawer.random.below(2).min(self.roots.len().saturating_sub(1) as u64);
+        for _ in 0..lost {
+            self.roots.pop();
+        }
+        let Some((root, model)) = self.roots.last() else { return };
+        self.file = FileId::fresh();
+        let opened = State::open_image(Arc::new(self.bytes.clone()), self.file, root);
+        self.state = opened.expect("as written");
+        self.model = model.clone();
+    }
+
+    fn step(&mut self) {
+        match self.drawer.random.below(40) {
+            0 | 1 => self.write(),
+            2 => {
+                (self.file, self.bytes) = (FileId::fresh(), Vec::new());
+                self.roots.clear();
+                self.write();
+            }
+            3 if !self.roots.is_empty() => {
+                assert!(self.state.adopt_image(&(Arc::new(self.bytes.clone()) as _), self.file));
+            }
+            4 => self.crash(),
+            5 => self.add_files(60),
+            _ => {
+                let record = self.drawer.draw(&self.state);
+                self.apply(&record);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_state_is_the_maps_whatever_becomes_of_its_images(seed: u64) {
+        let mut world = World::new(seed);
+        for step in 0..120 {
+            world.step();
+            if step % 10 == 0 {
+                world.model.check(&world.state);
+            }
+        }
+        world.model.check(&world.state);
+        assert_eq!(world.state.damage(), None);
+        world.write();
+        let (root, _) = world.roots.last().expect("just written");
+        let opened = State::open_image(Arc::new(world.bytes.clone()), FileId::fresh(), root);
+        assert_eq!(opened, Ok(world.state));
+    }
+}
+
+/// A state of many pages, its image, and what it must be.
+fn imaged() -> World {
+    let mut world = World::new(7);
+    for _ in 0..3 {
+        world.add_files(150);
+    }
+    (world.file, world.bytes) = (FileId::fresh(), Vec::new());
+    world.write();
+    world
+}
+
+#[test]
+fn an_altered_image_is_no_image_or_gives_a_mark_and_no_wrong_answer() {
+    let world = imaged();
+    let (root, model) = world.roots.last().expect("written");
+    let open = |bytes: Vec<u8>| State::open_image(Arc::new(bytes), FileId::fresh(), root);
+    let (mut refused, mut marked) = (0, 0);
+    let last = world.bytes.len() - 1;
+    for at in (0..last).step_by(1013).chain([last]) {
+        let mut altered = world.bytes.clone();
+        altered[at] ^= 1 << (at % 8);
+        let Ok(state) = open(altered) else {
+            refused += 1;
+            continue;
+        };
+        model.check(&state);
+        // What only time asks for.
+        assert!(state == state.clone() || state.damage().is_some());
+        assert!(state.damage().is_some(), "byte {at} was never verified");
+        assert_eq!(state.clone().damage(), state.damage(), "clones know it too");
+        marked += 1;
+    }
+    assert!(refused > 0 && marked > 20, "{refused} refused, {marked} marked");
+    let cut = world.bytes[..world.bytes.len() / 2].to_vec();
+    assert!(open(cut).is_err(), "the last trees' roots lie beyond");
+}
+
+#[test]
+fn records_that_meet_damage_leave_a_mark() {
+    let world = imaged();
+    let (root, _) = world.roots.last().expect("written");
+    let mut altered = world.bytes.clone();
+    // Every leaf begins at a place of its own; altering one byte in a hundred hits them all.
+    altered.iter_mut().step_by(100).for_each(|byte| *byte ^= 1);
+    let Ok(mut state) = State::open_image(Arc::new(altered), FileId::fresh(), root) else { return };
+    let mut drawer = Drawer::new(1);
+    for _ in 0..50 {
+        let record = drawer.draw(&world.state);
+        state.apply(state.applied().next(), TERM, &record);
+    }
+    assert!(state.damage().is_some());
+}
+
+#[test]
+fn root_bytes_altered_or_cut_anywhere_are_refused() {
+    let world = imaged();
+    let (root, _) = world.roots.last().expect("written");
+    let bytes = Arc::new(world.bytes.clone());
+    let open = |root: &[u8]| State::open_image(Arc::clone(&bytes) as _, FileId::fresh(), root);
+    assert!(open(root).is_ok());
+    for at in 0..root.len() {
+        assert!(open(&root[..at]).is_err(), "cut at {at}");
+        let mut altered = root.clone();
+        altered[at] ^= 1 << (at % 8);
+        assert!(open(&altered).is_err(), "altered at {at}");
+        assert_eq!(State::image_live_bytes(&altered), 0);
+    }
+    assert_eq!(State::image_live_bytes(root), world.bytes.len() as u64);
+}

@@ -1,0 +1,128 @@
+//! Small numbers in few bytes: how keys and values of the state's trees are written
+//! (docs/formats/state-image.md).
+//!
+//! - P1: unpacking is total: bytes that were not packed so give nothing, never a panic.
+//! - P2: keys are big-endian, so that their order as bytes is that of their numbers.
+
+/// Bytes that the longest number takes.
+const NUMBER_SIZE_MAX: usize = 10;
+
+/// Appends a number: seven bits a byte, the lowest first; the last byte is below 128.
+pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    out.push(number.to_le_bytes()[0]);
+}
+
+/// Appends a number as the difference from one that the reader knows: few bytes, if they are near.
+pub(super) fn put_near(out: &mut Vec<u8>, number: u64, known: u64) {
+    let difference = number.wrapping_sub(known).cast_signed();
+    put_number(out, ((difference << 1) ^ (difference >> 63)).cast_unsigned());
+}
+
+/// Packed bytes that are not read yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packed<'a>(pub(super) &'a [u8]);
+
+impl<'a> Packed<'a> {
+    /// The next byte.
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*byte)
+    }
+
+    /// The next number.
+    pub(super) fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for step in 0..NUMBER_SIZE_MAX {
+            let byte = u64::from(self.byte()?);
+            let bits = byte & 0x7f;
+            // The tenth byte has room for one bit.
+            if step + 1 == NUMBER_SIZE_MAX && bits > 1 {
+                return None;
+            }
+            number |= bits << (7 * step);
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// The next number, which is a small one.
+    pub(super) fn small(&mut self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
+
+    /// The next number, written as the difference from `known`.
+    pub(super) fn near(&mut self, known: u64) -> Option<u64> {
+        let folded = self.number()?;
+        let difference = (folded >> 1).cast_signed() ^ -(folded & 1).cast_signed();
+        Some(known.wrapping_add(difference.cast_unsigned()))
+    }
+
+    /// The next eight bytes of a key, as a number.
+    pub(super) fn key(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_be_bytes(*number))
+    }
+
+    /// The next sixteen bytes of a key, as a number.
+    pub(super) fn wide_key(&mut self) -> Option<u128> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u128::from_be_bytes(*number))
+    }
+
+    /// `value`, if all was read.
+    pub(super) fn end<T>(self, value: T) -> Option<T> {
+        self.0.is_empty().then_some(value)
+    }
+
+    /// The rest as text.
+    pub(super) fn text(self) -> Option<&'a str> {
+        std::str::from_utf8(self.0).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Packed, put_near, put_number};
+    use proptest::prelude::{any, proptest};
+
+    const EDGES: [u64; 9] = [0, 1, 127, 128, 16_383, 16_384, 1 << 40, u64::MAX - 1, u64::MAX];
+
+    #[test]
+    fn what_is_packed_comes_back_and_a_cut_number_is_none() {
+        for number in EDGES {
+            let mut out = Vec::new();
+            put_number(&mut out, number);
+            assert_eq!(Packed(&out).number(), Some(number));
+            assert_eq!(Packed(&out[..out.len() - 1]).number(), None);
+            for known in EDGES {
+                out.clear();
+                put_near(&mut out, number, known);
+                let mut packed = Packed(&out);
+                assert_eq!(packed.near(known), Some(number));
+                assert_eq!(packed.end(7), Some(7));
+            }
+        }
+        let mut near = Vec::new();
+        put_near(&mut near, 1_000_000, 1_000_063);
+        assert_eq!(near.len(), 1, "a small difference takes one byte");
+        assert_eq!(Packed(&[0xff; 11]).number(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(raw in proptest::collection::vec(any::<u8>(), 0..20)) {
+            let mut packed = Packed(&raw);
+            let _ = (packed.byte(), packed.number(), packed.small(), packed.near(9));
+            let _ = (packed.key(), packed.wide_key(), packed.text(), packed.end(()));
+        }
+    }
+}
