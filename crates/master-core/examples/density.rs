@@ -68,7 +68,7 @@ struct History {
 impl History {
     fn new() -> Self {
         let mut history = Self { state: State::default(), counter: 0, files: 0 };
-        let (time, config) = (history.time(), ClusterConfig::default());
+        let (time, config) = (history.time(), ClusterConfig::standard());
         history.apply(&FoundCell { time, cell: CellId::new(1), config }.into());
         history
     }
