@@ -6,14 +6,13 @@
 
 use super::Chunks;
 use super::leases::Lease;
-use super::locations::Replica;
+use super::locations::{Replica, behind};
 use crate::state::{ChunkRecord, State};
 use cairn_env::Now;
 use cairn_protocol::{ChunkLocations, ServerState};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId, Time};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 impl Chunks {
     /// Where a chunk can be read; nowhere, if nobody who has it can be reached.
@@ -29,7 +28,7 @@ impl Chunks {
             handle,
             version,
             closed: chunk.closed,
-            replicas: self.best_first(now.time, handle, &servers),
+            replicas: self.best_first(now.time, &servers),
             primary: lease.map(|lease| lease.holder.server),
         }
     }
@@ -39,9 +38,9 @@ impl Chunks {
         self.leases.serving(handle, now.time).is_some()
     }
 
-    /// The holder and its secondaries. One that joined anew since the grant may have been set back
-    /// (R29); the next mutation will tell, readers need not find out.
-    fn of_lease(&self, handle: ChunkHandle, lease: &Lease, chunk: &ChunkRecord) -> Vec<ServerId> {
+    /// The holder and its secondaries, and whether each is sound. One that joined anew since the
+    /// grant may have been set back (R29); the next mutation will tell, readers need not find out.
+    fn of_lease(&self, handle: ChunkHandle, lease: &Lease, chunk: &ChunkRecord) -> Vec<Candidate> {
         let secondaries = self.secondaries_of(handle, lease, chunk).unwrap_or_default();
         let as_granted = |server: &ServerId| {
             let joined = self.servers.get(*server).map(|server| server.joined);
@@ -50,7 +49,11 @@ impl Chunks {
                 || joined.is_some_and(|joined| joined <= lease.granted)
         };
         let set = secondaries.iter().map(|at| at.server).filter(as_granted);
-        std::iter::once(lease.holder.server).chain(set).collect()
+        let known = |server: ServerId| {
+            let replica = self.locations.get(handle, server);
+            Candidate { server, sound: replica.is_none_or(|replica| replica.is_sound()) }
+        };
+        std::iter::once(lease.holder.server).chain(set).map(known).collect()
     }
 
     fn without_lease(
@@ -58,40 +61,41 @@ impl Chunks {
         now: Time,
         handle: ChunkHandle,
         chunk: &ChunkRecord,
-    ) -> (ChunkVersion, Vec<ServerId>) {
-        let mut left_behind = Vec::new();
+    ) -> (ChunkVersion, Vec<Candidate>) {
+        let mut replicas: Vec<(ServerId, Replica)> = self.current(handle, chunk).collect();
         if !self.former_holder_unknown(now, handle, chunk) {
-            left_behind = self.locations.left_behind(handle, chunk.version);
+            let left_behind = behind(&replicas);
+            replicas.retain(|(server, _)| !left_behind.contains(server));
         }
-        let mut by_version: BTreeMap<ChunkVersion, Vec<(ServerId, Replica)>> = BTreeMap::new();
-        for (server, replica) in self.current(handle, chunk) {
-            if !left_behind.contains(&server) {
-                by_version.entry(replica.version).or_default().push((server, replica));
-            }
-        }
-        let worth = |replicas: &[(ServerId, Replica)]| {
-            let live = replicas.iter().filter(|(server, _)| self.servers.is_live(now, *server));
+        let worth = |version: ChunkVersion| {
+            let of_it = replicas.iter().filter(|(_, replica)| replica.version == version);
+            let live = of_it.filter(|(server, _)| self.servers.is_live(now, *server));
             let sound = live.clone().filter(|(_, replica)| replica.is_sound());
-            (sound.count(), live.count())
+            (sound.count(), live.count(), version)
         };
-        let best = by_version.into_iter().max_by_key(|(version, all)| (worth(all), *version));
-        match best {
-            Some((version, all)) => (version, all.into_iter().map(|(server, _)| server).collect()),
-            None => (chunk.version, Vec::new()),
-        }
+        let mut versions: Vec<ChunkVersion> = replicas.iter().map(|(_, r)| r.version).collect();
+        versions.dedup();
+        let best = match versions.as_slice() {
+            [] => return (chunk.version, Vec::new()),
+            // Nearly always: all replicas of a chunk that nobody changes are alike.
+            [version] => *version,
+            several => several.iter().map(|version| worth(*version)).max().expect("several").2,
+        };
+        let of_it = replicas.into_iter().filter(|(_, replica)| replica.version == best);
+        let candidate =
+            |(server, replica): (_, Replica)| Candidate { server, sound: replica.is_sound() };
+        (best, of_it.map(candidate).collect())
     }
 
     /// Live servers; a silent, suspect or damaged one only where no other is.
-    fn best_first(&self, now: Time, handle: ChunkHandle, servers: &[ServerId]) -> Vec<ReplicaAt> {
+    fn best_first(&self, now: Time, candidates: &[Candidate]) -> Vec<ReplicaAt> {
         let mut ranked: Vec<(Reverse<bool>, Reverse<bool>, &ReplicaAt)> = Vec::new();
-        for server in servers {
+        for Candidate { server, sound } in candidates {
             let Some(at) = self.servers.at(*server) else { continue };
             match self.servers.state(now, *server) {
-                Some(ServerState::Dead) | None => continue,
+                Some(ServerState::Dead) | None => {}
                 Some(state) => {
-                    let replica = self.locations.get(handle, *server);
-                    let sound = replica.is_none_or(|replica| replica.is_sound());
-                    ranked.push((Reverse(state == ServerState::Live), Reverse(sound), at));
+                    ranked.push((Reverse(state == ServerState::Live), Reverse(*sound), at));
                 }
             }
         }
@@ -104,4 +108,12 @@ impl Chunks {
         ranked.sort_by_key(|(live, sound, at)| (*live, *sound, at.server));
         ranked.into_iter().map(|(_, _, at)| at.clone()).collect()
     }
+}
+
+/// A server that readers may be sent to.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    server: ServerId,
+    /// What is known of its replica there.
+    sound: bool,
 }

@@ -22,9 +22,6 @@ mod any_record_test;
 mod apply;
 mod apply_chunks;
 mod apply_names;
-mod checkpoint;
-#[cfg(test)]
-mod checkpoint_test;
 mod chunk_table;
 mod entry_record;
 mod image;
@@ -37,7 +34,6 @@ mod packing;
 #[cfg(test)]
 mod replay_test;
 
-pub use checkpoint::{LoadError, Loader};
 pub use chunk_table::ChunkRecord;
 pub use entry_record::EntryRecord;
 pub use image::ImageError;

@@ -88,6 +88,7 @@ impl Names {
         self.entries.set(&entry_key(id), &record.pack(id, &name));
     }
 
+    #[cfg(test)]
     pub(super) fn entries(&self) -> impl Iterator<Item = (EntryId, EntryRecord)> + use<'_> {
         let mut walk = self.entries.walk(&[]);
         std::iter::from_fn(move || {
@@ -225,21 +226,6 @@ impl Names {
 
     pub(super) fn is_within(&self, id: EntryId, directory: EntryId) -> bool {
         self.way_up(id).any(|(above, ..)| above == directory)
-    }
-
-    /// Whether every entry is reached from one of the roots, down directories (N1).
-    pub(super) fn is_whole(&self) -> bool {
-        let mut reached = 2;
-        let mut ahead = vec![ROOT, HIDDEN_ROOT];
-        while let Some(directory) = ahead.pop() {
-            for (_, child, kind) in self.children(directory, "") {
-                reached += 1;
-                if kind == EntryKind::Directory {
-                    ahead.push(child);
-                }
-            }
-        }
-        reached == self.entries.len()
     }
 
     pub(super) fn file_count(&self) -> u64 {

@@ -199,48 +199,6 @@ impl Outcomes {
         }
         self.sessions.set(&session_key(mutation.session), &session.pack());
     }
-
-    /// Every outcome in order of log time, for a checkpoint.
-    pub(super) fn kept(&self) -> impl Iterator<Item = (Duration, MutationName, Outcome)> + use<'_> {
-        let mut walk = self.by_time.walk(&[]);
-        std::iter::from_fn(move || {
-            let (time, mutation) = walk.unpack(|key, _| unpack_time(key).map(Some))?;
-            let (_, outcome) = self.kept.get(&kept_key(mutation), unpack_kept)?;
-            Some((time, mutation, outcome))
-        })
-    }
-
-    /// Every session that has forgotten something, if only number 0, with its floor.
-    pub(super) fn floors(&self) -> impl Iterator<Item = (SessionId, MutationNumber)> + use<'_> {
-        let mut walk = self.sessions.walk(&[]);
-        let sessions = std::iter::from_fn(move || {
-            walk.unpack(|key, packed| {
-                let id = SessionId::new(Packed(key).wide_key()?);
-                Some(Some((id, Session::unpack(packed)?)))
-            })
-        });
-        let forgetful = sessions.filter(|(_, session)| {
-            session.floor > MutationNumber::default() || session.idle.is_some()
-        });
-        forgetful.map(|(id, session)| (id, session.floor))
-    }
-
-    /// The sessions without outcomes, for a checkpoint.
-    pub(super) fn idle(&self) -> impl Iterator<Item = (Duration, SessionId)> + use<'_> {
-        let mut walk = self.idle.walk(&[]);
-        std::iter::from_fn(move || walk.unpack(|key, _| unpack_idle(key).map(Some)))
-    }
-
-    pub(super) fn load_floor(&mut self, id: SessionId, floor: MutationNumber) {
-        let session = Session { floor, ..self.session(id).unwrap_or_default() };
-        self.sessions.set(&session_key(id), &session.pack());
-    }
-
-    pub(super) fn load_idle(&mut self, since: Duration, id: SessionId) {
-        let session = Session { idle: Some(since), ..self.session(id).unwrap_or_default() };
-        self.sessions.set(&session_key(id), &session.pack());
-        self.idle.set(&idle_key(since, id), &[]);
-    }
 }
 
 /// Log time as it is packed; it is made of whole milliseconds.
