@@ -1,10 +1,8 @@
 //! What is known of a settled chunk, packed: what all its replicas are, and who holds them.
 //!
 //! ```text
-//!   ┌───────┬─────────┬─────────────────┬────────┬────────┬──────────────┬───────────────┬─────────┐
-//!   │ flags │ version │ mutated version │ serial │ length │ acknowledged │ ack'ed serial │ servers │
-//!   └───────┴─────────┴─────────────────┴────────┴────────┴──────────────┴───────────────┴─────────┘
-//!     1 byte   varints; those that the flags call ordinary are left out                    varints
+//!   flags │ version │ mutated version │ serial │ length │ acknowledged │ ack'ed serial │ servers
+//!   1 byte  varints; those that the flags call ordinary are left out                     varints
 //! ```
 //! - Y1: the same facts are the same bytes, and no facts begin with others: to compare facts is to
 //!   compare bytes.

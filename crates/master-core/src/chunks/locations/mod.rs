@@ -19,8 +19,6 @@
 //! - L5: what a server told in a life that is over does not count, whether it is swept away yet or
 //!   not.
 
-#[cfg(test)]
-mod density_test;
 mod entry;
 #[cfg(test)]
 mod model_test;

@@ -1,7 +1,7 @@
 //! Server numbers: two bytes or less for a server's life, wherever a replica is known.
 //!
 //! ```text
-//!   server joins ─► the lowest free number ─► dies or joins anew ─► dead ─► nothing names it ─► free
+//!   server joins ─► lowest free number ─► dies or joins anew ─► dead ─► nothing names it ─► free
 //! ```
 //! - U1: a number stands for one life of one server: what was told in a life that is over counts
 //!   no more from the moment it is over, wherever it still stands.
