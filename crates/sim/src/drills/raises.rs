@@ -6,7 +6,7 @@ use crate::operations::{Done, Op};
 use bytes::Bytes;
 use cairn_protocol::{Create, Request, Response};
 use cairn_types::planted::Rule;
-use cairn_types::{EntryId, MutationName, MutationNumber, SessionId};
+use cairn_types::{Content, EntryId, MutationName, MutationNumber, SessionId};
 use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
@@ -21,6 +21,12 @@ pub(super) const DRILLS: &[Drill] = &[
         name: "a replica is created after its chunk was opened without it",
         servers: 3,
         play: a_replica_is_created_after_its_chunk_was_opened_without_it,
+    },
+    Drill {
+        rule: Some(Rule::R11),
+        name: "two of three servers die, and a write waits for one of them",
+        servers: 3,
+        play: a_set_of_one_is_none,
     },
     Drill {
         rule: Some(Rule::R18),
@@ -40,6 +46,25 @@ fn create_on_four(play: &mut Play) -> Result<EntryId, String> {
         Ok(Response::Create(done)) => Ok(done.entry.id),
         other => Err(format!("creating a file: {other:?}")),
     }
+}
+
+/// One replica of three is left: what it alone acknowledged would be gone with it. With a second
+/// one back the write is done.
+fn a_set_of_one_is_none(play: &mut Play) -> Verdict {
+    let file = play.create("/f", Content::Bytes)?;
+    play.write(0, file, 0, b"first")?;
+    let grant = play.grant(file)?;
+    let set = play.set_of(&grant);
+    let (one, other) = (set.secondaries[0], set.secondaries[1]);
+    play.kill(one);
+    play.kill(other);
+    // Both are dead for the master.
+    play.pass(Duration::from_secs(10));
+    let bytes = Bytes::from_static(b"again");
+    play.refused(1, Op::Write { file, offset: 0, bytes, sync: false })?;
+    play.restart(one)?;
+    play.write(1, file, 0, b"again")?;
+    play.done(1, Op::Delete { path: crate::workloads::path("/f"), recursive: false }).map(drop)
 }
 
 /// Of four replicas one dies; the raise that leaves it out reaches two of the others and is held
