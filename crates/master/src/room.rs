@@ -231,7 +231,8 @@ impl Master {
         let index = self.core.state().applied();
         let paid = self.checkpoint_size / CHECKPOINT_BYTES_PER_RECORD;
         let due = self.config.checkpoint_every_records.max(paid);
-        if self.checkpointing.is_some() || index.get() < self.last_checkpoint.get() + due {
+        let due_at = self.last_checkpoint.get().saturating_add(due);
+        if self.checkpointing.is_some() || index.get() < due_at {
             return;
         }
         self.last_checkpoint = index;
