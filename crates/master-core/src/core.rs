@@ -143,8 +143,7 @@ impl MasterCore {
     /// The state reads from a checkpoint's file what that has of it; gives the state as it was,
     /// whose memory another thread may free. None where the file is not of this state.
     pub fn adopt(&mut self, backing: &Arc<dyn Backing>, file: FileId) -> Option<State> {
-        let before = self.state.clone();
-        self.state.adopt_image(backing, file).then_some(before)
+        self.state.adopt_image(backing, file)
     }
 
     /// What a person should know of the room's work; shown by `Status` until it is taken back.

@@ -81,8 +81,8 @@ pub(crate) fn write_checkpoint(
     state: &State,
 ) -> Result<Written, CheckpointError<DiskError>> {
     checkpoints.write(state.applied_term(), state.applied(), |file, writer| {
-        let root = state.write_image(file, writer)?;
-        let live_bytes = State::image_live_bytes(&root);
+        let cairn_master_core::state::Image { root, live_bytes } =
+            state.write_image(file, writer)?;
         Ok(Image { root, live_bytes })
     })
 }

@@ -155,11 +155,8 @@ impl Master {
         }
         self.halted = true;
         let next = match result {
-            Ok(_) => {
-                "that checkpoint will not be read again; start the master again, and it takes \
-                      the one before"
-                    .to_owned()
-            }
+            Ok(_) => "it will not be read again; start the master again, and it takes one before"
+                .to_owned(),
             Err(error) => format!("it could not be set aside: {error}"),
         };
         Some(Effect::Halt(format!("the checkpoint in use is damaged: {damaged}; {next}")))

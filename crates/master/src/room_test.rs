@@ -26,7 +26,7 @@ fn opened(altered: Option<usize>) -> State {
         state.apply(LogIndex::new(index), term, &record);
     }
     let mut bytes = Vec::new();
-    let root = state.write_image(FileId::fresh(), &mut bytes).expect("memory");
+    let root = state.write_image(FileId::fresh(), &mut bytes).expect("memory").root;
     if let Some(at) = altered {
         bytes[at] ^= 1;
     }
@@ -34,11 +34,15 @@ fn opened(altered: Option<usize>) -> State {
 }
 
 fn master(state: State) -> Master {
-    let consensus = Consensus::start((state.applied(), state.applied_term())).expect("starts");
     let config = MasterConfig::standard(ClusterConfig::default(), 1);
+    master_with(state, config, LogIndex::default())
+}
+
+fn master_with(state: State, config: MasterConfig, last_checkpoint: LogIndex) -> Master {
+    let consensus = Consensus::start((state.applied(), state.applied_term())).expect("starts");
     let hello = Hello::new(CELL, Role::Master, ServerId::new(1), Incarnation::new(1));
     let core = MasterCore::new(state, consensus.term(), 1);
-    Master::new(core, consensus, config, hello, LogIndex::default())
+    Master::new(core, consensus, config, hello, last_checkpoint)
 }
 
 fn handle(master: &mut Master, event: Event<(), LogDone>) -> Vec<Effect<LogJob>> {
@@ -85,4 +89,13 @@ fn what_cannot_be_read_is_not_answered_as_if_it_were_not_there() {
     let [Effect::Halt(line)] = effects.as_slice() else { panic!("{effects:?}") };
     assert!(line.contains("checksum"), "{line}");
     assert!(handle(&mut damaged, stat()).is_empty(), "it has stopped");
+}
+
+#[test]
+fn a_checkpoint_that_is_never_due_is_never_made() {
+    let standard = MasterConfig::standard(ClusterConfig::default(), 1);
+    let config = MasterConfig { checkpoint_every_records: u64::MAX, ..standard };
+    let mut master = master_with(opened(None), config, LogIndex::new(2));
+    start(&mut master);
+    assert!(matches!(handle(&mut master, stat()).as_slice(), [Effect::Reply { .. }]));
 }

@@ -6,6 +6,7 @@
 //! ```
 //! - E1: the directory is what a master that logged these records in its first reign would leave
 //!   after a checkpoint: whoever opens it cannot tell the difference.
+//!   But the log before the checkpoint is not there: damage in it cannot be mended by replay.
 //! - E2: a directory that is somebody's is refused; one that was left half made is no master's
 //!   with state: it opens as an empty cell of its own.
 

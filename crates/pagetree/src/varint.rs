@@ -1,16 +1,6 @@
-//! Numbers of one to ten bytes, seven bits each, the lowest first; the last byte is below 128.
+//! Sizes and counts as `cairn_types::varint` writes numbers, read at a place in a page.
 
-/// Bytes that the longest number takes.
-const SIZE_MAX: usize = 10;
-
-/// Appends `value`.
-pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value.to_le_bytes()[0] | 0x80);
-        value >>= 7;
-    }
-    out.push(value.to_le_bytes()[0]);
-}
+pub(crate) use cairn_types::varint::put;
 
 /// Appends a size or a count.
 pub(crate) fn put_size(out: &mut Vec<u8>, value: usize) {
@@ -25,20 +15,9 @@ pub(crate) fn size_of(value: usize) -> usize {
 
 /// Reads the number at `at`, and where it ends. Nothing where the bytes hold none.
 pub(crate) fn take(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
-    let mut value = 0u64;
-    for step in 0..SIZE_MAX {
-        let byte = u64::from(*bytes.get(at + step)?);
-        let bits = byte & 0x7f;
-        // The tenth byte has room for one bit.
-        if step + 1 == SIZE_MAX && bits > 1 {
-            return None;
-        }
-        value |= bits << (7 * step);
-        if byte < 0x80 {
-            return Some((value, at + step + 1));
-        }
-    }
-    None
+    let mut rest = bytes.get(at..)?;
+    let value = cairn_types::varint::take(&mut rest)?;
+    Some((value, bytes.len() - rest.len()))
 }
 
 /// Reads a size at `at`, and where it ends.

@@ -212,7 +212,7 @@ impl Checkpoints {
     ) -> Result<Written, CheckpointError<DiskError>> {
         let limits = self.limits;
         let current = self.current.take().filter(|pages| {
-            let spans = index.get() - pages.begun.unwrap_or(index).get().min(index.get());
+            let spans = index.get().saturating_sub(pages.begun.unwrap_or(index).get());
             let size_max = pages.live.saturating_mul(2).saturating_add(limits.garbage_max);
             spans <= limits.records_max && pages.end <= size_max
         });

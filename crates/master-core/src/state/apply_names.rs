@@ -169,11 +169,7 @@ impl State {
         let time = time.as_millis();
         let mut name = format!("{HIDDEN_NAME}-{}-{time}-{old}", id.short());
         // A long name loses its end; the id keeps the hidden one unique.
-        let mut size = name.len().min(NAME_SIZE_MAX);
-        while !name.is_char_boundary(size) {
-            size -= 1;
-        }
-        name.truncate(size);
+        name.truncate(name.floor_char_boundary(NAME_SIZE_MAX));
         self.names.rename(id, old, (HIDDEN_ROOT, &name));
         format!("/{HIDDEN_NAME}/{name}")
     }

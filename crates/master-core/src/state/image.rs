@@ -58,6 +58,15 @@ cairn_types::message! {
     pub struct ImageRoot { 1 => head: ImageHead, 2 => trees: Vec<ImageTree> }
 }
 
+/// A state that was written into a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// What opens it (I1).
+    pub root: Vec<u8>,
+    /// Bytes of all pages that it reaches; the rest of its file is garbage, or other images'.
+    pub live_bytes: u64,
+}
+
 /// Why a file and a root give no state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
@@ -73,8 +82,7 @@ pub enum ImageError {
 }
 
 impl State {
-    /// Writes those of the state's pages that `file` lacks to `sink`, which appends to it. The
-    /// bytes that it gives open the state again (I1).
+    /// Writes those of the state's pages that `file` lacks to `sink`, which appends to it.
     ///
     /// # Errors
     /// When the sink fails: then `file` is given up, and the next image goes into a fresh one.
@@ -83,13 +91,14 @@ impl State {
         &self,
         file: FileId,
         sink: &mut S,
-    ) -> Result<Vec<u8>, CheckpointError<S::Error>> {
-        let mut trees = Vec::with_capacity(TREE_COUNT);
+    ) -> Result<Image, CheckpointError<S::Error>> {
+        let (mut trees, mut live_bytes) = (Vec::with_capacity(TREE_COUNT), 0);
         for map in self.maps() {
             let made = checkpoint(map.tree(), file, sink, self.applied.get(), &[])?;
+            live_bytes += made.record.live_bytes;
             trees.push(ImageTree { record: made.record.encode().into() });
         }
-        Ok(encode(&ImageRoot { head: self.image_head(), trees }))
+        Ok(Image { root: encode(&ImageRoot { head: self.image_head(), trees }), live_bytes })
     }
 
     /// The state whose image is in `backing`, which is `file`.
@@ -127,26 +136,15 @@ impl State {
         })
     }
 
-    /// Reads from `file`, which has these bytes now, whatever it has of this state, and lets go of
-    /// the memory and of the file used so far. False where it cannot: nothing has changed then.
-    pub fn adopt_image(&mut self, backing: &Arc<dyn Backing>, file: FileId) -> bool {
+    /// Reads from `file`, which has these bytes now, whatever it has of this state; gives the state
+    /// as it was, with the memory and the file used so far. None where it cannot: nothing has
+    /// changed then.
+    pub fn adopt_image(&mut self, backing: &Arc<dyn Backing>, file: FileId) -> Option<Self> {
         let mut adopted = self.clone();
         for map in adopted.maps_mut() {
-            if map.tree_mut().adopt(Arc::clone(backing), file).is_err() {
-                return false;
-            }
+            map.tree_mut().adopt(Arc::clone(backing), file).ok()?;
         }
-        *self = adopted;
-        true
-    }
-
-    /// Bytes of all pages that the last image of this state reaches; the rest of its file is
-    /// garbage. Zero where there is none.
-    #[must_use]
-    pub fn image_live_bytes(root: &[u8]) -> u64 {
-        let trees = decode(root).map(|root| root.trees).unwrap_or_default();
-        let records = trees.iter().filter_map(|tree| RootRecord::decode(&tree.record).ok());
-        records.map(|record| record.live_bytes).sum()
+        Some(std::mem::replace(self, adopted))
     }
 
     /// What was wrong with a page that was touched since the state was opened: from then on

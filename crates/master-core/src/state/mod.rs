@@ -36,7 +36,7 @@ mod replay_test;
 
 pub use chunk_table::ChunkRecord;
 pub use entry_record::EntryRecord;
-pub use image::ImageError;
+pub use image::{Image, ImageError};
 pub use names::{Children, HIDDEN_NAME, HIDDEN_ROOT, ROOT};
 pub use outcomes::Remembered;
 

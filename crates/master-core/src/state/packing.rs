@@ -4,22 +4,16 @@
 //! - P1: unpacking is total: bytes that were not packed so give nothing, never a panic.
 //! - P2: keys are big-endian, so that their order as bytes is that of their numbers.
 
-/// Bytes that the longest number takes.
-const NUMBER_SIZE_MAX: usize = 10;
+use cairn_types::varint;
 
-/// Appends a number: seven bits a byte, the lowest first; the last byte is below 128.
-pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number.to_le_bytes()[0] | 0x80);
-        number >>= 7;
-    }
-    out.push(number.to_le_bytes()[0]);
+/// Appends a number.
+pub(super) fn put_number(out: &mut Vec<u8>, number: u64) {
+    varint::put(out, number);
 }
 
-/// Appends a number as the difference from one that the reader knows: few bytes, if they are near.
+/// Appends a number as the step from one that the reader knows: few bytes, if they are near.
 pub(super) fn put_near(out: &mut Vec<u8>, number: u64, known: u64) {
-    let difference = number.wrapping_sub(known).cast_signed();
-    put_number(out, ((difference << 1) ^ (difference >> 63)).cast_unsigned());
+    varint::put(out, varint::step(known, number));
 }
 
 /// Packed bytes that are not read yet.
@@ -36,20 +30,7 @@ impl<'a> Packed<'a> {
 
     /// The next number.
     pub(super) fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for step in 0..NUMBER_SIZE_MAX {
-            let byte = u64::from(self.byte()?);
-            let bits = byte & 0x7f;
-            // The tenth byte has room for one bit.
-            if step + 1 == NUMBER_SIZE_MAX && bits > 1 {
-                return None;
-            }
-            number |= bits << (7 * step);
-            if byte < 0x80 {
-                return Some(number);
-            }
-        }
-        None
+        varint::take(&mut self.0)
     }
 
     /// The next number, which is a small one.
@@ -57,11 +38,9 @@ impl<'a> Packed<'a> {
         u32::try_from(self.number()?).ok()
     }
 
-    /// The next number, written as the difference from `known`.
+    /// The next number, written as the step from `known`.
     pub(super) fn near(&mut self, known: u64) -> Option<u64> {
-        let folded = self.number()?;
-        let difference = (folded >> 1).cast_signed() ^ -(folded & 1).cast_signed();
-        Some(known.wrapping_add(difference.cast_unsigned()))
+        Some(varint::stepped(known, self.number()?))
     }
 
     /// The next eight bytes of a key, as a number.

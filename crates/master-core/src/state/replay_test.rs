@@ -145,7 +145,7 @@ impl Drawer {
 
 pub(super) fn reloaded(state: &State) -> State {
     let mut pages = Vec::new();
-    let root = state.write_image(FileId::fresh(), &mut pages).expect("memory takes it");
+    let root = state.write_image(FileId::fresh(), &mut pages).expect("memory takes it").root;
     State::open_image(Arc::new(pages), FileId::fresh(), &root).expect("as written")
 }
 

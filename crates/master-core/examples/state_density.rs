@@ -207,7 +207,7 @@ fn measure_reads(style: &str, state: &State, directories: &[u64]) {
 fn measure_image(style: &str, mut state: State, directories: &[u64]) {
     let (mut bytes, file) = (Vec::new(), FileId::fresh());
     let start = core_seconds();
-    let root = state.write_image(file, &mut bytes).expect("memory");
+    let root = state.write_image(file, &mut bytes).expect("memory").root;
     let write = core_seconds() - start;
     let size = bytes.len();
     let start = core_seconds();
@@ -224,7 +224,7 @@ fn measure_image(style: &str, mut state: State, directories: &[u64]) {
         size as f64 / state.file_count() as f64
     );
     measure_reads(style, &opened, directories);
-    assert!(state.adopt_image(&(backing as _), file));
+    assert!(state.adopt_image(&(backing as _), file).is_some());
 }
 
 /// One directory of many names, listed.
