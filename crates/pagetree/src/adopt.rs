@@ -38,7 +38,7 @@ impl Tree {
 fn adopted_page(inner: &Inner, old: Option<&Source>, file: FileId) -> Result<Inner, NotInFile> {
     let children = inner.children.iter().map(|child| adopted(child, old, file));
     let children = children.collect::<Result<Vec<_>, _>>()?;
-    let page = Inner::new(inner.level, inner.separators.clone(), children);
+    let page = inner.with_children(children);
     if let Some(place) = inner.place_in(file) {
         page.set_place(file, place);
     }

@@ -49,7 +49,7 @@ pub(crate) fn encode(inner: &Inner, children: &[InnerPlace]) -> (Vec<u8>, u64) {
             put(&mut out, child.subtree_size);
         }
     }
-    out.extend_from_slice(&inner.separators);
+    out.extend_from_slice(inner.separators.run());
     let below: u64 = children.iter().map(|child| child.subtree_size).sum();
     let size = below + out.len() as u64;
     (out, size)

@@ -31,6 +31,7 @@ mod run_edit;
 mod run_regroup;
 #[cfg(test)]
 mod run_test;
+mod separators;
 mod source;
 mod tree;
 mod varint;

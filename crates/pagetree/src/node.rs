@@ -19,7 +19,7 @@
 use crate::damaged::{Damage, Damaged};
 use crate::entries::Entries;
 use crate::inner_page;
-use crate::run;
+use crate::separators::Separators;
 use crate::source::{FILE_ID_END, FileId, InnerPlace, Place, Source};
 use cairn_types::Crc32c;
 use std::ops::Range;
@@ -85,8 +85,8 @@ impl Clone for Leaf {
 pub(crate) struct Inner {
     /// Levels above the leaves.
     pub(crate) level: u8,
-    /// A run of the keys that part the children, without values, each group full but the last.
-    pub(crate) separators: Vec<u8>,
+    /// The keys that part the children.
+    pub(crate) separators: Separators,
     /// One more than separators; none in an empty tree's root.
     pub(crate) children: Vec<Child>,
     /// Taken by checkpoints alone.
@@ -253,13 +253,21 @@ impl StoredInner {
 impl Clone for Inner {
     /// A copy is made to be changed: no file has it.
     fn clone(&self) -> Self {
-        Self::new(self.level, self.separators.clone(), self.children.clone())
+        self.with_children(self.children.clone())
     }
 }
 
 impl Inner {
-    /// A page that no file has.
+    /// A page that no file has; its children are parted by a run of our own or one that was
+    /// checked, each group full but the last.
     pub(crate) fn new(level: u8, separators: Vec<u8>, children: Vec<Child>) -> Self {
+        let separators = Separators::new(separators).expect("ours or checked");
+        Self { level, separators, children, place: Mutex::new(None) }
+    }
+
+    /// A page that no file has, with other children parted by the same keys.
+    pub(crate) fn with_children(&self, children: Vec<Child>) -> Self {
+        let (level, separators) = (self.level, self.separators.clone());
         Self { level, separators, children, place: Mutex::new(None) }
     }
 
@@ -288,14 +296,13 @@ impl Inner {
 
     /// The child below which `key` is or would be; for a page that has children.
     pub(crate) fn index_of(&self, key: &[u8]) -> usize {
-        let rank = run::rank(&self.separators, key);
-        rank.expect("separators are a run of our own or were checked").min(self.children.len() - 1)
+        self.separators.rank(key).min(self.children.len() - 1)
     }
 
     /// The separators, taken out.
     pub(crate) fn separator_list(&self) -> Entries {
         let mut entries = Entries::default();
-        entries.append_run(&self.separators).expect("separators are a run of our own or checked");
+        entries.append_run(self.separators.run()).expect("ours or checked");
         entries
     }
 
@@ -311,7 +318,7 @@ impl Inner {
                 range.start..range.end - 1
             };
             separators.splice(gone, between);
-            self.separators = separators.to_run();
+            self.separators = Separators::new(separators.to_run()).expect("ours");
         }
         // Vectors that grow by doubling would leave half of each page's slots unused.
         self.children.reserve_exact(children.len().saturating_sub(range.len()));

@@ -75,8 +75,8 @@ impl Usage {
     pub fn memory_bytes(&self) -> u64 {
         /// Counters, place, vector, and what the allocator adds to two blocks.
         const LEAF_OVERHEAD: u64 = 64 + 16;
-        /// The same for three blocks.
-        const INNER_OVERHEAD: u64 = 152 + 24;
+        /// The same for four blocks.
+        const INNER_OVERHEAD: u64 = 184 + 32;
         self.leaf_bytes
             + self.leaf_pages * LEAF_OVERHEAD
             + self.inner_bytes
@@ -203,7 +203,7 @@ impl Tree {
 fn add_usage(inner: &Inner, usage: &mut Usage) {
     usage.inner_pages += 1;
     let slots = inner.children.capacity() * size_of::<Child>();
-    usage.inner_bytes += (inner.separators.capacity() + slots) as u64;
+    usage.inner_bytes += (inner.separators.memory_size() + slots) as u64;
     for child in &inner.children {
         match child {
             Child::Leaf(leaf) => {

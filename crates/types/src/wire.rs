@@ -73,6 +73,23 @@ pub fn encode_slice(tag: u32, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
+/// Writes one length-delimited field in place: what `encode` appends is its value.
+pub fn encode_nested(tag: u32, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+    encode_key(tag, WireType::LengthDelimited, out);
+    let start = out.len();
+    // Most sizes take one byte; for the others the value is moved once it is known.
+    out.push(0);
+    encode(out);
+    let size = out.len() - start - 1;
+    if let Ok(short @ 0..0x80) = u8::try_from(size) {
+        out[start] = short;
+    } else {
+        let mut number = Vec::new();
+        encode_varint(size as u64, &mut number);
+        out.splice(start..=start, number);
+    }
+}
+
 /// Reads the value of one length-delimited field, its key being read already.
 ///
 /// # Errors
@@ -361,7 +378,9 @@ macro_rules! nested_field {
                 *self == Self::default()
             }
             fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
-                $crate::wire::encode_slice(tag, &$crate::wire::Message::to_bytes(self), out);
+                $crate::wire::encode_nested(tag, out, |out| {
+                    $crate::wire::Message::encode(self, out);
+                });
             }
             fn merge(
                 &mut self,
