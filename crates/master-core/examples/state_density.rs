@@ -1,7 +1,7 @@
 //! How many bytes a file and a chunk take in the master's state, and what records and look-ups
 //! cost.
 //!
-//! `density [count] [style: spark|log|uuid|all]`
+//! `state_density [count] [style: spark|log|uuid|all]`
 //!
 //! Applies the records by which files of one chunk come to be (issue 3): directories of a thousand
 //! in random order, 64 clients. Times are of this thread on its core.

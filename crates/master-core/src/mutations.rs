@@ -293,17 +293,15 @@ fn parent<'a>(state: &State, path: &'a CellPath) -> Result<(EntryId, &'a str), F
     let (Some(directory), Some(name)) = (path.parent(), path.name()) else {
         return Err(invalid(format!("{path}: the root stays as it is")));
     };
-    let id = state.resolve(&directory).map_err(|failure| Failure {
+    let (id, kind) = state.resolve_kind(&directory).map_err(|failure| Failure {
         message: format!("{path}: {}", failure.message),
         ..failure
     })?;
-    match state.entry(id) {
-        Some(entry) if entry.kind == EntryKind::Directory => Ok((id, name)),
-        _ => {
-            let line = format!("{path}: {directory} is a file and holds no names");
-            Err(Failure::refused(ErrorCode::NotADirectory, line))
-        }
+    if kind == EntryKind::File {
+        let line = format!("{path}: {directory} is a file and holds no names");
+        return Err(Failure::refused(ErrorCode::NotADirectory, line));
     }
+    Ok((id, name))
 }
 
 fn resolve_make_directory(

@@ -72,7 +72,7 @@ pub(crate) fn open(
         let line = format!("{}: a directory where a file is meant", open.path);
         return Err(Failure::refused(ErrorCode::IsADirectory, line));
     }
-    let chunks = locations(state, chunks, now, (id, open.first, open.count));
+    let chunks = locations(state, chunks, now, (&entry, open.first, open.count));
     Ok(OpenAnswer { entry, chunks })
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn locate(
 ) -> Result<LocateAnswer, Failure> {
     // Who asks by id knows the name, and a search for it would cost more than all else here.
     let entry = described(state, wish.file, "")?;
-    let chunks = locations(state, chunks, now, (wish.file, wish.first, wish.count));
+    let chunks = locations(state, chunks, now, (&entry, wish.first, wish.count));
     Ok(LocateAnswer { entry, chunks })
 }
 
@@ -103,14 +103,12 @@ fn locations(
     state: &State,
     chunks: &Chunks,
     now: Now,
-    (file, first, count): (EntryId, ChunkIndex, u32),
+    (file, first, count): (&Entry, ChunkIndex, u32),
 ) -> Vec<ChunkLocations> {
     let end = first.get().saturating_add(u64::from(count.min(LOCATE_COUNT_MAX)));
-    state
-        .chunks_of(file, first)
-        .take_while(|(index, _)| index.get() < end)
-        .map(|(_, handle)| chunks.locations(handle, state, now))
-        .collect()
+    let end = ChunkIndex::new(end.min(file.chunk_count));
+    let handles = state.chunks_between(file.id, first, end).into_iter();
+    handles.map(|(_, handle)| chunks.locations(handle, state, now)).collect()
 }
 
 /// The names of a directory. The hidden root is listed by its own path, `/.deleted`; in the root

@@ -12,11 +12,6 @@ impl<'a> Parts<'a> {
         Self([key, &[], &[]])
     }
 
-    /// A key in two pieces.
-    pub(crate) fn pair([front, back]: [&'a [u8]; 2]) -> Self {
-        Self([front, back, &[]])
-    }
-
     /// `middle`, between the first `front` and the last `back` bytes of `reference`.
     ///
     /// Nothing where `reference` is shorter than that.

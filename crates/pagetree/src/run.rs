@@ -193,78 +193,79 @@ impl<'a> Run<'a> {
     /// Finds where `key` is or would be. The first key of the run may be above it: then the spot
     /// is the start of the first group. Nothing where the run is empty or malformed.
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Spot<'a>> {
-        let mut groups = self.groups()?;
-        let group = groups.take()?;
+        let start = self.groups()?;
+        let mut after = start;
+        let group = after.take()?;
         let first_key = group.middle;
-        let mut spot = Spot {
-            group,
-            group_index: 0,
-            after: groups,
-            index: 0,
-            at: group.body,
-            found: None,
-            reference: Parts::whole(first_key),
-        };
+        let reference = Parts::whole(first_key);
         let shared = shared_front(first_key, key);
         if key.get(shared) < first_key.get(shared) {
-            return Some(spot);
+            let (at, found) = (group.body, None);
+            return Some(Spot { group, group_index: 0, after, index: 0, at, found, reference });
         }
-        while groups.left > 0 {
-            let group = groups.take()?;
-            let above = match group.front.cmp(&shared) {
-                Ordering::Equal => {
-                    let tail = first_key.len().checked_sub(group.back)?;
-                    let rest = [group.middle, first_key.get(tail..)?];
-                    Parts::pair(rest).order_of(&key[shared..]) == Ordering::Less
-                }
-                decided => decided == Ordering::Less,
+        // From the group on that is the last whose first key is not above.
+        let (mut last, mut group_index) = (start, 0);
+        while after.left > 0 {
+            let here = after;
+            let group = after.take()?;
+            let above = if group.front == shared {
+                let order = order_of_rest(key, shared, group.middle, group.back, &reference)?;
+                order == Ordering::Less
+            } else {
+                group.front < shared
             };
             if above {
                 break;
             }
-            (spot.group, spot.after) = (group, groups);
-            spot.group_index += 1;
+            (last, group_index) = (here, group_index + 1);
         }
-        if spot.group_index > 0 {
-            spot.reference = spot.group.key(first_key)?;
-        }
-        let shared = spot.reference.shared_front(key);
-        let first = self.first_entry(&spot.group)?;
-        if shared == key.len() && shared == spot.reference.size() {
-            return Some(Spot { at: spot.group.body, found: Some(first), ..spot });
-        }
-        self.seek_entry(key, shared, Spot { index: 1, at: first.end, ..spot })
+        let mut after = last;
+        let group = after.take()?;
+        let reference = if group_index == 0 { reference } else { group.key(first_key)? };
+        let shared = reference.shared_front(key);
+        let first = self.first_entry(&group)?;
+        let (index, at, found) = if shared == key.len() && shared == reference.size() {
+            (0, group.body, Some(first))
+        } else {
+            self.seek_entry(key, shared, (&group, &reference), first.end)?
+        };
+        Some(Spot { group, group_index, after, index, at, found, reference })
     }
 
-    /// Walks a group from its second entry on, where `spot` stands. `key` is above the group's
-    /// first key and shares its first `shared` bytes.
-    fn seek_entry(&self, key: &[u8], shared: usize, mut spot: Spot<'a>) -> Option<Spot<'a>> {
-        while spot.at < spot.group.body_end {
+    /// Walks a group from its second entry on, which is at `at`: how many entries are passed by,
+    /// where the walk ends, and what has the key. `key` is above the group's first key and shares
+    /// its first `shared` bytes.
+    fn seek_entry(
+        &self,
+        key: &[u8],
+        shared: usize,
+        (group, reference): (&Group<'a>, &Parts<'a>),
+        mut at: usize,
+    ) -> Option<(usize, usize, Option<Entry<'a>>)> {
+        let mut index = 1;
+        while at < group.body_end {
             // Most entries are passed by: for these, four bytes are all that is looked at.
-            let [front, back, middle, value] = short_head(self.bytes, spot.at)?;
+            let [front, back, middle, value] = short_head(self.bytes, at)?;
             if usize::from(front) > shared && (front | back | middle | value) < 0x80 {
-                spot.index += 1;
-                spot.at += 4 + usize::from(middle) + usize::from(value);
+                index += 1;
+                at += 4 + usize::from(middle) + usize::from(value);
                 continue;
             }
-            let entry = self.entry(spot.at)?;
+            let entry = self.entry(at)?;
             if entry.front < shared {
                 break;
             }
             if entry.front == shared {
-                match order_of_rest(key, shared, &entry, &spot.reference)? {
+                match order_of_rest(key, shared, entry.middle, entry.back, reference)? {
                     Ordering::Less => break,
-                    Ordering::Equal => {
-                        spot.found = Some(entry);
-                        break;
-                    }
+                    Ordering::Equal => return Some((index, at, Some(entry))),
                     Ordering::Greater => {}
                 }
             }
-            spot.index += 1;
-            spot.at = entry.end;
+            index += 1;
+            at = entry.end;
         }
-        Some(spot)
+        Some((index, at, None))
     }
 }
 
@@ -274,16 +275,18 @@ fn short_head(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// How `key` stands to an entry of which the first `shared` bytes are the same.
+/// How `key` stands to one of which the first `shared` bytes are the same, and which goes on with
+/// `middle` and the last `back` bytes of its reference.
 fn order_of_rest(
     key: &[u8],
     shared: usize,
-    entry: &Entry<'_>,
+    middle: &[u8],
+    back: usize,
     reference: &Parts<'_>,
 ) -> Option<Ordering> {
     let key = &key[shared..];
-    match order_of_front(key, entry.middle) {
-        Ordering::Equal => Some(reference.tail(entry.back)?.order_of(&key[entry.middle.len()..])),
+    match order_of_front(key, middle) {
+        Ordering::Equal => Some(reference.tail(back)?.order_of(&key[middle.len()..])),
         decided => Some(decided),
     }
 }

@@ -1,19 +1,22 @@
 //! Where a server is: address, rack, and both together with its id.
+//!
+//! Clones share the text: each answer about a chunk names its servers.
 
 use crate::ServerId;
-use crate::wire::{Field, WireError, WireType};
+use crate::wire::{Field, WireError, WireType, encode_slice, take_text};
 use std::fmt;
+use std::sync::Arc;
 
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Takes the text as it is.
             #[must_use]
-            pub fn new(text: impl Into<String>) -> Self {
+            pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
 
@@ -36,10 +39,11 @@ macro_rules! text {
                 self.0.is_empty()
             }
             fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
-                self.0.encode_present(tag, out);
+                encode_slice(tag, self.0.as_bytes(), out);
             }
             fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
-                self.0.merge(wire, input)
+                self.0 = take_text(wire, input)?.into();
+                Ok(())
             }
         }
     };

@@ -96,7 +96,14 @@ impl CellPath {
     /// The last name; none for the root.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.names().last()
+        let (_, name) = self.0.rsplit_once('/')?;
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// Whether an entry may be called so.
+    #[must_use]
+    pub fn is_name(name: &str) -> bool {
+        !name.is_empty() && !name.contains('/') && check_name(name).is_ok()
     }
 
     /// The directory it lies in; none for the root.

@@ -104,6 +104,14 @@ pub fn take_slice<'a>(wire: WireType, input: &mut &'a [u8]) -> Result<&'a [u8], 
     Ok(value)
 }
 
+/// Reads the value of one field of text, its key being read already.
+///
+/// # Errors
+/// [`WireError`] as of [`take_slice`], and where the bytes are not UTF-8.
+pub fn take_text<'a>(wire: WireType, input: &mut &'a [u8]) -> Result<&'a str, WireError> {
+    str::from_utf8(take_slice(wire, input)?).map_err(|_| WireError::Malformed)
+}
+
 /// Reads the next key, or nothing at the end of the message.
 ///
 /// # Errors
@@ -169,8 +177,7 @@ impl Field for String {
         encode_slice(tag, self.as_bytes(), out);
     }
     fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
-        let raw = take_slice(wire, input)?;
-        *self = str::from_utf8(raw).map_err(|_| WireError::Malformed)?.to_owned();
+        *self = take_text(wire, input)?.to_owned();
         Ok(())
     }
 }

@@ -176,13 +176,15 @@ impl State {
 
     /// A directory that is there and not deleted, so that nothing is made where none will look.
     fn live_directory(&self, id: EntryId) -> Result<(), Failure> {
-        match self.names.entry(id) {
-            Some(entry) if entry.kind == EntryKind::File => {
-                let path = self.names.path_of(id).unwrap_or_default();
-                let line = format!("{path}: a file where a directory is meant");
-                Err(Failure::refused(ErrorCode::NotADirectory, line))
-            }
-            Some(_) if !self.names.is_hidden(id) => Ok(()),
+        let mut way = self.names.way_up(id);
+        let directory = way.next();
+        if directory.is_some_and(|(_, entry, _)| entry.kind == EntryKind::File) {
+            let path = self.names.path_of(id).unwrap_or_default();
+            let line = format!("{path}: a file where a directory is meant");
+            return Err(Failure::refused(ErrorCode::NotADirectory, line));
+        }
+        match way.last().or(directory) {
+            Some((ROOT, ..)) => Ok(()),
             _ => {
                 let line = format!("directory {}: no such directory, or deleted", id.short());
                 Err(Failure::refused(ErrorCode::NotFound, line))
@@ -219,8 +221,7 @@ impl State {
 
 /// A name that no path can have would hide its entry from everyone.
 fn check_name(name: &str) -> Result<(), Failure> {
-    let path = CellPath::root().join(name);
-    if path.is_ok_and(|path| path.name() == Some(name)) {
+    if CellPath::is_name(name) {
         return Ok(());
     }
     Err(Failure::refused(ErrorCode::Invalid, format!("{name:?} is no name")))

@@ -8,6 +8,10 @@
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId};
+use std::ops::Range;
+
+/// So many chunks of a file are looked up one by one.
+const LOOKED_UP_MAX: u64 = 3;
 
 cairn_types::message! {
     /// What is logged of a chunk.
@@ -97,6 +101,21 @@ impl ChunkTable {
 
     pub(super) fn at(&self, file: EntryId, index: ChunkIndex) -> Option<ChunkHandle> {
         self.places.get(&place_key(file, index), |packed| unpack_handle(file, packed))
+    }
+
+    /// Those of a file from one index on and before another.
+    pub(super) fn between(
+        &self,
+        file: EntryId,
+        indexes: Range<u64>,
+    ) -> Vec<(ChunkIndex, ChunkHandle)> {
+        // Most files have one chunk: to look for it costs less than to begin a walk.
+        if indexes.end.saturating_sub(indexes.start) <= LOOKED_UP_MAX {
+            let at = |index| Some((index, self.at(file, index)?));
+            return indexes.map(ChunkIndex::new).filter_map(at).collect();
+        }
+        let walk = self.of_file(file, ChunkIndex::new(indexes.start));
+        walk.take_while(|(index, _)| index.get() < indexes.end).collect()
     }
 
     pub(super) fn of_file(

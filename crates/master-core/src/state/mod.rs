@@ -42,7 +42,7 @@ pub use outcomes::Remembered;
 
 use cairn_protocol::Failure;
 use cairn_types::{
-    CellId, CellPath, ChunkHandle, ChunkIndex, ClusterConfig, Entry, EntryId, LogIndex,
+    CellId, CellPath, ChunkHandle, ChunkIndex, ClusterConfig, Entry, EntryId, EntryKind, LogIndex,
     MutationName, Term, WallTime,
 };
 use chunk_table::ChunkTable;
@@ -168,6 +168,14 @@ impl State {
     /// # Errors
     /// `NotFound`, or `NotADirectory` where a file stands in the way.
     pub fn resolve(&self, path: &CellPath) -> Result<EntryId, Failure> {
+        self.names.resolve(path).map(|(id, _)| id)
+    }
+
+    /// What a path stands for, and whether that is a file or a directory.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn resolve_kind(&self, path: &CellPath) -> Result<(EntryId, EntryKind), Failure> {
         self.names.resolve(path)
     }
 
@@ -222,6 +230,17 @@ impl State {
         first: ChunkIndex,
     ) -> impl Iterator<Item = (ChunkIndex, ChunkHandle)> + use<'_> {
         self.chunks.of_file(file, first)
+    }
+
+    /// The same, before the index `end`. A file has no chunk at its `chunk_count` or behind it.
+    #[must_use]
+    pub fn chunks_between(
+        &self,
+        file: EntryId,
+        first: ChunkIndex,
+        end: ChunkIndex,
+    ) -> Vec<(ChunkIndex, ChunkHandle)> {
+        self.chunks.between(file, first.get()..end.get())
     }
 
     /// A chunk by handle.

@@ -157,7 +157,7 @@ impl Names {
         longest
     }
 
-    pub(super) fn resolve(&self, path: &CellPath) -> Result<EntryId, Failure> {
+    pub(super) fn resolve(&self, path: &CellPath) -> Result<(EntryId, EntryKind), Failure> {
         let mut key = Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX);
         let (mut at, mut kind) = (ROOT, EntryKind::Directory);
         for name in path.names() {
@@ -166,7 +166,7 @@ impl Names {
                 None => return Err(self.missing(at, kind, path)),
             };
         }
-        Ok(at)
+        Ok((at, kind))
     }
 
     /// Why the way along `path` ends at `at`.
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn a_path_resolves_and_comes_back_as_text() {
         let names = names();
-        assert_eq!(names.resolve(&path("/a/b")), Ok(B));
+        assert_eq!(names.resolve(&path("/a/b")), Ok((B, EntryKind::File)));
         assert_eq!(names.path_of(B).as_deref(), Some("/a/b"));
         assert_eq!(names.path_of(ROOT).as_deref(), Some("/"));
         assert_eq!((names.file_count(), names.directory_count()), (1, 2));
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(names.hidden_count(), 1);
         assert!(names.is_hidden(B));
         assert_eq!(names.path_of(B).as_deref(), Some("/.deleted/x/b"));
-        assert_eq!(names.resolve(&path("/.deleted/x/b")), Ok(B));
+        assert_eq!(names.resolve(&path("/.deleted/x/b")), Ok((B, EntryKind::File)));
         assert!(names.resolve(&path("/a")).is_err());
         assert!(names.is_hidden(EntryId::new(99)), "what is not there is hidden too");
         names.rename(A, "x", (ROOT, "y"));

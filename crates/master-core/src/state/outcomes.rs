@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   kept      (session, number) → log time, outcome       by_time  (log time, session, number)
-//!   sessions  session → floor, count of outcomes, since when it has none
+//!   sessions  session → floor, highest, count of outcomes, since when it has none
 //!   idle      (since when it has no outcomes, session)
 //! ```
 //! - H1: what is forgotten, and when, follows from the log alone, so that every replay forgets the
@@ -13,7 +13,7 @@
 //!   still after half a minute.
 
 use super::map::{DamageMark, Map};
-use super::packing::{Packed, put_number};
+use super::packing::{Packed, put_near, put_number};
 use crate::outcome::Outcome;
 use cairn_types::wire::Message;
 use cairn_types::{MutationName, MutationNumber, SessionId};
@@ -54,6 +54,8 @@ pub enum Remembered {
 struct Session {
     /// Numbers up to this one are forgotten.
     floor: MutationNumber,
+    /// No number above this one was ever heard of.
+    highest: MutationNumber,
     /// Outcomes that are remembered.
     count: u64,
     /// Since when it has none.
@@ -64,6 +66,7 @@ impl Session {
     fn pack(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24);
         put_number(&mut out, self.floor.get());
+        put_near(&mut out, self.highest.get(), self.floor.get());
         put_number(&mut out, self.count);
         if let Some(since) = self.idle {
             put_number(&mut out, millis(since));
@@ -73,33 +76,43 @@ impl Session {
 
     fn unpack(packed: &[u8]) -> Option<Self> {
         let mut packed = Packed(packed);
-        let (floor, count) = (MutationNumber::new(packed.number()?), packed.number()?);
+        let floor = packed.number()?;
+        let (highest, count) = (packed.near(floor)?, packed.number()?);
+        let [floor, highest] = [floor, highest].map(MutationNumber::new);
         let idle = match packed.0 {
             [] => None,
             _ => Some(Duration::from_millis(packed.number()?)),
         };
-        packed.end(Self { floor, count, idle })
+        packed.end(Self { floor, highest, count, idle })
     }
 }
 
 /// All that is remembered.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct Outcomes {
     kept: Map,
     by_time: Map,
     sessions: Map,
     idle: Map,
+    /// With this window nothing is to be forgotten up to this log time: so that the trees need not
+    /// be asked at each record.
+    quiet: Option<(Duration, Duration)>,
+}
+
+impl PartialEq for Outcomes {
+    fn eq(&self, other: &Self) -> bool {
+        self.maps() == other.maps()
+    }
 }
 
 impl Outcomes {
     pub(super) fn new(mark: &DamageMark) -> Self {
-        let map = || Map::new(mark);
-        Self { kept: map(), by_time: map(), sessions: map(), idle: map() }
+        Self::of([(); 4].map(|()| Map::new(mark)))
     }
 
     /// From what an image has.
     pub(super) fn of([kept, by_time, sessions, idle]: [Map; 4]) -> Self {
-        Self { kept, by_time, sessions, idle }
+        Self { kept, by_time, sessions, idle, quiet: None }
     }
 
     pub(super) fn maps(&self) -> [&Map; 4] {
@@ -112,6 +125,9 @@ impl Outcomes {
 
     pub(super) fn get(&self, mutation: MutationName) -> Remembered {
         let Some(session) = self.session(mutation.session) else { return Remembered::New };
+        if mutation.number > session.highest {
+            return Remembered::New;
+        }
         match self.kept.get(&kept_key(mutation), unpack_kept) {
             Some((_, outcome)) => Remembered::Done(outcome),
             None if mutation.number <= session.floor => Remembered::TooOld,
@@ -125,22 +141,24 @@ impl Outcomes {
 
     /// Keeps the outcome of a new mutation (H2).
     pub(super) fn keep(&mut self, time: Duration, mutation: MutationName, outcome: Outcome) {
-        let mut session = self.session(mutation.session).unwrap_or_default();
+        let MutationName { session: id, number } = mutation;
+        let mut session = self.session(id).unwrap_or_default();
         if let Some(since) = session.idle.take() {
-            self.idle.remove(&idle_key(since, mutation.session));
+            self.idle.remove(&idle_key(since, id));
         }
+        session.highest = session.highest.max(number);
         session.count += 1;
-        self.sessions.set(&session_key(mutation.session), &session.pack());
+        if session.count > SESSION_OUTCOME_COUNT_MAX
+            && let Some((then, lowest)) = self.lowest(id, &session)
+        {
+            self.take_out(&mut session, then, lowest);
+        }
+        self.sessions.set(&session_key(id), &session.pack());
         let mut kept = Vec::with_capacity(32);
         put_number(&mut kept, millis(time));
         short(outcome).encode(&mut kept);
         self.kept.set(&kept_key(mutation), &kept);
         self.by_time.set(&time_key(time, mutation), &[]);
-        if session.count > SESSION_OUTCOME_COUNT_MAX
-            && let Some(lowest) = self.lowest(mutation.session)
-        {
-            self.forget_one(time, lowest);
-        }
         if self.by_time.len() > OUTCOME_COUNT_MAX
             && let Some(oldest) = self.by_time.first(unpack_time)
         {
@@ -155,8 +173,13 @@ impl Outcomes {
     }
 
     /// The lowest number of a session whose outcome is remembered, with its time.
-    fn lowest(&self, session: SessionId) -> Option<(Duration, MutationName)> {
-        self.kept.walk(&session_key(session)).unpack(|key, packed| {
+    fn lowest(&self, id: SessionId, session: &Session) -> Option<(Duration, MutationName)> {
+        // A client counts without gaps, so it mostly is the one that comes next.
+        let next = MutationName { session: id, number: session.floor.next() };
+        if let Some((time, _)) = self.kept.get(&kept_key(next), unpack_kept) {
+            return Some((time, next));
+        }
+        self.kept.walk(&session_key(id)).unpack(|key, packed| {
             let (time, _) = unpack_kept(packed)?;
             Some(Some((time, unpack_name(&mut Packed(key))?)))
         })
@@ -164,42 +187,61 @@ impl Outcomes {
 
     /// Forgets what is older than `window` before `now`, which is log time.
     pub(super) fn forget(&mut self, now: Duration, window: Duration) {
-        let expired = |time: Duration, span: Duration| time.saturating_add(span) < now;
-        let floor_kept = window.saturating_mul(FLOOR_WINDOWS);
-        while let Some(oldest) = self.by_time.first(unpack_time)
-            && expired(oldest.0, window)
-        {
+        if self.quiet.is_some_and(|(of, until)| of == window && now <= until) {
+            return;
+        }
+        // What comes later expires later.
+        let mut until = now.saturating_add(window);
+        while let Some(oldest) = self.by_time.first(unpack_time) {
+            let expires = oldest.0.saturating_add(window);
             let left = self.by_time.len();
+            if now <= expires {
+                until = until.min(expires);
+                break;
+            }
             self.forget_one(now, oldest);
             // What cannot be taken out is damaged, and was noted.
             if self.by_time.len() == left {
                 return;
             }
         }
-        while let Some((since, id)) = self.idle.first(unpack_idle)
-            && expired(since, floor_kept)
-        {
+        let floor_kept = window.saturating_mul(FLOOR_WINDOWS);
+        while let Some((since, id)) = self.idle.first(unpack_idle) {
+            let expires = since.saturating_add(floor_kept);
             let left = self.idle.len();
+            if now <= expires {
+                until = until.min(expires);
+                break;
+            }
             self.idle.remove(&idle_key(since, id));
             self.sessions.remove(&session_key(id));
             if self.idle.len() == left {
                 return;
             }
         }
+        self.quiet = Some((window, until));
     }
 
     /// Forgets one outcome, which is remembered; its number and all below are refused from now on.
     fn forget_one(&mut self, now: Duration, (time, mutation): (Duration, MutationName)) {
-        self.by_time.remove(&time_key(time, mutation));
-        let Some(mut session) = self.session(mutation.session) else { return };
-        self.kept.remove(&kept_key(mutation));
-        session.floor = session.floor.max(mutation.number);
-        session.count = session.count.saturating_sub(1);
+        let Some(mut session) = self.session(mutation.session) else {
+            // Noted as damage; what names it goes all the same.
+            return self.by_time.remove(&time_key(time, mutation));
+        };
+        self.take_out(&mut session, time, mutation);
         if session.count == 0 {
             session.idle = Some(now);
             self.idle.set(&idle_key(now, mutation.session), &[]);
         }
         self.sessions.set(&session_key(mutation.session), &session.pack());
+    }
+
+    /// Takes out one outcome of a session, which remains to be set.
+    fn take_out(&mut self, session: &mut Session, time: Duration, mutation: MutationName) {
+        self.by_time.remove(&time_key(time, mutation));
+        self.kept.remove(&kept_key(mutation));
+        session.floor = session.floor.max(mutation.number);
+        session.count = session.count.saturating_sub(1);
     }
 }
 
