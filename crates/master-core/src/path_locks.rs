@@ -16,7 +16,7 @@
 
 use cairn_types::CellPath;
 use cairn_types::planted::{Rule, broken};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// An operation's place in the order of arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,38 +29,78 @@ enum Mode {
     Write,
 }
 
-/// The locks of one operation, merged: a path that is both read and written is written.
+/// The locks of one operation: write on some paths, read on everything above them. A path that is
+/// both read and written is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LockSet(BTreeMap<String, Mode>);
+pub(crate) struct LockSet {
+    /// One path or two.
+    written: Vec<CellPath>,
+}
 
 impl LockSet {
     /// Write on `path`, read on everything above it.
     #[must_use]
     pub(crate) fn write(mut self, path: &CellPath) -> Self {
-        let text = path.as_str();
-        self.add("/", Mode::Read);
-        for (at, _) in text.match_indices('/').skip(1) {
-            self.add(&text[..at], Mode::Read);
-        }
-        self.add(text, Mode::Write);
+        self.written.push(path.clone());
         self
     }
 
-    fn add(&mut self, path: &str, mode: Mode) {
-        match self.0.get_mut(path) {
-            Some(there) => *there = mode.max(*there),
-            None => drop(self.0.insert(path.to_owned(), mode)),
-        }
+    /// Each path that is locked, once, and how.
+    fn paths(&self) -> impl Iterator<Item = (&str, Mode)> {
+        self.written.iter().enumerate().flat_map(|(index, written)| {
+            let before = &self.written[..index];
+            let news = move |path: &&str| !before.iter().any(|other| is_above(path, other));
+            way_down(written).filter(news).map(|path| (path, self.mode(path)))
+        })
     }
+
+    fn mode(&self, path: &str) -> Mode {
+        let is_written = self.written.iter().any(|written| written.as_str() == path);
+        if is_written { Mode::Write } else { Mode::Read }
+    }
+}
+
+/// The paths from the root down to this one.
+fn way_down(path: &CellPath) -> impl Iterator<Item = &str> {
+    let text = path.as_str();
+    let between = text.match_indices('/').skip(1).map(|(at, _)| &text[..at]);
+    std::iter::once("/").chain(between).chain((!path.is_root()).then_some(text))
+}
+
+/// Whether the way down to `path` passes by `above`, or ends there.
+fn is_above(above: &str, path: &CellPath) -> bool {
+    let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    above == "/" || path.as_str().strip_prefix(above).is_some_and(below)
 }
 
 /// Who locks one path, in order of arrival.
 #[derive(Debug, Default)]
 struct Queue {
-    all: BTreeSet<Ticket>,
-    writers: BTreeSet<Ticket>,
+    all: Tickets,
+    writers: Tickets,
     waiting: u64,
 }
+
+impl Queue {
+    /// The last in the order of arrival joins.
+    fn join(&mut self, ticket: Ticket, mode: Mode) {
+        self.all.push_back(ticket);
+        if mode == Mode::Write {
+            self.writers.push_back(ticket);
+        }
+    }
+
+    fn leave(&mut self, ticket: Ticket) {
+        for tickets in [&mut self.all, &mut self.writers] {
+            if let Ok(index) = tickets.binary_search(&ticket) {
+                tickets.remove(index);
+            }
+        }
+    }
+}
+
+/// Ascending. Most leave near the front.
+type Tickets = VecDeque<Ticket>;
 
 #[derive(Debug)]
 struct Operation {
@@ -84,14 +124,13 @@ impl PathLocks {
         let ticket = Ticket(self.last);
         // R35 broken: nobody waits for anybody.
         let locks = if broken(Rule::R35) { LockSet::default() } else { locks };
-        for (path, mode) in &locks.0 {
-            if !self.queues.contains_key(path) {
-                self.queues.insert(path.clone(), Queue::default());
-            }
-            let queue = self.queues.get_mut(path).expect("made above");
-            queue.all.insert(ticket);
-            if *mode == Mode::Write {
-                queue.writers.insert(ticket);
+        for (path, mode) in locks.paths() {
+            if let Some(queue) = self.queues.get_mut(path) {
+                queue.join(ticket, mode);
+            } else {
+                let mut queue = Queue::default();
+                queue.join(ticket, mode);
+                self.queues.insert(path.to_owned(), queue);
             }
         }
         let runs = self.may_run(ticket, &locks);
@@ -109,15 +148,14 @@ impl PathLocks {
             self.count_waiting(&gone.locks, |waiting| waiting - 1);
         }
         let mut candidates = BTreeSet::new();
-        for path in gone.locks.0.keys() {
+        for (path, _) in gone.locks.paths() {
             let Some(queue) = self.queues.get_mut(path) else { continue };
-            queue.all.remove(&ticket);
-            queue.writers.remove(&ticket);
+            queue.leave(ticket);
             if queue.all.is_empty() {
                 self.queues.remove(path);
             } else if queue.waiting > 0 {
                 // Whoever stands behind the first writer still waits for it.
-                let first_writer = queue.writers.first().copied();
+                let first_writer = queue.writers.front().copied();
                 let front = queue.all.iter().take_while(|t| first_writer.is_none_or(|w| **t <= w));
                 candidates.extend(front.copied());
             }
@@ -145,15 +183,15 @@ impl PathLocks {
 
     /// Whether no earlier operation conflicts (K1).
     fn may_run(&self, ticket: Ticket, locks: &LockSet) -> bool {
-        locks.0.iter().all(|(path, mode)| {
+        locks.paths().all(|(path, mode)| {
             let Some(queue) = self.queues.get(path) else { return true };
-            let rivals = if *mode == Mode::Write { &queue.all } else { &queue.writers };
-            rivals.first().is_none_or(|first| *first >= ticket)
+            let rivals = if mode == Mode::Write { &queue.all } else { &queue.writers };
+            rivals.front().is_none_or(|first| *first >= ticket)
         })
     }
 
     fn count_waiting(&mut self, locks: &LockSet, change: impl Fn(u64) -> u64) {
-        for path in locks.0.keys() {
+        for (path, _) in locks.paths() {
             if let Some(queue) = self.queues.get_mut(path) {
                 queue.waiting = change(queue.waiting);
             }
@@ -170,6 +208,16 @@ mod tests {
         paths.iter().fold(LockSet::default(), |set, path| {
             set.write(&CellPath::parse(path).expect("a path"))
         })
+    }
+
+    #[test]
+    fn each_path_down_to_the_written_ones_is_locked_once() {
+        let set = locks(&["/a/b", "/a", "/ab/c"]);
+        let paths: Vec<(&str, Mode)> = set.paths().collect();
+        let (read, write) = (Mode::Read, Mode::Write);
+        let all = [("/", read), ("/a", write), ("/a/b", write), ("/ab", read), ("/ab/c", write)];
+        assert_eq!(paths, all);
+        assert_eq!(locks(&["/"]).paths().collect::<Vec<_>>(), [("/", write)]);
     }
 
     #[test]
@@ -242,10 +290,9 @@ mod tests {
 
     /// Whether one writes what the other one locks.
     fn conflict(one: &LockSet, other: &LockSet) -> bool {
-        let writes = |path, mode: &Mode| {
-            other.0.get(path).is_some_and(|theirs| *theirs.max(mode) == Mode::Write)
-        };
-        one.0.iter().any(|(path, mode)| writes(path, mode))
+        one.paths().any(|(path, mode)| {
+            other.paths().any(|(other, theirs)| path == other && mode.max(theirs) == Mode::Write)
+        })
     }
 
     /// Every operation that writes one or two of these paths.
