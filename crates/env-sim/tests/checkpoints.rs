@@ -86,7 +86,7 @@ fn newest(disk: &SimDisk) -> Option<(u64, Content)> {
         let tree = Tree::open(found.mapped.backing.clone(), found.mapped.file, &record);
         match tree.and_then(|tree| content(&tree)) {
             Ok(content) => return Some((index.get(), content)),
-            Err(damaged) => checkpoints.mark_damaged(index, &damaged).unwrap(),
+            Err(damaged) => checkpoints.mark_damaged(found.root.page_file, &damaged).unwrap(),
         }
     }
     None
@@ -335,7 +335,7 @@ fn damage_that_two_checkpoints_share_leaves_the_one_of_another_page_file() {
     let damaged = last_page(&checkpoints, 10);
     live.checkpoint(&mut checkpoints, 15).unwrap();
     assert_eq!(checkpoints.remove_older(), Ok(Some(LogIndex::new(5))));
-    checkpoints.mark_damaged(LogIndex::new(15), &damaged).unwrap();
+    checkpoints.mark_damaged(2, &damaged).unwrap();
     assert_eq!(checkpoints.list().unwrap(), [LogIndex::new(5)]);
 }
 
@@ -346,7 +346,7 @@ fn a_checkpoint_marked_as_damaged_is_not_read_again_and_goes_with_those_of_its_t
     live.checkpoint(&mut checkpoints, 5).unwrap();
     live.set(1, 1);
     live.checkpoint(&mut checkpoints, 10).unwrap();
-    checkpoints.mark_damaged(LogIndex::new(10), &last_page(&checkpoints, 10)).unwrap();
+    checkpoints.mark_damaged(1, &last_page(&checkpoints, 10)).unwrap();
     assert_eq!(checkpoints.list().unwrap(), [LogIndex::new(5)], "it had not that page");
     assert_eq!(names(&disk, ".damaged"), ["checkpoints/000000000000000a.damaged"]);
     let mut checkpoints = open(&disk);

@@ -20,8 +20,13 @@ pub enum LogJob {
     /// Frees a state that is no longer needed: giving back the memory of millions of pages takes
     /// longer than a look-up may.
     Free(Box<State>),
-    /// Keeps the newest checkpoint, in which this damage was found, from being read again.
-    MarkDamaged(Damaged),
+    /// Keeps the checkpoints that have a damaged page of a page file from being read again.
+    MarkDamaged {
+        /// The number of the page file.
+        page_file: u64,
+        /// What is wrong with which page.
+        damaged: Damaged,
+    },
 }
 
 impl fmt::Debug for LogJob {
@@ -31,7 +36,10 @@ impl fmt::Debug for LogJob {
             // A state is too much to read.
             Self::Checkpoint(state) => f.debug_tuple("Checkpoint").field(&state.applied()).finish(),
             Self::Free(state) => f.debug_tuple("Free").field(&state.applied()).finish(),
-            Self::MarkDamaged(damaged) => f.debug_tuple("MarkDamaged").field(damaged).finish(),
+            Self::MarkDamaged { page_file, damaged } => {
+                let mut fields = f.debug_struct("MarkDamaged");
+                fields.field("page_file", page_file).field("damaged", damaged).finish()
+            }
         }
     }
 }
@@ -56,8 +64,10 @@ pub enum LogDone {
 pub struct Checkpointed {
     /// The last record that it contains.
     pub index: LogIndex,
-    /// Bytes that it added to the file of pages.
+    /// Bytes that it added to its page file.
     pub size: u64,
+    /// The number of that page file.
+    pub page_file: u64,
     /// Where the live state had better read its pages from now on.
     pub to_adopt: Option<(Arc<dyn Backing>, FileId)>,
 }
@@ -67,6 +77,6 @@ impl fmt::Debug for Checkpointed {
         let file = self.to_adopt.as_ref().map(|(_, file)| file);
         let mut fields = f.debug_struct("Checkpointed");
         fields.field("index", &self.index).field("size", &self.size);
-        fields.field("to_adopt", &file).finish()
+        fields.field("page_file", &self.page_file).field("to_adopt", &file).finish()
     }
 }

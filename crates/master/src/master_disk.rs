@@ -8,7 +8,7 @@
 
 use cairn_env::{DiskError, DiskLock, Lane, Service};
 use cairn_master_core::{Checkpointed, LogDone, LogJob, State};
-use cairn_pagetree::{CheckpointError, Damaged};
+use cairn_pagetree::CheckpointError;
 use cairn_store::{Checkpoints, Image, OperationLog, Written};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -46,17 +46,9 @@ impl MasterDisk {
         if let Some(oldest) = checkpoints.remove_older()? {
             lock(&self.log).remove_before(oldest)?;
         }
-        let to_adopt = written.to_adopt.map(|mapped| (mapped.backing, mapped.file));
-        Ok(LogDone::Checkpointed(Checkpointed { index, size: written.size, to_adopt }))
-    }
-
-    /// The newest checkpoint is the one that the state came from, or has what that one has.
-    fn mark_damaged(&self, damaged: &Damaged) -> Result<LogDone, DiskError> {
-        let checkpoints = lock(&self.checkpoints);
-        if let Some(newest) = checkpoints.list()?.first() {
-            checkpoints.mark_damaged(*newest, damaged)?;
-        }
-        Ok(LogDone::MarkedDamaged)
+        let Written { size, page_file, to_adopt } = written;
+        let to_adopt = to_adopt.map(|mapped| (mapped.backing, mapped.file));
+        Ok(LogDone::Checkpointed(Checkpointed { index, size, page_file, to_adopt }))
     }
 
     fn run_one(&self, job: LogJob, records: &mut Vec<Record>) -> Result<LogDone, DiskError> {
@@ -70,7 +62,10 @@ impl MasterDisk {
                 drop(state);
                 Ok(LogDone::Freed)
             }
-            LogJob::MarkDamaged(damaged) => self.mark_damaged(&damaged),
+            LogJob::MarkDamaged { page_file, damaged } => {
+                lock(&self.checkpoints).mark_damaged(page_file, &damaged)?;
+                Ok(LogDone::MarkedDamaged)
+            }
         }
     }
 }

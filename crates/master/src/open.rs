@@ -113,7 +113,7 @@ impl Master {
         let cell = identity.cell;
         let mut checkpoints = Checkpoints::open(Arc::clone(&disk), cell, config.page_file_limits)
             .map_err(|error| refuse(&error))?;
-        let Recovered { state, log, checkpoint } =
+        let Recovered { state, log, from } =
             recovery::recover(&disk, cell, config.segment_size, &mut checkpoints)
                 .map_err(unrecovered)?;
 
@@ -126,7 +126,7 @@ impl Master {
             Incarnation::new(random.next_u64()),
         );
         let service = MasterDisk::new(log, checkpoints, lock);
-        let master = Self::new(core, consensus, config, hello, checkpoint);
+        let master = Self::new(core, consensus, config, hello, from);
         Ok((master, Arc::new(service)))
     }
 }

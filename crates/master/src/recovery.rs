@@ -57,13 +57,20 @@ pub enum RecoveryError {
     },
 }
 
+/// The checkpoint that a state was taken from; by default, none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TakenFrom {
+    pub(crate) index: LogIndex,
+    /// The number of the page file that the state reads from.
+    pub(crate) page_file: Option<u64>,
+}
+
 /// What is on disk, recovered.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     pub(crate) state: State,
     pub(crate) log: OperationLog,
-    /// The checkpoint that the state was taken from; zero: none.
-    pub(crate) checkpoint: LogIndex,
+    pub(crate) from: TakenFrom,
 }
 
 /// The state on a disk, made of the newest checkpoint in which no damage shows.
@@ -73,39 +80,41 @@ pub(crate) fn recover(
     segment_size: u64,
     checkpoints: &mut Checkpoints,
 ) -> Result<Recovered, RecoveryError> {
-    let (mut checkpoint, mut state) = newest(checkpoints)?;
-    let (log, found) = OperationLog::open(Arc::clone(disk), cell, segment_size, checkpoint)?;
+    let (mut from, mut state) = newest(checkpoints)?;
+    let (log, found) = OperationLog::open(Arc::clone(disk), cell, segment_size, from.index)?;
     let mut records = found.records;
     loop {
-        if checkpoint == LogIndex::default() && !log.reaches_the_beginning() {
+        if from.index == LogIndex::default() && !log.reaches_the_beginning() {
             return Err(RecoveryError::NoCheckpoint);
         }
         replay(&mut state, &records)?;
         let Some(damaged) = state.damage() else {
-            return Ok(Recovered { state, log, checkpoint });
+            return Ok(Recovered { state, log, from });
         };
-        checkpoints.mark_damaged(checkpoint, &damaged)?;
-        (checkpoint, state) = newest(checkpoints)?;
-        records = OperationLog::read(disk.as_ref(), cell, checkpoint)?;
+        let page_file = from.page_file.expect("a state that reads no file meets no damage");
+        checkpoints.mark_damaged(page_file, &damaged)?;
+        (from, state) = newest(checkpoints)?;
+        records = OperationLog::read(disk.as_ref(), cell, from.index)?;
     }
 }
 
 /// The newest checkpoint that opens, and its state; empty where there is none.
-fn newest(checkpoints: &mut Checkpoints) -> Result<(LogIndex, State), RecoveryError> {
+fn newest(checkpoints: &mut Checkpoints) -> Result<(TakenFrom, State), RecoveryError> {
     for index in checkpoints.list()? {
         let Some(found) = checkpoints.load(index)? else { continue };
         let (backing, file) = (Arc::clone(&found.mapped.backing), found.mapped.file);
+        let page_file = found.root.page_file;
         match State::open_image(backing, file, &found.root.root) {
             Ok(state) => {
                 checkpoints.go_on_from(found);
-                return Ok((index, state));
+                return Ok((TakenFrom { index, page_file: Some(page_file) }, state));
             }
-            Err(ImageError::Damaged(damaged)) => checkpoints.mark_damaged(index, &damaged)?,
+            Err(ImageError::Damaged(damaged)) => checkpoints.mark_damaged(page_file, &damaged)?,
             Err(error) => return Err(RecoveryError::Checkpoint { index, error }),
         }
     }
     checkpoints.begin_afresh();
-    Ok((LogIndex::default(), State::default()))
+    Ok((TakenFrom::default(), State::default()))
 }
 
 /// Applies the records that the state does not hold yet, until it shows damage.

@@ -10,6 +10,7 @@
 
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
+use crate::recovery::TakenFrom;
 use cairn_consensus::{Committed, Consensus, ConsensusError};
 use cairn_env::{Completion, DiskError, Effect, EffectId, Event, Lane, Now, Room};
 use cairn_master_core::{
@@ -39,6 +40,8 @@ pub struct Master {
     checkpointing: Option<EffectId>,
     /// The last checkpoint made or tried.
     last_checkpoint: LogIndex,
+    /// The number of the page file that the state reads from.
+    page_file: Option<u64>,
     /// Bytes that the last checkpoint wrote.
     checkpoint_size: u64,
     last_effect: u64,
@@ -53,7 +56,7 @@ impl Master {
         consensus: Consensus,
         config: MasterConfig,
         hello: Hello,
-        last_checkpoint: LogIndex,
+        from: TakenFrom,
     ) -> Self {
         Self {
             core,
@@ -63,7 +66,8 @@ impl Master {
             proposed: BTreeMap::new(),
             appending: None,
             checkpointing: None,
-            last_checkpoint,
+            last_checkpoint: from.index,
+            page_file: from.page_file,
             checkpoint_size: 0,
             last_effect: Outbox::ROOM_EFFECTS,
             marking: None,
@@ -123,11 +127,12 @@ impl Master {
         wishes: &mut Vec<MasterEffect>,
     ) {
         match result {
-            Ok(LogDone::Checkpointed(Checkpointed { size, to_adopt, .. })) => {
+            Ok(LogDone::Checkpointed(Checkpointed { size, page_file, to_adopt, .. })) => {
                 self.checkpoint_size = size;
                 self.core.set_warning(None);
                 let before = to_adopt.and_then(|(pages, file)| self.core.adopt(&pages, file));
                 if let Some(before) = before {
+                    self.page_file = Some(page_file);
                     let (_, free) = self.disk_effect(CHECKPOINT_LANE, LogJob::Free(before.into()));
                     wishes.push(MasterEffect::Env(free));
                 }
@@ -139,9 +144,12 @@ impl Master {
         }
     }
 
-    /// Marks the checkpoint, and stops when that is done (D4).
+    /// Marks the checkpoints with this page, and stops when that is done (D4). A checkpoint that
+    /// is not adopted yet may be in another page file, and have no damage.
     fn damaged(&mut self, damaged: Damaged, wishes: &mut Vec<MasterEffect>) {
-        let (id, mark) = self.disk_effect(CHECKPOINT_LANE, LogJob::MarkDamaged(damaged));
+        let page_file = self.page_file.expect("a state that reads no file meets no damage");
+        let mark = LogJob::MarkDamaged { page_file, damaged };
+        let (id, mark) = self.disk_effect(CHECKPOINT_LANE, mark);
         wishes.push(MasterEffect::Env(mark));
         self.marking = Some((id, damaged));
     }

@@ -1,12 +1,13 @@
 //! D4: a state that turns out to be damaged is no ground for an answer.
 
+use crate::recovery::TakenFrom;
 use crate::{Master, MasterConfig};
 use cairn_consensus::Consensus;
-use cairn_env::{Caller, Completion, Effect, Event, Now, Room};
+use cairn_env::{Caller, Completion, Effect, EffectId, Event, Now, Room};
 use cairn_master_core::record::{AddFile, FoundCell};
 use cairn_master_core::state::ROOT;
-use cairn_master_core::{LogDone, LogJob, MasterCore, Record, State};
-use cairn_pagetree::FileId;
+use cairn_master_core::{Checkpointed, LogDone, LogJob, MasterCore, Record, State};
+use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{Hello, Request, Role, Stat};
 use cairn_types::{
     CellId, CellPath, ClusterConfig, EntryId, Incarnation, LogIndex, ServerId, Term, WallTime,
@@ -14,6 +15,8 @@ use cairn_types::{
 use std::sync::Arc;
 
 const CELL: CellId = CellId::new(5);
+/// What the state was opened from.
+const PAGE_FILE: u64 = 3;
 
 /// A state with the file `/f`, opened from an image in which the byte at `altered` is another one.
 fn opened(altered: Option<usize>) -> State {
@@ -42,7 +45,8 @@ fn master_with(state: State, config: MasterConfig, last_checkpoint: LogIndex) ->
     let consensus = Consensus::start((state.applied(), state.applied_term())).expect("starts");
     let hello = Hello::new(CELL, Role::Master, ServerId::new(1), Incarnation::new(1));
     let core = MasterCore::new(state, consensus.term(), 1);
-    Master::new(core, consensus, config, hello, last_checkpoint)
+    let from = TakenFrom { index: last_checkpoint, page_file: Some(PAGE_FILE) };
+    Master::new(core, consensus, config, hello, from)
 }
 
 fn handle(master: &mut Master, event: Event<(), LogDone>) -> Vec<Effect<LogJob>> {
@@ -51,16 +55,35 @@ fn handle(master: &mut Master, event: Event<(), LogDone>) -> Vec<Effect<LogJob>>
     effects
 }
 
-/// Starts the master and says that what it appends is durable, until it appends no more.
-fn start(master: &mut Master) {
-    let mut events = vec![Event::Started];
+/// Starts the master and says that what it appends is durable, until it appends no more; gives
+/// the checkpoint that it wants then.
+fn start(master: &mut Master) -> Option<(EffectId, Box<State>)> {
+    let (mut events, mut checkpoint) = (vec![Event::Started], None);
     while let Some(event) = events.pop() {
         for effect in handle(master, event) {
-            if let Effect::Disk { id, job: LogJob::Append(_), .. } = effect {
-                let result = Completion::Disk(Ok(LogDone::Appended));
-                events.push(Event::Completed { id, result });
+            match effect {
+                Effect::Disk { id, job: LogJob::Append(_), .. } => {
+                    events.push(completed(id, LogDone::Appended));
+                }
+                Effect::Disk { id, job: LogJob::Checkpoint(state), .. } => {
+                    checkpoint = Some((id, state));
+                }
+                _ => {}
             }
         }
+    }
+    checkpoint
+}
+
+fn completed(id: EffectId, done: LogDone) -> Event<(), LogDone> {
+    Event::Completed { id, result: Completion::Disk(Ok(done)) }
+}
+
+/// What is asked of the disk, and where damage is said to be.
+fn marking(effects: &[Effect<LogJob>]) -> (EffectId, u64) {
+    match effects {
+        [Effect::Disk { id, job: LogJob::MarkDamaged { page_file, .. }, .. }] => (*id, *page_file),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -79,16 +102,29 @@ fn what_cannot_be_read_is_not_answered_as_if_it_were_not_there() {
     // The first page is the leaf that has the name.
     let mut damaged = master(opened(Some(0)));
     start(&mut damaged);
-    let effects = handle(&mut damaged, stat());
-    let [Effect::Disk { id, job: LogJob::MarkDamaged(_), .. }] = effects.as_slice() else {
-        panic!("{effects:?}")
-    };
+    let (id, page_file) = marking(&handle(&mut damaged, stat()));
+    assert_eq!(page_file, PAGE_FILE);
     assert!(handle(&mut damaged, stat()).is_empty(), "nothing is answered any more");
-    let result = Completion::Disk(Ok(LogDone::MarkedDamaged));
-    let effects = handle(&mut damaged, Event::Completed { id: *id, result });
+    let effects = handle(&mut damaged, completed(id, LogDone::MarkedDamaged));
     let [Effect::Halt(line)] = effects.as_slice() else { panic!("{effects:?}") };
     assert!(line.contains("checksum"), "{line}");
     assert!(handle(&mut damaged, stat()).is_empty(), "it has stopped");
+}
+
+#[test]
+fn damage_is_told_of_the_page_file_that_is_read_from_which_is_a_new_one_once_it_is_adopted() {
+    let standard = MasterConfig::standard(ClusterConfig::default(), 1);
+    let config = MasterConfig { checkpoint_every_records: 1, ..standard };
+    let mut master = master_with(opened(None), config, LogIndex::new(2));
+    let (id, state) = start(&mut master).expect("a checkpoint is due");
+    let (file, mut bytes) = (FileId::fresh(), Vec::new());
+    state.write_image(file, &mut bytes).expect("memory");
+    bytes[0] ^= 1;
+    let (index, size, page_file) = (state.applied(), bytes.len() as u64, PAGE_FILE + 1);
+    let to_adopt: Option<(Arc<dyn Backing>, FileId)> = Some((Arc::new(bytes), file));
+    let made = Checkpointed { index, size, page_file, to_adopt };
+    handle(&mut master, completed(id, LogDone::Checkpointed(made)));
+    assert_eq!(marking(&handle(&mut master, stat())).1, page_file);
 }
 
 #[test]

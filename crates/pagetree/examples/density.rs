@@ -3,10 +3,10 @@
 //! `density [count] [style: spark|log|uuid|all] [order: directories|mixed|sorted]`
 //!
 //! Directories of a thousand. `directories`: one after the other in random order of directories,
-//! each from its first name to its last; `mixed`: all names in random order; `sorted`: built from
-//! sorted input.
+//! each from its first name to its last; `mixed`: all names in random order; `sorted`: all names
+//! in order.
 
-use cairn_pagetree::{FileId, LEAF_SIZE_MAX, Tree, TreeBuilder, checkpoint, rewrite};
+use cairn_pagetree::{FileId, LEAF_SIZE_MAX, Tree, checkpoint, rewrite};
 use std::sync::Arc;
 
 const DIRECTORY_COUNT: u64 = 1000;
@@ -92,7 +92,7 @@ fn resident_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-fn order(count: u64, order: &str) -> Vec<u32> {
+fn order(style: &str, count: u64, order: &str) -> Vec<u32> {
     let files = u32::try_from(count).expect("fewer than 2^32 files");
     let mut order_of_files: Vec<u32> = (0..files).collect();
     let mut random = Random(42);
@@ -102,26 +102,18 @@ fn order(count: u64, order: &str) -> Vec<u32> {
         let mut directories: Vec<&[u32]> = order_of_files.chunks(1000).collect();
         random.shuffle(&mut directories);
         order_of_files = directories.concat();
+    } else if order == "sorted" {
+        order_of_files.sort_by_cached_key(|file| {
+            let mut key = Vec::new();
+            put_key(style, u64::from(*file), &mut key);
+            key
+        });
     }
     order_of_files
 }
 
-fn build(style: &str, order: &str, files: &[u32]) -> Tree {
-    let mut key = Vec::new();
-    if order == "sorted" {
-        let mut keys: Vec<(Vec<u8>, u64)> = Vec::new();
-        for file in files {
-            put_key(style, u64::from(*file), &mut key);
-            keys.push((key.clone(), u64::from(*file)));
-        }
-        keys.sort();
-        let mut builder = TreeBuilder::default();
-        for (key, file) in keys {
-            builder.push(&key, &value(file)).expect("sorted");
-        }
-        return builder.finish();
-    }
-    let mut tree = Tree::new();
+fn build(style: &str, files: &[u32]) -> Tree {
+    let (mut tree, mut key) = (Tree::new(), Vec::new());
     for file in files {
         put_key(style, u64::from(*file), &mut key);
         tree.insert(&key, &value(u64::from(*file))).expect("nothing is stored");
@@ -130,10 +122,10 @@ fn build(style: &str, order: &str, files: &[u32]) -> Tree {
 }
 
 fn measure(style: &str, order_name: &str, count: u64) {
-    let mut files = order(count, order_name);
+    let mut files = order(style, count, order_name);
     let before = resident_bytes();
     let start = core_seconds();
-    let tree = build(style, order_name, &files);
+    let tree = build(style, &files);
     let insert_seconds = core_seconds() - start;
     let resident = resident_bytes().saturating_sub(before);
     assert_eq!(tree.len(), count);

@@ -12,7 +12,6 @@
 //! Knows bytes that it is handed. Never sees files, mappings, or what keys and values mean.
 
 mod adopt;
-mod builder;
 mod checkpoint;
 mod damaged;
 mod entries;
@@ -37,7 +36,6 @@ mod tree;
 mod varint;
 
 pub use adopt::NotInFile;
-pub use builder::{BuildError, TreeBuilder};
 pub use checkpoint::{Checkpoint, CheckpointError, PageSink, checkpoint, rewrite};
 pub use damaged::{Damage, Damaged};
 pub use finger::Finger;

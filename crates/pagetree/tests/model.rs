@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use cairn_pagetree::{FileId, RootRecord, Tree, TreeBuilder, checkpoint, rewrite};
+use cairn_pagetree::{FileId, RootRecord, Tree, checkpoint, rewrite};
 use proptest::prelude::{ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 use proptest::sample::Index;
 use std::collections::BTreeMap;
@@ -254,18 +254,16 @@ proptest! {
     }
 
     #[test]
-    fn a_tree_built_in_order_is_the_map(
+    fn a_tree_filled_in_order_is_the_map(
         model in prop::collection::btree_map(key(), value(), 0..300),
         many in 0u16..5000,
     ) {
         let mut model = model;
         model.extend((0..many).map(|number| (name(9, number), vec![7; usize::from(number % 20)])));
-        let mut builder = TreeBuilder::default();
+        let mut tree = Tree::new();
         for (key, value) in &model {
-            builder.push(key, value).unwrap();
-            assert!(builder.push(key, value).is_err());
+            assert!(tree.insert(key, value).unwrap());
         }
-        let tree = builder.finish();
         assert_same(&tree, &model, &[]);
         for (key, value) in &model {
             assert_eq!(tree.get(key).unwrap(), Some(value.as_slice()));

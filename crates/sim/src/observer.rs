@@ -159,7 +159,7 @@ impl JobWatch<LogJob, LogDone> for Observer {
                 self.reach("state reads from its checkpoint");
                 self.check_replay(at, ReplayIsState::check);
             }
-            LogJob::MarkDamaged(_) => self.reach("checkpoint marked as damaged"),
+            LogJob::MarkDamaged { .. } => self.reach("checkpoint marked as damaged"),
         }
     }
 }

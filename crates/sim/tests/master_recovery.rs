@@ -1,5 +1,7 @@
 //! A master on a disk that forgets, tears and refuses: what was answered is there after it.
 
+mod damaged_pages;
+
 use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, Now};
 use cairn_env::{OpenMode, Room, Service};
 use cairn_env_sim::SimDisk;
@@ -194,6 +196,19 @@ fn a_checkpoint_lets_the_log_before_it_go_and_recovery_needs_it() {
     assert_eq!(running.master.state(), &before);
 }
 
+/// The roots of checkpoints, oldest first.
+fn roots(disk: &SimDisk) -> Vec<String> {
+    disk.paths().into_iter().filter(|path| path.ends_with(".root")).collect()
+}
+
+/// A root, if it reads.
+fn read_root(disk: &SimDisk, path: &str) -> Option<CheckpointRoot> {
+    let file = disk.session().open(path, OpenMode::Read).expect("is there");
+    let mut bytes = vec![0; usize::try_from(file.size().expect("tells")).expect("fits")];
+    file.read_at(&mut bytes, 0).expect("reads");
+    CheckpointRoot::decode(&bytes).ok()
+}
+
 /// Runs masters that die, one after the other, and checks what the answered creations left.
 struct Deaths {
     disk: SimDisk,
@@ -223,17 +238,13 @@ impl Deaths {
 
     /// Damages the newest checkpoint, root or pages, while there is another one that reads.
     fn rot(&mut self) {
-        let paths = self.disk.paths();
-        let roots = paths.iter().filter(|path| path.ends_with(".root"));
-        let good: Vec<&String> = roots.filter(|path| !self.rotten.contains(*path)).collect();
+        let roots = roots(&self.disk);
+        let good: Vec<_> = roots.iter().filter(|path| !self.rotten.contains(*path)).collect();
         let [.., _, newest] = good[..] else { return };
         if self.random.chance(500) {
             assert!(self.disk.flip_byte(newest, self.random.below(72)));
         } else {
-            let file = self.disk.session().open(newest, OpenMode::Read).expect("is there");
-            let mut bytes = vec![0; usize::try_from(file.size().expect("tells")).expect("fits")];
-            file.read_at(&mut bytes, 0).expect("reads");
-            let Ok(root) = CheckpointRoot::decode(&bytes) else { return };
+            let Some(root) = read_root(&self.disk, newest) else { return };
             let pages = format!("checkpoints/{:016x}.pages", root.page_file);
             // Its root page, which nothing else has.
             assert!(self.disk.flip_byte(&pages, root.page_file_size - 1));
@@ -366,8 +377,8 @@ fn a_damaged_page_of_the_newest_checkpoint_sets_it_aside_and_the_one_before_is_t
 fn without_a_checkpoint_that_reads_a_master_does_not_start_on_a_part_of_its_log() {
     let disk = disk();
     with_checkpoints(&disk, 300);
-    for path in disk.paths().iter().filter(|path| path.ends_with(".root")) {
-        assert!(disk.flip_byte(path, 100));
+    for path in roots(&disk) {
+        assert!(disk.flip_byte(&path, 100));
     }
     let refused = Running::open(&disk, 2).err().expect("refused").to_string();
     assert!(refused.contains("no checkpoint reads"), "{refused}");
@@ -404,7 +415,7 @@ fn after_a_dear_checkpoint_the_next_one_comes_later() {
         let (id, count) = running.create_until_a_checkpoint(1000 * (waited.len() as u64 + 1));
         waited.push(count);
         let index = running.master.state().applied();
-        let made = Checkpointed { index, size, to_adopt: None };
+        let made = Checkpointed { index, size, page_file: 1, to_adopt: None };
         let result = Completion::Disk(Ok(LogDone::Checkpointed(made)));
         running.handle(Event::Completed { id, result });
     }

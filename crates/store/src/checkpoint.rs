@@ -90,6 +90,8 @@ pub type Imaged = Result<Image, CheckpointError<DiskError>>;
 pub struct Written {
     /// Bytes that it added to its page file.
     pub size: u64,
+    /// The number of that page file.
+    pub page_file: u64,
     /// Where the live state had better read its pages from now on: it gives memory back, and lets
     /// go of a page file that is to be removed.
     pub to_adopt: Option<MappedPages>,
@@ -179,21 +181,20 @@ impl Checkpoints {
         self.current = None;
     }
 
-    /// Keeps a checkpoint in which damage was found, and all that may have the same page, from
-    /// being read again, durably (C5).
+    /// Keeps all checkpoints that may have a page, found damaged in a page file, from being read
+    /// again, durably (C5). The newest of that page file always is one, whatever its root says.
     ///
     /// # Errors
     /// [`DiskError`]; they may be read again then.
-    pub fn mark_damaged(&self, index: LogIndex, damaged: &Damaged) -> Result<(), DiskError> {
-        let found = self.read_root(&path(index, ROOT))?;
-        for other in self.list()? {
-            let shares = self.read_root(&path(other, ROOT))?.is_some_and(|root| {
-                let same_file = found.as_ref().is_some_and(|f| f.page_file == root.page_file);
-                same_file && damaged.offset < root.page_file_size
-            });
-            if shares || other == index {
-                self.disk.rename(&path(other, ROOT), &path(other, DAMAGED)).map_err(disk_error)?;
+    pub fn mark_damaged(&self, page_file: u64, damaged: &Damaged) -> Result<(), DiskError> {
+        let mut is_newest = true;
+        for index in self.list()? {
+            let root = self.read_root(&path(index, ROOT))?;
+            let Some(root) = root.filter(|root| root.page_file == page_file) else { continue };
+            if is_newest || damaged.offset < root.page_file_size {
+                self.disk.rename(&path(index, ROOT), &path(index, DAMAGED)).map_err(disk_error)?;
             }
+            is_newest = false;
         }
         self.disk.sync_dir(DIRECTORY).map_err(sync_failure)
     }
@@ -242,9 +243,9 @@ impl Checkpoints {
         replace_file(self.disk.as_ref(), &path(index, ROOT), &root.encode())
             .map_err(CheckpointError::Sink)?;
         let to_adopt = adoption(&mut pages).map_err(CheckpointError::Sink)?;
-        let size = pages.end - before;
+        let (size, page_file) = (pages.end - before, pages.number);
         self.current = Some(pages);
-        Ok(Written { size, to_adopt })
+        Ok(Written { size, page_file, to_adopt })
     }
 
     fn fresh_file(&mut self) -> Result<PageFile, DiskError> {

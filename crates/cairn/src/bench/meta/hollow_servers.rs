@@ -10,6 +10,7 @@
 use super::population::{Population, SERVERS};
 use crate::complaint::{Cause, Complaint, Doing};
 use crate::exit_codes::Exit;
+use crate::janitor::Janitor;
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
 use cairn_env::{ChunkDone, ChunkJob, DiskError, Effect, Event, Now, Room, Service, Space};
 use cairn_env_os::{LaunchOptions, Running};
@@ -19,7 +20,8 @@ use cairn_types::{
 };
 use clap::Args;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{BufRead, Read};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 /// Racks that the servers stand in.
@@ -133,8 +135,8 @@ impl Service for NoBytes {
 
 /// The process of them, seen from the bench; ended when dropped.
 pub(super) struct HollowServers<'j> {
-    child: std::process::Child,
-    janitor: &'j crate::janitor::Janitor,
+    child: Child,
+    janitor: &'j Janitor,
 }
 
 impl<'j> HollowServers<'j> {
@@ -142,9 +144,8 @@ impl<'j> HollowServers<'j> {
     pub(super) fn start(
         master: &str,
         population: Population,
-        janitor: &'j crate::janitor::Janitor,
+        janitor: &'j Janitor,
     ) -> Result<Self, Complaint> {
-        use std::process::{Command, Stdio};
         let doing = || "starting the bench's chunkservers".to_owned();
         let text = serde_json::to_string(&population).map_err(std::io::Error::from).doing(doing)?;
         let mut command = Command::new(std::env::current_exe().doing(doing)?);
@@ -156,7 +157,7 @@ impl<'j> HollowServers<'j> {
         let servers = Self { child, janitor };
         let mut line = String::new();
         if let Some(stdout) = stdout {
-            std::io::BufReader::new(stdout).read_line(&mut line).doing(doing)?;
+            BufReader::new(stdout).read_line(&mut line).doing(doing)?;
         }
         if line.is_empty() {
             let cause = Cause::new(Exit::Failed, "they ended; their reason stands above", "");

@@ -153,51 +153,41 @@ impl Meta {
             figures.beside(hdfs::measure(&self.peer_scripts, self.files)?);
         }
         figures.title(self.files, self.names)?;
+        let figures = &mut figures;
         // One filled master serves all steps that only add to it.
-        let mut shared: Option<Rig<'_>> = None;
+        let shared = &mut Shared { meta: self, surroundings, rig: None };
         for step in self.steps() {
-            let mut full = |figures: &mut Figures<'_>| -> Result<Rig<'_>, Complaint> {
-                match shared.take() {
-                    Some(rig) => Ok(rig),
-                    None => Rig::filled(surroundings, "cell", self.population(), figures),
-                }
-            };
             match step {
-                Step::Memory => {
-                    let rig = memory::measure(self, surroundings, &mut figures)?;
-                    shared = Some(rig);
-                }
-                Step::Start => {
-                    let mut rig = full(&mut figures)?;
-                    start::measure(&mut rig, &mut figures)?;
-                    shared = Some(rig);
-                }
-                Step::LookUps => {
-                    let rig = full(&mut figures)?;
-                    rates::look_ups(self, &rig, &mut figures)?;
-                    shared = Some(rig);
-                }
-                Step::Changes => {
-                    let rig = full(&mut figures)?;
-                    rates::changes(self, &rig, &mut figures)?;
-                    shared = Some(rig);
-                }
-                Step::Mix => {
-                    let rig = full(&mut figures)?;
-                    mixes::measure(self, &rig, &mut figures)?;
-                    shared = Some(rig);
-                }
-                Step::Checkpoint => {
-                    let mut rig = full(&mut figures)?;
-                    checkpoints::measure(self, &mut rig, &mut figures)?;
-                    shared = Some(rig);
-                }
-                Step::List => listing::measure(self, surroundings, &mut figures)?,
-                Step::Growth => {
-                    growth::measure(self, surroundings, &mut figures)?;
-                }
+                Step::Memory => shared.rig = Some(memory::measure(self, surroundings, figures)?),
+                Step::Start => start::measure(shared.full(figures)?, figures)?,
+                Step::LookUps => rates::look_ups(self, shared.full(figures)?, figures)?,
+                Step::Changes => rates::changes(self, shared.full(figures)?, figures)?,
+                Step::Mix => mixes::measure(self, shared.full(figures)?, figures)?,
+                Step::List => listing::measure(self, surroundings, figures)?,
+                Step::Checkpoint => checkpoints::measure(self, shared.full(figures)?, figures)?,
+                Step::Growth => growth::measure(self, surroundings, figures)?,
             }
         }
         Ok(())
+    }
+}
+
+/// The filled master that several steps have in common.
+struct Shared<'a, 'j> {
+    meta: &'a Meta,
+    surroundings: &'a Surroundings<'j>,
+    rig: Option<Rig<'j>>,
+}
+
+impl<'j> Shared<'_, 'j> {
+    /// It, filled when it is first asked for.
+    fn full(&mut self, figures: &Figures<'_>) -> Result<&mut Rig<'j>, Complaint> {
+        match &mut self.rig {
+            Some(rig) => Ok(rig),
+            none => {
+                let population = self.meta.population();
+                Ok(none.insert(Rig::filled(self.surroundings, "cell", population, figures)?))
+            }
+        }
     }
 }
