@@ -5,9 +5,9 @@ use crate::file::File;
 use crate::link::{Link, answered, wait};
 use cairn_client_core::Operation;
 use cairn_protocol::{
-    CellInfo, CellInfoAnswer, ChunkLocations, Create, Delete, Explain, ExplainAnswer, Find,
-    FindAnswer, List, ListAnswer, Locate, MakeDirectory, Open, Rename, Response, ServerStatus,
-    Servers, Stat, Status, StatusAnswer,
+    BatchResult, CellInfo, CellInfoAnswer, ChunkLocations, Create, Delete, Explain, ExplainAnswer,
+    Find, FindAnswer, List, ListAnswer, Locate, MakeDirectory, Open, Rename, Request, Response,
+    ServerStatus, Servers, Stat, Status, StatusAnswer,
 };
 use cairn_types::{Address, CellPath, ChunkIndex, Content, Entry, MutationName, Rack};
 use std::sync::Arc;
@@ -101,6 +101,42 @@ impl Cell {
     #[must_use]
     pub fn info(&self) -> &CellInfoAnswer {
         &self.info
+    }
+
+    /// Asks the masters one question of the protocol as it stands, again where that may help,
+    /// until the deadline: for tools that speak the protocol. A mutation is given its name here
+    /// (R24), and an `Open` asks for as many chunks as one answer holds. Nothing stays open
+    /// behind the answer.
+    ///
+    /// # Errors
+    /// The master's, as it stands; `Unreachable` or `DeadlineExceeded` where none answers.
+    ///
+    /// ```no_run
+    /// # async fn example(cell: cairn_client::Cell) -> Result<(), cairn_client::Error> {
+    /// use cairn_protocol::{Locate, Response};
+    /// use cairn_types::{ChunkIndex, EntryId};
+    /// let (file, first) = (EntryId::new(7), ChunkIndex::default());
+    /// if let Response::Locate(answer) = cell.ask(Locate { file, first, count: 16 }).await? {
+    ///     println!("{} chunks", answer.chunks.len());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn ask(&self, request: impl Into<Request>) -> Result<Response, Error> {
+        let response = self.link.ask(request).await?;
+        // No `File` will do it.
+        match &response {
+            Response::Open(answer) => self.link.forget(answer.entry.id),
+            Response::Create(answer) => self.link.forget(answer.entry.id),
+            Response::Batch(answer) => {
+                for result in &answer.results {
+                    if let BatchResult::Create(answer) = result {
+                        self.link.forget(answer.entry.id);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(response)
     }
 
     /// What a path stands for. A file's length is the acknowledged one: while its last chunk is

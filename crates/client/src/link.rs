@@ -4,7 +4,7 @@ use crate::error::Error;
 use cairn_client_core::{ClientCore, ClientSettings, Command, NoDisk, Operation, Output};
 use cairn_env_os::{LaunchOptions, Running, Sender, clock, launch};
 use cairn_protocol::{ErrorCode, Failure, Request, Response};
-use cairn_types::{Address, Rack};
+use cairn_types::{Address, EntryId, Rack};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,6 +62,11 @@ impl Link {
 
     pub(crate) async fn ask(&self, request: impl Into<Request>) -> Result<Response, Error> {
         answered(self.run(Operation::Ask(request.into())).await?)
+    }
+
+    /// Nothing has the file open any more that was opened once.
+    pub(crate) fn forget(&self, file: EntryId) {
+        drop(self.begin(Operation::Forget { file }));
     }
 
     /// Waits for `span`.
