@@ -24,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(crate) enum Work {
     /// Its task's answer is the answer.
     Ask,
+    /// The same, of a request that opens files.
+    Open,
     Read(ReadWork),
     Write(WriteWork),
     Append {
@@ -56,6 +58,8 @@ pub struct ClientCore {
     /// Operations on files that wait for the cell's settings.
     waiting: Vec<(OperationId, Operation)>,
     ready: VecDeque<(TaskId, Input)>,
+    /// Operations that are done, and not told yet.
+    over: Vec<(Done, Result<Output, Failure>)>,
     next: u64,
 }
 
@@ -79,6 +83,7 @@ impl ClientCore {
             shared: BTreeMap::new(),
             waiting: Vec::new(),
             ready: VecDeque::new(),
+            over: Vec::new(),
             next: 0,
         }
     }
@@ -121,6 +126,15 @@ impl ClientCore {
             self.cx.effects.push(Effect::Wake { id, at });
         }
         effects.append(&mut self.cx.effects);
+    }
+
+    /// Tells the callers of all operations that are done; whether there are any.
+    pub fn tell(&mut self) -> bool {
+        let is_anyone = !self.over.is_empty();
+        for (done, result) in self.over.drain(..) {
+            done(result);
+        }
+        is_anyone
     }
 
     /// Moves tasks until all of them wait for the world.
@@ -224,6 +238,11 @@ impl ClientCore {
 
     fn start(&mut self, command: Command) {
         let Command { operation, deadline, done, .. } = command;
+        if let Operation::Forget { file } = operation {
+            self.cx.closed(file);
+            self.over.push((done, Ok(Output::Forgotten)));
+            return;
+        }
         self.next += 1;
         let id = OperationId(self.next);
         let alarm = match operation {
@@ -236,7 +255,8 @@ impl ClientCore {
         let (work, tasks) = (Work::Pause, BTreeSet::new());
         let active = Active { work, done, deadline, alarm, tasks, changed: false };
         self.operations.insert(id, active);
-        let needs_cell = !matches!(operation, Operation::Ask(_) | Operation::Pause(_));
+        let needs_cell =
+            !matches!(operation, Operation::Ask(_) | Operation::Open(_) | Operation::Pause(_));
         if needs_cell && self.cx.config.is_none() {
             self.waiting.push((id, operation));
             self.cx.wants.push_back(Wanted {
@@ -252,7 +272,8 @@ impl ClientCore {
 
     fn begin(&mut self, id: OperationId, operation: Operation) {
         match operation {
-            Operation::Ask(request) => self.begin_ask(id, request),
+            Operation::Ask(request) => self.begin_ask(id, request, Work::Ask),
+            Operation::Open(request) => self.begin_ask(id, request, Work::Open),
             Operation::ReadAt { file, offset, size, fresh } => {
                 self.begin_read(id, file, offset, size, fresh);
             }
@@ -262,12 +283,9 @@ impl ClientCore {
             Operation::Append { file, bytes, sync } => self.begin_append(id, file, bytes, sync),
             Operation::Sync { file } => self.begin_sync(id, file, true, false),
             Operation::Close { file, sync } => self.begin_sync(id, file, sync, true),
-            Operation::Forget { file } => {
-                self.cx.closed(file);
-                self.finish(id, Ok(Output::Forgotten));
-            }
             Operation::Length { file } => self.begin_length(id, file),
-            Operation::Pause(_) => {}
+            // Dealt with at its start, and a timer is all there is.
+            Operation::Forget { .. } | Operation::Pause(_) => {}
         }
     }
 
@@ -297,6 +315,7 @@ impl ClientCore {
         };
         match (&mut active.work, result) {
             (Work::Ask, TaskResult::Asked(asked)) => self.asked(id, asked),
+            (Work::Open, TaskResult::Asked(asked)) => self.opened(id, asked),
             (Work::Read(_), TaskResult::Piece(piece)) => self.piece_read(id, task, piece),
             (Work::Write(_), TaskResult::Mutated(done)) => self.piece_written(id, &done),
             (Work::Append { .. }, TaskResult::Mutated(done)) => self.appended(id, &done),
@@ -321,14 +340,14 @@ impl ClientCore {
         })
     }
 
-    /// Tells the caller; whatever is still under way no longer matters (K1).
+    /// The caller will be told; whatever is still under way no longer matters (K1).
     pub(crate) fn finish(&mut self, id: OperationId, result: Result<Output, Failure>) {
         let Some(active) = self.operations.remove(&id) else { return };
         self.cx.timers.cancel(active.alarm);
         for task in &active.tasks {
             self.tasks.remove(task);
         }
-        (active.done)(result);
+        self.over.push((active.done, result));
     }
 
     fn ring(&mut self, alarm: Alarm) {

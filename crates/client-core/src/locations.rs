@@ -50,16 +50,16 @@ impl Locations {
         &mut self,
         entry: &Entry,
         first: ChunkIndex,
-        chunks: Vec<ChunkLocations>,
+        mut chunks: Vec<ChunkLocations>,
         asked: u64,
         until: Time,
     ) {
         self.chunk_count = self.chunk_count.max(entry.chunk_count);
-        let mut chunks: BTreeMap<ChunkIndex, ChunkLocations> =
-            chunks.into_iter().map(|chunk| (chunk.index, chunk)).collect();
         for place in first.get()..first.get().saturating_add(u64::from(LOCATE_COUNT)) {
             let index = ChunkIndex::new(place);
-            let chunk = chunks.remove(&index).filter(|chunk| !chunk.handle.is_none());
+            let at = chunks.iter().position(|chunk| chunk.index == index);
+            let chunk = at.map(|at| chunks.swap_remove(at));
+            let chunk = chunk.filter(|chunk| !chunk.handle.is_none());
             let inner = place + 1 < entry.chunk_count;
             self.learn(index, Known { chunk, inner, asked, until });
             if place >= entry.chunk_count {
