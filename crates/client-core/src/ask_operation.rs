@@ -108,8 +108,53 @@ fn prepare(cx: &mut Context, request: &mut Request) {
 #[cfg(test)]
 mod tests {
     use crate::Operation;
-    use crate::test_client::{client, is_done, result};
-    use cairn_protocol::{CellInfo, CellInfoAnswer, ErrorCode, Response};
+    use crate::operation::Output;
+    use crate::test_client::{FILE, chunk, client, connected, is_done, result};
+    use cairn_protocol::{
+        CellInfo, CellInfoAnswer, ErrorCode, Open, OpenAnswer, Read, Request, Response,
+    };
+    use cairn_types::Entry;
+
+    fn answer() -> OpenAnswer {
+        let entry = Entry { id: FILE, chunk_count: 1, ..Entry::default() };
+        OpenAnswer { entry, chunks: vec![chunk(0, 5, &[1], None)] }
+    }
+
+    fn read() -> Operation {
+        Operation::ReadAt { file: FILE, offset: 0, size: 1, fresh: false }
+    }
+
+    #[test]
+    fn what_an_open_tells_of_chunks_is_kept_and_not_passed_on() {
+        let mut client = connected();
+        let done = client.start(Operation::Open(Open::default().into()));
+        client.answer(Response::Open(answer()));
+        let without = OpenAnswer { chunks: Vec::new(), ..answer() };
+        assert_eq!(result(&done), Ok(Output::Answered(Response::Open(without))));
+        client.start(read());
+        assert!(matches!(client.call().request, Request::Read(Read { .. })));
+    }
+
+    #[test]
+    fn a_mere_question_is_answered_in_full_and_keeps_nothing() {
+        let mut client = connected();
+        let done = client.start(Operation::Ask(Open::default().into()));
+        client.answer(Response::Open(answer()));
+        assert_eq!(result(&done), Ok(Output::Answered(Response::Open(answer()))));
+        client.start(read());
+        assert!(matches!(client.call().request, Request::Locate(_)));
+    }
+
+    #[test]
+    fn a_forgotten_file_is_located_anew() {
+        let mut client = connected();
+        client.start(Operation::Open(Open::default().into()));
+        client.answer(Response::Open(answer()));
+        let forgotten = client.start(Operation::Forget { file: FILE });
+        assert_eq!(result(&forgotten), Ok(Output::Forgotten));
+        client.start(read());
+        assert!(matches!(client.call().request, Request::Locate(_)));
+    }
 
     #[test]
     fn settings_that_do_not_fit_together_are_not_learnt() {

@@ -52,8 +52,9 @@ pub(crate) struct Active {
 /// A client's state machine. See the crate's page.
 pub struct ClientCore {
     pub(crate) cx: Context,
-    pub(crate) operations: BTreeMap<OperationId, Active>,
-    pub(crate) tasks: BTreeMap<TaskId, Task>,
+    /// Boxed, as the tasks are: a map moves what stands in it with each neighbour that goes.
+    pub(crate) operations: BTreeMap<OperationId, Box<Active>>,
+    pub(crate) tasks: BTreeMap<TaskId, Box<Task>>,
     shared: BTreeMap<TaskId, SharedAsk>,
     /// Operations on files that wait for the cell's settings.
     waiting: Vec<(OperationId, Operation)>,
@@ -128,13 +129,11 @@ impl ClientCore {
         effects.append(&mut self.cx.effects);
     }
 
-    /// Tells the callers of all operations that are done; whether there are any.
-    pub fn tell(&mut self) -> bool {
-        let is_anyone = !self.over.is_empty();
+    /// Tells the callers of all operations that are done.
+    pub fn tell(&mut self) {
         for (done, result) in self.over.drain(..) {
             done(result);
         }
-        is_anyone
     }
 
     /// Moves tasks until all of them wait for the world.
@@ -169,7 +168,7 @@ impl ClientCore {
         let Some(active) = self.operations.get_mut(&operation) else { return id };
         active.tasks.insert(id);
         let (owner, deadline) = (Owner::Operation(operation), active.deadline);
-        self.tasks.insert(id, Task { owner, deadline, machine });
+        self.tasks.insert(id, Box::new(Task { owner, deadline, machine }));
         self.ready.push_back((id, Input::Begin));
         id
     }
@@ -188,7 +187,8 @@ impl ClientCore {
         self.next += 1;
         let id = TaskId(self.next);
         let machine = Machine::Ask(Ask::new(wanted.want.request()));
-        self.tasks.insert(id, Task { owner: Owner::Shared, deadline: wanted.deadline, machine });
+        let task = Task { owner: Owner::Shared, deadline: wanted.deadline, machine };
+        self.tasks.insert(id, Box::new(task));
         let waiters = wanted.waiter.into_iter().collect();
         self.shared.insert(id, SharedAsk { want: wanted.want, waiters });
         self.ready.push_back((id, Input::Begin));
@@ -254,7 +254,7 @@ impl ClientCore {
         };
         let (work, tasks) = (Work::Pause, BTreeSet::new());
         let active = Active { work, done, deadline, alarm, tasks, changed: false };
-        self.operations.insert(id, active);
+        self.operations.insert(id, Box::new(active));
         let needs_cell =
             !matches!(operation, Operation::Ask(_) | Operation::Open(_) | Operation::Pause(_));
         if needs_cell && self.cx.config.is_none() {

@@ -29,7 +29,7 @@ impl Room for ClientCore {
         self.step(now, event, effects);
     }
 
-    fn tell_callers(&mut self) -> bool {
-        self.tell()
+    fn tell_callers(&mut self) {
+        self.tell();
     }
 }

@@ -86,10 +86,7 @@ impl<R: Room> Reactor<R> {
             self.take_news(&mut turn)?;
             self.lanes.submit(&mut turn.jobs);
             self.network.flush();
-            if self.room.tell_callers() {
-                // Whoever was told will mostly ask on: better heard now than by a wake each.
-                std::thread::yield_now();
-            }
+            self.room.tell_callers();
             if !self.stops.is_empty() {
                 return Ok(());
             }

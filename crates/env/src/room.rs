@@ -42,11 +42,9 @@ pub trait Room {
         effects: &mut Vec<Effect<<Self::Service as Service>::Job>>,
     );
 
-    /// Tells those who gave commands what came of them; whether there was anyone to be told.
+    /// Tells those who gave commands what came of them.
     ///
     /// The world calls it when it has dealt with all that was at hand, so that who waits together
     /// is told together: telling one at a time would have each wake up alone, and ask alone.
-    fn tell_callers(&mut self) -> bool {
-        false
-    }
+    fn tell_callers(&mut self) {}
 }
