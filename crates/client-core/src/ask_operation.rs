@@ -8,10 +8,10 @@ use crate::operation::Output;
 use crate::settings::LOCATE_COUNT;
 use crate::task::{Machine, OperationId};
 use cairn_protocol::{BatchEntry, BatchResult, Request, Response, StatAnswer};
-use cairn_types::{EntryKind, MutationName};
+use cairn_types::{EntryKind, MutationName, Time};
 
 impl ClientCore {
-    pub(crate) fn begin_ask(&mut self, id: OperationId, mut request: Request) {
+    pub(crate) fn begin_ask(&mut self, id: OperationId, mut request: Request, work: Work) {
         if let Request::Batch(batch) = &request
             && let Some(failure) = batch.oversized()
         {
@@ -19,13 +19,11 @@ impl ClientCore {
             return self.finish(id, Err(failure));
         }
         prepare(&mut self.cx, &mut request);
-        self.set_work(id, Work::Ask);
+        self.set_work(id, work);
         self.spawn(id, Machine::Ask(Ask::new(request)));
     }
 
     pub(crate) fn asked(&mut self, id: OperationId, asked: Asked) {
-        let ttl_ms = self.cx.config.as_ref().map_or(0, |config| config.location_ttl_ms);
-        let until = usable_until(asked.sent, ttl_ms);
         match &asked.response {
             Response::CellInfo(info) => {
                 if let Err(failure) = self.learn_cell(info) {
@@ -33,25 +31,10 @@ impl ClientCore {
                     return;
                 }
             }
-            Response::Create(answer) => self.cx.opened(answer.entry.id),
-            Response::Batch(answer) => {
-                for result in &answer.results {
-                    if let BatchResult::Create(answer) = result {
-                        self.cx.opened(answer.entry.id);
-                    }
-                }
-            }
-            Response::Open(answer) if answer.entry.kind == EntryKind::File => {
-                self.cx.opened(answer.entry.id);
-                let first = answer.chunks.first().map(|chunk| chunk.index).unwrap_or_default();
-                let locations = &mut self.cx.file(answer.entry.id).locations;
-                let (entry, chunks) = (&answer.entry, answer.chunks.clone());
-                locations.absorb(entry, first, chunks, asked.asked, until);
-            }
             Response::Stat(answer) if self.stat_is_short(answer) => {
                 let (file, stat) = (answer.entry.id, Box::new(answer.clone()));
                 if let Some(last) = answer.last.clone() {
-                    let index = last.index;
+                    let (index, until) = (last.index, self.usable_until(asked.sent));
                     let locations = &mut self.cx.file(file).locations;
                     locations.chunk_count = locations.chunk_count.max(answer.entry.chunk_count);
                     locations.absorb_grant(last, asked.asked, until);
@@ -62,6 +45,35 @@ impl ClientCore {
             _ => {}
         }
         self.finish(id, Ok(Output::Answered(asked.response)));
+    }
+
+    pub(crate) fn opened(&mut self, id: OperationId, mut asked: Asked) {
+        match &mut asked.response {
+            Response::Create(answer) => self.cx.opened(answer.entry.id),
+            Response::Batch(answer) => {
+                for result in &answer.results {
+                    if let BatchResult::Create(answer) = result {
+                        self.cx.opened(answer.entry.id);
+                    }
+                }
+            }
+            Response::Open(answer) if answer.entry.kind == EntryKind::File => {
+                self.cx.opened(answer.entry.id);
+                let (entry, chunks) = (&answer.entry, std::mem::take(&mut answer.chunks));
+                let first = chunks.first().map(|chunk| chunk.index).unwrap_or_default();
+                let until = self.usable_until(asked.sent);
+                let locations = &mut self.cx.file(entry.id).locations;
+                locations.absorb(entry, first, chunks, asked.asked, until);
+            }
+            _ => {}
+        }
+        self.finish(id, Ok(Output::Answered(asked.response)));
+    }
+
+    /// Until when the answer to a question asked at `sent` may be used.
+    fn usable_until(&self, sent: Time) -> Time {
+        let ttl_ms = self.cx.config.as_ref().map_or(0, |config| config.location_ttl_ms);
+        usable_until(sent, ttl_ms)
     }
 
     /// Whether a primary may know of more bytes than the master.
@@ -96,8 +108,53 @@ fn prepare(cx: &mut Context, request: &mut Request) {
 #[cfg(test)]
 mod tests {
     use crate::Operation;
-    use crate::test_client::{client, is_done, result};
-    use cairn_protocol::{CellInfo, CellInfoAnswer, ErrorCode, Response};
+    use crate::operation::Output;
+    use crate::test_client::{FILE, chunk, client, connected, is_done, result};
+    use cairn_protocol::{
+        CellInfo, CellInfoAnswer, ErrorCode, Open, OpenAnswer, Read, Request, Response,
+    };
+    use cairn_types::Entry;
+
+    fn answer() -> OpenAnswer {
+        let entry = Entry { id: FILE, chunk_count: 1, ..Entry::default() };
+        OpenAnswer { entry, chunks: vec![chunk(0, 5, &[1], None)] }
+    }
+
+    fn read() -> Operation {
+        Operation::ReadAt { file: FILE, offset: 0, size: 1, fresh: false }
+    }
+
+    #[test]
+    fn what_an_open_tells_of_chunks_is_kept_and_not_passed_on() {
+        let mut client = connected();
+        let done = client.start(Operation::Open(Open::default().into()));
+        client.answer(Response::Open(answer()));
+        let without = OpenAnswer { chunks: Vec::new(), ..answer() };
+        assert_eq!(result(&done), Ok(Output::Answered(Response::Open(without))));
+        client.start(read());
+        assert!(matches!(client.call().request, Request::Read(Read { .. })));
+    }
+
+    #[test]
+    fn a_mere_question_is_answered_in_full_and_keeps_nothing() {
+        let mut client = connected();
+        let done = client.start(Operation::Ask(Open::default().into()));
+        client.answer(Response::Open(answer()));
+        assert_eq!(result(&done), Ok(Output::Answered(Response::Open(answer()))));
+        client.start(read());
+        assert!(matches!(client.call().request, Request::Locate(_)));
+    }
+
+    #[test]
+    fn a_forgotten_file_is_located_anew() {
+        let mut client = connected();
+        client.start(Operation::Open(Open::default().into()));
+        client.answer(Response::Open(answer()));
+        let forgotten = client.start(Operation::Forget { file: FILE });
+        assert_eq!(result(&forgotten), Ok(Output::Forgotten));
+        client.start(read());
+        assert!(matches!(client.call().request, Request::Locate(_)));
+    }
 
     #[test]
     fn settings_that_do_not_fit_together_are_not_learnt() {

@@ -41,7 +41,7 @@ pub(crate) struct Context {
     pub(crate) wants: VecDeque<Wanted>,
     pub(crate) timers: Timers<Alarm>,
     pub(crate) effects: Vec<Effect<NoJob>>,
-    files: BTreeMap<EntryId, FileState>,
+    files: BTreeMap<EntryId, Box<FileState>>,
     calls: BTreeMap<EffectId, TaskId>,
     session: SessionId,
     master: usize,

@@ -24,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(crate) enum Work {
     /// Its task's answer is the answer.
     Ask,
+    /// The same, of a request that opens files.
+    Open,
     Read(ReadWork),
     Write(WriteWork),
     Append {
@@ -50,12 +52,15 @@ pub(crate) struct Active {
 /// A client's state machine. See the crate's page.
 pub struct ClientCore {
     pub(crate) cx: Context,
-    pub(crate) operations: BTreeMap<OperationId, Active>,
-    pub(crate) tasks: BTreeMap<TaskId, Task>,
+    /// Boxed, as the tasks are: a map moves what stands in it with each neighbour that goes.
+    pub(crate) operations: BTreeMap<OperationId, Box<Active>>,
+    pub(crate) tasks: BTreeMap<TaskId, Box<Task>>,
     shared: BTreeMap<TaskId, SharedAsk>,
     /// Operations on files that wait for the cell's settings.
     waiting: Vec<(OperationId, Operation)>,
     ready: VecDeque<(TaskId, Input)>,
+    /// Operations that are done, and not told yet.
+    over: Vec<(Done, Result<Output, Failure>)>,
     next: u64,
 }
 
@@ -79,6 +84,7 @@ impl ClientCore {
             shared: BTreeMap::new(),
             waiting: Vec::new(),
             ready: VecDeque::new(),
+            over: Vec::new(),
             next: 0,
         }
     }
@@ -123,6 +129,13 @@ impl ClientCore {
         effects.append(&mut self.cx.effects);
     }
 
+    /// Tells the callers of all operations that are done.
+    pub fn tell(&mut self) {
+        for (done, result) in self.over.drain(..) {
+            done(result);
+        }
+    }
+
     /// Moves tasks until all of them wait for the world.
     fn settle(&mut self) {
         loop {
@@ -155,7 +168,7 @@ impl ClientCore {
         let Some(active) = self.operations.get_mut(&operation) else { return id };
         active.tasks.insert(id);
         let (owner, deadline) = (Owner::Operation(operation), active.deadline);
-        self.tasks.insert(id, Task { owner, deadline, machine });
+        self.tasks.insert(id, Box::new(Task { owner, deadline, machine }));
         self.ready.push_back((id, Input::Begin));
         id
     }
@@ -174,7 +187,8 @@ impl ClientCore {
         self.next += 1;
         let id = TaskId(self.next);
         let machine = Machine::Ask(Ask::new(wanted.want.request()));
-        self.tasks.insert(id, Task { owner: Owner::Shared, deadline: wanted.deadline, machine });
+        let task = Task { owner: Owner::Shared, deadline: wanted.deadline, machine };
+        self.tasks.insert(id, Box::new(task));
         let waiters = wanted.waiter.into_iter().collect();
         self.shared.insert(id, SharedAsk { want: wanted.want, waiters });
         self.ready.push_back((id, Input::Begin));
@@ -224,6 +238,11 @@ impl ClientCore {
 
     fn start(&mut self, command: Command) {
         let Command { operation, deadline, done, .. } = command;
+        if let Operation::Forget { file } = operation {
+            self.cx.closed(file);
+            self.over.push((done, Ok(Output::Forgotten)));
+            return;
+        }
         self.next += 1;
         let id = OperationId(self.next);
         let alarm = match operation {
@@ -235,8 +254,9 @@ impl ClientCore {
         };
         let (work, tasks) = (Work::Pause, BTreeSet::new());
         let active = Active { work, done, deadline, alarm, tasks, changed: false };
-        self.operations.insert(id, active);
-        let needs_cell = !matches!(operation, Operation::Ask(_) | Operation::Pause(_));
+        self.operations.insert(id, Box::new(active));
+        let needs_cell =
+            !matches!(operation, Operation::Ask(_) | Operation::Open(_) | Operation::Pause(_));
         if needs_cell && self.cx.config.is_none() {
             self.waiting.push((id, operation));
             self.cx.wants.push_back(Wanted {
@@ -252,7 +272,8 @@ impl ClientCore {
 
     fn begin(&mut self, id: OperationId, operation: Operation) {
         match operation {
-            Operation::Ask(request) => self.begin_ask(id, request),
+            Operation::Ask(request) => self.begin_ask(id, request, Work::Ask),
+            Operation::Open(request) => self.begin_ask(id, request, Work::Open),
             Operation::ReadAt { file, offset, size, fresh } => {
                 self.begin_read(id, file, offset, size, fresh);
             }
@@ -262,12 +283,9 @@ impl ClientCore {
             Operation::Append { file, bytes, sync } => self.begin_append(id, file, bytes, sync),
             Operation::Sync { file } => self.begin_sync(id, file, true, false),
             Operation::Close { file, sync } => self.begin_sync(id, file, sync, true),
-            Operation::Forget { file } => {
-                self.cx.closed(file);
-                self.finish(id, Ok(Output::Forgotten));
-            }
             Operation::Length { file } => self.begin_length(id, file),
-            Operation::Pause(_) => {}
+            // Dealt with at its start, and a timer is all there is.
+            Operation::Forget { .. } | Operation::Pause(_) => {}
         }
     }
 
@@ -297,6 +315,7 @@ impl ClientCore {
         };
         match (&mut active.work, result) {
             (Work::Ask, TaskResult::Asked(asked)) => self.asked(id, asked),
+            (Work::Open, TaskResult::Asked(asked)) => self.opened(id, asked),
             (Work::Read(_), TaskResult::Piece(piece)) => self.piece_read(id, task, piece),
             (Work::Write(_), TaskResult::Mutated(done)) => self.piece_written(id, &done),
             (Work::Append { .. }, TaskResult::Mutated(done)) => self.appended(id, &done),
@@ -321,14 +340,14 @@ impl ClientCore {
         })
     }
 
-    /// Tells the caller; whatever is still under way no longer matters (K1).
+    /// The caller will be told; whatever is still under way no longer matters (K1).
     pub(crate) fn finish(&mut self, id: OperationId, result: Result<Output, Failure>) {
         let Some(active) = self.operations.remove(&id) else { return };
         self.cx.timers.cancel(active.alarm);
         for task in &active.tasks {
             self.tasks.remove(task);
         }
-        (active.done)(result);
+        self.over.push((active.done, result));
     }
 
     fn ring(&mut self, alarm: Alarm) {

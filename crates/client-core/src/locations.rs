@@ -8,7 +8,7 @@
 use crate::settings::LOCATE_COUNT;
 use cairn_protocol::ChunkLocations;
 use cairn_types::{ChunkIndex, Entry, Time};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Chunks of one file that are remembered.
@@ -29,7 +29,9 @@ pub(crate) struct Known {
 /// The cache.
 #[derive(Debug, Default)]
 pub(crate) struct Locations {
-    known: BTreeMap<ChunkIndex, Known>,
+    /// In order of their indices; most files have few chunks, and those of large ones are learnt
+    /// from the first to the last.
+    known: VecDeque<(ChunkIndex, Known)>,
     /// Chunks of the file, when last heard.
     pub(crate) chunk_count: u64,
 }
@@ -42,7 +44,8 @@ impl Locations {
 
     /// The same, however long ago: for whoever has just been told (H3).
     pub(crate) fn told(&self, index: ChunkIndex, newer_than: u64) -> Option<&Known> {
-        self.known.get(&index).filter(|known| known.asked > newer_than)
+        let place = self.place(index).ok()?;
+        Some(&self.known[place].1).filter(|known| known.asked > newer_than)
     }
 
     /// Takes in the answer to a question about `LOCATE_COUNT` chunks from `first` on.
@@ -50,16 +53,16 @@ impl Locations {
         &mut self,
         entry: &Entry,
         first: ChunkIndex,
-        chunks: Vec<ChunkLocations>,
+        mut chunks: Vec<ChunkLocations>,
         asked: u64,
         until: Time,
     ) {
         self.chunk_count = self.chunk_count.max(entry.chunk_count);
-        let mut chunks: BTreeMap<ChunkIndex, ChunkLocations> =
-            chunks.into_iter().map(|chunk| (chunk.index, chunk)).collect();
         for place in first.get()..first.get().saturating_add(u64::from(LOCATE_COUNT)) {
             let index = ChunkIndex::new(place);
-            let chunk = chunks.remove(&index).filter(|chunk| !chunk.handle.is_none());
+            let at = chunks.iter().position(|chunk| chunk.index == index);
+            let chunk = at.map(|at| chunks.swap_remove(at));
+            let chunk = chunk.filter(|chunk| !chunk.handle.is_none());
             let inner = place + 1 < entry.chunk_count;
             self.learn(index, Known { chunk, inner, asked, until });
             if place >= entry.chunk_count {
@@ -75,12 +78,19 @@ impl Locations {
         self.learn(index, Known { chunk: Some(chunk), inner, asked, until });
     }
 
+    /// Where a chunk stands, or would.
+    fn place(&self, index: ChunkIndex) -> Result<usize, usize> {
+        self.known.binary_search_by_key(&index, |(index, _)| *index)
+    }
+
     fn learn(&mut self, index: ChunkIndex, known: Known) {
-        if self.known.get(&index).is_none_or(|old| old.asked < known.asked) {
-            self.known.insert(index, known);
+        match self.place(index) {
+            Ok(place) if self.known[place].1.asked < known.asked => self.known[place].1 = known,
+            Ok(_) => {}
+            Err(place) => self.known.insert(place, (index, known)),
         }
         if self.known.len() > CHUNKS_MAX {
-            self.known.pop_first();
+            self.known.pop_front();
         }
     }
 

@@ -13,6 +13,10 @@ pub enum Operation {
     /// of a file is answered with the length that the last chunk's primary knows, but not one in
     /// a batch; a batch over its limits is refused.
     Ask(Request),
+    /// The same, of a request that opens files: an `Open`, a `Create`, a batch. What is answered
+    /// is open from then on, until it is closed or forgotten as often. Where its chunks lie is
+    /// kept here and left out of the answer.
+    Open(Request),
     /// Reads up to `size` bytes. Fewer come only where the file ends (R19). With `fresh`, only
     /// at versions that the master has confirmed since (what a record reader wants to skip).
     ReadAt {
@@ -76,7 +80,7 @@ pub enum Operation {
 /// What came of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Of `Ask`.
+    /// Of `Ask` and `Open`.
     Answered(Response),
     /// Of `ReadAt`: the bytes, in order. `end`: the file ends behind them.
     Read {

@@ -28,4 +28,8 @@ impl Room for ClientCore {
     fn handle(&mut self, now: Now, event: Event<Command, NoJob>, effects: &mut Vec<Effect<NoJob>>) {
         self.step(now, event, effects);
     }
+
+    fn tell_callers(&mut self) {
+        self.tell();
+    }
 }

@@ -74,6 +74,7 @@ impl TestClient {
         let mut effects = Vec::new();
         let now = Now { time: self.now, wall: WallTime::default() };
         self.core.step(now, event, &mut effects);
+        self.core.tell();
         for effect in effects {
             match effect {
                 Effect::Call { id, to, request, payload, .. } => {

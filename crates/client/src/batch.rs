@@ -204,7 +204,7 @@ impl Cell {
                 && let Some(part) = parts.next()
             {
                 let count = part.entries.len();
-                under_way.push_back((count, self.link.begin(Operation::Ask(part.into()))));
+                under_way.push_back((count, self.link.begin(Operation::Open(part.into()))));
             }
             let Some((count, answer)) = under_way.pop_front() else { return all };
             match results(answer, count).await {

@@ -6,8 +6,8 @@ use crate::link::{Link, answered, wait};
 use cairn_client_core::Operation;
 use cairn_protocol::{
     CellInfo, CellInfoAnswer, ChunkLocations, Create, Delete, Explain, ExplainAnswer, Find,
-    FindAnswer, List, ListAnswer, Locate, MakeDirectory, Open, Rename, Response, ServerStatus,
-    Servers, Stat, Status, StatusAnswer,
+    FindAnswer, List, ListAnswer, Locate, MakeDirectory, Open, Rename, Request, Response,
+    ServerStatus, Servers, Stat, Status, StatusAnswer,
 };
 use cairn_types::{Address, CellPath, ChunkIndex, Content, Entry, MutationName, Rack};
 use std::sync::Arc;
@@ -61,7 +61,10 @@ pub struct Cell {
 
 macro_rules! ask {
     ($self:ident, $request:expr, $answer:ident) => {
-        match $self.link.ask($request).await? {
+        ask!($self, ask, $request, $answer)
+    };
+    ($self:ident, $how:ident, $request:expr, $answer:ident) => {
+        match $self.link.$how($request).await? {
             Response::$answer(answer) => answer,
             _ => return Err(Error::mismatched()),
         }
@@ -101,6 +104,28 @@ impl Cell {
     #[must_use]
     pub fn info(&self) -> &CellInfoAnswer {
         &self.info
+    }
+
+    /// Asks the masters one question of the protocol as it stands, again where that may help,
+    /// until the deadline: for tools that speak the protocol. A mutation is given its name here
+    /// (R24), and an `Open` asks for as many chunks as one answer holds; nothing is open to this
+    /// client behind the answer.
+    ///
+    /// # Errors
+    /// The master's, as it stands; `Unreachable` or `DeadlineExceeded` where none answers.
+    ///
+    /// ```no_run
+    /// # async fn example(cell: cairn_client::Cell) -> Result<(), cairn_client::Error> {
+    /// use cairn_protocol::{Locate, Response};
+    /// use cairn_types::{ChunkIndex, EntryId};
+    /// let (file, first) = (EntryId::new(7), ChunkIndex::default());
+    /// if let Response::Locate(answer) = cell.ask(Locate { file, first, count: 16 }).await? {
+    ///     println!("{} chunks", answer.chunks.len());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn ask(&self, request: impl Into<Request>) -> Result<Response, Error> {
+        self.link.ask(request).await
     }
 
     /// What a path stands for. A file's length is the acknowledged one: while its last chunk is
@@ -178,7 +203,7 @@ impl Cell {
         let CreateOptions { replication, content, or_open, synced } = options;
         let (mutation, path) = (MutationName::default(), path.clone());
         let create = Create { mutation, path, replication, content, or_open, synced };
-        Ok(self.file(ask!(self, create, Create).entry))
+        Ok(self.file(ask!(self, open, create, Create).entry))
     }
 
     /// Opens a file, or a directory for its [`File::entry`] alone. What this client had cached of
@@ -189,7 +214,7 @@ impl Cell {
     /// `NotFound`, `NotADirectory`.
     pub async fn open(&self, path: &CellPath) -> Result<File, Error> {
         let open = Open { path: path.clone(), first: ChunkIndex::default(), count: 0 };
-        Ok(self.file(ask!(self, open, Open).entry))
+        Ok(self.file(ask!(self, open, open, Open).entry))
     }
 
     pub(crate) fn file(&self, entry: Entry) -> File {

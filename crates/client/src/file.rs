@@ -35,7 +35,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if !*self.closed.get_mut() {
-            drop(self.link.begin(Operation::Forget { file: self.entry.id }));
+            self.link.forget(self.entry.id);
         }
     }
 }

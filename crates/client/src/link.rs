@@ -4,7 +4,7 @@ use crate::error::Error;
 use cairn_client_core::{ClientCore, ClientSettings, Command, NoDisk, Operation, Output};
 use cairn_env_os::{LaunchOptions, Running, Sender, clock, launch};
 use cairn_protocol::{ErrorCode, Failure, Request, Response};
-use cairn_types::{Address, Rack};
+use cairn_types::{Address, EntryId, Rack, Time};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,6 +62,20 @@ impl Link {
 
     pub(crate) async fn ask(&self, request: impl Into<Request>) -> Result<Response, Error> {
         answered(self.run(Operation::Ask(request.into())).await?)
+    }
+
+    /// The same, of a request that opens files.
+    pub(crate) async fn open(&self, request: impl Into<Request>) -> Result<Response, Error> {
+        answered(self.run(Operation::Open(request.into())).await?)
+    }
+
+    /// Takes back one opening of a file.
+    pub(crate) fn forget(&self, file: EntryId) {
+        let (operation, deadline) = (Operation::Forget { file }, Time::default());
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let forget = Command { ticket, operation, deadline, done: Box::new(drop) };
+        // Where the thread has stopped, there is nothing to forget.
+        let _ = self.sender.send_later(forget);
     }
 
     /// Waits for `span`.

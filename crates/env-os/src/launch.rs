@@ -98,6 +98,15 @@ impl<C> Sender<C> {
     pub fn send(&self, command: C) -> Result<(), Stopped> {
         if self.commands.put([command]) { Ok(()) } else { Err(Stopped) }
     }
+
+    /// The same, for a command that nobody waits for: the loop comes to it at its next turn, and
+    /// is woken only where many have come together.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn send_later(&self, command: C) -> Result<(), Stopped> {
+        if self.commands.leave(command) { Ok(()) } else { Err(Stopped) }
+    }
 }
 
 /// A room at work. Dropping it stops the room without waiting for it.

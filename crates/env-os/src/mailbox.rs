@@ -1,6 +1,7 @@
 //! What other threads hand to the loop: commands, finished disk jobs, a word to stop.
 //!
-//! - M1: whoever puts something in either is seen by the loop before it sleeps, or wakes it.
+//! - M1: whoever puts something in either is seen by the loop before it sleeps, or wakes it; what
+//!   is left without hurry waits for another reason to wake, or for [`LEFT_MAX`] of its kind.
 //! - M2: a closed mailbox takes nothing, and what was in it is dropped: whoever waits for an
 //!   answer through it learns that none comes.
 
@@ -9,6 +10,9 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// So many items wake the loop even where nobody is in a hurry for them.
+const LEFT_MAX: usize = 64;
 
 /// Wakes the loop out of epoll.
 #[derive(Debug)]
@@ -80,6 +84,18 @@ impl<T> Mailbox<T> {
         is_open
     }
 
+    /// The same for what is in no hurry.
+    pub(crate) fn leave(&self, one: T) -> bool {
+        let count = self.lock().as_mut().map(|items| {
+            items.push(one);
+            items.len()
+        });
+        if count.is_some_and(|count| count >= LEFT_MAX) {
+            self.waker.wake();
+        }
+        count.is_some()
+    }
+
     /// Moves all that is there behind what `taken` holds.
     pub(crate) fn take(&self, taken: &mut Vec<T>) {
         if let Some(items) = self.lock().as_mut() {
@@ -105,7 +121,7 @@ impl<T> Mailbox<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mailbox, Waker};
+    use super::{LEFT_MAX, Mailbox, Waker};
     use rustix::io::Errno;
     use std::sync::Arc;
 
@@ -124,6 +140,20 @@ mod tests {
         let mut taken = Vec::new();
         mailbox.take(&mut taken);
         assert_eq!(taken, [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_left_wakes_the_loop_only_where_much_of_it_has_come_together() {
+        let waker = Arc::new(Waker::new().expect("an eventfd"));
+        let mailbox = Mailbox::new(Arc::clone(&waker));
+        let woken = || rustix::io::read(&*waker, &mut [0; 8]);
+        waker.falling_asleep();
+        assert!((1..LEFT_MAX).all(|item| mailbox.leave(item)));
+        assert_eq!(woken(), Err(Errno::AGAIN));
+        assert!(mailbox.leave(LEFT_MAX));
+        assert_eq!(woken(), Ok(8));
+        mailbox.close();
+        assert!(!mailbox.leave(0));
     }
 
     #[test]

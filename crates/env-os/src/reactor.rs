@@ -5,7 +5,8 @@
 //!   └── epoll (network, waker, next alarm) ◄── flush sockets, wake workers ┘
 //! ```
 //! - L1: the room is stepped by this thread alone, with a clock read for that very step (R4).
-//! - L2: before the loop sleeps, all that the room asked for is on its way.
+//! - L2: before the loop sleeps, all that the room asked for is on its way, and all who gave
+//!   commands that are done have been told.
 
 use crate::calls::Call;
 use crate::clock;
@@ -85,6 +86,7 @@ impl<R: Room> Reactor<R> {
             self.take_news(&mut turn)?;
             self.lanes.submit(&mut turn.jobs);
             self.network.flush();
+            self.room.tell_callers();
             if !self.stops.is_empty() {
                 return Ok(());
             }

@@ -41,4 +41,10 @@ pub trait Room {
         event: Event<Self::Command, <Self::Service as Service>::Done>,
         effects: &mut Vec<Effect<<Self::Service as Service>::Job>>,
     );
+
+    /// Tells those who gave commands what came of them.
+    ///
+    /// The world calls it when it has dealt with all that was at hand, so that who waits together
+    /// is told together: telling one at a time would have each wake up alone, and ask alone.
+    fn tell_callers(&mut self) {}
 }

@@ -98,7 +98,7 @@ impl Op {
             Self::Create { path, content, or_open } => {
                 let create =
                     Create { mutation, path, replication: 0, content, or_open, synced: false };
-                Request::Create(create)
+                return Operation::Open(create.into());
             }
             Self::Rename { from, to, replace } => {
                 Request::Rename(Rename { mutation, from, to, replace })
@@ -109,7 +109,7 @@ impl Op {
             Self::Stat { path } => Request::Stat(Stat { path }),
             Self::Batch { entries } => {
                 let entries = entries.into_iter().map(Self::into_entry).collect();
-                Request::Batch(Batch { entries })
+                return Operation::Open(Batch { entries }.into());
             }
             Self::List { path } => {
                 Request::List(List { path, after: String::new(), limit: LIST_LIMIT, hidden: false })
@@ -131,7 +131,7 @@ impl Op {
         match self.into_operation() {
             Operation::Ask(Request::Stat(asked)) => asked.into(),
             Operation::Ask(Request::MakeDirectory(asked)) => asked.into(),
-            Operation::Ask(Request::Create(asked)) => asked.into(),
+            Operation::Open(Request::Create(asked)) => asked.into(),
             Operation::Ask(Request::Rename(asked)) => asked.into(),
             Operation::Ask(Request::Delete(asked)) => asked.into(),
             other => panic!("no batch holds {other:?}"),

@@ -1,6 +1,6 @@
 //! What callers of a load do.
 
-use super::{Done, MasterLink, Mix, bytes_jobs, mix, name_jobs};
+use super::{Done, Mix, bytes_jobs, mix, name_jobs};
 use crate::bench::meta::population::{Naming, Population};
 use cairn_client::Cell;
 use cairn_types::{CellPath, PathError};
@@ -42,14 +42,6 @@ pub(crate) struct CallerId {
     pub(crate) of: u64,
 }
 
-/// What a caller works with.
-#[derive(Clone, Debug)]
-pub(crate) struct Tools {
-    pub(crate) cell: Cell,
-    /// For requests that the library makes by itself only; none where the job has none.
-    pub(crate) link: Option<MasterLink>,
-}
-
 /// Why a job ended early.
 pub(crate) type JobError = crate::complaint::Cause;
 
@@ -68,27 +60,22 @@ impl Job {
         }
     }
 
-    /// Whether it makes requests that the library does not offer.
-    pub(crate) fn needs_link(&self) -> bool {
-        matches!(self, Self::Mix { .. })
-    }
-
     fn place(&self, id: CallerId) -> Result<CellPath, PathError> {
         let root = CellPath::parse(self.root().unwrap_or("/"))?;
         root.join(&format!("{}-{}", id.process, id.caller))
     }
 
     /// Before the clock starts.
-    pub(crate) async fn prepare(&self, tools: &Tools, id: CallerId) -> Result<(), JobError> {
+    pub(crate) async fn prepare(&self, cell: &Cell, id: CallerId) -> Result<(), JobError> {
         let place = self.place(id)?;
         match self {
-            Self::Create { .. } => drop(tools.cell.make_directory(&place, true).await?),
+            Self::Create { .. } => drop(cell.make_directory(&place, true).await?),
             Self::Mix { mix, operations, .. } => {
-                mix::prepare(tools, &place, *mix, *operations).await?;
+                mix::prepare(cell, &place, *mix, *operations).await?;
             }
             _ => {
                 if let Some(parent) = self.root().and(place.parent()) {
-                    tools.cell.make_directory(&parent, true).await?;
+                    cell.make_directory(&parent, true).await?;
                 }
             }
         }
@@ -96,8 +83,8 @@ impl Job {
     }
 
     /// The job itself.
-    pub(crate) async fn run(&self, tools: &Tools, id: CallerId) -> Result<Done, JobError> {
-        let (cell, place) = (&tools.cell, self.place(id)?);
+    pub(crate) async fn run(&self, cell: &Cell, id: CallerId) -> Result<Done, JobError> {
+        let place = self.place(id)?;
         Ok(match self {
             Self::Write { megabytes, .. } => bytes_jobs::write(cell, &place, *megabytes).await?,
             Self::Read { .. } => bytes_jobs::read(cell, &place).await?,
@@ -118,7 +105,7 @@ impl Job {
             }
             Self::LookUpAll { population } => name_jobs::look_up_all(cell, *population, id).await?,
             Self::Mix { population, mix, operations, .. } => {
-                mix::run(tools, &place, *population, *mix, *operations, id).await?
+                mix::run(cell, &place, *population, *mix, *operations, id).await?
             }
         })
     }

@@ -12,10 +12,10 @@
 //!
 //! Leases are asked for on a thousand files: who appends asks again and again for the same chunk.
 
-use super::job::{CallerId, JobError, Tools};
-use super::{Done, MasterLink};
+use super::Done;
+use super::job::{CallerId, JobError};
 use crate::bench::meta::population::{Naming, Population};
-use cairn_client::CreateOptions;
+use cairn_client::{Cell, CreateOptions, Error};
 use cairn_protocol::{
     Create, Delete, ErrorCode, Failure, Find, Lease, LeasePurpose, Locate, Open, Request, Response,
 };
@@ -90,15 +90,15 @@ fn doomed(place: &CellPath, number: u64) -> CellPath {
 
 /// Makes what will be deleted.
 pub(super) async fn prepare(
-    tools: &Tools,
+    cell: &Cell,
     place: &CellPath,
     mix: Mix,
     operations: u64,
 ) -> Result<(), JobError> {
-    tools.cell.make_directory(place, true).await?;
+    cell.make_directory(place, true).await?;
     let names: Vec<CellPath> =
         (0..mix.deletions_max(operations)).map(|n| doomed(place, n)).collect();
-    for made in tools.cell.create_many(&names, CreateOptions::default()).await {
+    for made in cell.create_many(&names, CreateOptions::default()).await {
         made?;
     }
     Ok(())
@@ -106,7 +106,7 @@ pub(super) async fn prepare(
 
 /// One client's state.
 struct Client<'a> {
-    link: &'a MasterLink,
+    cell: &'a Cell,
     place: &'a CellPath,
     population: Population,
     random: Random,
@@ -122,17 +122,16 @@ struct Client<'a> {
 
 /// The sequence.
 pub(super) async fn run(
-    tools: &Tools,
+    cell: &Cell,
     place: &CellPath,
     population: Population,
     mix: Mix,
     operations: u64,
     id: CallerId,
 ) -> Result<Done, JobError> {
-    let Some(link) = &tools.link else { return Ok(Done::default()) };
     let leased = LEASED_FILES.min(population.files);
     let mut client = Client {
-        link,
+        cell,
         place,
         population,
         random: Random::new(id.number),
@@ -146,13 +145,13 @@ pub(super) async fn run(
     let mut done = Done::default();
     for _ in 0..operations {
         let kind = mix.draw(&mut client.random);
-        client.one(kind, &mut done).await.map_err(cairn_client::Error::from)?;
+        client.one(kind, &mut done).await?;
     }
     Ok(done)
 }
 
 impl Client<'_> {
-    async fn one(&mut self, kind: Kind, done: &mut Done) -> Result<(), Failure> {
+    async fn one(&mut self, kind: Kind, done: &mut Done) -> Result<(), Error> {
         match kind {
             Kind::Delete if self.deleted < self.deletions_max => {
                 let path = doomed(self.place, self.deleted);
@@ -190,19 +189,19 @@ impl Client<'_> {
         Ok(())
     }
 
-    async fn ask(&self, request: impl Into<Request>, done: &mut Done) -> Result<Response, Failure> {
-        done.timed(self.link.ask(request)).await
+    async fn ask(&self, request: impl Into<Request>, done: &mut Done) -> Result<Response, Error> {
+        done.timed(self.cell.ask(request)).await
     }
 
-    async fn open(&self, path: CellPath, done: &mut Done) -> Result<EntryId, Failure> {
+    async fn open(&self, path: CellPath, done: &mut Done) -> Result<EntryId, Error> {
         match self.ask(Open { path, ..Open::default() }, done).await? {
             Response::Open(answer) => Ok(answer.entry.id),
-            _ => Err(Failure::unknown(ErrorCode::Internal, "an answer of another kind")),
+            _ => Err(Failure::unknown(ErrorCode::Internal, "an answer of another kind").into()),
         }
     }
 
     /// A file that is appended to is opened once; that counts as the open that it is.
-    async fn lease(&mut self, done: &mut Done) -> Result<(), Failure> {
+    async fn lease(&mut self, done: &mut Done) -> Result<(), Error> {
         let which = self.random.below(self.appended.len() as u64);
         let index = usize::try_from(which).unwrap_or_default();
         let file = match self.appended[index] {

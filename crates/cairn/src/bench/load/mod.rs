@@ -11,14 +11,12 @@
 mod bytes_jobs;
 mod done;
 mod job;
-mod master_link;
 mod mix;
 mod name_jobs;
 mod process;
 
 pub(crate) use done::Done;
 pub(crate) use job::Job;
-pub(crate) use master_link::MasterLink;
 pub(crate) use mix::Mix;
 pub(crate) use process::LoadProcess;
 

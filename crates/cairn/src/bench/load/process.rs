@@ -1,17 +1,14 @@
 //! One process of a load.
 
-use super::job::{CallerId, Job, Tools};
-use super::{Done, MasterLink};
+use super::Done;
+use super::job::{CallerId, Job};
 use crate::complaint::{Cause, Complaint, Doing};
 use crate::exit_codes::Exit;
 use crate::session::Session;
 use clap::Args;
 use std::io::BufRead;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::task::JoinSet;
-
-/// How long one request of a [`MasterLink`] may take.
-const LINK_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A hidden command: one process of a load.
 #[derive(Args, Debug)]
@@ -39,11 +36,8 @@ impl LoadProcess {
     pub(crate) async fn run(self, session: &Session) -> Result<(), Complaint> {
         let doing = || "making a load".to_owned();
         let cell = session.cell().await?;
-        let start = || MasterLink::start(session.address().as_str(), LINK_DEADLINE);
-        let link = self.job.needs_link().then(start).transpose().doing(doing)?;
-        let tools = Tools { cell, link };
         for caller in 0..self.callers {
-            self.job.prepare(&tools, self.id(caller)).await.doing(doing)?;
+            self.job.prepare(&cell, self.id(caller)).await.doing(doing)?;
         }
         println!("ready");
         let mut word = String::new();
@@ -51,8 +45,8 @@ impl LoadProcess {
         let begun = Instant::now();
         let mut callers = JoinSet::new();
         for caller in 0..self.callers {
-            let (job, tools, id) = (self.job.clone(), tools.clone(), self.id(caller));
-            callers.spawn(async move { job.run(&tools, id).await });
+            let (job, cell, id) = (self.job.clone(), cell.clone(), self.id(caller));
+            callers.spawn(async move { job.run(&cell, id).await });
         }
         let mut all = Done::default();
         while let Some(done) = callers.join_next().await {

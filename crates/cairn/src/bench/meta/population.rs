@@ -62,9 +62,10 @@ impl Naming {
 /// A random UUID, as version 4 is written.
 fn uuid(mut random: Random) -> String {
     let raw = random.next_u128() & !(0xf << 76 | 3 << 62) | 4 << 76 | 2 << 62;
-    let hex = format!("{raw:032x}");
-    let part = |from: usize, to: usize| &hex[from..to];
-    format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+    let (high, low) = ((raw >> 64) as u64, raw as u64);
+    let (time_low, time_mid, time_high) = (high >> 32, high >> 16 & 0xffff, high & 0xffff);
+    let (clock, node) = (low >> 48, low & 0xffff_ffff_ffff);
+    format!("{time_low:08x}-{time_mid:04x}-{time_high:04x}-{clock:04x}-{node:012x}")
 }
 
 /// So many files in directories of so many.

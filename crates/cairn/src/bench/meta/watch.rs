@@ -2,10 +2,9 @@
 
 use super::population::{Population, REPLICAS};
 use crate::bench::latencies::Latencies;
-use crate::bench::load::MasterLink;
 use crate::complaint::{Cause, Complaint, Doing};
 use crate::exit_codes::Exit;
-use cairn_client::Error;
+use cairn_client::{Cell, Options};
 use cairn_protocol::{Open, Response};
 use cairn_types::Random;
 use std::time::{Duration, Instant};
@@ -49,20 +48,21 @@ pub(super) fn watch(
     let doing = || "looking up files until every replica is known".to_owned();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().doing(doing)?;
-    let link = MasterLink::start(master, AT_MOST).doing(doing)?;
     runtime.block_on(async {
+        let options = Options { deadline: AT_MOST, ..Options::default() };
+        let cell = Cell::connect(master, options).await.doing(doing)?;
         let mut callers = JoinSet::new();
         for caller in 0..CALLERS {
-            let (link, mut random) = (link.clone(), Random::new(caller));
+            let (cell, mut random) = (cell.clone(), Random::new(caller));
             callers.spawn(async move {
                 let mut seen = Seen::default();
                 loop {
                     let path = population.any_path(&mut random);
                     let asked = Instant::now();
                     let open = Open { path, count: 1, ..Open::default() };
-                    let answer = link.ask(open).await.map_err(Error::from)?;
+                    let answer = cell.ask(open).await?;
                     let now = begun.elapsed();
-                    // The first one waited for the start, not for the master.
+                    // The first one may have waited for the start, not for the master.
                     if seen.first.is_none() {
                         seen.first = Some(now);
                     } else {
