@@ -40,7 +40,7 @@ pub use mutation_calls::{
     Push, PushAnswer, SyncChunk, SyncChunkAnswer, Write, WriteAnswer,
 };
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
-pub use report_slice::{ReportSlice, SLICE_COUNT_MAX};
+pub use report_slice::{ReportBase, ReportSlice, SLICE_COUNT_MAX, put_report, take_report};
 pub use rpc::{Request, Response, proto_table};
 pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,

@@ -9,7 +9,10 @@
 //! is, and a flag says so. A replica is told in a dozen bytes, and read in as many nanoseconds as
 //! a message of its own would take to be found.
 //!
+//! The master keeps what it is told in the same way, each replica without its handle.
+//!
 //! - S1: no more than [`SLICE_COUNT_MAX`] replicas, so that a slice is a bounded piece of work.
+//! - S2: over the same base the same facts are the same bytes, and no facts begin with others'.
 
 use crate::ReplicaReport;
 use cairn_types::varint::{put, step, stepped, take};
@@ -33,7 +36,12 @@ const ALL: u8 = CLOSED | SUSPECT | MUTATED_BEFORE | LONGER | FURTHER;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportSlice(pub Vec<ReplicaReport>);
 
-fn put_report(out: &mut Vec<u8>, before: (u64, u64), report: &ReplicaReport) {
+/// What the next replica's handle and version are steps from; no handle where it is not told.
+pub type ReportBase = (Option<ChunkHandle>, ChunkVersion);
+
+/// Appends what is told of a replica (S2).
+#[inline]
+pub fn put_report(out: &mut Vec<u8>, base: ReportBase, report: &ReplicaReport) {
     let mutated_before = report.mutated_version != report.version;
     let longer = report.acknowledged != report.length;
     let further = report.acknowledged_serial != report.serial;
@@ -45,8 +53,10 @@ fn put_report(out: &mut Vec<u8>, before: (u64, u64), report: &ReplicaReport) {
             | flag(longer, LONGER)
             | flag(further, FURTHER),
     );
-    put(out, step(before.0, report.handle.get()));
-    put(out, step(before.1, report.version.get()));
+    if let Some(handle) = base.0 {
+        put(out, step(handle.get(), report.handle.get()));
+    }
+    put(out, step(base.1.get(), report.version.get()));
     if mutated_before {
         put(out, step(report.version.get(), report.mutated_version.get()));
     }
@@ -60,14 +70,20 @@ fn put_report(out: &mut Vec<u8>, before: (u64, u64), report: &ReplicaReport) {
     }
 }
 
-fn take_report(input: &mut &[u8], before: (u64, u64)) -> Option<ReplicaReport> {
+/// Takes what was put over the same base; none where that is not what is there.
+// Always: else reading a slice takes half as long again (measured: 16 ns a replica, not 10).
+#[inline(always)]
+pub fn take_report(input: &mut &[u8], base: ReportBase) -> Option<ReplicaReport> {
     let (flags, rest) = input.split_first()?;
     *input = rest;
     if flags & !ALL != 0 {
         return None;
     }
-    let handle = stepped(before.0, take(input)?);
-    let version = stepped(before.1, take(input)?);
+    let handle = match base.0 {
+        Some(handle) => ChunkHandle::new(stepped(handle.get(), take(input)?)),
+        None => ChunkHandle::default(),
+    };
+    let version = stepped(base.1.get(), take(input)?);
     let mutated =
         if flags & MUTATED_BEFORE == 0 { version } else { stepped(version, take(input)?) };
     let serial = take(input)?;
@@ -75,7 +91,7 @@ fn take_report(input: &mut &[u8], before: (u64, u64)) -> Option<ReplicaReport> {
     let acknowledged = if flags & LONGER == 0 { length } else { take(input)? };
     let acknowledged_serial = if flags & FURTHER == 0 { serial } else { take(input)? };
     Some(ReplicaReport {
-        handle: ChunkHandle::new(handle),
+        handle,
         version: ChunkVersion::new(version),
         mutated_version: ChunkVersion::new(mutated),
         serial: SerialNumber::new(serial),
@@ -95,23 +111,26 @@ impl Field for ReportSlice {
     }
 
     fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
-        let (mut packed, mut before) = (Vec::new(), (0, 0));
+        let (mut packed, mut before) = (Vec::new(), Default::default());
         for report in &self.0 {
-            put_report(&mut packed, before, report);
-            before = (report.handle.get(), report.version.get());
+            let (handle, version) = before;
+            put_report(&mut packed, (Some(handle), version), report);
+            before = (report.handle, report.version);
         }
         encode_slice(tag, &packed, out);
     }
 
     fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
-        let (mut packed, mut before) = (take_slice(wire, input)?, (0, 0));
+        let (mut packed, mut before) = (take_slice(wire, input)?, Default::default());
         self.0.clear();
         while !packed.is_empty() {
-            let report = take_report(&mut packed, before).ok_or(WireError::Malformed)?;
+            let (handle, version) = before;
+            let report = take_report(&mut packed, (Some(handle), version));
+            let report = report.ok_or(WireError::Malformed)?;
             if self.0.len() == SLICE_COUNT_MAX {
                 return Err(WireError::Malformed);
             }
-            before = (report.handle.get(), report.version.get());
+            before = (report.handle, report.version);
             self.0.push(report);
         }
         Ok(())
@@ -128,7 +147,7 @@ cairn_types::for_samples! {
 
 #[cfg(test)]
 mod tests {
-    use super::{ReportSlice, SLICE_COUNT_MAX};
+    use super::{ReportSlice, SLICE_COUNT_MAX, put_report, take_report};
     use crate::{Inventory, ReplicaReport};
     use cairn_types::wire::Message;
     use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber, Term};
@@ -159,6 +178,55 @@ mod tests {
         let raw = slice.to_bytes();
         assert!(raw.len() <= 12 * 1000, "{} bytes", raw.len());
         assert_eq!(Inventory::decode(&raw), Ok(slice));
+    }
+
+    /// All that a flag tells of, each there and not there.
+    fn all_kinds() -> impl Iterator<Item = ReplicaReport> {
+        (0..32).map(|kind: u32| {
+            let (is, mut report) = (|bit: u32| kind >> bit & 1 == 1, settled(9));
+            (report.closed, report.suspect) = (is(0), is(1));
+            report.mutated_version = ChunkVersion::new(report.version.get() - u64::from(is(2)));
+            report.acknowledged -= u64::from(is(3));
+            report.acknowledged_serial = SerialNumber::new(90 - u64::from(is(4)));
+            report
+        })
+    }
+
+    #[test]
+    fn facts_without_a_handle_come_back_and_none_begin_with_others() {
+        let base = (None, ChunkVersion::of(Term::new(3), 7));
+        let put = |report: &ReplicaReport| {
+            let mut out = Vec::new();
+            put_report(&mut out, base, report);
+            out
+        };
+        let all: Vec<Vec<u8>> = all_kinds().map(|report| put(&report)).collect();
+        for (raw, report) in all.iter().zip(all_kinds()) {
+            assert_eq!(all.iter().filter(|other| other.starts_with(raw)).count(), 1);
+            let (mut rest, handle) = (raw.as_slice(), ChunkHandle::default());
+            let taken = take_report(&mut rest, base);
+            assert_eq!(taken, Some(ReplicaReport { handle, ..report }));
+            assert!(rest.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_slice_are_as_told() {
+        let (first, mut second) = (settled(1), settled(2));
+        (second.suspect, second.length) = (true, 300);
+        let replicas = ReportSlice(vec![first, second]);
+        let raw = Inventory { replicas, ..Inventory::default() }.to_bytes();
+        // Flags, handle, version, serial number, length; then those, and the acknowledged length.
+        let first = [
+            &[1][..],
+            &[130, 128, 128, 128, 128, 192, 1],
+            &[132, 128, 128, 128, 128, 192, 1],
+            &[90],
+            &[128, 128, 128, 32],
+        ];
+        let second = [&[1 | 2 | 8][..], &[2], &[4], &[90], &[172, 2], &[128, 128, 128, 32]];
+        let tag_and_size = [26, 30];
+        assert_eq!(raw, [&tag_and_size[..], &first.concat(), &second.concat()].concat());
     }
 
     #[test]

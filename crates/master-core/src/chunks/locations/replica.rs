@@ -2,7 +2,7 @@
 
 use cairn_protocol::ReplicaReport;
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkVersion, SerialNumber, ServerId, Time};
+use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber, ServerId, Time};
 
 /// One replica as last heard of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,21 @@ impl Replica {
             suspect: report.suspect,
             damaged: false,
             reported: now,
+        }
+    }
+
+    /// What was told of it, but for whose it is.
+    pub(super) fn to_report(self) -> ReplicaReport {
+        ReplicaReport {
+            handle: ChunkHandle::default(),
+            version: self.version,
+            mutated_version: self.mutated_version,
+            serial: self.serial,
+            length: self.length,
+            closed: self.closed,
+            suspect: self.suspect,
+            acknowledged: self.acknowledged,
+            acknowledged_serial: self.acknowledged_serial,
         }
     }
 
