@@ -59,7 +59,7 @@ pub struct ClientCore {
     /// Operations on files that wait for the cell's settings.
     waiting: Vec<(OperationId, Operation)>,
     ready: VecDeque<(TaskId, Input)>,
-    /// Operations that are done, and not told yet.
+    /// Operations that are answered, and not told yet.
     over: Vec<(Done, Result<Output, Failure>)>,
     next: u64,
 }
@@ -129,7 +129,7 @@ impl ClientCore {
         effects.append(&mut self.cx.effects);
     }
 
-    /// Tells the callers of all operations that are done.
+    /// Tells the callers that were not told at once.
     pub fn tell(&mut self) {
         for (done, result) in self.over.drain(..) {
             done(result);
@@ -240,7 +240,7 @@ impl ClientCore {
         let Command { operation, deadline, done, .. } = command;
         if let Operation::Forget { file } = operation {
             self.cx.closed(file);
-            self.over.push((done, Ok(Output::Forgotten)));
+            done(Ok(Output::Forgotten));
             return;
         }
         self.next += 1;
@@ -340,14 +340,19 @@ impl ClientCore {
         })
     }
 
-    /// The caller will be told; whatever is still under way no longer matters (K1).
+    /// The caller is told, or will be; whatever is still under way no longer matters (K1).
     pub(crate) fn finish(&mut self, id: OperationId, result: Result<Output, Failure>) {
         let Some(active) = self.operations.remove(&id) else { return };
         self.cx.timers.cancel(active.alarm);
         for task in &active.tasks {
             self.tasks.remove(task);
         }
-        self.over.push((active.done, result));
+        match result {
+            // Small answers come many at once, and those who get them ask again.
+            Ok(Output::Answered(_)) => self.over.push((active.done, result)),
+            // Whoever gets bytes has work to do while the next ones arrive.
+            _ => (active.done)(result),
+        }
     }
 
     fn ring(&mut self, alarm: Alarm) {
