@@ -77,8 +77,8 @@ pub(crate) struct Meta {
     pub(super) shape: Shape,
 }
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// What is measured, in the order in which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Step {
     /// Resident bytes of the master for each file and each chunk
     Memory,
@@ -123,8 +123,16 @@ impl Meta {
         }
     }
 
+    /// In the table's order, whatever order they were asked for in: memory is weighed in a master
+    /// that no other step has used.
     fn steps(&self) -> Vec<Step> {
-        if self.only.is_empty() { IN_THE_TABLE.to_vec() } else { self.only.clone() }
+        let mut steps = self.only.clone();
+        if steps.is_empty() {
+            return IN_THE_TABLE.to_vec();
+        }
+        steps.sort_unstable();
+        steps.dedup();
+        steps
     }
 
     fn processes(&self) -> u64 {
