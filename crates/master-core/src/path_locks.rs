@@ -49,7 +49,7 @@ impl LockSet {
     fn paths(&self) -> impl Iterator<Item = (&str, Mode)> {
         self.written.iter().enumerate().flat_map(|(index, written)| {
             let before = &self.written[..index];
-            let news = move |path: &&str| !before.iter().any(|other| is_above(path, other));
+            let news = move |path: &&str| !before.iter().any(|other| other.passes(path));
             way_down(written).filter(news).map(|path| (path, self.mode(path)))
         })
     }
@@ -65,12 +65,6 @@ fn way_down(path: &CellPath) -> impl Iterator<Item = &str> {
     let text = path.as_str();
     let between = text.match_indices('/').skip(1).map(|(at, _)| &text[..at]);
     std::iter::once("/").chain(between).chain((!path.is_root()).then_some(text))
-}
-
-/// Whether the way down to `path` passes by `above`, or ends there.
-fn is_above(above: &str, path: &CellPath) -> bool {
-    let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
-    above == "/" || path.as_str().strip_prefix(above).is_some_and(below)
 }
 
 /// Who locks one path, in order of arrival.

@@ -108,7 +108,7 @@ fn locations(
     let end = first.get().saturating_add(u64::from(count.min(LOCATE_COUNT_MAX)));
     let end = ChunkIndex::new(end.min(file.chunk_count));
     let handles = state.chunks_between(file.id, first, end).into_iter();
-    handles.map(|(_, handle)| chunks.locations(handle, state, now)).collect()
+    handles.map(|handle| chunks.locations(handle, state, now)).collect()
 }
 
 /// The names of a directory. The hidden root is listed by its own path, `/.deleted`; in the root

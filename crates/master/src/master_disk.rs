@@ -76,9 +76,8 @@ pub(crate) fn write_checkpoint(
     state: &State,
 ) -> Result<Written, CheckpointError<DiskError>> {
     checkpoints.write(state.applied_term(), state.applied(), |file, writer| {
-        let cairn_master_core::state::Image { root, live_bytes } =
-            state.write_image(file, writer)?;
-        Ok(Image { root, live_bytes })
+        let image = state.write_image(file, writer)?;
+        Ok(Image { root: image.root, live_bytes: image.live_bytes })
     })
 }
 

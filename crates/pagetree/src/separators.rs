@@ -8,8 +8,9 @@
 //! The leads are in memory alone: among numbers of one size a child is found by halving, and most
 //! of the time that is all. The run is walked only among separators whose leads are the key's own.
 
+use crate::entries::Entries;
 use crate::parts::shared_front;
-use crate::run::{self, Groups, Run};
+use crate::run;
 use std::cmp::Ordering;
 
 /// Bytes of a lead.
@@ -26,7 +27,7 @@ pub(crate) struct Separators {
 impl Separators {
     /// Those of a run whose groups are full but the last. Nothing where it is none.
     pub(crate) fn new(run: Vec<u8>) -> Option<Self> {
-        let mut keys = crate::entries::Entries::default();
+        let mut keys = Entries::default();
         keys.append_run(&run)?;
         let count = keys.count();
         if count == 0 {
@@ -50,9 +51,8 @@ impl Separators {
 
     /// How many are not above `key`.
     pub(crate) fn rank(&self, key: &[u8]) -> usize {
-        let first = Run::new(&self.run).groups().as_mut().and_then(Groups::take);
-        let Some(first) = first else { return 0 };
-        let common = &first.middle[..self.common];
+        let Some((first, _)) = run::first(&self.run) else { return 0 };
+        let common = &first[..self.common];
         match key[..key.len().min(common.len())].cmp(common) {
             Ordering::Less => return 0,
             Ordering::Greater => return self.leads.len(),

@@ -136,8 +136,14 @@ impl CellPath {
     /// Whether `self` is `other` or lies below it.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
-        other.is_root()
-            || self.0.strip_prefix(&other.0).is_some_and(|r| r.is_empty() || r.starts_with('/'))
+        self.passes(&other.0)
+    }
+
+    /// Whether the way down from the root to `self` passes by the path `other`, or ends there.
+    #[must_use]
+    pub fn passes(&self, other: &str) -> bool {
+        let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        other == "/" || self.0.strip_prefix(other).is_some_and(below)
     }
 }
 
@@ -181,6 +187,15 @@ mod tests {
 
     fn path(text: &str) -> CellPath {
         CellPath::parse(text).expect("a good path")
+    }
+
+    #[test]
+    fn a_name_is_what_a_path_can_end_with() {
+        let long = "x".repeat(256);
+        for name in ["a", "a b", "…", "", "/", "a/b", "a/", "/a", ".", "..", "a\0", &long] {
+            let ends = CellPath::root().join(name).is_ok_and(|path| path.name() == Some(name));
+            assert_eq!(CellPath::is_name(name), ends, "{name:?}");
+        }
     }
 
     #[test]

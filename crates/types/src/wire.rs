@@ -482,7 +482,7 @@ macro_rules! for_samples {
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "the macros make public structs")]
 mod tests {
-    use super::{Message, WireError};
+    use super::{Message, WireError, encode_nested, encode_slice};
     use crate::sample::{Sample, check_bytes, check_wire, crossed};
     use crate::{
         BlockChecksums, CellPath, ChunkHandle, ClusterConfig, Entry, MutationName, PushId, Random,
@@ -524,6 +524,17 @@ mod tests {
     fn a_message_comes_back_as_it_went() {
         assert_eq!(Outer::decode(&outer().to_bytes()), Ok(outer()));
         assert_eq!(Either::decode(&Either::Right(outer()).to_bytes()), Ok(outer().into()));
+    }
+
+    #[test]
+    fn a_value_written_in_place_is_the_value_written_beside_and_copied() {
+        for size in [0, 1, 127, 128, 16_383, 16_384] {
+            let value = vec![7; size];
+            let (mut in_place, mut copied) = (vec![1, 2], vec![1, 2]);
+            encode_nested(5, &mut in_place, |out| out.extend_from_slice(&value));
+            encode_slice(5, &value, &mut copied);
+            assert_eq!(in_place, copied, "{size} bytes");
+        }
     }
 
     #[test]

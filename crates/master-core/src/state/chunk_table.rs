@@ -104,18 +104,14 @@ impl ChunkTable {
     }
 
     /// Those of a file from one index on and before another.
-    pub(super) fn between(
-        &self,
-        file: EntryId,
-        indexes: Range<u64>,
-    ) -> Vec<(ChunkIndex, ChunkHandle)> {
+    pub(super) fn between(&self, file: EntryId, indexes: Range<u64>) -> Vec<ChunkHandle> {
         // Most files have one chunk: to look for it costs less than to begin a walk.
         if indexes.end.saturating_sub(indexes.start) <= LOOKED_UP_MAX {
-            let at = |index| Some((index, self.at(file, index)?));
-            return indexes.map(ChunkIndex::new).filter_map(at).collect();
+            return indexes.filter_map(|index| self.at(file, ChunkIndex::new(index))).collect();
         }
         let walk = self.of_file(file, ChunkIndex::new(indexes.start));
-        walk.take_while(|(index, _)| index.get() < indexes.end).collect()
+        let within = walk.take_while(|(index, _)| index.get() < indexes.end);
+        within.map(|(_, handle)| handle).collect()
     }
 
     pub(super) fn of_file(
@@ -204,7 +200,7 @@ fn unpack_handle(file: EntryId, packed: &[u8]) -> Option<ChunkHandle> {
 
 #[cfg(test)]
 mod tests {
-    use super::ChunkRecord;
+    use super::{ChunkRecord, ChunkTable, DamageMark};
     use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId};
     use proptest::prelude::{any, proptest};
 
@@ -225,6 +221,27 @@ mod tests {
             };
             assert_eq!(ChunkRecord::unpack(handle, &record.pack(handle)), Some(record));
             let _ = ChunkRecord::unpack(handle, &raw);
+        }
+    }
+
+    #[test]
+    fn few_and_many_chunks_are_those_between_the_indexes_without_holes_and_neighbours() {
+        let mut table = ChunkTable::new(&DamageMark::default());
+        let there = |file: u64, index: u64| index != 3 && file * 10 + index < 29;
+        for (file, index) in (1..4).flat_map(|file| (0..8).map(move |index| (file, index))) {
+            let record = ChunkRecord {
+                file: EntryId::new(file),
+                index: ChunkIndex::new(index),
+                ..Default::default()
+            };
+            if there(file, index) {
+                table.insert(ChunkHandle::new(file * 10 + index), &record);
+            }
+        }
+        for (first, end) in (0..9).flat_map(|first| (0..10).map(move |end| (first, end))) {
+            let wanted = (first..end.min(8)).filter(|index| there(2, *index));
+            let wanted: Vec<_> = wanted.map(|index| ChunkHandle::new(20 + index)).collect();
+            assert_eq!(table.between(EntryId::new(2), first..end), wanted, "{first}..{end}");
         }
     }
 

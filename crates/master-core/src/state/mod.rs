@@ -239,7 +239,7 @@ impl State {
         file: EntryId,
         first: ChunkIndex,
         end: ChunkIndex,
-    ) -> Vec<(ChunkIndex, ChunkHandle)> {
+    ) -> Vec<ChunkHandle> {
         self.chunks.between(file, first.get()..end.get())
     }
 

@@ -172,7 +172,8 @@ impl Outcomes {
         }
     }
 
-    /// The lowest number of a session whose outcome is remembered, with its time.
+    /// The number of a session whose outcome goes first, with its time: the lowest, or the one
+    /// after the floor. What is below that still goes by its time.
     fn lowest(&self, id: SessionId, session: &Session) -> Option<(Duration, MutationName)> {
         // A client counts without gaps, so it mostly is the one that comes next.
         let next = MutationName { session: id, number: session.floor.next() };

@@ -6,14 +6,11 @@
 
 use cairn_types::varint;
 
-/// Appends a number.
-pub(super) fn put_number(out: &mut Vec<u8>, number: u64) {
-    varint::put(out, number);
-}
+pub(super) use cairn_types::varint::put as put_number;
 
 /// Appends a number as the step from one that the reader knows: few bytes, if they are near.
 pub(super) fn put_near(out: &mut Vec<u8>, number: u64, known: u64) {
-    varint::put(out, varint::step(known, number));
+    put_number(out, varint::step(known, number));
 }
 
 /// Packed bytes that are not read yet.
