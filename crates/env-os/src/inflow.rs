@@ -8,10 +8,10 @@
 //! - P2: whatever arrives leads to arrivals; the last of them may be [`Arrival::Broken`], and
 //!   then nothing more of this connection may be read as frames.
 
-use crate::buffer_pool::{Buffer, BufferPool};
 use crate::push_receiver::{PushReceiver, Received};
 use bytes::Bytes;
 use cairn_env::Answer;
+use cairn_env::buffer_pool::{Buffer, BufferPool};
 use cairn_protocol::{
     ErrorCode, FRAME_HEADER_SIZE, Failure, FrameError, FrameHeader, FrameKind, Push, Request,
     RequestId, Response,
@@ -315,7 +315,7 @@ impl Sink {
 #[cfg(test)]
 mod tests {
     use super::{Arrival, Ended, Expecting, Inflow, SCRATCH_SIZE};
-    use crate::buffer_pool::BufferPool;
+    use cairn_env::buffer_pool::BufferPool;
     use cairn_protocol::{
         FrameKind, List, Probe, Push, Read, ReadAnswer, Request, RequestId, Response, encode_frame,
     };
@@ -334,7 +334,7 @@ mod tests {
     fn arrivals(expecting: Expecting, bytes: &[u8], step: usize) -> Vec<Arrival> {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         ours.set_nonblocking(true).expect("non-blocking");
-        let (pool, mut scratch) = (BufferPool::new(), vec![0; SCRATCH_SIZE]);
+        let (pool, mut scratch) = (BufferPool::default(), vec![0; SCRATCH_SIZE]);
         let (mut inflow, mut arrivals) = (Inflow::new(expecting), Vec::new());
         for part in bytes.chunks(step) {
             theirs.write_all(part).expect("writes");

@@ -13,7 +13,6 @@
 //! handshake and pushes.
 
 mod accepting;
-mod buffer_pool;
 mod calls;
 pub mod clock;
 mod connection;

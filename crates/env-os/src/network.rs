@@ -9,11 +9,11 @@
 //!
 //! The parts: `accepting` (the listening side), `calls` (the dialling side), `relays` (pushes).
 
-use crate::buffer_pool::BufferPool;
 use crate::connection::{Connection, Side, Stage};
 use crate::inflow::{Arrival, Ended, SCRATCH_SIZE};
 use crate::relays::{Keep, Relay, RelayId};
 use crate::timers::Timers;
+use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{Answer, Caller, ConnectionId, EffectId};
 use cairn_protocol::{Failure, Hello, Request, RequestId};
 use cairn_types::{Address, ServerId, Time};
@@ -101,7 +101,7 @@ impl Network {
             connections: BTreeMap::new(),
             last_id: ConnectionId(LISTENER_TOKEN),
             dirty: Vec::new(),
-            pool: BufferPool::new(),
+            pool: BufferPool::default(),
             scratch: vec![0; SCRATCH_SIZE],
             arrivals: Vec::new(),
             identity: None,

@@ -7,8 +7,8 @@
 //! ```
 //! - V1: a segment is handed out only once all its pieces match their checksums (E5).
 
-use crate::buffer_pool::{Buffer, BufferPool, SEGMENT_SIZE};
 use bytes::Bytes;
+use cairn_env::buffer_pool::{Buffer, BufferPool, SEGMENT_SIZE};
 use cairn_protocol::{ErrorCode, Failure, Push};
 use cairn_types::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c};
 
@@ -125,8 +125,8 @@ fn segment_size(position: usize, left: usize, block_size: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{PushReceiver, Received};
-    use crate::buffer_pool::{BufferPool, SEGMENT_SIZE};
     use bytes::Bytes;
+    use cairn_env::buffer_pool::{BufferPool, SEGMENT_SIZE};
     use cairn_protocol::Push;
     use cairn_types::{BLOCK_SIZE, BlockChecksums};
 
@@ -141,7 +141,7 @@ mod tests {
 
     /// Feeds `bytes` in steps; the segments, and how many bytes were left at a corrupt one.
     fn receive(push: &Push, bytes: &[u8], step: usize) -> (Vec<Bytes>, Option<usize>) {
-        let pool = BufferPool::new();
+        let pool = BufferPool::default();
         let mut receiver = PushReceiver::new(push, bytes.len(), &pool).expect("a good push");
         let (mut rest, mut segments) = (bytes, Vec::new());
         loop {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_message_that_cannot_be_true_of_its_payload_is_refused() {
-        let pool = BufferPool::new();
+        let pool = BufferPool::default();
         let good = push(10, &[1; 100], 64);
         assert!(PushReceiver::new(&good, 100, &pool).is_ok());
         assert!(PushReceiver::new(&good, 0, &pool).is_err());

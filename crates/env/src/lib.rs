@@ -18,6 +18,7 @@
 //!   that an unknown number of the last ones may or may not have arrived.
 //! - E5: pushed data is verified before it is kept or passed on; bulk bytes pass below the seam.
 
+pub mod buffer_pool;
 pub mod chunk_jobs;
 pub mod conformance;
 mod disk;

@@ -20,6 +20,7 @@ use crate::recovery::recover;
 use crate::trash::{empty, throw_away};
 use crate::version_journal::VersionJournal;
 use crate::whole_files::disk_error;
+use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{Disk, DiskError, DiskLock, JournalEntry, OpenMode, ReadDone, Space};
 use cairn_format::{Identity, IdentityKind, JournalLine};
 use cairn_types::planted::{self, Rule};
@@ -38,6 +39,8 @@ pub struct ChunkStore {
     pub(crate) chunks: Mutex<BTreeMap<ChunkHandle, Arc<Mutex<Chunk>>>>,
     pub(crate) journal: Mutex<VersionJournal>,
     pub(crate) block_size: AtomicU32,
+    /// What readers are sent.
+    pub(crate) pool: BufferPool,
     /// Why the directory is of no more use (S3).
     pub(crate) failed: OnceLock<String>,
     pub(crate) _lock: Box<dyn DiskLock>,
@@ -276,7 +279,7 @@ impl ChunkStore {
                 return Ok(ReadDone { offset, ..ReadDone::default() });
             }
             let files = self.directory.files(handle, false)?;
-            read(&files, &chunk.head, offset, size)
+            read(&files, &chunk.head, offset, size, &self.pool)
         })
     }
 

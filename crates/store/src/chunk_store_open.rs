@@ -8,6 +8,7 @@ use crate::recovery::{Recovered, recover};
 use crate::trash::{TRASH_DIRECTORY, throw_away};
 use crate::version_journal::{JournalOpenError, JournalState, VersionJournal, read_journal};
 use crate::whole_files::{disk_error, sync_failure};
+use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{Disk, DiskError, IoFailure, OpenMode};
 use cairn_format::{Identity, IdentityKind, ReplicaLine};
 use cairn_protocol::ReplicaReport;
@@ -109,6 +110,7 @@ impl ChunkStore {
             chunks: Mutex::new(chunks.into_iter().map(shared).collect()),
             journal: Mutex::new(journal),
             block_size: AtomicU32::new(BLOCK_SIZE),
+            pool: BufferPool::default(),
             failed: OnceLock::new(),
             _lock: lock,
         };

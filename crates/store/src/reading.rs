@@ -9,7 +9,7 @@
 
 use crate::chunk_files::ChunkFiles;
 use crate::whole_files::disk_error;
-use bytes::Bytes;
+use cairn_env::buffer_pool::{Buffer, BufferPool};
 use cairn_env::{DiskError, ReadDone};
 use cairn_format::{Head, block_checksum_offset};
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
@@ -52,15 +52,31 @@ fn stored_checksums(
     Ok(sums)
 }
 
-/// Stored bytes; a file that ends too soon is corrupt.
-fn stored_bytes(files: &ChunkFiles, head: &Head, range: Range<u64>) -> Result<Vec<u8>, DiskError> {
-    let mut bytes = vec![0; memory(range.end - range.start)];
-    let read = files.data.read_at(&mut bytes, range.start).map_err(disk_error)?;
+/// Fills `bytes` with what is stored from `start` on; a file that ends too soon is corrupt.
+fn fill_stored(
+    files: &ChunkFiles,
+    head: &Head,
+    start: u64,
+    bytes: &mut [u8],
+) -> Result<(), DiskError> {
+    let read = files.data.read_at(bytes, start).map_err(disk_error)?;
     if read < bytes.len() {
-        let end = range.start + read as u64;
+        let end = start + read as u64;
         return Err(DiskError::Corrupt { offset: end - end % u64::from(head.block_size) });
     }
-    Ok(bytes)
+    Ok(())
+}
+
+/// Stored bytes in a buffer of the pool.
+fn stored_bytes(
+    files: &ChunkFiles,
+    head: &Head,
+    range: Range<u64>,
+    pool: &BufferPool,
+) -> Result<Buffer, DiskError> {
+    let mut buffer = pool.take(memory(range.end - range.start));
+    fill_stored(files, head, range.start, buffer.as_mut())?;
+    Ok(buffer)
 }
 
 /// One block, verified.
@@ -70,7 +86,8 @@ pub(crate) fn read_block(
     block: u64,
 ) -> Result<Vec<u8>, DiskError> {
     let range = block_range(head, block);
-    let bytes = stored_bytes(files, head, range.clone())?;
+    let mut bytes = vec![0; memory(range.end - range.start)];
+    fill_stored(files, head, range.start, &mut bytes)?;
     let stored = stored_checksums(files, head, block..block + 1)?;
     if stored.first() == Some(&crc32c(&bytes)) {
         Ok(bytes)
@@ -98,6 +115,7 @@ pub(crate) fn read(
     head: &Head,
     offset: u64,
     size: u64,
+    pool: &BufferPool,
 ) -> Result<ReadDone, DiskError> {
     let end = offset.saturating_add(size).min(head.length);
     if offset >= end {
@@ -107,10 +125,10 @@ pub(crate) fn read(
     let blocks = offset / block_size..(end - 1) / block_size + 1;
     let stored = stored_checksums(files, head, blocks.clone())?;
     let whole = blocks.start * block_size..block_range(head, blocks.end - 1).end;
-    let bytes = stored_bytes(files, head, whole.clone())?;
+    let bytes = stored_bytes(files, head, whole.clone(), pool)?.freeze();
     if blocks.end - blocks.start > BLOCKS_CUT_MAX {
         let checksums = BlockChecksums(stored);
-        return Ok(ReadDone { offset: whole.start, payload: Bytes::from(bytes), checksums });
+        return Ok(ReadDone { offset: whole.start, payload: bytes, checksums });
     }
     let mut checksums = Vec::with_capacity(stored.len());
     for (block, stored) in blocks.zip(stored) {
@@ -126,6 +144,6 @@ pub(crate) fn read(
             return Err(DiskError::Corrupt { offset: range.start });
         }
     }
-    let payload = Bytes::from(bytes).slice(memory(offset - whole.start)..memory(end - whole.start));
+    let payload = bytes.slice(memory(offset - whole.start)..memory(end - whole.start));
     Ok(ReadDone { offset, payload, checksums: BlockChecksums(checksums) })
 }

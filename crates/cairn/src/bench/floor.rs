@@ -212,37 +212,65 @@ impl Part {
     }
 }
 
-/// One write down a chain of three into fresh files in `directory`.
-pub(crate) fn write_floor(directory: &Path, run: usize, frames: u64) -> io::Result<Run> {
-    let mut parts = Vec::new();
-    let mut next: Option<String> = None;
-    for hop in (0..HOPS).rev() {
-        let file = directory.join(format!("floor-{run}-{hop}"));
-        let mut part = Part::start("receive", Some(&file), next.as_deref(), frames)?;
-        next = Some(part.address()?);
-        parts.push(part);
-    }
-    let begun = Instant::now();
-    parts.push(Part::start("send", None, next.as_deref(), frames)?);
-    finish(parts, begun, frames)
+/// The floor of one pair: a chain's fresh files, removed when dropped.
+pub(crate) struct Floor {
+    files: Vec<PathBuf>,
+    frames: u64,
 }
 
-/// One read of a warm file that an earlier write left.
-pub(crate) fn read_floor(directory: &Path, run: usize, frames: u64) -> io::Result<Run> {
-    let file = directory.join(format!("floor-{run}-0"));
-    let mut server = Part::start("serve", Some(&file), None, frames)?;
-    let address = server.address()?;
-    let begun = Instant::now();
-    let client = Part::start("read", None, Some(&address), frames)?;
-    finish(vec![server, client], begun, frames)
+impl Floor {
+    /// A chain of three that will write `megabytes` into files in `directory`.
+    pub(crate) fn new(directory: &Path, pair: usize, megabytes: u64) -> Self {
+        let file = |hop| directory.join(format!("floor-{pair}-{hop}"));
+        Self { files: (0..HOPS).map(file).collect(), frames: megabytes }
+    }
+
+    /// One write down the chain.
+    pub(crate) fn write(&self) -> Result<Run, Complaint> {
+        self.write_files().doing(|| "running the floor of a write".to_owned())
+    }
+
+    fn write_files(&self) -> io::Result<Run> {
+        let mut parts = Vec::new();
+        let mut next: Option<String> = None;
+        for file in self.files.iter().rev() {
+            let mut part = Part::start("receive", Some(file), next.as_deref(), self.frames)?;
+            next = Some(part.address()?);
+            parts.push(part);
+        }
+        let begun = Instant::now();
+        parts.push(Part::start("send", None, next.as_deref(), self.frames)?);
+        self.finish(parts, begun)
+    }
+
+    /// One read of the first server's file, which is warm from the write.
+    pub(crate) fn read(&self) -> Result<Run, Complaint> {
+        self.read_file().doing(|| "running the floor of a read".to_owned())
+    }
+
+    fn read_file(&self) -> io::Result<Run> {
+        let mut server = Part::start("serve", Some(&self.files[0]), None, self.frames)?;
+        let address = server.address()?;
+        let begun = Instant::now();
+        let client = Part::start("read", None, Some(&address), self.frames)?;
+        self.finish(vec![server, client], begun)
+    }
+
+    fn finish(&self, parts: Vec<Part>, begun: Instant) -> io::Result<Run> {
+        // The client was started last and ends last but for its servers.
+        let mut cpu_seconds = 0.0;
+        for part in parts.into_iter().rev() {
+            cpu_seconds += part.finish()?;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        Ok(Run { bytes: self.frames * FRAME as u64, seconds, cpu_seconds })
+    }
 }
 
-fn finish(parts: Vec<Part>, begun: Instant, frames: u64) -> io::Result<Run> {
-    // The client was started last and ends last but for its servers.
-    let mut cpu_seconds = 0.0;
-    for part in parts.into_iter().rev() {
-        cpu_seconds += part.finish()?;
+impl Drop for Floor {
+    fn drop(&mut self) {
+        for file in &self.files {
+            let _ = std::fs::remove_file(file);
+        }
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    Ok(Run { bytes: frames * FRAME as u64, seconds, cpu_seconds })
 }

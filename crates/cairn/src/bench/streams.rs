@@ -1,16 +1,18 @@
 //! `cairn bench write` and `read`: streams, with the floor beside them.
 
 use crate::arguments::from_to;
+use crate::bench::Shape;
+use crate::bench::floor::Floor;
 use crate::bench::load::{Job, Load};
 use crate::bench::own_cell::OwnCell;
 use crate::bench::report::{Pairs, Run, Series};
-use crate::bench::{Shape, floor};
 use crate::complaint::{Complaint, Doing};
 use crate::janitor::Janitor;
 use crate::output::Output;
 use cairn_client::Options;
 use clap::Args;
 use serde_json::json;
+use std::fs::File;
 use std::path::Path;
 
 /// Arguments of `bench write` and `bench read`.
@@ -51,21 +53,22 @@ impl Streams {
             callers: self.shape.callers.unwrap_or(1),
             deadline_s: options.deadline.as_secs(),
         };
-        let frames = self.megabytes;
         let mut pairs = Pairs::default();
         let mut alone = (Series::default(), Series::default());
         for round in 0..self.pairs {
             let root = format!("/bench-{round}");
             let write = Job::Write { root: root.clone(), megabytes: self.megabytes };
-            let mut ours = cell.run(&load(write))?.as_run();
+            let floor = self.floor.then(|| Floor::new(directory, round, self.megabytes));
+            let mut ours = at_rest(directory, || Ok(cell.run(&load(write))?.as_run()))?;
+            let mut beside = floor.as_ref().map(|floor| at_rest(directory, || floor.write()));
             if read {
-                ours = cell.run(&load(Job::Read { root }))?.as_run();
+                ours = at_rest(directory, || Ok(cell.run(&load(Job::Read { root }))?.as_run()))?;
+                beside = floor.as_ref().map(|floor| at_rest(directory, || floor.read()));
             }
             alone.0.push(ours.megabytes_per_second());
             alone.1.push(ours.cpu_per_gib());
-            if self.floor {
-                let beside = floor_run(directory, round, frames, read)?;
-                pairs.push(ours, beside);
+            if let Some(beside) = beside {
+                pairs.push(ours, beside?);
             }
         }
         if output.json() {
@@ -86,9 +89,12 @@ impl Streams {
     }
 }
 
-fn floor_run(directory: &Path, round: usize, frames: u64, read: bool) -> Result<Run, Complaint> {
-    let run = floor::write_floor(directory, round, frames).and_then(|write| {
-        if read { floor::read_floor(directory, round, frames) } else { Ok(write) }
-    });
-    run.doing(|| "running the floor".to_owned())
+/// Runs when the disk under `directory` has nothing to write back: no run pays for the one before.
+fn at_rest(
+    directory: &Path,
+    run: impl FnOnce() -> Result<Run, Complaint>,
+) -> Result<Run, Complaint> {
+    let written_back = File::open(directory).and_then(|file| Ok(rustix::fs::syncfs(file)?));
+    written_back.doing(|| format!("writing back what is under {}", directory.display()))?;
+    run()
 }

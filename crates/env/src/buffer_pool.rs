@@ -2,9 +2,9 @@
 //! in copying (crates.md, "what follows", 3).
 //!
 //! ```text
-//!   take(size) ──► Buffer ── filled from a socket ──► freeze ──► Bytes, shared
-//!      ▲                                                            │ last holder drops it
-//!      └──────────────────────── shelf ◄───────────────────────────┘
+//!   take(size) ──► Buffer ── filled from socket or file ──► freeze ──► Bytes, shared
+//!      ▲                                                                   │ last holder drops it
+//!      └──────────────────────────── shelf ◄──────────────────────────────┘
 //! ```
 //! - F1: what is idle on the shelves is bounded; more is given back to the system.
 //! - F2: a small payload takes no more memory than it has, or a push buffer that counts bytes
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of a push's segment, at most: what is verified and passed on at once, small enough to
 /// be still in the cache then.
-pub(crate) const SEGMENT_SIZE: usize = 256 << 10;
+pub const SEGMENT_SIZE: usize = 256 << 10;
 const _: () = assert!(BLOCK_SIZE_MAX as usize <= SEGMENT_SIZE);
 /// A read's answer: a megabyte, widened to whole blocks at both ends.
 const ANSWER_SIZE: usize = (1 << 20) + (128 << 10);
@@ -48,20 +48,23 @@ impl Shelf {
     }
 }
 
-/// The shelves of one process's loop.
+/// The shelves of one loop, or of one data directory.
 #[derive(Debug)]
-pub(crate) struct BufferPool {
+pub struct BufferPool {
     segments: Arc<Shelf>,
     answers: Arc<Shelf>,
 }
 
-impl BufferPool {
-    pub(crate) fn new() -> Self {
+impl Default for BufferPool {
+    fn default() -> Self {
         Self { segments: Shelf::new(SEGMENT_SIZE), answers: Shelf::new(ANSWER_SIZE) }
     }
+}
 
+impl BufferPool {
     /// A buffer for exactly `size` bytes.
-    pub(crate) fn take(&self, size: usize) -> Buffer {
+    #[must_use]
+    pub fn take(&self, size: usize) -> Buffer {
         let shelf = match size {
             // A size above every shelf is zeroed memory that the system hands out page by page,
             // as bytes arrive (P1).
@@ -79,7 +82,7 @@ impl BufferPool {
 
 /// Bytes being filled.
 #[derive(Debug)]
-pub(crate) struct Buffer {
+pub struct Buffer {
     bytes: Vec<u8>,
     size: usize,
     home: Option<Arc<Shelf>>,
@@ -87,12 +90,13 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     /// The bytes to fill; what an earlier use left is still in them.
-    pub(crate) fn as_mut(&mut self) -> &mut [u8] {
+    pub fn as_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.size]
     }
 
     /// Shares the bytes; the buffer goes back to its shelf when the last holder is done.
-    pub(crate) fn freeze(mut self) -> Bytes {
+    #[must_use]
+    pub fn freeze(mut self) -> Bytes {
         if self.home.is_some() {
             Bytes::from_owner(self)
         } else {
@@ -121,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_large_buffer_comes_back_when_its_last_holder_is_done() {
-        let pool = BufferPool::new();
+        let pool = BufferPool::default();
         let mut buffer = pool.take(SEGMENT_SIZE);
         buffer.as_mut().fill(7);
         let at = buffer.as_ref().as_ptr();
@@ -137,6 +141,6 @@ mod tests {
 
     #[test]
     fn a_small_payload_takes_no_more_memory_than_it_has() {
-        assert_eq!(BufferPool::new().take(100).bytes.capacity(), 100);
+        assert_eq!(BufferPool::default().take(100).bytes.capacity(), 100);
     }
 }
