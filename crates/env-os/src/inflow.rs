@@ -274,7 +274,7 @@ impl Sink {
     fn target(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Head | Self::Skip(_) => None,
-            Self::Answer { buffer, filled, .. } => Some(&mut buffer.as_mut()[*filled..]),
+            Self::Answer { buffer, filled, .. } => Some(&mut buffer.to_fill()[*filled..]),
             Self::Push(receiver) => Some(receiver.target()),
         }
     }

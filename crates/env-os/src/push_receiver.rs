@@ -80,7 +80,7 @@ impl PushReceiver {
 
     /// Where the next bytes go; never empty, never beyond the segment.
     pub(crate) fn target(&mut self) -> &mut [u8] {
-        &mut self.segment.as_mut()[self.filled..]
+        &mut self.segment.to_fill()[self.filled..]
     }
 
     /// `count` bytes have been put into the target.

@@ -90,7 +90,7 @@ pub struct Buffer {
 
 impl Buffer {
     /// The bytes to fill; what an earlier use left is still in them.
-    pub fn as_mut(&mut self) -> &mut [u8] {
+    pub fn to_fill(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.size]
     }
 
@@ -127,7 +127,7 @@ mod tests {
     fn a_large_buffer_comes_back_when_its_last_holder_is_done() {
         let pool = BufferPool::default();
         let mut buffer = pool.take(SEGMENT_SIZE);
-        buffer.as_mut().fill(7);
+        buffer.to_fill().fill(7);
         let at = buffer.as_ref().as_ptr();
         let shared = buffer.freeze();
         let other = shared.clone();

@@ -75,7 +75,7 @@ fn stored_bytes(
     pool: &BufferPool,
 ) -> Result<Buffer, DiskError> {
     let mut buffer = pool.take(memory(range.end - range.start));
-    fill_stored(files, head, range.start, buffer.as_mut())?;
+    fill_stored(files, head, range.start, buffer.to_fill())?;
     Ok(buffer)
 }
 

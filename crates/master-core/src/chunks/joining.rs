@@ -148,6 +148,7 @@ impl Chunks {
     /// Takes in what a server says of its replicas. They mostly come in handle order: the chunks
     /// are walked beside them.
     fn take_reports(&mut self, step: &Step<'_>, server: ServerId, reports: &[ReplicaReport]) {
+        let mut known = Vec::with_capacity(reports.len());
         let mut sought = ChunkHandle::default();
         let mut chunks = handles_from(step.state, sought);
         for report in reports {
@@ -158,11 +159,12 @@ impl Chunks {
             }
             sought = handle;
             if chunks.peek() == Some(&handle) {
-                self.locations.report(step.now.time, server, report);
+                known.push(report.clone());
             } else if !self.making.contains(&handle) {
                 self.unknown.note(server, report);
             }
         }
+        self.locations.report_all(step.now.time, server, &known);
     }
 
     pub(super) fn on_heartbeat(

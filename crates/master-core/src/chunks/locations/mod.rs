@@ -32,7 +32,8 @@ pub(super) use replica::{Replica, behind};
 use cairn_protocol::ReplicaReport;
 use cairn_types::{ChunkHandle, ChunkVersion, ServerId, Time};
 use entry::{Servers, put_facts, put_server};
-use pages::{GroupNumber, Pages};
+use page::{Scratch, Slot};
+use pages::{GroupNumber, Pages, in_one_page};
 use server_numbers::{ServerNumber, ServerNumbers};
 use std::collections::BTreeMap;
 
@@ -60,75 +61,131 @@ pub(super) struct Locations {
     unsettled: BTreeMap<ChunkHandle, Unsettled>,
     /// Where the sweep goes on, in either map.
     swept: (GroupNumber, ChunkHandle),
+    /// A page that is being written anew.
+    scratch: Scratch,
     /// An entry that is being written.
-    scratch: Vec<u8>,
+    entry: Vec<u8>,
+}
+
+/// What came of a report beside the entry of its chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It stands there already.
+    Known,
+    /// The entry was written with it.
+    Written,
+    /// It does not fit the entry.
+    Unlike,
+}
+
+/// Writes the entry of a chunk with one holder more; `known` is the entry that is there.
+fn joined(
+    numbers: &mut ServerNumbers,
+    (number, server): (ServerNumber, ServerId),
+    base: ChunkVersion,
+    heard: &Replica,
+    known: Option<&[u8]>,
+    entry: &mut Vec<u8>,
+) -> Outcome {
+    let start = entry.len();
+    put_facts(entry, base, heard);
+    let Some(known) = known else {
+        put_server(entry, number);
+        numbers.name(number);
+        return Outcome::Written;
+    };
+    let Some(known) = known.strip_prefix(&entry[start..]).map(Servers) else {
+        return Outcome::Unlike;
+    };
+    if known.into_iter().any(|other| other == number) {
+        return Outcome::Known;
+    }
+    if known.count() >= HOLDERS_MAX {
+        return Outcome::Unlike;
+    }
+    let mut waits = Some(number);
+    for other in known {
+        let Some(id) = numbers.server(other) else {
+            numbers.unname(other);
+            continue;
+        };
+        if id > server
+            && let Some(number) = waits.take()
+        {
+            put_server(entry, number);
+        }
+        put_server(entry, other);
+    }
+    if let Some(number) = waits {
+        put_server(entry, number);
+    }
+    numbers.name(number);
+    Outcome::Written
 }
 
 impl Locations {
     /// Takes in what a server says of a replica (L1).
     pub(super) fn report(&mut self, now: Time, server: ServerId, report: &ReplicaReport) {
+        self.report_all(now, server, std::slice::from_ref(report));
+    }
+
+    /// Takes in what a server says of several, one after the other. In handle order they cost
+    /// least: each page is written anew once for all of its chunks.
+    pub(super) fn report_all(
+        &mut self,
+        now: Time,
+        server: ServerId,
+        mut reports: &[ReplicaReport],
+    ) {
         // Numbers do not run out before servers do; what is not taken in is told again.
         let Some(number) = self.number_of(server) else { return };
-        let heard = Replica::of(report, now);
-        if !self.report_alike((number, server), report.handle, &heard) {
-            self.unsettle(report.handle);
-            self.report_unsettled((number, server), report.handle, heard);
-            self.settle(report.handle);
+        let mut left = Vec::new();
+        while !reports.is_empty() {
+            let together = reports.windows(2).take_while(|pair| {
+                pair[0].handle < pair[1].handle && in_one_page(pair[0].handle, pair[1].handle)
+            });
+            let (run, rest) = reports.split_at(1 + together.count());
+            reports = rest;
+            self.report_settled(now, (number, server), run, &mut left);
+            for report in left.drain(..) {
+                self.unsettle(report.handle);
+                self.report_unsettled((number, server), report.handle, Replica::of(report, now));
+                self.settle(report.handle);
+            }
         }
     }
 
-    /// Takes in a report that leaves its chunk settled, or makes a new one so; no, where it does
-    /// not. Most reports come this way.
-    fn report_alike(
+    /// Takes in reports of one page, in handle order, that leave their chunks settled, or make new
+    /// ones so: most do. The others are `left`.
+    fn report_settled<'a>(
         &mut self,
-        (number, server): (ServerNumber, ServerId),
-        handle: ChunkHandle,
-        heard: &Replica,
-    ) -> bool {
-        if !heard.is_sound() {
-            return false;
-        }
-        let (numbers, entry) = (&mut self.numbers, &mut self.scratch);
-        entry.clear();
-        let Some((page, spot)) = self.settled.find(handle) else {
-            if self.unsettled.contains_key(&handle) {
-                return false;
-            }
-            let (page, spot) = self.settled.page_for(handle, heard.version);
-            put_facts(entry, page.base(), heard);
-            put_server(entry, number);
-            page.put(&spot, entry);
-            numbers.name(number);
-            return true;
-        };
-        put_facts(entry, page.base(), heard);
-        let known = page.entry(&spot).and_then(|known| known.strip_prefix(entry.as_slice()));
-        let Some(known) = known.map(Servers) else { return false };
-        if known.into_iter().any(|other| other == number) {
-            return true;
-        }
-        if known.count() >= HOLDERS_MAX {
-            return false;
-        }
-        let mut waits = Some(number);
-        for other in known {
-            let Some(id) = numbers.server(other) else {
-                numbers.unname(other);
-                continue;
+        now: Time,
+        at: (ServerNumber, ServerId),
+        run: &'a [ReplicaReport],
+        left: &mut Vec<&'a ReplicaReport>,
+    ) {
+        let (numbers, unsettled) = (&mut self.numbers, &self.unsettled);
+        let (first, scratch) = (&run[0], &mut self.scratch);
+        let page = self.settled.page_of(first.handle, first.version);
+        let base = page.base();
+        let slots = run.iter().map(|report| Slot::of(report.handle));
+        page.rewrite(slots, scratch, |index, known, entry| {
+            let report = &run[index];
+            let heard = Replica::of(report, now);
+            let outcome = if !heard.is_sound() || unsettled.contains_key(&report.handle) {
+                Outcome::Unlike
+            } else {
+                joined(numbers, at, base, &heard, known, entry)
             };
-            if id > server
-                && let Some(number) = waits.take()
-            {
-                put_server(entry, number);
+            if outcome == Outcome::Unlike {
+                left.push(report);
             }
-            put_server(entry, other);
+            outcome == Outcome::Written
+        });
+        if page.is_empty() {
+            // Nothing came to it (P1).
+            self.settled.remove(first.handle);
         }
-        if let Some(number) = waits {
-            put_server(entry, number);
-        }
-        page.put(&spot, entry);
-        numbers.name(number);
-        true
     }
 
     fn report_unsettled(
@@ -195,13 +252,13 @@ impl Locations {
         if !settled || chunk.replicas.len() > HOLDERS_MAX {
             return;
         }
-        let (page, spot) = self.settled.page_for(handle, first.version);
-        self.scratch.clear();
-        put_facts(&mut self.scratch, page.base(), &first);
+        let page = self.settled.page_of(handle, first.version);
+        self.entry.clear();
+        put_facts(&mut self.entry, page.base(), &first);
         for (number, _) in &chunk.replicas {
-            put_server(&mut self.scratch, *number);
+            put_server(&mut self.entry, *number);
         }
-        page.put(&spot, &self.scratch);
+        page.put(Slot::of(handle), &self.entry);
         self.unsettled.remove(&handle);
     }
 

@@ -119,9 +119,21 @@ fn check(seed: u64) {
                 packed.sweep(some(random), some(random));
             }
             _ => {
-                let report = report(handle, random);
-                packed.report(now, server, &report);
-                plain.report(now, server, &report);
+                // Mostly in handle order, as servers tell; sometimes one twice, or one before.
+                let mut handles = vec![handle];
+                while random.chance(600) {
+                    let last = handles.last().expect("at least one").get();
+                    let next = last + stride * random.below(3) + random.below(2);
+                    handles.push(ChunkHandle::new(if random.chance(30) {
+                        handle.get()
+                    } else {
+                        next
+                    }));
+                }
+                let told: Vec<_> = handles.into_iter().map(|at| report(at, random)).collect();
+                packed.report_all(now, server, &told);
+                told.iter().for_each(|report| plain.report(now, server, report));
+                told.iter().for_each(|report| compare(&packed, &plain, report.handle));
             }
         }
         compare(&packed, &plain, handle);

@@ -43,14 +43,20 @@ impl Slot {
 
 /// Where the entry of a slot lies in its page, or would lie.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
-    slot: Slot,
+struct Spot {
     /// Entries before it.
     rank: usize,
     /// Where in the page's bytes it begins.
     start: usize,
     /// None: there is none.
     size: Option<usize>,
+}
+
+/// What a page is written anew in.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    sizes: Vec<u8>,
+    entries: Vec<u8>,
 }
 
 /// Neighbouring settled chunks.
@@ -81,12 +87,12 @@ impl Page {
 
     /// Where a slot's entry lies, or would lie.
     #[inline]
-    pub(super) fn find(&self, slot: Slot) -> Spot {
+    fn find(&self, slot: Slot) -> Spot {
         let rank = (self.present & ((1 << slot.0) - 1)).count_ones() as usize;
         let sizes = self.bytes[..rank].iter().map(|size| u16::from(*size)).sum::<u16>();
         let start = self.count() + usize::from(sizes);
         let size = self.has(slot).then(|| usize::from(self.bytes[rank]));
-        Spot { slot, rank, start, size }
+        Spot { rank, start, size }
     }
 
     #[inline]
@@ -96,7 +102,7 @@ impl Page {
 
     /// The bytes of an entry.
     #[inline]
-    pub(super) fn entry(&self, spot: &Spot) -> Option<&[u8]> {
+    fn entry(&self, spot: &Spot) -> Option<&[u8]> {
         spot.size.map(|size| &self.bytes[spot.start..spot.start + size])
     }
 
@@ -108,24 +114,61 @@ impl Page {
         Some((facts, Servers(entry)))
     }
 
-    /// Puts an entry where there is none, or in the place of the one that is there. The page must
-    /// be as it was when the spot was found.
+    /// Puts an entry where there is none, or in the place of the one that is there.
     ///
     /// # Panics
     /// Where the entry is longer than [`ENTRY_SIZE_MAX`].
-    pub(super) fn put(&mut self, spot: &Spot, entry: &[u8]) {
-        let Spot { slot, rank, mut start, size: old } = *spot;
-        let size = u8::try_from(entry.len()).expect("no entry has more holders than fit it");
-        if let Some(old) = old {
-            self.resize(start, old, entry.len());
-        } else {
-            self.resize(start, 0, entry.len() + 1);
-            self.bytes.copy_within(rank..start, rank + 1);
-            self.present |= 1 << slot.0;
-            start += 1;
+    pub(super) fn put(&mut self, slot: Slot, entry: &[u8]) {
+        self.rewrite([slot].into_iter(), &mut Scratch::default(), |_, _, out| {
+            out.extend_from_slice(entry);
+            true
+        });
+    }
+
+    /// Writes entries of several slots, in ascending order, in one pass over the page. `write` is
+    /// given the index of one and the entry that is there; it appends what is to be there, or
+    /// answers no: then all stays as it is.
+    ///
+    /// # Panics
+    /// Where an entry is longer than [`ENTRY_SIZE_MAX`].
+    pub(super) fn rewrite(
+        &mut self,
+        slots: impl Iterator<Item = Slot>,
+        scratch: &mut Scratch,
+        mut write: impl FnMut(usize, Option<&[u8]>, &mut Vec<u8>) -> bool,
+    ) {
+        let Scratch { sizes, entries } = scratch;
+        sizes.clear();
+        entries.clear();
+        let (mut present, mut copied, mut start) = (self.present, 0, self.count());
+        for (index, slot) in slots.enumerate() {
+            let spot = self.find(slot);
+            sizes.extend_from_slice(&self.bytes[copied..spot.rank]);
+            entries.extend_from_slice(&self.bytes[start..spot.start]);
+            let (known, new_start) = (self.entry(&spot), entries.len());
+            if !write(index, known, entries) {
+                // What it has begun to write does not count; what is there is copied by and by.
+                entries.truncate(new_start);
+                (copied, start) = (spot.rank, spot.start);
+                continue;
+            }
+            let size = entries.len() - new_start;
+            sizes.push(u8::try_from(size).expect("no entry has more holders than fit it"));
+            present |= 1 << slot.0;
+            copied = spot.rank + usize::from(spot.size.is_some());
+            start = spot.start + spot.size.unwrap_or(0);
         }
-        self.bytes[rank] = size;
-        self.bytes[start..start + entry.len()].copy_from_slice(entry);
+        let count = self.count();
+        sizes.extend_from_slice(&self.bytes[copied..count]);
+        entries.extend_from_slice(&self.bytes[start..]);
+        self.present = present;
+        let size = sizes.len() + entries.len();
+        if self.bytes.capacity() < size {
+            self.bytes = Vec::with_capacity(size + RESERVE + size / RESERVE_SHARE);
+        }
+        self.bytes.clear();
+        self.bytes.extend_from_slice(sizes);
+        self.bytes.extend_from_slice(entries);
     }
 
     pub(super) fn remove(&mut self, slot: Slot) {
@@ -133,20 +176,6 @@ impl Page {
         self.bytes.drain(start..start + size);
         self.bytes.remove(rank);
         self.present &= !(1 << slot.0);
-    }
-
-    /// Makes `old` bytes at `start` into `new` ones, whatever is in them.
-    fn resize(&mut self, start: usize, old: usize, new: usize) {
-        let size = self.bytes.len();
-        if new > old {
-            let more = new - old;
-            if self.bytes.capacity() < size + more {
-                self.bytes.reserve_exact(more + RESERVE + size / RESERVE_SHARE);
-            }
-            self.bytes.resize(size + more, 0);
-        }
-        self.bytes.copy_within(start + old..size, start + new);
-        self.bytes.truncate(size + new - old);
     }
 
     /// Removes servers from all entries, and entries that have none left; tells of each one.
@@ -210,8 +239,7 @@ mod tests {
                 } else {
                     let size = usize::try_from(random.below(30)).unwrap();
                     let entry = vec![random.next_u64().to_le_bytes()[0]; size];
-                    let spot = page.find(Slot(slot));
-                    page.put(&spot, &entry);
+                    page.put(Slot(slot), &entry);
                     model.insert(slot, entry);
                 }
                 for slot in 0..128 {

@@ -11,7 +11,7 @@
 
 use super::Replica;
 use super::entry::Servers;
-use super::page::{HANDLES, Page, Slot, Spot};
+use super::page::{HANDLES, Page, Slot};
 use super::server_numbers::ServerNumber;
 use cairn_types::{ChunkHandle, ChunkVersion};
 use std::collections::BTreeMap;
@@ -39,6 +39,12 @@ fn place_of(handle: ChunkHandle) -> (GroupNumber, usize, Slot) {
     (GroupNumber(page / PAGES as u64), index, Slot::of(handle))
 }
 
+/// Whether two chunks come to the same page.
+#[inline]
+pub(super) fn in_one_page(one: ChunkHandle, other: ChunkHandle) -> bool {
+    one.get() / u64::from(HANDLES) == other.get() / u64::from(HANDLES)
+}
+
 impl Pages {
     /// What is known of a chunk: what its replicas are, and who holds them.
     #[inline]
@@ -47,29 +53,14 @@ impl Pages {
         self.groups.get(&group)?[index].as_ref()?.get(slot)
     }
 
-    /// The page that has an entry of a chunk, and where in it.
-    #[inline]
-    pub(super) fn find(&mut self, handle: ChunkHandle) -> Option<(&mut Page, Spot)> {
-        let (group, index, slot) = place_of(handle);
-        let page = self.groups.get_mut(&group)?[index].as_mut()?;
-        let spot = page.find(slot);
-        page.entry(&spot).is_some().then_some((page, spot))
-    }
-
     /// The page that a chunk is to come to, a new one where there is none; `version` is the
     /// chunk's.
     ///
-    /// Something must be put there (P1).
-    pub(super) fn page_for(
-        &mut self,
-        handle: ChunkHandle,
-        version: ChunkVersion,
-    ) -> (&mut Page, Spot) {
-        let (group, index, slot) = place_of(handle);
+    /// Something must be put there, or removed (P1).
+    pub(super) fn page_of(&mut self, handle: ChunkHandle, version: ChunkVersion) -> &mut Page {
+        let (group, index, _) = place_of(handle);
         let group = self.groups.entry(group).or_insert_with(|| Box::new([const { None }; PAGES]));
-        let page = group[index].get_or_insert_with(|| Page::new(version));
-        let spot = page.find(slot);
-        (page, spot)
+        group[index].get_or_insert_with(|| Page::new(version))
     }
 
     /// Forgets a chunk.
