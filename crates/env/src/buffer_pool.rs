@@ -67,7 +67,7 @@ impl BufferPool {
     pub fn take(&self, size: usize) -> Buffer {
         let shelf = match size {
             // A size above every shelf is zeroed memory that the system hands out page by page,
-            // as bytes arrive (P1).
+            // as bytes arrive.
             _ if size > ANSWER_SIZE => None,
             _ if size > SEGMENT_SIZE => Some(&self.answers),
             _ if size > SEGMENT_SIZE / 2 => Some(&self.segments),

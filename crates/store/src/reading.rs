@@ -9,7 +9,7 @@
 
 use crate::chunk_files::ChunkFiles;
 use crate::whole_files::disk_error;
-use cairn_env::buffer_pool::{Buffer, BufferPool};
+use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{DiskError, ReadDone};
 use cairn_format::{Head, block_checksum_offset};
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
@@ -67,18 +67,6 @@ fn fill_stored(
     Ok(())
 }
 
-/// Stored bytes in a buffer of the pool.
-fn stored_bytes(
-    files: &ChunkFiles,
-    head: &Head,
-    range: Range<u64>,
-    pool: &BufferPool,
-) -> Result<Buffer, DiskError> {
-    let mut buffer = pool.take(memory(range.end - range.start));
-    fill_stored(files, head, range.start, buffer.to_fill())?;
-    Ok(buffer)
-}
-
 /// One block, verified.
 pub(crate) fn read_block(
     files: &ChunkFiles,
@@ -125,7 +113,9 @@ pub(crate) fn read(
     let blocks = offset / block_size..(end - 1) / block_size + 1;
     let stored = stored_checksums(files, head, blocks.clone())?;
     let whole = blocks.start * block_size..block_range(head, blocks.end - 1).end;
-    let bytes = stored_bytes(files, head, whole.clone(), pool)?.freeze();
+    let mut buffer = pool.take(memory(whole.end - whole.start));
+    fill_stored(files, head, whole.start, buffer.to_fill())?;
+    let bytes = buffer.freeze();
     if blocks.end - blocks.start > BLOCKS_CUT_MAX {
         let checksums = BlockChecksums(stored);
         return Ok(ReadDone { offset: whole.start, payload: bytes, checksums });

@@ -60,15 +60,17 @@ impl Streams {
             let write = Job::Write { root: root.clone(), megabytes: self.megabytes };
             let floor = self.floor.then(|| Floor::new(directory, round, self.megabytes));
             let mut ours = at_rest(directory, || Ok(cell.run(&load(write))?.as_run()))?;
-            let mut beside = floor.as_ref().map(|floor| at_rest(directory, || floor.write()));
+            let write = |floor: &Floor| at_rest(directory, || floor.write());
+            let mut beside = floor.as_ref().map(write).transpose()?;
             if read {
                 ours = at_rest(directory, || Ok(cell.run(&load(Job::Read { root }))?.as_run()))?;
-                beside = floor.as_ref().map(|floor| at_rest(directory, || floor.read()));
+                let read = |floor: &Floor| at_rest(directory, || floor.read());
+                beside = floor.as_ref().map(read).transpose()?;
             }
             alone.0.push(ours.megabytes_per_second());
             alone.1.push(ours.cpu_per_gib());
             if let Some(beside) = beside {
-                pairs.push(ours, beside?);
+                pairs.push(ours, beside);
             }
         }
         if output.json() {

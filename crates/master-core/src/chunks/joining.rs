@@ -159,7 +159,7 @@ impl Chunks {
             }
             sought = handle;
             if chunks.peek() == Some(&handle) {
-                known.push(report.clone());
+                known.push(report);
             } else if !self.making.contains(&handle) {
                 self.unknown.note(server, report);
             }

@@ -63,8 +63,6 @@ pub(super) struct Locations {
     swept: (GroupNumber, ChunkHandle),
     /// A page that is being written anew.
     scratch: Scratch,
-    /// An entry that is being written.
-    entry: Vec<u8>,
 }
 
 /// What came of a report beside the entry of its chunk.
@@ -126,7 +124,7 @@ fn joined(
 impl Locations {
     /// Takes in what a server says of a replica (L1).
     pub(super) fn report(&mut self, now: Time, server: ServerId, report: &ReplicaReport) {
-        self.report_all(now, server, std::slice::from_ref(report));
+        self.report_all(now, server, &[report]);
     }
 
     /// Takes in what a server says of several, one after the other. In handle order they cost
@@ -135,19 +133,17 @@ impl Locations {
         &mut self,
         now: Time,
         server: ServerId,
-        mut reports: &[ReplicaReport],
+        mut reports: &[&ReplicaReport],
     ) {
         // Numbers do not run out before servers do; what is not taken in is told again.
         let Some(number) = self.number_of(server) else { return };
-        let mut left = Vec::new();
         while !reports.is_empty() {
             let together = reports.windows(2).take_while(|pair| {
                 pair[0].handle < pair[1].handle && in_one_page(pair[0].handle, pair[1].handle)
             });
             let (run, rest) = reports.split_at(1 + together.count());
             reports = rest;
-            self.report_settled(now, (number, server), run, &mut left);
-            for report in left.drain(..) {
+            for report in self.report_settled(now, (number, server), run) {
                 self.unsettle(report.handle);
                 self.report_unsettled((number, server), report.handle, Replica::of(report, now));
                 self.settle(report.handle);
@@ -156,36 +152,30 @@ impl Locations {
     }
 
     /// Takes in reports of one page, in handle order, that leave their chunks settled, or make new
-    /// ones so: most do. The others are `left`.
+    /// ones so: most do. Answers the others.
     fn report_settled<'a>(
         &mut self,
         now: Time,
         at: (ServerNumber, ServerId),
-        run: &'a [ReplicaReport],
-        left: &mut Vec<&'a ReplicaReport>,
-    ) {
-        let (numbers, unsettled) = (&mut self.numbers, &self.unsettled);
-        let (first, scratch) = (&run[0], &mut self.scratch);
+        run: &[&'a ReplicaReport],
+    ) -> Vec<&'a ReplicaReport> {
+        let may_settle = |report: &&&ReplicaReport| {
+            Replica::of(report, now).is_sound() && !self.unsettled.contains_key(&report.handle)
+        };
+        let (alike, mut left): (Vec<&ReplicaReport>, Vec<_>) = run.iter().partition(may_settle);
+        let Some(first) = alike.first() else { return left };
+        // What is new is always written: no page stays empty (P1 of the pages).
         let page = self.settled.page_of(first.handle, first.version);
-        let base = page.base();
-        let slots = run.iter().map(|report| Slot::of(report.handle));
-        page.rewrite(slots, scratch, |index, known, entry| {
-            let report = &run[index];
-            let heard = Replica::of(report, now);
-            let outcome = if !heard.is_sound() || unsettled.contains_key(&report.handle) {
-                Outcome::Unlike
-            } else {
-                joined(numbers, at, base, &heard, known, entry)
-            };
+        let (base, numbers) = (page.base(), &mut self.numbers);
+        let slots = alike.iter().map(|report| (Slot::of(report.handle), *report));
+        page.rewrite(slots, &mut self.scratch, |report, known, entry| {
+            let outcome = joined(numbers, at, base, &Replica::of(report, now), known, entry);
             if outcome == Outcome::Unlike {
                 left.push(report);
             }
             outcome == Outcome::Written
         });
-        if page.is_empty() {
-            // Nothing came to it (P1).
-            self.settled.remove(first.handle);
-        }
+        left
     }
 
     fn report_unsettled(
@@ -253,12 +243,13 @@ impl Locations {
             return;
         }
         let page = self.settled.page_of(handle, first.version);
-        self.entry.clear();
-        put_facts(&mut self.entry, page.base(), &first);
-        for (number, _) in &chunk.replicas {
-            put_server(&mut self.entry, *number);
-        }
-        page.put(Slot::of(handle), &self.entry);
+        let base = page.base();
+        let slot = (Slot::of(handle), &chunk.replicas);
+        page.rewrite([slot].into_iter(), &mut self.scratch, |replicas, _, entry| {
+            put_facts(entry, base, &first);
+            replicas.iter().for_each(|(number, _)| put_server(entry, *number));
+            true
+        });
         self.unsettled.remove(&handle);
     }
 

@@ -131,7 +131,7 @@ fn check(seed: u64) {
                     }));
                 }
                 let told: Vec<_> = handles.into_iter().map(|at| report(at, random)).collect();
-                packed.report_all(now, server, &told);
+                packed.report_all(now, server, &told.iter().collect::<Vec<_>>());
                 told.iter().for_each(|report| plain.report(now, server, report));
                 told.iter().for_each(|report| compare(&packed, &plain, report.handle));
             }

@@ -114,49 +114,43 @@ impl Page {
         Some((facts, Servers(entry)))
     }
 
-    /// Puts an entry where there is none, or in the place of the one that is there.
-    ///
-    /// # Panics
-    /// Where the entry is longer than [`ENTRY_SIZE_MAX`].
-    pub(super) fn put(&mut self, slot: Slot, entry: &[u8]) {
-        self.rewrite([slot].into_iter(), &mut Scratch::default(), |_, _, out| {
-            out.extend_from_slice(entry);
-            true
-        });
-    }
-
     /// Writes entries of several slots, in ascending order, in one pass over the page. `write` is
-    /// given the index of one and the entry that is there; it appends what is to be there, or
-    /// answers no: then all stays as it is.
+    /// given what came with the slot and the entry that is there; it appends what is to be there,
+    /// or answers no: then that one stays as it is.
     ///
     /// # Panics
     /// Where an entry is longer than [`ENTRY_SIZE_MAX`].
-    pub(super) fn rewrite(
+    pub(super) fn rewrite<T>(
         &mut self,
-        slots: impl Iterator<Item = Slot>,
+        slots: impl Iterator<Item = (Slot, T)>,
         scratch: &mut Scratch,
-        mut write: impl FnMut(usize, Option<&[u8]>, &mut Vec<u8>) -> bool,
+        mut write: impl FnMut(T, Option<&[u8]>, &mut Vec<u8>) -> bool,
     ) {
         let Scratch { sizes, entries } = scratch;
         sizes.clear();
         entries.clear();
         let (mut present, mut copied, mut start) = (self.present, 0, self.count());
-        for (index, slot) in slots.enumerate() {
+        let mut any = false;
+        for (slot, with) in slots {
             let spot = self.find(slot);
             sizes.extend_from_slice(&self.bytes[copied..spot.rank]);
             entries.extend_from_slice(&self.bytes[start..spot.start]);
             let (known, new_start) = (self.entry(&spot), entries.len());
-            if !write(index, known, entries) {
+            if !write(with, known, entries) {
                 // What it has begun to write does not count; what is there is copied by and by.
                 entries.truncate(new_start);
                 (copied, start) = (spot.rank, spot.start);
                 continue;
             }
+            any = true;
             let size = entries.len() - new_start;
             sizes.push(u8::try_from(size).expect("no entry has more holders than fit it"));
             present |= 1 << slot.0;
             copied = spot.rank + usize::from(spot.size.is_some());
             start = spot.start + spot.size.unwrap_or(0);
+        }
+        if !any {
+            return;
         }
         let count = self.count();
         sizes.extend_from_slice(&self.bytes[copied..count]);
@@ -220,7 +214,7 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
-    use super::{Page, Slot};
+    use super::{Page, Scratch, Slot};
     use cairn_types::{ChunkVersion, Random};
     use proptest::prelude::proptest;
     use std::collections::BTreeMap;
@@ -239,7 +233,11 @@ mod tests {
                 } else {
                     let size = usize::try_from(random.below(30)).unwrap();
                     let entry = vec![random.next_u64().to_le_bytes()[0]; size];
-                    page.put(Slot(slot), &entry);
+                    let slots = [(Slot(slot), &entry)].into_iter();
+                    page.rewrite(slots, &mut Scratch::default(), |entry, _, out| {
+                        out.extend_from_slice(entry);
+                        true
+                    });
                     model.insert(slot, entry);
                 }
                 for slot in 0..128 {

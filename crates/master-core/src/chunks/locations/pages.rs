@@ -31,10 +31,15 @@ pub(super) struct Pages {
     groups: BTreeMap<GroupNumber, Group>,
 }
 
+#[inline]
+fn page_number(handle: ChunkHandle) -> u64 {
+    handle.get() / u64::from(HANDLES)
+}
+
 /// The group of a handle, the index of its page there, and its slot in the page.
 #[inline]
 fn place_of(handle: ChunkHandle) -> (GroupNumber, usize, Slot) {
-    let page = handle.get() / u64::from(HANDLES);
+    let page = page_number(handle);
     let index = usize::try_from(page % PAGES as u64).expect("less than a group");
     (GroupNumber(page / PAGES as u64), index, Slot::of(handle))
 }
@@ -42,7 +47,7 @@ fn place_of(handle: ChunkHandle) -> (GroupNumber, usize, Slot) {
 /// Whether two chunks come to the same page.
 #[inline]
 pub(super) fn in_one_page(one: ChunkHandle, other: ChunkHandle) -> bool {
-    one.get() / u64::from(HANDLES) == other.get() / u64::from(HANDLES)
+    page_number(one) == page_number(other)
 }
 
 impl Pages {
@@ -56,7 +61,7 @@ impl Pages {
     /// The page that a chunk is to come to, a new one where there is none; `version` is the
     /// chunk's.
     ///
-    /// Something must be put there, or removed (P1).
+    /// Something must be put there (P1).
     pub(super) fn page_of(&mut self, handle: ChunkHandle, version: ChunkVersion) -> &mut Page {
         let (group, index, _) = place_of(handle);
         let group = self.groups.entry(group).or_insert_with(|| Box::new([const { None }; PAGES]));
