@@ -60,6 +60,25 @@ fn any_range_comes_with_checksums_that_fit_and_is_widened_over_two_blocks() {
 }
 
 #[test]
+fn what_a_reader_was_sent_is_his_until_he_drops_it_and_then_the_next_ones() {
+    let disk = new_disk();
+    let (store, model) = filled(&disk, 300_000);
+    let content = &model.contents[1];
+    let first = store.read(HANDLE, 0, 200 << 10).unwrap().payload;
+    let second = store.read(HANDLE, 90 << 10, 200 << 10).unwrap().payload;
+    assert_eq!(first, content[..200 << 10]);
+    assert_eq!(second, content[90 << 10..290 << 10]);
+    let at = first.as_ptr();
+    drop(first);
+    // Were it given back to the system, this would have it now.
+    let other = vec![1u8; 200 << 10];
+    let third = store.read(HANDLE, 80 << 10, 200 << 10).unwrap().payload;
+    assert_eq!(third.as_ptr(), at, "no memory is zeroed for it");
+    assert_ne!(other.as_ptr(), at);
+    assert_eq!(third, content[80 << 10..280 << 10]);
+}
+
+#[test]
 fn a_flipped_byte_never_passes_for_good() {
     let disk = new_disk();
     let (store, _) = filled(&disk, 5000);
