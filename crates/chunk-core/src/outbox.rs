@@ -2,7 +2,7 @@
 
 use crate::inventory::SliceSent;
 use bytes::Bytes;
-use cairn_env::{Caller, ChunkJob, Effect, EffectId, Lane};
+use cairn_env::{Caller, ChunkJob, Effect, EffectId, Lane, Payload};
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::{Address, ChunkHandle, ChunkVersion, JoinId, LeaseId, ServerId, Term, Time};
 use std::collections::BTreeMap;
@@ -95,15 +95,15 @@ impl Outbox {
     }
 
     pub(crate) fn reply(&mut self, to: Caller, response: Response) {
-        self.reply_with(to, response, Bytes::new());
+        self.reply_with(to, response, Payload::default());
     }
 
-    pub(crate) fn reply_with(&mut self, to: Caller, response: Response, payload: Bytes) {
+    pub(crate) fn reply_with(&mut self, to: Caller, response: Response, payload: Payload) {
         self.effects.push(Effect::Reply { to, answer: Ok(response), payload });
     }
 
     pub(crate) fn refuse(&mut self, to: Caller, failure: Failure) {
-        self.effects.push(Effect::Reply { to, answer: Err(failure), payload: Bytes::new() });
+        self.effects.push(Effect::Reply { to, answer: Err(failure), payload: Payload::default() });
     }
 
     pub(crate) fn push(&mut self, effect: Effect<ChunkJob>) {

@@ -12,7 +12,6 @@
 use crate::outbox::{Purpose, lane_of};
 use crate::primary::{Closing, Primary, Stage, failure_of};
 use crate::replica::{Context, Replica};
-use bytes::Bytes;
 use cairn_env::{Caller, ChunkJob, DiskError, ReadDone};
 use cairn_protocol::{
     ChunkLength, ChunkLengthAnswer, ErrorCode, Failure, Read, ReadAnswer, Response,
@@ -128,7 +127,7 @@ impl Replica {
                 let primary = self.holds_lease(cx);
                 let (length, closed) = (self.acknowledged, self.is_closed_for_readers());
                 let answer = ChunkLengthAnswer { length, closed, primary };
-                cx.out.reply_with(from, Response::ChunkLength(answer), Bytes::new());
+                cx.out.reply(from, Response::ChunkLength(answer));
             }
             Err(failure) => cx.out.refuse(from, failure),
         }

@@ -71,6 +71,7 @@ impl Ask {
 
     pub(crate) fn on(&mut self, cx: &mut Context, me: Me, input: Input) -> Progress<Asked> {
         match input {
+            Input::Passed => Progress::Pending,
             Input::Begin | Input::Alarm | Input::Wanted(_) => {
                 if self.outstanding.is_none() {
                     if cx.now >= me.deadline {

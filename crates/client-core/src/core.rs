@@ -141,6 +141,8 @@ impl ClientCore {
         loop {
             if let Some((task, input)) = self.ready.pop_front() {
                 self.move_task(task, input);
+            } else if let Some(task) = self.cx.passed.pop_front() {
+                self.move_task(task, Input::Passed);
             } else if let Some(wanted) = self.cx.wants.pop_front() {
                 self.take_want(wanted);
             } else {
@@ -344,8 +346,10 @@ impl ClientCore {
     pub(crate) fn finish(&mut self, id: OperationId, result: Result<Output, Failure>) {
         let Some(active) = self.operations.remove(&id) else { return };
         self.cx.timers.cancel(active.alarm);
-        for task in &active.tasks {
-            self.tasks.remove(task);
+        for id in &active.tasks {
+            if let Some(mut task) = self.tasks.remove(id) {
+                task.machine.leave(&mut self.cx, *id);
+            }
         }
         match result {
             // Small answers come many at once, and those who get them ask again.

@@ -39,6 +39,7 @@ mod task;
 mod test_client;
 mod timers;
 mod write_operation;
+mod write_order;
 
 pub use crate::core::ClientCore;
 pub use crate::operation::{Command, Done, Operation, Output};

@@ -17,7 +17,8 @@ use crate::chain::order;
 use crate::context::Context;
 use crate::retry::{is_final, is_silence};
 use crate::settings::TRIES_AT_PRIMARY;
-use crate::task::{Input, Me, Progress};
+use crate::task::{Input, Me, Progress, TaskId};
+use crate::write_order::Place;
 use bytes::Bytes;
 use cairn_env::EffectId;
 use cairn_protocol::{
@@ -64,6 +65,8 @@ enum Stage {
         apart: bool,
         failed: BTreeSet<ServerId>,
     },
+    /// All have the data; the write before this one has not been ordered yet.
+    Waiting,
     Ordering(EffectId),
 }
 
@@ -78,6 +81,8 @@ pub(crate) struct Mutation {
     push: Option<(PushId, LeaseId)>,
     /// A primary that did not do, to be told to the master.
     failed_primary: Option<(ServerId, ChunkVersion)>,
+    /// Others may wait for it: it has not been ordered, and nothing has gone wrong.
+    leads: bool,
     tries: u32,
     attempts: u32,
     unknown: bool,
@@ -100,6 +105,7 @@ impl Mutation {
             grant: None,
             push: None,
             failed_primary: None,
+            leads: false,
             tries: 0,
             attempts: 0,
             unknown: false,
@@ -130,9 +136,45 @@ impl Mutation {
         }
     }
 
+    /// Where a write begins and ends.
+    fn places(&self) -> Option<(Place, Place)> {
+        let Change::Write { index, offset, ref bytes, .. } = self.change else { return None };
+        let start = Place { file: self.file, index, offset };
+        Some((start, Place { offset: offset + bytes.len() as u64, ..start }))
+    }
+
+    /// Nobody waits for it any more.
+    pub(crate) fn leave(&mut self, cx: &mut Context, id: TaskId) {
+        if let Some((_, end)) = self.places()
+            && std::mem::take(&mut self.leads)
+        {
+            cx.write_passed(end, id);
+        }
+    }
+
     pub(crate) fn on(&mut self, cx: &mut Context, me: Me, input: Input) -> Progress<Mutated> {
+        if let (Input::Begin, Some((_, end))) = (&input, self.places()) {
+            self.leads = true;
+            cx.write_begins(end, me.id);
+        }
+        let progress = self.step(cx, me, input);
+        let on_its_way = match self.stage {
+            Stage::Granting => self.attempts == 0,
+            Stage::Pushing { apart, .. } => !apart,
+            Stage::Waiting => true,
+            Stage::Resting | Stage::Ordering(_) => false,
+        };
+        if !on_its_way || matches!(progress, Progress::Over(_)) {
+            self.leave(cx, me.id);
+        }
+        progress
+    }
+
+    fn step(&mut self, cx: &mut Context, me: Me, input: Input) -> Progress<Mutated> {
         match input {
             Input::Begin | Input::Wanted(Ok(())) => self.go_on(cx, me),
+            Input::Passed if matches!(self.stage, Stage::Waiting) => self.order(cx, me),
+            Input::Passed => Progress::Pending,
             Input::Alarm if matches!(self.stage, Stage::Resting) => self.go_on(cx, me),
             Input::Alarm => Progress::Pending,
             Input::Wanted(Err(failure)) => self.give_up(failure),
@@ -290,6 +332,14 @@ impl Mutation {
         let primary = self.grant.as_ref().map(|grant| grant.primary.server);
         if primary.is_some_and(|primary| failed.contains(&primary)) {
             return self.another_grant(cx, me, true);
+        }
+        let has_failed = self.last.is_some();
+        if let Some((start, _)) = self.places()
+            && !has_failed
+            && cx.write_waits(start, me.id)
+        {
+            self.stage = Stage::Waiting;
+            return Progress::Pending;
         }
         self.order(cx, me)
     }

@@ -154,6 +154,7 @@ impl ReadPiece {
                 }
             }
             Input::Wanted(Err(failure)) => Progress::Over(Err(failure)),
+            Input::Passed => Progress::Pending,
             Input::Alarm if cx.now < self.rests_until => Progress::Pending,
             Input::Alarm if self.in_flight.is_empty() => self.go_on(cx, me),
             Input::Alarm => {

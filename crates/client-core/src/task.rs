@@ -25,6 +25,8 @@ pub(crate) enum Input {
     Alarm,
     /// A call that it made.
     Answered(EffectId, Result<Answer, Failure>),
+    /// The write that it waited for holds it up no more.
+    Passed,
     /// What it wanted of the masters has been asked, or cannot be.
     Wanted(Result<(), Failure>),
 }
@@ -84,6 +86,13 @@ impl Machine {
             Self::Ask(ask) => ask.on(cx, me, input).map(TaskResult::Asked),
             Self::Piece(piece) => piece.on(cx, me, input).map(TaskResult::Piece),
             Self::Mutation(mutation) => mutation.on(cx, me, input).map(TaskResult::Mutated),
+        }
+    }
+
+    /// It is taken away before it is over.
+    pub(crate) fn leave(&mut self, cx: &mut Context, id: TaskId) {
+        if let Self::Mutation(mutation) = self {
+            mutation.leave(cx, id);
         }
     }
 

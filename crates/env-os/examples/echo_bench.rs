@@ -66,12 +66,12 @@ impl Room for Server {
             Event::Request { from, request: Request::Probe(_) } => effects.push(Effect::Reply {
                 to: from,
                 answer: Ok(Response::Probe(ProbeAnswer::default())),
-                payload: Bytes::new(),
+                payload: Bytes::new().into(),
             }),
             Event::Request { from, .. } => effects.push(Effect::Reply {
                 to: from,
                 answer: Ok(Response::Read(ReadAnswer::default())),
-                payload: self.answer.clone(),
+                payload: self.answer.clone().into(),
             }),
             Event::Disconnected { .. } | Event::Completed { .. } | Event::Command(()) => {}
         }

@@ -7,8 +7,7 @@
 use crate::connection::{Accepted, Connection, Side, Stage};
 use crate::inflow::Arrival;
 use crate::network::{Alarm, LISTENER_TOKEN, Network, News};
-use bytes::Bytes;
-use cairn_env::{Caller, ConnectionId};
+use cairn_env::{Caller, ConnectionId, Payload};
 use cairn_protocol::{
     ErrorCode, Failure, FrameKind, Hello, MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX, Request, RequestId,
     Response, encode_frame, judge_hello,
@@ -118,7 +117,7 @@ impl Network {
                 self.reply(
                     Caller { connection: id, request },
                     Ok(Response::Hello(welcome)),
-                    Bytes::new(),
+                    Payload::default(),
                 );
             }
             Err(failure) => self.dismiss(id, request, &failure),
@@ -141,7 +140,7 @@ impl Network {
             Arrival::PushCorrupt => self.relay_corrupt(id),
             Arrival::PushRefused(request, failure) => {
                 self.count_in_flight(id);
-                self.reply(Caller { connection: id, request }, Err(failure), Bytes::new());
+                self.reply(Caller { connection: id, request }, Err(failure), Payload::default());
             }
             Arrival::Broken { id: request, failure } => self.dismiss(id, request, &failure),
             Arrival::Answered { .. } => unreachable!("only on the dialling side"),
@@ -181,7 +180,12 @@ impl Network {
     }
 
     /// Answers a request, where its connection is still there.
-    pub(crate) fn reply(&mut self, to: Caller, answer: Result<Response, Failure>, payload: Bytes) {
+    pub(crate) fn reply(
+        &mut self,
+        to: Caller,
+        answer: Result<Response, Failure>,
+        payload: Payload,
+    ) {
         let Some(connection) = self.connections.get_mut(&to.connection) else { return };
         if connection.stage != Stage::Open {
             return;

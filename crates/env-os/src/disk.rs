@@ -6,7 +6,8 @@
 //! Knows files. Never knows what is in them.
 
 use crate::mapping::OsMapping;
-use cairn_env::{Disk, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space};
+use crate::pipes::Pipes;
+use cairn_env::{Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -22,6 +23,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 #[derive(Debug)]
 pub struct OsDisk {
     root: PathBuf,
+    pipes: Arc<Pipes>,
 }
 
 impl OsDisk {
@@ -32,7 +34,7 @@ impl OsDisk {
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, IoFailure> {
         let root = directory.as_ref().to_owned();
         std::fs::create_dir_all(&root).map_err(failure)?;
-        Ok(Self { root })
+        Ok(Self { root, pipes: Arc::default() })
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -61,7 +63,7 @@ impl Disk for OsDisk {
             OpenMode::CreateNew => options.write(true).create_new(true),
         };
         let file = options.open(self.at(path)).map_err(failure)?;
-        Ok(Box::new(OsFile { file }))
+        Ok(Box::new(OsFile { file, pipes: Arc::clone(&self.pipes) }))
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>, IoFailure> {
@@ -134,6 +136,7 @@ impl DiskLock for OsLock {}
 #[derive(Debug)]
 struct OsFile {
     file: File,
+    pipes: Arc<Pipes>,
 }
 
 impl DiskFile for OsFile {
@@ -148,6 +151,10 @@ impl DiskFile for OsFile {
             }
         }
         Ok(filled)
+    }
+
+    fn hold(&self, offset: u64, size: usize) -> Result<Option<Box<dyn HeldBytes>>, IoFailure> {
+        self.pipes.hold(&self.file, offset, size).map_err(|errno| failure(errno.into()))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), IoFailure> {

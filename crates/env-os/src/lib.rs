@@ -25,6 +25,7 @@ mod mapping;
 mod name_lookup;
 mod network;
 mod out_queue;
+mod pipes;
 mod push_receiver;
 mod reactor;
 mod relays;

@@ -2,17 +2,19 @@
 //!
 //! ```text
 //!   [ small frames, end to end ] [ payload, shared ] [ small frames … ]     one sendmsg for all
+//!   [ small frames ] [ held: pages in a pipe ]                              a splice of its own
 //! ```
 //! - Q1: bytes leave in the order in which they were queued (E4).
 //! - Q2: [`OutQueue::written`] tells exactly how far the kernel took them: a call that starts
 //!   behind it was never sent.
 
 use bytes::Bytes;
-use rustix::fd::AsFd;
+use cairn_env::{HeldBytes, Payload};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{Error, IoSlice};
 
 /// A payload up to this size is copied beside its frame's head: cheaper than a slice of its own.
 const COPY_SIZE_MAX: usize = 4 << 10;
@@ -25,13 +27,16 @@ const SLICES_MAX: usize = 32;
 enum Piece {
     Owned(Vec<u8>),
     Shared(Bytes),
+    Held(Box<dyn HeldBytes>),
 }
 
-impl AsRef<[u8]> for Piece {
-    fn as_ref(&self) -> &[u8] {
+impl Piece {
+    /// Its bytes, where they are in memory.
+    fn bytes(&self) -> Option<&[u8]> {
         match self {
-            Self::Owned(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
+            Self::Owned(bytes) => Some(bytes),
+            Self::Shared(bytes) => Some(bytes),
+            Self::Held(_) => None,
         }
     }
 }
@@ -40,7 +45,7 @@ impl AsRef<[u8]> for Piece {
 #[derive(Debug, Default)]
 pub(crate) struct OutQueue {
     pieces: VecDeque<Piece>,
-    /// How much of the first piece is written.
+    /// How much of the first piece is written; held bytes know that themselves.
     front: usize,
     size: usize,
     written: u64,
@@ -74,7 +79,14 @@ impl OutQueue {
     }
 
     /// Queues bulk bytes.
-    pub(crate) fn payload(&mut self, bytes: Bytes) {
+    pub(crate) fn payload(&mut self, payload: impl Into<Payload>) {
+        let bytes = match payload.into() {
+            Payload::Bytes(bytes) => bytes,
+            Payload::Held(held) => {
+                self.size += held.size();
+                return self.pieces.push_back(Piece::Held(held));
+            }
+        };
         if bytes.len() <= COPY_SIZE_MAX {
             self.frame(|out| out.extend_from_slice(&bytes));
         } else {
@@ -100,14 +112,12 @@ impl OutQueue {
     /// The connection is broken.
     pub(crate) fn flush(&mut self, socket: impl AsFd) -> Result<(), Errno> {
         while self.size > 0 {
-            let (offered, taken) = self.offer(socket.as_fd());
-            match taken {
-                Ok(taken) => {
+            match self.offer(socket.as_fd()) {
+                Ok(Offered::All(taken)) => self.consume(taken),
+                // The kernel's buffer is full; epoll tells when it is not.
+                Ok(Offered::Part(taken)) => {
                     self.consume(taken);
-                    // The kernel's buffer is full; epoll tells when it is not.
-                    if taken < offered {
-                        return Ok(());
-                    }
+                    return Ok(());
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(()),
@@ -118,33 +128,50 @@ impl OutQueue {
     }
 
     /// One system call. A signal for a closed pipe is never wanted: the error tells.
-    fn offer(&self, socket: impl AsFd) -> (usize, Result<usize, Errno>) {
-        let flags = SendFlags::NOSIGNAL;
-        if let [only] = self.pieces.as_slices().0
-            && self.pieces.len() == 1
-        {
-            let bytes = &only.as_ref()[self.front..];
-            return (bytes.len(), send(socket, bytes, flags));
+    fn offer(&mut self, socket: BorrowedFd<'_>) -> Result<Offered, Errno> {
+        if let Some(Piece::Held(held)) = self.pieces.front_mut() {
+            let sent = held.send_to(socket);
+            let errno = |error: Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            // Nothing taken of something means that there is nothing to come any more.
+            return match sent.map_err(errno)? {
+                0 => Err(Errno::IO),
+                // It may have stopped at the end of a batch of pages: only `AGAIN` tells "full".
+                sent => Ok(Offered::All(sent)),
+            };
         }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let (mut count, mut offered, mut skip) = (0, 0, self.front);
-        for piece in self.pieces.iter().take(SLICES_MAX) {
-            let bytes = &piece.as_ref()[skip..];
-            slices[count] = IoSlice::new(bytes);
-            (count, offered, skip) = (count + 1, offered + bytes.len(), 0);
+        let in_memory = self.pieces.iter().map_while(Piece::bytes);
+        for bytes in in_memory.take(SLICES_MAX) {
+            slices[count] = IoSlice::new(&bytes[skip..]);
+            (count, offered, skip) = (count + 1, offered + bytes.len() - skip, 0);
         }
-        let mut control = SendAncillaryBuffer::default();
-        (offered, sendmsg(socket, &slices[..count], &mut control, flags))
+        let mut flags = SendFlags::NOSIGNAL;
+        // What is held follows at once, in the same packet where it can.
+        flags.set(SendFlags::MORE, matches!(self.pieces.get(count), Some(Piece::Held(_))));
+        let taken = if let [only] = slices[..count] {
+            send(socket, &only, flags)?
+        } else {
+            let mut control = SendAncillaryBuffer::default();
+            sendmsg(socket, &slices[..count], &mut control, flags)?
+        };
+        Ok(if taken < offered { Offered::Part(taken) } else { Offered::All(taken) })
     }
 
     fn consume(&mut self, taken: usize) {
         self.written += taken as u64;
         self.size -= taken;
+        if let Some(Piece::Held(held)) = self.pieces.front() {
+            if held.size() == 0 {
+                self.pieces.pop_front();
+            }
+            return;
+        }
         self.front += taken;
-        while let Some(first) = self.pieces.front()
-            && self.front >= first.as_ref().len()
+        while let Some(first) = self.pieces.front().and_then(Piece::bytes)
+            && self.front >= first.len()
         {
-            self.front -= first.as_ref().len();
+            self.front -= first.len();
             if let Some(Piece::Owned(mut buffer)) = self.pieces.pop_front()
                 && buffer.capacity() <= 2 * TAIL_SIZE
             {
@@ -155,10 +182,19 @@ impl OutQueue {
     }
 }
 
+/// How much of what it was offered the kernel took.
+enum Offered {
+    All(usize),
+    Part(usize),
+}
+
 #[cfg(test)]
 mod tests {
     use super::OutQueue;
     use bytes::Bytes;
+    use cairn_env::{HeldBytes, Payload};
+    use rustix::fd::BorrowedFd;
+    use rustix::net::{SendFlags, send};
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
@@ -176,6 +212,55 @@ mod tests {
             expected.extend(vec![round + 1; size]);
         }
         assert_eq!(queue.queued(), expected.len() as u64);
+        let mut arrived = Vec::new();
+        let mut buffer = vec![0; 7001];
+        while arrived.len() < expected.len() {
+            queue.flush(&ours).expect("open");
+            assert_eq!(queue.queued(), expected.len() as u64, "nothing is counted twice");
+            let count = theirs.read(&mut buffer).expect("reads");
+            arrived.extend_from_slice(&buffer[..count]);
+        }
+        assert!(arrived == expected);
+        assert_eq!((queue.size(), queue.written()), (0, expected.len() as u64));
+    }
+
+    /// Held bytes as a file would give them: never more than 30 000 at once.
+    #[derive(Debug)]
+    struct InMemory(Vec<u8>);
+
+    impl HeldBytes for InMemory {
+        fn size(&self) -> usize {
+            self.0.len()
+        }
+
+        fn send_to(&mut self, socket: BorrowedFd<'_>) -> std::io::Result<usize> {
+            let part = &self.0[..self.0.len().min(30_000)];
+            let sent = send(socket, part, SendFlags::NOSIGNAL)?;
+            self.0.drain(..sent);
+            Ok(sent)
+        }
+
+        fn to_bytes(&mut self) -> Bytes {
+            std::mem::take(&mut self.0).into()
+        }
+    }
+
+    #[test]
+    fn held_bytes_leave_where_they_stand_in_the_order() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        ours.set_nonblocking(true).expect("non-blocking");
+        let mut queue = OutQueue::default();
+        let mut expected = Vec::new();
+        for round in 0..40u8 {
+            queue.frame(|out| out.extend_from_slice(&[round; 30]));
+            expected.extend_from_slice(&[round; 30]);
+            let bytes = vec![round + 1; 100_000];
+            expected.extend_from_slice(&bytes);
+            match round % 3 {
+                0 => queue.payload(Bytes::from(bytes)),
+                _ => queue.payload(Payload::Held(Box::new(InMemory(bytes)))),
+            }
+        }
         let mut arrived = Vec::new();
         let mut buffer = vec![0; 7001];
         while arrived.len() < expected.len() {

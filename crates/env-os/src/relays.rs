@@ -19,7 +19,7 @@ use crate::network::{Alarm, Network};
 use crate::push_receiver::block_size;
 use crate::timers::AlarmId;
 use bytes::Bytes;
-use cairn_env::{Caller, ConnectionId, PushedData};
+use cairn_env::{Caller, ConnectionId, Payload, PushedData};
 use cairn_protocol::{ErrorCode, Failure, Push, PushAnswer, Request, Response};
 use cairn_types::{PushId, ReplicaAt, ServerId};
 use std::time::Duration;
@@ -161,7 +161,7 @@ impl Network {
         let Some(upstream) = self.abort_relay(id) else { return };
         let why = "pushed data does not match its checksums; it was damaged on its way here";
         let failure = Failure::not_done(ErrorCode::ChecksumMismatch, why);
-        self.reply(upstream, Err(failure), Bytes::new());
+        self.reply(upstream, Err(failure), Payload::default());
     }
 
     /// Forgets a push that will never be whole; whom it came from.
@@ -224,7 +224,7 @@ impl Network {
         self.timers.cancel(relay.alarm);
         let result = [relay.kept, relay.passed_on].into_iter().flatten().collect::<Result<(), _>>();
         let answer = result.map(|()| Response::Push(PushAnswer {}));
-        self.reply(relay.upstream, answer, Bytes::new());
+        self.reply(relay.upstream, answer, Payload::default());
     }
 
     /// Whether this connection brings a push whose downstream has enough to write (C4).

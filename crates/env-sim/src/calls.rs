@@ -14,7 +14,7 @@ use crate::queue::Happening;
 use crate::watch::Seen;
 use crate::world::{NodeId, SimWorld};
 use bytes::Bytes;
-use cairn_env::{Answer, Caller, ConnectionId};
+use cairn_env::{Answer, Caller, ConnectionId, Payload};
 use cairn_protocol::{
     ErrorCode, Failure, Hello, Outcome, Request, RequestId, Response, judge_hello,
 };
@@ -68,13 +68,17 @@ impl SimWorld {
         {
             return self.fail_soon(from, owner, wrong_server(welcomed, server));
         }
-        let unsent = (state == State::Dialling).then(|| frame.clone());
+        let (unsent, sent) = match state {
+            State::Dialling => (Some(frame), None),
+            State::Open(_) => (None, Some(frame)),
+            State::Broken => (None, None),
+        };
         connection.calls.insert(request_id, OpenCall { owner, server, unsent });
         self.queue.push(
             deadline.max(self.now),
             Happening::Deadline { connection: id, request: request_id },
         );
-        if matches!(state, State::Open(_)) {
+        if let Some(frame) = sent {
             self.send(id, Direction::There, frame);
         }
     }
@@ -160,11 +164,12 @@ impl SimWorld {
         }
         let Some(mut frame) = pipe.in_flight.pop_front() else { return };
         self.trace.mix(&[id.0, u64::from(cairn_types::crc32c(&frame.head))]);
+        frame.payload = frame.payload.into_bytes().into();
         if !frame.payload.is_empty() && self.random.chance(self.settings.corrupt_permille) {
-            let mut bytes = frame.payload.to_vec();
+            let mut bytes = frame.payload.into_bytes().to_vec();
             let at = self.random.below(bytes.len() as u64);
             bytes[usize::try_from(at).expect("within a payload")] ^= 0x40;
-            frame.payload = Bytes::from(bytes);
+            frame.payload = Bytes::from(bytes).into();
             self.reach("payload corrupted on the wire");
         }
         match direction {
@@ -191,7 +196,9 @@ impl SimWorld {
         self.trace.line(|| format!("{from:?} -> {to:?} {request:?}"));
         match request {
             Request::Hello(hello) => self.accept(id, &hello),
-            Request::Push(push) => self.serve_push(id, request_id, push, frame.payload),
+            Request::Push(push) => {
+                self.serve_push(id, request_id, push, frame.payload.into_bytes());
+            }
             request => {
                 let seen = Seen { at: self.now, from, to, request: &request };
                 if self.stall.as_mut().is_some_and(|chosen| chosen(&seen)) {
@@ -216,7 +223,7 @@ impl SimWorld {
             Some(ours) => judge_hello(hello, ours).map(Response::Hello),
             None => Err(Failure::not_done(ErrorCode::Busy, "the server is starting")),
         };
-        let frame = Frame::answer(1, HANDSHAKE, &answer, Bytes::new());
+        let frame = Frame::answer(1, HANDSHAKE, &answer, Payload::default());
         self.send(id, Direction::Back, frame);
     }
 
@@ -238,7 +245,9 @@ impl SimWorld {
             return;
         }
         let result = match said {
-            Said::Response(response) => Ok(Answer { response, payload: frame.payload }),
+            Said::Response(response) => {
+                Ok(Answer { response, payload: frame.payload.into_bytes() })
+            }
             Said::Failure(failure) => Err(failure),
             Said::Request(_) => panic!("a request came to a dialler"),
         };
@@ -376,7 +385,7 @@ impl SimWorld {
         to: Caller,
         rpc: u16,
         answer: &Result<Response, Failure>,
-        payload: Bytes,
+        payload: Payload,
     ) {
         let frame = Frame::answer(rpc, to.request, answer, payload);
         self.send(to.connection, Direction::Back, frame);

@@ -13,11 +13,13 @@
 mod inode;
 mod names;
 
-use cairn_env::{Disk, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space};
+use bytes::Bytes;
+use cairn_env::{Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space};
 use cairn_types::Random;
 use inode::{Inode, PAGE_SIZE};
 use names::{Names, Node};
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Names a file within its disk.
@@ -398,6 +400,15 @@ impl DiskFile for SimFile {
         Ok(self.living()?.inode(self.inode)?.read_at(buffer, offset))
     }
 
+    fn hold(&self, offset: u64, size: usize) -> Result<Option<Box<dyn HeldBytes>>, IoFailure> {
+        let mut bytes = vec![0; size];
+        if self.read_at(&mut bytes, offset)? < size {
+            return Ok(None);
+        }
+        let (state, inode) = (Arc::clone(&self.state), self.inode);
+        Ok(Some(Box::new(SimHeld { state, inode, offset, bytes })))
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), IoFailure> {
         let mut state = self.to_write()?;
         for (at, size) in inode::page_parts(offset, bytes.len()) {
@@ -454,6 +465,39 @@ impl DiskFile for SimFile {
         let mut bytes = vec![0; size];
         inode.read_at(&mut bytes, 0);
         Ok(Arc::new(SimMapping { bytes }))
+    }
+}
+
+/// Pages of a file on their way: what is overwritten before they arrive arrives as it is then.
+struct SimHeld {
+    state: Arc<Mutex<State>>,
+    inode: InodeNumber,
+    offset: u64,
+    /// As they were, for a file that is gone or cut.
+    bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for SimHeld {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimHeld").field("size", &self.bytes.len()).finish()
+    }
+}
+
+impl HeldBytes for SimHeld {
+    fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn send_to(&mut self, _: BorrowedFd<'_>) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn to_bytes(&mut self) -> Bytes {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(inode) = state.inode(self.inode) {
+            inode.read_at(&mut self.bytes, self.offset);
+        }
+        std::mem::take(&mut self.bytes).into()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::world::NodeId;
 use bytes::Bytes;
 use cairn_env::{
     Answer, Caller, Completion, ConnectionId, DiskError, Effect, EffectId, Event, Lane, Now,
-    PushedData, Room, Service,
+    Payload, PushedData, Room, Service,
 };
 use cairn_protocol::{Failure, Hello, Request, Response};
 use cairn_types::{Address, PushId, ServerId, Time};
@@ -64,7 +64,7 @@ pub enum Output {
         /// With what.
         answer: Result<Response, Failure>,
         /// Bulk bytes.
-        payload: Bytes,
+        payload: Payload,
     },
     /// See [`Effect::Wake`].
     Wake {

@@ -6,8 +6,7 @@
 
 use crate::clock::WorldTime;
 use crate::world::NodeId;
-use bytes::Bytes;
-use cairn_env::{ConnectionId, EffectId};
+use cairn_env::{ConnectionId, EffectId, Payload};
 use cairn_protocol::{
     FRAME_HEADER_SIZE, Failure, FrameHeader, FrameKind, Request, RequestId, Response, encode_frame,
 };
@@ -33,11 +32,11 @@ pub(crate) enum Ends {
     Listener,
 }
 
-/// Header and message as they travel, and the payload.
-#[derive(Clone, Debug)]
+/// Header and message as they travel, and the payload: held bytes are read when they arrive.
+#[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) head: Vec<u8>,
-    pub(crate) payload: Bytes,
+    pub(crate) payload: Payload,
 }
 
 /// What a frame says, once read.
@@ -48,15 +47,17 @@ pub(crate) enum Said {
 }
 
 impl Frame {
-    pub(crate) fn request(id: RequestId, request: &Request, payload: Bytes) -> Self {
-        Self::encode(request.kind(), FrameKind::Request, id, payload, |out| request.encode(out))
+    pub(crate) fn request(id: RequestId, request: &Request, payload: impl Into<Payload>) -> Self {
+        Self::encode(request.kind(), FrameKind::Request, id, payload.into(), |out| {
+            request.encode(out)
+        })
     }
 
     pub(crate) fn answer(
         rpc: u16,
         id: RequestId,
         answer: &Result<Response, Failure>,
-        payload: Bytes,
+        payload: Payload,
     ) -> Self {
         match answer {
             Ok(response) => {
@@ -72,7 +73,7 @@ impl Frame {
         rpc: u16,
         kind: FrameKind,
         id: RequestId,
-        payload: Bytes,
+        payload: Payload,
         message: impl Fn(&mut Vec<u8>),
     ) -> Self {
         let mut head = Vec::new();

@@ -10,7 +10,7 @@ use crate::network::Owner;
 use crate::queue::Happening;
 use crate::world::{NodeId, SimWorld};
 use bytes::Bytes;
-use cairn_env::{Caller, ConnectionId, PushedData};
+use cairn_env::{Caller, ConnectionId, Payload, PushedData};
 use cairn_protocol::{ErrorCode, Failure, Push, PushAnswer, Request, RequestId, Response};
 use cairn_types::{BLOCK_SIZE, Random, ServerId};
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl SimWorld {
 
     fn answer_push(&mut self, caller: Caller, answer: &Result<Response, Failure>) {
         let kind = Request::Push(Push::default()).kind();
-        self.send_answer(caller, kind, answer, Bytes::new());
+        self.send_answer(caller, kind, answer, Payload::default());
     }
 }
 

@@ -13,7 +13,7 @@ use crate::pushes::PushJob;
 use crate::queue::{Happening, Queue};
 use crate::trace::Trace;
 use crate::watch::{MessageWatch, Seen};
-use cairn_env::{Caller, ConnectionId, EffectId, Lane, Now};
+use cairn_env::{Caller, ConnectionId, EffectId, Lane, Now, Payload};
 use cairn_protocol::{Failure, Hello, Request, Response};
 use cairn_types::{Address, Random};
 use std::any::Any;
@@ -398,7 +398,7 @@ impl SimWorld {
         node: NodeId,
         to: Caller,
         answer: Result<Response, Failure>,
-        payload: bytes::Bytes,
+        payload: Payload,
     ) {
         let Some((from, request)) = self.served.remove(&to) else {
             panic!("a request is answered once, and by its own listener");

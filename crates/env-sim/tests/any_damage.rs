@@ -15,7 +15,7 @@ use cairn_store::{
 };
 use cairn_types::sample::damaged;
 use cairn_types::{CellId, LogIndex, Random};
-use chunk_model::{BLOCK, HANDLE, Model, new_disk, open, pushed, steps, version};
+use chunk_model::{BLOCK, HANDLE, Model, new_disk, open, pushed, read, steps, version};
 
 const CELL: CellId = CellId::new(7);
 
@@ -50,13 +50,13 @@ fn check_blocks(store: &ChunkStore, model: &Model, context: &str) {
     let block = BLOCK as usize;
     let length = model.contents.iter().map(Vec::len).max().unwrap();
     for start in (0..length).step_by(block) {
-        let Ok(done) = store.read(HANDLE, start as u64, u64::from(BLOCK)) else { continue };
-        if !done.checksums.verify(done.offset, &done.payload, BLOCK) {
+        let Ok(got) = read(store, start as u64, u64::from(BLOCK)) else { continue };
+        if !got.verifies() {
             continue;
         }
-        let range = start..start + done.payload.len();
+        let range = start..start + got.bytes.len();
         let mut stood = model.contents.iter().filter_map(|content| content.get(range.clone()));
-        let known = done.payload.is_empty() || stood.any(|was| *was == done.payload[..]);
+        let known = got.bytes.is_empty() || stood.any(|was| *was == got.bytes[..]);
         assert!(known, "{context}: bytes at {start} that nobody wrote");
     }
 }

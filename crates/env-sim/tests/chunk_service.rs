@@ -56,7 +56,7 @@ fn apply(handle: ChunkHandle, mutations: Vec<ApplyMutation>, sync: bool) -> Chun
 
 fn read(service: &ChunkDisk, handle: ChunkHandle) -> Vec<u8> {
     match service.run(vec![ChunkJob::Read { handle, offset: 0, size: 1 << 20 }]).pop() {
-        Some(Ok(ChunkDone::Read(done))) => done.payload.to_vec(),
+        Some(Ok(ChunkDone::Read(done))) => done.payload.into_bytes().to_vec(),
         other => panic!("{other:?}"),
     }
 }

@@ -8,7 +8,9 @@ use cairn_env::{Disk, DiskError, JournalEntry, OpenMode};
 use cairn_env_sim::SimDisk;
 use cairn_store::{Acknowledged, ChunkStore, StoreOpenError};
 use cairn_types::{BlockChecksums, CellId, ChunkHandle, Random, ServerId, Term};
-use chunk_model::{BLOCK, HANDLE, Model, Step, Write, new_disk, open, read_all, version};
+use chunk_model::{
+    BLOCK, Got, HANDLE, Model, Step, Write, new_disk, open, read, read_all, version,
+};
 
 fn bytes(size: usize) -> Vec<u8> {
     (0..size).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect()
@@ -40,20 +42,20 @@ fn any_range_comes_with_checksums_that_fit_and_is_widened_over_two_blocks() {
     let content = &model.contents[1];
     for offset in (0..5200).step_by(117) {
         for size in [1, 500, 1024, 2048, 3000, 9000] {
-            let done = store.read(HANDLE, offset, size).unwrap();
-            let (start, end) = (usize::try_from(done.offset).unwrap(), (offset + size).min(5000));
+            let got = read(&store, offset, size).unwrap();
+            let (start, end) = (usize::try_from(got.offset).unwrap(), (offset + size).min(5000));
             if offset >= 5000 {
-                assert!(done.payload.is_empty());
+                assert!(got.bytes.is_empty());
                 continue;
             }
-            assert_eq!(done.payload, content[start..start + done.payload.len()]);
-            assert!(done.checksums.verify(done.offset, &done.payload, BLOCK));
-            assert!(done.offset <= offset && done.offset + done.payload.len() as u64 >= end);
+            assert_eq!(got.bytes, content[start..start + got.bytes.len()]);
+            assert!(got.verifies());
+            assert!(got.offset <= offset && got.offset + got.bytes.len() as u64 >= end);
             let blocks = BlockChecksums::count(offset, end - offset, BLOCK);
             if blocks <= 2 {
-                assert_eq!((done.offset, done.payload.len() as u64), (offset, end - offset));
+                assert_eq!((got.offset, got.bytes.len() as u64), (offset, end - offset));
             } else {
-                assert_eq!(done.offset % u64::from(BLOCK), 0);
+                assert_eq!(got.offset % u64::from(BLOCK), 0);
             }
         }
     }
@@ -62,20 +64,38 @@ fn any_range_comes_with_checksums_that_fit_and_is_widened_over_two_blocks() {
 #[test]
 fn what_a_reader_was_sent_is_his_until_he_drops_it_and_then_the_next_ones() {
     let disk = new_disk();
-    let (store, model) = filled(&disk, 300_000);
-    let content = &model.contents[1];
-    let first = store.read(HANDLE, 0, 200 << 10).unwrap().payload;
-    let second = store.read(HANDLE, 90 << 10, 200 << 10).unwrap().payload;
+    let (store, mut model) = filled(&disk, 300_000);
+    // Bytes changed in place are copied for readers.
+    model.take(&store, &write(100, vec![1; 10])).unwrap();
+    let content = model.contents.last().unwrap();
+    let first = read(&store, 0, 200 << 10).unwrap().bytes;
+    let second = read(&store, 90 << 10, 200 << 10).unwrap().bytes;
     assert_eq!(first, content[..200 << 10]);
     assert_eq!(second, content[90 << 10..290 << 10]);
     let at = first.as_ptr();
     drop(first);
     // Were it given back to the system, this would have it now.
     let other = vec![1u8; 200 << 10];
-    let third = store.read(HANDLE, 80 << 10, 200 << 10).unwrap().payload;
+    let third = read(&store, 80 << 10, 200 << 10).unwrap().bytes;
     assert_eq!(third.as_ptr(), at, "no memory is zeroed for it");
     assert_ne!(other.as_ptr(), at);
     assert_eq!(third, content[80 << 10..280 << 10]);
+}
+
+#[test]
+fn what_is_overwritten_before_it_has_left_is_seen_by_who_receives_it_and_read_well_again() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 300_000);
+    let on_its_way = store.read(HANDLE, 0, 200 << 10).unwrap();
+    let not_concerned = store.read(HANDLE, 100 << 10, 100 << 10).unwrap();
+    model.take(&store, &write(5000, bytes(20))).unwrap();
+    assert!(!Got::from(on_its_way).verifies(), "the file's own pages are sent");
+    assert!(Got::from(not_concerned).verifies());
+    let next = store.read(HANDLE, 0, 200 << 10).unwrap();
+    model.take(&store, &write(5000, vec![9; 20])).unwrap();
+    let next = Got::from(next);
+    assert!(next.verifies(), "from now on answers are copies");
+    assert_eq!(next.bytes, model.contents[2][..200 << 10]);
 }
 
 #[test]
@@ -85,9 +105,8 @@ fn a_flipped_byte_never_passes_for_good() {
     assert_eq!(store.verify(HANDLE, 2500), Ok(true));
     assert!(disk.flip_byte(&data_path(), 2100));
     assert_eq!(store.verify(HANDLE, 2500), Ok(false));
-    assert_eq!(store.read(HANDLE, 2200, 10), Err(DiskError::Corrupt { offset: 2048 }));
-    let whole = store.read(HANDLE, 0, 5000).unwrap();
-    assert!(!whole.checksums.verify(0, &whole.payload, BLOCK), "the receiver sees it");
+    assert_eq!(read(&store, 2200, 10), Err(DiskError::Corrupt { offset: 2048 }));
+    assert!(!read(&store, 0, 5000).unwrap().verifies(), "the receiver sees it");
     assert_eq!(store.verify(HANDLE, 1000), Ok(true), "the other blocks are good");
 }
 
@@ -112,7 +131,7 @@ fn trash_takes_nothing_newer_and_keeps_what_it_takes_for_a_while() {
     assert!(read_all(&store).is_ok());
     assert_eq!(store.trash(HANDLE, version(2)), Ok(true));
     assert_eq!(store.trash(HANDLE, version(2)), Ok(true), "there is none");
-    assert_eq!(store.read(HANDLE, 0, 1), Err(DiskError::NoSuchChunk));
+    assert_eq!(read(&store, 0, 1), Err(DiskError::NoSuchChunk));
     drop(store);
     disk.crash();
     let (store, found) = open(&disk);
@@ -189,7 +208,7 @@ fn a_failed_sync_ends_the_directory_and_makes_its_dirty_chunks_suspect() {
     let (store, mut model) = filled(&disk, 100);
     disk.fail_syncs(1);
     assert!(matches!(model.take(&store, &Step::Sync), Err(DiskError::SyncFailed(_))));
-    assert!(matches!(store.read(HANDLE, 0, 1), Err(DiskError::SyncFailed(_))));
+    assert!(matches!(read(&store, 0, 1), Err(DiskError::SyncFailed(_))));
     assert!(store.has_failed());
     drop(store);
     disk.crash();
@@ -331,7 +350,7 @@ fn more_chunks_than_files_are_kept_open_are_served() {
     }
     for number in 1..=400 {
         let done = store.read(ChunkHandle::new(number), 0, 300).unwrap();
-        assert_eq!(done.payload, content(number));
+        assert_eq!(done.payload.into_bytes(), content(number));
     }
 }
 
@@ -363,7 +382,7 @@ fn on_a_full_disk_a_store_opens_and_is_read_and_takes_changes_again_when_there_i
     disk.set_capacity(1);
     let (store, found) = open(&disk);
     assert_eq!(found.map(|it| it.length), Some(5000));
-    assert_eq!(store.read(HANDLE, 0, 5000).unwrap().payload, model.contents[1]);
+    assert_eq!(read(&store, 0, 5000).unwrap().bytes, model.contents[1]);
     let raise =
         [JournalEntry::Raise { handle: HANDLE, version: version(2), create: false, close: false }];
     assert_eq!(store.journal(&raise), Err(DiskError::NoSpace));

@@ -111,7 +111,7 @@ impl Room for ToyRoom {
                 self.notes.borrow_mut().ran.push(result.expect("toy disks work"));
                 let to = self.waiting.remove(&id).expect("asked before");
                 let answer = Ok(Response::Stat(StatAnswer::default()));
-                effects.push(Effect::Reply { to, answer, payload: Bytes::new() });
+                effects.push(Effect::Reply { to, answer, payload: Bytes::new().into() });
             }
             Event::Completed { result: Completion::Woken, .. } => {}
         }

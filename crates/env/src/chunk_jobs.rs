@@ -1,11 +1,10 @@
 //! The contract of a chunkserver's disk work: coarse jobs, checksums included.
 
-use bytes::Bytes;
 use cairn_types::{
     BlockChecksums, CellId, ChunkHandle, ChunkVersion, PushId, SerialNumber, ServerId, Term,
 };
 
-use crate::Space;
+use crate::{Payload, Space};
 
 /// One mutation to apply, in the order that its primary gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,18 +118,18 @@ pub enum ChunkJob {
 }
 
 /// Bytes read, with the checksums of their pieces.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct ReadDone {
     /// Where in the chunk the payload starts; may lie before the offset asked for.
     pub offset: u64,
     /// The bytes.
-    pub payload: Bytes,
+    pub payload: Payload,
     /// One per piece.
     pub checksums: BlockChecksums,
 }
 
 /// What came of a [`ChunkJob`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum ChunkDone {
     /// Of `Apply`: stored bytes now.
     Applied {

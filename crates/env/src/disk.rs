@@ -5,6 +5,7 @@
 //!   `sync_dir` of its directory returned. Nothing before.
 //! - D2: after a failed sync nothing unsynced may be believed.
 
+use crate::HeldBytes;
 use std::fmt;
 use std::sync::Arc;
 
@@ -123,6 +124,13 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the system says.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, IoFailure>;
+    /// Takes `size` bytes from `offset` towards a connection without reading them: the file's own
+    /// pages, waited for here where they are not in memory. None where the system cannot, or the
+    /// file ends before: they have to be read.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn hold(&self, offset: u64, size: usize) -> Result<Option<Box<dyn HeldBytes>>, IoFailure>;
     /// Writes all of `bytes` at `offset`, extending the file where needed.
     ///
     /// # Errors

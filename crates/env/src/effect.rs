@@ -1,5 +1,6 @@
 //! What goes through the seam: events in, effects out.
 
+use crate::Payload;
 use bytes::Bytes;
 use cairn_protocol::{Failure, Hello, Request, RequestId, Response};
 use cairn_types::{Address, PushId, ServerId, Time, WallTime};
@@ -60,7 +61,7 @@ pub enum Effect<J> {
         /// With what.
         answer: Result<Response, Failure>,
         /// Bulk bytes that go with it.
-        payload: Bytes,
+        payload: Payload,
     },
     /// Complete with [`Completion::Woken`] at `at`, or soon after.
     Wake {

@@ -23,6 +23,7 @@ pub mod chunk_jobs;
 pub mod conformance;
 mod disk;
 mod effect;
+mod payload;
 mod push_buffer;
 mod room;
 
@@ -31,5 +32,6 @@ pub use disk::{Disk, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space};
 pub use effect::{
     Answer, Caller, Completion, ConnectionId, DiskError, Effect, EffectId, Event, Lane, Now,
 };
+pub use payload::{HeldBytes, Payload};
 pub use push_buffer::{PushBuffer, PushLookupError, PushedData};
 pub use room::{Room, Service};

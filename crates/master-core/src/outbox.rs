@@ -3,7 +3,7 @@
 use crate::log_jobs::LogJob;
 use crate::record::Record;
 use bytes::Bytes;
-use cairn_env::{Caller, Effect, EffectId};
+use cairn_env::{Caller, Effect, EffectId, Payload};
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::{Address, PATH_SIZE_MAX, ServerId, Time};
 
@@ -67,7 +67,7 @@ impl Outbox {
         if let Err(failure) = &mut answer {
             failure.shorten(FAILURE_LINE_SIZE_MAX);
         }
-        self.world(Effect::Reply { to, answer, payload: Bytes::new() });
+        self.world(Effect::Reply { to, answer, payload: Payload::default() });
     }
 
     /// Asks to be woken; the completion carries the id.

@@ -32,6 +32,8 @@ pub(crate) struct Chunk {
     pub(crate) marked: bool,
     /// Overwrites that are durable here and perhaps nowhere else.
     pub(crate) redo: RedoJournal,
+    /// Bytes that were there have been changed, in this process's life.
+    pub(crate) changed_in_place: bool,
     /// A write failed half-way: to be recovered before it is used again.
     pub(crate) torn: bool,
     /// In the trash.
@@ -51,6 +53,7 @@ impl Chunk {
             unsynced_appends: false,
             marked: false,
             redo: RedoJournal::empty(handle),
+            changed_in_place: false,
             torn: false,
             gone: false,
         }

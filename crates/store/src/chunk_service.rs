@@ -270,7 +270,7 @@ impl ChunkDisk {
                 };
                 serials.into_iter().map(done).collect()
             }
-            Err(error) => vec![Err(error); count],
+            Err(error) => std::iter::repeat_with(|| Err(error.clone())).take(count).collect(),
         }
     }
 

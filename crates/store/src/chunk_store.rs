@@ -15,7 +15,7 @@ use crate::apply::{Acknowledged, Mutation, apply, settle};
 use crate::chunk::Chunk;
 use crate::chunk_files::ChunkDirectory;
 use crate::identity_file::{read_identity, write_identity};
-use crate::reading::{read, read_block};
+use crate::reading::{How, read, read_block};
 use crate::recovery::recover;
 use crate::trash::{empty, throw_away};
 use crate::version_journal::VersionJournal;
@@ -279,7 +279,8 @@ impl ChunkStore {
                 return Ok(ReadDone { offset, ..ReadDone::default() });
             }
             let files = self.directory.files(handle, false)?;
-            read(&files, &chunk.head, offset, size, &self.pool)
+            let how = if chunk.changed_in_place { How::Copy } else { How::Hold };
+            read(&files, &chunk.head, offset, size, how, &self.pool)
         })
     }
 

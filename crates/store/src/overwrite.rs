@@ -94,6 +94,7 @@ impl OverwriteRun {
             chunk.sync(chunks)?;
         }
         let entry = self.into_entry();
+        chunk.changed_in_place = true;
         chunk.redo.append(chunks.disk.as_ref(), &entry)?;
         write_in_place(files, &entry).map_err(in_place)?;
         chunk.write_head(files, entry.head).map_err(in_place)?;

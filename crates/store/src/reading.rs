@@ -6,11 +6,15 @@
 //! ```
 //! - B1: a whole block travels with its stored checksum; whoever receives it verifies it.
 //! - B2: a block that is cut is verified here first, and the piece gets a checksum of its own.
+//! - B3: whole blocks need not pass through this process: their pages are sent. A block that is
+//!   overwritten meanwhile would not match the checksum beside it, and who reads would find it bad
+//!   on every replica in turn; so a chunk whose bytes have been changed in place is copied.
 
 use crate::chunk_files::ChunkFiles;
 use crate::whole_files::disk_error;
+use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
-use cairn_env::{DiskError, ReadDone};
+use cairn_env::{DiskError, Payload, ReadDone};
 use cairn_format::{Head, block_checksum_offset};
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
 use std::ops::Range;
@@ -67,6 +71,19 @@ fn fill_stored(
     Ok(())
 }
 
+/// A range of what is stored, in a buffer of the pool.
+fn stored_bytes(
+    files: &ChunkFiles,
+    head: &Head,
+    start: u64,
+    size: usize,
+    pool: &BufferPool,
+) -> Result<Bytes, DiskError> {
+    let mut buffer = pool.take(size);
+    fill_stored(files, head, start, buffer.to_fill())?;
+    Ok(buffer.freeze())
+}
+
 /// One block, verified.
 pub(crate) fn read_block(
     files: &ChunkFiles,
@@ -97,12 +114,22 @@ pub(crate) fn verify_from(files: &ChunkFiles, head: &Head, first: u64) -> Result
     Ok(true)
 }
 
+/// How whole blocks are read (B3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// The file's own pages are sent.
+    Hold,
+    /// They are copied while nothing changes the chunk.
+    Copy,
+}
+
 /// Reads `size` bytes from `offset`, or fewer where the replica ends (B1, B2).
 pub(crate) fn read(
     files: &ChunkFiles,
     head: &Head,
     offset: u64,
     size: u64,
+    how: How,
     pool: &BufferPool,
 ) -> Result<ReadDone, DiskError> {
     let end = offset.saturating_add(size).min(head.length);
@@ -113,13 +140,20 @@ pub(crate) fn read(
     let blocks = offset / block_size..(end - 1) / block_size + 1;
     let stored = stored_checksums(files, head, blocks.clone())?;
     let whole = blocks.start * block_size..block_range(head, blocks.end - 1).end;
-    let mut buffer = pool.take(memory(whole.end - whole.start));
-    fill_stored(files, head, whole.start, buffer.to_fill())?;
-    let bytes = buffer.freeze();
+    let size = memory(whole.end - whole.start);
     if blocks.end - blocks.start > BLOCKS_CUT_MAX {
+        let payload = match how {
+            How::Hold => files.data.hold(whole.start, size).map_err(disk_error)?,
+            How::Copy => None,
+        };
+        let payload = match payload {
+            Some(held) => Payload::Held(held),
+            None => Payload::Bytes(stored_bytes(files, head, whole.start, size, pool)?),
+        };
         let checksums = BlockChecksums(stored);
-        return Ok(ReadDone { offset: whole.start, payload: bytes, checksums });
+        return Ok(ReadDone { offset: whole.start, payload, checksums });
     }
+    let bytes = stored_bytes(files, head, whole.start, size, pool)?;
     let mut checksums = Vec::with_capacity(stored.len());
     for (block, stored) in blocks.zip(stored) {
         let range = block_range(head, block);
@@ -135,5 +169,6 @@ pub(crate) fn read(
         }
     }
     let payload = bytes.slice(memory(offset - whole.start)..memory(end - whole.start));
-    Ok(ReadDone { offset, payload, checksums: BlockChecksums(checksums) })
+    let checksums = BlockChecksums(checksums);
+    Ok(ReadDone { offset, payload: payload.into(), checksums })
 }

@@ -103,6 +103,65 @@ fn a_write_is_cut_at_the_chunk_boundary_and_its_pieces_at_block_boundaries() {
     assert_eq!(result(&done), Ok(Output::Written));
 }
 
+fn written_at(client: &mut TestClient) -> (u64, Call) {
+    let call = client.call();
+    let Request::Write(Write { offset, .. }) = call.request else { panic!("no write: {call:?}") };
+    (offset, call)
+}
+
+/// Three writes of ten bytes, one behind the other, with their pushes.
+fn three_writes(client: &mut TestClient) -> [(Ended, Call); 3] {
+    let mut granted = false;
+    [0, 10, 20].map(|offset| {
+        let bytes = Bytes::from(vec![6; 10]);
+        let done = client.start(Operation::WriteAt { file: FILE, offset, bytes, sync: false });
+        if !std::mem::replace(&mut granted, true) {
+            leased(client, grant(0, 8, 1, &[1]));
+        }
+        (done, pushed(client).1)
+    })
+}
+
+#[test]
+fn writes_of_a_stream_are_ordered_by_their_offsets_however_their_data_arrives() {
+    let mut client = connected();
+    let [(_, first), (_, second), (_, third)] = three_writes(&mut client);
+    let arrived = || Ok(Response::Push(PushAnswer {}));
+    client.tell(&third, arrived());
+    client.tell(&second, arrived());
+    client.assert_asks_nobody();
+    client.tell(&first, arrived());
+    let orders = [(); 3].map(|()| written_at(&mut client).0);
+    assert_eq!(orders, [0, 10, 20], "each overtakes nobody");
+}
+
+#[test]
+fn a_write_does_not_wait_for_one_whose_push_has_failed() {
+    let mut client = connected();
+    let [(first_done, first), (second_done, second), _] = three_writes(&mut client);
+    client.tell(&second, Ok(Response::Push(PushAnswer {})));
+    client.assert_asks_nobody();
+    let refused = Failure::refused(ErrorCode::Invalid, "not a push");
+    client.tell(&first, Err(refused));
+    assert!(is_done(&first_done));
+    let (offset, call) = written_at(&mut client);
+    assert_eq!(offset, 10);
+    client.tell(&call, Ok(Response::Write(WriteAnswer::default())));
+    assert_eq!(result(&second_done), Ok(Output::Written));
+}
+
+#[test]
+fn a_write_does_not_wait_for_one_that_was_given_up_at_its_deadline() {
+    let mut client = connected();
+    let [(first_done, _), _, _] = three_writes(&mut client);
+    client.pass(Duration::from_secs(60));
+    assert!(is_done(&first_done));
+    let bytes = Bytes::from(vec![6; 10]);
+    client.start(Operation::WriteAt { file: FILE, offset: 10, bytes, sync: false });
+    push_ok(&mut client);
+    assert_eq!(written_at(&mut client).0, 10);
+}
+
 #[test]
 fn a_broken_chain_does_not_stop_the_order_as_long_as_the_primary_has_the_data() {
     let mut client = connected();

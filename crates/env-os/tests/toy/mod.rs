@@ -91,7 +91,10 @@ impl Toy {
 
     fn asked(&mut self, from: Caller, request: &Request, effects: &mut Vec<Effect<u64>>) {
         self.seen.requests.fetch_add(1, Ordering::SeqCst);
-        let reply = |response, payload| Effect::Reply { to: from, answer: Ok(response), payload };
+        let reply = |response, payload: Bytes| {
+            let payload = payload.into();
+            Effect::Reply { to: from, answer: Ok(response), payload }
+        };
         match request {
             Request::Probe(probe) if probe.handle.get() == LONG_ANSWER => {
                 let lines = vec!["x".repeat(MESSAGE_SIZE_MAX as usize)];
@@ -149,7 +152,7 @@ impl Room for Toy {
             Event::Completed { id, result } => {
                 if let Some(to) = self.completed(now, id, result) {
                     let answer = Ok(Response::Status(StatusAnswer::default()));
-                    effects.push(Effect::Reply { to, answer, payload: Bytes::new() });
+                    effects.push(Effect::Reply { to, answer, payload: Bytes::new().into() });
                 }
             }
             Event::Command(Command::Call { to, server, request, payload, timeout, done }) => {

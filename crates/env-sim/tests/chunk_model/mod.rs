@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file includes it and uses a part")]
 
 use bytes::Bytes;
-use cairn_env::{DiskError, JournalEntry, PushedData};
+use cairn_env::{DiskError, JournalEntry, PushedData, ReadDone};
 use cairn_env_sim::SimDisk;
 use cairn_protocol::ReplicaReport;
 use cairn_store::{Acknowledged, ChunkStore, Mutation};
@@ -179,11 +179,38 @@ impl Model {
     }
 }
 
+/// What a reader gets, at once.
+#[derive(Debug, PartialEq)]
+pub struct Got {
+    pub offset: u64,
+    pub bytes: Bytes,
+    pub checksums: BlockChecksums,
+}
+
+impl Got {
+    /// Whether the reader takes it for good.
+    pub fn verifies(&self) -> bool {
+        self.checksums.verify(self.offset, &self.bytes, BLOCK)
+    }
+}
+
+impl From<ReadDone> for Got {
+    fn from(done: ReadDone) -> Self {
+        let ReadDone { offset, payload, checksums } = done;
+        Self { offset, bytes: payload.into_bytes(), checksums }
+    }
+}
+
+/// Reads as a reader whose answer arrives at once.
+pub fn read(store: &ChunkStore, offset: u64, size: u64) -> Result<Got, DiskError> {
+    store.read(HANDLE, offset, size).map(Got::from)
+}
+
 /// All bytes, each block verified by the reader.
 pub fn read_all(store: &ChunkStore) -> Result<Vec<u8>, DiskError> {
-    let done = store.read(HANDLE, 0, 1 << 30)?;
-    assert!(done.checksums.verify(0, &done.payload, BLOCK), "the reader sees bad bytes");
-    Ok(done.payload.to_vec())
+    let got = read(store, 0, 1 << 30)?;
+    assert!(got.verifies(), "the reader sees bad bytes");
+    Ok(got.bytes.to_vec())
 }
 
 /// Steps that append, overwrite, level, sync, by the seed.
