@@ -32,7 +32,7 @@ struct Shared {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().build().expect("starts")
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("starts")
 }
 
 fn path() -> CellPath {

@@ -76,6 +76,9 @@ impl Cell {
     /// between. Waits for one of them to answer as long as [`Options`] say: a master that is
     /// starting, or is yet to be started, is waited for.
     ///
+    /// # Panics
+    /// In a tokio runtime without I/O or time.
+    ///
     /// # Errors
     /// `Invalid` where an address is none; `Unreachable` where no master answers;
     /// `VersionUnsupported` where this library is too old or too new for the cell.

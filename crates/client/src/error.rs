@@ -23,7 +23,7 @@ impl Error {
 
     /// The room behind the library no longer runs.
     pub(crate) fn stopped() -> Self {
-        Self(Failure::unknown(ErrorCode::Internal, "the client's thread has stopped"))
+        Self(Failure::unknown(ErrorCode::Internal, "the client's loop has stopped"))
     }
 
     pub(crate) fn invalid(why: impl Into<String>) -> Self {

@@ -4,11 +4,13 @@
 //!   Cell ──► File ──► read_at · write_at · append · reader · writer · tail · records
 //!     │ commands                        ▲ one answer each
 //!     ▼                                 │
-//!   a thread of its own: ClientCore behind env-os's loop
+//!   ClientCore behind env-os's loop: a task of the caller's tokio runtime, or a thread
 //! ```
-//! Works under any async runtime: nothing here spawns a task, opens a socket or asks a clock; all
-//! that is done by the thread that [`Cell::connect`] starts and that ends with the last clone of
-//! the cell and its files.
+//! Works under any async runtime. In one of tokio's, which must have I/O and time enabled
+//! (`enable_all`), [`Cell::connect`] spawns one task, and nothing moves where that runtime does not
+//! run: with a single thread no change of threads is paid for, and whatever blocks it blocks the
+//! client too. Under any other, it starts a thread. Either ends with the last clone of the cell and
+//! its files.
 //!
 //! - E1: each error says what may have happened ([`Error::outcome`]); a mutation that ran into its
 //!   deadline is unknown unless it cannot have been carried out.

@@ -1,26 +1,37 @@
-//! The way from an async caller to the client's thread and back: one command, one answer.
+//! The way from an async caller to the client's loop and back: one command, one answer.
+//!
+//! Within a tokio runtime the loop is a task of it: on a runtime of one thread a question costs no
+//! change of threads, on one of several the loop works beside its callers. Elsewhere it has a
+//! thread of its own.
 
 use crate::error::Error;
 use cairn_client_core::{ClientCore, ClientSettings, Command, NoDisk, Operation, Output};
-use cairn_env_os::{LaunchOptions, Running, Sender, clock, launch};
+use cairn_env_os::{Attached, LaunchOptions, Running, Sender, Turned, attach, clock, launch};
 use cairn_protocol::{ErrorCode, Failure, Request, Response};
 use cairn_types::{Address, EntryId, Rack, Time};
+use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
 
 /// An answer on its way.
 pub(crate) type Answer = oneshot::Receiver<Result<Output, Failure>>;
 
-/// The client's thread, ended with the last holder of this.
+/// The client's loop, ended with the last holder of this, or with its runtime.
 #[derive(Debug)]
 pub(crate) struct Link {
     sender: Sender<Command>,
     deadline: Duration,
     tickets: AtomicU64,
-    // Dropping it stops the thread.
+    // Dropping it stops the loop.
     _running: Running<Command>,
 }
 
@@ -31,10 +42,20 @@ impl Link {
         deadline: Duration,
     ) -> Result<Arc<Self>, Error> {
         let core = ClientCore::new(ClientSettings { masters, rack, seed: random_seed() });
-        let options = LaunchOptions::new("cairn-client");
-        let running = launch(core, Arc::new(NoDisk), options).map_err(|error| {
-            Error::from(Failure::not_done(ErrorCode::Internal, error.to_string()))
-        })?;
+        let internal = |why: String| Error::from(Failure::not_done(ErrorCode::Internal, why));
+        let options = LaunchOptions { workers: 0, ..LaunchOptions::new("cairn-client") };
+        let disk = Arc::new(NoDisk);
+        let running = if let Ok(runtime) = Handle::try_current() {
+            let attached = attach(core, disk, options);
+            let (attached, running) = attached.map_err(|error| internal(error.to_string()))?;
+            #[expect(deprecated, reason = "its heir is unsafe; this descriptor lives as long")]
+            let attached = AsyncFd::with_interest(attached, Interest::READABLE)
+                .map_err(|error| internal(error.to_string()))?;
+            runtime.spawn(turn_on(attached));
+            running
+        } else {
+            launch(core, disk, options).map_err(|error| internal(error.to_string()))?
+        };
         let (sender, tickets) = (running.sender(), AtomicU64::new(0));
         Ok(Arc::new(Self { sender, deadline, tickets, _running: running }))
     }
@@ -46,7 +67,7 @@ impl Link {
         let done = Box::new(move |result| drop(tell.send(result)));
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let deadline = clock::boot_time() + within;
-        // Where the thread has stopped, the command is dropped and `answer` with it says so.
+        // Where the loop has stopped, the command is dropped and `answer` with it says so.
         let _ = self.sender.send(Command { ticket, operation, deadline, done });
         answer
     }
@@ -74,7 +95,7 @@ impl Link {
         let (operation, deadline) = (Operation::Forget { file }, Time::default());
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let forget = Command { ticket, operation, deadline, done: Box::new(drop) };
-        // Where the thread has stopped, there is nothing to forget.
+        // Where the loop has stopped, there is nothing to forget.
         let _ = self.sender.send_later(forget);
     }
 
@@ -82,6 +103,41 @@ impl Link {
     pub(crate) async fn pause(&self, span: Duration) -> Result<(), Error> {
         wait(self.submit(Operation::Pause(span), span)).await.map(drop)
     }
+}
+
+/// Turns the loop until it stops. Whoever waits for an answer then learns that none comes.
+async fn turn_on(mut attached: AsyncFd<Attached<ClientCore>>) {
+    let mut alarm = pin!(sleep(Duration::ZERO));
+    let mut is_set = false;
+    poll_fn(|cx| {
+        loop {
+            match attached.get_mut().turn(cx.waker()) {
+                Ok(Turned::Waits(Some(span))) => {
+                    let at = Instant::now() + span;
+                    // One that rings too early only costs a turn; alarms are set all the time.
+                    if !is_set || at < alarm.deadline() {
+                        alarm.as_mut().reset(at);
+                        is_set = true;
+                    }
+                }
+                Ok(Turned::Waits(None)) => {}
+                Ok(Turned::Again) => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Ok(Turned::Stopped) | Err(_) => return Poll::Ready(()),
+            }
+            // Cleared before the next turn, which looks at everything: what becomes ready from
+            // here on is told anew.
+            match attached.poll_read_ready(cx) {
+                Poll::Ready(Ok(mut ready)) => ready.clear_ready(),
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending if is_set && alarm.as_mut().poll(cx).is_ready() => is_set = false,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await;
 }
 
 /// The response in an output.

@@ -82,7 +82,7 @@ impl<S: Service> Lanes<S> {
         let shared = Arc::new(Shared { queues, something, background, service, results });
         // Dropping `lanes` on an error ends those that were started.
         let mut lanes = Self { shared, workers: Vec::new() };
-        for number in 0..count.max(1) {
+        for number in 0..count {
             lanes.add_worker(format!("{name}-disk-{number}"), Kind::Common)?;
         }
         if background.is_some() {

@@ -1,5 +1,6 @@
 //! Starting and stopping a room in the real world.
 
+use crate::attached::Attached;
 use crate::lanes::Lanes;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::{Network, WAKER_TOKEN};
@@ -51,7 +52,7 @@ pub struct LaunchOptions {
     pub listener: Option<TcpListener>,
     /// For people: the names of its threads start with it.
     pub name: String,
-    /// Threads for disk jobs; at least one is started.
+    /// Threads for disk jobs; a room that has none needs none.
     pub workers: usize,
     /// A lane whose jobs may take long and can wait: they run on one more thread, at a lower
     /// priority than everything else.
@@ -170,6 +171,21 @@ where
     start(room, service, options).map_err(|error| LaunchError { name, error })
 }
 
+/// A room without a thread: whoever holds the [`Attached`] turns it. Dropping the [`Running`]
+/// stops it.
+///
+/// # Errors
+/// [`LaunchError`]: nothing is there.
+pub fn attach<R: Room>(
+    room: R,
+    service: Arc<R::Service>,
+    options: LaunchOptions,
+) -> Result<(Attached<R>, Running<R::Command>), LaunchError> {
+    let name = options.name.clone();
+    let built = build(room, service, options).map_err(|error| LaunchError { name, error });
+    built.map(|(reactor, running)| (Attached::new(reactor), running))
+}
+
 fn start<R>(
     room: R,
     service: Arc<R::Service>,
@@ -179,6 +195,17 @@ where
     R: Room + Send + 'static,
     R::Command: Send,
 {
+    let name = options.name.clone();
+    let (reactor, mut running) = build(room, service, options)?;
+    running.thread = Some(Builder::new().name(name).spawn(move || reactor.run())?);
+    Ok(running)
+}
+
+fn build<R: Room>(
+    room: R,
+    service: Arc<R::Service>,
+    options: LaunchOptions,
+) -> std::io::Result<(Reactor<R>, Running<R::Command>)> {
     let waker = Arc::new(Waker::new()?);
     let poll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&poll, &*waker, EventData::new_u64(WAKER_TOKEN), EventFlags::IN)?;
@@ -203,6 +230,5 @@ where
         stops: Arc::clone(&stops),
         say: options.say,
     };
-    let thread = Builder::new().name(options.name).spawn(move || reactor.run())?;
-    Ok(Running { thread: Some(thread), commands, stops })
+    Ok((reactor, Running { thread: None, commands, stops }))
 }

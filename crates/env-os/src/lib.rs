@@ -13,6 +13,7 @@
 //! handshake and pushes.
 
 mod accepting;
+mod attached;
 mod calls;
 pub mod clock;
 mod connection;
@@ -31,7 +32,9 @@ mod reactor;
 mod relays;
 mod timers;
 
+pub use attached::{Attached, Turned};
 pub use disk::OsDisk;
 pub use launch::{
-    BindError, HaltReason, LaunchError, LaunchOptions, Running, Sender, Stopped, bind, launch,
+    BindError, HaltReason, LaunchError, LaunchOptions, Running, Sender, Stopped, attach, bind,
+    launch,
 };

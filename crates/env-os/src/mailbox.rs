@@ -10,26 +10,35 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task;
 
 /// So many items wake the loop even where nobody is in a hurry for them.
 const LEFT_MAX: usize = 64;
 
-/// Wakes the loop out of epoll.
+/// Wakes the loop: out of epoll, or the task that it is.
 #[derive(Debug)]
 pub(crate) struct Waker {
     event: OwnedFd,
+    /// Whom to wake where the loop is a task.
+    task: Mutex<Option<task::Waker>>,
     is_asleep: AtomicBool,
 }
 
 impl Waker {
     pub(crate) fn new() -> Result<Self, Errno> {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { event, is_asleep: AtomicBool::new(false) })
+        Ok(Self { event, task: Mutex::default(), is_asleep: AtomicBool::new(false) })
     }
 
     /// Something has been put into a mailbox. A system call only where the loop sleeps.
     fn wake(&self) {
-        if self.is_asleep.swap(false, Ordering::SeqCst) {
+        if !self.is_asleep.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = task.as_ref() {
+            task.wake_by_ref();
+        } else {
             // It fails only where the counter is full, and then the loop is woken in any case.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
@@ -38,6 +47,15 @@ impl Waker {
     /// The loop is about to sleep: it looks into its mailboxes once more after this (M1).
     pub(crate) fn falling_asleep(&self) {
         self.is_asleep.store(true, Ordering::SeqCst);
+    }
+
+    /// The loop is this task from now on.
+    pub(crate) fn wakes(&self, waker: &task::Waker) {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        match task.as_mut() {
+            Some(task) => task.clone_from(waker),
+            None => *task = Some(waker.clone()),
+        }
     }
 
     /// The loop is awake.

@@ -15,10 +15,10 @@ use crate::launch::HaltReason;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::{Network, News, WAKER_TOKEN};
 use cairn_env::{Completion, Effect, EffectId, Event, Lane, Now, Room, Service};
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::fs::Timespec;
 use rustix::io::Errno;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,16 +43,22 @@ pub(crate) struct Reactor<R: Room> {
 }
 
 /// What one turn of the loop collects.
-struct Turn<R: Room> {
+pub(crate) struct Turn<R: Room> {
     effects: Vec<Effect<Job<R>>>,
     jobs: Vec<(EffectId, Lane, Job<R>)>,
     commands: Vec<R::Command>,
     results: Vec<FromWorker<Finished<R::Service>>>,
 }
 
+impl<R: Room> Default for Turn<R> {
+    fn default() -> Self {
+        Self { effects: Vec::new(), jobs: Vec::new(), commands: Vec::new(), results: Vec::new() }
+    }
+}
+
 /// What is still in the mailboxes when the loop ends, by a panic too, will never be answered
 /// (M2).
-struct Closing<C> {
+pub(crate) struct Closing<C> {
     commands: Arc<Mailbox<C>>,
     stops: Arc<Mailbox<()>>,
 }
@@ -67,32 +73,32 @@ impl<C> Drop for Closing<C> {
 impl<R: Room> Reactor<R> {
     /// Runs until the room halts or someone stops it.
     pub(crate) fn run(mut self) -> Result<(), HaltReason> {
-        let _closing =
-            Closing { commands: Arc::clone(&self.commands), stops: Arc::clone(&self.stops) };
-        self.turns()
-    }
-
-    fn turns(&mut self) -> Result<(), HaltReason> {
-        let mut turn = Turn {
-            effects: Vec::new(),
-            jobs: Vec::new(),
-            commands: Vec::new(),
-            results: Vec::new(),
-        };
-        let mut events = Vec::with_capacity(EVENT_BATCH);
-        self.step(Event::Started, &mut turn)?;
-        loop {
-            self.take_mail(&mut turn)?;
-            self.take_news(&mut turn)?;
-            self.lanes.submit(&mut turn.jobs);
-            self.network.flush();
-            self.room.tell_callers();
-            if !self.stops.is_empty() {
-                return Ok(());
-            }
-            self.wait(&mut events)?;
+        let _closing = self.closing();
+        let mut turn = Turn::default();
+        self.begin(&mut turn)?;
+        while self.work(&mut turn)? {
+            self.sleep()?;
             self.network.ring();
         }
+        Ok(())
+    }
+
+    pub(crate) fn closing(&self) -> Closing<R::Command> {
+        Closing { commands: Arc::clone(&self.commands), stops: Arc::clone(&self.stops) }
+    }
+
+    pub(crate) fn begin(&mut self, turn: &mut Turn<R>) -> Result<(), HaltReason> {
+        self.step(Event::Started, turn)
+    }
+
+    /// All that there is to do without waiting (L2); false: someone has stopped it.
+    pub(crate) fn work(&mut self, turn: &mut Turn<R>) -> Result<bool, HaltReason> {
+        self.take_mail(turn)?;
+        self.take_news(turn)?;
+        self.lanes.submit(&mut turn.jobs);
+        self.network.flush();
+        self.room.tell_callers();
+        Ok(self.stops.is_empty())
     }
 
     fn take_mail(&mut self, turn: &mut Turn<R>) -> Result<(), HaltReason> {
@@ -154,26 +160,37 @@ impl<R: Room> Reactor<R> {
         Ok(())
     }
 
+    /// Whether there is something to do that does not come from the network.
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.results.is_empty() || !self.commands.is_empty() || !self.stops.is_empty()
+    }
+
     /// Sleeps until something happens, and takes what the network brought.
-    fn wait(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), HaltReason> {
+    fn sleep(&mut self) -> Result<(), HaltReason> {
         self.waker.falling_asleep();
-        let has_mail = !self.results.is_empty()
-            || !self.commands.is_empty()
-            || !self.stops.is_empty()
-            || !self.network.news.is_empty();
-        let timeout = if has_mail { Some(Duration::ZERO) } else { self.until_next_alarm() };
-        let timeout = timeout.map(|span| Timespec {
+        let is_idle = !self.has_mail() && self.network.news.is_empty();
+        let patience = if is_idle { self.until_next_alarm() } else { Some(Duration::ZERO) };
+        let listened = self.listen(patience);
+        self.waker.awake();
+        listened.map(drop)
+    }
+
+    /// Waits at most so long for the network, and takes what it brought; whether it did.
+    pub(crate) fn listen(&mut self, patience: Option<Duration>) -> Result<bool, HaltReason> {
+        let timeout = patience.map(|span| Timespec {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: span.subsec_nanos().into(),
         });
-        let waited = epoll::wait(&self.network.epoll, spare_capacity(events), timeout.as_ref());
-        self.waker.awake();
-        match waited {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(HaltReason(format!("epoll failed: {errno}"))),
-        }
+        let mut buffer = [const { MaybeUninit::uninit() }; EVENT_BATCH];
+        let events: &mut [epoll::Event] =
+            match epoll::wait(&self.network.epoll, &mut buffer, timeout.as_ref()) {
+                Ok((events, _)) => events,
+                Err(Errno::INTR) => &mut [],
+                Err(errno) => return Err(HaltReason(format!("epoll failed: {errno}"))),
+            };
         self.network.now = clock::boot_time();
-        for event in events.drain(..) {
+        let came = !events.is_empty();
+        for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             if token == WAKER_TOKEN {
                 self.waker.rearm();
@@ -181,10 +198,10 @@ impl<R: Room> Reactor<R> {
                 self.network.ready(token, flags);
             }
         }
-        Ok(())
+        Ok(came)
     }
 
-    fn until_next_alarm(&self) -> Option<Duration> {
+    pub(crate) fn until_next_alarm(&self) -> Option<Duration> {
         let at = self.network.timers.next_at()?;
         Some(at.since(clock::boot_time()))
     }

@@ -26,7 +26,8 @@ usage: soak_load append CELL SMALL-FILE LARGE-FILE FIRST-CLIENT CLIENTS SMALL LA
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("starts");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("starts");
     let done = runtime.block_on(async {
         match words.as_slice() {
             ["append", rest @ ..] => appenders::run(rest).await,

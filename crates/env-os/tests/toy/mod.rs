@@ -84,6 +84,18 @@ pub struct Toy {
 }
 
 impl Toy {
+    pub fn new(cell: CellId, server: ServerId, seen: Arc<Seen>, gone: Sender<()>) -> Self {
+        Self {
+            hello: Hello::new(cell, Role::Chunkserver, server, Incarnation::new(1)),
+            seen,
+            gone,
+            next: 0,
+            calls: BTreeMap::new(),
+            wakes: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+        }
+    }
+
     fn fresh(&mut self) -> EffectId {
         self.next += 1;
         EffectId(self.next)
@@ -193,15 +205,7 @@ impl Node {
         let server = ServerId::new(server);
         let (gone, seen_gone) = channel();
         let seen = Arc::new(Seen::default());
-        let room = Toy {
-            hello: Hello::new(cell, Role::Chunkserver, server, Incarnation::new(1)),
-            seen: Arc::clone(&seen),
-            gone,
-            next: 0,
-            calls: BTreeMap::new(),
-            wakes: BTreeMap::new(),
-            jobs: BTreeMap::new(),
-        };
+        let room = Toy::new(cell, server, Arc::clone(&seen), gone);
         let service = Arc::new(ToyService::default());
         let options =
             LaunchOptions { listener: Some(listener), workers: 2, ..LaunchOptions::new("toy") };

@@ -92,8 +92,10 @@ fn append_until_told(
     shared: &Shared,
 ) -> Result<Done, Complaint> {
     let doing = || format!("appending as client {client}");
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().build().doing(|| "starting".to_owned())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .doing(|| "starting".to_owned())?;
     runtime.block_on(async {
         let cell = Cell::connect(cell, options).await.doing(doing)?;
         let file = cell.open(path).await.doing(doing)?;

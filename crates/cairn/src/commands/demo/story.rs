@@ -80,6 +80,7 @@ impl<'a> Stage<'a> {
             servers.push(server);
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
             .build()
             .doing(|| "starting".to_owned())?;
         let connecting = Cell::connect(&master.address, options.clone());

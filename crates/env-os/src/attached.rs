@@ -1,0 +1,96 @@
+//! A room that has no thread of its own: somebody's task turns its loop.
+//!
+//! ```text
+//!   task polled ─► turn ─► work ─► epoll (no waiting) ─► work … ─► nothing left: Waits
+//!        ▲                                                             │
+//!        └──── the epoll's descriptor is readable, an alarm is due, a command has come ◄┘
+//! ```
+//! For a caller on the same thread a question costs no change of threads: it gives the command,
+//! and the loop that answers it is what runs next.
+
+use crate::launch::HaltReason;
+use crate::reactor::{Closing, Reactor, Turn};
+use cairn_env::Room;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::fmt;
+use std::task::Waker;
+use std::time::Duration;
+
+/// Turns after which other tasks get theirs.
+const TURNS_MAX: usize = 32;
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turned {
+    /// There is more to do; others may want the thread first.
+    Again,
+    /// To be turned again when the descriptor is readable, when the waker is woken, or after this
+    /// time.
+    Waits(Option<Duration>),
+    /// Somebody has stopped it.
+    Stopped,
+}
+
+/// A room to be turned by whoever holds this; dropped, it stops. Its descriptor is readable where
+/// the network has something for it.
+pub struct Attached<R: Room> {
+    reactor: Reactor<R>,
+    turn: Turn<R>,
+    has_begun: bool,
+    _closing: Closing<R::Command>,
+}
+
+impl<R: Room> fmt::Debug for Attached<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attached").field("has_begun", &self.has_begun).finish_non_exhaustive()
+    }
+}
+
+impl<R: Room> Attached<R> {
+    pub(crate) fn new(reactor: Reactor<R>) -> Self {
+        let closing = reactor.closing();
+        Self { reactor, turn: Turn::default(), has_begun: false, _closing: closing }
+    }
+
+    /// Does what there is to do; never waits. `waker` is woken by commands from now on.
+    ///
+    /// # Errors
+    /// The room has halted; it is not to be turned again.
+    pub fn turn(&mut self, waker: &Waker) -> Result<Turned, HaltReason> {
+        let Self { reactor, turn, .. } = self;
+        if !std::mem::replace(&mut self.has_begun, true) {
+            reactor.begin(turn)?;
+        }
+        reactor.waker.awake();
+        for _ in 0..TURNS_MAX {
+            if !reactor.work(turn)? {
+                return Ok(Turned::Stopped);
+            }
+            let came = reactor.listen(Some(Duration::ZERO))?;
+            reactor.network.ring();
+            if came || !reactor.network.news.is_empty() {
+                continue;
+            }
+            // M1: what is put from now on wakes; what was put before is seen here.
+            reactor.waker.wakes(waker);
+            reactor.waker.falling_asleep();
+            if !reactor.has_mail() {
+                return Ok(Turned::Waits(reactor.until_next_alarm()));
+            }
+            reactor.waker.awake();
+        }
+        Ok(Turned::Again)
+    }
+}
+
+impl<R: Room> AsFd for Attached<R> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reactor.network.epoll.as_fd()
+    }
+}
+
+impl<R: Room> AsRawFd for Attached<R> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.reactor.network.epoll.as_raw_fd()
+    }
+}
