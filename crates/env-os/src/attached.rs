@@ -1,9 +1,9 @@
 //! A room that has no thread of its own: somebody's task turns its loop.
 //!
 //! ```text
-//!   task polled ─► turn ─► work ─► epoll (no waiting) ─► work … ─► nothing left: Waits
-//!        ▲                                                             │
-//!        └──── the epoll's descriptor is readable, an alarm is due, a command has come ◄┘
+//!   task polled ─► turn: work ─► epoll, without waiting ─┬─► something came: Again, behind others
+//!        ▲                                               └─► nothing: Waits
+//!        └── the epoll's descriptor is readable, an alarm is due, a command has come ◄┘
 //! ```
 //! For a caller on the same thread a question costs no change of threads: it gives the command,
 //! and the loop that answers it is what runs next.
@@ -16,13 +16,10 @@ use std::fmt;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Turns after which other tasks get theirs.
-const TURNS_MAX: usize = 32;
-
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turned {
-    /// There is more to do; others may want the thread first.
+    /// There is more to do; others go first.
     Again,
     /// To be turned again when the descriptor is readable, when the waker is woken, or after this
     /// time.
@@ -52,7 +49,10 @@ impl<R: Room> Attached<R> {
         Self { reactor, turn: Turn::default(), has_begun: false, _closing: closing }
     }
 
-    /// Does what there is to do; never waits. `waker` is woken by commands from now on.
+    /// Does what there is to do, and takes what has come; never waits. What has come is dealt with
+    /// at the next turn, so that whoever was answered in this one goes first: he uses bytes that
+    /// are still in the cache, and asks again before the next message leaves. Where it `Waits`,
+    /// `waker` is woken by commands.
     ///
     /// # Errors
     /// The room has halted; it is not to be turned again.
@@ -62,24 +62,21 @@ impl<R: Room> Attached<R> {
             reactor.begin(turn)?;
         }
         reactor.waker.awake();
-        for _ in 0..TURNS_MAX {
-            if !reactor.work(turn)? {
-                return Ok(Turned::Stopped);
-            }
-            let came = reactor.listen(Some(Duration::ZERO))?;
-            reactor.network.ring();
-            if came || !reactor.network.news.is_empty() {
-                continue;
-            }
-            // M1: what is put from now on wakes; what was put before is seen here.
-            reactor.waker.wakes(waker);
-            reactor.waker.falling_asleep();
-            if !reactor.has_mail() {
-                return Ok(Turned::Waits(reactor.until_next_alarm()));
-            }
-            reactor.waker.awake();
+        if !reactor.work(turn)? {
+            return Ok(Turned::Stopped);
         }
-        Ok(Turned::Again)
+        let came = reactor.listen(Some(Duration::ZERO))?;
+        reactor.network.ring();
+        if came || !reactor.network.news.is_empty() {
+            return Ok(Turned::Again);
+        }
+        // M1: what is put from now on wakes; what was put before is seen here.
+        reactor.waker.wakes(waker);
+        reactor.waker.falling_asleep();
+        if reactor.has_mail() {
+            return Ok(Turned::Again);
+        }
+        Ok(Turned::Waits(reactor.until_next_alarm()))
     }
 }
 
