@@ -219,6 +219,11 @@ impl Context {
         self.write_order.waits(start, task)
     }
 
+    /// It does not wait any more.
+    pub(crate) fn write_waits_no_more(&mut self, start: Place, task: TaskId) {
+        self.write_order.waits_no_more(start, task);
+    }
+
     /// A write that ends at `end` holds nobody up any more.
     pub(crate) fn write_passed(&mut self, end: Place, task: TaskId) {
         self.passed.extend(self.write_order.pass(end, task));

@@ -145,9 +145,10 @@ impl Mutation {
 
     /// Nobody waits for it any more.
     pub(crate) fn leave(&mut self, cx: &mut Context, id: TaskId) {
-        if let Some((_, end)) = self.places()
+        if let Some((start, end)) = self.places()
             && std::mem::take(&mut self.leads)
         {
+            cx.write_waits_no_more(start, id);
             cx.write_passed(end, id);
         }
     }

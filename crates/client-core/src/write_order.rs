@@ -46,6 +46,15 @@ impl WriteOrder {
         }
     }
 
+    /// `task` no longer waits for who ends at `start`.
+    pub(crate) fn waits_no_more(&mut self, start: Place, task: TaskId) {
+        if let Some((_, waits)) = self.by_end.get_mut(&start)
+            && *waits == Some(task)
+        {
+            *waits = None;
+        }
+    }
+
     /// `task` has given its order, or does not get that far: who goes on now.
     pub(crate) fn pass(&mut self, end: Place, task: TaskId) -> Option<TaskId> {
         match self.by_end.get(&end) {
@@ -75,6 +84,8 @@ mod tests {
         assert!(order.waits(at(10), tasks[1]));
         assert!(!order.waits(at(10), tasks[2]), "another write of those bytes");
         assert!(!order.waits(at(15), tasks[2]), "not its neighbour");
+        order.waits_no_more(at(10), tasks[1]);
+        assert!(order.waits(at(10), tasks[1]), "nobody waits there any more");
         assert_eq!(order.pass(at(10), tasks[2]), None, "not its place");
         assert_eq!(order.pass(at(10), tasks[0]), Some(tasks[1]));
         assert!(!order.waits(at(10), tasks[2]), "nobody is there any more");

@@ -10,7 +10,7 @@
 //! (`enable_all`), [`Cell::connect`] spawns one task, and nothing moves where that runtime does not
 //! run: with a single thread no change of threads is paid for, and whatever blocks it blocks the
 //! client too. Under any other, it starts a thread. Either ends with the last clone of the cell and
-//! its files.
+//! its files, the task also with its runtime: a [`Cell`] that outlives it answers nothing.
 //!
 //! - E1: each error says what may have happened ([`Error::outcome`]); a mutation that ran into its
 //!   deadline is unknown unless it cannot have been carried out.

@@ -11,7 +11,7 @@ use cairn_protocol::{ErrorCode, Failure, Request, Response};
 use cairn_types::{Address, EntryId, Rack, Time};
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
@@ -20,7 +20,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// An answer on its way.
 pub(crate) type Answer = oneshot::Receiver<Result<Output, Failure>>;
@@ -51,7 +51,7 @@ impl Link {
             #[expect(deprecated, reason = "its heir is unsafe; this descriptor lives as long")]
             let attached = AsyncFd::with_interest(attached, Interest::READABLE)
                 .map_err(|error| internal(error.to_string()))?;
-            runtime.spawn(turn_on(attached));
+            runtime.spawn(turn_on(attached, Box::pin(sleep(Duration::ZERO))));
             running
         } else {
             launch(core, disk, options).map_err(|error| internal(error.to_string()))?
@@ -106,8 +106,7 @@ impl Link {
 }
 
 /// Turns the loop until it stops. Whoever waits for an answer then learns that none comes.
-async fn turn_on(mut attached: AsyncFd<Attached<ClientCore>>) {
-    let mut alarm = pin!(sleep(Duration::ZERO));
+async fn turn_on(mut attached: AsyncFd<Attached<ClientCore>>, mut alarm: Pin<Box<Sleep>>) {
     let mut is_set = false;
     poll_fn(|cx| {
         loop {

@@ -67,7 +67,7 @@ impl<R: Room> Attached<R> {
         }
         let came = reactor.listen(Some(Duration::ZERO))?;
         reactor.network.ring();
-        if came || !reactor.network.news.is_empty() {
+        if came || reactor.network.has_work() {
             return Ok(Turned::Again);
         }
         // M1: what is put from now on wakes; what was put before is seen here.

@@ -125,7 +125,8 @@ impl<C> Running<C> {
         Sender { commands: Arc::clone(&self.commands) }
     }
 
-    /// Stops it: connections are closed, workers finish the batch at hand.
+    /// Stops it: connections are closed, workers finish the batch at hand. An attached room is
+    /// told to, and not waited for.
     ///
     /// # Errors
     /// It had halted by itself.
@@ -134,7 +135,7 @@ impl<C> Running<C> {
         self.wait()
     }
 
-    /// Waits until it stops.
+    /// Waits until it stops; not for an attached room.
     ///
     /// # Errors
     /// It halted by itself.

@@ -191,6 +191,11 @@ impl Network {
         }
     }
 
+    /// Whether there is something to tell the room, or to write.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.news.is_empty() || !self.dirty.is_empty()
+    }
+
     /// The connection has bytes to write, or another reason to be looked at before waiting.
     pub(crate) fn mark(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id)

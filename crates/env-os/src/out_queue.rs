@@ -127,7 +127,8 @@ impl OutQueue {
         Ok(())
     }
 
-    /// One system call. A signal for a closed pipe is never wanted: the error tells.
+    /// One system call. A signal for a closed pipe is never wanted: the error tells. A splice
+    /// cannot say so; there it is Rust's runtime that has it ignored, and it must stay so.
     fn offer(&mut self, socket: BorrowedFd<'_>) -> Result<Offered, Errno> {
         if let Some(Piece::Held(held)) = self.pieces.front_mut() {
             let sent = held.send_to(socket);

@@ -4,7 +4,7 @@
 //!   disk worker: splice(file ─► pipe), waits for the disk     loop: splice(pipe ─► socket), never
 //! ```
 //! - S1: pipes are few: each holds memory of the kernel's, and two descriptors. Where none is left,
-//!   or the system grants no large ones, files are read as ever.
+//!   or the system grants no more large ones, files are read as ever.
 //! - S2: a pipe is used again only where nothing is left in it.
 
 use bytes::Bytes;
@@ -19,8 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What a pipe may hold; no more is granted to a process that is not root.
 const PIPE_SIZE: usize = 1 << 20;
 const PAGE_SIZE: usize = 4096;
-/// Pipes at a time, in use or idle (S1): below what the system grants a user without asking.
-const PIPES_MAX: usize = 48;
+/// Pipes of one data directory at a time, in use or idle (S1): half of what the system grants a
+/// user that is not root.
+const PIPES_MAX: usize = 32;
 
 /// Both ends.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ impl Pipe {
 struct Shelf {
     idle: Vec<Pipe>,
     made: usize,
+    /// The system has refused one: no more are asked for.
+    is_refused: bool,
 }
 
 /// The pipes of one data directory.
@@ -57,12 +60,19 @@ impl Pipes {
         if let Some(pipe) = shelf.idle.pop() {
             return Some(pipe);
         }
-        if shelf.made == PIPES_MAX {
+        if shelf.made == PIPES_MAX || shelf.is_refused {
             return None;
         }
-        let pipe = Pipe::new().ok()?;
-        shelf.made += 1;
-        Some(pipe)
+        match Pipe::new() {
+            Ok(pipe) => {
+                shelf.made += 1;
+                Some(pipe)
+            }
+            Err(_) => {
+                shelf.is_refused = true;
+                None
+            }
+        }
     }
 
     fn give_back(&self, pipe: Pipe, is_empty: bool) {

@@ -4,7 +4,7 @@
 //!   ┌─► news, commands, finished jobs ─► room.handle ─► effects ─► queues ┐
 //!   └── epoll (network, waker, next alarm) ◄── flush sockets, wake workers ┘
 //! ```
-//! - L1: the room is stepped by this thread alone, with a clock read for that very step (R4).
+//! - L1: the room is stepped by one thread at a time, with a clock read for that very step (R4).
 //! - L2: before the loop sleeps, all that the room asked for is on its way, and all who gave
 //!   commands that are done have been told.
 

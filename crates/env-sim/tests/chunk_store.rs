@@ -4,7 +4,7 @@
 
 mod chunk_model;
 
-use cairn_env::{Disk, DiskError, JournalEntry, OpenMode};
+use cairn_env::{Disk, DiskError, JournalEntry, OpenMode, Payload};
 use cairn_env_sim::SimDisk;
 use cairn_store::{Acknowledged, ChunkStore, StoreOpenError};
 use cairn_types::{BlockChecksums, CellId, ChunkHandle, Random, ServerId, Term};
@@ -96,6 +96,17 @@ fn what_is_overwritten_before_it_has_left_is_seen_by_who_receives_it_and_read_we
     let next = Got::from(next);
     assert!(next.verifies(), "from now on answers are copies");
     assert_eq!(next.bytes, model.contents[2][..200 << 10]);
+}
+
+#[test]
+fn a_chunk_that_was_being_changed_in_place_when_the_disk_was_full_is_copied_too() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 300_000);
+    disk.set_capacity(0);
+    model.take(&store, &write(5000, bytes(20))).unwrap_err();
+    disk.set_capacity(1 << 30);
+    let done = store.read(HANDLE, 0, 200 << 10).unwrap();
+    assert!(matches!(done.payload, Payload::Bytes(_)), "it was recovered, and is still changing");
 }
 
 #[test]

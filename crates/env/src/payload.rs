@@ -5,7 +5,8 @@
 //!   file ── hold ──► HeldBytes ── the file's own pages, no copy ──►
 //! ```
 //! - H1: held bytes are the file's pages, not an image of them: a byte of them that is overwritten
-//!   before they have left leaves as it is then. Who receives them verifies them (design §7).
+//!   before they have been received may arrive as it is then. Who receives them verifies them
+//!   (design §7).
 
 use bytes::Bytes;
 use std::fmt;

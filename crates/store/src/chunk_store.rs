@@ -133,7 +133,8 @@ impl ChunkStore {
                     self.block_size.load(Ordering::Relaxed),
                     false,
                 )?;
-                *chunk = recovered.chunk;
+                let changed_in_place = chunk.changed_in_place;
+                *chunk = Chunk { changed_in_place, ..recovered.chunk };
             }
             work(&mut chunk)
         })
