@@ -9,7 +9,7 @@ use crate::settings::ClientSettings;
 use crate::shared_asks::{Want, Wanted};
 use crate::task::{Me, OperationId, TaskId};
 use crate::timers::Timers;
-use crate::write_order::{Place, WriteOrder};
+use crate::write_order::WriteOrder;
 use bytes::Bytes;
 use cairn_env::{Effect, EffectId};
 use cairn_protocol::{LeasePurpose, ReportBadBlock, Request};
@@ -40,9 +40,7 @@ pub(crate) struct Context {
     pub(crate) config: Option<ClusterConfig>,
     pub(crate) random: Random,
     pub(crate) wants: VecDeque<Wanted>,
-    /// Writes that may go on.
-    pub(crate) passed: VecDeque<TaskId>,
-    write_order: WriteOrder,
+    pub(crate) write_order: WriteOrder,
     pub(crate) timers: Timers<Alarm>,
     pub(crate) effects: Vec<Effect<NoJob>>,
     files: BTreeMap<EntryId, Box<FileState>>,
@@ -62,7 +60,6 @@ impl Context {
             config: None,
             random: Random::new(fold),
             wants: VecDeque::new(),
-            passed: VecDeque::new(),
             write_order: WriteOrder::default(),
             timers: Timers::default(),
             effects: Vec::new(),
@@ -207,26 +204,6 @@ impl Context {
         let want = Want::Grant { file, index, purpose, failed };
         let (waiter, deadline) = (Some(me.id), me.deadline);
         self.wants.push_back(Wanted { want, newer_than: 0, waiter, deadline });
-    }
-
-    /// A write that ends at `end` sets out.
-    pub(crate) fn write_begins(&mut self, end: Place, task: TaskId) {
-        self.passed.extend(self.write_order.begin(end, task));
-    }
-
-    /// Whether a write that begins at `start` has to wait for the one before it.
-    pub(crate) fn write_waits(&mut self, start: Place, task: TaskId) -> bool {
-        self.write_order.waits(start, task)
-    }
-
-    /// It does not wait any more.
-    pub(crate) fn write_waits_no_more(&mut self, start: Place, task: TaskId) {
-        self.write_order.waits_no_more(start, task);
-    }
-
-    /// A write that ends at `end` holds nobody up any more.
-    pub(crate) fn write_passed(&mut self, end: Place, task: TaskId) {
-        self.passed.extend(self.write_order.pass(end, task));
     }
 
     pub(crate) fn next_push(&mut self) -> PushId {

@@ -141,7 +141,7 @@ impl ClientCore {
         loop {
             if let Some((task, input)) = self.ready.pop_front() {
                 self.move_task(task, input);
-            } else if let Some(task) = self.cx.passed.pop_front() {
+            } else if let Some(task) = self.cx.write_order.next_passed() {
                 self.move_task(task, Input::Passed);
             } else if let Some(wanted) = self.cx.wants.pop_front() {
                 self.take_want(wanted);

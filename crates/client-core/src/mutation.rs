@@ -81,8 +81,6 @@ pub(crate) struct Mutation {
     push: Option<(PushId, LeaseId)>,
     /// A primary that did not do, to be told to the master.
     failed_primary: Option<(ServerId, ChunkVersion)>,
-    /// Others may wait for it: it has not been ordered, and nothing has gone wrong.
-    leads: bool,
     tries: u32,
     attempts: u32,
     unknown: bool,
@@ -105,7 +103,6 @@ impl Mutation {
             grant: None,
             push: None,
             failed_primary: None,
-            leads: false,
             tries: 0,
             attempts: 0,
             unknown: false,
@@ -143,20 +140,16 @@ impl Mutation {
         Some((start, Place { offset: offset + bytes.len() as u64, ..start }))
     }
 
-    /// Nobody waits for it any more.
+    /// It is on its first way to its order no more.
     pub(crate) fn leave(&mut self, cx: &mut Context, id: TaskId) {
-        if let Some((start, end)) = self.places()
-            && std::mem::take(&mut self.leads)
-        {
-            cx.write_waits_no_more(start, id);
-            cx.write_passed(end, id);
+        if let Some((start, end)) = self.places() {
+            cx.write_order.leave(start, end, id);
         }
     }
 
     pub(crate) fn on(&mut self, cx: &mut Context, me: Me, input: Input) -> Progress<Mutated> {
         if let (Input::Begin, Some((_, end))) = (&input, self.places()) {
-            self.leads = true;
-            cx.write_begins(end, me.id);
+            cx.write_order.begin(end, me.id);
         }
         let progress = self.step(cx, me, input);
         let on_its_way = match self.stage {
@@ -334,10 +327,9 @@ impl Mutation {
         if primary.is_some_and(|primary| failed.contains(&primary)) {
             return self.another_grant(cx, me, true);
         }
-        let has_failed = self.last.is_some();
         if let Some((start, _)) = self.places()
-            && !has_failed
-            && cx.write_waits(start, me.id)
+            && self.last.is_none()
+            && cx.write_order.waits(start, me.id)
         {
             self.stage = Stage::Waiting;
             return Progress::Pending;

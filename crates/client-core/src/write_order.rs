@@ -11,7 +11,7 @@
 
 use crate::task::TaskId;
 use cairn_types::{ChunkIndex, EntryId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// An offset in a chunk of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,12 +26,15 @@ pub(crate) struct Place {
 pub(crate) struct WriteOrder {
     /// With the one that waits for it. Of two that end at one place the later one counts.
     by_end: BTreeMap<Place, (TaskId, Option<TaskId>)>,
+    /// Those that waited, and may go on.
+    passed: VecDeque<TaskId>,
 }
 
 impl WriteOrder {
     /// A write that ends at `end` is on its way; whoever waited for another one there goes on.
-    pub(crate) fn begin(&mut self, end: Place, task: TaskId) -> Option<TaskId> {
-        self.by_end.insert(end, (task, None)).and_then(|(_, waits)| waits)
+    pub(crate) fn begin(&mut self, end: Place, task: TaskId) {
+        let before = self.by_end.insert(end, (task, None));
+        self.passed.extend(before.and_then(|(_, waits)| waits));
     }
 
     /// Whether `task`, which begins at `start`, has to wait for another one; it is told then.
@@ -46,21 +49,22 @@ impl WriteOrder {
         }
     }
 
-    /// `task` no longer waits for who ends at `start`.
-    pub(crate) fn waits_no_more(&mut self, start: Place, task: TaskId) {
+    /// `task` has given its order, or does not get that far: nobody waits for it any more, nor it
+    /// for anybody. The same once more changes nothing.
+    pub(crate) fn leave(&mut self, start: Place, end: Place, task: TaskId) {
         if let Some((_, waits)) = self.by_end.get_mut(&start)
             && *waits == Some(task)
         {
             *waits = None;
         }
+        if self.by_end.get(&end).is_some_and(|(there, _)| *there == task) {
+            self.passed.extend(self.by_end.remove(&end).and_then(|(_, waits)| waits));
+        }
     }
 
-    /// `task` has given its order, or does not get that far: who goes on now.
-    pub(crate) fn pass(&mut self, end: Place, task: TaskId) -> Option<TaskId> {
-        match self.by_end.get(&end) {
-            Some((there, _)) if *there == task => self.by_end.remove(&end)?.1,
-            _ => None,
-        }
+    /// The next one that waited, and may go on.
+    pub(crate) fn next_passed(&mut self) -> Option<TaskId> {
+        self.passed.pop_front()
     }
 }
 
@@ -78,18 +82,32 @@ mod tests {
     fn a_write_waits_for_its_neighbour_and_for_nobody_else() {
         let mut order = WriteOrder::default();
         let tasks = [TaskId(1), TaskId(2), TaskId(3)];
-        assert_eq!(order.begin(at(10), tasks[0]), None);
-        assert_eq!(order.begin(at(20), tasks[1]), None);
+        order.begin(at(10), tasks[0]);
+        order.begin(at(20), tasks[1]);
         assert!(!order.waits(at(0), tasks[0]));
         assert!(order.waits(at(10), tasks[1]));
         assert!(!order.waits(at(10), tasks[2]), "another write of those bytes");
         assert!(!order.waits(at(15), tasks[2]), "not its neighbour");
-        order.waits_no_more(at(10), tasks[1]);
-        assert!(order.waits(at(10), tasks[1]), "nobody waits there any more");
-        assert_eq!(order.pass(at(10), tasks[2]), None, "not its place");
-        assert_eq!(order.pass(at(10), tasks[0]), Some(tasks[1]));
+        order.leave(at(0), at(10), tasks[2]);
+        assert_eq!(order.next_passed(), None, "not its place");
+        order.leave(at(0), at(10), tasks[0]);
+        assert_eq!(order.next_passed(), Some(tasks[1]));
         assert!(!order.waits(at(10), tasks[2]), "nobody is there any more");
-        assert_eq!(order.pass(at(20), tasks[1]), None);
+        order.leave(at(0), at(10), tasks[0]);
+        order.leave(at(10), at(20), tasks[1]);
+        assert_eq!(order.next_passed(), None);
+    }
+
+    #[test]
+    fn who_leaves_while_it_waits_makes_room_for_another_one() {
+        let mut order = WriteOrder::default();
+        order.begin(at(10), TaskId(1));
+        assert!(order.waits(at(10), TaskId(2)));
+        order.leave(at(10), at(20), TaskId(2));
+        assert!(order.waits(at(10), TaskId(3)));
+        order.leave(at(0), at(10), TaskId(1));
+        assert_eq!(order.next_passed(), Some(TaskId(3)));
+        assert_eq!(order.next_passed(), None);
     }
 
     #[test]
@@ -97,8 +115,10 @@ mod tests {
         let mut order = WriteOrder::default();
         order.begin(at(10), TaskId(1));
         assert!(order.waits(at(10), TaskId(2)));
-        assert_eq!(order.begin(at(10), TaskId(3)), Some(TaskId(2)));
-        assert_eq!(order.pass(at(10), TaskId(1)), None);
-        assert_eq!(order.pass(at(10), TaskId(3)), None);
+        order.begin(at(10), TaskId(3));
+        assert_eq!(order.next_passed(), Some(TaskId(2)));
+        order.leave(at(0), at(10), TaskId(1));
+        order.leave(at(0), at(10), TaskId(3));
+        assert_eq!(order.next_passed(), None);
     }
 }

@@ -52,7 +52,7 @@ pub struct LaunchOptions {
     pub listener: Option<TcpListener>,
     /// For people: the names of its threads start with it.
     pub name: String,
-    /// Threads for disk jobs; a room that has none needs none.
+    /// Threads for disk jobs; at least one is started, but for an attached room.
     pub workers: usize,
     /// A lane whose jobs may take long and can wait: they run on one more thread, at a lower
     /// priority than everything else.
@@ -190,12 +190,13 @@ pub fn attach<R: Room>(
 fn start<R>(
     room: R,
     service: Arc<R::Service>,
-    options: LaunchOptions,
+    mut options: LaunchOptions,
 ) -> std::io::Result<Running<R::Command>>
 where
     R: Room + Send + 'static,
     R::Command: Send,
 {
+    options.workers = options.workers.max(1);
     let name = options.name.clone();
     let (reactor, mut running) = build(room, service, options)?;
     running.thread = Some(Builder::new().name(name).spawn(move || reactor.run())?);

@@ -143,7 +143,7 @@ impl HeldBytes for Held {
         Ok(sent)
     }
 
-    fn to_bytes(&mut self) -> Bytes {
+    fn into_bytes(mut self: Box<Self>) -> Bytes {
         let mut bytes = vec![0; self.size];
         let mut filled = 0;
         // The bytes are there: a pipe of our own neither blocks nor fails.
@@ -221,7 +221,7 @@ mod tests {
         assert!(pipes.hold(&file, 0, 10_000).expect("no error").is_none(), "no pipe is left");
         drop(held);
         assert_eq!(pipes.shelf().made, 0, "what was not sent does not come with the next answer");
-        let mut held = pipes.hold(&file, 9_000, 1_000).expect("reads").expect("fits");
-        assert_eq!(held.to_bytes(), vec![7; 1_000]);
+        let held = pipes.hold(&file, 9_000, 1_000).expect("reads").expect("fits");
+        assert_eq!(held.into_bytes(), vec![7; 1_000]);
     }
 }

@@ -1,4 +1,4 @@
-//! The loop: one thread waits for everything and steps the room.
+//! The loop: it waits for everything and steps the room, in a thread of its own or as a task.
 //!
 //! ```text
 //!   ┌─► news, commands, finished jobs ─► room.handle ─► effects ─► queues ┐

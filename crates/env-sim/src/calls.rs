@@ -164,14 +164,15 @@ impl SimWorld {
         }
         let Some(mut frame) = pipe.in_flight.pop_front() else { return };
         self.trace.mix(&[id.0, u64::from(cairn_types::crc32c(&frame.head))]);
-        frame.payload = frame.payload.into_bytes().into();
-        if !frame.payload.is_empty() && self.random.chance(self.settings.corrupt_permille) {
-            let mut bytes = frame.payload.into_bytes().to_vec();
+        let mut payload = frame.payload.into_bytes();
+        if !payload.is_empty() && self.random.chance(self.settings.corrupt_permille) {
+            let mut bytes = payload.to_vec();
             let at = self.random.below(bytes.len() as u64);
             bytes[usize::try_from(at).expect("within a payload")] ^= 0x40;
-            frame.payload = Bytes::from(bytes).into();
+            payload = bytes.into();
             self.reach("payload corrupted on the wire");
         }
+        frame.payload = payload.into();
         match direction {
             Direction::There => self.arrives_there(id, frame),
             Direction::Back => self.arrives_back(id, frame),

@@ -492,12 +492,13 @@ impl HeldBytes for SimHeld {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    fn to_bytes(&mut self) -> Bytes {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(inode) = state.inode(self.inode) {
-            inode.read_at(&mut self.bytes, self.offset);
+    fn into_bytes(self: Box<Self>) -> Bytes {
+        let Self { state, inode, offset, mut bytes } = *self;
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(inode) = state.inode(inode) {
+            inode.read_at(&mut bytes, offset);
         }
-        std::mem::take(&mut self.bytes).into()
+        bytes.into()
     }
 }
 

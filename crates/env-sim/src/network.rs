@@ -6,6 +6,7 @@
 
 use crate::clock::WorldTime;
 use crate::world::NodeId;
+use bytes::Bytes;
 use cairn_env::{ConnectionId, EffectId, Payload};
 use cairn_protocol::{
     FRAME_HEADER_SIZE, Failure, FrameHeader, FrameKind, Request, RequestId, Response, encode_frame,
@@ -47,7 +48,7 @@ pub(crate) enum Said {
 }
 
 impl Frame {
-    pub(crate) fn request(id: RequestId, request: &Request, payload: impl Into<Payload>) -> Self {
+    pub(crate) fn request(id: RequestId, request: &Request, payload: Bytes) -> Self {
         Self::encode(request.kind(), FrameKind::Request, id, payload.into(), |out| {
             request.encode(out)
         })

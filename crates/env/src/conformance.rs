@@ -20,8 +20,8 @@ pub fn judge_disk(disk: &dyn Disk) {
     file.allocate(100).expect("extends");
     assert_eq!(file.size(), Ok(100));
     file.sync().expect("syncs");
-    let mut held = file.hold(2, 4).expect("no error").expect("there are so many");
-    assert_eq!((held.size(), held.to_bytes().as_ref()), (4, b"\0h\0\0".as_slice()));
+    let held = file.hold(2, 4).expect("no error").expect("there are so many");
+    assert_eq!((held.size(), held.into_bytes().as_ref()), (4, b"\0h\0\0".as_slice()));
     assert!(file.hold(98, 3).expect("no error").is_none(), "no more is held than there is");
 
     assert!(file.map(101).is_err(), "no more is mapped than there is");

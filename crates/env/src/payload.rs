@@ -23,7 +23,7 @@ pub trait HeldBytes: Send + fmt::Debug {
     /// As the system says; `WouldBlock` where the socket takes nothing for now.
     fn send_to(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize>;
     /// Copies those that have not left yet, as they are now.
-    fn to_bytes(&mut self) -> Bytes;
+    fn into_bytes(self: Box<Self>) -> Bytes;
 }
 
 /// What goes with an answer.
@@ -56,7 +56,7 @@ impl Payload {
     pub fn into_bytes(self) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::Held(mut held) => held.to_bytes(),
+            Self::Held(held) => held.into_bytes(),
         }
     }
 }
