@@ -25,6 +25,7 @@ mod local_tree;
 mod output;
 mod places;
 mod progress;
+mod runtime;
 mod server_start;
 mod session;
 mod settings;
@@ -62,21 +63,15 @@ fn run(arguments: Arguments) -> Result<(), Complaint> {
     let flags = ClientFlags { cell: arguments.cell, deadline: arguments.deadline };
     let session = Session::new(flags, &file)?;
     let output = Output::stdout(arguments.json)?;
-    let runtime = runtime_for(&command).doing(|| "starting".to_owned())?;
+    let runtime = match &command {
+        ClientCommand::BenchLoad(_) => runtime::one_thread(),
+        _ => runtime::beside_the_caller(),
+    };
+    let runtime = runtime.doing(|| "starting".to_owned())?;
     let done = runtime.block_on(client_command(command, &session, &output));
     // What was written before a failure still counts.
     let flushed = output.flush();
     done.and(flushed)
-}
-
-/// The client's loop works beside a command that moves bytes; a load does nothing else, and has
-/// it on its own thread.
-fn runtime_for(command: &ClientCommand) -> std::io::Result<tokio::runtime::Runtime> {
-    let mut builder = match command {
-        ClientCommand::BenchLoad(_) => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
-    builder.worker_threads(1).thread_name("cairn-client").enable_all().build()
 }
 
 fn server_command(

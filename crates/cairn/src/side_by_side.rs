@@ -64,8 +64,7 @@ mod tests {
                 if item == 3 { Err(failure()) } else { Ok(()) }
             }
         };
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("starts");
+        let runtime = crate::runtime::one_thread().expect("starts");
         let done = runtime.block_on(side_by_side(4, 0..20, work));
         assert_eq!(done.map_err(|complaint| complaint.exit()), Err(Exit::Full));
         assert_eq!(counts.1.load(Ordering::SeqCst), 4);

@@ -47,8 +47,7 @@ impl<'j> OwnCell<'j> {
 
     fn wait_until_joined(&self, options: &Options) -> Result<(), Complaint> {
         let doing = || "waiting for the bench's chunkservers".to_owned();
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().doing(doing)?;
+        let runtime = crate::runtime::one_thread().doing(doing)?;
         let begun = Instant::now();
         runtime.block_on(async {
             let cell = Cell::connect(&self.master.address, options.clone()).await.doing(doing)?;

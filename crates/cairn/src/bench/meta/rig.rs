@@ -88,8 +88,7 @@ impl<'j> Rig<'j> {
     where
         F: Future<Output = Result<T, Complaint>>,
     {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().doing(&doing)?;
+        let runtime = crate::runtime::one_thread().doing(&doing)?;
         runtime.block_on(async {
             let options = self.options.clone();
             work(Cell::connect(&self.master.address, options).await.doing(doing)?).await

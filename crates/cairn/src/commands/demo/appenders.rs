@@ -92,10 +92,7 @@ fn append_until_told(
     shared: &Shared,
 ) -> Result<Done, Complaint> {
     let doing = || format!("appending as client {client}");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .doing(|| "starting".to_owned())?;
+    let runtime = crate::runtime::one_thread().doing(|| "starting".to_owned())?;
     runtime.block_on(async {
         let cell = Cell::connect(cell, options).await.doing(doing)?;
         let file = cell.open(path).await.doing(doing)?;

@@ -79,10 +79,7 @@ impl<'a> Stage<'a> {
             teller.say(format_args!("{name} runs on {address} (process {pid}, {rack})"));
             servers.push(server);
         }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .doing(|| "starting".to_owned())?;
+        let runtime = crate::runtime::one_thread().doing(|| "starting".to_owned())?;
         let connecting = Cell::connect(&master.address, options.clone());
         let cell = runtime.block_on(connecting).doing(|| "reaching the cell".to_owned())?;
         let stage = Self { directory, teller, master, servers, runtime, options, cell };
