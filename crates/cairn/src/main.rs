@@ -40,6 +40,9 @@ use session::{ClientFlags, Session};
 use settings::SettingsFile;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let done =
         Arguments::read(std::env::args_os()).and_then(|arguments| arguments.map_or(Ok(()), run));
