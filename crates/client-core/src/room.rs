@@ -29,7 +29,7 @@ impl Room for ClientCore {
         self.step(now, event, effects);
     }
 
-    fn tell_callers(&mut self) {
+    fn turn_ends(&mut self, _: Now, _: &mut Vec<Effect<NoJob>>) {
         self.tell();
     }
 }

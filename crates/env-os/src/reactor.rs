@@ -95,9 +95,10 @@ impl<R: Room> Reactor<R> {
     pub(crate) fn work(&mut self, turn: &mut Turn<R>) -> Result<bool, HaltReason> {
         self.take_mail(turn)?;
         self.take_news(turn)?;
+        self.room.turn_ends(clock::now(), &mut turn.effects);
+        self.carry_out(turn)?;
         self.lanes.submit(&mut turn.jobs);
         self.network.flush();
-        self.room.tell_callers();
         Ok(self.stops.is_empty())
     }
 
@@ -144,6 +145,10 @@ impl<R: Room> Reactor<R> {
         let now: Now = clock::now();
         self.network.now = now.time;
         self.room.handle(now, event, &mut turn.effects);
+        self.carry_out(turn)
+    }
+
+    fn carry_out(&mut self, turn: &mut Turn<R>) -> Result<(), HaltReason> {
         for effect in turn.effects.drain(..) {
             match effect {
                 Effect::Call { id, to, server, request, payload, deadline } => {

@@ -179,7 +179,7 @@ where
         let event = self.typed(input);
         let mut effects = std::mem::take(&mut self.effects);
         self.room.handle(now, event, &mut effects);
-        self.room.tell_callers();
+        self.room.turn_ends(now, &mut effects);
         for effect in effects.drain(..) {
             out.push(match effect {
                 Effect::Call { id, to, server, request, payload, deadline } => {

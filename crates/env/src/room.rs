@@ -42,9 +42,12 @@ pub trait Room {
         effects: &mut Vec<Effect<<Self::Service as Service>::Job>>,
     );
 
-    /// Tells those who gave commands what came of them.
+    /// The world has dealt with all that was at hand: does for all of it what is dear to do for
+    /// each, such as one append to a log, or to tell those who gave commands what came of them,
+    /// who would else wake up one by one, and ask one by one.
     ///
-    /// The world calls it when it has dealt with all that was at hand, so that who waits together
-    /// is told together: telling one at a time would have each wake up alone, and ask alone.
-    fn tell_callers(&mut self) {}
+    /// Called after one event or after many, and before the world waits.
+    fn turn_ends(&mut self, now: Now, effects: &mut Vec<Effect<<Self::Service as Service>::Job>>) {
+        let _ = (now, effects);
+    }
 }

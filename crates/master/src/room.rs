@@ -2,8 +2,8 @@
 //!
 //! - D1: an answer that depends on a record leaves after the record is durable, committed and
 //!   applied (R23).
-//! - D2: one append is on its way at a time; what is proposed meanwhile goes with the next one, so
-//!   that one flush serves all who waited (group commit, §2.6.3).
+//! - D2: one append is on its way at a time, taken when a turn ends; what is proposed meanwhile
+//!   goes with the next one, so that one flush serves all who came together (group commit, §2.6.3).
 //! - D3: when an append fails the process stops: what is on disk is not known.
 //! - D4: when the state meets a damaged page, nothing of the event that met it leaves. The
 //!   checkpoint is marked, durably, and the process stops; the next one takes another checkpoint.
@@ -177,7 +177,7 @@ impl Master {
         wishes.push(MasterEffect::Env(Effect::Halt(line)));
     }
 
-    /// Moves records on until nothing more can be done now.
+    /// Proposes what is wished and applies what is committed, until nothing more can be done now.
     fn drive(
         &mut self,
         now: Now,
@@ -194,13 +194,37 @@ impl Master {
                     }
                 }
             }
-            self.append(effects)?;
             let committed = self.consensus.committed()?;
             if committed.is_empty() {
                 return Ok(());
             }
             for one in committed {
                 self.apply(now, one, wishes);
+            }
+        }
+    }
+
+    /// Does what is wished, and what follows from that; or stops (D3, D4).
+    fn move_on(
+        &mut self,
+        now: Now,
+        mut wishes: Vec<MasterEffect>,
+        effects: &mut Vec<Effect<LogJob>>,
+    ) {
+        let before = effects.len();
+        if let Err(error) = self.drive(now, &mut wishes, effects) {
+            self.halt(&error.to_string(), &mut wishes);
+        }
+        if self.marking.is_none()
+            && let Some(damaged) = self.core.state().damage()
+        {
+            effects.truncate(before);
+            wishes.clear();
+            self.damaged(damaged, &mut wishes);
+        }
+        for wish in wishes {
+            if let MasterEffect::Env(effect) = wish {
+                effects.push(effect);
             }
         }
     }
@@ -266,25 +290,21 @@ impl Room for Master {
         if self.halted {
             return;
         }
-        let before = effects.len();
         let mut wishes = Vec::new();
         self.on_event(now, event, &mut wishes);
-        if let Err(error) = self.drive(now, &mut wishes, effects) {
+        self.move_on(now, wishes, effects);
+    }
+
+    fn turn_ends(&mut self, now: Now, effects: &mut Vec<Effect<LogJob>>) {
+        if self.marking.is_some() || self.halted {
+            return;
+        }
+        let mut wishes = Vec::new();
+        if let Err(error) = self.append(effects) {
             self.halt(&error.to_string(), &mut wishes);
         }
-        if self.marking.is_none()
-            && let Some(damaged) = self.core.state().damage()
-        {
-            effects.truncate(before);
-            wishes.clear();
-            self.damaged(damaged, &mut wishes);
-        }
-        for wish in wishes {
-            if let MasterEffect::Env(effect) = wish {
-                effects.push(effect);
-            }
-        }
-        if !self.halted && self.marking.is_none() {
+        self.move_on(now, wishes, effects);
+        if self.marking.is_none() && !self.halted {
             self.checkpoint_if_due(effects);
         }
     }

@@ -52,6 +52,7 @@ fn master_with(state: State, config: MasterConfig, last_checkpoint: LogIndex) ->
 fn handle(master: &mut Master, event: Event<(), LogDone>) -> Vec<Effect<LogJob>> {
     let mut effects = Vec::new();
     master.handle(Now::default(), event, &mut effects);
+    master.turn_ends(Now::default(), &mut effects);
     effects
 }
 

@@ -35,6 +35,10 @@ impl Room for SharedMaster {
     fn handle(&mut self, now: Now, event: Event<(), LogDone>, effects: &mut Vec<Effect<LogJob>>) {
         self.0.borrow_mut().handle(now, event, effects);
     }
+
+    fn turn_ends(&mut self, now: Now, effects: &mut Vec<Effect<LogJob>>) {
+        self.0.borrow_mut().turn_ends(now, effects);
+    }
 }
 
 /// The checker.
