@@ -85,7 +85,8 @@ impl History {
     fn mutation(&mut self) -> MutationName {
         let number = self.fresh();
         let session = SessionId::new(u128::from(number % SESSION_COUNT + 1) << 64);
-        MutationName { session, number: MutationNumber::new(number) }
+        let number = MutationNumber::new(number / SESSION_COUNT + 1);
+        MutationName { session, number }
     }
 
     fn apply(&mut self, record: &Record) {

@@ -135,8 +135,14 @@ impl Mutations {
         let Some(ticket) = self.by_proposal.remove(&id) else { return };
         if let Some(operation) = self.end(ticket) {
             let answer = answer(step.state, &operation.request, outcome);
-            for waiter in operation.waiters {
+            let mut waiters = operation.waiters;
+            let last = waiters.pop();
+            for waiter in waiters {
                 self.batches.answer(step.out, waiter, answer.clone());
+            }
+            // Mostly the only one.
+            if let Some(waiter) = last {
+                self.batches.answer(step.out, waiter, answer);
             }
         }
         let mut ready = Vec::new();
@@ -304,6 +310,20 @@ fn parent<'a>(state: &State, path: &'a CellPath) -> Result<(EntryId, &'a str), F
     Ok((id, name))
 }
 
+/// An entry, the directory that holds it, and its name there.
+fn standing<'a>(
+    state: &State,
+    path: &'a CellPath,
+) -> Result<(EntryId, (EntryId, &'a str)), Failure> {
+    if let Ok(place) = parent(state, path)
+        && let Some(entry) = state.child(place.0, place.1)
+    {
+        return Ok((entry, place));
+    }
+    let entry = state.resolve(path)?;
+    Ok((entry, parent(state, path)?))
+}
+
 fn resolve_make_directory(
     step: &mut Step<'_>,
     make: &MakeDirectory,
@@ -356,9 +376,11 @@ fn resolve_create(step: &mut Step<'_>, create: &Create) -> Result<Resolved, Fail
 }
 
 fn resolve_rename(step: &mut Step<'_>, rename: &Rename) -> Result<Resolved, Failure> {
-    let entry = step.state.resolve(&rename.from)?;
-    let (from_parent, from_name) = parent(step.state, &rename.from)?;
-    let (to_parent, to_name) = parent(step.state, &rename.to)?;
+    let (entry, (from_parent, from_name)) = standing(step.state, &rename.from)?;
+    let (to_parent, to_name) = match rename.to.name() {
+        Some(name) if rename.to.parent() == rename.from.parent() => (from_parent, name),
+        _ => parent(step.state, &rename.to)?,
+    };
     Ok(Resolved::Propose(Record::from(MoveEntry {
         time: step.now.wall,
         mutation: rename.mutation,
@@ -372,8 +394,7 @@ fn resolve_rename(step: &mut Step<'_>, rename: &Rename) -> Result<Resolved, Fail
 }
 
 fn resolve_delete(step: &mut Step<'_>, delete: &Delete) -> Result<Resolved, Failure> {
-    let entry = step.state.resolve(&delete.path)?;
-    let (parent, name) = parent(step.state, &delete.path)?;
+    let (entry, (parent, name)) = standing(step.state, &delete.path)?;
     Ok(Resolved::Propose(Record::from(HideEntry {
         time: step.now.wall,
         mutation: delete.mutation,

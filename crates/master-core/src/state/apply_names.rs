@@ -77,11 +77,12 @@ impl State {
     }
 
     pub(super) fn move_entry(&mut self, record: &MoveEntry) -> Result<Outcome, Failure> {
-        self.check_place(record.entry, record.from_parent, &record.from_name)?;
+        let entry = self.check_place(record.entry, record.from_parent, &record.from_name)?;
         self.live_directory(record.to_parent)?;
         check_name(&record.to_name)?;
-        // R35: a directory inside itself would be cut off from the root.
-        let inside = self.names.is_within(record.to_parent, record.entry);
+        // R35: a directory inside itself would be cut off from the root. Nothing is in a file.
+        let inside = entry.kind == EntryKind::Directory
+            && self.names.is_within(record.to_parent, record.entry);
         if inside && !broken(Rule::R35) {
             let from = self.names.path_of(record.entry).unwrap_or_default();
             let line = format!("{from}: a directory cannot be moved into itself");
@@ -92,12 +93,12 @@ impl State {
         // Onto itself: nothing to do, as in rename(2).
         let replaced = there.filter(|there| *there != record.entry);
         if let Some(there) = replaced {
-            self.check_replaceable(there, record)?;
-            self.hide(there, &record.to_name, record.time);
+            let gives_way = self.check_replaceable(there, entry.kind, record)?;
+            self.hide((there, &gives_way), &record.to_name, record.time);
         }
         if there != Some(record.entry) {
             let to = (record.to_parent, record.to_name.as_str());
-            self.names.rename(record.entry, &record.from_name, to);
+            self.names.rename((record.entry, &entry), &record.from_name, to);
         }
         Ok(Outcome::EntryMoved(EntryMoved { replaced }))
     }
@@ -106,6 +107,11 @@ impl State {
     ///
     /// Looks at all that is moved, but only where its paths become longer.
     fn check_paths_below(&self, record: &MoveEntry) -> Result<(), Failure> {
+        let grows = record.to_name.len() > record.from_name.len();
+        // Within a live directory, which needs no way up to be walked.
+        if record.to_parent == record.from_parent && !grows {
+            return Ok(());
+        }
         let size = |parent, name: &str| {
             let above = self.names.path_of(parent).unwrap_or_default().len();
             above + usize::from(parent != ROOT) + name.len()
@@ -127,50 +133,56 @@ impl State {
         Err(Failure::refused(ErrorCode::Invalid, line))
     }
 
-    /// Only a file gives way, and only to a file.
-    fn check_replaceable(&self, there: EntryId, record: &MoveEntry) -> Result<(), Failure> {
-        let kind = |id| self.names.entry(id).map(|entry| entry.kind);
-        if kind(there) == Some(EntryKind::Directory) {
+    /// Only a file gives way, and only to a file; gives the one that does.
+    fn check_replaceable(
+        &self,
+        there: EntryId,
+        by: EntryKind,
+        record: &MoveEntry,
+    ) -> Result<EntryRecord, Failure> {
+        let entry = self.names.entry(there).filter(|entry| entry.kind == EntryKind::File);
+        let Some(entry) = entry else {
             return Err(if record.replace {
                 self.is_a_directory(there)
             } else {
                 self.taken(there)
             });
-        }
+        };
         if !record.replace {
             return Err(self.taken(there));
         }
-        if kind(record.entry) == Some(EntryKind::Directory) {
+        if by == EntryKind::Directory {
             let path = self.names.path_of(there).unwrap_or_default();
             let line = format!("{path}: a directory does not replace a file");
             return Err(Failure::refused(ErrorCode::NotADirectory, line));
         }
-        Ok(())
+        Ok(entry)
     }
 
     pub(super) fn hide_entry(&mut self, record: &HideEntry) -> Result<Outcome, Failure> {
-        self.check_place(record.entry, record.parent, &record.name)?;
-        if self.names.is_hidden(record.entry) {
+        let entry = self.check_place(record.entry, record.parent, &record.name)?;
+        if self.names.is_hidden(record.parent) {
             let path = self.names.path_of(record.entry).unwrap_or_default();
             return Err(Failure::refused(ErrorCode::Invalid, format!("{path}: deleted already")));
         }
-        if self.names.has_children(record.entry) && !record.recursive {
+        let may_hold_names = entry.kind == EntryKind::Directory;
+        if may_hold_names && !record.recursive && self.names.has_children(record.entry) {
             let path = self.names.path_of(record.entry).unwrap_or_default();
             let line = format!("{path}: the directory has entries; delete it recursively");
             return Err(Failure::refused(ErrorCode::DirectoryNotEmpty, line));
         }
-        let hidden = self.hide(record.entry, &record.name, record.time);
+        let hidden = self.hide((record.entry, &entry), &record.name, record.time);
         Ok(Outcome::EntryHidden(EntryHidden { id: record.entry, hidden }))
     }
 
     /// Gives a live entry, called `old` so far, its hidden name, which is unique because the id is;
     /// tells its path.
-    fn hide(&mut self, id: EntryId, old: &str, time: WallTime) -> String {
+    fn hide(&mut self, entry: (EntryId, &EntryRecord), old: &str, time: WallTime) -> String {
         let time = time.as_millis();
-        let mut name = format!("{HIDDEN_NAME}-{}-{time}-{old}", id.short());
+        let mut name = format!("{HIDDEN_NAME}-{}-{time}-{old}", entry.0.short());
         // A long name loses its end; the id keeps the hidden one unique.
         name.truncate(name.floor_char_boundary(NAME_SIZE_MAX));
-        self.names.rename(id, old, (HIDDEN_ROOT, &name));
+        self.names.rename(entry, old, (HIDDEN_ROOT, &name));
         format!("/{HIDDEN_NAME}/{name}")
     }
 
@@ -192,12 +204,18 @@ impl State {
         }
     }
 
-    /// The entry stands where the proposer saw it.
-    fn check_place(&self, id: EntryId, parent: EntryId, name: &str) -> Result<(), Failure> {
+    /// The entry, which stands where the proposer saw it.
+    fn check_place(
+        &self,
+        id: EntryId,
+        parent: EntryId,
+        name: &str,
+    ) -> Result<EntryRecord, Failure> {
         let entry = self.names.entry(id).filter(|_| id != ROOT && id != HIDDEN_ROOT);
-        let there = entry.is_some_and(|entry| entry.parent == parent);
-        if there && self.names.child(parent, name) == Some(id) {
-            return Ok(());
+        if let Some(entry) = entry.filter(|entry| entry.parent == parent)
+            && self.names.child(parent, name) == Some(id)
+        {
+            return Ok(entry);
         }
         let line = format!("{name}: no such file or directory (any more)");
         Err(Failure::refused(ErrorCode::NotFound, line))

@@ -26,12 +26,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"CAIRNSTA";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Magic, version, size of the body.
 const HEAD_SIZE: usize = 8 + 4 + 4;
 /// The trees of a state, in the order in which an image has them.
 const TREE_NAMES: [&str; 8] =
-    ["names", "entries", "places", "chunks", "kept", "by time", "sessions", "idle"];
+    ["names", "entries", "places", "chunks", "kept", "by time", "floors", "floors by time"];
 const TREE_COUNT: usize = TREE_NAMES.len();
 
 cairn_types::message! {
@@ -47,6 +47,7 @@ cairn_types::message! {
         8 => applied_term: Term,
         9 => file_count: u64,
         10 => hidden_count: u64,
+        11 => outcome_count: u64,
     }
 }
 cairn_types::message! {
@@ -119,7 +120,7 @@ impl State {
             maps.push(Map::of(tree, &mark));
         }
         let maps: [Map; TREE_COUNT] = maps.try_into().map_err(|_| ImageError::Malformed)?;
-        let [names, entries, places, chunks, kept, by_time, sessions, idle] = maps;
+        let [names, entries, places, chunks, kept, by_time, floors, floors_by_time] = maps;
         Ok(Self {
             cell: head.cell,
             config: head.config,
@@ -131,7 +132,7 @@ impl State {
             applied_term: head.applied_term,
             names: Names::of([names, entries], [head.file_count, head.hidden_count]),
             chunks: ChunkTable::of([places, chunks]),
-            outcomes: Outcomes::of([kept, by_time, sessions, idle]),
+            outcomes: Outcomes::of([kept, by_time, floors, floors_by_time], head.outcome_count),
             mark,
         })
     }
@@ -173,6 +174,7 @@ impl State {
             applied_term: self.applied_term,
             file_count: self.names.file_count(),
             hidden_count: self.names.hidden_count(),
+            outcome_count: self.outcomes.count(),
         }
     }
 

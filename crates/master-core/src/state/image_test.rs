@@ -1,6 +1,7 @@
 //! The state against plain maps, over random records, with images written, opened and adopted in
 //! between; and images that were changed: a right answer or a mark, never a wrong answer.
 
+use super::outcomes::BLOCK_NUMBERS;
 use super::replay_test::{Drawer, TERM, founding};
 use super::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, Remembered, State};
 use crate::outcome::Outcome;
@@ -43,9 +44,15 @@ impl Model {
         name.clone_into(&mut entry.1);
     }
 
-    /// Forgets what is older than `window` before log time `now`.
+    /// Forgets the blocks of outcomes that are older than `window` before log time `now`.
     fn forget(&mut self, now: Duration, window: Duration) {
-        let expired = self.kept.iter().filter(|(_, (time, _))| *time + window < now);
+        let block = |name: &MutationName| (name.session, name.number.get() / BLOCK_NUMBERS);
+        let mut last = BTreeMap::new();
+        for (name, (time, _)) in &self.kept {
+            let last = last.entry(block(name)).or_insert(*time);
+            *last = (*last).max(*time);
+        }
+        let expired = self.kept.iter().filter(|(name, _)| last[&block(name)] + window < now);
         for name in expired.map(|(name, _)| *name).collect::<Vec<_>>() {
             self.kept.remove(&name);
             let floor = self.floors.entry(name.session).or_default();

@@ -248,14 +248,18 @@ impl Names {
         self.enter(id, name, record);
     }
 
-    /// Gives an entry, which has this name, another parent and name, which is free (N1).
-    pub(super) fn rename(&mut self, id: EntryId, name: &str, to: (EntryId, &str)) {
-        let Some(record) = self.entry(id) else { return };
+    /// Gives an entry, which is and is called so, another parent and name, which is free (N1).
+    pub(super) fn rename(
+        &mut self,
+        (id, record): (EntryId, &EntryRecord),
+        name: &str,
+        to: (EntryId, &str),
+    ) {
         let mut key = Vec::new();
         name_key(record.parent, name, &mut key);
         self.names.remove(&key);
         self.hidden_count -= u64::from(record.parent == HIDDEN_ROOT && self.hidden_count > 0);
-        let record = EntryRecord { parent: to.0, ..record };
+        let record = EntryRecord { parent: to.0, ..*record };
         self.entries.set(&entry_key(id), &record.pack(id, to.1));
         self.enter(id, to.1, &record);
     }
@@ -374,14 +378,18 @@ mod tests {
     fn a_directory_moved_below_the_hidden_root_hides_all_below_it() {
         let mut names = names();
         assert!(!names.is_hidden(B));
-        names.rename(A, "a", (HIDDEN_ROOT, "x"));
+        let rename = |names: &mut Names, name, to| {
+            let entry = names.entry(A).expect("there");
+            names.rename((A, &entry), name, to);
+        };
+        rename(&mut names, "a", (HIDDEN_ROOT, "x"));
         assert_eq!(names.hidden_count(), 1);
         assert!(names.is_hidden(B));
         assert_eq!(names.path_of(B).as_deref(), Some("/.deleted/x/b"));
         assert_eq!(names.resolve(&path("/.deleted/x/b")), Ok((B, EntryKind::File)));
         assert!(names.resolve(&path("/a")).is_err());
         assert!(names.is_hidden(EntryId::new(99)), "what is not there is hidden too");
-        names.rename(A, "x", (ROOT, "y"));
+        rename(&mut names, "x", (ROOT, "y"));
         assert_eq!((names.hidden_count(), names.is_hidden(B)), (0, false));
     }
 }

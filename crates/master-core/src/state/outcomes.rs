@@ -1,16 +1,24 @@
 //! Outcomes of namespace mutations, so that a retry is answered and not done again (R24).
 //!
 //! ```text
-//!   kept      (session, number) → log time, outcome       by_time  (log time, session, number)
-//!   sessions  session → floor, highest, count of outcomes, since when it has none
-//!   idle      (since when it has no outcomes, session)
+//!   kept     (session, number / 16) → block: its outcomes, each with its number and log time,
+//!                                     in the order in which they came
+//!   by_time  (log time, session, number / 16)      floors          session → floor, when raised
+//!                                                  floors_by_time  (log time, session)
 //! ```
+//! A client counts without gaps, so a block is one write to each of its outcomes and is found,
+//! expires and goes as one.
+//!
 //! - H1: what is forgotten, and when, follows from the log alone, so that every replay forgets the
-//!   same; and a number at or below a forgotten one is refused, never done again.
-//! - H2: memory is bounded however fast clients go: at most [`OUTCOME_COUNT_MAX`] outcomes, of
-//!   [`SESSION_OUTCOME_COUNT_MAX`] in one session, in at most [`SESSION_COUNT_MAX`] sessions. What
-//!   comes first goes first, then sooner than `retry_window`: at ten thousand mutations a second
-//!   still after half a minute.
+//!   same; and a number at or below a forgotten one (the session's floor) is refused, never done
+//!   again.
+//! - H2: memory is bounded however fast clients go: at most [`OUTCOME_COUNT_MAX`] outcomes, of a
+//!   session that counts without leaps at most [`SESSION_BLOCK_SPAN`] blocks, and at most
+//!   [`FLOOR_COUNT_MAX`] floors. What comes first goes first, then sooner than `retry_window`: at
+//!   ten thousand mutations a second still after half a minute.
+//! - H3: each block stands in `by_time` at its first outcome's time or later, never later than its
+//!   last one's; what stands there may be gone. It is filed anew only when its time has come. With
+//!   floors it is the same.
 
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
@@ -19,24 +27,22 @@ use cairn_types::wire::Message;
 use cairn_types::{MutationName, MutationNumber, SessionId};
 use std::time::Duration;
 
-/// Forgotten numbers of a session are known for so many retry windows after its last mutation.
-/// No packet is on its way for a day.
+/// Numbers of a block. More would make larger values to be written anew at each outcome.
+pub(super) const BLOCK_NUMBERS: u64 = 16;
+/// A floor is known for so many retry windows after it was raised. No packet is on its way for a
+/// day.
 const FLOOR_WINDOWS: u32 = 144;
 
 /// Halvings of the counts below, for this crate's own tests: to fill them must not take minutes.
 const FEWER: u32 = if cfg!(test) { 4 } else { 0 };
 /// Outcomes that are remembered in all.
 const OUTCOME_COUNT_MAX: u64 = 1 << (18 - FEWER);
-/// Outcomes that are remembered of one session; a client has no more on their way.
-const SESSION_OUTCOME_COUNT_MAX: u64 = 1 << (14 - FEWER);
-/// Sessions that are remembered, most of them by the last number that they forgot.
-const SESSION_COUNT_MAX: u64 = 1 << (19 - FEWER);
+/// Blocks that are remembered of one session; a client has no more on their way.
+const SESSION_BLOCK_SPAN: u64 = 1 << (10 - FEWER);
+/// Floors that are remembered.
+const FLOOR_COUNT_MAX: u64 = 1 << (19 - FEWER);
 /// Bytes of a remembered failure's line; the first answer has the whole.
 const FAILURE_LINE_SIZE_MAX: usize = 256;
-
-const _: () = assert!(SESSION_OUTCOME_COUNT_MAX <= OUTCOME_COUNT_MAX);
-// Where there are too many sessions, some of them are idle.
-const _: () = assert!(OUTCOME_COUNT_MAX < SESSION_COUNT_MAX);
 
 /// What is known of a mutation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,42 +55,43 @@ pub enum Remembered {
     TooOld,
 }
 
-/// A session that has outcomes, or had some not too long ago.
+/// Numbers of a session up to this one are forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Session {
-    /// Numbers up to this one are forgotten.
-    floor: MutationNumber,
-    /// No number above this one was ever heard of.
-    highest: MutationNumber,
-    /// Outcomes that are remembered.
-    count: u64,
-    /// Since when it has none.
-    idle: Option<Duration>,
+struct Floor {
+    number: MutationNumber,
+    raised: Duration,
 }
 
-impl Session {
-    fn pack(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(24);
-        put_number(&mut out, self.floor.get());
-        put_near(&mut out, self.highest.get(), self.floor.get());
-        put_number(&mut out, self.count);
-        if let Some(since) = self.idle {
-            put_number(&mut out, millis(since));
-        }
+impl Floor {
+    fn pack(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(20);
+        put_number(&mut out, self.number.get());
+        put_number(&mut out, millis(self.raised));
         out
     }
 
     fn unpack(packed: &[u8]) -> Option<Self> {
         let mut packed = Packed(packed);
-        let floor = packed.number()?;
-        let (highest, count) = (packed.near(floor)?, packed.number()?);
-        let [floor, highest] = [floor, highest].map(MutationNumber::new);
-        let idle = match packed.0 {
-            [] => None,
-            _ => Some(Duration::from_millis(packed.number()?)),
-        };
-        packed.end(Self { floor, highest, count, idle })
+        let number = MutationNumber::new(packed.number()?);
+        let raised = Duration::from_millis(packed.number()?);
+        packed.end(Self { number, raised })
     }
+}
+
+/// Which block of which session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct BlockName {
+    session: SessionId,
+    index: u64,
+}
+
+/// What is to be known of a block that may go.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct BlockSum {
+    count: u64,
+    highest: MutationNumber,
+    /// The last outcome's time.
+    last: Duration,
 }
 
 /// All that is remembered.
@@ -92,8 +99,10 @@ impl Session {
 pub(super) struct Outcomes {
     kept: Map,
     by_time: Map,
-    sessions: Map,
-    idle: Map,
+    floors: Map,
+    floors_by_time: Map,
+    /// Outcomes in `kept`.
+    count: u64,
     /// With this window nothing is to be forgotten up to this log time: so that the trees need not
     /// be asked at each record.
     quiet: Option<(Duration, Duration)>,
@@ -101,89 +110,75 @@ pub(super) struct Outcomes {
 
 impl PartialEq for Outcomes {
     fn eq(&self, other: &Self) -> bool {
-        self.maps() == other.maps()
+        self.maps() == other.maps() && self.count == other.count
     }
 }
 
 impl Outcomes {
     pub(super) fn new(mark: &DamageMark) -> Self {
-        Self::of([(); 4].map(|()| Map::new(mark)))
+        Self::of([(); 4].map(|()| Map::new(mark)), 0)
     }
 
     /// From what an image has.
-    pub(super) fn of([kept, by_time, sessions, idle]: [Map; 4]) -> Self {
-        Self { kept, by_time, sessions, idle, quiet: None }
+    pub(super) fn of([kept, by_time, floors, floors_by_time]: [Map; 4], count: u64) -> Self {
+        Self { kept, by_time, floors, floors_by_time, count, quiet: None }
     }
 
     pub(super) fn maps(&self) -> [&Map; 4] {
-        [&self.kept, &self.by_time, &self.sessions, &self.idle]
+        [&self.kept, &self.by_time, &self.floors, &self.floors_by_time]
     }
 
     pub(super) fn maps_mut(&mut self) -> [&mut Map; 4] {
-        [&mut self.kept, &mut self.by_time, &mut self.sessions, &mut self.idle]
+        [&mut self.kept, &mut self.by_time, &mut self.floors, &mut self.floors_by_time]
+    }
+
+    /// How many are remembered.
+    pub(super) fn count(&self) -> u64 {
+        self.count
     }
 
     pub(super) fn get(&self, mutation: MutationName) -> Remembered {
-        let Some(session) = self.session(mutation.session) else { return Remembered::New };
-        if mutation.number > session.highest {
-            return Remembered::New;
+        let MutationName { session, number } = mutation;
+        let find = |packed| find_in_block(packed, number);
+        if let Some(Some(outcome)) = self.kept.get(&block_key(block_of(mutation)), find) {
+            return Remembered::Done(outcome);
         }
-        match self.kept.get(&kept_key(mutation), unpack_kept) {
-            Some((_, outcome)) => Remembered::Done(outcome),
-            None if mutation.number <= session.floor => Remembered::TooOld,
-            None => Remembered::New,
+        match self.floors.get(&session_key(session), Floor::unpack) {
+            Some(floor) if number <= floor.number => Remembered::TooOld,
+            _ => Remembered::New,
         }
-    }
-
-    fn session(&self, id: SessionId) -> Option<Session> {
-        self.sessions.get(&session_key(id), Session::unpack)
     }
 
     /// Keeps the outcome of a new mutation (H2).
     pub(super) fn keep(&mut self, time: Duration, mutation: MutationName, outcome: Outcome) {
-        let MutationName { session: id, number } = mutation;
-        let mut session = self.session(id).unwrap_or_default();
-        if let Some(since) = session.idle.take() {
-            self.idle.remove(&idle_key(since, id));
+        let name = block_of(mutation);
+        let key = block_key(name);
+        let mut block = self.kept.get(&key, |packed| Some(packed.to_vec())).unwrap_or_default();
+        if block.is_empty() {
+            self.by_time.set(&time_key(time, name), &[]);
+            self.forget_beyond_span(time, name);
         }
-        session.highest = session.highest.max(number);
-        session.count += 1;
-        if session.count > SESSION_OUTCOME_COUNT_MAX
-            && let Some((then, lowest)) = self.lowest(id, &session)
-        {
-            self.take_out(&mut session, then, lowest);
-        }
-        self.sessions.set(&session_key(id), &session.pack());
-        let mut kept = Vec::with_capacity(32);
-        put_number(&mut kept, millis(time));
-        short(outcome).encode(&mut kept);
-        self.kept.set(&kept_key(mutation), &kept);
-        self.by_time.set(&time_key(time, mutation), &[]);
-        if self.by_time.len() > OUTCOME_COUNT_MAX
-            && let Some(oldest) = self.by_time.first(unpack_time)
-        {
-            self.forget_one(time, oldest);
-        }
-        if self.sessions.len() > SESSION_COUNT_MAX
-            && let Some((since, id)) = self.idle.first(unpack_idle)
-        {
-            self.idle.remove(&idle_key(since, id));
-            self.sessions.remove(&session_key(id));
-        }
+        push_to_block(&mut block, mutation.number, time, outcome);
+        self.kept.set(&key, &block);
+        self.count += 1;
+        while (self.count > OUTCOME_COUNT_MAX || self.by_time.len() > OUTCOME_COUNT_MAX)
+            && self.forget_oldest(time, |_| true)
+        {}
+        while self.floors_by_time.len() > FLOOR_COUNT_MAX && self.forget_floor(|_| true) {}
     }
 
-    /// The number of a session whose outcome goes first, with its time: the lowest, or the one
-    /// after the floor. What is below that still goes by its time.
-    fn lowest(&self, id: SessionId, session: &Session) -> Option<(Duration, MutationName)> {
-        // A client counts without gaps, so it mostly is the one that comes next.
-        let next = MutationName { session: id, number: session.floor.next() };
-        if let Some((time, _)) = self.kept.get(&kept_key(next), unpack_kept) {
-            return Some((time, next));
+    /// A new block costs its session the lowest one, where that lies far below.
+    fn forget_beyond_span(&mut self, now: Duration, new: BlockName) {
+        let lowest = self.kept.walk(&session_key(new.session)).unpack(|key, packed| {
+            let name = unpack_block(&mut Packed(key))?;
+            Some(Some((name, sum_of_block(packed, name)?)))
+        });
+        if let Some((name, sum)) = lowest
+            && name.session == new.session
+            && name.index.saturating_add(SESSION_BLOCK_SPAN) <= new.index
+        {
+            self.forget_block(now, name, sum);
         }
-        self.kept.walk(&session_key(id)).unpack(|key, packed| {
-            let (time, _) = unpack_kept(packed)?;
-            Some(Some((time, unpack_name(&mut Packed(key))?)))
-        })
     }
 
     /// Forgets what is older than `window` before `now`, which is log time.
@@ -193,56 +188,79 @@ impl Outcomes {
         }
         // What comes later expires later.
         let mut until = now.saturating_add(window);
-        while let Some(oldest) = self.by_time.first(unpack_time) {
-            let expires = oldest.0.saturating_add(window);
-            let left = self.by_time.len();
+        while let Some((filed, _)) = self.by_time.first(unpack_time) {
+            let expires = filed.saturating_add(window);
             if now <= expires {
                 until = until.min(expires);
                 break;
             }
-            self.forget_one(now, oldest);
-            // What cannot be taken out is damaged, and was noted.
-            if self.by_time.len() == left {
+            if !self.forget_oldest(now, |last| now <= last.saturating_add(window)) {
                 return;
             }
         }
         let floor_kept = window.saturating_mul(FLOOR_WINDOWS);
-        while let Some((since, id)) = self.idle.first(unpack_idle) {
-            let expires = since.saturating_add(floor_kept);
-            let left = self.idle.len();
+        while let Some((filed, _)) = self.floors_by_time.first(unpack_floor_time) {
+            let expires = filed.saturating_add(floor_kept);
             if now <= expires {
                 until = until.min(expires);
                 break;
             }
-            self.idle.remove(&idle_key(since, id));
-            self.sessions.remove(&session_key(id));
-            if self.idle.len() == left {
+            if !self.forget_floor(|raised| now <= raised.saturating_add(floor_kept)) {
                 return;
             }
         }
         self.quiet = Some((window, until));
     }
 
-    /// Forgets one outcome, which is remembered; its number and all below are refused from now on.
-    fn forget_one(&mut self, now: Duration, (time, mutation): (Duration, MutationName)) {
-        let Some(mut session) = self.session(mutation.session) else {
-            // Noted as damage; what names it goes all the same.
-            return self.by_time.remove(&time_key(time, mutation));
-        };
-        self.take_out(&mut session, time, mutation);
-        if session.count == 0 {
-            session.idle = Some(now);
-            self.idle.set(&idle_key(now, mutation.session), &[]);
+    /// Forgets the block that stands first in time, or files it anew where its last outcome is
+    /// younger, and `wanted` (H3). False where nothing could be done: a damage, which was noted.
+    fn forget_oldest(&mut self, now: Duration, wanted: impl Fn(Duration) -> bool) -> bool {
+        let Some((filed, name)) = self.by_time.first(unpack_time) else { return false };
+        let left = self.by_time.len();
+        self.by_time.remove(&time_key(filed, name));
+        if self.by_time.len() == left {
+            return false;
         }
-        self.sessions.set(&session_key(mutation.session), &session.pack());
+        let sum = self.kept.get(&block_key(name), |packed| sum_of_block(packed, name));
+        match sum {
+            None => {}
+            Some(BlockSum { last, .. }) if last > filed && wanted(last) => {
+                self.by_time.set(&time_key(last, name), &[]);
+            }
+            Some(sum) => self.forget_block(now, name, sum),
+        }
+        true
     }
 
-    /// Takes out one outcome of a session, which remains to be set.
-    fn take_out(&mut self, session: &mut Session, time: Duration, mutation: MutationName) {
-        self.by_time.remove(&time_key(time, mutation));
-        self.kept.remove(&kept_key(mutation));
-        session.floor = session.floor.max(mutation.number);
-        session.count = session.count.saturating_sub(1);
+    /// Forgets a block: its numbers, and all below, are refused from now on.
+    fn forget_block(&mut self, now: Duration, name: BlockName, sum: BlockSum) {
+        self.kept.remove(&block_key(name));
+        self.count = self.count.saturating_sub(sum.count);
+        let key = session_key(name.session);
+        let before = self.floors.get(&key, Floor::unpack);
+        if before.is_none() {
+            self.floors_by_time.set(&floor_time_key(now, name.session), &[]);
+        }
+        let number = before.unwrap_or_default().number.max(sum.highest);
+        self.floors.set(&key, &Floor { number, raised: now }.pack());
+    }
+
+    /// The same for floors.
+    fn forget_floor(&mut self, wanted: impl Fn(Duration) -> bool) -> bool {
+        let first = self.floors_by_time.first(unpack_floor_time);
+        let Some((filed, session)) = first else { return false };
+        let left = self.floors_by_time.len();
+        self.floors_by_time.remove(&floor_time_key(filed, session));
+        if self.floors_by_time.len() == left {
+            return false;
+        }
+        match self.floors.get(&session_key(session), Floor::unpack) {
+            Some(Floor { raised, .. }) if raised > filed && wanted(raised) => {
+                self.floors_by_time.set(&floor_time_key(raised, session), &[]);
+            }
+            _ => self.floors.remove(&session_key(session)),
+        }
+        true
     }
 }
 
@@ -251,54 +269,112 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+fn block_of(mutation: MutationName) -> BlockName {
+    let index = mutation.number.get() / BLOCK_NUMBERS;
+    BlockName { session: mutation.session, index }
+}
+
 fn session_key(id: SessionId) -> [u8; 16] {
     id.get().to_be_bytes()
 }
 
-fn kept_key(mutation: MutationName) -> [u8; 24] {
+fn block_key(name: BlockName) -> [u8; 24] {
     let mut key = [0; 24];
-    key[..16].copy_from_slice(&session_key(mutation.session));
-    key[16..].copy_from_slice(&mutation.number.get().to_be_bytes());
+    key[..16].copy_from_slice(&session_key(name.session));
+    key[16..].copy_from_slice(&name.index.to_be_bytes());
     key
 }
 
-fn time_key(time: Duration, mutation: MutationName) -> [u8; 32] {
+fn time_key(time: Duration, name: BlockName) -> [u8; 32] {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&millis(time).to_be_bytes());
-    key[8..].copy_from_slice(&kept_key(mutation));
+    key[8..].copy_from_slice(&block_key(name));
     key
 }
 
-fn idle_key(since: Duration, id: SessionId) -> [u8; 24] {
+fn floor_time_key(time: Duration, session: SessionId) -> [u8; 24] {
     let mut key = [0; 24];
-    key[..8].copy_from_slice(&millis(since).to_be_bytes());
-    key[8..].copy_from_slice(&session_key(id));
+    key[..8].copy_from_slice(&millis(time).to_be_bytes());
+    key[8..].copy_from_slice(&session_key(session));
     key
 }
 
-fn unpack_name(key: &mut Packed<'_>) -> Option<MutationName> {
+fn unpack_block(key: &mut Packed<'_>) -> Option<BlockName> {
     let session = SessionId::new(key.wide_key()?);
-    Some(MutationName { session, number: MutationNumber::new(key.key()?) })
+    Some(BlockName { session, index: key.key()? })
 }
 
-fn unpack_time(key: &[u8]) -> Option<(Duration, MutationName)> {
+fn unpack_time(key: &[u8]) -> Option<(Duration, BlockName)> {
     let mut key = Packed(key);
     let time = Duration::from_millis(key.key()?);
-    let name = unpack_name(&mut key)?;
+    let name = unpack_block(&mut key)?;
     key.end((time, name))
 }
 
-fn unpack_idle(key: &[u8]) -> Option<(Duration, SessionId)> {
+fn unpack_floor_time(key: &[u8]) -> Option<(Duration, SessionId)> {
     let mut key = Packed(key);
-    let since = Duration::from_millis(key.key()?);
-    let id = SessionId::new(key.wide_key()?);
-    key.end((since, id))
+    let time = Duration::from_millis(key.key()?);
+    let session = SessionId::new(key.wide_key()?);
+    key.end((time, session))
 }
 
-fn unpack_kept(packed: &[u8]) -> Option<(Duration, Outcome)> {
-    let mut packed = Packed(packed);
-    let time = Duration::from_millis(packed.number()?);
-    Some((time, Outcome::decode(packed.0).ok()?))
+/// The outcomes of a block: low bits of the number, time in ms, the outcome's bytes.
+struct Block<'a> {
+    left: Packed<'a>,
+    time: u64,
+}
+
+impl<'a> Block<'a> {
+    fn new(packed: &'a [u8]) -> Self {
+        Self { left: Packed(packed), time: 0 }
+    }
+
+    /// The next one. The inner nothing at the end, the outer where the bytes are no block.
+    fn next(&mut self) -> Option<Option<(u8, u64, &'a [u8])>> {
+        if self.left.0.is_empty() {
+            return Some(None);
+        }
+        let low = self.left.byte().filter(|low| u64::from(*low) < BLOCK_NUMBERS)?;
+        self.time = self.left.near(self.time)?;
+        let size = usize::try_from(self.left.number()?).ok()?;
+        let (outcome, rest) = self.left.0.split_at_checked(size)?;
+        self.left.0 = rest;
+        Some(Some((low, self.time, outcome)))
+    }
+}
+
+/// The outcome of `number` in its block.
+fn find_in_block(packed: &[u8], number: MutationNumber) -> Option<Option<Outcome>> {
+    let mut block = Block::new(packed);
+    while let Some((low, _, outcome)) = block.next()? {
+        if u64::from(low) == number.get() % BLOCK_NUMBERS {
+            return Some(Some(Outcome::decode(outcome).ok()?));
+        }
+    }
+    Some(None)
+}
+
+fn sum_of_block(packed: &[u8], name: BlockName) -> Option<BlockSum> {
+    let mut sum = BlockSum::default();
+    let mut block = Block::new(packed);
+    while let Some((low, time, _)) = block.next()? {
+        let number = name.index.checked_mul(BLOCK_NUMBERS)?.checked_add(low.into())?;
+        sum.highest = sum.highest.max(MutationNumber::new(number));
+        sum.last = Duration::from_millis(time);
+        sum.count += 1;
+    }
+    Some(sum)
+}
+
+fn push_to_block(block: &mut Vec<u8>, number: MutationNumber, time: Duration, outcome: Outcome) {
+    // What cannot be read is damage, and was noted.
+    let last = sum_of_block(block, BlockName::default()).unwrap_or_default().last;
+    let low = number.get() % BLOCK_NUMBERS;
+    put_number(block, low);
+    put_near(block, millis(time), millis(last));
+    let outcome = short(outcome).to_bytes();
+    put_number(block, outcome.len() as u64);
+    block.extend_from_slice(&outcome);
 }
 
 /// An outcome as it is remembered (H2).
@@ -313,11 +389,13 @@ fn short(mut outcome: Outcome) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::{
-        DamageMark, OUTCOME_COUNT_MAX, Outcomes, Remembered, SESSION_COUNT_MAX,
-        SESSION_OUTCOME_COUNT_MAX,
+        BLOCK_NUMBERS, DamageMark, FLOOR_COUNT_MAX, OUTCOME_COUNT_MAX, Outcomes, Remembered,
+        SESSION_BLOCK_SPAN, find_in_block, sum_of_block,
     };
-    use crate::outcome::{Changed, Outcome};
-    use cairn_types::{MutationName, MutationNumber, SessionId};
+    use crate::outcome::{Changed, FileMade, Outcome};
+    use cairn_types::{EntryId, MutationName, MutationNumber, SessionId};
+    use proptest::prelude::{any, prop_oneof, proptest};
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     fn empty() -> Outcomes {
@@ -332,24 +410,43 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    fn changed() -> Outcome {
+        Outcome::Changed(Changed::default())
+    }
+
     #[test]
     fn an_outcome_is_kept_for_the_window_and_its_number_refused_after_it() {
         let mut outcomes = empty();
-        let outcome = Outcome::Changed(Changed::default());
-        outcomes.keep(at(1000), name(1), outcome.clone());
-        outcomes.keep(at(1500), name(2), outcome.clone());
+        outcomes.keep(at(1000), name(1), changed());
+        outcomes.keep(at(1500), name(BLOCK_NUMBERS), changed());
         outcomes.forget(at(1100), at(100));
-        assert_eq!(outcomes.get(name(1)), Remembered::Done(outcome.clone()));
+        assert_eq!(outcomes.get(name(1)), Remembered::Done(changed()));
         outcomes.forget(at(1101), at(100));
         assert_eq!(outcomes.get(name(1)), Remembered::TooOld);
-        assert_eq!(outcomes.get(name(2)), Remembered::Done(outcome.clone()));
-        assert_eq!(outcomes.get(name(3)), Remembered::New);
+        assert_eq!(outcomes.get(name(BLOCK_NUMBERS)), Remembered::Done(changed()));
+        assert_eq!(outcomes.get(name(BLOCK_NUMBERS + 1)), Remembered::New);
+    }
+
+    #[test]
+    fn a_block_goes_when_its_last_outcome_may_and_the_rest_of_its_numbers_can_still_come() {
+        let mut outcomes = empty();
+        outcomes.keep(at(0), name(1), changed());
+        outcomes.keep(at(90), name(3), changed());
+        outcomes.forget(at(150), at(100));
+        assert_eq!(outcomes.get(name(1)), Remembered::Done(changed()), "filed anew");
+        outcomes.forget(at(191), at(100));
+        assert_eq!([1, 2, 3].map(|n| outcomes.get(name(n))), [const { Remembered::TooOld }; 3]);
+        assert_eq!((outcomes.count(), outcomes.by_time.len()), (0, 0));
+        assert_eq!(outcomes.get(name(4)), Remembered::New);
+        outcomes.keep(at(200), name(4), changed());
+        assert_eq!(outcomes.get(name(4)), Remembered::Done(changed()));
+        assert_eq!(outcomes.get(name(3)), Remembered::TooOld);
     }
 
     #[test]
     fn a_session_that_is_long_silent_is_forgotten_whole() {
         let mut outcomes = empty();
-        outcomes.keep(at(0), name(5), Outcome::Changed(Changed::default()));
+        outcomes.keep(at(0), name(5), changed());
         outcomes.forget(at(200), at(100));
         assert_eq!(outcomes.get(name(5)), Remembered::TooOld);
         outcomes.forget(at(100_000), at(100));
@@ -359,41 +456,106 @@ mod tests {
 
     #[test]
     fn however_fast_clients_go_the_oldest_are_forgotten_and_refused() {
-        let outcome = Outcome::Changed(Changed::default());
         let mut outcomes = empty();
-        let count = 2 * SESSION_OUTCOME_COUNT_MAX;
-        for number in 1..=count {
-            outcomes.keep(at(number / 1000), name(number), outcome.clone());
+        let span = SESSION_BLOCK_SPAN * BLOCK_NUMBERS;
+        for number in 1..=2 * span {
+            outcomes.keep(at(number / 1000), name(number), changed());
         }
-        assert_eq!(outcomes.kept.len(), SESSION_OUTCOME_COUNT_MAX);
-        assert_eq!(outcomes.by_time.len(), SESSION_OUTCOME_COUNT_MAX);
-        assert_eq!(outcomes.get(name(count / 2)), Remembered::TooOld);
-        assert_eq!(outcomes.get(name(count / 2 + 1)), Remembered::Done(outcome.clone()));
+        assert_eq!(outcomes.count(), span - BLOCK_NUMBERS + 1);
+        assert_eq!(outcomes.kept.len(), SESSION_BLOCK_SPAN);
+        let first = span + BLOCK_NUMBERS;
+        assert_eq!(outcomes.get(name(first - 1)), Remembered::TooOld);
+        assert_eq!(outcomes.get(name(first)), Remembered::Done(changed()));
 
         let mut outcomes = empty();
         let of = |session: u64| MutationName { session: SessionId::new(session.into()), ..name(1) };
-        let count = 3 * OUTCOME_COUNT_MAX;
+        let count = 4 * OUTCOME_COUNT_MAX;
         for session in 1..=count {
-            outcomes.keep(at(session), of(session), outcome.clone());
+            outcomes.keep(at(session), of(session), changed());
         }
-        assert_eq!(outcomes.by_time.len(), OUTCOME_COUNT_MAX);
-        assert_eq!(outcomes.sessions.len(), SESSION_COUNT_MAX);
-        assert_eq!(outcomes.idle.len(), SESSION_COUNT_MAX - OUTCOME_COUNT_MAX);
+        assert_eq!([outcomes.count(), outcomes.by_time.len()], [OUTCOME_COUNT_MAX; 2]);
+        let floors = [&outcomes.floors, &outcomes.floors_by_time].map(super::Map::len);
+        assert_eq!(floors, [FLOOR_COUNT_MAX; 2]);
         let oldest = count - OUTCOME_COUNT_MAX;
         assert_eq!(outcomes.get(of(oldest)), Remembered::TooOld);
-        assert_eq!(outcomes.get(of(oldest + 1)), Remembered::Done(outcome.clone()));
+        assert_eq!(outcomes.get(of(oldest + 1)), Remembered::Done(changed()));
     }
 
     #[test]
-    fn a_session_that_speaks_again_is_not_forgotten_by_its_former_silence() {
+    fn a_session_of_leaping_numbers_has_no_more_blocks_than_others() {
         let mut outcomes = empty();
-        let outcome = Outcome::Changed(Changed::default());
-        outcomes.keep(at(0), name(5), outcome.clone());
+        let leap = SESSION_BLOCK_SPAN * BLOCK_NUMBERS;
+        for number in (1..leap).chain((1..500).map(|leaps| leaps * leap)) {
+            outcomes.keep(at(number), name(number), changed());
+            assert!(outcomes.kept.len() <= SESSION_BLOCK_SPAN);
+        }
+        assert_eq!(outcomes.kept.len(), SESSION_BLOCK_SPAN);
+        // What stands in time and is gone is passed over.
+        outcomes.forget(at(1 << 40), at(100));
+        assert_eq!([outcomes.count(), outcomes.by_time.len()], [0; 2]);
+    }
+
+    #[test]
+    fn a_floor_that_is_raised_again_is_not_forgotten_by_its_former_age() {
+        let mut outcomes = empty();
+        outcomes.keep(at(0), name(5), changed());
         outcomes.forget(at(200), at(100));
-        outcomes.keep(at(14_000), name(6), outcome.clone());
+        outcomes.keep(at(14_000), name(6), changed());
         outcomes.forget(at(14_700), at(100));
         assert_eq!(outcomes.get(name(6)), Remembered::TooOld);
-        outcomes.keep(at(14_700), name(7), outcome);
-        assert_eq!(outcomes.idle.len(), 0);
+        outcomes.keep(at(14_700), name(7), changed());
+        assert_eq!(outcomes.floors_by_time.len(), 1);
+    }
+
+    proptest! {
+        /// Within the window an outcome is what it was; none that was kept is ever new again.
+        #[test]
+        fn nothing_is_forgotten_too_soon_and_nothing_is_new_twice(
+            steps in proptest::collection::vec(
+                (0..3u64, prop_oneof![1..40u64, 1..600u64], prop_oneof![0..20u64, 0..400u64]),
+                1..300,
+            ),
+        ) {
+            const WINDOW: u64 = 300;
+            let (mut outcomes, mut now) = (empty(), 0);
+            let mut done: BTreeMap<MutationName, (u64, Outcome)> = BTreeMap::new();
+            for (session, number, passed) in steps {
+                now += passed;
+                outcomes.forget(at(now), at(WINDOW));
+                let mutation =
+                    MutationName { session: SessionId::new(session.into()), ..name(number) };
+                match (outcomes.get(mutation), done.get(&mutation)) {
+                    (Remembered::New, None) => {
+                        let made = FileMade { id: EntryId::new(now), created: number % 2 == 0 };
+                        let outcome = Outcome::FileMade(made);
+                        outcomes.keep(at(now), mutation, outcome.clone());
+                        done.insert(mutation, (now, outcome));
+                    }
+                    (Remembered::New, Some(_)) => panic!("{mutation:?} is new again"),
+                    (Remembered::Done(outcome), was) => {
+                        assert_eq!(Some(&outcome), was.map(|(_, outcome)| outcome));
+                    }
+                    (Remembered::TooOld, Some((then, _))) => assert!(now > then + WINDOW),
+                    // Never seen, and below a number that was forgotten.
+                    (Remembered::TooOld, None) => assert!(
+                        done.iter().any(|(other, (then, _))| other.session == mutation.session
+                            && other.number > mutation.number
+                            && now > then + WINDOW)
+                    ),
+                }
+            }
+            let kept: u64 = done.keys().filter(|name| {
+                matches!(outcomes.get(**name), Remembered::Done(_))
+            }).map(|_| 1).sum();
+            assert_eq!(outcomes.count(), kept);
+        }
+
+        #[test]
+        fn no_bytes_make_a_block_panic(
+            raw in proptest::collection::vec(any::<u8>(), 0..60), index: u64,
+        ) {
+            let name = super::BlockName { index, ..Default::default() };
+            let _ = (sum_of_block(&raw, name), find_in_block(&raw, MutationNumber::new(index)));
+        }
     }
 }
