@@ -110,7 +110,16 @@ async fn turn_on(mut attached: AsyncFd<Attached<ClientCore>>, mut alarm: Pin<Box
     let mut is_set = false;
     poll_fn(|cx| {
         loop {
-            match attached.get_mut().turn(cx.waker()) {
+            // Cleared before the turn that looks: what becomes ready from here on is told anew.
+            let is_readable = match attached.poll_read_ready(cx) {
+                Poll::Ready(Ok(mut ready)) => {
+                    ready.clear_ready();
+                    true
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => false,
+            };
+            match attached.get_mut().turn(cx.waker(), is_readable) {
                 Ok(Turned::Waits(Some(span))) => {
                     let at = Instant::now() + span;
                     // One that rings too early only costs a turn; alarms are set all the time.
@@ -126,13 +135,11 @@ async fn turn_on(mut attached: AsyncFd<Attached<ClientCore>>, mut alarm: Pin<Box
                 }
                 Ok(Turned::Stopped) | Err(_) => return Poll::Ready(()),
             }
-            // Cleared before the next turn, which looks at everything: what becomes ready from
-            // here on is told anew.
-            match attached.poll_read_ready(cx) {
-                Poll::Ready(Ok(mut ready)) => ready.clear_ready(),
-                Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Pending if is_set && alarm.as_mut().poll(cx).is_ready() => is_set = false,
-                Poll::Pending => return Poll::Pending,
+            let rings = is_set && alarm.as_mut().poll(cx).is_ready();
+            is_set &= !rings;
+            // Once more where it was readable: who waits must have been told that it is not.
+            if !is_readable && !rings {
+                return Poll::Pending;
             }
         }
     })

@@ -1,13 +1,16 @@
 //! A room that has no thread of its own: somebody's task turns its loop.
 //!
 //! ```text
-//!   task polled ─► turn: work ─► epoll, without waiting ─┬─► something came: Again, behind others
-//!        ▲                                               └─► nothing: Waits
+//!   task polled ─► turn: epoll, without waiting ─► work ─┬─► there may be more: Again
+//!        ▲         (where its descriptor is readable)    └─► nothing: Waits
 //!        └── the epoll's descriptor is readable, an alarm is due, a command has come ◄┘
 //! ```
+//! The epoll is asked only when its descriptor became readable, or when the last time did not take
+//! all: an answer then costs one such call, where asking until nothing came took four.
 //! For a caller on the same thread a question costs no change of threads: it gives the command,
 //! and the loop that answers it is what runs next.
 
+use crate::clock;
 use crate::launch::HaltReason;
 use crate::reactor::{Closing, Reactor, Turn};
 use cairn_env::Room;
@@ -34,6 +37,8 @@ pub struct Attached<R: Room> {
     reactor: Reactor<R>,
     turn: Turn<R>,
     has_begun: bool,
+    /// The network may have more than was taken.
+    has_more: bool,
     _closing: Closing<R::Command>,
 }
 
@@ -46,28 +51,31 @@ impl<R: Room> fmt::Debug for Attached<R> {
 impl<R: Room> Attached<R> {
     pub(crate) fn new(reactor: Reactor<R>) -> Self {
         let closing = reactor.closing();
-        Self { reactor, turn: Turn::default(), has_begun: false, _closing: closing }
+        Self { reactor, turn: Turn::default(), has_begun: false, has_more: true, _closing: closing }
     }
 
-    /// Does what there is to do, and takes what has come; never waits. What has come is dealt with
-    /// at the next turn, so that whoever was answered in this one goes first: he uses bytes that
-    /// are still in the cache, and asks again before the next message leaves. Where it `Waits`,
-    /// `waker` is woken by commands.
+    /// Takes what has come, where the descriptor became readable since the last turn, and does what
+    /// there is to do; never waits. It does not go on with what else may be there: whoever was
+    /// answered goes first, uses bytes that are still in the cache, and asks again before the next
+    /// message leaves. Where it `Waits`, `waker` is woken by commands.
     ///
     /// # Errors
     /// The room has halted; it is not to be turned again.
-    pub fn turn(&mut self, waker: &Waker) -> Result<Turned, HaltReason> {
-        let Self { reactor, turn, .. } = self;
+    pub fn turn(&mut self, waker: &Waker, is_readable: bool) -> Result<Turned, HaltReason> {
+        let Self { reactor, turn, has_more, .. } = self;
         if !std::mem::replace(&mut self.has_begun, true) {
             reactor.begin(turn)?;
         }
         reactor.waker.awake();
+        if is_readable || *has_more {
+            *has_more = reactor.listen(Some(Duration::ZERO))?;
+        }
+        reactor.network.now = clock::boot_time();
+        reactor.network.ring();
         if !reactor.work(turn)? {
             return Ok(Turned::Stopped);
         }
-        let came = reactor.listen(Some(Duration::ZERO))?;
-        reactor.network.ring();
-        if came || reactor.network.has_work() {
+        if *has_more || reactor.network.has_work() {
             return Ok(Turned::Again);
         }
         // M1: what is put from now on wakes; what was put before is seen here.

@@ -93,7 +93,8 @@ impl Inflow {
         Self { expecting, carry: Vec::new(), sink: Sink::Head }
     }
 
-    /// Reads what is there, up to a budget.
+    /// Reads what is there, up to a budget; whether the socket was empty then. Its end is told by
+    /// epoll even so.
     ///
     /// # Errors
     /// The connection has ended; what had arrived whole is in `arrivals`.
@@ -103,7 +104,7 @@ impl Inflow {
         scratch: &mut [u8],
         pool: &BufferPool,
         arrivals: &mut Vec<Arrival>,
-    ) -> Result<(), Ended> {
+    ) -> Result<bool, Ended> {
         let mut taken = 0;
         while taken < READ_BUDGET {
             let direct = self.sink.target().filter(|target| target.len() >= scratch.len());
@@ -113,7 +114,7 @@ impl Inflow {
             let count = match recv(socket.as_fd(), target, RecvFlags::empty()) {
                 Ok((_, 0)) => return Err(Ended::Closed),
                 Ok((_, count)) => count,
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => return Ok(true),
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(Ended::Failed(errno)),
             };
@@ -121,15 +122,15 @@ impl Inflow {
                 self.sink.advance(count, pool, arrivals);
             } else if let Err(Broken(id, failure)) = self.take(&scratch[..count], pool, arrivals) {
                 arrivals.push(Arrival::Broken { id, failure });
-                return Ok(());
+                return Ok(false);
             }
             // The socket is empty; epoll tells when it is not.
             if count < offered {
-                return Ok(());
+                return Ok(true);
             }
             taken += count;
         }
-        Ok(())
+        Ok(false)
     }
 
     fn take(

@@ -134,10 +134,12 @@ impl Network {
         Ok(id)
     }
 
-    /// Epoll says that something can be done with a connection.
-    pub(crate) fn ready(&mut self, token: u64, flags: EventFlags) {
+    /// Epoll says that something can be done with a connection. Whether it might say so again at
+    /// once: all was done only of a connection that was read empty, and had nothing else to tell.
+    pub(crate) fn ready(&mut self, token: u64, flags: EventFlags) -> bool {
         if token == LISTENER_TOKEN {
-            return self.accept();
+            self.accept();
+            return true;
         }
         let id = ConnectionId(token);
         match self.connections.get(&id).map(|connection| connection.stage) {
@@ -149,26 +151,35 @@ impl Network {
                     self.mark(id);
                 }
                 if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                    if stage == Stage::Draining { self.discard(id) } else { self.read(id) }
+                    if stage == Stage::Draining {
+                        self.discard(id);
+                    } else {
+                        return !self.read(id) || flags != EventFlags::IN;
+                    }
                 }
             }
         }
+        true
     }
 
-    fn read(&mut self, id: ConnectionId) {
+    /// Whether all was read that was there.
+    fn read(&mut self, id: ConnectionId) -> bool {
         let Self { connections, scratch, pool, arrivals, .. } = self;
-        let Some(Connection { socket, inflow, .. }) = connections.get_mut(&id) else { return };
-        let ended = inflow.receive(socket, scratch, pool, arrivals).err();
+        let Some(Connection { socket, inflow, .. }) = connections.get_mut(&id) else {
+            return true;
+        };
+        let received = inflow.receive(socket, scratch, pool, arrivals);
         let mut arrivals = std::mem::take(&mut self.arrivals);
         for arrival in arrivals.drain(..) {
             self.arrived(id, arrival);
         }
         self.arrivals = arrivals;
-        match ended {
-            None => self.adjust(id),
-            Some(Ended::Closed) => self.lose(id, "the other side closed it"),
-            Some(Ended::Failed(errno)) => self.lose(id, &errno.to_string()),
+        match received {
+            Ok(_) => self.adjust(id),
+            Err(Ended::Closed) => self.lose(id, "the other side closed it"),
+            Err(Ended::Failed(errno)) => self.lose(id, &errno.to_string()),
         }
+        received.is_ok_and(|is_empty| is_empty)
     }
 
     fn arrived(&mut self, id: ConnectionId, arrival: Arrival) {
@@ -292,7 +303,9 @@ fn wanted(connection: &Connection, is_downstream_full: bool) -> EventFlags {
         _ => {}
     }
     let mut flags = EventFlags::empty();
-    flags.set(EventFlags::IN, !connection.is_paused() && !is_downstream_full);
+    // An end that comes with the last bytes is told beside them.
+    let reads = !connection.is_paused() && !is_downstream_full;
+    flags.set(EventFlags::IN | EventFlags::RDHUP, reads);
     flags.set(EventFlags::OUT, connection.out.size() > 0);
     flags
 }

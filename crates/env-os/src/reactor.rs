@@ -180,7 +180,8 @@ impl<R: Room> Reactor<R> {
         listened.map(drop)
     }
 
-    /// Waits at most so long for the network, and takes what it brought; whether it did.
+    /// Waits at most so long for the network, and takes what it brought; whether there may be more
+    /// of it already.
     pub(crate) fn listen(&mut self, patience: Option<Duration>) -> Result<bool, HaltReason> {
         let timeout = patience.map(|span| Timespec {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
@@ -194,16 +195,16 @@ impl<R: Room> Reactor<R> {
                 Err(errno) => return Err(HaltReason(format!("epoll failed: {errno}"))),
             };
         self.network.now = clock::boot_time();
-        let came = !events.is_empty();
+        let mut has_more = events.len() == EVENT_BATCH;
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             if token == WAKER_TOKEN {
                 self.waker.rearm();
             } else {
-                self.network.ready(token, flags);
+                has_more |= self.network.ready(token, flags);
             }
         }
-        Ok(came)
+        Ok(has_more)
     }
 
     pub(crate) fn until_next_alarm(&self) -> Option<Duration> {

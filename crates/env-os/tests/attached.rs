@@ -3,14 +3,19 @@
 mod toy;
 
 use bytes::Bytes;
-use cairn_env_os::{Attached, LaunchOptions, Running, Turned, attach};
+use cairn_env_os::{Attached, LaunchOptions, Running, Turned, attach, bind};
 use cairn_protocol::{Probe, Response};
-use cairn_types::ServerId;
+use cairn_types::{Address, ServerId};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::time::Timespec;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::task::{Wake, Waker};
 use std::time::Duration;
+use toy::raw_peer::{answer_probe, read_frame, welcome};
 use toy::{CELL, Command, Node, Outcome, PATIENCE, Seen, Toy, ToyService};
 
 /// Counts how often it is woken.
@@ -20,6 +25,49 @@ struct Bell(AtomicUsize);
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits as a runtime does: it is told once of what became readable.
+struct Edges(OwnedFd);
+
+impl Edges {
+    fn of(attached: &Attached<Toy>) -> Self {
+        let poll = epoll::create(CreateFlags::CLOEXEC).expect("a descriptor");
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&poll, attached, EventData::new_u64(0), flags).expect("is watched");
+        Self(poll)
+    }
+
+    /// Whether it became readable within this time.
+    fn wait(&self, at_most: Duration) -> bool {
+        let mut buffer = [const { MaybeUninit::uninit() }; 1];
+        let at_most = Timespec {
+            tv_sec: i64::try_from(at_most.as_secs()).expect("seconds"),
+            tv_nsec: at_most.subsec_nanos().into(),
+        };
+        let (events, _) = epoll::wait(&self.0, &mut buffer, Some(&at_most)).expect("waits");
+        !events.is_empty()
+    }
+}
+
+/// Turns the room as a runtime does until something is there, or for so long.
+fn turn_until<T>(
+    attached: &mut Attached<Toy>,
+    edges: &Edges,
+    mut look: impl FnMut() -> Option<T>,
+) -> T {
+    let mut is_readable = false;
+    loop {
+        let turned = attached.turn(Waker::noop(), is_readable).expect("goes on");
+        is_readable = false;
+        if let Some(found) = look() {
+            return found;
+        }
+        if let Turned::Waits(left) = turned {
+            // A command wakes a real task; here it is looked for again.
+            is_readable = edges.wait(left.unwrap_or(PATIENCE).min(Duration::from_millis(5)));
+        }
     }
 }
 
@@ -33,10 +81,14 @@ fn attached() -> (Attached<Toy>, Running<Command>, Receiver<()>) {
 }
 
 fn ask(running: &Running<Command>, other: &Node) -> Receiver<Outcome> {
+    ask_at(running, &other.address, other.server)
+}
+
+fn ask_at(running: &Running<Command>, to: &Address, server: ServerId) -> Receiver<Outcome> {
     let (done, outcome) = channel();
     let command = Command::Call {
-        to: other.address.clone(),
-        server: other.server,
+        to: to.clone(),
+        server,
         request: Box::new(Probe::default().into()),
         payload: Bytes::new(),
         timeout: PATIENCE,
@@ -52,25 +104,48 @@ fn a_call_is_answered_while_somebody_turns_it_and_a_command_wakes_whom_it_waits_
     let (mut attached, running, _gone) = attached();
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
-    assert_eq!(attached.turn(&waker), Ok(Turned::Waits(None)));
+    assert_eq!(attached.turn(&waker, false), Ok(Turned::Waits(None)));
     assert_eq!(bell.0.load(Ordering::SeqCst), 0);
+    let edges = Edges::of(&attached);
     let outcome = ask(&running, &other);
     assert_eq!(bell.0.load(Ordering::SeqCst), 1, "woken for the command");
-    let answer = loop {
-        let turned = attached.turn(&waker).expect("goes on");
-        if turned == Turned::Again {
-            continue;
-        }
-        if let Ok(answer) = outcome.try_recv() {
-            break answer;
-        }
-        // As a runtime waits: until the descriptor is readable.
-        let mut ready = [rustix::event::PollFd::new(&attached, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut ready, None).expect("polls");
-    };
+    let answer = turn_until(&mut attached, &edges, || outcome.try_recv().ok());
     assert!(matches!(answer.expect("an answer").response, Response::Probe(_)));
     drop(running);
-    assert_eq!(attached.turn(&waker), Ok(Turned::Stopped));
+    assert_eq!(attached.turn(&waker, false), Ok(Turned::Stopped));
+}
+
+#[test]
+fn an_end_that_comes_together_with_the_last_answer_is_noticed() {
+    let listener = bind("127.0.0.1:0").expect("a free port");
+    let address = Address::new(listener.local_addr().expect("is bound").to_string());
+    let (asked, both_asked) = channel();
+    let (go, may_go) = channel::<()>();
+    let (ended, has_ended) = channel();
+    let peer = std::thread::spawn(move || {
+        let mut peer = welcome(&listener, 3);
+        let (first, _) = read_frame(&mut peer);
+        read_frame(&mut peer);
+        asked.send(()).expect("is waited for");
+        may_go.recv().expect("is told");
+        answer_probe(&mut peer, first.request);
+        drop(peer);
+        ended.send(()).expect("is waited for");
+    });
+    let (mut attached, running, _gone) = attached();
+    let edges = Edges::of(&attached);
+    let [first, second] = [(); 2].map(|()| ask_at(&running, &address, ServerId::new(3)));
+    turn_until(&mut attached, &edges, || both_asked.try_recv().ok());
+    go.send(()).expect("is waited for");
+    // Both are there before anybody looks.
+    has_ended.recv().expect("ends");
+    let begun = std::time::Instant::now();
+    let answer = turn_until(&mut attached, &edges, || first.try_recv().ok());
+    assert!(matches!(answer.expect("an answer").response, Response::Probe(_)));
+    let lost = turn_until(&mut attached, &edges, || second.try_recv().ok());
+    assert!(lost.is_err_and(|failure| failure.message.contains("closed")));
+    assert!(begun.elapsed() < PATIENCE, "noticed, not given up");
+    peer.join().expect("ends well");
 }
 
 #[test]
@@ -89,17 +164,10 @@ fn an_alarm_tells_when_to_turn_again() {
     let (done, woken) = channel();
     let span = Duration::from_millis(30);
     running.sender().send(Command::Wake(span, done)).expect("is there");
-    loop {
-        let left = match attached.turn(Waker::noop()).expect("goes on") {
-            Turned::Again => continue,
-            Turned::Waits(Some(left)) => left,
-            other => break assert_eq!(other, Turned::Waits(None)),
-        };
-        assert!(left <= span);
-        // As a runtime waits: until then, or until the descriptor is readable.
-        let mut ready = [rustix::event::PollFd::new(&attached, rustix::event::PollFlags::IN)];
-        let left = rustix::time::Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
-        rustix::event::poll(&mut ready, Some(&left)).expect("polls");
-    }
-    assert!(woken.try_recv().expect("it has been told") >= span);
+    let edges = Edges::of(&attached);
+    let passed = turn_until(&mut attached, &edges, || woken.try_recv().ok());
+    assert!(passed >= span);
+    let Turned::Waits(None) = attached.turn(Waker::noop(), false).expect("goes on") else {
+        panic!("there is nothing to wait for");
+    };
 }

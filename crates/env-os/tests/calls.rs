@@ -6,15 +6,15 @@ mod toy;
 use bytes::Bytes;
 use cairn_env_os::bind;
 use cairn_protocol::{
-    ErrorCode, Explain, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, Outcome,
-    PAYLOAD_SIZE_MAX, Probe, Read, Request, RequestId, Response, Role, Stat, Status, Welcome,
-    encode_frame,
+    ErrorCode, Explain, FrameKind, Hello, Outcome, PAYLOAD_SIZE_MAX, Probe, Read, Request,
+    RequestId, Response, Role, Stat, Status, encode_frame,
 };
 use cairn_types::{Address, CellId, ChunkHandle, Incarnation, ServerId};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use toy::raw_peer::{read_frame, welcome};
 use toy::{CELL, Command, Node, PATIENCE};
 
 fn encode(request: &Request, id: u64) -> Vec<u8> {
@@ -22,32 +22,6 @@ fn encode(request: &Request, id: u64) -> Vec<u8> {
     let message = |out: &mut Vec<u8>| request.encode(out);
     encode_frame(request.kind(), FrameKind::Request, RequestId(id), &message, 0, &mut out);
     out
-}
-
-fn read_frame(from: &mut TcpStream) -> (FrameHeader, Vec<u8>) {
-    let mut raw = [0; FRAME_HEADER_SIZE];
-    from.read_exact(&mut raw).expect("a header");
-    let header = FrameHeader::decode(&raw).expect("a good header");
-    let mut message = vec![0; header.message_size as usize];
-    from.read_exact(&mut message).expect("a message");
-    (header, message)
-}
-
-/// A peer that answers the handshake of whoever dials, as this server.
-fn welcome(listener: &TcpListener, server: u64) -> TcpStream {
-    let (mut peer, _) = listener.accept().expect("dialled");
-    let (hello, _) = read_frame(&mut peer);
-    let welcome = Response::Hello(Welcome {
-        version: 1,
-        cell: CELL,
-        server: ServerId::new(server),
-        ..Welcome::default()
-    });
-    let mut out = Vec::new();
-    let message = |out: &mut Vec<u8>| welcome.encode(out);
-    encode_frame(1, FrameKind::Response, hello.request, &message, 0, &mut out);
-    peer.write_all(&out).expect("welcomes");
-    peer
 }
 
 fn listen() -> (TcpListener, Address) {

@@ -1,30 +1,46 @@
 //! A finger: looking up keys that mostly lie close behind one another.
 //!
-//! It stays where the last key was found, and goes on from there where the next one is only a few
-//! entries away; else it comes down from the root again.
+//! It stays where the last key was found, or would be, and goes on from there within its leaf;
+//! else it comes down from the root again.
 
 use crate::damaged::Damaged;
-use crate::range::Range;
+use crate::node::{Child, Inner, Opened};
+use crate::run::{Run, Spot};
 use crate::tree::Tree;
-use std::cmp::Ordering;
-
-/// Entries that are passed by before the way down from the root is taken instead.
-const STEP_COUNT_MAX: usize = 8;
 
 /// Looks up keys, soonest those close behind the last one.
 #[derive(Debug)]
 pub struct Finger<'a> {
     tree: &'a Tree,
-    range: Range<'a>,
-    /// The value of the entry that the range stands at.
-    at: Option<&'a [u8]>,
+    leaf: Option<Leaf<'a>>,
+    /// The key that was sought last.
+    sought: Vec<u8>,
+}
+
+/// Where the finger stands.
+#[derive(Debug)]
+struct Leaf<'a> {
+    child: &'a Child,
+    run: Run<'a>,
+    spot: Spot<'a>,
 }
 
 impl Tree {
     /// A finger, at no key yet.
     #[must_use]
     pub fn finger(&self) -> Finger<'_> {
-        Finger { tree: self, range: self.range(&[]), at: None }
+        Finger { tree: self, leaf: None, sought: Vec::new() }
+    }
+}
+
+impl<'a> Leaf<'a> {
+    /// The value of `key`, which is not below the one before; the inner nothing where another leaf
+    /// may have it, the outer where the bytes are no run.
+    fn get(&mut self, key: &[u8]) -> Option<Option<Option<&'a [u8]>>> {
+        let spot = self.run.seek_on(&self.spot, key)?;
+        let is_at_end = spot.after.left == 0 && spot.at == spot.group.body_end;
+        self.spot = spot;
+        Some((!is_at_end).then(|| spot.found.map(|entry| entry.value)))
     }
 }
 
@@ -34,20 +50,37 @@ impl<'a> Finger<'a> {
     /// # Errors
     /// When a page on the way is not what was written.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<&'a [u8]>, Damaged> {
-        let mut at = self.at.take();
-        for _ in 0..STEP_COUNT_MAX {
-            let Some(value) = at else { break };
-            match self.range.key().cmp(key) {
-                Ordering::Equal => {
-                    self.at = at;
-                    return Ok(Some(value));
-                }
-                Ordering::Greater => break,
-                Ordering::Less => at = self.range.advance()?.map(|(_, value)| value),
+        if let Some(leaf) = self.leaf.as_mut().filter(|_| self.sought.as_slice() <= key) {
+            let child = leaf.child;
+            let within = leaf.get(key).ok_or_else(|| child.changed_leaf())?;
+            if let Some(value) = within {
+                self.sought.clear();
+                self.sought.extend_from_slice(key);
+                return Ok(value);
             }
         }
-        self.range = self.tree.range(key);
-        self.at = self.range.advance()?.map(|(_, value)| value);
-        Ok(self.at.filter(|_| self.range.key() == key))
+        self.descend(key)
+    }
+
+    fn descend(&mut self, key: &[u8]) -> Result<Option<&'a [u8]>, Damaged> {
+        self.leaf = None;
+        if self.tree.root.children.is_empty() {
+            return Ok(None);
+        }
+        let mut inner: &'a Inner = &self.tree.root;
+        loop {
+            let child = &inner.children[inner.index_of(key)];
+            match child.open(inner.level, self.tree.source.as_deref())? {
+                Opened::Inner(below) => inner = below,
+                Opened::Leaf(bytes) => {
+                    let run = Run::new(bytes);
+                    let spot = run.seek(key).ok_or_else(|| child.changed_leaf())?;
+                    self.leaf = Some(Leaf { child, run, spot });
+                    self.sought.clear();
+                    self.sought.extend_from_slice(key);
+                    return Ok(spot.found.map(|entry| entry.value));
+                }
+            }
+        }
     }
 }

@@ -82,11 +82,6 @@ impl<'a> Range<'a> {
         Self { tree, from, path: Vec::new(), leaf: None, key: Vec::new() }
     }
 
-    /// The key that was handed out last.
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
     /// The next key and its value.
     ///
     /// # Errors

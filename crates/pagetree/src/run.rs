@@ -193,56 +193,69 @@ impl<'a> Run<'a> {
     /// Finds where `key` is or would be. The first key of the run may be above it: then the spot
     /// is the start of the first group. Nothing where the run is empty or malformed.
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Spot<'a>> {
-        let start = self.groups()?;
-        let mut after = start;
+        let mut after = self.groups()?;
         let group = after.take()?;
-        let first_key = group.middle;
+        self.seek_from((group, 0, after), None, key)
+    }
+
+    /// The same for a key that is not below the one that `spot` was sought for: goes on from there.
+    pub(crate) fn seek_on(&self, spot: &Spot<'a>, key: &[u8]) -> Option<Spot<'a>> {
+        let passed = (spot.index > 0).then_some((spot.index, spot.at));
+        self.seek_from((spot.group, spot.group_index, spot.after), passed, key)
+    }
+
+    /// Seeks from a group on, of which the entries before `passed`, an index and an offset, lie
+    /// below the key.
+    fn seek_from(
+        &self,
+        (mut group, mut group_index, mut after): (Group<'a>, usize, Groups<'a>),
+        mut passed: Option<(usize, usize)>,
+        key: &[u8],
+    ) -> Option<Spot<'a>> {
+        let first_key = if group_index == 0 { group.middle } else { self.groups()?.take()?.middle };
         let reference = Parts::whole(first_key);
         let shared = shared_front(first_key, key);
         if key.get(shared) < first_key.get(shared) {
             let (at, found) = (group.body, None);
-            return Some(Spot { group, group_index: 0, after, index: 0, at, found, reference });
+            return Some(Spot { group, group_index, after, index: 0, at, found, reference });
         }
-        // From the group on that is the last whose first key is not above.
-        let (mut last, mut group_index) = (start, 0);
+        // Up to the group that is the last whose first key is not above.
         while after.left > 0 {
-            let here = after;
-            let group = after.take()?;
-            let above = if group.front == shared {
-                let order = order_of_rest(key, shared, group.middle, group.back, &reference)?;
+            let mut beyond = after;
+            let next = beyond.take()?;
+            let above = if next.front == shared {
+                let order = order_of_rest(key, shared, next.middle, next.back, &reference)?;
                 order == Ordering::Less
             } else {
-                group.front < shared
+                next.front < shared
             };
             if above {
                 break;
             }
-            (last, group_index) = (here, group_index + 1);
+            (group, group_index, after, passed) = (next, group_index + 1, beyond, None);
         }
-        let mut after = last;
-        let group = after.take()?;
         let reference = if group_index == 0 { reference } else { group.key(first_key)? };
         let shared = reference.shared_front(key);
         let first = self.first_entry(&group)?;
         let (index, at, found) = if shared == key.len() && shared == reference.size() {
             (0, group.body, Some(first))
         } else {
-            self.seek_entry(key, shared, (&group, &reference), first.end)?
+            let from = passed.unwrap_or((1, first.end));
+            self.seek_entry(key, shared, (&group, &reference), from)?
         };
         Some(Spot { group, group_index, after, index, at, found, reference })
     }
 
-    /// Walks a group from its second entry on, which is at `at`: how many entries are passed by,
-    /// where the walk ends, and what has the key. `key` is above the group's first key and shares
-    /// its first `shared` bytes.
+    /// Walks a group from an entry on, not its first: how many entries are passed by, where the
+    /// walk ends, and what has the key. `key` is above the group's first key, and the entries
+    /// before, and shares the first key's first `shared` bytes.
     fn seek_entry(
         &self,
         key: &[u8],
         shared: usize,
         (group, reference): (&Group<'a>, &Parts<'a>),
-        mut at: usize,
+        (mut index, mut at): (usize, usize),
     ) -> Option<(usize, usize, Option<Entry<'a>>)> {
-        let mut index = 1;
         while at < group.body_end {
             // Most entries are passed by: for these, four bytes are all that is looked at.
             let [front, back, middle, value] = short_head(self.bytes, at)?;

@@ -1,11 +1,11 @@
 //! Runs: what is built is found, edited and checked, for keys that share much, little or nothing.
 
 use crate::entries::Entries;
-use crate::run::{GROUP_COUNT, Run, find, rank};
+use crate::run::{GROUP_COUNT, Run, Spot, find, rank};
 use crate::run_check::check;
 use crate::run_edit::{self, Edit};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys that share fronts and backs, some of them long, some the front of others.
 fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -53,6 +53,21 @@ proptest! {
         assert_is(&run, &map, &sought);
         for key in sought.iter().chain(map.keys()) {
             assert_eq!(rank(&run, key), Some(map.range(..=key.clone()).count()));
+        }
+    }
+
+    #[test]
+    fn who_goes_on_from_a_spot_comes_to_where_who_begins_anew_does(
+        map in map(), sought in prop::collection::vec(key(), 0..60), step in 1usize..9,
+    ) {
+        let bytes = entries(&map).to_run();
+        let run = Run::new(&bytes);
+        let place = |spot: Spot<'_>| (spot.group_index, spot.index, spot.at, spot.found.is_some());
+        let keys: BTreeSet<&Vec<u8>> = sought.iter().chain(map.keys().step_by(step)).collect();
+        let mut spot = run.seek(&[]).unwrap();
+        for key in keys.iter().flat_map(|key| [key; 2]) {
+            spot = run.seek_on(&spot, key).unwrap();
+            assert_eq!(place(spot), place(run.seek(key).unwrap()), "{key:?}");
         }
     }
 

@@ -3,6 +3,8 @@
 #![allow(unreachable_pub, reason = "shared by several test binaries")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+pub mod raw_peer;
+
 use bytes::Bytes;
 use cairn_env::{
     Answer, Caller, Completion, DiskError, Effect, EffectId, Event, Lane, Now, PushedData, Room,

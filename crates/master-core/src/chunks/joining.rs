@@ -18,7 +18,6 @@
 
 use super::Chunks;
 use super::leases::{Lease, Standing};
-use crate::state::State;
 use crate::step::Step;
 use cairn_protocol::{
     ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join,
@@ -26,15 +25,11 @@ use cairn_protocol::{
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Incarnation, ServerId, Term};
-use std::iter::Peekable;
 
 /// Servers that may send slices as fast as they are answered; where there are more of them, each
 /// pauses, so that so many slices come in a millisecond (J4).
 const SLICES_AT_ONCE: usize = 16;
 const SLICES_PER_MS: u64 = 2;
-/// Chunks that are walked past on the way to the next one that a server tells of: a look-up costs
-/// as much as so many.
-const STEPS_MAX: usize = 16;
 
 impl Chunks {
     pub(super) fn on_join(
@@ -145,22 +140,14 @@ impl Chunks {
         Ok(InventoryAnswer { wanted, pause_ms })
     }
 
-    /// Takes in what a server says of its replicas. They mostly come in handle order: the chunks
-    /// are walked beside them.
+    /// Takes in what a server says of its replicas, which mostly come in handle order.
     fn take_reports(&mut self, step: &Step<'_>, server: ServerId, reports: &[ReplicaReport]) {
         let mut known = Vec::with_capacity(reports.len());
-        let mut sought = ChunkHandle::default();
-        let mut chunks = handles_from(step.state, sought);
+        let mut chunks = step.state.chunk_finger();
         for report in reports {
-            let handle = report.handle;
-            let steps = std::iter::from_fn(|| chunks.next_if(|at| *at < handle));
-            if handle < sought || steps.take(STEPS_MAX).count() == STEPS_MAX {
-                chunks = handles_from(step.state, handle);
-            }
-            sought = handle;
-            if chunks.peek() == Some(&handle) {
+            if chunks.contains(report.handle) {
                 known.push(report);
-            } else if !self.making.contains(&handle) {
+            } else if !self.making.contains(&report.handle) {
                 self.unknown.note(server, report);
             }
         }
@@ -268,10 +255,6 @@ impl Chunks {
         };
         self.leases.insert(held.handle, lease);
     }
-}
-
-fn handles_from(state: &State, first: ChunkHandle) -> Peekable<impl Iterator<Item = ChunkHandle>> {
-    state.handles_from(first).peekable()
 }
 
 /// J1: numbers of this reign come from here alone.

@@ -34,7 +34,7 @@ mod packing;
 #[cfg(test)]
 mod replay_test;
 
-pub use chunk_table::ChunkRecord;
+pub use chunk_table::{ChunkFinger, ChunkRecord};
 pub use entry_record::EntryRecord;
 pub use image::{Image, ImageError};
 pub use names::{Children, HIDDEN_NAME, HIDDEN_ROOT, ROOT};
@@ -254,9 +254,10 @@ impl State {
         self.chunks.iter()
     }
 
-    /// The handle of every chunk from `first` on, in order.
-    pub fn handles_from(&self, first: ChunkHandle) -> impl Iterator<Item = ChunkHandle> + use<'_> {
-        self.chunks.handles_from(first)
+    /// For asking whether many chunks are there, which mostly come in order of handle.
+    #[must_use]
+    pub fn chunk_finger(&self) -> ChunkFinger<'_> {
+        self.chunks.finger()
     }
 
     /// What is remembered of a client's mutation (R24).

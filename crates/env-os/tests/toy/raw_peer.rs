@@ -1,0 +1,45 @@
+//! A peer made of a bare socket, which does what no room would.
+
+use super::CELL;
+use cairn_protocol::{
+    FRAME_HEADER_SIZE, FrameHeader, FrameKind, ProbeAnswer, RequestId, Response, Welcome,
+    encode_frame,
+};
+use cairn_types::ServerId;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+pub fn read_frame(from: &mut TcpStream) -> (FrameHeader, Vec<u8>) {
+    let mut raw = [0; FRAME_HEADER_SIZE];
+    from.read_exact(&mut raw).expect("a header");
+    let header = FrameHeader::decode(&raw).expect("a good header");
+    let mut message = vec![0; header.message_size as usize];
+    from.read_exact(&mut message).expect("a message");
+    (header, message)
+}
+
+/// A peer that answers the handshake of whoever dials, as this server.
+pub fn welcome(listener: &TcpListener, server: u64) -> TcpStream {
+    let (mut peer, _) = listener.accept().expect("dialled");
+    let (hello, _) = read_frame(&mut peer);
+    let welcome = Response::Hello(Welcome {
+        version: 1,
+        cell: CELL,
+        server: ServerId::new(server),
+        ..Welcome::default()
+    });
+    answer(&mut peer, hello.request, &welcome);
+    peer
+}
+
+/// Answers a `Probe`.
+pub fn answer_probe(peer: &mut TcpStream, request: RequestId) {
+    answer(peer, request, &Response::Probe(ProbeAnswer::default()));
+}
+
+fn answer(peer: &mut TcpStream, request: RequestId, response: &Response) {
+    let mut out = Vec::new();
+    let message = |out: &mut Vec<u8>| response.encode(out);
+    encode_frame(response.kind(), FrameKind::Response, request, &message, 0, &mut out);
+    peer.write_all(&out).expect("answers");
+}
