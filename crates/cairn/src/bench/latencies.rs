@@ -1,12 +1,13 @@
-//! How long operations took: a count for each span, spans a twentieth of an octave wide, so that
+//! How long operations took: a count for each span, a thirty-second of an octave wide, so that
 //! millions of them are a few numbers that processes can hand on.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Spans in an octave: each is 3.5 % longer than the one before.
-const PER_OCTAVE: f64 = 20.0;
+/// Bits of a span that count, besides its highest: each span is 3.1 % or less longer than the one
+/// before.
+const BITS: u32 = 5;
 
 /// Counts of spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,8 +15,10 @@ pub(crate) struct Latencies(BTreeMap<u32, u64>);
 
 impl Latencies {
     pub(crate) fn push(&mut self, span: Duration) {
-        let nanos = span.as_nanos().max(1) as f64;
-        let bucket = (nanos.log2() * PER_OCTAVE).round() as u32;
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX) | 1 << BITS;
+        let octave = nanos.ilog2();
+        let within = (nanos >> (octave - BITS)) as u32 - (1 << BITS);
+        let bucket = octave << BITS | within;
         *self.0.entry(bucket).or_default() += 1;
     }
 
@@ -33,7 +36,9 @@ impl Latencies {
         for (bucket, count) in &self.0 {
             seen += count;
             if seen >= wanted {
-                return (f64::from(*bucket) / PER_OCTAVE).exp2() / 1e3;
+                let (octave, within) = (bucket >> BITS, bucket & ((1 << BITS) - 1));
+                let middle = (f64::from(within) + 0.5) / f64::from(1 << BITS);
+                return f64::from(octave).exp2() * (1.0 + middle) / 1e3;
             }
         }
         f64::NAN

@@ -150,7 +150,8 @@ impl Chunks {
         shrinks: bool,
     ) {
         match result {
-            Ok(report) if !self.making.contains(&handle) => {
+            // One that is being made, or was not made in the end, is not in the table (L6).
+            Ok(report) if step.state.chunk(handle).is_some() => {
                 self.locations.report(step.now.time, server, report);
                 if !shrinks {
                     self.leases.raised_at(handle, server);

@@ -143,9 +143,10 @@ impl Chunks {
     /// Takes in what a server says of its replicas, which mostly come in handle order.
     fn take_reports(&mut self, step: &Step<'_>, server: ServerId, reports: &[ReplicaReport]) {
         let mut known = Vec::with_capacity(reports.len());
-        let mut chunks = step.state.chunk_finger();
+        let (mut settled, mut chunks) = (self.locations.settled(), step.state.chunk_finger());
         for report in reports {
-            if chunks.contains(report.handle) {
+            // Of a chunk that another server has told of already, the table need not be asked.
+            if settled.contains(report.handle) || chunks.contains(report.handle) {
                 known.push(report);
             } else if !self.making.contains(&report.handle) {
                 self.unknown.note(server, report);

@@ -18,6 +18,8 @@
 //!   replicas told, and since when no lease is known, is forgotten then: all of them told since.
 //! - L5: what a server told in a life that is over does not count, whether it is swept away yet or
 //!   not.
+//! - L6: only chunks of the chunk table are here, and the table loses none: who knows that a chunk
+//!   is settled need not look for it there.
 
 mod entry;
 #[cfg(test)]
@@ -33,7 +35,7 @@ use cairn_protocol::ReplicaReport;
 use cairn_types::{ChunkHandle, ChunkVersion, ServerId, Time};
 use entry::{Servers, put_facts, put_server};
 use page::{Scratch, Slot};
-use pages::{GroupNumber, Pages, in_one_page};
+use pages::{GroupNumber, Pages, SettledFinger, in_one_page};
 use server_numbers::{ServerNumber, ServerNumbers};
 use std::collections::BTreeMap;
 
@@ -251,6 +253,11 @@ impl Locations {
             true
         });
         self.unsettled.remove(&handle);
+    }
+
+    /// For asking whether many chunks are settled, which mostly come in order of handle.
+    pub(super) fn settled(&self) -> SettledFinger<'_> {
+        self.settled.finger()
     }
 
     /// The replicas of a chunk, in order of server.

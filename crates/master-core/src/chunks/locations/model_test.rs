@@ -139,7 +139,11 @@ fn check(seed: u64) {
         compare(&packed, &plain, handle);
     }
     let all: Vec<ChunkHandle> = plain.chunks.keys().copied().collect();
-    all.into_iter().for_each(|handle| compare(&packed, &plain, handle));
+    all.iter().for_each(|handle| compare(&packed, &plain, *handle));
+    let mut finger = packed.settled();
+    for handle in all.iter().chain(all.iter().rev()) {
+        assert_eq!(finger.contains(*handle), packed.settled.get(*handle).is_some());
+    }
     for _ in 0..2 {
         packed.sweep(usize::MAX, usize::MAX);
     }

@@ -39,6 +39,12 @@ impl Slot {
     pub(super) fn of(handle: ChunkHandle) -> Self {
         Self(u32::try_from(handle.get() % u64::from(HANDLES)).expect("less than a page"))
     }
+
+    /// Whether it is one of these.
+    #[inline]
+    pub(super) fn is_in(self, present: u128) -> bool {
+        present >> self.0 & 1 == 1
+    }
 }
 
 /// Where the entry of a slot lies in its page, or would lie.
@@ -77,6 +83,11 @@ impl Page {
         self.base
     }
 
+    /// Which of its handles are here, a bit each.
+    pub(super) fn present(&self) -> u128 {
+        self.present
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.present == 0
     }
@@ -97,7 +108,7 @@ impl Page {
 
     #[inline]
     fn has(&self, slot: Slot) -> bool {
-        self.present >> slot.0 & 1 == 1
+        slot.is_in(self.present)
     }
 
     /// The bytes of an entry.

@@ -50,7 +50,38 @@ pub(super) fn in_one_page(one: ChunkHandle, other: ChunkHandle) -> bool {
     page_number(one) == page_number(other)
 }
 
+/// Asks whether chunks are settled, at one page after the other.
+#[derive(Debug)]
+pub(in super::super) struct SettledFinger<'a> {
+    pages: &'a Pages,
+    /// The page that it is at, and which of its handles are there.
+    at: Option<(u64, u128)>,
+}
+
+impl SettledFinger<'_> {
+    /// Whether a chunk is settled.
+    #[inline]
+    pub(in super::super) fn contains(&mut self, handle: ChunkHandle) -> bool {
+        let number = page_number(handle);
+        let present = match self.at {
+            Some((at, present)) if at == number => present,
+            _ => {
+                let (group, index, _) = place_of(handle);
+                let page = self.pages.groups.get(&group).and_then(|group| group[index].as_ref());
+                let present = page.map_or(0, Page::present);
+                self.at = Some((number, present));
+                present
+            }
+        };
+        Slot::of(handle).is_in(present)
+    }
+}
+
 impl Pages {
+    pub(super) fn finger(&self) -> SettledFinger<'_> {
+        SettledFinger { pages: self, at: None }
+    }
+
     /// What is known of a chunk: what its replicas are, and who holds them.
     #[inline]
     pub(super) fn get(&self, handle: ChunkHandle) -> Option<(Replica, Servers<'_>)> {
