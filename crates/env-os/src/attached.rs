@@ -5,8 +5,13 @@
 //!        ▲         (where its descriptor is readable)    └─► nothing: Waits
 //!        └── the epoll's descriptor is readable, an alarm is due, a command has come ◄┘
 //! ```
-//! The epoll is asked only when its descriptor became readable, or when the last time did not take
-//! all: an answer then costs one such call, where asking until nothing came took four.
+//! The epoll is asked only when its descriptor became readable, when the last time did not take all,
+//! or when it watches for something else: an answer then costs one such call, where asking until
+//! nothing came took four.
+//!
+//! - A1: what is ready already when epoll is told to watch for it need not make the descriptor
+//!   readable anew, where epoll had something of that connection before. So it is asked then.
+//!
 //! For a caller on the same thread a question costs no change of threads: it gives the command,
 //! and the loop that answers it is what runs next.
 
@@ -24,8 +29,8 @@ use std::time::Duration;
 pub enum Turned {
     /// There is more to do; others go first.
     Again,
-    /// To be turned again when the descriptor is readable, when the waker is woken, or after this
-    /// time.
+    /// To be turned again when the descriptor becomes readable, and to be told so then; when the
+    /// waker is woken; or after this time.
     Waits(Option<Duration>),
     /// Somebody has stopped it.
     Stopped,
@@ -75,6 +80,8 @@ impl<R: Room> Attached<R> {
         if !reactor.work(turn)? {
             return Ok(Turned::Stopped);
         }
+        // A1
+        *has_more |= std::mem::take(&mut reactor.network.has_new_interest);
         if *has_more || reactor.network.has_work() {
             return Ok(Turned::Again);
         }

@@ -70,6 +70,8 @@ pub(crate) struct Network {
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     last_id: ConnectionId,
     dirty: Vec<ConnectionId>,
+    /// Epoll watches for something else since the last time that it was asked.
+    pub(crate) has_new_interest: bool,
     pool: BufferPool,
     scratch: Vec<u8>,
     arrivals: Vec<Arrival>,
@@ -101,6 +103,7 @@ impl Network {
             connections: BTreeMap::new(),
             last_id: ConnectionId(LISTENER_TOKEN),
             dirty: Vec::new(),
+            has_new_interest: false,
             pool: BufferPool::default(),
             scratch: vec![0; SCRATCH_SIZE],
             arrivals: Vec::new(),
@@ -250,6 +253,7 @@ impl Network {
         let interest = wanted(connection, is_downstream_full);
         if interest != connection.interest {
             connection.interest = interest;
+            self.has_new_interest = true;
             let data = EventData::new_u64(id.0);
             if let Err(errno) = epoll::modify(&self.epoll, &connection.socket, data, interest) {
                 self.lose(id, &errno.to_string());

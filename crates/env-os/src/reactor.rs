@@ -191,7 +191,7 @@ impl<R: Room> Reactor<R> {
         let events: &mut [epoll::Event] =
             match epoll::wait(&self.network.epoll, &mut buffer, timeout.as_ref()) {
                 Ok((events, _)) => events,
-                Err(Errno::INTR) => &mut [],
+                Err(Errno::INTR) => return Ok(true),
                 Err(errno) => return Err(HaltReason(format!("epoll failed: {errno}"))),
             };
         self.network.now = clock::boot_time();

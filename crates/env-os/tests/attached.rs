@@ -4,7 +4,7 @@ mod toy;
 
 use bytes::Bytes;
 use cairn_env_os::{Attached, LaunchOptions, Running, Turned, attach, bind};
-use cairn_protocol::{Probe, Response};
+use cairn_protocol::{PAYLOAD_SIZE_MAX, Probe, Response};
 use cairn_types::{Address, ServerId};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::OwnedFd;
@@ -85,12 +85,20 @@ fn ask(running: &Running<Command>, other: &Node) -> Receiver<Outcome> {
 }
 
 fn ask_at(running: &Running<Command>, to: &Address, server: ServerId) -> Receiver<Outcome> {
+    ask_with(running, (to, server), Bytes::new())
+}
+
+fn ask_with(
+    running: &Running<Command>,
+    (to, server): (&Address, ServerId),
+    payload: Bytes,
+) -> Receiver<Outcome> {
     let (done, outcome) = channel();
     let command = Command::Call {
         to: to.clone(),
         server,
         request: Box::new(Probe::default().into()),
-        payload: Bytes::new(),
+        payload,
         timeout: PATIENCE,
         done,
     };
@@ -149,6 +157,32 @@ fn an_end_that_comes_together_with_the_last_answer_is_noticed() {
 }
 
 #[test]
+fn who_is_told_to_watch_for_room_to_write_looks_whether_there_is_some_already() {
+    let listener = bind("127.0.0.1:0").expect("a free port");
+    let address = Address::new(listener.local_addr().expect("is bound").to_string());
+    let server = ServerId::new(3);
+    let peer = std::thread::spawn(move || {
+        let mut peer = welcome(&listener, 3);
+        let (first, _) = read_frame(&mut peer);
+        answer_probe(&mut peer, first.request);
+        // Open, and not read from.
+        peer
+    });
+    let (mut attached, running, _gone) = attached();
+    let edges = Edges::of(&attached);
+    let first = ask_at(&running, &address, server);
+    let answered = turn_until(&mut attached, &edges, || first.try_recv().ok());
+    assert!(answered.is_ok());
+    let more = Bytes::from(vec![7; PAYLOAD_SIZE_MAX as usize]);
+    let asked: Vec<_> =
+        (0..4).map(|_| ask_with(&running, (&address, server), more.clone())).collect();
+    // What it writes is more than sockets hold: it has to be told when there is room.
+    assert_eq!(attached.turn(Waker::noop(), false), Ok(Turned::Again));
+    assert!(asked.iter().all(|outcome| outcome.try_recv().is_err()), "nothing is answered");
+    drop(peer.join().expect("ends well"));
+}
+
+#[test]
 fn whoever_waits_for_a_room_that_is_dropped_learns_that_no_answer_comes() {
     let other = Node::start(3);
     let (attached, running, _gone) = attached();
@@ -165,7 +199,17 @@ fn an_alarm_tells_when_to_turn_again() {
     let span = Duration::from_millis(30);
     running.sender().send(Command::Wake(span, done)).expect("is there");
     let edges = Edges::of(&attached);
-    let passed = turn_until(&mut attached, &edges, || woken.try_recv().ok());
+    let passed = loop {
+        let turned = attached.turn(Waker::noop(), false).expect("goes on");
+        if let Ok(passed) = woken.try_recv() {
+            break passed;
+        }
+        if let Turned::Waits(left) = turned {
+            let left = left.expect("an alarm is set");
+            assert!(left <= span);
+            edges.wait(left);
+        }
+    };
     assert!(passed >= span);
     let Turned::Waits(None) = attached.turn(Waker::noop(), false).expect("goes on") else {
         panic!("there is nothing to wait for");

@@ -234,7 +234,7 @@ impl Chunks {
             return self.finish(step, place);
         }
         for replica in &raised {
-            self.locations.report(step.now.time, replica.at.server, &replica.report);
+            self.note_replica(step, made, replica.at.server, &replica.report);
             self.servers.placed_on(replica.at.server);
         }
         if raised.iter().any(|r| r.report.closed) {

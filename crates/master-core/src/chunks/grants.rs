@@ -150,9 +150,9 @@ impl Chunks {
         shrinks: bool,
     ) {
         match result {
-            // One that is being made, or was not made in the end, is not in the table (L6).
+            // One that is being made, or was not made in the end, is not in the table.
             Ok(report) if step.state.chunk(handle).is_some() => {
-                self.locations.report(step.now.time, server, report);
+                self.note_replica(step, handle, server, report);
                 if !shrinks {
                     self.leases.raised_at(handle, server);
                 }

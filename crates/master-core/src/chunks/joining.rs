@@ -140,6 +140,20 @@ impl Chunks {
         Ok(InventoryAnswer { wanted, pause_ms })
     }
 
+    /// Takes in what a server answered of its replica of a chunk; nothing, where that is another's,
+    /// or the table has no such chunk (L6 of the locations).
+    pub(super) fn note_replica(
+        &mut self,
+        step: &Step<'_>,
+        handle: ChunkHandle,
+        server: ServerId,
+        report: &ReplicaReport,
+    ) {
+        if report.handle == handle && step.state.chunk(handle).is_some() {
+            self.locations.report(step.now.time, server, report);
+        }
+    }
+
     /// Takes in what a server says of its replicas, which mostly come in handle order.
     fn take_reports(&mut self, step: &Step<'_>, server: ServerId, reports: &[ReplicaReport]) {
         let mut known = Vec::with_capacity(reports.len());

@@ -193,10 +193,8 @@ impl Chunks {
             Some(Pending::Probe(place)) => self.on_probe_answer(step, place, id, result),
             Some(Pending::Grant(place)) => self.on_grant_answer(step, place, id, result),
             Some(Pending::Refresh(handle, server)) => {
-                if let Ok(Response::Probe(answer)) = result
-                    && answer.replica.handle == handle
-                {
-                    self.locations.report(step.now.time, server, &answer.replica);
+                if let Ok(Response::Probe(answer)) = result {
+                    self.note_replica(step, handle, server, &answer.replica);
                 }
             }
             Some(Pending::Revoke(handle, lease)) => self.on_revoked(step, (handle, lease), result),

@@ -59,7 +59,8 @@ impl Chunks {
     ) {
         let Ok(Response::RevokeLease(answer)) = result else { return };
         let Some(lease) = self.leases.get(handle).filter(|lease| lease.id == id) else { return };
-        self.locations.report(step.now.time, lease.holder.server, &answer.replica);
+        let server = lease.holder.server;
+        self.note_replica(step, handle, server, &answer.replica);
         self.leases.remove(handle);
         self.locations.quiet_since(handle, step.now.time);
     }

@@ -513,7 +513,7 @@ mod tests {
         fn nothing_is_forgotten_too_soon_and_nothing_is_new_twice(
             steps in proptest::collection::vec(
                 (0..3u64, prop_oneof![1..40u64, 1..600u64], prop_oneof![0..20u64, 0..400u64]),
-                1..300,
+                1..100,
             ),
         ) {
             const WINDOW: u64 = 300;
