@@ -5,9 +5,9 @@
 //!        ▲         (where its descriptor is readable)    └─► nothing: Waits
 //!        └── the epoll's descriptor is readable, an alarm is due, a command has come ◄┘
 //! ```
-//! The epoll is asked only when its descriptor became readable, when the last time did not take all,
-//! or when it watches for something else: an answer then costs one such call, where asking until
-//! nothing came took four.
+//! The epoll is asked only when its descriptor became readable, when the last time did not take
+//! all, or when it watches for something else: an answer then costs one such call, where asking
+//! until nothing came took four.
 //!
 //! - A1: what is ready already when epoll is told to watch for it need not make the descriptor
 //!   readable anew, where epoll had something of that connection before. So it is asked then.
