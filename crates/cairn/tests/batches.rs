@@ -24,7 +24,9 @@ fn tree(cell: &Cell, name: &str, count: usize) -> String {
 
 #[test]
 fn a_tree_of_many_small_files_is_stored_listed_and_removed_in_batches() {
-    let cell = Cell::start(3);
+    // Of one server: this is about names. Each replica is a new file or two, and to find a free
+    // inode ext4 without a journal passes over all that earlier tests gave back within minutes.
+    let cell = Cell::start(1);
     let local = tree(&cell, "tree", 1500);
     cell.ok(["put", "-r", &local, "/t"]);
     assert_eq!(lines(&cell.ok(["find", "/t", "-type", "f"])), 1500);

@@ -4,7 +4,7 @@
 //! else it comes down from the root again.
 
 use crate::damaged::Damaged;
-use crate::node::{Child, Inner, Opened};
+use crate::node::Child;
 use crate::run::{Run, Spot};
 use crate::tree::Tree;
 
@@ -50,37 +50,26 @@ impl<'a> Finger<'a> {
     /// # Errors
     /// When a page on the way is not what was written.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<&'a [u8]>, Damaged> {
-        if let Some(leaf) = self.leaf.as_mut().filter(|_| self.sought.as_slice() <= key) {
-            let child = leaf.child;
-            let within = leaf.get(key).ok_or_else(|| child.changed_leaf())?;
-            if let Some(value) = within {
-                self.sought.clear();
-                self.sought.extend_from_slice(key);
-                return Ok(value);
-            }
-        }
-        self.descend(key)
+        let near = self.leaf.as_mut().filter(|_| self.sought.as_slice() <= key);
+        let within = match near {
+            Some(leaf) => leaf.get(key).ok_or_else(|| leaf.child.changed_leaf())?,
+            None => None,
+        };
+        let found = match within {
+            Some(found) => found,
+            None => self.descend(key)?,
+        };
+        self.sought.clear();
+        self.sought.extend_from_slice(key);
+        Ok(found)
     }
 
     fn descend(&mut self, key: &[u8]) -> Result<Option<&'a [u8]>, Damaged> {
         self.leaf = None;
-        if self.tree.root.children.is_empty() {
-            return Ok(None);
-        }
-        let mut inner: &'a Inner = &self.tree.root;
-        loop {
-            let child = &inner.children[inner.index_of(key)];
-            match child.open(inner.level, self.tree.source.as_deref())? {
-                Opened::Inner(below) => inner = below,
-                Opened::Leaf(bytes) => {
-                    let run = Run::new(bytes);
-                    let spot = run.seek(key).ok_or_else(|| child.changed_leaf())?;
-                    self.leaf = Some(Leaf { child, run, spot });
-                    self.sought.clear();
-                    self.sought.extend_from_slice(key);
-                    return Ok(spot.found.map(|entry| entry.value));
-                }
-            }
-        }
+        let Some((child, bytes)) = self.tree.leaf_of(key)? else { return Ok(None) };
+        let run = Run::new(bytes);
+        let spot = run.seek(key).ok_or_else(|| child.changed_leaf())?;
+        self.leaf = Some(Leaf { child, run, spot });
+        Ok(spot.found.map(|entry| entry.value))
     }
 }

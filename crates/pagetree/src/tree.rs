@@ -144,6 +144,12 @@ impl Tree {
     /// # Errors
     /// When a page on the way is not what was written.
     pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>, Damaged> {
+        let Some((child, bytes)) = self.leaf_of(key)? else { return Ok(None) };
+        run::find(bytes, key).ok_or_else(|| child.changed_leaf())
+    }
+
+    /// The leaf that has `key`, if any has, and its run; nothing in an empty tree.
+    pub(crate) fn leaf_of(&self, key: &[u8]) -> Result<Option<(&Child, &[u8])>, Damaged> {
         if self.root.children.is_empty() {
             return Ok(None);
         }
@@ -152,9 +158,7 @@ impl Tree {
             let child = &inner.children[inner.index_of(key)];
             match child.open(inner.level, self.source.as_deref())? {
                 Opened::Inner(below) => inner = below,
-                Opened::Leaf(bytes) => {
-                    return run::find(bytes, key).ok_or_else(|| child.changed_leaf());
-                }
+                Opened::Leaf(bytes) => return Ok(Some((child, bytes))),
             }
         }
     }

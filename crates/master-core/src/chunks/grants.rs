@@ -150,14 +150,12 @@ impl Chunks {
         shrinks: bool,
     ) {
         match result {
-            // One that is being made, or was not made in the end, is not in the table.
-            Ok(report) if step.state.chunk(handle).is_some() => {
-                self.note_replica(step, handle, server, report);
-                if !shrinks {
+            // Not noted of one that is being made, or was not made in the end.
+            Ok(report) => {
+                if self.note_replica(step, handle, server, report) && !shrinks {
                     self.leases.raised_at(handle, server);
                 }
             }
-            Ok(_) => {}
             Err(failure) if failure.code == ErrorCode::NoSuchChunk => {
                 self.locations.remove(handle, server);
             }

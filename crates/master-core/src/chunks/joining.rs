@@ -141,17 +141,19 @@ impl Chunks {
     }
 
     /// Takes in what a server answered of its replica of a chunk; nothing, where that is another's,
-    /// or the table has no such chunk (L6 of the locations).
+    /// or the table has no such chunk (L6 of the locations). Whether it did.
     pub(super) fn note_replica(
         &mut self,
         step: &Step<'_>,
         handle: ChunkHandle,
         server: ServerId,
         report: &ReplicaReport,
-    ) {
-        if report.handle == handle && step.state.chunk(handle).is_some() {
+    ) -> bool {
+        let is_known = report.handle == handle && step.state.chunk(handle).is_some();
+        if is_known {
             self.locations.report(step.now.time, server, report);
         }
+        is_known
     }
 
     /// Takes in what a server says of its replicas, which mostly come in handle order.

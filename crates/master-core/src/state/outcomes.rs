@@ -12,10 +12,10 @@
 //! - H1: what is forgotten, and when, follows from the log alone, so that every replay forgets the
 //!   same; and a number at or below a forgotten one (the session's floor) is refused, never done
 //!   again.
-//! - H2: memory is bounded however fast clients go: at most [`OUTCOME_COUNT_MAX`] outcomes, of a
-//!   session that counts without leaps at most [`SESSION_BLOCK_SPAN`] blocks, and at most
-//!   [`FLOOR_COUNT_MAX`] floors. What comes first goes first, then sooner than `retry_window`: at
-//!   ten thousand mutations a second still after half a minute.
+//! - H2: memory is bounded however fast clients go: at most [`OUTCOME_COUNT_MAX`] outcomes, of one
+//!   session in at most [`SESSION_BLOCK_SPAN`] blocks: its newest and those next below, what is
+//!   lower being refused; and at most [`FLOOR_COUNT_MAX`] floors. What comes first goes first, then
+//!   sooner than `retry_window`: at ten thousand mutations a second still after half a minute.
 //! - H3: each block stands in `by_time` at its first outcome's time or later, never later than its
 //!   last one's; what stands there may be gone. It is filed anew only when its time has come. With
 //!   floors it is the same.
@@ -41,6 +41,8 @@ const OUTCOME_COUNT_MAX: u64 = 1 << (18 - FEWER);
 const SESSION_BLOCK_SPAN: u64 = 1 << (10 - FEWER);
 /// Floors that are remembered.
 const FLOOR_COUNT_MAX: u64 = 1 << (19 - FEWER);
+const _: () = assert!(SESSION_BLOCK_SPAN * BLOCK_NUMBERS <= OUTCOME_COUNT_MAX);
+
 /// Bytes of a remembered failure's line; the first answer has the whole.
 const FAILURE_LINE_SIZE_MAX: usize = 256;
 
@@ -167,18 +169,29 @@ impl Outcomes {
         while self.floors_by_time.len() > FLOOR_COUNT_MAX && self.forget_floor(|_| true) {}
     }
 
-    /// A new block costs its session the lowest one, where that lies far below.
+    /// A new block costs its session all that lie a whole span below it; what is as low is refused
+    /// from now on, heard of or not, so that blocks cannot come to be there again.
     fn forget_beyond_span(&mut self, now: Duration, new: BlockName) {
-        let lowest = self.kept.walk(&session_key(new.session)).unpack(|key, packed| {
-            let name = unpack_block(&mut Packed(key))?;
-            Some(Some((name, sum_of_block(packed, name)?)))
-        });
-        if let Some((name, sum)) = lowest
-            && name.session == new.session
-            && name.index.saturating_add(SESSION_BLOCK_SPAN) <= new.index
-        {
-            self.forget_block(now, name, sum);
+        let Some(beyond) = new.index.checked_sub(SESSION_BLOCK_SPAN) else { return };
+        loop {
+            let lowest = self.kept.walk(&session_key(new.session)).unpack(|key, packed| {
+                let name = unpack_block(&mut Packed(key))?;
+                Some(Some((name, sum_of_block(packed, name)?)))
+            });
+            let left = self.kept.len();
+            match lowest {
+                Some((name, sum)) if name.session == new.session && name.index <= beyond => {
+                    self.forget_block(now, name, sum);
+                }
+                _ => break,
+            }
+            // What cannot be taken out is damaged, and was noted.
+            if self.kept.len() == left {
+                break;
+            }
         }
+        let last = beyond.saturating_add(1).saturating_mul(BLOCK_NUMBERS) - 1;
+        self.raise_floor(now, new.session, MutationNumber::new(last));
     }
 
     /// Forgets what is older than `window` before `now`, which is log time.
@@ -236,12 +249,17 @@ impl Outcomes {
     fn forget_block(&mut self, now: Duration, name: BlockName, sum: BlockSum) {
         self.kept.remove(&block_key(name));
         self.count = self.count.saturating_sub(sum.count);
-        let key = session_key(name.session);
+        self.raise_floor(now, name.session, sum.highest);
+    }
+
+    /// Numbers of a session up to this one are refused from now on.
+    fn raise_floor(&mut self, now: Duration, session: SessionId, number: MutationNumber) {
+        let key = session_key(session);
         let before = self.floors.get(&key, Floor::unpack);
         if before.is_none() {
-            self.floors_by_time.set(&floor_time_key(now, name.session), &[]);
+            self.floors_by_time.set(&floor_time_key(now, session), &[]);
         }
-        let number = before.unwrap_or_default().number.max(sum.highest);
+        let number = before.unwrap_or_default().number.max(number);
         self.floors.set(&key, &Floor { number, raised: now }.pack());
     }
 
@@ -484,12 +502,18 @@ mod tests {
     #[test]
     fn a_session_of_leaping_numbers_has_no_more_blocks_than_others() {
         let mut outcomes = empty();
-        let leap = SESSION_BLOCK_SPAN * BLOCK_NUMBERS;
-        for number in (1..leap).chain((1..500).map(|leaps| leaps * leap)) {
-            outcomes.keep(at(number), name(number), changed());
-            assert!(outcomes.kept.len() <= SESSION_BLOCK_SPAN);
+        let span = SESSION_BLOCK_SPAN * BLOCK_NUMBERS;
+        // Full spans at places that come down, and up, and down again.
+        for place in [5, 3, 1, 9, 8, 7, 20, 10] {
+            for number in (place * span..(place + 1) * span).step_by(3) {
+                if outcomes.get(name(number)) == Remembered::New {
+                    outcomes.keep(at(number), name(number), changed());
+                }
+                assert!(outcomes.kept.len() <= SESSION_BLOCK_SPAN);
+            }
         }
-        assert_eq!(outcomes.kept.len(), SESSION_BLOCK_SPAN);
+        assert_eq!(outcomes.get(name(20 * span)), Remembered::Done(changed()));
+        assert_eq!(outcomes.get(name(10 * span)), Remembered::TooOld);
         // What stands in time and is gone is passed over.
         outcomes.forget(at(1 << 40), at(100));
         assert_eq!([outcomes.count(), outcomes.by_time.len()], [0; 2]);

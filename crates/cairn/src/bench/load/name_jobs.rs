@@ -7,8 +7,8 @@ use cairn_client::{Cell, CreateOptions, Error};
 use cairn_types::{CellPath, Random};
 use std::time::{Duration, Instant};
 
-/// Files that a caller looks up in turn: to make up a name anew for each look-up would cost a tenth
-/// of it.
+/// Files that a caller looks up in turn: to make up a name anew for each look-up would cost an
+/// eighth of it.
 const CHOSEN: u64 = 1024;
 
 /// So many operations, or as many as fit into a time.
