@@ -1,7 +1,7 @@
 //! Entries taken out of their runs, to be put into runs again otherwise.
 
 use crate::parts::Parts;
-use crate::run::{Group, Run};
+use crate::run::{First, Group, Run};
 use crate::run_builder::RunBuilder;
 use crate::tree::LEAF_SIZE_MAX;
 use std::ops::Range;
@@ -103,10 +103,13 @@ impl Entries {
     /// Appends the entries of a group, of which the first key stands at the end already.
     fn append_rest(&mut self, run: &Run<'_>, group: &Group<'_>, start: usize) -> Option<()> {
         let size = self.bytes.len() - start;
-        let mut entry = run.first_entry(group)?;
-        self.end_entry(start, entry.value);
-        while entry.end < group.body_end {
-            entry = run.entry(entry.end)?;
+        let First { value, end: mut at } = run.first(group)?;
+        if let Some(value) = value {
+            self.end_entry(start, value);
+        }
+        while at < group.body_end {
+            let entry = run.entry(at)?;
+            at = entry.end;
             let entry_start = self.bytes.len();
             let back = size.checked_sub(entry.front)?.checked_sub(entry.back)?;
             self.bytes.extend_from_within(start..start + entry.front);

@@ -2,7 +2,7 @@
 
 use crate::damaged::Damaged;
 use crate::node::{Child, Inner, Opened};
-use crate::run::{Group, Groups, Run, Spot};
+use crate::run::{First, Group, Groups, Run, Spot};
 use crate::tree::Tree;
 
 /// A key, until the next is asked for, and its value.
@@ -60,17 +60,19 @@ impl<'a> LeafCursor<'a> {
             self.group.key(self.first_key)?.append_to(&mut self.reference);
         }
         key.clear();
-        let entry = if self.at == self.group.body {
-            key.extend_from_slice(&self.reference);
-            self.run.first_entry(&self.group)?
-        } else {
-            let entry = self.run.entry(self.at)?;
-            let tail = self.reference.len().checked_sub(entry.back)?;
-            key.extend_from_slice(self.reference.get(..entry.front)?);
-            key.extend_from_slice(entry.middle);
-            key.extend_from_slice(self.reference.get(tail..)?);
-            entry
-        };
+        if self.at == self.group.body {
+            let First { value, end } = self.run.first(&self.group)?;
+            self.at = end;
+            if value.is_some() {
+                key.extend_from_slice(&self.reference);
+                return Some(value);
+            }
+        }
+        let entry = self.run.entry(self.at)?;
+        let tail = self.reference.len().checked_sub(entry.back)?;
+        key.extend_from_slice(self.reference.get(..entry.front)?);
+        key.extend_from_slice(entry.middle);
+        key.extend_from_slice(self.reference.get(tail..)?);
         self.at = entry.end;
         Some(Some(entry.value))
     }

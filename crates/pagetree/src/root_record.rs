@@ -8,7 +8,7 @@
 use cairn_types::{Crc32c, crc32c};
 
 const MAGIC: [u8; 8] = *b"CAIRNTRE";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes before the metadata.
 const HEAD_SIZE: usize = 8 + 4 + 8 + 4 + 4 + 4 + 8 + 8 + 8 + 4;
 

@@ -3,9 +3,11 @@
 //! ```text
 //!   count of groups u16 │ where bodies start u32 │ head, head, … │ body, body, …
 //!   head:   front │ back │ size of middle │ size of body u32 │ middle       a group's first key
-//!   body:   size of value │ value │ entry, entry, …                         its value, the others
+//!   body:   1 + size of value │ value │ entry, entry, …                     its value, the others
 //!   entry:  front │ back │ size of middle │ size of value │ middle │ value
 //!           └ bytes shared with the reference at its front and at its back, never overlapping
+//!
+//!   body of a group whose first key has no value:   0 │ entry, entry, …     a reference, no entry
 //!
 //!   first head's key ◄── reference of the other heads;    head's key ◄── reference of its entries
 //! ```
@@ -17,6 +19,8 @@
 //! - U2: `front` is all that the entry and its reference share at the front; `back` is what they
 //!   share at the back of the rest.
 //! - U3: heads, groups and entries fill the byte string without a gap.
+//! - U4: a group has an entry. Its first key alone may be none: taken out, it stays as a reference,
+//!   or else each removal from a queue's front would change what the others refer to.
 //!
 //! Every reader is total: bytes that are no run give nothing, never a panic.
 
@@ -39,6 +43,15 @@ pub(crate) struct Entry<'a> {
     pub(crate) middle: &'a [u8],
     pub(crate) value: &'a [u8],
     /// Where the next one starts.
+    pub(crate) end: usize,
+}
+
+/// What a group's first key has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First<'a> {
+    /// Nothing where the key is a reference alone.
+    pub(crate) value: Option<&'a [u8]>,
+    /// Where the next entry starts.
     pub(crate) end: usize,
 }
 
@@ -72,7 +85,7 @@ pub(crate) struct Spot<'a> {
     pub(crate) group_index: usize,
     /// Those that come after.
     pub(crate) after: Groups<'a>,
-    /// How many entries of the group lie below.
+    /// How many keys of the group lie below.
     pub(crate) index: usize,
     /// The offset of the next entry that does not; of the body, where that is the first.
     pub(crate) at: usize,
@@ -143,15 +156,15 @@ impl<'a> Run<'a> {
         Some(Groups { bytes: self.bytes, left, head: TABLE_SIZE, body })
     }
 
-    /// A group's first entry.
-    pub(crate) fn first_entry(&self, group: &Group<'a>) -> Option<Entry<'a>> {
-        let (value, at) = take_size(self.bytes, group.body)?;
-        let end = at.checked_add(value)?;
-        let Group { front, back, middle, .. } = *group;
-        Some(Entry { front, back, middle, value: self.bytes.get(at..end)?, end })
+    /// What a group's first key has.
+    pub(crate) fn first(&self, group: &Group<'a>) -> Option<First<'a>> {
+        let (size, at) = take_size(self.bytes, group.body)?;
+        let Some(size) = size.checked_sub(1) else { return Some(First { value: None, end: at }) };
+        let end = at.checked_add(size)?;
+        Some(First { value: Some(self.bytes.get(at..end)?), end })
     }
 
-    /// The entry at an offset, not a group's first.
+    /// The entry at an offset, not a first key's.
     #[inline]
     pub(crate) fn entry(&self, at: usize) -> Option<Entry<'a>> {
         let head = short_head(self.bytes, at)?;
@@ -180,7 +193,7 @@ impl<'a> Run<'a> {
         Some(([front, back, middle, value], at))
     }
 
-    /// How many entries of a group lie from the offset of one on, not the first.
+    /// How many entries of a group lie from the offset of one on, not the first key's.
     pub(crate) fn count_from(&self, group: &Group<'a>, mut at: usize) -> Option<usize> {
         let mut count = 0;
         while at < group.body_end {
@@ -236,18 +249,19 @@ impl<'a> Run<'a> {
         }
         let reference = if group_index == 0 { reference } else { group.key(first_key)? };
         let shared = reference.shared_front(key);
-        let first = self.first_entry(&group)?;
+        let First { value, end } = self.first(&group)?;
         let (index, at, found) = if shared == key.len() && shared == reference.size() {
-            (0, group.body, Some(first))
+            let Group { front, back, middle, .. } = group;
+            (0, group.body, value.map(|value| Entry { front, back, middle, value, end }))
         } else {
-            let from = passed.unwrap_or((1, first.end));
+            let from = passed.unwrap_or((1, end));
             self.seek_entry(key, shared, (&group, &reference), from)?
         };
         Some(Spot { group, group_index, after, index, at, found, reference })
     }
 
-    /// Walks a group from an entry on, not its first: how many entries are passed by, where the
-    /// walk ends, and what has the key. `key` is above the group's first key, and the entries
+    /// Walks a group from an entry on, not its first: how many keys are passed by, where the walk
+    /// ends, and what has the key. `key` is above the group's first key, and the entries
     /// before, and shares the first key's first `shared` bytes.
     fn seek_entry(
         &self,
@@ -310,15 +324,13 @@ pub(crate) fn find<'a>(bytes: &'a [u8], key: &[u8]) -> Option<Option<&'a [u8]>> 
     Some(spot.found.map(|entry| entry.value))
 }
 
-/// The first key, which is stored whole, and its value. Nothing where there is none.
-pub(crate) fn first(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let run = Run::new(bytes);
-    let group = run.groups()?.take()?;
-    Some((group.middle, run.first_entry(&group)?.value))
+/// The first key, an entry's or a reference alone; it is stored whole. Nothing where there is none.
+pub(crate) fn first_key(bytes: &[u8]) -> Option<&[u8]> {
+    Some(Run::new(bytes).groups()?.take()?.middle)
 }
 
 /// How many keys of a run are not above `key`, in a run whose groups all have [`GROUP_COUNT`]
-/// entries but the last.
+/// entries but the last, and no references alone.
 pub(crate) fn rank(bytes: &[u8], key: &[u8]) -> Option<usize> {
     let run = Run::new(bytes);
     if run.groups()?.left == 0 {

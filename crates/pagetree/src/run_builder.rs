@@ -72,6 +72,12 @@ impl Shared {
     }
 }
 
+/// Appends what a body begins with: the value of the group's first key.
+pub(crate) fn put_first(value: &[u8], out: &mut Vec<u8>) {
+    put_size(out, 1 + value.len());
+    out.extend_from_slice(value);
+}
+
 impl RunBuilder {
     /// Whether nothing was pushed since the start or the last `finish`.
     pub(crate) fn is_empty(&self) -> bool {
@@ -88,7 +94,8 @@ impl RunBuilder {
         let starts_group = self.is_empty() || self.count_in_group == GROUP_COUNT;
         let base = if starts_group { &self.first_key } else { &self.reference };
         let shared = Shared::of(base, key);
-        let head_size = if starts_group { BODY_SIZE_SIZE } else { 0 };
+        // A first value's size may take a byte more than another's.
+        let head_size = if starts_group { BODY_SIZE_SIZE + 1 } else { 0 };
         let size = self.size() + head_size + shared.entry_size(key, value);
         let too_many = starts_group && self.group_count == u16::MAX;
         if !self.is_empty() && (size > size_max || too_many) {
@@ -100,8 +107,7 @@ impl RunBuilder {
         if starts_group {
             self.end_group();
             self.last_group = (shared.put_head(key, &mut self.heads), self.bodies.len());
-            put_size(&mut self.bodies, value.len());
-            self.bodies.extend_from_slice(value);
+            put_first(value, &mut self.bodies);
             self.reference.clear();
             self.reference.extend_from_slice(key);
             self.group_count += 1;

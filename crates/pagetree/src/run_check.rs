@@ -4,7 +4,7 @@
 //! that readers of hostile bytes with a right checksum are safe too.
 
 use crate::parts::{Parts, shared_front};
-use crate::run::{Entry, GROUP_COUNT, Run};
+use crate::run::{Entry, First, GROUP_COUNT, Group, Run};
 
 /// The keys of a run as they are checked, one after the other.
 #[derive(Default)]
@@ -12,20 +12,21 @@ struct Keys {
     reference: Vec<u8>,
     last: Vec<u8>,
     key: Vec<u8>,
-    count: usize,
+    /// Whether there was one.
+    any: bool,
 }
 
 impl Keys {
-    /// Takes the next entry; nothing where it is not as it must be (U1, U2).
-    fn take(&mut self, base: &[u8], entry: &Entry<'_>) -> Option<()> {
+    /// Takes the next key; nothing where it is not as it must be (U1, U2).
+    fn take(&mut self, base: &[u8], front: usize, middle: &[u8], back: usize) -> Option<()> {
         self.key.clear();
-        Parts::within(base, entry.front, entry.middle, entry.back)?.append_to(&mut self.key);
-        let ascends = self.count == 0 || self.key > self.last;
-        if !ascends || shared_front(base, &self.key) != entry.front {
+        Parts::within(base, front, middle, back)?.append_to(&mut self.key);
+        let ascends = !self.any || self.key > self.last;
+        if !ascends || shared_front(base, &self.key) != front {
             return None;
         }
         std::mem::swap(&mut self.last, &mut self.key);
-        self.count += 1;
+        self.any = true;
         Some(())
     }
 }
@@ -37,27 +38,31 @@ pub(crate) fn check(bytes: &[u8]) -> Option<usize> {
     let bodies = groups.bodies();
     let mut keys = Keys::default();
     let mut first_key: &[u8] = &[];
+    let mut total = 0;
     while groups.left > 0 {
         let group = groups.take()?;
-        let first = run.first_entry(&group)?;
-        keys.take(first_key, &first)?;
-        keys.reference.clone_from(&keys.last);
-        if keys.count == 1 {
+        keys.take(first_key, group.front, group.middle, group.back)?;
+        if total == 0 {
             first_key = group.middle;
         }
-        let reference = std::mem::take(&mut keys.reference);
-        let mut at = first.end;
-        while at < group.body_end {
-            let entry = run.entry(at)?;
-            keys.take(&reference, &entry)?;
-            at = entry.end;
-        }
-        if at != group.body_end {
-            return None;
-        }
-        keys.reference = reference;
+        total += check_group(&run, &group, &mut keys)?;
     }
-    groups.ended(bodies).then_some(keys.count)
+    groups.ended(bodies).then_some(total)
+}
+
+/// How many entries a group has, at least one (U4); its first key was taken last.
+fn check_group(run: &Run<'_>, group: &Group<'_>, keys: &mut Keys) -> Option<usize> {
+    let First { value, end: mut at } = run.first(group)?;
+    let mut count = usize::from(value.is_some());
+    let mut reference = std::mem::take(&mut keys.reference);
+    reference.clone_from(&keys.last);
+    while at < group.body_end {
+        let Entry { front, back, middle, end, .. } = run.entry(at)?;
+        keys.take(&reference, front, middle, back)?;
+        (at, count) = (end, count + 1);
+    }
+    keys.reference = reference;
+    (at == group.body_end && count > 0).then_some(count)
 }
 
 /// Whether every group but the last has [`GROUP_COUNT`] entries, as `run::rank` needs.
@@ -66,8 +71,9 @@ pub(crate) fn groups_are_full(bytes: &[u8]) -> Option<bool> {
     let mut groups = run.groups()?;
     while groups.left > 0 {
         let group = groups.take()?;
-        let count = 1 + run.count_from(&group, run.first_entry(&group)?.end)?;
-        if count > GROUP_COUNT || (groups.left > 0 && count < GROUP_COUNT) {
+        let First { value, end } = run.first(&group)?;
+        let count = 1 + run.count_from(&group, end)?;
+        if value.is_none() || count > GROUP_COUNT || (groups.left > 0 && count < GROUP_COUNT) {
             return Some(false);
         }
     }

@@ -1,13 +1,14 @@
 //! Small edits of a run in place: one entry in, out or changed, the others' bytes only moved.
 //!
-//! An edit that takes a reference away (the first key of a group or of the run), and one that would
-//! make a group too large, builds that group anew. A key below all others, and what does not fit,
-//! answers [`Edit::Rebuild`] and leaves the run as it was.
+//! The first key of a group stays as a reference when it is taken out (U4). An edit that takes a
+//! group's last entry, and one that would make a group too large, edits the groups. A key below all
+//! others, and what does not fit, answers [`Edit::Rebuild`] and leaves the run as it was.
 
-use crate::run::{BODY_SIZE_SIZE, Entry, GROUP_COUNT, Run};
-use crate::run_builder::Shared;
+use crate::run::{BODY_SIZE_SIZE, Entry, First, GROUP_COUNT, Run};
+use crate::run_builder::{Shared, put_first};
 use crate::run_regroup::{GroupEdit, regroup};
 use crate::varint::put_size;
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Entries that a group may come to have by edits.
@@ -15,6 +16,8 @@ pub(crate) const GROUP_COUNT_MAX: usize = 2 * GROUP_COUNT;
 /// Room that a run which outgrew its memory gets beyond what it needs now. More would cost
 /// memory for each page, less a new allocation for each insert.
 const SLACK_SIZE: usize = 32;
+/// What a body begins with where the group's first key is a reference alone.
+const NO_VALUE: &[u8] = &[0];
 
 /// How an edit went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,17 +40,21 @@ pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usiz
     let (edit, replaced) = match spot.found {
         Some(old) => {
             if spot.index == 0 {
-                put_size(&mut entry, value.len());
-                entry.extend_from_slice(value);
+                put_first(value, &mut entry);
             } else {
                 put_changed(&old, value, &mut entry);
             }
             (Edit::Replaced, spot.at..old.end)
         }
+        None if spot.index == 0 && spot.reference.order_of(key) == Ordering::Equal => {
+            put_first(value, &mut entry);
+            let First { end, .. } = view.first(&spot.group)?;
+            (Edit::Added, spot.at..end)
+        }
         // Groups that grew at the front would fall apart differently when the leaf is split.
         None if spot.index == 0 => return Some(Edit::Rebuild),
         None if view.count_from(&spot.group, spot.at)? + spot.index >= GROUP_COUNT_MAX => {
-            let edit = GroupEdit::Insert(spot.index, key, value);
+            let edit = GroupEdit::Insert(key, value);
             let edited = regroup(run, spot.group_index, edit)?;
             return Some(replaced_by(run, edited, size_max, Edit::Added));
         }
@@ -69,16 +76,20 @@ pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usiz
 
 /// Takes out `key`, which the run has. Nothing where it does not, or is malformed.
 pub(crate) fn remove(run: &mut Vec<u8>, key: &[u8], size_max: usize) -> Option<Edit> {
-    let spot = Run::new(run).seek(key)?;
-    let entry = spot.found?;
-    if spot.index == 0 {
-        let Some(edited) = regroup(run, spot.group_index, GroupEdit::RemoveFirst) else {
+    let view = Run::new(run);
+    let spot = view.seek(key)?;
+    let (group, removed) = (spot.group, spot.at..spot.found?.end);
+    let First { value, end } = view.first(&group)?;
+    let is_first = spot.index == 0;
+    let is_only =
+        removed.end == group.body_end && (is_first || (value.is_none() && removed.start == end));
+    if is_only {
+        let Some(edited) = regroup(run, spot.group_index, GroupEdit::Drop) else {
             return Some(Edit::Rebuild);
         };
         return Some(replaced_by(run, edited, size_max, Edit::Removed));
     }
-    let (size_at, removed) = (spot.group.size_at, spot.at..entry.end);
-    splice(run, size_at, removed, &[])?;
+    splice(run, group.size_at, removed, if is_first { NO_VALUE } else { &[] })?;
     Some(Edit::Removed)
 }
 

@@ -60,7 +60,11 @@ proptest! {
     fn who_goes_on_from_a_spot_comes_to_where_who_begins_anew_does(
         map in map(), sought in prop::collection::vec(key(), 0..60), step in 1usize..9,
     ) {
-        let bytes = entries(&map).to_run();
+        let mut bytes = entries(&map).to_run();
+        // Some first keys among them, so that references alone are met.
+        for key in map.keys().step_by(8).take(map.len() / 9) {
+            run_edit::remove(&mut bytes, key, 4000).unwrap();
+        }
         let run = Run::new(&bytes);
         let place = |spot: Spot<'_>| (spot.group_index, spot.index, spot.at, spot.found.is_some());
         let keys: BTreeSet<&Vec<u8>> = sought.iter().chain(map.keys().step_by(step)).collect();
@@ -128,6 +132,45 @@ proptest! {
         let read = Entries::default().append_run(&run);
         assert!(checked.is_none() || read.is_some());
     }
+}
+
+/// The removals after which the references of the entries that stayed changed.
+fn regroupings(order: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut map: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    for number in 0..40 {
+        map.insert(format!("k{number:03}z").into_bytes(), b"v".to_vec());
+    }
+    let mut run = entries(&map).to_run();
+    let mut regrouped = Vec::new();
+    for (removals, number) in order.enumerate() {
+        let key = format!("k{number:03}z").into_bytes();
+        let groups = |run: &[u8]| Run::new(run).groups().unwrap().left;
+        let before = groups(&run);
+        assert_eq!(run_edit::remove(&mut run, &key, 4000), Some(Edit::Removed));
+        map.remove(&key);
+        assert_is(&run, &map, std::slice::from_ref(&key));
+        if groups(&run) < before {
+            regrouped.push(removals);
+        }
+        // What stays as a reference alone may become an entry again.
+        let mut again = run.clone();
+        let edit = run_edit::insert(&mut again, &key, b"back", 4000).unwrap();
+        if edit == Edit::Added {
+            let mut map = map.clone();
+            map.insert(key, b"back".to_vec());
+            assert_is(&again, &map, &[]);
+        } else {
+            assert_eq!(edit, Edit::Rebuild);
+        }
+    }
+    regrouped
+}
+
+#[test]
+fn removals_from_either_end_regroup_only_when_a_group_is_empty() {
+    assert_eq!(regroupings(0..39), [15, 31]);
+    assert_eq!(regroupings((1..40).rev()), [7, 23]);
+    assert_eq!(regroupings((0..40).step_by(16).chain(1..8)), []);
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Separators {
 
     /// How many are not above `key`.
     pub(crate) fn rank(&self, key: &[u8]) -> usize {
-        let Some((first, _)) = run::first(&self.run) else { return 0 };
+        let Some(first) = run::first_key(&self.run) else { return 0 };
         let common = &first[..self.common];
         match key[..key.len().min(common.len())].cmp(common) {
             Ordering::Less => return 0,

@@ -12,7 +12,7 @@
 use crate::damaged::{Damage, Damaged};
 use crate::inner_page;
 use crate::node::{Child, Inner, Opened};
-use crate::range::{Lent, Range};
+use crate::range::Range;
 use crate::root_record::RootRecord;
 use crate::run;
 use crate::source::{Backing, FileId, InnerPlace, Place, Source};
@@ -169,23 +169,6 @@ impl Tree {
     /// When a page on the way is not what was written.
     pub fn contains(&self, key: &[u8]) -> Result<bool, Damaged> {
         Ok(self.get(key)?.is_some())
-    }
-
-    /// The lowest key and its value, lent.
-    ///
-    /// # Errors
-    /// When a page on the way is not what was written.
-    pub fn first(&self) -> Result<Option<Lent<'_, '_>>, Damaged> {
-        let mut inner: &Inner = &self.root;
-        while let Some(child) = inner.children.first() {
-            match child.open(inner.level, self.source.as_deref())? {
-                Opened::Inner(below) => inner = below,
-                Opened::Leaf(bytes) => {
-                    return run::first(bytes).map(Some).ok_or_else(|| child.changed_leaf());
-                }
-            }
-        }
-        Ok(None)
     }
 
     /// The entries from `from` on, in order.

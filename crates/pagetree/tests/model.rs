@@ -166,7 +166,8 @@ impl World {
     /// Looks up keys near `key`, there or not, forwards and back, from one to the next.
     fn check_finger(&self, key: &[u8]) {
         let first = self.model.first_key_value();
-        let lent = self.tree.first().unwrap();
+        let mut range = self.tree.range(&[]);
+        let lent = range.advance().unwrap();
         assert_eq!(lent, first.map(|(key, value)| (key.as_slice(), value.as_slice())));
         let near = self.model.range(key.to_vec()..).map(|(key, _)| key.clone()).take(40);
         let mut keys: Vec<Vec<u8>> = std::iter::once(key.to_vec()).chain(near).collect();

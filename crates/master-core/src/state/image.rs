@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"CAIRNSTA";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Magic, version, size of the body.
 const HEAD_SIZE: usize = 8 + 4 + 4;
 /// The trees of a state, in the order in which an image has them.
@@ -74,6 +74,9 @@ pub enum ImageError {
     /// The root bytes are not what was written.
     #[error("the image's root: {0}")]
     Root(#[from] RecordError),
+    /// Of another build.
+    #[error("an image of version {0}; this build reads version {VERSION}")]
+    Version(u32),
     /// A page is not what was written.
     #[error("{0}")]
     Damaged(#[from] Damaged),
@@ -211,7 +214,7 @@ fn decode(bytes: &[u8]) -> Result<ImageRoot, ImageError> {
     let (version, rest) = rest.split_first_chunk().ok_or(RecordError::Size)?;
     let version = u32::from_le_bytes(*version);
     if version != VERSION {
-        return Err(RecordError::Version(version).into());
+        return Err(ImageError::Version(version));
     }
     let size = u32::from_le_bytes(*rest.first_chunk().ok_or(RecordError::Size)?) as usize;
     let (checked, checksum) = bytes.split_last_chunk().ok_or(RecordError::Size)?;

@@ -118,7 +118,8 @@ impl Map {
 
     /// The lowest entry.
     pub(super) fn first<T>(&self, unpack: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
-        let (key, _) = self.mark.passed(self.tree.first())?;
+        let mut range = self.tree.range(&[]);
+        let (key, _) = self.mark.passed(range.advance())?;
         self.mark.unpacked(key, unpack)
     }
 
