@@ -161,7 +161,7 @@ fn continue_segment(
     file.set_size(end).map_err(disk_error)?;
     file.allocate(size).map_err(disk_error)?;
     file.sync().map_err(sync_failure)?;
-    Ok(Segment { number: last.number, file, end, size, last: last.last })
+    Ok(Segment { number: last.number, file, end, filled: end, size, last: last.last })
 }
 
 /// The records that stand (L2), and the newest mark (L3).

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   log/0000000000000001.log   …02.log   …03.log      segments, preallocated, consecutive
-//!                                            ▲ end: the next record goes here
+//!                                       end ▲   ▲ filled
+//!                                           │   └ up to here zeros were written, not just reserved
+//!                                           └ the next record goes here
 //! ```
 //! - L1: [`append`](OperationLog::append) returns once all of it is durable; one flush a call.
 //! - L2: a record whose index is at or below an earlier one's takes the place of that one and of
@@ -27,6 +29,10 @@ use std::sync::Arc;
 pub(crate) const LOG_DIRECTORY: &str = "log";
 /// Bytes of a segment on a real disk.
 pub const SEGMENT_SIZE_STANDARD: u64 = 16 << 20;
+/// Bytes of zeros that go before the records, each time that these come to where none are yet. A
+/// flush of blocks never written before takes twice as long, because the file system has to note
+/// that they now are (docs/decisions/2026-11-22-what-a-change-costs.md).
+const FILL_SIZE: u64 = 512 << 10;
 
 /// The log, open for appending.
 #[derive(Debug)]
@@ -48,6 +54,8 @@ pub(crate) struct Segment {
     pub(crate) file: Box<dyn DiskFile>,
     /// Where the next record goes; all before it is durable.
     pub(crate) end: u64,
+    /// Where the bytes end that were written, be it as zeros.
+    pub(crate) filled: u64,
     /// Bytes preallocated.
     pub(crate) size: u64,
     /// The highest index in it or before it.
@@ -73,17 +81,22 @@ impl Segment {
         file.sync().map_err(sync_failure)?;
         disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
         let end = SEGMENT_HEADER_SIZE as u64;
-        Ok(Self { number: header.number, file, end, size, last: header.after })
+        Ok(Self { number: header.number, file, end, filled: end, size, last: header.after })
     }
 
     /// Writes records behind the end and flushes them.
-    fn write(&mut self, records: &[u8]) -> Result<(), DiskError> {
+    fn write(&mut self, mut records: Vec<u8>) -> Result<(), DiskError> {
         if records.is_empty() {
             return Ok(());
         }
-        self.file.write_at(records, self.end).map_err(disk_error)?;
+        let end = self.end + records.len() as u64;
+        if end > self.filled {
+            self.filled = self.size.min(end + FILL_SIZE);
+            records.resize(usize::try_from(self.filled - self.end).expect("in memory"), 0);
+        }
+        self.file.write_at(&records, self.end).map_err(disk_error)?;
         self.file.sync().map_err(sync_failure)?;
-        self.end += records.len() as u64;
+        self.end = end;
         Ok(())
     }
 }
@@ -104,13 +117,12 @@ impl OperationLog {
         for (index, record) in records {
             let size = log_record_size(record.len()) as u64;
             if self.current.end + batch.len() as u64 + size > self.current.size {
-                self.current.write(&batch)?;
-                batch.clear();
+                self.current.write(std::mem::take(&mut batch))?;
                 self.begin_segment(size)?;
             }
             self.put(*index, record, &mut batch);
         }
-        self.current.write(&batch)?;
+        self.current.write(batch)?;
         self.failed = false;
         Ok(())
     }
@@ -139,7 +151,7 @@ impl OperationLog {
         if let Some(mark) = self.mark.clone() {
             let mut batch = Vec::new();
             self.put(LogIndex::default(), &mark, &mut batch);
-            self.current.write(&batch)?;
+            self.current.write(batch)?;
         }
         Ok(())
     }
