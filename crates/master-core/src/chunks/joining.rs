@@ -149,26 +149,28 @@ impl Chunks {
         server: ServerId,
         report: &ReplicaReport,
     ) -> bool {
-        let is_known = report.handle == handle && step.state.chunk(handle).is_some();
-        if is_known {
-            self.locations.report(step.now.time, server, report);
-        }
-        is_known
+        let reports = std::slice::from_ref(report);
+        report.handle == handle && self.report_all(step, server, reports).is_empty()
     }
 
     /// Takes in what a server says of its replicas, which mostly come in handle order.
     fn take_reports(&mut self, step: &Step<'_>, server: ServerId, reports: &[ReplicaReport]) {
-        let mut known = Vec::with_capacity(reports.len());
-        let (mut settled, mut chunks) = (self.locations.settled(), step.state.chunk_finger());
-        for report in reports {
-            // Of a chunk that another server has told of already, the table need not be asked.
-            if settled.contains(report.handle) || chunks.contains(report.handle) {
-                known.push(report);
-            } else if !self.making.contains(&report.handle) {
+        for report in self.report_all(step, server, reports) {
+            if !self.making.contains(&report.handle) {
                 self.unknown.note(server, report);
             }
         }
-        self.locations.report_all(step.now.time, server, &known);
+    }
+
+    /// The same; answers those of chunks that the table has not.
+    fn report_all<'a>(
+        &mut self,
+        step: &Step<'_>,
+        server: ServerId,
+        reports: &'a [ReplicaReport],
+    ) -> Vec<&'a ReplicaReport> {
+        let table = |handles| step.state.chunks_among(handles);
+        self.locations.report_all(step.now.time, server, reports, table)
     }
 
     pub(super) fn on_heartbeat(

@@ -5,10 +5,10 @@
 //! ```
 //! - C1: the trees name each other: every chunk has one place, every place one chunk.
 
-use super::map::{DamageMark, Map, MapFinger};
+use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// So many chunks of a file are looked up one by one.
 const LOOKED_UP_MAX: u64 = 3;
@@ -71,19 +71,6 @@ impl ChunkRecord {
         let index = if flags & HAS_INDEX == 0 { 0 } else { packed.number()? };
         let (index, closed) = (ChunkIndex::new(index), flags & CLOSED != 0);
         packed.end(Self { file, index, version, set_size, closed, goal })
-    }
-}
-
-/// Asks for many chunks, soonest those close behind the last one.
-#[derive(Debug)]
-pub struct ChunkFinger<'a> {
-    finger: MapFinger<'a>,
-}
-
-impl ChunkFinger<'_> {
-    /// Whether there is such a chunk.
-    pub fn contains(&mut self, handle: ChunkHandle) -> bool {
-        self.finger.contains(&chunk_key(handle))
     }
 }
 
@@ -164,8 +151,20 @@ impl ChunkTable {
         })
     }
 
-    pub(super) fn finger(&self) -> ChunkFinger<'_> {
-        ChunkFinger { finger: self.chunks.finger() }
+    /// Those of a range of handles.
+    pub(super) fn among(
+        &self,
+        handles: RangeInclusive<ChunkHandle>,
+    ) -> impl Iterator<Item = ChunkHandle> + use<'_> {
+        let mut walk = self.chunks.walk(&chunk_key(*handles.start()));
+        let unpacked = std::iter::from_fn(move || {
+            walk.unpack(|key, _| {
+                let mut key = Packed(key);
+                let handle = ChunkHandle::new(key.key()?);
+                key.end(Some(handle))
+            })
+        });
+        unpacked.take_while(move |handle| handle <= handles.end())
     }
 
     pub(super) fn count(&self) -> u64 {

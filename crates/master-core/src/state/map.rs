@@ -187,10 +187,6 @@ pub(super) struct MapFinger<'a> {
 }
 
 impl<'a> MapFinger<'a> {
-    pub(super) fn contains(&mut self, key: &[u8]) -> bool {
-        self.mark.passed(self.finger.get(key)).is_some()
-    }
-
     /// What is at `key`.
     pub(super) fn get<T>(
         &mut self,

@@ -34,7 +34,7 @@ mod packing;
 #[cfg(test)]
 mod replay_test;
 
-pub use chunk_table::{ChunkFinger, ChunkRecord};
+pub use chunk_table::ChunkRecord;
 pub use entry_record::EntryRecord;
 pub use image::{Image, ImageError};
 pub use names::{Children, HIDDEN_NAME, HIDDEN_ROOT, ROOT};
@@ -49,6 +49,7 @@ use chunk_table::ChunkTable;
 use map::DamageMark;
 use names::Names;
 use outcomes::Outcomes;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The durable state.
@@ -254,10 +255,12 @@ impl State {
         self.chunks.iter()
     }
 
-    /// For asking whether many chunks are there, which mostly come in order of handle.
-    #[must_use]
-    pub fn chunk_finger(&self) -> ChunkFinger<'_> {
-        self.chunks.finger()
+    /// The chunks of a range of handles, in order.
+    pub fn chunks_among(
+        &self,
+        handles: RangeInclusive<ChunkHandle>,
+    ) -> impl Iterator<Item = ChunkHandle> + use<'_> {
+        self.chunks.among(handles)
     }
 
     /// What is remembered of a client's mutation (R24).

@@ -18,8 +18,8 @@
 //!   replicas told, and since when no lease is known, is forgotten then: all of them told since.
 //! - L5: what a server told in a life that is over does not count, whether it is swept away yet or
 //!   not.
-//! - L6: only chunks of the chunk table are here, and the table loses none: who knows that a chunk
-//!   is settled need not look for it there.
+//! - L6: only chunks of the chunk table are here, and the table loses none: of which pages know
+//!   that it has them, it is not asked again.
 
 mod entry;
 #[cfg(test)]
@@ -35,9 +35,10 @@ use cairn_protocol::ReplicaReport;
 use cairn_types::{ChunkHandle, ChunkVersion, ServerId, Time};
 use entry::{Servers, put_facts, put_server};
 use page::{Scratch, Slot};
-use pages::{GroupNumber, Pages, SettledFinger, in_one_page};
+use pages::{GroupNumber, Pages, in_one_page, page_around};
 use server_numbers::{ServerNumber, ServerNumbers};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// Groups of 8 192 handles, and unsettled chunks, that one sweep looks at: a millisecond or two.
 const GROUPS_SWEPT: usize = 8;
@@ -124,50 +125,77 @@ fn joined(
 }
 
 impl Locations {
-    /// Takes in what a server says of a replica (L1).
-    pub(super) fn report(&mut self, now: Time, server: ServerId, report: &ReplicaReport) {
-        self.report_all(now, server, &[report]);
-    }
-
-    /// Takes in what a server says of several, one after the other. In handle order they cost
-    /// least: each page is written anew once for all of its chunks.
-    pub(super) fn report_all(
+    /// Takes in what a server says of several replicas, one after the other (L1), and answers those
+    /// of chunks that the table has not (L6). In handle order they cost least: each page is written
+    /// anew once for all of its chunks.
+    ///
+    /// `table` gives those chunks of a range of handles that the chunk table has.
+    pub(super) fn report_all<'a, T: Iterator<Item = ChunkHandle>>(
         &mut self,
         now: Time,
         server: ServerId,
-        mut reports: &[&ReplicaReport],
-    ) {
+        mut reports: &'a [ReplicaReport],
+        table: impl Fn(RangeInclusive<ChunkHandle>) -> T,
+    ) -> Vec<&'a ReplicaReport> {
+        let mut unlisted = Vec::new();
         // Numbers do not run out before servers do; what is not taken in is told again.
-        let Some(number) = self.number_of(server) else { return };
+        let Some(number) = self.number_of(server) else { return unlisted };
         while !reports.is_empty() {
             let together = reports.windows(2).take_while(|pair| {
                 pair[0].handle < pair[1].handle && in_one_page(pair[0].handle, pair[1].handle)
             });
             let (run, rest) = reports.split_at(1 + together.count());
             reports = rest;
-            for report in self.report_settled(now, (number, server), run) {
+            let listed = self.listed(run, &table);
+            let left = self.report_settled(now, (number, server), (run, listed));
+            for report in left {
+                if !Slot::of(report.handle).is_in(listed) {
+                    unlisted.push(report);
+                    continue;
+                }
                 self.unsettle(report.handle);
                 self.report_unsettled((number, server), report.handle, Replica::of(report, now));
                 self.settle(report.handle);
             }
         }
+        unlisted
+    }
+
+    /// Which chunks of a page the table has, a bit each, those of these reports at least. To ask it
+    /// for all at once costs what a few would one by one.
+    fn listed<T: Iterator<Item = ChunkHandle>>(
+        &self,
+        run: &[ReplicaReport],
+        table: impl Fn(RangeInclusive<ChunkHandle>) -> T,
+    ) -> u128 {
+        let Some(ReplicaReport { handle, .. }) = run.first() else { return 0 };
+        let known = self.settled.listed(*handle);
+        let is_known = |report: &ReplicaReport| Slot::of(report.handle).is_in(known);
+        if run.iter().all(is_known) {
+            return known;
+        }
+        let asked = if run.len() == 1 { *handle..=*handle } else { page_around(*handle) };
+        table(asked).fold(known, |listed, handle| listed | Slot::of(handle).bit())
     }
 
     /// Takes in reports of one page, in handle order, that leave their chunks settled, or make new
-    /// ones so: most do. Answers the others.
+    /// ones so: most do. Answers the others, and those of chunks that are not `listed`.
     fn report_settled<'a>(
         &mut self,
         now: Time,
         at: (ServerNumber, ServerId),
-        run: &[&'a ReplicaReport],
+        (run, listed): (&'a [ReplicaReport], u128),
     ) -> Vec<&'a ReplicaReport> {
-        let may_settle = |report: &&&ReplicaReport| {
-            Replica::of(report, now).is_sound() && !self.unsettled.contains_key(&report.handle)
+        let may_settle = |report: &&ReplicaReport| {
+            Replica::of(report, now).is_sound()
+                && Slot::of(report.handle).is_in(listed)
+                && !self.unsettled.contains_key(&report.handle)
         };
         let (alike, mut left): (Vec<&ReplicaReport>, Vec<_>) = run.iter().partition(may_settle);
         let Some(first) = alike.first() else { return left };
         // What is new is always written: no page stays empty (P1 of the pages).
         let page = self.settled.page_of(first.handle, first.version);
+        page.list(listed);
         let (base, numbers) = (page.base(), &mut self.numbers);
         let slots = alike.iter().map(|report| (Slot::of(report.handle), *report));
         page.rewrite(slots, &mut self.scratch, |report, known, entry| {
@@ -253,11 +281,6 @@ impl Locations {
             true
         });
         self.unsettled.remove(&handle);
-    }
-
-    /// For asking whether many chunks are settled, which mostly come in order of handle.
-    pub(super) fn settled(&self) -> SettledFinger<'_> {
-        self.settled.finger()
     }
 
     /// The replicas of a chunk, in order of server.
@@ -361,12 +384,19 @@ mod tests {
     use super::Locations;
     use cairn_protocol::ReplicaReport;
     use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber, ServerId, Time};
+    use std::cell::Cell;
+    use std::ops::RangeInclusive;
     use std::time::Duration;
 
     const HANDLE: ChunkHandle = ChunkHandle::new(7);
 
     fn server(id: u64) -> ServerId {
         ServerId::new(id)
+    }
+
+    fn tell(locations: &mut Locations, now: Time, server: ServerId, report: ReplicaReport) {
+        let unlisted = locations.report_all(now, server, &[report], |_| [HANDLE].into_iter()).len();
+        assert_eq!(unlisted, 0);
     }
 
     #[test]
@@ -378,12 +408,31 @@ mod tests {
             ..ReplicaReport::default()
         };
         let at = |millis| Time::default() + Duration::from_millis(millis);
-        locations.report(at(2), server(1), &report(6));
+        tell(&mut locations, at(2), server(1), report(6));
         locations.quiet_since(HANDLE, at(3));
-        locations.report(at(4), server(1), &report(5));
+        tell(&mut locations, at(4), server(1), report(5));
         let known = locations.get(HANDLE, server(1)).expect("reported");
         assert_eq!(known.version, ChunkVersion::new(6));
         assert!(known.reported < locations.quiet(HANDLE), "it has told nothing since");
+    }
+
+    #[test]
+    fn the_table_is_asked_once_for_the_chunks_of_a_page() {
+        let (mut locations, asked) = (Locations::default(), Cell::new(0));
+        let handles = || (0..100).map(ChunkHandle::new);
+        let table = |range: RangeInclusive<ChunkHandle>| {
+            asked.set(asked.get() + 1);
+            handles().filter(move |handle| range.contains(handle))
+        };
+        for (id, step) in [(1, 7), (2, 1), (3, 3)] {
+            let reports: Vec<ReplicaReport> = handles()
+                .step_by(step)
+                .map(|handle| ReplicaReport { handle, ..ReplicaReport::default() })
+                .collect();
+            let unlisted = locations.report_all(Time::default(), server(id), &reports, table);
+            assert_eq!((unlisted.len(), asked.get()), (0, 1));
+        }
+        assert_eq!(locations.of(ChunkHandle::new(21)).count(), 3);
     }
 
     #[test]
@@ -396,13 +445,13 @@ mod tests {
             ..ReplicaReport::default()
         };
         let at = |millis| Time::default() + Duration::from_millis(millis);
-        locations.report(at(1), server(1), &report(3));
-        locations.report(at(2), server(2), &report(9));
+        tell(&mut locations, at(1), server(1), report(3));
+        tell(&mut locations, at(2), server(2), report(9));
         let left = |locations: &Locations| locations.left_behind(HANDLE, ChunkVersion::default());
         assert_eq!(left(&locations), [server(1)], "it may have been set back");
-        locations.report(at(3), server(1), &report(4));
+        tell(&mut locations, at(3), server(1), report(4));
         assert_eq!(left(&locations), [server(1)]);
-        locations.report(at(4), server(1), &report(9));
+        tell(&mut locations, at(4), server(1), report(9));
         assert_eq!(left(&locations), [], "it had gone on");
     }
 }

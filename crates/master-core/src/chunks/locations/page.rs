@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   present   which of the 128 handles are here, one bit each
+//!   listed    which of them the chunk table is known to have
 //!   bytes     ┌──────────────────────┬───────────────────────────────┐
 //!             │ size of each entry   │ the entries, in order         │
 //!             └──────────────────────┴───────────────────────────────┘
@@ -9,7 +10,8 @@
 //! ```
 //! An entry is found by counting the bits before its own and adding up as many sizes.
 //!
-//! - Z1: as many sizes as bits are set, and the sizes add up to the entries' bytes.
+//! - Z1: what is present is listed. No chunk leaves the table (L6): what is listed stays so.
+//! - Z2: as many sizes as bits are set, and the sizes add up to the entries' bytes.
 
 use super::entry::{Servers, put_server, take_facts};
 use super::server_numbers::ServerNumber;
@@ -40,10 +42,16 @@ impl Slot {
         Self(u32::try_from(handle.get() % u64::from(HANDLES)).expect("less than a page"))
     }
 
+    /// Its bit.
+    #[inline]
+    pub(super) fn bit(self) -> u128 {
+        1 << self.0
+    }
+
     /// Whether it is one of these.
     #[inline]
     pub(super) fn is_in(self, present: u128) -> bool {
-        present >> self.0 & 1 == 1
+        present & self.bit() != 0
     }
 }
 
@@ -69,6 +77,7 @@ pub(super) struct Scratch {
 #[derive(Debug)]
 pub(super) struct Page {
     present: u128,
+    listed: u128,
     /// What versions are written against: that of the first chunk that came here.
     base: ChunkVersion,
     bytes: Vec<u8>,
@@ -76,16 +85,21 @@ pub(super) struct Page {
 
 impl Page {
     pub(super) fn new(base: ChunkVersion) -> Self {
-        Self { present: 0, base, bytes: Vec::new() }
+        Self { present: 0, listed: 0, base, bytes: Vec::new() }
     }
 
     pub(super) fn base(&self) -> ChunkVersion {
         self.base
     }
 
-    /// Which of its handles are here, a bit each.
-    pub(super) fn present(&self) -> u128 {
-        self.present
+    /// Which of its handles the chunk table is known to have, a bit each.
+    pub(super) fn listed(&self) -> u128 {
+        self.listed
+    }
+
+    /// The chunk table has these.
+    pub(super) fn list(&mut self, listed: u128) {
+        self.listed |= listed;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -99,9 +113,15 @@ impl Page {
     /// Where a slot's entry lies, or would lie.
     #[inline]
     fn find(&self, slot: Slot) -> Spot {
-        let rank = (self.present & ((1 << slot.0) - 1)).count_ones() as usize;
-        let sizes = self.bytes[..rank].iter().map(|size| u16::from(*size)).sum::<u16>();
-        let start = self.count() + usize::from(sizes);
+        self.find_on((0, self.count()), slot)
+    }
+
+    /// The same, where so many entries below it end there.
+    #[inline]
+    fn find_on(&self, (passed, end): (usize, usize), slot: Slot) -> Spot {
+        let rank = (self.present & (slot.bit() - 1)).count_ones() as usize;
+        let sizes = self.bytes[passed..rank].iter().map(|size| u16::from(*size)).sum::<u16>();
+        let start = end + usize::from(sizes);
         let size = self.has(slot).then(|| usize::from(self.bytes[rank]));
         Spot { rank, start, size }
     }
@@ -141,9 +161,10 @@ impl Page {
         sizes.clear();
         entries.clear();
         let (mut present, mut copied, mut start) = (self.present, 0, self.count());
-        let mut any = false;
+        let (mut any, mut passed) = (false, (0, start));
         for (slot, with) in slots {
-            let spot = self.find(slot);
+            let spot = self.find_on(passed, slot);
+            passed = (spot.rank, spot.start);
             sizes.extend_from_slice(&self.bytes[copied..spot.rank]);
             entries.extend_from_slice(&self.bytes[start..spot.start]);
             let (known, new_start) = (self.entry(&spot), entries.len());
@@ -156,7 +177,7 @@ impl Page {
             any = true;
             let size = entries.len() - new_start;
             sizes.push(u8::try_from(size).expect("no entry has more holders than fit it"));
-            present |= 1 << slot.0;
+            present |= slot.bit();
             copied = spot.rank + usize::from(spot.size.is_some());
             start = spot.start + spot.size.unwrap_or(0);
         }
@@ -167,6 +188,7 @@ impl Page {
         sizes.extend_from_slice(&self.bytes[copied..count]);
         entries.extend_from_slice(&self.bytes[start..]);
         self.present = present;
+        self.listed |= present;
         let size = sizes.len() + entries.len();
         if self.bytes.capacity() < size {
             self.bytes = Vec::with_capacity(size + RESERVE + size / RESERVE_SHARE);
@@ -180,7 +202,7 @@ impl Page {
         let Spot { rank, start, size: Some(size), .. } = self.find(slot) else { return };
         self.bytes.drain(start..start + size);
         self.bytes.remove(rank);
-        self.present &= !(1 << slot.0);
+        self.present &= !slot.bit();
     }
 
     /// Removes servers from all entries, and entries that have none left; tells of each one.
@@ -211,7 +233,7 @@ impl Page {
             } else {
                 let size = entries.len() - new_start;
                 sizes.push(u8::try_from(size).expect("no more than there was"));
-                present |= 1 << slot.0;
+                present |= slot.bit();
             }
             start = end;
         }

@@ -15,6 +15,7 @@ use super::page::{HANDLES, Page, Slot};
 use super::server_numbers::ServerNumber;
 use cairn_types::{ChunkHandle, ChunkVersion};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// Pages of one group.
 const PAGES: usize = 64;
@@ -44,42 +45,24 @@ fn place_of(handle: ChunkHandle) -> (GroupNumber, usize, Slot) {
     (GroupNumber(page / PAGES as u64), index, Slot::of(handle))
 }
 
+/// The handles of a handle's page.
+pub(super) fn page_around(handle: ChunkHandle) -> RangeInclusive<ChunkHandle> {
+    let first = handle.get() - handle.get() % u64::from(HANDLES);
+    ChunkHandle::new(first)..=ChunkHandle::new(first + u64::from(HANDLES - 1))
+}
+
 /// Whether two chunks come to the same page.
 #[inline]
 pub(super) fn in_one_page(one: ChunkHandle, other: ChunkHandle) -> bool {
     page_number(one) == page_number(other)
 }
 
-/// Asks whether chunks are settled, at one page after the other.
-#[derive(Debug)]
-pub(in super::super) struct SettledFinger<'a> {
-    pages: &'a Pages,
-    /// The page that it is at, and which of its handles are there.
-    at: Option<(u64, u128)>,
-}
-
-impl SettledFinger<'_> {
-    /// Whether a chunk is settled.
-    #[inline]
-    pub(in super::super) fn contains(&mut self, handle: ChunkHandle) -> bool {
-        let number = page_number(handle);
-        let present = match self.at {
-            Some((at, present)) if at == number => present,
-            _ => {
-                let (group, index, _) = place_of(handle);
-                let page = self.pages.groups.get(&group).and_then(|group| group[index].as_ref());
-                let present = page.map_or(0, Page::present);
-                self.at = Some((number, present));
-                present
-            }
-        };
-        Slot::of(handle).is_in(present)
-    }
-}
-
 impl Pages {
-    pub(super) fn finger(&self) -> SettledFinger<'_> {
-        SettledFinger { pages: self, at: None }
+    /// Which handles of a handle's page the chunk table is known to have, a bit each.
+    pub(super) fn listed(&self, handle: ChunkHandle) -> u128 {
+        let (group, index, _) = place_of(handle);
+        let page = self.groups.get(&group).and_then(|group| group[index].as_ref());
+        page.map_or(0, Page::listed)
     }
 
     /// What is known of a chunk: what its replicas are, and who holds them.
