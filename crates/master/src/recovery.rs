@@ -28,7 +28,7 @@ pub enum RecoveryError {
     #[error("{0}")]
     Log(#[from] LogOpenError),
     /// A checkpoint whose checksums are right makes no sense.
-    #[error("checkpoint {index}: {error}; was it written by a newer build?")]
+    #[error("checkpoint {index}: {error}; start the build that wrote it")]
     Checkpoint {
         /// As of which record.
         index: LogIndex,

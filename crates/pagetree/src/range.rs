@@ -25,7 +25,7 @@ pub struct Range<'a> {
 
 /// A place in a leaf.
 #[derive(Debug)]
-struct LeafCursor<'a> {
+pub(crate) struct LeafCursor<'a> {
     child: &'a Child,
     run: Run<'a>,
     first_key: &'a [u8],
@@ -38,7 +38,7 @@ struct LeafCursor<'a> {
 
 impl<'a> LeafCursor<'a> {
     /// At the first entry that is not below `from`.
-    fn new(child: &'a Child, bytes: &'a [u8], from: &[u8]) -> Option<Self> {
+    pub(crate) fn new(child: &'a Child, bytes: &'a [u8], from: &[u8]) -> Option<Self> {
         let run = Run::new(bytes);
         let Spot { group, after, at, reference: parts, .. } = run.seek(from)?;
         let first_key = run.groups()?.take()?.middle;
@@ -49,7 +49,7 @@ impl<'a> LeafCursor<'a> {
 
     /// The value of the next entry, its key put into `key`. The inner nothing at the end, the
     /// outer where the bytes are no run.
-    fn step(&mut self, key: &mut Vec<u8>) -> Option<Option<&'a [u8]>> {
+    pub(crate) fn step(&mut self, key: &mut Vec<u8>) -> Option<Option<&'a [u8]>> {
         if self.at == self.group.body_end {
             if self.after.left == 0 {
                 return Some(None);

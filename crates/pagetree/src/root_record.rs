@@ -40,7 +40,7 @@ pub enum RecordError {
     /// They begin otherwise.
     #[error("not a root record")]
     Magic,
-    /// A later build wrote it.
+    /// Another build wrote it.
     #[error("a root record of version {0}; this build reads version {VERSION}")]
     Version(u32),
     /// They are not as many as the record says, or fewer than any has.

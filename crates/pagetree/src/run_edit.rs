@@ -1,8 +1,8 @@
 //! Small edits of a run in place: one entry in, out or changed, the others' bytes only moved.
 //!
-//! The first key of a group stays as a reference when it is taken out (U4). An edit that takes a
-//! group's last entry, and one that would make a group too large, edits the groups. A key below all
-//! others, and what does not fit, answers [`Edit::Rebuild`] and leaves the run as it was.
+//! The first key of a group stays as a reference when it is taken out (U4). An edit that takes the
+//! only entry of a group, and one that would make a group too large, edits the groups. A key below
+//! all others, and what does not fit, answers [`Edit::Rebuild`] and leaves the run as it was.
 
 use crate::run::{BODY_SIZE_SIZE, Entry, First, GROUP_COUNT, Run};
 use crate::run_builder::{Shared, put_first};

@@ -1,7 +1,8 @@
 //! Larger edits of a run: one group built anew, the others' bodies moved as they are.
 //!
-//! Needed where an edit changes references: a group falls in two, or goes, perhaps with the run's
-//! first key, to which all heads refer.
+//! Needed where an edit changes references: a group that got too large falls in two, or loses a
+//! reference that is no entry; or a group goes, perhaps with the run's first key, to which all
+//! heads refer.
 
 use crate::entries::Entries;
 use crate::parts::Parts;

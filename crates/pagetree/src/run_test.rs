@@ -1,8 +1,10 @@
 //! Runs: what is built is found, edited and checked, for keys that share much, little or nothing.
 
 use crate::entries::Entries;
+use crate::node::Child;
+use crate::range::LeafCursor;
 use crate::run::{GROUP_COUNT, Run, Spot, find, rank};
-use crate::run_check::check;
+use crate::run_check::{check, groups_are_full};
 use crate::run_edit::{self, Edit};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +37,24 @@ fn entries(map: &BTreeMap<Vec<u8>, Vec<u8>>) -> Entries {
     entries
 }
 
+/// A run of most of these, some of its first keys references alone.
+fn with_references(map: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
+    let mut run = entries(map).to_run();
+    for key in map.keys().step_by(8).take(map.len() / 9) {
+        run_edit::remove(&mut run, key, 4000).unwrap();
+    }
+    run
+}
+
+/// Goes through all entries from a key on; nothing where the bytes are no run.
+fn walk(run: &[u8], from: &[u8]) -> Option<()> {
+    let child = Child::leaf(run.to_vec());
+    let mut cursor = LeafCursor::new(&child, run, from)?;
+    let mut key = Vec::new();
+    while cursor.step(&mut key)?.is_some() {}
+    Some(())
+}
+
 fn assert_is(run: &[u8], map: &BTreeMap<Vec<u8>, Vec<u8>>, sought: &[Vec<u8>]) {
     assert_eq!(check(run), Some(map.len()));
     let mut read = Entries::default();
@@ -60,11 +80,7 @@ proptest! {
     fn who_goes_on_from_a_spot_comes_to_where_who_begins_anew_does(
         map in map(), sought in prop::collection::vec(key(), 0..60), step in 1usize..9,
     ) {
-        let mut bytes = entries(&map).to_run();
-        // Some first keys among them, so that references alone are met.
-        for key in map.keys().step_by(8).take(map.len() / 9) {
-            run_edit::remove(&mut bytes, key, 4000).unwrap();
-        }
+        let bytes = with_references(&map);
         let run = Run::new(&bytes);
         let place = |spot: Spot<'_>| (spot.group_index, spot.index, spot.at, spot.found.is_some());
         let keys: BTreeSet<&Vec<u8>> = sought.iter().chain(map.keys().step_by(step)).collect();
@@ -123,18 +139,26 @@ proptest! {
         cut in any::<prop::sample::Index>(),
         sought in key(),
     ) {
-        let mut run = entries(&map).to_run();
+        let mut run = with_references(&map);
         let at = at.index(run.len());
         run[at] = with;
         run.truncate(cut.index(run.len()) + 1);
         let checked = check(&run);
         let _ = (find(&run, &sought), rank(&run, &sought));
         let read = Entries::default().append_run(&run);
-        assert!(checked.is_none() || read.is_some());
+        let walked = walk(&run, &sought);
+        assert!(checked.is_none() || (read.is_some() && walked.is_some()));
     }
 }
 
-/// The removals after which the references of the entries that stayed changed.
+/// What the heads of a run are, each group's first key among them.
+fn heads(run: &[u8]) -> Vec<(usize, usize, Vec<u8>)> {
+    let mut groups = Run::new(run).groups().unwrap();
+    let heads = std::iter::from_fn(|| groups.take());
+    heads.map(|group| (group.front, group.back, group.middle.to_vec())).collect()
+}
+
+/// After which removals of so many keys the heads were others.
 fn regroupings(order: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut map: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     for number in 0..40 {
@@ -144,33 +168,39 @@ fn regroupings(order: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut regrouped = Vec::new();
     for (removals, number) in order.enumerate() {
         let key = format!("k{number:03}z").into_bytes();
-        let groups = |run: &[u8]| Run::new(run).groups().unwrap().left;
-        let before = groups(&run);
+        let before = heads(&run);
         assert_eq!(run_edit::remove(&mut run, &key, 4000), Some(Edit::Removed));
         map.remove(&key);
         assert_is(&run, &map, std::slice::from_ref(&key));
-        if groups(&run) < before {
+        if heads(&run) != before {
             regrouped.push(removals);
+            continue;
         }
-        // What stays as a reference alone may become an entry again.
+        // What stays as a reference alone becomes an entry again.
         let mut again = run.clone();
-        let edit = run_edit::insert(&mut again, &key, b"back", 4000).unwrap();
-        if edit == Edit::Added {
-            let mut map = map.clone();
-            map.insert(key, b"back".to_vec());
-            assert_is(&again, &map, &[]);
-        } else {
-            assert_eq!(edit, Edit::Rebuild);
-        }
+        assert_eq!(run_edit::insert(&mut again, &key, b"back", 4000), Some(Edit::Added));
+        let mut map = map.clone();
+        map.insert(key, b"back".to_vec());
+        assert_is(&again, &map, &[]);
     }
     regrouped
 }
 
 #[test]
-fn removals_from_either_end_regroup_only_when_a_group_is_empty() {
+fn removals_from_either_end_change_references_only_when_a_group_is_empty() {
     assert_eq!(regroupings(0..39), [15, 31]);
     assert_eq!(regroupings((1..40).rev()), [7, 23]);
     assert_eq!(regroupings((0..40).step_by(16).chain(1..8)), []);
+}
+
+#[test]
+fn a_group_without_entries_is_none_and_a_reference_alone_parts_no_pages() {
+    let empty = [1, 0, 14, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, b'k', 0];
+    assert_eq!(check(&empty), None);
+    let one = [1, 0, 14, 0, 0, 0, 0, 0, 1, 6, 0, 0, 0, b'k', 0, 0, 0, 1, 0, b'l'];
+    assert_eq!((check(&one), groups_are_full(&one)), (Some(1), Some(false)));
+    let both = [1, 0, 14, 0, 0, 0, 0, 0, 1, 6, 0, 0, 0, b'k', 1, 0, 0, 1, 0, b'l'];
+    assert_eq!((check(&both), groups_are_full(&both)), (Some(2), Some(true)));
 }
 
 #[test]

@@ -188,7 +188,8 @@ fn a_checkpoint_lets_the_log_before_it_go_and_recovery_needs_it() {
     let logs = paths.iter().filter(|path| path.starts_with("log/")).count();
     let checkpoints = paths.iter().filter(|path| path.ends_with(".root")).count();
     let pages = paths.iter().filter(|path| path.ends_with(".pages")).count();
-    // One checkpoint is kept of the page file before, and the log since then.
+    // One checkpoint is kept of the page file before, up to two of the present one (so many records
+    // make two), and the log since the first of them.
     assert!(logs <= 3 && checkpoints == 3 && pages == 2, "{paths:?}");
     let before = running.master.state().clone();
     drop(running);

@@ -29,10 +29,11 @@ use std::sync::Arc;
 pub(crate) const LOG_DIRECTORY: &str = "log";
 /// Bytes of a segment on a real disk.
 pub const SEGMENT_SIZE_STANDARD: u64 = 16 << 20;
-/// Bytes of zeros that go before the records, each time that these come to where none are yet. A
-/// flush of blocks never written before takes twice as long, because the file system has to note
-/// that they now are (docs/decisions/2026-11-22-what-a-change-costs.md).
-const FILL_SIZE: u64 = 512 << 10;
+/// So much of a segment is filled with zeros ahead of the records, each time that they come to the
+/// end of what is filled: half a MiB of a standard one. A flush of blocks that were reserved and
+/// never written takes twice as long, because the file system has to note that they now are
+/// (docs/decisions/2026-11-22-what-a-change-costs.md).
+const FILL_SHARE: u64 = 32;
 
 /// The log, open for appending.
 #[derive(Debug)]
@@ -90,8 +91,9 @@ impl Segment {
             return Ok(());
         }
         let end = self.end + records.len() as u64;
+        assert!(end <= self.size, "a segment has room for what is written to it");
         if end > self.filled {
-            self.filled = self.size.min(end + FILL_SIZE);
+            self.filled = self.size.min(end + self.size / FILL_SHARE);
             records.resize(usize::try_from(self.filled - self.end).expect("in memory"), 0);
         }
         self.file.write_at(&records, self.end).map_err(disk_error)?;

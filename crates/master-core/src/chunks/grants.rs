@@ -150,7 +150,7 @@ impl Chunks {
         shrinks: bool,
     ) {
         match result {
-            // Not noted of one that is being made, or was not made in the end.
+            // Of a chunk that is being made, or was not made in the end, nothing is noted.
             Ok(report) => {
                 if self.note_replica(step, handle, server, report) && !shrinks {
                     self.leases.raised_at(handle, server);

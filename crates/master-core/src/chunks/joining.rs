@@ -141,7 +141,8 @@ impl Chunks {
     }
 
     /// Takes in what a server answered of its replica of a chunk; nothing, where that is another's,
-    /// or the table has no such chunk (L6 of the locations). Whether it did.
+    /// or the table has no such chunk (L6 of the locations). Whether it is of that chunk, and the
+    /// table has it.
     pub(super) fn note_replica(
         &mut self,
         step: &Step<'_>,

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Log time ends where a checkpoint can no longer say it, which no honest clock comes near to.
 const LOG_TIME_MAX: Duration = Duration::from_millis(u64::MAX);
 
-/// Answered where the record of a mutation comes a second time, and its outcome is gone.
+/// Answered where the record of a mutation may have come a second time: its outcome, if there was
+/// one, is gone.
 fn too_old() -> Failure {
     let line = "this mutation is older than what the master remembers; it may have been done";
     Failure::unknown(ErrorCode::TooOld, line)

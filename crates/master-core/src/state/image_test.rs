@@ -1,7 +1,7 @@
 //! The state against plain maps, over random records, with images written, opened and adopted in
 //! between; and images that were changed: a right answer or a mark, never a wrong answer.
 
-use super::outcomes::BLOCK_NUMBERS;
+use super::outcomes::{BLOCK_NUMBERS, SESSION_BLOCK_SPAN};
 use super::replay_test::{Drawer, TERM, founding};
 use super::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, Remembered, State};
 use crate::outcome::Outcome;
@@ -58,6 +58,18 @@ impl Model {
             let floor = self.floors.entry(name.session).or_default();
             *floor = name.number.max(*floor);
         }
+    }
+
+    /// Keeps an outcome; what lies a whole span of blocks below it goes.
+    fn keep(&mut self, mutation: MutationName, now: Duration, outcome: Outcome) {
+        let block = mutation.number.get() / BLOCK_NUMBERS;
+        if let Some(beyond) = block.checked_sub(SESSION_BLOCK_SPAN) {
+            let last = MutationNumber::new((beyond + 1) * BLOCK_NUMBERS - 1);
+            self.kept.retain(|name, _| name.session != mutation.session || name.number > last);
+            let floor = self.floors.entry(mutation.session).or_default();
+            *floor = last.max(*floor);
+        }
+        self.kept.insert(mutation, (now, outcome));
     }
 
     fn remembered(&self, mutation: MutationName) -> Remembered {
@@ -245,7 +257,7 @@ impl World {
                 Remembered::Done(known) => return assert_eq!(outcome, known),
                 Remembered::TooOld => return assert!(matches!(outcome, Outcome::Failed(_))),
             }
-            self.model.kept.insert(mutation, (now, outcome.clone()));
+            self.model.keep(mutation, now, outcome.clone());
         }
         self.model.take(record, &outcome, config.chunk_size);
     }

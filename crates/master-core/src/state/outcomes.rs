@@ -10,12 +10,12 @@
 //! expires and goes as one.
 //!
 //! - H1: what is forgotten, and when, follows from the log alone, so that every replay forgets the
-//!   same; and a number at or below a forgotten one (the session's floor) is refused, never done
-//!   again.
+//!   same; and a number at or below its session's floor that is not kept is refused, never done
+//!   again. No floor is below a forgotten number.
 //! - H2: memory is bounded however fast clients go: at most [`OUTCOME_COUNT_MAX`] outcomes, of one
-//!   session in at most [`SESSION_BLOCK_SPAN`] blocks: its newest and those next below, what is
-//!   lower being refused; and at most [`FLOOR_COUNT_MAX`] floors. What comes first goes first, then
-//!   sooner than `retry_window`: at ten thousand mutations a second still after half a minute.
+//!   session in the [`SESSION_BLOCK_SPAN`] blocks up to its highest, and at most
+//!   [`FLOOR_COUNT_MAX`] floors. What comes first goes first, then sooner than `retry_window`: at
+//!   ten thousand mutations a second after 26 s, and after 1.6 s if all are of one session.
 //! - H3: each block stands in `by_time` at its first outcome's time or later, never later than its
 //!   last one's; what stands there may be gone. It is filed anew only when its time has come. With
 //!   floors it is the same.
@@ -37,10 +37,12 @@ const FLOOR_WINDOWS: u32 = 144;
 const FEWER: u32 = if cfg!(test) { 4 } else { 0 };
 /// Outcomes that are remembered in all.
 const OUTCOME_COUNT_MAX: u64 = 1 << (18 - FEWER);
-/// Blocks that are remembered of one session; a client has no more on their way.
-const SESSION_BLOCK_SPAN: u64 = 1 << (10 - FEWER);
+/// Blocks that are remembered of one session. Sixteen callers of one client that each make, look at
+/// or delete many names have as many mutations on their way; others have a few.
+pub(super) const SESSION_BLOCK_SPAN: u64 = 1 << (10 - FEWER);
 /// Floors that are remembered.
 const FLOOR_COUNT_MAX: u64 = 1 << (19 - FEWER);
+// One session does not cost the others what they have.
 const _: () = assert!(SESSION_BLOCK_SPAN * BLOCK_NUMBERS <= OUTCOME_COUNT_MAX);
 
 /// Bytes of a remembered failure's line; the first answer has the whole.
@@ -57,7 +59,7 @@ pub enum Remembered {
     TooOld,
 }
 
-/// Numbers of a session up to this one are forgotten.
+/// Numbers of a session up to this one are forgotten or were never heard of, and are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Floor {
     number: MutationNumber,
@@ -176,15 +178,12 @@ impl Outcomes {
         loop {
             let lowest = self.kept.walk(&session_key(new.session)).unpack(|key, packed| {
                 let name = unpack_block(&mut Packed(key))?;
-                Some(Some((name, sum_of_block(packed, name)?)))
+                let goes = name.session == new.session && name.index <= beyond;
+                Some(if goes { Some((name, sum_of_block(packed, name)?)) } else { None })
             });
+            let Some((name, sum)) = lowest else { break };
             let left = self.kept.len();
-            match lowest {
-                Some((name, sum)) if name.session == new.session && name.index <= beyond => {
-                    self.forget_block(now, name, sum);
-                }
-                _ => break,
-            }
+            self.remove_block(name, sum);
             // What cannot be taken out is damaged, and was noted.
             if self.kept.len() == left {
                 break;
@@ -247,9 +246,13 @@ impl Outcomes {
 
     /// Forgets a block: its numbers, and all below, are refused from now on.
     fn forget_block(&mut self, now: Duration, name: BlockName, sum: BlockSum) {
+        self.remove_block(name, sum);
+        self.raise_floor(now, name.session, sum.highest);
+    }
+
+    fn remove_block(&mut self, name: BlockName, sum: BlockSum) {
         self.kept.remove(&block_key(name));
         self.count = self.count.saturating_sub(sum.count);
-        self.raise_floor(now, name.session, sum.highest);
     }
 
     /// Numbers of a session up to this one are refused from now on.

@@ -59,7 +59,9 @@ impl Drawer {
     fn mutation(&mut self) -> MutationName {
         // Few names, so that repeats are common.
         let session = SessionId::new(1 + u128::from(self.random.below(3)));
-        MutationName { session, number: MutationNumber::new(1 + self.random.below(400)) }
+        // Now and then beyond what is remembered of a session at once.
+        let leap = if self.random.chance(20) { 2000 * self.random.below(3) } else { 0 };
+        MutationName { session, number: MutationNumber::new(1 + leap + self.random.below(400)) }
     }
 
     pub(super) fn draw(&mut self, state: &State) -> Record {

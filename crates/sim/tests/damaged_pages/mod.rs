@@ -58,6 +58,7 @@ impl Left {
                 add(&mut running, &mut ids, number);
             }
         }
+        // Numbers are mutations' of one session: further apart, the first ones would be refused.
         add(&mut running, &mut ids, 11_900);
         drop(running);
         disk.crash();

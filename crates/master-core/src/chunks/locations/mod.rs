@@ -18,8 +18,8 @@
 //!   replicas told, and since when no lease is known, is forgotten then: all of them told since.
 //! - L5: what a server told in a life that is over does not count, whether it is swept away yet or
 //!   not.
-//! - L6: only chunks of the chunk table are here, and the table loses none: of which pages know
-//!   that it has them, it is not asked again.
+//! - L6: only chunks of the chunk table are here, and the table loses none: a page remembers which
+//!   of its handles the table has, and for those it is not asked again.
 
 mod entry;
 #[cfg(test)]
@@ -140,13 +140,15 @@ impl Locations {
         let mut unlisted = Vec::new();
         // Numbers do not run out before servers do; what is not taken in is told again.
         let Some(number) = self.number_of(server) else { return unlisted };
+        // To ask for all of a page at once costs what a few cost one by one.
+        let asks_pages = reports.len() > 1;
         while !reports.is_empty() {
             let together = reports.windows(2).take_while(|pair| {
                 pair[0].handle < pair[1].handle && in_one_page(pair[0].handle, pair[1].handle)
             });
             let (run, rest) = reports.split_at(1 + together.count());
             reports = rest;
-            let listed = self.listed(run, &table);
+            let listed = self.listed(run, asks_pages, &table);
             let left = self.report_settled(now, (number, server), (run, listed));
             for report in left {
                 if !Slot::of(report.handle).is_in(listed) {
@@ -161,11 +163,11 @@ impl Locations {
         unlisted
     }
 
-    /// Which chunks of a page the table has, a bit each, those of these reports at least. To ask it
-    /// for all at once costs what a few would one by one.
+    /// Which chunks of a page the table has, a bit each, those of these reports at least.
     fn listed<T: Iterator<Item = ChunkHandle>>(
         &self,
         run: &[ReplicaReport],
+        asks_pages: bool,
         table: impl Fn(RangeInclusive<ChunkHandle>) -> T,
     ) -> u128 {
         let Some(ReplicaReport { handle, .. }) = run.first() else { return 0 };
@@ -174,7 +176,7 @@ impl Locations {
         if run.iter().all(is_known) {
             return known;
         }
-        let asked = if run.len() == 1 { *handle..=*handle } else { page_around(*handle) };
+        let asked = if asks_pages { page_around(*handle) } else { *handle..=*handle };
         table(asked).fold(known, |listed, handle| listed | Slot::of(handle).bit())
     }
 

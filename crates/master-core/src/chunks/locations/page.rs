@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   present   which of the 128 handles are here, one bit each
-//!   listed    which of them the chunk table is known to have
+//!   listed    which of the 128 the chunk table is known to have
 //!   bytes     ┌──────────────────────┬───────────────────────────────┐
 //!             │ size of each entry   │ the entries, in order         │
 //!             └──────────────────────┴───────────────────────────────┘
