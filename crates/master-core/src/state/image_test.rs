@@ -430,5 +430,9 @@ fn root_bytes_altered_or_cut_anywhere_are_refused() {
         altered[at] ^= 1 << (at % 8);
         assert!(open(&altered).is_err(), "altered at {at}");
     }
+    let mut earlier = root.clone();
+    earlier[8] = 3;
+    let told = open(&earlier).expect_err("of another build").to_string();
+    assert_eq!(told, "an image of version 3; this build reads version 4");
     assert_eq!(world.live_bytes, world.bytes.len() as u64, "one image, and no garbage");
 }
