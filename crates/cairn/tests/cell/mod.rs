@@ -1,7 +1,7 @@
 //! A cell of real processes for tests: free ports, scratch directories, an end by process id.
 //!
 //! - T1: every process that was started ends when its owner is dropped, whatever the test did.
-//! - T2: no command may hang: one that takes longer than two minutes fails the test.
+//! - T2: no command may hang: one that takes longer than a minute fails the test.
 //! - T3: the one place in the tests that sleeps is `await_until`.
 
 #![allow(dead_code, reason = "each test file uses its part of this")]
@@ -14,9 +14,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longer than anything a healthy machine needs, even a busy one: what takes 5 s on a quiet disk
-/// was seen to take more than 60.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than anything a healthy machine needs, even a busy one.
+const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Small chunks and quick deaths: the rare paths become common, and no test waits long.

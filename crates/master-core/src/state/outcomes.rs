@@ -189,7 +189,7 @@ impl Outcomes {
                 break;
             }
         }
-        let last = beyond.saturating_add(1).saturating_mul(BLOCK_NUMBERS) - 1;
+        let last = (beyond + 1) * BLOCK_NUMBERS - 1;
         self.raise_floor(now, new.session, MutationNumber::new(last));
     }
 
@@ -540,7 +540,7 @@ mod tests {
         fn nothing_is_forgotten_too_soon_and_nothing_is_new_twice(
             steps in proptest::collection::vec(
                 (0..3u64, prop_oneof![1..40u64, 1..600u64], prop_oneof![0..20u64, 0..400u64]),
-                1..100,
+                1..300,
             ),
         ) {
             const WINDOW: u64 = 300;
