@@ -8,26 +8,17 @@ use cairn_types::{CellPath, Entry, EntryKind};
 const PAGE_ENTRIES: u32 = 1000;
 
 /// Hands over the entries of a directory page by page, in order of names; `hidden`: deleted ones
-/// too. No more than a page is held, however many there are.
+/// too. No more than a few pages are held, however many there are.
 pub(crate) async fn pages(
     place: &Place,
     hidden: bool,
     mut take: impl FnMut(Vec<Entry>) -> Result<(), Complaint>,
 ) -> Result<(), Complaint> {
-    let mut after = String::new();
-    loop {
-        let page = place
-            .cell
-            .list_page(&place.path, &after, PAGE_ENTRIES, hidden)
-            .await
-            .doing(|| format!("listing {place}"))?;
-        let last = page.entries.last().map(|entry| entry.name.clone());
-        take(page.entries)?;
-        match last {
-            Some(name) if page.more => after = name,
-            _ => return Ok(()),
-        }
+    let mut listing = place.cell.listing(&place.path, hidden);
+    while let Some(page) = listing.next_page().await.doing(|| format!("listing {place}"))? {
+        take(page)?;
     }
+    Ok(())
 }
 
 /// What stands somewhere below the root of a walk.

@@ -2,7 +2,9 @@
 
 mod cell;
 
+use cairn_client::{Cell as Client, CellPath, CreateOptions, Error, Options};
 use cell::{Cell, await_until};
+use std::collections::BTreeSet;
 
 fn lines(text: &str) -> usize {
     text.lines().count()
@@ -45,6 +47,61 @@ fn a_tree_of_many_small_files_is_stored_listed_and_removed_in_batches() {
     assert_eq!(cell.ok(with(&["ls"])), all, "in the order in which they were named");
     assert_eq!(lines(&cell.ok(with(&["rm", "-v"]))), 1500);
     assert_eq!(lines(&cell.ok(["find", "/t", "-type", "f"])), 0);
+}
+
+/// Names `n0000` to `n3999` in `/d`, of which the ones in `others` are made or removed while a
+/// listing has told the first two pages and has the third on its way; what the whole listing told.
+fn listed_while(begun: BTreeSet<String>, others: &BTreeSet<String>, make: bool) -> Vec<String> {
+    let cell = Cell::start(0);
+    let paths = |names: &BTreeSet<String>| -> Vec<CellPath> {
+        names.iter().map(|name| CellPath::parse(&format!("/d/{name}")).expect("a path")).collect()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let listed = runtime.expect("starts").block_on(async {
+        let client = Client::connect(&cell.master.address, Options::default()).await?;
+        let directory = CellPath::parse("/d").expect("a path");
+        client.make_directory(&directory, false).await?;
+        let created = client.create_many(&paths(&begun), CreateOptions::default()).await;
+        created.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut listing = client.listing(&directory, false);
+        let (mut names, mut pages) = (Vec::new(), 0);
+        while let Some(page) = listing.next_page().await? {
+            names.extend(page.into_iter().map(|entry| entry.name));
+            pages += 1;
+            if pages == 2 && make {
+                let made = client.create_many(&paths(others), CreateOptions::default()).await;
+                made.into_iter().collect::<Result<Vec<_>, _>>()?;
+            } else if pages == 2 {
+                let gone = client.delete_many(&paths(others), false).await;
+                gone.into_iter().collect::<Result<Vec<_>, _>>()?;
+            }
+        }
+        Ok::<_, Error>(names)
+    });
+    listed.expect("listed")
+}
+
+fn numbered(numbers: std::ops::Range<u32>) -> BTreeSet<String> {
+    numbers.map(|number| format!("n{number:04}")).collect()
+}
+
+#[test]
+fn a_listing_tells_each_name_that_stays_once_though_others_go_before_the_page_asked_ahead() {
+    let gone = numbered(2100..2110);
+    let mut listed = listed_while(numbered(0..4000), &gone, false);
+    assert!(listed.is_sorted());
+    listed.retain(|name| !gone.contains(name));
+    assert_eq!(listed.len(), 3990);
+    assert!(listed.into_iter().eq(&numbered(0..4000) - &gone));
+}
+
+#[test]
+fn a_listing_tells_each_name_once_though_others_come_before_the_page_asked_ahead() {
+    let come: BTreeSet<String> = (0..10).map(|number| format!("n2500-{number}")).collect();
+    let mut listed = listed_while(numbered(0..4000), &come, true);
+    assert!(listed.is_sorted());
+    listed.retain(|name| !come.contains(name));
+    assert!(listed.into_iter().eq(numbered(0..4000)));
 }
 
 #[test]

@@ -49,7 +49,9 @@ impl ClientCore {
 
     pub(crate) fn opened(&mut self, id: OperationId, mut asked: Asked) {
         match &mut asked.response {
-            Response::Create(answer) => self.cx.opened(answer.entry.id),
+            Response::Create(answer) => {
+                self.cx.opened(answer.entry.id);
+            }
             Response::Batch(answer) => {
                 for result in &answer.results {
                     if let BatchResult::Create(answer) = result {
@@ -58,11 +60,10 @@ impl ClientCore {
                 }
             }
             Response::Open(answer) if answer.entry.kind == EntryKind::File => {
-                self.cx.opened(answer.entry.id);
                 let (entry, chunks) = (&answer.entry, std::mem::take(&mut answer.chunks));
                 let first = chunks.first().map(|chunk| chunk.index).unwrap_or_default();
                 let until = self.usable_until(asked.sent);
-                let locations = &mut self.cx.file(entry.id).locations;
+                let locations = &mut self.cx.opened(entry.id).locations;
                 locations.absorb(entry, first, chunks, asked.asked, until);
             }
             _ => {}

@@ -91,10 +91,11 @@ impl Context {
     }
 
     /// A file is opened: what was known of its locations no longer counts (§2.7.1).
-    pub(crate) fn opened(&mut self, file: EntryId) {
+    pub(crate) fn opened(&mut self, file: EntryId) -> &mut FileState {
         let state = self.file(file);
         state.locations = Locations::default();
         state.opens += 1;
+        state
     }
 
     /// A file is closed; after the last time nothing is kept of it.

@@ -17,7 +17,7 @@ use crate::write_operation::WriteWork;
 use cairn_env::{Completion, Effect, Event, Now};
 use cairn_protocol::{CellInfoAnswer, ErrorCode, Failure, Hello, Outcome, Response, Role};
 use cairn_types::{CellId, EntryId, Incarnation, ServerId, Time};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// What an operation still has to do.
 #[derive(Debug)]
@@ -44,7 +44,8 @@ pub(crate) struct Active {
     done: Done,
     deadline: Time,
     alarm: TimerKey,
-    pub(crate) tasks: BTreeSet<TaskId>,
+    /// In the order of their numbers; few.
+    pub(crate) tasks: Vec<TaskId>,
     /// Some of it has been done.
     pub(crate) changed: bool,
 }
@@ -168,7 +169,7 @@ impl ClientCore {
         self.next += 1;
         let id = TaskId(self.next);
         let Some(active) = self.operations.get_mut(&operation) else { return id };
-        active.tasks.insert(id);
+        active.tasks.push(id);
         let (owner, deadline) = (Owner::Operation(operation), active.deadline);
         self.tasks.insert(id, Box::new(Task { owner, deadline, machine }));
         self.ready.push_back((id, Input::Begin));
@@ -254,7 +255,7 @@ impl ClientCore {
             }
             _ => self.cx.timers.set(deadline, Alarm::Deadline(id)),
         };
-        let (work, tasks) = (Work::Pause, BTreeSet::new());
+        let (work, tasks) = (Work::Pause, Vec::new());
         let active = Active { work, done, deadline, alarm, tasks, changed: false };
         self.operations.insert(id, Box::new(active));
         let needs_cell =
@@ -310,7 +311,7 @@ impl ClientCore {
 
     fn task_over(&mut self, id: OperationId, task: TaskId, result: Result<TaskResult, Failure>) {
         let Some(active) = self.operations.get_mut(&id) else { return };
-        active.tasks.remove(&task);
+        active.tasks.retain(|other| *other != task);
         let result = match result {
             Ok(result) => result,
             Err(failure) => return self.fail(id, failure),

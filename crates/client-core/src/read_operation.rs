@@ -88,7 +88,7 @@ impl ClientCore {
                 work.under_way.iter().filter(|(_, at)| **at > start).map(|(t, _)| *t).collect();
             for task in beyond {
                 work.under_way.remove(&task);
-                active.tasks.remove(&task);
+                active.tasks.retain(|other| *other != task);
                 self.tasks.remove(&task);
             }
         }

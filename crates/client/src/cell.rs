@@ -6,8 +6,8 @@ use crate::link::{Link, answered, wait};
 use cairn_client_core::Operation;
 use cairn_protocol::{
     CellInfo, CellInfoAnswer, ChunkLocations, Create, Delete, Explain, ExplainAnswer, Find,
-    FindAnswer, List, ListAnswer, Locate, MakeDirectory, Open, Rename, Request, Response,
-    ServerStatus, Servers, Stat, Status, StatusAnswer,
+    FindAnswer, Locate, MakeDirectory, Open, Rename, Request, Response, ServerStatus, Servers,
+    Stat, Status, StatusAnswer,
 };
 use cairn_types::{Address, CellPath, ChunkIndex, Content, Entry, MutationName, Rack};
 use std::sync::Arc;
@@ -138,38 +138,6 @@ impl Cell {
     /// `NotFound`; `NotADirectory` where a part of the path is a file.
     pub async fn stat(&self, path: &CellPath) -> Result<Entry, Error> {
         Ok(ask!(self, Stat { path: path.clone() }, Stat).entry)
-    }
-
-    /// All entries of a directory, in order of their names. Lengths are the recorded ones.
-    ///
-    /// # Errors
-    /// `NotFound`, `NotADirectory`.
-    pub async fn list(&self, path: &CellPath) -> Result<Vec<Entry>, Error> {
-        let (mut all, mut after) = (Vec::<Entry>::new(), String::new());
-        loop {
-            let page = self.list_page(path, &after, PAGE_SIZE, false).await?;
-            let more = page.more && !page.entries.is_empty();
-            all.extend(page.entries);
-            match all.last() {
-                Some(last) if more => after.clone_from(&last.name),
-                _ => return Ok(all),
-            }
-        }
-    }
-
-    /// At most `limit` entries whose names come after `after`; with `hidden`, deleted ones too.
-    ///
-    /// # Errors
-    /// `NotFound`, `NotADirectory`.
-    pub async fn list_page(
-        &self,
-        path: &CellPath,
-        after: &str,
-        limit: u32,
-        hidden: bool,
-    ) -> Result<ListAnswer, Error> {
-        let (path, after) = (path.clone(), after.to_owned());
-        Ok(ask!(self, List { path, after, limit, hidden }, List))
     }
 
     /// Paths below `root` whose name matches `pattern` (`*`, `?`, `[a-z]`), at most `limit` of

@@ -37,6 +37,7 @@ mod cell;
 mod error;
 mod file;
 mod link;
+mod listing;
 mod reader;
 mod record_reader;
 mod record_writer;
@@ -44,14 +45,15 @@ mod writer;
 
 pub use cairn_format::{ProducerId, RECORD_WINDOW, Record};
 pub use cairn_protocol::{
-    CellInfoAnswer, ChunkLocations, ErrorCode, ExplainAnswer, FindAnswer, Found, ListAnswer,
-    Outcome, ServerState, ServerStatus, StatusAnswer,
+    CellInfoAnswer, ChunkLocations, ErrorCode, ExplainAnswer, FindAnswer, Found, Outcome,
+    ServerState, ServerStatus, StatusAnswer,
 };
 pub use cairn_types::{CellPath, Content, Entry, EntryKind, PathError};
 
 pub use crate::cell::{Cell, CreateOptions, Options};
 pub use crate::error::Error;
 pub use crate::file::File;
+pub use crate::listing::Listing;
 pub use crate::reader::{Reader, Tail};
 pub use crate::record_reader::RecordReader;
 pub use crate::record_writer::RecordWriter;

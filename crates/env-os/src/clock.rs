@@ -14,13 +14,29 @@ pub fn boot_time() -> Time {
     Time::from_nanos(seconds * 1_000_000_000 + nanos)
 }
 
-/// Both clocks.
-#[must_use]
-pub fn now() -> Now {
-    // A wall clock set before 1970 is shown as 1970; nothing is decided by it.
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let millis = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
-    Now { time: boot_time(), wall: WallTime::from_millis(millis) }
+/// The wall's time at one time of the clock that rooms see. It is looked up once a turn of the
+/// loop and goes on with the other: to ask for it anew for each step would cost as much as the
+/// step's own time, and nothing is decided by it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wall {
+    at: Time,
+    wall: WallTime,
+}
+
+impl Wall {
+    pub(crate) fn look() -> Self {
+        // A wall clock set before 1970 is shown as 1970.
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
+        Self { at: boot_time(), wall: WallTime::from_millis(millis) }
+    }
+
+    /// Both clocks.
+    pub(crate) fn now(&self) -> Now {
+        let time = boot_time();
+        let passed = u64::try_from(time.since(self.at).as_millis()).unwrap_or(u64::MAX);
+        Now { time, wall: WallTime::from_millis(self.wall.as_millis().saturating_add(passed)) }
+    }
 }
 
 #[cfg(test)]

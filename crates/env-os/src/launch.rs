@@ -1,6 +1,7 @@
 //! Starting and stopping a room in the real world.
 
 use crate::attached::Attached;
+use crate::clock::Wall;
 use crate::lanes::Lanes;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::{Network, WAKER_TOKEN};
@@ -231,6 +232,7 @@ fn build<R: Room>(
         results,
         stops: Arc::clone(&stops),
         say: options.say,
+        wall: Wall::look(),
     };
     Ok((reactor, Running { thread: None, commands, stops }))
 }

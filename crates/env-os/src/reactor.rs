@@ -9,7 +9,7 @@
 //!   commands that are done have been told.
 
 use crate::calls::Call;
-use crate::clock;
+use crate::clock::{self, Wall};
 use crate::lanes::{Finished, FromWorker, Lanes};
 use crate::launch::HaltReason;
 use crate::mailbox::{Mailbox, Waker};
@@ -40,6 +40,7 @@ pub(crate) struct Reactor<R: Room> {
     pub(crate) results: Arc<Results<R>>,
     pub(crate) stops: Arc<Mailbox<()>>,
     pub(crate) say: fn(&str),
+    pub(crate) wall: Wall,
 }
 
 /// What one turn of the loop collects.
@@ -93,9 +94,10 @@ impl<R: Room> Reactor<R> {
 
     /// All that there is to do without waiting (L2); false: someone has stopped it.
     pub(crate) fn work(&mut self, turn: &mut Turn<R>) -> Result<bool, HaltReason> {
+        self.wall = Wall::look();
         self.take_mail(turn)?;
         self.take_news(turn)?;
-        self.room.turn_ends(clock::now(), &mut turn.effects);
+        self.room.turn_ends(self.wall.now(), &mut turn.effects);
         self.carry_out(turn)?;
         self.lanes.submit(&mut turn.jobs);
         self.network.flush();
@@ -142,7 +144,7 @@ impl<R: Room> Reactor<R> {
     }
 
     fn step(&mut self, event: RoomEvent<R>, turn: &mut Turn<R>) -> Result<(), HaltReason> {
-        let now: Now = clock::now();
+        let now: Now = self.wall.now();
         self.network.now = now.time;
         self.room.handle(now, event, &mut turn.effects);
         self.carry_out(turn)

@@ -12,6 +12,8 @@ use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, 
 
 /// Names in one answer to `List` or `Find`, however many are asked for.
 pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
+/// Names that a `List` may skip: a few pages.
+const SKIP_MAX: usize = 16_000;
 /// Chunks in one answer to `Open` or `Locate`.
 const LOCATE_COUNT_MAX: u32 = 256;
 
@@ -120,16 +122,28 @@ pub(crate) fn list(state: &State, list: &List) -> Result<ListAnswer, Failure> {
         return Err(Failure::refused(ErrorCode::NotADirectory, line));
     }
     let limit = page_size(list.limit);
-    let mut entries: Vec<Entry> = state.list(id, &list.after).take(limit + 1).collect();
+    let skip = usize::try_from(list.skip).unwrap_or(usize::MAX);
+    if skip > SKIP_MAX {
+        let line = format!("{skip} names to be skipped; the limit is {SKIP_MAX}");
+        return Err(Failure::refused(ErrorCode::Invalid, line));
+    }
+    let mut skipped = String::new();
+    if skip > 0 {
+        match state.children(id, &list.after).skip_names(skip) {
+            Some(last) => skipped = last,
+            None => return Ok(ListAnswer::default()),
+        }
+    }
+    let after = if skipped.is_empty() { &list.after } else { &skipped };
+    let mut entries: Vec<Entry> = state.list(id, after).take(limit + 1).collect();
     if list.hidden && id == ROOT {
-        entries.extend(
-            state.describe(HIDDEN_ROOT, HIDDEN_NAME).filter(|entry| entry.name > list.after),
-        );
+        let hidden = state.describe(HIDDEN_ROOT, HIDDEN_NAME);
+        entries.extend(hidden.filter(|entry| entry.name > *after));
         entries.sort_by(|a, b| a.name.cmp(&b.name));
     }
     let more = entries.len() > limit;
     entries.truncate(limit);
-    Ok(ListAnswer { entries, more })
+    Ok(ListAnswer { entries, more, skipped })
 }
 
 pub(crate) fn servers(chunks: &Chunks, now: Now) -> ServersAnswer {

@@ -213,8 +213,30 @@ impl<'a> Run<'a> {
 
     /// The same for a key that is not below the one that `spot` was sought for: goes on from there.
     pub(crate) fn seek_on(&self, spot: &Spot<'a>, key: &[u8]) -> Option<Spot<'a>> {
+        if let Some(next) = self.next_if(spot, key) {
+            return Some(next);
+        }
         let passed = (spot.index > 0).then_some((spot.index, spot.at));
         self.seek_from((spot.group, spot.group_index, spot.after), passed, key)
+    }
+
+    /// The entry behind one that was found, in the same group, if that has the key: in a run of
+    /// keys that follow one another, nearly always.
+    #[inline]
+    fn next_if(&self, spot: &Spot<'a>, key: &[u8]) -> Option<Spot<'a>> {
+        let at = spot.found?.end;
+        if at >= spot.group.body_end {
+            return None;
+        }
+        let entry = self.entry(at)?;
+        let shared = spot.reference.shared_front(key);
+        // What has the key shares as much with the reference as the key does (U2).
+        if entry.front != shared {
+            return None;
+        }
+        let order = order_of_rest(key, shared, entry.middle, entry.back, &spot.reference)?;
+        let next = || Spot { index: spot.index + 1, at, found: Some(entry), ..*spot };
+        (order == Ordering::Equal).then(next)
     }
 
     /// Seeks from a group on, of which the entries before `passed`, an index and an offset, lie

@@ -48,18 +48,21 @@ cairn_types::message! {
 }
 
 cairn_types::message! {
-    /// Names of a directory after `after`, at most `limit`.
+    /// Names of a directory after `after`, at most `limit`; with `skip`, the page behind so many of
+    /// them, which can be asked for before these have come.
     pub struct List {
         1 => path: CellPath,
         2 => after: String,
         3 => limit: u32,
         /// Hidden (deleted) names too.
         4 => hidden: bool,
+        5 => skip: u32,
     }
 }
 cairn_types::message! {
-    /// In order of names; `more` tells whether to ask again after the last one.
-    pub struct ListAnswer { 1 => entries: Vec<Entry>, 2 => more: bool }
+    /// In order of names; `more` tells whether to ask again after the last one. The page follows
+    /// `skipped`, the last name that was left out; empty, as the page is, where there were fewer.
+    pub struct ListAnswer { 1 => entries: Vec<Entry>, 2 => more: bool, 3 => skipped: String }
 }
 
 cairn_types::message! {

@@ -112,7 +112,7 @@ impl Op {
                 return Operation::Open(Batch { entries }.into());
             }
             Self::List { path } => {
-                Request::List(List { path, after: String::new(), limit: LIST_LIMIT, hidden: false })
+                Request::List(List { path, limit: LIST_LIMIT, ..List::default() })
             }
             Self::Write { file, offset, bytes, sync } => {
                 return Operation::WriteAt { file, offset, bytes, sync };

@@ -1,48 +1,46 @@
 //! Where a server is: address, rack, and both together with its id.
-//!
-//! Clones share the text: each answer about a chunk names its servers.
 
 use crate::ServerId;
+use crate::text::Text;
 use crate::wire::{Field, WireError, WireType, encode_slice, take_text};
 use std::fmt;
-use std::sync::Arc;
 
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Arc<str>);
+        pub struct $name(Text);
 
         impl $name {
             /// Takes the text as it is.
             #[must_use]
-            pub fn new(text: impl Into<Arc<str>>) -> Self {
-                Self(text.into())
+            pub fn new(text: impl AsRef<str>) -> Self {
+                Self(Text::new(text.as_ref()))
             }
 
             /// The text.
             #[must_use]
             pub fn as_str(&self) -> &str {
-                &self.0
+                self.0.as_str()
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                f.write_str(self.as_str())
             }
         }
 
         impl Field for $name {
             const PROTO: &'static str = "string";
             fn is_default(&self) -> bool {
-                self.0.is_empty()
+                self.0.as_bytes().is_empty()
             }
             fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
                 encode_slice(tag, self.0.as_bytes(), out);
             }
             fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
-                self.0 = take_text(wire, input)?.into();
+                self.0 = Text::new(take_text(wire, input)?);
                 Ok(())
             }
         }
@@ -63,7 +61,11 @@ impl Rack {
     #[must_use]
     pub fn distance(&self, other: &Self) -> usize {
         let parts = |rack: &Self| {
-            rack.0.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+            rack.as_str()
+                .split('/')
+                .filter(|part| !part.is_empty())
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         };
         let (mine, theirs) = (parts(self), parts(other));
         let shared = mine.iter().zip(&theirs).take_while(|(a, b)| a == b).count();

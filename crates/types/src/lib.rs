@@ -15,6 +15,7 @@ mod random;
 mod range;
 #[cfg(any(test, feature = "samples"))]
 pub mod sample;
+mod text;
 mod time;
 pub mod varint;
 pub mod wire;

@@ -1,7 +1,8 @@
 //! Paths in a cell: `/a/b`, UTF-8, no empty part, no `.` or `..`, no NUL.
 
-use crate::wire::{Field, WireError, WireType};
+use crate::wire::{Field, WireError, WireType, encode_slice, take_text};
 use std::fmt;
+use std::sync::{Arc, LazyLock};
 
 /// Bytes that one name may have.
 pub const NAME_SIZE_MAX: usize = 255;
@@ -36,9 +37,10 @@ pub enum PathError {
     },
 }
 
-/// An absolute, normal path: repeated and trailing slashes are gone, the root is `/`.
+/// An absolute, normal path: repeated and trailing slashes are gone, the root is `/`. Clones share
+/// the text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CellPath(String);
+pub struct CellPath(Arc<str>);
 
 impl Default for CellPath {
     fn default() -> Self {
@@ -50,7 +52,9 @@ impl CellPath {
     /// `/`.
     #[must_use]
     pub fn root() -> Self {
-        Self("/".to_owned())
+        // Each message with a path begins with this one.
+        static ROOT: LazyLock<Arc<str>> = LazyLock::new(|| "/".into());
+        Self(Arc::clone(&ROOT))
     }
 
     /// Reads a path as a person writes it.
@@ -61,19 +65,23 @@ impl CellPath {
         if !text.starts_with('/') {
             return Err(PathError::NotAbsolute);
         }
-        let mut path = Self(String::with_capacity(text.len()));
-        for name in text.split('/').filter(|name| !name.is_empty()) {
+        let names = || text.split('/').filter(|name| !name.is_empty());
+        let mut size = 0;
+        for name in names() {
             check_name(name)?;
-            path.0.push('/');
-            path.0.push_str(name);
+            size += 1 + name.len();
         }
-        if path.0.is_empty() {
+        if size > PATH_SIZE_MAX {
+            return Err(PathError::PathTooLong { size });
+        }
+        if size == text.len() {
+            return Ok(Self(text.into()));
+        }
+        if size == 0 {
             return Ok(Self::root());
         }
-        if path.0.len() > PATH_SIZE_MAX {
-            return Err(PathError::PathTooLong { size: path.0.len() });
-        }
-        Ok(path)
+        let normal: String = names().flat_map(|name| ["/", name]).collect();
+        Ok(Self(normal.into()))
     }
 
     /// The path as text.
@@ -85,7 +93,7 @@ impl CellPath {
     /// Whether it is `/`.
     #[must_use]
     pub fn is_root(&self) -> bool {
-        self.0 == "/"
+        *self.0 == *"/"
     }
 
     /// The names from the root down; none for the root.
@@ -113,7 +121,7 @@ impl CellPath {
         match (self.is_root(), cut) {
             (true, _) => None,
             (false, 0) => Some(Self::root()),
-            (false, _) => Some(Self(self.0[..cut].to_owned())),
+            (false, _) => Some(Self(self.0[..cut].into())),
         }
     }
 
@@ -171,12 +179,10 @@ impl Field for CellPath {
         self.is_root()
     }
     fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
-        self.0.encode_present(tag, out);
+        encode_slice(tag, self.0.as_bytes(), out);
     }
     fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
-        let mut text = String::new();
-        text.merge(wire, input)?;
-        *self = Self::parse(&text).map_err(|_| WireError::Malformed)?;
+        *self = Self::parse(take_text(wire, input)?).map_err(|_| WireError::Malformed)?;
         Ok(())
     }
 }

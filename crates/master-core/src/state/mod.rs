@@ -33,6 +33,7 @@ mod outcomes;
 mod packing;
 #[cfg(test)]
 mod replay_test;
+mod ways;
 
 pub use chunk_table::ChunkRecord;
 pub use entry_record::EntryRecord;

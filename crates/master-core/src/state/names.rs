@@ -16,6 +16,7 @@
 use super::entry_record::EntryRecord;
 use super::map::{DamageMark, Map, MapFinger, Walk};
 use super::packing::{Packed, put_near};
+use super::ways::Ways;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{CellPath, Entry, EntryId, EntryKind, NAME_SIZE_MAX, WallTime};
 
@@ -38,6 +39,7 @@ const IS_DIRECTORY: u8 = 1;
 pub(super) struct Names {
     names: Map,
     entries: Map,
+    ways: Ways,
     file_count: u64,
     hidden_count: u64,
 }
@@ -50,12 +52,12 @@ impl Names {
             let root = EntryRecord::directory(id, WallTime::default());
             entries.set(&entry_key(id), &root.pack(id, name));
         }
-        Self { names: Map::new(mark), entries, file_count: 0, hidden_count: 0 }
+        Self::of([Map::new(mark), entries], [0, 0])
     }
 
     /// From what an image has.
     pub(super) fn of([names, entries]: [Map; 2], [file_count, hidden_count]: [u64; 2]) -> Self {
-        Self { names, entries, file_count, hidden_count }
+        Self { names, entries, ways: Ways::default(), file_count, hidden_count }
     }
 
     pub(super) fn maps(&self) -> [&Map; 2] {
@@ -158,13 +160,31 @@ impl Names {
     }
 
     pub(super) fn resolve(&self, path: &CellPath) -> Result<(EntryId, EntryKind), Failure> {
+        let Some((directory, name)) = path.as_str().rsplit_once('/') else {
+            return self.walk_down(path);
+        };
+        let Some(parent) = self.ways.get(directory) else { return self.walk_down(path) };
+        let child = self.step(parent, name, &mut Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX));
+        child.ok_or_else(|| self.missing(parent, EntryKind::Directory, path))
+    }
+
+    /// Resolves a path from the root down, and remembers the directory that its last name is in.
+    fn walk_down(&self, path: &CellPath) -> Result<(EntryId, EntryKind), Failure> {
         let mut key = Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX);
         let (mut at, mut kind) = (ROOT, EntryKind::Directory);
+        let mut parent = ROOT;
         for name in path.names() {
+            parent = at;
             (at, kind) = match self.step(at, name, &mut key) {
                 Some(child) => child,
                 None => return Err(self.missing(at, kind, path)),
             };
+        }
+        // Nobody needs to remember where the root is.
+        if parent != ROOT
+            && let Some((directory, _)) = path.as_str().rsplit_once('/')
+        {
+            self.ways.remember(directory, parent);
         }
         Ok((at, kind))
     }
@@ -255,6 +275,9 @@ impl Names {
         name: &str,
         to: (EntryId, &str),
     ) {
+        if record.kind == EntryKind::Directory {
+            self.ways.forget();
+        }
         let mut key = Vec::new();
         name_key(record.parent, name, &mut key);
         self.names.remove(&key);
@@ -294,6 +317,18 @@ impl Described<'_> {
 pub struct Children<'a> {
     directory: EntryId,
     walk: Walk<'a>,
+}
+
+impl Children<'_> {
+    /// Leaves out so many names; the last of them, where there are that many.
+    pub fn skip_names(&mut self, count: usize) -> Option<String> {
+        let directory = entry_key(self.directory);
+        for _ in 1..count {
+            // The key of a name begins with its directory's.
+            self.walk.next().filter(|(key, _)| key.starts_with(&directory))?;
+        }
+        self.next().map(|(name, ..)| name)
+    }
 }
 
 impl Iterator for Children<'_> {
@@ -372,6 +407,29 @@ mod tests {
         let code = |text| names().resolve(&path(text)).map_err(|failure| failure.code);
         assert_eq!(code("/a/c"), Err(ErrorCode::NotFound));
         assert_eq!(code("/a/b/c"), Err(ErrorCode::NotADirectory));
+    }
+
+    #[test]
+    fn a_way_that_was_gone_leads_nowhere_once_a_directory_on_it_has_moved() {
+        let mut names = names();
+        let [c, d] = [EntryId::new(12), EntryId::new(13)];
+        let directory = EntryRecord::directory(A, WallTime::default());
+        names.insert(c, "c", &directory);
+        let file = EntryRecord { kind: EntryKind::File, parent: c, ..directory };
+        names.insert(d, "d", &file);
+        assert_eq!(names.resolve(&path("/a/c/d")), Ok((d, EntryKind::File)));
+        let entry = names.entry(A).expect("there");
+        names.rename((A, &entry), "a", (ROOT, "x"));
+        assert!(names.resolve(&path("/a/c/d")).is_err());
+        assert_eq!(names.resolve(&path("/x/c/d")), Ok((d, EntryKind::File)));
+        // Another one in the old place.
+        let e = EntryId::new(14);
+        names.insert(e, "a", &EntryRecord::directory(ROOT, WallTime::default()));
+        assert!(names.resolve(&path("/a/c/d")).is_err());
+        // Files come and go beside what is remembered.
+        names.rename((d, &file), "d", (c, "f"));
+        assert!(names.resolve(&path("/x/c/d")).is_err());
+        assert_eq!(names.resolve(&path("/x/c/f")), Ok((d, EntryKind::File)));
     }
 
     #[test]

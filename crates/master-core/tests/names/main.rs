@@ -211,7 +211,7 @@ fn an_existing_file_can_be_opened_by_create_and_a_listing_comes_in_pages() {
         path: CellPath::root(),
         after: after.to_owned(),
         limit: 2,
-        hidden: false,
+        ..List::default()
     };
     let names = |answer: Result<Response, Failure>| match answer {
         Ok(Response::List(list)) => {
@@ -221,6 +221,36 @@ fn an_existing_file_can_be_opened_by_create_and_a_listing_comes_in_pages() {
     };
     assert_eq!(names(cell.ask(page(""))), (vec!["a".to_owned(), "b".to_owned()], true));
     assert_eq!(names(cell.ask(page("b"))), (vec!["c".to_owned()], false));
+}
+
+#[test]
+fn a_page_behind_names_that_are_skipped_tells_the_last_of_them() {
+    let mut cell = Cell::new();
+    let make = cell.make("/d", false);
+    cell.ask(make).expect("made");
+    for name in ["/d/a", "/d/b", "/d/c", "/d/d", "/d/e"] {
+        let create = cell.create(name);
+        cell.ask(create).expect("creates");
+    }
+    let list = |after: &str, skip| {
+        let (path, after) = (path("/d"), after.to_owned());
+        List { path, after, limit: 2, hidden: false, skip }
+    };
+    let mut page = |after, skip| match cell.ask(list(after, skip)) {
+        Ok(Response::List(list)) => {
+            let names: Vec<String> = list.entries.into_iter().map(|entry| entry.name).collect();
+            (list.skipped, names.concat(), list.more)
+        }
+        other => panic!("{other:?}"),
+    };
+    let told = |skipped: &str, names: &str, more| (skipped.to_owned(), names.to_owned(), more);
+    assert_eq!(page("", 0), told("", "ab", true));
+    assert_eq!(page("", 2), told("b", "cd", true));
+    assert_eq!(page("b", 2), told("d", "e", false));
+    assert_eq!(page("", 5), told("e", "", false));
+    assert_eq!(page("", 6), told("", "", false));
+    assert_eq!(page("d", 2), told("", "", false));
+    assert_eq!(cell.code(list("", 16_001)), Some(ErrorCode::Invalid));
 }
 
 #[test]

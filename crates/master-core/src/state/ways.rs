@@ -1,0 +1,92 @@
+//! Directories that were found by their paths lately, so that the way to a file is one name.
+//!
+//! - Y1: what is remembered is so: all of it is forgotten when any directory leaves its place. What
+//!   is made, and what happens to files, makes no path of a directory lead elsewhere.
+
+use cairn_types::{EntryId, crc32c};
+use std::cell::RefCell;
+use std::fmt;
+
+/// Directories that are remembered at most; a hundred bytes or so each.
+const SLOTS: usize = 1 << 14;
+
+/// Where a path leads.
+type Way = (Box<str>, EntryId);
+
+/// A table in which each path has one slot, which it may lose to another.
+#[derive(Default)]
+pub(super) struct Ways {
+    /// None of them before the first is remembered.
+    slots: RefCell<Vec<Option<Way>>>,
+}
+
+fn slot_of(path: &str) -> usize {
+    crc32c(path.as_bytes()) as usize % SLOTS
+}
+
+impl Ways {
+    /// The directory that `path` leads to, if that is remembered.
+    pub(super) fn get(&self, path: &str) -> Option<EntryId> {
+        let slots = self.slots.borrow();
+        let (there, id) = slots.get(slot_of(path))?.as_ref()?;
+        (**there == *path).then_some(*id)
+    }
+
+    /// Remembers that `path` leads to a directory.
+    pub(super) fn remember(&self, path: &str, id: EntryId) {
+        let mut slots = self.slots.borrow_mut();
+        if slots.is_empty() {
+            slots.resize(SLOTS, None);
+        }
+        slots[slot_of(path)] = Some((path.into(), id));
+    }
+
+    /// A directory leaves its place (Y1).
+    pub(super) fn forget(&mut self) {
+        self.slots.get_mut().clear();
+    }
+}
+
+impl Clone for Ways {
+    /// A snapshot is asked for no paths.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Ways {
+    /// States are the same whatever each was asked for.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Ways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.slots.borrow().iter().flatten().count();
+        write!(f, "Ways to {count} directories")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ways;
+    use cairn_types::EntryId;
+
+    #[test]
+    fn each_path_has_its_own_directory_or_none_however_many_share_a_slot() {
+        let mut ways = Ways::default();
+        let path = |number: u64| format!("/d/{number}");
+        assert_eq!(ways.get(&path(0)), None);
+        for number in 0..40_000 {
+            ways.remember(&path(number), EntryId::new(number));
+            assert_eq!(ways.get(&path(number)), Some(EntryId::new(number)));
+        }
+        let kept = (0..40_000).filter_map(|number| Some((number, ways.get(&path(number))?)));
+        let kept: Vec<(u64, EntryId)> = kept.collect();
+        assert!(kept.len() > 10_000, "{}", kept.len());
+        assert!(kept.iter().all(|(number, id)| id.get() == *number));
+        ways.forget();
+        assert!(kept.iter().all(|(number, _)| ways.get(&path(*number)).is_none()));
+    }
+}
