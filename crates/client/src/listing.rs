@@ -1,4 +1,5 @@
-//! The names of a directory, page by page, each asked for while the one before is on its way.
+//! The names of a directory, page by page, from the third on each asked for while the one before is
+//! on its way.
 //!
 //! ```text
 //!   asked:   page after "k"      the page behind its thousand      the one behind that …
@@ -42,7 +43,8 @@ struct Asked {
 
 impl Cell {
     /// The entries of a directory page by page, in order of their names; with `hidden`, deleted
-    /// ones too. However many there are, two pages are held at most. Lengths are the recorded ones.
+    /// ones too. However many there are, a few pages are held at most. Lengths are the recorded
+    /// ones.
     ///
     /// ```no_run
     /// # async fn example(cell: cairn_client::Cell) -> Result<(), cairn_client::Error> {
@@ -77,20 +79,27 @@ impl Listing {
     /// The next page; none after the last. A name that comes or goes while the pages are read may
     /// be in one of them or in none.
     ///
+    /// The deadline is each request's: a page that was asked for earlier and failed, or does not
+    /// follow the last one any more, is asked for anew.
+    ///
     /// # Errors
     /// `NotFound`, `NotADirectory`; after one, the next call asks for the same page.
     pub async fn next_page(&mut self) -> Result<Option<Vec<Entry>>, Error> {
         if self.is_over {
             return Ok(None);
         }
-        let asked = self.next.take().unwrap_or_else(|| self.ask(0));
+        let held = self.next.take();
+        let fresh = held.is_none().then(|| self.ask(0));
         // Of most directories the first page is all there is.
         let behind = (!self.last.is_empty()).then(|| self.ask(PAGE_SIZE));
-        let is_ahead = asked.is_ahead;
-        let mut page = asked.page().await?;
-        if is_ahead && page.skipped != self.last {
-            page = self.ask(0).page().await?;
-        }
+        let told = match held {
+            Some(held) => held.page_behind(&self.last).await,
+            None => None,
+        };
+        let page = match told {
+            Some(page) => page,
+            None => fresh.unwrap_or_else(|| self.ask(0)).page().await?,
+        };
         match page.entries.last() {
             Some(last) if page.more => {
                 self.last.clone_from(&last.name);
@@ -111,6 +120,12 @@ impl Listing {
 }
 
 impl Asked {
+    /// The page, where it came and follows the last name that was told (L1).
+    async fn page_behind(self, last: &str) -> Option<ListAnswer> {
+        let is_ahead = self.is_ahead;
+        self.page().await.ok().filter(|page| !is_ahead || page.skipped == last)
+    }
+
     async fn page(self) -> Result<ListAnswer, Error> {
         match answered(wait(self.answer).await?)? {
             Response::List(page) => Ok(page),

@@ -14,9 +14,9 @@ pub fn boot_time() -> Time {
     Time::from_nanos(seconds * 1_000_000_000 + nanos)
 }
 
-/// The wall's time at one time of the clock that rooms see. It is looked up once a turn of the
-/// loop and goes on with the other: to ask for it anew for each step would cost as much as the
-/// step's own time, and nothing is decided by it.
+/// The wall's time at one time of the clock that rooms see. It is looked at once a turn of the loop
+/// and goes on with the other, so that a step reads one clock instead of two: nothing is decided by
+/// the wall's that a turn more or less would change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wall {
     at: Time,
@@ -41,11 +41,24 @@ impl Wall {
 
 #[cfg(test)]
 mod tests {
-    use super::boot_time;
+    use super::{Wall, boot_time};
+    use cairn_types::Time;
 
     #[test]
     fn boot_time_never_goes_back() {
         let first = boot_time();
         assert!((0..1000).all(|_| boot_time() >= first));
+    }
+
+    #[test]
+    fn the_wall_goes_on_with_the_clock_that_rooms_see() {
+        let wall = Wall::look();
+        let then = Wall { at: Time::from_nanos(wall.at.as_nanos() - 5_000_000_000), ..wall };
+        let (now, later) = (wall.now(), then.now());
+        assert!(now.time <= later.time);
+        let ahead = later.wall.as_millis() - now.wall.as_millis();
+        assert!(
+            ahead >= 5000 && u128::from(ahead) <= 5001 + later.time.since(now.time).as_millis()
+        );
     }
 }

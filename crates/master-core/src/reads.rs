@@ -12,7 +12,7 @@ use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, 
 
 /// Names in one answer to `List` or `Find`, however many are asked for.
 pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
-/// Names that a `List` may skip: a few pages.
+/// Names that a `List` may skip: a few pages. It walks past each of them.
 const SKIP_MAX: usize = 16_000;
 /// Chunks in one answer to `Open` or `Locate`.
 const LOCATE_COUNT_MAX: u32 = 256;

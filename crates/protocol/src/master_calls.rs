@@ -48,8 +48,9 @@ cairn_types::message! {
 }
 
 cairn_types::message! {
-    /// Names of a directory after `after`, at most `limit`; with `skip`, the page behind so many of
-    /// them, which can be asked for before these have come.
+    /// Names of a directory after `after`, at most `limit`; with `skip` (at most 16 000), the page
+    /// behind so many of them, which can be asked for before these have come. The directory of
+    /// hidden names, which the root shows with `hidden`, is not counted among those skipped.
     pub struct List {
         1 => path: CellPath,
         2 => after: String,

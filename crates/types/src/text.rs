@@ -1,7 +1,7 @@
 //! Text of a few bytes that stands in the value itself.
 //!
-//! Each answer about a chunk names three servers with their racks: read into boxes of their own,
-//! these texts were a tenth of what a look-up costs its client.
+//! Each answer about a chunk names three servers with their racks, and each of these texts would
+//! be read into a box of its own (docs/decisions/2026-11-22-what-a-look-up-costs.md).
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -275,6 +275,7 @@ impl Names {
         name: &str,
         to: (EntryId, &str),
     ) {
+        // Y1: what lies below it goes with it.
         if record.kind == EntryKind::Directory {
             self.ways.forget();
         }
@@ -320,10 +321,11 @@ pub struct Children<'a> {
 }
 
 impl Children<'_> {
-    /// Leaves out so many names; the last of them, where there are that many.
+    /// Leaves out so many names; the last of them, where there are that many and any is to be left
+    /// out.
     pub fn skip_names(&mut self, count: usize) -> Option<String> {
         let directory = entry_key(self.directory);
-        for _ in 1..count {
+        for _ in 0..count.checked_sub(1)? {
             // The key of a name begins with its directory's.
             self.walk.next().filter(|(key, _)| key.starts_with(&directory))?;
         }

@@ -11,8 +11,8 @@ use cairn_pagetree::FileId;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::wire::Message;
 use cairn_types::{
-    CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, EntryKind, LogIndex,
-    MutationName, MutationNumber, Random, SessionId, Term, WallTime,
+    CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, EntryKind,
+    LogIndex, MutationName, MutationNumber, Random, SessionId, Term, WallTime,
 };
 
 pub(super) const TERM: Term = Term::new(3);
@@ -174,9 +174,25 @@ pub(super) fn check_tree(state: &State) {
     assert_eq!(files, state.file_count());
 }
 
+/// Paths lead where they do for a state that remembers none of them; answers how many were deep
+/// and led somewhere.
+fn check_ways(state: &State, random: &mut Random) -> u64 {
+    let mut led = 0;
+    for _ in 0..8 {
+        let names = (0..2 + random.below(3)).map(|_| *random.pick(&NAMES).expect("some"));
+        let path: String = names.flat_map(|name| ["/", name]).collect();
+        let path = CellPath::parse(&path).expect("a path");
+        let found = state.resolve(&path);
+        assert_eq!(found, state.clone().resolve(&path), "{path}");
+        led += u64::from(found.is_ok());
+    }
+    led
+}
+
 #[test]
 fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
     let mut changed = [0u64; 16];
+    let mut led = 0;
     for seed in 0..20 {
         let (mut live, mut restored) = (State::default(), State::default());
         let mut drawer = Drawer::new(seed);
@@ -197,6 +213,7 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
                 changed[usize::from(record.to_bytes()[0] >> 3)] += 1;
             }
             check_tree(&live);
+            led += check_ways(&live, &mut Random::new(index.get()));
             if drawer.random.chance(50) {
                 restored = reloaded(&restored);
             }
@@ -205,6 +222,7 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
     }
     // Each kind of record has changed something, or the test shows nothing.
     assert!(changed[1..=10].iter().all(|count| *count >= 20), "{changed:?}");
+    assert!(led >= 1000, "{led}");
 }
 
 #[test]

@@ -7,17 +7,26 @@ use cairn_types::{EntryId, crc32c};
 use std::cell::RefCell;
 use std::fmt;
 
-/// Directories that are remembered at most; a hundred bytes or so each.
+/// Directories that are remembered at most.
 const SLOTS: usize = 1 << 14;
+/// Bytes of a path that is remembered: all of them together are a few megabytes at most.
+const PATH_SIZE_REMEMBERED: usize = 256;
 
 /// Where a path leads.
-type Way = (Box<str>, EntryId);
+#[derive(Clone)]
+struct Way {
+    path: Box<str>,
+    id: EntryId,
+    /// How often all had been forgotten when it was found.
+    generation: u64,
+}
 
 /// A table in which each path has one slot, which it may lose to another.
 #[derive(Default)]
 pub(super) struct Ways {
     /// None of them before the first is remembered.
     slots: RefCell<Vec<Option<Way>>>,
+    generation: u64,
 }
 
 fn slot_of(path: &str) -> usize {
@@ -28,27 +37,31 @@ impl Ways {
     /// The directory that `path` leads to, if that is remembered.
     pub(super) fn get(&self, path: &str) -> Option<EntryId> {
         let slots = self.slots.borrow();
-        let (there, id) = slots.get(slot_of(path))?.as_ref()?;
-        (**there == *path).then_some(*id)
+        let way = slots.get(slot_of(path))?.as_ref()?;
+        (way.generation == self.generation && *way.path == *path).then_some(way.id)
     }
 
     /// Remembers that `path` leads to a directory.
     pub(super) fn remember(&self, path: &str, id: EntryId) {
+        if path.len() > PATH_SIZE_REMEMBERED {
+            return;
+        }
         let mut slots = self.slots.borrow_mut();
         if slots.is_empty() {
             slots.resize(SLOTS, None);
         }
-        slots[slot_of(path)] = Some((path.into(), id));
+        let generation = self.generation;
+        slots[slot_of(path)] = Some(Way { path: path.into(), id, generation });
     }
 
     /// A directory leaves its place (Y1).
     pub(super) fn forget(&mut self) {
-        self.slots.get_mut().clear();
+        self.generation += 1;
     }
 }
 
 impl Clone for Ways {
-    /// A snapshot is asked for no paths.
+    /// A snapshot is asked for no paths, and a state that adopts an image finds them anew.
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -70,7 +83,7 @@ impl fmt::Debug for Ways {
 
 #[cfg(test)]
 mod tests {
-    use super::Ways;
+    use super::{PATH_SIZE_REMEMBERED, Ways};
     use cairn_types::EntryId;
 
     #[test]
@@ -86,6 +99,9 @@ mod tests {
         let kept: Vec<(u64, EntryId)> = kept.collect();
         assert!(kept.len() > 10_000, "{}", kept.len());
         assert!(kept.iter().all(|(number, id)| id.get() == *number));
+        let long = format!("/{}", "x".repeat(PATH_SIZE_REMEMBERED));
+        ways.remember(&long, EntryId::new(1));
+        assert_eq!(ways.get(&long), None);
         ways.forget();
         assert!(kept.iter().all(|(number, _)| ways.get(&path(*number)).is_none()));
     }
