@@ -2,7 +2,7 @@
 
 mod cell;
 
-use cairn_client::{Cell as Client, CellPath, CreateOptions, Error, Options, Outcome};
+use cairn_client::{Cell as Client, CellPath, CreateOptions, Error, ErrorCode, Options, Outcome};
 use cell::{Cell, await_until};
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -161,6 +161,44 @@ fn a_listing_goes_on_where_it_was_once_the_master_is_back() {
         Ok(told)
     });
     assert!(listed.into_iter().map(|entry| entry.name).eq(numbered('n', 0..5000)));
+}
+
+#[test]
+fn files_opened_at_once_are_each_themselves_and_tell_where_their_bytes_are() {
+    let cell = Cell::start(3);
+    let local = tree(&cell, "tree", 60);
+    cell.ok(["put", "-r", &local, "/t"]);
+    block_on(async {
+        let client = Client::connect(&cell.master.address, Options::default()).await?;
+        // Every fifth one is not there.
+        let path = |number: usize| {
+            let below = ["a", "b/c/d", "e"][number % 3];
+            let missing = if number % 5 == 4 { "none" } else { "" };
+            CellPath::parse(&format!("/t/{below}/f{number:04}{missing}")).expect("a path")
+        };
+        let paths: Vec<CellPath> = (0..60).map(path).collect();
+        let mut opens: Vec<_> = paths.iter().map(|path| Box::pin(client.open(path))).collect();
+        // All are begun before any is answered: they are asked for together.
+        poll_fn(|context| {
+            opens.iter_mut().for_each(|open| assert!(open.as_mut().poll(context).is_pending()));
+            Poll::Ready(())
+        })
+        .await;
+        for (number, open) in opens.into_iter().enumerate() {
+            match open.await {
+                Ok(file) => {
+                    assert_ne!(number % 5, 4, "{number} is not there");
+                    let bytes = file.read_at(0, 100).await?;
+                    assert_eq!(bytes, format!("{number}\n"));
+                }
+                Err(error) => {
+                    assert_eq!((number % 5, error.code()), (4, ErrorCode::NotFound));
+                    assert!(error.to_string().contains(paths[number].as_str()), "{error}");
+                }
+            }
+        }
+        Ok(())
+    });
 }
 
 #[test]

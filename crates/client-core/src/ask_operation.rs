@@ -7,8 +7,12 @@ use crate::locations::usable_until;
 use crate::operation::Output;
 use crate::settings::LOCATE_COUNT;
 use crate::task::{Machine, OperationId};
-use cairn_protocol::{BatchEntry, BatchResult, Request, Response, StatAnswer};
+use cairn_protocol::{
+    BATCH_OPEN_COUNT_MAX, BatchEntry, BatchResult, OpenAnswer, Request, Response, StatAnswer,
+};
 use cairn_types::{EntryKind, MutationName, Time};
+
+const _: () = assert!(LOCATE_COUNT <= BATCH_OPEN_COUNT_MAX);
 
 impl ClientCore {
     pub(crate) fn begin_ask(&mut self, id: OperationId, mut request: Request, work: Work) {
@@ -20,7 +24,12 @@ impl ClientCore {
         }
         prepare(&mut self.cx, &mut request);
         self.set_work(id, work);
-        self.spawn(id, Machine::Ask(Ask::new(request)));
+        match request {
+            Request::Open(open) => self.join_open(id, open),
+            request => {
+                self.spawn(id, Machine::Ask(Ask::new(request)));
+            }
+        }
     }
 
     pub(crate) fn asked(&mut self, id: OperationId, asked: Asked) {
@@ -53,22 +62,33 @@ impl ClientCore {
                 self.cx.opened(answer.entry.id);
             }
             Response::Batch(answer) => {
-                for result in &answer.results {
-                    if let BatchResult::Create(answer) = result {
-                        self.cx.opened(answer.entry.id);
+                for result in &mut answer.results {
+                    match result {
+                        BatchResult::Create(answer) => {
+                            self.cx.opened(answer.entry.id);
+                        }
+                        BatchResult::Open(answer) => {
+                            self.learn_opened(answer, (asked.asked, asked.sent));
+                        }
+                        _ => {}
                     }
                 }
             }
-            Response::Open(answer) if answer.entry.kind == EntryKind::File => {
-                let (entry, chunks) = (&answer.entry, std::mem::take(&mut answer.chunks));
-                let first = chunks.first().map(|chunk| chunk.index).unwrap_or_default();
-                let until = self.usable_until(asked.sent);
-                let locations = &mut self.cx.opened(entry.id).locations;
-                locations.absorb(entry, first, chunks, asked.asked, until);
-            }
+            Response::Open(answer) => self.learn_opened(answer, (asked.asked, asked.sent)),
             _ => {}
         }
         self.finish(id, Ok(Output::Answered(asked.response)));
+    }
+
+    /// A file is open: keeps where its chunks are.
+    fn learn_opened(&mut self, answer: &mut OpenAnswer, (asked, sent): (u64, Time)) {
+        if answer.entry.kind == EntryKind::File {
+            let (entry, chunks) = (&answer.entry, std::mem::take(&mut answer.chunks));
+            let first = chunks.first().map(|chunk| chunk.index).unwrap_or_default();
+            let until = self.usable_until(sent);
+            let locations = &mut self.cx.opened(entry.id).locations;
+            locations.absorb(entry, first, chunks, asked, until);
+        }
     }
 
     /// Until when the answer to a question asked at `sent` may be used.
@@ -92,8 +112,12 @@ fn prepare(cx: &mut Context, request: &mut Request) {
         Request::Rename(asked) => &mut asked.mutation,
         Request::Delete(asked) => &mut asked.mutation,
         Request::Batch(batch) => {
-            for name in batch.entries.iter_mut().filter_map(BatchEntry::mutation_mut) {
-                *name = cx.next_mutation();
+            for entry in &mut batch.entries {
+                if let BatchEntry::Open(asked) = entry {
+                    asked.count = LOCATE_COUNT;
+                } else if let Some(name) = entry.mutation_mut() {
+                    *name = cx.next_mutation();
+                }
             }
             return;
         }

@@ -2,6 +2,7 @@
 
 use crate::ask::Ask;
 use crate::context::{Alarm, Context};
+use crate::joined_opens::JoinedOpen;
 use crate::length_operation::LengthWork;
 use crate::mutation::Change;
 use crate::operation::{Command, Done, Operation, Output};
@@ -48,6 +49,8 @@ pub(crate) struct Active {
     pub(crate) tasks: Vec<TaskId>,
     /// Some of it has been done.
     pub(crate) changed: bool,
+    /// The question for many that its own is part of.
+    pub(crate) joined: Option<TaskId>,
 }
 
 /// A client's state machine. See the crate's page.
@@ -57,6 +60,10 @@ pub struct ClientCore {
     pub(crate) operations: BTreeMap<OperationId, Box<Active>>,
     pub(crate) tasks: BTreeMap<TaskId, Box<Task>>,
     shared: BTreeMap<TaskId, SharedAsk>,
+    /// Opens that wait for the turn's end.
+    pub(crate) opens: Vec<JoinedOpen>,
+    /// Those that one question was asked for.
+    pub(crate) joined: BTreeMap<TaskId, Vec<JoinedOpen>>,
     /// Operations on files that wait for the cell's settings.
     waiting: Vec<(OperationId, Operation)>,
     ready: VecDeque<(TaskId, Input)>,
@@ -83,6 +90,8 @@ impl ClientCore {
             operations: BTreeMap::new(),
             tasks: BTreeMap::new(),
             shared: BTreeMap::new(),
+            opens: Vec::new(),
+            joined: BTreeMap::new(),
             waiting: Vec::new(),
             ready: VecDeque::new(),
             over: Vec::new(),
@@ -123,18 +132,29 @@ impl ClientCore {
             self.ring(alarm);
             self.settle();
         }
+        self.hand_over(effects);
+    }
+
+    /// All that was at hand is dealt with: asks what was kept until now, and tells the callers that
+    /// were not told at once.
+    pub fn turn_ends(&mut self, now: Now, effects: &mut Vec<Effect<NoJob>>) {
+        self.cx.now = self.cx.now.max(now.time);
+        if !self.opens.is_empty() {
+            self.ask_opens();
+            self.settle();
+            self.hand_over(effects);
+        }
+        for (done, result) in self.over.drain(..) {
+            done(result);
+        }
+    }
+
+    fn hand_over(&mut self, effects: &mut Vec<Effect<NoJob>>) {
         if let Some(at) = self.cx.timers.arm() {
             let id = self.cx.effect_id();
             self.cx.effects.push(Effect::Wake { id, at });
         }
         effects.append(&mut self.cx.effects);
-    }
-
-    /// Tells the callers that were not told at once.
-    pub fn tell(&mut self) {
-        for (done, result) in self.over.drain(..) {
-            done(result);
-        }
     }
 
     /// Moves tasks until all of them wait for the world.
@@ -161,19 +181,31 @@ impl ClientCore {
         match owner {
             Owner::Operation(operation) => self.task_over(operation, id, result),
             Owner::Shared => self.shared_over(id, result),
+            Owner::Opens => self.joined_over(id, result),
         }
     }
 
     /// Starts a task; it begins once the present event is dealt with.
     pub(crate) fn spawn(&mut self, operation: OperationId, machine: Machine) -> TaskId {
+        let Some(deadline) = self.deadline_of(operation) else { return TaskId::default() };
+        let id = self.begin_task(Task { owner: Owner::Operation(operation), deadline, machine });
+        if let Some(active) = self.operations.get_mut(&operation) {
+            active.tasks.push(id);
+        }
+        id
+    }
+
+    /// The same, of a task that serves more than one operation.
+    pub(crate) fn begin_task(&mut self, task: Task) -> TaskId {
         self.next += 1;
         let id = TaskId(self.next);
-        let Some(active) = self.operations.get_mut(&operation) else { return id };
-        active.tasks.push(id);
-        let (owner, deadline) = (Owner::Operation(operation), active.deadline);
-        self.tasks.insert(id, Box::new(Task { owner, deadline, machine }));
+        self.tasks.insert(id, Box::new(task));
         self.ready.push_back((id, Input::Begin));
         id
+    }
+
+    pub(crate) fn deadline_of(&self, operation: OperationId) -> Option<Time> {
+        self.operations.get(&operation).map(|active| active.deadline)
     }
 
     fn take_want(&mut self, wanted: Wanted) {
@@ -187,14 +219,11 @@ impl ClientCore {
                 return;
             }
         }
-        self.next += 1;
-        let id = TaskId(self.next);
         let machine = Machine::Ask(Ask::new(wanted.want.request()));
-        let task = Task { owner: Owner::Shared, deadline: wanted.deadline, machine };
-        self.tasks.insert(id, Box::new(task));
+        let (owner, deadline) = (Owner::Shared, wanted.deadline);
+        let id = self.begin_task(Task { owner, deadline, machine });
         let waiters = wanted.waiter.into_iter().collect();
         self.shared.insert(id, SharedAsk { want: wanted.want, waiters });
-        self.ready.push_back((id, Input::Begin));
     }
 
     fn shared_over(&mut self, id: TaskId, result: Result<TaskResult, Failure>) {
@@ -256,7 +285,7 @@ impl ClientCore {
             _ => self.cx.timers.set(deadline, Alarm::Deadline(id)),
         };
         let (work, tasks) = (Work::Pause, Vec::new());
-        let active = Active { work, done, deadline, alarm, tasks, changed: false };
+        let active = Active { work, done, deadline, alarm, tasks, changed: false, joined: None };
         self.operations.insert(id, Box::new(active));
         let needs_cell =
             !matches!(operation, Operation::Ask(_) | Operation::Open(_) | Operation::Pause(_));
@@ -331,7 +360,7 @@ impl ClientCore {
     }
 
     /// One task failed, and with it the whole: what else is under way may still happen.
-    fn fail(&mut self, id: OperationId, failure: Failure) {
+    pub(crate) fn fail(&mut self, id: OperationId, failure: Failure) {
         let outcome = if self.may_have_happened(id) { Outcome::Unknown } else { failure.outcome };
         self.finish(id, Err(Failure { outcome, ..failure }));
     }
@@ -382,7 +411,7 @@ impl ClientCore {
             (waits && shared.want == Want::Cell)
                 || shared.waiters.iter().any(|waiter| active.tasks.contains(waiter))
         });
-        let mut shared = shared.filter_map(|(task, _)| of_task(task));
-        shared.next().or_else(|| active.tasks.iter().find_map(of_task)).cloned()
+        let shared = shared.map(|(task, _)| task).chain(active.joined.as_ref());
+        shared.filter_map(of_task).next().or_else(|| active.tasks.iter().find_map(of_task)).cloned()
     }
 }

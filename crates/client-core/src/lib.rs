@@ -22,6 +22,7 @@ mod chain;
 mod context;
 mod core;
 mod file_state;
+mod joined_opens;
 mod length_operation;
 mod locations;
 mod mutation;

@@ -29,7 +29,7 @@ impl Room for ClientCore {
         self.step(now, event, effects);
     }
 
-    fn turn_ends(&mut self, _: Now, _: &mut Vec<Effect<NoJob>>) {
-        self.tell();
+    fn turn_ends(&mut self, now: Now, effects: &mut Vec<Effect<NoJob>>) {
+        ClientCore::turn_ends(self, now, effects);
     }
 }

@@ -63,6 +63,8 @@ pub(crate) enum Owner {
     Operation(OperationId),
     /// All who want this answer.
     Shared,
+    /// Those whose files it opens.
+    Opens,
 }
 
 /// One task.

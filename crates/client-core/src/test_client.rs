@@ -37,6 +37,7 @@ pub(crate) struct TestClient {
     wakes: Vec<(EffectId, Time)>,
 }
 
+const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const FILE: EntryId = EntryId::new(77);
 
 /// A client of a tiny cell with two masters, in rack `/a`.
@@ -71,10 +72,17 @@ pub(crate) fn connected_to(config: ClusterConfig) -> TestClient {
 
 impl TestClient {
     fn event(&mut self, event: Event<Command, NoJob>) {
+        self.turn(vec![event]);
+    }
+
+    /// All of one turn.
+    fn turn(&mut self, events: Vec<Event<Command, NoJob>>) {
         let mut effects = Vec::new();
         let now = Now { time: self.now, wall: WallTime::default() };
-        self.core.step(now, event, &mut effects);
-        self.core.tell();
+        for event in events {
+            self.core.step(now, event, &mut effects);
+        }
+        self.core.turn_ends(now, &mut effects);
         for effect in effects {
             match effect {
                 Effect::Call { id, to, request, payload, .. } => {
@@ -89,15 +97,32 @@ impl TestClient {
 
     /// Starts an operation with a minute's time.
     pub(crate) fn start(&mut self, operation: Operation) -> Outcome {
+        self.start_all(vec![operation]).remove(0)
+    }
+
+    /// Starts several within one turn.
+    pub(crate) fn start_all(&mut self, operations: Vec<Operation>) -> Vec<Outcome> {
+        let within = operations.into_iter().map(|operation| (operation, MINUTE));
+        self.start_all_within(&within.collect::<Vec<_>>())
+    }
+
+    /// The same, each with its time.
+    pub(crate) fn start_all_within(&mut self, all: &[(Operation, Duration)]) -> Vec<Outcome> {
+        let commands = all.iter().map(|(operation, span)| self.command(operation.clone(), *span));
+        let (outcomes, commands) = commands.unzip();
+        self.turn(commands);
+        outcomes
+    }
+
+    fn command(&self, operation: Operation, span: Duration) -> (Outcome, Event<Command, NoJob>) {
         let outcome = Outcome::default();
         let told = Arc::clone(&outcome);
         let done = Box::new(move |result| {
             let before = told.lock().expect("one thread").replace(result);
             assert_eq!(before, None, "K1: done twice");
         });
-        let deadline = self.now + Duration::from_secs(60);
-        self.event(Event::Command(Command { ticket: 0, operation, deadline, done }));
-        outcome
+        let deadline = self.now + span;
+        (outcome, Event::Command(Command { ticket: 0, operation, deadline, done }))
     }
 
     /// The next call that nobody has answered.

@@ -31,6 +31,7 @@ impl SimWorld {
         it.death = None;
         it.hello = None;
         it.paused_until = WorldTime(0);
+        it.in_turn = false;
         it.busy_lanes.clear();
         let life = it.life;
         self.queue.push(self.now, Happening::Started { node, life });

@@ -90,6 +90,8 @@ pub enum Output {
 pub trait Machine {
     /// Takes one event.
     fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>);
+    /// See [`Room::turn_ends`].
+    fn turn_ends(&mut self, now: Now, out: &mut Vec<Output>);
     /// How many jobs wait in a lane.
     fn waiting(&self, lane: Lane) -> usize;
     /// Runs the first `count` waiting jobs of a lane together; their results wait inside.
@@ -149,6 +151,27 @@ where
         })
     }
 
+    /// What the room wants, without its types.
+    fn pass_on(&mut self, mut effects: Vec<Effect<JobOf<R>>>, out: &mut Vec<Output>) {
+        for effect in effects.drain(..) {
+            out.push(match effect {
+                Effect::Call { id, to, server, request, payload, deadline } => {
+                    Output::Call { id, to, server, request, payload, deadline }
+                }
+                Effect::Reply { to, answer, payload } => Output::Reply { to, answer, payload },
+                Effect::Wake { id, at } => Output::Wake { id, at },
+                Effect::Disk { id, lane, job } => {
+                    self.lanes.entry(lane).or_default().push_back((id, job));
+                    Output::Disk { lane }
+                }
+                Effect::Identify(hello) => Output::Identify(hello),
+                Effect::Say(line) => Output::Say(line),
+                Effect::Halt(reason) => Output::Halt(reason),
+            });
+        }
+        self.effects = effects;
+    }
+
     fn typed(&mut self, input: Input) -> Event<R::Command, DoneOf<R>> {
         match input {
             Input::Started => Event::Started,
@@ -179,24 +202,13 @@ where
         let event = self.typed(input);
         let mut effects = std::mem::take(&mut self.effects);
         self.room.handle(now, event, &mut effects);
+        self.pass_on(effects, out);
+    }
+
+    fn turn_ends(&mut self, now: Now, out: &mut Vec<Output>) {
+        let mut effects = std::mem::take(&mut self.effects);
         self.room.turn_ends(now, &mut effects);
-        for effect in effects.drain(..) {
-            out.push(match effect {
-                Effect::Call { id, to, server, request, payload, deadline } => {
-                    Output::Call { id, to, server, request, payload, deadline }
-                }
-                Effect::Reply { to, answer, payload } => Output::Reply { to, answer, payload },
-                Effect::Wake { id, at } => Output::Wake { id, at },
-                Effect::Disk { id, lane, job } => {
-                    self.lanes.entry(lane).or_default().push_back((id, job));
-                    Output::Disk { lane }
-                }
-                Effect::Identify(hello) => Output::Identify(hello),
-                Effect::Say(line) => Output::Say(line),
-                Effect::Halt(reason) => Output::Halt(reason),
-            });
-        }
-        self.effects = effects;
+        self.pass_on(effects, out);
     }
 
     fn waiting(&self, lane: Lane) -> usize {

@@ -24,6 +24,8 @@ pub(crate) enum Happening {
     Deadline { connection: ConnectionId, request: RequestId },
     /// A call that was never sent comes back.
     CallFailed { node: NodeId, life: u64, owner: Owner, failure: Failure },
+    /// A long turn of a process is over.
+    TurnEnds { node: NodeId, life: u64 },
     /// A lane takes up what waits.
     LaneRun { node: NodeId, life: u64, lane: Lane },
     /// The lane's work is done.

@@ -3,6 +3,8 @@
 //! - W1: everything that happens comes out of one queue, in order; everything random comes out of
 //!   one seed. Two runs of one seed are one run.
 //! - W2: an event of a dead process reaches nobody; an event of a paused one waits.
+//! - W3: a turn of a process ends after its first event, or later, and then has all in it that came
+//!   meanwhile.
 
 use crate::clock::{SimClock, WorldTime};
 use crate::disk::SimDisk;
@@ -68,6 +70,8 @@ pub struct WorldSettings {
     pub corrupt_permille: u64,
     /// What a batch of disk jobs usually takes at most.
     pub disk_max: Duration,
+    /// Of a thousand turns, how many take as long as a frame (W3).
+    pub long_turns_permille: u64,
 }
 
 impl WorldSettings {
@@ -82,6 +86,7 @@ impl WorldSettings {
             stragglers_permille: 10,
             corrupt_permille: 0,
             disk_max: Duration::from_millis(1),
+            long_turns_permille: 100,
         }
     }
 }
@@ -97,6 +102,8 @@ pub(crate) struct Node {
     pub(crate) clock: SimClock,
     pub(crate) hello: Option<Hello>,
     pub(crate) paused_until: WorldTime,
+    /// A long turn of it is not over yet (W3).
+    pub(crate) in_turn: bool,
     /// Its network and disk take this many times as long.
     pub(crate) slow: u32,
     pub(crate) slow_disk: u32,
@@ -188,6 +195,7 @@ impl SimWorld {
             clock: SimClock::draw(&mut self.random),
             hello: None,
             paused_until: WorldTime(0),
+            in_turn: false,
             slow: 1,
             slow_disk: 1,
             busy_lanes: BTreeSet::new(),
@@ -299,6 +307,7 @@ impl SimWorld {
             Happening::Started { node, .. }
             | Happening::Woken { node, .. }
             | Happening::CallFailed { node, .. }
+            | Happening::TurnEnds { node, .. }
             | Happening::LaneRun { node, .. }
             | Happening::LaneDone { node, .. }
             | Happening::Command { node, .. } => Some(*node),
@@ -340,6 +349,11 @@ impl SimWorld {
             Happening::Lost { connection, end } => self.lost(connection, end),
             Happening::DialTimeout { connection } => self.dial_timeout(connection),
             Happening::Deadline { connection, request } => self.deadline(connection, request),
+            Happening::TurnEnds { node, life } if self.lives(node, life) => {
+                self.nodes[node.0].in_turn = false;
+                self.drive(node, |machine, now, out| machine.turn_ends(now, out));
+            }
+            Happening::TurnEnds { .. } => {}
             Happening::LaneRun { node, life, lane } => self.lane_run(node, life, lane),
             Happening::LaneDone { node, life, lane, ids } => self.lane_done(node, life, lane, ids),
             Happening::PushStored { push } => self.push_stored(push),
@@ -355,10 +369,27 @@ impl SimWorld {
 
     /// Hands an event to a room, and does what it wants done.
     pub(crate) fn feed(&mut self, node: NodeId, input: Input) {
+        self.drive(node, |machine, now, out| machine.handle(now, input, out));
+        let it = &self.nodes[node.0];
+        if it.in_turn {
+            return self.reach("turn of several events");
+        }
+        let life = it.life;
+        if self.random.chance(self.settings.long_turns_permille) {
+            let WorldSettings { latency_min, latency_max, .. } = self.settings;
+            let span = self.span(latency_min, latency_max, 1);
+            self.nodes[node.0].in_turn = true;
+            self.queue.push(self.now.after(span), Happening::TurnEnds { node, life });
+        } else {
+            self.drive(node, |machine, now, out| machine.turn_ends(now, out));
+        }
+    }
+
+    fn drive(&mut self, node: NodeId, with: impl FnOnce(&mut dyn Machine, Now, &mut Vec<Output>)) {
         let now = self.local_now(node);
         let Some(machine) = self.nodes[node.0].machine.as_mut() else { return };
         let mut outputs = std::mem::take(&mut self.outputs);
-        machine.handle(now, input, &mut outputs);
+        with(machine.as_mut(), now, &mut outputs);
         for output in outputs.drain(..) {
             self.act(node, output);
         }

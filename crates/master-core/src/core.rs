@@ -22,7 +22,8 @@ use crate::step::Step;
 use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
-    Batch, BatchEntry, BatchResult, CellInfoAnswer, ErrorCode, Failure, Request, Response,
+    BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ErrorCode, Failure,
+    Request, Response,
 };
 use cairn_types::{CellId, ClusterConfig, LogIndex, Random, Term, WallTime};
 use std::sync::Arc;
@@ -207,12 +208,21 @@ impl MasterCore {
         if let Some(failure) = batch.oversized() {
             return self.out.reply(from, Err(failure));
         }
-        let (state, chunks) = (&self.state, &self.chunks);
+        let mut room = BATCH_LOCATIONS_SIZE_MAX;
         let take = |entry| match entry {
-            BatchEntry::Stat(stat) => Entry::Known(
-                reads::look(state, chunks, now, &stat)
-                    .map_or_else(|failure| BatchResult::from(Err(failure)), BatchResult::Stat),
-            ),
+            BatchEntry::Stat(stat) => {
+                let looked = reads::look(&self.state, &self.chunks, now, &stat);
+                Entry::Known(looked.map_or_else(BatchResult::failed, BatchResult::Stat))
+            }
+            BatchEntry::Open(open) => {
+                let opened = reads::open_within(&self.state, &self.chunks, now, &open, &mut room);
+                if let Ok(answer) = &opened {
+                    for chunk in reads::nowhere(&answer.chunks) {
+                        self.chunks.want(now.time, chunk);
+                    }
+                }
+                Entry::Known(opened.map_or_else(BatchResult::failed, BatchResult::Open))
+            }
             mutation => Entry::Mutation(mutation.into()),
         };
         let entries = batch.entries.into_iter().map(take).collect();

@@ -56,6 +56,15 @@ pub(crate) enum Entry {
     Known(BatchResult),
 }
 
+impl Entry {
+    fn known(self) -> Option<BatchResult> {
+        match self {
+            Self::Mutation(_) => None,
+            Self::Known(result) => Some(result),
+        }
+    }
+}
+
 /// All namespace mutations on their way.
 #[derive(Debug, Default)]
 pub(crate) struct Mutations {
@@ -77,9 +86,9 @@ impl Mutations {
     /// Takes a batch. Everything that can run at once is proposed in this step, and so shares one
     /// flush (§2.6.3).
     pub(crate) fn on_batch(&mut self, step: &mut Step<'_>, from: Caller, entries: Vec<Entry>) {
-        if entries.is_empty() {
-            let nothing = Response::Batch(BatchAnswer::default());
-            return step.out.reply(from, Ok(nothing));
+        if !entries.iter().any(|entry| matches!(entry, Entry::Mutation(_))) {
+            let results = entries.into_iter().filter_map(Entry::known).collect();
+            return step.out.reply(from, Ok(Response::Batch(BatchAnswer { results })));
         }
         let batch = self.batches.begin(from, entries.len());
         let mut ready = Vec::new();

@@ -2,11 +2,12 @@
 //! all of a record or nothing of it.
 
 use crate::chunks::Chunks;
-use crate::state::{HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
+use crate::state::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
 use cairn_env::Now;
 use cairn_protocol::{
-    ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate, LocateAnswer, Looked, Open,
-    OpenAnswer, Response, ServersAnswer, Stat, StatAnswer, StatusAnswer,
+    BATCH_OPEN_COUNT_MAX, ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate,
+    LocateAnswer, Looked, Open, OpenAnswer, Response, ServersAnswer, Stat, StatAnswer,
+    StatusAnswer,
 };
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, Term};
 
@@ -23,10 +24,14 @@ pub(crate) fn page_size(limit: u32) -> usize {
     usize::try_from(size).expect("a small number")
 }
 
-fn described(state: &State, id: EntryId, name: &str) -> Result<Entry, Failure> {
-    state.describe(id, name).ok_or_else(|| {
+fn found(state: &State, id: EntryId) -> Result<EntryRecord, Failure> {
+    state.entry(id).ok_or_else(|| {
         Failure::refused(ErrorCode::NotFound, format!("file {}: no such file", id.short()))
     })
+}
+
+fn described(state: &State, id: EntryId, name: &str) -> Result<Entry, Failure> {
+    found(state, id).map(|record| record.describe(id, name.to_owned()))
 }
 
 /// The last name of a path; the root has none.
@@ -69,13 +74,13 @@ pub(crate) fn open(
     open: &Open,
 ) -> Result<OpenAnswer, Failure> {
     let id = state.resolve(&open.path)?;
-    let entry = described(state, id, name(&open.path))?;
-    if entry.kind == EntryKind::Directory {
+    let record = found(state, id)?;
+    if record.kind == EntryKind::Directory {
         let line = format!("{}: a directory where a file is meant", open.path);
         return Err(Failure::refused(ErrorCode::IsADirectory, line));
     }
-    let chunks = locations(state, chunks, now, (&entry, open.first, open.count));
-    Ok(OpenAnswer { entry, chunks })
+    let chunks = locations((state, chunks, now), (id, &record), (open.first, open.count));
+    Ok(OpenAnswer { entry: record.describe(id, name(&open.path).to_owned()), chunks })
 }
 
 pub(crate) fn locate(
@@ -85,9 +90,10 @@ pub(crate) fn locate(
     wish: &Locate,
 ) -> Result<LocateAnswer, Failure> {
     // Who asks by id knows the name, and a search for it would cost more than all else here.
-    let entry = described(state, wish.file, "")?;
-    let chunks = locations(state, chunks, now, (&entry, wish.first, wish.count));
-    Ok(LocateAnswer { entry, chunks })
+    let record = found(state, wish.file)?;
+    let file = (wish.file, &record);
+    let chunks = locations((state, chunks, now), file, (wish.first, wish.count));
+    Ok(LocateAnswer { entry: record.describe(wish.file, String::new()), chunks })
 }
 
 /// The chunks of an answer of which no replica is known.
@@ -98,18 +104,49 @@ pub(crate) fn unlocated(answer: &Response) -> impl Iterator<Item = ChunkHandle> 
         Response::Stat(stat) => stat.last.as_slice(),
         _ => &[],
     };
+    nowhere(chunks)
+}
+
+/// Those without a replica.
+pub(crate) fn nowhere(chunks: &[ChunkLocations]) -> impl Iterator<Item = ChunkHandle> {
     chunks.iter().filter(|chunk| chunk.replicas.is_empty()).map(|chunk| chunk.handle)
 }
 
-fn locations(
+/// An `Open` in a batch, whose answer has so many bytes left for locations; none from the first
+/// that does not fit, so that no batch has more looked up than it is told.
+pub(crate) fn open_within(
     state: &State,
     chunks: &Chunks,
     now: Now,
-    (file, first, count): (&Entry, ChunkIndex, u32),
+    wish: &Open,
+    room: &mut usize,
+) -> Result<OpenAnswer, Failure> {
+    if wish.count > BATCH_OPEN_COUNT_MAX {
+        let line = format!(
+            "{}: {} chunks asked for in a batch; the limit is {BATCH_OPEN_COUNT_MAX}",
+            wish.path, wish.count
+        );
+        return Err(Failure::refused(ErrorCode::Invalid, line));
+    }
+    if *room > 0 {
+        let answer = open(state, chunks, now, wish)?;
+        if let Some(left) = room.checked_sub(answer.locations_size()) {
+            *room = left;
+            return Ok(answer);
+        }
+        *room = 0;
+    }
+    let line = "more locations than a batch is told at once: ask again";
+    Err(Failure::not_done(ErrorCode::Busy, line))
+}
+
+fn locations(
+    (state, chunks, now): (&State, &Chunks, Now),
+    (id, file): (EntryId, &EntryRecord),
+    (first, count): (ChunkIndex, u32),
 ) -> Vec<ChunkLocations> {
     let end = first.get().saturating_add(u64::from(count.min(LOCATE_COUNT_MAX)));
-    let end = ChunkIndex::new(end.min(file.chunk_count));
-    let handles = state.chunks_between(file.id, first, end).into_iter();
+    let handles = state.chunks_between(id, file, first, ChunkIndex::new(end));
     handles.map(|handle| chunks.locations(handle, state, now)).collect()
 }
 

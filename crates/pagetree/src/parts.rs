@@ -43,6 +43,12 @@ impl<'a> Parts<'a> {
         total
     }
 
+    /// The same, where the first piece, of `known` bytes, is known to be shared.
+    pub(crate) fn shared_front_behind(&self, known: usize, key: &[u8]) -> usize {
+        let [_, middle, back] = self.0;
+        known + Self([middle, back, &[]]).shared_front(&key[known..])
+    }
+
     /// How many bytes at the back `key` and this one share, at most `most`.
     pub(crate) fn shared_back(&self, key: &[u8], most: usize) -> usize {
         let mut total = 0;

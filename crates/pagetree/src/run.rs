@@ -12,8 +12,9 @@
 //!   first head's key ◄── reference of the other heads;    head's key ◄── reference of its entries
 //! ```
 //! A look-up walks the heads, which lie together, and then one group's entries; neither puts a key
-//! together. `front` alone mostly decides, because of U2: an entry that shares more with its
-//! reference than the sought key does lies on the same side of that key as the reference.
+//! together. `front` and the first bytes of `middle` mostly decide, because of U2: an entry that
+//! shares more with its reference than the sought key does lies on the same side of that key as the
+//! reference.
 //!
 //! - U1: keys ascend strictly, within a group and from group to group.
 //! - U2: `front` is all that the entry and its reference share at the front; `back` is what they
@@ -34,6 +35,57 @@ pub(crate) const TABLE_SIZE: usize = 2 + 4;
 pub(crate) const BODY_SIZE_SIZE: usize = 4;
 /// Entries of a group as a run is built. In-place edits may make it larger.
 pub(crate) const GROUP_COUNT: usize = 16;
+
+/// Bytes of a middle that are looked at at once.
+const LEAD_SIZE: usize = size_of::<u64>();
+/// Of a head with short sizes, the sizes and a lead.
+const HEAD_LOOK_SIZE: usize = 3 + BODY_SIZE_SIZE + LEAD_SIZE;
+/// The same of an entry.
+const ENTRY_LOOK_SIZE: usize = 4 + LEAD_SIZE;
+
+/// What a sought key shares with a reference, and the first bytes that it goes on with as a number:
+/// zeros where it has ended.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    shared: u64,
+    lead: u64,
+}
+
+/// The first bytes of a lead, by how many.
+const MASKS: [u64; LEAD_SIZE + 1] = {
+    let mut masks = [u64::MAX; LEAD_SIZE + 1];
+    let mut size = 0;
+    while size < LEAD_SIZE {
+        masks[size] = !(u64::MAX >> (8 * size));
+        size += 1;
+    }
+    masks
+};
+
+impl Probe {
+    fn new(key: &[u8], shared: usize) -> Self {
+        let rest = &key[shared..];
+        let lead = rest.first_chunk().copied().unwrap_or_else(|| {
+            let mut lead = [0; LEAD_SIZE];
+            lead[..rest.len()].copy_from_slice(rest);
+            lead
+        });
+        Self { shared: shared as u64, lead: u64::from_be_bytes(lead) }
+    }
+
+    /// How the key stands to one that shares `front` bytes with the reference and goes on with a
+    /// middle of `size` bytes, of which `bytes` are the first; equal where they do not tell. What
+    /// shares more with the reference lies on the reference's side, which is below the key, and
+    /// what shares less lies above (U2). A key that has ended is not above what goes on, and
+    /// neither are its zeros.
+    #[inline]
+    fn order_to(self, front: u8, size: u8, bytes: [u8; LEAD_SIZE]) -> Ordering {
+        let mask = MASKS[usize::from(size).min(LEAD_SIZE)];
+        let whole = |high: u64, low: u64| u128::from(high) << u64::BITS | u128::from(low & mask);
+        let theirs = u64::from_be_bytes(bytes);
+        whole(front.into(), self.lead).cmp(&whole(self.shared, theirs))
+    }
+}
 
 /// An entry as it is stored, without its reference.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +147,17 @@ pub(crate) struct Spot<'a> {
     pub(crate) reference: Parts<'a>,
 }
 
+/// The group where a sought key is or would be.
+struct Landing<'a> {
+    group: Group<'a>,
+    group_index: usize,
+    after: Groups<'a>,
+    /// Its first key.
+    reference: Parts<'a>,
+    /// What the sought key shares with that at the front; nothing where it is below.
+    shared: Option<usize>,
+}
+
 /// A run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run<'a> {
@@ -110,10 +173,7 @@ impl<'a> Groups<'a> {
         let ([front, back, middle], at) = if (front | back | middle) < 0x80 {
             ([front, back, middle].map(usize::from), self.head + 3)
         } else {
-            let (front, at) = take_size(self.bytes, self.head)?;
-            let (back, at) = take_size(self.bytes, at)?;
-            let (middle, at) = take_size(self.bytes, at)?;
-            ([front, back, middle], at)
+            self.long_head()?
         };
         let size = u32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?);
         let middle_at = at + BODY_SIZE_SIZE;
@@ -122,6 +182,44 @@ impl<'a> Groups<'a> {
         self.body = body_end;
         let middle = self.bytes.get(middle_at..self.head)?;
         Some(Group { front, back, middle, size_at: at, body, body_end })
+    }
+
+    #[cold]
+    fn long_head(&self) -> Option<([usize; 3], usize)> {
+        let (front, at) = take_size(self.bytes, self.head)?;
+        let (back, at) = take_size(self.bytes, at)?;
+        let (middle, at) = take_size(self.bytes, at)?;
+        Some(([front, back, middle], at))
+    }
+
+    /// Passes by groups whose first keys are plainly below a key. The last of them, still to be
+    /// taken, and how many they were; and whether the next one is plainly above.
+    #[inline]
+    fn pass_by(&mut self, key: Probe) -> (Option<Self>, usize, bool) {
+        let Self { bytes, left: all, mut head, mut body } = *self;
+        let (mut left, mut last, mut is_above) = (all, (head, body), false);
+        while left > 0 {
+            let Some(look) = chunk_at::<HEAD_LOOK_SIZE>(bytes, head) else { break };
+            let [front, back, middle, s0, s1, s2, s3, rest @ ..] = *look;
+            if (front | back | middle) >= 0x80 {
+                break;
+            }
+            match key.order_to(front, middle, rest) {
+                Ordering::Greater => {}
+                order => {
+                    is_above = order == Ordering::Less;
+                    break;
+                }
+            }
+            last = (head, body);
+            left -= 1;
+            head += 3 + BODY_SIZE_SIZE + usize::from(middle);
+            body = body.saturating_add(u32::from_le_bytes([s0, s1, s2, s3]) as usize);
+        }
+        *self = Self { bytes, left, head, body };
+        let (head, body) = last;
+        let last = (left < all).then_some(Self { bytes, left: left + 1, head, body });
+        (last, all - left, is_above)
     }
 
     /// Where the next group's body starts.
@@ -243,19 +341,43 @@ impl<'a> Run<'a> {
     /// below the key.
     fn seek_from(
         &self,
-        (mut group, mut group_index, mut after): (Group<'a>, usize, Groups<'a>),
-        mut passed: Option<(usize, usize)>,
+        from: (Group<'a>, usize, Groups<'a>),
+        passed: Option<(usize, usize)>,
         key: &[u8],
     ) -> Option<Spot<'a>> {
-        let first_key = if group_index == 0 { group.middle } else { self.groups()?.take()?.middle };
-        let reference = Parts::whole(first_key);
-        let shared = shared_front(first_key, key);
-        if key.get(shared) < first_key.get(shared) {
+        let Landing { group, group_index, after, reference, shared } = self.land(from, key)?;
+        let Some(shared) = shared else {
             let (at, found) = (group.body, None);
             return Some(Spot { group, group_index, after, index: 0, at, found, reference });
+        };
+        let passed = passed.filter(|_| group_index == from.1);
+        let (index, at, found) = self.seek_in(key, shared, (&group, &reference), passed)?;
+        Some(Spot { group, group_index, after, index, at, found, reference })
+    }
+
+    /// The last group, from one on, whose first key is not above `key`; the first group, where all
+    /// are.
+    #[inline]
+    fn land(
+        &self,
+        (mut group, mut group_index, mut after): (Group<'a>, usize, Groups<'a>),
+        key: &[u8],
+    ) -> Option<Landing<'a>> {
+        let first_key = if group_index == 0 { group.middle } else { self.groups()?.take()?.middle };
+        let mut reference = Parts::whole(first_key);
+        let mut shared = shared_front(first_key, key);
+        if key.get(shared) < first_key.get(shared) {
+            return Some(Landing { group, group_index, after, reference, shared: None });
         }
-        // Up to the group that is the last whose first key is not above.
-        while after.left > 0 {
+        let probe = Probe::new(key, shared);
+        loop {
+            let (last, count, is_above) = after.pass_by(probe);
+            if let Some(mut last) = last {
+                (group, group_index) = (last.take()?, group_index + count);
+            }
+            if is_above || after.left == 0 {
+                break;
+            }
             let mut beyond = after;
             let next = beyond.take()?;
             let above = if next.front == shared {
@@ -267,24 +389,39 @@ impl<'a> Run<'a> {
             if above {
                 break;
             }
-            (group, group_index, after, passed) = (next, group_index + 1, beyond, None);
+            (group, group_index, after) = (next, group_index + 1, beyond);
         }
-        let reference = if group_index == 0 { reference } else { group.key(first_key)? };
-        let shared = reference.shared_front(key);
-        let First { value, end } = self.first(&group)?;
-        let (index, at, found) = if shared == key.len() && shared == reference.size() {
-            let Group { front, back, middle, .. } = group;
-            (0, group.body, value.map(|value| Entry { front, back, middle, value, end }))
-        } else {
-            let from = passed.unwrap_or((1, end));
-            self.seek_entry(key, shared, (&group, &reference), from)?
-        };
-        Some(Spot { group, group_index, after, index, at, found, reference })
+        if group_index > 0 {
+            reference = group.key(first_key)?;
+            // Else it has the byte of the run's first key where the sought key has another (U2).
+            if group.front <= shared {
+                shared = reference.shared_front_behind(group.front, key);
+            }
+        }
+        Some(Landing { group, group_index, after, reference, shared: Some(shared) })
+    }
+
+    /// Where `key` is or would be in the group where it landed; `passed` as of `seek_from`.
+    #[inline]
+    fn seek_in(
+        &self,
+        key: &[u8],
+        shared: usize,
+        (group, reference): (&Group<'a>, &Parts<'a>),
+        passed: Option<(usize, usize)>,
+    ) -> Option<(usize, usize, Option<Entry<'a>>)> {
+        let First { value, end } = self.first(group)?;
+        if shared == key.len() && shared == reference.size() {
+            let Group { front, back, middle, body, .. } = *group;
+            return Some((0, body, value.map(|value| Entry { front, back, middle, value, end })));
+        }
+        self.seek_entry(key, shared, (group, reference), passed.unwrap_or((1, end)))
     }
 
     /// Walks a group from an entry on, not its first: how many keys are passed by, where the walk
     /// ends, and what has the key. `key` is above the group's first key, and the entries
     /// before, and shares the first key's first `shared` bytes.
+    #[inline]
     fn seek_entry(
         &self,
         key: &[u8],
@@ -292,13 +429,22 @@ impl<'a> Run<'a> {
         (group, reference): (&Group<'a>, &Parts<'a>),
         (mut index, mut at): (usize, usize),
     ) -> Option<(usize, usize, Option<Entry<'a>>)> {
+        let probe = Probe::new(key, shared);
         while at < group.body_end {
-            // Most entries are passed by: for these, four bytes are all that is looked at.
-            let [front, back, middle, value] = short_head(self.bytes, at)?;
-            if usize::from(front) > shared && (front | back | middle | value) < 0x80 {
-                index += 1;
-                at += 4 + usize::from(middle) + usize::from(value);
-                continue;
+            // Most entries are passed by, and a look at the sizes and what follows them tells.
+            if let Some(look) = chunk_at::<ENTRY_LOOK_SIZE>(self.bytes, at) {
+                let [front, back, middle, value, rest @ ..] = *look;
+                if (front | back | middle | value) < 0x80 {
+                    match probe.order_to(front, middle, rest) {
+                        Ordering::Greater => {
+                            index += 1;
+                            at += 4 + usize::from(middle) + usize::from(value);
+                            continue;
+                        }
+                        Ordering::Less => break,
+                        Ordering::Equal => {}
+                    }
+                }
             }
             let entry = self.entry(at)?;
             if entry.front < shared {
@@ -324,6 +470,12 @@ fn short_head(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
+/// Bytes at an offset.
+#[inline]
+fn chunk_at<const SIZE: usize>(bytes: &[u8], at: usize) -> Option<&[u8; SIZE]> {
+    bytes.get(at..)?.first_chunk()
+}
+
 /// How `key` stands to one of which the first `shared` bytes are the same, and which goes on with
 /// `middle` and the last `back` bytes of its reference.
 fn order_of_rest(
@@ -342,13 +494,20 @@ fn order_of_rest(
 
 /// The value of `key`; the outer nothing where the bytes are no run with entries.
 pub(crate) fn find<'a>(bytes: &'a [u8], key: &[u8]) -> Option<Option<&'a [u8]>> {
-    let spot = Run::new(bytes).seek(key)?;
-    Some(spot.found.map(|entry| entry.value))
+    let run = Run::new(bytes);
+    let mut after = run.groups()?;
+    let group = after.take()?;
+    let Landing { group, reference, shared, .. } = run.land((group, 0, after), key)?;
+    let Some(shared) = shared else { return Some(None) };
+    let (_, _, found) = run.seek_in(key, shared, (&group, &reference), None)?;
+    Some(found.map(|entry| entry.value))
 }
 
-/// The first key, an entry's or a reference alone; it is stored whole. Nothing where there is none.
-pub(crate) fn first_key(bytes: &[u8]) -> Option<&[u8]> {
-    Some(Run::new(bytes).groups()?.take()?.middle)
+/// Where the first key, an entry's or a reference alone, stands in the bytes, whole. Nothing where
+/// there is none.
+pub(crate) fn first_key_at(bytes: &[u8]) -> Option<usize> {
+    let first = Run::new(bytes).groups()?.take()?;
+    Some(first.size_at + BODY_SIZE_SIZE)
 }
 
 /// How many keys of a run are not above `key`, in a run whose groups all have [`GROUP_COUNT`]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   run      the separators as they are stored
-//!   common   how many bytes all of them begin with
+//!   common   where in it what all of them begin with stands
 //!   leads    of each, the 16 bytes behind these, as a number
 //! ```
 //! The leads are in memory alone: among numbers of one size a child is found by halving, and most
@@ -12,6 +12,7 @@ use crate::entries::Entries;
 use crate::parts::shared_front;
 use crate::run;
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// Bytes of a lead.
 const LEAD_SIZE: usize = size_of::<u128>();
@@ -20,7 +21,7 @@ const LEAD_SIZE: usize = size_of::<u128>();
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Separators {
     run: Vec<u8>,
-    common: usize,
+    common: Range<usize>,
     leads: Box<[u128]>,
 }
 
@@ -36,7 +37,8 @@ impl Separators {
         // What the first and the last share, those between share too.
         let common = shared_front(keys.key(0), keys.key(count - 1));
         let leads = (0..count).map(|index| lead(&keys.key(index)[common..])).collect();
-        Some(Self { run, common, leads })
+        let start = run::first_key_at(&run)?;
+        Some(Self { run, common: start..start + common, leads })
     }
 
     /// As they are stored.
@@ -51,8 +53,7 @@ impl Separators {
 
     /// How many are not above `key`.
     pub(crate) fn rank(&self, key: &[u8]) -> usize {
-        let Some(first) = run::first_key(&self.run) else { return 0 };
-        let common = &first[..self.common];
+        let common = &self.run[self.common.clone()];
         match key[..key.len().min(common.len())].cmp(common) {
             Ordering::Less => return 0,
             Ordering::Greater => return self.leads.len(),

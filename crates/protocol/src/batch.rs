@@ -8,7 +8,8 @@
 
 use crate::{
     Create, CreateAnswer, Delete, DeleteAnswer, ErrorCode, Failure, MESSAGE_SIZE_MAX,
-    MakeDirectory, MakeDirectoryAnswer, Rename, RenameAnswer, Request, Response, Stat,
+    MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, Rename, RenameAnswer, Request, Response,
+    Stat,
 };
 use cairn_types::{Entry, MutationName, PATH_SIZE_MAX};
 
@@ -16,6 +17,9 @@ use cairn_types::{Entry, MutationName, PATH_SIZE_MAX};
 pub const BATCH_COUNT_MAX: usize = 1024;
 /// Bytes that all paths of one batch may have together.
 pub const BATCH_PATHS_SIZE_MAX: usize = 1 << 20;
+/// Bytes of locations that all `Open`s of one batch are answered with together. Where they have
+/// more, the ones behind fail with `Busy` and are to be asked alone (B3).
+pub const BATCH_LOCATIONS_SIZE_MAX: usize = 256 << 10;
 
 /// Bytes of the line that a failed entry carries; the reason of a failure with a longer path is
 /// cut off, its code is not (B3).
@@ -23,8 +27,14 @@ const FAILURE_LINE_SIZE_MAX: usize = 3 << 10;
 /// An answered entry without its failure's line: ids, times, and a name of at most 255 bytes.
 const RESULT_SIZE_MAX: usize = 640;
 
+/// Chunks that an `Open` in a batch may ask for.
+pub const BATCH_OPEN_COUNT_MAX: u32 = 16;
+
+/// A chunk's numbers, without its replicas; and a replica's, without its texts.
+const LOCATION_SIZE_MAX: usize = 64;
 const _: () = assert!(
-    BATCH_COUNT_MAX * (FAILURE_LINE_SIZE_MAX + RESULT_SIZE_MAX) <= MESSAGE_SIZE_MAX as usize
+    BATCH_COUNT_MAX * (FAILURE_LINE_SIZE_MAX + RESULT_SIZE_MAX) + BATCH_LOCATIONS_SIZE_MAX
+        <= MESSAGE_SIZE_MAX as usize
 );
 // Any one operation fits a batch, and a batch of everything fits a message.
 const _: () = assert!(2 * PATH_SIZE_MAX <= BATCH_PATHS_SIZE_MAX);
@@ -43,6 +53,8 @@ cairn_types::choice! {
         4 => Rename(Rename),
         /// Hides a name.
         5 => Delete(Delete),
+        /// What a path stands for, and where its chunks are.
+        6 => Open(Open),
     }
 }
 cairn_types::choice_field!(BatchEntry, Self::Stat(Stat::default()));
@@ -73,6 +85,8 @@ cairn_types::choice! {
         5 => Rename(RenameAnswer),
         /// Of a `Delete`.
         6 => Delete(DeleteAnswer),
+        /// Of an `Open`.
+        7 => Open(OpenAnswer),
     }
 }
 cairn_types::choice_field!(BatchResult, Self::Failed(Failure::default()));
@@ -109,13 +123,14 @@ impl BatchEntry {
             Self::Create(create) => create.path.as_str().len(),
             Self::Rename(rename) => rename.from.as_str().len() + rename.to.as_str().len(),
             Self::Delete(delete) => delete.path.as_str().len(),
+            Self::Open(open) => open.path.as_str().len(),
         }
     }
 
     /// How it is called, where it changes names (B2).
     pub fn mutation_mut(&mut self) -> Option<&mut MutationName> {
         match self {
-            Self::Stat(_) => None,
+            Self::Stat(_) | Self::Open(_) => None,
             Self::MakeDirectory(make) => Some(&mut make.mutation),
             Self::Create(create) => Some(&mut create.mutation),
             Self::Rename(rename) => Some(&mut rename.mutation),
@@ -126,7 +141,20 @@ impl BatchEntry {
     /// Whether it changes names.
     #[must_use]
     pub fn is_mutation(&self) -> bool {
-        !matches!(self, Self::Stat(_))
+        !matches!(self, Self::Stat(_) | Self::Open(_))
+    }
+}
+
+impl OpenAnswer {
+    /// No fewer bytes than its locations take in a message.
+    #[must_use]
+    pub fn locations_size(&self) -> usize {
+        let texts = self
+            .chunks
+            .iter()
+            .flat_map(|chunk| &chunk.replicas)
+            .map(|replica| LOCATION_SIZE_MAX + replica.address.size() + replica.rack.size());
+        self.chunks.len() * LOCATION_SIZE_MAX + texts.sum::<usize>()
     }
 }
 
@@ -139,11 +167,21 @@ impl From<BatchEntry> for Request {
             BatchEntry::Create(create) => Self::Create(create),
             BatchEntry::Rename(rename) => Self::Rename(rename),
             BatchEntry::Delete(delete) => Self::Delete(delete),
+            BatchEntry::Open(open) => Self::Open(open),
         }
     }
 }
 
-/// What a mutation asked alone would be answered, with the failure's line cut to its limit (B3).
+impl BatchResult {
+    /// A failure, its line cut to its limit (B3).
+    #[must_use]
+    pub fn failed(mut failure: Failure) -> Self {
+        failure.shorten(FAILURE_LINE_SIZE_MAX);
+        Self::Failed(failure)
+    }
+}
+
+/// What a mutation asked alone would be answered.
 impl From<Result<Response, Failure>> for BatchResult {
     fn from(answer: Result<Response, Failure>) -> Self {
         match answer {
@@ -155,10 +193,7 @@ impl From<Result<Response, Failure>> for BatchResult {
                 let line = "the master has no such answer to an operation of a batch";
                 Self::Failed(Failure::unknown(ErrorCode::Internal, line))
             }
-            Err(mut failure) => {
-                failure.shorten(FAILURE_LINE_SIZE_MAX);
-                Self::Failed(failure)
-            }
+            Err(failure) => Self::failed(failure),
         }
     }
 }

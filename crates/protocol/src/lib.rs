@@ -20,7 +20,8 @@ mod rpc;
 mod server_calls;
 
 pub use batch::{
-    BATCH_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch, BatchAnswer, BatchEntry, BatchResult, Looked,
+    BATCH_COUNT_MAX, BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch,
+    BatchAnswer, BatchEntry, BatchResult, Looked,
 };
 pub use failure::{ErrorCode, Failure, Outcome};
 pub use frame::{

@@ -9,7 +9,7 @@ use cairn_env::{ChunkDone, ChunkJob, DiskError};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, Seen, WorldTime};
 use cairn_master::Master;
 use cairn_master_core::{LogDone, LogJob, Record};
-use cairn_protocol::{Failure, Request, Response};
+use cairn_protocol::{BatchEntry, Failure, Request, Response};
 use cairn_types::ChunkHandle;
 use cairn_types::wire::Message;
 use std::cell::RefCell;
@@ -228,6 +228,11 @@ impl Observer {
             (Request::SecondaryFailed(_), Ok(_)) => "secondary failed, set shrunk",
             (Request::SecondaryFailed(_), Err(_)) => "secondary failed, not shrunk",
             (Request::Probe(_), _) => "probe",
+            (Request::Batch(batch), _)
+                if matches!(batch.entries.first(), Some(BatchEntry::Open(_))) =>
+            {
+                "files opened together"
+            }
             (Request::RevokeLease(_), _) => "lease revoked",
             (Request::Join(_), Ok(_)) => "server joined",
             (Request::Write(_) | Request::Append(_) | Request::Read(_), Err(failure)) => {

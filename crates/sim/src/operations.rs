@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use cairn_client_core::{Operation, Output};
 use cairn_protocol::{
-    Batch, BatchEntry, BatchResult, Create, Delete, Failure, List, MakeDirectory, Rename, Request,
-    Response, Stat,
+    Batch, BatchEntry, BatchResult, Create, Delete, Failure, List, MakeDirectory, Open, Rename,
+    Request, Response, Stat,
 };
 use cairn_types::{CellPath, Content, Entry, EntryId};
 use std::fmt;
@@ -37,6 +37,9 @@ pub(crate) enum Op {
         recursive: bool,
     },
     Stat {
+        path: CellPath,
+    },
+    Open {
         path: CellPath,
     },
     /// Changes of names and looks at them, asked together.
@@ -107,6 +110,9 @@ impl Op {
                 Request::Delete(Delete { mutation, path, recursive })
             }
             Self::Stat { path } => Request::Stat(Stat { path }),
+            Self::Open { path } => {
+                return Operation::Open(Open { path, ..Open::default() }.into());
+            }
             Self::Batch { entries } => {
                 let entries = entries.into_iter().map(Self::into_entry).collect();
                 return Operation::Open(Batch { entries }.into());
@@ -132,6 +138,7 @@ impl Op {
             Operation::Ask(Request::Stat(asked)) => asked.into(),
             Operation::Ask(Request::MakeDirectory(asked)) => asked.into(),
             Operation::Open(Request::Create(asked)) => asked.into(),
+            Operation::Open(Request::Open(asked)) => asked.into(),
             Operation::Ask(Request::Rename(asked)) => asked.into(),
             Operation::Ask(Request::Delete(asked)) => asked.into(),
             other => panic!("no batch holds {other:?}"),
@@ -169,6 +176,7 @@ pub(crate) fn done_of(output: Output) -> Done {
         Output::Answered(Response::MakeDirectory(answer)) => Done::Entry(answer.entry),
         Output::Answered(Response::Create(answer)) => Done::Entry(answer.entry),
         Output::Answered(Response::Stat(answer)) => Done::Entry(answer.entry),
+        Output::Answered(Response::Open(answer)) => Done::Entry(answer.entry),
         Output::Answered(Response::List(answer)) => Done::Entries(answer.entries),
         Output::Answered(Response::Batch(answer)) => {
             Done::Many(answer.results.into_iter().map(result_of).collect())
@@ -185,6 +193,7 @@ fn result_of(result: BatchResult) -> OpResult {
         BatchResult::Stat(looked) => Done::Entry(looked.entry),
         BatchResult::MakeDirectory(answer) => Done::Entry(answer.entry),
         BatchResult::Create(answer) => Done::Entry(answer.entry),
+        BatchResult::Open(answer) => Done::Entry(answer.entry),
         BatchResult::Rename(_) | BatchResult::Delete(_) => Done::Nothing,
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::ServerId;
 use crate::text::Text;
-use crate::wire::{Field, WireError, WireType, encode_slice, take_text};
+use crate::wire::{Field, WireError, WireType, encode_slice, take_slice};
 use std::fmt;
 
 macro_rules! text {
@@ -23,6 +23,12 @@ macro_rules! text {
             pub fn as_str(&self) -> &str {
                 self.0.as_str()
             }
+
+            /// Bytes of the text.
+            #[must_use]
+            pub fn size(&self) -> usize {
+                self.0.as_bytes().len()
+            }
         }
 
         impl fmt::Display for $name {
@@ -40,7 +46,7 @@ macro_rules! text {
                 encode_slice(tag, self.0.as_bytes(), out);
             }
             fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
-                self.0 = Text::new(take_text(wire, input)?);
+                self.0 = Text::read(take_slice(wire, input)?).ok_or(WireError::Malformed)?;
                 Ok(())
             }
         }

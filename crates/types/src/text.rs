@@ -33,6 +33,17 @@ impl Text {
         }
     }
 
+    /// From bytes that may be text; nothing where they are none.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        // Addresses and racks are ASCII, which is told in a few steps.
+        if bytes.len() <= IN_PLACE && bytes.is_ascii() {
+            let mut place = [0; IN_PLACE];
+            place[..bytes.len()].copy_from_slice(bytes);
+            return Some(Self(Held::Short(place, u8::try_from(bytes.len()).ok()?)));
+        }
+        str::from_utf8(bytes).ok().map(Self::new)
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Held::Short(bytes, size) => &bytes[..usize::from(*size)],
@@ -89,7 +100,7 @@ impl Hash for Text {
 #[cfg(test)]
 mod tests {
     use super::{IN_PLACE, Text};
-    use proptest::prelude::{ProptestConfig, proptest};
+    use proptest::prelude::{ProptestConfig, any, proptest};
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
@@ -99,6 +110,15 @@ mod tests {
             let [a, b] = [&one, &other].map(|text| Text::new(text));
             assert_eq!((a.as_str(), a.as_bytes()), (one.as_str(), one.as_bytes()));
             assert_eq!((a.cmp(&b), a == b), (one.cmp(&other), one == other));
+            assert_eq!(Text::read(one.as_bytes()), Some(a));
+        }
+
+        #[test]
+        fn bytes_are_read_where_they_are_text(
+            bytes in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let text = str::from_utf8(&bytes).ok();
+            assert_eq!(Text::read(&bytes), text.map(Text::new));
         }
     }
 

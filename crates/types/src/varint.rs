@@ -19,6 +19,17 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
 /// Takes the number that `input` begins with. Nothing where the bytes hold none.
 #[inline]
 pub fn take(input: &mut &[u8]) -> Option<u64> {
+    match input.split_first() {
+        // Most numbers are small.
+        Some((byte @ 0..0x80, rest)) => {
+            *input = rest;
+            Some(u64::from(*byte))
+        }
+        _ => take_long(input),
+    }
+}
+
+fn take_long(input: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for (at, byte) in input.iter().take(SIZE_MAX).enumerate() {
         let bits = u64::from(byte & 0x7f);

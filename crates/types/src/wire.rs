@@ -11,10 +11,13 @@
 //! - W1: a field that holds its default is not written; an unknown field is skipped.
 //! - W2: decoding never panics and never takes memory that the input does not itself fill.
 
+mod tokens;
+
 use bytes::Bytes;
-use prost::encoding::{DecodeContext, decode_key, decode_varint, encode_key, encode_varint};
 
 pub use prost::encoding::WireType;
+pub use tokens::{encode_nested, encode_slice, next_key, skip, take_slice, take_text};
+pub(crate) use tokens::{put_key, take_varint};
 
 /// Why bytes are not the message they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +46,16 @@ pub trait Field: Default {
     /// # Errors
     /// [`WireError`] when the bytes are not such a value.
     fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError>;
+
+    /// The value of one occurrence, alone.
+    ///
+    /// # Errors
+    /// The same.
+    fn take(wire: WireType, input: &mut &[u8]) -> Result<Self, WireError> {
+        let mut value = Self::default();
+        value.merge(wire, input)?;
+        Ok(value)
+    }
 }
 
 /// A whole message.
@@ -66,72 +79,6 @@ pub trait Message: Sized {
     }
 }
 
-/// Writes one length-delimited field.
-pub fn encode_slice(tag: u32, value: &[u8], out: &mut Vec<u8>) {
-    encode_key(tag, WireType::LengthDelimited, out);
-    encode_varint(value.len() as u64, out);
-    out.extend_from_slice(value);
-}
-
-/// Writes one length-delimited field in place: what `encode` appends is its value.
-pub fn encode_nested(tag: u32, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
-    encode_key(tag, WireType::LengthDelimited, out);
-    let start = out.len();
-    // Most sizes take one byte; for the others the value is moved once it is known.
-    out.push(0);
-    encode(out);
-    let size = out.len() - start - 1;
-    if let Ok(short @ 0..0x80) = u8::try_from(size) {
-        out[start] = short;
-    } else {
-        let mut number = Vec::new();
-        encode_varint(size as u64, &mut number);
-        out.splice(start..=start, number);
-    }
-}
-
-/// Reads the value of one length-delimited field, its key being read already.
-///
-/// # Errors
-/// [`WireError`] when the wire type is another or the input is shorter than it says.
-pub fn take_slice<'a>(wire: WireType, input: &mut &'a [u8]) -> Result<&'a [u8], WireError> {
-    if wire != WireType::LengthDelimited {
-        return Err(WireError::Malformed);
-    }
-    let size = usize::try_from(decode_varint(input)?).map_err(|_| WireError::Malformed)?;
-    let (value, rest) = input.split_at_checked(size).ok_or(WireError::Malformed)?;
-    *input = rest;
-    Ok(value)
-}
-
-/// Reads the value of one field of text, its key being read already.
-///
-/// # Errors
-/// [`WireError`] as of [`take_slice`], and where the bytes are not UTF-8.
-pub fn take_text<'a>(wire: WireType, input: &mut &'a [u8]) -> Result<&'a str, WireError> {
-    str::from_utf8(take_slice(wire, input)?).map_err(|_| WireError::Malformed)
-}
-
-/// Reads the next key, or nothing at the end of the message.
-///
-/// # Errors
-/// [`WireError`] when the bytes are not a key.
-pub fn next_key(input: &mut &[u8]) -> Result<Option<(u32, WireType)>, WireError> {
-    if input.is_empty() { Ok(None) } else { Ok(Some(decode_key(input)?)) }
-}
-
-/// Skips a field that this build does not know (W1).
-///
-/// # Errors
-/// [`WireError`] when its bytes are malformed.
-pub fn skip(tag: u32, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
-    Ok(prost::encoding::skip_field(wire, tag, input, DecodeContext::default())?)
-}
-
-fn take_varint(wire: WireType, input: &mut &[u8]) -> Result<u64, WireError> {
-    if wire == WireType::Varint { Ok(decode_varint(input)?) } else { Err(WireError::Malformed) }
-}
-
 macro_rules! varint_field {
     ($type:ty, $proto:literal) => {
         impl Field for $type {
@@ -140,8 +87,8 @@ macro_rules! varint_field {
                 *self == <$type>::default()
             }
             fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
-                encode_key(tag, WireType::Varint, out);
-                encode_varint(u64::from(*self), out);
+                put_key(tag, WireType::Varint, out);
+                crate::varint::put(out, u64::from(*self));
             }
             fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
                 *self = take_varint(wire, input)?.try_into().map_err(|_| WireError::Malformed)?;
@@ -208,9 +155,7 @@ impl<T: Field> Field for Vec<T> {
         }
     }
     fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
-        let mut item = T::default();
-        item.merge(wire, input)?;
-        self.push(item);
+        self.push(T::take(wire, input)?);
         Ok(())
     }
 }
@@ -334,8 +279,7 @@ macro_rules! choice {
                 while let Some((tag, wire)) = $crate::wire::next_key(&mut rest)? {
                     match tag {
                         $( $tag => {
-                            let mut value = <$type>::default();
-                            $crate::wire::Field::merge(&mut value, wire, &mut rest)?;
+                            let value = <$type as $crate::wire::Field>::take(wire, &mut rest)?;
                             found = Some(Self::$variant(value));
                         } )*
                         _ => $crate::wire::skip(tag, wire, &mut rest)?,
@@ -394,9 +338,15 @@ macro_rules! nested_field {
                 wire: $crate::wire::WireType,
                 input: &mut &[u8],
             ) -> Result<(), $crate::wire::WireError> {
-                let raw = $crate::wire::take_slice(wire, input)?;
-                *self = <Self as $crate::wire::Message>::decode(raw)?;
+                *self = <Self as $crate::wire::Field>::take(wire, input)?;
                 Ok(())
+            }
+            fn take(
+                wire: $crate::wire::WireType,
+                input: &mut &[u8],
+            ) -> Result<Self, $crate::wire::WireError> {
+                let raw = $crate::wire::take_slice(wire, input)?;
+                <Self as $crate::wire::Message>::decode(raw)
             }
         }
     };
@@ -482,7 +432,7 @@ macro_rules! for_samples {
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "the macros make public structs")]
 mod tests {
-    use super::{Message, WireError, encode_nested, encode_slice};
+    use super::{Message, WireError};
     use crate::sample::{Sample, check_bytes, check_wire, crossed};
     use crate::{
         BlockChecksums, CellPath, ChunkHandle, ClusterConfig, Entry, MutationName, PushId, Random,
@@ -524,17 +474,6 @@ mod tests {
     fn a_message_comes_back_as_it_went() {
         assert_eq!(Outer::decode(&outer().to_bytes()), Ok(outer()));
         assert_eq!(Either::decode(&Either::Right(outer()).to_bytes()), Ok(outer().into()));
-    }
-
-    #[test]
-    fn a_value_written_in_place_is_the_value_written_beside_and_copied() {
-        for size in [0, 1, 127, 128, 16_383, 16_384] {
-            let value = vec![7; size];
-            let (mut in_place, mut copied) = (vec![1, 2], vec![1, 2]);
-            encode_nested(5, &mut in_place, |out| out.extend_from_slice(&value));
-            encode_slice(5, &value, &mut copied);
-            assert_eq!(in_place, copied, "{size} bytes");
-        }
     }
 
     #[test]

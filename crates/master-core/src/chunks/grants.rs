@@ -26,6 +26,7 @@ use cairn_protocol::{
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Content, LeaseId, ReplicaAt, ServerId};
+use std::cmp::Reverse;
 use std::time::Duration;
 
 impl Chunks {
@@ -309,8 +310,10 @@ impl Chunks {
         self.set_phase(place, Phase::Granting { effect, handle, lease });
     }
 
-    /// The former holder, whose lease is over by the raise; else whoever holds the fewest leases.
-    /// After grants that failed, another one each time.
+    /// Who has gone furthest: it levels the others, and what only it has may have been acknowledged
+    /// though its primary could tell nobody (R29). Of several, the former holder, whose lease is
+    /// over by the raise; else whoever holds the fewest leases. After grants that failed, another
+    /// one each time.
     fn choose_primary(
         &self,
         handle: ChunkHandle,
@@ -318,11 +321,13 @@ impl Chunks {
         failed_grants: usize,
     ) -> Option<ReplicaAt> {
         let former = self.leases.get(handle).map(|lease| lease.holder.server);
-        let mut order: Vec<&ReplicaAt> = raised.iter().map(|r| &r.at).collect();
-        order.sort_by_key(|at| {
-            (Some(at.server) != former, self.leases.count_of(at.server), at.server)
+        let mut order: Vec<&Raised> = raised.iter().collect();
+        order.sort_by_key(|raised| {
+            let (server, report) = (raised.at.server, &raised.report);
+            let furthest = Reverse((report.mutated_version, report.serial));
+            (furthest, Some(server) != former, self.leases.count_of(server), server)
         });
-        order.get(failed_grants % order.len().max(1)).map(|at| (*at).clone())
+        order.get(failed_grants % order.len().max(1)).map(|raised| raised.at.clone())
     }
 
     pub(super) fn on_grant_answer(

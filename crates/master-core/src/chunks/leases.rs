@@ -82,6 +82,10 @@ impl Leases {
         self.leases.get_mut(&handle)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (ChunkHandle, &Lease)> {
         self.leases.iter().map(|(handle, lease)| (*handle, lease))
     }

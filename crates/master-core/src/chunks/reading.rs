@@ -12,7 +12,6 @@ use cairn_env::Now;
 use cairn_protocol::{ChunkLocations, ServerState};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId, Time};
-use std::cmp::Reverse;
 
 impl Chunks {
     /// Where a chunk can be read; nowhere, if nobody who has it can be reached.
@@ -28,7 +27,7 @@ impl Chunks {
             handle,
             version,
             closed: chunk.closed,
-            replicas: self.best_first(now.time, &servers),
+            replicas: self.best_first(now.time, servers),
             primary: lease.map(|lease| lease.holder.server),
         }
     }
@@ -73,13 +72,15 @@ impl Chunks {
             let sound = live.clone().filter(|(_, replica)| replica.is_sound());
             (sound.count(), live.count(), version)
         };
-        let mut versions: Vec<ChunkVersion> = replicas.iter().map(|(_, r)| r.version).collect();
-        versions.dedup();
-        let best = match versions.as_slice() {
-            [] => return (chunk.version, Vec::new()),
-            // Nearly always: all replicas of a chunk that nobody changes are alike.
-            [version] => *version,
-            several => several.iter().map(|version| worth(*version)).max().expect("several").2,
+        let mut versions = replicas.iter().map(|(_, replica)| replica.version);
+        let Some(first) = versions.next() else { return (chunk.version, Vec::new()) };
+        // Nearly always: all replicas of a chunk that nobody changes are alike.
+        let best = match versions.all(|version| version == first) {
+            true => first,
+            false => {
+                let worths = replicas.iter().map(|(_, replica)| worth(replica.version));
+                worths.max().map_or(first, |(.., version)| version)
+            }
         };
         let of_it = replicas.into_iter().filter(|(_, replica)| replica.version == best);
         let candidate =
@@ -88,25 +89,27 @@ impl Chunks {
     }
 
     /// Live servers; a silent, suspect or damaged one only where no other is.
-    fn best_first(&self, now: Time, candidates: &[Candidate]) -> Vec<ReplicaAt> {
-        let mut ranked: Vec<(Reverse<bool>, Reverse<bool>, &ReplicaAt)> = Vec::new();
+    fn best_first(&self, now: Time, mut candidates: Vec<Candidate>) -> Vec<ReplicaAt> {
+        candidates.sort_unstable_by_key(|candidate| candidate.server);
+        let mut best = Vec::with_capacity(candidates.len());
+        let mut best_yet = (false, false);
         for Candidate { server, sound } in candidates {
-            let Some(at) = self.servers.at(*server) else { continue };
-            match self.servers.state(now, *server) {
-                Some(ServerState::Dead) | None => {}
-                Some(state) => {
-                    ranked.push((Reverse(state == ServerState::Live), Reverse(*sound), at));
-                }
+            let Some((state, at)) = self.servers.state_and_place(now, server) else { continue };
+            if state == ServerState::Dead {
+                continue;
+            }
+            // R28: who may have lost bytes is read from only where nobody else can be; readers
+            // choose by distance, so it must not even be named.
+            let worth = (state == ServerState::Live, sound);
+            if worth > best_yet {
+                best.clear();
+                best_yet = worth;
+            }
+            if worth == best_yet {
+                best.push(at.clone());
             }
         }
-        let any_live = ranked.iter().any(|(live, ..)| live.0);
-        ranked.retain(|(live, ..)| live.0 || !any_live);
-        // R28: who may have lost bytes is read from only where nobody else can be; readers choose
-        // by distance, so it must not even be named.
-        let any_sound = ranked.iter().any(|(_, sound, _)| sound.0);
-        ranked.retain(|(_, sound, _)| sound.0 || !any_sound);
-        ranked.sort_by_key(|(live, sound, at)| (*live, *sound, at.server));
-        ranked.into_iter().map(|(_, _, at)| at.clone()).collect()
+        best
     }
 }
 

@@ -38,11 +38,18 @@ impl Chunks {
         state: &'a State,
         entry: EntryId,
     ) -> Box<dyn Iterator<Item = ChunkHandle> + 'a> {
-        if is_live_file(state, entry) {
-            // Restored since, or R20 is broken on purpose.
-            return Box::new(std::iter::empty());
+        // Of most files nothing is leased, and nothing is to be found out then.
+        let nothing = || Box::new(std::iter::empty());
+        if self.leases.is_empty() {
+            return nothing();
         }
-        if state.entry(entry).is_some_and(|entry| entry.kind == EntryKind::File) {
+        let record = state.entry(entry);
+        let file = record.filter(|record| record.kind == EntryKind::File);
+        if file.is_some_and(|file| file.chunk_count == 0) || is_live_file(state, entry) {
+            // Without chunks; or restored since, or R20 is broken on purpose.
+            return nothing();
+        }
+        if file.is_some() {
             return Box::new(state.chunks_of(entry, ChunkIndex::default()).map(|(_, at)| at));
         }
         Box::new(self.leases.iter().map(|(handle, _)| handle).filter(|handle| {

@@ -141,6 +141,15 @@ impl Servers {
         self.servers.get(&id).map(|server| self.state_of(now, server))
     }
 
+    /// The same, and where it is.
+    pub(super) fn state_and_place(
+        &self,
+        now: Time,
+        id: ServerId,
+    ) -> Option<(ServerState, &ReplicaAt)> {
+        self.servers.get(&id).map(|server| (self.state_of(now, server), &server.at))
+    }
+
     fn state_of(&self, now: Time, server: &Server) -> ServerState {
         let silence = now.since(server.heard);
         if server.buried || silence >= self.dead {

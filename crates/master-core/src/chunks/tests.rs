@@ -23,7 +23,9 @@ use cairn_types::{
 use std::time::Duration;
 
 mod after_power_loss;
+mod furthest;
 mod late_heartbeat;
+mod opened_together;
 mod slices;
 
 pub(super) const FILE: EntryId = EntryId::new(100);

@@ -5,7 +5,7 @@ use crate::outcome::{Changed, ChunkOpened, Outcome};
 use crate::record::{CloseChunk, OpenChunk, SetLength, SetVersion};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, EntryId, EntryKind};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind};
 
 fn no_chunk(handle: ChunkHandle) -> Failure {
     Failure::refused(ErrorCode::NoSuchChunk, format!("chunk {}: no such chunk", handle.short()))
@@ -21,7 +21,7 @@ impl State {
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
         let there = match record.index.get() < file.chunk_count {
-            true => self.chunks.at(record.file, record.index),
+            true => self.place(record.file, &file, record.index),
             false => None,
         };
         let taken = || self.chunks.contains(record.handle) && !broken(Rule::R1);
@@ -49,6 +49,9 @@ impl State {
         // Closing may have changed it.
         if let Some(mut file) = self.names.entry(record.file) {
             file.chunk_count = file.chunk_count.max(record.index.get() + 1);
+            if record.index == ChunkIndex::default() {
+                file.first = Some(record.handle);
+            }
             file.modified = record.time;
             self.names.set(record.file, &file);
         }

@@ -69,6 +69,7 @@ impl State {
             replication: record.replication,
             length: 0,
             chunk_count: 0,
+            first: None,
             modified: record.time,
             synced: record.synced,
         };
@@ -188,20 +189,16 @@ impl State {
 
     /// A directory that is there and not deleted, so that nothing is made where none will look.
     fn live_directory(&self, id: EntryId) -> Result<(), Failure> {
-        let mut way = self.names.way_up(id);
-        let directory = way.next();
-        if directory.is_some_and(|(_, entry, _)| entry.kind == EntryKind::File) {
+        if self.names.is_live_directory(id) {
+            return Ok(());
+        }
+        if self.names.entry(id).is_some_and(|entry| entry.kind == EntryKind::File) {
             let path = self.names.path_of(id).unwrap_or_default();
             let line = format!("{path}: a file where a directory is meant");
             return Err(Failure::refused(ErrorCode::NotADirectory, line));
         }
-        match way.last().or(directory) {
-            Some((ROOT, ..)) => Ok(()),
-            _ => {
-                let line = format!("directory {}: no such directory, or deleted", id.short());
-                Err(Failure::refused(ErrorCode::NotFound, line))
-            }
-        }
+        let line = format!("directory {}: no such directory, or deleted", id.short());
+        Err(Failure::refused(ErrorCode::NotFound, line))
     }
 
     /// The entry, which stands where the proposer saw it.

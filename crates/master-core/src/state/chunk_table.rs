@@ -3,7 +3,8 @@
 //! ```text
 //!   places  (file id, index) → handle          chunks  handle → record
 //! ```
-//! - C1: the trees name each other: every chunk has one place, every place one chunk.
+//! - C1: the trees name each other: every chunk has one place, every place one chunk. A file's
+//!   first place, index 0, is in the file's own record and not here.
 
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
@@ -99,13 +100,14 @@ impl ChunkTable {
         [&mut self.places, &mut self.chunks]
     }
 
+    /// The chunk at an index of a file, but for the first.
     pub(super) fn at(&self, file: EntryId, index: ChunkIndex) -> Option<ChunkHandle> {
         self.places.get(&place_key(file, index), |packed| unpack_handle(file, packed))
     }
 
-    /// Those of a file from one index on and before another.
+    /// Those of a file from one index on and before another, but for the first.
     pub(super) fn between(&self, file: EntryId, indexes: Range<u64>) -> Vec<ChunkHandle> {
-        // Most files have one chunk: to look for it costs less than to begin a walk.
+        // To look for a few costs less than to begin a walk.
         if indexes.end.saturating_sub(indexes.start) <= LOOKED_UP_MAX {
             return indexes.filter_map(|index| self.at(file, ChunkIndex::new(index))).collect();
         }
@@ -114,6 +116,7 @@ impl ChunkTable {
         within.map(|(_, handle)| handle).collect()
     }
 
+    /// Those of a file from an index on, but for the first.
     pub(super) fn of_file(
         &self,
         file: EntryId,
@@ -171,11 +174,13 @@ impl ChunkTable {
         self.chunks.len()
     }
 
-    /// Enters a chunk whose place and handle are free (C1).
+    /// Enters a chunk whose place and handle are free (C1). The caller notes a file's first.
     pub(super) fn insert(&mut self, handle: ChunkHandle, record: &ChunkRecord) {
-        let mut place = Vec::new();
-        put_near(&mut place, handle.get(), record.file.get());
-        self.places.set(&place_key(record.file, record.index), &place);
+        if record.index != ChunkIndex::default() {
+            let mut place = Vec::new();
+            put_near(&mut place, handle.get(), record.file.get());
+            self.places.set(&place_key(record.file, record.index), &place);
+        }
         self.set(handle, record);
     }
 
@@ -230,7 +235,7 @@ mod tests {
     fn few_and_many_chunks_are_those_between_the_indexes_without_holes_and_neighbours() {
         let mut table = ChunkTable::new(&DamageMark::default());
         let there = |file: u64, index: u64| index != 3 && file * 10 + index < 29;
-        for (file, index) in (1..4).flat_map(|file| (0..8).map(move |index| (file, index))) {
+        for (file, index) in (1..4).flat_map(|file| (1..8).map(move |index| (file, index))) {
             let record = ChunkRecord {
                 file: EntryId::new(file),
                 index: ChunkIndex::new(index),
@@ -240,7 +245,7 @@ mod tests {
                 table.insert(ChunkHandle::new(file * 10 + index), &record);
             }
         }
-        for (first, end) in (0..9).flat_map(|first| (0..10).map(move |end| (first, end))) {
+        for (first, end) in (1..9).flat_map(|first| (0..10).map(move |end| (first, end))) {
             let wanted = (first..end.min(8)).filter(|index| there(2, *index));
             let wanted: Vec<_> = wanted.map(|index| ChunkHandle::new(20 + index)).collect();
             assert_eq!(table.between(EntryId::new(2), first..end), wanted, "{first}..{end}");

@@ -1,11 +1,14 @@
 //! What is known of a file or directory, and how it is packed (docs/formats/state-image.md).
 //!
+//! Most files have one chunk, so the first one stands with its file: who looks a file up wants to
+//! know where it is. The others have a tree of their own.
+//!
 //! A directory's name stands with it, so that the way up from an entry is text without a search. A
 //! file's does not: it stands in its directory once, and a second copy would be a third of all
 //! memory that a file takes.
 
 use super::packing::{Packed, put_near, put_number};
-use cairn_types::{Content, Entry, EntryId, EntryKind, WallTime};
+use cairn_types::{ChunkHandle, Content, Entry, EntryId, EntryKind, WallTime};
 
 const DIRECTORY: u8 = 1;
 const RECORDS: u8 = 2;
@@ -31,6 +34,8 @@ pub struct EntryRecord {
     pub length: u64,
     /// One more than the index of a file's last chunk.
     pub chunk_count: u64,
+    /// A file's chunk at index 0; none: a hole, or no chunk yet.
+    pub first: Option<ChunkHandle>,
     /// Log time of the last change of the entry itself.
     pub modified: WallTime,
     /// The file's durability policy (design §5).
@@ -62,6 +67,7 @@ impl EntryRecord {
             replication: 0,
             length: 0,
             chunk_count: 0,
+            first: None,
             modified,
             synced: false,
         }
@@ -91,6 +97,8 @@ impl EntryRecord {
         }
         if self.kind == EntryKind::Directory {
             out.extend_from_slice(name.as_bytes());
+        } else if let Some(first) = self.first {
+            put_near(&mut out, first.get(), id.get());
         }
         out
     }
@@ -112,8 +120,21 @@ impl EntryRecord {
         let kind = if is_directory { EntryKind::Directory } else { EntryKind::File };
         let content = if flags & RECORDS == 0 { Content::Bytes } else { Content::Records };
         let synced = flags & SYNCED != 0;
-        let record =
-            Self { parent, kind, content, replication, length, chunk_count, modified, synced };
+        let mut first = None;
+        if !is_directory && !packed.0.is_empty() {
+            first = Some(ChunkHandle::new(packed.near(id.get())?));
+        }
+        let record = Self {
+            parent,
+            kind,
+            content,
+            replication,
+            length,
+            chunk_count,
+            first,
+            modified,
+            synced,
+        };
         if is_directory { Some((record, packed.text()?)) } else { packed.end((record, "")) }
     }
 }
@@ -121,13 +142,13 @@ impl EntryRecord {
 #[cfg(test)]
 mod tests {
     use super::EntryRecord;
-    use cairn_types::{Content, EntryId, EntryKind, WallTime};
+    use cairn_types::{ChunkHandle, Content, EntryId, EntryKind, WallTime};
     use proptest::prelude::{any, proptest};
 
     proptest! {
         #[test]
         fn a_record_comes_back_and_no_bytes_make_it_panic(
-            ids: (u64, u64), replication: u32, sizes: (u64, u64), modified: u64,
+            ids: (u64, u64), first: Option<u64>, replication: u32, sizes: (u64, u64), modified: u64,
             flags: (bool, bool, bool), short: bool,
             raw in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
@@ -139,6 +160,7 @@ mod tests {
                 replication: if short { replication % 17 } else { replication },
                 length: if short { 0 } else { sizes.0 },
                 chunk_count: if short { 0 } else { sizes.1 },
+                first: first.filter(|_| !flags.0).map(ChunkHandle::new),
                 modified: WallTime::from_millis(modified),
                 synced: flags.2,
             };
@@ -158,9 +180,10 @@ mod tests {
             replication: 3,
             length: 64 << 20,
             chunk_count: 1,
+            first: Some(ChunkHandle::new(3 << 40 | 10_000_001)),
             modified: WallTime::from_millis(1_795_000_000_000),
             synced: false,
         };
-        assert_eq!(file.pack(EntryId::new(3 << 40 | 10_000_000), "x").len(), 1 + 3 + 6 + 1 + 4);
+        assert_eq!(file.pack(EntryId::new(3 << 40 | 10_000_000), "x").len(), 1 + 3 + 6 + 1 + 4 + 1);
     }
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"CAIRNSTA";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Magic, version, size of the body.
 const HEAD_SIZE: usize = 8 + 4 + 4;
 /// The trees of a state, in the order in which an image has them.

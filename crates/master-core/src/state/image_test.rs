@@ -146,6 +146,9 @@ impl Model {
         let (file, _) = self.entries.get_mut(&open.file).expect("there");
         file.chunk_count = file.chunk_count.max(open.index.get() + 1);
         file.modified = open.time;
+        if open.index == ChunkIndex::default() {
+            file.first = Some(handle);
+        }
         let chunk = super::ChunkRecord {
             file: open.file,
             index: open.index,
@@ -186,6 +189,12 @@ impl Model {
                 "a file's chunks",
             );
             right(state.last_chunk(*id) == places.last().copied(), "a last chunk");
+            for first in 0..3 {
+                let (from, to) = (ChunkIndex::new(first), ChunkIndex::new(2 * first + 1));
+                let between = places.iter().filter(|(index, _)| (from..to).contains(index));
+                let told = state.chunks_between(*id, entry, from, to);
+                right(told.eq(between.map(|(_, handle)| *handle)), "chunks between");
+            }
         }
         let mut listed: BTreeMap<EntryId, BTreeMap<&str, EntryId>> = BTreeMap::new();
         let roots = [ROOT, HIDDEN_ROOT];
@@ -431,8 +440,8 @@ fn root_bytes_altered_or_cut_anywhere_are_refused() {
         assert!(open(&altered).is_err(), "altered at {at}");
     }
     let mut earlier = root.clone();
-    earlier[8] = 3;
+    earlier[8] = 4;
     let told = open(&earlier).expect_err("of another build").to_string();
-    assert_eq!(told, "an image of version 3; this build reads version 4");
+    assert_eq!(told, "an image of version 4; this build reads version 5");
     assert_eq!(world.live_bytes, world.bytes.len() as u64, "one image, and no garbage");
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   names      (directory id, name) → entry id;  entry id → record
-//!   chunks     (file id, index) → handle;        handle → record
+//!   chunks     (file id, index) → handle, but for index 0, which stands in the file's record;
+//!              handle → record
 //!   outcomes   (session, number) → outcome, for retry_window of log time (R24)
 //! ```
 //! - S1: it changes by [`State::apply`] alone, in log order, deterministically; checkpoint plus
@@ -214,15 +215,25 @@ impl State {
     /// The chunk at an index of a file; none: a hole, or past the end.
     #[must_use]
     pub fn chunk_at(&self, file: EntryId, index: ChunkIndex) -> Option<ChunkHandle> {
+        if index == ChunkIndex::default() {
+            return self.names.entry(file)?.first;
+        }
+        // No need for the record.
         self.chunks.at(file, index)
+    }
+
+    /// The same, of a file whose record is at hand.
+    fn place(&self, id: EntryId, file: &EntryRecord, index: ChunkIndex) -> Option<ChunkHandle> {
+        if index == ChunkIndex::default() { file.first } else { self.chunks.at(id, index) }
     }
 
     /// The last chunk of a file.
     #[must_use]
     pub fn last_chunk(&self, file: EntryId) -> Option<(ChunkIndex, ChunkHandle)> {
         // A file's chunks are never taken away, so the count tells where the last one is.
-        let index = ChunkIndex::new(self.names.entry(file)?.chunk_count.checked_sub(1)?);
-        Some((index, self.chunks.at(file, index)?))
+        let record = self.names.entry(file)?;
+        let index = ChunkIndex::new(record.chunk_count.checked_sub(1)?);
+        Some((index, self.place(file, &record, index)?))
     }
 
     /// Chunks of a file from `first` on, in order; holes are left out.
@@ -231,18 +242,25 @@ impl State {
         file: EntryId,
         first: ChunkIndex,
     ) -> impl Iterator<Item = (ChunkIndex, ChunkHandle)> + use<'_> {
-        self.chunks.of_file(file, first)
+        let zero = ChunkIndex::default();
+        let at_zero = if first == zero { self.chunk_at(file, zero) } else { None };
+        let behind = self.chunks.of_file(file, first.max(zero.next()));
+        at_zero.map(|handle| (zero, handle)).into_iter().chain(behind)
     }
 
-    /// The same, before the index `end`. A file has no chunk at its `chunk_count` or behind it.
-    #[must_use]
+    /// The same, before the index `end`, of a file whose record is at hand. A file has no chunk at
+    /// its `chunk_count` or behind it.
     pub fn chunks_between(
         &self,
-        file: EntryId,
+        id: EntryId,
+        file: &EntryRecord,
         first: ChunkIndex,
         end: ChunkIndex,
-    ) -> Vec<ChunkHandle> {
-        self.chunks.between(file, first.get()..end.get())
+    ) -> impl Iterator<Item = ChunkHandle> + use<> {
+        let (first, end) = (first.get(), end.get().min(file.chunk_count));
+        let at_zero = file.first.filter(|_| first == 0 && end > 0);
+        let behind = self.chunks.between(id, first.max(1)..end);
+        at_zero.into_iter().chain(behind)
     }
 
     /// A chunk by handle.

@@ -240,8 +240,32 @@ impl Names {
         Some(way.iter().rev().flat_map(|name| ["/", name]).collect())
     }
 
+    pub(super) fn is_live_directory(&self, id: EntryId) -> bool {
+        let is_directory = || self.entry(id).is_some_and(|it| it.kind == EntryKind::Directory);
+        match self.ways.is_hidden(id) {
+            Some(is_hidden) => !is_hidden,
+            None => is_directory() && !self.is_hidden(id),
+        }
+    }
+
     pub(super) fn is_hidden(&self, id: EntryId) -> bool {
-        self.way_up(id).last().is_none_or(|(top, ..)| top != ROOT)
+        if let Some(is_hidden) = self.ways.is_hidden(id) {
+            return is_hidden;
+        }
+        let (mut directory, mut top) = (None, None);
+        for (at, record, _) in self.way_up(id) {
+            if record.kind == EntryKind::Directory {
+                directory.get_or_insert(at);
+            } else if let Some(is_hidden) = self.ways.is_hidden(record.parent) {
+                return is_hidden;
+            }
+            top = Some(at);
+        }
+        // Else the way up is broken, and nothing is known.
+        if let (Some(directory), Some(ROOT | HIDDEN_ROOT)) = (directory, top) {
+            self.ways.remember_hidden(directory, top == Some(HIDDEN_ROOT));
+        }
+        top != Some(ROOT)
     }
 
     pub(super) fn is_within(&self, id: EntryId, directory: EntryId) -> bool {

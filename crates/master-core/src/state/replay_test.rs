@@ -186,6 +186,10 @@ fn check_ways(state: &State, random: &mut Random) -> u64 {
         assert_eq!(found, state.clone().resolve(&path), "{path}");
         led += u64::from(found.is_ok());
     }
+    let fresh = state.clone();
+    for (id, _) in state.names.entries() {
+        assert_eq!(state.is_hidden(id), fresh.is_hidden(id), "{id:?}");
+    }
     led
 }
 

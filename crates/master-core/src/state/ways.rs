@@ -1,4 +1,6 @@
-//! Directories that were found by their paths lately, so that the way to a file is one name.
+//! Directories that were found by their paths lately, so that the way to a file is one name; and
+//! those of which it is known whether they are hidden, so that no change in one walks up to the
+//! root.
 //!
 //! - Y1: what is remembered is so: all of it is forgotten when any directory leaves its place. What
 //!   is made, and what happens to files, makes no path of a directory lead elsewhere.
@@ -21,16 +23,30 @@ struct Way {
     generation: u64,
 }
 
-/// A table in which each path has one slot, which it may lose to another.
+/// Whether a directory lies below the hidden root.
+#[derive(Clone, Copy)]
+struct Standing {
+    directory: EntryId,
+    is_hidden: bool,
+    generation: u64,
+}
+
+/// Tables in which each path, and each directory, has one slot, which it may lose to another.
 #[derive(Default)]
 pub(super) struct Ways {
     /// None of them before the first is remembered.
     slots: RefCell<Vec<Option<Way>>>,
+    /// The same.
+    standings: RefCell<Vec<Option<Standing>>>,
     generation: u64,
 }
 
 fn slot_of(path: &str) -> usize {
     crc32c(path.as_bytes()) as usize % SLOTS
+}
+
+fn standing_of(directory: EntryId) -> usize {
+    crc32c(&directory.get().to_le_bytes()) as usize % SLOTS
 }
 
 impl Ways {
@@ -52,6 +68,24 @@ impl Ways {
         }
         let generation = self.generation;
         slots[slot_of(path)] = Some(Way { path: path.into(), id, generation });
+    }
+
+    /// Whether a directory is hidden, if that is remembered; of files nothing is.
+    pub(super) fn is_hidden(&self, directory: EntryId) -> Option<bool> {
+        let standings = self.standings.borrow();
+        let standing = (*standings.get(standing_of(directory))?)?;
+        let is_it = standing.generation == self.generation && standing.directory == directory;
+        is_it.then_some(standing.is_hidden)
+    }
+
+    /// Remembers whether a directory is hidden.
+    pub(super) fn remember_hidden(&self, directory: EntryId, is_hidden: bool) {
+        let mut standings = self.standings.borrow_mut();
+        if standings.is_empty() {
+            standings.resize(SLOTS, None);
+        }
+        let generation = self.generation;
+        standings[standing_of(directory)] = Some(Standing { directory, is_hidden, generation });
     }
 
     /// A directory leaves its place (Y1).
@@ -85,6 +119,24 @@ impl fmt::Debug for Ways {
 mod tests {
     use super::{PATH_SIZE_REMEMBERED, Ways};
     use cairn_types::EntryId;
+
+    #[test]
+    fn each_directory_is_hidden_or_not_until_all_is_forgotten() {
+        let mut ways = Ways::default();
+        assert_eq!(ways.is_hidden(EntryId::new(1)), None);
+        for number in 0..40_000 {
+            ways.remember_hidden(EntryId::new(number), number % 3 == 0);
+            assert_eq!(ways.is_hidden(EntryId::new(number)), Some(number % 3 == 0));
+        }
+        let known = |ways: &Ways| {
+            (0..40_000).filter_map(|n| Some((n, ways.is_hidden(EntryId::new(n))?))).collect()
+        };
+        let kept: Vec<(u64, bool)> = known(&ways);
+        assert!(kept.len() > 10_000, "{}", kept.len());
+        assert!(kept.iter().all(|(number, is_hidden)| *is_hidden == (number % 3 == 0)));
+        ways.forget();
+        assert_eq!(known(&ways), []);
+    }
 
     #[test]
     fn each_path_has_its_own_directory_or_none_however_many_share_a_slot() {

@@ -2,7 +2,8 @@
 
 use crate::cell::{Cell, path};
 use cairn_protocol::{
-    BATCH_COUNT_MAX, Batch, BatchEntry, BatchResult, ErrorCode, Failure, Outcome, Response, Stat,
+    BATCH_COUNT_MAX, Batch, BatchEntry, BatchResult, ErrorCode, Failure, Open, Outcome, Response,
+    Stat,
 };
 
 type Codes = Vec<Option<ErrorCode>>;
@@ -45,6 +46,8 @@ fn each_entry_has_a_result_of_its_own_in_the_order_of_the_entries() {
         cell.create("/f").into(),
         cell.delete("/none", false).into(),
         stat("/none"),
+        Open { path: path("/taken"), ..Open::default() }.into(),
+        Open { path: path("/"), ..Open::default() }.into(),
         cell.rename("/taken", "/moved", false).into(),
         cell.create("/").into(),
     ];
@@ -59,11 +62,14 @@ fn each_entry_has_a_result_of_its_own_in_the_order_of_the_entries() {
         Some(NotFound),
         None,
         Some(IsADirectory),
+        None,
+        Some(IsADirectory),
     ];
     assert_eq!(codes(&answer), expected);
     let results = results(&answer);
     assert!(matches!(&results[0], BatchResult::MakeDirectory(made) if made.entry.name == "d"));
     assert!(matches!(&results[2], BatchResult::Stat(looked) if looked.entry.name == "taken"));
+    assert!(matches!(&results[6], BatchResult::Open(opened) if opened.entry.name == "taken"));
     assert!(matches!(&results[3], BatchResult::Create(made) if made.created));
     assert_eq!(cell.names("/", false), ["d", "f", "moved"]);
 }

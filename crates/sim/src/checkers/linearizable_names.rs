@@ -19,9 +19,18 @@ const CONFIGURATIONS_MAX: usize = 20_000;
 pub(crate) enum NameOp {
     MakeDirectory(String),
     Create(String),
-    Rename { from: String, to: String, replace: bool },
-    Delete { path: String, recursive: bool },
+    Rename {
+        from: String,
+        to: String,
+        replace: bool,
+    },
+    Delete {
+        path: String,
+        recursive: bool,
+    },
     Stat(String),
+    /// Of a file.
+    Open(String),
     List(String),
 }
 
@@ -29,7 +38,7 @@ pub(crate) enum NameOp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NameAnswer {
     Done,
-    /// Of a creation or a `Stat`.
+    /// Of a creation, a `Stat` or an `Open`.
     Entry {
         id: EntryId,
         directory: bool,
@@ -110,6 +119,10 @@ fn happen(names: &mut Names, id: usize, op: &NameOp) -> Effect {
     let changed = match op {
         NameOp::Stat(path) => {
             return names.get(path).map_or(Effect::Nothing, |it| Effect::Saw(*it));
+        }
+        NameOp::Open(path) => {
+            let file = names.get(path).filter(|it| !it.directory);
+            return file.map_or(Effect::Nothing, |it| Effect::Saw(*it));
         }
         NameOp::List(path) => return list(names, path),
         NameOp::MakeDirectory(path) | NameOp::Create(path) => {
@@ -263,7 +276,7 @@ pub(crate) fn judge(history: &[NameEvent]) -> Judgement {
             }
             NameEvent::Ended(id, NameEnd::Answered(answer)) => {
                 if let (NameAnswer::Entry { id: entry, .. }, false) =
-                    (answer, matches!(search.under_way[id], NameOp::Stat(_)))
+                    (answer, matches!(search.under_way[id], NameOp::Stat(_) | NameOp::Open(_)))
                 {
                     search.ids.insert(*id, *entry);
                 }

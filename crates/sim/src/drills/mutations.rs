@@ -183,15 +183,15 @@ fn one_name_is_pushed_with_different_bytes(play: &mut Play) -> Verdict {
     all_give(play, &grant, b"meant")
 }
 
-/// A primary dies when one secondary has applied its last record and the other has not. The
-/// shorter one becomes the next primary: it must level to the longest first, or the next record
-/// is put over the middle of what the longer one holds.
+/// A primary dies when one secondary has applied its last record and the other has not. The longer
+/// one hears too late that it is to be the next primary, so the shorter one becomes it: it must
+/// level to the longest first, or the next record is put over the middle of what the longer one
+/// holds.
 fn the_next_primary_is_shorter(play: &mut Play) -> Verdict {
     let file = play.create("/f", Content::Bytes)?;
     play.append(0, file, b"first")?;
     let grant = play.grant(file)?;
     let set = play.set_of(&grant);
-    // Of two that are equal otherwise, the master chooses the lower id.
     let (shorter, longer) = (set.secondaries[0], set.secondaries[1]);
     let last = play.data(1, 0, &[b'x'; 500]);
     play.push(&set.all(), &last)?;
@@ -202,6 +202,16 @@ fn the_next_primary_is_shorter(play: &mut Play) -> Verdict {
     play.kill(set.primary);
     // The dead one is waited for before two become the set (R11).
     play.pass(Duration::from_secs(6));
+    // The longer one is asked first to be primary, and does not hear of it. (For a write: an append
+    // would go to another chunk.)
+    play.stall(move |seen| seen.to == longer && matches!(seen.request, Request::GrantLease(_)));
+    let bytes = Bytes::from_static(b"First");
+    let over = play.ask(1, Op::Write { file, offset: 0, bytes, sync: false });
+    play.until_stalled()?;
+    // Until the master no longer waits for it, and asks for a later version.
+    play.pass(Duration::from_millis(1_270));
+    play.release();
+    play.wait(over).map_err(|failure| failure.to_string())?;
     play.append(1, file, b"second")?;
     let next = play.grant(file)?;
     let next = play.set_of(&next);

@@ -1,6 +1,7 @@
 //! Clients make, rename, delete, look at and list the same few names at once; what they see must
 //! be explained by one order of it all (checker `linearizable_names`). Some of it they ask in
-//! batches: then each entry is an operation, begun at the ask and ended at the answer.
+//! batches: then each entry is an operation, begun at the ask and ended at the answer. Some files
+//! they open several at a time, which the client may put into one question.
 
 use super::path;
 use crate::checkers::linearizable_names::{NameAnswer, NameEnd, NameEvent, NameOp};
@@ -24,14 +25,17 @@ const OPERATIONS_MAX: usize = 250;
 /// So many asks of a thousand are batches.
 const BATCH_PERMILLE: u64 = 150;
 
+/// So many asks of a thousand are of several files to be opened.
+const OPENS_PERMILLE: u64 = 80;
+
 /// One of the clients.
 pub(crate) struct Churn {
     client: usize,
     history: Rc<RefCell<NameHistory>>,
     /// Whether to ask in batches too.
     batches: bool,
-    /// The operations under way: one, or the entries of a batch.
-    doing: Vec<usize>,
+    /// What is under way: an operation, or the entries of a batch.
+    doing: Vec<(Ticket, Vec<usize>)>,
     over: bool,
 }
 
@@ -45,18 +49,31 @@ impl Churn {
             self.over = true;
             return;
         }
+        if stage.random().chance(OPENS_PERMILLE) {
+            return self.open_several(stage);
+        }
         let batch = self.batches && stage.random().chance(BATCH_PERMILLE);
         let drawn = if batch { draw_batch(stage) } else { vec![draw(stage)] };
-        let mut history = self.history.borrow_mut();
-        for op in &drawn {
-            let id = history.count;
-            history.count += 1;
-            history.events.push(NameEvent::Began(id, op.clone()));
-            self.doing.push(id);
-        }
+        let ids = drawn.iter().map(|op| self.begin(op)).collect();
         let mut asked: Vec<Op> = drawn.into_iter().map(asked).collect();
         let op = if batch { Op::Batch { entries: asked } } else { asked.remove(0) };
-        stage.ask(self.client, op);
+        self.doing.push((stage.ask(self.client, op), ids));
+    }
+
+    fn open_several(&mut self, stage: &mut Stage) {
+        for _ in 0..2 + stage.random().below(2) {
+            let op = NameOp::Open(name(stage));
+            let id = self.begin(&op);
+            self.doing.push((stage.ask(self.client, asked(op)), vec![id]));
+        }
+    }
+
+    fn begin(&self, op: &NameOp) -> usize {
+        let mut history = self.history.borrow_mut();
+        let id = history.count;
+        history.count += 1;
+        history.events.push(NameEvent::Began(id, op.clone()));
+        id
     }
 }
 
@@ -102,7 +119,8 @@ fn draw(stage: &mut Stage) -> NameOp {
             let recursive = stage.random().chance(500);
             NameOp::Delete { path: directory(stage), recursive }
         }
-        17..=18 => NameOp::Stat(name(stage)),
+        17 => NameOp::Stat(name(stage)),
+        18 => NameOp::Open(name(stage)),
         _ => NameOp::List(directory(stage)),
     }
 }
@@ -118,6 +136,7 @@ fn asked(op: NameOp) -> Op {
         }
         NameOp::Delete { path: at, recursive } => Op::Delete { path: path(&at), recursive },
         NameOp::Stat(at) => Op::Stat { path: path(&at) },
+        NameOp::Open(at) => Op::Open { path: path(&at) },
         NameOp::List(at) => Op::List { path: path(&at) },
     }
 }
@@ -159,7 +178,9 @@ impl Actor for Churn {
         stage.rest(500);
     }
 
-    fn ended(&mut self, stage: &mut Stage, _: Ticket, result: OpResult) {
+    fn ended(&mut self, stage: &mut Stage, ticket: Ticket, result: OpResult) {
+        let at = self.doing.iter().position(|(asked, _)| *asked == ticket);
+        let (_, ids) = self.doing.remove(at.expect("asked before"));
         let results = match result {
             Ok(Done::Many(results)) => {
                 stage.reach(if results.iter().all(Result::is_ok) {
@@ -169,13 +190,15 @@ impl Actor for Churn {
                 });
                 results
             }
-            one => vec![one; self.doing.len()],
+            one => vec![one; ids.len()],
         };
-        assert_eq!(results.len(), self.doing.len(), "a result for each entry");
-        for (id, result) in std::mem::take(&mut self.doing).into_iter().zip(&results) {
+        assert_eq!(results.len(), ids.len(), "a result for each entry");
+        for (id, result) in ids.into_iter().zip(&results) {
             self.history.borrow_mut().events.push(NameEvent::Ended(id, end_of(result)));
         }
-        stage.rest(600);
+        if self.doing.is_empty() {
+            stage.rest(600);
+        }
     }
 
     fn woken(&mut self, stage: &mut Stage) {

@@ -1,0 +1,276 @@
+//! Files that many callers open at once: one question for all of them.
+//!
+//! ```text
+//!   Open ──┐                                  ┌─► Open's answer ──► opened
+//!   Open ──┼─► the turn ends: one batch ──► ──┼─► its own failure ──► failed
+//!   Open ──┘                                  └─► anything else ──► asked again
+//! ```
+//! - J1: opens that come within one turn leave together at its end. One alone goes as it came.
+//! - J2: each is answered as a question of its own would be, but for the end of a very long line
+//!   about a failure; where the batch does not tell, it is asked for again, where no other is told
+//!   either, alone. Nothing is changed by an open, so it may be asked as often as one likes.
+
+use crate::ask::{Ask, Asked};
+use crate::core::{ClientCore, Work};
+use crate::retry::is_final;
+use crate::task::{Machine, OperationId, Owner, Task, TaskId, TaskResult};
+use cairn_protocol::{
+    BATCH_PATHS_SIZE_MAX, Batch, BatchResult, ErrorCode, Failure, Open, Response,
+};
+use cairn_types::PATH_SIZE_MAX;
+
+/// Opens in one question, within the limits of a batch however long their paths.
+const JOINED_MAX: usize = 256;
+
+const _: () = assert!(JOINED_MAX * PATH_SIZE_MAX <= BATCH_PATHS_SIZE_MAX);
+
+/// An open that waits for the turn's end, or for the answer that it shares.
+#[derive(Debug)]
+pub(crate) struct JoinedOpen {
+    pub(crate) operation: OperationId,
+    open: Open,
+}
+
+impl ClientCore {
+    /// An operation's only question is an open: it leaves when the turn ends (J1).
+    pub(crate) fn join_open(&mut self, operation: OperationId, open: Open) {
+        self.opens.push(JoinedOpen { operation, open });
+    }
+
+    /// The turn is over: what was to be opened in it is asked for.
+    pub(crate) fn ask_opens(&mut self) {
+        let mut opens = std::mem::take(&mut self.opens);
+        // Some may be past their deadline already.
+        opens.retain(|joined| self.operations.contains_key(&joined.operation));
+        while opens.len() > 1 {
+            let rest = opens.split_off(opens.len().min(JOINED_MAX));
+            self.ask_joined(std::mem::replace(&mut opens, rest));
+        }
+        for JoinedOpen { operation, open } in opens {
+            self.spawn(operation, Machine::Ask(Ask::new(open.into())));
+        }
+    }
+
+    fn ask_joined(&mut self, opens: Vec<JoinedOpen>) {
+        let deadlines = opens.iter().filter_map(|joined| self.deadline_of(joined.operation));
+        let deadline = deadlines.max().unwrap_or(self.cx.now);
+        let entries = opens.iter().map(|joined| joined.open.clone().into()).collect();
+        let machine = Machine::Ask(Ask::new(Batch { entries }.into()));
+        let id = self.begin_task(Task { owner: Owner::Opens, deadline, machine });
+        for JoinedOpen { operation, .. } in &opens {
+            if let Some(active) = self.operations.get_mut(operation) {
+                active.joined = Some(id);
+            }
+        }
+        self.joined.insert(id, opens);
+    }
+
+    /// A question for many was answered, or cannot be.
+    pub(crate) fn joined_over(&mut self, id: TaskId, result: Result<TaskResult, Failure>) {
+        let opens = self.joined.remove(&id).unwrap_or_default();
+        let (mut results, mut of_question) = (Vec::new(), Default::default());
+        if let Ok(TaskResult::Asked(Asked { response, asked, sent })) = result
+            && let Response::Batch(answer) = response
+            && answer.results.len() == opens.len()
+        {
+            (results, of_question) = (answer.results, (asked, sent));
+        }
+        let (asked, sent) = of_question;
+        let some_are_told = results.iter().any(|result| matches!(result, BatchResult::Open(_)));
+        let mut results = results.into_iter();
+        for JoinedOpen { operation, open } in opens {
+            if let Some(active) = self.operations.get_mut(&operation) {
+                active.joined = None;
+            }
+            match results.next() {
+                Some(BatchResult::Open(answer)) => {
+                    let asked = Asked { response: Response::Open(answer), asked, sent };
+                    self.answered(operation, asked);
+                }
+                Some(BatchResult::Failed(failure)) if is_final(&failure) => {
+                    self.fail(operation, failure);
+                }
+                // There was no room for it beside the others.
+                Some(BatchResult::Failed(Failure { code: ErrorCode::Busy, .. }))
+                    if some_are_told =>
+                {
+                    self.join_open(operation, open);
+                }
+                // J2
+                _ => {
+                    self.spawn(operation, Machine::Ask(Ask::new(open.into())));
+                }
+            }
+        }
+    }
+
+    /// The only question of an operation is answered.
+    pub(crate) fn answered(&mut self, id: OperationId, asked: Asked) {
+        match self.operations.get(&id).map(|active| &active.work) {
+            Some(Work::Open) => self.opened(id, asked),
+            Some(_) => self.asked(id, asked),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::JOINED_MAX;
+    use crate::operation::{Operation, Output};
+    use crate::test_client::{FILE, Outcome, TestClient, chunk, connected, is_done, result};
+    use cairn_protocol::{
+        Batch, BatchAnswer, BatchEntry, BatchResult, ErrorCode, Failure, Open, OpenAnswer, Read,
+        Request, Response,
+    };
+    use cairn_types::{CellPath, Entry, EntryId};
+    use std::time::Duration;
+
+    fn open(name: &str) -> Open {
+        let path = CellPath::root().join(name).expect("a name");
+        Open { path, ..Open::default() }
+    }
+
+    fn start(client: &mut TestClient, names: &[&str]) -> Vec<Outcome> {
+        client.start_all(names.iter().map(|name| Operation::Open(open(name).into())).collect())
+    }
+
+    fn answer(id: EntryId) -> OpenAnswer {
+        let entry = Entry { id, chunk_count: 1, ..Entry::default() };
+        OpenAnswer { entry, chunks: vec![chunk(0, 5, &[1], None)] }
+    }
+
+    fn names_of(request: &Request) -> Vec<String> {
+        let name = |path: &CellPath| path.name().unwrap_or_default().to_owned();
+        match request {
+            Request::Open(open) => vec![name(&open.path)],
+            Request::Batch(Batch { entries }) => (entries.iter())
+                .map(|entry| match entry {
+                    BatchEntry::Open(open) => name(&open.path),
+                    other => panic!("not an open: {other:?}"),
+                })
+                .collect(),
+            other => panic!("not an open: {other:?}"),
+        }
+    }
+
+    fn opened(outcome: &Outcome) -> Result<EntryId, ErrorCode> {
+        match result(outcome) {
+            Ok(Output::Answered(Response::Open(answer))) => Ok(answer.entry.id),
+            Err(failure) => Err(failure.code),
+            other => panic!("no answer to an open: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_one_turn_opens_is_one_question_and_each_is_told_its_own_answer() {
+        let mut client = connected();
+        let mut opens = start(&mut client, &["a", "b"]);
+        opens.extend(client.start_all(vec![Operation::Ask(open("c").into())]));
+        let call = client.call();
+        assert_eq!(names_of(&call.request), ["a", "b"]);
+        let missing = Failure::refused(ErrorCode::NotFound, "/b: no such file");
+        let results = vec![BatchResult::Open(answer(FILE)), BatchResult::Failed(missing)];
+        client.tell(&call, Ok(Response::Batch(BatchAnswer { results })));
+        assert_eq!(opened(&opens[0]), Ok(FILE));
+        assert_eq!(opened(&opens[1]), Err(ErrorCode::NotFound));
+        assert_eq!(names_of(&client.call().request), ["c"], "alone it goes as it came");
+        assert!(!is_done(&opens[2]));
+        // What was told of chunks is kept.
+        client.start(Operation::ReadAt { file: FILE, offset: 0, size: 1, fresh: false });
+        assert!(matches!(client.call().request, Request::Read(Read { .. })));
+    }
+
+    #[test]
+    fn what_a_mere_question_is_told_in_a_batch_it_is_told_in_full() {
+        let mut client = connected();
+        let ask = |name| Operation::Ask(open(name).into());
+        let asked = client.start_all(vec![ask("a"), ask("b")]);
+        let results = vec![BatchResult::Open(answer(FILE)); 2];
+        client.answer(Response::Batch(BatchAnswer { results }));
+        for asked in asked {
+            assert_eq!(result(&asked), Ok(Output::Answered(Response::Open(answer(FILE)))));
+        }
+        client.start(Operation::ReadAt { file: FILE, offset: 0, size: 1, fresh: false });
+        assert!(matches!(client.call().request, Request::Locate(_)));
+    }
+
+    #[test]
+    fn what_the_batch_does_not_tell_is_asked_for_alone() {
+        let busy = Failure::not_done(ErrorCode::Busy, "more locations than a batch is told");
+        let results = vec![BatchResult::Failed(busy); 2];
+        let other = vec![BatchResult::default()];
+        let unheard_of = Failure::refused(ErrorCode::Invalid, "no such entry of a batch");
+        for (told, alone) in [
+            (Ok(Response::Batch(BatchAnswer { results })), &["a", "b"]),
+            (Ok(Response::Batch(BatchAnswer { results: other })), &["a", "b"]),
+            (Err(unheard_of), &["a", "b"]),
+        ] {
+            let mut client = connected();
+            let opens = start(&mut client, &["a", "b"]);
+            let call = client.call();
+            client.tell(&call, told);
+            for name in alone {
+                let call = client.answer(Response::Open(answer(FILE)));
+                assert_eq!(names_of(&call.request), [*name]);
+            }
+            client.assert_asks_nobody();
+            assert_eq!(opens.iter().map(opened).collect::<Vec<_>>(), [Ok(FILE), Ok(FILE)]);
+        }
+    }
+
+    #[test]
+    fn those_for_which_there_was_no_room_go_together_again() {
+        let mut client = connected();
+        let opens = start(&mut client, &["a", "b", "c"]);
+        let busy = BatchResult::Failed(Failure::not_done(ErrorCode::Busy, "no room"));
+        let told = || BatchResult::Open(answer(FILE));
+        let results = vec![told(), busy.clone(), busy];
+        client.answer(Response::Batch(BatchAnswer { results }));
+        let call = client.answer(Response::Batch(BatchAnswer { results: vec![told(), told()] }));
+        assert_eq!(names_of(&call.request), ["b", "c"]);
+        client.assert_asks_nobody();
+        assert!(opens.iter().map(opened).all(|opened| opened == Ok(FILE)));
+    }
+
+    #[test]
+    fn an_open_that_is_past_its_deadline_hears_nothing_of_the_answer_that_comes_later() {
+        let mut client = connected();
+        let opens = client.start_all_within(&[
+            (Operation::Open(open("a").into()), Duration::from_secs(1)),
+            (Operation::Open(open("b").into()), Duration::from_secs(60)),
+        ]);
+        let call = client.call();
+        client.pass(Duration::from_secs(2));
+        assert_eq!(opened(&opens[0]), Err(ErrorCode::DeadlineExceeded));
+        assert!(!is_done(&opens[1]));
+        let results = vec![BatchResult::Open(answer(FILE)); 2];
+        client.tell(&call, Ok(Response::Batch(BatchAnswer { results })));
+        assert_eq!(opened(&opens[1]), Ok(FILE));
+    }
+
+    #[test]
+    fn a_question_for_many_is_asked_again_and_at_the_deadline_each_is_told_why() {
+        let mut client = connected();
+        let opens = start(&mut client, &["a", "b"]);
+        let silent = Failure::not_done(ErrorCode::Unreachable, "connection refused");
+        client.fail(silent.clone());
+        client.pass(Duration::from_millis(20));
+        assert_eq!(names_of(&client.fail(silent).request), ["a", "b"]);
+        client.pass(Duration::from_secs(61));
+        for open in opens {
+            let failure = result(&open).expect_err("nobody answered");
+            assert_eq!(failure.code, ErrorCode::Unreachable);
+            assert!(failure.message.contains("connection refused"));
+        }
+    }
+
+    #[test]
+    fn more_than_one_question_holds_are_several() {
+        let mut client = connected();
+        let opens = (0..=JOINED_MAX).map(|n| Operation::Open(open(&n.to_string()).into()));
+        client.start_all(opens.collect());
+        assert_eq!(names_of(&client.call().request).len(), JOINED_MAX);
+        assert_eq!(names_of(&client.call().request), [JOINED_MAX.to_string()]);
+    }
+}
