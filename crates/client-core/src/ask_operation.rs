@@ -1,7 +1,6 @@
 //! What callers ask of the masters, and what a client learns from the answers in passing.
 
 use crate::ask::{Ask, Asked};
-use crate::context::Context;
 use crate::core::{ClientCore, Work};
 use crate::locations::usable_until;
 use crate::operation::Output;
@@ -10,7 +9,7 @@ use crate::task::{Machine, OperationId};
 use cairn_protocol::{
     BATCH_OPEN_COUNT_MAX, BatchEntry, BatchResult, OpenAnswer, Request, Response, StatAnswer,
 };
-use cairn_types::{EntryKind, MutationName, Time};
+use cairn_types::{EntryKind, MutationNumber, Time};
 
 const _: () = assert!(LOCATE_COUNT <= BATCH_OPEN_COUNT_MAX);
 
@@ -22,8 +21,21 @@ impl ClientCore {
             // It might not even fit a message.
             return self.finish(id, Err(failure));
         }
-        prepare(&mut self.cx, &mut request);
-        self.set_work(id, work);
+        ask_for_chunks(&mut request);
+        self.ask_named(id, request, work);
+    }
+
+    /// The same, once its mutations have their names (R24); `first`: the first one's number.
+    pub(crate) fn begin_asking(
+        &mut self,
+        id: OperationId,
+        request: Request,
+        work: Work,
+        first: Option<MutationNumber>,
+    ) {
+        if let Some(active) = self.operations.get_mut(&id) {
+            (active.work, active.first_mutation) = (work, first);
+        }
         match request {
             Request::Open(open) => self.join_open(id, open),
             request => {
@@ -104,30 +116,19 @@ impl ClientCore {
     }
 }
 
-/// Gives each namespace mutation its name (R24), and an open as many chunks as one answer holds.
-fn prepare(cx: &mut Context, request: &mut Request) {
-    let name: &mut MutationName = match request {
-        Request::MakeDirectory(asked) => &mut asked.mutation,
-        Request::Create(asked) => &mut asked.mutation,
-        Request::Rename(asked) => &mut asked.mutation,
-        Request::Delete(asked) => &mut asked.mutation,
+/// An open asks for as many chunks as one answer holds.
+fn ask_for_chunks(request: &mut Request) {
+    match request {
+        Request::Open(asked) => asked.count = LOCATE_COUNT,
         Request::Batch(batch) => {
             for entry in &mut batch.entries {
                 if let BatchEntry::Open(asked) = entry {
                     asked.count = LOCATE_COUNT;
-                } else if let Some(name) = entry.mutation_mut() {
-                    *name = cx.next_mutation();
                 }
             }
-            return;
         }
-        Request::Open(asked) => {
-            asked.count = LOCATE_COUNT;
-            return;
-        }
-        _ => return,
-    };
-    *name = cx.next_mutation();
+        _ => {}
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use crate::file_state::FileState;
 use crate::locations::Locations;
+use crate::mutation_window::MutationWindow;
 use crate::room::NoJob;
 use crate::settings::ClientSettings;
 use crate::shared_asks::{Want, Wanted};
@@ -14,8 +15,8 @@ use bytes::Bytes;
 use cairn_env::{Effect, EffectId};
 use cairn_protocol::{LeasePurpose, ReportBadBlock, Request};
 use cairn_types::{
-    Address, ChunkIndex, ClusterConfig, EntryId, MutationName, MutationNumber, PushId, Random,
-    ServerId, SessionId, Time,
+    Address, ChunkIndex, ClusterConfig, EntryId, MutationNumber, PushId, Random, ServerId,
+    SessionId, Time,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub(crate) struct Context {
     master: usize,
     next_effect: u64,
     next_push: MutationNumber,
-    next_mutation: MutationNumber,
+    pub(crate) mutations: MutationWindow,
 }
 
 impl Context {
@@ -69,7 +70,7 @@ impl Context {
             master: 0,
             next_effect: 0,
             next_push: MutationNumber::default(),
-            next_mutation: MutationNumber::default(),
+            mutations: MutationWindow::new(SessionId::new(settings.seed)),
             settings,
         }
     }
@@ -210,11 +211,6 @@ impl Context {
     pub(crate) fn next_push(&mut self) -> PushId {
         self.next_push = self.next_push.next();
         PushId { session: self.session, number: self.next_push }
-    }
-
-    pub(crate) fn next_mutation(&mut self) -> MutationName {
-        self.next_mutation = self.next_mutation.next();
-        MutationName { session: self.session, number: self.next_mutation }
     }
 
     pub(crate) fn rest(&mut self, attempt: u32) -> Duration {

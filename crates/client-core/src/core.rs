@@ -17,7 +17,7 @@ use crate::timers::TimerKey;
 use crate::write_operation::WriteWork;
 use cairn_env::{Completion, Effect, Event, Now};
 use cairn_protocol::{CellInfoAnswer, ErrorCode, Failure, Hello, Outcome, Response, Role};
-use cairn_types::{CellId, EntryId, Incarnation, ServerId, Time};
+use cairn_types::{CellId, EntryId, Incarnation, MutationNumber, ServerId, Time};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What an operation still has to do.
@@ -49,6 +49,8 @@ pub(crate) struct Active {
     pub(crate) tasks: Vec<TaskId>,
     /// Some of it has been done.
     pub(crate) changed: bool,
+    /// The first number of the names' mutations that it asks for.
+    pub(crate) first_mutation: Option<MutationNumber>,
     /// The question for many that its own is part of.
     pub(crate) joined: Option<TaskId>,
 }
@@ -166,7 +168,7 @@ impl ClientCore {
                 self.move_task(task, Input::Passed);
             } else if let Some(wanted) = self.cx.wants.pop_front() {
                 self.take_want(wanted);
-            } else {
+            } else if !self.ask_held() {
                 return;
             }
         }
@@ -285,7 +287,16 @@ impl ClientCore {
             _ => self.cx.timers.set(deadline, Alarm::Deadline(id)),
         };
         let (work, tasks) = (Work::Pause, Vec::new());
-        let active = Active { work, done, deadline, alarm, tasks, changed: false, joined: None };
+        let active = Active {
+            work,
+            done,
+            deadline,
+            alarm,
+            tasks,
+            changed: false,
+            first_mutation: None,
+            joined: None,
+        };
         self.operations.insert(id, Box::new(active));
         let needs_cell =
             !matches!(operation, Operation::Ask(_) | Operation::Open(_) | Operation::Pause(_));
@@ -376,6 +387,9 @@ impl ClientCore {
     pub(crate) fn finish(&mut self, id: OperationId, result: Result<Output, Failure>) {
         let Some(active) = self.operations.remove(&id) else { return };
         self.cx.timers.cancel(active.alarm);
+        if let Some(first) = active.first_mutation {
+            self.cx.mutations.over(first);
+        }
         for id in &active.tasks {
             if let Some(mut task) = self.tasks.remove(id) {
                 task.machine.leave(&mut self.cx, *id);

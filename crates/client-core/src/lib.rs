@@ -26,6 +26,7 @@ mod joined_opens;
 mod length_operation;
 mod locations;
 mod mutation;
+mod mutation_window;
 mod operation;
 mod read_operation;
 mod read_piece;

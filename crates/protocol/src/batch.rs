@@ -15,6 +15,9 @@ use cairn_types::{Entry, MutationName, PATH_SIZE_MAX};
 
 /// Entries that one batch may have.
 pub const BATCH_COUNT_MAX: usize = 1024;
+/// From the lowest number that a session's mutations of names have on their way to the highest: so
+/// many at most. The masters remember twice as many of each session (R24).
+pub const SESSION_MUTATIONS_MAX: u64 = 8192;
 /// Bytes that all paths of one batch may have together.
 pub const BATCH_PATHS_SIZE_MAX: usize = 1 << 20;
 /// Bytes of locations that all `Open`s of one batch are answered with together. Where they have
@@ -125,6 +128,12 @@ impl BatchEntry {
             Self::Delete(delete) => delete.path.as_str().len(),
             Self::Open(open) => open.path.as_str().len(),
         }
+    }
+
+    /// The `Open` that it is, if it is one.
+    #[must_use]
+    pub fn as_open(&self) -> Option<&Open> {
+        if let Self::Open(open) = self { Some(open) } else { None }
     }
 
     /// How it is called, where it changes names (B2).

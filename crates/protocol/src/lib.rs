@@ -21,7 +21,7 @@ mod server_calls;
 
 pub use batch::{
     BATCH_COUNT_MAX, BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch,
-    BatchAnswer, BatchEntry, BatchResult, Looked,
+    BatchAnswer, BatchEntry, BatchResult, Looked, SESSION_MUTATIONS_MAX,
 };
 pub use failure::{ErrorCode, Failure, Outcome};
 pub use frame::{

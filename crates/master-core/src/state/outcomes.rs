@@ -23,6 +23,7 @@
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
 use crate::outcome::Outcome;
+use cairn_protocol::SESSION_MUTATIONS_MAX;
 use cairn_types::wire::Message;
 use cairn_types::{MutationName, MutationNumber, SessionId};
 use std::time::Duration;
@@ -37,11 +38,11 @@ const FLOOR_WINDOWS: u32 = 144;
 const FEWER: u32 = if cfg!(test) { 4 } else { 0 };
 /// Outcomes that are remembered in all.
 const OUTCOME_COUNT_MAX: u64 = 1 << (18 - FEWER);
-/// Blocks that are remembered of one session. Sixteen callers of one client that each make, look at
-/// or delete many names have as many mutations on their way; others have a few.
+/// Blocks that are remembered of one session: twice what it may have on its way.
 pub(super) const SESSION_BLOCK_SPAN: u64 = 1 << (10 - FEWER);
 /// Floors that are remembered.
 const FLOOR_COUNT_MAX: u64 = 1 << (19 - FEWER);
+const _: () = assert!((SESSION_BLOCK_SPAN << FEWER) * BLOCK_NUMBERS >= 2 * SESSION_MUTATIONS_MAX);
 // One session does not cost the others what they have.
 const _: () = assert!(SESSION_BLOCK_SPAN * BLOCK_NUMBERS <= OUTCOME_COUNT_MAX);
 

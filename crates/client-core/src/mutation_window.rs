@@ -1,0 +1,187 @@
+//! The mutations of names that are on their way: never so many that the masters forget the oldest
+//! while it may have to be repeated (R24).
+//!
+//! ```text
+//!   answered │ lowest under way · · · · · · · · highest named │ held back: no number yet
+//!            └──────── at most SESSION_MUTATIONS_MAX ─────────┘
+//! ```
+//! - N1: from the lowest number without an answer to the highest there are at most so many.
+//! - N2: what would be more is held back, and goes in the order in which it came. It has no number
+//!   then, and at its deadline it was not done.
+
+use crate::core::{ClientCore, Work};
+use crate::task::OperationId;
+use cairn_protocol::{BATCH_COUNT_MAX, BatchEntry, Request, SESSION_MUTATIONS_MAX};
+use cairn_types::{MutationName, MutationNumber, SessionId};
+use std::collections::{BTreeSet, VecDeque};
+
+const _: () = assert!(BATCH_COUNT_MAX as u64 <= SESSION_MUTATIONS_MAX);
+
+/// A request whose turn has not come.
+#[derive(Debug)]
+struct Held {
+    operation: OperationId,
+    request: Request,
+    work: Work,
+}
+
+/// The numbers of one client, and what waits for some.
+#[derive(Debug)]
+pub(crate) struct MutationWindow {
+    session: SessionId,
+    highest: MutationNumber,
+    /// The lowest number of each operation that has any.
+    under_way: BTreeSet<MutationNumber>,
+    held: VecDeque<Held>,
+}
+
+impl MutationWindow {
+    pub(crate) fn new(session: SessionId) -> Self {
+        let (highest, under_way) = (MutationNumber::default(), BTreeSet::new());
+        Self { session, highest, under_way, held: VecDeque::new() }
+    }
+
+    /// Whether so many more may be named (N1).
+    fn has_room(&self, count: u64) -> bool {
+        let lowest = self.under_way.first().copied().unwrap_or(self.highest.next());
+        self.highest.get() + 1 - lowest.get() + count <= SESSION_MUTATIONS_MAX
+    }
+
+    /// Names what the request changes; gives the first number.
+    fn name(&mut self, request: &mut Request) -> Option<MutationNumber> {
+        let before = self.highest;
+        for name in names(request) {
+            self.highest = self.highest.next();
+            *name = MutationName { session: self.session, number: self.highest };
+        }
+        let first = (self.highest > before).then_some(before.next());
+        self.under_way.extend(first);
+        first
+    }
+
+    /// An operation is over whose first number this was.
+    pub(crate) fn over(&mut self, first: MutationNumber) {
+        self.under_way.remove(&first);
+    }
+}
+
+/// Where the names of a request's mutations stand.
+fn names(request: &mut Request) -> impl Iterator<Item = &mut MutationName> {
+    let (one, batch) = match request {
+        Request::MakeDirectory(asked) => (Some(&mut asked.mutation), None),
+        Request::Create(asked) => (Some(&mut asked.mutation), None),
+        Request::Rename(asked) => (Some(&mut asked.mutation), None),
+        Request::Delete(asked) => (Some(&mut asked.mutation), None),
+        Request::Batch(batch) => (None, Some(&mut batch.entries)),
+        _ => (None, None),
+    };
+    one.into_iter().chain(batch.into_iter().flatten().filter_map(BatchEntry::mutation_mut))
+}
+
+impl ClientCore {
+    /// Names what the request changes, and asks it; or holds it back (N2).
+    pub(crate) fn ask_named(&mut self, operation: OperationId, mut request: Request, work: Work) {
+        let count = names(&mut request).count() as u64;
+        let window = &mut self.cx.mutations;
+        if count > 0 && !(window.held.is_empty() && window.has_room(count)) {
+            window.held.push_back(Held { operation, request, work });
+        } else {
+            self.ask_now(operation, request, work);
+        }
+    }
+
+    fn ask_now(&mut self, operation: OperationId, mut request: Request, work: Work) {
+        let first = self.cx.mutations.name(&mut request);
+        self.begin_asking(operation, request, work, first);
+    }
+
+    /// Asks the next request that was held back, if there is one and it may go.
+    pub(crate) fn ask_held(&mut self) -> bool {
+        let window = &mut self.cx.mutations;
+        let Some(mut next) = window.held.pop_front() else { return false };
+        // Nobody waits for it any more: its deadline is over.
+        if !self.operations.contains_key(&next.operation) {
+            return true;
+        }
+        if !window.has_room(names(&mut next.request).count() as u64) {
+            window.held.push_front(next);
+            return false;
+        }
+        self.ask_now(next.operation, next.request, next.work);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::operation::Operation;
+    use crate::test_client::{TestClient, client, is_done, result};
+    use cairn_protocol::{
+        BATCH_COUNT_MAX, Batch, BatchAnswer, BatchEntry, Delete, ErrorCode, Outcome, Request,
+        Response, SESSION_MUTATIONS_MAX, Stat,
+    };
+    use std::time::Duration;
+
+    fn batch(count: usize) -> Operation {
+        let entries = vec![BatchEntry::Delete(Delete::default()); count];
+        Operation::Ask(Batch { entries }.into())
+    }
+
+    fn numbers(request: &Request) -> Vec<u64> {
+        let mut request = request.clone();
+        super::names(&mut request).map(|name| name.number.get()).collect()
+    }
+
+    fn answer(client: &mut TestClient, call: &crate::test_client::Call) {
+        client.tell(call, Ok(Response::Batch(BatchAnswer::default())));
+    }
+
+    /// A client whose window is full, and its calls.
+    fn full() -> (TestClient, Vec<crate::test_client::Call>) {
+        let mut client = client();
+        let count = SESSION_MUTATIONS_MAX as usize / BATCH_COUNT_MAX;
+        client.start_all(vec![batch(BATCH_COUNT_MAX); count]);
+        let calls: Vec<_> = (0..count).map(|_| client.call()).collect();
+        let last = calls.last().map(|call| numbers(&call.request)).unwrap_or_default();
+        assert_eq!(last.last(), Some(&SESSION_MUTATIONS_MAX));
+        (client, calls)
+    }
+
+    #[test]
+    fn a_number_goes_out_only_while_the_lowest_without_an_answer_is_near() {
+        let (mut client, calls) = full();
+        let held = client.start_all(vec![batch(1), batch(BATCH_COUNT_MAX), batch(1)]);
+        client.start(Operation::Ask(Stat::default().into()));
+        assert!(matches!(client.call().request, Request::Stat(_)), "it changes nothing");
+        client.assert_asks_nobody();
+        // Later ones answered make no room: the lowest may still have to be repeated.
+        for call in &calls[1..] {
+            answer(&mut client, call);
+        }
+        client.assert_asks_nobody();
+        answer(&mut client, &calls[0]);
+        let asked: Vec<_> = held.iter().map(|_| client.call()).collect();
+        let first = asked.iter().map(|call| numbers(&call.request)[0] - SESSION_MUTATIONS_MAX);
+        assert_eq!(first.collect::<Vec<_>>(), [1, 2, 2 + BATCH_COUNT_MAX as u64]);
+        asked.iter().for_each(|call| answer(&mut client, call));
+        assert!(held.iter().all(is_done));
+    }
+
+    #[test]
+    fn what_is_held_back_goes_in_its_order_and_at_its_deadline_it_was_not_done() {
+        let (mut client, calls) = full();
+        let soon = (batch(BATCH_COUNT_MAX), Duration::from_secs(1));
+        let late = (batch(1), Duration::from_secs(60));
+        let outcomes = client.start_all_within(&[soon, late]);
+        client.pass(Duration::from_secs(2));
+        let failure = result(&outcomes[0]).expect_err("its second is over");
+        assert_eq!(
+            (failure.code, failure.outcome),
+            (ErrorCode::DeadlineExceeded, Outcome::NotDone)
+        );
+        // Nobody's number was lost with it, and it holds nobody up.
+        answer(&mut client, &calls[0]);
+        assert_eq!(numbers(&client.call().request), [SESSION_MUTATIONS_MAX + 1]);
+        client.assert_asks_nobody();
+    }
+}
