@@ -23,7 +23,7 @@ use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ErrorCode, Failure,
-    Request, Response,
+    Open, Request, Response,
 };
 use cairn_types::{CellId, ClusterConfig, LogIndex, Random, Term, WallTime};
 use std::sync::Arc;
@@ -208,19 +208,22 @@ impl MasterCore {
         if let Some(failure) = batch.oversized() {
             return self.out.reply(from, Err(failure));
         }
-        let mut room = BATCH_LOCATIONS_SIZE_MAX;
+        let opens: Vec<&Open> = batch.entries.iter().filter_map(BatchEntry::as_open).collect();
+        let all = (&self.state, &self.chunks, now);
+        let opened = reads::open_each(all, &opens, BATCH_LOCATIONS_SIZE_MAX);
+        for answer in opened.iter().flatten() {
+            for chunk in reads::nowhere(&answer.chunks) {
+                self.chunks.want(now.time, chunk);
+            }
+        }
+        let mut opened = opened.into_iter();
         let take = |entry| match entry {
             BatchEntry::Stat(stat) => {
                 let looked = reads::look(&self.state, &self.chunks, now, &stat);
                 Entry::Known(looked.map_or_else(BatchResult::failed, BatchResult::Stat))
             }
-            BatchEntry::Open(open) => {
-                let opened = reads::open_within(&self.state, &self.chunks, now, &open, &mut room);
-                if let Ok(answer) = &opened {
-                    for chunk in reads::nowhere(&answer.chunks) {
-                        self.chunks.want(now.time, chunk);
-                    }
-                }
+            BatchEntry::Open(_) => {
+                let opened = opened.next().expect("each was opened above");
                 Entry::Known(opened.map_or_else(BatchResult::failed, BatchResult::Open))
             }
             mutation => Entry::Mutation(mutation.into()),

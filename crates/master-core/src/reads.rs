@@ -10,6 +10,7 @@ use cairn_protocol::{
     StatusAnswer,
 };
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, Term};
+use std::ops::Range;
 
 /// Names in one answer to `List` or `Find`, however many are asked for.
 pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
@@ -25,9 +26,11 @@ pub(crate) fn page_size(limit: u32) -> usize {
 }
 
 fn found(state: &State, id: EntryId) -> Result<EntryRecord, Failure> {
-    state.entry(id).ok_or_else(|| {
-        Failure::refused(ErrorCode::NotFound, format!("file {}: no such file", id.short()))
-    })
+    state.entry(id).ok_or_else(|| no_such_file(id))
+}
+
+fn no_such_file(id: EntryId) -> Failure {
+    Failure::refused(ErrorCode::NotFound, format!("file {}: no such file", id.short()))
 }
 
 fn described(state: &State, id: EntryId, name: &str) -> Result<Entry, Failure> {
@@ -74,13 +77,7 @@ pub(crate) fn open(
     open: &Open,
 ) -> Result<OpenAnswer, Failure> {
     let id = state.resolve(&open.path)?;
-    let record = found(state, id)?;
-    if record.kind == EntryKind::Directory {
-        let line = format!("{}: a directory where a file is meant", open.path);
-        return Err(Failure::refused(ErrorCode::IsADirectory, line));
-    }
-    let chunks = locations((state, chunks, now), (id, &record), (open.first, open.count));
-    Ok(OpenAnswer { entry: record.describe(id, name(&open.path).to_owned()), chunks })
+    opened((state, chunks, now), open, (id, found(state, id)?), None)
 }
 
 pub(crate) fn locate(
@@ -91,8 +88,8 @@ pub(crate) fn locate(
 ) -> Result<LocateAnswer, Failure> {
     // Who asks by id knows the name, and a search for it would cost more than all else here.
     let record = found(state, wish.file)?;
-    let file = (wish.file, &record);
-    let chunks = locations((state, chunks, now), file, (wish.first, wish.count));
+    let (file, indexes) = ((wish.file, &record), wished(wish.first, wish.count));
+    let chunks = locations((state, chunks, now), file, indexes, None);
     Ok(LocateAnswer { entry: record.describe(wish.file, String::new()), chunks })
 }
 
@@ -112,42 +109,83 @@ pub(crate) fn nowhere(chunks: &[ChunkLocations]) -> impl Iterator<Item = ChunkHa
     chunks.iter().filter(|chunk| chunk.replicas.is_empty()).map(|chunk| chunk.handle)
 }
 
-/// An `Open` in a batch, whose answer has so many bytes left for locations; none from the first
-/// that does not fit, so that no batch has more looked up than it is told.
-pub(crate) fn open_within(
-    state: &State,
-    chunks: &Chunks,
-    now: Now,
-    wish: &Open,
-    room: &mut usize,
-) -> Result<OpenAnswer, Failure> {
-    if wish.count > BATCH_OPEN_COUNT_MAX {
-        let line = format!(
-            "{}: {} chunks asked for in a batch; the limit is {BATCH_OPEN_COUNT_MAX}",
-            wish.path, wish.count
-        );
-        return Err(Failure::refused(ErrorCode::Invalid, line));
-    }
-    if *room > 0 {
-        let answer = open(state, chunks, now, wish)?;
-        if let Some(left) = room.checked_sub(answer.locations_size()) {
-            *room = left;
-            return Ok(answer);
-        }
-        *room = 0;
-    }
-    let line = "more locations than a batch is told at once: ask again";
-    Err(Failure::not_done(ErrorCode::Busy, line))
+/// The `Open`s of a batch, whose answers have so many bytes for locations together; none from the
+/// first that does not fit.
+///
+/// Names, entries and first chunks are looked up together, and nearly always that is all: what one
+/// of them waits for from memory, all wait for at once.
+pub(crate) fn open_each(
+    (state, chunks, now): (&State, &Chunks, Now),
+    wishes: &[&Open],
+    mut room: usize,
+) -> Vec<Result<OpenAnswer, Failure>> {
+    let found = state.resolve_each(wishes.iter().map(|wish| &wish.path));
+    let handles: Vec<Option<ChunkHandle>> = std::iter::zip(wishes, &found)
+        .map(|(wish, found)| match found {
+            Ok((_, Some(record))) => record.first_within(&wished(wish.first, wish.count)),
+            _ => None,
+        })
+        .collect();
+    let known: Vec<ChunkHandle> = handles.iter().flatten().copied().collect();
+    let mut located = chunks.locations_each(&known, state, now).into_iter();
+    std::iter::zip(wishes, found)
+        .zip(handles)
+        .map(|((wish, found), handle)| {
+            let first = handle.and_then(|_| located.next());
+            if wish.count > BATCH_OPEN_COUNT_MAX {
+                let line = format!(
+                    "{}: {} chunks asked for in a batch; the limit is {BATCH_OPEN_COUNT_MAX}",
+                    wish.path, wish.count
+                );
+                return Err(Failure::refused(ErrorCode::Invalid, line));
+            }
+            if room > 0 {
+                let (id, record) = found?;
+                let file = (id, record.ok_or_else(|| no_such_file(id))?);
+                let answer = opened((state, chunks, now), wish, file, first)?;
+                if let Some(left) = room.checked_sub(answer.locations_size()) {
+                    room = left;
+                    return Ok(answer);
+                }
+                room = 0;
+            }
+            let line = "more locations than a batch is told at once: ask again";
+            Err(Failure::not_done(ErrorCode::Busy, line))
+        })
+        .collect()
 }
 
+fn opened(
+    (state, chunks, now): (&State, &Chunks, Now),
+    wish: &Open,
+    (id, record): (EntryId, EntryRecord),
+    first: Option<ChunkLocations>,
+) -> Result<OpenAnswer, Failure> {
+    if record.kind == EntryKind::Directory {
+        let line = format!("{}: a directory where a file is meant", wish.path);
+        return Err(Failure::refused(ErrorCode::IsADirectory, line));
+    }
+    let indexes = wished(wish.first, wish.count);
+    let chunks = locations((state, chunks, now), (id, &record), indexes, first);
+    Ok(OpenAnswer { entry: record.describe(id, name(&wish.path).to_owned()), chunks })
+}
+
+/// The indexes that are asked for.
+fn wished(first: ChunkIndex, count: u32) -> Range<u64> {
+    first.get()..first.get().saturating_add(u64::from(count.min(LOCATE_COUNT_MAX)))
+}
+
+/// Where chunks of a file are; `first`: where the one at index 0 is, if that is known already.
 fn locations(
     (state, chunks, now): (&State, &Chunks, Now),
     (id, file): (EntryId, &EntryRecord),
-    (first, count): (ChunkIndex, u32),
+    indexes: Range<u64>,
+    first: Option<ChunkLocations>,
 ) -> Vec<ChunkLocations> {
-    let end = first.get().saturating_add(u64::from(count.min(LOCATE_COUNT_MAX)));
-    let handles = state.chunks_between(id, file, first, ChunkIndex::new(end));
-    handles.map(|handle| chunks.locations(handle, state, now)).collect()
+    let handles = state.chunks_between(id, file, indexes);
+    let unknown = handles.skip(usize::from(first.is_some()));
+    let unknown = unknown.map(|handle| chunks.locations(handle, state, now));
+    first.into_iter().chain(unknown).collect()
 }
 
 /// The names of a directory. The hidden root is listed by its own path, `/.deleted`; in the root

@@ -10,6 +10,8 @@ use cairn_pagetree::{FileId, LEAF_SIZE_MAX, Tree, checkpoint, rewrite};
 use std::sync::Arc;
 
 const DIRECTORY_COUNT: u64 = 1000;
+/// Keys that are looked up together.
+const TOGETHER: usize = 8;
 
 /// SplitMix64.
 struct Random(u64);
@@ -133,6 +135,22 @@ fn look_up<'a>(tree: &'a Tree, key: &[u8]) -> Option<&'a [u8]> {
     tree.get(key).expect("nothing is stored")
 }
 
+/// How long it takes to look up files, so many at a time.
+fn look_up_together(tree: &Tree, style: &str, files: &[u32]) -> f64 {
+    let mut keys = vec![Vec::new(); TOGETHER];
+    let start = core_seconds();
+    for files in files.chunks_exact(TOGETHER) {
+        for (key, file) in keys.iter_mut().zip(files) {
+            put_key(style, u64::from(*file), key);
+        }
+        let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        for (file, found) in files.iter().zip(tree.get_each(&slices)) {
+            assert_eq!(found, Ok(Some(&value(style, u64::from(*file))[..])));
+        }
+    }
+    core_seconds() - start
+}
+
 fn measure(style: &str, order_name: &str, count: u64) {
     let mut files = order(style, count, order_name);
     let before = resident_bytes();
@@ -158,6 +176,9 @@ fn measure(style: &str, order_name: &str, count: u64) {
     }
     let look_up_seconds = (core_seconds() - start) - key_seconds * looked_up as f64;
     let insert_seconds = insert_seconds - key_seconds * count as f64;
+    let together_seconds =
+        look_up_together(&tree, style, &files[..usize::try_from(looked_up).expect("an index")]);
+    let together_seconds = together_seconds - key_seconds * looked_up as f64;
 
     let start = core_seconds();
     let mut range = tree.range(&[]);
@@ -173,7 +194,8 @@ fn measure(style: &str, order_name: &str, count: u64) {
     let fill = usage.leaf_bytes as f64 / (usage.leaf_pages * LEAF_SIZE_MAX as u64) as f64;
     println!(
         "{style:5} {order_name:11} {count}: leaves {:.1} inner {:.2} memory {:.1} VmRSS {:.1} \
-         B/entry, leaf fill {:.0} %, insert {:.0}/s, look-up {:.2} M/s, walk {:.1} M/s",
+         B/entry, leaf fill {:.0} %, insert {:.0}/s, look-up {:.2} M/s, {TOGETHER} together {:.2} \
+         M/s, walk {:.1} M/s",
         per_entry(usage.leaf_bytes),
         per_entry(usage.inner_bytes),
         per_entry(usage.memory_bytes()),
@@ -181,6 +203,7 @@ fn measure(style: &str, order_name: &str, count: u64) {
         fill * 100.0,
         count as f64 / insert_seconds,
         looked_up as f64 / look_up_seconds / 1e6,
+        looked_up as f64 / together_seconds / 1e6,
         count as f64 / walk_seconds / 1e6,
     );
     measure_stored(style, tree, &files);

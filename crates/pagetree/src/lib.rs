@@ -32,6 +32,7 @@ mod run_regroup;
 mod run_test;
 mod separators;
 mod source;
+mod together;
 mod tree;
 mod varint;
 

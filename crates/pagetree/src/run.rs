@@ -148,7 +148,8 @@ pub(crate) struct Spot<'a> {
 }
 
 /// The group where a sought key is or would be.
-struct Landing<'a> {
+#[derive(Debug)]
+pub(crate) struct Landing<'a> {
     group: Group<'a>,
     group_index: usize,
     after: Groups<'a>,
@@ -230,6 +231,13 @@ impl<'a> Groups<'a> {
     /// Whether all were visited, and heads and bodies ended where they should (U3).
     pub(crate) fn ended(&self, bodies: usize) -> bool {
         self.left == 0 && self.head == bodies && self.body == self.bytes.len()
+    }
+}
+
+impl Landing<'_> {
+    /// Where the group's body starts.
+    pub(crate) fn body(&self) -> usize {
+        self.group.body
     }
 }
 
@@ -494,12 +502,28 @@ fn order_of_rest(
 
 /// The value of `key`; the outer nothing where the bytes are no run with entries.
 pub(crate) fn find<'a>(bytes: &'a [u8], key: &[u8]) -> Option<Option<&'a [u8]>> {
+    find_in(bytes, key, &landing(bytes, key)?)
+}
+
+/// The first half of [`find`], which looks at heads alone.
+#[inline]
+pub(crate) fn landing<'a>(bytes: &'a [u8], key: &[u8]) -> Option<Landing<'a>> {
     let run = Run::new(bytes);
     let mut after = run.groups()?;
     let group = after.take()?;
-    let Landing { group, reference, shared, .. } = run.land((group, 0, after), key)?;
-    let Some(shared) = shared else { return Some(None) };
-    let (_, _, found) = run.seek_in(key, shared, (&group, &reference), None)?;
+    run.land((group, 0, after), key)
+}
+
+/// The second half, which looks at one body.
+#[inline]
+pub(crate) fn find_in<'a>(
+    bytes: &'a [u8],
+    key: &[u8],
+    landing: &Landing<'a>,
+) -> Option<Option<&'a [u8]>> {
+    let Landing { group, reference, shared, .. } = landing;
+    let Some(shared) = *shared else { return Some(None) };
+    let (_, _, found) = Run::new(bytes).seek_in(key, shared, (group, reference), None)?;
     Some(found.map(|entry| entry.value))
 }
 

@@ -11,7 +11,9 @@
 use crate::entries::Entries;
 use crate::parts::shared_front;
 use crate::run;
+use crate::together::touch;
 use std::cmp::Ordering;
+use std::hint::black_box;
 use std::ops::Range;
 
 /// Bytes of a lead.
@@ -39,6 +41,13 @@ impl Separators {
         let leads = (0..count).map(|index| lead(&keys.key(index)[common..])).collect();
         let start = run::first_key_at(&run)?;
         Some(Self { run, common: start..start + common, leads })
+    }
+
+    /// Has what [`Separators::rank`] looks at first fetched.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        touch(&self.run, self.common.start, 1);
+        black_box(self.leads.get(self.leads.len() / 2));
     }
 
     /// As they are stored.

@@ -46,6 +46,12 @@ fn assert_right_or_error(bytes: Vec<u8>, record: &RootRecord, model: &Model) -> 
         let absent = [key, b"?".as_slice()].concat();
         assert!(matches!(tree.get(&absent), Ok(None) | Err(_)));
     }
+    let together: Vec<&[u8]> = model.keys().step_by(5).map(Vec::as_slice).collect();
+    let found = tree.get_each(&together);
+    for ((found, key), value) in found.zip(together).zip(model.values().step_by(5)) {
+        assert_eq!(found, tree.get(key));
+        assert!(found.is_err() || found == Ok(Some(value.as_slice())));
+    }
     let mut expected = model.iter();
     for entry in tree.range(&[]) {
         match entry {

@@ -144,7 +144,7 @@ impl World {
             Operation::Get(key) => {
                 let found = self.tree.get(&key).unwrap();
                 assert_eq!(found, self.model.get(&key).map(Vec::as_slice));
-                self.check_finger(&key);
+                self.check_near(&key);
             }
             Operation::Range(from) => assert_same(&self.tree, &self.model, &from),
             Operation::Snapshot => self.snapshots.push((self.tree.clone(), self.model.clone())),
@@ -163,8 +163,9 @@ impl World {
         }
     }
 
-    /// Looks up keys near `key`, there or not, forwards and back, from one to the next.
-    fn check_finger(&self, key: &[u8]) {
+    /// Looks up keys near `key`, there or not, forwards and back: from one to the next, and
+    /// together.
+    fn check_near(&self, key: &[u8]) {
         let first = self.model.first_key_value();
         let mut range = self.tree.range(&[]);
         let lent = range.advance().unwrap();
@@ -174,10 +175,11 @@ impl World {
         keys.extend(keys.clone().into_iter().rev().step_by(3));
         keys.extend(keys.clone().into_iter().step_by(9).map(|key| [key, b"?".to_vec()].concat()));
         let mut finger = self.tree.finger();
-        for key in keys {
-            let found = finger.get(&key).unwrap();
-            assert_eq!(found, self.model.get(&key).map(Vec::as_slice));
+        for key in &keys {
+            let found = finger.get(key).unwrap();
+            assert_eq!(found, self.model.get(key).map(Vec::as_slice));
         }
+        assert_found_together(&self.tree, &self.model, &keys);
     }
 
     fn keep(&mut self, record: &RootRecord) {
@@ -224,6 +226,14 @@ impl World {
     }
 }
 
+fn assert_found_together(tree: &Tree, model: &Model, keys: &[Vec<u8>]) {
+    let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let found: Vec<Option<&[u8]>> = tree.get_each(&slices).map(Result::unwrap).collect();
+    let expected: Vec<Option<&[u8]>> =
+        keys.iter().map(|key| model.get(key).map(Vec::as_slice)).collect();
+    assert_eq!(found, expected);
+}
+
 fn assert_same(tree: &Tree, model: &Model, from: &[u8]) {
     assert_eq!(tree.len(), model.len() as u64);
     let entries: Vec<_> = tree.range(from).map(Result::unwrap).collect();
@@ -249,6 +259,7 @@ proptest! {
         for (key, value) in &model {
             assert_eq!(tree.get(key).unwrap(), Some(value.as_slice()));
         }
+        assert_found_together(&tree, &model, &model.keys().cloned().collect::<Vec<_>>());
         for (tree, model) in &snapshots {
             assert_same(tree, model, &[]);
         }

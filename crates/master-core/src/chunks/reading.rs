@@ -16,11 +16,30 @@ use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId, Time};
 impl Chunks {
     /// Where a chunk can be read; nowhere, if nobody who has it can be reached.
     pub(crate) fn locations(&self, handle: ChunkHandle, state: &State, now: Now) -> ChunkLocations {
-        let Some(chunk) = state.chunk(handle) else { return ChunkLocations::default() };
+        let chunk = state.chunk(handle);
+        chunk.map_or_else(ChunkLocations::default, |chunk| self.locations_of(handle, &chunk, now))
+    }
+
+    /// The same of chunks looked up together; of those that are not there, nothing known.
+    pub(crate) fn locations_each(
+        &self,
+        handles: &[ChunkHandle],
+        state: &State,
+        now: Now,
+    ) -> Vec<ChunkLocations> {
+        let chunks = state.chunk_each(handles);
+        self.locations.touch(handles);
+        let locations = |(handle, chunk): (&ChunkHandle, Option<ChunkRecord>)| {
+            chunk.map_or_else(ChunkLocations::default, |it| self.locations_of(*handle, &it, now))
+        };
+        std::iter::zip(handles, chunks).map(locations).collect()
+    }
+
+    fn locations_of(&self, handle: ChunkHandle, chunk: &ChunkRecord, now: Now) -> ChunkLocations {
         let lease = self.leases.serving(handle, now.time);
         let (version, servers) = match lease {
-            Some(lease) => (lease.version, self.of_lease(handle, lease, &chunk)),
-            None => self.without_lease(now.time, handle, &chunk),
+            Some(lease) => (lease.version, self.of_lease(handle, lease, chunk)),
+            None => self.without_lease(now.time, handle, chunk),
         };
         ChunkLocations {
             index: chunk.index,

@@ -9,6 +9,7 @@
 
 use super::packing::{Packed, put_near, put_number};
 use cairn_types::{ChunkHandle, Content, Entry, EntryId, EntryKind, WallTime};
+use std::ops::Range;
 
 const DIRECTORY: u8 = 1;
 const RECORDS: u8 = 2;
@@ -57,6 +58,12 @@ impl EntryRecord {
             modified: self.modified,
             synced: self.synced,
         }
+    }
+
+    /// The chunk at index 0, where that is one of these.
+    #[must_use]
+    pub fn first_within(&self, indexes: &Range<u64>) -> Option<ChunkHandle> {
+        self.first.filter(|_| indexes.start == 0 && indexes.end.min(self.chunk_count) > 0)
     }
 
     pub(super) fn directory(parent: EntryId, modified: WallTime) -> Self {

@@ -8,7 +8,8 @@ use crate::outcome::Outcome;
 use crate::record::{AddDirectories, AddFile, OpenChunk, Record};
 use cairn_pagetree::{Backing, FileId};
 use cairn_types::{
-    ChunkHandle, ChunkIndex, EntryId, EntryKind, MutationName, MutationNumber, SessionId, WallTime,
+    CellPath, ChunkHandle, ChunkIndex, EntryId, EntryKind, MutationName, MutationNumber, SessionId,
+    WallTime,
 };
 use proptest::prelude::{ProptestConfig, proptest};
 use std::collections::BTreeMap;
@@ -190,9 +191,9 @@ impl Model {
             );
             right(state.last_chunk(*id) == places.last().copied(), "a last chunk");
             for first in 0..3 {
-                let (from, to) = (ChunkIndex::new(first), ChunkIndex::new(2 * first + 1));
-                let between = places.iter().filter(|(index, _)| (from..to).contains(index));
-                let told = state.chunks_between(*id, entry, from, to);
+                let indexes = first..2 * first + 1;
+                let between = places.iter().filter(|(index, _)| indexes.contains(&index.get()));
+                let told = state.chunks_between(*id, entry, indexes.clone());
                 right(told.eq(between.map(|(_, handle)| *handle)), "chunks between");
             }
         }
@@ -211,6 +212,10 @@ impl Model {
             right(state.chunk(*handle) == Some(*chunk), "a chunk");
             right(state.chunk_at(chunk.file, chunk.index) == Some(*handle), "a place");
         }
+        let handles: Vec<ChunkHandle> = self.chunks.keys().copied().collect();
+        let told = state.chunk_each(&handles).into_iter().flatten();
+        right(told.eq(self.chunks.values().copied()), "chunks together");
+        self.check_paths(state, right);
         for (mutation, (_, outcome)) in &self.kept {
             right(state.remembered(*mutation) == Remembered::Done(outcome.clone()), "an outcome");
         }
@@ -224,6 +229,24 @@ impl Model {
         right(state.directory_count() == self.entries.len() as u64 - files - 1, "of directories");
         right(state.hidden_count() == hidden, "the count of hidden names");
         right(state.chunk_count() == self.chunks.len() as u64, "the count of chunks");
+    }
+
+    /// Each path leads to its entry, and what is none to nothing, in whatever company.
+    fn check_paths(&self, state: &State, right: impl Fn(bool, &str)) {
+        let paths = self.entries.keys().filter_map(|id| Some((*id, state.path_of(*id)?)));
+        let absent = |path: &CellPath| path.join("absent").expect("a name");
+        let paths: Vec<(Option<EntryId>, CellPath)> = paths
+            .map(|(id, path)| (id, CellPath::parse(&path).expect("a path")))
+            .flat_map(|(id, path)| [(None, absent(&path)), (Some(id), path)])
+            .collect();
+        let told = state.resolve_each(paths.iter().map(|(_, path)| path));
+        right(told.len() == paths.len(), "how many paths lead somewhere");
+        for ((id, path), told) in std::iter::zip(paths, told) {
+            let entry = id.and_then(|id| Some((id, Some(self.entries.get(&id)?.0))));
+            right(told.as_ref().ok() == entry.as_ref(), "a path among others");
+            let alone = state.resolve(&path);
+            right(told.map(|(id, _)| id) == alone, "a path among others and alone");
+        }
     }
 }
 

@@ -116,6 +116,18 @@ impl Map {
         self.mark.unpacked(value, unpack)
     }
 
+    /// What is at each key, in their order, looked up together; `unpack` is told which it is.
+    pub(super) fn get_each<'a, T>(
+        &'a self,
+        keys: &[&[u8]],
+        mut unpack: impl FnMut(usize, &'a [u8]) -> Option<T>,
+    ) -> impl Iterator<Item = Option<T>> {
+        self.tree.get_each(keys).enumerate().map(move |(index, found)| {
+            let value = self.mark.passed(found)?;
+            self.mark.unpacked(value, |value| unpack(index, value))
+        })
+    }
+
     /// The lowest entry.
     pub(super) fn first<T>(&self, unpack: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
         let mut range = self.tree.range(&[]);

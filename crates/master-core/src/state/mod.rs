@@ -51,7 +51,7 @@ use chunk_table::ChunkTable;
 use map::DamageMark;
 use names::Names;
 use outcomes::Outcomes;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 /// The durable state.
@@ -174,6 +174,14 @@ impl State {
         self.names.resolve(path).map(|(id, _)| id)
     }
 
+    /// What paths stand for, looked up together; none: there is no such entry.
+    pub fn resolve_each<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a CellPath>,
+    ) -> Vec<Result<(EntryId, Option<EntryRecord>), Failure>> {
+        self.names.resolve_each(paths)
+    }
+
     /// What a path stands for, and whether that is a file or a directory.
     ///
     /// # Errors
@@ -248,25 +256,29 @@ impl State {
         at_zero.map(|handle| (zero, handle)).into_iter().chain(behind)
     }
 
-    /// The same, before the index `end`, of a file whose record is at hand. A file has no chunk at
-    /// its `chunk_count` or behind it.
+    /// Those of some indexes, of a file whose record is at hand. A file has no chunk at its
+    /// `chunk_count` or behind it.
     pub fn chunks_between(
         &self,
         id: EntryId,
         file: &EntryRecord,
-        first: ChunkIndex,
-        end: ChunkIndex,
+        indexes: Range<u64>,
     ) -> impl Iterator<Item = ChunkHandle> + use<> {
-        let (first, end) = (first.get(), end.get().min(file.chunk_count));
-        let at_zero = file.first.filter(|_| first == 0 && end > 0);
-        let behind = self.chunks.between(id, first.max(1)..end);
-        at_zero.into_iter().chain(behind)
+        let at_zero = file.first_within(&indexes);
+        let end = indexes.end.min(file.chunk_count);
+        at_zero.into_iter().chain(self.chunks.between(id, indexes.start.max(1)..end))
     }
 
     /// A chunk by handle.
     #[must_use]
     pub fn chunk(&self, handle: ChunkHandle) -> Option<ChunkRecord> {
         self.chunks.get(handle)
+    }
+
+    /// Chunks by handle, looked up together.
+    #[must_use]
+    pub fn chunk_each(&self, handles: &[ChunkHandle]) -> Vec<Option<ChunkRecord>> {
+        self.chunks.get_each(handles)
     }
 
     /// Every chunk, by handle.

@@ -297,6 +297,11 @@ impl Locations {
         all.filter_map(|(number, replica)| Some((self.numbers.server(number)?, replica)))
     }
 
+    /// Has what is known of these chunks fetched from memory, all at once.
+    pub(super) fn touch(&self, handles: &[ChunkHandle]) {
+        self.settled.touch(handles);
+    }
+
     pub(super) fn get(&self, handle: ChunkHandle, server: ServerId) -> Option<Replica> {
         self.of(handle).find(|(at, _)| *at == server).map(|(_, replica)| replica)
     }

@@ -145,6 +145,18 @@ impl Page {
         Some((facts, Servers(entry)))
     }
 
+    /// A byte of the sizes, so that they are fetched.
+    pub(super) fn touch_sizes(&self, slot: Slot) -> u8 {
+        let rank = (self.present & (slot.bit() - 1)).count_ones() as usize;
+        let byte = |at: usize| self.bytes.get(at).copied().unwrap_or_default();
+        byte(0) ^ byte(rank)
+    }
+
+    /// A byte of an entry, so that it is fetched.
+    pub(super) fn touch_entry(&self, slot: Slot) -> u8 {
+        self.bytes.get(self.find(slot).start).copied().unwrap_or_default()
+    }
+
     /// Writes entries of several slots, in ascending order, in one pass over the page. `write` is
     /// given what came with the slot and the entry that is there; it appends what is to be there,
     /// or answers no: then that one stays as it is.

@@ -1,0 +1,99 @@
+//! Keys that are looked up together: what one waits for from memory, all wait for at once.
+//!
+//! ```text
+//!   every page of one level is touched ─► in each, the child is found ─► the next level
+//!   every leaf is touched ─► in each, the group ─► every group is touched ─► in each, the entry
+//! ```
+//! A look-up in a tree that is larger than the processor's caches waits a dozen times for memory,
+//! each time for where to look next. A touch reads a byte and needs nothing from other touches, so
+//! the processor has many of them on their way.
+
+use crate::damaged::Damaged;
+use crate::node::{Child, Inner, Opened};
+use crate::run::{self, Landing};
+use crate::tree::Tree;
+use std::hint::black_box;
+
+/// Keys that are on their way down at once: as many lines as a core can wait for.
+const TOGETHER_MAX: usize = 16;
+/// Bytes that come from memory at once.
+const LINE_SIZE: usize = 64;
+/// Lines of a leaf that its table and heads mostly take.
+const HEAD_LINES: usize = 4;
+/// Lines of a group's body that are touched: about its first half.
+const BODY_LINES: usize = 3;
+
+/// Has lines of `bytes` from `at` on fetched.
+#[inline]
+pub(crate) fn touch(bytes: &[u8], at: usize, lines: usize) {
+    let line = |number: usize| bytes.get(at + number * LINE_SIZE).copied().unwrap_or_default();
+    black_box((0..lines).fold(0, |sum: u8, number| sum ^ line(number)));
+}
+
+impl Tree {
+    /// What [`Tree::get`] gives for each key, in their order.
+    pub fn get_each<'a>(
+        &'a self,
+        keys: &[&[u8]],
+    ) -> impl ExactSizeIterator<Item = Result<Option<&'a [u8]>, Damaged>> + use<'a> {
+        let mut found = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(TOGETHER_MAX) {
+            self.get_some(keys, &mut found);
+        }
+        found.into_iter()
+    }
+
+    fn get_some<'a>(&'a self, keys: &[&[u8]], found: &mut Vec<Result<Option<&'a [u8]>, Damaged>>) {
+        if self.root.children.is_empty() {
+            return found.extend(keys.iter().map(|_| Ok(None)));
+        }
+        let source = self.source.as_deref();
+        let mut inners: Vec<Result<&'a Inner, Damaged>> = vec![Ok(&self.root); keys.len()];
+        // N4: all of them are as far above the leaves.
+        for level in (2..=self.root.level).rev() {
+            let children = children_of(&inners, keys);
+            inners.clear();
+            inners.extend(children.into_iter().map(|child| match child?.open(level, source)? {
+                Opened::Inner(inner) => Ok(inner),
+                Opened::Leaf(_) => unreachable!("leaves lie below level 1 (N4)"),
+            }));
+            inners.iter().flatten().for_each(|inner| inner.touch());
+        }
+        let children = children_of(&inners, keys);
+        let leaves: Vec<Result<&'a [u8], Damaged>> = children
+            .iter()
+            .map(|child| match (*child)?.open(1, source)? {
+                Opened::Leaf(bytes) => Ok(bytes),
+                Opened::Inner(_) => unreachable!("level 1 has leaves below it (N4)"),
+            })
+            .collect();
+        leaves.iter().flatten().for_each(|bytes| touch(bytes, 0, HEAD_LINES));
+        let landings: Vec<Option<Option<Landing<'a>>>> = std::iter::zip(&leaves, keys)
+            .map(|(bytes, key)| bytes.as_ref().ok().map(|bytes| run::landing(bytes, key)))
+            .collect();
+        for (bytes, landing) in std::iter::zip(&leaves, &landings) {
+            if let (Ok(bytes), Some(Some(landing))) = (bytes, landing) {
+                touch(bytes, landing.body(), BODY_LINES);
+            }
+        }
+        for (((child, bytes), landing), key) in
+            children.into_iter().zip(leaves).zip(landings).zip(keys)
+        {
+            found.push(bytes.and_then(|bytes| {
+                let landing = landing.flatten();
+                let value = landing.and_then(|landing| run::find_in(bytes, key, &landing));
+                value.ok_or_else(|| child.expect("its leaf was opened").changed_leaf())
+            }));
+        }
+    }
+}
+
+/// Below which child of its page each key is.
+fn children_of<'a>(
+    inners: &[Result<&'a Inner, Damaged>],
+    keys: &[&[u8]],
+) -> Vec<Result<&'a Child, Damaged>> {
+    let child = |inner: &'a Inner, key: &[u8]| &inner.children[inner.index_of(key)];
+    let pairs = std::iter::zip(inners, keys);
+    pairs.map(|(inner, key)| inner.map(|inner| child(inner, key))).collect()
+}
