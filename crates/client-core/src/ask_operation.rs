@@ -9,7 +9,7 @@ use crate::task::{Machine, OperationId};
 use cairn_protocol::{
     BATCH_OPEN_COUNT_MAX, BatchEntry, BatchResult, OpenAnswer, Request, Response, StatAnswer,
 };
-use cairn_types::{EntryKind, MutationNumber, Time};
+use cairn_types::{EntryKind, Time};
 
 const _: () = assert!(LOCATE_COUNT <= BATCH_OPEN_COUNT_MAX);
 
@@ -22,19 +22,16 @@ impl ClientCore {
             return self.finish(id, Err(failure));
         }
         ask_for_chunks(&mut request);
-        self.ask_named(id, request, work);
+        if let Some((request, work)) = self.cx.mutations.pass(id, request, work) {
+            self.ask_named(id, request, work);
+        }
     }
 
-    /// The same, once its mutations have their names (R24); `first`: the first one's number.
-    pub(crate) fn begin_asking(
-        &mut self,
-        id: OperationId,
-        request: Request,
-        work: Work,
-        first: Option<MutationNumber>,
-    ) {
+    /// Names what the request changes, and asks it.
+    pub(crate) fn ask_named(&mut self, id: OperationId, mut request: Request, work: Work) {
+        let first_mutation = self.cx.mutations.name(self.cx.session, &mut request);
         if let Some(active) = self.operations.get_mut(&id) {
-            (active.work, active.first_mutation) = (work, first);
+            (active.work, active.first_mutation) = (work, first_mutation);
         }
         match request {
             Request::Open(open) => self.join_open(id, open),

@@ -46,7 +46,7 @@ pub(crate) struct Context {
     pub(crate) effects: Vec<Effect<NoJob>>,
     files: BTreeMap<EntryId, Box<FileState>>,
     calls: BTreeMap<EffectId, TaskId>,
-    session: SessionId,
+    pub(crate) session: SessionId,
     master: usize,
     next_effect: u64,
     next_push: MutationNumber,
@@ -70,7 +70,7 @@ impl Context {
             master: 0,
             next_effect: 0,
             next_push: MutationNumber::default(),
-            mutations: MutationWindow::new(SessionId::new(settings.seed)),
+            mutations: MutationWindow::default(),
             settings,
         }
     }

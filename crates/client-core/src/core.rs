@@ -168,7 +168,9 @@ impl ClientCore {
                 self.move_task(task, Input::Passed);
             } else if let Some(wanted) = self.cx.wants.pop_front() {
                 self.take_want(wanted);
-            } else if !self.ask_held() {
+            } else if let Some(held) = self.cx.mutations.next_held() {
+                self.ask_named(held.operation, held.request, held.work);
+            } else {
                 return;
             }
         }
@@ -411,6 +413,7 @@ impl ClientCore {
                 let maybe = self.may_have_happened(operation);
                 let told = at_deadline(self.last_failure(operation), maybe);
                 self.waiting.retain(|(waiting, _)| *waiting != operation);
+                self.cx.mutations.drop_held(operation);
                 self.finish(operation, Err(told));
             }
         }
@@ -418,6 +421,9 @@ impl ClientCore {
 
     /// What went wrong last for an operation, be it in a question that it shares with others.
     fn last_failure(&self, id: OperationId) -> Option<Failure> {
+        if let Some(held) = self.cx.mutations.why_held(id) {
+            return Some(held);
+        }
         let active = self.operations.get(&id)?;
         let of_task = |task: &TaskId| self.tasks.get(task)?.machine.last_failure();
         let waits = self.waiting.iter().any(|(waiting, _)| *waiting == id);

@@ -5,13 +5,16 @@
 //!   answered │ lowest under way · · · · · · · · highest named │ held back: no number yet
 //!            └──────── at most SESSION_MUTATIONS_MAX ─────────┘
 //! ```
-//! - N1: from the lowest number without an answer to the highest there are at most so many.
+//! - N1: from the lowest number of an operation that is not over to the highest there are at most
+//!   so many. A request that outlives its operation may come too late: refused then, never done.
 //! - N2: what would be more is held back, and goes in the order in which it came. It has no number
 //!   then, and at its deadline it was not done.
 
-use crate::core::{ClientCore, Work};
+use crate::core::Work;
 use crate::task::OperationId;
-use cairn_protocol::{BATCH_COUNT_MAX, BatchEntry, Request, SESSION_MUTATIONS_MAX};
+use cairn_protocol::{
+    BATCH_COUNT_MAX, BatchEntry, ErrorCode, Failure, Request, SESSION_MUTATIONS_MAX,
+};
 use cairn_types::{MutationName, MutationNumber, SessionId};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -19,16 +22,17 @@ const _: () = assert!(BATCH_COUNT_MAX as u64 <= SESSION_MUTATIONS_MAX);
 
 /// A request whose turn has not come.
 #[derive(Debug)]
-struct Held {
-    operation: OperationId,
-    request: Request,
-    work: Work,
+pub(crate) struct Held {
+    pub(crate) operation: OperationId,
+    pub(crate) request: Request,
+    pub(crate) work: Work,
+    /// Its mutations.
+    count: u64,
 }
 
 /// The numbers of one client, and what waits for some.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct MutationWindow {
-    session: SessionId,
     highest: MutationNumber,
     /// The lowest number of each operation that has any.
     under_way: BTreeSet<MutationNumber>,
@@ -36,9 +40,40 @@ pub(crate) struct MutationWindow {
 }
 
 impl MutationWindow {
-    pub(crate) fn new(session: SessionId) -> Self {
-        let (highest, under_way) = (MutationNumber::default(), BTreeSet::new());
-        Self { session, highest, under_way, held: VecDeque::new() }
+    /// Gives the request back if it may be asked now; else holds it back (N2).
+    pub(crate) fn pass(
+        &mut self,
+        operation: OperationId,
+        mut request: Request,
+        work: Work,
+    ) -> Option<(Request, Work)> {
+        let count = names(&mut request).count() as u64;
+        if count == 0 || (self.held.is_empty() && self.has_room(count)) {
+            return Some((request, work));
+        }
+        self.held.push_back(Held { operation, request, work, count });
+        None
+    }
+
+    /// The next that was held back, if it may be asked now.
+    pub(crate) fn next_held(&mut self) -> Option<Held> {
+        let count = self.held.front()?.count;
+        if self.has_room(count) { self.held.pop_front() } else { None }
+    }
+
+    /// An operation is over; if it was held back, that is over too.
+    pub(crate) fn drop_held(&mut self, operation: OperationId) {
+        self.held.retain(|held| held.operation != operation);
+    }
+
+    /// Why an operation has not been asked for: it is held back.
+    pub(crate) fn why_held(&self, operation: OperationId) -> Option<Failure> {
+        let is_held = self.held.iter().any(|held| held.operation == operation);
+        let line = format!(
+            "held back behind {SESSION_MUTATIONS_MAX} changes of names that this client asked for \
+             before; the first of them is not answered yet"
+        );
+        is_held.then(|| Failure::not_done(ErrorCode::Busy, line))
     }
 
     /// Whether so many more may be named (N1).
@@ -47,12 +82,16 @@ impl MutationWindow {
         self.highest.get() + 1 - lowest.get() + count <= SESSION_MUTATIONS_MAX
     }
 
-    /// Names what the request changes; gives the first number.
-    fn name(&mut self, request: &mut Request) -> Option<MutationNumber> {
+    /// Names what the request changes (R24); gives the first number.
+    pub(crate) fn name(
+        &mut self,
+        session: SessionId,
+        request: &mut Request,
+    ) -> Option<MutationNumber> {
         let before = self.highest;
         for name in names(request) {
             self.highest = self.highest.next();
-            *name = MutationName { session: self.session, number: self.highest };
+            *name = MutationName { session, number: self.highest };
         }
         let first = (self.highest > before).then_some(before.next());
         self.under_way.extend(first);
@@ -78,47 +117,13 @@ fn names(request: &mut Request) -> impl Iterator<Item = &mut MutationName> {
     one.into_iter().chain(batch.into_iter().flatten().filter_map(BatchEntry::mutation_mut))
 }
 
-impl ClientCore {
-    /// Names what the request changes, and asks it; or holds it back (N2).
-    pub(crate) fn ask_named(&mut self, operation: OperationId, mut request: Request, work: Work) {
-        let count = names(&mut request).count() as u64;
-        let window = &mut self.cx.mutations;
-        if count > 0 && !(window.held.is_empty() && window.has_room(count)) {
-            window.held.push_back(Held { operation, request, work });
-        } else {
-            self.ask_now(operation, request, work);
-        }
-    }
-
-    fn ask_now(&mut self, operation: OperationId, mut request: Request, work: Work) {
-        let first = self.cx.mutations.name(&mut request);
-        self.begin_asking(operation, request, work, first);
-    }
-
-    /// Asks the next request that was held back, if there is one and it may go.
-    pub(crate) fn ask_held(&mut self) -> bool {
-        let window = &mut self.cx.mutations;
-        let Some(mut next) = window.held.pop_front() else { return false };
-        // Nobody waits for it any more: its deadline is over.
-        if !self.operations.contains_key(&next.operation) {
-            return true;
-        }
-        if !window.has_room(names(&mut next.request).count() as u64) {
-            window.held.push_front(next);
-            return false;
-        }
-        self.ask_now(next.operation, next.request, next.work);
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::operation::Operation;
     use crate::test_client::{TestClient, client, is_done, result};
     use cairn_protocol::{
-        BATCH_COUNT_MAX, Batch, BatchAnswer, BatchEntry, Delete, ErrorCode, Outcome, Request,
-        Response, SESSION_MUTATIONS_MAX, Stat,
+        BATCH_COUNT_MAX, Batch, BatchAnswer, BatchEntry, Delete, ErrorCode, Failure, Outcome,
+        Request, Response, SESSION_MUTATIONS_MAX, Stat,
     };
     use std::time::Duration;
 
@@ -175,13 +180,31 @@ mod tests {
         let outcomes = client.start_all_within(&[soon, late]);
         client.pass(Duration::from_secs(2));
         let failure = result(&outcomes[0]).expect_err("its second is over");
-        assert_eq!(
-            (failure.code, failure.outcome),
-            (ErrorCode::DeadlineExceeded, Outcome::NotDone)
-        );
+        assert_eq!((failure.code, failure.outcome), (ErrorCode::Busy, Outcome::NotDone));
+        assert!(failure.message.contains("held back behind 8192 changes"), "{failure:?}");
         // Nobody's number was lost with it, and it holds nobody up.
         answer(&mut client, &calls[0]);
         assert_eq!(numbers(&client.call().request), [SESSION_MUTATIONS_MAX + 1]);
         client.assert_asks_nobody();
+    }
+
+    #[test]
+    fn however_the_lowest_ends_what_is_held_back_goes() {
+        let next = [SESSION_MUTATIONS_MAX + 1];
+        let (mut client, calls) = full();
+        client.start(batch(1));
+        client.tell(&calls[0], Err(Failure::refused(ErrorCode::Invalid, "no such batch")));
+        assert_eq!(numbers(&client.call().request), next, "refused");
+        let (mut client, _) = full();
+        client.start_all_within(&[(batch(1), Duration::from_secs(120))]);
+        while client.has_calls() {
+            client.call();
+        }
+        client.pass(Duration::from_secs(61));
+        let asked: Vec<_> = std::iter::from_fn(|| client.has_calls().then(|| client.call()))
+            .map(|call| numbers(&call.request))
+            .filter(|numbers| numbers[0] > SESSION_MUTATIONS_MAX)
+            .collect();
+        assert_eq!(asked, [next], "at its deadline");
     }
 }

@@ -23,7 +23,7 @@ use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ErrorCode, Failure,
-    Open, Request, Response,
+    Open, Request, Response, Stat,
 };
 use cairn_types::{CellId, ClusterConfig, LogIndex, Random, Term, WallTime};
 use std::sync::Arc;
@@ -208,8 +208,10 @@ impl MasterCore {
         if let Some(failure) = batch.oversized() {
             return self.out.reply(from, Err(failure));
         }
-        let opens: Vec<&Open> = batch.entries.iter().filter_map(BatchEntry::as_open).collect();
         let all = (&self.state, &self.chunks, now);
+        let stats: Vec<&Stat> = batch.entries.iter().filter_map(BatchEntry::as_stat).collect();
+        let opens: Vec<&Open> = batch.entries.iter().filter_map(BatchEntry::as_open).collect();
+        let mut looked = reads::look_each(all, &stats).into_iter();
         let opened = reads::open_each(all, &opens, BATCH_LOCATIONS_SIZE_MAX);
         for answer in opened.iter().flatten() {
             for chunk in reads::nowhere(&answer.chunks) {
@@ -218,8 +220,8 @@ impl MasterCore {
         }
         let mut opened = opened.into_iter();
         let take = |entry| match entry {
-            BatchEntry::Stat(stat) => {
-                let looked = reads::look(&self.state, &self.chunks, now, &stat);
+            BatchEntry::Stat(_) => {
+                let looked = looked.next().expect("each was looked at above");
                 Entry::Known(looked.map_or_else(BatchResult::failed, BatchResult::Stat))
             }
             BatchEntry::Open(_) => {

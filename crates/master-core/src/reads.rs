@@ -18,6 +18,8 @@ pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
 const SKIP_MAX: usize = 16_000;
 /// Chunks in one answer to `Open` or `Locate`.
 const LOCATE_COUNT_MAX: u32 = 256;
+/// `Open`s of a batch that are looked up together: more would not wait less.
+const OPENED_TOGETHER: usize = 16;
 
 /// The names that one page holds, of the many asked for; zero: as many as there may be.
 pub(crate) fn page_size(limit: u32) -> usize {
@@ -33,13 +35,24 @@ fn no_such_file(id: EntryId) -> Failure {
     Failure::refused(ErrorCode::NotFound, format!("file {}: no such file", id.short()))
 }
 
-fn described(state: &State, id: EntryId, name: &str) -> Result<Entry, Failure> {
-    found(state, id).map(|record| record.describe(id, name.to_owned()))
-}
-
 /// The last name of a path; the root has none.
 fn name(path: &CellPath) -> &str {
     path.name().unwrap_or_default()
+}
+
+/// What paths lead to, looked up together: what one waits for from memory, all wait for at once.
+fn find_each<'a>(
+    state: &State,
+    paths: impl Iterator<Item = &'a CellPath>,
+) -> Vec<Result<(EntryId, EntryRecord), Failure>> {
+    let ids = state.resolve_each(paths);
+    let known: Vec<EntryId> = ids.iter().flatten().copied().collect();
+    let mut records = state.entry_each(&known).into_iter();
+    let mut with_record = |id| {
+        let record = records.next().flatten();
+        record.map(|record| (id, record)).ok_or_else(|| no_such_file(id))
+    };
+    ids.into_iter().map(|id| id.and_then(&mut with_record)).collect()
 }
 
 pub(crate) fn stat(
@@ -49,25 +62,27 @@ pub(crate) fn stat(
     stat: &Stat,
 ) -> Result<StatAnswer, Failure> {
     let id = state.resolve(&stat.path)?;
-    let entry = described(state, id, name(&stat.path))?;
-    let last = state.last_chunk(id).map(|(_, handle)| chunks.locations(handle, state, now));
+    let record = found(state, id)?;
+    let last = state.last_chunk_of(id, &record);
+    let last = last.map(|(_, handle)| chunks.locations(handle, state, now));
     // A closed chunk nobody leases has no length but the recorded one.
     let last = last.filter(|chunk| !chunk.closed || chunk.primary.is_some());
-    Ok(StatAnswer { entry, last })
+    Ok(StatAnswer { entry: record.describe(id, name(&stat.path).to_owned()), last })
 }
 
-/// A `Stat` in a batch: no locations, only whether a primary may know of more bytes.
-pub(crate) fn look(
-    state: &State,
-    chunks: &Chunks,
-    now: Now,
-    stat: &Stat,
-) -> Result<Looked, Failure> {
-    let id = state.resolve(&stat.path)?;
-    let entry = described(state, id, name(&stat.path))?;
-    let last = state.last_chunk(id);
-    let leased = last.is_some_and(|(_, handle)| chunks.is_leased(handle, now));
-    Ok(Looked { entry, leased })
+/// The `Stat`s of a batch: no locations, only whether a primary may know of more bytes.
+pub(crate) fn look_each(
+    (state, chunks, now): (&State, &Chunks, Now),
+    wishes: &[&Stat],
+) -> Vec<Result<Looked, Failure>> {
+    let found = find_each(state, wishes.iter().map(|wish| &wish.path));
+    let look = |(wish, found): (&&Stat, Result<(EntryId, EntryRecord), Failure>)| {
+        let (id, record) = found?;
+        let last = state.last_chunk_of(id, &record);
+        let leased = last.is_some_and(|(_, handle)| chunks.is_leased(handle, now));
+        Ok(Looked { entry: record.describe(id, name(&wish.path).to_owned()), leased })
+    };
+    std::iter::zip(wishes, found).map(look).collect()
 }
 
 pub(crate) fn open(
@@ -111,48 +126,56 @@ pub(crate) fn nowhere(chunks: &[ChunkLocations]) -> impl Iterator<Item = ChunkHa
 
 /// The `Open`s of a batch, whose answers have so many bytes for locations together; none from the
 /// first that does not fit.
-///
-/// Names, entries and first chunks are looked up together, and nearly always that is all: what one
-/// of them waits for from memory, all wait for at once.
 pub(crate) fn open_each(
-    (state, chunks, now): (&State, &Chunks, Now),
+    all: (&State, &Chunks, Now),
     wishes: &[&Open],
     mut room: usize,
 ) -> Vec<Result<OpenAnswer, Failure>> {
-    let found = state.resolve_each(wishes.iter().map(|wish| &wish.path));
-    let handles: Vec<Option<ChunkHandle>> = std::iter::zip(wishes, &found)
-        .map(|(wish, found)| match found {
-            Ok((_, Some(record))) => record.first_within(&wished(wish.first, wish.count)),
-            _ => None,
-        })
-        .collect();
+    // Not many more are looked up than can be told.
+    let some = wishes.chunks(OPENED_TOGETHER);
+    some.flat_map(|wishes| open_some(all, wishes, &mut room)).collect()
+}
+
+/// Names, entries and first chunks are looked up together, and nearly always that is all.
+fn open_some(
+    (state, chunks, now): (&State, &Chunks, Now),
+    wishes: &[&Open],
+    room: &mut usize,
+) -> Vec<Result<OpenAnswer, Failure>> {
+    let looked_up = if *room > 0 { wishes } else { &[] };
+    let found = find_each(state, looked_up.iter().map(|wish| &wish.path));
+    let first = |(wish, found): (&&Open, &Result<(EntryId, EntryRecord), Failure>)| {
+        let (_, record) = found.as_ref().ok()?;
+        record.first_within(&wished(wish.first, wish.count))
+    };
+    let handles: Vec<Option<ChunkHandle>> = std::iter::zip(looked_up, &found).map(first).collect();
     let known: Vec<ChunkHandle> = handles.iter().flatten().copied().collect();
     let mut located = chunks.locations_each(&known, state, now).into_iter();
-    std::iter::zip(wishes, found)
-        .zip(handles)
-        .map(|((wish, found), handle)| {
-            let first = handle.and_then(|_| located.next());
-            if wish.count > BATCH_OPEN_COUNT_MAX {
-                let line = format!(
-                    "{}: {} chunks asked for in a batch; the limit is {BATCH_OPEN_COUNT_MAX}",
-                    wish.path, wish.count
-                );
-                return Err(Failure::refused(ErrorCode::Invalid, line));
+    let mut found = std::iter::zip(found, handles);
+    let mut open = |wish: &Open| {
+        let (found, handle) = found.next().unzip();
+        let first = handle.flatten().and_then(|_| located.next());
+        if wish.count > BATCH_OPEN_COUNT_MAX {
+            let line = format!(
+                "{}: {} chunks asked for in a batch; the limit is {BATCH_OPEN_COUNT_MAX}",
+                wish.path, wish.count
+            );
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        if *room > 0
+            && let Some(found) = found
+        {
+            let answer = opened((state, chunks, now), wish, found?, first)?;
+            if let Some(left) = room.checked_sub(answer.locations_size()) {
+                *room = left;
+                return Ok(answer);
             }
-            if room > 0 {
-                let (id, record) = found?;
-                let file = (id, record.ok_or_else(|| no_such_file(id))?);
-                let answer = opened((state, chunks, now), wish, file, first)?;
-                if let Some(left) = room.checked_sub(answer.locations_size()) {
-                    room = left;
-                    return Ok(answer);
-                }
-                room = 0;
-            }
-            let line = "more locations than a batch is told at once: ask again";
-            Err(Failure::not_done(ErrorCode::Busy, line))
-        })
-        .collect()
+            *room = 0;
+        }
+        let line = "more locations than a batch is told at once: ask again";
+        Err(Failure::not_done(ErrorCode::Busy, line))
+    };
+    wishes.iter().map(|wish| open(wish)).collect()
 }
 
 fn opened(

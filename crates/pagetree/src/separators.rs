@@ -47,7 +47,7 @@ impl Separators {
     #[inline]
     pub(crate) fn touch(&self) {
         touch(&self.run, self.common.start, 1);
-        black_box(self.leads.get(self.leads.len() / 2));
+        black_box(self.leads.get(self.leads.len() / 2).copied());
     }
 
     /// As they are stored.

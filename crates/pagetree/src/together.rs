@@ -35,7 +35,7 @@ impl Tree {
     pub fn get_each<'a>(
         &'a self,
         keys: &[&[u8]],
-    ) -> impl ExactSizeIterator<Item = Result<Option<&'a [u8]>, Damaged>> + use<'a> {
+    ) -> impl Iterator<Item = Result<Option<&'a [u8]>, Damaged>> + use<'a> {
         let mut found = Vec::with_capacity(keys.len());
         for keys in keys.chunks(TOGETHER_MAX) {
             self.get_some(keys, &mut found);
@@ -68,11 +68,11 @@ impl Tree {
             })
             .collect();
         leaves.iter().flatten().for_each(|bytes| touch(bytes, 0, HEAD_LINES));
-        let landings: Vec<Option<Option<Landing<'a>>>> = std::iter::zip(&leaves, keys)
-            .map(|(bytes, key)| bytes.as_ref().ok().map(|bytes| run::landing(bytes, key)))
+        let landings: Vec<Option<Landing<'a>>> = std::iter::zip(&leaves, keys)
+            .map(|(bytes, key)| run::landing(bytes.as_ref().ok()?, key))
             .collect();
         for (bytes, landing) in std::iter::zip(&leaves, &landings) {
-            if let (Ok(bytes), Some(Some(landing))) = (bytes, landing) {
+            if let (Ok(bytes), Some(landing)) = (bytes, landing) {
                 touch(bytes, landing.body(), BODY_LINES);
             }
         }
@@ -80,7 +80,6 @@ impl Tree {
             children.into_iter().zip(leaves).zip(landings).zip(keys)
         {
             found.push(bytes.and_then(|bytes| {
-                let landing = landing.flatten();
                 let value = landing.and_then(|landing| run::find_in(bytes, key, &landing));
                 value.ok_or_else(|| child.expect("its leaf was opened").changed_leaf())
             }));

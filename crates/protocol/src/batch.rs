@@ -130,6 +130,12 @@ impl BatchEntry {
         }
     }
 
+    /// The `Stat` that it is, if it is one.
+    #[must_use]
+    pub fn as_stat(&self) -> Option<&Stat> {
+        if let Self::Stat(stat) = self { Some(stat) } else { None }
+    }
+
     /// The `Open` that it is, if it is one.
     #[must_use]
     pub fn as_open(&self) -> Option<&Open> {

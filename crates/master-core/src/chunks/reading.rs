@@ -16,8 +16,7 @@ use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId, Time};
 impl Chunks {
     /// Where a chunk can be read; nowhere, if nobody who has it can be reached.
     pub(crate) fn locations(&self, handle: ChunkHandle, state: &State, now: Now) -> ChunkLocations {
-        let chunk = state.chunk(handle);
-        chunk.map_or_else(ChunkLocations::default, |chunk| self.locations_of(handle, &chunk, now))
+        self.locations_of(handle, state.chunk(handle), now)
     }
 
     /// The same of chunks looked up together; of those that are not there, nothing known.
@@ -29,17 +28,21 @@ impl Chunks {
     ) -> Vec<ChunkLocations> {
         let chunks = state.chunk_each(handles);
         self.locations.touch(handles);
-        let locations = |(handle, chunk): (&ChunkHandle, Option<ChunkRecord>)| {
-            chunk.map_or_else(ChunkLocations::default, |it| self.locations_of(*handle, &it, now))
-        };
-        std::iter::zip(handles, chunks).map(locations).collect()
+        let each = std::iter::zip(handles, chunks);
+        each.map(|(handle, chunk)| self.locations_of(*handle, chunk, now)).collect()
     }
 
-    fn locations_of(&self, handle: ChunkHandle, chunk: &ChunkRecord, now: Now) -> ChunkLocations {
+    fn locations_of(
+        &self,
+        handle: ChunkHandle,
+        chunk: Option<ChunkRecord>,
+        now: Now,
+    ) -> ChunkLocations {
+        let Some(chunk) = chunk else { return ChunkLocations::default() };
         let lease = self.leases.serving(handle, now.time);
         let (version, servers) = match lease {
-            Some(lease) => (lease.version, self.of_lease(handle, lease, chunk)),
-            None => self.without_lease(now.time, handle, chunk),
+            Some(lease) => (lease.version, self.of_lease(handle, lease, &chunk)),
+            None => self.without_lease(now.time, handle, &chunk),
         };
         ChunkLocations {
             index: chunk.index,

@@ -215,6 +215,9 @@ impl Model {
         let handles: Vec<ChunkHandle> = self.chunks.keys().copied().collect();
         let told = state.chunk_each(&handles).into_iter().flatten();
         right(told.eq(self.chunks.values().copied()), "chunks together");
+        let ids: Vec<EntryId> = self.entries.keys().copied().collect();
+        let told = state.entry_each(&ids).into_iter().flatten();
+        right(told.eq(self.entries.values().map(|(entry, _)| *entry)), "entries together");
         self.check_paths(state, right);
         for (mutation, (_, outcome)) in &self.kept {
             right(state.remembered(*mutation) == Remembered::Done(outcome.clone()), "an outcome");
@@ -240,12 +243,10 @@ impl Model {
             .flat_map(|(id, path)| [(None, absent(&path)), (Some(id), path)])
             .collect();
         let told = state.resolve_each(paths.iter().map(|(_, path)| path));
-        right(told.len() == paths.len(), "how many paths lead somewhere");
+        right(told.len() == paths.len(), "how many paths are told of");
         for ((id, path), told) in std::iter::zip(paths, told) {
-            let entry = id.and_then(|id| Some((id, Some(self.entries.get(&id)?.0))));
-            right(told.as_ref().ok() == entry.as_ref(), "a path among others");
-            let alone = state.resolve(&path);
-            right(told.map(|(id, _)| id) == alone, "a path among others and alone");
+            right(told.as_ref().ok() == id.as_ref(), "a path among others");
+            right(told == state.resolve(&path), "a path among others and alone");
         }
     }
 }

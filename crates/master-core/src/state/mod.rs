@@ -154,6 +154,12 @@ impl State {
         self.names.entry(id)
     }
 
+    /// Entries by id, looked up together.
+    #[must_use]
+    pub fn entry_each(&self, ids: &[EntryId]) -> Vec<Option<EntryRecord>> {
+        self.names.entry_each(ids)
+    }
+
     /// An entry by id as clients see it, under the name by which it was found.
     #[must_use]
     pub fn describe(&self, id: EntryId, name: &str) -> Option<Entry> {
@@ -174,11 +180,14 @@ impl State {
         self.names.resolve(path).map(|(id, _)| id)
     }
 
-    /// What paths stand for, looked up together; none: there is no such entry.
+    /// What paths stand for, looked up together.
+    ///
+    /// # Errors
+    /// Of each, the same.
     pub fn resolve_each<'a>(
         &self,
         paths: impl Iterator<Item = &'a CellPath>,
-    ) -> Vec<Result<(EntryId, Option<EntryRecord>), Failure>> {
+    ) -> Vec<Result<EntryId, Failure>> {
         self.names.resolve_each(paths)
     }
 
@@ -238,10 +247,19 @@ impl State {
     /// The last chunk of a file.
     #[must_use]
     pub fn last_chunk(&self, file: EntryId) -> Option<(ChunkIndex, ChunkHandle)> {
+        self.last_chunk_of(file, &self.names.entry(file)?)
+    }
+
+    /// The same of a file whose record is at hand.
+    #[must_use]
+    pub fn last_chunk_of(
+        &self,
+        file: EntryId,
+        record: &EntryRecord,
+    ) -> Option<(ChunkIndex, ChunkHandle)> {
         // A file's chunks are never taken away, so the count tells where the last one is.
-        let record = self.names.entry(file)?;
         let index = ChunkIndex::new(record.chunk_count.checked_sub(1)?);
-        Some((index, self.place(file, &record, index)?))
+        Some((index, self.place(file, record, index)?))
     }
 
     /// Chunks of a file from `first` on, in order; holes are left out.

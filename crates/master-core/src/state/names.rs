@@ -168,49 +168,45 @@ impl Names {
         child.ok_or_else(|| self.missing(parent, EntryKind::Directory, path))
     }
 
-    /// What paths lead to, looked up together, each with its entry, if it has one.
+    /// The same of paths looked up together.
     pub(super) fn resolve_each<'a>(
         &self,
         paths: impl Iterator<Item = &'a CellPath>,
-    ) -> Vec<Result<(EntryId, Option<EntryRecord>), Failure>> {
-        // Of a path whose directory is remembered, that; else what the path leads to.
-        let (mut keys, mut starts, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+    ) -> Vec<Result<EntryId, Failure>> {
+        let (mut keys, mut ends, mut parents, mut found) = (vec![], vec![], vec![], vec![]);
         for path in paths {
             let way = path.as_str().rsplit_once('/');
+            // Not in the root, where not all that is found stands in the tree (N2).
             let parent = way.and_then(|(directory, _)| self.ways.get(directory));
-            starts.push(keys.len());
-            steps.push(match (parent, way) {
-                (Some(parent), Some((_, name))) => {
-                    keys.extend_from_slice(&entry_key(parent));
-                    keys.extend_from_slice(name.as_bytes());
-                    Ok((parent, path))
-                }
-                _ => Err(self.resolve(path).map(|(id, _)| id)),
+            let parent = parent.filter(|parent| *parent != ROOT);
+            found.push(if let (Some(parent), Some((_, name))) = (parent, way) {
+                keys.extend_from_slice(&entry_key(parent));
+                keys.extend_from_slice(name.as_bytes());
+                ends.push(keys.len());
+                parents.push((parent, path, found.len()));
+                Ok(EntryId::default())
+            } else {
+                self.resolve(path).map(|(id, _)| id)
             });
         }
-        starts.push(keys.len());
-        let keys: Vec<&[u8]> = starts.windows(2).map(|range| &keys[range[0]..range[1]]).collect();
-        let parent_of = |index: usize| steps[index].as_ref().map_or(ROOT, |(parent, _)| *parent);
-        let children = self.names.get_each(&keys, |index, packed| {
-            unpack_child(parent_of(index), packed).map(|(id, _)| id)
-        });
-        let found: Vec<Result<EntryId, Failure>> = std::iter::zip(children, &steps)
-            .map(|(child, step)| match step {
-                Ok((parent, path)) => {
-                    child.ok_or_else(|| self.missing(*parent, EntryKind::Directory, path))
-                }
-                Err(resolved) => resolved.clone(),
-            })
-            .collect();
-        let ids = found.iter().map(|found| found.as_ref().copied().unwrap_or_default());
-        let ids: Vec<[u8; ID_SIZE]> = ids.map(entry_key).collect();
-        let keys: Vec<&[u8]> = ids.iter().map(<[u8; ID_SIZE]>::as_slice).collect();
-        let id_of = |index: usize| found[index].as_ref().copied().unwrap_or_default();
-        let entries = self.entries.get_each(&keys, |index, packed| {
-            EntryRecord::unpack(id_of(index), packed).map(|(record, _)| record)
-        });
-        let entries: Vec<Option<EntryRecord>> = entries.collect();
-        std::iter::zip(found, entries).map(|(found, entry)| Ok((found?, entry))).collect()
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let keys: Vec<&[u8]> = starts.zip(&ends).map(|(start, end)| &keys[start..*end]).collect();
+        let unpack = |index: usize, packed| unpack_child(parents[index].0, packed);
+        let children = self.names.get_each(&keys, unpack);
+        for ((parent, path, index), child) in std::iter::zip(&parents, children) {
+            let child = child.ok_or_else(|| self.missing(*parent, EntryKind::Directory, path));
+            found[*index] = child.map(|(id, _)| id);
+        }
+        found
+    }
+
+    /// Entries looked up together.
+    pub(super) fn entry_each(&self, ids: &[EntryId]) -> Vec<Option<EntryRecord>> {
+        let keys: Vec<[u8; ID_SIZE]> = ids.iter().map(|id| entry_key(*id)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_slice()).collect();
+        let unpack = |index: usize, packed| EntryRecord::unpack(ids[index], packed);
+        let entries = self.entries.get_each(&keys, unpack);
+        entries.map(|entry| entry.map(|(record, _)| record)).collect()
     }
 
     /// Resolves a path from the root down, and remembers the directory that its last name is in.

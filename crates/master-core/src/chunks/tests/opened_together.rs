@@ -3,10 +3,15 @@
 
 use super::World;
 use crate::reads::{open, open_each};
+use crate::record::{AddDirectories, AddFile, HideEntry, NewDirectory, OpenChunk};
+use crate::state::{HIDDEN_ROOT, ROOT};
 use cairn_env::Now;
 use cairn_protocol::{BATCH_OPEN_COUNT_MAX, ErrorCode, Failure, Open, OpenAnswer};
 use cairn_types::wire::Message;
-use cairn_types::{CellPath, ChunkIndex, Time, WallTime};
+use cairn_types::{
+    CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, MutationName, MutationNumber,
+    SessionId, Time, WallTime,
+};
 use std::time::Duration;
 
 fn wish(path: &str, first: u64, count: u32) -> Open {
@@ -29,28 +34,107 @@ impl World {
         let told = self.open_each(wishes, room).into_iter();
         told.map(|told| told.err().map(|failure| failure.code)).collect()
     }
+
+    /// Adds `/d` with `/d/none` without a chunk, `/d/one`, `/d/three`, and `/d/hole`, which has no
+    /// chunk at index 0; and hides `/h`.
+    fn add_files(&mut self) {
+        let mut last = 0;
+        let mut mutation = || {
+            last += 1;
+            MutationName { session: SessionId::new(1), number: MutationNumber::new(last) }
+        };
+        let id = |number| EntryId::new(200 + number);
+        let directories = vec![NewDirectory { name: "d".into(), id: id(0) }];
+        let parent = ROOT;
+        let mutation_of_directory = mutation();
+        self.apply(AddDirectories {
+            mutation: mutation_of_directory,
+            parent,
+            directories,
+            ..AddDirectories::default()
+        });
+        let chunks: [(&str, &[u64]); 4] =
+            [("none", &[]), ("one", &[0]), ("three", &[0, 1, 2]), ("hole", &[1])];
+        for (number, (name, indexes)) in (1..).zip(chunks) {
+            self.apply(AddFile {
+                mutation: mutation(),
+                parent: id(0),
+                name: name.into(),
+                id: id(number),
+                replication: 3,
+                ..AddFile::default()
+            });
+            for index in indexes {
+                self.apply(OpenChunk {
+                    file: id(number),
+                    index: ChunkIndex::new(*index),
+                    handle: ChunkHandle::new(1000 * number + index),
+                    version: ChunkVersion::new(1000 * number + index),
+                    set_size: 3,
+                    ..OpenChunk::default()
+                });
+            }
+        }
+        let (name, file) = (String::from("h"), id(9));
+        self.apply(AddFile {
+            mutation: mutation(),
+            parent,
+            name: name.clone(),
+            id: file,
+            replication: 3,
+            ..AddFile::default()
+        });
+        self.apply(HideEntry {
+            mutation: mutation(),
+            entry: file,
+            parent,
+            name,
+            ..HideEntry::default()
+        });
+    }
 }
 
 #[test]
 fn in_company_each_is_told_what_it_is_told_alone() {
     let mut world = World::new(3);
     world.first_chunk();
+    world.add_files();
+    let hidden = world.state.list(HIDDEN_ROOT, "").next().expect("one is hidden").name;
     let wishes = [
         wish("/", 0, 16),
         wish("/f", 0, 16),
         wish("/absent/f", 0, 1),
+        wish("/d/one", 0, 1),
+        wish("/d/absent", 0, 1),
+        wish("/d", 0, 1),
+        wish("/d/none", 0, 16),
+        wish("/d/three", 0, 16),
+        wish("/d/hole", 0, 16),
+        wish("/d/three", 1, 1),
+        wish("/d/three", 0, 2),
+        wish("/d/one", 0, 0),
+        wish("/d/one/below", 0, 1),
+        wish("/.deleted", 0, 1),
+        wish(&format!("/.deleted/{hidden}"), 0, 1),
+        wish(&format!("/.deleted/{hidden}"), 0, 1),
+        wish("/d/one", 1, 16),
+        wish("/d/one", 0, 16),
         wish("/f", 0, 1),
-        wish("/f", 0, 0),
-        wish("/f", 1, 16),
-        wish("/f/below", 0, 1),
-        wish("/absent", 0, 1),
-        wish("/f", 0, 16),
     ];
-    let alone = |wish| open(&world.state, &world.chunks, world.now(), wish);
-    let told = world.open_each(&wishes, usize::MAX);
-    assert_eq!(told, wishes.iter().map(alone).collect::<Vec<_>>());
-    let located = told.iter().map(|told| told.as_ref().map_or(0, |answer| answer.chunks.len()));
-    assert_eq!(located.collect::<Vec<_>>(), [0, 1, 0, 1, 0, 0, 0, 0, 1]);
+    let alone: Vec<_> =
+        wishes.iter().map(|wish| open(&world.state, &world.chunks, world.now(), wish)).collect();
+    let handles = |told: &Result<OpenAnswer, Failure>| {
+        let chunks = told.as_ref().map_or(&[][..], |answer| &answer.chunks);
+        chunks.iter().map(|chunk| chunk.handle.get()).collect::<Vec<_>>()
+    };
+    assert_eq!(handles(&alone[7]), [3000, 3001, 3002]);
+    assert_eq!(handles(&alone[8]), [4001]);
+    let replicas = |told: &OpenAnswer| told.chunks.iter().map(|chunk| chunk.replicas.len()).sum();
+    assert_eq!(alone[1].as_ref().map(replicas), Ok(3));
+    // The first time `/d` is looked for; from then on it is remembered.
+    for _ in 0..2 {
+        assert_eq!(world.open_each(&wishes, usize::MAX), alone);
+    }
 }
 
 #[test]
