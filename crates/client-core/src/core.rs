@@ -168,8 +168,8 @@ impl ClientCore {
                 self.move_task(task, Input::Passed);
             } else if let Some(wanted) = self.cx.wants.pop_front() {
                 self.take_want(wanted);
-            } else if let Some(held) = self.cx.mutations.next_held() {
-                self.ask_named(held.operation, held.request, held.work);
+            } else if let Some((operation, held)) = self.cx.mutations.next_held() {
+                self.ask_named(operation, held.request, held.work);
             } else {
                 return;
             }

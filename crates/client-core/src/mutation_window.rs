@@ -6,7 +6,7 @@
 //!            └──────── at most SESSION_MUTATIONS_MAX ─────────┘
 //! ```
 //! - N1: from the lowest number of an operation that is not over to the highest there are at most
-//!   so many. A request that outlives its operation may come too late: refused then, never done.
+//!   so many. A request that outlives its operation may come too late; then it is not done again.
 //! - N2: what would be more is held back, and goes in the order in which it came. It has no number
 //!   then, and at its deadline it was not done.
 
@@ -16,14 +16,13 @@ use cairn_protocol::{
     BATCH_COUNT_MAX, BatchEntry, ErrorCode, Failure, Request, SESSION_MUTATIONS_MAX,
 };
 use cairn_types::{MutationName, MutationNumber, SessionId};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 const _: () = assert!(BATCH_COUNT_MAX as u64 <= SESSION_MUTATIONS_MAX);
 
 /// A request whose turn has not come.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) operation: OperationId,
     pub(crate) request: Request,
     pub(crate) work: Work,
     /// Its mutations.
@@ -36,7 +35,8 @@ pub(crate) struct MutationWindow {
     highest: MutationNumber,
     /// The lowest number of each operation that has any.
     under_way: BTreeSet<MutationNumber>,
-    held: VecDeque<Held>,
+    /// In the order in which they came, as operations are numbered.
+    held: BTreeMap<OperationId, Held>,
 }
 
 impl MutationWindow {
@@ -51,29 +51,29 @@ impl MutationWindow {
         if count == 0 || (self.held.is_empty() && self.has_room(count)) {
             return Some((request, work));
         }
-        self.held.push_back(Held { operation, request, work, count });
+        self.held.insert(operation, Held { request, work, count });
         None
     }
 
     /// The next that was held back, if it may be asked now.
-    pub(crate) fn next_held(&mut self) -> Option<Held> {
-        let count = self.held.front()?.count;
-        if self.has_room(count) { self.held.pop_front() } else { None }
+    pub(crate) fn next_held(&mut self) -> Option<(OperationId, Held)> {
+        let (_, next) = self.held.first_key_value()?;
+        if self.has_room(next.count) { self.held.pop_first() } else { None }
     }
 
     /// An operation is over; if it was held back, that is over too.
     pub(crate) fn drop_held(&mut self, operation: OperationId) {
-        self.held.retain(|held| held.operation != operation);
+        self.held.remove(&operation);
     }
 
     /// Why an operation has not been asked for: it is held back.
     pub(crate) fn why_held(&self, operation: OperationId) -> Option<Failure> {
-        let is_held = self.held.iter().any(|held| held.operation == operation);
+        self.held.get(&operation)?;
         let line = format!(
             "held back behind {SESSION_MUTATIONS_MAX} changes of names that this client asked for \
              before; the first of them is not answered yet"
         );
-        is_held.then(|| Failure::not_done(ErrorCode::Busy, line))
+        Some(Failure::not_done(ErrorCode::Busy, line))
     }
 
     /// Whether so many more may be named (N1).

@@ -34,6 +34,8 @@ mod outcomes;
 mod packing;
 #[cfg(test)]
 mod replay_test;
+#[cfg(test)]
+mod size_test;
 mod ways;
 
 pub use chunk_table::ChunkRecord;

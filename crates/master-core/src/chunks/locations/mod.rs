@@ -424,6 +424,39 @@ mod tests {
     }
 
     #[test]
+    fn the_replicas_of_a_chunk_take_few_bytes() {
+        const COUNT: u64 = 8 * 8192;
+        let mut locations = Locations::default();
+        let table = |range: RangeInclusive<ChunkHandle>| {
+            (range.start().get()..=range.end().get()).map(ChunkHandle::new)
+        };
+        // One chunk for each second number: the other was its file's. Three replicas of each on
+        // sixteen servers.
+        for id in 0..16 {
+            let held = (0..COUNT).step_by(2).filter(|n| (n / 2 + 16 - id) % 16 < 3);
+            let reports: Vec<ReplicaReport> = held
+                .map(|number| ReplicaReport {
+                    handle: ChunkHandle::new(number),
+                    version: ChunkVersion::new(number + 1),
+                    mutated_version: ChunkVersion::new(number + 1),
+                    serial: SerialNumber::new(2),
+                    acknowledged_serial: SerialNumber::new(2),
+                    length: 60_000_000 + number,
+                    acknowledged: 60_000_000 + number,
+                    closed: true,
+                    ..ReplicaReport::default()
+                })
+                .collect();
+            for slice in reports.chunks(4096) {
+                locations.report_all(Time::default(), server(1001 * id), slice, table);
+            }
+        }
+        assert_eq!(locations.of(ChunkHandle::new(4096)).count(), 3);
+        let each = locations.settled.memory_size() as u64 / (COUNT / 2);
+        assert!(each <= 16, "{each} bytes a chunk");
+    }
+
+    #[test]
     fn the_table_is_asked_once_for_the_chunks_of_a_page() {
         let (mut locations, asked) = (Locations::default(), Cell::new(0));
         let handles = || (0..100).map(ChunkHandle::new);

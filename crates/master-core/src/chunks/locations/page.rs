@@ -145,6 +145,12 @@ impl Page {
         Some((facts, Servers(entry)))
     }
 
+    /// Bytes that its sizes and entries take.
+    #[cfg(test)]
+    pub(super) fn bytes_size(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// A byte of the sizes, so that they are fetched.
     pub(super) fn touch_sizes(&self, slot: Slot) -> u8 {
         let rank = (self.present & (slot.bit() - 1)).count_ones() as usize;

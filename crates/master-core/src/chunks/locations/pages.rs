@@ -111,6 +111,14 @@ impl Pages {
         }
     }
 
+    /// Bytes of memory, but for what the allocator adds.
+    #[cfg(test)]
+    pub(super) fn memory_size(&self) -> usize {
+        let pages = self.groups.values().flat_map(|group| group.iter().flatten());
+        self.groups.len() * size_of::<[Option<Page>; PAGES]>()
+            + pages.map(Page::bytes_size).sum::<usize>()
+    }
+
     /// Removes servers from the entries of so many groups from one on, and entries that have none
     /// left; tells of each one. Answers where to go on, from the start after the last.
     pub(super) fn retain(
