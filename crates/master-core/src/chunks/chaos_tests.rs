@@ -2,7 +2,7 @@
 //! happens, no version is logged that an outsider stands at, no chunk is closed whose primary can
 //! still acknowledge, no two primaries can; and when the faults stop, every request is served.
 
-use super::tests::{FILE, World, lease, lost_answer, server};
+use super::test_world::{FILE, World, lease, lost_answer, server};
 use crate::record::Record;
 use crate::state::State;
 use cairn_protocol::{

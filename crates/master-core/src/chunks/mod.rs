@@ -253,4 +253,6 @@ impl Chunks {
 #[cfg(test)]
 mod chaos_tests;
 #[cfg(test)]
+mod test_world;
+#[cfg(test)]
 mod tests;

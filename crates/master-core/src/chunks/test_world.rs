@@ -1,0 +1,332 @@
+//! A hand-made world around [`Chunks`]: what comes out of them is looked at, and answered, by hand.
+
+use super::Chunks;
+use crate::numbers::Numbers;
+use crate::outbox::{MasterEffect, Outbox, ProposalId};
+use crate::record::{AddFile, Begin, FoundCell, Record};
+use crate::state::{ROOT, State};
+use crate::step::Step;
+use cairn_env::{Caller, ConnectionId, Effect, EffectId, Now};
+use cairn_protocol::{
+    ChunkGrant, ErrorCode, Failure, GrantLease, GrantLeaseAnswer, Heartbeat, HeartbeatAnswer,
+    HeldLease, Inventory, Join, Lease, LeasePurpose, Probe, Raise, RaiseAnswer, ReplicaReport,
+    ReportSlice, Request, RequestId, Response,
+};
+use cairn_types::{
+    Address, CellId, ChunkIndex, ClusterConfig, EntryId, Incarnation, LogIndex, Random, ReplicaAt,
+    ServerId, Term, Time, WallTime,
+};
+use std::time::Duration;
+
+pub(super) const FILE: EntryId = EntryId::new(100);
+
+pub(super) fn server(id: u64) -> ServerId {
+    ServerId::new(id)
+}
+
+pub(super) fn caller(id: u64) -> Caller {
+    Caller { connection: ConnectionId(id), request: RequestId(id) }
+}
+
+/// A call on its way, named by its effect.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) id: EffectId,
+    pub(super) to: ServerId,
+    pub(super) request: Request,
+}
+
+/// A master's chunks, its state, and whatever came out and was not yet looked at.
+pub(super) struct World {
+    pub(super) millis: u64,
+    pub(super) state: State,
+    pub(super) chunks: Chunks,
+    pub(super) numbers: Numbers,
+    pub(super) out: Outbox,
+    pub(super) sent: Vec<Sent>,
+    pub(super) replies: Vec<(Caller, Result<Response, Failure>)>,
+    pub(super) proposed: Vec<(ProposalId, Record)>,
+    pub(super) wake: Option<EffectId>,
+}
+
+impl World {
+    /// A cell with the file [`FILE`] and `servers` servers that have joined.
+    pub(super) fn new(servers: u64) -> Self {
+        let mut world = Self::reign(State::default(), 1);
+        let config = ClusterConfig { replication: 3, ..ClusterConfig::tiny() };
+        world.apply(FoundCell { time: WallTime::default(), cell: CellId::new(5), config });
+        world.begin(1);
+        world.apply(AddFile {
+            parent: ROOT,
+            name: "f".into(),
+            id: FILE,
+            replication: 3,
+            ..AddFile::default()
+        });
+        for id in 1..=servers {
+            world.join(id, vec![], vec![]);
+        }
+        world
+    }
+
+    pub(super) fn reign(state: State, term: u64) -> Self {
+        let term = Term::new(term);
+        Self {
+            millis: 1_000_000,
+            state,
+            chunks: Chunks::new(term, Random::new(7)),
+            numbers: Numbers::new(term),
+            out: Outbox::default(),
+            sent: vec![],
+            replies: vec![],
+            proposed: vec![],
+            wake: None,
+        }
+    }
+
+    pub(super) fn begin(&mut self, term: u64) {
+        self.apply(Begin { time: WallTime::default(), term: Term::new(term) });
+        self.with(|chunks, step| chunks.on_reign(step));
+    }
+
+    /// The next reign over the same state; nothing soft survives.
+    pub(super) fn restarted(self, term: u64) -> Self {
+        let mut world = Self { millis: self.millis, ..Self::reign(self.state, term) };
+        world.begin(term);
+        world
+    }
+
+    pub(super) fn with<T>(&mut self, act: impl FnOnce(&mut Chunks, &mut Step<'_>) -> T) -> T {
+        let time = Time::default() + Duration::from_millis(self.millis);
+        let now = Now { time, wall: WallTime::from_millis(self.millis) };
+        let (state, numbers, out) = (&self.state, &mut self.numbers, &mut self.out);
+        let done = act(&mut self.chunks, &mut Step { now, state, numbers, out });
+        for effect in self.out.drain() {
+            match effect {
+                MasterEffect::Propose(id, record) => self.proposed.push((id, record)),
+                MasterEffect::Env(Effect::Call { id, server, request, .. }) => {
+                    self.sent.push(Sent { id, to: server, request });
+                }
+                MasterEffect::Env(Effect::Reply { to, answer, .. }) => {
+                    self.replies.push((to, answer));
+                }
+                MasterEffect::Env(Effect::Wake { id, .. }) => self.wake = Some(id),
+                MasterEffect::Env(other) => panic!("unexpected {other:?}"),
+            }
+        }
+        done
+    }
+
+    pub(super) fn apply(&mut self, record: impl Into<Record>) -> crate::Outcome {
+        let index = LogIndex::new(self.state.applied().get() + 1);
+        self.state.apply(index, Term::new(1), &record.into())
+    }
+
+    /// Commits and applies everything proposed; tells what.
+    pub(super) fn commit(&mut self) -> Vec<Record> {
+        let mut done = vec![];
+        for (id, record) in std::mem::take(&mut self.proposed) {
+            let outcome = self.apply(record.clone());
+            self.with(|chunks, step| chunks.on_applied(step, Some(id), &outcome));
+            done.push(record);
+        }
+        done
+    }
+
+    pub(super) fn request(&mut self, from: u64, request: impl Into<Request>) {
+        let request = request.into();
+        self.with(|chunks, step| chunks.on_request(step, caller(from), request));
+    }
+
+    /// The answer to that caller; none if it still waits.
+    pub(super) fn reply(&mut self, to: u64) -> Option<Result<Response, Failure>> {
+        let at = self.replies.iter().position(|(from, _)| *from == caller(to))?;
+        Some(self.replies.remove(at).1)
+    }
+
+    pub(super) fn code(&mut self, to: u64) -> Option<ErrorCode> {
+        self.reply(to).and_then(|reply| reply.err()).map(|failure| failure.code)
+    }
+
+    pub(super) fn granted(&mut self, to: u64) -> ChunkGrant {
+        match self.reply(to) {
+            Some(Ok(Response::Lease(grant))) => grant,
+            other => panic!("no grant: {other:?}"),
+        }
+    }
+
+    pub(super) fn join(&mut self, id: u64, replicas: Vec<ReplicaReport>, leases: Vec<HeldLease>) {
+        self.join_as(id, id * 10, replicas, leases);
+    }
+
+    /// The server in that incarnation joins and tells all it holds.
+    pub(super) fn join_as(
+        &mut self,
+        id: u64,
+        incarnation: u64,
+        replicas: Vec<ReplicaReport>,
+        leases: Vec<HeldLease>,
+    ) {
+        let address = Address::new(format!("s{id}:1"));
+        let at = ReplicaAt { server: server(id), address, ..ReplicaAt::default() };
+        let incarnation = Incarnation::new(incarnation);
+        self.request(900, Join { at, incarnation, ..Join::default() });
+        let Some(Ok(Response::Join(joined))) = self.reply(900) else { panic!("not taken in") };
+        let inventory = Inventory {
+            server: server(id),
+            incarnation,
+            replicas: ReportSlice(replicas),
+            last: true,
+            leases,
+            join: joined.join,
+            number: 0,
+        };
+        self.request(900, inventory);
+        assert!(matches!(self.reply(900), Some(Ok(_))));
+    }
+
+    pub(super) fn beat(
+        &mut self,
+        id: u64,
+        held: Vec<ReplicaReport>,
+        leases: Vec<HeldLease>,
+    ) -> HeartbeatAnswer {
+        self.beat_as(id, id * 10, held, leases)
+    }
+
+    /// The server in that incarnation sends a heartbeat.
+    pub(super) fn beat_as(
+        &mut self,
+        id: u64,
+        incarnation: u64,
+        held: Vec<ReplicaReport>,
+        leases: Vec<HeldLease>,
+    ) -> HeartbeatAnswer {
+        let (server, incarnation) = (server(id), Incarnation::new(incarnation));
+        let beat = Heartbeat { server, incarnation, held, leases, ..Heartbeat::default() };
+        self.request(901, beat);
+        match self.reply(901) {
+            Some(Ok(Response::Heartbeat(answer))) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The tick that is set comes.
+    pub(super) fn wake_up(&mut self) {
+        let wake = self.wake.take().expect("a tick is always set");
+        self.with(|chunks, step| chunks.on_wake(step, wake));
+    }
+
+    /// Time passes in heartbeats, with those servers alive; ticks come.
+    pub(super) fn pass(&mut self, millis: u64, alive: &[u64]) {
+        for _ in 0..millis.div_ceil(250) {
+            self.millis += 250;
+            for id in alive {
+                self.beat(*id, vec![], vec![]);
+            }
+            self.wake_up();
+        }
+    }
+
+    pub(super) fn answer(&mut self, id: EffectId, result: Result<Response, Failure>) {
+        self.with(|chunks, step| chunks.on_answer(step, id, result));
+    }
+
+    /// The raises on their way, taken out.
+    pub(super) fn raises(&mut self) -> Vec<(EffectId, u64, Raise)> {
+        let all = std::mem::take(&mut self.sent);
+        let mut raises = vec![];
+        for sent in all {
+            match sent.request {
+                Request::Raise(raise) => raises.push((sent.id, sent.to.get(), raise)),
+                request => self.sent.push(Sent { request, ..sent }),
+            }
+        }
+        raises
+    }
+
+    pub(super) fn accept(&mut self, id: EffectId, raise: &Raise, report: ReplicaReport) {
+        let replica = ReplicaReport {
+            handle: raise.handle,
+            version: raise.to,
+            closed: raise.close || report.closed,
+            ..report
+        };
+        self.answer(id, Ok(Response::Raise(RaiseAnswer { replica })));
+    }
+
+    /// Everyone accepts, but the servers of `lost`, whose answers do not come.
+    pub(super) fn accept_raises(&mut self, lost: &[u64]) -> Vec<(u64, Raise)> {
+        let raises = self.raises();
+        for (id, to, raise) in &raises {
+            if lost.contains(to) {
+                self.answer(*id, Err(lost_answer()));
+            } else {
+                self.accept(*id, raise, ReplicaReport::default());
+            }
+        }
+        raises.into_iter().map(|(_, to, raise)| (to, raise)).collect()
+    }
+
+    pub(super) fn take_grant(&mut self) -> (EffectId, GrantLease) {
+        let at = self.sent.iter().position(|sent| matches!(sent.request, Request::GrantLease(_)));
+        let sent = self.sent.remove(at.expect("a grant is on its way"));
+        match sent.request {
+            Request::GrantLease(grant) => (sent.id, grant),
+            _ => unreachable!("it was looked for"),
+        }
+    }
+
+    pub(super) fn accept_grant(&mut self) -> GrantLease {
+        let (id, grant) = self.take_grant();
+        self.answer(id, Ok(Response::GrantLease(GrantLeaseAnswer::default())));
+        grant
+    }
+
+    pub(super) fn take_probe(&mut self) -> (EffectId, Probe) {
+        let at = self.sent.iter().position(|sent| matches!(sent.request, Request::Probe(_)));
+        let sent = self.sent.remove(at.expect("a probe is on its way"));
+        match sent.request {
+            Request::Probe(probe) => (sent.id, probe),
+            _ => unreachable!("it was looked for"),
+        }
+    }
+
+    /// A client gets its append lease on a fresh first chunk.
+    pub(super) fn first_chunk(&mut self) -> ChunkGrant {
+        self.request(1, lease(LeasePurpose::Append, 0));
+        self.accept_raises(&[]);
+        self.commit();
+        self.accept_grant();
+        self.granted(1)
+    }
+}
+
+pub(super) fn lost_answer() -> Failure {
+    Failure::unknown(ErrorCode::DeadlineExceeded, "lost")
+}
+
+pub(super) fn lease(purpose: LeasePurpose, index: u64) -> Lease {
+    Lease { file: FILE, index: ChunkIndex::new(index), purpose, ..Lease::default() }
+}
+
+pub(super) fn report(grant: &ChunkGrant) -> ReplicaReport {
+    ReplicaReport { handle: grant.handle, version: grant.version, ..ReplicaReport::default() }
+}
+
+pub(super) fn held(grant: &ChunkGrant) -> HeldLease {
+    HeldLease {
+        handle: grant.handle,
+        version: grant.version,
+        lease: grant.lease,
+        acknowledged: 0,
+        wanted: true,
+    }
+}
+
+pub(super) fn members(grant: &ChunkGrant) -> Vec<u64> {
+    let mut all: Vec<u64> = grant.secondaries.iter().map(|at| at.server.get()).collect();
+    all.push(grant.primary.server.get());
+    all.sort_unstable();
+    all
+}
