@@ -4,6 +4,7 @@
 use crate::chunks::Chunks;
 use crate::state::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
 use cairn_env::Now;
+use cairn_pagetree::TOGETHER_MAX;
 use cairn_protocol::{
     BATCH_OPEN_COUNT_MAX, ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate,
     LocateAnswer, Looked, Open, OpenAnswer, Response, ServersAnswer, Stat, StatAnswer,
@@ -18,8 +19,6 @@ pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
 const SKIP_MAX: usize = 16_000;
 /// Chunks in one answer to `Open` or `Locate`.
 const LOCATE_COUNT_MAX: u32 = 256;
-/// `Open`s of a batch that are looked up together: more would not wait less.
-const OPENED_TOGETHER: usize = 16;
 
 /// The names that one page holds, of the many asked for; zero: as many as there may be.
 pub(crate) fn page_size(limit: u32) -> usize {
@@ -131,51 +130,55 @@ pub(crate) fn open_each(
     wishes: &[&Open],
     mut room: usize,
 ) -> Vec<Result<OpenAnswer, Failure>> {
+    let mut answers = Vec::with_capacity(wishes.len());
     // Not many more are looked up than can be told.
-    let some = wishes.chunks(OPENED_TOGETHER);
-    some.flat_map(|wishes| open_some(all, wishes, &mut room)).collect()
+    for wishes in wishes.chunks(TOGETHER_MAX) {
+        let found = if room > 0 { find_with_first(all, wishes) } else { Vec::new() };
+        let mut found = found.into_iter();
+        for wish in wishes {
+            let answer = match found.next() {
+                _ if wish.count > BATCH_OPEN_COUNT_MAX => Err(too_many(wish)),
+                Some((file, first)) if room > 0 => {
+                    file.and_then(|file| opened(all, wish, file, first))
+                }
+                _ => Err(no_room()),
+            };
+            let size = answer.as_ref().map_or(0, OpenAnswer::locations_size);
+            let left = room.checked_sub(size);
+            room = left.unwrap_or(0);
+            answers.push(if left.is_some() { answer } else { Err(no_room()) });
+        }
+    }
+    answers
 }
 
+/// What an `Open` finds first: the file, and where its first chunk is, if that is asked for.
+type Found = (Result<(EntryId, EntryRecord), Failure>, Option<ChunkLocations>);
+
 /// Names, entries and first chunks are looked up together, and nearly always that is all.
-fn open_some(
-    (state, chunks, now): (&State, &Chunks, Now),
-    wishes: &[&Open],
-    room: &mut usize,
-) -> Vec<Result<OpenAnswer, Failure>> {
-    let looked_up = if *room > 0 { wishes } else { &[] };
-    let found = find_each(state, looked_up.iter().map(|wish| &wish.path));
+fn find_with_first((state, chunks, now): (&State, &Chunks, Now), wishes: &[&Open]) -> Vec<Found> {
+    let found = find_each(state, wishes.iter().map(|wish| &wish.path));
     let first = |(wish, found): (&&Open, &Result<(EntryId, EntryRecord), Failure>)| {
         let (_, record) = found.as_ref().ok()?;
         record.first_within(&wished(wish.first, wish.count))
     };
-    let handles: Vec<Option<ChunkHandle>> = std::iter::zip(looked_up, &found).map(first).collect();
+    let handles: Vec<Option<ChunkHandle>> = std::iter::zip(wishes, &found).map(first).collect();
     let known: Vec<ChunkHandle> = handles.iter().flatten().copied().collect();
     let mut located = chunks.locations_each(&known, state, now).into_iter();
-    let mut found = std::iter::zip(found, handles);
-    let mut open = |wish: &Open| {
-        let (found, handle) = found.next().unzip();
-        let first = handle.flatten().and_then(|_| located.next());
-        if wish.count > BATCH_OPEN_COUNT_MAX {
-            let line = format!(
-                "{}: {} chunks asked for in a batch; the limit is {BATCH_OPEN_COUNT_MAX}",
-                wish.path, wish.count
-            );
-            return Err(Failure::refused(ErrorCode::Invalid, line));
-        }
-        if *room > 0
-            && let Some(found) = found
-        {
-            let answer = opened((state, chunks, now), wish, found?, first)?;
-            if let Some(left) = room.checked_sub(answer.locations_size()) {
-                *room = left;
-                return Ok(answer);
-            }
-            *room = 0;
-        }
-        let line = "more locations than a batch is told at once: ask again";
-        Err(Failure::not_done(ErrorCode::Busy, line))
-    };
-    wishes.iter().map(|wish| open(wish)).collect()
+    let firsts = handles.into_iter().map(|handle| handle.and_then(|_| located.next()));
+    std::iter::zip(found, firsts).collect()
+}
+
+fn too_many(wish: &Open) -> Failure {
+    let line = format!(
+        "{}: {} chunks asked for in a batch; the limit is {BATCH_OPEN_COUNT_MAX}",
+        wish.path, wish.count
+    );
+    Failure::refused(ErrorCode::Invalid, line)
+}
+
+fn no_room() -> Failure {
+    Failure::not_done(ErrorCode::Busy, "more locations than a batch is told at once: ask again")
 }
 
 fn opened(

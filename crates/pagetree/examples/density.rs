@@ -143,8 +143,7 @@ fn look_up_together(tree: &Tree, style: &str, files: &[u32]) -> f64 {
         for (key, file) in keys.iter_mut().zip(files) {
             put_key(style, u64::from(*file), key);
         }
-        let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        for (file, found) in files.iter().zip(tree.get_each(&slices)) {
+        for (file, found) in files.iter().zip(tree.get_each(&keys)) {
             assert_eq!(found, Ok(Some(&value(style, u64::from(*file))[..])));
         }
     }

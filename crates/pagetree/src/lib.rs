@@ -43,4 +43,5 @@ pub use finger::Finger;
 pub use range::{Lent, Range};
 pub use root_record::{RecordError, RootRecord};
 pub use source::{Backing, FileId};
+pub use together::TOGETHER_MAX;
 pub use tree::{EditError, KEY_SIZE_MAX, LEAF_SIZE_MAX, Tree, Usage, VALUE_SIZE_MAX};

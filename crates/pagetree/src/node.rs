@@ -299,12 +299,6 @@ impl Inner {
         self.separators.rank(key).min(self.children.len() - 1)
     }
 
-    /// Has what [`Inner::index_of`] looks at first fetched.
-    #[inline]
-    pub(crate) fn touch(&self) {
-        self.separators.touch();
-    }
-
     /// The separators, taken out.
     pub(crate) fn separator_list(&self) -> Entries {
         let mut entries = Entries::default();

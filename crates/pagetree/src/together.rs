@@ -14,8 +14,8 @@ use crate::run::{self, Landing};
 use crate::tree::Tree;
 use std::hint::black_box;
 
-/// Keys that are on their way down at once: as many lines as a core can wait for.
-const TOGETHER_MAX: usize = 16;
+/// Keys that go down at once: eight, sixteen and thirty-two are alike (`examples/density`).
+pub const TOGETHER_MAX: usize = 16;
 /// Bytes that come from memory at once.
 const LINE_SIZE: usize = 64;
 /// Lines of a leaf that its table and heads mostly take.
@@ -34,16 +34,20 @@ impl Tree {
     /// What [`Tree::get`] gives for each key, in their order.
     pub fn get_each<'a>(
         &'a self,
-        keys: &[&[u8]],
-    ) -> impl Iterator<Item = Result<Option<&'a [u8]>, Damaged>> + use<'a> {
+        keys: &[impl AsRef<[u8]>],
+    ) -> Vec<Result<Option<&'a [u8]>, Damaged>> {
         let mut found = Vec::with_capacity(keys.len());
         for keys in keys.chunks(TOGETHER_MAX) {
             self.get_some(keys, &mut found);
         }
-        found.into_iter()
+        found
     }
 
-    fn get_some<'a>(&'a self, keys: &[&[u8]], found: &mut Vec<Result<Option<&'a [u8]>, Damaged>>) {
+    fn get_some<'a>(
+        &'a self,
+        keys: &[impl AsRef<[u8]>],
+        found: &mut Vec<Result<Option<&'a [u8]>, Damaged>>,
+    ) {
         if self.root.children.is_empty() {
             return found.extend(keys.iter().map(|_| Ok(None)));
         }
@@ -57,7 +61,7 @@ impl Tree {
                 Opened::Inner(inner) => Ok(inner),
                 Opened::Leaf(_) => unreachable!("leaves lie below level 1 (N4)"),
             }));
-            inners.iter().flatten().for_each(|inner| inner.touch());
+            inners.iter().flatten().for_each(|inner| inner.separators.touch());
         }
         let children = children_of(&inners, keys);
         let leaves: Vec<Result<&'a [u8], Damaged>> = children
@@ -69,7 +73,7 @@ impl Tree {
             .collect();
         leaves.iter().flatten().for_each(|bytes| touch(bytes, 0, HEAD_LINES));
         let landings: Vec<Option<Landing<'a>>> = std::iter::zip(&leaves, keys)
-            .map(|(bytes, key)| run::landing(bytes.as_ref().ok()?, key))
+            .map(|(bytes, key)| run::landing(bytes.as_ref().ok()?, key.as_ref()))
             .collect();
         for (bytes, landing) in std::iter::zip(&leaves, &landings) {
             if let (Ok(bytes), Some(landing)) = (bytes, landing) {
@@ -80,7 +84,7 @@ impl Tree {
             children.into_iter().zip(leaves).zip(landings).zip(keys)
         {
             found.push(bytes.and_then(|bytes| {
-                let value = landing.and_then(|landing| run::find_in(bytes, key, &landing));
+                let value = landing.and_then(|landing| run::find_in(bytes, key.as_ref(), &landing));
                 value.ok_or_else(|| child.expect("its leaf was opened").changed_leaf())
             }));
         }
@@ -90,9 +94,9 @@ impl Tree {
 /// Below which child of its page each key is.
 fn children_of<'a>(
     inners: &[Result<&'a Inner, Damaged>],
-    keys: &[&[u8]],
+    keys: &[impl AsRef<[u8]>],
 ) -> Vec<Result<&'a Child, Damaged>> {
     let child = |inner: &'a Inner, key: &[u8]| &inner.children[inner.index_of(key)];
     let pairs = std::iter::zip(inners, keys);
-    pairs.map(|(inner, key)| inner.map(|inner| child(inner, key))).collect()
+    pairs.map(|(inner, key)| inner.map(|inner| child(inner, key.as_ref()))).collect()
 }

@@ -38,8 +38,8 @@ fn assert_right_or_error(bytes: Vec<u8>, record: &RootRecord, model: &Model) -> 
     let Ok(tree) = Tree::open(Arc::new(bytes), FileId::fresh(), record) else { return 1 };
     let mut errors = 0;
     // First, so that these are the first to touch whatever they meet.
-    let together: Vec<&[u8]> = model.keys().skip(2).step_by(25).map(Vec::as_slice).collect();
-    let found: Vec<_> = tree.get_each(&together).collect();
+    let together: Vec<&Vec<u8>> = model.keys().skip(2).step_by(25).collect();
+    let found = tree.get_each(&together);
     assert_eq!(found.len(), together.len());
     for (key, found) in together.into_iter().zip(found) {
         assert!(found.is_err() || found == Ok(model.get(key).map(Vec::as_slice)));

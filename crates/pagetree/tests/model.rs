@@ -227,8 +227,7 @@ impl World {
 }
 
 fn assert_found_together(tree: &Tree, model: &Model, keys: &[Vec<u8>]) {
-    let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    let found: Vec<Option<&[u8]>> = tree.get_each(&slices).map(Result::unwrap).collect();
+    let found: Vec<Option<&[u8]>> = tree.get_each(keys).into_iter().map(Result::unwrap).collect();
     let expected: Vec<Option<&[u8]>> =
         keys.iter().map(|key| model.get(key).map(Vec::as_slice)).collect();
     assert_eq!(found, expected);

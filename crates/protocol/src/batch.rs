@@ -21,7 +21,7 @@ pub const SESSION_MUTATIONS_MAX: u64 = 8192;
 /// Bytes that all paths of one batch may have together.
 pub const BATCH_PATHS_SIZE_MAX: usize = 1 << 20;
 /// Bytes of locations that all `Open`s of one batch are answered with together. Where they have
-/// more, the ones behind fail with `Busy` and are to be asked alone (B3).
+/// more, the ones behind fail with `Busy` and are to be asked again (B3).
 pub const BATCH_LOCATIONS_SIZE_MAX: usize = 256 << 10;
 
 /// Bytes of the line that a failed entry carries; the reason of a failure with a longer path is

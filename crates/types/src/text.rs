@@ -21,27 +21,26 @@ enum Held {
     Long(Arc<str>),
 }
 
+impl Held {
+    /// Text that stands in place, if it is short enough.
+    #[inline]
+    fn short(text: &[u8]) -> Option<Self> {
+        let mut bytes = [0; IN_PLACE];
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        Some(Self::Short(bytes, u8::try_from(text.len()).ok()?))
+    }
+}
+
 impl Text {
     pub(crate) fn new(text: &str) -> Self {
-        let mut bytes = [0; IN_PLACE];
-        match (bytes.get_mut(..text.len()), u8::try_from(text.len())) {
-            (Some(place), Ok(size)) => {
-                place.copy_from_slice(text.as_bytes());
-                Self(Held::Short(bytes, size))
-            }
-            _ => Self(Held::Long(text.into())),
-        }
+        Self(Held::short(text.as_bytes()).unwrap_or_else(|| Held::Long(text.into())))
     }
 
     /// From bytes that may be text; nothing where they are none.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         // Addresses and racks are ASCII, which is told in a few steps.
-        if bytes.len() <= IN_PLACE && bytes.is_ascii() {
-            let mut place = [0; IN_PLACE];
-            place[..bytes.len()].copy_from_slice(bytes);
-            return Some(Self(Held::Short(place, u8::try_from(bytes.len()).ok()?)));
-        }
-        str::from_utf8(bytes).ok().map(Self::new)
+        let short = if bytes.is_ascii() { Held::short(bytes) } else { None };
+        short.map(Self).or_else(|| str::from_utf8(bytes).ok().map(Self::new))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

@@ -142,7 +142,6 @@ impl ChunkTable {
     /// The same of each handle, looked up together.
     pub(super) fn get_each(&self, handles: &[ChunkHandle]) -> Vec<Option<ChunkRecord>> {
         let keys: Vec<_> = handles.iter().map(|handle| chunk_key(*handle)).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_slice()).collect();
         let unpack = |index: usize, packed| ChunkRecord::unpack(handles[index], packed);
         self.chunks.get_each(&keys, unpack).collect()
     }

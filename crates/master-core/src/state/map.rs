@@ -119,10 +119,10 @@ impl Map {
     /// What is at each key, in their order, looked up together; `unpack` is told which it is.
     pub(super) fn get_each<'a, T>(
         &'a self,
-        keys: &[&[u8]],
+        keys: &[impl AsRef<[u8]>],
         mut unpack: impl FnMut(usize, &'a [u8]) -> Option<T>,
     ) -> impl Iterator<Item = Option<T>> {
-        self.tree.get_each(keys).enumerate().map(move |(index, found)| {
+        self.tree.get_each(keys).into_iter().enumerate().map(move |(index, found)| {
             let value = self.mark.passed(found)?;
             self.mark.unpacked(value, |value| unpack(index, value))
         })

@@ -203,7 +203,6 @@ impl Names {
     /// Entries looked up together.
     pub(super) fn entry_each(&self, ids: &[EntryId]) -> Vec<Option<EntryRecord>> {
         let keys: Vec<[u8; ID_SIZE]> = ids.iter().map(|id| entry_key(*id)).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_slice()).collect();
         let unpack = |index: usize, packed| EntryRecord::unpack(ids[index], packed);
         let entries = self.entries.get_each(&keys, unpack);
         entries.map(|entry| entry.map(|(record, _)| record)).collect()

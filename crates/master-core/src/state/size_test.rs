@@ -1,17 +1,17 @@
 //! How much memory files take (design §4).
 
 use super::map::Map;
+use super::replay_test::{TERM, founding};
 use super::{ROOT, State};
 use crate::outcome::Outcome;
-use crate::record::{AddDirectories, AddFile, FoundCell, NewDirectory, OpenChunk, Record};
+use crate::record::{AddDirectories, AddFile, NewDirectory, OpenChunk, Record};
 use cairn_types::{
-    CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, LogIndex, MutationName,
-    MutationNumber, SessionId, Term, WallTime,
+    ChunkHandle, ChunkIndex, ChunkVersion, EntryId, LogIndex, MutationName, MutationNumber,
+    SessionId, WallTime,
 };
 
 const DIRECTORIES: u64 = 20;
 const FILES_OF_EACH: u64 = 1000;
-const TERM: Term = Term::new(1);
 
 struct History {
     state: State,
@@ -74,8 +74,7 @@ fn bytes_each(maps: [&Map; 2]) -> u64 {
 #[test]
 fn a_file_and_its_chunk_take_few_bytes() {
     let mut history = History { state: State::default(), counter: 0 };
-    let (cell, config) = (CellId::new(1), ClusterConfig::standard());
-    history.apply(FoundCell { time: WallTime::default(), cell, config });
+    founding().into_iter().for_each(|record| history.apply(record));
     for directory in 0..DIRECTORIES {
         let parent = history.make_directory(format!("day-{directory}"));
         let job =

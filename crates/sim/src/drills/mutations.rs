@@ -8,8 +8,8 @@ use crate::stage::told;
 use bytes::Bytes;
 use cairn_env_sim::{NodeId, Seen};
 use cairn_protocol::{ChunkGrant, Request};
-use cairn_types::Content;
 use cairn_types::planted::Rule;
+use cairn_types::{ClusterConfig, Content};
 use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
@@ -209,7 +209,8 @@ fn the_next_primary_is_shorter(play: &mut Play) -> Verdict {
     let over = play.ask(1, Op::Write { file, offset: 0, bytes, sync: false });
     play.until_stalled()?;
     // Until the master no longer waits for it, and asks for a later version.
-    play.pass(Duration::from_millis(1_270));
+    let ClusterConfig { silent_ms, heartbeat_ms, .. } = play.stage.cluster;
+    play.pass(Duration::from_millis(silent_ms + heartbeat_ms + 20));
     play.release();
     play.wait(over).map_err(|failure| failure.to_string())?;
     play.append(1, file, b"second")?;

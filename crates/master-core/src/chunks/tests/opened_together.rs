@@ -45,20 +45,23 @@ impl World {
         };
         let id = |number| EntryId::new(200 + number);
         let directories = vec![NewDirectory { name: "d".into(), id: id(0) }];
-        let parent = ROOT;
-        let mutation_of_directory = mutation();
         self.apply(AddDirectories {
-            mutation: mutation_of_directory,
-            parent,
+            mutation: mutation(),
+            parent: ROOT,
             directories,
             ..AddDirectories::default()
         });
-        let chunks: [(&str, &[u64]); 4] =
-            [("none", &[]), ("one", &[0]), ("three", &[0, 1, 2]), ("hole", &[1])];
-        for (number, (name, indexes)) in (1..).zip(chunks) {
+        let files: [(EntryId, &str, &[u64]); 5] = [
+            (id(0), "none", &[]),
+            (id(0), "one", &[0]),
+            (id(0), "three", &[0, 1, 2]),
+            (id(0), "hole", &[1]),
+            (ROOT, "h", &[]),
+        ];
+        for (number, (parent, name, indexes)) in (1..).zip(files) {
             self.apply(AddFile {
                 mutation: mutation(),
-                parent: id(0),
+                parent,
                 name: name.into(),
                 id: id(number),
                 replication: 3,
@@ -75,20 +78,11 @@ impl World {
                 });
             }
         }
-        let (name, file) = (String::from("h"), id(9));
-        self.apply(AddFile {
-            mutation: mutation(),
-            parent,
-            name: name.clone(),
-            id: file,
-            replication: 3,
-            ..AddFile::default()
-        });
         self.apply(HideEntry {
             mutation: mutation(),
-            entry: file,
-            parent,
-            name,
+            entry: id(5),
+            parent: ROOT,
+            name: "h".into(),
             ..HideEntry::default()
         });
     }
