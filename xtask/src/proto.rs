@@ -59,7 +59,7 @@ pub(crate) fn text() -> Result<String> {
 /// Messages that no rpc is named after.
 fn shared() -> String {
     [
-        cairn_types::ClusterConfig::proto_text(),
+        cairn_types::CellConfig::proto_text(),
         cairn_types::Entry::proto_text(),
         cairn_types::MutationName::proto_text(),
         cairn_types::PushId::proto_text(),

@@ -2,8 +2,8 @@
 //!
 //! `-h` is left to commands for which it means "sizes for people"; help is `--help` everywhere.
 
+use crate::cli_error::CliError;
 use crate::commands;
-use crate::complaint::Complaint;
 use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -155,12 +155,12 @@ fn shown() -> clap::Command {
 }
 
 /// Refuses what would be taken and then not be obeyed.
-fn refuse_meaningless(matches: &ArgMatches) -> Result<(), Complaint> {
+fn refuse_meaningless(matches: &ArgMatches) -> Result<(), CliError> {
     let Some((command, own)) = matches.subcommand() else { return Ok(()) };
     let said = |option: &&&str| own.value_source(option) == Some(ValueSource::CommandLine);
     match meaningless_to(command).iter().find(said) {
         None => Ok(()),
-        Some(option) => Err(Complaint::usage(
+        Some(option) => Err(CliError::usage(
             "reading the command line",
             format!("'--{option}' means nothing to 'cairn {command}'"),
             "--help shows what there is",
@@ -175,7 +175,7 @@ impl Arguments {
     /// One line for whatever it cannot be; `None` where there is nothing more to do.
     pub(crate) fn read(
         arguments: impl Iterator<Item = OsString>,
-    ) -> Result<Option<Self>, Complaint> {
+    ) -> Result<Option<Self>, CliError> {
         let matches = shown().try_get_matches_from(with_unix_spelling(arguments));
         if let Ok(matches) = &matches {
             refuse_meaningless(matches)?;
@@ -185,7 +185,7 @@ impl Arguments {
             Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 let _ = error.print();
                 let why = "no command given";
-                Err(Complaint::usage("reading the command line", why, "'cairn ls /' is a start"))
+                Err(CliError::usage("reading the command line", why, "'cairn ls /' is a start"))
             }
             Err(error) if !error.use_stderr() => {
                 let _ = error.print();
@@ -212,7 +212,7 @@ fn with_unix_spelling(arguments: impl Iterator<Item = OsString>) -> Vec<OsString
 }
 
 /// clap explains itself over several lines; a person gets one.
-fn refusal(error: &clap::Error) -> Complaint {
+fn refusal(error: &clap::Error) -> CliError {
     let text = error.render().to_string();
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines().next().unwrap_or_default().trim_start_matches("error: ");
@@ -226,7 +226,7 @@ fn refusal(error: &clap::Error) -> Complaint {
     // Of clap's tips only those help that name what was perhaps meant.
     let helps = |line: &&str| line.starts_with("tip: a similar") || line.starts_with("[possible");
     let advice = lines().find(helps).unwrap_or("--help shows what there is");
-    Complaint::usage("reading the command line", why, advice.trim_start_matches("tip: "))
+    CliError::usage("reading the command line", why, advice.trim_start_matches("tip: "))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //!   cairn://m1:7400,m2:7400/logs/today   that cell, several addresses
 //! ```
 
-use crate::complaint::Cause;
+use crate::cli_error::Cause;
 use crate::exit_codes::Exit;
 use cairn_types::CellPath;
 use std::fmt;

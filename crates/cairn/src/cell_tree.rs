@@ -1,6 +1,6 @@
 //! Directories of a cell, page by page, and trees.
 
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use crate::session::Place;
 use cairn_client::Found;
 use cairn_types::{CellPath, Entry, EntryKind};
@@ -12,8 +12,8 @@ const PAGE_ENTRIES: u32 = 1000;
 pub(crate) async fn pages(
     place: &Place,
     hidden: bool,
-    mut take: impl FnMut(Vec<Entry>) -> Result<(), Complaint>,
-) -> Result<(), Complaint> {
+    mut take: impl FnMut(Vec<Entry>) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let mut listing = place.cell.listing(&place.path, hidden);
     while let Some(page) = listing.next_page().await.doing(|| format!("listing {place}"))? {
         take(page)?;
@@ -36,8 +36,8 @@ pub(crate) struct Below {
 pub(crate) async fn visit(
     root: &Place,
     entry: Entry,
-    mut take: impl FnMut(Below) -> Result<(), Complaint>,
-) -> Result<(), Complaint> {
+    mut take: impl FnMut(Below) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let is_file = entry.kind == EntryKind::File;
     take(Below { place: root.clone(), relative: String::new(), entry })?;
     if is_file {
@@ -62,7 +62,7 @@ pub(crate) async fn visit(
 }
 
 /// The same, all at once.
-pub(crate) async fn walk(root: &Place, entry: Entry) -> Result<Vec<Below>, Complaint> {
+pub(crate) async fn walk(root: &Place, entry: Entry) -> Result<Vec<Below>, CliError> {
     let mut all = Vec::new();
     visit(root, entry, |below| {
         all.push(below);

@@ -1,7 +1,7 @@
 //! Where the last argument of `put`, `cp` and `mv` leads, as with their Unix namesakes: into a
 //! directory that is there, else to a name that is to be made.
 
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use crate::session::{Place, Session};
 use cairn_protocol::ErrorCode;
@@ -24,14 +24,14 @@ impl Destination {
         text: &str,
         several: bool,
         parents: bool,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, CliError> {
         let place = session.place(text).await?;
         let must = several || place.directory;
         let found = look(&place).await?;
         let wrong = |exit: Exit, why: &str| {
             let advice = "several sources, or a name with '/' at its end, need a directory there";
             let cause = Cause::new(exit, why, advice);
-            Err(Complaint::new(format!("looking up {place}"), cause))
+            Err(CliError::new(format!("looking up {place}"), cause))
         };
         match found {
             Some(entry) if entry.kind == EntryKind::Directory => Ok(Self { place, into: true }),
@@ -57,7 +57,7 @@ impl Destination {
     ///
     /// # Errors
     /// Where the name is unfit for a cell.
-    pub(crate) fn of(&self, name: &str) -> Result<Place, Complaint> {
+    pub(crate) fn of(&self, name: &str) -> Result<Place, CliError> {
         if self.into { self.place.join(name) } else { Ok(self.place.clone()) }
     }
 
@@ -71,10 +71,10 @@ impl Destination {
 ///
 /// # Errors
 /// Where the cell cannot tell.
-pub(crate) async fn look(place: &Place) -> Result<Option<Entry>, Complaint> {
+pub(crate) async fn look(place: &Place) -> Result<Option<Entry>, CliError> {
     match place.cell.stat(&place.path).await {
         Ok(entry) => Ok(Some(entry)),
         Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-        Err(error) => Err(Complaint::new(format!("looking up {place}"), error)),
+        Err(error) => Err(CliError::new(format!("looking up {place}"), error)),
     }
 }

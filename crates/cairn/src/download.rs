@@ -3,7 +3,7 @@
 //! A file of records is delivered record by record, each once, with a newline or a NUL after it;
 //! a file of bytes, or any file with `--raw`, as it is stored.
 
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use crate::progress::Progress;
 use crate::session::Place;
@@ -38,12 +38,12 @@ impl RecordFlags {
 ///
 /// # Errors
 /// Where there is no such file.
-pub(crate) async fn open(from: &Place) -> Result<File, Complaint> {
+pub(crate) async fn open(from: &Place) -> Result<File, CliError> {
     let doing = || format!("opening {from}");
     let file = from.cell.open(&from.path).await.doing(doing)?;
     if file.entry().kind == EntryKind::Directory {
         let cause = Cause::new(Exit::WrongKind, "it is a directory", "name a file in it");
-        return Err(Complaint::new(doing(), cause));
+        return Err(CliError::new(doing(), cause));
     }
     Ok(file)
 }
@@ -56,9 +56,9 @@ pub(crate) async fn download(
     from: &Place,
     file: &File,
     flags: RecordFlags,
-    mut sink: impl FnMut(&[u8]) -> Result<(), Complaint> + Send,
+    mut sink: impl FnMut(&[u8]) -> Result<(), CliError> + Send,
     progress: &Progress,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let doing = || format!("reading {from}");
     if flags.by_record(file) {
         let mut records = file.records(0);

@@ -6,7 +6,7 @@
 //!                                                          kills what is left, removes the files
 //! ```
 
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::io::{BufRead, ErrorKind, Write};
@@ -31,7 +31,7 @@ impl Janitor {
     ///
     /// # Errors
     /// Where the process cannot be started.
-    pub(crate) fn start(directory: Option<&Path>) -> Result<Self, Complaint> {
+    pub(crate) fn start(directory: Option<&Path>) -> Result<Self, CliError> {
         let doing = || "starting the janitor".to_owned();
         let mut command = Command::new(std::env::current_exe().doing(doing)?);
         command.arg("janitor").process_group(0).stdin(Stdio::piped());
@@ -72,7 +72,7 @@ impl Drop for Janitor {
 }
 
 /// The janitor's side: waits for the end of stdin.
-pub(crate) fn run() -> Result<(), Complaint> {
+pub(crate) fn run() -> Result<(), CliError> {
     let mut processes = BTreeSet::new();
     let mut directory: Option<PathBuf> = None;
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {

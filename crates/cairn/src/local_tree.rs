@@ -1,7 +1,7 @@
 //! A tree of local files, as far as a cell can hold it: directories and plain files with names
 //! in UTF-8. Symbolic links and special files are counted and left out.
 
-use crate::complaint::{Cause, Complaint};
+use crate::cli_error::{Cause, CliError};
 use crate::exit_codes::Exit;
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(crate) struct LocalTree {
     /// Sockets, pipes and devices left out.
     pub(crate) special: u64,
     /// What could not be read or named.
-    pub(crate) complaints: Vec<Complaint>,
+    pub(crate) complaints: Vec<CliError>,
 }
 
 impl LocalTree {
@@ -41,7 +41,7 @@ impl LocalTree {
         while let Some(directory) = waiting.pop() {
             if let Err(error) = tree.read(&directory, &mut waiting) {
                 let doing = format!("reading the directory {}", directory.path.display());
-                tree.complaints.push(Complaint::new(doing, error));
+                tree.complaints.push(CliError::new(doing, error));
             }
             tree.directories.push(directory);
         }
@@ -59,7 +59,7 @@ impl LocalTree {
             let name = entry.file_name();
             let Some(name) = name.to_str() else {
                 let cause = Cause::new(Exit::Local, "its name is not UTF-8", "rename it first");
-                self.complaints.push(Complaint::new(format!("storing {}", path.display()), cause));
+                self.complaints.push(CliError::new(format!("storing {}", path.display()), cause));
                 continue;
             };
             let relative = match directory.relative.as_str() {

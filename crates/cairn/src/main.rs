@@ -14,8 +14,8 @@ mod arguments;
 mod bench;
 mod cell_address;
 mod cell_tree;
+mod cli_error;
 mod commands;
-mod complaint;
 mod destination;
 mod download;
 mod entry_text;
@@ -34,7 +34,7 @@ mod upload;
 mod upload_group;
 
 use arguments::{Arguments, ClientCommand, Command, ServerCommand};
-use complaint::{Complaint, Doing};
+use cli_error::{CliError, Doing};
 use output::Output;
 use session::{ClientFlags, Session};
 use settings::SettingsFile;
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), Complaint> {
+fn run(arguments: Arguments) -> Result<(), CliError> {
     let file = SettingsFile::read(arguments.config.as_deref())?;
     let command = match arguments.command {
         Command::Server(command) => {
@@ -82,7 +82,7 @@ fn server_command(
     file: &SettingsFile,
     json: bool,
     deadline: Option<u64>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     match command {
         ServerCommand::Master(it) => commands::master::run(it, file),
         ServerCommand::Chunkserver(it) => commands::chunkserver::run(it, file),
@@ -100,7 +100,7 @@ async fn client_command(
     command: ClientCommand,
     session: &Session,
     output: &Output,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     match command {
         ClientCommand::Ls(it) => commands::ls::run(it, session, output).await,
         ClientCommand::Stat(it) => commands::stat::run(it, session, output).await,

@@ -4,7 +4,7 @@
 //! - O2: a reader that has gone (`cairn cat x | head`) ends the command quietly.
 //! - O3: on a terminal a name's control characters are escaped; in a pipe names are as they are.
 
-use crate::complaint::{Cause, Complaint, one_line};
+use crate::cli_error::{Cause, CliError, one_line};
 use crate::exit_codes::Exit;
 use cairn_types::WallTime;
 use serde::Serialize;
@@ -27,7 +27,7 @@ impl Output {
     ///
     /// # Errors
     /// Where it is closed.
-    pub(crate) fn stdout(json: bool) -> Result<Self, Complaint> {
+    pub(crate) fn stdout(json: bool) -> Result<Self, CliError> {
         let stdout = io::stdout();
         let own = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
         let writer = Mutex::new(BufWriter::with_capacity(1 << 16, File::from(own)));
@@ -43,7 +43,7 @@ impl Output {
     ///
     /// # Errors
     /// Where stdout takes no more.
-    pub(crate) fn line(&self, text: &str) -> Result<(), Complaint> {
+    pub(crate) fn line(&self, text: &str) -> Result<(), CliError> {
         let mut line = text.to_owned();
         line.push('\n');
         self.bytes(line.as_bytes())
@@ -53,7 +53,7 @@ impl Output {
     ///
     /// # Errors
     /// Where stdout takes no more.
-    pub(crate) fn value(&self, value: &impl Serialize) -> Result<(), Complaint> {
+    pub(crate) fn value(&self, value: &impl Serialize) -> Result<(), CliError> {
         let mut line = serde_json::to_vec(value).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
         self.bytes(&line)
@@ -63,7 +63,7 @@ impl Output {
     ///
     /// # Errors
     /// Where stdout takes no more.
-    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Complaint> {
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), CliError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.write_all(bytes).map_err(failed)
     }
@@ -72,7 +72,7 @@ impl Output {
     ///
     /// # Errors
     /// Where stdout takes no more.
-    pub(crate) fn flush(&self) -> Result<(), Complaint> {
+    pub(crate) fn flush(&self) -> Result<(), CliError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.flush().map_err(failed)
     }
@@ -83,11 +83,11 @@ impl Output {
     }
 }
 
-fn failed(error: io::Error) -> Complaint {
+fn failed(error: io::Error) -> CliError {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        return Complaint::new("writing the output", Cause::new(Exit::ReaderGone, "", ""));
+        return CliError::new("writing the output", Cause::new(Exit::ReaderGone, "", ""));
     }
-    Complaint::new("writing the output", error)
+    CliError::new("writing the output", error)
 }
 
 /// Columns, each as wide as its widest cell; numbers stand at the right.

@@ -1,6 +1,6 @@
 //! Many paths of a command line, looked up together: one request for those of each cell.
 
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use crate::session::{Place, Session};
 use cairn_client::{Cell, Error};
 use cairn_types::{CellPath, Entry};
@@ -11,7 +11,7 @@ use std::future::Future;
 pub(crate) async fn places<'a>(
     session: &Session,
     texts: &'a [String],
-) -> Vec<(&'a str, Result<Place, Complaint>)> {
+) -> Vec<(&'a str, Result<Place, CliError>)> {
     let mut all = Vec::with_capacity(texts.len());
     for text in texts {
         all.push((text.as_str(), session.place(text).await));
@@ -26,11 +26,11 @@ pub(crate) async fn ask_many<T, F>(
     places: &[&Place],
     what: &str,
     ask: impl Fn(Cell, Vec<CellPath>) -> F,
-) -> Vec<Result<T, Complaint>>
+) -> Vec<Result<T, CliError>>
 where
     F: Future<Output = Vec<Result<T, Error>>>,
 {
-    let mut all: Vec<Option<Result<T, Complaint>>> = places.iter().map(|_| None).collect();
+    let mut all: Vec<Option<Result<T, CliError>>> = places.iter().map(|_| None).collect();
     let open = |all: &[Option<_>]| all.iter().position(Option::is_none);
     while let Some(first) = open(&all) {
         let address = &places[first].address;
@@ -62,7 +62,7 @@ pub(crate) async fn entries(
     texts: &[String],
     what: &str,
     lengths: Lengths,
-) -> Vec<Result<(Place, Entry), Complaint>> {
+) -> Vec<Result<(Place, Entry), CliError>> {
     let all = places(session, texts).await;
     let there: Vec<&Place> = all.iter().filter_map(|(_, place)| place.as_ref().ok()).collect();
     let look = |cell: Cell, paths: Vec<CellPath>| async move {
@@ -80,7 +80,7 @@ pub(crate) async fn entries(
 ///
 /// Level by level: below a directory that is missing, all would wait for whoever makes it, and each
 /// for the one before (R35).
-pub(crate) async fn make_directories(places: &[Place]) -> Vec<Result<(), Complaint>> {
+pub(crate) async fn make_directories(places: &[Place]) -> Vec<Result<(), CliError>> {
     let mut levels: BTreeMap<usize, Vec<&Place>> = BTreeMap::new();
     for place in places {
         levels.entry(place.path.names().count()).or_default().push(place);

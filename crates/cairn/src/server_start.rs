@@ -4,14 +4,14 @@
 //! - V2: there is no clean way to stop: kill is the normal way, and always safe (design §5).
 
 use crate::cell_address::check_listen;
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError};
 use cairn_env::Disk;
 use cairn_env_os::{BindError, HaltReason, LaunchError, LaunchOptions, OsDisk, Running};
 use cairn_master::{CHECKPOINT_LANE, Master, MasterConfig, MasterOpenError};
 use cairn_store::StoreOpenError;
-use cairn_types::{Address, ClusterConfig, Rack};
+use cairn_types::{Address, CellConfig, Rack};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub(crate) struct MasterStart {
     /// Where it listens; port 0 takes any that is free.
     pub(crate) listen: String,
     /// What the cell agrees on, where this master founds it.
-    pub(crate) config: ClusterConfig,
+    pub(crate) config: CellConfig,
     /// Records from one checkpoint to the next; none: as it is built in.
     pub(crate) checkpoint_every_records: Option<u64>,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Started<C> {
 /// One line that says what is in the way.
 pub(crate) fn start_master(
     start: &MasterStart,
-) -> Result<Started<<Master as cairn_env::Room>::Command>, Complaint> {
+) -> Result<Started<<Master as cairn_env::Driver>::Command>, CliError> {
     let doing = || format!("starting the master on {}", start.data.display());
     check_listen(&start.listen).doing(doing)?;
     let disk = open_disk(&start.data).doing(doing)?;
@@ -111,7 +111,7 @@ pub(crate) fn start_master(
     if let Some(count) = start.checkpoint_every_records {
         config.checkpoint_every_records = count;
     }
-    let (room, service) = Master::open(disk, config).doing(doing)?;
+    let (driver, service) = Master::open(disk, config).doing(doing)?;
     let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
     let address = listener.local_addr().doing(doing)?.to_string();
     let options = LaunchOptions {
@@ -121,7 +121,7 @@ pub(crate) fn start_master(
         say,
         ..LaunchOptions::new("master")
     };
-    let running = cairn_env_os::launch(room, service, options).doing(doing)?;
+    let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
     Ok(Started { address, running })
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn start_master(
 /// One line that says what is in the way.
 pub(crate) fn start_chunkserver(
     start: &ChunkserverStart,
-) -> Result<Started<<Chunkserver as cairn_env::Room>::Command>, Complaint> {
+) -> Result<Started<<Chunkserver as cairn_env::Driver>::Command>, CliError> {
     let shown: Vec<String> = start.data.iter().map(|path| path.display().to_string()).collect();
     let doing = || format!("starting a chunkserver on {}", shown.join(", "));
     check_listen(&start.listen).doing(doing)?;
@@ -141,7 +141,7 @@ pub(crate) fn start_chunkserver(
     let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
     let address = listener.local_addr().doing(doing)?;
     if start.advertise.is_none() && address.ip().is_unspecified() {
-        return Err(Complaint::usage(
+        return Err(CliError::usage(
             doing(),
             format!("it listens on {address}, which is no address that others can reach"),
             "--advertise HOST:PORT says how they reach it",
@@ -155,14 +155,14 @@ pub(crate) fn start_chunkserver(
         seed,
         push_buffer_size: PUSH_BUFFER_SIZE,
     };
-    let (room, service) = Chunkserver::open(disks, config).doing(doing)?;
+    let (driver, service) = Chunkserver::open(disks, config).doing(doing)?;
     let options = LaunchOptions {
         listener: Some(listener),
         workers: CHUNKSERVER_WORKERS,
         say,
         ..LaunchOptions::new("chunkserver")
     };
-    let running = cairn_env_os::launch(room, service, options).doing(doing)?;
+    let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
     Ok(Started { address, running })
 }
 
@@ -180,10 +180,10 @@ pub(crate) fn run_until_halted<C>(
     doing: &str,
     advice: &str,
     running: Running<C>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     running
         .wait()
-        .map_err(|HaltReason(why)| Complaint::new(doing, Cause::new(Exit::Halted, why, advice)))
+        .map_err(|HaltReason(why)| CliError::new(doing, Cause::new(Exit::Halted, why, advice)))
 }
 
 /// Says on stdout that a server is ready, in a line that scripts can wait for. A reader that has

@@ -1,7 +1,7 @@
 //! One run of a client command: which cell is meant, and the connections made so far.
 
 use crate::cell_address::{CellAddress, DEFAULT_CELL, Target};
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::{Exit, advice};
 use crate::settings::{DEADLINE_DEFAULT_S, SettingsFile};
 use cairn_client::{Cell, Options};
@@ -59,7 +59,7 @@ impl Place {
     ///
     /// # Errors
     /// Where the name is unfit for a cell.
-    pub(crate) fn join(&self, name: &str) -> Result<Self, Complaint> {
+    pub(crate) fn join(&self, name: &str) -> Result<Self, CliError> {
         let path = self.path.join(name).doing(|| format!("naming {name} in {self}"))?;
         Ok(self.with_path(path))
     }
@@ -72,11 +72,11 @@ const FIRST_WAIT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Where that deadline can be none.
-pub(crate) fn options(deadline: Option<u64>, file: &SettingsFile) -> Result<Options, Complaint> {
+pub(crate) fn options(deadline: Option<u64>, file: &SettingsFile) -> Result<Options, CliError> {
     let chosen = deadline.or(file.deadline);
     let deadline = chosen.unwrap_or(DEADLINE_DEFAULT_S);
     if deadline == 0 || deadline > 86_400 {
-        return Err(Complaint::usage(
+        return Err(CliError::usage(
             "reading the deadline",
             format!("{deadline} is not from 1 to 86400 seconds"),
             "--deadline SECONDS is how long one operation may take",
@@ -102,7 +102,7 @@ impl Session {
     ///
     /// # Errors
     /// Where the address can never be one.
-    pub(crate) fn new(flags: ClientFlags, file: &SettingsFile) -> Result<Self, Complaint> {
+    pub(crate) fn new(flags: ClientFlags, file: &SettingsFile) -> Result<Self, CliError> {
         let text = flags.cell.or_else(|| file.cell.clone());
         let text = text.as_deref().unwrap_or(DEFAULT_CELL);
         let cell = CellAddress::parse(text).doing(|| format!("reading the cell address {text}"))?;
@@ -114,7 +114,7 @@ impl Session {
     ///
     /// # Errors
     /// Where it does not answer.
-    pub(crate) async fn cell(&self) -> Result<Cell, Complaint> {
+    pub(crate) async fn cell(&self) -> Result<Cell, CliError> {
         self.connect(&self.cell).await
     }
 
@@ -127,7 +127,7 @@ impl Session {
     ///
     /// # Errors
     /// Where it is no path, or its cell does not answer.
-    pub(crate) async fn place(&self, text: &str) -> Result<Place, Complaint> {
+    pub(crate) async fn place(&self, text: &str) -> Result<Place, CliError> {
         let target = Target::parse(text).doing(|| format!("reading the path {text}"))?;
         let prefix = target.cell.as_ref().map(|cell| format!("cairn://{cell}")).unwrap_or_default();
         let address = target.cell.unwrap_or_else(|| self.cell.clone());
@@ -135,7 +135,7 @@ impl Session {
         Ok(Place { cell, address, path: target.path, prefix, directory: target.directory })
     }
 
-    async fn connect(&self, address: &CellAddress) -> Result<Cell, Complaint> {
+    async fn connect(&self, address: &CellAddress) -> Result<Cell, CliError> {
         let known = |cells: &Mutex<BTreeMap<_, Cell>>| {
             cells.lock().unwrap_or_else(PoisonError::into_inner).get(address).cloned()
         };

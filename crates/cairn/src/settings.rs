@@ -17,9 +17,9 @@
 //! - S1: a setting that is not known is refused, with its name and line.
 //! - S2: the file is read only where `--config` or `CAIRN_CONFIG` names it: no hidden settings.
 
-use crate::complaint::{Cause, Complaint};
+use crate::cli_error::{Cause, CliError};
 use crate::exit_codes::Exit;
-use cairn_types::ClusterConfig;
+use cairn_types::CellConfig;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -72,7 +72,7 @@ pub(crate) struct ChunkserverSection {
 
 macro_rules! new_cell {
     ($( $name:ident : $type:ty ),* $(,)?) => {
-        /// What a new cell agrees on; names as in [`ClusterConfig`]. Kept by the master from then
+        /// What a new cell agrees on; names as in [`CellConfig`]. Kept by the master from then
         /// on, so that a later change in the file changes nothing.
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(deny_unknown_fields, default)]
@@ -80,8 +80,8 @@ macro_rules! new_cell {
 
         impl NewCellSection {
             /// `base` with what the file says otherwise.
-            pub(crate) fn apply(&self, base: ClusterConfig) -> ClusterConfig {
-                ClusterConfig { $( $name: self.$name.unwrap_or(base.$name), )* }
+            pub(crate) fn apply(&self, base: CellConfig) -> CellConfig {
+                CellConfig { $( $name: self.$name.unwrap_or(base.$name), )* }
             }
         }
     };
@@ -107,11 +107,11 @@ impl SettingsFile {
     ///
     /// # Errors
     /// Where it is not there, is no TOML, or holds a setting that is not known (S1).
-    pub(crate) fn read(path: Option<&Path>) -> Result<Self, Complaint> {
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, CliError> {
         let Some(path) = path else { return Ok(Self::default()) };
         let doing = || format!("reading settings from {}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| Complaint::new(doing(), error))?;
-        Self::parse(&text).map_err(|cause| Complaint::new(doing(), cause))
+        let text = std::fs::read_to_string(path).map_err(|error| CliError::new(doing(), error))?;
+        Self::parse(&text).map_err(|cause| CliError::new(doing(), cause))
     }
 
     fn parse(text: &str) -> Result<Self, Cause> {
@@ -128,7 +128,7 @@ impl SettingsFile {
 #[cfg(test)]
 mod tests {
     use super::SettingsFile;
-    use cairn_types::ClusterConfig;
+    use cairn_types::CellConfig;
 
     #[test]
     fn an_unknown_setting_is_refused_with_its_name_and_line() {
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn settings_of_a_new_cell_replace_only_what_they_name() {
         let file = SettingsFile::parse("[new_cell]\nreplication = 2\nlease_ms = 4000\n");
-        let config = file.expect("good settings").new_cell.apply(ClusterConfig::small());
-        let expected = ClusterConfig { replication: 2, lease_ms: 4_000, ..ClusterConfig::small() };
+        let config = file.expect("good settings").new_cell.apply(CellConfig::small());
+        let expected = CellConfig { replication: 2, lease_ms: 4_000, ..CellConfig::small() };
         assert_eq!(config, expected);
     }
 }

@@ -1,6 +1,6 @@
 //! Several pieces of work at once: files of a tree, records of a stream.
 
-use crate::complaint::{Cause, Complaint, Tally};
+use crate::cli_error::{Cause, CliError, Tally};
 use crate::exit_codes::Exit;
 use std::future::Future;
 use tokio::task::{JoinError, JoinSet};
@@ -13,9 +13,9 @@ pub(crate) async fn side_by_side<T, F>(
     limit: usize,
     items: impl IntoIterator<Item = T>,
     work: impl Fn(T) -> F,
-) -> Result<(), Complaint>
+) -> Result<(), CliError>
 where
-    F: Future<Output = Result<(), Complaint>> + Send + 'static,
+    F: Future<Output = Result<(), CliError>> + Send + 'static,
 {
     let mut running = JoinSet::new();
     let mut tally = Tally::default();
@@ -33,17 +33,17 @@ where
     tally.finish()
 }
 
-fn settle(done: Result<Result<(), Complaint>, JoinError>) -> Result<(), Complaint> {
+fn settle(done: Result<Result<(), CliError>, JoinError>) -> Result<(), CliError> {
     done.unwrap_or_else(|error| {
         let advice = "this is a defect: please report it";
-        Err(Complaint::new("working", Cause::new(Exit::Failed, error.to_string(), advice)))
+        Err(CliError::new("working", Cause::new(Exit::Failed, error.to_string(), advice)))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::side_by_side;
-    use crate::complaint::{Cause, Complaint};
+    use crate::cli_error::{Cause, CliError};
     use crate::exit_codes::Exit;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ mod tests {
                 tokio::task::yield_now().await;
                 counts.0.fetch_sub(1, Ordering::SeqCst);
                 counts.2.fetch_add(1, Ordering::SeqCst);
-                let failure = || Complaint::new("x", Cause::new(Exit::Full, "y", ""));
+                let failure = || CliError::new("x", Cause::new(Exit::Full, "y", ""));
                 if item == 3 { Err(failure()) } else { Ok(()) }
             }
         };

@@ -4,7 +4,7 @@
 //!   when all of them are there: a broken `put` leaves nothing under the name.
 //! - U2: an existing file is replaced only where that was asked for.
 
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::destination::look;
 use crate::exit_codes::Exit;
 use crate::progress::Progress;
@@ -21,7 +21,7 @@ pub(crate) const PIECE_SIZE: usize = 1 << 20;
 /// Where bytes come from.
 pub(crate) trait Source: Send {
     /// The next piece; none at the end.
-    fn next(&mut self) -> impl Future<Output = Result<Option<Bytes>, Complaint>> + Send;
+    fn next(&mut self) -> impl Future<Output = Result<Option<Bytes>, CliError>> + Send;
 }
 
 /// A local file, or stdin.
@@ -38,7 +38,7 @@ impl<R: std::io::Read + Send> LocalSource<R> {
 }
 
 impl LocalSource<std::fs::File> {
-    pub(crate) fn open(path: &Path) -> Result<Self, Complaint> {
+    pub(crate) fn open(path: &Path) -> Result<Self, CliError> {
         let shown = path.display().to_string();
         let file = std::fs::File::open(path).doing(|| format!("reading {shown}"))?;
         Ok(Self::new(file, shown))
@@ -46,7 +46,7 @@ impl LocalSource<std::fs::File> {
 }
 
 impl<R: std::io::Read + Send> Source for LocalSource<R> {
-    async fn next(&mut self) -> Result<Option<Bytes>, Complaint> {
+    async fn next(&mut self) -> Result<Option<Bytes>, CliError> {
         let mut piece = vec![0; PIECE_SIZE];
         let mut filled = 0;
         while filled < PIECE_SIZE {
@@ -55,7 +55,7 @@ impl<R: std::io::Read + Send> Source for LocalSource<R> {
                 Ok(size) => filled += size,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    return Err(Complaint::new(format!("reading {}", self.shown), error));
+                    return Err(CliError::new(format!("reading {}", self.shown), error));
                 }
             }
         }
@@ -83,11 +83,11 @@ pub(crate) async fn upload(
     to: &Place,
     options: &UploadOptions,
     progress: &Progress,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let doing = || format!("storing {to}");
     if !options.replace && look(to).await?.is_some() {
         let cause = Cause::new(Exit::Exists, "it is there already", "-f replaces a file");
-        return Err(Complaint::new(doing(), cause));
+        return Err(CliError::new(doing(), cause));
     }
     let passing = passing_name(&to.path).doing(doing)?;
     let made = to.cell.create(&passing, options.create).await;
@@ -110,7 +110,7 @@ pub(crate) async fn fill(
     file: &File,
     to: &Place,
     progress: &Progress,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let doing = || format!("storing {to}");
     let mut writer = file.writer(0);
     while let Some(piece) = source.next().await? {

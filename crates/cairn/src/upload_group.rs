@@ -6,7 +6,7 @@
 //! What holds for one file (upload.rs) holds for each: nothing under its name before all of it is
 //! there (U1), nothing replaced unasked (U2). A file that fails is told; the others go on.
 
-use crate::complaint::{Cause, Complaint, Doing, Tally};
+use crate::cli_error::{Cause, CliError, Doing, Tally};
 use crate::exit_codes::Exit;
 use crate::local_tree::LocalEntry;
 use crate::places::ask_many;
@@ -57,7 +57,7 @@ fn group_counts(sizes: &[u64], jobs: usize) -> Vec<usize> {
 struct Passing {
     job: Job,
     name: CellPath,
-    filled: Result<(), Complaint>,
+    filled: Result<(), CliError>,
 }
 
 /// Stores a group. What failed is told.
@@ -68,7 +68,7 @@ pub(crate) async fn upload_group(
     group: Vec<Job>,
     options: &UploadOptions,
     progress: &Progress,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let mut tally = Tally::default();
     let group = if options.replace { group } else { free(group, &mut tally).await? };
     let mut passing = Vec::with_capacity(group.len());
@@ -81,7 +81,7 @@ pub(crate) async fn upload_group(
 }
 
 /// Those whose targets are free (U2).
-async fn free(group: Vec<Job>, tally: &mut Tally) -> Result<Vec<Job>, Complaint> {
+async fn free(group: Vec<Job>, tally: &mut Tally) -> Result<Vec<Job>, CliError> {
     let targets: Vec<&Place> = group.iter().map(|(_, to)| to).collect();
     let look = |cell: Cell, paths: Vec<CellPath>| async move { cell.look_many(&paths).await };
     let seen = ask_many(&targets, "looking up", look).await;
@@ -92,7 +92,7 @@ async fn free(group: Vec<Job>, tally: &mut Tally) -> Result<Vec<Job>, Complaint>
             Err(complaint) => tally.note(Err(complaint))?,
             Ok(_) => {
                 let cause = Cause::new(Exit::Exists, "it is there already", "-f replaces a file");
-                tally.note(Err(Complaint::new(format!("storing {}", job.1), cause)))?;
+                tally.note(Err(CliError::new(format!("storing {}", job.1), cause)))?;
             }
         }
     }
@@ -104,7 +104,7 @@ async fn created(
     group: Vec<Job>,
     options: &UploadOptions,
     tally: &mut Tally,
-) -> Result<Vec<(Job, CellPath, File)>, Complaint> {
+) -> Result<Vec<(Job, CellPath, File)>, CliError> {
     let mut named = Vec::with_capacity(group.len());
     for job in group {
         match passing_name(&job.1.path).doing(|| format!("storing {}", job.1)) {
@@ -130,17 +130,13 @@ async fn created(
     Ok(made)
 }
 
-async fn fill_one((entry, to): &Job, file: &File, progress: &Progress) -> Result<(), Complaint> {
+async fn fill_one((entry, to): &Job, file: &File, progress: &Progress) -> Result<(), CliError> {
     let mut source = LocalSource::open(&entry.path)?;
     fill(&mut source, file, to, progress).await
 }
 
 /// Gives their names to all that are filled, and takes the others away.
-async fn name_all(
-    passing: Vec<Passing>,
-    replace: bool,
-    tally: &mut Tally,
-) -> Result<(), Complaint> {
+async fn name_all(passing: Vec<Passing>, replace: bool, tally: &mut Tally) -> Result<(), CliError> {
     let Some(cell) = passing.first().map(|one| one.job.1.cell.clone()) else { return Ok(()) };
     let filled = passing.iter().filter(|one| one.filled.is_ok());
     let moves: Vec<_> = filled.map(|one| (one.name.clone(), one.job.1.path.clone())).collect();

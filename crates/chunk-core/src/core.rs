@@ -8,8 +8,8 @@ use cairn_env::{
 };
 use cairn_protocol::{ErrorCode, Failure, Raise, ReplicaReport, Request, Response};
 use cairn_types::{
-    Address, CellId, ChunkHandle, ChunkVersion, ClusterConfig, Incarnation, ReplicaAt, ServerId,
-    Term, Time,
+    Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, ReplicaAt, ServerId, Term,
+    Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub struct ChunkCoreConfig {
 #[derive(Debug)]
 pub struct ChunkCore {
     pub(crate) settings: ChunkCoreConfig,
-    pub(crate) config: ClusterConfig,
+    pub(crate) config: CellConfig,
     /// The master has told the cell's settings; nothing is served before, for nobody knows yet how
     /// large a chunk is and how long a lease lasts.
     pub(crate) knows_config: bool,
@@ -94,7 +94,7 @@ impl ChunkCore {
             heard: Time::default(),
         };
         // Until the master says otherwise; no mutation is served before it has.
-        let config = ClusterConfig::standard();
+        let config = CellConfig::standard();
         let out = Outbox::default();
         let sound = recovered.iter().filter(|recovered| !recovered.suspect);
         let unsynced = sound.map(|recovered| (recovered.handle, Time::default())).collect();
@@ -104,7 +104,7 @@ impl ChunkCore {
 
     /// The cell's settings, as far as known.
     #[must_use]
-    pub fn config(&self) -> &ClusterConfig {
+    pub fn config(&self) -> &CellConfig {
         &self.config
     }
 
@@ -163,7 +163,7 @@ impl ChunkCore {
 
     pub(crate) fn context<'a>(
         now: Now,
-        config: &'a ClusterConfig,
+        config: &'a CellConfig,
         out: &'a mut Outbox,
         settings: &'a ChunkCoreConfig,
         link: &MasterLink,

@@ -19,7 +19,7 @@ use cairn_env::Now;
 use cairn_protocol::{
     Failure, Inventory, InventoryAnswer, ReplicaReport, ReportSlice, SLICE_COUNT_MAX,
 };
-use cairn_types::{ChunkHandle, ClusterConfig, JoinId};
+use cairn_types::{CellConfig, ChunkHandle, JoinId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(crate) struct SliceSent {
 }
 
 /// Replicas that one slice may have.
-fn slice_count_max(config: &ClusterConfig) -> usize {
+fn slice_count_max(config: &CellConfig) -> usize {
     let size = usize::try_from(config.chunk_size / 1024).unwrap_or(SLICE);
     size.clamp(SLICE_MIN, SLICE)
 }

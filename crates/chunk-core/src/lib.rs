@@ -19,6 +19,7 @@
 //! Knows handles, versions and the time it is handed. Never sees files, sockets or paths.
 
 mod core;
+mod duplicate_filter;
 mod inventory;
 mod master_link;
 mod mutation_queue;
@@ -27,7 +28,6 @@ mod primary;
 mod primary_forward;
 mod reads;
 mod record_append;
-mod repeats;
 mod replica;
 mod secondary;
 mod sync;

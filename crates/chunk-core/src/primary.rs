@@ -10,9 +10,9 @@
 //! - P2: the first act of a lease is to level the replicas to the longest among them (R16).
 //! - P3: nothing is acknowledged after the lease's end.
 
+use crate::duplicate_filter::DuplicateFilter;
 use crate::mutation_queue::{Kind, Logged, Queued};
 use crate::outbox::{Purpose, lane_of};
-use crate::repeats::Repeats;
 use crate::replica::{Busy, Context, Mark, Replica};
 use crate::secondary::to_apply;
 use cairn_env::{Caller, ChunkJob, ConnectionId, DiskError};
@@ -327,7 +327,7 @@ impl Replica {
     pub(crate) fn drop_lease(&mut self, cx: &mut Context<'_>, why: &str) {
         let Some(primary) = self.primary.take() else { return };
         // A push is repeated under one lease only, so what was served under this one can go.
-        self.repeats = Repeats::default();
+        self.repeats = DuplicateFilter::default();
         let line = |what: &str| format!("chunk {}: {why}; {what}", self.handle.short());
         let queued = primary.queue.iter().flat_map(|queued| queued.from.iter().copied());
         for from in queued.chain(primary.closers) {

@@ -3,9 +3,9 @@
 //! - F1: one batch at a time to each secondary; what gathers meanwhile goes as the next.
 //! - F2: the acknowledged length never passes a mutation that one replica of the set lacks (R14).
 
+use crate::duplicate_filter::Served;
 use crate::outbox::Purpose;
 use crate::primary::{BATCH_COUNT_MAX, Closing, FORWARD_SUM_COUNT_MAX, Stage};
-use crate::repeats::Served;
 use crate::replica::{Context, Replica};
 use cairn_env::Caller;
 use cairn_protocol::{

@@ -9,24 +9,22 @@
 //! - X2: a raise refuses the old version from the moment it is taken up, and is answered only
 //!   once it is durable (R7).
 
+use crate::duplicate_filter::DuplicateFilter;
 use crate::outbox::{JOURNAL_LANE, Outbox, Purpose, lane_of};
 use crate::primary::Primary;
-use crate::repeats::Repeats;
 use crate::sync::SyncRounds;
 use cairn_env::{Caller, ChunkJob, JournalEntry};
 use cairn_protocol::{
     ErrorCode, Failure, Forward, GrantLease, Raise, RaiseAnswer, ReplicaReport, Response,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{
-    ChunkHandle, ChunkVersion, ClusterConfig, LeaseId, SerialNumber, ServerId, Time,
-};
+use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, LeaseId, SerialNumber, ServerId, Time};
 use std::collections::VecDeque;
 
 /// What every decision about a replica may look at besides the replica.
 pub(crate) struct Context<'a> {
     pub(crate) now: Time,
-    pub(crate) config: &'a ClusterConfig,
+    pub(crate) config: &'a CellConfig,
     pub(crate) out: &'a mut Outbox,
     pub(crate) me: ServerId,
     pub(crate) master: &'a cairn_types::Address,
@@ -85,7 +83,7 @@ pub(crate) struct Replica {
     pub(crate) waiting: VecDeque<Waiting>,
     /// Boxed, because few of a server's replicas have one.
     pub(crate) primary: Option<Box<Primary>>,
-    pub(crate) repeats: Repeats,
+    pub(crate) repeats: DuplicateFilter,
     pub(crate) syncs: SyncRounds,
 }
 

@@ -7,7 +7,7 @@ use cairn_protocol::{
     ErrorCode, Failure, Inventory, InventoryAnswer, JoinAnswer, ReplicaReport, Request, Response,
 };
 use cairn_types::{
-    Address, CellId, ChunkHandle, ChunkVersion, ClusterConfig, Incarnation, JoinId, ReplicaAt,
+    Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, JoinId, ReplicaAt,
     ServerId, Term, Time, WallTime,
 };
 use std::collections::BTreeSet;
@@ -83,7 +83,7 @@ impl Bench {
         let at = self.calls.iter().position(|(_, request)| matches!(request, Request::Join(_)));
         let (id, _) = self.calls.remove(at.expect("it joins"));
         let (cell, join) = (CellId::new(5), JoinId::new(join));
-        let config = ClusterConfig::tiny();
+        let config = CellConfig::tiny();
         self.answer(id, Ok(Response::Join(JoinAnswer { term: Term::new(1), cell, config, join })));
     }
 

@@ -12,8 +12,8 @@ use cairn_protocol::{
     Response, SecondaryFailedAnswer, SyncChunk, SyncChunkAnswer,
 };
 use cairn_types::{
-    Address, CellId, ChunkHandle, ChunkVersion, ClusterConfig, Incarnation, LeaseId,
-    MutationNumber, PushId, ReplicaAt, SerialNumber, ServerId, SessionId, Term, Time, WallTime,
+    Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, LeaseId, MutationNumber,
+    PushId, ReplicaAt, SerialNumber, ServerId, SessionId, Term, Time, WallTime,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl Bench {
     /// The same, once it has joined.
     fn joined() -> Self {
         let mut bench = Self::alone();
-        let config = ClusterConfig::tiny();
+        let config = CellConfig::tiny();
         let join = bench.call();
         assert!(matches!(join.1, Request::Join(_)));
         let answer =
@@ -255,7 +255,7 @@ fn forward(first: u64, count: u64) -> Forward {
 fn settings_that_do_not_fit_together_are_not_taken_over_and_the_server_asks_again() {
     let mut bench = Bench::alone();
     let join = bench.call();
-    let config = ClusterConfig::default();
+    let config = CellConfig::default();
     let answer = JoinAnswer { term: TERM, cell: CellId::new(5), config, ..JoinAnswer::default() };
     bench.answer(join.0, Ok(Response::Join(answer)));
     assert!(bench.calls.is_empty(), "no inventory");
@@ -409,7 +409,7 @@ fn nothing_is_acknowledged_after_the_lease_has_run_out() {
     bench.applied(100);
     let (first, _) = bench.call();
     let (second, _) = bench.call();
-    bench.time = bench.time + ClusterConfig::tiny().lease();
+    bench.time = bench.time + CellConfig::tiny().lease();
     for id in [first, second] {
         let serial = SerialNumber::new(2);
         bench.answer(id, Ok(Response::Forward(ForwardAnswer { serial })));
@@ -428,7 +428,7 @@ fn a_lease_is_extended_from_when_the_heartbeat_was_sent() {
     bench.time = bench.time + Duration::from_millis(900);
     let answer = HeartbeatAnswer { term: TERM, extended: vec![lease()], ..Default::default() };
     bench.answer(beat, Ok(Response::Heartbeat(answer)));
-    let config = ClusterConfig::tiny();
+    let config = CellConfig::tiny();
     bench.time = sent + config.lease_of_holder() - Duration::from_millis(1);
     bench.ask(append(1, 10));
     assert!(bench.replies.is_empty(), "the lease lives");
@@ -527,7 +527,7 @@ fn a_refusal_of_the_old_version_that_comes_late_costs_nobody_a_place_in_the_set(
 #[test]
 fn one_answer_never_carries_more_than_a_frame_may_hold() {
     let mut bench = Bench::with_replica();
-    let config = ClusterConfig::tiny();
+    let config = CellConfig::tiny();
     bench.ask(Raise { close: true, ..raise(version(1), version(2)) });
     bench.journaled();
     assert!(bench.reply().1.is_ok());
@@ -676,7 +676,7 @@ fn a_person_hears_once_why_no_master_takes_the_server_in_and_that_one_did() {
     while bench.said.len() < 2 {
         bench.tick(Duration::from_millis(250));
         while let Some((id, request)) = bench.calls.pop_front() {
-            let config = ClusterConfig::tiny();
+            let config = CellConfig::tiny();
             let join =
                 JoinAnswer { term: TERM, cell: CellId::new(5), config, ..JoinAnswer::default() };
             match request {

@@ -1,4 +1,4 @@
-//! The chunkserver's room: [`ChunkCore`](cairn_chunk_core::ChunkCore) over a
+//! The chunkserver's driver: [`ChunkCore`](cairn_chunk_core::ChunkCore) over a
 //! [`ChunkDisk`](cairn_store::ChunkDisk).
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! ```
 //! Knows how a server starts: whose directories these are, and what lies in them. Decides nothing.
 
+mod driver;
 mod open;
-mod room;
 
+pub use driver::Chunkserver;
 pub use open::{ChunkserverConfig, ChunkserverOpenError};
-pub use room::Chunkserver;

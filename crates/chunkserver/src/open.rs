@@ -35,7 +35,7 @@ pub enum ChunkserverOpenError {
 }
 
 impl Chunkserver {
-    /// Recovers what the directories hold, and makes the room and its disk work.
+    /// Recovers what the directories hold, and makes the driver and its disk work.
     ///
     /// # Errors
     /// [`ChunkserverOpenError`] says which directory, what is wrong with it and what to do.

@@ -2,10 +2,10 @@
 //!
 //! The numbers of calls grow for ever, so they also tell which of two questions is the younger.
 
+use crate::driver::NoJob;
 use crate::file_state::FileState;
 use crate::locations::Locations;
 use crate::mutation_window::MutationWindow;
-use crate::room::NoJob;
 use crate::settings::ClientSettings;
 use crate::shared_asks::{Want, Wanted};
 use crate::task::{Me, OperationId, TaskId};
@@ -15,8 +15,8 @@ use bytes::Bytes;
 use cairn_env::{Effect, EffectId};
 use cairn_protocol::{LeasePurpose, ReportBadBlock, Request};
 use cairn_types::{
-    Address, ChunkIndex, ClusterConfig, EntryId, MutationNumber, PushId, Random, ServerId,
-    SessionId, Time,
+    Address, CellConfig, ChunkIndex, EntryId, MutationNumber, PushId, Random, ServerId, SessionId,
+    Time,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) struct Context {
     pub(crate) now: Time,
     pub(crate) settings: ClientSettings,
     /// The cell's, once a master has told them.
-    pub(crate) config: Option<ClusterConfig>,
+    pub(crate) config: Option<CellConfig>,
     pub(crate) random: Random,
     pub(crate) wants: VecDeque<Wanted>,
     pub(crate) write_order: WriteOrder,
@@ -76,7 +76,7 @@ impl Context {
     }
 
     /// The cell's settings. Tasks that need them begin only once they are known.
-    pub(crate) fn cell(&self) -> &ClusterConfig {
+    pub(crate) fn cell(&self) -> &CellConfig {
         self.config.as_ref().expect("an operation on a file begins once the settings are known")
     }
 

@@ -2,13 +2,13 @@
 
 use crate::ask::Ask;
 use crate::context::{Alarm, Context};
+use crate::driver::NoJob;
 use crate::joined_opens::JoinedOpen;
 use crate::length_operation::LengthWork;
 use crate::mutation::Change;
 use crate::operation::{Command, Done, Operation, Output};
 use crate::read_operation::ReadWork;
 use crate::retry::at_deadline;
-use crate::room::NoJob;
 use crate::settings::ClientSettings;
 use crate::shared_asks::{SharedAsk, Want, Wanted, absorb, mismatched};
 use crate::sync_operation::SyncWork;
@@ -139,7 +139,7 @@ impl ClientCore {
 
     /// All that was at hand is dealt with: asks what was kept until now, and tells the callers that
     /// were not told at once.
-    pub fn turn_ends(&mut self, now: Now, effects: &mut Vec<Effect<NoJob>>) {
+    pub fn end_of_batch(&mut self, now: Now, effects: &mut Vec<Effect<NoJob>>) {
         self.cx.now = self.cx.now.max(now.time);
         if !self.opens.is_empty() {
             self.ask_opens();

@@ -1,8 +1,8 @@
 //! A client in a test's hands: what it asks is looked at and answered by the test.
 
 use crate::core::ClientCore;
+use crate::driver::NoJob;
 use crate::operation::{Command, Operation, Output};
-use crate::room::NoJob;
 use crate::settings::ClientSettings;
 use bytes::Bytes;
 use cairn_env::{Answer, Completion, Effect, EffectId, Event, Now};
@@ -11,7 +11,7 @@ use cairn_protocol::{
     Response,
 };
 use cairn_types::{
-    Address, BlockChecksums, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, Entry, EntryId,
+    Address, BlockChecksums, CellConfig, ChunkHandle, ChunkIndex, ChunkVersion, Entry, EntryId,
     LeaseId, Rack, ReplicaAt, ServerId, Term, Time, WallTime,
 };
 use std::collections::VecDeque;
@@ -59,11 +59,11 @@ pub(crate) fn client() -> TestClient {
 
 /// The same, once it knows the cell.
 pub(crate) fn connected() -> TestClient {
-    connected_to(ClusterConfig::tiny())
+    connected_to(CellConfig::tiny())
 }
 
 /// A client that knows a cell with settings of its own.
-pub(crate) fn connected_to(config: ClusterConfig) -> TestClient {
+pub(crate) fn connected_to(config: CellConfig) -> TestClient {
     let mut client = client();
     client.start(Operation::Ask(cairn_protocol::CellInfo {}.into()));
     client.answer(Response::CellInfo(CellInfoAnswer { config, ..CellInfoAnswer::default() }));
@@ -82,7 +82,7 @@ impl TestClient {
         for event in events {
             self.core.step(now, event, &mut effects);
         }
-        self.core.turn_ends(now, &mut effects);
+        self.core.end_of_batch(now, &mut effects);
         for effect in effects {
             match effect {
                 Effect::Call { id, to, request, payload, .. } => {
@@ -166,7 +166,7 @@ impl TestClient {
     /// Answers a `Read` with bytes, the reply's other fields as given.
     pub(crate) fn send_bytes(&mut self, call: &Call, bytes: &[u8], answer: ReadAnswer) {
         let Request::Read(read) = &call.request else { panic!("no read: {call:?}") };
-        let block_size = ClusterConfig::tiny().block_size;
+        let block_size = CellConfig::tiny().block_size;
         let checksums = BlockChecksums::of(read.offset, bytes, block_size);
         let answer = ReadAnswer { offset: read.offset, checksums, ..answer };
         self.tell_with(call, Ok(Response::Read(answer)), Bytes::copy_from_slice(bytes));
@@ -174,7 +174,7 @@ impl TestClient {
 
     /// The same with a byte flipped on the way.
     pub(crate) fn send_bad_bytes(&mut self, call: &Call, bytes: &[u8]) {
-        let block_size = ClusterConfig::tiny().block_size;
+        let block_size = CellConfig::tiny().block_size;
         let checksums = BlockChecksums::of(0, bytes, block_size);
         let mut bytes = bytes.to_vec();
         bytes[0] ^= 1;

@@ -21,7 +21,7 @@ impl Error {
         self.0.outcome
     }
 
-    /// The room behind the library no longer runs.
+    /// The driver behind the library no longer runs.
     pub(crate) fn stopped() -> Self {
         Self(Failure::unknown(ErrorCode::Internal, "the client's loop has stopped"))
     }

@@ -116,7 +116,7 @@ impl Consensus {
         Ok(group)
     }
 
-    /// This reign.
+    /// This term.
     #[must_use]
     pub fn term(&self) -> Term {
         Term::new(self.node.raft.term)
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn what_is_proposed_during_a_flush_goes_with_the_next_one() {
         let mut group = Consensus::start(EMPTY).expect("starts");
-        let first = group.take().expect("takes").expect("the reign's own entry");
+        let first = group.take().expect("takes").expect("the term's own entry");
         for record in [b"a", b"b", b"c"] {
             group.propose(record.to_vec()).expect("proposes");
         }
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn every_start_begins_a_new_term_behind_the_last_durable_record() {
         let mut last = EMPTY;
-        for reign in 1..5 {
+        for term in 1..5 {
             let mut group = Consensus::start(last).expect("starts");
-            assert_eq!(group.term(), Term::new(reign), "Q1");
+            assert_eq!(group.term(), Term::new(term), "Q1");
             for _ in 0..50 {
                 group.propose(b"x".to_vec()).expect("proposes");
             }

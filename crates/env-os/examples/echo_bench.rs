@@ -5,7 +5,7 @@
 //! directory it drops it.
 
 use bytes::Bytes;
-use cairn_env::{Completion, DiskError, Effect, EffectId, Event, Now, PushedData, Room, Service};
+use cairn_env::{Completion, DiskError, Driver, Effect, EffectId, Event, Now, PushedData, Service};
 use cairn_env_os::{LaunchOptions, Running, bind, launch};
 use cairn_protocol::{
     Failure, Hello, Probe, ProbeAnswer, Push, Read, ReadAnswer, Request, Response, Role,
@@ -57,7 +57,7 @@ struct Server {
     answer: Bytes,
 }
 
-impl Room for Server {
+impl Driver for Server {
     type Service = Store;
     type Command = ();
     fn handle(&mut self, _: Now, event: Event<(), ()>, effects: &mut Vec<Effect<()>>) {
@@ -89,7 +89,7 @@ enum Load {
     Pushes { data: Bytes, chain: Vec<ReplicaAt> },
 }
 
-/// A room of callers, each with one request on its way.
+/// A driver of callers, each with one request on its way.
 struct Callers {
     to: Vec<Address>,
     load: Load,
@@ -124,7 +124,7 @@ impl Callers {
     }
 }
 
-impl Room for Callers {
+impl Driver for Callers {
     type Service = Store;
     type Command = ();
     fn handle(&mut self, now: Now, event: Event<(), ()>, effects: &mut Vec<Effect<()>>) {
@@ -163,19 +163,19 @@ fn cpu_seconds() -> f64 {
 fn serve(id: u64, file: Option<File>) -> (Running<()>, u16) {
     let listener = bind("0.0.0.0:0").expect("a free port");
     let port = listener.local_addr().expect("bound").port();
-    let room = Server { id: ServerId::new(id), answer: Bytes::from(vec![7; PUSH_SIZE]) };
+    let driver = Server { id: ServerId::new(id), answer: Bytes::from(vec![7; PUSH_SIZE]) };
     let service = Arc::new(Store { file, written: AtomicU64::new(0) });
     let options = LaunchOptions { listener: Some(listener), ..LaunchOptions::new("server") };
-    (launch(room, service, options).expect("starts"), port)
+    (launch(driver, service, options).expect("starts"), port)
 }
 
 /// Operations done, wall seconds and CPU seconds of all threads.
 fn measure(to: Vec<Address>, load: Load, count: u64, time: Duration) -> (u64, f64, f64) {
     let (report, reported) = channel();
-    let room = Callers { to, load, count, until: None, time, done: 0, running: 0, report };
+    let driver = Callers { to, load, count, until: None, time, done: 0, running: 0, report };
     let service = Arc::new(Store { file: None, written: AtomicU64::new(0) });
     let (began, cpu) = (Instant::now(), cpu_seconds());
-    let running = launch(room, service, LaunchOptions::new("callers")).expect("starts");
+    let running = launch(driver, service, LaunchOptions::new("callers")).expect("starts");
     let (done, _) = reported.recv().expect("the callers report");
     let (wall, cpu) = (began.elapsed().as_secs_f64(), cpu_seconds() - cpu);
     running.stop().expect("stops");

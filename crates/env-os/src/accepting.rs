@@ -2,10 +2,10 @@
 //!
 //! - A1: whoever does not say Hello within [`GREETING_TIME_MAX`] is closed, and so is whoever
 //!   sends what no Cairn would; the reason goes out first where that is possible.
-//! - A2: nobody is taken in before the room has said who it is (`Effect::Identify`).
+//! - A2: nobody is taken in before the driver has said who it is (`Effect::Identify`).
 
 use crate::connection::{Accepted, Connection, Side, Stage};
-use crate::inflow::Arrival;
+use crate::frame_reader::Arrival;
 use crate::network::{Alarm, LISTENER_TOKEN, Network, News};
 use cairn_env::{Caller, ConnectionId, Payload};
 use cairn_protocol::{
@@ -29,13 +29,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_BATCH: usize = 64;
 
 impl Network {
-    /// What the room says of itself in handshakes from now on.
+    /// What the driver says of itself in handshakes from now on.
     pub(crate) fn identify(&mut self, hello: Hello) {
         self.identity = Some(hello);
         self.listen();
     }
 
-    /// Takes connections from now on, once the room has said who it is (A2).
+    /// Takes connections from now on, once the driver has said who it is (A2).
     pub(crate) fn listen(&mut self) {
         if self.identity.is_none() || self.is_listening {
             return;
@@ -197,7 +197,7 @@ impl Network {
             Ok(response) => {
                 answered = encode_response(to.request, response, payload.len(), out);
                 if !answered {
-                    // A defect of the room: told to the one who asked, and to nobody else's cost.
+                    // A defect of the driver: told to the one who asked, and to nobody else's cost.
                     let why = format!("the answer of rpc {} is over its limit", response.kind());
                     let failure = Failure::unknown(ErrorCode::Internal, why);
                     encode_failure(to.request, &failure, out);
@@ -289,6 +289,6 @@ mod tests {
         network.ring();
         assert_eq!(network.accepted_count, 0);
         assert_eq!(peer.read(&mut [0]).expect("closed, not reset"), 0);
-        assert!(network.news.is_empty(), "the room never heard of it");
+        assert!(network.news.is_empty(), "the driver never heard of it");
     }
 }

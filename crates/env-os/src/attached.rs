@@ -1,4 +1,4 @@
-//! A room that has no thread of its own: somebody's task turns its loop.
+//! A driver that has no thread of its own: somebody's task turns its loop.
 //!
 //! ```text
 //!   task polled ─► turn: epoll, without waiting ─► work ─┬─► there may be more: Again
@@ -18,7 +18,7 @@
 use crate::clock;
 use crate::launch::HaltReason;
 use crate::reactor::{Closing, Reactor, Turn};
-use cairn_env::Room;
+use cairn_env::Driver;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::fmt;
 use std::task::Waker;
@@ -38,7 +38,7 @@ pub enum Turned {
 
 /// A room to be turned by whoever holds this; dropped, it stops. Its descriptor is readable where
 /// the network has something for it.
-pub struct Attached<R: Room> {
+pub struct Attached<R: Driver> {
     reactor: Reactor<R>,
     turn: Turn<R>,
     has_begun: bool,
@@ -47,13 +47,13 @@ pub struct Attached<R: Room> {
     _closing: Closing<R::Command>,
 }
 
-impl<R: Room> fmt::Debug for Attached<R> {
+impl<R: Driver> fmt::Debug for Attached<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attached").field("has_begun", &self.has_begun).finish_non_exhaustive()
     }
 }
 
-impl<R: Room> Attached<R> {
+impl<R: Driver> Attached<R> {
     pub(crate) fn new(reactor: Reactor<R>) -> Self {
         let closing = reactor.closing();
         Self { reactor, turn: Turn::default(), has_begun: false, has_more: true, _closing: closing }
@@ -65,7 +65,7 @@ impl<R: Room> Attached<R> {
     /// message leaves. Where it `Waits`, `waker` is woken by commands.
     ///
     /// # Errors
-    /// The room has halted; it is not to be turned again.
+    /// The driver has halted; it is not to be turned again.
     pub fn turn(&mut self, waker: &Waker, is_readable: bool) -> Result<Turned, HaltReason> {
         let Self { reactor, turn, has_more, .. } = self;
         if !std::mem::replace(&mut self.has_begun, true) {
@@ -95,13 +95,13 @@ impl<R: Room> Attached<R> {
     }
 }
 
-impl<R: Room> AsFd for Attached<R> {
+impl<R: Driver> AsFd for Attached<R> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.reactor.network.epoll.as_fd()
     }
 }
 
-impl<R: Room> AsRawFd for Attached<R> {
+impl<R: Driver> AsRawFd for Attached<R> {
     fn as_raw_fd(&self) -> RawFd {
         self.reactor.network.epoll.as_raw_fd()
     }

@@ -13,7 +13,7 @@
 //!   same address would do is never taken for its doing (R5).
 
 use crate::connection::{Connection, Dialled, Held, Pending, Side, Stage, Target};
-use crate::inflow::Arrival;
+use crate::frame_reader::Arrival;
 use crate::name_lookup::{NameLookup, numbers};
 use crate::network::{Alarm, Line, Network, News};
 use bytes::Bytes;
@@ -36,7 +36,7 @@ const DIAL_TIME_MAX: Duration = Duration::from_secs(10);
 /// Bytes of requests that may wait for one connection.
 const CALL_BYTES_MAX: usize = 256 << 20;
 
-/// The room's call.
+/// The driver's call.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) id: EffectId,

@@ -5,7 +5,7 @@ use cairn_types::{Time, WallTime};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The clock that rooms see: it runs while the machine sleeps and never jumps (R4).
+/// The clock that drivers see: it runs while the machine sleeps and never jumps (R4).
 #[must_use]
 pub fn boot_time() -> Time {
     let told = clock_gettime(ClockId::Boottime);
@@ -14,8 +14,8 @@ pub fn boot_time() -> Time {
     Time::from_nanos(seconds * 1_000_000_000 + nanos)
 }
 
-/// The wall's time at one time of the clock that rooms see. It is looked at once a turn of the loop
-/// and goes on with the other, so that a step reads one clock instead of two: nothing is decided by
+/// The wall's time at one time of the clock that drivers see. It is looked at once a turn of the
+/// loop and goes on with the other, so that a step reads one clock instead of two: nothing is decided by
 /// the wall's that a turn more or less would change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wall {
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wall_goes_on_with_the_clock_that_rooms_see() {
+    fn the_wall_goes_on_with_the_clock_that_drivers_see() {
         let wall = Wall::look();
         let then = Wall { at: Time::from_nanos(wall.at.as_nanos() - 5_000_000_000), ..wall };
         let (now, later) = (wall.now(), then.now());

@@ -8,7 +8,7 @@
 //! - N2: bytes that wait to be written to an accepted connection, or are being read for it, are
 //!   bounded: over the bound its requests are parked, and it is not read any more.
 
-use crate::inflow::{Expecting, Inflow};
+use crate::frame_reader::{Expecting, FrameReader};
 use crate::name_lookup::NameLookup;
 use crate::out_queue::OutQueue;
 use crate::relays::RelayId;
@@ -47,7 +47,7 @@ pub(crate) enum Stage {
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) stage: Stage,
-    pub(crate) inflow: Inflow,
+    pub(crate) inflow: FrameReader,
     pub(crate) out: OutQueue,
     pub(crate) side: Side,
     /// What epoll watches for now.
@@ -68,9 +68,9 @@ pub(crate) enum Side {
 /// The listening side's part.
 #[derive(Debug, Default)]
 pub(crate) struct Accepted {
-    /// Requests came by it: the room hears when it is gone.
+    /// Requests came by it: the driver hears when it is gone.
     pub(crate) was_open: bool,
-    /// Requests in the room's hands.
+    /// Requests in the driver's hands.
     pub(crate) in_flight: usize,
     /// Those of them with large answers, and how large these may be.
     pub(crate) reads: BTreeMap<RequestId, usize>,
@@ -127,14 +127,14 @@ pub(crate) struct Pending {
 /// Whom an answer is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
-    /// The room's call.
+    /// The driver's call.
     Effect(EffectId, AlarmId),
     /// A push of so many bytes that is passed on.
     Relay(RelayId, usize),
 }
 
 impl Accepted {
-    /// The room takes a request.
+    /// The driver takes a request.
     pub(crate) fn begin(&mut self, id: RequestId, request: &Request) {
         self.in_flight += 1;
         if let Request::Read(read) = request {
@@ -146,7 +146,7 @@ impl Accepted {
         }
     }
 
-    /// The room has answered.
+    /// The driver has answered.
     pub(crate) fn end(&mut self, id: RequestId) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.read_bytes -= self.reads.remove(&id).unwrap_or(0);
@@ -162,7 +162,7 @@ impl Connection {
         Self {
             socket,
             stage,
-            inflow: Inflow::new(expecting),
+            inflow: FrameReader::new(expecting),
             out: OutQueue::default(),
             side,
             interest: EventFlags::empty(),

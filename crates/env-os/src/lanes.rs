@@ -102,7 +102,7 @@ impl<S: Service> Lanes<S> {
         if jobs.is_empty() {
             return;
         }
-        assert!(!self.workers.is_empty(), "a room without workers has no disk jobs");
+        assert!(!self.workers.is_empty(), "a driver without workers has no disk jobs");
         let mut woken = Vec::new();
         let mut queues = lock(&self.shared.queues);
         for (id, lane, job) in jobs.drain(..) {

@@ -1,4 +1,4 @@
-//! Starting and stopping a room in the real world.
+//! Starting and stopping a driver in the real world.
 
 use crate::attached::Attached;
 use crate::clock::Wall;
@@ -6,7 +6,7 @@ use crate::lanes::Lanes;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::{Network, WAKER_TOKEN};
 use crate::reactor::Reactor;
-use cairn_env::{Lane, Room, Service};
+use cairn_env::{Driver, Lane, Service};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct BindError {
     error: std::io::Error,
 }
 
-/// A room cannot be started.
+/// A driver cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start {name}: {error}; the system may be short of threads or file descriptors")]
 pub struct LaunchError {
@@ -28,12 +28,12 @@ pub struct LaunchError {
     error: std::io::Error,
 }
 
-/// Why a room stopped by itself; for a person.
+/// Why a driver stopped by itself; for a person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct HaltReason(pub String);
 
-/// The room no longer runs.
+/// The driver no longer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it no longer runs")]
 pub struct Stopped;
@@ -46,26 +46,26 @@ pub fn bind(address: &str) -> Result<TcpListener, BindError> {
     TcpListener::bind(address).map_err(|error| BindError { address: address.to_owned(), error })
 }
 
-/// How to run a room.
+/// How to run a driver.
 #[derive(Debug)]
 pub struct LaunchOptions {
     /// Where requests come in; none for a client.
     pub listener: Option<TcpListener>,
     /// For people: the names of its threads start with it.
     pub name: String,
-    /// Threads for disk jobs; at least one is started, but for an attached room.
+    /// Threads for disk jobs; at least one is started, but for an attached driver.
     pub workers: usize,
     /// A lane whose jobs may take long and can wait: they run on one more thread, at a lower
     /// priority than everything else.
     pub background: Option<Lane>,
-    /// Connections that may be open to this room; more are closed at once.
+    /// Connections that may be open to this driver; more are closed at once.
     pub accepted_max: usize,
-    /// Where the room's lines for a person go; nowhere, if nothing is said here.
+    /// Where the driver's lines for a person go; nowhere, if nothing is said here.
     pub say: fn(&str),
 }
 
 impl LaunchOptions {
-    /// A room that takes no requests, with one worker.
+    /// A driver that takes no requests, with one worker.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl LaunchOptions {
     }
 }
 
-/// Hands commands to a running room, from any thread.
+/// Hands commands to a running driver, from any thread.
 #[derive(Debug)]
 pub struct Sender<C> {
     commands: Arc<Mailbox<C>>,
@@ -95,7 +95,7 @@ impl<C> Sender<C> {
     /// Hands over a command, and wakes the loop where it sleeps.
     ///
     /// # Errors
-    /// [`Stopped`]: the command is dropped. One that was taken may be dropped too, where the room
+    /// [`Stopped`]: the command is dropped. One that was taken may be dropped too, where the driver
     /// stops before it comes to it.
     pub fn send(&self, command: C) -> Result<(), Stopped> {
         if self.commands.put([command]) { Ok(()) } else { Err(Stopped) }
@@ -111,7 +111,7 @@ impl<C> Sender<C> {
     }
 }
 
-/// A room at work. Dropping it stops the room without waiting for it.
+/// A driver at work. Dropping it stops the driver without waiting for it.
 #[derive(Debug)]
 pub struct Running<C> {
     thread: Option<JoinHandle<Result<(), HaltReason>>>,
@@ -126,7 +126,7 @@ impl<C> Running<C> {
         Sender { commands: Arc::clone(&self.commands) }
     }
 
-    /// Stops it: connections are closed, workers finish the batch at hand. An attached room is
+    /// Stops it: connections are closed, workers finish the batch at hand. An attached driver is
     /// told to, and not waited for.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl<C> Running<C> {
         self.wait()
     }
 
-    /// Waits until it stops; not for an attached room.
+    /// Waits until it stops; not for an attached driver.
     ///
     /// # Errors
     /// It halted by itself.
@@ -155,57 +155,57 @@ impl<C> Drop for Running<C> {
     }
 }
 
-/// Starts a room: its loop, its workers, its listener once it has said who it is
+/// Starts a driver: its loop, its workers, its listener once it has said who it is
 /// ([`Effect::Identify`](cairn_env::Effect::Identify)).
 ///
 /// # Errors
 /// [`LaunchError`]: nothing runs.
 pub fn launch<R>(
-    room: R,
+    driver: R,
     service: Arc<R::Service>,
     options: LaunchOptions,
 ) -> Result<Running<R::Command>, LaunchError>
 where
-    R: Room + Send + 'static,
+    R: Driver + Send + 'static,
     R::Command: Send,
 {
     let name = options.name.clone();
-    start(room, service, options).map_err(|error| LaunchError { name, error })
+    start(driver, service, options).map_err(|error| LaunchError { name, error })
 }
 
-/// A room without a thread: whoever holds the [`Attached`] turns it. Dropping the [`Running`]
+/// A driver without a thread: whoever holds the [`Attached`] turns it. Dropping the [`Running`]
 /// stops it.
 ///
 /// # Errors
 /// [`LaunchError`]: nothing is there.
-pub fn attach<R: Room>(
-    room: R,
+pub fn attach<R: Driver>(
+    driver: R,
     service: Arc<R::Service>,
     options: LaunchOptions,
 ) -> Result<(Attached<R>, Running<R::Command>), LaunchError> {
     let name = options.name.clone();
-    let built = build(room, service, options).map_err(|error| LaunchError { name, error });
+    let built = build(driver, service, options).map_err(|error| LaunchError { name, error });
     built.map(|(reactor, running)| (Attached::new(reactor), running))
 }
 
 fn start<R>(
-    room: R,
+    driver: R,
     service: Arc<R::Service>,
     mut options: LaunchOptions,
 ) -> std::io::Result<Running<R::Command>>
 where
-    R: Room + Send + 'static,
+    R: Driver + Send + 'static,
     R::Command: Send,
 {
     options.workers = options.workers.max(1);
     let name = options.name.clone();
-    let (reactor, mut running) = build(room, service, options)?;
+    let (reactor, mut running) = build(driver, service, options)?;
     running.thread = Some(Builder::new().name(name).spawn(move || reactor.run())?);
     Ok(running)
 }
 
-fn build<R: Room>(
-    room: R,
+fn build<R: Driver>(
+    driver: R,
     service: Arc<R::Service>,
     options: LaunchOptions,
 ) -> std::io::Result<(Reactor<R>, Running<R::Command>)> {
@@ -224,7 +224,7 @@ fn build<R: Room>(
     let LaunchOptions { workers, background, .. } = options;
     let lanes = Lanes::start(service, &options.name, workers, background, Arc::clone(&results))?;
     let reactor = Reactor {
-        room,
+        driver,
         network,
         lanes,
         waker,

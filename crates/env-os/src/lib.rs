@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!                    one thread                                  worker threads
-//!   sockets ◄──► epoll · network · room ──── jobs, by lane ────► Service::run (files)
+//!   sockets ◄──► epoll · network · driver ──── jobs, by lane ────► Service::run (files)
 //!                    ▲                 ◄─── finished jobs ────
 //!   Sender ─ command ┘
 //! ```
-//! [`launch()`] runs a [`Room`](cairn_env::Room); [`OsDisk`] is a directory as its disk. The
+//! [`launch()`] runs a [`Driver`](cairn_env::Driver); [`OsDisk`] is a directory as its disk. The
 //! contract is `cairn-env`'s E1 to E5; the files say which part of it they keep.
 //!
 //! Knows sockets, files, threads and clocks. Never knows what a message means, but for the
@@ -18,7 +18,7 @@ mod calls;
 pub mod clock;
 mod connection;
 mod disk;
-mod inflow;
+mod frame_reader;
 mod lanes;
 mod launch;
 mod mailbox;

@@ -1,7 +1,7 @@
 //! All sockets of a process, waited for by one epoll.
 //!
 //! ```text
-//!   epoll ─► ready(token) ─► arrivals ─► news (for the room)
+//!   epoll ─► ready(token) ─► arrivals ─► news (for the driver)
 //!   effects ─► call / reply ─► out-queues ─► flush, once per turn of the loop
 //! ```
 //! - G1: a connection that is lost completes all that hung on it, once (E1).
@@ -10,7 +10,7 @@
 //! The parts: `accepting` (the listening side), `calls` (the dialling side), `relays` (pushes).
 
 use crate::connection::{Connection, Side, Stage};
-use crate::inflow::{Arrival, Ended, SCRATCH_SIZE};
+use crate::frame_reader::{Arrival, Ended, SCRATCH_SIZE};
 use crate::relays::{Keep, Relay, RelayId};
 use crate::timers::Timers;
 use cairn_env::buffer_pool::BufferPool;
@@ -29,7 +29,7 @@ pub(crate) const WAKER_TOKEN: u64 = 0;
 /// The token of the listener; connections come after it.
 pub(crate) const LISTENER_TOKEN: u64 = 1;
 
-/// What the network has for the room.
+/// What the network has for the driver.
 #[derive(Debug)]
 pub(crate) enum News {
     Request { from: Caller, request: Request },
@@ -41,7 +41,7 @@ pub(crate) enum News {
 /// What an alarm is for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Alarm {
-    /// The room's wake.
+    /// The driver's wake.
     Wake(EffectId),
     /// A call's deadline.
     Call(ConnectionId, RequestId),
@@ -205,7 +205,7 @@ impl Network {
         }
     }
 
-    /// Whether there is something to tell the room, or to write.
+    /// Whether there is something to tell the driver, or to write.
     pub(crate) fn has_work(&self) -> bool {
         !self.news.is_empty() || !self.dirty.is_empty()
     }
@@ -280,7 +280,7 @@ impl Network {
         }
     }
 
-    /// The room wants to be woken.
+    /// The driver wants to be woken.
     pub(crate) fn wake(&mut self, id: EffectId, at: Time) {
         self.timers.set(at, Alarm::Wake(id));
     }

@@ -1,11 +1,11 @@
-//! The loop: it waits for everything and steps the room, in a thread of its own or as a task.
+//! The loop: it waits for everything and steps the driver, in a thread of its own or as a task.
 //!
 //! ```text
-//!   ┌─► news, commands, finished jobs ─► room.handle ─► effects ─► queues ┐
+//!   ┌─► news, commands, finished jobs ─► driver.handle ─► effects ─► queues ┐
 //!   └── epoll (network, waker, next alarm) ◄── flush sockets, wake workers ┘
 //! ```
-//! - L1: the room is stepped by one thread at a time, with a clock read for that very step (R4).
-//! - L2: before the loop sleeps, all that the room asked for is on its way, and all who gave
+//! - L1: the driver is stepped by one thread at a time, with a clock read for that very step (R4).
+//! - L2: before the loop sleeps, all that the driver asked for is on its way, and all who gave
 //!   commands that are done have been told.
 
 use crate::calls::Call;
@@ -14,7 +14,7 @@ use crate::lanes::{Finished, FromWorker, Lanes};
 use crate::launch::HaltReason;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::{Network, News, WAKER_TOKEN};
-use cairn_env::{Completion, Effect, EffectId, Event, Lane, Now, Room, Service};
+use cairn_env::{Completion, Driver, Effect, EffectId, Event, Lane, Now, Service};
 use rustix::event::epoll;
 use rustix::fs::Timespec;
 use rustix::io::Errno;
@@ -25,14 +25,14 @@ use std::time::Duration;
 /// Events taken from epoll at once.
 const EVENT_BATCH: usize = 256;
 
-type Job<R> = <<R as Room>::Service as Service>::Job;
-type Done<R> = <<R as Room>::Service as Service>::Done;
-type RoomEvent<R> = Event<<R as Room>::Command, Done<R>>;
-pub(crate) type Results<R> = Mailbox<FromWorker<Finished<<R as Room>::Service>>>;
+type Job<R> = <<R as Driver>::Service as Service>::Job;
+type Done<R> = <<R as Driver>::Service as Service>::Done;
+type DriverEvent<R> = Event<<R as Driver>::Command, Done<R>>;
+pub(crate) type Results<R> = Mailbox<FromWorker<Finished<<R as Driver>::Service>>>;
 
 /// Everything that the loop owns.
-pub(crate) struct Reactor<R: Room> {
-    pub(crate) room: R,
+pub(crate) struct Reactor<R: Driver> {
+    pub(crate) driver: R,
     pub(crate) network: Network,
     pub(crate) lanes: Lanes<R::Service>,
     pub(crate) waker: Arc<Waker>,
@@ -44,14 +44,14 @@ pub(crate) struct Reactor<R: Room> {
 }
 
 /// What one turn of the loop collects.
-pub(crate) struct Turn<R: Room> {
+pub(crate) struct Turn<R: Driver> {
     effects: Vec<Effect<Job<R>>>,
     jobs: Vec<(EffectId, Lane, Job<R>)>,
     commands: Vec<R::Command>,
     results: Vec<FromWorker<Finished<R::Service>>>,
 }
 
-impl<R: Room> Default for Turn<R> {
+impl<R: Driver> Default for Turn<R> {
     fn default() -> Self {
         Self { effects: Vec::new(), jobs: Vec::new(), commands: Vec::new(), results: Vec::new() }
     }
@@ -71,8 +71,8 @@ impl<C> Drop for Closing<C> {
     }
 }
 
-impl<R: Room> Reactor<R> {
-    /// Runs until the room halts or someone stops it.
+impl<R: Driver> Reactor<R> {
+    /// Runs until the driver halts or someone stops it.
     pub(crate) fn run(mut self) -> Result<(), HaltReason> {
         let _closing = self.closing();
         let mut turn = Turn::default();
@@ -97,7 +97,7 @@ impl<R: Room> Reactor<R> {
         self.wall = Wall::look();
         self.take_mail(turn)?;
         self.take_news(turn)?;
-        self.room.turn_ends(self.wall.now(), &mut turn.effects);
+        self.driver.end_of_batch(self.wall.now(), &mut turn.effects);
         self.carry_out(turn)?;
         self.lanes.submit(&mut turn.jobs);
         self.network.flush();
@@ -143,10 +143,10 @@ impl<R: Room> Reactor<R> {
         Ok(())
     }
 
-    fn step(&mut self, event: RoomEvent<R>, turn: &mut Turn<R>) -> Result<(), HaltReason> {
+    fn step(&mut self, event: DriverEvent<R>, turn: &mut Turn<R>) -> Result<(), HaltReason> {
         let now: Now = self.wall.now();
         self.network.now = now.time;
-        self.room.handle(now, event, &mut turn.effects);
+        self.driver.handle(now, event, &mut turn.effects);
         self.carry_out(turn)
     }
 

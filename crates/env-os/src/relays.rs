@@ -33,7 +33,7 @@ const _: () = assert!(RELAY_SHARE_MAX < RELAY_BACKLOG_MAX, "C3: short pushes nev
 /// How long a push may take from its first byte to its answer.
 const PUSH_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What keeps pushed data: the room's service.
+/// What keeps pushed data: the driver's service.
 pub(crate) type Keep = Box<dyn Fn(PushId, PushedData) -> Result<(), Failure> + Send>;
 
 /// Names a relay within its process.

@@ -1,4 +1,4 @@
-//! What is to happen when: wakes that the room asked for, and the network's own patience.
+//! What is to happen when: wakes that the driver asked for, and the network's own patience.
 
 use cairn_types::Time;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A room without a thread: turned by hand, as a task of a runtime turns it.
+//! A driver without a thread: turned by hand, as a task of a runtime turns it.
 
 mod toy;
 
@@ -51,7 +51,7 @@ impl Edges {
     }
 }
 
-/// Turns the room as a runtime does until something is there, or for so long.
+/// Turns the driver as a runtime does until something is there, or for so long.
 fn turn_until<T>(
     attached: &mut Attached<Toy>,
     edges: &Edges,
@@ -73,10 +73,10 @@ fn turn_until<T>(
 
 fn attached() -> (Attached<Toy>, Running<Command>, Receiver<()>) {
     let (gone, seen_gone) = channel();
-    let room = Toy::new(CELL, ServerId::new(9), Arc::new(Seen::default()), gone);
+    let driver = Toy::new(CELL, ServerId::new(9), Arc::new(Seen::default()), gone);
     let options = LaunchOptions { workers: 0, ..LaunchOptions::new("by-hand") };
     let (attached, running) =
-        attach(room, Arc::new(ToyService::default()), options).expect("has descriptors");
+        attach(driver, Arc::new(ToyService::default()), options).expect("has descriptors");
     (attached, running, seen_gone)
 }
 
@@ -183,12 +183,12 @@ fn who_is_told_to_watch_for_room_to_write_looks_whether_there_is_some_already() 
 }
 
 #[test]
-fn whoever_waits_for_a_room_that_is_dropped_learns_that_no_answer_comes() {
+fn whoever_waits_for_a_driver_that_is_dropped_learns_that_no_answer_comes() {
     let other = Node::start(3);
     let (attached, running, _gone) = attached();
     let outcome = ask(&running, &other);
     drop(attached);
-    assert!(outcome.recv().is_err(), "the command is dropped with the room");
+    assert!(outcome.recv().is_err(), "the command is dropped with the driver");
     assert!(running.sender().send(Command::Wake(Duration::ZERO, channel().0)).is_err());
 }
 

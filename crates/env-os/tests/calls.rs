@@ -1,4 +1,4 @@
-//! Calls between toy rooms over loopback: answers, deadlines, lost connections, handshakes.
+//! Calls between toy drivers over loopback: answers, deadlines, lost connections, handshakes.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod toy;
@@ -237,12 +237,12 @@ fn whatever_is_not_cairn_is_told_why_and_closed() {
     let mut unknown = Vec::new();
     encode_frame(999, FrameKind::Request, RequestId(3), &|_| {}, 0, &mut unknown);
     assert!(refusal(&server, hello(), &unknown).contains("unknown rpc 999"));
-    assert_eq!(server.seen.requests.load(Ordering::SeqCst), 0, "none of it reached the room");
+    assert_eq!(server.seen.requests.load(Ordering::SeqCst), 0, "none of it reached the driver");
     Node::start(2).probe(&server).expect("it still serves others");
 }
 
 #[test]
-fn the_room_hears_when_a_connection_on_which_requests_came_is_gone() {
+fn the_driver_hears_when_a_connection_on_which_requests_came_is_gone() {
     let (server, client) = (Node::start(1), Node::start(2));
     client.probe(&server).expect("answers");
     assert!(server.gone.lock().unwrap().try_recv().is_err());
@@ -251,7 +251,7 @@ fn the_room_hears_when_a_connection_on_which_requests_came_is_gone() {
 }
 
 #[test]
-fn a_room_that_halts_says_why_and_takes_no_more_commands() {
+fn a_driver_that_halts_says_why_and_takes_no_more_commands() {
     let (server, client) = (Node::start(1), Node::start(2));
     let sender = server.running.sender();
     let failure = client.ask(&server, Explain::default(), Bytes::new()).expect_err("it halts");

@@ -1,4 +1,4 @@
-//! Pushes down a chain of toy rooms over loopback.
+//! Pushes down a chain of toy drivers over loopback.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod toy;

@@ -376,7 +376,7 @@ impl SimWorld {
 
     pub(crate) fn complete(&mut self, node: NodeId, owner: Owner, result: Result<Answer, Failure>) {
         match owner {
-            Owner::Room(id) => self.feed(node, Input::Answered(id, result)),
+            Owner::Driver(id) => self.feed(node, Input::Answered(id, result)),
             Owner::Chain(push) => self.push_passed_on(push, result.map(|_| ())),
         }
     }

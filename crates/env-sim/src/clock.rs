@@ -8,7 +8,7 @@ use cairn_env::Now;
 use cairn_types::{Random, Time, WallTime};
 use std::time::Duration;
 
-/// True time in nanoseconds since the world began. No room ever sees it.
+/// True time in nanoseconds since the world began. No driver ever sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorldTime(pub u64);
 

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   SimWorld ── queue of happenings, by (true time, sequence)
-//!      ├── nodes: a room behind `Machine`, its disks, its clock, its lanes
+//!      ├── nodes: a driver behind `Machine`, its disks, its clock, its lanes
 //!      ├── connections: two pipes each, FIFO, that can break after any prefix
 //!      └── faults: kill, power loss, partition, pause, slow, clock jump, …
 //! ```
 //! Keeps the contract E1 to E5 of `cairn_env`, and has a place to fail at each step of it. Every
-//! message goes through the real wire codec. Nothing here knows what a room decides.
+//! message goes through the real wire codec. Nothing here knows what a driver decides.
 
 mod calls;
 mod clock;

@@ -1,4 +1,4 @@
-//! Any room with its service, behind one object-safe face: the world moves ids, the typed jobs,
+//! Any driver with its service, behind one object-safe face: the world moves ids, the typed jobs,
 //! results and commands stay in here.
 
 use crate::clock::WorldTime;
@@ -6,8 +6,8 @@ use crate::watch::JobWatch;
 use crate::world::NodeId;
 use bytes::Bytes;
 use cairn_env::{
-    Answer, Caller, Completion, ConnectionId, DiskError, Effect, EffectId, Event, Lane, Now,
-    Payload, PushedData, Room, Service,
+    Answer, Caller, Completion, ConnectionId, DiskError, Driver, Effect, EffectId, Event, Lane,
+    Now, Payload, PushedData, Service,
 };
 use cairn_protocol::{Failure, Hello, Request, Response};
 use cairn_types::{Address, PushId, ServerId, Time};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What a room is told, without its types.
+/// What a driver is told, without its types.
 pub enum Input {
     /// See [`Event::Started`].
     Started,
@@ -36,11 +36,11 @@ pub enum Input {
     DiskDone(EffectId),
     /// See [`Completion::Woken`].
     Woken(EffectId),
-    /// See [`Event::Command`]; of the room's type.
+    /// See [`Event::Command`]; of the driver's type.
     Command(Box<dyn Any>),
 }
 
-/// What a room wants, without its types.
+/// What a driver wants, without its types.
 pub enum Output {
     /// See [`Effect::Call`].
     Call {
@@ -54,7 +54,7 @@ pub enum Output {
         request: Request,
         /// Bulk bytes.
         payload: Bytes,
-        /// When to give up, by the room's clock.
+        /// When to give up, by the driver's clock.
         deadline: Time,
     },
     /// See [`Effect::Reply`].
@@ -70,7 +70,7 @@ pub enum Output {
     Wake {
         /// Comes back.
         id: EffectId,
-        /// When, by the room's clock.
+        /// When, by the driver's clock.
         at: Time,
     },
     /// A job waits in this lane.
@@ -86,12 +86,12 @@ pub enum Output {
     Halt(String),
 }
 
-/// A room and its service, as the world drives them.
+/// A driver and its service, as the world drives them.
 pub trait Machine {
     /// Takes one event.
     fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>);
-    /// See [`Room::turn_ends`].
-    fn turn_ends(&mut self, now: Now, out: &mut Vec<Output>);
+    /// See [`Driver::end_of_batch`].
+    fn end_of_batch(&mut self, now: Now, out: &mut Vec<Output>);
     /// How many jobs wait in a lane.
     fn waiting(&self, lane: Lane) -> usize;
     /// Runs the first `count` waiting jobs of a lane together; their results wait inside.
@@ -103,23 +103,23 @@ pub trait Machine {
     fn keep(&self, push: PushId, data: PushedData) -> Result<(), Failure>;
 }
 
-/// A watcher of this room's jobs.
+/// A watcher of this driver's jobs.
 pub type Watch<R> = Rc<
     RefCell<
         dyn JobWatch<
-                <<R as Room>::Service as Service>::Job,
-                <<R as Room>::Service as Service>::Done,
+                <<R as Driver>::Service as Service>::Job,
+                <<R as Driver>::Service as Service>::Done,
             >,
     >,
 >;
 
-type JobOf<R> = <<R as Room>::Service as Service>::Job;
-type DoneOf<R> = <<R as Room>::Service as Service>::Done;
+type JobOf<R> = <<R as Driver>::Service as Service>::Job;
+type DoneOf<R> = <<R as Driver>::Service as Service>::Done;
 
-/// A room in the simulated world.
-pub struct Housed<R: Room> {
+/// A driver in the simulated world.
+pub struct Housed<R: Driver> {
     node: NodeId,
-    room: R,
+    driver: R,
     service: Arc<R::Service>,
     watch: Option<Watch<R>>,
     lanes: BTreeMap<Lane, VecDeque<(EffectId, JobOf<R>)>>,
@@ -129,20 +129,20 @@ pub struct Housed<R: Room> {
 
 impl<R> Housed<R>
 where
-    R: Room + 'static,
+    R: Driver + 'static,
     R::Command: 'static,
     JobOf<R>: Clone,
 {
-    /// Houses a room; `watch` sees what its disks do.
+    /// Houses a driver; `watch` sees what its disks do.
     pub fn boxed(
         node: NodeId,
-        room: R,
+        driver: R,
         service: Arc<R::Service>,
         watch: Option<Watch<R>>,
     ) -> Box<dyn Machine> {
         Box::new(Self {
             node,
-            room,
+            driver,
             service,
             watch,
             lanes: BTreeMap::new(),
@@ -151,7 +151,7 @@ where
         })
     }
 
-    /// What the room wants, without its types.
+    /// What the driver wants, without its types.
     fn pass_on(&mut self, mut effects: Vec<Effect<JobOf<R>>>, out: &mut Vec<Output>) {
         for effect in effects.drain(..) {
             out.push(match effect {
@@ -186,7 +186,7 @@ where
             }
             Input::Woken(id) => Event::Completed { id, result: Completion::Woken },
             Input::Command(command) => Event::Command(
-                *command.downcast::<R::Command>().expect("a command of this room's kind"),
+                *command.downcast::<R::Command>().expect("a command of this driver's kind"),
             ),
         }
     }
@@ -194,20 +194,20 @@ where
 
 impl<R> Machine for Housed<R>
 where
-    R: Room + 'static,
+    R: Driver + 'static,
     R::Command: 'static,
     JobOf<R>: Clone,
 {
     fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         let event = self.typed(input);
         let mut effects = std::mem::take(&mut self.effects);
-        self.room.handle(now, event, &mut effects);
+        self.driver.handle(now, event, &mut effects);
         self.pass_on(effects, out);
     }
 
-    fn turn_ends(&mut self, now: Now, out: &mut Vec<Output>) {
+    fn end_of_batch(&mut self, now: Now, out: &mut Vec<Output>) {
         let mut effects = std::mem::take(&mut self.effects);
-        self.room.turn_ends(now, &mut effects);
+        self.driver.end_of_batch(now, &mut effects);
         self.pass_on(effects, out);
     }
 

@@ -112,8 +112,8 @@ pub(crate) struct Pipe {
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A room's call.
-    Room(EffectId),
+    /// A driver's call.
+    Driver(EffectId),
     /// A push on its way down the chain.
     Chain(u64),
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(crate) enum Happening {
     /// A process begins.
     Started { node: NodeId, life: u64 },
-    /// A timer of a room.
+    /// A timer of a driver.
     Woken { node: NodeId, life: u64, id: EffectId },
     /// The front frame of a pipe arrives.
     Deliver { connection: ConnectionId, direction: Direction },
@@ -32,7 +32,7 @@ pub(crate) enum Happening {
     LaneDone { node: NodeId, life: u64, lane: Lane, ids: Vec<EffectId> },
     /// Pushed data has been received and verified; it is kept now.
     PushStored { push: u64 },
-    /// A command of the program around a room.
+    /// A command of the program around a driver.
     Command { node: NodeId, life: u64, command: Box<dyn Any> },
     /// Something that the simulator asked for.
     Script { token: u64 },

@@ -7,7 +7,7 @@ use crate::world::NodeId;
 use cairn_env::DiskError;
 use cairn_protocol::{Failure, Request, Response};
 
-/// One message at the instant when a room gets it or gives it.
+/// One message at the instant when a driver gets it or gives it.
 #[derive(Debug)]
 pub struct Seen<'a> {
     /// True time.
@@ -20,18 +20,18 @@ pub struct Seen<'a> {
     pub request: &'a Request,
 }
 
-/// Sees the messages of all rooms.
+/// Sees the messages of all drivers.
 pub trait MessageWatch {
-    /// A room is about to get this request.
+    /// A driver is about to get this request.
     fn delivered(&mut self, seen: &Seen<'_>);
-    /// A room has given its answer; it may yet be lost on the way.
+    /// A driver has given its answer; it may yet be lost on the way.
     fn answered(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>);
     /// A process begins its life, or ended it.
     fn lives(&mut self, at: WorldTime, node: NodeId, alive: bool);
 }
 
-/// Sees the disk work of one kind of room.
+/// Sees the disk work of one kind of driver.
 pub trait JobWatch<J, D> {
-    /// A job ran: its effect is on the disk as of now, the room hears of it later.
+    /// A job ran: its effect is on the disk as of now, the driver hears of it later.
     fn ran(&mut self, at: WorldTime, node: NodeId, job: &J, result: &Result<D, DiskError>);
 }

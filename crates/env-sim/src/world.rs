@@ -271,7 +271,7 @@ impl SimWorld {
         self.queue.push(self.now.after(after), Happening::Script { token });
     }
 
-    /// Hands a command to a room, of the room's command type.
+    /// Hands a command to a driver, of the driver's command type.
     pub fn command(&mut self, node: NodeId, command: Box<dyn Any>) {
         let life = self.nodes[node.0].life;
         self.queue.push(self.now, Happening::Command { node, life, command });
@@ -351,7 +351,7 @@ impl SimWorld {
             Happening::Deadline { connection, request } => self.deadline(connection, request),
             Happening::TurnEnds { node, life } if self.lives(node, life) => {
                 self.nodes[node.0].in_turn = false;
-                self.drive(node, |machine, now, out| machine.turn_ends(now, out));
+                self.drive(node, |machine, now, out| machine.end_of_batch(now, out));
             }
             Happening::TurnEnds { .. } => {}
             Happening::LaneRun { node, life, lane } => self.lane_run(node, life, lane),
@@ -367,7 +367,7 @@ impl SimWorld {
         }
     }
 
-    /// Hands an event to a room, and does what it wants done.
+    /// Hands an event to a driver, and does what it wants done.
     pub(crate) fn feed(&mut self, node: NodeId, input: Input) {
         self.drive(node, |machine, now, out| machine.handle(now, input, out));
         let it = &self.nodes[node.0];
@@ -381,7 +381,7 @@ impl SimWorld {
             self.nodes[node.0].in_turn = true;
             self.queue.push(self.now.after(span), Happening::TurnEnds { node, life });
         } else {
-            self.drive(node, |machine, now, out| machine.turn_ends(now, out));
+            self.drive(node, |machine, now, out| machine.end_of_batch(now, out));
         }
     }
 
@@ -404,7 +404,7 @@ impl SimWorld {
         match output {
             Output::Call { id, to, server, request, payload, deadline } => {
                 let deadline = self.nodes[node.0].clock.true_time(deadline);
-                self.call(node, Owner::Room(id), &to, server, &request, payload, deadline);
+                self.call(node, Owner::Driver(id), &to, server, &request, payload, deadline);
             }
             Output::Reply { to, answer, payload } => self.reply(node, to, answer, payload),
             Output::Wake { id, at } => self.wake(node, life, id, at),

@@ -1,4 +1,4 @@
-//! The chunkserver's disk work as its room sees it: jobs over several directories, and pushes.
+//! The chunkserver's disk work as its driver sees it: jobs over several directories, and pushes.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -10,7 +10,7 @@ use cairn_env::{
 use cairn_env_sim::SimDisk;
 use cairn_store::{ChunkDisk, RecoveredChunks, StoreOpenError};
 use cairn_types::{
-    BlockChecksums, CellId, ChunkHandle, ClusterConfig, MutationNumber, PushId, SerialNumber,
+    BlockChecksums, CellConfig, CellId, ChunkHandle, MutationNumber, PushId, SerialNumber,
     ServerId, SessionId,
 };
 use chunk_model::{new_disk, pushed, version};
@@ -20,7 +20,7 @@ const HANDLE: ChunkHandle = ChunkHandle::new(5);
 fn open(disks: &[SimDisk]) -> (ChunkDisk, RecoveredChunks) {
     let sessions = disks.iter().map(SimDisk::session).collect();
     let (service, found) = ChunkDisk::open(sessions, 1 << 20).unwrap();
-    service.configure(&ClusterConfig { block_size: chunk_model::BLOCK, ..ClusterConfig::tiny() });
+    service.configure(&CellConfig { block_size: chunk_model::BLOCK, ..CellConfig::tiny() });
     (service, found)
 }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use cairn_protocol::{Failure, Hello, Request, RequestId, Response};
 use cairn_types::{Address, PushId, ServerId, Time, WallTime};
 
-/// Names an effect within its room; the completion carries it back.
+/// Names an effect within its driver; the completion carries it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EffectId(pub u64);
 
@@ -35,7 +35,7 @@ pub struct Now {
     pub wall: WallTime,
 }
 
-/// What a room wants done.
+/// What a driver wants done.
 #[derive(Debug)]
 pub enum Effect<J> {
     /// Ask another party; the connection is made, kept and shared by the world. Completes with
@@ -70,7 +70,7 @@ pub enum Effect<J> {
         /// When.
         at: Time,
     },
-    /// Run a job of the room's [`Service`](crate::Service); completes with [`Completion::Disk`].
+    /// Run a job of the driver's [`Service`](crate::Service); completes with [`Completion::Disk`].
     Disk {
         /// Comes back with the result.
         id: EffectId,
@@ -109,7 +109,7 @@ pub enum Completion<D> {
     Woken,
 }
 
-/// What a room is told.
+/// What a driver is told.
 #[derive(Debug)]
 pub enum Event<C, D> {
     /// The first event of a process's life.
@@ -133,7 +133,7 @@ pub enum Event<C, D> {
         /// What came of it.
         result: Completion<D>,
     },
-    /// From the program around the room (a client's operations).
+    /// From the program around the driver (a client's operations).
     Command(C),
 }
 

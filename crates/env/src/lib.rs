@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!             Event                                   Effect
-//!   world ──────────────►  Room::handle(now, event) ──────────────►  world
+//!   world ──────────────►  Driver::handle(now, event) ──────────────►  world
 //!     ▲                    (one thread, never waits)                   │
 //!     └────────────── Event::Completed { id, .. } ─────────────────────┘
 //! ```
-//! A room is a state machine with one entrance. What it wants done goes out as [`Effect`]s, each
-//! with an id that the room chose; what came of it comes back as [`Event::Completed`] with that
+//! A driver is a state machine with one entrance. What it wants done goes out as [`Effect`]s, each
+//! with an id that the driver chose; what came of it comes back as [`Event::Completed`] with that
 //! id. Two worlds stand behind the seam: `env-os` (epoll, threads, files) and `env-sim` (one
 //! queue, one seed). One suite judges both ([`conformance`]).
 //!
@@ -22,16 +22,16 @@ pub mod buffer_pool;
 pub mod chunk_jobs;
 pub mod conformance;
 mod disk;
+mod driver;
 mod effect;
 mod payload;
 mod push_buffer;
-mod room;
 
 pub use chunk_jobs::{ApplyMutation, ChunkDone, ChunkJob, JournalEntry, ReadDone};
 pub use disk::{Disk, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space};
+pub use driver::{Driver, Service};
 pub use effect::{
     Answer, Caller, Completion, ConnectionId, DiskError, Effect, EffectId, Event, Lane, Now,
 };
 pub use payload::{HeldBytes, Payload};
 pub use push_buffer::{PushBuffer, PushLookupError, PushedData};
-pub use room::{Room, Service};

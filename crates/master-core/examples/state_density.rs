@@ -13,7 +13,7 @@ use cairn_master_core::state::ROOT;
 use cairn_master_core::{Outcome, Record, State};
 use cairn_pagetree::FileId;
 use cairn_types::{
-    CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, LogIndex,
+    CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, LogIndex,
     MutationName, MutationNumber, Random, SessionId, Term, WallTime,
 };
 use std::sync::Arc;
@@ -68,7 +68,7 @@ struct History {
 impl History {
     fn new() -> Self {
         let mut history = Self { state: State::default(), counter: 0, files: 0 };
-        let (time, config) = (history.time(), ClusterConfig::standard());
+        let (time, config) = (history.time(), CellConfig::standard());
         history.apply(&FoundCell { time, cell: CellId::new(1), config }.into());
         history
     }

@@ -5,9 +5,9 @@
 //!           ├─► mutations  path locks ─► record ─► applied ─► answer
 //!           └─► chunks     leases, raises, servers (soft state)
 //! ```
-//! - M1: no request is taken before a record of this reign is applied (R23).
+//! - M1: no request is taken before a record of this term is applied (R23).
 //! - M2: the answer to a mutation leaves when its record is applied (R23).
-//! - M3: within a reign, wall time goes on as the boot-time clock does: setting the wall clock
+//! - M3: within a term, wall time goes on as the boot-time clock does: setting the wall clock
 //!   changes nothing (R4).
 
 use crate::chunks::Chunks;
@@ -25,28 +25,28 @@ use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ErrorCode, Failure,
     Open, Request, Response, Stat,
 };
-use cairn_types::{CellId, ClusterConfig, LogIndex, Random, Term, WallTime};
+use cairn_types::{CellConfig, CellId, LogIndex, Random, Term, WallTime};
 use std::sync::Arc;
 
-/// The primary master of one reign.
+/// The primary master of one term.
 #[derive(Debug)]
 pub struct MasterCore {
     state: State,
     term: Term,
-    /// When the reign began.
+    /// When the term began.
     began: Now,
-    /// A record of this reign is applied (M1).
+    /// A record of this term is applied (M1).
     serving: bool,
     numbers: Numbers,
     mutations: Mutations,
     chunks: Chunks,
-    /// Of the room, for a person.
+    /// Of the driver, for a person.
     warning: Option<String>,
     out: Outbox,
 }
 
 impl MasterCore {
-    /// The master of reign `term` over `state`; `seed` feeds its choices.
+    /// The master of term `term` over `state`; `seed` feeds its choices.
     #[must_use]
     pub fn new(state: State, term: Term, seed: u64) -> Self {
         Self {
@@ -68,18 +68,18 @@ impl MasterCore {
         &self.state
     }
 
-    /// This reign.
+    /// This term.
     #[must_use]
     pub fn term(&self) -> Term {
         self.term
     }
 
-    /// Begins the reign, and founds the cell where there is none: `founding` is the id and the
+    /// Begins the term, and founds the cell where there is none: `founding` is the id and the
     /// settings that it would get.
     pub fn begin(
         &mut self,
         now: Now,
-        founding: (CellId, ClusterConfig),
+        founding: (CellId, CellConfig),
         effects: &mut Vec<MasterEffect>,
     ) {
         self.began = now;
@@ -105,7 +105,7 @@ impl MasterCore {
                 let (mut step, _, chunks) = self.parts(now);
                 chunks.on_wake(&mut step, id);
             }
-            // Disk jobs are the room's own; the world drops what is answered to a lost caller.
+            // Disk jobs are the driver's own; the world drops what is answered to a lost caller.
             Event::Completed { result: Completion::Disk(_), .. }
             | Event::Started
             | Event::Disconnected { .. }
@@ -129,7 +129,7 @@ impl MasterCore {
         self.serving |= begins;
         let (mut step, mutations, chunks) = self.parts(now);
         if begins {
-            chunks.on_reign(&mut step);
+            chunks.on_term_begins(&mut step);
         }
         mutations.on_applied(&mut step, proposal, &outcome);
         chunks.on_applied(&mut step, Some(proposal), &outcome);
@@ -147,12 +147,12 @@ impl MasterCore {
         self.state.adopt_image(backing, file)
     }
 
-    /// What a person should know of the room's work; shown by `Status` until it is taken back.
+    /// What a person should know of the driver's work; shown by `Status` until it is taken back.
     pub fn set_warning(&mut self, warning: Option<String>) {
         self.warning = warning;
     }
 
-    /// The time as this reign counts it (M3).
+    /// The time as this term counts it (M3).
     fn steady(&self, now: Now) -> Now {
         let passed = now.time.since(self.began.time).as_millis();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);
@@ -167,7 +167,7 @@ impl MasterCore {
 
     fn on_request(&mut self, now: Now, from: Caller, request: Request) {
         if !self.serving {
-            let line = "the master is starting: its reign is not in the log yet";
+            let line = "the master is starting: its term is not in the log yet";
             self.out.reply(from, Err(Failure::not_done(ErrorCode::Busy, line)));
             return;
         }

@@ -6,7 +6,7 @@
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, EntryId, JoinId, LeaseId, Term};
 
-/// Hands out the numbers of one reign.
+/// Hands out the numbers of one term.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     term: Term,
@@ -17,7 +17,7 @@ impl Numbers {
     /// The numbers of `term`, which must be this master's own and durable before one leaves.
     #[must_use]
     pub(crate) fn new(term: Term) -> Self {
-        // R1 broken: the numbers of an earlier reign are offered again.
+        // R1 broken: the numbers of an earlier term are offered again.
         let term = if broken(Rule::R1) { Term::new(1) } else { term };
         Self { term, counter: 0 }
     }
@@ -42,7 +42,7 @@ impl Numbers {
         ChunkHandle::of(self.term, self.take())
     }
 
-    /// A fresh chunk version, above every version of this and earlier reigns.
+    /// A fresh chunk version, above every version of this and earlier terms.
     pub(crate) fn version(&mut self) -> ChunkVersion {
         ChunkVersion::of(self.term, self.take())
     }

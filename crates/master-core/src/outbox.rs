@@ -1,4 +1,4 @@
-//! What a step wants done: collected here, handed to the room when the step is over.
+//! What a step wants done: collected here, handed to the driver when the step is over.
 
 use crate::log_jobs::LogJob;
 use crate::record::Record;
@@ -29,8 +29,8 @@ const _: () = assert!(FAILURE_LINE_SIZE_MAX > 3 * PATH_SIZE_MAX);
 
 /// Effects on their way out, and the ids for them.
 ///
-/// Effect ids from 1 up are the core's; the room's own are its concern and start at
-/// [`Outbox::ROOM_EFFECTS`].
+/// Effect ids from 1 up are the core's; the driver's own are its concern and start at
+/// [`Outbox::DRIVER_EFFECTS`].
 #[derive(Debug, Default)]
 pub struct Outbox {
     effects: Vec<MasterEffect>,
@@ -39,8 +39,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Effect ids from here on belong to the room.
-    pub const ROOM_EFFECTS: u64 = 1 << 63;
+    /// Effect ids from here on belong to the driver.
+    pub const DRIVER_EFFECTS: u64 = 1 << 63;
 
     fn fresh(&mut self) -> EffectId {
         self.last_effect += 1;

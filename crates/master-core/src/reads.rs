@@ -263,7 +263,7 @@ pub(crate) fn status(state: &State, chunks: &Chunks, now: Now, term: Term) -> St
         unavailable: health.unavailable,
         servers: chunks.servers(now),
         reasons: health.reasons,
-        started: state.reign_began(),
+        started: state.term_began(),
         log_index: state.applied().get(),
         hidden_count: state.hidden_count(),
     }

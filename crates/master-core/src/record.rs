@@ -10,17 +10,17 @@
 use cairn_protocol::Failure;
 use cairn_types::wire::Message;
 use cairn_types::{
-    CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, Content, EntryId, MutationName,
+    CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, MutationName,
     Term, WallTime,
 };
 
 cairn_types::message! {
-    /// The first record of a reign; requests are taken once it is applied (R23).
+    /// The first record of a term; requests are taken once it is applied (R23).
     pub struct Begin { 1 => time: WallTime, 2 => term: Term }
 }
 cairn_types::message! {
     /// The cell's founding, once, at the first start of all.
-    pub struct FoundCell { 1 => time: WallTime, 2 => cell: CellId, 3 => config: ClusterConfig }
+    pub struct FoundCell { 1 => time: WallTime, 2 => cell: CellId, 3 => config: CellConfig }
 }
 cairn_types::message! {
     /// One directory to be made, with the id that it gets.
@@ -116,7 +116,7 @@ cairn_types::message! {
 cairn_types::choice! {
     /// Any record.
     pub enum Record {
-        /// A reign begins.
+        /// A term begins.
         1 => Begin(Begin),
         /// The cell is founded.
         2 => FoundCell(FoundCell),

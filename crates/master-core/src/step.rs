@@ -12,7 +12,7 @@ pub(crate) struct Step<'a> {
     pub(crate) now: Now,
     /// Durable state as applied; the step itself changes none of it.
     pub(crate) state: &'a State,
-    /// Fresh numbers of this reign.
+    /// Fresh numbers of this term.
     pub(crate) numbers: &'a mut Numbers,
     /// Effects and proposals.
     pub(crate) out: &'a mut Outbox,

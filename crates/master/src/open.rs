@@ -1,8 +1,8 @@
 //! Opening a master's directory: lock, identity, recovery.
 
+use crate::driver::Master;
 use crate::master_disk::MasterDisk;
 use crate::recovery::{self, Recovered, RecoveryError};
-use crate::room::Master;
 use cairn_consensus::{Consensus, ConsensusError};
 use cairn_env::{Disk, DiskError, IoFailure};
 use cairn_format::{Identity, IdentityKind};
@@ -11,7 +11,7 @@ use cairn_protocol::{Hello, Role};
 use cairn_store::{
     Checkpoints, PageFileLimits, SEGMENT_SIZE_STANDARD, read_identity, write_identity,
 };
-use cairn_types::{CellId, ClusterConfig, ConfigError, Incarnation, Random, ServerId};
+use cairn_types::{CellConfig, CellId, ConfigError, Incarnation, Random, ServerId};
 use std::sync::Arc;
 
 /// Whoever holds this file's lock is the directory's master.
@@ -21,7 +21,7 @@ const LOCK_FILE: &str = "lock";
 #[derive(Clone, Debug)]
 pub struct MasterConfig {
     /// The settings that a new cell gets; a cell that is founded keeps its own.
-    pub cluster: ClusterConfig,
+    pub cluster: CellConfig,
     /// Feeds every choice and id that this process draws; must differ from start to start.
     pub seed: u64,
     /// A checkpoint is made after so many records, or more where the last one was dear.
@@ -35,7 +35,7 @@ pub struct MasterConfig {
 impl MasterConfig {
     /// What suits a real machine.
     #[must_use]
-    pub fn standard(cluster: ClusterConfig, seed: u64) -> Self {
+    pub fn standard(cluster: CellConfig, seed: u64) -> Self {
         Self {
             cluster,
             seed,

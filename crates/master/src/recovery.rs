@@ -6,7 +6,7 @@
 //!         └───────────────────── the one before ──────────────────────┘
 //! ```
 //! A page is verified when it is first touched: what replay does not touch may show itself damaged
-//! while the master runs, which then stops and marks the checkpoint (`room`, D4).
+//! while the master runs, which then stops and marks the checkpoint (`driver`, D4).
 
 use bytes::Bytes;
 use cairn_consensus::StoredRecord;

@@ -4,7 +4,7 @@
 //! ```text
 //!   records ──► State::apply, one by one, as replay does ──► checkpoint
 //! ```
-//! - E1: the directory is what a master that logged these records in its first reign would leave
+//! - E1: the directory is what a master that logged these records in its first term would leave
 //!   after a checkpoint: whoever opens it cannot tell the difference.
 //!   But the log before the checkpoint is not there: damage in it cannot be mended by replay.
 //! - E2: a directory that is somebody's is refused; one that was left half made is no master's
@@ -19,10 +19,10 @@ use cairn_master_core::{Outcome, Record, State};
 use cairn_pagetree::CheckpointError;
 use cairn_protocol::Failure;
 use cairn_store::{Checkpoints, PageFileLimits, read_identity, write_identity};
-use cairn_types::{CellId, ClusterConfig, LogIndex, Random, Term, WallTime};
+use cairn_types::{CellConfig, CellId, LogIndex, Random, Term, WallTime};
 use std::sync::Arc;
 
-/// The reign that the records of a seeded directory belong to; ids in them are of it (R1).
+/// The term that the records of a seeded directory belong to; ids in them are of it (R1).
 pub const SEED_TERM: Term = Term::new(1);
 
 /// Why a directory is not seeded.
@@ -50,7 +50,7 @@ pub enum SeedError {
 /// [`SeedError`].
 pub fn seed(
     disk: &Arc<dyn Disk>,
-    config: &ClusterConfig,
+    config: &CellConfig,
     begun: WallTime,
     records: impl IntoIterator<Item = Record>,
 ) -> Result<LogIndex, SeedError> {

@@ -9,9 +9,9 @@
 //! of the time that is all. The run is walked only among separators whose leads are the key's own.
 
 use crate::entries::Entries;
+use crate::multi_get::touch;
 use crate::parts::shared_front;
 use crate::run;
-use crate::together::touch;
 use std::cmp::Ordering;
 use std::hint::black_box;
 use std::ops::Range;

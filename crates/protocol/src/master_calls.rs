@@ -1,8 +1,8 @@
 //! What clients ask of a master. No file byte passes here (GFS §2.3).
 
 use cairn_types::{
-    CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, Content, Entry,
-    EntryId, LeaseId, MutationName, ReplicaAt, ServerId, Term, WallTime,
+    CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, Content, Entry, EntryId,
+    LeaseId, MutationName, ReplicaAt, ServerId, Term, WallTime,
 };
 
 cairn_types::message! {
@@ -207,8 +207,8 @@ cairn_types::message! {
     pub struct CellInfo { }
 }
 cairn_types::message! {
-    /// The cell, its settings, and the present reign.
-    pub struct CellInfoAnswer { 1 => cell: CellId, 2 => config: ClusterConfig, 3 => term: Term }
+    /// The cell, its settings, and the present term.
+    pub struct CellInfoAnswer { 1 => cell: CellId, 2 => config: CellConfig, 3 => term: Term }
 }
 
 cairn_types::message! {

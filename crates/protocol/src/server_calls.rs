@@ -2,7 +2,7 @@
 
 use crate::ReportSlice;
 use cairn_types::{
-    CellId, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, Incarnation, JoinId,
+    CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId,
     LeaseId, ReplicaAt, SerialNumber, ServerId, Term,
 };
 
@@ -47,7 +47,7 @@ cairn_types::message! {
     pub struct JoinAnswer {
         1 => term: Term,
         2 => cell: CellId,
-        3 => config: ClusterConfig,
+        3 => config: CellConfig,
         /// Names this join: the inventory that follows belongs to it.
         4 => join: JoinId,
     }

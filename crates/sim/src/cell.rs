@@ -7,7 +7,7 @@ use cairn_chunkserver::{Chunkserver, ChunkserverConfig};
 use cairn_client_core::{ClientCore, ClientSettings, NoDisk};
 use cairn_env_sim::{Housed, NodeId, NodePlan, SimDisk, SimWorld, Watch, WorldSettings};
 use cairn_master::{Master, MasterConfig, PageFileLimits};
-use cairn_types::{Address, ClusterConfig, Rack};
+use cairn_types::{Address, CellConfig, Rack};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn rack_of(at: usize) -> Rack {
 /// Builds the cell and starts it.
 pub(crate) fn build(
     run: &RunConfig,
-    cluster: &ClusterConfig,
+    cluster: &CellConfig,
     clients: usize,
     observer: &Rc<RefCell<Observer>>,
 ) -> (SimWorld, CellNodes) {
@@ -72,7 +72,7 @@ pub(crate) fn build(
 
 fn add_master(
     world: &mut SimWorld,
-    cluster: &ClusterConfig,
+    cluster: &CellConfig,
     observer: &Rc<RefCell<Observer>>,
 ) -> NodeId {
     let (cluster, observer) = (cluster.clone(), observer.clone());
@@ -89,11 +89,11 @@ fn add_master(
                 segment_size: SEGMENT_SIZE,
             };
             let opened = Master::open(boot.disks[0].session(), config);
-            let (room, disk) = opened.map_err(|why| why.to_string())?;
-            let room = Rc::new(RefCell::new(room));
-            observer.borrow_mut().master_opened(boot.node, room.clone());
+            let (driver, disk) = opened.map_err(|why| why.to_string())?;
+            let driver = Rc::new(RefCell::new(driver));
+            observer.borrow_mut().master_opened(boot.node, driver.clone());
             let watch: Watch<SharedMaster> = observer.clone();
-            Ok(Housed::boxed(boot.node, SharedMaster(room), disk, Some(watch)))
+            Ok(Housed::boxed(boot.node, SharedMaster(driver), disk, Some(watch)))
         }),
     })
 }
@@ -120,9 +120,9 @@ pub(crate) fn add_chunkserver(
             };
             let disks = boot.disks.iter().map(SimDisk::session).collect();
             let opened = Chunkserver::open(disks, config);
-            let (room, disk) = opened.map_err(|why| why.to_string())?;
+            let (driver, disk) = opened.map_err(|why| why.to_string())?;
             let watch: Watch<Chunkserver> = observer.clone();
-            Ok(Housed::boxed(boot.node, room, disk, Some(watch)))
+            Ok(Housed::boxed(boot.node, driver, disk, Some(watch)))
         }),
     })
 }
@@ -138,8 +138,8 @@ fn add_client(world: &mut SimWorld, at: usize) -> NodeId {
                 rack: rack_of(at),
                 seed: u128::from(boot.seed) << 64 | at as u128,
             };
-            let room = ClientCore::new(settings);
-            Ok(Housed::boxed(boot.node, room, Arc::new(NoDisk), None))
+            let driver = ClientCore::new(settings);
+            Ok(Housed::boxed(boot.node, driver, Arc::new(NoDisk), None))
         }),
     })
 }

@@ -1,7 +1,7 @@
 //! The simulator: a whole cell in one thread, faults injected at the seam, checkers watching.
 //!
 //! ```text
-//!   seed ─► weather (faults) ─┐                        ┌─► checkers: what must never be otherwise
+//!   seed ─► fault injector ────┐                        ┌─► checkers: what must never be otherwise
 //!           workloads ────────┼─► SimWorld: the cell ──┤
 //!                             └─◄ answers ─────────────┴─► oracles: what may be read back
 //! ```
@@ -12,6 +12,7 @@
 mod cell;
 mod checkers;
 mod drills;
+mod fault_injector;
 mod file_model;
 mod ledger;
 mod observer;
@@ -22,7 +23,6 @@ mod report;
 mod run;
 pub mod scenarios;
 mod stage;
-mod weather;
 mod workloads;
 
 pub use drills::{Drill, drills, run_drill};

@@ -4,16 +4,16 @@ use crate::cell;
 use crate::checkers;
 use crate::checkers::linearizable_names::{Judgement, judge};
 use crate::checkers::replay_is_state::ReplayIsState;
+use crate::fault_injector::FaultInjector;
 use crate::observer::Observer;
 use crate::report::{CheckFailure, RunConfig, RunReport};
 use crate::stage::{ACTOR_TOKENS, Actor, Stage};
-use crate::weather::Weather;
 use crate::workloads::{
     Appender, Churn, FinalReads, NameHistory, RandomWriter, RecordFile, SequentialFiles,
     SharedFile, TailingReader,
 };
 use cairn_env_sim::{Stepped, WorldTime};
-use cairn_types::ClusterConfig;
+use cairn_types::CellConfig;
 use cairn_types::planted::Rule;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,10 +69,10 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut RunReport) {
-    let cluster = ClusterConfig::tiny();
+    let cluster = CellConfig::tiny();
     let (world, nodes) = cell::build(config, &cluster, CLIENTS, observer);
     let mut stage = Stage::new(world, nodes, cluster, observer.clone());
-    let mut weather = Weather::new(config.faults.clone());
+    let mut injector = FaultInjector::new(config.faults.clone());
     let shared = Shared {
         sequential: Rc::default(),
         random: SharedFile::named("/shared"),
@@ -81,15 +81,15 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     };
     let mut actors = actors(&stage, &shared, config.batches);
     start_all(&mut stage, &mut actors, 0);
-    weather.brew(&mut stage);
-    play(&mut stage, &mut weather, &mut actors, config.seconds, |_, _| false);
-    weather.clear(&mut stage);
+    injector.start(&mut stage);
+    play(&mut stage, &mut injector, &mut actors, config.seconds, |_, _| false);
+    injector.clear(&mut stage);
     stage.closing = true;
     let quiet = |stage: &Stage, actors: &[Box<dyn Actor>]| {
         stage.under_way() == 0 && actors.iter().all(|actor| actor.finished())
     };
-    play(&mut stage, &mut weather, &mut actors, HEALING_SECONDS, |_, _| false);
-    play(&mut stage, &mut weather, &mut actors, CLOSING_SECONDS, quiet);
+    play(&mut stage, &mut injector, &mut actors, HEALING_SECONDS, |_, _| false);
+    play(&mut stage, &mut injector, &mut actors, CLOSING_SECONDS, quiet);
     if observer.borrow().failure.is_none() && !quiet(&stage, &actors) {
         stage.fail("it_heals", format!("{} operations never ended", stage.under_way()));
     }
@@ -97,7 +97,7 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     let first = actors.len();
     actors.push(Box::new(last_reader(&shared)));
     start_all(&mut stage, &mut actors, first);
-    play(&mut stage, &mut weather, &mut actors, READING_SECONDS, quiet);
+    play(&mut stage, &mut injector, &mut actors, READING_SECONDS, quiet);
     finish(&mut stage, report);
 }
 
@@ -140,7 +140,7 @@ fn start_all(stage: &mut Stage, actors: &mut [Box<dyn Actor>], from: usize) {
 /// Lets things happen for so long, until `enough`, or until a checker complains.
 fn play(
     stage: &mut Stage,
-    weather: &mut Weather,
+    injector: &mut FaultInjector,
     actors: &mut [Box<dyn Actor>],
     seconds: u64,
     enough: impl Fn(&Stage, &[Box<dyn Actor>]) -> bool,
@@ -152,7 +152,7 @@ fn play(
         }
         if let Stepped::Script(token) = stage.world.step() {
             match token.checked_sub(ACTOR_TOKENS) {
-                None => weather.on_token(stage, token),
+                None => injector.on_token(stage, token),
                 Some(at) => {
                     stage.speaker = usize::try_from(at).expect("a few actors");
                     actors[stage.speaker].woken(stage);

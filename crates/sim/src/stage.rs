@@ -8,7 +8,7 @@ use crate::operations::{Op, OpResult, Ticket, done_of, tell};
 use cairn_client_core::Command;
 use cairn_env_sim::{NodeId, SimWorld, WorldTime};
 use cairn_protocol::Failure;
-use cairn_types::{ChunkIndex, ClusterConfig, EntryId, Random};
+use cairn_types::{CellConfig, ChunkIndex, EntryId, Random};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ type Mailbox = Arc<Mutex<Vec<(Ticket, OpResult)>>>;
 pub(crate) struct Stage {
     pub(crate) world: SimWorld,
     pub(crate) nodes: CellNodes,
-    pub(crate) cluster: ClusterConfig,
+    pub(crate) cluster: CellConfig,
     pub(crate) observer: Rc<RefCell<Observer>>,
     pub(crate) operations: u64,
     /// Nothing new is to be asked for.
@@ -55,7 +55,7 @@ impl Stage {
     pub(crate) fn new(
         world: SimWorld,
         nodes: CellNodes,
-        cluster: ClusterConfig,
+        cluster: CellConfig,
         observer: Rc<RefCell<Observer>>,
     ) -> Self {
         Self {

@@ -3,7 +3,7 @@
 mod damaged_pages;
 
 use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, Now};
-use cairn_env::{OpenMode, Room, Service};
+use cairn_env::{Driver, OpenMode, Service};
 use cairn_env_sim::SimDisk;
 use cairn_format::CheckpointRoot;
 use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError};
@@ -14,7 +14,7 @@ use cairn_master_core::{Checkpointed, LogDone, LogJob, Record, State};
 use cairn_pagetree::{Damage, Damaged};
 use cairn_protocol::{Create, Failure, Request, RequestId, Response, Stat, Status};
 use cairn_types::{
-    CellPath, ClusterConfig, EntryId, MutationName, MutationNumber, Random, SessionId, Term, Time,
+    CellConfig, CellPath, EntryId, MutationName, MutationNumber, Random, SessionId, Term, Time,
     WallTime,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,7 +36,7 @@ fn disk() -> SimDisk {
 
 fn config(seed: u64) -> MasterConfig {
     MasterConfig {
-        cluster: ClusterConfig::tiny(),
+        cluster: CellConfig::tiny(),
         seed,
         checkpoint_every_records: 7,
         page_file_limits: PageFileLimits { garbage_max: 8 << 10, records_max: 40 },
@@ -74,7 +74,7 @@ impl Running {
     fn handle(&mut self, event: Event<(), LogDone>) {
         let mut effects = Vec::new();
         self.master.handle(now(), event, &mut effects);
-        self.master.turn_ends(now(), &mut effects);
+        self.master.end_of_batch(now(), &mut effects);
         for effect in effects {
             match effect {
                 Effect::Disk { id, job, .. } => self.jobs.push_back((id, job)),
@@ -447,7 +447,7 @@ fn a_seeded_directory_opens_as_one_that_a_master_left_and_goes_on_as_one() {
     let disk = disk();
     let fill = |numbers: std::ops::Range<u64>| {
         let session: Arc<dyn cairn_env::Disk> = disk.session();
-        seed(&session, &ClusterConfig::tiny(), WallTime::default(), numbers.map(added))
+        seed(&session, &CellConfig::tiny(), WallTime::default(), numbers.map(added))
     };
     fill(1..40).expect("an empty directory");
     for life in 1..4 {
@@ -475,7 +475,7 @@ fn a_record_that_does_not_apply_seeds_nothing() {
     let disk = disk();
     let session: Arc<dyn cairn_env::Disk> = disk.session();
     let twice = [added(1), renumbered(1)];
-    let refused = seed(&session, &ClusterConfig::tiny(), WallTime::default(), twice);
+    let refused = seed(&session, &CellConfig::tiny(), WallTime::default(), twice);
     assert!(matches!(refused, Err(SeedError::Refused(..))), "{refused:?}");
     assert_eq!(disk.paths().iter().filter(|path| path.starts_with("checkpoints/")).count(), 0);
 }

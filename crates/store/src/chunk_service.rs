@@ -17,7 +17,7 @@ use cairn_env::{
     PushedData, Service, Space,
 };
 use cairn_protocol::Failure;
-use cairn_types::{CellId, ChunkHandle, ChunkVersion, ClusterConfig, PushId, ServerId};
+use cairn_types::{CellConfig, CellId, ChunkHandle, ChunkVersion, PushId, ServerId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -117,7 +117,7 @@ impl ChunkDisk {
     }
 
     /// Takes over the cell's settings; before the first mutation.
-    pub fn configure(&self, config: &ClusterConfig) {
+    pub fn configure(&self, config: &CellConfig) {
         self.stores.iter().for_each(|store| store.configure(config.block_size));
     }
 

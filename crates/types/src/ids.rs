@@ -146,7 +146,7 @@ master_made! {
 }
 
 number! {
-    /// One reign of a primary master; Raft's term.
+    /// The time in charge of one primary master, counted up; Raft's term.
     Term
 }
 number! {

@@ -5,8 +5,8 @@
 //! Knows no socket, disk or clock.
 
 mod address;
+mod cell_config;
 mod checksum;
-mod cluster_config;
 mod entry;
 mod ids;
 mod path;
@@ -21,10 +21,10 @@ pub mod varint;
 pub mod wire;
 
 pub use address::{Address, Rack, ReplicaAt};
-pub use checksum::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c, crc32c_append};
-pub use cluster_config::{
-    BLOCK_SIZE_MAX, BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, ClusterConfig, ConfigError,
+pub use cell_config::{
+    BLOCK_SIZE_MAX, BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, CellConfig, ConfigError,
 };
+pub use checksum::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c, crc32c_append};
 pub use entry::{Content, Entry, EntryKind};
 pub use ids::{
     CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId, LeaseId, LogIndex,

@@ -435,7 +435,7 @@ mod tests {
     use super::{Message, WireError};
     use crate::sample::{Sample, check_bytes, check_wire, crossed};
     use crate::{
-        BlockChecksums, CellPath, ChunkHandle, ClusterConfig, Entry, MutationName, PushId, Random,
+        BlockChecksums, CellConfig, CellPath, ChunkHandle, Entry, MutationName, PushId, Random,
         ReplicaAt, Term,
     };
     use proptest::prelude::{any, proptest};
@@ -496,7 +496,7 @@ mod tests {
             check_wire(&Outer::sample(random), random);
             check_wire(&Entry::sample(random), random);
             check_wire(&ReplicaAt::sample(random), random);
-            check_wire(&ClusterConfig::sample(random), random);
+            check_wire(&CellConfig::sample(random), random);
             check_wire(&PushId::sample(random), random);
             check_wire(&MutationName::sample(random), random);
         }

@@ -5,7 +5,7 @@ use crate::bench::Shape;
 use crate::bench::load::{Job, Load, Measured};
 use crate::bench::own_cell::OwnCell;
 use crate::bench::report::Series;
-use crate::complaint::Complaint;
+use crate::cli_error::CliError;
 use crate::janitor::Janitor;
 use crate::output::Output;
 use cairn_client::Options;
@@ -46,7 +46,7 @@ impl Appends {
         directory: &Path,
         janitor: &Janitor,
         output: &Output,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), CliError> {
         let cell = OwnCell::start(self.servers, options, directory, janitor)?;
         let mut rounds = Vec::new();
         for round in 0..self.rounds {
@@ -63,7 +63,7 @@ impl Appends {
     }
 }
 
-fn tell(rounds: &[Measured], output: &Output) -> Result<(), Complaint> {
+fn tell(rounds: &[Measured], output: &Output) -> Result<(), CliError> {
     let series = |of: fn(&Measured) -> f64| Series::of(rounds.iter().map(of));
     let rate = series(Measured::rate);
     let (p50, p99) = (series(Measured::p50_us), series(Measured::p99_us));

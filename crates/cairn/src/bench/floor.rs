@@ -9,7 +9,7 @@
 //! and keeping bytes. Each part is a process, as in a cell.
 
 use crate::bench::report::Run;
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use cairn_types::crc32c;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -44,7 +44,7 @@ pub(crate) struct FloorPart {
 }
 
 impl FloorPart {
-    pub(crate) fn run(&self) -> Result<(), Complaint> {
+    pub(crate) fn run(&self) -> Result<(), CliError> {
         self.play().doing(|| "running a part of the floor".to_owned())
     }
 
@@ -226,7 +226,7 @@ impl Floor {
     }
 
     /// One write down the chain.
-    pub(crate) fn write(&self) -> Result<Run, Complaint> {
+    pub(crate) fn write(&self) -> Result<Run, CliError> {
         self.write_files().doing(|| "running the floor of a write".to_owned())
     }
 
@@ -244,7 +244,7 @@ impl Floor {
     }
 
     /// One read of the first server's file, which is warm from the write.
-    pub(crate) fn read(&self) -> Result<Run, Complaint> {
+    pub(crate) fn read(&self) -> Result<Run, CliError> {
         self.read_file().doing(|| "running the floor of a read".to_owned())
     }
 

@@ -20,7 +20,7 @@ mod report;
 mod streams;
 
 use crate::arguments::from_to;
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use crate::janitor::Janitor;
 use crate::output::Output;
 use cairn_client::Options;
@@ -63,7 +63,7 @@ struct Shape {
 }
 
 /// Runs it.
-pub(crate) fn run(bench: &Bench, options: &Options, json: bool) -> Result<(), Complaint> {
+pub(crate) fn run(bench: &Bench, options: &Options, json: bool) -> Result<(), CliError> {
     let output = &Output::stdout(json)?;
     let shape = match &bench.measure {
         Measure::Write(it) | Measure::Read(it) => &it.shape,
@@ -85,7 +85,7 @@ pub(crate) fn run(bench: &Bench, options: &Options, json: bool) -> Result<(), Co
 }
 
 /// A directory of its own, which the janitor removes.
-fn scratch(data: Option<&Path>) -> Result<PathBuf, Complaint> {
+fn scratch(data: Option<&Path>) -> Result<PathBuf, CliError> {
     let name = format!("cairn-bench-{:016x}", RandomState::new().hash_one(std::process::id()));
     let directory = data.map_or_else(std::env::temp_dir, Path::to_path_buf).join(name);
     std::fs::create_dir_all(&directory).doing(|| "preparing the bench".to_owned())?;

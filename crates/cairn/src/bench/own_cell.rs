@@ -2,8 +2,8 @@
 
 use crate::bench::cpu;
 use crate::bench::load::{Load, Measured, Running};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::commands::demo::processes::Server;
-use crate::complaint::{Cause, Complaint, Doing};
 use crate::exit_codes::Exit;
 use crate::janitor::Janitor;
 use cairn_client::{Cell, Options};
@@ -25,7 +25,7 @@ impl<'j> OwnCell<'j> {
         options: &Options,
         directory: &Path,
         janitor: &'j Janitor,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, CliError> {
         let text = |name: String| directory.join(name).display().to_string();
         let data = text("master".to_owned());
         let arguments = ["master", "--data", &data].map(str::to_owned).to_vec();
@@ -45,7 +45,7 @@ impl<'j> OwnCell<'j> {
         Ok(cell)
     }
 
-    fn wait_until_joined(&self, options: &Options) -> Result<(), Complaint> {
+    fn wait_until_joined(&self, options: &Options) -> Result<(), CliError> {
         let doing = || "waiting for the bench's chunkservers".to_owned();
         let runtime = crate::runtime::one_thread().doing(doing)?;
         let begun = Instant::now();
@@ -59,7 +59,7 @@ impl<'j> OwnCell<'j> {
                 }
                 if begun.elapsed() > JOIN_WITHIN {
                     let why = format!("{live} of {} joined", self.servers.len());
-                    return Err(Complaint::new(doing(), Cause::new(Exit::Failed, why, "")));
+                    return Err(CliError::new(doing(), Cause::new(Exit::Failed, why, "")));
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -67,7 +67,7 @@ impl<'j> OwnCell<'j> {
     }
 
     /// One run of a load against it.
-    pub(super) fn run(&self, load: &Load) -> Result<Measured, Complaint> {
+    pub(super) fn run(&self, load: &Load) -> Result<Measured, CliError> {
         let mut running = Running::start(load, &self.master.address)?;
         let mut all: Vec<u32> = self.servers.iter().map(|server| server.pid).collect();
         all.push(self.master.pid);

@@ -6,7 +6,7 @@ use crate::bench::floor::Floor;
 use crate::bench::load::{Job, Load};
 use crate::bench::own_cell::OwnCell;
 use crate::bench::report::{Pairs, Run, Series};
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use crate::janitor::Janitor;
 use crate::output::Output;
 use cairn_client::Options;
@@ -45,7 +45,7 @@ impl Streams {
         directory: &Path,
         janitor: &Janitor,
         output: &Output,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), CliError> {
         let cell = OwnCell::start(self.servers, options, directory, janitor)?;
         let load = |job| Load {
             job,
@@ -92,10 +92,7 @@ impl Streams {
 }
 
 /// Runs when the disk under `directory` has nothing to write back: no run pays for the one before.
-fn at_rest(
-    directory: &Path,
-    run: impl FnOnce() -> Result<Run, Complaint>,
-) -> Result<Run, Complaint> {
+fn at_rest(directory: &Path, run: impl FnOnce() -> Result<Run, CliError>) -> Result<Run, CliError> {
     let written_back = File::open(directory).and_then(|file| Ok(rustix::fs::syncfs(file)?));
     written_back.doing(|| format!("writing back what is under {}", directory.display()))?;
     run()

@@ -10,7 +10,7 @@
 //! - A3: a line without an end is refused once it is longer than any record; it is never read
 //!   into memory whole.
 
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::{Exit, advice};
 use crate::session::{Place, Session};
 use bytes::Bytes;
@@ -65,11 +65,11 @@ struct Cutter {
 }
 
 /// Runs it.
-pub(crate) async fn run(append: Append, session: &Session) -> Result<(), Complaint> {
+pub(crate) async fn run(append: Append, session: &Session) -> Result<(), CliError> {
     let cut = match append.record_size {
         Some(0) => {
             let advice = "--record-size takes at least 1";
-            return Err(Complaint::usage("cutting records", "0 bytes are none", advice));
+            return Err(CliError::usage("cutting records", "0 bytes are none", advice));
         }
         Some(size) => Cut::Every(size),
         None => Cut::At(if append.null { 0 } else { b'\n' }),
@@ -80,7 +80,7 @@ pub(crate) async fn run(append: Append, session: &Session) -> Result<(), Complai
     if let Cut::Every(size) = cut
         && u64::from(size) > size_max
     {
-        return Err(Complaint::new(doing(), too_large("--record-size", size_max)));
+        return Err(CliError::new(doing(), too_large("--record-size", size_max)));
     }
     let create = CreateOptions { content: Content::Records, or_open: true, ..Default::default() };
     let file = to.cell.create(&to.path, create).await.doing(doing)?;
@@ -97,14 +97,14 @@ pub(crate) async fn run(append: Append, session: &Session) -> Result<(), Complai
     file.close().await.doing(doing)
 }
 
-type Pieces = mpsc::Receiver<Result<Vec<u8>, Complaint>>;
+type Pieces = mpsc::Receiver<Result<Vec<u8>, CliError>>;
 
 async fn append_records(
     file: &File,
     to: &Place,
     producer: &str,
     mut pieces: Pieces,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let writer = file.record_writer(producer);
     let limit = batch_limit(to);
     let mut held = None;
@@ -132,14 +132,14 @@ async fn append_records(
 async fn next(
     held: &mut Option<Vec<u8>>,
     pieces: &mut Pieces,
-) -> Result<Option<Vec<u8>>, Complaint> {
+) -> Result<Option<Vec<u8>>, CliError> {
     match held.take() {
         Some(piece) => Ok(Some(piece)),
         None => pieces.recv().await.transpose(),
     }
 }
 
-async fn append_bytes(file: &File, to: &Place, mut pieces: Pieces) -> Result<(), Complaint> {
+async fn append_bytes(file: &File, to: &Place, mut pieces: Pieces) -> Result<(), CliError> {
     let doing = || format!("appending to {to}");
     let limit = batch_limit(to);
     let mut batch = Vec::new();
@@ -166,7 +166,7 @@ fn batch_limit(to: &Place) -> usize {
 fn read_all(
     sources: Vec<PathBuf>,
     cutter: Cutter,
-    sender: &mpsc::Sender<Result<Vec<u8>, Complaint>>,
+    sender: &mpsc::Sender<Result<Vec<u8>, CliError>>,
 ) {
     for source in sources {
         let shown = source.display().to_string();
@@ -179,7 +179,7 @@ fn read_all(
                 .and_then(|file| read_one(BufReader::with_capacity(1 << 18, file), cutter, sender))
         };
         if let Err(error) = done {
-            let _ = sender.blocking_send(Err(Complaint::new(doing(), error)));
+            let _ = sender.blocking_send(Err(CliError::new(doing(), error)));
             return;
         }
     }
@@ -188,7 +188,7 @@ fn read_all(
 fn read_one(
     mut reader: impl BufRead,
     cutter: Cutter,
-    sender: &mpsc::Sender<Result<Vec<u8>, Complaint>>,
+    sender: &mpsc::Sender<Result<Vec<u8>, CliError>>,
 ) -> Result<(), Cause> {
     while let Some(piece) = cutter.next(&mut reader)? {
         // Nobody takes it: the other side has failed and says so itself.

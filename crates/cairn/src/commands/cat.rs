@@ -1,6 +1,6 @@
 //! `cairn cat`: files to stdout, one after the other.
 
-use crate::complaint::{Complaint, Tally};
+use crate::cli_error::{CliError, Tally};
 use crate::download::{RecordFlags, download, open};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -18,7 +18,7 @@ pub(crate) struct Cat {
 }
 
 /// Runs it.
-pub(crate) async fn run(cat: Cat, session: &Session, output: &Output) -> Result<(), Complaint> {
+pub(crate) async fn run(cat: Cat, session: &Session, output: &Output) -> Result<(), CliError> {
     let mut tally = Tally::default();
     for text in &cat.paths {
         tally.note(one(text, cat.records, session, output).await)?;
@@ -31,7 +31,7 @@ async fn one(
     records: RecordFlags,
     session: &Session,
     output: &Output,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let from = session.place(text).await?;
     let file = open(&from).await?;
     download(&from, &file, records, |bytes| output.bytes(bytes), &Progress::silent()).await

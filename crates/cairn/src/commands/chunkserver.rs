@@ -1,7 +1,7 @@
 //! `cairn chunkserver`: runs a chunkserver until it is killed.
 
 use crate::cell_address::{CellAddress, DEFAULT_CELL};
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use crate::server_start::{ChunkserverStart, run_until_halted, say_ready, start_chunkserver};
 use crate::settings::SettingsFile;
 use cairn_types::{Address, Rack};
@@ -32,12 +32,12 @@ pub(crate) struct ChunkserverArguments {
 }
 
 /// Runs it.
-pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Result<(), CliError> {
     let doing = || "starting a chunkserver".to_owned();
     let section = file.chunkserver.clone();
     let data = if arguments.data.is_empty() { section.data } else { arguments.data };
     if data.is_empty() {
-        return Err(Complaint::usage(
+        return Err(CliError::usage(
             doing(),
             "no data directory is named",
             "--data DIR, CAIRN_DATA, or data under [chunkserver] in the settings file",
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Resul
     let rack = arguments.rack.or(section.rack).unwrap_or_default();
     if !rack.is_empty() && !rack.starts_with('/') {
         let advice = "a rack is a path such as /dc1/r7";
-        return Err(Complaint::usage(doing(), format!("'{rack}' is no rack"), advice));
+        return Err(CliError::usage(doing(), format!("'{rack}' is no rack"), advice));
     }
     let advertise = arguments.advertise.or(section.advertise);
     let advertise = advertise.map(|text| CellAddress::parse(&text)).transpose().doing(doing)?;

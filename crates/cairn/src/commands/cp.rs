@@ -3,8 +3,8 @@
 
 use crate::arguments::from_to;
 use crate::cell_tree::walk;
+use crate::cli_error::{Cause, CliError, Doing, Tally};
 use crate::commands::mv::name_of;
-use crate::complaint::{Cause, Complaint, Doing, Tally};
 use crate::destination::Destination;
 use crate::download::{open, warn_of_doubts};
 use crate::exit_codes::Exit;
@@ -44,13 +44,13 @@ struct CellSource {
 }
 
 impl Source for CellSource {
-    async fn next(&mut self) -> Result<Option<Bytes>, Complaint> {
+    async fn next(&mut self) -> Result<Option<Bytes>, CliError> {
         self.reader.next().await.doing(|| format!("reading {}", self.shown))
     }
 }
 
 /// Runs it.
-pub(crate) async fn run(cp: Cp, session: &Session) -> Result<(), Complaint> {
+pub(crate) async fn run(cp: Cp, session: &Session) -> Result<(), CliError> {
     let several = cp.sources.len() > 1;
     let destination = Destination::find(session, &cp.destination, several, false).await?;
     let (mut tally, mut jobs, mut total) = (Tally::default(), Vec::new(), 0);
@@ -75,7 +75,7 @@ async fn plan(
     destination: &Destination,
     session: &Session,
     jobs: &mut Vec<(Place, Place)>,
-) -> Result<u64, Complaint> {
+) -> Result<u64, CliError> {
     let from = session.place(text).await?;
     let root = destination.of(name_of(&from)?)?;
     let doing = || format!("copying {from} to {root}");
@@ -83,13 +83,13 @@ async fn plan(
     let tree = entry.kind == EntryKind::Directory;
     if tree && !cp.recursive {
         let cause = Cause::new(Exit::WrongKind, "it is a directory", "cp -r copies it");
-        return Err(Complaint::new(doing(), cause));
+        return Err(CliError::new(doing(), cause));
     }
     if from.address == root.address
         && (from.path == root.path || tree && root.path.is_within(&from.path))
     {
         let why = "a copy cannot lie in what is copied";
-        return Err(Complaint::usage(doing(), why, "name another destination"));
+        return Err(CliError::usage(doing(), why, "name another destination"));
     }
     let mut total = 0;
     for below in walk(&from, entry).await? {
@@ -110,7 +110,7 @@ async fn copy(
     to: Place,
     force: bool,
     progress: Arc<Progress>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let file = open(&from).await?;
     let entry = file.entry();
     let create = CreateOptions {

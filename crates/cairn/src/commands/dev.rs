@@ -4,14 +4,14 @@
 //! but the process, and talk over loopback.
 
 use crate::arguments::from_to;
+use crate::cli_error::CliError;
 use crate::commands::master::DEFAULT_LISTEN;
-use crate::complaint::Complaint;
 use crate::janitor::Janitor;
 use crate::server_start::{
     ChunkserverStart, MasterStart, run_until_halted, say_ready, start_chunkserver, start_master,
 };
 use crate::settings::SettingsFile;
-use cairn_types::{Address, ClusterConfig, Rack};
+use cairn_types::{Address, CellConfig, Rack};
 use clap::Args;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(crate) struct Dev {
 }
 
 /// Runs it.
-pub(crate) fn run(dev: &Dev, file: &SettingsFile) -> Result<(), Complaint> {
+pub(crate) fn run(dev: &Dev, file: &SettingsFile) -> Result<(), CliError> {
     let fresh = || {
         let name = format!("cairn-dev-{:016x}", RandomState::new().hash_one("dev"));
         std::env::temp_dir().join(name)
@@ -44,7 +44,7 @@ pub(crate) fn run(dev: &Dev, file: &SettingsFile) -> Result<(), Complaint> {
         data: data.join("master"),
         listen: dev.listen.clone(),
         checkpoint_every_records: None,
-        config: file.new_cell.apply(ClusterConfig::small()),
+        config: file.new_cell.apply(CellConfig::small()),
     })?;
     let mut chunkservers = Vec::new();
     for number in 1..=dev.servers {

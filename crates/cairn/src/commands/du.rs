@@ -1,7 +1,7 @@
 //! `cairn du`: the lengths of all files below a directory, summed.
 
 use crate::cell_tree::visit;
-use crate::complaint::{Complaint, Tally};
+use crate::cli_error::{CliError, Tally};
 use crate::output::{Output, Table, size_text};
 use crate::places::{Lengths, entries};
 use crate::session::{Place, Session};
@@ -43,7 +43,7 @@ struct SumJson<'a> {
 }
 
 /// Runs it: all paths are looked up together.
-pub(crate) async fn run(du: Du, session: &Session, output: &Output) -> Result<(), Complaint> {
+pub(crate) async fn run(du: Du, session: &Session, output: &Output) -> Result<(), CliError> {
     let all = entries(session, &du.paths, "summing", Lengths::Acknowledged).await;
     let mut tally = Tally::default();
     for found in all {
@@ -56,7 +56,7 @@ pub(crate) async fn run(du: Du, session: &Session, output: &Output) -> Result<()
     tally.finish()
 }
 
-async fn one(du: &Du, place: Place, entry: Entry, output: &Output) -> Result<(), Complaint> {
+async fn one(du: &Du, place: Place, entry: Entry, output: &Output) -> Result<(), CliError> {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     visit(&place, entry, |below| {
         let directory = below.entry.kind == EntryKind::Directory;

@@ -1,6 +1,6 @@
 //! `cairn explain`: why a path or a chunk is as it is.
 
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use crate::output::Output;
 use crate::session::Session;
 use clap::Args;
@@ -18,7 +18,7 @@ pub(crate) async fn run(
     explain: Explain,
     session: &Session,
     output: &Output,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     // A handle has no slash in it; everything else is a path, and may name its cell.
     let (cell, subject) = if explain.subject.contains('/') {
         let place = session.place(&explain.subject).await?;

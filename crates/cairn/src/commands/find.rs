@@ -1,6 +1,6 @@
 //! `cairn find`: paths by name, in order, as far below as they go.
 
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use crate::entry_text::EntryJson;
 use crate::output::Output;
 use crate::session::Session;
@@ -34,7 +34,7 @@ enum Kind {
 }
 
 /// Runs it.
-pub(crate) async fn run(find: Find, session: &Session, output: &Output) -> Result<(), Complaint> {
+pub(crate) async fn run(find: Find, session: &Session, output: &Output) -> Result<(), CliError> {
     let place = session.place(&find.path).await?;
     let pattern = find.name.or(find.pattern).unwrap_or_else(|| "*".to_owned());
     let mut after = String::new();

@@ -4,8 +4,8 @@
 
 use crate::arguments::from_to;
 use crate::cell_tree::walk;
+use crate::cli_error::{Cause, CliError, Doing, Tally};
 use crate::commands::mv::name_of;
-use crate::complaint::{Cause, Complaint, Doing, Tally};
 use crate::download::{RecordFlags, download, open};
 use crate::exit_codes::Exit;
 use crate::output::Output;
@@ -50,7 +50,7 @@ struct Job {
 }
 
 /// Runs it.
-pub(crate) async fn run(mut get: Get, session: &Session, output: &Output) -> Result<(), Complaint> {
+pub(crate) async fn run(mut get: Get, session: &Session, output: &Output) -> Result<(), CliError> {
     let destination = match get.arguments.len() {
         1 => ".".to_owned(),
         _ => get.arguments.pop().unwrap_or_default(),
@@ -63,7 +63,7 @@ pub(crate) async fn run(mut get: Get, session: &Session, output: &Output) -> Res
     if !into && get.arguments.len() > 1 {
         let doing = format!("fetching into {}", destination.display());
         let cause = Cause::new(Exit::WrongKind, "it is no directory", "make it first");
-        return Err(Complaint::new(doing, cause));
+        return Err(CliError::new(doing, cause));
     }
     let (mut tally, mut jobs, mut total) = (Tally::default(), Vec::new(), 0);
     for text in &get.arguments {
@@ -78,7 +78,7 @@ pub(crate) async fn run(mut get: Get, session: &Session, output: &Output) -> Res
     tally.finish()
 }
 
-async fn to_stdout(get: &Get, session: &Session, output: &Output) -> Result<(), Complaint> {
+async fn to_stdout(get: &Get, session: &Session, output: &Output) -> Result<(), CliError> {
     let progress = Progress::new("get", None);
     for text in &get.arguments {
         let from = session.place(text).await?;
@@ -97,7 +97,7 @@ async fn plan(
     into: bool,
     session: &Session,
     jobs: &mut Vec<Job>,
-) -> Result<u64, Complaint> {
+) -> Result<u64, CliError> {
     let from = session.place(text).await?;
     let doing = || format!("fetching {from}");
     let entry = from.cell.stat(&from.path).await.doing(doing)?;
@@ -108,7 +108,7 @@ async fn plan(
     };
     if entry.kind == EntryKind::Directory && !get.recursive {
         let cause = Cause::new(Exit::WrongKind, "it is a directory", "get -r fetches it");
-        return Err(Complaint::new(doing(), cause));
+        return Err(CliError::new(doing(), cause));
     }
     let mut total = 0;
     for below in walk(&from, entry).await? {
@@ -123,11 +123,11 @@ async fn plan(
     Ok(total)
 }
 
-async fn fetch(job: Job, progress: Arc<Progress>) -> Result<(), Complaint> {
+async fn fetch(job: Job, progress: Arc<Progress>) -> Result<(), CliError> {
     let doing = || format!("fetching {} to {}", job.from, job.to.display());
     if !job.force && job.to.symlink_metadata().is_ok() {
         let cause = Cause::new(Exit::Exists, "a local file is there already", "-f replaces it");
-        return Err(Complaint::new(doing(), cause));
+        return Err(CliError::new(doing(), cause));
     }
     let source = open(&job.from).await?;
     let passing = passing_name(&job.to, name_of(&job.from)?);

@@ -1,7 +1,7 @@
 //! `cairn ls`: names in directories.
 
 use crate::cell_tree::pages;
-use crate::complaint::{Complaint, Tally};
+use crate::cli_error::{CliError, Tally};
 use crate::entry_text::{EntryJson, LONG_COLUMNS, long_cells};
 use crate::output::{Output, Table};
 use crate::places::{Lengths, entries};
@@ -38,7 +38,7 @@ pub(crate) struct Ls {
 }
 
 /// Runs it: all paths are looked up together.
-pub(crate) async fn run(mut ls: Ls, session: &Session, output: &Output) -> Result<(), Complaint> {
+pub(crate) async fn run(mut ls: Ls, session: &Session, output: &Output) -> Result<(), CliError> {
     if ls.paths.is_empty() {
         ls.paths.push(if ls.deleted { DELETED } else { "/" }.to_owned());
     }
@@ -56,7 +56,7 @@ pub(crate) async fn run(mut ls: Ls, session: &Session, output: &Output) -> Resul
     tally.finish()
 }
 
-async fn one(ls: &Ls, place: Place, entry: Entry, output: &Output) -> Result<(), Complaint> {
+async fn one(ls: &Ls, place: Place, entry: Entry, output: &Output) -> Result<(), CliError> {
     if entry.kind != EntryKind::Directory || ls.directory {
         return show(ls, &[(place.to_string(), entry)], output);
     }
@@ -83,7 +83,7 @@ async fn directory_pages(
     ls: &Ls,
     directory: &Place,
     output: &Output,
-) -> Result<Vec<String>, Complaint> {
+) -> Result<Vec<String>, CliError> {
     let table = ls.long && !output.json();
     let (mut rows, mut below) = (Vec::new(), Vec::new());
     pages(directory, ls.deleted, |mut page| {
@@ -109,7 +109,7 @@ fn named(
     directory: &Place,
     found: Vec<Entry>,
     whole: bool,
-) -> Result<Vec<(String, Entry)>, Complaint> {
+) -> Result<Vec<(String, Entry)>, CliError> {
     let name = |entry: Entry| {
         let name =
             if whole { directory.join(&entry.name)?.to_string() } else { entry.name.clone() };
@@ -118,7 +118,7 @@ fn named(
     found.into_iter().map(name).collect()
 }
 
-fn show(ls: &Ls, entries: &[(String, Entry)], output: &Output) -> Result<(), Complaint> {
+fn show(ls: &Ls, entries: &[(String, Entry)], output: &Output) -> Result<(), CliError> {
     if output.json() {
         return entries
             .iter()

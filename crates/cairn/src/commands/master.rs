@@ -1,10 +1,10 @@
 //! `cairn master`: runs a master until it is killed.
 
 use crate::arguments::from_to;
-use crate::complaint::Complaint;
+use crate::cli_error::CliError;
 use crate::server_start::{MasterStart, run_until_halted, say_ready, start_master};
 use crate::settings::SettingsFile;
-use cairn_types::ClusterConfig;
+use cairn_types::CellConfig;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -29,17 +29,16 @@ pub(crate) struct MasterArguments {
 }
 
 /// Runs it.
-pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(), CliError> {
     let Some(data) = arguments.data.or_else(|| file.master.data.clone()) else {
-        return Err(Complaint::usage(
+        return Err(CliError::usage(
             "starting the master",
             "no data directory is named",
             "--data DIR, CAIRN_DATA, or data under [master] in the settings file",
         ));
     };
     let listen = arguments.listen.or_else(|| file.master.listen.clone());
-    let base =
-        if arguments.small_cell { ClusterConfig::small() } else { ClusterConfig::standard() };
+    let base = if arguments.small_cell { CellConfig::small() } else { CellConfig::standard() };
     let start = MasterStart {
         data,
         listen: listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),

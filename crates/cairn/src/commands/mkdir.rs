@@ -1,6 +1,6 @@
 //! `cairn mkdir`: makes directories.
 
-use crate::complaint::{Complaint, Doing, Tally};
+use crate::cli_error::{CliError, Doing, Tally};
 use crate::places::{make_directories, places};
 use crate::session::{Place, Session};
 use clap::Args;
@@ -17,7 +17,7 @@ pub(crate) struct Mkdir {
 }
 
 /// Runs it: a directory before those in it, as they were written, so without `-p` one by one.
-pub(crate) async fn run(mkdir: Mkdir, session: &Session) -> Result<(), Complaint> {
+pub(crate) async fn run(mkdir: Mkdir, session: &Session) -> Result<(), CliError> {
     let mut tally = Tally::default();
     let mut together = Vec::new();
     for (_, place) in places(session, &mkdir.paths).await {
@@ -33,7 +33,7 @@ pub(crate) async fn run(mkdir: Mkdir, session: &Session) -> Result<(), Complaint
     tally.finish()
 }
 
-async fn one(place: &Place) -> Result<(), Complaint> {
+async fn one(place: &Place) -> Result<(), CliError> {
     let made = place.cell.make_directory(&place.path, false).await;
     made.map(drop).doing(|| format!("making the directory {place}"))
 }

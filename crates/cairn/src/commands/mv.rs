@@ -1,6 +1,6 @@
 //! `cairn mv`: renames within a cell; readers and writers of the file notice nothing (R20).
 
-use crate::complaint::{Complaint, Doing, Tally};
+use crate::cli_error::{CliError, Doing, Tally};
 use crate::destination::Destination;
 use crate::session::{Place, Session};
 use clap::Args;
@@ -19,7 +19,7 @@ pub(crate) struct Mv {
 }
 
 /// Runs it.
-pub(crate) async fn run(mv: Mv, session: &Session) -> Result<(), Complaint> {
+pub(crate) async fn run(mv: Mv, session: &Session) -> Result<(), CliError> {
     let several = mv.sources.len() > 1;
     let destination = Destination::find(session, &mv.destination, several, false).await?;
     let mut tally = Tally::default();
@@ -34,13 +34,13 @@ async fn one(
     destination: &Destination,
     force: bool,
     session: &Session,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let from = session.place(text).await?;
     let to = destination.of(name_of(&from)?)?;
     if from.address != to.address {
         let advice = "cp -r copies it, then rm -r removes the old one";
         let why = "it is in another cell";
-        return Err(Complaint::usage(format!("moving {from} to {to}"), why, advice));
+        return Err(CliError::usage(format!("moving {from} to {to}"), why, advice));
     }
     let moved = from.cell.rename(&from.path, &to.path, force).await;
     moved.doing(|| format!("moving {from} to {to}"))
@@ -50,9 +50,9 @@ async fn one(
 ///
 /// # Errors
 /// For the root.
-pub(crate) fn name_of(place: &Place) -> Result<&str, Complaint> {
+pub(crate) fn name_of(place: &Place) -> Result<&str, CliError> {
     place.path.name().ok_or_else(|| {
         let advice = "name something in it";
-        Complaint::usage(format!("taking {place}"), "the root has no name", advice)
+        CliError::usage(format!("taking {place}"), "the root has no name", advice)
     })
 }

@@ -1,7 +1,7 @@
 //! `cairn put`: local files and trees into the cell, several files at once.
 
 use crate::arguments::from_to;
-use crate::complaint::{Cause, Complaint, Doing, Tally};
+use crate::cli_error::{Cause, CliError, Doing, Tally};
 use crate::destination::Destination;
 use crate::exit_codes::Exit;
 use crate::local_tree::{LocalEntry, LocalTree};
@@ -46,7 +46,7 @@ pub(crate) struct Put {
 }
 
 /// Runs it.
-pub(crate) async fn run(put: Put, session: &Session) -> Result<(), Complaint> {
+pub(crate) async fn run(put: Put, session: &Session) -> Result<(), CliError> {
     let several = put.sources.len() > 1;
     let destination = Destination::find(session, &put.destination, several, put.parents).await?;
     let create = CreateOptions {
@@ -78,12 +78,12 @@ async fn plan(
     destination: &Destination,
     tally: &mut Tally,
     jobs: &mut Vec<Job>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let doing = || format!("storing {}", source.display());
     if source == Path::new("-") {
         if destination.is_directory() {
             let advice = "name the file that stdin shall become";
-            return Err(Complaint::usage("storing stdin", "it has no name", advice));
+            return Err(CliError::usage("storing stdin", "it has no name", advice));
         }
         let entry = LocalEntry { path: source.to_owned(), relative: String::new(), size: 0 };
         jobs.push((entry, destination.of("-")?));
@@ -94,7 +94,7 @@ async fn plan(
     if metadata.is_dir() {
         if !put.recursive {
             let cause = Cause::new(Exit::WrongKind, "it is a directory", "put -r stores it");
-            return Err(Complaint::new(doing(), cause));
+            return Err(CliError::new(doing(), cause));
         }
         return plan_tree(source, &to, tally, jobs).await;
     }
@@ -109,7 +109,7 @@ async fn plan_tree(
     to: &Place,
     tally: &mut Tally,
     jobs: &mut Vec<Job>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let tree = LocalTree::walk(source);
     if let Some(left_out) = tree.left_out() {
         eprintln!("cairn: {left_out} below {}", source.display());
@@ -130,12 +130,12 @@ async fn plan_tree(
     Ok(())
 }
 
-fn below(place: &Place, relative: &str) -> Result<Place, Complaint> {
+fn below(place: &Place, relative: &str) -> Result<Place, CliError> {
     if relative.is_empty() { Ok(place.clone()) } else { place.join(relative) }
 }
 
 /// The name that a local path gives to what is made of it.
-fn local_name(source: &Path) -> Result<String, Complaint> {
+fn local_name(source: &Path) -> Result<String, CliError> {
     // `.` and `..` have no name of their own, but what they stand for has.
     let named = if source.file_name().is_some() {
         source.to_owned()
@@ -145,7 +145,7 @@ fn local_name(source: &Path) -> Result<String, Complaint> {
     let name = named.file_name().unwrap_or("root".as_ref());
     name.to_str().map(str::to_owned).ok_or_else(|| {
         let cause = Cause::new(Exit::Local, "its name is not UTF-8", "rename it first");
-        Complaint::new(format!("storing {}", source.display()), cause)
+        CliError::new(format!("storing {}", source.display()), cause)
     })
 }
 
@@ -153,7 +153,7 @@ async fn store(
     mut group: Vec<Job>,
     options: Arc<UploadOptions>,
     progress: Arc<Progress>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     if group.len() > 1 {
         return upload_group(group, &options, &progress).await;
     }

@@ -1,7 +1,7 @@
 //! `cairn rm`: hides files and directories; what is hidden can be read under its hidden name
 //! until it is purged (§4.4).
 
-use crate::complaint::{Cause, Complaint, Tally};
+use crate::cli_error::{Cause, CliError, Tally};
 use crate::exit_codes::Exit;
 use crate::output::Output;
 use crate::places::{ask_many, places};
@@ -29,7 +29,7 @@ pub(crate) struct Rm {
 }
 
 /// Runs it: all paths are looked at together, and what may go goes together.
-pub(crate) async fn run(rm: Rm, session: &Session, output: &Output) -> Result<(), Complaint> {
+pub(crate) async fn run(rm: Rm, session: &Session, output: &Output) -> Result<(), CliError> {
     let mut all = Vec::new();
     for (text, place) in places(session, &rm.paths).await {
         all.push((text, place.and_then(not_the_root)));
@@ -61,21 +61,21 @@ pub(crate) async fn run(rm: Rm, session: &Session, output: &Output) -> Result<()
     tally.finish()
 }
 
-fn not_the_root(place: Place) -> Result<Place, Complaint> {
+fn not_the_root(place: Place) -> Result<Place, CliError> {
     if place.path.is_root() {
         let (why, advice) = ("the root cannot be removed", "name what is to go");
-        return Err(Complaint::usage(format!("removing {place}"), why, advice));
+        return Err(CliError::usage(format!("removing {place}"), why, advice));
     }
     Ok(place)
 }
 
 impl Rm {
     /// Whether to remove what was seen at a place.
-    fn judge(&self, place: &Place, seen: Result<Entry, Complaint>) -> Result<bool, Complaint> {
+    fn judge(&self, place: &Place, seen: Result<Entry, CliError>) -> Result<bool, CliError> {
         match seen {
             Ok(entry) if entry.kind == EntryKind::Directory && !self.recursive => {
                 let cause = Cause::new(Exit::WrongKind, "it is a directory", "rm -r removes it");
-                Err(Complaint::new(format!("removing {place}"), cause))
+                Err(CliError::new(format!("removing {place}"), cause))
             }
             Ok(_) => Ok(true),
             Err(gone) if gone.exit() == Exit::NotFound && self.force => Ok(false),
@@ -89,9 +89,9 @@ impl Rm {
         &self,
         text: &str,
         place: &Place,
-        hidden: Result<String, Complaint>,
+        hidden: Result<String, CliError>,
         output: &Output,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), CliError> {
         let hidden = match hidden {
             // Gone since it was seen, perhaps with a directory named before it.
             Err(gone) if gone.exit() == Exit::NotFound && self.force => return Ok(()),

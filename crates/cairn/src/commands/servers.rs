@@ -1,6 +1,6 @@
 //! `cairn servers`: the chunkservers as the master sees them.
 
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use crate::output::{Output, Table, size_text, span_text};
 use crate::session::Session;
 use cairn_protocol::{ServerState, ServerStatus};
@@ -79,7 +79,7 @@ pub(crate) async fn run(
     servers: Servers,
     session: &Session,
     output: &Output,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let cell = session.cell().await?;
     let doing = || format!("asking the cell at {} for its servers", session.address());
     let all = cell.servers().await.doing(doing)?;

@@ -1,6 +1,6 @@
 //! `cairn stat`: what a path stands for, with its true length, and its chunks.
 
-use crate::complaint::{Complaint, Doing, Tally};
+use crate::cli_error::{CliError, Doing, Tally};
 use crate::entry_text::{EntryJson, content_text};
 use crate::output::{Output, Table, time_text};
 use crate::places::{Lengths, entries};
@@ -22,7 +22,7 @@ pub(crate) struct Stat {
 }
 
 /// Runs it: all paths are looked up together.
-pub(crate) async fn run(stat: Stat, session: &Session, output: &Output) -> Result<(), Complaint> {
+pub(crate) async fn run(stat: Stat, session: &Session, output: &Output) -> Result<(), CliError> {
     let all = entries(session, &stat.paths, "looking up", Lengths::Acknowledged).await;
     let mut tally = Tally::default();
     for found in all {
@@ -35,7 +35,7 @@ pub(crate) async fn run(stat: Stat, session: &Session, output: &Output) -> Resul
     tally.finish()
 }
 
-async fn one(stat: &Stat, place: &Place, entry: Entry, output: &Output) -> Result<(), Complaint> {
+async fn one(stat: &Stat, place: &Place, entry: Entry, output: &Output) -> Result<(), CliError> {
     let doing = || format!("looking up {place}");
     let chunks = if stat.chunks && entry.kind == EntryKind::File {
         place.cell.chunks(&place.path).await.doing(doing)?

@@ -1,7 +1,7 @@
 //! `cairn status`: the cell on one screen, with a health word and reason codes.
 
+use crate::cli_error::{CliError, Doing};
 use crate::commands::servers::{ServerJson, state_text, table};
-use crate::complaint::{Complaint, Doing};
 use crate::output::{Output, size_text, time_text};
 use crate::session::Session;
 use cairn_protocol::{ServerState, StatusAnswer};
@@ -29,7 +29,7 @@ fn health(status: &StatusAnswer) -> &'static str {
 }
 
 /// Runs it.
-pub(crate) async fn run(_: Status, session: &Session, output: &Output) -> Result<(), Complaint> {
+pub(crate) async fn run(_: Status, session: &Session, output: &Output) -> Result<(), CliError> {
     let cell = session.cell().await?;
     let doing = || format!("asking the cell at {} for its state", session.address());
     let status = cell.status().await.doing(doing)?;

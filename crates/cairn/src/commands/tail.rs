@@ -3,7 +3,7 @@
 //! A record is delivered once also where the end and what follows meet: one reader delivers both,
 //! from an offset that a first pass has found.
 
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use crate::download::{RecordFlags, open, warn_of_doubts};
 use crate::output::Output;
 use crate::session::{Place, Session};
@@ -33,7 +33,7 @@ pub(crate) struct Tail {
 }
 
 /// Runs it.
-pub(crate) async fn run(tail: Tail, session: &Session, output: &Output) -> Result<(), Complaint> {
+pub(crate) async fn run(tail: Tail, session: &Session, output: &Output) -> Result<(), CliError> {
     let from = session.place(&tail.path).await?;
     let file = open(&from).await?;
     let length = file.length().await.doing(|| format!("asking for the length of {from}"))?;
@@ -54,7 +54,7 @@ async fn records(
     file: &File,
     start: u64,
     output: &Output,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let doing = || format!("reading {from}");
     let mut warned = false;
     let mut reader = if tail.follow { file.records_follow(start) } else { file.records(start) };
@@ -77,7 +77,7 @@ async fn bytes(
     file: &File,
     start: u64,
     output: &Output,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let doing = || format!("reading {from}");
     if tail.follow {
         let mut follower = file.tail(start);
@@ -104,7 +104,7 @@ async fn start_of_lines(
     file: &File,
     length: u64,
     count: u64,
-) -> Result<u64, Complaint> {
+) -> Result<u64, CliError> {
     // A newline at the very end ends the last line and begins none.
     let (mut end, mut wanted) = (length, count + 1);
     while end > 0 {
@@ -138,7 +138,7 @@ async fn start_of_records(
     file: &File,
     length: u64,
     count: u64,
-) -> Result<u64, Complaint> {
+) -> Result<u64, CliError> {
     if count == 0 {
         return Ok(length);
     }

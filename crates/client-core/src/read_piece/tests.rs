@@ -6,7 +6,7 @@ use crate::test_client::{
     result,
 };
 use cairn_protocol::{ErrorCode, Failure, LeasePurpose, Read, ReadAnswer, Request};
-use cairn_types::{ChunkVersion, ClusterConfig};
+use cairn_types::{CellConfig, ChunkVersion};
 use std::time::Duration;
 
 fn read(offset: u64, size: u64) -> Operation {
@@ -48,7 +48,7 @@ fn a_whole_read_asks_the_master_once_and_the_nearest_replica_once() {
 
 #[test]
 fn an_answer_that_came_too_late_to_be_kept_serves_the_read_that_asked_and_no_other() {
-    let mut client = connected_to(ClusterConfig { location_ttl_ms: 1000, ..ClusterConfig::tiny() });
+    let mut client = connected_to(CellConfig { location_ttl_ms: 1000, ..CellConfig::tiny() });
     for _ in 0..2 {
         let done = client.start(read(0, 20));
         client.now = client.now + Duration::from_secs(2);

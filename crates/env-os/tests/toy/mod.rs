@@ -1,4 +1,4 @@
-//! A room and a service for tests: it answers a few requests, and calls others when told to.
+//! A driver and a service for tests: it answers a few requests, and calls others when told to.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(unreachable_pub, reason = "shared by several test binaries")]
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -7,7 +7,7 @@ pub mod raw_peer;
 
 use bytes::Bytes;
 use cairn_env::{
-    Answer, Caller, Completion, DiskError, Effect, EffectId, Event, Lane, Now, PushedData, Room,
+    Answer, Caller, Completion, DiskError, Driver, Effect, EffectId, Event, Lane, Now, PushedData,
     Service,
 };
 use cairn_env_os::{LaunchOptions, Running, bind, launch};
@@ -154,7 +154,7 @@ impl Toy {
     }
 }
 
-impl Room for Toy {
+impl Driver for Toy {
     type Service = ToyService;
     type Command = Command;
 
@@ -207,11 +207,11 @@ impl Node {
         let server = ServerId::new(server);
         let (gone, seen_gone) = channel();
         let seen = Arc::new(Seen::default());
-        let room = Toy::new(cell, server, Arc::clone(&seen), gone);
+        let driver = Toy::new(cell, server, Arc::clone(&seen), gone);
         let service = Arc::new(ToyService::default());
         let options =
             LaunchOptions { listener: Some(listener), workers: 2, ..LaunchOptions::new("toy") };
-        let running = launch(room, Arc::clone(&service), options).expect("starts");
+        let running = launch(driver, Arc::clone(&service), options).expect("starts");
         Self { address, server, running, service, seen, gone: Mutex::new(seen_gone) }
     }
 

@@ -12,7 +12,7 @@
 //!   stand above the logged version, which is as good (R9).
 
 use super::jobs::{Job, Phase, Wish};
-use super::leases::Standing;
+use super::leases::LeaseStatus;
 use super::placement::{Candidate, choose};
 use super::raise::{Member, Raise, RaiseKind, Raised, again};
 use super::{Chunks, Place, Proposed};
@@ -101,7 +101,7 @@ impl Chunks {
         let handle = raise.kind().handle;
         self.fenced.insert(handle);
         if let Some(id) = self.leases.get(handle).map(|lease| lease.id) {
-            self.leases.judge(handle, id, Standing::Doubted);
+            self.leases.set_status(handle, id, LeaseStatus::Doubted);
         }
         self.advance(step, place);
     }

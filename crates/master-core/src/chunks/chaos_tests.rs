@@ -280,7 +280,7 @@ impl Chaos {
             }
         }
         self.term += 1;
-        let old = std::mem::replace(&mut self.world, World::reign(State::default(), 1));
+        let old = std::mem::replace(&mut self.world, World::of_term(State::default(), 1));
         self.world = old.restarted(self.term);
     }
 

@@ -1,7 +1,7 @@
 //! A primary closes its chunk: the record did not fit, every replica holds the mark (R18).
 
 use super::jobs::{Waiter, Wish};
-use super::leases::Standing;
+use super::leases::LeaseStatus;
 use super::{Chunks, Place};
 use crate::step::Step;
 use cairn_env::Caller;
@@ -32,7 +32,7 @@ impl Chunks {
         // The holder has closed itself to appends, and gives the lease up when it is answered.
         lease.takes_appends = false;
         let id = lease.id;
-        self.leases.judge(handle, id, Standing::Doubted);
+        self.leases.set_status(handle, id, LeaseStatus::Doubted);
         self.join_job(step, next, Waiter { from, since: step.now.time, wish: Wish::Closed });
     }
 

@@ -4,7 +4,7 @@
 use super::Chunks;
 use super::decided_set::Decision;
 use super::jobs::Phase;
-use super::leases::Standing;
+use super::leases::LeaseStatus;
 use super::locations::Replica;
 use crate::state::{ChunkRecord, State};
 use cairn_env::Now;
@@ -163,7 +163,7 @@ impl Chunks {
         }
         if let Some(lease) = self.leases.possible(handle, now.time) {
             let left = lease.until.since(now.time).as_millis();
-            let doubt = if lease.standing == Standing::Serving { "" } else { ", in doubt" };
+            let doubt = if lease.status == LeaseStatus::Serving { "" } else { ", in doubt" };
             let holder = &lease.holder.address;
             answer.lines.push(format!("  leased to {holder} for {left} ms more{doubt}"));
         } else if let Err(blocked) = self.plan_raise(now.time, handle, &chunk) {

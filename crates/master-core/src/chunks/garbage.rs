@@ -3,7 +3,7 @@
 //! - B1: never a handle in the making, never an up-to-date replica, never bytes of a chunk that
 //!   the log does not know (`unknown_chunks.rs`).
 //! - B2: a stale replica goes only when the chunk has its goal of good ones.
-//! - B3: what is named is judged from a report that came in this reign, after its first record was
+//! - B3: what is named is judged from a report that came in this term, after its first record was
 //!   applied; handle *and* version are named, so that nothing newer goes.
 
 use super::Chunks;

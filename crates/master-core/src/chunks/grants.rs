@@ -11,7 +11,7 @@
 use super::decided_set::Decision;
 use super::jobs::{Phase, no_file};
 use super::lease_requests::is_live_file;
-use super::leases::{Lease, Standing};
+use super::leases::{Lease, LeaseStatus};
 use super::locations::{Replica, behind};
 use super::raise::{Member, Raise, RaiseKind, Raised, again};
 use super::replica_set::{Blocked, least_set};
@@ -57,7 +57,7 @@ impl Chunks {
             return self.wait(place, "the chunk is being closed".to_owned());
         }
         let lease = self.leases.possible(handle, step.now.time);
-        if appends && lease.is_some_and(|lease| lease.standing == Standing::Doubted) {
+        if appends && lease.is_some_and(|lease| lease.status == LeaseStatus::Doubted) {
             return self.go_on_in_next(step, place);
         }
         let decided = self.decide(step.now.time, handle, &chunk) != Decision::NotNeeded;
@@ -294,7 +294,7 @@ impl Chunks {
             secondaries: Some(secondaries),
             granted: step.now.time,
             until: step.now.time + self.config.lease(),
-            standing: Standing::Sent,
+            status: LeaseStatus::Sent,
             confirmed: false,
             takes_appends,
             adopted: false,
@@ -353,8 +353,8 @@ impl Chunks {
         let attempts = job.failed_grants;
         // Nothing was sent, or the holder itself said no: then it holds nothing.
         let fate =
-            if failure.outcome == Fate::Unknown { Standing::Doubted } else { Standing::Over };
-        self.leases.judge(handle, lease, fate);
+            if failure.outcome == Fate::Unknown { LeaseStatus::Doubted } else { LeaseStatus::Over };
+        self.leases.set_status(handle, lease, fate);
         if failure.code == ErrorCode::ChecksumMismatch
             && let Some(lease) = self.leases.get(handle)
         {

@@ -5,10 +5,10 @@
 //!     ▲   └─► Heartbeat ─► Heartbeat ─► Heartbeat ─► …
 //!     └──────────────────────────────────── │ rejoin (unknown, dead, other incarnation)
 //! ```
-//! - J1: a server that has obeyed a later reign, or heard of its numbers, is not this master's to
+//! - J1: a server that has obeyed a later term, or heard of its numbers, is not this master's to
 //!   command: this master is the past (R1, R3). So is one that has heard of a number of this very
-//!   reign which this master has not given out: there was another master of this term.
-//! - J2: a lease of an earlier reign goes on if its holder tells of it before anybody else got one
+//!   term which this master has not given out: there was another master of this term.
+//! - J2: a lease of an earlier term goes on if its holder tells of it before anybody else got one
 //!   (R22); only while it is told is it extended.
 //! - J3: until the last slice of its inventory a server may hold what it has not told of: nothing
 //!   is concluded from its silence about a chunk. Slices count in the order of their numbers, each
@@ -17,7 +17,7 @@
 //!   here, and where there are many servers each pauses between its slices.
 
 use super::Chunks;
-use super::leases::{Lease, Standing};
+use super::leases::{Lease, LeaseStatus};
 use crate::step::Step;
 use cairn_protocol::{
     ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join,
@@ -63,7 +63,7 @@ impl Chunks {
         Ok(JoinAnswer { term: self.term, cell, config, join: id })
     }
 
-    /// J1. A group of one cannot win back a reign that it does not remember.
+    /// J1. A group of one cannot win back a term that it does not remember.
     fn check_term(&self, heard: Term, server: ServerId) -> Result<(), Failure> {
         if heard <= self.term || broken(Rule::R1) {
             return Ok(());
@@ -80,7 +80,7 @@ impl Chunks {
     /// way may have reached its new life, so nothing is certain until that has told what it holds.
     fn doubt_holder(&mut self, server: ServerId) {
         for (handle, lease) in self.leases_of(server) {
-            self.leases.judge(handle, lease.id, Standing::Doubted);
+            self.leases.set_status(handle, lease.id, LeaseStatus::Doubted);
         }
     }
 
@@ -99,7 +99,7 @@ impl Chunks {
             let former = lease.incarnation != inventory.incarnation;
             let named = inventory.leases.iter().any(|held| held.lease == lease.id);
             if former && !named && lease.confirmed && lease.holder.address == address {
-                self.leases.judge(handle, lease.id, Standing::Over);
+                self.leases.set_status(handle, lease.id, LeaseStatus::Over);
             }
         }
     }
@@ -239,7 +239,7 @@ impl Chunks {
         true
     }
 
-    /// Takes over a lease that an earlier reign granted (J2).
+    /// Takes over a lease that an earlier term granted (J2).
     fn adopt(
         &mut self,
         step: &Step<'_>,
@@ -267,7 +267,7 @@ impl Chunks {
             secondaries: None,
             granted: now,
             until: now + self.config.lease(),
-            standing: Standing::Serving,
+            status: LeaseStatus::Serving,
             confirmed: true,
             takes_appends: !chunk.closed,
             adopted: true,
@@ -277,7 +277,7 @@ impl Chunks {
     }
 }
 
-/// J1: numbers of this reign come from here alone.
+/// J1: numbers of this term come from here alone.
 fn check_numbers(step: &Step<'_>, join: &Join) -> Result<(), Failure> {
     let handles = join.highest_handle <= step.numbers.last_handle();
     let versions = join.highest_version <= step.numbers.last_version();

@@ -10,7 +10,7 @@
 //! - Q2: appends go to the last chunk, and to the next place as soon as that is being closed.
 
 use super::jobs::{Job, Phase, Waiter, Wish, no_file};
-use super::leases::{Lease, Standing};
+use super::leases::{Lease, LeaseStatus};
 use super::{Chunks, Pending, Place};
 use crate::state::{ChunkRecord, State};
 use crate::step::Step;
@@ -84,7 +84,7 @@ impl Chunks {
     ) -> Option<ChunkGrant> {
         let lease = self.leases.serving(handle, step.now.time)?;
         let chunk = step.state.chunk(handle)?;
-        // Whether a lease of an earlier reign takes appends is not known: they get a fresh one.
+        // Whether a lease of an earlier term takes appends is not known: they get a fresh one.
         if purpose == LeasePurpose::Append && (!lease.takes_appends || lease.adopted) {
             return None;
         }
@@ -99,7 +99,7 @@ impl Chunks {
         })
     }
 
-    /// The holder's secondaries. Under a lease from an earlier reign: whoever stands at the logged
+    /// The holder's secondaries. Under a lease from an earlier term: whoever stands at the logged
     /// version, once all of them have told (R8: nobody else ever saw it).
     pub(super) fn secondaries_of(
         &self,
@@ -149,8 +149,8 @@ impl Chunks {
         let lease = self.leases.get(handle).map(|lease| lease.id).unwrap_or_default();
         match result {
             Ok(Response::Probe(answer)) if answer.holds => return self.finish(step, place),
-            Ok(Response::Probe(_)) => self.leases.judge(handle, lease, Standing::Over),
-            _ => self.leases.judge(handle, lease, Standing::Doubted),
+            Ok(Response::Probe(_)) => self.leases.set_status(handle, lease, LeaseStatus::Over),
+            _ => self.leases.set_status(handle, lease, LeaseStatus::Doubted),
         }
         self.wait(place, "the primary does not answer as such".to_owned());
         self.advance(step, place);

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// How far a lease can be relied upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum LeaseStatus {
     /// The grant is on its way, or its answer was lost.
     Sent,
     /// The holder said that it serves.
@@ -38,16 +38,16 @@ pub(super) struct Lease {
     pub(super) version: ChunkVersion,
     pub(super) holder: ReplicaAt,
     pub(super) incarnation: Incarnation,
-    /// None where it was taken over from an earlier reign and the set is not known yet.
+    /// None where it was taken over from an earlier term and the set is not known yet.
     pub(super) secondaries: Option<Vec<ReplicaAt>>,
     pub(super) granted: Time,
     pub(super) until: Time,
-    pub(super) standing: Standing,
+    pub(super) status: LeaseStatus,
     /// The holder has said at some time that it serves: no grant is on its way any more.
     pub(super) confirmed: bool,
     /// The holder may acknowledge appends under it.
     pub(super) takes_appends: bool,
-    /// Granted by an earlier reign.
+    /// Granted by an earlier term.
     pub(super) adopted: bool,
     /// Bytes of the chunk, as last told by the holder.
     pub(super) acknowledged: u64,
@@ -56,12 +56,12 @@ pub(super) struct Lease {
 impl Lease {
     /// Whether the holder may still act under it (G1).
     pub(super) fn may_live(&self, now: Time) -> bool {
-        now < self.until && self.standing != Standing::Over
+        now < self.until && self.status != LeaseStatus::Over
     }
 
     /// Whether a client may be sent to the holder.
     pub(super) fn serves(&self, now: Time) -> bool {
-        now < self.until && self.standing == Standing::Serving
+        now < self.until && self.status == LeaseStatus::Serving
     }
 }
 
@@ -116,7 +116,7 @@ impl Leases {
 
     /// The holder says that it serves.
     pub(super) fn confirm(&mut self, handle: ChunkHandle, id: LeaseId) {
-        self.judge(handle, id, Standing::Serving);
+        self.set_status(handle, id, LeaseStatus::Serving);
         if let Some(lease) = self.leases.get_mut(&handle)
             && lease.id == id
         {
@@ -125,12 +125,12 @@ impl Leases {
     }
 
     /// Changes how far the lease is relied upon; one that is over stays so.
-    pub(super) fn judge(&mut self, handle: ChunkHandle, id: LeaseId, standing: Standing) {
+    pub(super) fn set_status(&mut self, handle: ChunkHandle, id: LeaseId, status: LeaseStatus) {
         if let Some(lease) = self.leases.get_mut(&handle)
             && lease.id == id
-            && lease.standing != Standing::Over
+            && lease.status != LeaseStatus::Over
         {
-            lease.standing = standing;
+            lease.status = status;
         }
     }
 
@@ -139,7 +139,7 @@ impl Leases {
         if let Some(lease) = self.leases.get_mut(&handle)
             && lease.holder.server == server
         {
-            lease.standing = Standing::Over;
+            lease.status = LeaseStatus::Over;
         }
     }
 

@@ -43,10 +43,10 @@ use cairn_env::{Caller, EffectId};
 use cairn_protocol::{Failure, ReportBadBlockAnswer, Request, Response};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{
-    ChunkHandle, ChunkIndex, ClusterConfig, EntryId, LeaseId, Random, ServerId, Term, Time,
+    CellConfig, ChunkHandle, ChunkIndex, EntryId, LeaseId, Random, ServerId, Term, Time,
 };
 use jobs::{Job, Waiter};
-use leases::{Leases, Standing};
+use leases::{LeaseStatus, Leases};
 use locations::Locations;
 use servers::Servers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,13 +78,13 @@ enum Proposed {
     Length(Option<lengths::Asker>),
 }
 
-/// The soft state of one reign.
+/// The soft state of one term.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     term: Term,
     random: Random,
-    config: ClusterConfig,
-    /// When this reign began to be served.
+    config: CellConfig,
+    /// When this term began to be served.
     started: Time,
     servers: Servers,
     locations: Locations,
@@ -92,7 +92,7 @@ pub(crate) struct Chunks {
     jobs: BTreeMap<Place, Job>,
     /// Handles in the making (K3).
     making: BTreeSet<ChunkHandle>,
-    /// Chunks that this reign has fenced, so that no former holder acknowledges appends (R18).
+    /// Chunks that this term has fenced, so that no former holder acknowledges appends (R18).
     fenced: BTreeSet<ChunkHandle>,
     /// What servers hold that no record knows.
     unknown: UnknownChunks,
@@ -110,7 +110,7 @@ impl Chunks {
         Self {
             term,
             random,
-            config: ClusterConfig::default(),
+            config: CellConfig::default(),
             started: Time::default(),
             servers: Servers::default(),
             locations: Locations::default(),
@@ -127,8 +127,8 @@ impl Chunks {
         }
     }
 
-    /// A record of this reign is applied: from here on requests come, and time counts.
-    pub(crate) fn on_reign(&mut self, step: &mut Step<'_>) {
+    /// A record of this term is applied: from here on requests come, and time counts.
+    pub(crate) fn on_term_begins(&mut self, step: &mut Step<'_>) {
         self.started = step.now.time;
         self.config = step.state.config().clone();
         self.servers.configure(&self.config);
@@ -215,7 +215,7 @@ impl Chunks {
             if broken(Rule::R6) {
                 // R6 broken: dead comes before the end of the lease, yet counts as its end.
                 for (handle, lease) in self.leases_of(server) {
-                    self.leases.judge(handle, lease.id, Standing::Over);
+                    self.leases.set_status(handle, lease.id, LeaseStatus::Over);
                 }
             }
         }
@@ -228,7 +228,7 @@ impl Chunks {
         self.go_on_waiting(step);
     }
 
-    /// A record is applied, of this reign or an earlier one.
+    /// A record is applied, of this term or an earlier one.
     pub(crate) fn on_applied(
         &mut self,
         step: &mut Step<'_>,

@@ -82,7 +82,7 @@ impl Chunks {
         Blocked { why, starting: now < self.grace() }
     }
 
-    /// In the first while of a reign servers are still joining.
+    /// In the first while of a term servers are still joining.
     fn grace(&self) -> Time {
         self.started + Duration::from_millis(self.config.silent_ms)
     }
@@ -107,7 +107,7 @@ impl Chunks {
         let (size, logged) = (servers.len(), chunk.set_size as usize);
         let old_holder_unknown = size < logged && self.former_holder_unknown(now, handle, chunk);
         if old_holder_unknown && !broken(Rule::R22) {
-            return blocked("a lease of an earlier reign may still run".to_owned());
+            return blocked("a lease of an earlier term may still run".to_owned());
         }
         if self.decide(now, handle, chunk) == Decision::Set(servers.to_vec()) {
             return Ok(());
@@ -124,7 +124,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// R22: whether a lease that this reign does not know may be live.
+    /// R22: whether a lease that this term does not know may be live.
     pub(super) fn former_holder_unknown(
         &self,
         now: Time,
@@ -140,7 +140,7 @@ impl Chunks {
     }
 
     /// R11: whether a member that is not here may still come. Which servers made up the set is
-    /// not logged: in the first while of a reign anybody may. A suspect one is waited for only
+    /// not logged: in the first while of a term anybody may. A suspect one is waited for only
     /// where none is sound: then it may be the one that lost nothing (R28).
     pub(super) fn missing_may_come(
         &self,

@@ -1,7 +1,7 @@
 //! Deleting a file takes its leases back (R20).
 
 use super::lease_requests::is_live_file;
-use super::leases::Standing;
+use super::leases::LeaseStatus;
 use super::{Chunks, Pending};
 use crate::state::State;
 use crate::step::Step;
@@ -18,12 +18,12 @@ impl Chunks {
             .filter_map(|handle| {
                 let lease = self.leases.get(handle)?;
                 let holder = &lease.holder;
-                let serves = lease.standing == Standing::Serving;
+                let serves = lease.status == LeaseStatus::Serving;
                 serves.then(|| (handle, lease.id, holder.server, holder.address.clone()))
             })
             .collect();
         for (handle, lease, server, address) in hidden {
-            self.leases.judge(handle, lease, Standing::Doubted);
+            self.leases.set_status(handle, lease, LeaseStatus::Doubted);
             let request = RevokeLease { term: self.term, handle, lease };
             // The holder answers when it has drained.
             let deadline = step.now.time + Duration::from_millis(self.config.lease_ms);

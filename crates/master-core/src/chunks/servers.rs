@@ -10,7 +10,7 @@
 
 use cairn_protocol::{ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, ServerState, ServerStatus};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ClusterConfig, Incarnation, JoinId, ReplicaAt, ServerId, Time};
+use cairn_types::{CellConfig, Incarnation, JoinId, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    pub(super) fn configure(&mut self, config: &ClusterConfig) {
+    pub(super) fn configure(&mut self, config: &CellConfig) {
         self.silent = Duration::from_millis(config.silent_ms);
         let dead_ms = if broken(Rule::R6) { config.silent_ms } else { config.dead_ms };
         self.dead = Duration::from_millis(dead_ms);
@@ -64,7 +64,7 @@ impl Servers {
 
     /// Takes a server in, or refuses a second life of one that lives.
     pub(super) fn join(&mut self, now: Time, join: &Join, id: JoinId) -> Result<(), Failure> {
-        self.check_room(join)?;
+        self.check_driver(join)?;
         if let Some(known) = self.servers.get(&join.at.server)
             && known.incarnation != join.incarnation
             // The same address cannot be two processes: that is a restart.
@@ -98,7 +98,7 @@ impl Servers {
     }
 
     /// Makes room for one more (V3).
-    fn check_room(&mut self, join: &Join) -> Result<(), Failure> {
+    fn check_driver(&mut self, join: &Join) -> Result<(), Failure> {
         let (address, rack) = (join.at.address.as_str(), join.at.rack.as_str());
         if address.len().max(rack.len()) > TEXT_SIZE_MAX {
             let line = format!(
@@ -242,9 +242,7 @@ mod tests {
     use super::Servers;
     use cairn_protocol::{ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, ServerState, ServersAnswer};
     use cairn_types::wire::Message;
-    use cairn_types::{
-        Address, ClusterConfig, Incarnation, JoinId, Rack, ReplicaAt, ServerId, Time,
-    };
+    use cairn_types::{Address, CellConfig, Incarnation, JoinId, Rack, ReplicaAt, ServerId, Time};
     use std::time::Duration;
 
     fn join(address: &str, incarnation: u64) -> Join {
@@ -255,7 +253,7 @@ mod tests {
 
     fn servers() -> Servers {
         let mut servers = Servers::default();
-        servers.configure(&ClusterConfig::small());
+        servers.configure(&CellConfig::small());
         servers
     }
 

@@ -8,7 +8,7 @@
 //!   up; appends go on in a next chunk, writes wait until the replica is back.
 
 use super::jobs::{Job, Phase, Shrink};
-use super::leases::{Lease, Standing};
+use super::leases::{Lease, LeaseStatus};
 use super::raise::{Member, Raise, RaiseKind, Raised, again};
 use super::replica_set::least_set;
 use super::{Chunks, Place, Proposed};
@@ -64,7 +64,7 @@ impl Chunks {
         }
         if remaining.len() + 1 < least_set(&chunk) && !broken(Rule::R11) {
             // H2: it serves no more.
-            self.leases.judge(handle, lease.id, Standing::Doubted);
+            self.leases.set_status(handle, lease.id, LeaseStatus::Doubted);
             let line = format!("chunk {short}: too few replicas would be left (R11)");
             return Err(Failure::not_done(ErrorCode::TooFewServers, line));
         }
@@ -129,7 +129,7 @@ impl Chunks {
         (handle, shrink): (ChunkHandle, &Shrink),
         line: &str,
     ) {
-        self.leases.judge(handle, shrink.lease, Standing::Doubted);
+        self.leases.set_status(handle, shrink.lease, LeaseStatus::Doubted);
         step.out.reply(shrink.from, Err(Failure::not_done(ErrorCode::TooFewServers, line)));
         self.wait(place, line.to_owned());
         self.advance(step, place);

@@ -13,7 +13,7 @@ use cairn_protocol::{
     ReportSlice, Request, RequestId, Response,
 };
 use cairn_types::{
-    Address, CellId, ChunkIndex, ClusterConfig, EntryId, Incarnation, LogIndex, Random, ReplicaAt,
+    Address, CellConfig, CellId, ChunkIndex, EntryId, Incarnation, LogIndex, Random, ReplicaAt,
     ServerId, Term, Time, WallTime,
 };
 use std::time::Duration;
@@ -52,8 +52,8 @@ pub(super) struct World {
 impl World {
     /// A cell with the file [`FILE`] and `servers` servers that have joined.
     pub(super) fn new(servers: u64) -> Self {
-        let mut world = Self::reign(State::default(), 1);
-        let config = ClusterConfig { replication: 3, ..ClusterConfig::tiny() };
+        let mut world = Self::of_term(State::default(), 1);
+        let config = CellConfig { replication: 3, ..CellConfig::tiny() };
         world.apply(FoundCell { time: WallTime::default(), cell: CellId::new(5), config });
         world.begin(1);
         world.apply(AddFile {
@@ -69,7 +69,7 @@ impl World {
         world
     }
 
-    pub(super) fn reign(state: State, term: u64) -> Self {
+    pub(super) fn of_term(state: State, term: u64) -> Self {
         let term = Term::new(term);
         Self {
             millis: 1_000_000,
@@ -86,12 +86,12 @@ impl World {
 
     pub(super) fn begin(&mut self, term: u64) {
         self.apply(Begin { time: WallTime::default(), term: Term::new(term) });
-        self.with(|chunks, step| chunks.on_reign(step));
+        self.with(|chunks, step| chunks.on_term_begins(step));
     }
 
-    /// The next reign over the same state; nothing soft survives.
+    /// The next term over the same state; nothing soft survives.
     pub(super) fn restarted(self, term: u64) -> Self {
-        let mut world = Self { millis: self.millis, ..Self::reign(self.state, term) };
+        let mut world = Self { millis: self.millis, ..Self::of_term(self.state, term) };
         world.begin(term);
         world
     }

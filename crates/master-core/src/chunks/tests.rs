@@ -442,7 +442,7 @@ fn a_stale_replica_is_garbage_once_the_chunk_has_its_goal_and_not_before() {
 }
 
 #[test]
-fn a_server_that_heard_of_a_later_reign_is_not_commanded() {
+fn a_server_that_heard_of_a_later_term_is_not_commanded() {
     let mut world = World::new(1);
     let join = Join { term: Term::new(9), ..Join::default() };
     world.request(5, join);

@@ -49,7 +49,7 @@ impl State {
         self.applied_term = term;
     }
 
-    /// Log time goes by between the records of one reign (S2).
+    /// Log time goes by between the records of one term (S2).
     fn pass_time(&mut self, record: &Record) {
         let time = record.time();
         if matches!(record, Record::Begin(_) | Record::FoundCell(_)) {
@@ -80,7 +80,7 @@ impl State {
 
     fn begin(&mut self, record: &Begin) -> Outcome {
         self.term = record.term;
-        self.reign_began = record.time;
+        self.term_began = record.time;
         Outcome::Changed(Changed::default())
     }
 

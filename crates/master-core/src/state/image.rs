@@ -21,7 +21,7 @@ use cairn_pagetree::{
     checkpoint,
 };
 use cairn_types::wire::Message;
-use cairn_types::{CellId, ClusterConfig, LogIndex, Term, WallTime, crc32c};
+use cairn_types::{CellConfig, CellId, LogIndex, Term, WallTime, crc32c};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,9 +38,9 @@ cairn_types::message! {
     /// What there is one of.
     pub struct ImageHead {
         1 => cell: CellId,
-        2 => config: ClusterConfig,
+        2 => config: CellConfig,
         3 => term: Term,
-        4 => reign_began: WallTime,
+        4 => term_began: WallTime,
         5 => log_time_ms: u64,
         6 => last_record: WallTime,
         7 => applied: LogIndex,
@@ -128,7 +128,7 @@ impl State {
             cell: head.cell,
             config: head.config,
             term: head.term,
-            reign_began: head.reign_began,
+            term_began: head.term_began,
             log_time: Duration::from_millis(head.log_time_ms),
             last_record: head.last_record,
             applied: head.applied,
@@ -170,7 +170,7 @@ impl State {
             cell: self.cell,
             config: self.config.clone(),
             term: self.term,
-            reign_began: self.reign_began,
+            term_began: self.term_began,
             log_time_ms: u64::try_from(self.log_time.as_millis()).unwrap_or(u64::MAX),
             last_record: self.last_record,
             applied: self.applied,

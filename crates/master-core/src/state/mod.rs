@@ -8,7 +8,7 @@
 //! ```
 //! - S1: it changes by [`State::apply`] alone, in log order, deterministically; checkpoint plus
 //!   later log is the state.
-//! - S2: log time is the time that has passed within reigns: it never goes back, and neither a
+//! - S2: log time is the time that has passed within terms: it never goes back, and neither a
 //!   master that was down nor a clock that was set makes it leap (R4).
 //! - S3: an entry is hidden if and only if the way up from it ends at the hidden root (R20).
 //! - S4: everything that grows is in trees (`cairn_pagetree`): a clone is cheap and a snapshot, an
@@ -32,11 +32,11 @@ mod map;
 mod names;
 mod outcomes;
 mod packing;
+mod path_cache;
 #[cfg(test)]
 mod replay_test;
 #[cfg(test)]
 mod size_test;
-mod ways;
 
 pub use chunk_table::ChunkRecord;
 pub use entry_record::EntryRecord;
@@ -46,7 +46,7 @@ pub use outcomes::Remembered;
 
 use cairn_protocol::Failure;
 use cairn_types::{
-    CellId, CellPath, ChunkHandle, ChunkIndex, ClusterConfig, Entry, EntryId, EntryKind, LogIndex,
+    CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, LogIndex,
     MutationName, Term, WallTime,
 };
 use chunk_table::ChunkTable;
@@ -60,12 +60,12 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct State {
     cell: CellId,
-    config: ClusterConfig,
-    /// The reign that the last `Begin` began, and when.
+    config: CellConfig,
+    /// The term that the last `Begin` began, and when.
     term: Term,
-    reign_began: WallTime,
+    term_began: WallTime,
     log_time: Duration,
-    /// The time of the reign's last record.
+    /// The time of the term's last record.
     last_record: WallTime,
     /// The last applied record's place in the log and the term that it was proposed in.
     applied: LogIndex,
@@ -82,9 +82,9 @@ impl Default for State {
         let mark = DamageMark::default();
         Self {
             cell: CellId::default(),
-            config: ClusterConfig::default(),
+            config: CellConfig::default(),
             term: Term::default(),
-            reign_began: WallTime::default(),
+            term_began: WallTime::default(),
             log_time: Duration::default(),
             last_record: WallTime::default(),
             applied: LogIndex::default(),
@@ -116,23 +116,23 @@ impl State {
 
     /// The cell's settings.
     #[must_use]
-    pub fn config(&self) -> &ClusterConfig {
+    pub fn config(&self) -> &CellConfig {
         &self.config
     }
 
-    /// The reign that the last applied `Begin` began.
+    /// The term that the last applied `Begin` began.
     #[must_use]
     pub fn term(&self) -> Term {
         self.term
     }
 
-    /// When that reign began.
+    /// When that term began.
     #[must_use]
-    pub fn reign_began(&self) -> WallTime {
-        self.reign_began
+    pub fn term_began(&self) -> WallTime {
+        self.term_began
     }
 
-    /// The time that has passed within reigns (S2).
+    /// The time that has passed within terms (S2).
     #[must_use]
     pub fn log_time(&self) -> Duration {
         self.log_time

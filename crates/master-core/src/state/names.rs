@@ -16,11 +16,11 @@
 use super::entry_record::EntryRecord;
 use super::map::{DamageMark, Map, MapFinger, Walk};
 use super::packing::{Packed, put_near};
-use super::ways::Ways;
+use super::path_cache::Ways;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{CellPath, Entry, EntryId, EntryKind, NAME_SIZE_MAX, WallTime};
 
-/// `/`. No reign has term 0, so the id is taken by nothing else.
+/// `/`. No term has term 0, so the id is taken by nothing else.
 pub const ROOT: EntryId = EntryId::new(1);
 /// The directory of hidden (deleted) names.
 pub const HIDDEN_ROOT: EntryId = EntryId::new(2);

@@ -11,7 +11,7 @@ use cairn_pagetree::FileId;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::wire::Message;
 use cairn_types::{
-    CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, ClusterConfig, EntryId, EntryKind,
+    CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, EntryKind,
     LogIndex, MutationName, MutationNumber, Random, SessionId, Term, WallTime,
 };
 
@@ -19,7 +19,7 @@ pub(super) const TERM: Term = Term::new(3);
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 pub(super) fn founding() -> [Record; 2] {
-    let config = ClusterConfig { retry_window_ms: 300, ..ClusterConfig::tiny() };
+    let config = CellConfig { retry_window_ms: 300, ..CellConfig::tiny() };
     let found = FoundCell { time: WallTime::default(), cell: CellId::new(5), config };
     [found.into(), Begin { time: WallTime::default(), term: TERM }.into()]
 }
@@ -69,7 +69,7 @@ impl Drawer {
         self.clock = (self.clock + self.random.below(8)).saturating_sub(self.random.below(4));
         let time = WallTime::from_millis(self.clock);
         if self.random.chance(20) {
-            // A new reign, by another clock.
+            // A new term, by another clock.
             self.clock = self.random.below(5000);
             return Begin { time: WallTime::from_millis(self.clock), term: TERM }.into();
         }

@@ -7,7 +7,7 @@ use cairn_protocol::{
     Stat,
 };
 use cairn_types::{
-    CellId, CellPath, ClusterConfig, LogIndex, MutationName, MutationNumber, SessionId, Term, Time,
+    CellConfig, CellId, CellPath, LogIndex, MutationName, MutationNumber, SessionId, Term, Time,
     WallTime,
 };
 
@@ -54,7 +54,7 @@ impl Cell {
 
     pub(crate) fn begin(&mut self) {
         let mut effects = Vec::new();
-        self.core.begin(self.now(), (CellId::new(3), ClusterConfig::tiny()), &mut effects);
+        self.core.begin(self.now(), (CellId::new(3), CellConfig::tiny()), &mut effects);
         self.collect(effects);
     }
 

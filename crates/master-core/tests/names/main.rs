@@ -8,7 +8,7 @@ use cairn_types::CellPath;
 use cell::{Cell, path};
 
 #[test]
-fn no_request_is_taken_before_the_reign_is_in_the_log() {
+fn no_request_is_taken_before_the_term_is_in_the_log() {
     let mut cell = Cell::unstarted();
     cell.begin();
     let early = cell.send(Stat { path: CellPath::root() });

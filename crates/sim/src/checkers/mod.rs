@@ -44,12 +44,12 @@ pub(crate) trait Checker {
         Ok(())
     }
 
-    /// A room gets a request.
+    /// A driver gets a request.
     fn delivered(&mut self, _seen: &Seen<'_>, _ledger: &Ledger) -> Verdict {
         Ok(())
     }
 
-    /// A room gives an answer; the ledger has it already.
+    /// A driver gives an answer; the ledger has it already.
     fn answered(
         &mut self,
         _seen: &Seen<'_>,

@@ -12,7 +12,7 @@
 
 use super::Verdict;
 use cairn_consensus::StoredRecord;
-use cairn_env::{Effect, Event, Now, Room};
+use cairn_env::{Driver, Effect, Event, Now};
 use cairn_master::{Master, MasterDisk};
 use cairn_master_core::{LogDone, LogJob, Record, State};
 use cairn_types::LogIndex;
@@ -28,7 +28,7 @@ const SHOWN_AFTER: usize = 160;
 /// A master into which the checker can look while it runs.
 pub(crate) struct SharedMaster(pub(crate) Rc<RefCell<Master>>);
 
-impl Room for SharedMaster {
+impl Driver for SharedMaster {
     type Service = MasterDisk;
     type Command = ();
 
@@ -36,8 +36,8 @@ impl Room for SharedMaster {
         self.0.borrow_mut().handle(now, event, effects);
     }
 
-    fn turn_ends(&mut self, now: Now, effects: &mut Vec<Effect<LogJob>>) {
-        self.0.borrow_mut().turn_ends(now, effects);
+    fn end_of_batch(&mut self, now: Now, effects: &mut Vec<Effect<LogJob>>) {
+        self.0.borrow_mut().end_of_batch(now, effects);
     }
 }
 
@@ -56,7 +56,7 @@ impl ReplayIsState {
     /// As reports name it.
     pub(crate) const NAME: &'static str = "replay_is_state";
 
-    /// A master has recovered its state and is about to begin its reign.
+    /// A master has recovered its state and is about to begin its term.
     pub(crate) fn opened(&mut self, master: Rc<RefCell<Master>>) {
         self.live = Some(master);
     }

@@ -1,7 +1,7 @@
 //! A client's part of a mutation, one message at a time (GFS §3.1, Figure 2): the prober in a
 //! client's place, so that a drill can do what no client would, or do it just then.
 
-use super::play::Play;
+use super::script::DrillScript;
 use super::{Verdict, prober::Question};
 use crate::stage::told;
 use bytes::Bytes;
@@ -43,7 +43,7 @@ impl ServerSet {
     }
 }
 
-impl Play {
+impl DrillScript {
     /// Asks a machine anything, past all clients.
     pub(super) fn send(
         &mut self,

@@ -1,6 +1,6 @@
 //! Drills of the rules of what a disk may do.
 
-use super::play::Play;
+use super::script::DrillScript;
 use super::{Drill, Verdict};
 use crate::operations::{Done, Op};
 use bytes::Bytes;
@@ -13,19 +13,19 @@ pub(super) const DRILLS: &[Drill] = &[
         rule: Some(Rule::R28),
         name: "the end of what a power loss left is not the end of the file",
         servers: 3,
-        play: the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file,
+        run: the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file,
     },
     Drill {
         rule: None,
         name: "those who stay lose power after a set was shrunk",
         servers: 3,
-        play: those_who_stay_lose_power_after_a_set_was_shrunk,
+        run: those_who_stay_lose_power_after_a_set_was_shrunk,
     },
     Drill {
         rule: Some(Rule::R31),
         name: "bytes that a network damages cost no replica",
         servers: 3,
-        play: bytes_that_a_network_damages_cost_no_replica,
+        run: bytes_that_a_network_damages_cost_no_replica,
     },
 ];
 
@@ -33,24 +33,24 @@ pub(super) const DRILLS: &[Drill] = &[
 /// without it. The two others lose power, and with it whatever was not on disk. The one that was
 /// cut off has the record on its disk, and counts for nothing (decision 19): the raise that left
 /// it out had to bring the record to the disks of the others (seeds 15, 109, 223, 254).
-fn those_who_stay_lose_power_after_a_set_was_shrunk(play: &mut Play) -> Verdict {
-    let file = play.create("/log", Content::Bytes)?;
-    play.append(0, file, b"first")?;
-    let chunk = play.chunk(file, 0)?;
-    let (master, primary) = (play.nodes().master, play.primary(chunk)?);
-    let others: Vec<_> = play.holders(chunk).into_iter().filter(|it| *it != primary).collect();
+fn those_who_stay_lose_power_after_a_set_was_shrunk(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/log", Content::Bytes)?;
+    script.append(0, file, b"first")?;
+    let chunk = script.chunk(file, 0)?;
+    let (master, primary) = (script.nodes().master, script.primary(chunk)?);
+    let others: Vec<_> = script.holders(chunk).into_iter().filter(|it| *it != primary).collect();
     let [out, stays] = others[..] else { return Err("not three replicas".into()) };
-    play.part(out, primary);
-    play.part(out, master);
-    play.append(0, file, b" second")?;
-    play.power_loss_of_all_unsynced(primary);
-    play.power_loss_of_all_unsynced(stays);
-    play.restart(primary)?;
-    play.restart(stays)?;
-    play.heal(out, primary);
-    play.heal(out, master);
-    play.pass(Duration::from_secs(15));
-    let bytes = play.read(1, file, 0, 100)?;
+    script.part(out, primary);
+    script.part(out, master);
+    script.append(0, file, b" second")?;
+    script.power_loss_of_all_unsynced(primary);
+    script.power_loss_of_all_unsynced(stays);
+    script.restart(primary)?;
+    script.restart(stays)?;
+    script.heal(out, primary);
+    script.heal(out, master);
+    script.pass(Duration::from_secs(15));
+    let bytes = script.read(1, file, 0, 100)?;
     if bytes.starts_with(b"first") { Ok(()) } else { Err(format!("it reads as {bytes:?}")) }
 }
 
@@ -58,50 +58,52 @@ fn those_who_stay_lose_power_after_a_set_was_shrunk(play: &mut Play) -> Verdict 
 /// the record; it comes back suspect. Then the master is restarted while the two others are away:
 /// it knows of the suspect replica alone and names it. Who reads just then has to wait for the
 /// others, and must not be told that the file ends where the suspect replica does.
-fn the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file(play: &mut Play) -> Verdict {
-    let file = play.create("/log", Content::Bytes)?;
-    play.done(0, Op::Append { file, bytes: Bytes::from_static(b"synced"), sync: true })?;
-    play.append(0, file, b" and acknowledged")?;
-    let chunk = play.chunk(file, 0)?;
-    let [lost, better @ ..] = &play.holders(chunk)[..] else { return Err("no replica".into()) };
-    play.power_loss_of_all_unsynced(*lost);
-    play.restart(*lost)?;
-    let master = play.nodes().master;
-    play.kill(master);
-    better.iter().for_each(|server| play.kill(*server));
-    play.restart(master)?;
-    play.pass(Duration::from_secs(2));
-    let ticket = play.ask(1, Op::Read { file, offset: 0, size: 100, fresh: true });
-    play.pass(Duration::from_secs(1));
+fn the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file(
+    script: &mut DrillScript,
+) -> Verdict {
+    let file = script.create("/log", Content::Bytes)?;
+    script.done(0, Op::Append { file, bytes: Bytes::from_static(b"synced"), sync: true })?;
+    script.append(0, file, b" and acknowledged")?;
+    let chunk = script.chunk(file, 0)?;
+    let [lost, better @ ..] = &script.holders(chunk)[..] else { return Err("no replica".into()) };
+    script.power_loss_of_all_unsynced(*lost);
+    script.restart(*lost)?;
+    let master = script.nodes().master;
+    script.kill(master);
+    better.iter().for_each(|server| script.kill(*server));
+    script.restart(master)?;
+    script.pass(Duration::from_secs(2));
+    let ticket = script.ask(1, Op::Read { file, offset: 0, size: 100, fresh: true });
+    script.pass(Duration::from_secs(1));
     for server in better {
-        play.restart(*server)?;
+        script.restart(*server)?;
     }
-    let read = play.wait(ticket);
+    let read = script.wait(ticket);
     let whole: &[u8] = b"synced and acknowledged";
     if let Ok(Done::Bytes(bytes, end)) = read
         && bytes != whole
     {
         return Err(format!("the file is said to be {bytes:?} (the end: {end}), not {whole:?}"));
     }
-    let bytes = play.read(1, file, 0, 100)?;
+    let bytes = script.read(1, file, 0, 100)?;
     if bytes == whole { Ok(()) } else { Err(format!("it reads as {bytes:?} in the end")) }
 }
 
 /// A network damages all that a client reads for a while; it reports each of the three replicas.
 /// Their servers look at the blocks themselves and find them good, so that the client reads the
 /// bytes from any of them as soon as the network is sound again.
-fn bytes_that_a_network_damages_cost_no_replica(play: &mut Play) -> Verdict {
-    let file = play.create("/file", Content::Bytes)?;
-    play.write(0, file, 0, b"these are good bytes")?;
-    play.stage.world.corrupt(1000);
-    play.refused(1, Op::Read { file, offset: 0, size: 100, fresh: true })?;
-    play.stage.world.corrupt(0);
+fn bytes_that_a_network_damages_cost_no_replica(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/file", Content::Bytes)?;
+    script.write(0, file, 0, b"these are good bytes")?;
+    script.stage.world.corrupt(1000);
+    script.refused(1, Op::Read { file, offset: 0, size: 100, fresh: true })?;
+    script.stage.world.corrupt(0);
     // The hints travel with heartbeats.
-    play.pass(Duration::from_secs(2));
-    let bytes = play.read(1, file, 0, 100)?;
+    script.pass(Duration::from_secs(2));
+    let bytes = script.read(1, file, 0, 100)?;
     if bytes[..] != b"these are good bytes"[..] {
         return Err(format!("it reads as {bytes:?}"));
     }
     // A primary, too, goes on.
-    play.write(0, file, 0, b"those")
+    script.write(0, file, 0, b"those")
 }

@@ -2,7 +2,7 @@
 //! interleaving that a rule of protocol.md closes.
 //!
 //! A drill passes in a whole cell; with its rule broken on purpose, a checker complains or the
-//! drill itself sees bytes or answers that must not be. Weather finds what nobody thought of;
+//! drill itself sees bytes or answers that must not be. FaultInjector finds what nobody thought of;
 //! a drill finds again what the rule's author thought of.
 
 mod by_hand;
@@ -10,14 +10,14 @@ mod disks;
 mod masters;
 mod mutations;
 mod names;
-mod play;
 mod prober;
 mod raises;
+mod script;
 
 use crate::report::{CheckFailure, RunReport};
 use cairn_env_sim::WorldTime;
 use cairn_types::planted::Rule;
-use play::Play;
+use script::DrillScript;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a drill says of itself: fine, or what is wrong.
@@ -31,7 +31,7 @@ pub struct Drill {
     /// The interleaving, in a line.
     pub name: &'static str,
     servers: usize,
-    play: fn(&mut Play) -> Verdict,
+    run: fn(&mut DrillScript) -> Verdict,
 }
 
 /// All of them.
@@ -46,9 +46,9 @@ pub fn run_drill(drill: &Drill, planted: Option<Rule>, trace: bool) -> RunReport
     crate::run::plant(planted);
     let mut report = RunReport::default();
     let played = catch_unwind(AssertUnwindSafe(|| {
-        let mut play = Play::new(drill.servers, trace);
-        let verdict = (drill.play)(&mut play);
-        play.finish(verdict, &mut report);
+        let mut script = DrillScript::new(drill.servers, trace);
+        let verdict = (drill.run)(&mut script);
+        script.finish(verdict, &mut report);
     }));
     crate::run::plant(None);
     if let Err(panic) = played {

@@ -1,6 +1,6 @@
 //! Drills of the rules of names: outcomes that are remembered (R24), path locks (R35).
 
-use super::play::Play;
+use super::script::DrillScript;
 use super::{Drill, Verdict};
 use crate::operations::{Done, Op, tell};
 use crate::workloads::path;
@@ -15,49 +15,49 @@ pub(super) const DRILLS: &[Drill] = &[
         rule: Some(Rule::R24),
         name: "a deletion whose answer is lost is retried after the name was made anew",
         servers: 3,
-        play: deletion_with_a_lost_answer,
+        run: deletion_with_a_lost_answer,
     },
     Drill {
         rule: Some(Rule::R24),
         name: "a deletion is retried at a master that has restarted since",
         servers: 3,
-        play: deletion_retried_after_a_restart,
+        run: deletion_retried_after_a_restart,
     },
     Drill {
         rule: Some(Rule::R24),
         name: "an old connection's deletion arrives after the retry and a new file",
         servers: 3,
-        play: deletion_that_arrives_twice,
+        run: deletion_that_arrives_twice,
     },
     Drill {
         rule: Some(Rule::R24),
         name: "an old connection's deletion arrives after it was refused and the name was made",
         servers: 3,
-        play: deletion_that_was_refused,
+        run: deletion_that_was_refused,
     },
     Drill {
         rule: Some(Rule::R24),
         name: "a creation whose answer is lost is retried after the file was moved",
         servers: 3,
-        play: creation_with_a_lost_answer,
+        run: creation_with_a_lost_answer,
     },
     Drill {
         rule: Some(Rule::R24),
         name: "a batch whose answer is lost is retried after its names have changed",
         servers: 3,
-        play: batch_with_a_lost_answer,
+        run: batch_with_a_lost_answer,
     },
     Drill {
         rule: Some(Rule::R35),
         name: "a creation finds its directory just before a rename, and makes its file after it",
         servers: 3,
-        play: creation_overtaken_by_a_rename,
+        run: creation_overtaken_by_a_rename,
     },
     Drill {
         rule: Some(Rule::R35),
         name: "two directories are moved into one another at once",
         servers: 3,
-        play: directories_moved_into_one_another,
+        run: directories_moved_into_one_another,
     },
 ];
 
@@ -82,39 +82,39 @@ fn rename(from: &str, to: &str) -> Op {
     Op::Rename { from: path(from), to: path(to), replace: false }
 }
 
-fn make_directory(play: &mut Play, name: &str) -> Verdict {
-    play.done(0, Op::MakeDirectory { path: path(name) }).map(drop)
+fn make_directory(script: &mut DrillScript, name: &str) -> Verdict {
+    script.done(0, Op::MakeDirectory { path: path(name) }).map(drop)
 }
 
 /// What a client that has just asked finds under a name.
-fn found(play: &mut Play, name: &str) -> Option<EntryId> {
-    match play.done(2, stat(name)) {
+fn found(script: &mut DrillScript, name: &str) -> Option<EntryId> {
+    match script.done(2, stat(name)) {
         Ok(Done::Entry(entry)) => Some(entry.id),
         _ => None,
     }
 }
 
 /// Waits until another client sees that a name is there, or is not.
-fn until_seen(play: &mut Play, name: &str, there: bool) -> Verdict {
+fn until_seen(script: &mut DrillScript, name: &str, there: bool) -> Verdict {
     for _ in 0..100 {
-        if found(play, name).is_some() == there {
+        if found(script, name).is_some() == there {
             return Ok(());
         }
-        play.pass(ARRIVAL);
+        script.pass(ARRIVAL);
     }
     Err(format!("{name} does not change"))
 }
 
 /// Another client makes `/f` anew.
-fn make_anew(play: &mut Play) -> Result<EntryId, String> {
-    match play.done(2, create("/f"))? {
+fn make_anew(script: &mut DrillScript) -> Result<EntryId, String> {
+    match script.done(2, create("/f"))? {
         Done::Entry(entry) => Ok(entry.id),
         other => Err(format!("/f made anew: {other:?}")),
     }
 }
 
-fn still_there(play: &mut Play, anew: EntryId) -> Verdict {
-    match found(play, "/f") {
+fn still_there(script: &mut DrillScript, anew: EntryId) -> Verdict {
+    match found(script, "/f") {
         Some(id) if id == anew => Ok(()),
         other => Err(format!("/f was made anew and nobody deleted it since, yet it is {other:?}")),
     }
@@ -123,61 +123,61 @@ fn still_there(play: &mut Play, anew: EntryId) -> Verdict {
 /// Client 1 asks for a deletion of what is not there; the network holds the request, the connection
 /// breaks, and by another one the client hears that there is no such file. Client 2 makes it. Then
 /// what was held arrives (seed 9 once failed so).
-fn deletion_that_was_refused(play: &mut Play) -> Verdict {
-    let (client, master) = (play.nodes().clients[1], play.nodes().master);
-    play.stall(|seen| matches!(seen.request, Request::Delete(_)));
-    let ticket = play.ask(1, delete("/f"));
-    play.until_stalled()?;
-    play.break_between(client, master);
-    let refused = play.wait(ticket);
+fn deletion_that_was_refused(script: &mut DrillScript) -> Verdict {
+    let (client, master) = (script.nodes().clients[1], script.nodes().master);
+    script.stall(|seen| matches!(seen.request, Request::Delete(_)));
+    let ticket = script.ask(1, delete("/f"));
+    script.until_stalled()?;
+    script.break_between(client, master);
+    let refused = script.wait(ticket);
     if refused.is_ok() {
         return Err(format!("/f, which nobody made, is deleted: {}", tell(&refused)));
     }
-    let anew = make_anew(play)?;
-    play.release();
-    play.pass(Duration::from_secs(1));
-    still_there(play, anew)
+    let anew = make_anew(script)?;
+    script.release();
+    script.pass(Duration::from_secs(1));
+    still_there(script, anew)
 }
 
 /// `/f` is made, and client 1, which is connected, hears the master no more.
-fn file_and_deaf_client(play: &mut Play) -> Result<(NodeId, NodeId), String> {
-    play.create("/f", Content::Bytes)?;
-    let (master, client) = (play.nodes().master, play.nodes().clients[1]);
-    play.done(1, stat("/f"))?;
-    play.mute(master, client);
+fn file_and_deaf_client(script: &mut DrillScript) -> Result<(NodeId, NodeId), String> {
+    script.create("/f", Content::Bytes)?;
+    let (master, client) = (script.nodes().master, script.nodes().clients[1]);
+    script.done(1, stat("/f"))?;
+    script.mute(master, client);
     Ok((master, client))
 }
 
 /// Client 1 asks for a deletion, which is done; its answer does not reach the client, which tries
 /// again when client 2 has made the name anew. The retry gets the first try's outcome.
-fn deletion_with_a_lost_answer(play: &mut Play) -> Verdict {
-    let (master, client) = file_and_deaf_client(play)?;
-    let deletion = play.ask(1, delete("/f"));
-    until_seen(play, "/f", false)?;
-    let anew = make_anew(play)?;
-    play.break_between(client, master);
-    play.heal(master, client);
-    let ended = play.wait(deletion);
-    still_there(play, anew)?;
+fn deletion_with_a_lost_answer(script: &mut DrillScript) -> Verdict {
+    let (master, client) = file_and_deaf_client(script)?;
+    let deletion = script.ask(1, delete("/f"));
+    until_seen(script, "/f", false)?;
+    let anew = make_anew(script)?;
+    script.break_between(client, master);
+    script.heal(master, client);
+    let ended = script.wait(deletion);
+    still_there(script, anew)?;
     ended.map(drop).map_err(|_| "the deletion was done, and its retry is refused".to_owned())
 }
 
 /// Of a batch one entry deletes, one makes, one is refused. Its answer is lost, and before the
 /// retry client 2 turns all names round: the retry gets the first try's outcomes and does nothing.
-fn batch_with_a_lost_answer(play: &mut Play) -> Verdict {
-    let (master, client) = file_and_deaf_client(play)?;
+fn batch_with_a_lost_answer(script: &mut DrillScript) -> Verdict {
+    let (master, client) = file_and_deaf_client(script)?;
     let entries = vec![delete("/f"), create("/g"), delete("/none")];
-    let batch = play.ask(1, Op::Batch { entries });
-    until_seen(play, "/f", false)?;
-    until_seen(play, "/g", true)?;
-    let anew = make_anew(play)?;
-    play.done(2, delete("/g"))?;
-    play.done(2, create("/none"))?;
-    play.break_between(client, master);
-    play.heal(master, client);
-    let ended = play.wait(batch);
-    still_there(play, anew)?;
-    if found(play, "/g").is_some() || found(play, "/none").is_none() {
+    let batch = script.ask(1, Op::Batch { entries });
+    until_seen(script, "/f", false)?;
+    until_seen(script, "/g", true)?;
+    let anew = make_anew(script)?;
+    script.done(2, delete("/g"))?;
+    script.done(2, create("/none"))?;
+    script.break_between(client, master);
+    script.heal(master, client);
+    let ended = script.wait(batch);
+    still_there(script, anew)?;
+    if found(script, "/g").is_some() || found(script, "/none").is_none() {
         return Err("the retry made /g anew or deleted /none".to_owned());
     }
     match ended {
@@ -192,52 +192,52 @@ fn batch_with_a_lost_answer(play: &mut Play) -> Verdict {
 
 /// The same, but the master is killed and started again before the retry: outcomes are in the
 /// operation log.
-fn deletion_retried_after_a_restart(play: &mut Play) -> Verdict {
-    let (master, client) = file_and_deaf_client(play)?;
-    let deletion = play.ask(1, delete("/f"));
-    until_seen(play, "/f", false)?;
-    play.mute(client, master);
-    play.kill(master);
-    play.restart(master)?;
-    let anew = make_anew(play)?;
-    play.break_between(client, master);
-    play.heal(master, client);
-    let ended = play.wait(deletion);
-    still_there(play, anew)?;
+fn deletion_retried_after_a_restart(script: &mut DrillScript) -> Verdict {
+    let (master, client) = file_and_deaf_client(script)?;
+    let deletion = script.ask(1, delete("/f"));
+    until_seen(script, "/f", false)?;
+    script.mute(client, master);
+    script.kill(master);
+    script.restart(master)?;
+    let anew = make_anew(script)?;
+    script.break_between(client, master);
+    script.heal(master, client);
+    let ended = script.wait(deletion);
+    still_there(script, anew)?;
     ended.map(drop).map_err(|_| "the deletion was done, and its retry is refused".to_owned())
 }
 
 /// Client 1's deletion stalls in the network; its connection breaks, a retry by a new one is done,
 /// and client 2 makes the name anew. Then the first one arrives.
-fn deletion_that_arrives_twice(play: &mut Play) -> Verdict {
-    play.create("/f", Content::Bytes)?;
-    let (master, client) = (play.nodes().master, play.nodes().clients[1]);
-    play.done(1, stat("/f"))?;
-    play.stall(|seen| matches!(seen.request, Request::Delete(_)));
-    let deletion = play.ask(1, delete("/f"));
-    play.until_stalled()?;
-    play.break_between(client, master);
-    let ended = play.wait(deletion);
+fn deletion_that_arrives_twice(script: &mut DrillScript) -> Verdict {
+    script.create("/f", Content::Bytes)?;
+    let (master, client) = (script.nodes().master, script.nodes().clients[1]);
+    script.done(1, stat("/f"))?;
+    script.stall(|seen| matches!(seen.request, Request::Delete(_)));
+    let deletion = script.ask(1, delete("/f"));
+    script.until_stalled()?;
+    script.break_between(client, master);
+    let ended = script.wait(deletion);
     ended.map_err(|failure| format!("the retry: {failure:?}"))?;
-    let anew = make_anew(play)?;
-    play.release();
-    play.pass(Duration::from_secs(1));
-    still_there(play, anew)
+    let anew = make_anew(script)?;
+    script.release();
+    script.pass(Duration::from_secs(1));
+    still_there(script, anew)
 }
 
 /// Client 1's creation is done, its answer is lost; client 2 moves the file away before client 1
 /// tries again. One creation makes one file.
-fn creation_with_a_lost_answer(play: &mut Play) -> Verdict {
-    let (master, client) = (play.nodes().master, play.nodes().clients[1]);
-    play.done(1, stat("/"))?;
-    play.mute(master, client);
-    let creation = play.ask(1, create("/f"));
-    until_seen(play, "/f", true)?;
-    play.done(2, rename("/f", "/g"))?;
-    play.break_between(client, master);
-    play.heal(master, client);
-    let ended = play.wait(creation);
-    match (found(play, "/f"), found(play, "/g")) {
+fn creation_with_a_lost_answer(script: &mut DrillScript) -> Verdict {
+    let (master, client) = (script.nodes().master, script.nodes().clients[1]);
+    script.done(1, stat("/"))?;
+    script.mute(master, client);
+    let creation = script.ask(1, create("/f"));
+    until_seen(script, "/f", true)?;
+    script.done(2, rename("/f", "/g"))?;
+    script.break_between(client, master);
+    script.heal(master, client);
+    let ended = script.wait(creation);
+    match (found(script, "/f"), found(script, "/g")) {
         (None, Some(_)) if ended.is_ok() => Ok(()),
         (None, _) => Err(format!("the creation was done and ends so: {}", tell(&ended))),
         (second, first) => Err(format!("one creation made two files: {first:?} and {second:?}")),
@@ -247,18 +247,18 @@ fn creation_with_a_lost_answer(play: &mut Play) -> Verdict {
 /// A creation resolves `/d` while the record that renames `/d` to `/e` is on its way to the log,
 /// and its own record follows. Whoever looks into `/e` between the two finds nothing; so the file
 /// cannot have been made before the rename, and after it there is no `/d`.
-fn creation_overtaken_by_a_rename(play: &mut Play) -> Verdict {
-    make_directory(play, "/d")?;
-    let master = play.nodes().master;
-    play.stage.world.slow_disk(master, SLOW_DISK);
-    let moved = play.ask(0, rename("/d", "/e"));
-    play.pass(ARRIVAL);
-    let creation = play.ask(1, create("/d/x"));
-    let moved = play.wait(moved);
+fn creation_overtaken_by_a_rename(script: &mut DrillScript) -> Verdict {
+    make_directory(script, "/d")?;
+    let master = script.nodes().master;
+    script.stage.world.slow_disk(master, SLOW_DISK);
+    let moved = script.ask(0, rename("/d", "/e"));
+    script.pass(ARRIVAL);
+    let creation = script.ask(1, create("/d/x"));
+    let moved = script.wait(moved);
     moved.map_err(|failure| format!("the rename: {failure:?}"))?;
-    let seen = found(play, "/e/x");
-    let made = play.wait(creation);
-    play.stage.world.slow_disk(master, 1);
+    let seen = found(script, "/e/x");
+    let made = script.wait(creation);
+    script.stage.world.slow_disk(master, 1);
     match (seen, made) {
         (None, Ok(done)) => Err(format!(
             "/d/x is made ({done:?}), but after the rename of /d to /e it was not in /e"
@@ -269,17 +269,17 @@ fn creation_overtaken_by_a_rename(play: &mut Play) -> Verdict {
 
 /// `/a` is moved into `/b` while `/b` is moved into `/a`: whichever comes first, the other one's
 /// new parent is gone.
-fn directories_moved_into_one_another(play: &mut Play) -> Verdict {
-    make_directory(play, "/a")?;
-    make_directory(play, "/b")?;
-    let master = play.nodes().master;
-    play.stage.world.slow_disk(master, SLOW_DISK);
-    let first = play.ask(0, rename("/a", "/b/a"));
-    play.pass(ARRIVAL);
-    let second = play.ask(1, rename("/b", "/a/b"));
-    let (first, second) = (play.wait(first), play.wait(second));
-    play.stage.world.slow_disk(master, 1);
-    let reached = ["/a", "/b", "/b/a"].map(|name| found(play, name).is_some());
+fn directories_moved_into_one_another(script: &mut DrillScript) -> Verdict {
+    make_directory(script, "/a")?;
+    make_directory(script, "/b")?;
+    let master = script.nodes().master;
+    script.stage.world.slow_disk(master, SLOW_DISK);
+    let first = script.ask(0, rename("/a", "/b/a"));
+    script.pass(ARRIVAL);
+    let second = script.ask(1, rename("/b", "/a/b"));
+    let (first, second) = (script.wait(first), script.wait(second));
+    script.stage.world.slow_disk(master, 1);
+    let reached = ["/a", "/b", "/b/a"].map(|name| found(script, name).is_some());
     if first.is_ok() && second.is_ok() || reached != [false, true, true] {
         return Err(format!(
             "/a into /b: {}, /b into /a: {}; of /a, /b and /b/a there are {reached:?}",

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_client_core::{NoDisk, NoJob};
-use cairn_env::{Answer, Completion, Effect, EffectId, Event, Now, Room};
+use cairn_env::{Answer, Completion, Driver, Effect, EffectId, Event, Now};
 use cairn_protocol::{Failure, Hello, Request, Role};
 use cairn_types::{Address, CellId, Incarnation, ServerId};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub(super) struct Prober {
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-impl Room for Prober {
+impl Driver for Prober {
     type Service = NoDisk;
     type Command = Question;
 

@@ -43,7 +43,7 @@ pub(crate) struct CallerId {
 }
 
 /// Why a job ended early.
-pub(crate) type JobError = crate::complaint::Cause;
+pub(crate) type JobError = crate::cli_error::Cause;
 
 impl Job {
     /// Where its own files go; nowhere for jobs that only look.

@@ -22,7 +22,7 @@ pub(crate) use process::LoadProcess;
 
 use crate::bench::latencies::Latencies;
 use crate::bench::report::Run;
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -93,7 +93,7 @@ impl Drop for Running {
 
 impl Running {
     /// Starts them and waits until each is connected.
-    pub(crate) fn start(load: &Load, cell: &str) -> Result<Self, Complaint> {
+    pub(crate) fn start(load: &Load, cell: &str) -> Result<Self, CliError> {
         let doing = || "starting a load".to_owned();
         let job = serde_json::to_string(&load.job).map_err(std::io::Error::from).doing(doing)?;
         let mut running = Self { processes: Vec::new() };
@@ -124,7 +124,7 @@ impl Running {
     }
 
     /// Lets them all go.
-    pub(crate) fn go(&mut self) -> Result<(), Complaint> {
+    pub(crate) fn go(&mut self) -> Result<(), CliError> {
         for (child, _) in &mut self.processes {
             if let Some(stdin) = child.stdin.as_mut() {
                 stdin.write_all(b"go\n").doing(|| "starting the load".to_owned())?;
@@ -135,7 +135,7 @@ impl Running {
 
     /// Waits for what they measured. They stay until dropped, so that their CPU times can still
     /// be read.
-    pub(crate) fn measured(&mut self) -> Result<Measured, Complaint> {
+    pub(crate) fn measured(&mut self) -> Result<Measured, CliError> {
         let mut sum = Measured::default();
         for (_, stdout) in &mut self.processes {
             let text = line(stdout)?;
@@ -151,12 +151,12 @@ impl Running {
     }
 }
 
-fn line(stdout: &mut BufReader<ChildStdout>) -> Result<String, Complaint> {
+fn line(stdout: &mut BufReader<ChildStdout>) -> Result<String, CliError> {
     let doing = || "listening to a load".to_owned();
     let mut text = String::new();
     if stdout.read_line(&mut text).doing(doing)? == 0 {
         let cause = Cause::new(Exit::Failed, "a load ended early; its reason stands above", "");
-        return Err(Complaint::new(doing(), cause));
+        return Err(CliError::new(doing(), cause));
     }
     Ok(text)
 }

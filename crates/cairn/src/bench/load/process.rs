@@ -2,7 +2,7 @@
 
 use super::Done;
 use super::job::{CallerId, Job};
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use crate::session::Session;
 use clap::Args;
@@ -33,7 +33,7 @@ fn parse_job(text: &str) -> Result<Job, String> {
 
 impl LoadProcess {
     /// Connects, says so, waits for the word, makes the load, tells what came of it.
-    pub(crate) async fn run(self, session: &Session) -> Result<(), Complaint> {
+    pub(crate) async fn run(self, session: &Session) -> Result<(), CliError> {
         let doing = || "making a load".to_owned();
         let cell = session.cell().await?;
         for caller in 0..self.callers {

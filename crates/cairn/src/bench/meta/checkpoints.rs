@@ -14,7 +14,7 @@ use super::rig::Rig;
 use crate::bench::latencies::Latencies;
 use crate::bench::load::{Job, Measured};
 use crate::bench::report::Series;
-use crate::complaint::Complaint;
+use crate::cli_error::CliError;
 use std::time::Duration;
 
 /// Milliseconds of a run for each operation that a caller does in other steps.
@@ -28,7 +28,7 @@ pub(super) fn measure(
     meta: &Meta,
     rig: &mut Rig<'_>,
     figures: &mut Figures<'_>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let usual = meta.operations * meta.processes() * meta.callers();
     let (mut without, mut with, mut ratio) = <(Series, Series, Series)>::default();
     let (mut quiet, mut busy) = <(Latencies, Latencies)>::default();
@@ -57,7 +57,7 @@ pub(super) fn measure(
 }
 
 /// Creations and look-ups side by side.
-fn pair(meta: &Meta, rig: &Rig<'_>, root: &str) -> Result<[Measured; 2], Complaint> {
+fn pair(meta: &Meta, rig: &Rig<'_>, root: &str) -> Result<[Measured; 2], CliError> {
     rig.wait_until_told()?;
     let at_most = Some(Duration::from_millis(meta.operations * MILLIS_PER_OPERATION));
     let (root, naming, operations) = (root.to_owned(), meta.names, u64::MAX >> 8);

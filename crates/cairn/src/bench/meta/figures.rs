@@ -1,7 +1,7 @@
 //! The figures of a run: told as they come, beside what is wanted and what a peer did.
 
 use super::population::Naming;
-use crate::complaint::Complaint;
+use crate::cli_error::CliError;
 use crate::output::Output;
 use clap::ValueEnum;
 use serde_json::json;
@@ -35,7 +35,7 @@ impl<'o> Figures<'o> {
         self.peer = peer;
     }
 
-    pub(super) fn title(&self, files: u64, names: Naming) -> Result<(), Complaint> {
+    pub(super) fn title(&self, files: u64, names: Naming) -> Result<(), CliError> {
         if self.output.json() {
             return Ok(());
         }
@@ -47,11 +47,11 @@ impl<'o> Figures<'o> {
     }
 
     /// What is being done, for who waits; nothing for programs.
-    pub(super) fn progress(&self, text: &str) -> Result<(), Complaint> {
+    pub(super) fn progress(&self, text: &str) -> Result<(), CliError> {
         if self.output.json() { Ok(()) } else { self.line(&format!("… {text}")) }
     }
 
-    pub(super) fn tell(&self, figure: &Figure<'_>) -> Result<(), Complaint> {
+    pub(super) fn tell(&self, figure: &Figure<'_>) -> Result<(), CliError> {
         let Figure { what, value, digits, unit, wanted } = *figure;
         let peer = self.peer.get(what);
         if self.output.json() {
@@ -66,7 +66,7 @@ impl<'o> Figures<'o> {
         self.line(line.trim_end())
     }
 
-    fn line(&self, text: &str) -> Result<(), Complaint> {
+    fn line(&self, text: &str) -> Result<(), CliError> {
         self.output.line(text)?;
         self.output.flush()
     }

@@ -6,7 +6,7 @@ use super::rig::Surroundings;
 use super::{Meta, Naming, memory, plot, rates};
 use crate::bench::load::Measured;
 use crate::bench::report::Series;
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) fn measure(
     meta: &Meta,
     surroundings: &Surroundings<'_>,
     figures: &mut Figures<'_>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let mut points = Vec::new();
     for divisor in [100, 10, 1] {
         let files = (meta.files / divisor).max(1);
@@ -49,7 +49,7 @@ fn point(
     surroundings: &Surroundings<'_>,
     population: Population,
     figures: &Figures<'_>,
-) -> Result<Point, Complaint> {
+) -> Result<Point, CliError> {
     let files = population.files;
     let name = format!("growth-{files}");
     let (bytes, rig) = memory::weigh(meta, surroundings, population, &name, figures)?;
@@ -82,7 +82,7 @@ impl Point {
 }
 
 /// `growth.md` and `growth.svg`.
-fn write(directory: &Path, names: Naming, points: &[Point]) -> Result<(), Complaint> {
+fn write(directory: &Path, names: Naming, points: &[Point]) -> Result<(), CliError> {
     let doing = || format!("writing the plot into {}", directory.display());
     std::fs::create_dir_all(directory).doing(doing)?;
     std::fs::write(directory.join("growth.md"), page(names, points)).doing(doing)?;

@@ -5,7 +5,7 @@
 //! is an `open`, which fetches the locations too. Memory is the NameNode's heap after a full
 //! collection, not all that is resident.
 
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ const OPERATIONS: [(&str, &str); 4] = [
 ///
 /// # Errors
 /// One line that says how to get it.
-pub(super) fn check(scripts: &Path) -> Result<(), Complaint> {
+pub(super) fn check(scripts: &Path) -> Result<(), CliError> {
     let refuse = |why: String, advice: String| {
         let cause = Cause::new(Exit::Local, why, advice);
-        Err(Complaint::new("running HDFS beside", cause))
+        Err(CliError::new("running HDFS beside", cause))
     };
     let cluster = script(scripts, "cluster.sh");
     if !cluster.is_file() {
@@ -73,7 +73,7 @@ impl Drop for Hdfs<'_> {
 }
 
 /// Runs it, and gives what it did under the names of our figures.
-pub(super) fn measure(scripts: &Path, files: u64) -> Result<BTreeMap<String, f64>, Complaint> {
+pub(super) fn measure(scripts: &Path, files: u64) -> Result<BTreeMap<String, f64>, CliError> {
     let mut found = BTreeMap::new();
     call(scripts, "cluster.sh", &["format"])?;
     let running = Hdfs(scripts);
@@ -92,7 +92,7 @@ pub(super) fn measure(scripts: &Path, files: u64) -> Result<BTreeMap<String, f64
     Ok(found)
 }
 
-fn call(scripts: &Path, name: &str, arguments: &[&str]) -> Result<String, Complaint> {
+fn call(scripts: &Path, name: &str, arguments: &[&str]) -> Result<String, CliError> {
     let doing = || format!("running {name} {}", arguments.join(" "));
     let mut command = Command::new(script(scripts, name));
     command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null());

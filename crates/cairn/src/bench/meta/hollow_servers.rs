@@ -2,17 +2,17 @@
 //!
 //! ```text
 //!   master ◄─ Join, Inventory, Heartbeat ─┐
-//!          ── Raise, GrantLease ─────────►│ ChunkCore × 16, one room each ──► NoBytes
+//!          ── Raise, GrantLease ─────────►│ ChunkCore × 16, one driver each ──► NoBytes
 //! ```
 //! To the master they are sixteen servers with millions of replicas; what they report follows from
 //! the population.
 
 use super::population::{Population, SERVERS};
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use crate::janitor::Janitor;
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
-use cairn_env::{ChunkDone, ChunkJob, DiskError, Effect, Event, Now, Room, Service, Space};
+use cairn_env::{ChunkDone, ChunkJob, DiskError, Driver, Effect, Event, Now, Service, Space};
 use cairn_env_os::{LaunchOptions, Running};
 use cairn_protocol::ReplicaReport;
 use cairn_types::{
@@ -44,7 +44,7 @@ pub(super) fn parse_population(text: &str) -> Result<Population, String> {
 
 impl ServersPart {
     /// Serves until stdin ends.
-    pub(crate) fn run(&self) -> Result<(), Complaint> {
+    pub(crate) fn run(&self) -> Result<(), CliError> {
         let mut running = Vec::new();
         for server in 0..SERVERS {
             running.push(self.start(server)?);
@@ -56,7 +56,7 @@ impl ServersPart {
         Ok(())
     }
 
-    fn start(&self, server: u64) -> Result<Running<()>, Complaint> {
+    fn start(&self, server: u64) -> Result<Running<()>, CliError> {
         let doing = || "starting a bench's chunkserver".to_owned();
         let listener = cairn_env_os::bind("127.0.0.1:0").doing(doing)?;
         let address = Address::new(listener.local_addr().doing(doing)?.to_string());
@@ -73,10 +73,10 @@ impl ServersPart {
         let held: Vec<ReplicaReport> = self.population.replicas(server).collect();
         let used = held.iter().map(|replica| replica.length).sum();
         let space = Space { capacity: CAPACITY, used };
-        let room = HollowServer { core: ChunkCore::new(settings, &held, space) };
+        let driver = HollowServer { core: ChunkCore::new(settings, &held, space) };
         let options =
             LaunchOptions { listener: Some(listener), ..LaunchOptions::new("hollow-server") };
-        cairn_env_os::launch(room, Arc::new(NoBytes { space }), options).doing(doing)
+        cairn_env_os::launch(driver, Arc::new(NoBytes { space }), options).doing(doing)
     }
 }
 
@@ -84,7 +84,7 @@ struct HollowServer {
     core: ChunkCore,
 }
 
-impl Room for HollowServer {
+impl Driver for HollowServer {
     type Service = NoBytes;
     type Command = ();
 
@@ -145,7 +145,7 @@ impl<'j> HollowServers<'j> {
         master: &str,
         population: Population,
         janitor: &'j Janitor,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, CliError> {
         let doing = || "starting the bench's chunkservers".to_owned();
         let text = serde_json::to_string(&population).map_err(std::io::Error::from).doing(doing)?;
         let mut command = Command::new(std::env::current_exe().doing(doing)?);
@@ -161,7 +161,7 @@ impl<'j> HollowServers<'j> {
         }
         if line.is_empty() {
             let cause = Cause::new(Exit::Failed, "they ended; their reason stands above", "");
-            return Err(Complaint::new(doing(), cause));
+            return Err(CliError::new(doing(), cause));
         }
         Ok(servers)
     }

@@ -5,7 +5,7 @@ use super::figures::{Figure, Figures};
 use super::population::Population;
 use super::rig::{Rig, Surroundings};
 use crate::bench::report::Series;
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ pub(super) fn measure(
     meta: &Meta,
     surroundings: &Surroundings<'_>,
     figures: &mut Figures<'_>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let files = meta.files.min(NAMES_MAX);
     let population = Population { files, per_directory: files, naming: meta.names, chunks: false };
     let rig = Rig::filled(surroundings, "one-directory", population, figures)?;
@@ -30,7 +30,7 @@ pub(super) fn measure(
             spans.push(begun.elapsed().as_secs_f64());
             if entries.len() as u64 != files {
                 let why = format!("{} of {files} names came", entries.len());
-                return Err(Complaint::new(doing(), Cause::new(Exit::Damaged, why, "")));
+                return Err(CliError::new(doing(), Cause::new(Exit::Damaged, why, "")));
             }
         }
         Ok(spans)

@@ -6,13 +6,13 @@ use super::figures::{Figure, Figures};
 use super::population::Population;
 use super::rig::{Rig, Surroundings};
 use crate::bench::load::Job;
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 
 /// Resident bytes of a process.
 ///
 /// # Errors
 /// Where it is gone.
-pub(super) fn resident(pid: u32) -> Result<u64, Complaint> {
+pub(super) fn resident(pid: u32) -> Result<u64, CliError> {
     let doing = || "reading the master's memory".to_owned();
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).doing(doing)?;
     let size = text.lines().find_map(|line| line.strip_prefix("Rss:"));
@@ -29,7 +29,7 @@ pub(super) struct Bytes {
 }
 
 /// Looks up every name, then reads what is resident.
-fn resident_after_look_ups(meta: &Meta, rig: &Rig<'_>) -> Result<u64, Complaint> {
+fn resident_after_look_ups(meta: &Meta, rig: &Rig<'_>) -> Result<u64, CliError> {
     let job = Job::LookUpAll { population: rig.population };
     let looked = rig.run(&rig.load(job, meta.processes(), meta.callers()))?;
     debug_assert_eq!(looked.operations, rig.population.files);
@@ -43,7 +43,7 @@ pub(super) fn weigh<'j>(
     population: Population,
     name: &str,
     figures: &Figures<'_>,
-) -> Result<(Bytes, Rig<'j>), Complaint> {
+) -> Result<(Bytes, Rig<'j>), CliError> {
     let files = population.files as f64;
     let alone = Population { chunks: false, ..population };
     let rig = Rig::filled(surroundings, &format!("{name}-names"), alone, figures)?;
@@ -64,7 +64,7 @@ pub(super) fn measure<'j>(
     meta: &Meta,
     surroundings: &Surroundings<'j>,
     figures: &mut Figures<'_>,
-) -> Result<Rig<'j>, Complaint> {
+) -> Result<Rig<'j>, CliError> {
     let (bytes, rig) = weigh(meta, surroundings, meta.population(), "cell", figures)?;
     let wanted = if meta.names == super::Naming::C { "at most 90" } else { "at most 64" };
     let tell = |what, value, wanted| {

@@ -5,7 +5,7 @@ use super::figures::Figures;
 use super::rates::tell_rounds;
 use super::rig::Rig;
 use crate::bench::load::{Job, Mix};
-use crate::complaint::Complaint;
+use crate::cli_error::CliError;
 
 /// As in TFS §3.1.
 const CLIENTS: u64 = 10;
@@ -16,7 +16,7 @@ pub(super) fn measure(
     meta: &Meta,
     rig: &Rig<'_>,
     figures: &mut Figures<'_>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let operations = OPERATIONS_MAX.min(meta.operations * 21);
     for (mix, what, wanted) in
         [(Mix::X, "mix of cluster X", "at least 30000"), (Mix::Y, "mix of cluster Y", "")]

@@ -26,7 +26,7 @@ mod watch;
 
 use crate::arguments::from_to;
 use crate::bench::Shape;
-use crate::complaint::Complaint;
+use crate::cli_error::CliError;
 use crate::janitor::Janitor;
 use crate::output::Output;
 use cairn_client::Options;
@@ -116,7 +116,7 @@ enum Peer {
 
 impl Meta {
     /// What cannot be done is said before anything is begun.
-    pub(super) fn check(&self) -> Result<(), Complaint> {
+    pub(super) fn check(&self) -> Result<(), CliError> {
         match self.peer {
             Some(Peer::Hdfs) => hdfs::check(&self.peer_scripts),
             None => Ok(()),
@@ -154,7 +154,7 @@ impl Meta {
         directory: &Path,
         janitor: &Janitor,
         output: &Output,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), CliError> {
         let surroundings = &Surroundings { options, janitor, directory };
         let mut figures = Figures::new(output);
         if let Some(Peer::Hdfs) = self.peer {
@@ -189,7 +189,7 @@ struct Shared<'a, 'j> {
 
 impl<'j> Shared<'_, 'j> {
     /// It, filled when it is first asked for.
-    fn full(&mut self, figures: &Figures<'_>) -> Result<&mut Rig<'j>, Complaint> {
+    fn full(&mut self, figures: &Figures<'_>) -> Result<&mut Rig<'j>, CliError> {
         match &mut self.rig {
             Some(rig) => Ok(rig),
             none => {

@@ -6,7 +6,7 @@ use super::{Meta, Naming};
 use crate::bench::disk_floor;
 use crate::bench::load::{Job, Measured};
 use crate::bench::report::Series;
-use crate::complaint::{Complaint, Doing};
+use crate::cli_error::{CliError, Doing};
 
 fn median(rounds: &[Measured], of: impl Fn(&Measured) -> f64) -> f64 {
     Series::of(rounds.iter().map(of)).median()
@@ -18,7 +18,7 @@ pub(super) fn tell_rounds(
     rounds: &[Measured],
     wanted: (&str, &str),
     figures: &Figures<'_>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let tell = |suffix: &str, value: f64, digits: usize, unit: &str, wanted: &str| {
         let what = format!("{what}{suffix}");
         figures.tell(&Figure { what: &what, value, digits, unit, wanted })
@@ -31,7 +31,7 @@ pub(super) fn tell_rounds(
 }
 
 /// Look-ups at random, in rounds.
-pub(super) fn look_up_rounds(meta: &Meta, rig: &Rig<'_>) -> Result<Vec<Measured>, Complaint> {
+pub(super) fn look_up_rounds(meta: &Meta, rig: &Rig<'_>) -> Result<Vec<Measured>, CliError> {
     let (population, operations) = (rig.population, meta.operations * 5);
     let job = Job::LookUp { population, operations, at_most: None };
     let load = rig.load(job, meta.processes(), meta.callers());
@@ -43,7 +43,7 @@ pub(super) fn look_ups(
     meta: &Meta,
     rig: &Rig<'_>,
     figures: &mut Figures<'_>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let rounds = look_up_rounds(meta, rig)?;
     tell_rounds("look-ups", &rounds, ("at least 150000", "at most 10"), figures)
 }
@@ -54,7 +54,7 @@ fn create(naming: Naming, root: &str, meta: &Meta) -> Job {
 }
 
 /// Rounds of creations alone.
-pub(super) fn create_rounds(meta: &Meta, rig: &Rig<'_>) -> Result<Vec<Measured>, Complaint> {
+pub(super) fn create_rounds(meta: &Meta, rig: &Rig<'_>) -> Result<Vec<Measured>, CliError> {
     let one = |round| {
         let job = create(meta.names, &format!("/bench/created-{round}"), meta);
         rig.run(&rig.load(job, meta.processes(), meta.callers()))
@@ -67,7 +67,7 @@ pub(super) fn changes(
     meta: &Meta,
     rig: &Rig<'_>,
     figures: &mut Figures<'_>,
-) -> Result<(), Complaint> {
+) -> Result<(), CliError> {
     let (mut creates, mut renames, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
     let mut floors = Series::default();
     let run = |job| rig.run(&rig.load(job, meta.processes(), meta.callers()));

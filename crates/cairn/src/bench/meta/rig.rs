@@ -7,8 +7,8 @@ use super::seeding;
 use super::watch::watch;
 use crate::bench::cpu;
 use crate::bench::load::{Job, Load, Measured, Running};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::commands::demo::processes::Server;
-use crate::complaint::{Cause, Complaint, Doing};
 use crate::exit_codes::Exit;
 use crate::janitor::Janitor;
 use cairn_client::{Cell, Options};
@@ -43,7 +43,7 @@ impl<'j> Rig<'j> {
         name: &str,
         population: Population,
         figures: &Figures<'_>,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, CliError> {
         let Surroundings { options, janitor, directory } = *surroundings;
         let path = directory.join(name);
         let begun = Instant::now();
@@ -62,7 +62,7 @@ impl<'j> Rig<'j> {
     }
 
     /// Kills the master and starts it anew, with a checkpoint after so many records.
-    pub(super) fn restart(&mut self, checkpoint_every: Option<u64>) -> Result<(), Complaint> {
+    pub(super) fn restart(&mut self, checkpoint_every: Option<u64>) -> Result<(), CliError> {
         self.master.kill();
         let mut arguments = ["master", "--data", &self.data].map(str::to_owned).to_vec();
         if let Some(count) = checkpoint_every {
@@ -72,7 +72,7 @@ impl<'j> Rig<'j> {
     }
 
     /// Waits until the master knows every replica of the population.
-    pub(super) fn wait_until_told(&self) -> Result<(), Complaint> {
+    pub(super) fn wait_until_told(&self) -> Result<(), CliError> {
         if !self.population.chunks {
             return Ok(());
         }
@@ -84,9 +84,9 @@ impl<'j> Rig<'j> {
         &self,
         doing: impl Fn() -> String,
         work: impl FnOnce(Cell) -> F,
-    ) -> Result<T, Complaint>
+    ) -> Result<T, CliError>
     where
-        F: Future<Output = Result<T, Complaint>>,
+        F: Future<Output = Result<T, CliError>>,
     {
         let runtime = crate::runtime::one_thread().doing(&doing)?;
         runtime.block_on(async {
@@ -101,16 +101,16 @@ impl<'j> Rig<'j> {
     }
 
     /// One run of a load; the CPU seconds are the clients' and the master's.
-    pub(super) fn run(&self, load: &Load) -> Result<Measured, Complaint> {
+    pub(super) fn run(&self, load: &Load) -> Result<Measured, CliError> {
         let mut all = self.run_together(std::slice::from_ref(load))?;
         all.pop().ok_or_else(|| {
             let cause = Cause::new(Exit::Failed, "no load was run", "");
-            Complaint::new("running a load", cause)
+            CliError::new("running a load", cause)
         })
     }
 
     /// Runs loads side by side. The master's CPU seconds are told with each, and are all of them's.
-    pub(super) fn run_together(&self, loads: &[Load]) -> Result<Vec<Measured>, Complaint> {
+    pub(super) fn run_together(&self, loads: &[Load]) -> Result<Vec<Measured>, CliError> {
         let start = |load| Running::start(load, &self.master.address);
         let mut running = loads.iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let pids: Vec<Vec<u32>> = running.iter().map(|one| one.pids().collect()).collect();

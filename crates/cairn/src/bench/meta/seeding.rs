@@ -2,12 +2,12 @@
 //! is gone with it.
 
 use super::population::{BEGUN, Population};
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use cairn_env::Disk;
 use cairn_env_os::OsDisk;
 use cairn_master::{SeedError, seed};
-use cairn_types::ClusterConfig;
+use cairn_types::CellConfig;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,15 +29,15 @@ impl From<SeedError> for Cause {
 }
 
 impl SeedPart {
-    pub(crate) fn run(&self) -> Result<(), Complaint> {
+    pub(crate) fn run(&self) -> Result<(), CliError> {
         let doing = || format!("filling {}", self.data.display());
         let disk = OsDisk::open(&self.data).map_err(|failure| {
             let why = format!("{}: {failure}", self.data.display());
-            Complaint::new(doing(), Cause::new(Exit::Local, why, ""))
+            CliError::new(doing(), Cause::new(Exit::Local, why, ""))
         })?;
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let records = self.population.records();
-        seed(&disk, &ClusterConfig::standard(), BEGUN, records).map(drop).doing(doing)
+        seed(&disk, &CellConfig::standard(), BEGUN, records).map(drop).doing(doing)
     }
 }
 
@@ -45,7 +45,7 @@ impl SeedPart {
 ///
 /// # Errors
 /// With its own line on stderr where it fails.
-pub(super) fn fill(data: &Path, population: Population) -> Result<(), Complaint> {
+pub(super) fn fill(data: &Path, population: Population) -> Result<(), CliError> {
     let doing = || "filling a master's directory".to_owned();
     let text = serde_json::to_string(&population).map_err(std::io::Error::from).doing(doing)?;
     let mut command = Command::new(std::env::current_exe().doing(doing)?);
@@ -56,5 +56,5 @@ pub(super) fn fill(data: &Path, population: Population) -> Result<(), Complaint>
         return Ok(());
     }
     let why = format!("it ended with {status}; its reason stands above");
-    Err(Complaint::new(doing(), Cause::new(Exit::Failed, why, "")))
+    Err(CliError::new(doing(), Cause::new(Exit::Failed, why, "")))
 }

@@ -8,11 +8,11 @@
 use super::figures::{Figure, Figures};
 use super::rig::Rig;
 use super::watch::watch;
-use crate::complaint::Complaint;
+use crate::cli_error::CliError;
 use std::time::{Duration, Instant};
 
 /// The step.
-pub(super) fn measure(rig: &mut Rig<'_>, figures: &mut Figures<'_>) -> Result<(), Complaint> {
+pub(super) fn measure(rig: &mut Rig<'_>, figures: &mut Figures<'_>) -> Result<(), CliError> {
     let begun = Instant::now();
     rig.restart(None)?;
     let seen = watch(&rig.master.address, rig.population, begun)?;

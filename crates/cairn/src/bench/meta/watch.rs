@@ -2,7 +2,7 @@
 
 use super::population::{Population, REPLICAS};
 use crate::bench::latencies::Latencies;
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use cairn_client::{Cell, Options};
 use cairn_protocol::{Open, Response};
@@ -44,7 +44,7 @@ pub(super) fn watch(
     master: &str,
     population: Population,
     begun: Instant,
-) -> Result<Seen, Complaint> {
+) -> Result<Seen, CliError> {
     let doing = || "looking up files until every replica is known".to_owned();
     let runtime = crate::runtime::one_thread().doing(doing)?;
     runtime.block_on(async {

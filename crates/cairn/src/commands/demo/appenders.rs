@@ -1,8 +1,8 @@
 //! Clients that append records to one file at once, each with a connection and a thread of its
 //! own, and remember what was acknowledged.
 
+use crate::cli_error::{CliError, Doing};
 use crate::commands::demo::failed;
-use crate::complaint::{Complaint, Doing};
 use cairn_client::{Cell, Options};
 use cairn_types::CellPath;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ struct Done {
 
 /// The clients.
 pub(crate) struct Appenders {
-    threads: Vec<JoinHandle<Result<Done, Complaint>>>,
+    threads: Vec<JoinHandle<Result<Done, CliError>>>,
     shared: Arc<Shared>,
 }
 
@@ -70,7 +70,7 @@ impl Appenders {
     ///
     /// # Errors
     /// The first failure of one.
-    pub(crate) fn stop(self) -> Result<Appended, Complaint> {
+    pub(crate) fn stop(self) -> Result<Appended, CliError> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut all = Appended { clients: Vec::new(), pause: Duration::ZERO };
         for thread in self.threads {
@@ -90,7 +90,7 @@ fn append_until_told(
     (cell, options): (&str, Options),
     path: &CellPath,
     shared: &Shared,
-) -> Result<Done, Complaint> {
+) -> Result<Done, CliError> {
     let doing = || format!("appending as client {client}");
     let runtime = crate::runtime::one_thread().doing(|| "starting".to_owned())?;
     runtime.block_on(async {
@@ -139,7 +139,7 @@ impl Count {
     ///
     /// # Errors
     /// With the first that did not.
-    pub(crate) fn judge(&self, appended: &Appended) -> Result<u64, Complaint> {
+    pub(crate) fn judge(&self, appended: &Appended) -> Result<u64, CliError> {
         let doing = "counting every record";
         let mut total = 0;
         for (client, acknowledged) in appended.clients.iter().enumerate() {

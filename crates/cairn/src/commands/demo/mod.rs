@@ -16,7 +16,7 @@ mod source_files;
 mod story;
 
 use crate::arguments::from_to;
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use crate::janitor::Janitor;
 use cairn_client::Options;
@@ -59,7 +59,7 @@ impl Teller {
 }
 
 /// Runs it.
-pub(crate) fn run(demo: &Demo, options: &Options) -> Result<(), Complaint> {
+pub(crate) fn run(demo: &Demo, options: &Options) -> Result<(), CliError> {
     let doing = || "preparing the demo".to_owned();
     let name = format!("cairn-demo-{:016x}", RandomState::new().hash_one(std::process::id()));
     let directory: PathBuf = std::env::temp_dir().join(name);
@@ -86,7 +86,7 @@ pub(crate) fn run(demo: &Demo, options: &Options) -> Result<(), Complaint> {
 }
 
 /// The demo's own judgement went against the cell.
-pub(crate) fn failed(doing: &str, why: impl Into<String>) -> Complaint {
+pub(crate) fn failed(doing: &str, why: impl Into<String>) -> CliError {
     let advice = "run it again with --keep and look at the servers' logs";
-    Complaint::new(doing, Cause::new(Exit::Damaged, why, advice))
+    CliError::new(doing, Cause::new(Exit::Damaged, why, advice))
 }

@@ -1,6 +1,6 @@
 //! The demo's servers: processes of this very program, each with a log of its own.
 
-use crate::complaint::{Cause, Complaint, Doing};
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use crate::janitor::Janitor;
 use std::fs::File;
@@ -37,7 +37,7 @@ impl<'j> Server<'j> {
         arguments: Vec<String>,
         directory: &Path,
         janitor: &'j Janitor,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, CliError> {
         let log = directory.join(format!("{}.log", name.replace(' ', "-")));
         let (child, address) = spawn(name, &arguments, "127.0.0.1:0", &log, janitor)?;
         let name = name.to_owned();
@@ -56,7 +56,7 @@ impl<'j> Server<'j> {
     ///
     /// # Errors
     /// As for `start`.
-    pub(crate) fn restart_with(&mut self, arguments: Vec<String>) -> Result<(), Complaint> {
+    pub(crate) fn restart_with(&mut self, arguments: Vec<String>) -> Result<(), CliError> {
         self.arguments = arguments;
         self.restart()
     }
@@ -65,7 +65,7 @@ impl<'j> Server<'j> {
     ///
     /// # Errors
     /// As for `start`.
-    pub(crate) fn restart(&mut self) -> Result<(), Complaint> {
+    pub(crate) fn restart(&mut self) -> Result<(), CliError> {
         let (name, arguments) = (self.name.clone(), self.arguments.clone());
         let (child, address) = spawn(&name, &arguments, &self.address, &self.log, self.janitor)?;
         (self.pid, self.child, self.address) = (child.id(), child, address);
@@ -85,7 +85,7 @@ fn spawn(
     listen: &str,
     log: &Path,
     janitor: &Janitor,
-) -> Result<(Child, String), Complaint> {
+) -> Result<(Child, String), CliError> {
     let doing = || format!("starting the {name}");
     let stderr = File::options().create(true).append(true).open(log).doing(doing)?;
     let mut command = Command::new(std::env::current_exe().doing(doing)?);
@@ -107,7 +107,7 @@ fn spawn(
             janitor.forget(child.id());
             let text = std::fs::read_to_string(log).unwrap_or_default();
             let why = text.lines().last().unwrap_or("it did not get ready in time").to_owned();
-            Err(Complaint::new(doing(), Cause::new(Exit::Failed, why, "")))
+            Err(CliError::new(doing(), Cause::new(Exit::Failed, why, "")))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Files to store: this program itself, and a tree of many sizes; and the comparison afterwards.
 
+use crate::cli_error::{CliError, Doing};
 use crate::commands::demo::failed;
-use crate::complaint::{Complaint, Doing};
 use crate::local_tree::LocalTree;
 use cairn_types::Random;
 use std::fs::File;
@@ -26,7 +26,7 @@ pub(crate) struct Sum {
 ///
 /// # Errors
 /// Where the local disk refuses.
-pub(crate) fn make(root: &Path, megabytes: u64) -> Result<Sum, Complaint> {
+pub(crate) fn make(root: &Path, megabytes: u64) -> Result<Sum, CliError> {
     let doing = || format!("making files in {}", root.display());
     let mut random = Random::new(7);
     let mut sum = Sum::default();
@@ -68,7 +68,7 @@ fn write(path: &Path, size: u64, random: &mut Random) -> std::io::Result<()> {
 ///
 /// # Errors
 /// With the first file that differs.
-pub(crate) fn compare(ours: &Path, theirs: &Path) -> Result<Sum, Complaint> {
+pub(crate) fn compare(ours: &Path, theirs: &Path) -> Result<Sum, CliError> {
     let doing = "comparing every byte";
     let [mine, other] = [ours, theirs].map(|root| {
         let mut files = LocalTree::walk(root).files;

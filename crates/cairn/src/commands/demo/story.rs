@@ -1,9 +1,9 @@
 //! The demo's story, step by step.
 
+use crate::cli_error::{Cause, CliError, Doing};
 use crate::commands::demo::appenders::{Appended, Appenders, Count};
 use crate::commands::demo::processes::Server;
 use crate::commands::demo::{Demo, Teller, failed, source_files};
-use crate::complaint::{Cause, Complaint, Doing};
 use crate::exit_codes::Exit;
 use crate::janitor::Janitor;
 use crate::output::size_text;
@@ -40,7 +40,7 @@ pub(crate) fn tell(
     directory: &Path,
     janitor: &Janitor,
     teller: &Teller,
-) -> Result<String, Complaint> {
+) -> Result<String, CliError> {
     let mut stage = Stage::set(options, directory, janitor, teller)?;
     let source = stage.store_files(demo.megabytes)?;
     let (appended, killed) = stage.append_and_kill(demo.clients)?;
@@ -60,7 +60,7 @@ impl<'a> Stage<'a> {
         directory: &'a Path,
         janitor: &'a Janitor,
         teller: &'a Teller,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, CliError> {
         let text = |path: PathBuf| path.display().to_string();
         let data = text(directory.join("master"));
         let arguments = ["master", "--small-cell", "--data", &data].map(str::to_owned).to_vec();
@@ -87,7 +87,7 @@ impl<'a> Stage<'a> {
         Ok(stage)
     }
 
-    fn await_live(&self, wanted: usize) -> Result<(), Complaint> {
+    fn await_live(&self, wanted: usize) -> Result<(), CliError> {
         let doing = "waiting for the chunkservers";
         await_until(doing, || {
             let servers = self.runtime.block_on(self.cell.servers());
@@ -98,7 +98,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Runs one `cairn` command against the cell, as a person would.
-    fn command(&self, arguments: &[&str]) -> Result<(), Complaint> {
+    fn command(&self, arguments: &[&str]) -> Result<(), CliError> {
         let shown = format!("cairn {}", arguments.join(" "));
         let doing = || shown.clone();
         let mut command = Command::new(std::env::current_exe().doing(doing)?);
@@ -111,10 +111,10 @@ impl<'a> Stage<'a> {
         }
         let stderr = String::from_utf8_lossy(&output.stderr);
         let line = stderr.lines().last().unwrap_or("no reason given").to_owned();
-        Err(Complaint::new(shown, Cause::new(Exit::Failed, line, "")))
+        Err(CliError::new(shown, Cause::new(Exit::Failed, line, "")))
     }
 
-    fn store_files(&self, megabytes: u64) -> Result<PathBuf, Complaint> {
+    fn store_files(&self, megabytes: u64) -> Result<PathBuf, CliError> {
         let source = self.directory.join("source");
         let sum = source_files::make(&source, megabytes)?;
         let started = Instant::now();
@@ -130,7 +130,7 @@ impl<'a> Stage<'a> {
         Ok(source)
     }
 
-    fn append_and_kill(&mut self, clients: usize) -> Result<(Appended, usize), Complaint> {
+    fn append_and_kill(&mut self, clients: usize) -> Result<(Appended, usize), CliError> {
         let path = CellPath::parse(LOG_PATH).doing(|| "naming the log".to_owned())?;
         let create =
             cairn_client::CreateOptions { content: Content::Records, ..Default::default() };
@@ -155,7 +155,7 @@ impl<'a> Stage<'a> {
         Ok((appended, killed))
     }
 
-    fn kill_the_primary(&mut self, path: &CellPath) -> Result<usize, Complaint> {
+    fn kill_the_primary(&mut self, path: &CellPath) -> Result<usize, CliError> {
         let doing = || format!("looking for the primary of {path}");
         let chunks = self.runtime.block_on(self.cell.chunks(path)).doing(doing)?;
         let address = chunks.last().and_then(|chunk| {
@@ -174,7 +174,7 @@ impl<'a> Stage<'a> {
         Ok(killed)
     }
 
-    fn explain(&self, path: &CellPath) -> Result<(), Complaint> {
+    fn explain(&self, path: &CellPath) -> Result<(), CliError> {
         let answer = self.runtime.block_on(self.cell.explain(path.as_str()));
         let answer = answer.doing(|| format!("explaining {path}"))?;
         self.teller.say(format_args!("cairn explain {path} says:"));
@@ -184,7 +184,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn read_files_back(&self, source: &Path) -> Result<u64, Complaint> {
+    fn read_files_back(&self, source: &Path) -> Result<u64, CliError> {
         let back = self.directory.join("back");
         self.command(&["get", "-r", "/demo/files", &back.display().to_string()])?;
         let sum = source_files::compare(source, &back)?;
@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
         Ok(sum.bytes)
     }
 
-    fn count_records(&self, appended: &Appended) -> Result<u64, Complaint> {
+    fn count_records(&self, appended: &Appended) -> Result<u64, CliError> {
         let doing = || format!("reading {LOG_PATH}");
         let path = CellPath::parse(LOG_PATH).doing(doing)?;
         let mut count = Count::new();
@@ -205,14 +205,14 @@ impl<'a> Stage<'a> {
             while let Some(record) = records.next().await.doing(doing)? {
                 count.see(&record.payload);
             }
-            Ok::<(), Complaint>(())
+            Ok::<(), CliError>(())
         })?;
         let total = count.judge(appended)?;
         self.teller.say(format_args!("all {total} acknowledged records are there, each once"));
         Ok(total)
     }
 
-    fn restart(&mut self, killed: usize) -> Result<(), Complaint> {
+    fn restart(&mut self, killed: usize) -> Result<(), CliError> {
         let started = Instant::now();
         self.servers[killed].restart()?;
         self.await_live(SERVERS)?;
@@ -222,7 +222,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn await_acknowledged(appenders: &Appenders, wanted: u64) -> Result<(), Complaint> {
+fn await_acknowledged(appenders: &Appenders, wanted: u64) -> Result<(), CliError> {
     await_until("waiting for acknowledgements", || {
         Ok(appenders.acknowledged() >= wanted || appenders.one_ended())
     })
@@ -230,8 +230,8 @@ fn await_acknowledged(appenders: &Appenders, wanted: u64) -> Result<(), Complain
 
 fn await_until(
     doing: &str,
-    mut is_so: impl FnMut() -> Result<bool, Complaint>,
-) -> Result<(), Complaint> {
+    mut is_so: impl FnMut() -> Result<bool, CliError>,
+) -> Result<(), CliError> {
     let started = Instant::now();
     while !is_so()? {
         if started.elapsed() > WAIT {

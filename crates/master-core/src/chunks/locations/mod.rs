@@ -92,7 +92,7 @@ fn joined(
     put_facts(entry, base, heard);
     let Some(known) = known else {
         put_server(entry, number);
-        numbers.name(number);
+        numbers.retain(number);
         return Outcome::Written;
     };
     let Some(known) = known.strip_prefix(&entry[start..]).map(Servers) else {
@@ -107,7 +107,7 @@ fn joined(
     let mut waits = Some(number);
     for other in known {
         let Some(id) = numbers.server(other) else {
-            numbers.unname(other);
+            numbers.release(other);
             continue;
         };
         if id > server
@@ -120,7 +120,7 @@ fn joined(
     if let Some(number) = waits {
         put_server(entry, number);
     }
-    numbers.name(number);
+    numbers.retain(number);
     Outcome::Written
 }
 
@@ -230,7 +230,7 @@ impl Locations {
                 };
                 let at = chunk.replicas.iter().position(after).unwrap_or(chunk.replicas.len());
                 chunk.replicas.insert(at, (number, heard));
-                numbers.name(number);
+                numbers.retain(number);
             }
         }
     }
@@ -260,7 +260,7 @@ impl Locations {
         chunk.replicas.retain(|(number, _)| {
             let counts = numbers.server(*number).is_some();
             if !counts {
-                numbers.unname(*number);
+                numbers.release(*number);
             }
             counts
         });
@@ -345,7 +345,7 @@ impl Locations {
             && let Some(at) = chunk.replicas.iter().position(|(known, _)| *known == number)
         {
             chunk.replicas.remove(at);
-            self.numbers.unname(number);
+            self.numbers.release(number);
         }
         self.settle(handle);
     }
@@ -369,7 +369,7 @@ impl Locations {
         let (numbers, mut removed) = (&self.numbers, Vec::new());
         let counts = |number| numbers.server(number).is_some();
         let group = self.settled.retain((group, groups), counts, &mut removed);
-        removed.into_iter().for_each(|number| self.numbers.unname(number));
+        removed.into_iter().for_each(|number| self.numbers.release(number));
         let mut rest = self.unsettled.range(handle_from..).map(|(handle, _)| *handle);
         let handles: Vec<ChunkHandle> = rest.by_ref().take(chunks).collect();
         self.swept = (group, rest.next().unwrap_or_default());

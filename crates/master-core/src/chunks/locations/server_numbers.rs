@@ -88,12 +88,12 @@ impl ServerNumbers {
     }
 
     /// A replica stands under the number from now on.
-    pub(super) fn name(&mut self, number: ServerNumber) {
+    pub(super) fn retain(&mut self, number: ServerNumber) {
         self.lives[usize::from(number.0)].named += 1;
     }
 
     /// A replica that stood under the number does so no more.
-    pub(super) fn unname(&mut self, number: ServerNumber) {
+    pub(super) fn release(&mut self, number: ServerNumber) {
         let life = &mut self.lives[usize::from(number.0)];
         life.named -= 1;
         if life.over && life.named == 0 {
@@ -127,12 +127,12 @@ mod tests {
         let first = numbers.number_of(a).unwrap();
         assert_eq!(numbers.number_of(a), Some(first));
         assert_eq!(first, ServerNumber::new(0));
-        numbers.name(first);
+        numbers.retain(first);
         numbers.end_life(a);
         assert_eq!((numbers.server(first), numbers.any_dead()), (None, true));
         let second = numbers.number_of(a).unwrap();
         assert_eq!((second.get(), numbers.server(second)), (1, Some(a)));
-        numbers.unname(first);
+        numbers.release(first);
         assert!(!numbers.any_dead());
         assert_eq!(numbers.number_of(b), Some(first));
         assert_eq!(numbers.server(first), Some(b));

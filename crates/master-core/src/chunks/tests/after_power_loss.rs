@@ -192,7 +192,7 @@ fn bytes_of_a_chunk_that_the_log_does_not_know_are_kept_and_told_of() {
 }
 
 #[test]
-fn a_server_that_knows_numbers_of_this_reign_from_elsewhere_is_not_commanded() {
+fn a_server_that_knows_numbers_of_this_term_from_elsewhere_is_not_commanded() {
     let mut world = World::new(1);
     let at = ReplicaAt { server: server(7), ..ReplicaAt::default() };
     let highest_handle = ChunkHandle::of(Term::new(1), 5);

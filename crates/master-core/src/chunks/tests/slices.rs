@@ -66,8 +66,8 @@ impl World {
     }
 }
 
-/// A chunk on three servers, and a new reign that knows of none of them.
-fn new_reign() -> (World, ChunkGrant) {
+/// A chunk on three servers, and a new term that knows of none of them.
+fn new_term() -> (World, ChunkGrant) {
     let mut world = World::new(3);
     let grant = world.first_chunk();
     (world.restarted(2), grant)
@@ -75,7 +75,7 @@ fn new_reign() -> (World, ChunkGrant) {
 
 #[test]
 fn a_slice_counts_once_in_its_place_and_only_of_the_present_join() {
-    let (mut world, grant) = new_reign();
+    let (mut world, grant) = new_term();
     let mut first = world.begin_join(1);
     assert_eq!(world.slice(&mut first, vec![], false), Ok(InventoryAnswer::default()));
     first.number = 0;
@@ -95,7 +95,7 @@ fn a_slice_counts_once_in_its_place_and_only_of_the_present_join() {
 
 #[test]
 fn what_somebody_waits_for_is_asked_once_of_each_server_that_is_still_telling() {
-    let (mut world, grant) = new_reign();
+    let (mut world, grant) = new_term();
     let (mut first, mut second) = (world.begin_join(1), world.begin_join(2));
     world.want(grant.handle);
     world.want(grant.handle);
@@ -114,7 +114,7 @@ fn what_somebody_waits_for_is_asked_once_of_each_server_that_is_still_telling() 
 
 #[test]
 fn a_lease_that_waits_for_replicas_asks_for_them() {
-    let (mut world, grant) = new_reign();
+    let (mut world, grant) = new_term();
     let mut first = world.begin_join(1);
     world.request(5, lease(LeasePurpose::Write, 0));
     assert_eq!(world.slice(&mut first, vec![], false).unwrap().wanted, [grant.handle]);
@@ -122,7 +122,7 @@ fn a_lease_that_waits_for_replicas_asks_for_them() {
 
 #[test]
 fn nothing_is_decided_about_a_chunk_while_a_member_is_still_telling() {
-    let (mut world, grant) = new_reign();
+    let (mut world, grant) = new_term();
     let all = members(&grant);
     let suspect = ReplicaReport { suspect: true, ..report(&grant) };
     world.join(all[0], vec![report(&grant)], vec![]);

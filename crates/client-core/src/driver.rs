@@ -1,14 +1,14 @@
-//! The client as a room: no disk, no requests to serve.
+//! The client as a driver: no disk, no requests to serve.
 
 use crate::core::ClientCore;
 use crate::operation::Command;
-use cairn_env::{DiskError, Effect, Event, Now, Room, Service};
+use cairn_env::{DiskError, Driver, Effect, Event, Now, Service};
 
 /// A client has no disk work: there is no such job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoJob {}
 
-/// The service of a room without a disk.
+/// The service of a driver without a disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDisk;
 
@@ -21,7 +21,7 @@ impl Service for NoDisk {
     }
 }
 
-impl Room for ClientCore {
+impl Driver for ClientCore {
     type Service = NoDisk;
     type Command = Command;
 
@@ -29,7 +29,7 @@ impl Room for ClientCore {
         self.step(now, event, effects);
     }
 
-    fn turn_ends(&mut self, now: Now, effects: &mut Vec<Effect<NoJob>>) {
-        ClientCore::turn_ends(self, now, effects);
+    fn end_of_batch(&mut self, now: Now, effects: &mut Vec<Effect<NoJob>>) {
+        ClientCore::end_of_batch(self, now, effects);
     }
 }

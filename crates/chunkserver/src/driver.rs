@@ -1,7 +1,7 @@
 //! The driver: one event in, the core's effects out.
 
 use cairn_chunk_core::ChunkCore;
-use cairn_env::{ChunkDone, ChunkJob, Completion, DiskError, Effect, Event, Now, Room};
+use cairn_env::{ChunkDone, ChunkJob, Completion, DiskError, Driver, Effect, Event, Now};
 use cairn_store::ChunkDisk;
 use cairn_types::ServerId;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Chunkserver {
     }
 }
 
-impl Room for Chunkserver {
+impl Driver for Chunkserver {
     type Service = ChunkDisk;
     type Command = ();
 

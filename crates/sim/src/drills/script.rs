@@ -14,7 +14,7 @@ use bytes::Bytes;
 use cairn_client_core::NoDisk;
 use cairn_env_sim::{DiskImage, Housed, NodeId, NodePlan, Seen, Stepped};
 use cairn_protocol::Failure;
-use cairn_types::{Address, ChunkHandle, ChunkIndex, ClusterConfig, Content, EntryId};
+use cairn_types::{Address, CellConfig, ChunkHandle, ChunkIndex, Content, EntryId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,14 +30,14 @@ const WAIT_SECONDS: u64 = 90;
 pub(super) type OldDisk = (DiskImage, Page);
 
 /// A small calm cell and its script.
-pub(super) struct Play {
+pub(super) struct DrillScript {
     pub(super) stage: Stage,
     pub(super) prober: NodeId,
     ended: BTreeMap<Ticket, OpResult>,
     tokens: u64,
 }
 
-impl Play {
+impl DrillScript {
     pub(super) fn new(servers: usize, trace: bool) -> Self {
         let config = RunConfig {
             seed: 1,
@@ -48,7 +48,7 @@ impl Play {
             faults: FaultMix::calm(),
             batches: false,
         };
-        let cluster = ClusterConfig::tiny();
+        let cluster = CellConfig::tiny();
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
         let (mut world, nodes) = cell::build(&config, &cluster, CLIENTS, &observer);
         let prober = world.add(NodePlan {
@@ -61,10 +61,10 @@ impl Play {
         });
         world.restart(prober).expect("a fresh process starts");
         let stage = Stage::new(world, nodes, cluster, observer);
-        let mut play = Self { stage, prober, ended: BTreeMap::new(), tokens: 0 };
+        let mut script = Self { stage, prober, ended: BTreeMap::new(), tokens: 0 };
         // Servers join and the master learns of them.
-        play.pass(Duration::from_secs(3));
-        play
+        script.pass(Duration::from_secs(3));
+        script
     }
 
     pub(super) fn nodes(&self) -> &CellNodes {
@@ -123,7 +123,7 @@ impl Play {
 
     /// Waits for an operation's end, whatever it is.
     pub(super) fn wait(&mut self, ticket: Ticket) -> OpResult {
-        let so = |play: &mut Self| play.ended.contains_key(&ticket);
+        let so = |script: &mut Self| script.ended.contains_key(&ticket);
         self.until("an operation ended", so).expect("operations have deadlines");
         self.ended.remove(&ticket).expect("waited for")
     }
@@ -230,7 +230,7 @@ impl Play {
     /// # Errors
     /// None did.
     pub(super) fn until_stalled(&mut self) -> Verdict {
-        self.until("the chosen request was sent", |play| play.stage.world.is_stalled())
+        self.until("the chosen request was sent", |script| script.stage.world.is_stalled())
     }
 
     /// What stalled arrives.

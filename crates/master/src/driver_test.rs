@@ -3,14 +3,14 @@
 use crate::recovery::TakenFrom;
 use crate::{Master, MasterConfig};
 use cairn_consensus::Consensus;
-use cairn_env::{Caller, Completion, Effect, EffectId, Event, Now, Room};
+use cairn_env::{Caller, Completion, Driver, Effect, EffectId, Event, Now};
 use cairn_master_core::record::{AddFile, FoundCell};
 use cairn_master_core::state::ROOT;
 use cairn_master_core::{Checkpointed, LogDone, LogJob, MasterCore, Record, State};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{Hello, Request, Role, Stat};
 use cairn_types::{
-    CellId, CellPath, ClusterConfig, EntryId, Incarnation, LogIndex, ServerId, Term, WallTime,
+    CellConfig, CellId, CellPath, EntryId, Incarnation, LogIndex, ServerId, Term, WallTime,
 };
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const PAGE_FILE: u64 = 3;
 fn opened(altered: Option<usize>) -> State {
     let mut state = State::default();
     let (time, term) = (WallTime::default(), Term::new(1));
-    let found = FoundCell { time, cell: CELL, config: ClusterConfig::default() };
+    let found = FoundCell { time, cell: CELL, config: CellConfig::default() };
     let (name, id) = ("f".to_owned(), EntryId::of(term, 1));
     let add = AddFile { parent: ROOT, name, id, ..Default::default() };
     for (index, record) in (1..).zip([Record::from(found), Record::from(add)]) {
@@ -37,7 +37,7 @@ fn opened(altered: Option<usize>) -> State {
 }
 
 fn master(state: State) -> Master {
-    let config = MasterConfig::standard(ClusterConfig::default(), 1);
+    let config = MasterConfig::standard(CellConfig::default(), 1);
     master_with(state, config, LogIndex::default())
 }
 
@@ -52,7 +52,7 @@ fn master_with(state: State, config: MasterConfig, last_checkpoint: LogIndex) ->
 fn handle(master: &mut Master, event: Event<(), LogDone>) -> Vec<Effect<LogJob>> {
     let mut effects = Vec::new();
     master.handle(Now::default(), event, &mut effects);
-    master.turn_ends(Now::default(), &mut effects);
+    master.end_of_batch(Now::default(), &mut effects);
     effects
 }
 
@@ -114,7 +114,7 @@ fn what_cannot_be_read_is_not_answered_as_if_it_were_not_there() {
 
 #[test]
 fn damage_is_told_of_the_page_file_that_is_read_from_which_is_a_new_one_once_it_is_adopted() {
-    let standard = MasterConfig::standard(ClusterConfig::default(), 1);
+    let standard = MasterConfig::standard(CellConfig::default(), 1);
     let config = MasterConfig { checkpoint_every_records: 1, ..standard };
     let mut master = master_with(opened(None), config, LogIndex::new(2));
     let (id, state) = start(&mut master).expect("a checkpoint is due");
@@ -130,7 +130,7 @@ fn damage_is_told_of_the_page_file_that_is_read_from_which_is_a_new_one_once_it_
 
 #[test]
 fn a_checkpoint_that_is_never_due_is_never_made() {
-    let standard = MasterConfig::standard(ClusterConfig::default(), 1);
+    let standard = MasterConfig::standard(CellConfig::default(), 1);
     let config = MasterConfig { checkpoint_every_records: u64::MAX, ..standard };
     let mut master = master_with(opened(None), config, LogIndex::new(2));
     start(&mut master);

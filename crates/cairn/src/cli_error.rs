@@ -60,13 +60,13 @@ impl From<cairn_client::Error> for Cause {
 
 /// A failure as it is told.
 #[derive(Clone, Debug)]
-pub(crate) struct Complaint {
+pub(crate) struct CliError {
     doing: String,
     cause: Cause,
     told: bool,
 }
 
-impl Complaint {
+impl CliError {
     /// `cause` while `doing`.
     pub(crate) fn new(doing: impl Into<String>, cause: impl Into<Cause>) -> Self {
         Self { doing: doing.into(), cause: cause.into(), told: false }
@@ -103,7 +103,7 @@ impl Complaint {
     }
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = format!("{}: {}", self.doing, self.why());
         if !self.cause.advice.is_empty() {
@@ -130,12 +130,12 @@ pub(crate) fn one_line(text: &str) -> String {
 /// Says what was being done when a result turns out to be a failure.
 pub(crate) trait Doing<T> {
     /// `what` is asked for only on failure.
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Complaint>;
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, CliError>;
 }
 
 impl<T, E: Into<Cause>> Doing<T> for Result<T, E> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Complaint> {
-        self.map_err(|error| Complaint::new(what(), error))
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, CliError> {
+        self.map_err(|error| CliError::new(what(), error))
     }
 }
 
@@ -143,7 +143,7 @@ impl<T, E: Into<Cause>> Doing<T> for Result<T, E> {
 /// turn; in the end the first failure's exit code counts.
 #[derive(Default)]
 pub(crate) struct Tally {
-    first: Option<Complaint>,
+    first: Option<CliError>,
 }
 
 impl Tally {
@@ -151,7 +151,7 @@ impl Tally {
     ///
     /// # Errors
     /// Only where going on makes no sense: nobody reads what we write.
-    pub(crate) fn note(&mut self, result: Result<(), Complaint>) -> Result<(), Complaint> {
+    pub(crate) fn note(&mut self, result: Result<(), CliError>) -> Result<(), CliError> {
         if let Err(mut complaint) = result {
             if complaint.exit() == Exit::ReaderGone {
                 return Err(complaint);
@@ -166,27 +166,27 @@ impl Tally {
     ///
     /// # Errors
     /// Where there was one.
-    pub(crate) fn finish(self) -> Result<(), Complaint> {
+    pub(crate) fn finish(self) -> Result<(), CliError> {
         self.first.map_or(Ok(()), Err)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Complaint, Tally};
+    use super::{CliError, Tally};
     use crate::exit_codes::Exit;
 
     #[test]
     fn a_name_with_a_newline_does_not_break_the_line() {
-        let complaint = Complaint::usage("removing /a\nb", "no \u{1b}[31mway", "stop");
+        let complaint = CliError::usage("removing /a\nb", "no \u{1b}[31mway", "stop");
         assert_eq!(complaint.to_string(), "removing /a\\nb: no \\u{1b}[31mway; stop");
     }
 
     #[test]
     fn a_name_is_not_said_twice() {
-        let complaint = Complaint::usage("removing /a", "/a: no such file", "stop");
+        let complaint = CliError::usage("removing /a", "/a: no such file", "stop");
         assert_eq!(complaint.to_string(), "removing /a: no such file; stop");
-        let complaint = Complaint::usage("removing /a", "/: no such file", "stop");
+        let complaint = CliError::usage("removing /a", "/: no such file", "stop");
         assert_eq!(complaint.to_string(), "removing /a: /: no such file; stop");
     }
 
@@ -194,7 +194,7 @@ mod tests {
     fn the_first_failure_of_several_gives_the_exit_code() {
         let mut tally = Tally::default();
         assert!(tally.note(Ok(())).is_ok());
-        let failure = |exit| Complaint::new("x", super::Cause::new(exit, "y", ""));
+        let failure = |exit| CliError::new("x", super::Cause::new(exit, "y", ""));
         assert!(tally.note(Err(failure(Exit::NotFound))).is_ok());
         assert!(tally.note(Err(failure(Exit::Full))).is_ok());
         assert_eq!(tally.finish().map_err(|c| c.exit()), Err(Exit::NotFound));

@@ -12,7 +12,7 @@ use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
 use crate::recovery::TakenFrom;
 use cairn_consensus::{Committed, Consensus, ConsensusError};
-use cairn_env::{Completion, DiskError, Effect, EffectId, Event, Lane, Now, Room};
+use cairn_env::{Completion, DiskError, Driver, Effect, EffectId, Event, Lane, Now};
 use cairn_master_core::{
     Checkpointed, LogDone, LogJob, MasterCore, MasterEffect, Outbox, ProposalId, Record, State,
 };
@@ -69,7 +69,7 @@ impl Master {
             last_checkpoint: from.index,
             page_file: from.page_file,
             checkpoint_size: 0,
-            last_effect: Outbox::ROOM_EFFECTS,
+            last_effect: Outbox::DRIVER_EFFECTS,
             marking: None,
             halted: false,
         }
@@ -81,7 +81,7 @@ impl Master {
         self.core.state()
     }
 
-    /// This reign.
+    /// This term.
     #[must_use]
     pub fn term(&self) -> Term {
         self.core.term()
@@ -278,7 +278,7 @@ impl Master {
     }
 }
 
-impl Room for Master {
+impl Driver for Master {
     type Service = MasterDisk;
     type Command = ();
 
@@ -295,7 +295,7 @@ impl Room for Master {
         self.move_on(now, wishes, effects);
     }
 
-    fn turn_ends(&mut self, now: Now, effects: &mut Vec<Effect<LogJob>>) {
+    fn end_of_batch(&mut self, now: Now, effects: &mut Vec<Effect<LogJob>>) {
         if self.marking.is_some() || self.halted {
             return;
         }

@@ -31,7 +31,7 @@ crate::message! {
     ///
     /// Sizes in bytes, times in milliseconds. Written by the master at its first start; whoever
     /// joins takes them over.
-    pub struct ClusterConfig {
+    pub struct CellConfig {
         /// The size of a full chunk. For the founder of a cell; the paper's 64 MB suits nearly
         /// everyone, tests use a few KB so that rare paths are common.
         1 => chunk_size: u64,
@@ -62,7 +62,7 @@ crate::message! {
     }
 }
 
-impl ClusterConfig {
+impl CellConfig {
     /// The settings of a cell on real machines.
     #[must_use]
     pub fn standard() -> Self {
@@ -185,29 +185,29 @@ impl ClusterConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK_SIZE_MAX, BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, ClusterConfig};
+    use super::{BLOCK_SIZE_MAX, BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, CellConfig};
 
-    fn refused(config: &ClusterConfig) -> Option<&'static str> {
+    fn refused(config: &CellConfig) -> Option<&'static str> {
         config.validate().err().map(|error| error.setting)
     }
 
     #[test]
     fn the_settings_that_are_shipped_are_valid() {
-        for config in [ClusterConfig::standard(), ClusterConfig::small(), ClusterConfig::tiny()] {
+        for config in [CellConfig::standard(), CellConfig::small(), CellConfig::tiny()] {
             assert_eq!(config.validate(), Ok(()));
         }
     }
 
     #[test]
     fn a_lease_shorter_than_its_extensions_is_refused() {
-        let config = ClusterConfig { lease_ms: 500, ..ClusterConfig::small() };
+        let config = CellConfig { lease_ms: 500, ..CellConfig::small() };
         assert_eq!(config.validate().map_err(|e| e.setting), Err("lease_ms"));
     }
 
     #[test]
     fn no_setting_goes_without_a_least_and_a_most_value() {
-        let standard = ClusterConfig::standard;
-        type Set = fn(&mut ClusterConfig, u64);
+        let standard = CellConfig::standard;
+        type Set = fn(&mut CellConfig, u64);
         let all: [(&str, Set); 12] = [
             ("chunk_size", |config, value| config.chunk_size = value),
             ("block_size", |config, value| config.block_size = value as u32),
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn the_checksums_of_a_chunk_are_not_more_than_a_message_takes() {
         let of = |chunk_size, block_size| {
-            refused(&ClusterConfig { chunk_size, block_size, ..ClusterConfig::standard() })
+            refused(&CellConfig { chunk_size, block_size, ..CellConfig::standard() })
         };
         assert_eq!(of(CHUNK_SIZE_MAX, 16), Some("block_size"));
         assert_eq!(of(CHUNK_SIZE_MAX, 2048), Some("block_size"));
@@ -247,11 +247,11 @@ mod tests {
 
     #[test]
     fn a_holder_counts_its_longest_lease_without_overflow() {
-        let config = ClusterConfig {
+        let config = CellConfig {
             lease_ms: super::HOUR_MS,
             dead_ms: super::DAY_MS,
             drift_permille: 200,
-            ..ClusterConfig::standard()
+            ..CellConfig::standard()
         };
         assert_eq!(config.validate(), Ok(()));
         assert_eq!(config.lease_of_holder(), config.lease() * 4 / 5);

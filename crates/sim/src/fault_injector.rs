@@ -49,8 +49,8 @@ enum Ending {
     Roomy(NodeId),
 }
 
-/// The weather.
-pub(crate) struct Weather {
+/// The injector.
+pub(crate) struct FaultInjector {
     mix: FaultMix,
     endings: BTreeMap<u64, Ending>,
     next_ending: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Weather {
     image: Option<(NodeId, DiskImage, Page)>,
 }
 
-impl Weather {
+impl FaultInjector {
     pub(crate) fn new(mix: FaultMix) -> Self {
         Self { mix, endings: BTreeMap::new(), next_ending: ENDINGS, over: false, image: None }
     }
@@ -88,7 +88,7 @@ impl Weather {
     }
 
     /// Arranges for the next fault.
-    pub(crate) fn brew(&self, stage: &mut Stage) {
+    pub(crate) fn start(&self, stage: &mut Stage) {
         if self.mix.every_ms > 0 && !self.over {
             let wait = stage.random().below(2 * self.mix.every_ms) + 1;
             stage.world.script(Duration::from_millis(wait), NEXT_FAULT);
@@ -116,7 +116,7 @@ impl Weather {
             }
             drawn -= weight;
         }
-        self.brew(stage);
+        self.start(stage);
     }
 
     fn later(&mut self, stage: &mut Stage, max_ms: u64, ending: Ending) {
@@ -321,7 +321,7 @@ fn restart(stage: &mut Stage, node: NodeId) {
 
 /// Flips a byte of some chunk file, unless that would leave no intact replica of the chunk.
 fn flip_some_bit(stage: &mut Stage) {
-    let server = Weather::some_server(stage);
+    let server = FaultInjector::some_server(stage);
     let disk = stage.world.disks(server)[0].clone();
     let chunks: Vec<(String, ChunkHandle)> = disk
         .paths()

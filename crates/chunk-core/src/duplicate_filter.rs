@@ -22,7 +22,7 @@ pub(crate) struct Served {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Repeats {
+pub(crate) struct DuplicateFilter {
     served: BTreeMap<PushId, Served>,
     order: VecDeque<PushId>,
     speaker: BTreeMap<SessionId, ConnectionId>,
@@ -30,7 +30,7 @@ pub(crate) struct Repeats {
     sessions: VecDeque<SessionId>,
 }
 
-impl Repeats {
+impl DuplicateFilter {
     pub(crate) fn answer(&self, push: PushId) -> Option<Served> {
         self.served.get(&push).copied()
     }
@@ -68,13 +68,13 @@ impl Repeats {
 
 #[cfg(test)]
 mod tests {
-    use super::{RESULTS_MAX, Repeats, SESSIONS_MAX, Served};
+    use super::{DuplicateFilter, RESULTS_MAX, SESSIONS_MAX, Served};
     use cairn_env::ConnectionId;
     use cairn_types::{MutationNumber, PushId, SerialNumber, SessionId};
 
     #[test]
     fn an_older_connection_is_not_listened_to_after_a_newer_one() {
-        let mut repeats = Repeats::default();
+        let mut repeats = DuplicateFilter::default();
         let session = SessionId::new(1);
         assert!(repeats.may_speak(session, ConnectionId(4)));
         assert!(repeats.may_speak(session, ConnectionId(7)));
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn of_too_many_sessions_the_one_that_spoke_first_is_forgotten() {
-        let mut repeats = Repeats::default();
+        let mut repeats = DuplicateFilter::default();
         for id in (0..=SESSIONS_MAX as u128).rev() {
             assert!(repeats.may_speak(SessionId::new(id), ConnectionId(9)));
         }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_first_answer_is_kept_and_the_oldest_is_forgotten() {
-        let mut repeats = Repeats::default();
+        let mut repeats = DuplicateFilter::default();
         let push = |n| PushId { session: SessionId::new(1), number: MutationNumber::new(n) };
         for n in 0..=RESULTS_MAX as u64 {
             repeats.remember(push(n), Served { serial: SerialNumber::new(n), offset: n });

@@ -1,9 +1,9 @@
-//! The world's contract, judged by rooms too simple to be wrong: a caller that asks and writes
+//! The world's contract, judged by drivers too simple to be wrong: a caller that asks and writes
 //! down what came of it, a listener that answers from its disk lanes.
 
 use bytes::Bytes;
 use cairn_env::{
-    Caller, Completion, DiskError, Effect, EffectId, Event, Lane, Now, PushedData, Room, Service,
+    Caller, Completion, DiskError, Driver, Effect, EffectId, Event, Lane, Now, PushedData, Service,
 };
 use cairn_env_sim::{Housed, NodeId, NodePlan, SimWorld, Stepped, WorldSettings, WorldTime};
 use cairn_protocol::{
@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What the rooms saw, in order.
+/// What the drivers saw, in order.
 #[derive(Default)]
 struct Notes {
     asked: Vec<u64>,
@@ -53,7 +53,7 @@ impl Service for ToyService {
 }
 
 /// Answers a `Stat` once its number has run on the lane; passes commands on as calls.
-struct ToyRoom {
+struct ToyDriver {
     id: ServerId,
     service: Arc<ToyService>,
     notes: Shared,
@@ -69,7 +69,7 @@ struct Ask {
     wait: Duration,
 }
 
-impl ToyRoom {
+impl ToyDriver {
     fn stat(&mut self, from: Caller, number: u64, effects: &mut Vec<Effect<u64>>) {
         self.notes.borrow_mut().asked.push(number);
         self.waiting.insert(EffectId(number), from);
@@ -77,7 +77,7 @@ impl ToyRoom {
     }
 }
 
-impl Room for ToyRoom {
+impl Driver for ToyDriver {
     type Service = ToyService;
     type Command = Ask;
 
@@ -147,14 +147,14 @@ fn toys(settings: WorldSettings, count: usize) -> Toys {
                         kept: Mutex::default(),
                     });
                     services.borrow_mut().push(service.clone());
-                    let room = ToyRoom {
+                    let driver = ToyDriver {
                         id: ServerId::new(at as u64 + 1),
                         service: service.clone(),
                         notes: notes.clone(),
                         waiting: BTreeMap::new(),
                     };
-                    let service = room.service.clone();
-                    Ok(Housed::boxed(boot.node, room, service, None))
+                    let service = driver.service.clone();
+                    Ok(Housed::boxed(boot.node, driver, service, None))
                 }),
             })
         })

@@ -78,7 +78,7 @@ enum Sink {
 
 /// The reading half of a connection.
 #[derive(Debug)]
-pub(crate) struct Inflow {
+pub(crate) struct FrameReader {
     expecting: Expecting,
     /// The beginning of a head that has not arrived whole.
     carry: Vec<u8>,
@@ -88,7 +88,7 @@ pub(crate) struct Inflow {
 /// A frame that ends the connection, as [`Arrival::Broken`] tells it.
 struct Broken(RequestId, Failure);
 
-impl Inflow {
+impl FrameReader {
     pub(crate) fn new(expecting: Expecting) -> Self {
         Self { expecting, carry: Vec::new(), sink: Sink::Head }
     }
@@ -315,7 +315,7 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrival, Ended, Expecting, Inflow, SCRATCH_SIZE};
+    use super::{Arrival, Ended, Expecting, FrameReader, SCRATCH_SIZE};
     use cairn_env::buffer_pool::BufferPool;
     use cairn_protocol::{
         FrameKind, List, Probe, Push, Read, ReadAnswer, Request, RequestId, Response, encode_frame,
@@ -336,7 +336,7 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         ours.set_nonblocking(true).expect("non-blocking");
         let (pool, mut scratch) = (BufferPool::default(), vec![0; SCRATCH_SIZE]);
-        let (mut inflow, mut arrivals) = (Inflow::new(expecting), Vec::new());
+        let (mut inflow, mut arrivals) = (FrameReader::new(expecting), Vec::new());
         for part in bytes.chunks(step) {
             theirs.write_all(part).expect("writes");
             // A part may need several turns: a budget bounds each.

@@ -1,10 +1,10 @@
-//! A room (the driver of one state machine) and the service that does its disk work.
+//! A driver (the driver of one state machine) and the service that does its disk work.
 
 use crate::{DiskError, Effect, Event, Now, PushedData};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::PushId;
 
-/// What runs beside the room's thread: jobs on lanes, and pushed data.
+/// What runs beside the driver's thread: jobs on lanes, and pushed data.
 ///
 /// Shared by several threads in the real world; called in turn in the simulated one.
 pub trait Service: Send + Sync + 'static {
@@ -28,7 +28,7 @@ pub trait Service: Send + Sync + 'static {
 }
 
 /// A state machine with one entrance, as the worlds drive it. Total, bounded, never waits.
-pub trait Room {
+pub trait Driver {
     /// Its disk work.
     type Service: Service;
     /// What the program around it may ask of it.
@@ -47,7 +47,11 @@ pub trait Room {
     /// who would else wake up one by one, and ask one by one.
     ///
     /// Called after one event or after many, and before the world waits.
-    fn turn_ends(&mut self, now: Now, effects: &mut Vec<Effect<<Self::Service as Service>::Job>>) {
+    fn end_of_batch(
+        &mut self,
+        now: Now,
+        effects: &mut Vec<Effect<<Self::Service as Service>::Job>>,
+    ) {
         let _ = (now, effects);
     }
 }
