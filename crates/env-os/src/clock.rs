@@ -16,7 +16,7 @@ pub fn boot_time() -> Time {
 
 /// The wall's time at one time of the clock that drivers see. It is looked at once a turn of the
 /// loop and goes on with the other, so that a step reads one clock instead of two: nothing is
-/// the wall's that a turn more or less would change.
+/// decided by the wall's that a turn more or less would change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wall {
     at: Time,
