@@ -42,7 +42,10 @@ pub use mutation_calls::{
 };
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
 pub use report_slice::{ReportBase, ReportSlice, SLICE_COUNT_MAX, put_report, take_report};
-pub use rpc::{Request, Response, proto_table};
+pub use rpc::{
+    ChunkserverToMaster, ClientToChunkserver, ClientToMaster, Directed, Handshake,
+    MasterToChunkserver, PrimaryToSecondary, Request, Response, Rpc, proto_table,
+};
 pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,
     HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join, JoinAnswer, Probe, ProbeAnswer,

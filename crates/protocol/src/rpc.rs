@@ -1,7 +1,15 @@
-//! The table of rpcs: number, request, answer.
+//! The table of rpcs: who asks whom, number, request, answer.
 //!
-//! The number is the frame's kind; a number is never used for anything else again.
+//! ```text
+//!   client ──► master ──► chunkserver ◄── client        each arrow is a direction: an enum of its
+//!                 ▲            │   └────► chunkserver   own, matched without a catch-all arm
+//!                 └────────────┘
+//! ```
+//! - A1: a number is never used for anything else again; it is the frame's kind.
+//! - A2: an answer of another kind than asked for is a failure whose outcome is unknown, never a
+//!   default: who answers so is broken, and may have done anything ([`Rpc::answer`]).
 
+use crate::failure::{ErrorCode, Failure};
 use crate::{
     Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Batch, BatchAnswer, CellInfo,
     CellInfoAnswer, ChunkClosed, ChunkClosedAnswer, ChunkGrant, ChunkLength, ChunkLengthAnswer,
@@ -16,8 +24,87 @@ use crate::{
 };
 use cairn_types::wire::{Message, WireError};
 
+/// A request message, and what answers it.
+pub trait Rpc: Into<Request> {
+    /// The message that answers it.
+    type Answer;
+
+    /// The rpc's name.
+    const NAME: &'static str;
+
+    /// Takes what came of the call as the answer to this request (A2).
+    ///
+    /// # Errors
+    /// The call's own [`Failure`]; one with [`ErrorCode::Internal`] and an unknown outcome where
+    /// the answer is that of another rpc.
+    fn answer(result: Result<Response, Failure>) -> Result<Self::Answer, Failure>;
+}
+
+/// A defect of whoever answered: `answered` is not what was asked.
+fn answer_of_another_kind(asked: &str, answered: &str) -> Failure {
+    let line = format!("{asked} was answered as if it had been {answered}");
+    Failure::unknown(ErrorCode::Internal, line)
+}
+
 macro_rules! rpcs {
-    ($( $kind:literal => $request:ident -> $answer:ident ),* $(,)?) => {
+    ($(
+        $(#[$about:meta])*
+        $direction:ident { $( $kind:literal => $request:ident -> $answer:ident, )* }
+    )*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            #[allow(missing_docs, reason = "each variant is the message of its name")]
+            pub enum $direction { $( $request($request), )* }
+
+            impl From<$direction> for Request {
+                fn from(request: $direction) -> Self {
+                    match request { $( $direction::$request(message) => Self::$request(message), )* }
+                }
+            }
+        )*
+
+        /// Any request, by who asks whom.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each variant is the direction of its name")]
+        pub enum Directed { $( $direction($direction), )* }
+
+        impl From<Directed> for Request {
+            fn from(request: Directed) -> Self {
+                match request { $( Directed::$direction(request) => request.into(), )* }
+            }
+        }
+
+        impl Request {
+            /// The same request, by who asks whom.
+            #[must_use]
+            pub fn directed(self) -> Directed {
+                match self {
+                    $($( Self::$request(message) => {
+                        Directed::$direction($direction::$request(message))
+                    } )*)*
+                }
+            }
+        }
+
+        $($(
+            impl Rpc for $request {
+                type Answer = $answer;
+
+                const NAME: &'static str = stringify!($request);
+
+                fn answer(result: Result<Response, Failure>) -> Result<$answer, Failure> {
+                    match result? {
+                        Response::$request(answer) => Ok(answer),
+                        other => Err(answer_of_another_kind(Self::NAME, other.name())),
+                    }
+                }
+            }
+        )*)*
+
+        rpcs! { @flat $($( $kind => $request -> $answer, )*)* }
+    };
+    (@flat $( $kind:literal => $request:ident -> $answer:ident, )*) => {
         /// Any request.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "each variant is the message of its name")]
@@ -59,6 +146,12 @@ macro_rules! rpcs {
         }
 
         impl Response {
+            /// The name of the rpc that it answers.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self { $( Self::$request(_) => stringify!($request), )* }
+            }
+
             /// The rpc's number.
             #[must_use]
             pub fn kind(&self) -> u16 {
@@ -122,52 +215,66 @@ macro_rules! rpcs {
 }
 
 rpcs! {
-    // Both ways, first of all.
-    1 => Hello -> Welcome,
-    // Client to master.
-    10 => Stat -> StatAnswer,
-    11 => Open -> OpenAnswer,
-    12 => Locate -> LocateAnswer,
-    13 => List -> ListAnswer,
-    14 => Find -> FindAnswer,
-    15 => MakeDirectory -> MakeDirectoryAnswer,
-    16 => Create -> CreateAnswer,
-    17 => Rename -> RenameAnswer,
-    18 => Delete -> DeleteAnswer,
-    19 => Lease -> ChunkGrant,
-    20 => RecordLength -> RecordLengthAnswer,
-    21 => ReportBadBlock -> ReportBadBlockAnswer,
-    22 => CellInfo -> CellInfoAnswer,
-    23 => Servers -> ServersAnswer,
-    24 => Status -> StatusAnswer,
-    25 => Explain -> ExplainAnswer,
-    26 => Batch -> BatchAnswer,
-    // Chunkserver to master.
-    40 => Join -> JoinAnswer,
-    41 => Inventory -> InventoryAnswer,
-    42 => Heartbeat -> HeartbeatAnswer,
-    43 => SecondaryFailed -> SecondaryFailedAnswer,
-    44 => ChunkClosed -> ChunkClosedAnswer,
-    // Master to chunkserver.
-    60 => Raise -> RaiseAnswer,
-    61 => GrantLease -> GrantLeaseAnswer,
-    62 => RevokeLease -> RevokeLeaseAnswer,
-    63 => Probe -> ProbeAnswer,
-    // Client to chunkserver; Push also from one chunkserver to the next.
-    80 => Push -> PushAnswer,
-    81 => Write -> WriteAnswer,
-    82 => Append -> AppendAnswer,
-    83 => Read -> ReadAnswer,
-    84 => ChunkLength -> ChunkLengthAnswer,
-    85 => SyncChunk -> SyncChunkAnswer,
-    // Primary to secondary.
-    90 => Forward -> ForwardAnswer,
-    91 => Acknowledged -> AcknowledgedAnswer,
+    /// Both ways, first of all; the worlds speak it.
+    Handshake {
+        1 => Hello -> Welcome,
+    }
+    /// What clients ask of a master.
+    ClientToMaster {
+        10 => Stat -> StatAnswer,
+        11 => Open -> OpenAnswer,
+        12 => Locate -> LocateAnswer,
+        13 => List -> ListAnswer,
+        14 => Find -> FindAnswer,
+        15 => MakeDirectory -> MakeDirectoryAnswer,
+        16 => Create -> CreateAnswer,
+        17 => Rename -> RenameAnswer,
+        18 => Delete -> DeleteAnswer,
+        19 => Lease -> ChunkGrant,
+        20 => RecordLength -> RecordLengthAnswer,
+        21 => ReportBadBlock -> ReportBadBlockAnswer,
+        22 => CellInfo -> CellInfoAnswer,
+        23 => Servers -> ServersAnswer,
+        24 => Status -> StatusAnswer,
+        25 => Explain -> ExplainAnswer,
+        26 => Batch -> BatchAnswer,
+    }
+    /// What chunkservers ask of a master.
+    ChunkserverToMaster {
+        40 => Join -> JoinAnswer,
+        41 => Inventory -> InventoryAnswer,
+        42 => Heartbeat -> HeartbeatAnswer,
+        43 => SecondaryFailed -> SecondaryFailedAnswer,
+        44 => ChunkClosed -> ChunkClosedAnswer,
+    }
+    /// What a master asks of chunkservers.
+    MasterToChunkserver {
+        60 => Raise -> RaiseAnswer,
+        61 => GrantLease -> GrantLeaseAnswer,
+        62 => RevokeLease -> RevokeLeaseAnswer,
+        63 => Probe -> ProbeAnswer,
+    }
+    /// What clients ask of a chunkserver; `Push` is served by the worlds, and is what one
+    /// chunkserver passes on to the next, too.
+    ClientToChunkserver {
+        80 => Push -> PushAnswer,
+        81 => Write -> WriteAnswer,
+        82 => Append -> AppendAnswer,
+        83 => Read -> ReadAnswer,
+        84 => ChunkLength -> ChunkLengthAnswer,
+        85 => SyncChunk -> SyncChunkAnswer,
+    }
+    /// What a primary asks of its secondaries.
+    PrimaryToSecondary {
+        90 => Forward -> ForwardAnswer,
+        91 => Acknowledged -> AcknowledgedAnswer,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Request, Response, check_each, proto_table, sample_each};
+    use super::{Request, Response, Rpc, check_each, proto_table, sample_each};
+    use crate::{Create, ErrorCode, Failure, Outcome, Stat, StatAnswer};
     use cairn_types::Random;
     use cairn_types::sample::damaged;
     use proptest::prelude::{ProptestConfig, any, proptest};
@@ -186,6 +293,17 @@ mod tests {
         assert_eq!(numbers.len(), proto_table().len());
     }
 
+    #[test]
+    fn an_answer_of_another_kind_is_a_failure_of_unknown_outcome() {
+        let stat = || Response::Stat(StatAnswer::default());
+        assert_eq!(Stat::answer(Ok(stat())), Ok(StatAnswer::default()));
+        let failure = Create::answer(Ok(stat())).expect_err("another kind");
+        assert_eq!((failure.code, failure.outcome), (ErrorCode::Internal, Outcome::Unknown));
+        assert_eq!(failure.message, "Create was answered as if it had been Stat");
+        let own = Failure::refused(ErrorCode::NotFound, "no");
+        assert_eq!(Stat::answer(Err(own.clone())), Err(own));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -201,6 +319,7 @@ mod tests {
             let random = &mut Random::new(seed);
             for (request, response) in sample_each(random) {
                 let kind = request.kind();
+                assert_eq!(Request::from(request.clone().directed()), request);
                 assert_eq!(response.kind(), kind);
                 let asked = encoded(|out| request.encode(out));
                 let answered = encoded(|out| response.encode(out));
