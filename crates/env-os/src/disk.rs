@@ -154,7 +154,9 @@ impl DiskFile for OsFile {
     }
 
     fn hold(&self, offset: u64, size: usize) -> Result<Option<Box<dyn HeldBytes>>, IoFailure> {
-        self.pipes.hold(&self.file, offset, size).map_err(|errno| failure(errno.into()))
+        let held = self.pipes.hold(&self.file, offset, size);
+        let held = held.map_err(|errno| failure(errno.into()))?;
+        Ok(held.map(|piped| piped as Box<dyn HeldBytes>))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), IoFailure> {

@@ -2,19 +2,21 @@
 //!
 //! ```text
 //!   [ small frames, end to end ] [ payload, shared ] [ small frames … ]     one sendmsg for all
-//!   [ small frames ] [ held: pages in a pipe ]                              a splice of its own
+//!   [ small frames ] [ piped: pages in a pipe ]                             a splice of its own
 //! ```
 //! - Q1: bytes leave in the order in which they were queued (E4).
 //! - Q2: [`OutQueue::written`] tells exactly how far the kernel took them: a call that starts
 //!   behind it was never sent.
 
+use crate::pipes::PipedBytes;
 use bytes::Bytes;
 use cairn_env::{HeldBytes, Payload};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+use std::any::Any;
 use std::collections::VecDeque;
-use std::io::{Error, IoSlice};
+use std::io::IoSlice;
 
 /// A payload up to this size is copied beside its frame's head: cheaper than a slice of its own.
 const COPY_SIZE_MAX: usize = 4 << 10;
@@ -27,7 +29,7 @@ const SLICES_MAX: usize = 32;
 enum Piece {
     Owned(Vec<u8>),
     Shared(Bytes),
-    Held(Box<dyn HeldBytes>),
+    Piped(Box<PipedBytes>),
 }
 
 impl Piece {
@@ -36,7 +38,7 @@ impl Piece {
         match self {
             Self::Owned(bytes) => Some(bytes),
             Self::Shared(bytes) => Some(bytes),
-            Self::Held(_) => None,
+            Self::Piped(_) => None,
         }
     }
 }
@@ -45,7 +47,7 @@ impl Piece {
 #[derive(Debug, Default)]
 pub(crate) struct OutQueue {
     pieces: VecDeque<Piece>,
-    /// How much of the first piece is written; held bytes know that themselves.
+    /// How much of the first piece is written; piped bytes know that themselves.
     front: usize,
     size: usize,
     written: u64,
@@ -82,10 +84,13 @@ impl OutQueue {
     pub(crate) fn payload(&mut self, payload: impl Into<Payload>) {
         let bytes = match payload.into() {
             Payload::Bytes(bytes) => bytes,
-            Payload::Held(held) => {
-                self.size += held.size();
-                return self.pieces.push_back(Piece::Held(held));
-            }
+            Payload::Held(held) => match piped(held) {
+                Ok(piped) => {
+                    self.size += piped.size();
+                    return self.pieces.push_back(Piece::Piped(piped));
+                }
+                Err(bytes) => bytes,
+            },
         };
         if bytes.len() <= COPY_SIZE_MAX {
             self.frame(|out| out.extend_from_slice(&bytes));
@@ -130,11 +135,9 @@ impl OutQueue {
     /// One system call. A signal for a closed pipe is never wanted: the error tells. A splice
     /// cannot say so; there it is Rust's runtime that has it ignored, and it must stay so.
     fn offer(&mut self, socket: BorrowedFd<'_>) -> Result<Offered, Errno> {
-        if let Some(Piece::Held(held)) = self.pieces.front_mut() {
-            let sent = held.send_to(socket);
-            let errno = |error: Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        if let Some(Piece::Piped(piped)) = self.pieces.front_mut() {
             // Nothing taken of something means that there is nothing to come any more.
-            return match sent.map_err(errno)? {
+            return match piped.send_to(socket)? {
                 0 => Err(Errno::IO),
                 // It may have stopped at the end of a batch of pages: only `AGAIN` tells "full".
                 sent => Ok(Offered::All(sent)),
@@ -148,8 +151,8 @@ impl OutQueue {
             (count, offered, skip) = (count + 1, offered + bytes.len() - skip, 0);
         }
         let mut flags = SendFlags::NOSIGNAL;
-        // What is held follows at once, in the same packet where it can.
-        flags.set(SendFlags::MORE, matches!(self.pieces.get(count), Some(Piece::Held(_))));
+        // What is piped follows at once, in the same packet where it can.
+        flags.set(SendFlags::MORE, matches!(self.pieces.get(count), Some(Piece::Piped(_))));
         let taken = if let [only] = slices[..count] {
             send(socket, &only, flags)?
         } else {
@@ -161,9 +164,10 @@ impl OutQueue {
 
     fn consume(&mut self, taken: usize) {
         self.written += taken as u64;
+        assert!(taken <= self.size, "Q2: the kernel takes no more than it was offered");
         self.size -= taken;
-        if let Some(Piece::Held(held)) = self.pieces.front() {
-            if held.size() == 0 {
+        if let Some(Piece::Piped(piped)) = self.pieces.front() {
+            if piped.size() == 0 {
                 self.pieces.pop_front();
             }
             return;
@@ -183,6 +187,16 @@ impl OutQueue {
     }
 }
 
+/// Held bytes as pages in a pipe, where a disk of this world holds them; else a copy of them.
+fn piped(held: Box<dyn HeldBytes>) -> Result<Box<PipedBytes>, Bytes> {
+    if (&*held as &dyn Any).is::<PipedBytes>() {
+        let held: Box<dyn Any> = held;
+        Ok(held.downcast().expect("of this type, just seen"))
+    } else {
+        Err(held.into_bytes())
+    }
+}
+
 /// How much of what it was offered the kernel took.
 enum Offered {
     All(usize),
@@ -191,13 +205,13 @@ enum Offered {
 
 #[cfg(test)]
 mod tests {
-    use super::OutQueue;
+    use super::{OutQueue, Piece};
+    use crate::pipes::Pipes;
     use bytes::Bytes;
     use cairn_env::{HeldBytes, Payload};
-    use rustix::fd::BorrowedFd;
-    use rustix::net::{SendFlags, send};
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
 
     /// All that waits leaves, to a peer that reads little at a time.
     fn assert_leaves(queue: &mut OutQueue, expected: &[u8]) {
@@ -230,20 +244,13 @@ mod tests {
         assert_leaves(&mut queue, &expected);
     }
 
-    /// Held bytes as a file would give them: never more than 30 000 at once.
+    /// Held bytes of another world.
     #[derive(Debug)]
-    struct InMemory(Vec<u8>);
+    struct Foreign(Vec<u8>);
 
-    impl HeldBytes for InMemory {
+    impl HeldBytes for Foreign {
         fn size(&self) -> usize {
             self.0.len()
-        }
-
-        fn send_to(&mut self, socket: BorrowedFd<'_>) -> std::io::Result<usize> {
-            let part = &self.0[..self.0.len().min(30_000)];
-            let sent = send(socket, part, SendFlags::NOSIGNAL)?;
-            self.0.drain(..sent);
-            Ok(sent)
         }
 
         fn into_bytes(self: Box<Self>) -> Bytes {
@@ -252,17 +259,26 @@ mod tests {
     }
 
     #[test]
-    fn held_bytes_leave_where_they_stand_in_the_order() {
+    fn held_bytes_leave_where_they_stand_in_the_order_piped_or_copied() {
+        let mut file = tempfile::tempfile().expect("a scratch file");
+        let pipes = Arc::new(Pipes::default());
         let mut queue = OutQueue::default();
         let mut expected = Vec::new();
-        for round in 0..40u8 {
+        for round in 0..30u8 {
             queue.frame(|out| out.extend_from_slice(&[round; 30]));
             expected.extend_from_slice(&[round; 30]);
             let bytes = vec![round + 1; 100_000];
             expected.extend_from_slice(&bytes);
+            file.write_all(&bytes).expect("writes");
             match round % 3 {
                 0 => queue.payload(Bytes::from(bytes)),
-                _ => queue.payload(Payload::Held(Box::new(InMemory(bytes)))),
+                1 => queue.payload(Payload::Held(Box::new(Foreign(bytes)))),
+                _ => {
+                    let held = pipes.hold(&file, u64::from(round) * 100_000, bytes.len());
+                    let held = held.expect("reads").expect("there are pipes");
+                    queue.payload(Payload::Held(held));
+                    assert!(matches!(queue.pieces.back(), Some(Piece::Piped(_))));
+                }
             }
         }
         assert_leaves(&mut queue, &expected);

@@ -6,14 +6,15 @@
 //! - S1: pipes are few: each holds memory of the kernel's, and two descriptors. Where none is left,
 //!   or the system grants no more large ones, files are read as ever.
 //! - S2: a pipe is used again only where nothing is left in it.
+//! - S3: the seam sees [`PipedBytes`] as bytes that a file holds; only the queue of a socket, which
+//!   belongs to this world too, knows that they can leave by themselves.
 
 use bytes::Bytes;
 use cairn_env::HeldBytes;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use std::fs::File;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a pipe may hold; no more is granted to a process that is not root.
@@ -93,13 +94,13 @@ impl Pipes {
         file: &File,
         offset: u64,
         size: usize,
-    ) -> Result<Option<Box<dyn HeldBytes>>, Errno> {
+    ) -> Result<Option<Box<PipedBytes>>, Errno> {
         let lead = (offset % PAGE_SIZE as u64) as usize;
         if lead + size > PIPE_SIZE {
             return Ok(None);
         }
         let Some(pipe) = self.take() else { return Ok(None) };
-        let mut held = Held { pipe: Some(pipe), size: 0, home: Arc::clone(self) };
+        let mut held = PipedBytes { pipe: Some(pipe), size: 0, home: Arc::clone(self) };
         let mut place = offset;
         while held.size < size {
             let into = &held.pipe().into;
@@ -118,29 +119,34 @@ impl Pipes {
 
 /// Bytes in a pipe.
 #[derive(Debug)]
-struct Held {
+pub(crate) struct PipedBytes {
     /// None while it is being dropped.
     pipe: Option<Pipe>,
     size: usize,
     home: Arc<Pipes>,
 }
 
-impl Held {
+impl PipedBytes {
     fn pipe(&self) -> &Pipe {
         self.pipe.as_ref().expect("there until it is dropped")
     }
-}
 
-impl HeldBytes for Held {
-    fn size(&self) -> usize {
-        self.size
-    }
-
-    fn send_to(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+    /// Moves the next of them to a non-blocking socket, without a copy; how many it took.
+    ///
+    /// # Errors
+    /// As the system says; [`Errno::AGAIN`] where the socket takes nothing for now.
+    pub(crate) fn send_to(&mut self, socket: impl AsFd) -> Result<usize, Errno> {
         let from = self.pipe().from.as_fd();
         let sent = splice(from, None, socket, None, self.size, SpliceFlags::NONBLOCK)?;
+        assert!(sent <= self.size, "a pipe gives no more than it was asked for");
         self.size -= sent;
         Ok(sent)
+    }
+}
+
+impl HeldBytes for PipedBytes {
+    fn size(&self) -> usize {
+        self.size
     }
 
     fn into_bytes(mut self: Box<Self>) -> Bytes {
@@ -159,7 +165,7 @@ impl HeldBytes for Held {
 }
 
 /// S2.
-impl Drop for Held {
+impl Drop for PipedBytes {
     fn drop(&mut self) {
         if let Some(pipe) = self.pipe.take() {
             self.home.give_back(pipe, self.size == 0);
@@ -170,8 +176,9 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::{PIPE_SIZE, PIPES_MAX, Pipes};
+    use cairn_env::HeldBytes;
+    use rustix::io::Errno;
     use std::io::{Read, Write};
-    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
@@ -193,10 +200,9 @@ mod tests {
             let mut arrived = Vec::new();
             let mut buffer = vec![0; 70_000];
             while arrived.len() < 400_000 {
-                match held.send_to(ours.as_fd()) {
-                    Ok(_) => {}
-                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                    Err(error) => panic!("{error}"),
+                match held.send_to(&ours) {
+                    Ok(_) | Err(Errno::AGAIN) => {}
+                    Err(errno) => panic!("{errno}"),
                 }
                 assert!(held.size() + arrived.len() <= 400_000);
                 let count = theirs.read(&mut buffer).expect("reads");

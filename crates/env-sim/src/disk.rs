@@ -19,7 +19,6 @@ use cairn_types::Random;
 use inode::{Inode, PAGE_SIZE};
 use names::{Names, Node};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Names a file within its disk.
@@ -486,10 +485,6 @@ impl std::fmt::Debug for SimHeld {
 impl HeldBytes for SimHeld {
     fn size(&self) -> usize {
         self.bytes.len()
-    }
-
-    fn send_to(&mut self, _: BorrowedFd<'_>) -> std::io::Result<usize> {
-        Err(std::io::ErrorKind::Unsupported.into())
     }
 
     fn into_bytes(self: Box<Self>) -> Bytes {

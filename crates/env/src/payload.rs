@@ -9,20 +9,17 @@
 //!   (design §7).
 
 use bytes::Bytes;
+use std::any::Any;
 use std::fmt;
-use std::io;
-use std::os::fd::BorrowedFd;
 
-/// Bytes of a file on their way to a connection; they never pass through this process (H1).
-pub trait HeldBytes: Send + fmt::Debug {
-    /// Bytes that have not left yet.
+/// Bytes of a file on their way to a connection, which need not pass through this process (H1).
+///
+/// How they leave is the world's own affair: it recognises (`Any`) what its own disks hold, and
+/// copies what it does not.
+pub trait HeldBytes: Any + Send + fmt::Debug {
+    /// How many bytes.
     fn size(&self) -> usize;
-    /// Sends the next of them to a non-blocking socket; how many it took.
-    ///
-    /// # Errors
-    /// As the system says; `WouldBlock` where the socket takes nothing for now.
-    fn send_to(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize>;
-    /// Copies those that have not left yet, as they are now.
+    /// Copies them, as they are now.
     fn into_bytes(self: Box<Self>) -> Bytes;
 }
 
