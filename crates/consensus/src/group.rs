@@ -38,7 +38,7 @@ pub enum ConsensusError {
 
 /// Records to be made durable together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct LogBatch {
     /// Given back to [`Consensus::durable`].
     pub number: u64,
     /// Where each stands in the log, and its bytes: a [`StoredRecord`].
@@ -47,7 +47,7 @@ pub struct Batch {
 
 /// One committed record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommittedRecord {
     /// Where it stands in the log.
     pub index: LogIndex,
     /// The term in which it was proposed.
@@ -63,7 +63,7 @@ pub struct Consensus {
     unsynced: Vec<(LogIndex, Bytes)>,
     /// The library's number for the latest of them.
     number: u64,
-    committed: Vec<Committed>,
+    committed: Vec<CommittedRecord>,
 }
 
 impl std::fmt::Debug for Consensus {
@@ -135,12 +135,12 @@ impl Consensus {
     ///
     /// # Errors
     /// [`ConsensusError`] when the library refuses.
-    pub fn take(&mut self) -> Result<Option<Batch>, ConsensusError> {
+    pub fn take(&mut self) -> Result<Option<LogBatch>, ConsensusError> {
         self.pump()?;
         if self.unsynced.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Batch { number: self.number, records: std::mem::take(&mut self.unsynced) }))
+        Ok(Some(LogBatch { number: self.number, records: std::mem::take(&mut self.unsynced) }))
     }
 
     /// The batch of this number, and all before it, are durable (Q2).
@@ -156,7 +156,7 @@ impl Consensus {
     ///
     /// # Errors
     /// [`ConsensusError`] when the library refuses.
-    pub fn committed(&mut self) -> Result<Vec<Committed>, ConsensusError> {
+    pub fn committed(&mut self) -> Result<Vec<CommittedRecord>, ConsensusError> {
         let committed = std::mem::take(&mut self.committed);
         if let Some(last) = committed.last() {
             let index = last.index.get();
@@ -191,8 +191,8 @@ fn to_store(entry: &Entry) -> (LogIndex, Bytes) {
     (LogIndex::new(entry.get_index()), stored.to_bytes().into())
 }
 
-fn committed(mut entry: Entry) -> Committed {
-    Committed {
+fn committed(mut entry: Entry) -> CommittedRecord {
+    CommittedRecord {
         index: LogIndex::new(entry.get_index()),
         term: Term::new(entry.get_term()),
         data: Bytes::from(entry.take_data().to_vec()),
@@ -201,12 +201,12 @@ fn committed(mut entry: Entry) -> Committed {
 
 #[cfg(test)]
 mod tests {
-    use super::{Committed, Consensus};
+    use super::{CommittedRecord, Consensus};
     use cairn_types::{LogIndex, Term};
 
     const EMPTY: (LogIndex, Term) = (LogIndex::new(0), Term::new(0));
 
-    fn drain(group: &mut Consensus) -> Vec<Committed> {
+    fn drain(group: &mut Consensus) -> Vec<CommittedRecord> {
         while let Some(batch) = group.take().expect("takes") {
             group.durable(batch.number).expect("goes on");
         }

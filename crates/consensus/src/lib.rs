@@ -9,5 +9,5 @@
 mod group;
 mod stored;
 
-pub use group::{Batch, Committed, Consensus, ConsensusError};
+pub use group::{CommittedRecord, Consensus, ConsensusError, LogBatch};
 pub use stored::StoredRecord;

@@ -10,7 +10,7 @@
 use cairn_env::{Disk, OpenMode};
 use cairn_env_os::OsDisk;
 use cairn_pagetree::{RootRecord, Tree, checkpoint};
-use cairn_store::{Checkpoints, Image, MappedPages, PageFileLimits, Written};
+use cairn_store::{Checkpoints, MappedPages, PageFileLimits, WrittenCheckpoint, WrittenImage};
 use cairn_types::{CellId, LogIndex, Random, Term};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,10 +37,10 @@ fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
     result
 }
 
-fn write(checkpoints: &mut Checkpoints, tree: &Tree, index: u64) -> Written {
+fn write(checkpoints: &mut Checkpoints, tree: &Tree, index: u64) -> WrittenCheckpoint {
     let written = checkpoints.write(Term::new(1), LogIndex::new(index), |file, writer| {
         let record = checkpoint(tree, file, writer, index, &[])?.record;
-        Ok(Image { live_bytes: record.live_bytes, root: record.encode() })
+        Ok(WrittenImage { live_bytes: record.live_bytes, root: record.encode() })
     });
     let written = written.unwrap();
     checkpoints.remove_older().unwrap();

@@ -11,7 +11,8 @@ use cairn_env_sim::SimDisk;
 use cairn_format::{Identity, IdentityKind};
 use cairn_protocol::ReplicaReport;
 use cairn_store::{
-    Acknowledged, ChunkStore, Mutation, OperationLog, RecoveredLog, read_identity, write_identity,
+    AcknowledgedMark, ChunkStore, OperationLog, ReadyMutation, RecoveredLog, read_identity,
+    write_identity,
 };
 use cairn_types::sample::damaged;
 use cairn_types::{CellId, LogIndex, Random};
@@ -71,8 +72,8 @@ fn overwrite(store: &ChunkStore, replica: &ReplicaReport, model: &mut Model) {
     let bytes = vec![7; 3 * BLOCK as usize];
     let serial = replica.serial.next();
     let (size, data) = (bytes.len() as u64, Some(pushed(&bytes, 0)));
-    let mutation = Mutation { serial, offset: 0, size, data };
-    let acknowledged = Acknowledged { length: replica.acknowledged, serial: replica.serial };
+    let mutation = ReadyMutation { serial, offset: 0, size, data };
+    let acknowledged = AcknowledgedMark { length: replica.acknowledged, serial: replica.serial };
     let _ = store.apply(handle, version, &[mutation], acknowledged, true);
     model.contents.push(bytes);
 }

@@ -5,7 +5,7 @@
 use cairn_env::{Disk, DiskError, OpenMode};
 use cairn_env_sim::SimDisk;
 use cairn_pagetree::{CheckpointError, Damage, Damaged, RootRecord, Tree, checkpoint};
-use cairn_store::{CHECKPOINTS_KEPT, Checkpoints, Image, PageFileLimits, Written};
+use cairn_store::{CHECKPOINTS_KEPT, Checkpoints, PageFileLimits, WrittenCheckpoint, WrittenImage};
 use cairn_types::{CellId, LogIndex, Random, Term};
 use std::collections::BTreeMap;
 
@@ -55,11 +55,11 @@ impl Live {
         &mut self,
         checkpoints: &mut Checkpoints,
         index: u64,
-    ) -> Result<Written, CheckpointError<DiskError>> {
+    ) -> Result<WrittenCheckpoint, CheckpointError<DiskError>> {
         let tree = self.tree.clone();
         let written = checkpoints.write(Term::new(3), LogIndex::new(index), |file, writer| {
             let record = checkpoint(&tree, file, writer, index, &[])?.record;
-            Ok(Image { live_bytes: record.live_bytes, root: record.encode() })
+            Ok(WrittenImage { live_bytes: record.live_bytes, root: record.encode() })
         })?;
         if let Some(mapped) = &written.to_adopt {
             self.tree.adopt(mapped.backing.clone(), mapped.file).unwrap();

@@ -6,7 +6,7 @@ mod chunk_model;
 
 use cairn_env::{Disk, DiskError, JournalEntry, OpenMode, Payload};
 use cairn_env_sim::SimDisk;
-use cairn_store::{Acknowledged, ChunkStore, StoreOpenError};
+use cairn_store::{AcknowledgedMark, ChunkStore, StoreOpenError};
 use cairn_types::{BlockChecksums, CellId, ChunkHandle, Random, ServerId, Term};
 use chunk_model::{
     BLOCK, Got, HANDLE, Model, Step, Write, new_disk, open, read, read_all, version,
@@ -320,9 +320,9 @@ fn no_more_space_is_taken_than_bytes_are_stored() {
 fn what_was_acknowledged_is_remembered() {
     let disk = new_disk();
     let (store, _) = filled(&disk, 500);
-    let known = Acknowledged { length: 500, serial: cairn_types::SerialNumber::new(1) };
+    let known = AcknowledgedMark { length: 500, serial: cairn_types::SerialNumber::new(1) };
     store.settle(HANDLE, known).unwrap();
-    store.settle(HANDLE, Acknowledged::default()).unwrap();
+    store.settle(HANDLE, AcknowledgedMark::default()).unwrap();
     drop(store);
     disk.crash();
     let found = open(&disk).1.unwrap();
@@ -356,8 +356,8 @@ fn more_chunks_than_files_are_kept_open_are_served() {
             .unwrap();
         let data = Some(chunk_model::pushed(&content(number), 0));
         let serial = cairn_types::SerialNumber::new(1);
-        let mutation = cairn_store::Mutation { serial, offset: 0, size: 300, data };
-        store.apply(handle, version, &[mutation], Acknowledged::default(), false).unwrap();
+        let mutation = cairn_store::ReadyMutation { serial, offset: 0, size: 300, data };
+        store.apply(handle, version, &[mutation], AcknowledgedMark::default(), false).unwrap();
     }
     for number in 1..=400 {
         let done = store.read(ChunkHandle::new(number), 0, 300).unwrap();

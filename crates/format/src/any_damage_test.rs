@@ -3,7 +3,7 @@
 
 use crate::stream::{put_record, record_size, scan, scan_front};
 use crate::{
-    CheckpointRoot, Corruption, FormatError, Head, Identity, IdentityKind, JournalLine,
+    CheckpointRoot, ChunkHead, Corruption, FormatError, Identity, IdentityKind, JournalLine,
     PageFileHeader, RedoEntry, ReplicaLine, SEGMENT_HEADER_SIZE, SegmentHeader,
     decode_journal_header, encode_journal_header, put_log_record, redo_seed, scan_segment,
     segment_seed,
@@ -20,8 +20,8 @@ fn draw<T: Sample>(random: &mut Random) -> T {
     T::sample(random)
 }
 
-fn head(random: &mut Random) -> Head {
-    Head {
+fn head(random: &mut Random) -> ChunkHead {
+    ChunkHead {
         sequence: draw(random),
         handle: draw(random),
         block_size: 1 << random.below(32),
@@ -132,7 +132,7 @@ proptest! {
     fn sealed_blocks_come_back_whole_or_not_at_all(seed: u64) {
         let random = &mut Random::new(seed);
         let slot = head(random);
-        check_sealed(&slot, &slot.encode(), Head::decode, random);
+        check_sealed(&slot, &slot.encode(), ChunkHead::decode, random);
         for kind in [IdentityKind::Chunkserver, IdentityKind::Master] {
             let identity = Identity { kind, cell: draw(random), id: draw(random) };
             check_sealed(&identity, &identity.encode(), Identity::decode, random);

@@ -7,7 +7,7 @@
 //! - J1: a journal begins with lines that say how all stood when it was begun, so the one before
 //!   is not needed.
 
-use crate::fields::{Fields, put_sized};
+use crate::fields::{FieldReader, put_sized};
 use crate::{FormatError, sealed};
 use cairn_types::{ChunkHandle, ChunkVersion, Term, crc32c};
 
@@ -113,7 +113,7 @@ impl JournalLine {
     /// # Errors
     /// [`FormatError`].
     pub fn decode(payload: &[u8]) -> Result<Self, FormatError> {
-        let mut fields = Fields::of(payload);
+        let mut fields = FieldReader::of(payload);
         let (kind, flags) = (fields.u8()?, fields.u8()?);
         let mut handle = || -> Result<_, FormatError> { Ok(ChunkHandle::new(fields.u64()?)) };
         let line = match kind {

@@ -4,9 +4,9 @@ use crate::FormatError;
 
 /// Takes fields off the front of some bytes; total.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields<'a>(&'a [u8]);
+pub(crate) struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

@@ -6,7 +6,7 @@
 //! - G1: segment n+1 is begun only when all of segment n is durable; its header says where n ended,
 //!   so whatever is missing before that end is corruption and no torn tail.
 
-use crate::fields::Fields;
+use crate::fields::FieldReader;
 use crate::{Corruption, FormatError, sealed, stream};
 use cairn_types::{CellId, LogIndex, crc32c};
 use std::ops::Range;
@@ -95,7 +95,7 @@ pub fn scan_segment(file: &[u8], seed: u32) -> Result<(Vec<SegmentRecord>, usize
     let mut records = Vec::with_capacity(found.payloads.len());
     for range in found.payloads {
         let damaged = |_| Corruption { offset: range.start };
-        let index = Fields::of(&file[range.clone()]).u64().map_err(damaged)?;
+        let index = FieldReader::of(&file[range.clone()]).u64().map_err(damaged)?;
         records
             .push(SegmentRecord { index: LogIndex::new(index), range: range.start + 8..range.end });
     }

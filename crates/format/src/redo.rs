@@ -8,8 +8,8 @@
 //! - O1: entries of one chunk are replayed in order; the head's number only ever rises.
 
 use crate::FormatError;
-use crate::fields::{Fields, put_sized};
-use crate::sidecar::{HEAD_SLOT_SIZE, Head};
+use crate::fields::{FieldReader, put_sized};
+use crate::sidecar::{ChunkHead, HEAD_SLOT_SIZE};
 use bytes::Bytes;
 use cairn_types::{ChunkHandle, Crc32c, crc32c_append};
 
@@ -17,7 +17,7 @@ use cairn_types::{ChunkHandle, Crc32c, crc32c_append};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedoEntry {
     /// The head afterwards: handle, version, serial number, length, last block's checksum.
-    pub head: Head,
+    pub head: ChunkHead,
     /// Bytes and where they go, in order.
     pub writes: Vec<(u64, Vec<Bytes>)>,
     /// Whole blocks that change, and their checksums afterwards.
@@ -45,9 +45,9 @@ impl RedoEntry {
     /// # Errors
     /// [`FormatError`].
     pub fn decode(payload: &[u8]) -> Result<Self, FormatError> {
-        let mut fields = Fields::of(payload);
+        let mut fields = FieldReader::of(payload);
         let mut entry =
-            Self { head: Head::decode(fields.take(HEAD_SLOT_SIZE)?)?, ..Self::default() };
+            Self { head: ChunkHead::decode(fields.take(HEAD_SLOT_SIZE)?)?, ..Self::default() };
         for _ in 0..fields.u32()? {
             let offset = fields.u64()?;
             entry.writes.push((offset, vec![Bytes::copy_from_slice(fields.sized()?)]));
@@ -74,7 +74,7 @@ pub fn redo_seed(handle: ChunkHandle) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::RedoEntry;
-    use crate::sidecar::Head;
+    use crate::sidecar::ChunkHead;
     use bytes::Bytes;
     use cairn_types::ChunkHandle;
     use proptest::prelude::{any, proptest};
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn an_entry_comes_back_as_it_went_and_never_cut() {
         let entry = RedoEntry {
-            head: Head { length: 77, ..Head::empty(ChunkHandle::new(3), 64) },
+            head: ChunkHead { length: 77, ..ChunkHead::empty(ChunkHandle::new(3), 64) },
             writes: vec![(5, vec![Bytes::from_static(b"bytes")]), (70, vec![Bytes::new()])],
             checksums: vec![(0, 1), (1, 2)],
         };
@@ -99,7 +99,7 @@ mod tests {
         fn no_bytes_make_it_panic(
             start in 0usize..2, raw in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
-            let mut payload = Head::empty(ChunkHandle::new(1), 64).encode().repeat(start);
+            let mut payload = ChunkHead::empty(ChunkHandle::new(1), 64).encode().repeat(start);
             payload.extend_from_slice(&raw);
             let _ = RedoEntry::decode(&payload);
         }

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::FormatError;
-use crate::fields::Fields;
+use crate::fields::FieldReader;
 use cairn_types::crc32c;
 
 /// Begins a sealed block.
@@ -31,9 +31,9 @@ pub(crate) fn open(
     size: usize,
     magic: [u8; 8],
     newest: u32,
-) -> Result<Fields<'_>, FormatError> {
+) -> Result<FieldReader<'_>, FormatError> {
     let raw = raw.get(..size).ok_or(FormatError::Truncated)?;
-    let mut fields = Fields::of(raw);
+    let mut fields = FieldReader::of(raw);
     if fields.take(8)? != magic {
         return Err(FormatError::Magic);
     }
@@ -45,5 +45,5 @@ pub(crate) fn open(
     if found == 0 || found > newest {
         return Err(FormatError::Version { found, newest });
     }
-    Ok(Fields::of(body))
+    Ok(FieldReader::of(body))
 }

@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 
 /// How a replica's bytes stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct ChunkHead {
     /// Which head of this chunk; each one written has a higher number (H2).
     pub sequence: u64,
     /// Which chunk.
@@ -43,7 +43,7 @@ pub struct Head {
     pub tail_checksum: Crc32c,
 }
 
-impl Head {
+impl ChunkHead {
     /// The head of a chunk without bytes.
     #[must_use]
     pub fn empty(handle: ChunkHandle, block_size: u32) -> Self {
@@ -114,13 +114,13 @@ pub const fn block_checksum_offset(block: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEAD_SLOT_SIZE, Head};
+    use super::{ChunkHead, HEAD_SLOT_SIZE};
     use crate::FormatError;
     use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
     use proptest::prelude::{any, proptest};
 
-    fn head() -> Head {
-        Head {
+    fn head() -> ChunkHead {
+        ChunkHead {
             sequence: 9,
             handle: ChunkHandle::new(77),
             block_size: 64,
@@ -137,24 +137,24 @@ mod tests {
     fn a_head_comes_back_as_it_went() {
         let raw = head().encode();
         assert_eq!(raw.len(), HEAD_SLOT_SIZE);
-        assert_eq!(Head::decode(&raw), Ok(head()));
+        assert_eq!(ChunkHead::decode(&raw), Ok(head()));
         assert_eq!((head().whole_blocks(), head().tail_size()), (15, 40));
     }
 
     #[test]
     fn a_slot_never_written_or_half_written_is_no_head() {
-        assert_eq!(Head::decode(&[0; HEAD_SLOT_SIZE]), Err(FormatError::Magic));
+        assert_eq!(ChunkHead::decode(&[0; HEAD_SLOT_SIZE]), Err(FormatError::Magic));
         for bit in 0..HEAD_SLOT_SIZE * 8 {
             let mut raw = head().encode();
             raw[bit / 8] ^= 1 << (bit % 8);
-            assert!(Head::decode(&raw).is_err(), "bit {bit} went unnoticed");
+            assert!(ChunkHead::decode(&raw).is_err(), "bit {bit} went unnoticed");
         }
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(raw in proptest::collection::vec(any::<u8>(), 0..600)) {
-            let _ = Head::decode(&raw);
+            let _ = ChunkHead::decode(&raw);
         }
     }
 }

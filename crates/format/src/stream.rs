@@ -15,7 +15,7 @@
 //!   nothing of it can be taken for a record later.
 
 use crate::FormatError;
-use crate::fields::Fields;
+use crate::fields::FieldReader;
 use cairn_types::crc32c_append;
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub struct Corruption {
 
 /// What a file's bytes hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scan {
+pub struct StreamScan {
     /// The payloads, as ranges of the file.
     pub payloads: Vec<Range<usize>>,
     /// Where the next record goes.
@@ -74,8 +74,8 @@ pub fn put_record(seed: u32, synced: u64, parts: &[&[u8]], out: &mut Vec<u8>) {
 
 /// Reads the records of `file` from `start` up to the first that is none.
 #[must_use]
-pub fn scan_front(file: &[u8], start: usize, seed: u32) -> Scan {
-    let mut found = Scan { payloads: Vec::new(), end: start };
+pub fn scan_front(file: &[u8], start: usize, seed: u32) -> StreamScan {
+    let mut found = StreamScan { payloads: Vec::new(), end: start };
     while let Ok(payload) = record_at(file, found.end, seed) {
         found.end += record_size(payload.len());
         found.payloads.push(payload);
@@ -87,7 +87,7 @@ pub fn scan_front(file: &[u8], start: usize, seed: u32) -> Scan {
 ///
 /// # Errors
 /// [`Corruption`]; a torn tail is none, it just ends the scan.
-pub fn scan(file: &[u8], start: usize, seed: u32) -> Result<Scan, Corruption> {
+pub fn scan(file: &[u8], start: usize, seed: u32) -> Result<StreamScan, Corruption> {
     let found = scan_front(file, start, seed);
     let bad = found.end as u64;
     let was_synced = |at: usize| {
@@ -104,12 +104,12 @@ pub fn scan(file: &[u8], start: usize, seed: u32) -> Result<Scan, Corruption> {
 }
 
 fn synced_at(file: &[u8], at: usize) -> Option<u64> {
-    Fields::of(file.get(at + 8..)?).u64().ok()
+    FieldReader::of(file.get(at + 8..)?).u64().ok()
 }
 
 /// The payload of the record at `at`, if there is one.
 fn record_at(file: &[u8], at: usize, seed: u32) -> Result<Range<usize>, FormatError> {
-    let mut fields = Fields::of(file.get(at..).ok_or(FormatError::Truncated)?);
+    let mut fields = FieldReader::of(file.get(at..).ok_or(FormatError::Truncated)?);
     let size = fields.u32()?;
     let checksum = fields.u32()?;
     let synced = fields.u64()?;
@@ -130,7 +130,7 @@ fn record_at(file: &[u8], at: usize, seed: u32) -> Result<Range<usize>, FormatEr
 
 #[cfg(test)]
 mod tests {
-    use super::{Corruption, Scan, put_record, record_size, scan};
+    use super::{Corruption, StreamScan, put_record, record_size, scan};
     use proptest::prelude::{any, proptest};
 
     /// Three records, each synced before the next.
@@ -142,7 +142,7 @@ mod tests {
         file
     }
 
-    fn payloads<'a>(file: &'a [u8], found: &Scan) -> Vec<&'a [u8]> {
+    fn payloads<'a>(file: &'a [u8], found: &StreamScan) -> Vec<&'a [u8]> {
         found.payloads.iter().map(|range| &file[range.clone()]).collect()
     }
 
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn records_of_another_file_are_none_of_this() {
-        assert_eq!(scan(&three(), 0, 8), Ok(Scan::default()));
+        assert_eq!(scan(&three(), 0, 8), Ok(StreamScan::default()));
     }
 
     proptest! {

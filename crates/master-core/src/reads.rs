@@ -4,7 +4,7 @@
 use crate::chunks::Chunks;
 use crate::state::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
 use cairn_env::Now;
-use cairn_pagetree::TOGETHER_MAX;
+use cairn_pagetree::MULTI_GET_MAX;
 use cairn_protocol::{
     BATCH_OPEN_COUNT_MAX, ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate,
     LocateAnswer, Looked, Open, OpenAnswer, Response, ServersAnswer, Stat, StatAnswer,
@@ -132,7 +132,7 @@ pub(crate) fn open_each(
 ) -> Vec<Result<OpenAnswer, Failure>> {
     let mut answers = Vec::with_capacity(wishes.len());
     // Not many more are looked up than can be told.
-    for wishes in wishes.chunks(TOGETHER_MAX) {
+    for wishes in wishes.chunks(MULTI_GET_MAX) {
         let found = if room > 0 { find_with_first(all, wishes) } else { Vec::new() };
         let mut found = found.into_iter();
         for wish in wishes {

@@ -11,7 +11,7 @@
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
 use crate::recovery::TakenFrom;
-use cairn_consensus::{Committed, Consensus, ConsensusError};
+use cairn_consensus::{CommittedRecord, Consensus, ConsensusError};
 use cairn_env::{Completion, DiskError, Driver, Effect, EffectId, Event, Lane, Now};
 use cairn_master_core::{
     Checkpointed, LogDone, LogJob, MasterCore, MasterEffect, Outbox, ProposalId, Record, State,
@@ -244,7 +244,7 @@ impl Master {
         Ok(())
     }
 
-    fn apply(&mut self, now: Now, committed: Committed, wishes: &mut Vec<MasterEffect>) {
+    fn apply(&mut self, now: Now, committed: CommittedRecord, wishes: &mut Vec<MasterEffect>) {
         let at = (committed.index, committed.term);
         match self.proposed.remove(&committed.index) {
             Some((id, record)) => self.core.applied(now, at, id, &record, wishes),

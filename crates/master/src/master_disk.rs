@@ -9,7 +9,7 @@
 use cairn_env::{DiskError, DiskLock, Lane, Service};
 use cairn_master_core::{Checkpointed, LogDone, LogJob, State};
 use cairn_pagetree::CheckpointError;
-use cairn_store::{Checkpoints, Image, OperationLog, Written};
+use cairn_store::{Checkpoints, OperationLog, WrittenCheckpoint, WrittenImage};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Appends run here.
@@ -46,7 +46,7 @@ impl MasterDisk {
         if let Some(oldest) = checkpoints.remove_older()? {
             lock(&self.log).remove_before(oldest)?;
         }
-        let Written { size, page_file, to_adopt } = written;
+        let WrittenCheckpoint { size, page_file, to_adopt } = written;
         let to_adopt = to_adopt.map(|mapped| (mapped.backing, mapped.file));
         Ok(LogDone::Checkpointed(Checkpointed { index, size, page_file, to_adopt }))
     }
@@ -74,10 +74,10 @@ impl MasterDisk {
 pub(crate) fn write_checkpoint(
     checkpoints: &mut Checkpoints,
     state: &State,
-) -> Result<Written, CheckpointError<DiskError>> {
+) -> Result<WrittenCheckpoint, CheckpointError<DiskError>> {
     checkpoints.write(state.applied_term(), state.applied(), |file, writer| {
         let image = state.write_image(file, writer)?;
-        Ok(Image { root: image.root, live_bytes: image.live_bytes })
+        Ok(WrittenImage { root: image.root, live_bytes: image.live_bytes })
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::driver::Master;
 use crate::master_disk::MasterDisk;
-use crate::recovery::{self, Recovered, RecoveryError};
+use crate::recovery::{self, RecoveredState, RecoveryError};
 use cairn_consensus::{Consensus, ConsensusError};
 use cairn_env::{Disk, DiskError, IoFailure};
 use cairn_format::{Identity, IdentityKind};
@@ -113,7 +113,7 @@ impl Master {
         let cell = identity.cell;
         let mut checkpoints = Checkpoints::open(Arc::clone(&disk), cell, config.page_file_limits)
             .map_err(|error| refuse(&error))?;
-        let Recovered { state, log, from } =
+        let RecoveredState { state, log, from } =
             recovery::recover(&disk, cell, config.segment_size, &mut checkpoints)
                 .map_err(unrecovered)?;
 

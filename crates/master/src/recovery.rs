@@ -67,7 +67,7 @@ pub(crate) struct TakenFrom {
 
 /// What is on disk, recovered.
 #[derive(Debug)]
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredState {
     pub(crate) state: State,
     pub(crate) log: OperationLog,
     pub(crate) from: TakenFrom,
@@ -79,7 +79,7 @@ pub(crate) fn recover(
     cell: CellId,
     segment_size: u64,
     checkpoints: &mut Checkpoints,
-) -> Result<Recovered, RecoveryError> {
+) -> Result<RecoveredState, RecoveryError> {
     let (mut from, mut state) = newest(checkpoints)?;
     let (log, found) = OperationLog::open(Arc::clone(disk), cell, segment_size, from.index)?;
     let mut records = found.records;
@@ -89,7 +89,7 @@ pub(crate) fn recover(
         }
         replay(&mut state, &records)?;
         let Some(damaged) = state.damage() else {
-            return Ok(Recovered { state, log, from });
+            return Ok(RecoveredState { state, log, from });
         };
         let page_file = from.page_file.expect("a state that reads no file meets no damage");
         checkpoints.mark_damaged(page_file, &damaged)?;

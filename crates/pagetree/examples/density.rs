@@ -6,7 +6,7 @@
 //! each from its first name to its last; `mixed`: all names in random order; `sorted`: all names
 //! in order.
 
-use cairn_pagetree::{FileId, LEAF_SIZE_MAX, Tree, checkpoint, rewrite};
+use cairn_pagetree::{FileId, LEAF_SIZE_MAX, Tree, checkpoint, multi_get, rewrite};
 use std::sync::Arc;
 
 const DIRECTORY_COUNT: u64 = 1000;
@@ -143,7 +143,7 @@ fn look_up_together(tree: &Tree, style: &str, files: &[u32]) -> f64 {
         for (key, file) in keys.iter_mut().zip(files) {
             put_key(style, u64::from(*file), key);
         }
-        for (file, found) in files.iter().zip(tree.get_each(&keys)) {
+        for (file, found) in files.iter().zip(multi_get(tree, &keys)) {
             assert_eq!(found, Ok(Some(&value(style, u64::from(*file))[..])));
         }
     }

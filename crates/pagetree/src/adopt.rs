@@ -1,14 +1,14 @@
 //! Giving memory back after a checkpoint: pages that the file has are read from it from now on.
 //!
 //! ```text
-//!   before   root ──► Inner ──► Leaf in memory           after   root ──► stored, in `file`
-//!              └────► Inner, changed since ──► Leaf                └────► Inner ──► stored
-//!                                    └───────► Leaf, changed               └──────► Leaf
+//!   before   root ──► inner ──► leaf in memory           after   root ──► stored, in `file`
+//!              └────► inner, changed since ──► leaf                └────► inner ──► stored
+//!                                    └───────► leaf, changed               └──────► leaf
 //! ```
 //! After a rewrite this is also how a tree lets go of the file that it was opened from.
 
-use crate::node::{Child, Inner};
-use crate::source::{Backing, FileId, Source};
+use crate::node::{ChildPage, InnerPage};
+use crate::source::{Backing, FileId, PageSource};
 use crate::tree::Tree;
 use std::sync::Arc;
 
@@ -29,13 +29,17 @@ impl Tree {
     pub fn adopt(&mut self, backing: Arc<dyn Backing>, file: FileId) -> Result<(), NotInFile> {
         let root = adopted_page(&self.root, self.source.as_deref(), file)?;
         self.root = Arc::new(root);
-        self.source = Some(Arc::new(Source::new(backing, file)));
+        self.source = Some(Arc::new(PageSource::new(backing, file)));
         Ok(())
     }
 }
 
 /// A page whose children are stored where the file has them.
-fn adopted_page(inner: &Inner, old: Option<&Source>, file: FileId) -> Result<Inner, NotInFile> {
+fn adopted_page(
+    inner: &InnerPage,
+    old: Option<&PageSource>,
+    file: FileId,
+) -> Result<InnerPage, NotInFile> {
     let children = inner.children.iter().map(|child| adopted(child, old, file));
     let children = children.collect::<Result<Vec<_>, _>>()?;
     let page = inner.with_children(children);
@@ -45,18 +49,26 @@ fn adopted_page(inner: &Inner, old: Option<&Source>, file: FileId) -> Result<Inn
     Ok(page)
 }
 
-fn adopted(child: &Child, old: Option<&Source>, file: FileId) -> Result<Child, NotInFile> {
+fn adopted(
+    child: &ChildPage,
+    old: Option<&PageSource>,
+    file: FileId,
+) -> Result<ChildPage, NotInFile> {
     let same_file = old.is_some_and(|old| old.file == file);
     let moved = |offset| old.and_then(|old| old.moved(file, offset)).ok_or(NotInFile);
     match child {
-        Child::Leaf(leaf) => Ok(leaf.place_in(file).map_or(child.clone(), Child::stored_leaf)),
-        Child::Inner(inner) => match inner.place_in(file) {
-            Some(place) => Ok(Child::stored_inner(place)),
-            None => Ok(Child::Inner(Arc::new(adopted_page(inner, old, file)?))),
+        ChildPage::Leaf(leaf) => {
+            Ok(leaf.place_in(file).map_or(child.clone(), ChildPage::stored_leaf))
+        }
+        ChildPage::Inner(inner) => match inner.place_in(file) {
+            Some(place) => Ok(ChildPage::stored_inner(place)),
+            None => Ok(ChildPage::Inner(Arc::new(adopted_page(inner, old, file)?))),
         },
-        Child::StoredLeaf { .. } if same_file => Ok(child.clone()),
-        Child::StoredLeaf { offset, .. } => Ok(Child::stored_leaf(moved(*offset)?.place)),
-        Child::StoredInner(stored) if same_file => Ok(Child::stored_inner(stored.place)),
-        Child::StoredInner(stored) => Ok(Child::stored_inner(moved(stored.place.place.offset)?)),
+        ChildPage::StoredLeaf { .. } if same_file => Ok(child.clone()),
+        ChildPage::StoredLeaf { offset, .. } => Ok(ChildPage::stored_leaf(moved(*offset)?.place)),
+        ChildPage::StoredInner(stored) if same_file => Ok(ChildPage::stored_inner(stored.place)),
+        ChildPage::StoredInner(stored) => {
+            Ok(ChildPage::stored_inner(moved(stored.place.place.offset)?))
+        }
     }
 }

@@ -14,9 +14,9 @@
 
 use crate::damaged::{Damage, Damaged};
 use crate::inner_page;
-use crate::node::{Child, Inner, Leaf, StoredInner, expect_source};
+use crate::node::{ChildPage, InnerPage, LeafPage, StoredInner, expect_source};
 use crate::root_record::RootRecord;
-use crate::source::{FileId, InnerPlace, Place, Source};
+use crate::source::{FileId, PagePlace, PageSource, SubtreePlace};
 use crate::tree::Tree;
 use cairn_types::crc32c;
 
@@ -55,7 +55,7 @@ pub enum CheckpointError<E> {
 
 /// A checkpoint that was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct TreeCheckpoint {
     /// To be stored once the file is durable.
     pub record: RootRecord,
     /// Pages that the file did not have.
@@ -77,9 +77,9 @@ pub fn checkpoint<S: PageSink>(
     sink: &mut S,
     generation: u64,
     metadata: &[u8],
-) -> Result<Checkpoint, CheckpointError<S::Error>> {
+) -> Result<TreeCheckpoint, CheckpointError<S::Error>> {
     let source = tree.source.as_deref();
-    let mut writer = Writer { source, file, sink, pages_written: 0, bytes_written: 0 };
+    let mut writer = CheckpointWriter { source, file, sink, pages_written: 0, bytes_written: 0 };
     let root = writer.inner(&tree.root)?;
     let record = RootRecord {
         offset: root.place.offset,
@@ -91,8 +91,8 @@ pub fn checkpoint<S: PageSink>(
         live_bytes: root.subtree_size,
         metadata: metadata.to_vec(),
     };
-    let Writer { pages_written, bytes_written, .. } = writer;
-    Ok(Checkpoint { record, pages_written, bytes_written })
+    let CheckpointWriter { pages_written, bytes_written, .. } = writer;
+    Ok(TreeCheckpoint { record, pages_written, bytes_written })
 }
 
 /// Writes all of the tree's pages to a fresh file, which later checkpoints may go on with.
@@ -106,22 +106,22 @@ pub fn rewrite<S: PageSink>(
     sink: &mut S,
     generation: u64,
     metadata: &[u8],
-) -> Result<(FileId, Checkpoint), CheckpointError<S::Error>> {
+) -> Result<(FileId, TreeCheckpoint), CheckpointError<S::Error>> {
     let file = FileId::fresh();
     Ok((file, checkpoint(tree, file, sink, generation, metadata)?))
 }
 
 /// A checkpoint on its way.
-struct Writer<'a, S> {
-    source: Option<&'a Source>,
+struct CheckpointWriter<'a, S> {
+    source: Option<&'a PageSource>,
     file: FileId,
     sink: &'a mut S,
     pages_written: u64,
     bytes_written: u64,
 }
 
-impl<S: PageSink> Writer<'_, S> {
-    fn inner(&mut self, inner: &Inner) -> Result<InnerPlace, CheckpointError<S::Error>> {
+impl<S: PageSink> CheckpointWriter<'_, S> {
+    fn inner(&mut self, inner: &InnerPage) -> Result<SubtreePlace, CheckpointError<S::Error>> {
         if let Some(place) = inner.place_in(self.file) {
             return Ok(place);
         }
@@ -130,23 +130,27 @@ impl<S: PageSink> Writer<'_, S> {
             children.push(self.child(child, inner.level)?);
         }
         let (page, subtree_size) = inner_page::encode(inner, &children);
-        let place = InnerPlace { place: self.append(&page)?, subtree_size };
+        let place = SubtreePlace { place: self.append(&page)?, subtree_size };
         inner.set_place(self.file, place);
         Ok(place)
     }
 
-    fn child(&mut self, child: &Child, level: u8) -> Result<InnerPlace, CheckpointError<S::Error>> {
+    fn child(
+        &mut self,
+        child: &ChildPage,
+        level: u8,
+    ) -> Result<SubtreePlace, CheckpointError<S::Error>> {
         match child {
-            Child::Leaf(leaf) => self.leaf(leaf).map(of_leaf),
-            Child::Inner(inner) => self.inner(inner),
-            Child::StoredLeaf { offset, size, checksum, .. } => {
-                self.stored_leaf(Place { offset: *offset, size: *size, checksum: *checksum })
+            ChildPage::Leaf(leaf) => self.leaf(leaf).map(of_leaf),
+            ChildPage::Inner(inner) => self.inner(inner),
+            ChildPage::StoredLeaf { offset, size, checksum, .. } => {
+                self.stored_leaf(PagePlace { offset: *offset, size: *size, checksum: *checksum })
             }
-            Child::StoredInner(stored) => self.stored_inner(stored, level - 1),
+            ChildPage::StoredInner(stored) => self.stored_inner(stored, level - 1),
         }
     }
 
-    fn leaf(&mut self, leaf: &Leaf) -> Result<Place, CheckpointError<S::Error>> {
+    fn leaf(&mut self, leaf: &LeafPage) -> Result<PagePlace, CheckpointError<S::Error>> {
         if let Some(place) = leaf.place_in(self.file) {
             return Ok(place);
         }
@@ -156,7 +160,7 @@ impl<S: PageSink> Writer<'_, S> {
     }
 
     /// Copies a leaf from another file, unless that has been done.
-    fn stored_leaf(&mut self, place: Place) -> Result<InnerPlace, CheckpointError<S::Error>> {
+    fn stored_leaf(&mut self, place: PagePlace) -> Result<SubtreePlace, CheckpointError<S::Error>> {
         let source = expect_source(self.source);
         if source.file == self.file {
             return Ok(of_leaf(place));
@@ -175,7 +179,7 @@ impl<S: PageSink> Writer<'_, S> {
         &mut self,
         stored: &StoredInner,
         level: u8,
-    ) -> Result<InnerPlace, CheckpointError<S::Error>> {
+    ) -> Result<SubtreePlace, CheckpointError<S::Error>> {
         let source = expect_source(self.source);
         if source.file == self.file {
             return Ok(stored.place);
@@ -200,16 +204,16 @@ impl<S: PageSink> Writer<'_, S> {
         Ok(moved)
     }
 
-    fn append(&mut self, page: &[u8]) -> Result<Place, CheckpointError<S::Error>> {
+    fn append(&mut self, page: &[u8]) -> Result<PagePlace, CheckpointError<S::Error>> {
         let offset = self.sink.append(page).map_err(CheckpointError::Sink)?;
         self.pages_written += 1;
         self.bytes_written += page.len() as u64;
         let size = u32::try_from(page.len()).expect("a page is far below 4 GiB");
-        Ok(Place { offset, size, checksum: crc32c(page) })
+        Ok(PagePlace { offset, size, checksum: crc32c(page) })
     }
 }
 
 /// A leaf's subtree is itself.
-fn of_leaf(place: Place) -> InnerPlace {
-    InnerPlace { place, subtree_size: u64::from(place.size) }
+fn of_leaf(place: PagePlace) -> SubtreePlace {
+    SubtreePlace { place, subtree_size: u64::from(place.size) }
 }

@@ -1,27 +1,27 @@
 //! Entries taken out of their runs, to be put into runs again otherwise.
 
-use crate::parts::Parts;
-use crate::run::{First, Group, Run};
+use crate::limits::LEAF_SIZE_MAX;
+use crate::parts::KeyParts;
+use crate::run::{EntryRun, GroupFirst, RunGroup};
 use crate::run_builder::RunBuilder;
-use crate::tree::LEAF_SIZE_MAX;
 use std::ops::Range;
 
 /// Entries in order, their bytes in one place.
 #[derive(Debug, Default)]
-pub(crate) struct Entries {
+pub(crate) struct EntryList {
     bytes: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Vec<EntrySpan>,
 }
 
 /// Where an entry's key and value lie; the value starts where the key ends.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct EntrySpan {
     start: usize,
     key_end: usize,
     end: usize,
 }
 
-impl Entries {
+impl EntryList {
     /// How many.
     pub(crate) fn count(&self) -> usize {
         self.spans.len()
@@ -49,14 +49,14 @@ impl Entries {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.spans.insert(index, Span { start, key_end, end: self.bytes.len() });
+        self.spans.insert(index, EntrySpan { start, key_end, end: self.bytes.len() });
     }
 
     /// Takes entries out and puts those of `others` in their place.
     pub(crate) fn splice(&mut self, range: Range<usize>, others: &Self) {
         let base = self.bytes.len();
         self.bytes.extend_from_slice(&others.bytes);
-        let moved = others.spans.iter().map(|span| Span {
+        let moved = others.spans.iter().map(|span| EntrySpan {
             start: base + span.start,
             key_end: base + span.key_end,
             end: base + span.end,
@@ -71,7 +71,7 @@ impl Entries {
 
     /// Appends the entries of a run. Nothing where it is none.
     pub(crate) fn append_run(&mut self, bytes: &[u8]) -> Option<()> {
-        let run = Run::new(bytes);
+        let run = EntryRun::new(bytes);
         let mut groups = run.groups()?;
         self.bytes.reserve(bytes.len() * 3);
         let mut first_key = None;
@@ -79,7 +79,7 @@ impl Entries {
             let group = groups.take()?;
             let reference = match first_key {
                 Some(first_key) => group.key(first_key)?,
-                None => Parts::whole(first_key.insert(group.middle)),
+                None => KeyParts::whole(first_key.insert(group.middle)),
             };
             let group_start = self.bytes.len();
             reference.append_to(&mut self.bytes);
@@ -91,8 +91,8 @@ impl Entries {
     /// Appends the entries of one group, whose first key is `first_key`.
     pub(crate) fn append_group(
         &mut self,
-        run: &Run<'_>,
-        group: &Group<'_>,
+        run: &EntryRun<'_>,
+        group: &RunGroup<'_>,
         first_key: &[u8],
     ) -> Option<()> {
         let group_start = self.bytes.len();
@@ -101,9 +101,14 @@ impl Entries {
     }
 
     /// Appends the entries of a group, of which the first key stands at the end already.
-    fn append_rest(&mut self, run: &Run<'_>, group: &Group<'_>, start: usize) -> Option<()> {
+    fn append_rest(
+        &mut self,
+        run: &EntryRun<'_>,
+        group: &RunGroup<'_>,
+        start: usize,
+    ) -> Option<()> {
         let size = self.bytes.len() - start;
-        let First { value, end: mut at } = run.first(group)?;
+        let GroupFirst { value, end: mut at } = run.first(group)?;
         if let Some(value) = value {
             self.end_entry(start, value);
         }
@@ -124,7 +129,7 @@ impl Entries {
     fn end_entry(&mut self, start: usize, value: &[u8]) {
         let key_end = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.spans.push(Span { start, key_end, end: self.bytes.len() });
+        self.spans.push(EntrySpan { start, key_end, end: self.bytes.len() });
     }
 
     /// All of them as one run.

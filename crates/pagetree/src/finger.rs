@@ -4,36 +4,28 @@
 //! else it comes down from the root again.
 
 use crate::damaged::Damaged;
-use crate::node::Child;
-use crate::run::{Run, Spot};
+use crate::node::ChildPage;
+use crate::run::{EntryRun, KeySpot};
 use crate::tree::Tree;
 
 /// Looks up keys, soonest those close behind the last one.
 #[derive(Debug)]
 pub struct Finger<'a> {
     tree: &'a Tree,
-    leaf: Option<Leaf<'a>>,
+    leaf: Option<FingerLeaf<'a>>,
     /// The key that was sought last.
     sought: Vec<u8>,
 }
 
 /// Where the finger stands.
 #[derive(Debug)]
-struct Leaf<'a> {
-    child: &'a Child,
-    run: Run<'a>,
-    spot: Spot<'a>,
+struct FingerLeaf<'a> {
+    child: &'a ChildPage,
+    run: EntryRun<'a>,
+    spot: KeySpot<'a>,
 }
 
-impl Tree {
-    /// A finger, at no key yet.
-    #[must_use]
-    pub fn finger(&self) -> Finger<'_> {
-        Finger { tree: self, leaf: None, sought: Vec::new() }
-    }
-}
-
-impl<'a> Leaf<'a> {
+impl<'a> FingerLeaf<'a> {
     /// The value of `key`, which is not below the one before; the inner nothing where another leaf
     /// may have it, the outer where the bytes are no run.
     fn get(&mut self, key: &[u8]) -> Option<Option<Option<&'a [u8]>>> {
@@ -45,6 +37,12 @@ impl<'a> Leaf<'a> {
 }
 
 impl<'a> Finger<'a> {
+    /// A finger on `tree`, at no key yet.
+    #[must_use]
+    pub fn new(tree: &'a Tree) -> Self {
+        Self { tree, leaf: None, sought: Vec::new() }
+    }
+
     /// The value of `key`.
     ///
     /// # Errors
@@ -67,9 +65,9 @@ impl<'a> Finger<'a> {
     fn descend(&mut self, key: &[u8]) -> Result<Option<&'a [u8]>, Damaged> {
         self.leaf = None;
         let Some((child, bytes)) = self.tree.leaf_of(key)? else { return Ok(None) };
-        let run = Run::new(bytes);
+        let run = EntryRun::new(bytes);
         let spot = run.seek(key).ok_or_else(|| child.changed_leaf())?;
-        self.leaf = Some(Leaf { child, run, spot });
+        self.leaf = Some(FingerLeaf { child, run, spot });
         Ok(spot.found.map(|entry| entry.value))
     }
 }

@@ -9,9 +9,9 @@
 //!   parent has, and then its structure.
 
 use crate::damaged::{Damage, Damaged};
-use crate::node::{Child, Inner};
+use crate::node::{ChildPage, InnerPage};
 use crate::run_check::{check, groups_are_full};
-use crate::source::{InnerPlace, Place, Source};
+use crate::source::{PagePlace, PageSource, SubtreePlace};
 use crate::varint::{put, put_size, take, take_size};
 use cairn_types::Crc32c;
 
@@ -21,7 +21,10 @@ const CHECKSUM_SIZE: usize = 4;
 const CHILD_SIZE_MIN: usize = 2 + CHECKSUM_SIZE;
 
 /// A leaf's run, verified (P1).
-pub(crate) fn verified_leaf<'a>(source: &'a Source, place: &Place) -> Result<&'a [u8], Damaged> {
+pub(crate) fn verified_leaf<'a>(
+    source: &'a PageSource,
+    place: &PagePlace,
+) -> Result<&'a [u8], Damaged> {
     let bytes = source.verified_page(place)?;
     match check(bytes) {
         Some(count) if count > 0 => Ok(bytes),
@@ -30,7 +33,11 @@ pub(crate) fn verified_leaf<'a>(source: &'a Source, place: &Place) -> Result<&'a
 }
 
 /// An inner page, verified (P1).
-pub(crate) fn decode(source: &Source, place: &InnerPlace, level: u8) -> Result<Inner, Damaged> {
+pub(crate) fn decode(
+    source: &PageSource,
+    place: &SubtreePlace,
+    level: u8,
+) -> Result<InnerPage, Damaged> {
     let bytes = source.verified_page(&place.place)?;
     let inner = parse(bytes, level).ok_or(place.place.damaged(Damage::Malformed))?;
     inner.set_place(source.file, *place);
@@ -38,7 +45,7 @@ pub(crate) fn decode(source: &Source, place: &InnerPlace, level: u8) -> Result<I
 }
 
 /// The bytes of a page whose children all lie at `children`, with its subtree's size.
-pub(crate) fn encode(inner: &Inner, children: &[InnerPlace]) -> (Vec<u8>, u64) {
+pub(crate) fn encode(inner: &InnerPage, children: &[SubtreePlace]) -> (Vec<u8>, u64) {
     let mut out = vec![inner.level];
     put_size(&mut out, children.len());
     for child in children {
@@ -55,7 +62,7 @@ pub(crate) fn encode(inner: &Inner, children: &[InnerPlace]) -> (Vec<u8>, u64) {
     (out, size)
 }
 
-fn parse(bytes: &[u8], level: u8) -> Option<Inner> {
+fn parse(bytes: &[u8], level: u8) -> Option<InnerPage> {
     if *bytes.first()? != level || level == 0 {
         return None;
     }
@@ -74,19 +81,19 @@ fn parse(bytes: &[u8], level: u8) -> Option<Inner> {
     if check(separators)? != count.saturating_sub(1) || !groups_are_full(separators)? {
         return None;
     }
-    Some(Inner::new(level, separators.to_vec(), children))
+    Some(InnerPage::new(level, separators.to_vec(), children))
 }
 
-fn parse_child(bytes: &[u8], at: usize, level: u8) -> Option<(Child, usize)> {
+fn parse_child(bytes: &[u8], at: usize, level: u8) -> Option<(ChildPage, usize)> {
     let (offset, at) = take(bytes, at)?;
     let (size, at) = take(bytes, at)?;
     let size = u32::try_from(size).ok()?;
     let checksum = Crc32c::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
     let at = at + CHECKSUM_SIZE;
-    let place = Place { offset, size, checksum };
+    let place = PagePlace { offset, size, checksum };
     if level == 1 {
-        return Some((Child::stored_leaf(place), at));
+        return Some((ChildPage::stored_leaf(place), at));
     }
     let (subtree_size, at) = take(bytes, at)?;
-    Some((Child::stored_inner(InnerPlace { place, subtree_size }), at))
+    Some((ChildPage::stored_inner(SubtreePlace { place, subtree_size }), at))
 }

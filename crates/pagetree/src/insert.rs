@@ -10,11 +10,12 @@
 //! any others, as far as their parent has other leaves.
 
 use crate::damaged::Damaged;
-use crate::entries::Entries;
-use crate::node::{Child, Inner, Opened, separator};
+use crate::entries::EntryList;
+use crate::limits::{CHILD_COUNT_MAX, KEY_SIZE_MAX, LEAF_SIZE_MAX, VALUE_SIZE_MAX};
+use crate::node::{ChildPage, InnerPage, OpenedPage, separator};
 use crate::run_edit::{self, Edit};
-use crate::source::Source;
-use crate::tree::{CHILD_COUNT_MAX, EditError, KEY_SIZE_MAX, LEAF_SIZE_MAX, Tree, VALUE_SIZE_MAX};
+use crate::source::PageSource;
+use crate::tree::{EditError, Tree};
 use cairn_types::crc32c;
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub(crate) const MERGED_SIZE_MAX: usize = LEAF_SIZE_MAX * 7 / 8;
 
 /// An insert on its way down.
 struct Insert<'a> {
-    source: Option<&'a Source>,
+    source: Option<&'a PageSource>,
     key: &'a [u8],
     value: &'a [u8],
     last_inserted: u32,
@@ -46,12 +47,12 @@ impl Tree {
         }
         let source = self.source.as_deref();
         let insert = Insert { source, key, value, last_inserted: self.last_inserted };
-        let root = Inner::make_mut(&mut self.root);
+        let root = InnerPage::make_mut(&mut self.root);
         let added = insert.insert_below(root)?;
         if root.children.len() > CHILD_COUNT_MAX {
-            let old = std::mem::replace(root, Inner::empty());
+            let old = std::mem::replace(root, InnerPage::empty());
             root.level = old.level + 1;
-            root.children.push(Child::Inner(Arc::new(old)));
+            root.children.push(ChildPage::Inner(Arc::new(old)));
             insert.split_inner(root, 0);
         }
         if added {
@@ -65,11 +66,11 @@ impl Tree {
 
 impl Insert<'_> {
     /// Inserts below a page, which may come to have one child too many.
-    fn insert_below(&self, inner: &mut Inner) -> Result<bool, Damaged> {
+    fn insert_below(&self, inner: &mut InnerPage) -> Result<bool, Damaged> {
         if inner.children.is_empty() {
-            let mut entries = Entries::default();
+            let mut entries = EntryList::default();
             entries.push(self.key, self.value);
-            inner.children.push(Child::leaf(entries.to_run()));
+            inner.children.push(ChildPage::leaf(entries.to_run()));
             return Ok(true);
         }
         let index = inner.index_of(self.key);
@@ -85,20 +86,20 @@ impl Insert<'_> {
         Ok(added)
     }
 
-    fn insert_in_leaf(&self, inner: &mut Inner, index: usize) -> Result<bool, Damaged> {
+    fn insert_in_leaf(&self, inner: &mut InnerPage, index: usize) -> Result<bool, Damaged> {
         let run = inner.children[index].leaf_mut(self.source)?;
         match run_edit::insert(run, self.key, self.value, LEAF_SIZE_MAX).expect("checked or ours") {
             Edit::Rebuild => {}
             edit => return Ok(edit == Edit::Added),
         }
-        let mut entries = Entries::default();
+        let mut entries = EntryList::default();
         entries.append_run(run).expect("checked or ours");
         let old_size = run.len();
         let (at, added) = match entries.search(self.key) {
             Ok(at) => (at, false),
             Err(at) => (at, true),
         };
-        let mut new = Entries::default();
+        let mut new = EntryList::default();
         new.push(self.key, self.value);
         entries.splice(at..at + usize::from(!added), &new);
         if old_size + self.key.len() + self.value.len() <= LEAF_SIZE_MAX {
@@ -119,7 +120,7 @@ impl Insert<'_> {
     }
 
     /// Spreads the entries of a leaf that are too many for it, the new one at `at`.
-    fn spill(&self, inner: &mut Inner, index: usize, entries: Entries, at: usize) {
+    fn spill(&self, inner: &mut InnerPage, index: usize, entries: EntryList, at: usize) {
         let is_last = |at: usize| crc32c(entries.key(at)) == self.last_inserted;
         if (at > 0 && is_last(at - 1)) || (at + 1 < entries.count() && is_last(at + 1)) {
             self.split_behind(inner, index, entries, at);
@@ -137,7 +138,7 @@ impl Insert<'_> {
     }
 
     /// Parts a leaf behind the new entry: the next ones will come there, or just before it.
-    fn split_behind(&self, inner: &mut Inner, index: usize, mut entries: Entries, at: usize) {
+    fn split_behind(&self, inner: &mut InnerPage, index: usize, mut entries: EntryList, at: usize) {
         let cut = if at + 1 == entries.count() { at } else { at + 1 };
         let mut runs = entries.to_full_runs(0..cut);
         // Taken out and put in again, entries may need a few bytes more.
@@ -150,7 +151,7 @@ impl Insert<'_> {
             .sum();
         let next = inner.children.get(index + 1);
         if let Some(next) = next.filter(|next| next.leaf_size() + rest <= MERGED_SIZE_MAX)
-            && let Ok(Opened::Leaf(run)) = next.open(1, self.source)
+            && let Ok(OpenedPage::Leaf(run)) = next.open(1, self.source)
             && entries.append_run(run).is_some()
         {
             range.end += 1;
@@ -163,21 +164,21 @@ impl Insert<'_> {
     /// many bytes. A sibling that cannot be read is left alone.
     fn with_sibling(
         &self,
-        inner: &Inner,
+        inner: &InnerPage,
         index: usize,
-        entries: &Entries,
+        entries: &EntryList,
         size: usize,
-    ) -> Option<(Range<usize>, Entries, usize)> {
+    ) -> Option<(Range<usize>, EntryList, usize)> {
         let left = index.checked_sub(1);
         let siblings = left.into_iter().chain([index + 1]);
         let (sibling_size, sibling) = siblings
             .filter_map(|sibling| Some((inner.children.get(sibling)?.leaf_size(), sibling)))
             .filter(|(size, _)| *size <= LEAF_SIZE_MAX)
             .min()?;
-        let Ok(Opened::Leaf(run)) = inner.children[sibling].open(1, self.source) else {
+        let Ok(OpenedPage::Leaf(run)) = inner.children[sibling].open(1, self.source) else {
             return None;
         };
-        let mut all = Entries::default();
+        let mut all = EntryList::default();
         all.append_run(run)?;
         let place = if sibling < index { all.count() } else { 0 };
         all.splice(place..place, entries);
@@ -186,19 +187,19 @@ impl Insert<'_> {
     }
 
     /// Parts an inner page that has a child too many.
-    fn split_inner(&self, parent: &mut Inner, index: usize) {
-        let Child::Inner(inner) = &mut parent.children[index] else {
+    fn split_inner(&self, parent: &mut InnerPage, index: usize) {
+        let ChildPage::Inner(inner) = &mut parent.children[index] else {
             unreachable!("it was just changed")
         };
-        let inner = Inner::make_mut(inner);
+        let inner = InnerPage::make_mut(inner);
         let count = inner.children.len();
         // Ascending inserts come to the end: leave the page full.
         let at_end = inner.index_of(self.key) + 2 >= count;
         let cut = if at_end { count - 2 } else { count / 2 };
         let separators = inner.separator_list();
-        let mut between = Entries::default();
+        let mut between = EntryList::default();
         between.push(separators.key(cut - 1), &[]);
-        let mut left: Vec<Child> = inner.children.drain(..).collect();
+        let mut left: Vec<ChildPage> = inner.children.drain(..).collect();
         let right = left.split_off(cut);
         left.shrink_to_fit();
         let pages = [
@@ -207,7 +208,7 @@ impl Insert<'_> {
         ];
         let level = inner.level;
         let pages = pages.into_iter().map(|(separators, children)| {
-            Child::Inner(Arc::new(Inner::new(level, separators, children)))
+            ChildPage::Inner(Arc::new(InnerPage::new(level, separators, children)))
         });
         parent.replace(index..index + 1, pages.collect(), &between);
     }
@@ -215,15 +216,15 @@ impl Insert<'_> {
 
 /// Puts runs, each with the index after its last entry, in the place of leaves.
 pub(crate) fn replace_leaves(
-    inner: &mut Inner,
+    inner: &mut InnerPage,
     range: Range<usize>,
-    entries: &Entries,
+    entries: &EntryList,
     runs: Vec<(Vec<u8>, usize)>,
 ) {
-    let mut between = Entries::default();
+    let mut between = EntryList::default();
     for (_, end) in &runs[..runs.len() - 1] {
         between.push(separator(entries.key(end - 1), entries.key(*end)), &[]);
     }
-    let leaves = runs.into_iter().map(|(run, _)| Child::leaf(run)).collect();
+    let leaves = runs.into_iter().map(|(run, _)| ChildPage::leaf(run)).collect();
     inner.replace(range, leaves, &between);
 }

@@ -9,94 +9,82 @@
 //! the processor has many of them on their way.
 
 use crate::damaged::Damaged;
-use crate::node::{Child, Inner, Opened};
-use crate::run::{self, Landing};
+use crate::node::{ChildPage, InnerPage, OpenedPage};
+use crate::prefetch::touch;
+use crate::run::{self, KeyLanding};
 use crate::tree::Tree;
-use std::hint::black_box;
 
 /// Keys that go down at once: eight, sixteen and thirty-two are alike (`examples/density`).
-pub const TOGETHER_MAX: usize = 16;
-/// Bytes that come from memory at once.
-const LINE_SIZE: usize = 64;
+pub const MULTI_GET_MAX: usize = 16;
 /// Lines of a leaf that its table and heads mostly take.
 const HEAD_LINES: usize = 4;
 /// Lines of a group's body that are touched: about its first half.
 const BODY_LINES: usize = 3;
 
-/// Has lines of `bytes` from `at` on fetched.
-#[inline]
-pub(crate) fn touch(bytes: &[u8], at: usize, lines: usize) {
-    let line = |number: usize| bytes.get(at + number * LINE_SIZE).copied().unwrap_or_default();
-    black_box((0..lines).fold(0, |sum: u8, number| sum ^ line(number)));
+/// What [`Tree::get`] gives for each key, in their order.
+pub fn multi_get<'a>(
+    tree: &'a Tree,
+    keys: &[impl AsRef<[u8]>],
+) -> Vec<Result<Option<&'a [u8]>, Damaged>> {
+    let mut found = Vec::with_capacity(keys.len());
+    for keys in keys.chunks(MULTI_GET_MAX) {
+        get_at_once(tree, keys, &mut found);
+    }
+    found
 }
 
-impl Tree {
-    /// What [`Tree::get`] gives for each key, in their order.
-    pub fn get_each<'a>(
-        &'a self,
-        keys: &[impl AsRef<[u8]>],
-    ) -> Vec<Result<Option<&'a [u8]>, Damaged>> {
-        let mut found = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(TOGETHER_MAX) {
-            self.get_some(keys, &mut found);
-        }
-        found
+fn get_at_once<'a>(
+    tree: &'a Tree,
+    keys: &[impl AsRef<[u8]>],
+    found: &mut Vec<Result<Option<&'a [u8]>, Damaged>>,
+) {
+    if tree.root.children.is_empty() {
+        return found.extend(keys.iter().map(|_| Ok(None)));
     }
-
-    fn get_some<'a>(
-        &'a self,
-        keys: &[impl AsRef<[u8]>],
-        found: &mut Vec<Result<Option<&'a [u8]>, Damaged>>,
-    ) {
-        if self.root.children.is_empty() {
-            return found.extend(keys.iter().map(|_| Ok(None)));
-        }
-        let source = self.source.as_deref();
-        let mut inners: Vec<Result<&'a Inner, Damaged>> = vec![Ok(&self.root); keys.len()];
-        // N4: all of them are as far above the leaves.
-        for level in (2..=self.root.level).rev() {
-            let children = children_of(&inners, keys);
-            inners.clear();
-            inners.extend(children.into_iter().map(|child| match child?.open(level, source)? {
-                Opened::Inner(inner) => Ok(inner),
-                Opened::Leaf(_) => unreachable!("leaves lie below level 1 (N4)"),
-            }));
-            inners.iter().flatten().for_each(|inner| inner.separators.touch());
-        }
+    let source = tree.source.as_deref();
+    let mut inners: Vec<Result<&'a InnerPage, Damaged>> = vec![Ok(&tree.root); keys.len()];
+    // N4: all of them are as far above the leaves.
+    for level in (2..=tree.root.level).rev() {
         let children = children_of(&inners, keys);
-        let leaves: Vec<Result<&'a [u8], Damaged>> = children
-            .iter()
-            .map(|child| match (*child)?.open(1, source)? {
-                Opened::Leaf(bytes) => Ok(bytes),
-                Opened::Inner(_) => unreachable!("level 1 has leaves below it (N4)"),
-            })
-            .collect();
-        leaves.iter().flatten().for_each(|bytes| touch(bytes, 0, HEAD_LINES));
-        let landings: Vec<Option<Landing<'a>>> = std::iter::zip(&leaves, keys)
-            .map(|(bytes, key)| run::landing(bytes.as_ref().ok()?, key.as_ref()))
-            .collect();
-        for (bytes, landing) in std::iter::zip(&leaves, &landings) {
-            if let (Ok(bytes), Some(landing)) = (bytes, landing) {
-                touch(bytes, landing.body(), BODY_LINES);
-            }
+        inners.clear();
+        inners.extend(children.into_iter().map(|child| match child?.open(level, source)? {
+            OpenedPage::Inner(inner) => Ok(inner),
+            OpenedPage::Leaf(_) => unreachable!("leaves lie below level 1 (N4)"),
+        }));
+        inners.iter().flatten().for_each(|inner| inner.separators.touch());
+    }
+    let children = children_of(&inners, keys);
+    let leaves: Vec<Result<&'a [u8], Damaged>> = children
+        .iter()
+        .map(|child| match (*child)?.open(1, source)? {
+            OpenedPage::Leaf(bytes) => Ok(bytes),
+            OpenedPage::Inner(_) => unreachable!("level 1 has leaves below it (N4)"),
+        })
+        .collect();
+    leaves.iter().flatten().for_each(|bytes| touch(bytes, 0, HEAD_LINES));
+    let landings: Vec<Option<KeyLanding<'a>>> = std::iter::zip(&leaves, keys)
+        .map(|(bytes, key)| run::landing(bytes.as_ref().ok()?, key.as_ref()))
+        .collect();
+    for (bytes, landing) in std::iter::zip(&leaves, &landings) {
+        if let (Ok(bytes), Some(landing)) = (bytes, landing) {
+            touch(bytes, landing.body(), BODY_LINES);
         }
-        for (((child, bytes), landing), key) in
-            children.into_iter().zip(leaves).zip(landings).zip(keys)
-        {
-            found.push(bytes.and_then(|bytes| {
-                let value = landing.and_then(|landing| run::find_in(bytes, key.as_ref(), &landing));
-                value.ok_or_else(|| child.expect("its leaf was opened").changed_leaf())
-            }));
-        }
+    }
+    for (((child, bytes), landing), key) in children.into_iter().zip(leaves).zip(landings).zip(keys)
+    {
+        found.push(bytes.and_then(|bytes| {
+            let value = landing.and_then(|landing| run::find_in(bytes, key.as_ref(), &landing));
+            value.ok_or_else(|| child.expect("its leaf was opened").changed_leaf())
+        }));
     }
 }
 
 /// Below which child of its page each key is.
 fn children_of<'a>(
-    inners: &[Result<&'a Inner, Damaged>],
+    inners: &[Result<&'a InnerPage, Damaged>],
     keys: &[impl AsRef<[u8]>],
-) -> Vec<Result<&'a Child, Damaged>> {
-    let child = |inner: &'a Inner, key: &[u8]| &inner.children[inner.index_of(key)];
+) -> Vec<Result<&'a ChildPage, Damaged>> {
+    let child = |inner: &'a InnerPage, key: &[u8]| &inner.children[inner.index_of(key)];
     let pairs = std::iter::zip(inners, keys);
     pairs.map(|(inner, key)| inner.map(|inner| child(inner, key.as_ref()))).collect()
 }

@@ -1,7 +1,7 @@
 //! The tree's pages in memory: leaves are runs, inner pages are separators and children.
 //!
 //! ```text
-//!   Inner { separators: run of s1 … sn │ children: c0, c1 … cn │ place }
+//!   InnerPage { separators: run of s1 … sn │ children: c0, c1 … cn │ place }
 //!                                          │
 //!            ┌───────────────┬─────────────┴─┬─────────────────┐
 //!         Leaf (Arc)    Inner (Arc)     StoredLeaf         StoredInner
@@ -17,10 +17,10 @@
 //! Readers never look at a page's place in a file; a checkpoint sets it while they read.
 
 use crate::damaged::{Damage, Damaged};
-use crate::entries::Entries;
+use crate::entries::EntryList;
 use crate::inner_page;
 use crate::separators::Separators;
-use crate::source::{FILE_ID_END, FileId, InnerPlace, Place, Source};
+use crate::source::{FILE_ID_END, FileId, PagePlace, PageSource, SubtreePlace};
 use cairn_types::Crc32c;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -32,7 +32,7 @@ const _: () = assert!(FILE_ID_END as u64 == 1 << (u64::BITS - OFFSET_BITS));
 
 /// A leaf in memory.
 #[derive(Debug)]
-pub(crate) struct Leaf {
+pub(crate) struct LeafPage {
     /// Its entries.
     pub(crate) run: Vec<u8>,
     /// File and offset in one word, so that no one sees one of them without the other; or zero.
@@ -42,17 +42,17 @@ pub(crate) struct Leaf {
     checksum: AtomicU32,
 }
 
-impl Leaf {
+impl LeafPage {
     /// A leaf that no file has.
     pub(crate) fn new(run: Vec<u8>) -> Self {
         Self { run, place: AtomicU64::new(0), checksum: AtomicU32::new(0) }
     }
 
     /// Where `file` has it.
-    pub(crate) fn place_in(&self, file: FileId) -> Option<Place> {
+    pub(crate) fn place_in(&self, file: FileId) -> Option<PagePlace> {
         let word = self.place.load(Ordering::Acquire);
         let size = u32::try_from(self.run.len()).expect("a page is far below 4 GiB");
-        (word >> OFFSET_BITS == u64::from(file.get())).then(|| Place {
+        (word >> OFFSET_BITS == u64::from(file.get())).then(|| PagePlace {
             offset: word & ((1 << OFFSET_BITS) - 1),
             size,
             checksum: self.checksum.load(Ordering::Relaxed),
@@ -73,7 +73,7 @@ impl Leaf {
     }
 }
 
-impl Clone for Leaf {
+impl Clone for LeafPage {
     /// A copy is made to be changed: no file has it.
     fn clone(&self) -> Self {
         Self::new(self.run.clone())
@@ -82,49 +82,49 @@ impl Clone for Leaf {
 
 /// An inner page in memory.
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct InnerPage {
     /// Levels above the leaves.
     pub(crate) level: u8,
     /// The keys that part the children.
     pub(crate) separators: Separators,
     /// One more than separators; none in an empty tree's root.
-    pub(crate) children: Vec<Child>,
+    pub(crate) children: Vec<ChildPage>,
     /// Taken by checkpoints alone.
-    place: Mutex<Option<(FileId, InnerPlace)>>,
+    place: Mutex<Option<(FileId, SubtreePlace)>>,
 }
 
 /// What an inner page has below it.
 #[derive(Debug)]
-pub(crate) enum Child {
+pub(crate) enum ChildPage {
     /// In memory.
-    Leaf(Arc<Leaf>),
+    Leaf(Arc<LeafPage>),
     /// In memory.
-    Inner(Arc<Inner>),
+    Inner(Arc<InnerPage>),
     /// In the tree's source.
     StoredLeaf { offset: u64, size: u32, checksum: Crc32c, verified: AtomicBool },
     /// In the tree's source.
     StoredInner(Box<StoredInner>),
 }
-const _: () = assert!(size_of::<Child>() == 24);
+const _: () = assert!(size_of::<ChildPage>() == 24);
 
 /// An inner page in the tree's source.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredInner {
-    pub(crate) place: InnerPlace,
+    pub(crate) place: SubtreePlace,
     /// Itself, once touched.
-    pub(crate) touched: OnceLock<Arc<Inner>>,
+    pub(crate) touched: OnceLock<Arc<InnerPage>>,
 }
 
 /// A child that can be read.
 #[derive(Debug)]
-pub(crate) enum Opened<'a> {
+pub(crate) enum OpenedPage<'a> {
     /// Its run.
     Leaf(&'a [u8]),
     /// Itself.
-    Inner(&'a Inner),
+    Inner(&'a InnerPage),
 }
 
-impl Clone for Child {
+impl Clone for ChildPage {
     fn clone(&self) -> Self {
         match self {
             Self::Leaf(leaf) => Self::Leaf(Arc::clone(leaf)),
@@ -140,20 +140,20 @@ impl Clone for Child {
     }
 }
 
-impl Child {
+impl ChildPage {
     /// A leaf in memory.
     pub(crate) fn leaf(run: Vec<u8>) -> Self {
-        Self::Leaf(Arc::new(Leaf::new(run)))
+        Self::Leaf(Arc::new(LeafPage::new(run)))
     }
 
     /// A leaf in the source.
-    pub(crate) fn stored_leaf(place: Place) -> Self {
-        let Place { offset, size, checksum } = place;
+    pub(crate) fn stored_leaf(place: PagePlace) -> Self {
+        let PagePlace { offset, size, checksum } = place;
         Self::StoredLeaf { offset, size, checksum, verified: AtomicBool::new(false) }
     }
 
     /// An inner page in the source.
-    pub(crate) fn stored_inner(place: InnerPlace) -> Self {
+    pub(crate) fn stored_inner(place: SubtreePlace) -> Self {
         Self::StoredInner(Box::new(StoredInner { place, touched: OnceLock::new() }))
     }
 
@@ -161,31 +161,36 @@ impl Child {
     pub(crate) fn open<'a>(
         &'a self,
         level: u8,
-        source: Option<&'a Source>,
-    ) -> Result<Opened<'a>, Damaged> {
+        source: Option<&'a PageSource>,
+    ) -> Result<OpenedPage<'a>, Damaged> {
         match self {
-            Self::Leaf(leaf) => Ok(Opened::Leaf(&leaf.run)),
-            Self::Inner(inner) => Ok(Opened::Inner(inner)),
+            Self::Leaf(leaf) => Ok(OpenedPage::Leaf(&leaf.run)),
+            Self::Inner(inner) => Ok(OpenedPage::Inner(inner)),
             Self::StoredLeaf { offset, size, checksum, verified } => {
-                let place = Place { offset: *offset, size: *size, checksum: *checksum };
+                let place = PagePlace { offset: *offset, size: *size, checksum: *checksum };
                 let source = expect_source(source);
                 if verified.load(Ordering::Relaxed) {
-                    return Ok(Opened::Leaf(source.page(&place)?));
+                    return Ok(OpenedPage::Leaf(source.page(&place)?));
                 }
                 let run = inner_page::verified_leaf(source, &place)?;
                 verified.store(true, Ordering::Relaxed);
-                Ok(Opened::Leaf(run))
+                Ok(OpenedPage::Leaf(run))
             }
             Self::StoredInner(stored) => {
-                Ok(Opened::Inner(stored.open(level - 1, expect_source(source))?))
+                Ok(OpenedPage::Inner(stored.open(level - 1, expect_source(source))?))
             }
         }
     }
 
     /// A leaf's run, to be changed.
-    pub(crate) fn leaf_mut(&mut self, source: Option<&Source>) -> Result<&mut Vec<u8>, Damaged> {
+    pub(crate) fn leaf_mut(
+        &mut self,
+        source: Option<&PageSource>,
+    ) -> Result<&mut Vec<u8>, Damaged> {
         if matches!(self, Self::StoredLeaf { .. }) {
-            let Opened::Leaf(run) = self.open(1, source)? else { unreachable!("a leaf is one") };
+            let OpenedPage::Leaf(run) = self.open(1, source)? else {
+                unreachable!("a leaf is one")
+            };
             *self = Self::leaf(run.to_vec());
         }
         match self {
@@ -198,15 +203,15 @@ impl Child {
     pub(crate) fn inner_mut(
         &mut self,
         level: u8,
-        source: Option<&Source>,
-    ) -> Result<&mut Inner, Damaged> {
+        source: Option<&PageSource>,
+    ) -> Result<&mut InnerPage, Damaged> {
         if let Self::StoredInner(stored) = self {
             stored.open(level, expect_source(source))?;
             let touched = stored.touched.take().expect("opened above");
             *self = Self::Inner(touched);
         }
         match self {
-            Self::Inner(inner) => Ok(Inner::make_mut(inner)),
+            Self::Inner(inner) => Ok(InnerPage::make_mut(inner)),
             _ => unreachable!("levels above 1 have inner pages below them (N4)"),
         }
     }
@@ -232,13 +237,13 @@ impl Child {
 }
 
 /// The tree's source, which a tree that has stored pages has.
-pub(crate) fn expect_source(source: Option<&Source>) -> &Source {
+pub(crate) fn expect_source(source: Option<&PageSource>) -> &PageSource {
     source.expect("a tree with stored pages keeps their source")
 }
 
 impl StoredInner {
     /// The page itself, decoded when first touched.
-    pub(crate) fn open(&self, level: u8, source: &Source) -> Result<&Inner, Damaged> {
+    pub(crate) fn open(&self, level: u8, source: &PageSource) -> Result<&InnerPage, Damaged> {
         if let Some(inner) = self.touched.get() {
             return Ok(inner);
         }
@@ -250,30 +255,33 @@ impl StoredInner {
     }
 }
 
-impl Clone for Inner {
+impl Clone for InnerPage {
     /// A copy is made to be changed: no file has it.
     fn clone(&self) -> Self {
         self.with_children(self.children.clone())
     }
 }
 
-impl Inner {
+impl InnerPage {
     /// A page that no file has; its children are parted by a run of our own or one that was
     /// checked, each group full but the last.
-    pub(crate) fn new(level: u8, separators: Vec<u8>, children: Vec<Child>) -> Self {
+    pub(crate) fn new(level: u8, separators: Vec<u8>, children: Vec<ChildPage>) -> Self {
         let separators = Separators::new(separators).expect("ours or checked");
+        assert!(level > 0, "leaves are no inner pages (N4)");
+        assert_eq!(separators.count(), children.len().saturating_sub(1), "N1");
         Self { level, separators, children, place: Mutex::new(None) }
     }
 
     /// A page that no file has, with other children parted by the same keys.
-    pub(crate) fn with_children(&self, children: Vec<Child>) -> Self {
+    pub(crate) fn with_children(&self, children: Vec<ChildPage>) -> Self {
+        assert_eq!(children.len(), self.children.len(), "N1");
         let (level, separators) = (self.level, self.separators.clone());
         Self { level, separators, children, place: Mutex::new(None) }
     }
 
     /// An empty tree's root.
     pub(crate) fn empty() -> Self {
-        Self::new(1, Entries::default().to_run(), Vec::new())
+        Self::new(1, EntryList::default().to_run(), Vec::new())
     }
 
     /// A page, to be changed (N2, N3).
@@ -284,13 +292,13 @@ impl Inner {
     }
 
     /// Where `file` has it.
-    pub(crate) fn place_in(&self, file: FileId) -> Option<InnerPlace> {
+    pub(crate) fn place_in(&self, file: FileId) -> Option<SubtreePlace> {
         let place = *self.place.lock().unwrap_or_else(PoisonError::into_inner);
         place.and_then(|(of, place)| (of == file).then_some(place))
     }
 
     /// Notes where `file` has it.
-    pub(crate) fn set_place(&self, file: FileId, place: InnerPlace) {
+    pub(crate) fn set_place(&self, file: FileId, place: SubtreePlace) {
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some((file, place));
     }
 
@@ -300,15 +308,20 @@ impl Inner {
     }
 
     /// The separators, taken out.
-    pub(crate) fn separator_list(&self) -> Entries {
-        let mut entries = Entries::default();
+    pub(crate) fn separator_list(&self) -> EntryList {
+        let mut entries = EntryList::default();
         entries.append_run(self.separators.run()).expect("ours or checked");
         entries
     }
 
     /// Puts other children, parted by `between`, in the place of those of `range`. The separator
     /// before the range stays; with no new children, one beside the range goes too.
-    pub(crate) fn replace(&mut self, range: Range<usize>, children: Vec<Child>, between: &Entries) {
+    pub(crate) fn replace(
+        &mut self,
+        range: Range<usize>,
+        children: Vec<ChildPage>,
+        between: &EntryList,
+    ) {
         if children.len() != 1 || range.len() != 1 {
             let mut separators = self.separator_list();
             let gone = if children.is_empty() {
@@ -323,6 +336,7 @@ impl Inner {
         // Vectors that grow by doubling would leave half of each page's slots unused.
         self.children.reserve_exact(children.len().saturating_sub(range.len()));
         self.children.splice(range, children);
+        assert_eq!(self.separators.count(), self.children.len().saturating_sub(1), "N1");
     }
 }
 

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 /// The pieces of a key, in order; any of them may be empty.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Parts<'a>([&'a [u8]; 3]);
+pub(crate) struct KeyParts<'a>([&'a [u8]; 3]);
 
-impl<'a> Parts<'a> {
+impl<'a> KeyParts<'a> {
     /// A key in one piece.
     pub(crate) fn whole(key: &'a [u8]) -> Self {
         Self([key, &[], &[]])
@@ -141,7 +141,7 @@ pub(crate) fn shared_back(one: &[u8], other: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Parts, shared_back, shared_front};
+    use super::{KeyParts, shared_back, shared_front};
     use proptest::prelude::{prop_assert_eq, proptest};
     use std::cmp::Ordering;
 
@@ -161,7 +161,7 @@ mod tests {
             front in 0usize..22, back in 0usize..22, tail in 0usize..30,
         ) {
             let (reference, key) = (reference.as_bytes(), key.as_bytes());
-            let parts = Parts::within(reference, front, middle.as_bytes(), back);
+            let parts = KeyParts::within(reference, front, middle.as_bytes(), back);
             if front + back > reference.len() {
                 assert!(parts.is_none());
                 return Ok(());

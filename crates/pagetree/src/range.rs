@@ -1,8 +1,8 @@
 //! Walking a tree in order.
 
 use crate::damaged::Damaged;
-use crate::node::{Child, Inner, Opened};
-use crate::run::{First, Group, Groups, Run, Spot};
+use crate::node::{ChildPage, InnerPage, OpenedPage};
+use crate::run::{EntryRun, GroupFirst, KeySpot, RunGroup, RunGroups};
 use crate::tree::Tree;
 
 /// A key, until the next is asked for, and its value.
@@ -10,15 +10,15 @@ pub type Lent<'key, 'tree> = (&'key [u8], &'tree [u8]);
 
 /// The entries of a tree from some key on, in order.
 ///
-/// As an iterator it hands out each key as a vector; [`Range::advance`] lends it instead. After an
+/// As an iterator it hands out each key as a vector; [`TreeRange::advance`] lends it instead. After an
 /// error there is nothing more.
 #[derive(Debug)]
-pub struct Range<'a> {
+pub struct TreeRange<'a> {
     tree: &'a Tree,
     /// Where it starts, until it has.
     from: Option<Vec<u8>>,
     /// The pages above the leaf, each with the index of the child to visit next.
-    path: Vec<(&'a Inner, usize)>,
+    path: Vec<(&'a InnerPage, usize)>,
     leaf: Option<LeafCursor<'a>>,
     key: Vec<u8>,
 }
@@ -26,11 +26,11 @@ pub struct Range<'a> {
 /// A place in a leaf.
 #[derive(Debug)]
 pub(crate) struct LeafCursor<'a> {
-    child: &'a Child,
-    run: Run<'a>,
+    child: &'a ChildPage,
+    run: EntryRun<'a>,
     first_key: &'a [u8],
-    group: Group<'a>,
-    after: Groups<'a>,
+    group: RunGroup<'a>,
+    after: RunGroups<'a>,
     /// The group's first key; up to date once the place is past it.
     reference: Vec<u8>,
     at: usize,
@@ -38,9 +38,9 @@ pub(crate) struct LeafCursor<'a> {
 
 impl<'a> LeafCursor<'a> {
     /// At the first entry that is not below `from`.
-    pub(crate) fn new(child: &'a Child, bytes: &'a [u8], from: &[u8]) -> Option<Self> {
-        let run = Run::new(bytes);
-        let Spot { group, after, at, reference: parts, .. } = run.seek(from)?;
+    pub(crate) fn new(child: &'a ChildPage, bytes: &'a [u8], from: &[u8]) -> Option<Self> {
+        let run = EntryRun::new(bytes);
+        let KeySpot { group, after, at, reference: parts, .. } = run.seek(from)?;
         let first_key = run.groups()?.take()?.middle;
         let mut reference = Vec::new();
         parts.append_to(&mut reference);
@@ -61,7 +61,7 @@ impl<'a> LeafCursor<'a> {
         }
         key.clear();
         if self.at == self.group.body {
-            let First { value, end } = self.run.first(&self.group)?;
+            let GroupFirst { value, end } = self.run.first(&self.group)?;
             self.at = end;
             if value.is_some() {
                 key.extend_from_slice(&self.reference);
@@ -78,7 +78,7 @@ impl<'a> LeafCursor<'a> {
     }
 }
 
-impl<'a> Range<'a> {
+impl<'a> TreeRange<'a> {
     pub(crate) fn new(tree: &'a Tree, from: &[u8]) -> Self {
         let from = Some(from.to_vec());
         Self { tree, from, path: Vec::new(), leaf: None, key: Vec::new() }
@@ -104,7 +104,7 @@ impl<'a> Range<'a> {
         if let Some(from) = self.from.take()
             && !self.tree.root.children.is_empty()
         {
-            let root: &'a Inner = &self.tree.root;
+            let root: &'a InnerPage = &self.tree.root;
             self.path.push((root, root.index_of(&from)));
             self.descend(&from)?;
         }
@@ -131,12 +131,12 @@ impl<'a> Range<'a> {
     /// Goes from the next child of the lowest page on the path down to the leaf for `from`.
     fn descend(&mut self, from: &[u8]) -> Result<(), Damaged> {
         while let Some((inner, next)) = self.path.last_mut() {
-            let inner: &'a Inner = inner;
+            let inner: &'a InnerPage = inner;
             let child = &inner.children[*next];
             *next += 1;
             match child.open(inner.level, self.tree.source.as_deref())? {
-                Opened::Inner(below) => self.path.push((below, below.index_of(from))),
-                Opened::Leaf(bytes) => {
+                OpenedPage::Inner(below) => self.path.push((below, below.index_of(from))),
+                OpenedPage::Leaf(bytes) => {
                     let cursor = LeafCursor::new(child, bytes, from);
                     self.leaf = Some(cursor.ok_or_else(|| child.changed_leaf())?);
                     return Ok(());
@@ -147,7 +147,7 @@ impl<'a> Range<'a> {
     }
 }
 
-impl<'a> Iterator for Range<'a> {
+impl<'a> Iterator for TreeRange<'a> {
     type Item = Result<(Vec<u8>, &'a [u8]), Damaged>;
 
     fn next(&mut self) -> Option<Self::Item> {

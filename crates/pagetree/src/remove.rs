@@ -5,12 +5,13 @@
 //! is left alone.
 
 use crate::damaged::Damaged;
-use crate::entries::Entries;
+use crate::entries::EntryList;
 use crate::insert::{MERGED_SIZE_MAX, replace_leaves};
-use crate::node::{Child, Inner, Opened};
+use crate::limits::{CHILD_COUNT_MAX, LEAF_SIZE_MAX};
+use crate::node::{ChildPage, InnerPage, OpenedPage};
 use crate::run_edit::{self, Edit};
-use crate::source::Source;
-use crate::tree::{CHILD_COUNT_MAX, LEAF_SIZE_MAX, Tree};
+use crate::source::PageSource;
+use crate::tree::Tree;
 use std::sync::Arc;
 
 /// Below this, a leaf looks for a sibling to join.
@@ -31,8 +32,9 @@ impl Tree {
             return Ok(false);
         }
         let source = self.source.as_deref();
-        let root = Inner::make_mut(&mut self.root);
+        let root = InnerPage::make_mut(&mut self.root);
         remove_below(root, key, source)?;
+        assert!(self.count > 0, "what is taken out was counted");
         self.count -= 1;
         self.lower_root();
         Ok(true)
@@ -42,17 +44,17 @@ impl Tree {
     fn lower_root(&mut self) {
         while self.root.level > 1 && self.root.children.len() <= 1 {
             let source = self.source.as_deref();
-            let root = Inner::make_mut(&mut self.root);
+            let root = InnerPage::make_mut(&mut self.root);
             let level = root.level - 1;
             let Some(child) = root.children.first_mut() else {
-                self.root = Arc::new(Inner::empty());
+                self.root = Arc::new(InnerPage::empty());
                 return;
             };
             // One that cannot be read stays below: its damage is for its readers to see.
             if child.inner_mut(level, source).is_err() {
                 return;
             }
-            let Child::Inner(lower) = child else {
+            let ChildPage::Inner(lower) = child else {
                 unreachable!("made an inner page in memory above")
             };
             let lower = Arc::clone(lower);
@@ -62,7 +64,11 @@ impl Tree {
 }
 
 /// Removes a key that is below `inner`, which may be left without children.
-fn remove_below(inner: &mut Inner, key: &[u8], source: Option<&Source>) -> Result<(), Damaged> {
+fn remove_below(
+    inner: &mut InnerPage,
+    key: &[u8],
+    source: Option<&PageSource>,
+) -> Result<(), Damaged> {
     let index = inner.index_of(key);
     if inner.level == 1 {
         return remove_from_leaf(inner, index, key, source);
@@ -72,7 +78,7 @@ fn remove_below(inner: &mut Inner, key: &[u8], source: Option<&Source>) -> Resul
     remove_below(below, key, source)?;
     let count = below.children.len();
     if count == 0 {
-        inner.replace(index..index + 1, Vec::new(), &Entries::default());
+        inner.replace(index..index + 1, Vec::new(), &EntryList::default());
     } else if count < CHILD_COUNT_MIN {
         join_inner(inner, index, source);
     }
@@ -80,20 +86,20 @@ fn remove_below(inner: &mut Inner, key: &[u8], source: Option<&Source>) -> Resul
 }
 
 fn remove_from_leaf(
-    inner: &mut Inner,
+    inner: &mut InnerPage,
     index: usize,
     key: &[u8],
-    source: Option<&Source>,
+    source: Option<&PageSource>,
 ) -> Result<(), Damaged> {
     let run = inner.children[index].leaf_mut(source)?;
     if run_edit::remove(run, key, LEAF_SIZE_MAX).expect("the key was found in it") == Edit::Rebuild
     {
-        let mut entries = Entries::default();
+        let mut entries = EntryList::default();
         entries.append_run(run).expect("checked or ours");
         let at = entries.search(key).expect("the key was found in it");
-        entries.splice(at..at + 1, &Entries::default());
+        entries.splice(at..at + 1, &EntryList::default());
         if entries.count() == 0 {
-            inner.replace(index..index + 1, Vec::new(), &Entries::default());
+            inner.replace(index..index + 1, Vec::new(), &EntryList::default());
             return Ok(());
         }
         let runs = entries.to_full_runs(0..entries.count());
@@ -114,15 +120,15 @@ fn remove_from_leaf(
 }
 
 /// Joins a leaf with a sibling where both fit into one.
-fn join_leaf(inner: &mut Inner, index: usize, source: Option<&Source>) {
+fn join_leaf(inner: &mut InnerPage, index: usize, source: Option<&PageSource>) {
     for first in [Some(index), index.checked_sub(1)].into_iter().flatten() {
         let Some([left, right]) = inner.children.get(first..first + 2) else { continue };
         if left.leaf_size() + right.leaf_size() > MERGED_SIZE_MAX {
             continue;
         }
-        let mut entries = Entries::default();
+        let mut entries = EntryList::default();
         let appended = [left, right].map(|leaf| match leaf.open(1, source) {
-            Ok(Opened::Leaf(run)) => entries.append_run(run),
+            Ok(OpenedPage::Leaf(run)) => entries.append_run(run),
             _ => None,
         });
         if appended.contains(&None) {
@@ -137,12 +143,12 @@ fn join_leaf(inner: &mut Inner, index: usize, source: Option<&Source>) {
 }
 
 /// Joins an inner page with a sibling where both fit into one.
-fn join_inner(parent: &mut Inner, index: usize, source: Option<&Source>) {
+fn join_inner(parent: &mut InnerPage, index: usize, source: Option<&PageSource>) {
     let level = parent.level - 1;
     for first in [Some(index), index.checked_sub(1)].into_iter().flatten() {
         let Some([left, right]) = parent.children.get(first..first + 2) else { continue };
         let opened = [left.open(parent.level, source), right.open(parent.level, source)];
-        let [Ok(Opened::Inner(left)), Ok(Opened::Inner(right))] = opened else { continue };
+        let [Ok(OpenedPage::Inner(left)), Ok(OpenedPage::Inner(right))] = opened else { continue };
         if left.children.len() + right.children.len() > JOINED_CHILD_COUNT_MAX {
             continue;
         }
@@ -151,8 +157,8 @@ fn join_inner(parent: &mut Inner, index: usize, source: Option<&Source>) {
         let place = separators.count();
         separators.splice(place..place, &right.separator_list());
         let children = left.children.iter().chain(&right.children).cloned().collect();
-        let joined = Arc::new(Inner::new(level, separators.to_run(), children));
-        parent.replace(first..first + 2, vec![Child::Inner(joined)], &Entries::default());
+        let joined = Arc::new(InnerPage::new(level, separators.to_run(), children));
+        parent.replace(first..first + 2, vec![ChildPage::Inner(joined)], &EntryList::default());
         return;
     }
 }

@@ -77,7 +77,7 @@ impl RootRecord {
     /// # Errors
     /// When they are none, or not what was written.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        let mut fields = Fields(bytes);
+        let mut fields = RecordFields(bytes);
         if fields.take::<8>()? != MAGIC {
             return Err(RecordError::Magic);
         }
@@ -102,9 +102,9 @@ impl RootRecord {
 }
 
 /// Bytes not yet read.
-struct Fields<'a>(&'a [u8]);
+struct RecordFields<'a>(&'a [u8]);
 
-impl Fields<'_> {
+impl RecordFields<'_> {
     fn take<const SIZE: usize>(&mut self) -> Result<[u8; SIZE], RecordError> {
         let (field, rest) = self.0.split_first_chunk().ok_or(RecordError::Size)?;
         self.0 = rest;

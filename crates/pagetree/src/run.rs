@@ -25,7 +25,7 @@
 //!
 //! Every reader is total: bytes that are no run give nothing, never a panic.
 
-use crate::parts::{Parts, order_of_front, shared_front};
+use crate::parts::{KeyParts, order_of_front, shared_front};
 use crate::varint::take_size;
 use std::cmp::Ordering;
 
@@ -46,7 +46,7 @@ const ENTRY_LOOK_SIZE: usize = 4 + LEAD_SIZE;
 /// What a sought key shares with a reference, and the first bytes that it goes on with as a number:
 /// zeros where it has ended.
 #[derive(Clone, Copy, Debug)]
-struct Probe {
+struct KeyProbe {
     shared: u64,
     lead: u64,
 }
@@ -62,7 +62,7 @@ const MASKS: [u64; LEAD_SIZE + 1] = {
     masks
 };
 
-impl Probe {
+impl KeyProbe {
     fn new(key: &[u8], shared: usize) -> Self {
         let rest = &key[shared..];
         let lead = rest.first_chunk().copied().unwrap_or_else(|| {
@@ -89,7 +89,7 @@ impl Probe {
 
 /// An entry as it is stored, without its reference.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct RunEntry<'a> {
     pub(crate) front: usize,
     pub(crate) back: usize,
     pub(crate) middle: &'a [u8],
@@ -100,7 +100,7 @@ pub(crate) struct Entry<'a> {
 
 /// What a group's first key has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct First<'a> {
+pub(crate) struct GroupFirst<'a> {
     /// Nothing where the key is a reference alone.
     pub(crate) value: Option<&'a [u8]>,
     /// Where the next entry starts.
@@ -109,7 +109,7 @@ pub(crate) struct First<'a> {
 
 /// A group's head, and where its body lies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Group<'a> {
+pub(crate) struct RunGroup<'a> {
     pub(crate) front: usize,
     pub(crate) back: usize,
     pub(crate) middle: &'a [u8],
@@ -121,7 +121,7 @@ pub(crate) struct Group<'a> {
 
 /// The groups of a run that were not visited yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Groups<'a> {
+pub(crate) struct RunGroups<'a> {
     bytes: &'a [u8],
     pub(crate) left: usize,
     head: usize,
@@ -130,45 +130,45 @@ pub(crate) struct Groups<'a> {
 
 /// Where a key is in a run, or would be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot<'a> {
+pub(crate) struct KeySpot<'a> {
     /// The last group whose first key is not above the sought one; the first, where all are.
-    pub(crate) group: Group<'a>,
+    pub(crate) group: RunGroup<'a>,
     /// How many groups come before.
     pub(crate) group_index: usize,
     /// Those that come after.
-    pub(crate) after: Groups<'a>,
+    pub(crate) after: RunGroups<'a>,
     /// How many keys of the group lie below.
     pub(crate) index: usize,
     /// The offset of the next entry that does not; of the body, where that is the first.
     pub(crate) at: usize,
     /// That entry, if it has the key.
-    pub(crate) found: Option<Entry<'a>>,
+    pub(crate) found: Option<RunEntry<'a>>,
     /// The group's first key.
-    pub(crate) reference: Parts<'a>,
+    pub(crate) reference: KeyParts<'a>,
 }
 
 /// The group where a sought key is or would be.
 #[derive(Debug)]
-pub(crate) struct Landing<'a> {
-    group: Group<'a>,
+pub(crate) struct KeyLanding<'a> {
+    group: RunGroup<'a>,
     group_index: usize,
-    after: Groups<'a>,
+    after: RunGroups<'a>,
     /// Its first key.
-    reference: Parts<'a>,
+    reference: KeyParts<'a>,
     /// What the sought key shares with that at the front; nothing where it is below.
     shared: Option<usize>,
 }
 
 /// A run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct EntryRun<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Groups<'a> {
+impl<'a> RunGroups<'a> {
     /// The next group. Nothing where there is none, or the bytes hold none.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<Group<'a>> {
+    pub(crate) fn take(&mut self) -> Option<RunGroup<'a>> {
         self.left = self.left.checked_sub(1)?;
         let [front, back, middle, _] = short_head(self.bytes, self.head)?;
         let ([front, back, middle], at) = if (front | back | middle) < 0x80 {
@@ -182,7 +182,7 @@ impl<'a> Groups<'a> {
         self.head = middle_at.checked_add(middle)?;
         self.body = body_end;
         let middle = self.bytes.get(middle_at..self.head)?;
-        Some(Group { front, back, middle, size_at: at, body, body_end })
+        Some(RunGroup { front, back, middle, size_at: at, body, body_end })
     }
 
     #[cold]
@@ -196,7 +196,7 @@ impl<'a> Groups<'a> {
     /// Passes by groups whose first keys are plainly below a key. The last of them, still to be
     /// taken, and how many they were; and whether the next one is plainly above.
     #[inline]
-    fn pass_by(&mut self, key: Probe) -> (Option<Self>, usize, bool) {
+    fn pass_by(&mut self, key: KeyProbe) -> (Option<Self>, usize, bool) {
         let Self { bytes, left: all, mut head, mut body } = *self;
         let (mut left, mut last, mut is_above) = (all, (head, body), false);
         while left > 0 {
@@ -234,45 +234,47 @@ impl<'a> Groups<'a> {
     }
 }
 
-impl Landing<'_> {
+impl KeyLanding<'_> {
     /// Where the group's body starts.
     pub(crate) fn body(&self) -> usize {
         self.group.body
     }
 }
 
-impl<'a> Group<'a> {
+impl<'a> RunGroup<'a> {
     /// The group's first key, `first_key` being the run's.
-    pub(crate) fn key(&self, first_key: &'a [u8]) -> Option<Parts<'a>> {
-        Parts::within(first_key, self.front, self.middle, self.back)
+    pub(crate) fn key(&self, first_key: &'a [u8]) -> Option<KeyParts<'a>> {
+        KeyParts::within(first_key, self.front, self.middle, self.back)
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> EntryRun<'a> {
     /// Looks at nothing.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
     /// The groups.
-    pub(crate) fn groups(&self) -> Option<Groups<'a>> {
+    pub(crate) fn groups(&self) -> Option<RunGroups<'a>> {
         let (count, rest) = self.bytes.split_first_chunk()?;
         let body = u32::from_le_bytes(*rest.first_chunk()?) as usize;
         let left = usize::from(u16::from_le_bytes(*count));
-        Some(Groups { bytes: self.bytes, left, head: TABLE_SIZE, body })
+        Some(RunGroups { bytes: self.bytes, left, head: TABLE_SIZE, body })
     }
 
     /// What a group's first key has.
-    pub(crate) fn first(&self, group: &Group<'a>) -> Option<First<'a>> {
+    pub(crate) fn first(&self, group: &RunGroup<'a>) -> Option<GroupFirst<'a>> {
         let (size, at) = take_size(self.bytes, group.body)?;
-        let Some(size) = size.checked_sub(1) else { return Some(First { value: None, end: at }) };
+        let Some(size) = size.checked_sub(1) else {
+            return Some(GroupFirst { value: None, end: at });
+        };
         let end = at.checked_add(size)?;
-        Some(First { value: Some(self.bytes.get(at..end)?), end })
+        Some(GroupFirst { value: Some(self.bytes.get(at..end)?), end })
     }
 
     /// The entry at an offset, not a first key's.
     #[inline]
-    pub(crate) fn entry(&self, at: usize) -> Option<Entry<'a>> {
+    pub(crate) fn entry(&self, at: usize) -> Option<RunEntry<'a>> {
         let head = short_head(self.bytes, at)?;
         let ([front, back, middle, value], at) = if u32::from_le_bytes(head) & 0x8080_8080 == 0 {
             (head.map(usize::from), at + head.len())
@@ -281,7 +283,7 @@ impl<'a> Run<'a> {
         };
         let middle_end = at.checked_add(middle)?;
         let end = middle_end.checked_add(value)?;
-        Some(Entry {
+        Some(RunEntry {
             front,
             back,
             middle: self.bytes.get(at..middle_end)?,
@@ -300,7 +302,7 @@ impl<'a> Run<'a> {
     }
 
     /// How many entries of a group lie from the offset of one on, not the first key's.
-    pub(crate) fn count_from(&self, group: &Group<'a>, mut at: usize) -> Option<usize> {
+    pub(crate) fn count_from(&self, group: &RunGroup<'a>, mut at: usize) -> Option<usize> {
         let mut count = 0;
         while at < group.body_end {
             at = self.entry(at)?.end;
@@ -311,14 +313,14 @@ impl<'a> Run<'a> {
 
     /// Finds where `key` is or would be. The first key of the run may be above it: then the spot
     /// is the start of the first group. Nothing where the run is empty or malformed.
-    pub(crate) fn seek(&self, key: &[u8]) -> Option<Spot<'a>> {
+    pub(crate) fn seek(&self, key: &[u8]) -> Option<KeySpot<'a>> {
         let mut after = self.groups()?;
         let group = after.take()?;
         self.seek_from((group, 0, after), None, key)
     }
 
     /// The same for a key that is not below the one that `spot` was sought for: goes on from there.
-    pub(crate) fn seek_on(&self, spot: &Spot<'a>, key: &[u8]) -> Option<Spot<'a>> {
+    pub(crate) fn seek_on(&self, spot: &KeySpot<'a>, key: &[u8]) -> Option<KeySpot<'a>> {
         if let Some(next) = self.next_if(spot, key) {
             return Some(next);
         }
@@ -329,7 +331,7 @@ impl<'a> Run<'a> {
     /// The entry behind one that was found, in the same group, if that has the key: in a run of
     /// keys that follow one another, nearly always.
     #[inline]
-    fn next_if(&self, spot: &Spot<'a>, key: &[u8]) -> Option<Spot<'a>> {
+    fn next_if(&self, spot: &KeySpot<'a>, key: &[u8]) -> Option<KeySpot<'a>> {
         let at = spot.found?.end;
         if at >= spot.group.body_end {
             return None;
@@ -341,7 +343,7 @@ impl<'a> Run<'a> {
             return None;
         }
         let order = order_of_rest(key, shared, entry.middle, entry.back, &spot.reference)?;
-        let next = || Spot { index: spot.index + 1, at, found: Some(entry), ..*spot };
+        let next = || KeySpot { index: spot.index + 1, at, found: Some(entry), ..*spot };
         (order == Ordering::Equal).then(next)
     }
 
@@ -349,18 +351,18 @@ impl<'a> Run<'a> {
     /// below the key.
     fn seek_from(
         &self,
-        from: (Group<'a>, usize, Groups<'a>),
+        from: (RunGroup<'a>, usize, RunGroups<'a>),
         passed: Option<(usize, usize)>,
         key: &[u8],
-    ) -> Option<Spot<'a>> {
-        let Landing { group, group_index, after, reference, shared } = self.land(from, key)?;
+    ) -> Option<KeySpot<'a>> {
+        let KeyLanding { group, group_index, after, reference, shared } = self.land(from, key)?;
         let Some(shared) = shared else {
             let (at, found) = (group.body, None);
-            return Some(Spot { group, group_index, after, index: 0, at, found, reference });
+            return Some(KeySpot { group, group_index, after, index: 0, at, found, reference });
         };
         let passed = passed.filter(|_| group_index == from.1);
         let (index, at, found) = self.seek_in(key, shared, (&group, &reference), passed)?;
-        Some(Spot { group, group_index, after, index, at, found, reference })
+        Some(KeySpot { group, group_index, after, index, at, found, reference })
     }
 
     /// The last group, from one on, whose first key is not above `key`; the first group, where all
@@ -368,16 +370,16 @@ impl<'a> Run<'a> {
     #[inline]
     fn land(
         &self,
-        (mut group, mut group_index, mut after): (Group<'a>, usize, Groups<'a>),
+        (mut group, mut group_index, mut after): (RunGroup<'a>, usize, RunGroups<'a>),
         key: &[u8],
-    ) -> Option<Landing<'a>> {
+    ) -> Option<KeyLanding<'a>> {
         let first_key = if group_index == 0 { group.middle } else { self.groups()?.take()?.middle };
-        let mut reference = Parts::whole(first_key);
+        let mut reference = KeyParts::whole(first_key);
         let mut shared = shared_front(first_key, key);
         if key.get(shared) < first_key.get(shared) {
-            return Some(Landing { group, group_index, after, reference, shared: None });
+            return Some(KeyLanding { group, group_index, after, reference, shared: None });
         }
-        let probe = Probe::new(key, shared);
+        let probe = KeyProbe::new(key, shared);
         loop {
             let (last, count, is_above) = after.pass_by(probe);
             if let Some(mut last) = last {
@@ -406,7 +408,7 @@ impl<'a> Run<'a> {
                 shared = reference.shared_front_behind(group.front, key);
             }
         }
-        Some(Landing { group, group_index, after, reference, shared: Some(shared) })
+        Some(KeyLanding { group, group_index, after, reference, shared: Some(shared) })
     }
 
     /// Where `key` is or would be in the group where it landed; `passed` as of `seek_from`.
@@ -415,13 +417,17 @@ impl<'a> Run<'a> {
         &self,
         key: &[u8],
         shared: usize,
-        (group, reference): (&Group<'a>, &Parts<'a>),
+        (group, reference): (&RunGroup<'a>, &KeyParts<'a>),
         passed: Option<(usize, usize)>,
-    ) -> Option<(usize, usize, Option<Entry<'a>>)> {
-        let First { value, end } = self.first(group)?;
+    ) -> Option<(usize, usize, Option<RunEntry<'a>>)> {
+        let GroupFirst { value, end } = self.first(group)?;
         if shared == key.len() && shared == reference.size() {
-            let Group { front, back, middle, body, .. } = *group;
-            return Some((0, body, value.map(|value| Entry { front, back, middle, value, end })));
+            let RunGroup { front, back, middle, body, .. } = *group;
+            return Some((
+                0,
+                body,
+                value.map(|value| RunEntry { front, back, middle, value, end }),
+            ));
         }
         self.seek_entry(key, shared, (group, reference), passed.unwrap_or((1, end)))
     }
@@ -434,10 +440,10 @@ impl<'a> Run<'a> {
         &self,
         key: &[u8],
         shared: usize,
-        (group, reference): (&Group<'a>, &Parts<'a>),
+        (group, reference): (&RunGroup<'a>, &KeyParts<'a>),
         (mut index, mut at): (usize, usize),
-    ) -> Option<(usize, usize, Option<Entry<'a>>)> {
-        let probe = Probe::new(key, shared);
+    ) -> Option<(usize, usize, Option<RunEntry<'a>>)> {
+        let probe = KeyProbe::new(key, shared);
         while at < group.body_end {
             // Most entries are passed by, and a look at the sizes and what follows them tells.
             if let Some(look) = chunk_at::<ENTRY_LOOK_SIZE>(self.bytes, at) {
@@ -491,7 +497,7 @@ fn order_of_rest(
     shared: usize,
     middle: &[u8],
     back: usize,
-    reference: &Parts<'_>,
+    reference: &KeyParts<'_>,
 ) -> Option<Ordering> {
     let key = &key[shared..];
     match order_of_front(key, middle) {
@@ -507,8 +513,8 @@ pub(crate) fn find<'a>(bytes: &'a [u8], key: &[u8]) -> Option<Option<&'a [u8]>> 
 
 /// The first half of [`find`], which looks at heads alone.
 #[inline]
-pub(crate) fn landing<'a>(bytes: &'a [u8], key: &[u8]) -> Option<Landing<'a>> {
-    let run = Run::new(bytes);
+pub(crate) fn landing<'a>(bytes: &'a [u8], key: &[u8]) -> Option<KeyLanding<'a>> {
+    let run = EntryRun::new(bytes);
     let mut after = run.groups()?;
     let group = after.take()?;
     run.land((group, 0, after), key)
@@ -519,25 +525,25 @@ pub(crate) fn landing<'a>(bytes: &'a [u8], key: &[u8]) -> Option<Landing<'a>> {
 pub(crate) fn find_in<'a>(
     bytes: &'a [u8],
     key: &[u8],
-    landing: &Landing<'a>,
+    landing: &KeyLanding<'a>,
 ) -> Option<Option<&'a [u8]>> {
-    let Landing { group, reference, shared, .. } = landing;
+    let KeyLanding { group, reference, shared, .. } = landing;
     let Some(shared) = *shared else { return Some(None) };
-    let (_, _, found) = Run::new(bytes).seek_in(key, shared, (group, reference), None)?;
+    let (_, _, found) = EntryRun::new(bytes).seek_in(key, shared, (group, reference), None)?;
     Some(found.map(|entry| entry.value))
 }
 
 /// Where the first key, an entry's or a reference alone, stands in the bytes, whole. Nothing where
 /// there is none.
 pub(crate) fn first_key_at(bytes: &[u8]) -> Option<usize> {
-    let first = Run::new(bytes).groups()?.take()?;
+    let first = EntryRun::new(bytes).groups()?.take()?;
     Some(first.size_at + BODY_SIZE_SIZE)
 }
 
 /// How many keys of a run are not above `key`, in a run whose groups all have [`GROUP_COUNT`]
 /// entries but the last, and no references alone.
 pub(crate) fn rank(bytes: &[u8], key: &[u8]) -> Option<usize> {
-    let run = Run::new(bytes);
+    let run = EntryRun::new(bytes);
     if run.groups()?.left == 0 {
         return Some(0);
     }

@@ -3,12 +3,12 @@
 //! A checksum says that they are what was written; this says that what was written is a run, so
 //! that readers of hostile bytes with a right checksum are safe too.
 
-use crate::parts::{Parts, shared_front};
-use crate::run::{Entry, First, GROUP_COUNT, Group, Run};
+use crate::parts::{KeyParts, shared_front};
+use crate::run::{EntryRun, GROUP_COUNT, GroupFirst, RunEntry, RunGroup};
 
 /// The keys of a run as they are checked, one after the other.
 #[derive(Default)]
-struct Keys {
+struct CheckedKeys {
     reference: Vec<u8>,
     last: Vec<u8>,
     key: Vec<u8>,
@@ -16,11 +16,11 @@ struct Keys {
     any: bool,
 }
 
-impl Keys {
+impl CheckedKeys {
     /// Takes the next key; nothing where it is not as it must be (U1, U2).
     fn take(&mut self, base: &[u8], front: usize, middle: &[u8], back: usize) -> Option<()> {
         self.key.clear();
-        Parts::within(base, front, middle, back)?.append_to(&mut self.key);
+        KeyParts::within(base, front, middle, back)?.append_to(&mut self.key);
         let ascends = !self.any || self.key > self.last;
         if !ascends || shared_front(base, &self.key) != front {
             return None;
@@ -33,10 +33,10 @@ impl Keys {
 
 /// How many entries a run has; nothing where the bytes are none.
 pub(crate) fn check(bytes: &[u8]) -> Option<usize> {
-    let run = Run::new(bytes);
+    let run = EntryRun::new(bytes);
     let mut groups = run.groups()?;
     let bodies = groups.bodies();
-    let mut keys = Keys::default();
+    let mut keys = CheckedKeys::default();
     let mut first_key: &[u8] = &[];
     let mut total = 0;
     while groups.left > 0 {
@@ -51,13 +51,13 @@ pub(crate) fn check(bytes: &[u8]) -> Option<usize> {
 }
 
 /// How many entries a group has, at least one (U4); its first key was taken last.
-fn check_group(run: &Run<'_>, group: &Group<'_>, keys: &mut Keys) -> Option<usize> {
-    let First { value, end: mut at } = run.first(group)?;
+fn check_group(run: &EntryRun<'_>, group: &RunGroup<'_>, keys: &mut CheckedKeys) -> Option<usize> {
+    let GroupFirst { value, end: mut at } = run.first(group)?;
     let mut count = usize::from(value.is_some());
     let mut reference = std::mem::take(&mut keys.reference);
     reference.clone_from(&keys.last);
     while at < group.body_end {
-        let Entry { front, back, middle, end, .. } = run.entry(at)?;
+        let RunEntry { front, back, middle, end, .. } = run.entry(at)?;
         keys.take(&reference, front, middle, back)?;
         (at, count) = (end, count + 1);
     }
@@ -67,11 +67,11 @@ fn check_group(run: &Run<'_>, group: &Group<'_>, keys: &mut Keys) -> Option<usiz
 
 /// Whether every group but the last has [`GROUP_COUNT`] entries, as `run::rank` needs.
 pub(crate) fn groups_are_full(bytes: &[u8]) -> Option<bool> {
-    let run = Run::new(bytes);
+    let run = EntryRun::new(bytes);
     let mut groups = run.groups()?;
     while groups.left > 0 {
         let group = groups.take()?;
-        let First { value, end } = run.first(&group)?;
+        let GroupFirst { value, end } = run.first(&group)?;
         let count = 1 + run.count_from(&group, end)?;
         if value.is_none() || count > GROUP_COUNT || (groups.left > 0 && count < GROUP_COUNT) {
             return Some(false);

@@ -4,8 +4,8 @@
 //! only entry of a group, and one that would make a group too large, edits the groups. A key below
 //! all others, and what does not fit, answers [`Edit::Rebuild`] and leaves the run as it was.
 
-use crate::run::{BODY_SIZE_SIZE, Entry, First, GROUP_COUNT, Run};
-use crate::run_builder::{Shared, put_first};
+use crate::run::{BODY_SIZE_SIZE, EntryRun, GROUP_COUNT, GroupFirst, RunEntry};
+use crate::run_builder::{SharedBytes, put_first};
 use crate::run_regroup::{GroupEdit, regroup};
 use crate::varint::put_size;
 use std::cmp::Ordering;
@@ -34,7 +34,7 @@ pub(crate) enum Edit {
 
 /// Sets the value of `key`. Nothing where the bytes are no run with entries.
 pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usize) -> Option<Edit> {
-    let view = Run::new(run);
+    let view = EntryRun::new(run);
     let spot = view.seek(key)?;
     let mut entry = Vec::with_capacity(key.len() + value.len() + 16);
     let (edit, replaced) = match spot.found {
@@ -48,7 +48,7 @@ pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usiz
         }
         None if spot.index == 0 && spot.reference.order_of(key) == Ordering::Equal => {
             put_first(value, &mut entry);
-            let First { end, .. } = view.first(&spot.group)?;
+            let GroupFirst { end, .. } = view.first(&spot.group)?;
             (Edit::Added, spot.at..end)
         }
         // Groups that grew at the front would fall apart differently when the leaf is split.
@@ -62,7 +62,7 @@ pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usiz
             let front = spot.reference.shared_front(key);
             let rest = key.len().min(spot.reference.size()) - front;
             let back = spot.reference.shared_back(key, rest);
-            Shared { front, back }.put_entry(key, value, &mut entry);
+            SharedBytes { front, back }.put_entry(key, value, &mut entry);
             (Edit::Added, spot.at..spot.at)
         }
     };
@@ -76,10 +76,10 @@ pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usiz
 
 /// Takes out `key`, which the run has. Nothing where it does not, or is malformed.
 pub(crate) fn remove(run: &mut Vec<u8>, key: &[u8], size_max: usize) -> Option<Edit> {
-    let view = Run::new(run);
+    let view = EntryRun::new(run);
     let spot = view.seek(key)?;
     let (group, removed) = (spot.group, spot.at..spot.found?.end);
-    let First { value, end } = view.first(&group)?;
+    let GroupFirst { value, end } = view.first(&group)?;
     let is_first = spot.index == 0;
     let is_only =
         removed.end == group.body_end && (is_first || (value.is_none() && removed.start == end));
@@ -103,7 +103,7 @@ fn replaced_by(run: &mut Vec<u8>, edited: Vec<u8>, size_max: usize, edit: Edit) 
 }
 
 /// Appends the entry with another value.
-fn put_changed(old: &Entry<'_>, value: &[u8], out: &mut Vec<u8>) {
+fn put_changed(old: &RunEntry<'_>, value: &[u8], out: &mut Vec<u8>) {
     for size in [old.front, old.back, old.middle.len(), value.len()] {
         put_size(out, size);
     }

@@ -4,10 +4,10 @@
 //! reference that is no entry; or a group goes, perhaps with the run's first key, to which all
 //! heads refer.
 
-use crate::entries::Entries;
-use crate::parts::Parts;
-use crate::run::Run;
-use crate::run_builder::{RunBuilder, Shared, put_first};
+use crate::entries::EntryList;
+use crate::parts::KeyParts;
+use crate::run::EntryRun;
+use crate::run_builder::{RunBuilder, SharedBytes, put_first};
 use crate::run_edit::GROUP_COUNT_MAX;
 
 /// An edit of a group's entries.
@@ -22,7 +22,7 @@ pub(crate) enum GroupEdit<'a> {
 /// The run with the group at `index` edited. Nothing where the bytes are no run, or where no entry
 /// would be left.
 pub(crate) fn regroup(bytes: &[u8], index: usize, edit: GroupEdit<'_>) -> Option<Vec<u8>> {
-    let run = Run::new(bytes);
+    let run = EntryRun::new(bytes);
     let mut groups = run.groups()?;
     let mut builder = RunBuilder::default();
     let mut first_key = None;
@@ -31,13 +31,13 @@ pub(crate) fn regroup(bytes: &[u8], index: usize, edit: GroupEdit<'_>) -> Option
         let group = groups.take()?;
         let parts = match first_key {
             Some(first_key) => group.key(first_key)?,
-            None => Parts::whole(first_key.insert(group.middle)),
+            None => KeyParts::whole(first_key.insert(group.middle)),
         };
         key.clear();
         parts.append_to(&mut key);
         match edit {
             GroupEdit::Insert(new, value) if at == index => {
-                let mut entries = Entries::default();
+                let mut entries = EntryList::default();
                 entries.append_group(&run, &group, &key)?;
                 let place = entries.search(new).err()?;
                 entries.insert(place, new, value);
@@ -51,7 +51,7 @@ pub(crate) fn regroup(bytes: &[u8], index: usize, edit: GroupEdit<'_>) -> Option
 }
 
 /// Pushes entries as one group, or as two halves where they are too many.
-fn push_edited(builder: &mut RunBuilder, entries: &Entries) {
+fn push_edited(builder: &mut RunBuilder, entries: &EntryList) {
     let count = entries.count();
     let cut = if count > GROUP_COUNT_MAX { count / 2 } else { count };
     for range in [0..cut, cut..count] {
@@ -61,7 +61,7 @@ fn push_edited(builder: &mut RunBuilder, entries: &Entries) {
             if index == range.start {
                 put_first(value, &mut body);
             } else {
-                Shared::of(entries.key(range.start), key).put_entry(key, value, &mut body);
+                SharedBytes::of(entries.key(range.start), key).put_entry(key, value, &mut body);
             }
         }
         if !range.is_empty() {

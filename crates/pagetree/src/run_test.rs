@@ -1,9 +1,9 @@
 //! Runs: what is built is found, edited and checked, for keys that share much, little or nothing.
 
-use crate::entries::Entries;
-use crate::node::Child;
+use crate::entries::EntryList;
+use crate::node::ChildPage;
 use crate::range::LeafCursor;
-use crate::run::{GROUP_COUNT, Run, Spot, find, rank};
+use crate::run::{EntryRun, GROUP_COUNT, KeySpot, find, rank};
 use crate::run_check::{check, groups_are_full};
 use crate::run_edit::{self, Edit};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
@@ -31,8 +31,8 @@ fn map() -> impl Strategy<Value = BTreeMap<Vec<u8>, Vec<u8>>> {
     prop::collection::btree_map(key(), value, 1..80)
 }
 
-fn entries(map: &BTreeMap<Vec<u8>, Vec<u8>>) -> Entries {
-    let mut entries = Entries::default();
+fn entries(map: &BTreeMap<Vec<u8>, Vec<u8>>) -> EntryList {
+    let mut entries = EntryList::default();
     map.iter().for_each(|(key, value)| entries.push(key, value));
     entries
 }
@@ -48,7 +48,7 @@ fn with_references(map: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
 
 /// Goes through all entries from a key on; nothing where the bytes are no run.
 fn walk(run: &[u8], from: &[u8]) -> Option<()> {
-    let child = Child::leaf(run.to_vec());
+    let child = ChildPage::leaf(run.to_vec());
     let mut cursor = LeafCursor::new(&child, run, from)?;
     let mut key = Vec::new();
     while cursor.step(&mut key)?.is_some() {}
@@ -57,7 +57,7 @@ fn walk(run: &[u8], from: &[u8]) -> Option<()> {
 
 fn assert_is(run: &[u8], map: &BTreeMap<Vec<u8>, Vec<u8>>, sought: &[Vec<u8>]) {
     assert_eq!(check(run), Some(map.len()));
-    let mut read = Entries::default();
+    let mut read = EntryList::default();
     read.append_run(run).unwrap();
     let pairs = (0..read.count()).map(|index| read.get(index));
     assert!(pairs.eq(map.iter().map(|(key, value)| (key.as_slice(), value.as_slice()))));
@@ -81,8 +81,8 @@ proptest! {
         map in map(), sought in prop::collection::vec(key(), 0..60), step in 1usize..9,
     ) {
         let bytes = with_references(&map);
-        let run = Run::new(&bytes);
-        let place = |spot: Spot<'_>| (spot.group_index, spot.index, spot.at, spot.found.is_some());
+        let run = EntryRun::new(&bytes);
+        let place = |spot: KeySpot<'_>| (spot.group_index, spot.index, spot.at, spot.found.is_some());
         let keys: BTreeSet<&Vec<u8>> = sought.iter().chain(map.keys().step_by(step)).collect();
         let mut spot = run.seek(&[]).unwrap();
         for key in keys.iter().flat_map(|key| [key; 2]) {
@@ -145,7 +145,7 @@ proptest! {
         run.truncate(cut.index(run.len()) + 1);
         let checked = check(&run);
         let _ = (find(&run, &sought), rank(&run, &sought));
-        let read = Entries::default().append_run(&run);
+        let read = EntryList::default().append_run(&run);
         let walked = walk(&run, &sought);
         assert!(checked.is_none() || (read.is_some() && walked.is_some()));
     }
@@ -153,7 +153,7 @@ proptest! {
 
 /// What the heads of a run are, each group's first key among them.
 fn heads(run: &[u8]) -> Vec<(usize, usize, Vec<u8>)> {
-    let mut groups = Run::new(run).groups().unwrap();
+    let mut groups = EntryRun::new(run).groups().unwrap();
     let heads = std::iter::from_fn(|| groups.take());
     heads.map(|group| (group.front, group.back, group.middle.to_vec())).collect()
 }
@@ -205,7 +205,7 @@ fn a_group_without_entries_is_none_and_a_reference_alone_parts_no_pages() {
 
 #[test]
 fn a_spark_directory_costs_little_beside_its_values() {
-    let mut entries = Entries::default();
+    let mut entries = EntryList::default();
     for number in 0..60 {
         let name =
             format!("part-{number:05}-0198f0a4-32c1-7e55-b1aa-0242ac120002-c000.snappy.parquet");
@@ -218,11 +218,11 @@ fn a_spark_directory_costs_little_beside_its_values() {
 
 #[test]
 fn a_groups_first_key_is_put_together_from_the_runs_first() {
-    let mut entries = Entries::default();
+    let mut entries = EntryList::default();
     let keys: Vec<String> = (0..40).map(|number| format!("k{number:03}z")).collect();
     keys.iter().for_each(|key| entries.push(key.as_bytes(), b""));
     let bytes = entries.to_run();
-    let mut groups = Run::new(&bytes).groups().unwrap();
+    let mut groups = EntryRun::new(&bytes).groups().unwrap();
     assert_eq!(groups.left, 40usize.div_ceil(GROUP_COUNT));
     let first = groups.take().unwrap();
     let group = groups.take().unwrap();

@@ -8,9 +8,9 @@
 //! The leads are in memory alone: among numbers of one size a child is found by halving, and most
 //! of the time that is all. The run is walked only among separators whose leads are the key's own.
 
-use crate::entries::Entries;
-use crate::multi_get::touch;
+use crate::entries::EntryList;
 use crate::parts::shared_front;
+use crate::prefetch::touch;
 use crate::run;
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -30,7 +30,7 @@ pub(crate) struct Separators {
 impl Separators {
     /// Those of a run whose groups are full but the last. Nothing where it is none.
     pub(crate) fn new(run: Vec<u8>) -> Option<Self> {
-        let mut keys = Entries::default();
+        let mut keys = EntryList::default();
         keys.append_run(&run)?;
         let count = keys.count();
         if count == 0 {
@@ -48,6 +48,11 @@ impl Separators {
     pub(crate) fn touch(&self) {
         touch(&self.run, self.common.start, 1);
         black_box(self.leads.get(self.leads.len() / 2).copied());
+    }
+
+    /// How many.
+    pub(crate) fn count(&self) -> usize {
+        self.leads.len()
     }
 
     /// As they are stored.
@@ -91,7 +96,7 @@ fn lead(key: &[u8]) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::Separators;
-    use crate::entries::Entries;
+    use crate::entries::EntryList;
     use proptest::prelude::proptest;
     use std::collections::BTreeSet;
 
@@ -105,7 +110,7 @@ mod tests {
         ) {
             let keys: BTreeSet<Vec<u8>> =
                 tails.iter().map(|tail| [front.as_slice(), tail].concat()).collect();
-            let mut entries = Entries::default();
+            let mut entries = EntryList::default();
             keys.iter().for_each(|key| entries.push(key, &[]));
             let separators = Separators::new(entries.to_run()).expect("a run");
             let sought = [sought.clone(), [front.as_slice(), &sought].concat()];

@@ -51,13 +51,13 @@ impl FileId {
 
 /// Where a page lies in a file, and the checksum of its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PagePlace {
     pub(crate) offset: u64,
     pub(crate) size: u32,
     pub(crate) checksum: Crc32c,
 }
 
-impl Place {
+impl PagePlace {
     /// That what lies there is not what was written.
     pub(crate) fn damaged(&self, damage: Damage) -> Damaged {
         Damaged { offset: self.offset, size: self.size, damage }
@@ -66,40 +66,40 @@ impl Place {
 
 /// Where a tree's lowest page below which all is stored lies, and how many bytes that is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct InnerPlace {
-    pub(crate) place: Place,
+pub(crate) struct SubtreePlace {
+    pub(crate) place: PagePlace,
     /// Bytes of the page and of all pages below it.
     pub(crate) subtree_size: u64,
 }
 
 /// The file that a tree was opened from.
-pub(crate) struct Source {
+pub(crate) struct PageSource {
     backing: Arc<dyn Backing>,
     pub(crate) file: FileId,
-    moved: Mutex<Moved>,
+    moved: Mutex<MovedPages>,
 }
 
 /// Where the source's pages have been copied to, by their offset in the source.
 #[derive(Debug, Default)]
-struct Moved {
+struct MovedPages {
     file: Option<FileId>,
-    places: BTreeMap<u64, InnerPlace>,
+    places: BTreeMap<u64, SubtreePlace>,
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for PageSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("PageSource").field("file", &self.file).finish_non_exhaustive()
     }
 }
 
-impl Source {
+impl PageSource {
     /// A file and its bytes.
     pub(crate) fn new(backing: Arc<dyn Backing>, file: FileId) -> Self {
         Self { backing, file, moved: Mutex::default() }
     }
 
     /// The bytes of a page, unverified.
-    pub(crate) fn page(&self, place: &Place) -> Result<&[u8], Damaged> {
+    pub(crate) fn page(&self, place: &PagePlace) -> Result<&[u8], Damaged> {
         let bytes = self.backing.bytes();
         let start = usize::try_from(place.offset).ok();
         let range = start.and_then(|start| Some(start..start.checked_add(place.size as usize)?));
@@ -107,7 +107,7 @@ impl Source {
     }
 
     /// The bytes of a page, which are those that were written.
-    pub(crate) fn verified_page(&self, place: &Place) -> Result<&[u8], Damaged> {
+    pub(crate) fn verified_page(&self, place: &PagePlace) -> Result<&[u8], Damaged> {
         let bytes = self.page(place)?;
         if crc32c(bytes) != place.checksum {
             return Err(place.damaged(Damage::Checksum));
@@ -116,16 +116,16 @@ impl Source {
     }
 
     /// Where the page at `offset` was copied to in `file`.
-    pub(crate) fn moved(&self, file: FileId, offset: u64) -> Option<InnerPlace> {
+    pub(crate) fn moved(&self, file: FileId, offset: u64) -> Option<SubtreePlace> {
         let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
         if moved.file == Some(file) { moved.places.get(&offset).copied() } else { None }
     }
 
     /// Remembers where the page at `offset` was copied to in `file`.
-    pub(crate) fn remember_moved(&self, file: FileId, offset: u64, place: InnerPlace) {
+    pub(crate) fn remember_moved(&self, file: FileId, offset: u64, place: SubtreePlace) {
         let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
         if moved.file != Some(file) {
-            *moved = Moved { file: Some(file), places: BTreeMap::new() };
+            *moved = MovedPages { file: Some(file), places: BTreeMap::new() };
         }
         moved.places.insert(offset, place);
     }

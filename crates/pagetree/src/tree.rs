@@ -1,7 +1,7 @@
 //! The tree: an ordered map whose clones are snapshots.
 //!
 //! ```text
-//!   Tree ──► root (Inner, level n) ──► … ──► Inner, level 1 ──► leaves
+//!   Tree ──► root (InnerPage, level n) ──► … ──► InnerPage, level 1 ──► leaves
 //!     └────► source: the file that stored pages are read from
 //! ```
 //! - T1: a clone costs two counters and sees what the tree was; changes to either are not seen by
@@ -11,28 +11,19 @@
 
 use crate::damaged::{Damage, Damaged};
 use crate::inner_page;
-use crate::node::{Child, Inner, Opened};
-use crate::range::Range;
+use crate::limits::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+use crate::node::{ChildPage, InnerPage, OpenedPage};
+use crate::range::TreeRange;
 use crate::root_record::RootRecord;
 use crate::run;
-use crate::source::{Backing, FileId, InnerPlace, Place, Source};
+use crate::source::{Backing, FileId, PagePlace, PageSource, SubtreePlace};
 use std::sync::Arc;
-
-/// Bytes that a key may have.
-pub const KEY_SIZE_MAX: usize = 8 * 1024;
-/// Bytes that a value may have.
-pub const VALUE_SIZE_MAX: usize = 1024 * 1024;
-/// Bytes that a leaf with more than one entry has at most. Larger ones cost an insert more, and
-/// smaller ones have more of what each page costs beside its entries (measured: docs/formats).
-pub const LEAF_SIZE_MAX: usize = 3072;
-/// Children that an inner page has at most. More would make copying a shared one dearer.
-pub(crate) const CHILD_COUNT_MAX: usize = 64;
 
 /// An ordered map from byte strings to byte strings.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    pub(crate) root: Arc<Inner>,
-    pub(crate) source: Option<Arc<Source>>,
+    pub(crate) root: Arc<InnerPage>,
+    pub(crate) source: Option<Arc<PageSource>>,
     pub(crate) count: u64,
     /// The checksum of the key inserted last: tells a run of ascending inserts from others.
     pub(crate) last_inserted: u32,
@@ -54,7 +45,7 @@ pub enum EditError {
 
 /// What a tree is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct TreeUsage {
     /// Leaves in memory.
     pub leaf_pages: u64,
     /// Bytes of their runs.
@@ -69,7 +60,7 @@ pub struct Usage {
     pub stored_bytes: u64,
 }
 
-impl Usage {
+impl TreeUsage {
     /// Bytes of memory that pages take, with what the allocator and counters add to each.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
@@ -94,7 +85,7 @@ impl Tree {
     /// An empty tree.
     #[must_use]
     pub fn new() -> Self {
-        Self { root: Arc::new(Inner::empty()), source: None, count: 0, last_inserted: 0 }
+        Self { root: Arc::new(InnerPage::empty()), source: None, count: 0, last_inserted: 0 }
     }
 
     /// The tree that `record` is the root of, in a file's bytes. Only the root is looked at: each
@@ -110,10 +101,10 @@ impl Tree {
         file: FileId,
         record: &RootRecord,
     ) -> Result<Self, Damaged> {
-        let source = Source::new(backing, file);
+        let source = PageSource::new(backing, file);
         let place =
-            Place { offset: record.offset, size: record.size, checksum: record.page_checksum };
-        let place = InnerPlace { place, subtree_size: record.live_bytes };
+            PagePlace { offset: record.offset, size: record.size, checksum: record.page_checksum };
+        let place = SubtreePlace { place, subtree_size: record.live_bytes };
         let root = inner_page::decode(&source, &place, record.level)?;
         let empty = root.children.is_empty();
         if empty != (record.count == 0) || (empty && record.level > 1) {
@@ -149,16 +140,16 @@ impl Tree {
     }
 
     /// The leaf that has `key`, if any has, and its run; nothing in an empty tree.
-    pub(crate) fn leaf_of(&self, key: &[u8]) -> Result<Option<(&Child, &[u8])>, Damaged> {
+    pub(crate) fn leaf_of(&self, key: &[u8]) -> Result<Option<(&ChildPage, &[u8])>, Damaged> {
         if self.root.children.is_empty() {
             return Ok(None);
         }
-        let mut inner: &Inner = &self.root;
+        let mut inner: &InnerPage = &self.root;
         loop {
             let child = &inner.children[inner.index_of(key)];
             match child.open(inner.level, self.source.as_deref())? {
-                Opened::Inner(below) => inner = below,
-                Opened::Leaf(bytes) => return Ok(Some((child, bytes))),
+                OpenedPage::Inner(below) => inner = below,
+                OpenedPage::Leaf(bytes) => return Ok(Some((child, bytes))),
             }
         }
     }
@@ -173,36 +164,36 @@ impl Tree {
 
     /// The entries from `from` on, in order.
     #[must_use]
-    pub fn range(&self, from: &[u8]) -> Range<'_> {
-        Range::new(self, from)
+    pub fn range(&self, from: &[u8]) -> TreeRange<'_> {
+        TreeRange::new(self, from)
     }
 
     /// What the tree is made of, pages shared with snapshots included. Walks all inner pages that
     /// are in memory.
     #[must_use]
-    pub fn usage(&self) -> Usage {
-        let mut usage = Usage::default();
+    pub fn usage(&self) -> TreeUsage {
+        let mut usage = TreeUsage::default();
         add_usage(&self.root, &mut usage);
         usage
     }
 }
 
-fn add_usage(inner: &Inner, usage: &mut Usage) {
+fn add_usage(inner: &InnerPage, usage: &mut TreeUsage) {
     usage.inner_pages += 1;
-    let slots = inner.children.capacity() * size_of::<Child>();
+    let slots = inner.children.capacity() * size_of::<ChildPage>();
     usage.inner_bytes += (inner.separators.memory_size() + slots) as u64;
     for child in &inner.children {
         match child {
-            Child::Leaf(leaf) => {
+            ChildPage::Leaf(leaf) => {
                 usage.leaf_pages += 1;
                 usage.leaf_bytes += leaf.run.capacity() as u64;
             }
-            Child::Inner(inner) => add_usage(inner, usage),
-            Child::StoredLeaf { size, .. } => {
+            ChildPage::Inner(inner) => add_usage(inner, usage),
+            ChildPage::StoredLeaf { size, .. } => {
                 usage.stored_pages += 1;
                 usage.stored_bytes += u64::from(*size);
             }
-            Child::StoredInner(stored) => match stored.touched.get() {
+            ChildPage::StoredInner(stored) => match stored.touched.get() {
                 Some(inner) => add_usage(inner, usage),
                 None => {
                     usage.stored_pages += 1;

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use cairn_pagetree::{CheckpointError, Damage, FileId, RootRecord, Tree, checkpoint, rewrite};
+use cairn_pagetree::{
+    CheckpointError, Damage, FileId, RootRecord, Tree, checkpoint, multi_get, rewrite,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,7 +41,7 @@ fn assert_right_or_error(bytes: Vec<u8>, record: &RootRecord, model: &Model) -> 
     let mut errors = 0;
     // First, so that these are the first to touch whatever they meet.
     let together: Vec<&Vec<u8>> = model.keys().skip(2).step_by(25).collect();
-    let found = tree.get_each(&together);
+    let found = multi_get(&tree, &together);
     assert_eq!(found.len(), together.len());
     for (key, found) in together.into_iter().zip(found) {
         assert!(found.is_err() || found == Ok(model.get(key).map(Vec::as_slice)));

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use cairn_pagetree::{FileId, RootRecord, Tree, checkpoint, rewrite};
+use cairn_pagetree::{FileId, Finger, RootRecord, Tree, checkpoint, multi_get, rewrite};
 use proptest::prelude::{ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 use proptest::sample::Index;
 use std::collections::BTreeMap;
@@ -174,7 +174,7 @@ impl World {
         let mut keys: Vec<Vec<u8>> = std::iter::once(key.to_vec()).chain(near).collect();
         keys.extend(keys.clone().into_iter().rev().step_by(3));
         keys.extend(keys.clone().into_iter().step_by(9).map(|key| [key, b"?".to_vec()].concat()));
-        let mut finger = self.tree.finger();
+        let mut finger = Finger::new(&self.tree);
         for key in &keys {
             let found = finger.get(key).unwrap();
             assert_eq!(found, self.model.get(key).map(Vec::as_slice));
@@ -227,7 +227,7 @@ impl World {
 }
 
 fn assert_found_together(tree: &Tree, model: &Model, keys: &[Vec<u8>]) {
-    let found: Vec<Option<&[u8]>> = tree.get_each(keys).into_iter().map(Result::unwrap).collect();
+    let found: Vec<Option<&[u8]>> = multi_get(tree, keys).into_iter().map(Result::unwrap).collect();
     let expected: Vec<Option<&[u8]>> =
         keys.iter().map(|key| model.get(key).map(Vec::as_slice)).collect();
     assert_eq!(found, expected);

@@ -7,13 +7,13 @@
 //! - A2: checksums that came with the pushed data are kept where its pieces are the chunk's blocks;
 //!   whoever hands it over has seen to it that they were cut at blocks of the chunk's size.
 
-use crate::apply::Mutation;
 use crate::chunk::Chunk;
 use crate::chunk_files::ChunkFiles;
+use crate::mutation::ReadyMutation;
 use crate::whole_files::disk_error;
 use bytes::Bytes;
 use cairn_env::{DiskError, DiskFile, PushedData};
-use cairn_format::{Head, block_checksum_offset};
+use cairn_format::{ChunkHead, block_checksum_offset};
 use cairn_types::planted::{self, Rule};
 use cairn_types::{Crc32c, crc32c_append};
 
@@ -22,7 +22,7 @@ const GATHER_BELOW: usize = 64 << 10;
 
 /// Part of a run.
 #[derive(Debug)]
-enum Part {
+enum AppendPart {
     Bytes { offset: u64, segments: Vec<Bytes> },
     Zeros { from: u64, to: u64 },
 }
@@ -30,8 +30,8 @@ enum Part {
 /// What a run of appends will have written.
 #[derive(Debug)]
 pub(crate) struct AppendRun {
-    head: Head,
-    parts: Vec<Part>,
+    head: ChunkHead,
+    parts: Vec<AppendPart>,
     /// Of the blocks that become whole, from `first_block` on.
     checksums: Vec<Crc32c>,
     first_block: u64,
@@ -39,12 +39,12 @@ pub(crate) struct AppendRun {
 
 impl AppendRun {
     /// A run behind the end that `head` tells; `head` is otherwise the one to be written.
-    pub(crate) fn new(head: Head) -> Self {
+    pub(crate) fn new(head: ChunkHead) -> Self {
         Self { head, parts: Vec::new(), checksums: Vec::new(), first_block: head.whole_blocks() }
     }
 
     /// Adds one mutation that does not begin before the end.
-    pub(crate) fn add(&mut self, mutation: &Mutation) {
+    pub(crate) fn add(&mut self, mutation: &ReadyMutation) {
         match &mutation.data {
             Some(data) => {
                 if data.size() > 0 {
@@ -61,7 +61,7 @@ impl AppendRun {
         if to <= from {
             return;
         }
-        self.parts.push(Part::Zeros { from, to });
+        self.parts.push(AppendPart::Zeros { from, to });
         let zeros = vec![0; self.head.block_size as usize];
         let whole_block = cairn_types::crc32c(&zeros);
         while self.head.length < to {
@@ -80,7 +80,7 @@ impl AppendRun {
         let offset = self.head.length;
         let mut left = data.size();
         let mut sums = data.checksums.0.iter();
-        let mut cursor = Cursor { segments: &data.segments, at: 0 };
+        let mut cursor = SegmentCursor { segments: &data.segments, at: 0 };
         while left > 0 {
             let size = self.left_in_block(left);
             left -= size as u64;
@@ -94,8 +94,8 @@ impl AppendRun {
             }
         }
         match self.parts.last_mut() {
-            Some(Part::Bytes { segments, .. }) => segments.extend_from_slice(&data.segments),
-            _ => self.parts.push(Part::Bytes { offset, segments: data.segments.clone() }),
+            Some(AppendPart::Bytes { segments, .. }) => segments.extend_from_slice(&data.segments),
+            _ => self.parts.push(AppendPart::Bytes { offset, segments: data.segments.clone() }),
         }
     }
 
@@ -134,10 +134,10 @@ impl AppendRun {
         }
         for part in &self.parts {
             match part {
-                Part::Bytes { offset, segments } => {
+                AppendPart::Bytes { offset, segments } => {
                     write_segments(files.data.as_ref(), *offset, segments)?;
                 }
-                Part::Zeros { from, to } => {
+                AppendPart::Zeros { from, to } => {
                     // What a failed write left behind the end must not show through.
                     files.data.set_size(*from).map_err(disk_error)?;
                     files.data.set_size(*to).map_err(disk_error)?;
@@ -157,12 +157,12 @@ impl AppendRun {
 }
 
 /// Goes through the bytes of segments.
-struct Cursor<'a> {
+struct SegmentCursor<'a> {
     segments: &'a [Bytes],
     at: usize,
 }
 
-impl Cursor<'_> {
+impl SegmentCursor<'_> {
     /// Hands the next `size` bytes to `see`, as they lie.
     fn take(&mut self, mut size: usize, mut see: impl FnMut(&[u8])) {
         while size > 0 {

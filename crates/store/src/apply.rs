@@ -6,52 +6,16 @@
 use crate::append::AppendRun;
 use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, ChunkFiles};
+use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::overwrite::OverwriteRun;
-use cairn_env::{DiskError, PushedData};
-use cairn_types::{ChunkVersion, SerialNumber};
+use cairn_env::DiskError;
+use cairn_types::ChunkVersion;
 
 /// Bytes that one redo entry may have, unless a single mutation has more.
 const OVERWRITE_RUN_MAX: u64 = 8 << 20;
 
-/// One mutation with its bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mutation {
-    /// Its place in the order.
-    pub serial: SerialNumber,
-    /// Where in the chunk.
-    pub offset: u64,
-    /// How many bytes.
-    pub size: u64,
-    /// The bytes; none: zeros up to `offset + size` where the replica is shorter (R16).
-    pub data: Option<PushedData>,
-}
-
-/// What has been acknowledged of a chunk, to be kept in its head.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Acknowledged {
-    /// Bytes (R17).
-    pub length: u64,
-    /// The last mutation (R29).
-    pub serial: SerialNumber,
-}
-
-impl Mutation {
-    /// Whether it changes bytes below `length`.
-    fn overwrites(&self, length: u64) -> bool {
-        self.data.as_ref().is_some_and(|data| data.size() > 0) && self.offset < length
-    }
-
-    fn end(&self) -> u64 {
-        match &self.data {
-            Some(data) if data.size() == 0 => 0,
-            Some(data) => self.offset + data.size(),
-            None => self.offset + self.size,
-        }
-    }
-}
-
 /// Mutations of one kind that follow each other: whether they overwrite, and how many they are.
-fn first_run(mutations: &[Mutation], length: u64) -> (bool, usize) {
+fn first_run(mutations: &[ReadyMutation], length: u64) -> (bool, usize) {
     let overwrites = mutations.first().is_some_and(|mutation| mutation.overwrites(length));
     let (mut length, mut size) = (length, 0);
     let run = mutations.iter().take_while(|mutation| {
@@ -69,8 +33,8 @@ pub(crate) fn apply(
     chunk: &mut Chunk,
     chunks: &ChunkDirectory,
     version: ChunkVersion,
-    mutations: &[Mutation],
-    acknowledged: Acknowledged,
+    mutations: &[ReadyMutation],
+    acknowledged: AcknowledgedMark,
 ) -> Result<(), DiskError> {
     let files = chunks.files(chunk.head.handle, true)?;
     chunk.settle_slots(chunks)?;
@@ -101,7 +65,7 @@ pub(crate) fn apply(
 pub(crate) fn settle(
     chunk: &mut Chunk,
     files: &ChunkFiles,
-    acknowledged: Acknowledged,
+    acknowledged: AcknowledgedMark,
 ) -> Result<(), DiskError> {
     let head = chunk.head;
     if acknowledged.length <= head.acknowledged && acknowledged.serial <= head.acknowledged_serial {

@@ -65,7 +65,7 @@ pub struct Checkpoints {
 
 /// A checkpoint as it was found.
 #[derive(Debug)]
-pub struct Checkpoint {
+pub struct FoundCheckpoint {
     /// What it says.
     pub root: CheckpointRoot,
     /// Its page file.
@@ -75,7 +75,7 @@ pub struct Checkpoint {
 
 /// A state written into a page file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Image {
+pub struct WrittenImage {
     /// What opens it.
     pub root: Vec<u8>,
     /// Bytes of the pages that it reaches.
@@ -83,11 +83,11 @@ pub struct Image {
 }
 
 /// What came of writing one.
-pub type Imaged = Result<Image, CheckpointError<DiskError>>;
+pub type ImageResult = Result<WrittenImage, CheckpointError<DiskError>>;
 
 /// A checkpoint that was made.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WrittenCheckpoint {
     /// Bytes that it added to its page file.
     pub size: u64,
     /// The number of that page file.
@@ -164,15 +164,15 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`DiskError`] of the disk, never of a checkpoint's bytes.
-    pub fn load(&self, index: LogIndex) -> Result<Option<Checkpoint>, DiskError> {
+    pub fn load(&self, index: LogIndex) -> Result<Option<FoundCheckpoint>, DiskError> {
         let root = self.read_root(&path(index, ROOT))?.filter(|root| root.index == index);
         let Some(root) = root else { return Ok(None) };
         let opened = open_page_file(self.disk.as_ref(), DIRECTORY, self.cell, &root)?;
-        Ok(opened.map(|(pages, mapped)| Checkpoint { root, mapped, pages }))
+        Ok(opened.map(|(pages, mapped)| FoundCheckpoint { root, mapped, pages }))
     }
 
     /// From now on checkpoints add to the page file of this one, which the live state came from.
-    pub fn go_on_from(&mut self, checkpoint: Checkpoint) {
+    pub fn go_on_from(&mut self, checkpoint: FoundCheckpoint) {
         self.current = Some(checkpoint.pages);
     }
 
@@ -209,8 +209,8 @@ impl Checkpoints {
         &mut self,
         term: Term,
         index: LogIndex,
-        image: impl FnOnce(FileId, &mut PageWriter<'_>) -> Imaged,
-    ) -> Result<Written, CheckpointError<DiskError>> {
+        image: impl FnOnce(FileId, &mut PageWriter<'_>) -> ImageResult,
+    ) -> Result<WrittenCheckpoint, CheckpointError<DiskError>> {
         let limits = self.limits;
         let current = self.current.take().filter(|pages| {
             let spans = index.get().saturating_sub(pages.begun.unwrap_or(index).get());
@@ -245,7 +245,7 @@ impl Checkpoints {
         let to_adopt = adoption(&mut pages).map_err(CheckpointError::Sink)?;
         let (size, page_file) = (pages.end - before, pages.number);
         self.current = Some(pages);
-        Ok(Written { size, page_file, to_adopt })
+        Ok(WrittenCheckpoint { size, page_file, to_adopt })
     }
 
     fn fresh_file(&mut self) -> Result<PageFile, DiskError> {
@@ -277,7 +277,7 @@ impl Checkpoints {
                 self.remove(&path(index, ROOT))?;
                 continue;
             }
-            let Some(Checkpoint { root, .. }) = self.load(index)? else { continue };
+            let Some(FoundCheckpoint { root, .. }) = self.load(index)? else { continue };
             let is_other = kept.first().is_some_and(|newest| newest.page_file != root.page_file);
             if kept.len() < CHECKPOINTS_KEPT || is_other {
                 has_other_file |= is_other;
@@ -313,8 +313,8 @@ impl Checkpoints {
 /// Writes an image behind what the file has, durably.
 fn write_pages(
     pages: &mut PageFile,
-    image: impl FnOnce(FileId, &mut PageWriter<'_>) -> Imaged,
-) -> Imaged {
+    image: impl FnOnce(FileId, &mut PageWriter<'_>) -> ImageResult,
+) -> ImageResult {
     let mut writer = PageWriter::new(pages.file.as_ref(), pages.end);
     let image = image(pages.id, &mut writer)?;
     let end = writer.finish().map_err(CheckpointError::Sink)?;

@@ -9,14 +9,14 @@ use crate::chunk_files::{ChunkDirectory, ChunkFiles};
 use crate::redo_journal::RedoJournal;
 use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::DiskError;
-use cairn_format::{HEAD_SLOT_SIZE, Head};
+use cairn_format::{ChunkHead, HEAD_SLOT_SIZE};
 use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
 
 /// A replica as its server knows it.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     /// The newest head; sequence zero: never written.
-    pub(crate) head: Head,
+    pub(crate) head: ChunkHead,
     /// Where it stands.
     pub(crate) slot: usize,
     /// The slot of the last head known to be on disk; none after a restart, until a sync.
@@ -44,7 +44,7 @@ impl Chunk {
     /// A replica without bytes or files.
     pub(crate) fn empty(handle: ChunkHandle, block_size: u32) -> Self {
         Self {
-            head: Head::empty(handle, block_size),
+            head: ChunkHead::empty(handle, block_size),
             slot: 1,
             // Slot 1 holds the head of an empty chunk: none.
             synced_slot: Some(1),
@@ -60,8 +60,13 @@ impl Chunk {
     }
 
     /// The head after mutations up to `serial` under `version`, before their bytes are counted.
-    pub(crate) fn next_head(&self, version: ChunkVersion, serial: SerialNumber) -> Head {
-        Head { sequence: self.head.sequence + 1, mutated_version: version, serial, ..self.head }
+    pub(crate) fn next_head(&self, version: ChunkVersion, serial: SerialNumber) -> ChunkHead {
+        ChunkHead {
+            sequence: self.head.sequence + 1,
+            mutated_version: version,
+            serial,
+            ..self.head
+        }
     }
 
     /// Makes it known which head is on disk, so that the other slot can be written (R26).
@@ -70,7 +75,11 @@ impl Chunk {
     }
 
     /// Writes a head into the slot that is not the last one known to be on disk (R26).
-    pub(crate) fn write_head(&mut self, files: &ChunkFiles, head: Head) -> Result<(), DiskError> {
+    pub(crate) fn write_head(
+        &mut self,
+        files: &ChunkFiles,
+        head: ChunkHead,
+    ) -> Result<(), DiskError> {
         let synced = self.synced_slot.expect("settle_slots was called before anything was written");
         let slot = 1 - synced;
         let offset = (slot * HEAD_SLOT_SIZE) as u64;

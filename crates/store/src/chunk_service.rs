@@ -2,29 +2,24 @@
 //!
 //! ```text
 //!   jobs of a lane ──► journal jobs: one flush for all      apply jobs of a chunk: one run
-//!   pushes ──► PushBuffer ──► looked up and compared (R15) when a mutation names them
+//!   pushes ──► PushShelf ──► looked up and compared (R15) when a mutation names them
 //! ```
 //! - D1: a new chunk goes where most space is free.
 //! - D2: a directory whose sync failed answers nothing but that; the others serve on (design §5).
-//! - D3: pushed data that was applied is kept a little longer, for a mutation that comes again
-//!   after the set was changed (R14); then its memory goes to those still waiting.
 
-use crate::apply::{Acknowledged, Mutation};
 use crate::chunk_store::ChunkStore;
 use crate::chunk_store_open::{RecoveredChunks, StoreOpenError};
+use crate::mutation::{AcknowledgedMark, ReadyMutation};
+use crate::push_shelf::PushShelf;
 use cairn_env::{
-    ApplyMutation, ChunkDone, ChunkJob, Disk, DiskError, JournalEntry, PushBuffer, PushLookupError,
-    PushedData, Service, Space,
+    ApplyMutation, ChunkDone, ChunkJob, Disk, DiskError, JournalEntry, PushedData, Service, Space,
 };
 use cairn_protocol::Failure;
-use cairn_types::{CellConfig, CellId, ChunkHandle, ChunkVersion, PushId, ServerId};
-use std::collections::{BTreeMap, VecDeque};
+use cairn_types::{CellConfig, CellId, ChunkHandle, ChunkVersion, PushId, SerialNumber, ServerId};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of applied pushes that are kept (D3).
-const APPLIED_KEPT: u64 = 4 << 20;
-
-type Done = Result<ChunkDone, DiskError>;
+type JobResult = Result<ChunkDone, DiskError>;
 
 /// All disks of a chunkserver.
 #[derive(Debug)]
@@ -32,15 +27,7 @@ pub struct ChunkDisk {
     stores: Vec<ChunkStore>,
     /// Which store has a chunk.
     places: Mutex<BTreeMap<ChunkHandle, usize>>,
-    pushes: Mutex<Pushes>,
-}
-
-#[derive(Debug)]
-struct Pushes {
-    buffer: PushBuffer,
-    /// Applied ones, oldest first (D3).
-    applied: VecDeque<(PushId, u64)>,
-    applied_size: u64,
+    pushes: Mutex<PushShelf>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -62,14 +49,17 @@ fn join_new_directories(
     Ok(())
 }
 
-/// An apply job whose pushes were found.
-struct ReadyApply {
+/// Apply jobs of one chunk, version and durability, as one.
+struct ApplyRun {
     handle: ChunkHandle,
     version: ChunkVersion,
-    mutations: Vec<Mutation>,
-    acknowledged: Acknowledged,
     sync: bool,
+    acknowledged: AcknowledgedMark,
+    mutations: Vec<ReadyMutation>,
+    /// What the mutations name.
     pushes: Vec<(PushId, u64)>,
+    /// The last serial number of each job; none where it has no mutation.
+    last_serials: Vec<Option<SerialNumber>>,
 }
 
 impl ChunkDisk {
@@ -108,12 +98,8 @@ impl ChunkDisk {
         if let Some((cell, server)) = all.identity {
             join_new_directories(&stores, cell, server)?;
         }
-        let pushes = Pushes {
-            buffer: PushBuffer::new(push_buffer_size),
-            applied: VecDeque::new(),
-            applied_size: 0,
-        };
-        Ok((Self { stores, places: Mutex::new(places), pushes: Mutex::new(pushes) }, all))
+        let pushes = Mutex::new(PushShelf::new(push_buffer_size));
+        Ok((Self { stores, places: Mutex::new(places), pushes }, all))
     }
 
     /// Takes over the cell's settings; before the first mutation.
@@ -155,7 +141,7 @@ impl ChunkDisk {
     }
 
     /// Does journal jobs that came together, one flush for each directory concerned.
-    fn journal(&self, jobs: &[Vec<JournalEntry>]) -> Vec<Done> {
+    fn journal(&self, jobs: &[Vec<JournalEntry>]) -> Vec<JobResult> {
         let mut by_store: BTreeMap<usize, Vec<JournalEntry>> = BTreeMap::new();
         let mut results: Vec<Result<Vec<usize>, DiskError>> = Vec::new();
         let mut created = BTreeMap::new();
@@ -227,69 +213,7 @@ impl ChunkDisk {
         Ok(placed)
     }
 
-    /// Looks up what a mutation names (R15). Data cut at other blocks than the chunk's is not what
-    /// it means: its checksums would become those of blocks that they are not of.
-    fn with_push(&self, mutation: &ApplyMutation, blocks: u32) -> Result<Mutation, DiskError> {
-        let ApplyMutation { serial, offset, size, push, ref checksums } = *mutation;
-        let find = |push| {
-            let found = locked(&self.pushes).buffer.get(push, size, checksums);
-            match found {
-                Ok(data) if data.block_size == blocks => Ok(data),
-                Ok(_) | Err(PushLookupError::Differs) => Err(DiskError::PushDiffers { push }),
-                Err(PushLookupError::Missing) => Err(DiskError::PushMissing { push }),
-            }
-        };
-        Ok(Mutation { serial, offset, size, data: push.map(find).transpose()? })
-    }
-
-    /// Applies jobs of one chunk, version and durability as one.
-    fn apply(&self, jobs: Vec<ReadyApply>) -> Vec<Done> {
-        let count = jobs.len();
-        let mut serials = Vec::new();
-        let mut mutations = Vec::new();
-        let mut pushes = Vec::new();
-        let mut acknowledged = Acknowledged::default();
-        let mut of_all = None;
-        for job in jobs {
-            serials.push(job.mutations.last().map(|mutation| mutation.serial));
-            mutations.extend(job.mutations);
-            pushes.extend(job.pushes);
-            acknowledged.length = acknowledged.length.max(job.acknowledged.length);
-            acknowledged.serial = acknowledged.serial.max(job.acknowledged.serial);
-            of_all = Some((job.handle, job.version, job.sync));
-        }
-        let (handle, version, sync) = of_all.expect("a run of at least one job");
-        let result = self
-            .store_of(handle)
-            .and_then(|store| store.apply(handle, version, &mutations, acknowledged, sync));
-        match result {
-            Ok((length, last)) => {
-                self.keep_applied(pushes);
-                let done = |serial: Option<_>| {
-                    Ok(ChunkDone::Applied { length, serial: serial.unwrap_or(last) })
-                };
-                serials.into_iter().map(done).collect()
-            }
-            Err(error) => std::iter::repeat_with(|| Err(error.clone())).take(count).collect(),
-        }
-    }
-
-    fn keep_applied(&self, names: Vec<(PushId, u64)>) {
-        let mut pushes = locked(&self.pushes);
-        let pushes = &mut *pushes;
-        for (push, size) in names {
-            pushes.applied.push_back((push, size));
-            pushes.applied_size += size;
-        }
-        while pushes.applied_size > APPLIED_KEPT
-            && let Some((push, size)) = pushes.applied.pop_front()
-        {
-            pushes.applied_size -= size;
-            pushes.buffer.remove(push);
-        }
-    }
-
-    fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> Done {
+    fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> JobResult {
         let gone = match self.store_of(handle) {
             Ok(store) => store.trash(handle, version)?,
             // There is certainly none.
@@ -301,7 +225,7 @@ impl ChunkDisk {
         Ok(ChunkDone::Trashed { gone })
     }
 
-    fn space(&self) -> Done {
+    fn space(&self) -> JobResult {
         let mut sum = Space::default();
         for place in self.working() {
             let space = self.stores[place].space()?;
@@ -312,7 +236,7 @@ impl ChunkDisk {
     }
 
     /// A job that is neither of the journal nor an apply.
-    fn single(&self, job: ChunkJob) -> Done {
+    fn single(&self, job: ChunkJob) -> JobResult {
         match job {
             ChunkJob::Read { handle, offset, size } => {
                 self.store_of(handle)?.read(handle, offset, size).map(ChunkDone::Read)
@@ -325,7 +249,7 @@ impl ChunkDisk {
                 self.store_of(handle)?.sync(handle).map(|()| ChunkDone::Synced)
             }
             ChunkJob::Settle { handle, acknowledged, acknowledged_serial } => {
-                let known = Acknowledged { length: acknowledged, serial: acknowledged_serial };
+                let known = AcknowledgedMark { length: acknowledged, serial: acknowledged_serial };
                 self.store_of(handle)?.settle(handle, known).map(|()| ChunkDone::Settled)
             }
             ChunkJob::Trash { handle, version } => self.trash(handle, version),
@@ -341,34 +265,13 @@ impl ChunkDisk {
             }
         }
     }
-
-    /// An apply job with its pushes.
-    fn ready(&self, job: ChunkJob) -> Result<ReadyApply, DiskError> {
-        let ChunkJob::Apply {
-            handle,
-            version,
-            mutations,
-            acknowledged: length,
-            acknowledged_serial: serial,
-            sync,
-        } = job
-        else {
-            unreachable!("called for apply jobs");
-        };
-        let pushes = mutations.iter().filter_map(|m| Some((m.push?, m.size))).collect();
-        let blocks = self.store_of(handle)?.block_size(handle)?;
-        let with_pushes = mutations.iter().map(|mutation| self.with_push(mutation, blocks));
-        let mutations = with_pushes.collect::<Result<_, _>>()?;
-        let acknowledged = Acknowledged { length, serial };
-        Ok(ReadyApply { handle, version, mutations, acknowledged, sync, pushes })
-    }
 }
 
 impl Service for ChunkDisk {
     type Job = ChunkJob;
     type Done = ChunkDone;
 
-    fn run(&self, jobs: Vec<ChunkJob>) -> Vec<Done> {
+    fn run(&self, jobs: Vec<ChunkJob>) -> Vec<JobResult> {
         let mut results = Vec::with_capacity(jobs.len());
         let mut jobs = jobs.into_iter().peekable();
         while let Some(job) = jobs.next() {
@@ -387,11 +290,12 @@ impl Service for ChunkDisk {
                         matches!(next, ChunkJob::Apply { handle: h, version: v, sync: s, .. }
                             if (*h, *v, *s) == (handle, version, sync))
                     };
-                    let mut run = vec![job];
+                    let mut run = ApplyRun::new(handle, version, sync);
+                    results.extend(self.add_to_run(&mut run, job));
                     while let Some(next) = jobs.next_if(same) {
-                        run.push(next);
+                        results.extend(self.add_to_run(&mut run, next));
                     }
-                    results.extend(self.apply_run(run));
+                    results.extend(self.apply(run));
                 }
                 job => results.push(self.single(job)),
             }
@@ -400,30 +304,71 @@ impl Service for ChunkDisk {
     }
 
     fn keep(&self, push: PushId, data: PushedData) -> Result<(), Failure> {
-        locked(&self.pushes).buffer.keep(push, data);
+        locked(&self.pushes).keep(push, data);
         Ok(())
     }
 }
 
+impl ApplyRun {
+    fn new(handle: ChunkHandle, version: ChunkVersion, sync: bool) -> Self {
+        let acknowledged = AcknowledgedMark::default();
+        let (mutations, pushes, last_serials) = (Vec::new(), Vec::new(), Vec::new());
+        Self { handle, version, sync, acknowledged, mutations, pushes, last_serials }
+    }
+}
+
 impl ChunkDisk {
-    /// Applies jobs of one chunk that came together: as one, up to one whose push is not here.
-    fn apply_run(&self, run: Vec<ChunkJob>) -> Vec<Done> {
-        let mut results = Vec::new();
-        let mut ready = Vec::new();
-        for job in run {
-            match self.ready(job) {
-                Ok(job) => ready.push(job),
-                Err(error) => {
-                    if !ready.is_empty() {
-                        results.extend(self.apply(std::mem::take(&mut ready)));
-                    }
-                    results.push(Err(error));
-                }
+    /// Adds an apply job. Where it cannot be done, the run so far is applied first: the answers
+    /// come in the order of the jobs.
+    fn add_to_run(&self, run: &mut ApplyRun, job: ChunkJob) -> Vec<JobResult> {
+        let ChunkJob::Apply { mutations, acknowledged, acknowledged_serial, .. } = job else {
+            unreachable!("a run is of apply jobs");
+        };
+        match self.with_pushes(run.handle, &mutations) {
+            Ok(ready) => {
+                run.last_serials.push(mutations.last().map(|mutation| mutation.serial));
+                run.mutations.extend(ready);
+                run.pushes.extend(mutations.iter().filter_map(|it| Some((it.push?, it.size))));
+                let known = &mut run.acknowledged;
+                known.length = known.length.max(acknowledged);
+                known.serial = known.serial.max(acknowledged_serial);
+                Vec::new()
+            }
+            Err(error) => {
+                let next = ApplyRun::new(run.handle, run.version, run.sync);
+                let mut results = self.apply(std::mem::replace(run, next));
+                results.push(Err(error));
+                results
             }
         }
-        if !ready.is_empty() {
-            results.extend(self.apply(ready));
+    }
+
+    fn with_pushes(
+        &self,
+        handle: ChunkHandle,
+        mutations: &[ApplyMutation],
+    ) -> Result<Vec<ReadyMutation>, DiskError> {
+        let block_size = self.store_of(handle)?.block_size(handle)?;
+        let mut pushes = locked(&self.pushes);
+        mutations.iter().map(|mutation| pushes.ready(mutation, block_size)).collect()
+    }
+
+    /// Applies a run; an answer for each of its jobs.
+    fn apply(&self, run: ApplyRun) -> Vec<JobResult> {
+        let ApplyRun { handle, version, sync, acknowledged, mutations, pushes, last_serials } = run;
+        if last_serials.is_empty() {
+            return Vec::new();
         }
-        results
+        let result = self
+            .store_of(handle)
+            .and_then(|store| store.apply(handle, version, &mutations, acknowledged, sync));
+        if result.is_ok() {
+            locked(&self.pushes).applied(pushes);
+        }
+        let done = |serial: Option<SerialNumber>| {
+            let (length, last) = result.clone()?;
+            Ok(ChunkDone::Applied { length, serial: serial.unwrap_or(last) })
+        };
+        last_serials.into_iter().map(done).collect()
     }
 }

@@ -11,11 +11,12 @@
 //! - S4: the block size is the cell's and comes by [`configure`](ChunkStore::configure), before the
 //!   first mutation; a chunk keeps the one that it began with.
 
-use crate::apply::{Acknowledged, Mutation, apply, settle};
+use crate::apply::{apply, settle};
 use crate::chunk::Chunk;
 use crate::chunk_files::ChunkDirectory;
 use crate::identity_file::{read_identity, write_identity};
-use crate::reading::{How, read, read_block};
+use crate::mutation::{AcknowledgedMark, ReadyMutation};
+use crate::reading::{ReadMode, read, read_block};
 use crate::recovery::recover;
 use crate::trash::{empty, throw_away};
 use crate::version_journal::VersionJournal;
@@ -189,8 +190,8 @@ impl ChunkStore {
         &self,
         handle: ChunkHandle,
         version: ChunkVersion,
-        mutations: &[Mutation],
-        acknowledged: Acknowledged,
+        mutations: &[ReadyMutation],
+        acknowledged: AcknowledgedMark,
         sync: bool,
     ) -> Result<(u64, SerialNumber), DiskError> {
         self.with_chunk(handle, |chunk| {
@@ -259,7 +260,11 @@ impl ChunkStore {
     ///
     /// # Errors
     /// [`DiskError`].
-    pub fn settle(&self, handle: ChunkHandle, acknowledged: Acknowledged) -> Result<(), DiskError> {
+    pub fn settle(
+        &self,
+        handle: ChunkHandle,
+        acknowledged: AcknowledgedMark,
+    ) -> Result<(), DiskError> {
         self.with_chunk(handle, |chunk| {
             if chunk.head.sequence == 0 {
                 return Ok(());
@@ -280,7 +285,7 @@ impl ChunkStore {
                 return Ok(ReadDone { offset, ..ReadDone::default() });
             }
             let files = self.directory.files(handle, false)?;
-            let how = if chunk.changed_in_place { How::Copy } else { How::Hold };
+            let how = if chunk.changed_in_place { ReadMode::Copy } else { ReadMode::Hold };
             read(&files, &chunk.head, offset, size, how, &self.pool)
         })
     }

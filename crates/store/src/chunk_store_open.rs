@@ -4,7 +4,7 @@ use crate::chunk::Chunk;
 use crate::chunk_files::{CHUNKS_DIRECTORY, ChunkDirectory, handles_with_files};
 use crate::chunk_store::{ChunkStore, FAILED_PATH};
 use crate::identity_file::read_identity;
-use crate::recovery::{Recovered, recover};
+use crate::recovery::{RecoveredChunk, recover};
 use crate::trash::{TRASH_DIRECTORY, throw_away};
 use crate::version_journal::{JournalOpenError, JournalState, VersionJournal, read_journal};
 use crate::whole_files::{disk_error, sync_failure};
@@ -190,11 +190,11 @@ fn recover_or_suspect(
     directory: &ChunkDirectory,
     line: &ReplicaLine,
     page_cache_lost: bool,
-) -> Result<Recovered, DiskError> {
+) -> Result<RecoveredChunk, DiskError> {
     match recover(directory, line, BLOCK_SIZE, page_cache_lost) {
         Err(DiskError::Io(_) | DiskError::NoSpace) => {
             let chunk = Chunk { torn: true, ..Chunk::empty(line.handle, BLOCK_SIZE) };
-            Ok(Recovered { chunk, damaged: true })
+            Ok(RecoveredChunk { chunk, damaged: true })
         }
         result => result,
     }

@@ -5,6 +5,9 @@
 //!   chunkserver  ChunkDisk ──► ChunkStore, one per data directory
 //! ```
 //! The same code runs on files and on the simulator's faulty disk. Knows no network, no clock.
+//!
+//! Its tests need that faulty disk, which stands a floor higher, so they are beside it:
+//! `crates/env-sim/tests/`, one file for each part of the store.
 
 mod append;
 mod apply;
@@ -16,9 +19,11 @@ mod chunk_store;
 mod chunk_store_open;
 mod identity_file;
 mod log_recovery;
+mod mutation;
 mod operation_log;
 mod overwrite;
 mod page_file;
+mod push_shelf;
 mod reading;
 mod recovery;
 mod redo_journal;
@@ -26,15 +31,16 @@ mod trash;
 mod version_journal;
 mod whole_files;
 
-pub use apply::{Acknowledged, Mutation};
 pub use checkpoint::{
-    CHECKPOINTS_KEPT, Checkpoint, Checkpoints, Image, Imaged, PageFileLimits, Written,
+    CHECKPOINTS_KEPT, Checkpoints, FoundCheckpoint, ImageResult, PageFileLimits, WrittenCheckpoint,
+    WrittenImage,
 };
 pub use chunk_service::ChunkDisk;
 pub use chunk_store::ChunkStore;
 pub use chunk_store_open::{RecoveredChunks, StoreOpenError};
 pub use identity_file::{read_identity, write_identity};
 pub use log_recovery::{LogOpenError, RecoveredLog};
+pub use mutation::{AcknowledgedMark, ReadyMutation};
 pub use operation_log::{OperationLog, SEGMENT_SIZE_STANDARD};
 pub use page_file::{MappedPages, PageWriter};
 pub use version_journal::JournalOpenError;

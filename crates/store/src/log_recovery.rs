@@ -9,7 +9,7 @@
 //! - Anything else that is missing or damaged is corruption: the master refuses to start, and says
 //!   what to do. Starting without acknowledged records would be losing them in silence.
 
-use crate::operation_log::{LOG_DIRECTORY, OperationLog, Segment, segment_path};
+use crate::operation_log::{LOG_DIRECTORY, OpenSegment, OperationLog, segment_path};
 use crate::whole_files::{disk_error, read_all, sync_failure};
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, OpenMode};
@@ -83,7 +83,7 @@ struct ReadSegment {
 }
 
 /// Everything read, segment by segment.
-struct Contents {
+struct LogContents {
     segments: Vec<ReadSegment>,
     /// A file at the end that was begun and never written to.
     unused: Option<u64>,
@@ -118,7 +118,7 @@ impl OperationLog {
                 let number = contents.unused.unwrap_or(1);
                 let after = LogIndex::default();
                 let header = SegmentHeader { cell, number, previous_end: 0, after };
-                Segment::create(disk.as_ref(), &header, segment_size)?
+                OpenSegment::create(disk.as_ref(), &header, segment_size)?
             }
         };
         if let Some(number) = contents.unused.filter(|number| *number != current.number) {
@@ -154,14 +154,14 @@ fn continue_segment(
     disk: &dyn Disk,
     last: &ReadSegment,
     segment_size: u64,
-) -> Result<Segment, DiskError> {
+) -> Result<OpenSegment, DiskError> {
     let file = disk.open(&segment_path(last.number), OpenMode::Write).map_err(disk_error)?;
     let end = last.end;
     let size = segment_size.max(last.bytes.len() as u64);
     file.set_size(end).map_err(disk_error)?;
     file.allocate(size).map_err(disk_error)?;
     file.sync().map_err(sync_failure)?;
-    Ok(Segment { number: last.number, file, end, filled: end, size, last: last.last })
+    Ok(OpenSegment { number: last.number, file, end, filled: end, size, last: last.last })
 }
 
 /// The records that stand (L2), and the newest mark (L3).
@@ -194,9 +194,9 @@ fn read_contents(
     disk: &dyn Disk,
     cell: CellId,
     covered: LogIndex,
-) -> Result<Contents, LogOpenError> {
+) -> Result<LogContents, LogOpenError> {
     let numbers = segment_numbers(disk)?;
-    let mut contents = Contents { segments: Vec::new(), unused: None };
+    let mut contents = LogContents { segments: Vec::new(), unused: None };
     let skipped = skipped_segments(disk, cell, &numbers, covered)?;
     for (position, number) in numbers.iter().copied().enumerate() {
         let file = segment_path(number);

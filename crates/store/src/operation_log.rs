@@ -43,14 +43,14 @@ pub struct OperationLog {
     pub(crate) segment_size: u64,
     /// Segments before the current one: number, and the highest index in it or before it.
     pub(crate) closed: Vec<(u64, LogIndex)>,
-    pub(crate) current: Segment,
+    pub(crate) current: OpenSegment,
     pub(crate) mark: Option<Bytes>,
     pub(crate) failed: bool,
 }
 
 /// The segment that is written to.
 #[derive(Debug)]
-pub(crate) struct Segment {
+pub(crate) struct OpenSegment {
     pub(crate) number: u64,
     pub(crate) file: Box<dyn DiskFile>,
     /// Where the next record goes; all before it is durable.
@@ -68,7 +68,7 @@ pub(crate) fn segment_path(number: u64) -> String {
     format!("{LOG_DIRECTORY}/{number:016x}.log")
 }
 
-impl Segment {
+impl OpenSegment {
     /// Makes segment `number`, durably, room enough for one record of `record_size` in it.
     pub(crate) fn create(
         disk: &dyn Disk,
@@ -147,7 +147,7 @@ impl OperationLog {
         };
         let mark_size = self.mark.as_ref().map_or(0, |mark| log_record_size(mark.len()) as u64);
         let needed = SEGMENT_HEADER_SIZE as u64 + mark_size + record_size;
-        let next = Segment::create(self.disk.as_ref(), &header, needed.max(self.segment_size))?;
+        let next = OpenSegment::create(self.disk.as_ref(), &header, needed.max(self.segment_size))?;
         let before = std::mem::replace(&mut self.current, next);
         self.closed.push((before.number, before.last));
         if let Some(mark) = self.mark.clone() {

@@ -9,14 +9,14 @@
 //! - W2: when an entry is written, all that was added before is on disk; so the entries and what is
 //!   on disk make up the chunk, whatever else a power loss takes.
 
-use crate::apply::Mutation;
 use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, ChunkFiles};
+use crate::mutation::ReadyMutation;
 use crate::reading::read_block;
 use crate::whole_files::disk_error;
 use bytes::Bytes;
 use cairn_env::DiskError;
-use cairn_format::{Head, RedoEntry, block_checksum_offset};
+use cairn_format::{ChunkHead, RedoEntry, block_checksum_offset};
 use cairn_types::crc32c;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -27,7 +27,7 @@ const REDO_SIZE_MAX: u64 = 4 << 20;
 /// What a run of overwrites will have changed.
 #[derive(Debug)]
 pub(crate) struct OverwriteRun {
-    head: Head,
+    head: ChunkHead,
     writes: Vec<(u64, Vec<Bytes>)>,
     /// The blocks touched, as they will be.
     blocks: BTreeMap<u64, Vec<u8>>,
@@ -35,16 +35,16 @@ pub(crate) struct OverwriteRun {
 
 impl OverwriteRun {
     /// A run on a replica that stands as `head` tells; `head` is otherwise the one to be written.
-    pub(crate) fn new(head: Head) -> Self {
+    pub(crate) fn new(head: ChunkHead) -> Self {
         Self { head, writes: Vec::new(), blocks: BTreeMap::new() }
     }
 
     /// Adds one mutation that begins before the end, and perhaps goes beyond it.
     pub(crate) fn add(
         &mut self,
-        stored: &Head,
+        stored: &ChunkHead,
         files: &ChunkFiles,
-        mutation: &Mutation,
+        mutation: &ReadyMutation,
     ) -> Result<(), DiskError> {
         let bytes = mutation.data.as_ref().map(|data| data.segments.concat()).unwrap_or_default();
         let block_size = u64::from(self.head.block_size);
@@ -63,7 +63,7 @@ impl OverwriteRun {
 
     fn change(
         &mut self,
-        stored: &Head,
+        stored: &ChunkHead,
         files: &ChunkFiles,
         block: u64,
         within: usize,

@@ -15,7 +15,7 @@ use crate::whole_files::disk_error;
 use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{DiskError, Payload, ReadDone};
-use cairn_format::{Head, block_checksum_offset};
+use cairn_format::{ChunkHead, block_checksum_offset};
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ fn memory(size: u64) -> usize {
 }
 
 /// The stored bytes of a block of this head, as a range of the chunk.
-fn block_range(head: &Head, block: u64) -> Range<u64> {
+fn block_range(head: &ChunkHead, block: u64) -> Range<u64> {
     let size = u64::from(head.block_size);
     block * size..((block + 1) * size).min(head.length)
 }
@@ -35,7 +35,7 @@ fn block_range(head: &Head, block: u64) -> Range<u64> {
 /// The checksums that the sidecar has for blocks `blocks`; a partial last one's is the head's.
 fn stored_checksums(
     files: &ChunkFiles,
-    head: &Head,
+    head: &ChunkHead,
     blocks: Range<u64>,
 ) -> Result<Vec<Crc32c>, DiskError> {
     let whole = blocks.start..blocks.end.min(head.whole_blocks()).max(blocks.start);
@@ -59,7 +59,7 @@ fn stored_checksums(
 /// Fills `bytes` with what is stored from `start` on; a file that ends too soon is corrupt.
 fn fill_stored(
     files: &ChunkFiles,
-    head: &Head,
+    head: &ChunkHead,
     start: u64,
     bytes: &mut [u8],
 ) -> Result<(), DiskError> {
@@ -74,7 +74,7 @@ fn fill_stored(
 /// A range of what is stored, in a buffer of the pool.
 fn stored_bytes(
     files: &ChunkFiles,
-    head: &Head,
+    head: &ChunkHead,
     start: u64,
     size: usize,
     pool: &BufferPool,
@@ -87,7 +87,7 @@ fn stored_bytes(
 /// One block, verified.
 pub(crate) fn read_block(
     files: &ChunkFiles,
-    head: &Head,
+    head: &ChunkHead,
     block: u64,
 ) -> Result<Vec<u8>, DiskError> {
     let range = block_range(head, block);
@@ -102,7 +102,11 @@ pub(crate) fn read_block(
 }
 
 /// Whether the blocks from `first` on match their checksums.
-pub(crate) fn verify_from(files: &ChunkFiles, head: &Head, first: u64) -> Result<bool, DiskError> {
+pub(crate) fn verify_from(
+    files: &ChunkFiles,
+    head: &ChunkHead,
+    first: u64,
+) -> Result<bool, DiskError> {
     let blocks = head.length.div_ceil(u64::from(head.block_size));
     for block in first..blocks {
         match read_block(files, head, block) {
@@ -116,7 +120,7 @@ pub(crate) fn verify_from(files: &ChunkFiles, head: &Head, first: u64) -> Result
 
 /// How whole blocks are read (B3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum ReadMode {
     /// The file's own pages are sent.
     Hold,
     /// They are copied while nothing changes the chunk.
@@ -126,10 +130,10 @@ pub(crate) enum How {
 /// Reads `size` bytes from `offset`, or fewer where the replica ends (B1, B2).
 pub(crate) fn read(
     files: &ChunkFiles,
-    head: &Head,
+    head: &ChunkHead,
     offset: u64,
     size: u64,
-    how: How,
+    how: ReadMode,
     pool: &BufferPool,
 ) -> Result<ReadDone, DiskError> {
     let end = offset.saturating_add(size).min(head.length);
@@ -143,8 +147,8 @@ pub(crate) fn read(
     let size = memory(whole.end - whole.start);
     if blocks.end - blocks.start > BLOCKS_CUT_MAX {
         let payload = match how {
-            How::Hold => files.data.hold(whole.start, size).map_err(disk_error)?,
-            How::Copy => None,
+            ReadMode::Hold => files.data.hold(whole.start, size).map_err(disk_error)?,
+            ReadMode::Copy => None,
         };
         let payload = match payload {
             Some(held) => Payload::Held(held),

@@ -17,11 +17,11 @@ use crate::reading::verify_from;
 use crate::redo_journal::{empty_file, read_entries};
 use crate::whole_files::{disk_error, read_file, sync_failure};
 use cairn_env::DiskError;
-use cairn_format::{HEAD_SLOT_SIZE, Head, RedoEntry, ReplicaLine};
+use cairn_format::{ChunkHead, HEAD_SLOT_SIZE, RedoEntry, ReplicaLine};
 
 /// A chunk as its files tell.
 #[derive(Debug)]
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredChunk {
     pub(crate) chunk: Chunk,
     /// Bytes that were on disk are missing or wrong.
     pub(crate) damaged: bool,
@@ -29,8 +29,8 @@ pub(crate) struct Recovered {
 
 /// A head, and the slot it stands in; none: a redo entry's.
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
-    head: Head,
+struct HeadCandidate {
+    head: ChunkHead,
     slot: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn recover(
     line: &ReplicaLine,
     block_size: u32,
     page_cache_lost: bool,
-) -> Result<Recovered, DiskError> {
+) -> Result<RecoveredChunk, DiskError> {
     let disk = chunks.disk.as_ref();
     let meta = read_file(disk, &path(line.handle, "meta")).map_err(disk_error)?;
     let slots = read_slots(&meta.unwrap_or_default(), line);
@@ -49,10 +49,10 @@ pub(crate) fn recover(
     let candidates = candidates(&slots, entries.last());
     let Some(newest) = candidates.first().copied() else {
         let chunk = Chunk::empty(line.handle, block_size);
-        return Ok(Recovered { chunk, damaged: line.clean_sequence > 0 });
+        return Ok(RecoveredChunk { chunk, damaged: line.clean_sequence > 0 });
     };
     if entries.is_empty() && newest.head.sequence == line.clean_sequence {
-        return Ok(Recovered { chunk: stands(newest, page_cache_lost), damaged: false });
+        return Ok(RecoveredChunk { chunk: stands(newest, page_cache_lost), damaged: false });
     }
     let files = chunks.files(line.handle, true)?;
     for entry in &entries {
@@ -80,24 +80,24 @@ pub(crate) fn recover(
     if !entries.is_empty() {
         empty_file(disk, line.handle)?;
     }
-    Ok(Recovered { chunk, damaged })
+    Ok(RecoveredChunk { chunk, damaged })
 }
 
-fn read_slots(meta: &[u8], line: &ReplicaLine) -> [Option<Head>; 2] {
+fn read_slots(meta: &[u8], line: &ReplicaLine) -> [Option<ChunkHead>; 2] {
     [0, 1].map(|slot| {
         let raw = meta.get(slot * HEAD_SLOT_SIZE..)?;
-        Head::decode(raw).ok().filter(|head| head.handle == line.handle)
+        ChunkHead::decode(raw).ok().filter(|head| head.handle == line.handle)
     })
 }
 
 /// Newest first; a slot before a redo entry of the same number.
-fn candidates(slots: &[Option<Head>; 2], last: Option<&RedoEntry>) -> Vec<Candidate> {
+fn candidates(slots: &[Option<ChunkHead>; 2], last: Option<&RedoEntry>) -> Vec<HeadCandidate> {
     let in_slots = slots
         .iter()
         .enumerate()
-        .filter_map(|(slot, head)| head.map(|head| Candidate { head, slot: Some(slot) }));
-    let in_redo = last.map(|entry| Candidate { head: entry.head, slot: None });
-    let mut found: Vec<Candidate> = in_slots.chain(in_redo).collect();
+        .filter_map(|(slot, head)| head.map(|head| HeadCandidate { head, slot: Some(slot) }));
+    let in_redo = last.map(|entry| HeadCandidate { head: entry.head, slot: None });
+    let mut found: Vec<HeadCandidate> = in_slots.chain(in_redo).collect();
     found.sort_by_key(|candidate| std::cmp::Reverse(candidate.head.sequence));
     found
 }
@@ -105,7 +105,7 @@ fn candidates(slots: &[Option<Head>; 2], last: Option<&RedoEntry>) -> Vec<Candid
 /// Whether a head fits its data. `base`: what is looked at begins here; none: the last block.
 fn fits(
     files: &ChunkFiles,
-    candidate: &Candidate,
+    candidate: &HeadCandidate,
     line: &ReplicaLine,
     base: Option<u64>,
 ) -> Result<bool, DiskError> {
@@ -119,7 +119,7 @@ fn fits(
 }
 
 /// The chunk whose newest head is in its slot already.
-fn stands(chosen: Candidate, page_cache_lost: bool) -> Chunk {
+fn stands(chosen: HeadCandidate, page_cache_lost: bool) -> Chunk {
     let slot = chosen.slot.unwrap_or(0);
     Chunk {
         head: chosen.head,
@@ -134,9 +134,9 @@ fn stands(chosen: Candidate, page_cache_lost: bool) -> Chunk {
 fn write_anew(
     chunks: &ChunkDirectory,
     files: &ChunkFiles,
-    chosen: Candidate,
+    chosen: HeadCandidate,
     sequence: u64,
-    slots: &[Option<Head>; 2],
+    slots: &[Option<ChunkHead>; 2],
 ) -> Result<Chunk, DiskError> {
     let keep = chosen.slot.or_else(|| {
         let older = |slot: &usize| slots[*slot].is_some_and(|h| h.sequence <= chosen.head.sequence);
@@ -147,7 +147,7 @@ fn write_anew(
         synced_slot: Some(keep.unwrap_or(1)),
         ..Chunk::empty(chosen.head.handle, chosen.head.block_size)
     };
-    chunk.write_head(files, Head { sequence, ..chosen.head })?;
+    chunk.write_head(files, ChunkHead { sequence, ..chosen.head })?;
     chunk.sync(chunks)?;
     Ok(chunk)
 }

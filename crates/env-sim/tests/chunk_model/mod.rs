@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cairn_env::{DiskError, JournalEntry, PushedData, ReadDone};
 use cairn_env_sim::SimDisk;
 use cairn_protocol::ReplicaReport;
-use cairn_store::{Acknowledged, ChunkStore, Mutation};
+use cairn_store::{AcknowledgedMark, ChunkStore, ReadyMutation};
 use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion, Random, SerialNumber, Term};
 
 pub const BLOCK: u32 = 1024;
@@ -86,20 +86,20 @@ impl Model {
         Self { contents: vec![Vec::new()], ..Self::default() }
     }
 
-    fn mutations(&mut self, writes: &[Write]) -> Vec<Mutation> {
+    fn mutations(&mut self, writes: &[Write]) -> Vec<ReadyMutation> {
         let mut mutations = Vec::new();
         for write in writes {
             let serial = SerialNumber::new(self.contents.len() as u64);
             let before = self.contents.last().unwrap().clone();
             self.contents.push(changed(before, write));
             mutations.push(match write {
-                Write::Bytes { offset, bytes, block_offset } => Mutation {
+                Write::Bytes { offset, bytes, block_offset } => ReadyMutation {
                     serial,
                     offset: *offset,
                     size: bytes.len() as u64,
                     data: Some(pushed(bytes, *block_offset)),
                 },
-                Write::Zeros { to } => Mutation { serial, offset: *to, size: 0, data: None },
+                Write::Zeros { to } => ReadyMutation { serial, offset: *to, size: 0, data: None },
             });
         }
         mutations
@@ -117,7 +117,7 @@ impl Model {
             }
             Step::Apply { writes, sync } => {
                 let mutations = self.mutations(writes);
-                let acknowledged = Acknowledged {
+                let acknowledged = AcknowledgedMark {
                     length: self.contents[self.applied].len() as u64,
                     serial: SerialNumber::new(self.applied as u64),
                 };
@@ -138,7 +138,7 @@ impl Model {
             Step::Settle => {
                 let length = self.contents[self.applied].len() as u64;
                 let serial = SerialNumber::new(self.applied as u64);
-                store.settle(HANDLE, Acknowledged { length, serial })?;
+                store.settle(HANDLE, AcknowledgedMark { length, serial })?;
             }
         }
         Ok(())

@@ -17,7 +17,7 @@ use super::names::Names;
 use super::outcomes::Outcomes;
 use bytes::Bytes;
 use cairn_pagetree::{
-    Backing, CheckpointError, Damaged, FileId, PageSink, RecordError, RootRecord, Tree, Usage,
+    Backing, CheckpointError, Damaged, FileId, PageSink, RecordError, RootRecord, Tree, TreeUsage,
     checkpoint,
 };
 use cairn_types::wire::Message;
@@ -160,7 +160,7 @@ impl State {
 
     /// What each tree is called, how many entries it has, and what it is made of.
     #[must_use]
-    pub fn usage(&self) -> Vec<(&'static str, u64, Usage)> {
+    pub fn usage(&self) -> Vec<(&'static str, u64, TreeUsage)> {
         let maps = TREE_NAMES.into_iter().zip(self.maps());
         maps.map(|(name, map)| (name, map.len(), map.tree().usage())).collect()
     }

@@ -3,7 +3,7 @@
 //! - D1: the first damage of any of a state's trees is kept, for the state and all its clones;
 //!   whoever asks the state looks at it before believing an answer.
 
-use cairn_pagetree::{Damage, Damaged, EditError, Finger, Range, Tree};
+use cairn_pagetree::{Damage, Damaged, EditError, Finger, Tree, TreeRange, multi_get};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -122,7 +122,7 @@ impl Map {
         keys: &[impl AsRef<[u8]>],
         mut unpack: impl FnMut(usize, &'a [u8]) -> Option<T>,
     ) -> impl Iterator<Item = Option<T>> {
-        self.tree.get_each(keys).into_iter().enumerate().map(move |(index, found)| {
+        multi_get(&self.tree, keys).into_iter().enumerate().map(move |(index, found)| {
             let value = self.mark.passed(found)?;
             self.mark.unpacked(value, |value| unpack(index, value))
         })
@@ -158,14 +158,14 @@ impl Map {
 
     /// For looking up keys that mostly lie close behind one another.
     pub(super) fn finger(&self) -> MapFinger<'_> {
-        MapFinger { finger: self.tree.finger(), mark: &self.mark }
+        MapFinger { finger: Finger::new(&self.tree), mark: &self.mark }
     }
 }
 
 /// Entries in order.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
-    range: Range<'a>,
+    range: TreeRange<'a>,
     mark: &'a DamageMark,
 }
 
