@@ -17,7 +17,7 @@ use bytes::Bytes;
 use cairn_env::{Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space};
 use cairn_types::Random;
 use inode::{Inode, PAGE_SIZE};
-use names::{Names, Node};
+use names::{NameTable, NameTarget};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +27,7 @@ type InodeNumber = u64;
 /// A simulated disk; clones are the same disk.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
     /// The process it was handed to; none for whoever controls the disk.
     session: Option<u64>,
 }
@@ -36,14 +36,14 @@ pub struct SimDisk {
 #[derive(Clone, Debug)]
 pub struct DiskImage {
     files: BTreeMap<InodeNumber, Inode>,
-    names: Names,
+    names: NameTable,
 }
 
 #[derive(Debug)]
-struct State {
+struct DiskState {
     name: String,
     files: BTreeMap<InodeNumber, Inode>,
-    names: Names,
+    names: NameTable,
     next_inode: InodeNumber,
     capacity: u64,
     session: u64,
@@ -56,7 +56,7 @@ struct State {
     locks: BTreeSet<String>,
 }
 
-impl State {
+impl DiskState {
     fn alive(&self, session: u64) -> Result<(), IoFailure> {
         if session != self.session {
             return Err(IoFailure::Other("the process that opened this is dead".to_owned()));
@@ -131,10 +131,10 @@ impl SimDisk {
     /// An empty disk; `name` is for people.
     #[must_use]
     pub fn new(name: impl Into<String>, capacity: u64) -> Self {
-        let state = State {
+        let state = DiskState {
             name: name.into(),
             files: BTreeMap::new(),
-            names: Names::default(),
+            names: NameTable::default(),
             next_inode: 0,
             capacity,
             session: 0,
@@ -148,13 +148,13 @@ impl SimDisk {
         Self { state: Arc::new(Mutex::new(state)), session: None }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         // A panic under the lock fails its test anyway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state, if this handle's process is alive.
-    fn living(&self) -> Result<MutexGuard<'_, State>, IoFailure> {
+    fn living(&self) -> Result<MutexGuard<'_, DiskState>, IoFailure> {
         let state = self.state();
         state.alive(self.session.unwrap_or(state.session))?;
         Ok(state)
@@ -223,7 +223,7 @@ impl SimDisk {
     /// Turns all bits of one stored byte; says whether there was one.
     pub fn flip_byte(&self, path: &str, offset: u64) -> bool {
         let mut state = self.state();
-        let Some(Node::File(number)) = state.names.get(path) else {
+        let Some(NameTarget::File(number)) = state.names.get(path) else {
             return false;
         };
         state.files.get_mut(&number).is_some_and(|inode| inode.flip(offset))
@@ -257,9 +257,11 @@ impl Disk for SimDisk {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Box<dyn DiskFile>, IoFailure> {
         let mut state = self.living()?;
         let inode = match (state.names.get(path), mode) {
-            (Some(Node::File(_)), OpenMode::CreateNew) => return Err(IoFailure::AlreadyExists),
-            (Some(Node::File(inode)), _) => inode,
-            (Some(Node::Directory), _) => {
+            (Some(NameTarget::File(_)), OpenMode::CreateNew) => {
+                return Err(IoFailure::AlreadyExists);
+            }
+            (Some(NameTarget::File(inode)), _) => inode,
+            (Some(NameTarget::Directory), _) => {
                 return Err(IoFailure::Other("is a directory".to_owned()));
             }
             (None, OpenMode::Read | OpenMode::Write) => return Err(IoFailure::NotFound),
@@ -284,8 +286,8 @@ impl Disk for SimDisk {
         for end in directory.match_indices('/').map(|(at, _)| at).chain([directory.len()]) {
             let path = &directory[..end];
             match state.names.get(path) {
-                Some(Node::Directory) => {}
-                Some(Node::File(_)) => return Err(IoFailure::AlreadyExists),
+                Some(NameTarget::Directory) => {}
+                Some(NameTarget::File(_)) => return Err(IoFailure::AlreadyExists),
                 None => {
                     state.change()?;
                     state.names.make_directory(path);
@@ -298,11 +300,11 @@ impl Disk for SimDisk {
     fn rename(&self, from: &str, to: &str) -> Result<(), IoFailure> {
         let mut state = self.living()?;
         state.names.check_parent(to)?;
-        let Some(Node::File(inode)) = state.names.get(from) else {
+        let Some(NameTarget::File(inode)) = state.names.get(from) else {
             return Err(IoFailure::NotFound);
         };
         state.change()?;
-        if let Some(Node::File(replaced)) = state.names.get(to)
+        if let Some(NameTarget::File(replaced)) = state.names.get(to)
             && replaced != inode
         {
             state.unlink(replaced);
@@ -313,7 +315,7 @@ impl Disk for SimDisk {
 
     fn remove(&self, path: &str) -> Result<(), IoFailure> {
         let mut state = self.living()?;
-        let Some(Node::File(inode)) = state.names.get(path) else {
+        let Some(NameTarget::File(inode)) = state.names.get(path) else {
             return Err(IoFailure::NotFound);
         };
         state.change()?;
@@ -325,7 +327,7 @@ impl Disk for SimDisk {
     fn sync_dir(&self, directory: &str) -> Result<(), IoFailure> {
         let mut state = self.living()?;
         state.change()?;
-        if state.names.get(directory) != Some(Node::Directory) {
+        if state.names.get(directory) != Some(NameTarget::Directory) {
             return Err(IoFailure::NotFound);
         }
         let fails = state.sync_fails();
@@ -358,7 +360,7 @@ impl Disk for SimDisk {
 
 #[derive(Debug)]
 struct SimLock {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
     session: u64,
     path: String,
 }
@@ -376,20 +378,20 @@ impl Drop for SimLock {
 
 #[derive(Debug)]
 struct SimFile {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
     session: u64,
     inode: InodeNumber,
     writable: bool,
 }
 
 impl SimFile {
-    fn living(&self) -> Result<MutexGuard<'_, State>, IoFailure> {
+    fn living(&self) -> Result<MutexGuard<'_, DiskState>, IoFailure> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.alive(self.session)?;
         Ok(state)
     }
 
-    fn to_write(&self) -> Result<MutexGuard<'_, State>, IoFailure> {
+    fn to_write(&self) -> Result<MutexGuard<'_, DiskState>, IoFailure> {
         if self.writable { self.living() } else { Err(IoFailure::Denied) }
     }
 }
@@ -469,7 +471,7 @@ impl DiskFile for SimFile {
 
 /// Pages of a file on their way: what is overwritten before they arrive arrives as it is then.
 struct SimHeld {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
     inode: InodeNumber,
     offset: u64,
     /// As they were, for a file that is gone or cut.

@@ -1,8 +1,8 @@
 //! The simulated world behind the seam (design §2): one thread, one queue, one seed.
 //!
 //! ```text
-//!   SimWorld ── queue of happenings, by (true time, sequence)
-//!      ├── nodes: a driver behind `Machine`, its disks, its clock, its lanes
+//!   SimWorld ── queue of events, by (true time, sequence)
+//!      ├── nodes: a driver behind `Process`, its disks, its clock, its lanes
 //!      ├── connections: two pipes each, FIFO, that can break after any prefix
 //!      └── faults: kill, power loss, partition, pause, slow, clock jump, …
 //! ```
@@ -14,18 +14,23 @@ mod clock;
 pub mod disk;
 mod faults;
 mod lanes;
-mod machine;
 mod network;
+mod node;
+mod partitions;
+mod process;
 mod pushes;
 mod queue;
+mod timeline;
 mod trace;
 mod watch;
 mod world;
 
 pub use clock::{SimClock, WorldTime};
 pub use disk::{DiskImage, SimDisk};
-pub use faults::Death;
-pub use machine::{Housed, Input, Machine, Output, Watch};
+pub use network::StallFilter;
+pub use node::{DeathCause, NodeId, NodePlan, ProcessBoot, ProcessFactory};
+pub use process::{DriverProcess, Process, ProcessInput, ProcessOutput, WatchOf};
+pub use timeline::WorldSettings;
 pub use trace::Trace;
-pub use watch::{JobWatch, MessageWatch, Seen};
-pub use world::{Boot, Factory, NodeId, NodePlan, SimWorld, Stall, Stepped, WorldSettings};
+pub use watch::{JobWatch, MessageWatch, SeenRequest};
+pub use world::{SimWorld, WorldStep};

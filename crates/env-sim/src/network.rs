@@ -5,15 +5,18 @@
 //!   caller has been told that the connection is gone, and after a new connection's requests.
 
 use crate::clock::WorldTime;
-use crate::world::NodeId;
+use crate::node::{NodeId, NodeState};
+use crate::timeline::Timeline;
+use crate::watch::SeenRequest;
 use bytes::Bytes;
-use cairn_env::{ConnectionId, EffectId, Payload};
+use cairn_env::{Answer, Caller, ConnectionId, EffectId, Payload};
 use cairn_protocol::{
-    FRAME_HEADER_SIZE, Failure, FrameHeader, FrameKind, Request, RequestId, Response, encode_frame,
+    FRAME_HEADER_SIZE, Failure, FrameHeader, FrameKind, Push, Request, RequestId, Response,
+    encode_frame,
 };
 use cairn_types::wire::Message;
 use cairn_types::{Address, ServerId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Which of a connection's pipes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub(crate) enum Direction {
 
 /// Which side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
+pub(crate) enum ConnectionEnd {
     /// Who dialled.
     Dialler,
     /// Who listens.
@@ -35,19 +38,19 @@ pub(crate) enum Ends {
 
 /// Header and message as they travel, and the payload: held bytes are read when they arrive.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct SimFrame {
     pub(crate) head: Vec<u8>,
     pub(crate) payload: Payload,
 }
 
 /// What a frame says, once read.
-pub(crate) enum Said {
+pub(crate) enum FrameMessage {
     Request(Request),
     Response(Response),
     Failure(Failure),
 }
 
-impl Frame {
+impl SimFrame {
     pub(crate) fn request(id: RequestId, request: &Request, payload: Bytes) -> Self {
         Self::encode(request.kind(), FrameKind::Request, id, payload.into(), |out| {
             request.encode(out)
@@ -83,14 +86,18 @@ impl Frame {
     }
 
     /// Reads the frame as a receiver would; nothing where it is none.
-    pub(crate) fn read(&self) -> Option<(RequestId, u16, Said)> {
+    pub(crate) fn read(&self) -> Option<(RequestId, u16, FrameMessage)> {
         let (raw, message) = self.head.split_at_checked(FRAME_HEADER_SIZE)?;
         let header = FrameHeader::decode(raw.try_into().ok()?).ok()?;
         header.verify(message).ok()?;
         let said = match header.kind {
-            FrameKind::Request => Said::Request(Request::decode(header.rpc, message).ok()??),
-            FrameKind::Response => Said::Response(Response::decode(header.rpc, message).ok()??),
-            FrameKind::Failure => Said::Failure(Failure::decode(message).ok()?),
+            FrameKind::Request => {
+                FrameMessage::Request(Request::decode(header.rpc, message).ok()??)
+            }
+            FrameKind::Response => {
+                FrameMessage::Response(Response::decode(header.rpc, message).ok()??)
+            }
+            FrameKind::Failure => FrameMessage::Failure(Failure::decode(message).ok()?),
         };
         Some((header.request, header.rpc, said))
     }
@@ -98,10 +105,10 @@ impl Frame {
 
 /// Frames on their way.
 #[derive(Debug, Default)]
-pub(crate) struct Pipe {
-    pub(crate) in_flight: VecDeque<Frame>,
+pub(crate) struct SimPipe {
+    pub(crate) in_flight: VecDeque<SimFrame>,
     /// Sent while the network did not reach that far; they go on when it does again.
-    pub(crate) held: Vec<Frame>,
+    pub(crate) held: Vec<SimFrame>,
     pub(crate) last_arrival: WorldTime,
     /// Nothing arrives before (N2).
     pub(crate) hold_until: WorldTime,
@@ -111,7 +118,7 @@ pub(crate) struct Pipe {
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum CallOwner {
     /// A driver's call.
     Driver(EffectId),
     /// A push on its way down the chain.
@@ -121,15 +128,15 @@ pub(crate) enum Owner {
 /// A call without an answer yet.
 #[derive(Debug)]
 pub(crate) struct OpenCall {
-    pub(crate) owner: Owner,
+    pub(crate) owner: CallOwner,
     pub(crate) server: ServerId,
     /// Not sent yet: the connection is still being made.
-    pub(crate) unsent: Option<Frame>,
+    pub(crate) unsent: Option<SimFrame>,
 }
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     /// The handshake is on its way.
     Dialling,
     /// Open, welcomed by this server.
@@ -140,7 +147,7 @@ pub(crate) enum State {
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct SimConnection {
     pub(crate) id: ConnectionId,
     pub(crate) from: NodeId,
     pub(crate) from_life: u64,
@@ -148,17 +155,17 @@ pub(crate) struct Connection {
     /// The listener's life that accepted it.
     pub(crate) to_life: Option<u64>,
     pub(crate) address: Address,
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     pub(crate) next_request: u64,
     pub(crate) calls: BTreeMap<RequestId, OpenCall>,
-    pub(crate) there: Pipe,
-    pub(crate) back: Pipe,
+    pub(crate) there: SimPipe,
+    pub(crate) back: SimPipe,
     pub(crate) dialler_knows: bool,
     pub(crate) listener_knows: bool,
 }
 
-impl Connection {
-    pub(crate) fn pipe(&mut self, direction: Direction) -> &mut Pipe {
+impl SimConnection {
+    pub(crate) fn pipe(&mut self, direction: Direction) -> &mut SimPipe {
         match direction {
             Direction::There => &mut self.there,
             Direction::Back => &mut self.back,
@@ -177,4 +184,41 @@ impl Connection {
         self.next_request += 1;
         RequestId(self.next_request)
     }
+}
+
+/// Chooses the request whose connection stalls.
+pub type StallFilter = Box<dyn FnMut(&SeenRequest<'_>) -> bool>;
+
+/// All connections, and where frames do not get through.
+#[derive(Default)]
+pub(crate) struct Network {
+    pub(crate) by_address: BTreeMap<Address, NodeId>,
+    pub(crate) connections: BTreeMap<ConnectionId, SimConnection>,
+    /// The connection that a node keeps to another.
+    pub(crate) kept: BTreeMap<(NodeId, NodeId), ConnectionId>,
+    pub(crate) next_connection: u64,
+    /// What the first sends does not reach the second.
+    pub(crate) blocked: BTreeSet<(NodeId, NodeId)>,
+    pub(crate) stall: Option<StallFilter>,
+}
+
+/// What the network has for a process; one that has died meanwhile does not get it (W2).
+pub(crate) enum Delivery {
+    /// A request, whoever lives there now: it came by a connection that this life accepted.
+    Request { from: NodeId, to: NodeId, caller: Caller, request: Request },
+    /// Pushed data, which the world itself serves (E5).
+    Push { to: NodeId, caller: Caller, push: Push, payload: Bytes },
+    /// The end of a call.
+    Completed { to: NodeId, life: u64, owner: CallOwner, result: Result<Answer, Failure> },
+    /// A connection on which requests came is gone.
+    Disconnected { to: NodeId, life: u64, connection: ConnectionId },
+}
+
+/// What the network may touch while something happens in it: itself and the time, not the
+/// processes; what it has for them goes out as deliveries.
+pub(crate) struct NetworkHandler<'a> {
+    pub(crate) network: &'a mut Network,
+    pub(crate) time: &'a mut Timeline,
+    pub(crate) nodes: &'a [NodeState],
+    pub(crate) deliveries: &'a mut Vec<Delivery>,
 }

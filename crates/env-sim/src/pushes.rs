@@ -6,13 +6,15 @@
 //! ```
 //! Keeping and passing on run side by side, so a process may die with either of them half done.
 
-use crate::network::Owner;
-use crate::queue::Happening;
-use crate::world::{NodeId, SimWorld};
+use crate::network::CallOwner;
+use crate::node::NodeId;
+use crate::queue::ScheduledEvent;
+use crate::world::SimWorld;
 use bytes::Bytes;
-use cairn_env::{Caller, ConnectionId, Payload, PushedData};
-use cairn_protocol::{ErrorCode, Failure, Push, PushAnswer, Request, RequestId, Response};
+use cairn_env::{Caller, Payload, PushedData};
+use cairn_protocol::{ErrorCode, Failure, Push, PushAnswer, Request, Response};
 use cairn_types::{BLOCK_SIZE, Random, ServerId};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long a server waits for the rest of its chain.
@@ -31,99 +33,114 @@ pub(crate) struct PushJob {
     passed_on: Option<Result<(), Failure>>,
 }
 
+/// The pushes that are being served, by the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct PushJobs {
+    last: u64,
+    by_id: BTreeMap<u64, PushJob>,
+}
+
+impl PushJobs {
+    fn begin(&mut self, job: PushJob) -> u64 {
+        self.last += 1;
+        self.by_id.insert(self.last, job);
+        self.last
+    }
+
+    /// On which machine a push is served, until it has been answered.
+    pub(crate) fn node_of(&self, id: u64) -> Option<NodeId> {
+        self.by_id.get(&id).map(|job| job.node)
+    }
+
+    /// Takes out a push that has both been kept and passed on, or not: with what came of it.
+    fn take_finished(&mut self, id: u64) -> Option<(PushJob, Result<(), Failure>)> {
+        let job = &self.by_id[&id];
+        let (kept, passed_on) = (job.kept.clone()?, job.passed_on.clone()?);
+        let job = self.by_id.remove(&id).expect("looked at above");
+        Some((job, kept.and(passed_on)))
+    }
+}
+
 fn block_size(push: &Push) -> u32 {
     if push.block_size == 0 { BLOCK_SIZE } else { push.block_size }
 }
 
 impl SimWorld {
-    pub(crate) fn serve_push(
-        &mut self,
-        connection: ConnectionId,
-        request: RequestId,
-        push: Push,
-        payload: Bytes,
-    ) {
-        let node = self.connections[&connection].to;
-        let caller = Caller { connection, request };
+    pub(crate) fn serve_push(&mut self, node: NodeId, caller: Caller, push: Push, payload: Bytes) {
         if !push.checksums.verify(u64::from(push.block_offset), &payload, block_size(&push)) {
-            self.reach("push refused: checksum");
+            self.time.reach("push refused: checksum");
             let failure = Failure::not_done(ErrorCode::ChecksumMismatch, "pushed data is damaged");
             return self.answer_push(caller, &Err(failure));
         }
-        self.next_push += 1;
-        let id = self.next_push;
         let onward = push
             .chain
             .split_first()
             .map(|(next, rest)| (next.clone(), Push { chain: rest.to_vec(), ..push.clone() }));
-        self.pushes.insert(
-            id,
-            PushJob {
-                node,
-                life: self.nodes[node.0].life,
-                caller,
-                push,
-                payload: payload.clone(),
-                next: onward.as_ref().map_or(ServerId::default(), |(next, _)| next.server),
-                kept: None,
-                passed_on: if onward.is_none() { Some(Ok(())) } else { None },
-            },
-        );
-        let max = self.settings.latency_max;
+        let id = self.pushes.begin(PushJob {
+            node,
+            life: self.nodes[node.0].life,
+            caller,
+            push,
+            payload: payload.clone(),
+            next: onward.as_ref().map_or(ServerId::default(), |(next, _)| next.server),
+            kept: None,
+            passed_on: if onward.is_none() { Some(Ok(())) } else { None },
+        });
+        let max = self.time.settings.latency_max;
         let slow = self.nodes[node.0].slow;
-        let at = self.now.after(self.span(Duration::ZERO, max, slow));
-        self.queue.push(at, Happening::PushStored { push: id });
+        let at = self.time.now.after(self.time.span(Duration::ZERO, max, slow));
+        self.time.queue.push(at, ScheduledEvent::PushStored { push: id });
         if let Some((next, onward)) = onward {
-            let deadline = self.now.after(CHAIN_TIMEOUT);
+            let deadline = self.time.now.after(CHAIN_TIMEOUT);
             let request = Request::Push(onward);
-            let owner = Owner::Chain(id);
-            self.call(node, owner, &next.address, next.server, &request, payload, deadline);
+            let owner = CallOwner::Chain(id);
+            let to = (&next.address, next.server);
+            self.with_network(|net| net.call(node, owner, to, &request, payload, deadline));
         }
     }
 
     pub(crate) fn push_stored(&mut self, id: u64) {
-        let Some(job) = self.pushes.get_mut(&id) else { return };
+        // Its process may have died, and the push with it.
+        let Some(job) = self.pushes.by_id.get_mut(&id) else { return };
         let node = &self.nodes[job.node.0];
-        let Some(machine) = node.machine.as_ref().filter(|_| node.life == job.life) else {
-            self.pushes.remove(&id);
+        let Some(process) = node.process.as_ref().filter(|_| node.life == job.life) else {
+            self.pushes.by_id.remove(&id);
             return;
         };
-        let segments = segments(&job.push, &job.payload, &mut self.random);
+        let segments = segments(&job.push, &job.payload, &mut self.time.random);
         let data = PushedData {
             block_offset: job.push.block_offset,
             block_size: block_size(&job.push),
             checksums: job.push.checksums.clone(),
             segments,
         };
-        job.kept = Some(machine.keep(job.push.push, data));
+        job.kept = Some(process.keep(job.push.push, data));
         self.finish_push(id);
     }
 
     /// The next server of the chain has answered, or not.
     pub(crate) fn push_passed_on(&mut self, id: u64, result: Result<(), Failure>) {
-        let Some(job) = self.pushes.get_mut(&id) else { return };
+        // As in `push_stored`.
+        let Some(job) = self.pushes.by_id.get_mut(&id) else { return };
         let next = job.next;
         job.passed_on = Some(result.map_err(|failure| chain_failure(failure, next)));
         if job.passed_on.as_ref().is_some_and(Result::is_err) {
-            self.reach("push chain broken");
+            self.time.reach("push chain broken");
         }
         self.finish_push(id);
     }
 
     fn finish_push(&mut self, id: u64) {
-        let job = &self.pushes[&id];
-        let (Some(kept), Some(passed_on)) = (&job.kept, &job.passed_on) else { return };
-        let answer = kept.clone().and(passed_on.clone());
-        let (caller, node, life) = (job.caller, job.node, job.life);
-        self.pushes.remove(&id);
-        if self.lives(node, life) {
-            self.answer_push(caller, &answer.map(|()| Response::Push(PushAnswer {})));
+        // One of the two halves may still be under way.
+        let Some((job, result)) = self.pushes.take_finished(id) else { return };
+        if self.lives(job.node, job.life) {
+            self.answer_push(job.caller, &result.map(|()| Response::Push(PushAnswer {})));
         }
     }
 
     fn answer_push(&mut self, caller: Caller, answer: &Result<Response, Failure>) {
         let kind = Request::Push(Push::default()).kind();
-        self.send_answer(caller, kind, answer, Payload::default());
+        self.with_network(|net| net.send_answer(caller, kind, answer, Payload::default()));
     }
 }
 

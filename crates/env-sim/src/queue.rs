@@ -1,15 +1,15 @@
 //! What is going to happen, by true time and then by the order in which it was arranged.
 
 use crate::clock::WorldTime;
-use crate::network::{Direction, Ends, Owner};
-use crate::world::NodeId;
+use crate::network::{CallOwner, ConnectionEnd, Direction};
+use crate::node::NodeId;
 use cairn_env::{ConnectionId, EffectId, Lane};
 use cairn_protocol::{Failure, RequestId};
 use std::any::Any;
 use std::collections::BTreeMap;
 
 /// One thing that happens. Those of a process carry its life: a dead one's never happen.
-pub(crate) enum Happening {
+pub(crate) enum ScheduledEvent {
     /// A process begins.
     Started { node: NodeId, life: u64 },
     /// A timer of a driver.
@@ -17,15 +17,15 @@ pub(crate) enum Happening {
     /// The front frame of a pipe arrives.
     Deliver { connection: ConnectionId, direction: Direction },
     /// One end learns that a connection is gone.
-    Lost { connection: ConnectionId, end: Ends },
+    Lost { connection: ConnectionId, end: ConnectionEnd },
     /// Nobody answered the dialling.
     DialTimeout { connection: ConnectionId },
     /// A call's deadline.
     Deadline { connection: ConnectionId, request: RequestId },
     /// A call that was never sent comes back.
-    CallFailed { node: NodeId, life: u64, owner: Owner, failure: Failure },
-    /// A long turn of a process is over.
-    TurnEnds { node: NodeId, life: u64 },
+    CallFailed { node: NodeId, life: u64, owner: CallOwner, failure: Failure },
+    /// A long batch of a process is over.
+    BatchEnds { node: NodeId, life: u64 },
     /// A lane takes up what waits.
     LaneRun { node: NodeId, life: u64, lane: Lane },
     /// The lane's work is done.
@@ -40,19 +40,19 @@ pub(crate) enum Happening {
 
 /// The queue.
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct EventQueue {
     sequence: u64,
-    by_time: BTreeMap<(WorldTime, u64), Happening>,
+    by_time: BTreeMap<(WorldTime, u64), ScheduledEvent>,
 }
 
-impl Queue {
-    pub(crate) fn push(&mut self, at: WorldTime, happening: Happening) {
+impl EventQueue {
+    pub(crate) fn push(&mut self, at: WorldTime, event: ScheduledEvent) {
         self.sequence += 1;
-        self.by_time.insert((at, self.sequence), happening);
+        self.by_time.insert((at, self.sequence), event);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(WorldTime, u64, Happening)> {
-        self.by_time.pop_first().map(|((at, sequence), happening)| (at, sequence, happening))
+    pub(crate) fn pop(&mut self) -> Option<(WorldTime, u64, ScheduledEvent)> {
+        self.by_time.pop_first().map(|((at, sequence), event)| (at, sequence, event))
     }
 
     pub(crate) fn next_time(&self) -> Option<WorldTime> {

@@ -3,13 +3,13 @@
 //! Watchers see and never touch. They run at the instant of what they see, in true time.
 
 use crate::clock::WorldTime;
-use crate::world::NodeId;
+use crate::node::NodeId;
 use cairn_env::DiskError;
 use cairn_protocol::{Failure, Request, Response};
 
 /// One message at the instant when a driver gets it or gives it.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct SeenRequest<'a> {
     /// True time.
     pub at: WorldTime,
     /// Who asks.
@@ -23,9 +23,9 @@ pub struct Seen<'a> {
 /// Sees the messages of all drivers.
 pub trait MessageWatch {
     /// A driver is about to get this request.
-    fn delivered(&mut self, seen: &Seen<'_>);
+    fn delivered(&mut self, seen: &SeenRequest<'_>);
     /// A driver has given its answer; it may yet be lost on the way.
-    fn answered(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>);
+    fn answered(&mut self, seen: &SeenRequest<'_>, answer: &Result<Response, Failure>);
     /// A process begins its life, or ended it.
     fn lives(&mut self, at: WorldTime, node: NodeId, alive: bool);
 }

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use cairn_env::{
     Caller, Completion, DiskError, Driver, Effect, EffectId, Event, Lane, Now, PushedData, Service,
 };
-use cairn_env_sim::{Housed, NodeId, NodePlan, SimWorld, Stepped, WorldSettings, WorldTime};
+use cairn_env_sim::{
+    DriverProcess, NodeId, NodePlan, SimWorld, WorldSettings, WorldStep, WorldTime,
+};
 use cairn_protocol::{
     ErrorCode, Failure, Hello, Outcome, Push, Request, Response, Role, Stat, StatAnswer,
 };
@@ -21,22 +23,22 @@ use std::time::Duration;
 
 /// What the drivers saw, in order.
 #[derive(Default)]
-struct Notes {
+struct ToyNotes {
     asked: Vec<u64>,
     answers: BTreeMap<u64, Vec<Result<(), Failure>>>,
     ran: Vec<u64>,
     disconnected: u64,
 }
 
-type Shared = Rc<RefCell<Notes>>;
+type SharedNotes = Rc<RefCell<ToyNotes>>;
 
-struct ToyService {
+struct EchoService {
     name: String,
     ran: Mutex<Vec<u64>>,
     kept: Mutex<Vec<(String, Vec<u8>)>>,
 }
 
-impl Service for ToyService {
+impl Service for EchoService {
     type Job = u64;
     type Done = u64;
 
@@ -53,15 +55,15 @@ impl Service for ToyService {
 }
 
 /// Answers a `Stat` once its number has run on the lane; passes commands on as calls.
-struct ToyDriver {
+struct EchoDriver {
     id: ServerId,
-    service: Arc<ToyService>,
-    notes: Shared,
+    service: Arc<EchoService>,
+    notes: SharedNotes,
     waiting: BTreeMap<EffectId, Caller>,
 }
 
 /// A call to make.
-struct Ask {
+struct ToyCall {
     number: u64,
     to: Address,
     request: Request,
@@ -69,7 +71,7 @@ struct Ask {
     wait: Duration,
 }
 
-impl ToyDriver {
+impl EchoDriver {
     fn stat(&mut self, from: Caller, number: u64, effects: &mut Vec<Effect<u64>>) {
         self.notes.borrow_mut().asked.push(number);
         self.waiting.insert(EffectId(number), from);
@@ -77,11 +79,11 @@ impl ToyDriver {
     }
 }
 
-impl Driver for ToyDriver {
-    type Service = ToyService;
-    type Command = Ask;
+impl Driver for EchoDriver {
+    type Service = EchoService;
+    type Command = ToyCall;
 
-    fn handle(&mut self, now: Now, event: Event<Ask, u64>, effects: &mut Vec<Effect<u64>>) {
+    fn handle(&mut self, now: Now, event: Event<ToyCall, u64>, effects: &mut Vec<Effect<u64>>) {
         match event {
             Event::Started => effects.push(Effect::Identify(Hello::new(
                 CellId::new(1),
@@ -121,8 +123,8 @@ impl Driver for ToyDriver {
 struct Toys {
     world: SimWorld,
     nodes: Vec<NodeId>,
-    services: Rc<RefCell<Vec<Arc<ToyService>>>>,
-    notes: Shared,
+    services: Rc<RefCell<Vec<Arc<EchoService>>>>,
+    notes: SharedNotes,
 }
 
 fn address(of: usize) -> Address {
@@ -131,8 +133,8 @@ fn address(of: usize) -> Address {
 
 fn toys(settings: WorldSettings, count: usize) -> Toys {
     let mut world = SimWorld::new(settings);
-    let notes: Shared = Rc::default();
-    let services: Rc<RefCell<Vec<Arc<ToyService>>>> = Rc::default();
+    let notes: SharedNotes = Rc::default();
+    let services: Rc<RefCell<Vec<Arc<EchoService>>>> = Rc::default();
     let nodes = (0..count)
         .map(|at| {
             let (notes, services) = (notes.clone(), services.clone());
@@ -141,20 +143,20 @@ fn toys(settings: WorldSettings, count: usize) -> Toys {
                 address: address(at),
                 disks: Vec::new(),
                 factory: Box::new(move |boot| {
-                    let service = Arc::new(ToyService {
+                    let service = Arc::new(EchoService {
                         name: format!("toy{at}"),
                         ran: Mutex::default(),
                         kept: Mutex::default(),
                     });
                     services.borrow_mut().push(service.clone());
-                    let driver = ToyDriver {
+                    let driver = EchoDriver {
                         id: ServerId::new(at as u64 + 1),
                         service: service.clone(),
                         notes: notes.clone(),
                         waiting: BTreeMap::new(),
                     };
                     let service = driver.service.clone();
-                    Ok(Housed::boxed(boot.node, driver, service, None))
+                    Ok(DriverProcess::boxed(boot.node, driver, service, None))
                 }),
             })
         })
@@ -170,7 +172,7 @@ impl Toys {
         let path = cairn_types::CellPath::parse(&format!("/{number}")).expect("a path");
         let request = Request::Stat(Stat { path });
         let wait = Duration::from_millis(wait_ms);
-        let ask = Ask { number, to: address(1), request, payload: Bytes::new(), wait };
+        let ask = ToyCall { number, to: address(1), request, payload: Bytes::new(), wait };
         self.world.command(self.nodes[0], Box::new(ask));
     }
 
@@ -190,14 +192,14 @@ impl Toys {
         });
         let wait = Duration::from_secs(10);
         let to = address(chain[0]);
-        let ask = Ask { number, to, request, payload: Bytes::copy_from_slice(bytes), wait };
+        let ask = ToyCall { number, to, request, payload: Bytes::copy_from_slice(bytes), wait };
         self.world.command(self.nodes[0], Box::new(ask));
     }
 
     fn run(&mut self, seconds: u64) {
         let end = WorldTime(self.world.now().0 + seconds * 1_000_000_000);
         while self.world.next_time().is_some_and(|at| at <= end) {
-            assert_ne!(self.world.step(), Stepped::Over);
+            assert_ne!(self.world.step(), WorldStep::Over);
         }
     }
 

@@ -5,7 +5,7 @@ use crate::observer::Observer;
 use crate::report::RunConfig;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig};
 use cairn_client_core::{ClientCore, ClientSettings, NoDisk};
-use cairn_env_sim::{Housed, NodeId, NodePlan, SimDisk, SimWorld, Watch, WorldSettings};
+use cairn_env_sim::{DriverProcess, NodeId, NodePlan, SimDisk, SimWorld, WatchOf, WorldSettings};
 use cairn_master::{Master, MasterConfig, PageFileLimits};
 use cairn_types::{Address, CellConfig, Rack};
 use std::cell::RefCell;
@@ -50,7 +50,7 @@ fn rack_of(at: usize) -> Rack {
 /// Builds the cell and starts it.
 pub(crate) fn build(
     run: &RunConfig,
-    cluster: &CellConfig,
+    cell_config: &CellConfig,
     clients: usize,
     observer: &Rc<RefCell<Observer>>,
 ) -> (SimWorld, CellNodes) {
@@ -58,7 +58,7 @@ pub(crate) fn build(
     settings.verbose = run.trace;
     let mut world = SimWorld::new(settings);
     world.set_watch(observer.clone());
-    let master = add_master(&mut world, cluster, observer);
+    let master = add_master(&mut world, cell_config, observer);
     let servers =
         (0..run.servers).map(|at| add_chunkserver(&mut world, at, observer)).collect::<Vec<_>>();
     let clients = (0..clients).map(|at| add_client(&mut world, at)).collect::<Vec<_>>();
@@ -72,17 +72,17 @@ pub(crate) fn build(
 
 fn add_master(
     world: &mut SimWorld,
-    cluster: &CellConfig,
+    cell_config: &CellConfig,
     observer: &Rc<RefCell<Observer>>,
 ) -> NodeId {
-    let (cluster, observer) = (cluster.clone(), observer.clone());
+    let (cell_config, observer) = (cell_config.clone(), observer.clone());
     world.add(NodePlan {
         name: "master".to_owned(),
         address: master_address(),
         disks: vec![SimDisk::new("master", DISK_CAPACITY)],
         factory: Box::new(move |boot| {
             let config = MasterConfig {
-                cluster: cluster.clone(),
+                cluster: cell_config.clone(),
                 seed: boot.seed,
                 checkpoint_every_records: CHECKPOINT_EVERY,
                 page_file_limits: PAGE_FILE_LIMITS,
@@ -92,8 +92,8 @@ fn add_master(
             let (driver, disk) = opened.map_err(|why| why.to_string())?;
             let driver = Rc::new(RefCell::new(driver));
             observer.borrow_mut().master_opened(boot.node, driver.clone());
-            let watch: Watch<SharedMaster> = observer.clone();
-            Ok(Housed::boxed(boot.node, SharedMaster(driver), disk, Some(watch)))
+            let watch: WatchOf<SharedMaster> = observer.clone();
+            Ok(DriverProcess::boxed(boot.node, SharedMaster(driver), disk, Some(watch)))
         }),
     })
 }
@@ -121,8 +121,8 @@ pub(crate) fn add_chunkserver(
             let disks = boot.disks.iter().map(SimDisk::session).collect();
             let opened = Chunkserver::open(disks, config);
             let (driver, disk) = opened.map_err(|why| why.to_string())?;
-            let watch: Watch<Chunkserver> = observer.clone();
-            Ok(Housed::boxed(boot.node, driver, disk, Some(watch)))
+            let watch: WatchOf<Chunkserver> = observer.clone();
+            Ok(DriverProcess::boxed(boot.node, driver, disk, Some(watch)))
         }),
     })
 }
@@ -139,7 +139,7 @@ fn add_client(world: &mut SimWorld, at: usize) -> NodeId {
                 seed: u128::from(boot.seed) << 64 | at as u128,
             };
             let driver = ClientCore::new(settings);
-            Ok(Housed::boxed(boot.node, driver, Arc::new(NoDisk), None))
+            Ok(DriverProcess::boxed(boot.node, driver, Arc::new(NoDisk), None))
         }),
     })
 }

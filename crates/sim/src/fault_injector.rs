@@ -1,9 +1,9 @@
 //! The faults of a run: drawn from the seed, fired at the world, and ended again.
 
 use crate::cell::DISK_CAPACITY;
-use crate::ledger::Page;
+use crate::ledger::ServerLedger;
 use crate::report::FaultMix;
-use crate::stage::Stage;
+use crate::simulation::Simulation;
 use cairn_env_sim::{DiskImage, NodeId};
 use cairn_types::ChunkHandle;
 use std::collections::BTreeMap;
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 /// The script token that fires the next fault.
 pub(crate) const NEXT_FAULT: u64 = 1;
-/// Tokens of faults that end; below the actors'.
+/// Tokens of faults that end; below the workloads'.
 const ENDINGS: u64 = 1_000;
 
 /// One kind of fault.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum FaultKind {
     Kill,
     KillInWrite,
     PowerLoss,
@@ -38,7 +38,7 @@ enum Kind {
 
 /// What has to be undone later.
 #[derive(Clone, Copy, Debug)]
-enum Ending {
+enum FaultEnd {
     Restart(NodeId),
     /// The fuse has done its work by then, or is taken out.
     Defuse(NodeId),
@@ -52,11 +52,11 @@ enum Ending {
 /// The injector.
 pub(crate) struct FaultInjector {
     mix: FaultMix,
-    endings: BTreeMap<u64, Ending>,
+    endings: BTreeMap<u64, FaultEnd>,
     next_ending: u64,
     over: bool,
     /// A server's disk as it was, with the ledger's page on it.
-    image: Option<(NodeId, DiskImage, Page)>,
+    image: Option<(NodeId, DiskImage, ServerLedger)>,
 }
 
 impl FaultInjector {
@@ -64,42 +64,42 @@ impl FaultInjector {
         Self { mix, endings: BTreeMap::new(), next_ending: ENDINGS, over: false, image: None }
     }
 
-    fn kinds(&self) -> [(Kind, u64); 17] {
+    fn kinds(&self) -> [(FaultKind, u64); 17] {
         let mix = &self.mix;
         [
-            (Kind::Kill, mix.kill),
-            (Kind::KillInWrite, mix.kill_in_write),
-            (Kind::PowerLoss, mix.power_loss),
-            (Kind::KillMaster, mix.kill_master),
-            (Kind::PowerLossMaster, mix.power_loss_master),
-            (Kind::KillAll, mix.kill_all),
-            (Kind::Partition, mix.partition),
-            (Kind::BreakConnection, mix.break_connection),
-            (Kind::Pause, mix.pause),
-            (Kind::Slow, mix.slow),
-            (Kind::SlowDisk, mix.slow_disk),
-            (Kind::JumpWall, mix.jump_wall),
-            (Kind::FlipBit, mix.flip_bit),
-            (Kind::Corrupt, mix.corrupt),
-            (Kind::OldImage, mix.old_image),
-            (Kind::FullDisk, mix.full_disk),
-            (Kind::PowerLossAll, mix.power_loss_all),
+            (FaultKind::Kill, mix.kill),
+            (FaultKind::KillInWrite, mix.kill_in_write),
+            (FaultKind::PowerLoss, mix.power_loss),
+            (FaultKind::KillMaster, mix.kill_master),
+            (FaultKind::PowerLossMaster, mix.power_loss_master),
+            (FaultKind::KillAll, mix.kill_all),
+            (FaultKind::Partition, mix.partition),
+            (FaultKind::BreakConnection, mix.break_connection),
+            (FaultKind::Pause, mix.pause),
+            (FaultKind::Slow, mix.slow),
+            (FaultKind::SlowDisk, mix.slow_disk),
+            (FaultKind::JumpWall, mix.jump_wall),
+            (FaultKind::FlipBit, mix.flip_bit),
+            (FaultKind::Corrupt, mix.corrupt),
+            (FaultKind::OldImage, mix.old_image),
+            (FaultKind::FullDisk, mix.full_disk),
+            (FaultKind::PowerLossAll, mix.power_loss_all),
         ]
     }
 
     /// Arranges for the next fault.
-    pub(crate) fn start(&self, stage: &mut Stage) {
+    pub(crate) fn start(&self, sim: &mut Simulation) {
         if self.mix.every_ms > 0 && !self.over {
-            let wait = stage.random().below(2 * self.mix.every_ms) + 1;
-            stage.world.script(Duration::from_millis(wait), NEXT_FAULT);
+            let wait = sim.random().below(2 * self.mix.every_ms) + 1;
+            sim.world.script(Duration::from_millis(wait), NEXT_FAULT);
         }
     }
 
     /// A script token of its own has come.
-    pub(crate) fn on_token(&mut self, stage: &mut Stage, token: u64) {
+    pub(crate) fn on_token(&mut self, sim: &mut Simulation, token: u64) {
         if token != NEXT_FAULT {
             if let Some(ending) = self.endings.remove(&token) {
-                self.end(stage, ending);
+                self.end(sim, ending);
             }
             return;
         }
@@ -108,239 +108,240 @@ impl FaultInjector {
         }
         let kinds = self.kinds();
         let total: u64 = kinds.iter().map(|(_, weight)| weight).sum();
-        let mut drawn = stage.random().below(total.max(1));
+        let mut drawn = sim.random().below(total.max(1));
         for (kind, weight) in kinds {
             if drawn < weight {
-                self.fire(stage, kind);
+                self.fire(sim, kind);
                 break;
             }
             drawn -= weight;
         }
-        self.start(stage);
+        self.start(sim);
     }
 
-    fn later(&mut self, stage: &mut Stage, max_ms: u64, ending: Ending) {
+    fn later(&mut self, sim: &mut Simulation, max_ms: u64, ending: FaultEnd) {
         self.next_ending += 1;
         self.endings.insert(self.next_ending, ending);
-        let wait = Duration::from_millis(1 + stage.random().below(max_ms));
-        stage.world.script(wait, self.next_ending);
+        let wait = Duration::from_millis(1 + sim.random().below(max_ms));
+        sim.world.script(wait, self.next_ending);
     }
 
-    fn some_server(stage: &mut Stage) -> NodeId {
-        let servers = stage.nodes.servers.clone();
-        *stage.random().pick(&servers).expect("a cell has servers")
+    fn some_server(sim: &mut Simulation) -> NodeId {
+        let servers = sim.nodes.servers.clone();
+        *sim.random().pick(&servers).expect("a cell has servers")
     }
 
-    fn someone(stage: &mut Stage) -> NodeId {
-        let mut all = stage.nodes.with_disks();
-        all.extend(&stage.nodes.clients);
-        *stage.random().pick(&all).expect("a cell has machines")
+    fn someone(sim: &mut Simulation) -> NodeId {
+        let mut all = sim.nodes.with_disks();
+        all.extend(&sim.nodes.clients);
+        *sim.random().pick(&all).expect("a cell has machines")
     }
 
-    fn fire(&mut self, stage: &mut Stage, kind: Kind) {
-        stage.world.trace().line(|| format!("fault: {kind:?}"));
+    fn fire(&mut self, sim: &mut Simulation, kind: FaultKind) {
+        sim.world.trace().line(|| format!("fault: {kind:?}"));
         match kind {
-            Kind::Kill => {
-                let server = Self::some_server(stage);
-                self.stop(stage, server, false);
+            FaultKind::Kill => {
+                let server = Self::some_server(sim);
+                self.stop(sim, server, false);
             }
-            Kind::KillInWrite => {
-                let server = Self::some_server(stage);
-                let steps = stage.random().below(60);
-                stage.world.kill_in_write(server, steps);
-                self.later(stage, 8_000, Ending::Defuse(server));
+            FaultKind::KillInWrite => {
+                let server = Self::some_server(sim);
+                let steps = sim.random().below(60);
+                sim.world.kill_in_write(server, steps);
+                self.later(sim, 8_000, FaultEnd::Defuse(server));
             }
-            Kind::PowerLoss => {
-                let server = Self::some_server(stage);
-                self.stop(stage, server, true);
+            FaultKind::PowerLoss => {
+                let server = Self::some_server(sim);
+                self.stop(sim, server, true);
             }
-            Kind::KillMaster => self.stop(stage, stage.nodes.master, false),
-            Kind::PowerLossMaster => self.stop(stage, stage.nodes.master, true),
-            Kind::KillAll => self.kill_all(stage),
-            Kind::PowerLossAll => {
-                stage.reach("all chunkservers lost power at once");
-                for node in stage.nodes.servers.clone() {
-                    self.stop(stage, node, true);
+            FaultKind::KillMaster => self.stop(sim, sim.nodes.master, false),
+            FaultKind::PowerLossMaster => self.stop(sim, sim.nodes.master, true),
+            FaultKind::KillAll => self.kill_all(sim),
+            FaultKind::PowerLossAll => {
+                sim.reach("all chunkservers lost power at once");
+                for node in sim.nodes.servers.clone() {
+                    self.stop(sim, node, true);
                 }
             }
-            Kind::Partition => self.partition(stage),
-            Kind::BreakConnection => stage.world.break_some_connection(),
-            Kind::Pause => {
-                let node = Self::someone(stage);
-                let span = 1 + stage.random().below(6_000);
-                stage.world.pause(node, Duration::from_millis(span));
+            FaultKind::Partition => self.partition(sim),
+            FaultKind::BreakConnection => sim.world.break_some_connection(),
+            FaultKind::Pause => {
+                let node = Self::someone(sim);
+                let span = 1 + sim.random().below(6_000);
+                sim.world.pause(node, Duration::from_millis(span));
             }
-            Kind::Slow => {
-                let node = Self::someone(stage);
-                let times = u32::try_from(2 + stage.random().below(200)).expect("small");
-                stage.world.slow(node, times);
-                self.later(stage, 5_000, Ending::Quick(node));
+            FaultKind::Slow => {
+                let node = Self::someone(sim);
+                let times = u32::try_from(2 + sim.random().below(200)).expect("small");
+                sim.world.slow(node, times);
+                self.later(sim, 5_000, FaultEnd::Quick(node));
             }
-            Kind::SlowDisk => {
-                let nodes = stage.nodes.with_disks();
-                let node = *stage.random().pick(&nodes).expect("a cell has machines");
-                let times = u32::try_from(2 + stage.random().below(300)).expect("small");
-                stage.world.slow_disk(node, times);
-                self.later(stage, 5_000, Ending::QuickDisk(node));
+            FaultKind::SlowDisk => {
+                let nodes = sim.nodes.with_disks();
+                let node = *sim.random().pick(&nodes).expect("a cell has machines");
+                let times = u32::try_from(2 + sim.random().below(300)).expect("small");
+                sim.world.slow_disk(node, times);
+                self.later(sim, 5_000, FaultEnd::QuickDisk(node));
             }
-            Kind::JumpWall => {
-                let node = Self::someone(stage);
-                let by = stage.random().below(200_000_000) as i64 - 100_000_000;
-                stage.world.jump_wall(node, by);
+            FaultKind::JumpWall => {
+                let node = Self::someone(sim);
+                let by = sim.random().below(200_000_000) as i64 - 100_000_000;
+                sim.world.jump_wall(node, by);
             }
-            Kind::FlipBit => flip_some_bit(stage),
-            Kind::Corrupt => {
-                stage.reach("payloads damaged for a while");
-                stage.world.corrupt(100);
-                self.later(stage, 3_000, Ending::Clean);
+            FaultKind::FlipBit => flip_some_bit(sim),
+            FaultKind::Corrupt => {
+                sim.reach("payloads damaged for a while");
+                sim.world.corrupt(100);
+                self.later(sim, 3_000, FaultEnd::Clean);
             }
-            Kind::OldImage => self.old_image(stage),
-            Kind::FullDisk => self.full_disk(stage),
+            FaultKind::OldImage => self.old_image(sim),
+            FaultKind::FullDisk => self.full_disk(sim),
         }
     }
 
-    fn kill_all(&mut self, stage: &mut Stage) {
-        stage.reach("all killed at once");
-        for node in stage.nodes.with_disks() {
-            self.stop(stage, node, false);
+    fn kill_all(&mut self, sim: &mut Simulation) {
+        sim.reach("all killed at once");
+        for node in sim.nodes.with_disks() {
+            self.stop(sim, node, false);
         }
     }
 
-    fn full_disk(&mut self, stage: &mut Stage) {
-        stage.reach("disk full for a while");
-        let node = Self::some_server(stage);
-        stage.world.disks(node).iter().for_each(|disk| disk.set_capacity(1));
-        self.later(stage, 4_000, Ending::Roomy(node));
+    fn full_disk(&mut self, sim: &mut Simulation) {
+        sim.reach("disk full for a while");
+        let node = Self::some_server(sim);
+        sim.world.disks(node).iter().for_each(|disk| disk.set_capacity(1));
+        self.later(sim, 4_000, FaultEnd::Roomy(node));
     }
 
     /// Takes an image of some server's disk; the next time, that server wakes up with it.
-    fn old_image(&mut self, stage: &mut Stage) {
+    fn old_image(&mut self, sim: &mut Simulation) {
         let Some((node, image, page)) = self.image.take() else {
-            let node = Self::some_server(stage);
-            let image = stage.world.disks(node)[0].image();
-            let page = stage.observer.borrow().ledger.page_of(node);
+            let node = Self::some_server(sim);
+            let image = sim.world.disks(node)[0].image();
+            let page = sim.observer.borrow().ledger.server_ledger(node);
             self.image = Some((node, image, page));
             return;
         };
-        stage.reach("old disk image restored");
-        if stage.world.is_alive(node) {
-            stage.world.kill(node);
+        sim.reach("old disk image restored");
+        if sim.world.is_alive(node) {
+            sim.world.kill(node);
         }
-        stage.world.disks(node)[0].restore(&image);
-        let now = stage.now();
-        stage.observer.borrow_mut().ledger.turn_back(node, page, now);
-        self.later(stage, 800, Ending::Restart(node));
+        sim.world.disks(node)[0].restore(&image);
+        let now = sim.now();
+        sim.observer.borrow_mut().ledger.turn_back(node, page, now);
+        self.later(sim, 800, FaultEnd::Restart(node));
     }
 
-    fn stop(&mut self, stage: &mut Stage, node: NodeId, power: bool) {
-        if !stage.world.is_alive(node) {
+    fn stop(&mut self, sim: &mut Simulation, node: NodeId, power: bool) {
+        if !sim.world.is_alive(node) {
             return;
         }
         if power {
-            stage.world.power_loss(node);
-            stage.observer.borrow_mut().ledger.power_lost(node);
+            sim.world.power_loss(node);
+            sim.observer.borrow_mut().ledger.power_lost(node);
         } else {
-            stage.world.kill(node);
+            sim.world.kill(node);
         }
-        let away = if stage.random().chance(500) { 800 } else { 10_000 };
-        self.later(stage, away, Ending::Restart(node));
+        let away = if sim.random().chance(500) { 800 } else { 10_000 };
+        self.later(sim, away, FaultEnd::Restart(node));
     }
 
-    fn partition(&mut self, stage: &mut Stage) {
-        let (a, b) = (Self::someone(stage), Self::someone(stage));
-        let both = stage.random().chance(500);
+    fn partition(&mut self, sim: &mut Simulation) {
+        let (a, b) = (Self::someone(sim), Self::someone(sim));
+        let both = sim.random().chance(500);
         if a == b {
             return;
         }
-        stage.world.partition(a, b);
-        self.later(stage, 8_000, Ending::Heal(a, b));
+        sim.world.partition(a, b);
+        self.later(sim, 8_000, FaultEnd::Heal(a, b));
         if both {
-            stage.world.partition(b, a);
-            self.later(stage, 8_000, Ending::Heal(b, a));
+            sim.world.partition(b, a);
+            self.later(sim, 8_000, FaultEnd::Heal(b, a));
         }
     }
 
-    fn end(&mut self, stage: &mut Stage, ending: Ending) {
+    fn end(&mut self, sim: &mut Simulation, ending: FaultEnd) {
         match ending {
-            Ending::Restart(node) => restart(stage, node),
-            Ending::Defuse(node) => {
-                defuse(stage, node);
-                restart(stage, node);
+            FaultEnd::Restart(node) => restart(sim, node),
+            FaultEnd::Defuse(node) => {
+                defuse(sim, node);
+                restart(sim, node);
             }
-            Ending::Heal(a, b) => stage.world.heal(a, b),
-            Ending::Quick(node) => stage.world.slow(node, 1),
-            Ending::QuickDisk(node) => stage.world.slow_disk(node, 1),
-            Ending::Clean => stage.world.corrupt(0),
-            Ending::Roomy(node) => make_room(stage, node),
+            FaultEnd::Heal(a, b) => sim.world.heal(a, b),
+            FaultEnd::Quick(node) => sim.world.slow(node, 1),
+            FaultEnd::QuickDisk(node) => sim.world.slow_disk(node, 1),
+            FaultEnd::Clean => sim.world.corrupt(0),
+            FaultEnd::Roomy(node) => make_room(sim, node),
         }
     }
 
     /// All faults end.
-    pub(crate) fn clear(&mut self, stage: &mut Stage) {
+    pub(crate) fn clear(&mut self, sim: &mut Simulation) {
         self.over = true;
         self.endings.clear();
-        stage.world.heal_all();
-        stage.world.corrupt(0);
-        for node in stage.nodes.with_disks() {
-            stage.world.slow(node, 1);
-            stage.world.slow_disk(node, 1);
-            make_room(stage, node);
-            defuse(stage, node);
-            restart(stage, node);
+        sim.world.heal_all();
+        sim.world.corrupt(0);
+        for node in sim.nodes.with_disks() {
+            sim.world.slow(node, 1);
+            sim.world.slow_disk(node, 1);
+            make_room(sim, node);
+            defuse(sim, node);
+            restart(sim, node);
         }
-        for client in stage.nodes.clients.clone() {
-            stage.world.slow(client, 1);
+        for client in sim.nodes.clients.clone() {
+            sim.world.slow(client, 1);
         }
     }
 }
 
-fn make_room(stage: &mut Stage, node: NodeId) {
-    stage.world.disks(node).iter().for_each(|disk| disk.set_capacity(DISK_CAPACITY));
+fn make_room(sim: &mut Simulation, node: NodeId) {
+    sim.world.disks(node).iter().for_each(|disk| disk.set_capacity(DISK_CAPACITY));
 }
 
 /// A running process is not killed by a fuse any more.
-fn defuse(stage: &mut Stage, node: NodeId) {
-    if stage.world.is_alive(node) {
-        stage.world.disks(node).iter().for_each(|disk| disk.arm_fuse(u64::MAX));
+fn defuse(sim: &mut Simulation, node: NodeId) {
+    if sim.world.is_alive(node) {
+        sim.world.disks(node).iter().for_each(|disk| disk.arm_fuse(u64::MAX));
     }
 }
 
 /// Starts a process that is down; one that does not start is a finding.
-fn restart(stage: &mut Stage, node: NodeId) {
-    if stage.world.is_alive(node) {
+fn restart(sim: &mut Simulation, node: NodeId) {
+    if sim.world.is_alive(node) {
         return;
     }
-    for disk in stage.world.disks(node) {
+    for disk in sim.world.disks(node) {
         disk.crash();
     }
-    if let Err(why) = stage.world.restart(node) {
-        let name = stage.world.name(node).to_owned();
-        stage.fail("starts_again", format!("{name} does not start: {why}"));
+    if let Err(why) = sim.world.restart(node) {
+        let name = sim.world.name(node).to_owned();
+        sim.fail("starts_again", format!("{name} does not start: {why}"));
     }
 }
 
 /// Flips a byte of some chunk file, unless that would leave no intact replica of the chunk.
-fn flip_some_bit(stage: &mut Stage) {
-    let server = FaultInjector::some_server(stage);
-    let disk = stage.world.disks(server)[0].clone();
+fn flip_some_bit(sim: &mut Simulation) {
+    let server = FaultInjector::some_server(sim);
+    let disk = sim.world.disks(server)[0].clone();
     let chunks: Vec<(String, ChunkHandle)> = disk
         .paths()
         .into_iter()
         .filter_map(|path| Some((path.clone(), chunk_of(&path)?)))
         .collect();
-    let Some((path, handle)) = stage.random().pick(&chunks).cloned() else { return };
-    let chunk = stage.cluster.chunk_size;
-    let offset = stage.random().below(chunk);
+    // No chunk is stored there yet: the fault has nothing to hit.
+    let Some((path, handle)) = sim.random().pick(&chunks).cloned() else { return };
+    let chunk = sim.cell_config.chunk_size;
+    let offset = sim.random().below(chunk);
     {
-        let observer = stage.observer.borrow();
+        let observer = sim.observer.borrow();
         let intact = observer.ledger.chunks.get(&handle).map(|it| it.intact()).unwrap_or_default();
         if intact.iter().filter(|node| **node != server).count() < 2 {
             return;
         }
     }
     if disk.flip_byte(&path, offset) {
-        stage.observer.borrow_mut().ledger.flipped(server, handle);
-        stage.reach("stored bit flipped");
+        sim.observer.borrow_mut().ledger.flipped(server, handle);
+        sim.reach("stored bit flipped");
     }
 }
 

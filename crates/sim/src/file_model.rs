@@ -19,7 +19,7 @@ use cairn_env_sim::WorldTime;
 
 /// How a write ended, so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum MutationEnd {
     Pending,
     Acknowledged(WorldTime),
     Unknown(WorldTime),
@@ -28,7 +28,7 @@ pub(crate) enum Ended {
 
 /// Which writes a read must show, or what came after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Demand {
+pub(crate) enum ReadDemand {
     Acknowledged,
     /// Only those that were synced: the others may be lost (M5).
     Synced,
@@ -43,7 +43,7 @@ pub(crate) struct WriteNote {
     pub(crate) offset: u64,
     pub(crate) size: u64,
     pub(crate) invoked: WorldTime,
-    pub(crate) ended: Ended,
+    pub(crate) ended: MutationEnd,
     /// When it was acknowledged to be on all disks.
     pub(crate) synced: Option<WorldTime>,
 }
@@ -86,23 +86,23 @@ impl WriteNote {
     }
 
     fn acknowledged_by(&self, at: WorldTime) -> bool {
-        matches!(self.ended, Ended::Acknowledged(when) if when <= at)
+        matches!(self.ended, MutationEnd::Acknowledged(when) if when <= at)
     }
 
-    fn is_demanded(&self, demand: Demand, at: WorldTime) -> bool {
+    fn is_demanded(&self, demand: ReadDemand, at: WorldTime) -> bool {
         match demand {
-            Demand::Acknowledged => self.acknowledged_by(at),
-            Demand::Synced => self.synced.is_some_and(|when| when <= at),
-            Demand::Nothing => false,
+            ReadDemand::Acknowledged => self.acknowledged_by(at),
+            ReadDemand::Synced => self.synced.is_some_and(|when| when <= at),
+            ReadDemand::Nothing => false,
         }
     }
 
     /// Whether, once `later` is acknowledged, nothing of this one is seen where it covers (M2, M3).
     fn hidden_by(&self, later: &Self) -> bool {
         match self.ended {
-            Ended::Acknowledged(when) => when <= later.invoked,
-            Ended::Unknown(when) => when <= later.invoked && self.client == later.client,
-            Ended::Pending | Ended::NotDone => false,
+            MutationEnd::Acknowledged(when) => when <= later.invoked,
+            MutationEnd::Unknown(when) => when <= later.invoked && self.client == later.client,
+            MutationEnd::Pending | MutationEnd::NotDone => false,
         }
     }
 }
@@ -116,13 +116,13 @@ impl FileModel {
         size: u64,
         invoked: WorldTime,
     ) -> usize {
-        let ended = Ended::Pending;
+        let ended = MutationEnd::Pending;
         self.writes.push(WriteNote { client, offset, size, invoked, ended, synced: None });
         self.writes.len() - 1
     }
 
     /// A write has ended.
-    pub(crate) fn end(&mut self, write: usize, ended: Ended) {
+    pub(crate) fn end(&mut self, write: usize, ended: MutationEnd) {
         self.writes[write].ended = ended;
     }
 
@@ -141,7 +141,12 @@ impl FileModel {
     }
 
     /// Judges what a read gave.
-    pub(crate) fn judge(&self, read: ReadNote, bytes: &[u8], demand: Demand) -> Result<(), String> {
+    pub(crate) fn judge(
+        &self,
+        read: ReadNote,
+        bytes: &[u8],
+        demand: ReadDemand,
+    ) -> Result<(), String> {
         self.judge_length(read, bytes.len() as u64, demand)?;
         let end = read.offset + bytes.len() as u64;
         let mut cuts: Vec<u64> = self
@@ -186,7 +191,7 @@ impl FileModel {
     }
 
     /// Which writes a byte may be of, and whether it may be zero.
-    fn candidates(&self, position: u64, read: ReadNote, demand: Demand) -> (Vec<usize>, bool) {
+    fn candidates(&self, position: u64, read: ReadNote, demand: ReadDemand) -> (Vec<usize>, bool) {
         let covering: Vec<usize> =
             (0..self.writes.len()).filter(|at| self.writes[*at].covers(position)).collect();
         let settled: Vec<&WriteNote> = covering
@@ -199,7 +204,7 @@ impl FileModel {
             .into_iter()
             .filter(|at| {
                 let write = &self.writes[*at];
-                write.ended != Ended::NotDone
+                write.ended != MutationEnd::NotDone
                     && write.invoked <= read.until
                     && !settled.iter().any(|later| write.hidden_by(later))
             })
@@ -207,7 +212,7 @@ impl FileModel {
         (candidates, zero)
     }
 
-    fn judge_length(&self, read: ReadNote, got: u64, demand: Demand) -> Result<(), String> {
+    fn judge_length(&self, read: ReadNote, got: u64, demand: ReadDemand) -> Result<(), String> {
         let demanded = self.writes.iter().filter(|write| write.is_demanded(demand, read.from));
         let end = demanded.map(WriteNote::end).max().unwrap_or(0);
         let least = end.saturating_sub(read.offset).min(read.size);
@@ -235,16 +240,16 @@ impl FileModel {
 
 #[cfg(test)]
 mod tests {
-    use super::{Demand, Ended, FileModel, ReadNote, bytes_of};
+    use super::{FileModel, MutationEnd, ReadDemand, ReadNote, bytes_of};
     use cairn_env_sim::WorldTime;
 
-    const ALL: Demand = Demand::Acknowledged;
+    const ALL: ReadDemand = ReadDemand::Acknowledged;
 
     fn read(at: u64, size: u64) -> ReadNote {
         ReadNote { client: 0, offset: 0, size, from: WorldTime(at), until: WorldTime(at + 1) }
     }
 
-    fn written(ends: &[(u64, Ended)]) -> FileModel {
+    fn written(ends: &[(u64, MutationEnd)]) -> FileModel {
         let mut model = FileModel::default();
         for (invoked, ended) in ends {
             let write = model.begin(0, 0, 10, WorldTime(*invoked));
@@ -256,8 +261,8 @@ mod tests {
     #[test]
     fn an_acknowledged_write_must_be_seen_and_what_it_covered_must_not() {
         let model = written(&[
-            (1, Ended::Acknowledged(WorldTime(2))),
-            (3, Ended::Acknowledged(WorldTime(4))),
+            (1, MutationEnd::Acknowledged(WorldTime(2))),
+            (3, MutationEnd::Acknowledged(WorldTime(4))),
         ]);
         assert_eq!(model.judge(read(5, 10), &bytes_of(1, 0, 10), ALL), Ok(()));
         assert!(model.judge(read(5, 10), &bytes_of(0, 0, 10), ALL).is_err(), "M2");
@@ -267,37 +272,43 @@ mod tests {
 
     #[test]
     fn a_pending_write_may_be_seen_in_parts_and_one_not_done_never() {
-        let model = written(&[(1, Ended::Acknowledged(WorldTime(2))), (3, Ended::Pending)]);
+        let model =
+            written(&[(1, MutationEnd::Acknowledged(WorldTime(2))), (3, MutationEnd::Pending)]);
         let mixed = [bytes_of(0, 0, 4), bytes_of(1, 4, 6)].concat();
         assert_eq!(model.judge(read(5, 10), &mixed, ALL), Ok(()));
-        let model = written(&[(1, Ended::Acknowledged(WorldTime(2))), (3, Ended::NotDone)]);
+        let model =
+            written(&[(1, MutationEnd::Acknowledged(WorldTime(2))), (3, MutationEnd::NotDone)]);
         assert!(model.judge(read(5, 10), &mixed, ALL).is_err(), "M3");
     }
 
     #[test]
     fn an_unknown_write_does_not_come_back_after_a_later_one_of_the_same_client() {
-        let model =
-            written(&[(1, Ended::Unknown(WorldTime(2))), (3, Ended::Acknowledged(WorldTime(4)))]);
+        let model = written(&[
+            (1, MutationEnd::Unknown(WorldTime(2))),
+            (3, MutationEnd::Acknowledged(WorldTime(4))),
+        ]);
         assert!(model.judge(read(5, 10), &bytes_of(0, 0, 10), ALL).is_err(), "M3");
-        let model =
-            written(&[(1, Ended::Acknowledged(WorldTime(2))), (3, Ended::Unknown(WorldTime(4)))]);
+        let model = written(&[
+            (1, MutationEnd::Acknowledged(WorldTime(2))),
+            (3, MutationEnd::Unknown(WorldTime(4))),
+        ]);
         assert_eq!(model.judge(read(5, 10), &bytes_of(1, 0, 10), ALL), Ok(()));
     }
 
     #[test]
     fn a_synced_write_must_be_seen_and_one_that_was_not_may_be_lost_to_what_stood_before() {
         let mut model = written(&[
-            (1, Ended::Acknowledged(WorldTime(2))),
-            (3, Ended::Acknowledged(WorldTime(4))),
-            (6, Ended::Acknowledged(WorldTime(7))),
+            (1, MutationEnd::Acknowledged(WorldTime(2))),
+            (3, MutationEnd::Acknowledged(WorldTime(4))),
+            (6, MutationEnd::Acknowledged(WorldTime(7))),
         ]);
         model.synced(0, WorldTime(5), WorldTime(6), |_| false);
         let judge =
-            |write: usize| model.judge(read(8, 10), &bytes_of(write, 0, 10), Demand::Synced);
+            |write: usize| model.judge(read(8, 10), &bytes_of(write, 0, 10), ReadDemand::Synced);
         assert_eq!((judge(1), judge(2)), (Ok(()), Ok(())));
         assert!(judge(0).is_err(), "M5");
-        assert!(model.judge(read(8, 10), &[0; 10], Demand::Synced).is_err(), "M5");
-        assert_eq!(model.judge(read(8, 10), &[0; 10], Demand::Nothing), Ok(()));
-        assert!(model.judge(read(8, 10), &[1; 10], Demand::Nothing).is_err(), "M5");
+        assert!(model.judge(read(8, 10), &[0; 10], ReadDemand::Synced).is_err(), "M5");
+        assert_eq!(model.judge(read(8, 10), &[0; 10], ReadDemand::Nothing), Ok(()));
+        assert!(model.judge(read(8, 10), &[1; 10], ReadDemand::Nothing).is_err(), "M5");
     }
 }

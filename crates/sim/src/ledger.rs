@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a replica's disk holds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReplicaBook {
+pub(crate) struct ReplicaLedger {
     /// The version journaled last.
     pub(crate) version: ChunkVersion,
     /// Pushes applied, with the version and serial number under which.
@@ -35,7 +35,7 @@ pub(crate) struct ReplicaBook {
 
 /// An acknowledged mutation.
 #[derive(Clone, Debug)]
-pub(crate) struct Acknowledged {
+pub(crate) struct AcknowledgedMutation {
     pub(crate) push: PushId,
     pub(crate) at: WorldTime,
     pub(crate) serial: SerialNumber,
@@ -44,22 +44,22 @@ pub(crate) struct Acknowledged {
 
 /// One chunk.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ChunkBook {
+pub(crate) struct ChunkLedger {
     pub(crate) file: EntryId,
     pub(crate) index: ChunkIndex,
     /// Versions in the log, with the size of the set that each was logged for.
     pub(crate) logged: BTreeMap<ChunkVersion, u32>,
     pub(crate) logged_at: BTreeMap<ChunkVersion, WorldTime>,
     pub(crate) closed: bool,
-    pub(crate) replicas: BTreeMap<NodeId, ReplicaBook>,
-    pub(crate) acknowledged: Vec<Acknowledged>,
+    pub(crate) replicas: BTreeMap<NodeId, ReplicaLedger>,
+    pub(crate) acknowledged: Vec<AcknowledgedMutation>,
     /// Pushes of which a client may have been told that all disks have them.
     pub(crate) told_synced: BTreeSet<PushId>,
     /// Nodes that have ever applied a push, whatever became of their disks.
     pub(crate) appliers: BTreeMap<PushId, BTreeSet<NodeId>>,
 }
 
-impl ChunkBook {
+impl ChunkLedger {
     /// The version that holds.
     pub(crate) fn version(&self) -> Option<(ChunkVersion, u32)> {
         self.logged.last_key_value().map(|(version, size)| (*version, *size))
@@ -79,9 +79,10 @@ impl ChunkBook {
     /// came back when the cell had gone on without what it holds (seed 238).
     pub(crate) fn intact(&self) -> Vec<NodeId> {
         let logged = self.version().map(|(version, _)| version);
-        let came_back_late =
-            |replica: &ReplicaBook| replica.turned_back.is_some() && Some(replica.version) < logged;
-        let whole = |replica: &ReplicaBook| {
+        let came_back_late = |replica: &ReplicaLedger| {
+            replica.turned_back.is_some() && Some(replica.version) < logged
+        };
+        let whole = |replica: &ReplicaLedger| {
             !came_back_late(replica)
                 && !replica.lost
                 && !replica.flipped
@@ -92,9 +93,9 @@ impl ChunkBook {
 
     /// Nodes whose disks hold, undamaged, everything that was told to be on all disks.
     pub(crate) fn with_all_synced(&self) -> Vec<NodeId> {
-        let has = |it: &ReplicaBook, push| it.synced.contains(push) && !it.gone.contains(push);
+        let has = |it: &ReplicaLedger, push| it.synced.contains(push) && !it.gone.contains(push);
         let whole =
-            |it: &ReplicaBook| !it.flipped && self.told_synced.iter().all(|push| has(it, push));
+            |it: &ReplicaLedger| !it.flipped && self.told_synced.iter().all(|push| has(it, push));
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
     }
 }
@@ -102,7 +103,7 @@ impl ChunkBook {
 /// All chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    pub(crate) chunks: BTreeMap<ChunkHandle, ChunkBook>,
+    pub(crate) chunks: BTreeMap<ChunkHandle, ChunkLedger>,
     pub(crate) by_place: BTreeMap<(EntryId, ChunkIndex), ChunkHandle>,
     /// How often each machine's power went.
     boots: BTreeMap<NodeId, u64>,
@@ -110,13 +111,13 @@ pub(crate) struct Ledger {
 
 /// What a node's disk held at some time.
 #[derive(Clone, Debug)]
-pub(crate) struct Page {
-    replicas: BTreeMap<ChunkHandle, ReplicaBook>,
+pub(crate) struct ServerLedger {
+    replicas: BTreeMap<ChunkHandle, ReplicaLedger>,
     boots: u64,
 }
 
 impl Ledger {
-    pub(crate) fn chunk(&mut self, handle: ChunkHandle) -> &mut ChunkBook {
+    pub(crate) fn chunk(&mut self, handle: ChunkHandle) -> &mut ChunkLedger {
         self.chunks.entry(handle).or_default()
     }
 
@@ -179,23 +180,23 @@ impl Ledger {
     }
 
     /// What a node's disk holds.
-    pub(crate) fn page_of(&self, node: NodeId) -> Page {
-        let replica = |(handle, chunk): (&ChunkHandle, &ChunkBook)| {
+    pub(crate) fn server_ledger(&self, node: NodeId) -> ServerLedger {
+        let replica = |(handle, chunk): (&ChunkHandle, &ChunkLedger)| {
             chunk.replicas.get(&node).map(|replica| (*handle, replica.clone()))
         };
         let replicas = self.chunks.iter().filter_map(replica).collect();
-        Page { replicas, boots: self.boots.get(&node).copied().unwrap_or_default() }
+        ServerLedger { replicas, boots: self.boots.get(&node).copied().unwrap_or_default() }
     }
 
     /// A node's disk holds what it held when this page was taken.
-    pub(crate) fn turn_back(&mut self, node: NodeId, mut page: Page, at: WorldTime) {
+    pub(crate) fn turn_back(&mut self, node: NodeId, mut page: ServerLedger, at: WorldTime) {
         // A mark that was made before the machine's last boot is doubted (R27).
         let rebooted = self.boots.get(&node).copied().unwrap_or_default() != page.boots;
         for (handle, chunk) in &mut self.chunks {
             match page.replicas.remove(handle) {
                 Some(replica) => {
                     let suspect = replica.suspect || (rebooted && replica.dirty);
-                    let replica = ReplicaBook { turned_back: Some(at), suspect, ..replica };
+                    let replica = ReplicaLedger { turned_back: Some(at), suspect, ..replica };
                     chunk.replicas.insert(node, replica);
                 }
                 None => drop(chunk.replicas.remove(&node)),
@@ -209,7 +210,7 @@ impl Ledger {
     }
 
     /// The chunks of a file.
-    pub(crate) fn chunks_of(&self, file: EntryId) -> impl Iterator<Item = &ChunkBook> {
+    pub(crate) fn chunks_of(&self, file: EntryId) -> impl Iterator<Item = &ChunkLedger> {
         self.by_place
             .range((file, ChunkIndex::new(0))..=(file, ChunkIndex::new(u64::MAX)))
             .filter_map(|(_, handle)| self.chunks.get(handle))
@@ -251,7 +252,7 @@ impl Ledger {
             .filter(|(_, replica)| replica.applied.contains_key(&push))
             .map(|(node, _)| *node)
             .collect();
-        chunk.acknowledged.push(Acknowledged { push, at, serial, holders });
+        chunk.acknowledged.push(AcknowledgedMutation { push, at, serial, holders });
     }
 
     /// A client is told that what it asks about is on all disks.
@@ -267,8 +268,9 @@ impl Ledger {
                 let chunk = self.chunk(sync.handle);
                 // What all have lost before, nobody can bring to disk any more.
                 let is_somewhere = |push: &PushId| {
-                    let has =
-                        |it: &ReplicaBook| it.applied.contains_key(push) && !it.gone.contains(push);
+                    let has = |it: &ReplicaLedger| {
+                        it.applied.contains_key(push) && !it.gone.contains(push)
+                    };
                     chunk.replicas.values().any(has)
                 };
                 let acknowledged = chunk.acknowledged.iter().map(|done| done.push);

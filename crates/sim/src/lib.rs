@@ -22,7 +22,7 @@ mod planted;
 mod report;
 mod run;
 pub mod scenarios;
-mod stage;
+mod simulation;
 mod workloads;
 
 pub use drills::{Drill, drills, run_drill};

@@ -6,7 +6,7 @@ use crate::ledger::Ledger;
 use crate::report::CheckFailure;
 use cairn_consensus::StoredRecord;
 use cairn_env::{ChunkDone, ChunkJob, DiskError};
-use cairn_env_sim::{JobWatch, MessageWatch, NodeId, Seen, WorldTime};
+use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
 use cairn_master::Master;
 use cairn_master_core::{LogDone, LogJob, Record};
 use cairn_protocol::{BatchEntry, Failure, Request, Response};
@@ -165,11 +165,11 @@ impl JobWatch<LogJob, LogDone> for Observer {
 }
 
 impl MessageWatch for Observer {
-    fn delivered(&mut self, seen: &Seen<'_>) {
+    fn delivered(&mut self, seen: &SeenRequest<'_>) {
         self.ask(seen.at, |checker, ledger| checker.delivered(seen, ledger));
     }
 
-    fn answered(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>) {
+    fn answered(&mut self, seen: &SeenRequest<'_>, answer: &Result<Response, Failure>) {
         self.note_branch(seen, answer);
         self.note_stale(seen, answer);
         if let (Request::GrantLease(grant), Ok(_)) = (seen.request, answer) {
@@ -200,7 +200,7 @@ impl MessageWatch for Observer {
 }
 
 impl Observer {
-    fn note_stale(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>) {
+    fn note_stale(&mut self, seen: &SeenRequest<'_>, answer: &Result<Response, Failure>) {
         let (Request::Read(read), Ok(Response::Read(given))) = (seen.request, answer) else {
             return;
         };
@@ -208,6 +208,7 @@ impl Observer {
             self.suspect_answers.push((seen.from, seen.at));
             self.reach("read answered by a suspect replica, with a warning");
         }
+        // A chunk that was never logged has no version that left the replica behind.
         let Some(chunk) = self.ledger.chunks.get(&read.handle) else { return };
         let left_behind = chunk.logged_at.iter().find(|(logged, _)| **logged > read.version);
         let turned_back = chunk.replicas.get(&seen.to).and_then(|replica| replica.turned_back);
@@ -219,7 +220,7 @@ impl Observer {
     }
 
     /// Counts the rare branches of the system under test.
-    fn note_branch(&mut self, seen: &Seen<'_>, answer: &Result<Response, Failure>) {
+    fn note_branch(&mut self, seen: &SeenRequest<'_>, answer: &Result<Response, Failure>) {
         let name = match (seen.request, answer) {
             (Request::Raise(raise), Ok(_)) if raise.close => "raise with the close mark",
             (Request::Raise(_), Err(_)) => "raise refused",

@@ -14,11 +14,11 @@ use std::fmt;
 
 /// Names one operation of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(pub(crate) u64);
+pub(crate) struct OpTicket(pub(crate) u64);
 
 /// An operation.
 #[derive(Clone, Debug)]
-pub(crate) enum Op {
+pub(crate) enum ClientOp {
     MakeDirectory {
         path: CellPath,
     },
@@ -44,7 +44,7 @@ pub(crate) enum Op {
     },
     /// Changes of names and looks at them, asked together.
     Batch {
-        entries: Vec<Op>,
+        entries: Vec<ClientOp>,
     },
     List {
         path: CellPath,
@@ -73,7 +73,7 @@ pub(crate) enum Op {
 
 /// What an operation gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum OpOutput {
     Nothing,
     Entry(Entry),
     Entries(Vec<Entry>),
@@ -85,12 +85,12 @@ pub(crate) enum Done {
 }
 
 /// How an operation ended.
-pub(crate) type OpResult = Result<Done, Failure>;
+pub(crate) type OpResult = Result<OpOutput, Failure>;
 
 /// More names than any workload makes.
 const LIST_LIMIT: u32 = 10_000;
 
-impl Op {
+impl ClientOp {
     /// In the client's words. The client itself names mutations (R24).
     pub(crate) fn into_operation(self) -> Operation {
         let mutation = Default::default();
@@ -132,7 +132,7 @@ impl Op {
     }
 }
 
-impl Op {
+impl ClientOp {
     fn into_entry(self) -> BatchEntry {
         match self.into_operation() {
             Operation::Ask(Request::Stat(asked)) => asked.into(),
@@ -147,7 +147,7 @@ impl Op {
 }
 
 /// An operation in one line, without its bytes.
-impl fmt::Display for Op {
+impl fmt::Display for ClientOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Write { file, offset, bytes, sync } => {
@@ -165,35 +165,40 @@ impl fmt::Display for Op {
 /// An end in one line, without bytes.
 pub(crate) fn tell(result: &OpResult) -> String {
     match result {
-        Ok(Done::Bytes(bytes, end)) => format!("{} bytes, the end: {end}", bytes.len()),
+        Ok(OpOutput::Bytes(bytes, end)) => format!("{} bytes, the end: {end}", bytes.len()),
         other => format!("{other:?}"),
     }
 }
 
 /// The client's answer in a workload's words.
-pub(crate) fn done_of(output: Output) -> Done {
+pub(crate) fn done_of(output: Output) -> OpOutput {
     match output {
-        Output::Answered(Response::MakeDirectory(answer)) => Done::Entry(answer.entry),
-        Output::Answered(Response::Create(answer)) => Done::Entry(answer.entry),
-        Output::Answered(Response::Stat(answer)) => Done::Entry(answer.entry),
-        Output::Answered(Response::Open(answer)) => Done::Entry(answer.entry),
-        Output::Answered(Response::List(answer)) => Done::Entries(answer.entries),
+        Output::Answered(Response::MakeDirectory(answer)) => OpOutput::Entry(answer.entry),
+        Output::Answered(Response::Create(answer)) => OpOutput::Entry(answer.entry),
+        Output::Answered(Response::Stat(answer)) => OpOutput::Entry(answer.entry),
+        Output::Answered(Response::Open(answer)) => OpOutput::Entry(answer.entry),
+        Output::Answered(Response::List(answer)) => OpOutput::Entries(answer.entries),
         Output::Answered(Response::Batch(answer)) => {
-            Done::Many(answer.results.into_iter().map(result_of).collect())
+            OpOutput::Many(answer.results.into_iter().map(result_of).collect())
         }
-        Output::Read { pieces, end, .. } => Done::Bytes(Bytes::from(pieces.concat()), end),
-        Output::Appended { offset } => Done::Offset(offset),
-        _ => Done::Nothing,
+        Output::Read { pieces, end, .. } => OpOutput::Bytes(Bytes::from(pieces.concat()), end),
+        Output::Appended { offset } => OpOutput::Offset(offset),
+        _ => OpOutput::Nothing,
     }
 }
 
 fn result_of(result: BatchResult) -> OpResult {
     Ok(match result {
         BatchResult::Failed(failure) => return Err(failure),
-        BatchResult::Stat(looked) => Done::Entry(looked.entry),
-        BatchResult::MakeDirectory(answer) => Done::Entry(answer.entry),
-        BatchResult::Create(answer) => Done::Entry(answer.entry),
-        BatchResult::Open(answer) => Done::Entry(answer.entry),
-        BatchResult::Rename(_) | BatchResult::Delete(_) => Done::Nothing,
+        BatchResult::Stat(looked) => OpOutput::Entry(looked.entry),
+        BatchResult::MakeDirectory(answer) => OpOutput::Entry(answer.entry),
+        BatchResult::Create(answer) => OpOutput::Entry(answer.entry),
+        BatchResult::Open(answer) => OpOutput::Entry(answer.entry),
+        BatchResult::Rename(_) | BatchResult::Delete(_) => OpOutput::Nothing,
     })
+}
+
+/// A path that the simulator itself makes.
+pub(crate) fn path(text: &str) -> CellPath {
+    CellPath::parse(text).expect("the simulator's paths are well formed")
 }

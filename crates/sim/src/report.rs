@@ -15,7 +15,7 @@ pub struct RunConfig {
     pub servers: usize,
     /// A rule broken on purpose, in builds that can.
     pub planted: Option<Rule>,
-    /// Tell each happening on standard error.
+    /// Tell each event on standard error.
     pub trace: bool,
     /// Which faults, and how often.
     pub faults: FaultMix,

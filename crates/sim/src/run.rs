@@ -7,12 +7,12 @@ use crate::checkers::replay_is_state::ReplayIsState;
 use crate::fault_injector::FaultInjector;
 use crate::observer::Observer;
 use crate::report::{CheckFailure, RunConfig, RunReport};
-use crate::stage::{ACTOR_TOKENS, Actor, Stage};
+use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
-    Appender, Churn, FinalReads, NameHistory, RandomWriter, RecordFile, SequentialFiles,
+    Appender, FinalReads, NameHistory, NamespaceChurn, RandomWriter, RecordFile, SequentialFiles,
     SharedFile, TailingReader,
 };
-use cairn_env_sim::{Stepped, WorldTime};
+use cairn_env_sim::{WorldStep, WorldTime};
 use cairn_types::CellConfig;
 use cairn_types::planted::Rule;
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ const READING_SECONDS: u64 = 900;
 const CLIENTS: usize = 5;
 
 /// What the workloads of a run share.
-struct Shared {
+struct WorkloadFiles {
     sequential: Rc<RefCell<Vec<Rc<RefCell<SharedFile>>>>>,
     random: Rc<RefCell<SharedFile>>,
     records: Vec<Rc<RefCell<RecordFile>>>,
@@ -69,40 +69,40 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut RunReport) {
-    let cluster = CellConfig::tiny();
-    let (world, nodes) = cell::build(config, &cluster, CLIENTS, observer);
-    let mut stage = Stage::new(world, nodes, cluster, observer.clone());
+    let cell_config = CellConfig::tiny();
+    let (world, nodes) = cell::build(config, &cell_config, CLIENTS, observer);
+    let mut sim = Simulation::new(world, nodes, cell_config, observer.clone());
     let mut injector = FaultInjector::new(config.faults.clone());
-    let shared = Shared {
+    let shared = WorkloadFiles {
         sequential: Rc::default(),
         random: SharedFile::named("/shared"),
         records: vec![RecordFile::named("/log-1"), RecordFile::named("/log-2")],
         names: Rc::default(),
     };
-    let mut actors = actors(&stage, &shared, config.batches);
-    start_all(&mut stage, &mut actors, 0);
-    injector.start(&mut stage);
-    play(&mut stage, &mut injector, &mut actors, config.seconds, |_, _| false);
-    injector.clear(&mut stage);
-    stage.closing = true;
-    let quiet = |stage: &Stage, actors: &[Box<dyn Actor>]| {
-        stage.under_way() == 0 && actors.iter().all(|actor| actor.finished())
+    let mut workloads = workloads(&sim, &shared, config.batches);
+    start_all(&mut sim, &mut workloads, 0);
+    injector.start(&mut sim);
+    run_for(&mut sim, &mut injector, &mut workloads, config.seconds, |_, _| false);
+    injector.clear(&mut sim);
+    sim.closing = true;
+    let quiet = |sim: &Simulation, workloads: &[Box<dyn Workload>]| {
+        sim.under_way() == 0 && workloads.iter().all(|workload| workload.finished())
     };
-    play(&mut stage, &mut injector, &mut actors, HEALING_SECONDS, |_, _| false);
-    play(&mut stage, &mut injector, &mut actors, CLOSING_SECONDS, quiet);
-    if observer.borrow().failure.is_none() && !quiet(&stage, &actors) {
-        stage.fail("it_heals", format!("{} operations never ended", stage.under_way()));
+    run_for(&mut sim, &mut injector, &mut workloads, HEALING_SECONDS, |_, _| false);
+    run_for(&mut sim, &mut injector, &mut workloads, CLOSING_SECONDS, quiet);
+    if observer.borrow().failure.is_none() && !quiet(&sim, &workloads) {
+        sim.fail("it_heals", format!("{} operations never ended", sim.under_way()));
     }
-    judge_names(&mut stage, &shared);
-    let first = actors.len();
-    actors.push(Box::new(last_reader(&shared)));
-    start_all(&mut stage, &mut actors, first);
-    play(&mut stage, &mut injector, &mut actors, READING_SECONDS, quiet);
-    finish(&mut stage, report);
+    judge_names(&mut sim, &shared);
+    let first = workloads.len();
+    workloads.push(Box::new(last_reader(&shared)));
+    start_all(&mut sim, &mut workloads, first);
+    run_for(&mut sim, &mut injector, &mut workloads, READING_SECONDS, quiet);
+    finish(&mut sim, report);
 }
 
-fn actors(stage: &Stage, shared: &Shared, batches: bool) -> Vec<Box<dyn Actor>> {
-    let reach = 6 * stage.cluster.chunk_size;
+fn workloads(sim: &Simulation, shared: &WorkloadFiles, batches: bool) -> Vec<Box<dyn Workload>> {
+    let reach = 6 * sim.cell_config.chunk_size;
     let record = |at: usize| shared.records[at].clone();
     vec![
         Box::new(SequentialFiles::new(0, shared.sequential.clone())),
@@ -118,76 +118,76 @@ fn actors(stage: &Stage, shared: &Shared, batches: bool) -> Vec<Box<dyn Actor>> 
         Box::new(TailingReader::new(3, record(0))),
         Box::new(TailingReader::new(4, record(0))),
         Box::new(TailingReader::new(2, record(1))),
-        Box::new(Churn::new(3, shared.names.clone(), batches)),
-        Box::new(Churn::new(4, shared.names.clone(), batches)),
-        Box::new(Churn::new(1, shared.names.clone(), batches)),
+        Box::new(NamespaceChurn::new(3, shared.names.clone(), batches)),
+        Box::new(NamespaceChurn::new(4, shared.names.clone(), batches)),
+        Box::new(NamespaceChurn::new(1, shared.names.clone(), batches)),
     ]
 }
 
-fn last_reader(shared: &Shared) -> FinalReads {
+fn last_reader(shared: &WorkloadFiles) -> FinalReads {
     let mut bytes = shared.sequential.borrow().clone();
     bytes.push(shared.random.clone());
     FinalReads::new(bytes, shared.records.clone())
 }
 
-fn start_all(stage: &mut Stage, actors: &mut [Box<dyn Actor>], from: usize) {
-    for (at, actor) in actors.iter_mut().enumerate().skip(from) {
-        stage.speaker = at;
-        actor.start(stage);
+fn start_all(sim: &mut Simulation, workloads: &mut [Box<dyn Workload>], from: usize) {
+    for (at, workload) in workloads.iter_mut().enumerate().skip(from) {
+        sim.acting = at;
+        workload.start(sim);
     }
 }
 
 /// Lets things happen for so long, until `enough`, or until a checker complains.
-fn play(
-    stage: &mut Stage,
+fn run_for(
+    sim: &mut Simulation,
     injector: &mut FaultInjector,
-    actors: &mut [Box<dyn Actor>],
+    workloads: &mut [Box<dyn Workload>],
     seconds: u64,
-    enough: impl Fn(&Stage, &[Box<dyn Actor>]) -> bool,
+    enough: impl Fn(&Simulation, &[Box<dyn Workload>]) -> bool,
 ) {
-    let end = WorldTime(stage.now().0 + seconds * 1_000_000_000);
-    while stage.world.next_time().is_some_and(|at| at <= end) {
-        if stage.observer.borrow().failure.is_some() || enough(stage, actors) {
+    let end = WorldTime(sim.now().0 + seconds * 1_000_000_000);
+    while sim.world.next_time().is_some_and(|at| at <= end) {
+        if sim.observer.borrow().failure.is_some() || enough(sim, workloads) {
             return;
         }
-        if let Stepped::Script(token) = stage.world.step() {
-            match token.checked_sub(ACTOR_TOKENS) {
-                None => injector.on_token(stage, token),
+        if let WorldStep::Script(token) = sim.world.step() {
+            match token.checked_sub(WORKLOAD_TOKENS) {
+                None => injector.on_token(sim, token),
                 Some(at) => {
-                    stage.speaker = usize::try_from(at).expect("a few actors");
-                    actors[stage.speaker].woken(stage);
+                    sim.acting = usize::try_from(at).expect("a few workloads");
+                    workloads[sim.acting].woken(sim);
                 }
             }
         }
-        for (owner, ticket, result) in stage.take_ended() {
-            stage.speaker = owner;
-            actors[owner].ended(stage, ticket, result);
+        for (owner, ticket, result) in sim.take_ended() {
+            sim.acting = owner;
+            workloads[owner].ended(sim, ticket, result);
         }
     }
 }
 
-fn judge_names(stage: &mut Stage, shared: &Shared) {
+fn judge_names(sim: &mut Simulation, shared: &WorkloadFiles) {
     let judgement = judge(&shared.names.borrow().events);
     match judgement {
-        Judgement::Linearizable => stage.reach("names judged linearizable"),
-        Judgement::Undecided => stage.reach("names left undecided"),
-        Judgement::Not(why) => stage.fail("linearizable_names", why),
+        Judgement::Linearizable => sim.reach("names judged linearizable"),
+        Judgement::Undecided => sim.reach("names left undecided"),
+        Judgement::Not(why) => sim.fail("linearizable_names", why),
     }
 }
 
-pub(crate) fn finish(stage: &mut Stage, report: &mut RunReport) {
-    for (at, node, reason) in stage.world.halts().to_vec() {
-        let name = stage.world.name(node).to_owned();
+pub(crate) fn finish(sim: &mut Simulation, report: &mut RunReport) {
+    for (at, node, reason) in sim.world.halts().to_vec() {
+        let name = sim.world.name(node).to_owned();
         let message = format!("{name} halted at {:.3}s: {reason}", at.seconds());
-        stage.fail("starts_again", message);
+        sim.fail("starts_again", message);
     }
-    let now = stage.now();
-    stage.observer.borrow_mut().check_replay(now, ReplayIsState::check);
-    let observer = stage.observer.borrow();
-    report.operations = stage.operations;
-    report.reached = stage.world.reached().clone();
+    let now = sim.now();
+    sim.observer.borrow_mut().check_replay(now, ReplayIsState::check);
+    let observer = sim.observer.borrow();
+    report.operations = sim.operations;
+    report.reached = sim.world.reached().clone();
     report.reached.extend(observer.reached.iter().map(|(name, count)| (*name, *count)));
     report.failure = observer.failure.clone();
     drop(observer);
-    report.trace_hash = stage.world.trace().hash();
+    report.trace_hash = sim.world.trace().hash();
 }

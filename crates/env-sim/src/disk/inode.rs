@@ -8,27 +8,27 @@ pub(super) const PAGE_SIZE: usize = 4096;
 /// Unsynced changes of a file after which the oldest are written back, as a kernel does.
 const UNSYNCED_MAX: usize = 256;
 
-type Page = Arc<[u8; PAGE_SIZE]>;
+type CachedPage = Arc<[u8; PAGE_SIZE]>;
 
 #[derive(Clone, Debug, Default)]
-struct Contents {
+struct FileContents {
     size: u64,
     /// Pages that were written; the others are zeros.
-    pages: BTreeMap<u64, Page>,
+    pages: BTreeMap<u64, CachedPage>,
 }
 
 #[derive(Clone, Debug)]
-enum Change {
-    Page { number: u64, content: Page, end: u64 },
+enum FileChange {
+    Page { number: u64, content: CachedPage, end: u64 },
     Size(u64),
 }
 
 /// One file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
-    cached: Contents,
-    durable: Contents,
-    unsynced: Vec<Change>,
+    cached: FileContents,
+    durable: FileContents,
+    unsynced: Vec<FileChange>,
     reserved_pages: u64,
     /// No name leads here any more.
     pub(super) unlinked: bool,
@@ -53,14 +53,14 @@ fn page_of(offset: u64) -> u64 {
     offset / PAGE_SIZE as u64
 }
 
-impl Contents {
-    fn apply(&mut self, change: &Change) {
+impl FileContents {
+    fn apply(&mut self, change: &FileChange) {
         match change {
-            Change::Page { number, content, end } => {
+            FileChange::Page { number, content, end } => {
                 self.pages.insert(*number, Arc::clone(content));
                 self.size = self.size.max(*end);
             }
-            Change::Size(size) => self.set_size(*size),
+            FileChange::Size(size) => self.set_size(*size),
         }
     }
 
@@ -116,13 +116,13 @@ impl Inode {
         let content = Arc::clone(page);
         let end = offset + bytes.len() as u64;
         self.cached.size = self.cached.size.max(end);
-        self.note(Change::Page { number, content, end });
+        self.note(FileChange::Page { number, content, end });
     }
 
     pub(super) fn set_size(&mut self, size: u64) {
         self.cached.set_size(size);
         self.reserved_pages = self.reserved_pages.min(size.div_ceil(PAGE_SIZE as u64));
-        self.note(Change::Size(size));
+        self.note(FileChange::Size(size));
     }
 
     pub(super) fn missing_pages(&self, size: u64) -> u64 {
@@ -133,11 +133,11 @@ impl Inode {
         self.reserved_pages = self.reserved_pages.max(size.div_ceil(PAGE_SIZE as u64));
         if size > self.cached.size {
             self.cached.size = size;
-            self.note(Change::Size(size));
+            self.note(FileChange::Size(size));
         }
     }
 
-    fn note(&mut self, change: Change) {
+    fn note(&mut self, change: FileChange) {
         self.unsynced.push(change);
         if self.unsynced.len() > UNSYNCED_MAX {
             for old in self.unsynced.drain(..UNSYNCED_MAX / 2) {

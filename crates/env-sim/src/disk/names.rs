@@ -6,36 +6,36 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum NameTarget {
     /// A directory.
     Directory,
     /// A file.
     File(InodeNumber),
 }
 
-type Tree = BTreeMap<String, Node>;
+type NameMap = BTreeMap<String, NameTarget>;
 
 #[derive(Clone, Debug)]
-enum Change {
-    Add(String, Node),
+enum NameChange {
+    Add(String, NameTarget),
     Remove(String),
-    Rename { from: String, to: String, node: Node },
+    Rename { from: String, to: String, node: NameTarget },
 }
 
 /// All names.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
-    cached: Tree,
-    durable: Tree,
-    unsynced: Vec<Change>,
+pub(super) struct NameTable {
+    cached: NameMap,
+    durable: NameMap,
+    unsynced: Vec<NameChange>,
 }
 
 fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
-impl Change {
-    fn apply(&self, tree: &mut Tree) {
+impl NameChange {
+    fn apply(&self, tree: &mut NameMap) {
         match self {
             Self::Add(path, node) => {
                 tree.insert(path.clone(), *node);
@@ -58,20 +58,20 @@ impl Change {
     }
 }
 
-impl Names {
-    pub(super) fn get(&self, path: &str) -> Option<Node> {
-        if path.is_empty() { Some(Node::Directory) } else { self.cached.get(path).copied() }
+impl NameTable {
+    pub(super) fn get(&self, path: &str) -> Option<NameTarget> {
+        if path.is_empty() { Some(NameTarget::Directory) } else { self.cached.get(path).copied() }
     }
 
     pub(super) fn check_parent(&self, path: &str) -> Result<(), IoFailure> {
         match self.get(parent(path)) {
-            Some(Node::Directory) => Ok(()),
+            Some(NameTarget::Directory) => Ok(()),
             _ => Err(IoFailure::NotFound),
         }
     }
 
     pub(super) fn list(&self, directory: &str) -> Result<Vec<String>, IoFailure> {
-        if self.get(directory) != Some(Node::Directory) {
+        if self.get(directory) != Some(NameTarget::Directory) {
             return Err(IoFailure::NotFound);
         }
         let prefix = if directory.is_empty() { String::new() } else { format!("{directory}/") };
@@ -84,29 +84,30 @@ impl Names {
     }
 
     pub(super) fn files(&self) -> Vec<String> {
-        let file =
-            |(path, node): (&String, &Node)| matches!(node, Node::File(_)).then(|| path.clone());
+        let file = |(path, node): (&String, &NameTarget)| {
+            matches!(node, NameTarget::File(_)).then(|| path.clone())
+        };
         self.cached.iter().filter_map(file).collect()
     }
 
     pub(super) fn add(&mut self, path: &str, inode: InodeNumber) {
-        self.change(Change::Add(path.to_owned(), Node::File(inode)));
+        self.change(NameChange::Add(path.to_owned(), NameTarget::File(inode)));
     }
 
     pub(super) fn make_directory(&mut self, path: &str) {
-        self.change(Change::Add(path.to_owned(), Node::Directory));
+        self.change(NameChange::Add(path.to_owned(), NameTarget::Directory));
     }
 
     pub(super) fn remove(&mut self, path: &str) {
-        self.change(Change::Remove(path.to_owned()));
+        self.change(NameChange::Remove(path.to_owned()));
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str, inode: InodeNumber) {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.change(Change::Rename { from, to, node: Node::File(inode) });
+        self.change(NameChange::Rename { from, to, node: NameTarget::File(inode) });
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: NameChange) {
         change.apply(&mut self.cached);
         self.unsynced.push(change);
     }
@@ -131,7 +132,7 @@ impl Names {
                 change.apply(&mut self.durable);
             }
         }
-        self.cached = Tree::new();
+        self.cached = NameMap::new();
         // A parent sorts before what lies in it.
         for (path, node) in &self.durable {
             if self.check_parent(path).is_ok() {
@@ -149,18 +150,18 @@ impl Names {
     /// The files that some name leads to, or may lead to after a power loss.
     pub(super) fn inodes(&self) -> BTreeSet<InodeNumber> {
         let unsynced = self.unsynced.iter().filter_map(|change| match change {
-            Change::Add(_, node) | Change::Rename { node, .. } => Some(node),
-            Change::Remove(_) => None,
+            NameChange::Add(_, node) | NameChange::Rename { node, .. } => Some(node),
+            NameChange::Remove(_) => None,
         });
         inodes(self.cached.values().chain(self.durable.values()).chain(unsynced))
     }
 }
 
-fn inodes<'a>(nodes: impl Iterator<Item = &'a Node>) -> BTreeSet<InodeNumber> {
+fn inodes<'a>(nodes: impl Iterator<Item = &'a NameTarget>) -> BTreeSet<InodeNumber> {
     nodes
         .filter_map(|node| match node {
-            Node::File(inode) => Some(*inode),
-            Node::Directory => None,
+            NameTarget::File(inode) => Some(*inode),
+            NameTarget::Directory => None,
         })
         .collect()
 }

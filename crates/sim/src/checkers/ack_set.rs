@@ -2,9 +2,9 @@
 //! the mutation as the logged version has members (R14), and their disks stand at a version that
 //! no later raise leaves behind: the next set's members hold it, or it is lost with the old ones.
 
-use super::{Checker, Verdict};
+use super::checker::{Checker, Verdict};
 use crate::ledger::{Ledger, acknowledges};
-use cairn_env_sim::Seen;
+use cairn_env_sim::SeenRequest;
 use cairn_protocol::{Failure, Request, Response};
 
 pub(crate) struct AckSet;
@@ -16,7 +16,7 @@ impl Checker for AckSet {
 
     fn answered(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &SeenRequest<'_>,
         answer: &Result<Response, Failure>,
         ledger: &Ledger,
     ) -> Verdict {
@@ -24,8 +24,13 @@ impl Checker for AckSet {
             return new_primary_knows_all(seen, grant.handle, ledger);
         }
         let Some((handle, push, _)) = acknowledges(seen.request, answer) else { return Ok(()) };
-        let Some(chunk) = ledger.chunks.get(&handle) else { return Ok(()) };
-        let Some((_, set_size)) = chunk.version() else { return Ok(()) };
+        let chunk = &ledger.chunks[&handle];
+        let Some((_, set_size)) = chunk.version() else {
+            return Err(format!(
+                "{push:?} on chunk {} is acknowledged; no log knows it",
+                handle.short()
+            ));
+        };
         let holders = chunk.appliers.get(&push).map_or(0, |nodes| nodes.len());
         if holders < set_size as usize {
             return Err(format!(
@@ -40,12 +45,19 @@ impl Checker for AckSet {
 /// Whoever takes a lease holds everything acknowledged so far, unless no intact and undoubted
 /// replica is left.
 fn new_primary_knows_all(
-    seen: &Seen<'_>,
+    seen: &SeenRequest<'_>,
     handle: cairn_types::ChunkHandle,
     ledger: &Ledger,
 ) -> Verdict {
-    let Some(chunk) = ledger.chunks.get(&handle) else { return Ok(()) };
-    let Some(replica) = chunk.replicas.get(&seen.to) else { return Ok(()) };
+    let held =
+        ledger.chunks.get(&handle).and_then(|chunk| Some((chunk, chunk.replicas.get(&seen.to)?)));
+    let Some((chunk, replica)) = held else {
+        return Err(format!(
+            "{:?} takes a lease on chunk {}, of which its disk holds nothing",
+            seen.to,
+            handle.short()
+        ));
+    };
     let intact = chunk.intact();
     // R28: with only doubted replicas left in the set, one of them is the truth by decision.
     if chunk.usable() == 0 {

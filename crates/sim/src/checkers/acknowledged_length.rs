@@ -1,9 +1,9 @@
 //! Acknowledged length: of a chunk that takes appends, nothing is readable that is neither
 //! acknowledged nor levelled by a grant (R16, R17).
 
-use super::{Checker, Verdict};
+use super::checker::{Checker, Verdict};
 use crate::ledger::{Ledger, acknowledges};
-use cairn_env_sim::Seen;
+use cairn_env_sim::SeenRequest;
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::ChunkHandle;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ impl Checker for AcknowledgedLength {
 
     fn answered(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &SeenRequest<'_>,
         answer: &Result<Response, Failure>,
         _: &Ledger,
     ) -> Verdict {

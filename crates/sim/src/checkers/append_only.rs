@@ -1,10 +1,10 @@
 //! Append only: a record is put behind everything that the replicas of its set store; where one of
 //! them holds bytes already, acknowledged or not, a reader would see the two mixed (R16).
 
-use super::{Checker, Verdict};
+use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
 use cairn_env::{ChunkDone, ChunkJob, DiskError};
-use cairn_env_sim::{NodeId, Seen};
+use cairn_env_sim::{NodeId, SeenRequest};
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::{ChunkHandle, PushId};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl Checker for AppendOnly {
 
     fn answered(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &SeenRequest<'_>,
         answer: &Result<Response, Failure>,
         _: &Ledger,
     ) -> Verdict {

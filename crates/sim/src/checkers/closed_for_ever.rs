@@ -1,9 +1,9 @@
 //! Closed for ever: once the log says that a chunk is closed, readers go on in the next one. A
 //! record acknowledged there afterwards that no replica had by then escapes them (R18).
 
-use super::{Checker, Verdict};
+use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
-use cairn_env_sim::Seen;
+use cairn_env_sim::SeenRequest;
 use cairn_master_core::Record;
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::{ChunkHandle, PushId};
@@ -35,7 +35,7 @@ impl Checker for ClosedForEver {
 
     fn answered(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &SeenRequest<'_>,
         answer: &Result<Response, Failure>,
         _: &Ledger,
     ) -> Verdict {

@@ -62,32 +62,32 @@ pub(crate) enum NameEnd {
 #[derive(Clone, Debug)]
 pub(crate) enum NameEvent {
     Began(usize, NameOp),
-    Ended(usize, NameEnd),
+    MutationEnd(usize, NameEnd),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Thing {
+struct NameNode {
     directory: bool,
     /// The operation that made it.
     made_by: usize,
 }
 
-type Names = BTreeMap<String, Thing>;
+type NameTree = BTreeMap<String, NameNode>;
 
 /// What an operation saw or did where it happened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Effect {
+enum NameEffect {
     Nothing,
     Did,
-    Saw(Thing),
+    Saw(NameNode),
     Listed(Vec<String>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Configuration {
-    names: Names,
+struct NameConfiguration {
+    names: NameTree,
     /// Under way, and happened already, with what came of it.
-    happened: BTreeMap<usize, Effect>,
+    happened: BTreeMap<usize, NameEffect>,
 }
 
 /// What the search says.
@@ -105,31 +105,31 @@ fn parent(path: &str) -> &str {
     }
 }
 
-fn below<'a>(names: &'a Names, path: &str) -> impl Iterator<Item = (&'a String, &'a Thing)> {
+fn below<'a>(names: &'a NameTree, path: &str) -> impl Iterator<Item = (&'a String, &'a NameNode)> {
     let prefix = format!("{path}/");
     names.range(prefix.clone()..).take_while(move |(name, _)| name.starts_with(&prefix))
 }
 
-fn is_directory(names: &Names, path: &str) -> bool {
+fn is_directory(names: &NameTree, path: &str) -> bool {
     path == "/" || names.get(path).is_some_and(|thing| thing.directory)
 }
 
 /// Lets an operation happen.
-fn happen(names: &mut Names, id: usize, op: &NameOp) -> Effect {
+fn happen(names: &mut NameTree, id: usize, op: &NameOp) -> NameEffect {
     let changed = match op {
         NameOp::Stat(path) => {
-            return names.get(path).map_or(Effect::Nothing, |it| Effect::Saw(*it));
+            return names.get(path).map_or(NameEffect::Nothing, |it| NameEffect::Saw(*it));
         }
         NameOp::Open(path) => {
             let file = names.get(path).filter(|it| !it.directory);
-            return file.map_or(Effect::Nothing, |it| Effect::Saw(*it));
+            return file.map_or(NameEffect::Nothing, |it| NameEffect::Saw(*it));
         }
         NameOp::List(path) => return list(names, path),
         NameOp::MakeDirectory(path) | NameOp::Create(path) => {
             let free = !names.contains_key(path) && is_directory(names, parent(path));
             if free {
                 let directory = matches!(op, NameOp::MakeDirectory(_));
-                names.insert(path.clone(), Thing { directory, made_by: id });
+                names.insert(path.clone(), NameNode { directory, made_by: id });
             }
             free
         }
@@ -145,18 +145,18 @@ fn happen(names: &mut Names, id: usize, op: &NameOp) -> Effect {
             fits
         }
     };
-    if changed { Effect::Did } else { Effect::Nothing }
+    if changed { NameEffect::Did } else { NameEffect::Nothing }
 }
 
-fn list(names: &Names, path: &str) -> Effect {
+fn list(names: &NameTree, path: &str) -> NameEffect {
     if !is_directory(names, path) {
-        return Effect::Nothing;
+        return NameEffect::Nothing;
     }
     let children = below(names, path).filter(|(name, _)| parent(name) == path);
-    Effect::Listed(children.map(|(name, _)| name[path.len() + 1..].to_owned()).collect())
+    NameEffect::Listed(children.map(|(name, _)| name[path.len() + 1..].to_owned()).collect())
 }
 
-fn rename(names: &mut Names, from: &str, to: &str, replace: bool) -> bool {
+fn rename(names: &mut NameTree, from: &str, to: &str, replace: bool) -> bool {
     let Some(thing) = names.get(from).copied() else { return false };
     let into_itself = to == from || to.starts_with(&format!("{from}/"));
     if into_itself || !is_directory(names, parent(to)) {
@@ -167,7 +167,7 @@ fn rename(names: &mut Names, from: &str, to: &str, replace: bool) -> bool {
     {
         return false;
     }
-    let moved: Vec<(String, Thing)> = below(names, from)
+    let moved: Vec<(String, NameNode)> = below(names, from)
         .map(|(name, thing)| (format!("{to}{}", &name[from.len()..]), *thing))
         .collect();
     let gone: Vec<String> = below(names, from).map(|(name, _)| name.clone()).collect();
@@ -180,7 +180,7 @@ fn rename(names: &mut Names, from: &str, to: &str, replace: bool) -> bool {
 
 /// The search over one history.
 #[derive(Default)]
-struct Search {
+struct LinearizationSearch {
     under_way: BTreeMap<usize, NameOp>,
     /// Those that ended as unknown: nobody will ever say what they saw.
     unknown: BTreeSet<usize>,
@@ -188,22 +188,22 @@ struct Search {
     ids: BTreeMap<usize, EntryId>,
 }
 
-impl Search {
-    fn is(&self, thing: Thing, id: EntryId) -> bool {
+impl LinearizationSearch {
+    fn is(&self, thing: NameNode, id: EntryId) -> bool {
         match self.ids.get(&thing.made_by) {
             Some(made) => *made == id,
             None => !self.ids.values().any(|made| *made == id),
         }
     }
 
-    fn right(&self, effect: &Effect, answer: &NameAnswer) -> bool {
+    fn right(&self, effect: &NameEffect, answer: &NameAnswer) -> bool {
         match (effect, answer) {
-            (Effect::Nothing, answer) => *answer == NameAnswer::Refused,
-            (Effect::Did, NameAnswer::Done | NameAnswer::Entry { .. }) => true,
-            (Effect::Saw(thing), NameAnswer::Entry { id, directory }) => {
+            (NameEffect::Nothing, answer) => *answer == NameAnswer::Refused,
+            (NameEffect::Did, NameAnswer::Done | NameAnswer::Entry { .. }) => true,
+            (NameEffect::Saw(thing), NameAnswer::Entry { id, directory }) => {
                 thing.directory == *directory && self.is(*thing, *id)
             }
-            (Effect::Listed(there), NameAnswer::Names(listed)) => there == listed,
+            (NameEffect::Listed(there), NameAnswer::Names(listed)) => there == listed,
             _ => false,
         }
     }
@@ -211,12 +211,12 @@ impl Search {
     /// All configurations in which operation `id` has happened as answered.
     fn answered(
         &self,
-        from: BTreeSet<Configuration>,
+        from: BTreeSet<NameConfiguration>,
         id: usize,
         answer: &NameAnswer,
-    ) -> Option<BTreeSet<Configuration>> {
+    ) -> Option<BTreeSet<NameConfiguration>> {
         let mut seen = from.clone();
-        let mut frontier: Vec<Configuration> = from.into_iter().collect();
+        let mut frontier: Vec<NameConfiguration> = from.into_iter().collect();
         let mut reached = BTreeSet::new();
         while let Some(mut configuration) = frontier.pop() {
             if let Some(effect) = configuration.happened.remove(&id) {
@@ -231,7 +231,7 @@ impl Search {
                 }
                 let mut next = configuration.clone();
                 let effect = happen(&mut next.names, *other, op);
-                if self.unknown.contains(other) && effect != Effect::Did {
+                if self.unknown.contains(other) && effect != NameEffect::Did {
                     continue;
                 }
                 next.happened.insert(*other, effect);
@@ -247,8 +247,8 @@ impl Search {
     }
 }
 
-fn forget(configurations: BTreeSet<Configuration>, id: usize) -> BTreeSet<Configuration> {
-    let without = |mut it: Configuration| {
+fn forget(configurations: BTreeSet<NameConfiguration>, id: usize) -> BTreeSet<NameConfiguration> {
+    let without = |mut it: NameConfiguration| {
         it.happened.remove(&id);
         it
     };
@@ -257,24 +257,24 @@ fn forget(configurations: BTreeSet<Configuration>, id: usize) -> BTreeSet<Config
 
 /// Judges a whole history, which began with no names at all.
 pub(crate) fn judge(history: &[NameEvent]) -> Judgement {
-    let mut search = Search::default();
-    let first = Configuration { names: Names::new(), happened: BTreeMap::new() };
+    let mut search = LinearizationSearch::default();
+    let first = NameConfiguration { names: NameTree::new(), happened: BTreeMap::new() };
     let mut configurations = BTreeSet::from([first]);
     for event in history {
         match event {
             NameEvent::Began(id, op) => {
                 search.under_way.insert(*id, op.clone());
             }
-            NameEvent::Ended(id, NameEnd::NotDone) => {
+            NameEvent::MutationEnd(id, NameEnd::NotDone) => {
                 search.under_way.remove(id);
                 // Where it did something, or was let happen at all, the answer says otherwise.
-                configurations.retain(|it| it.happened.get(id) != Some(&Effect::Did));
+                configurations.retain(|it| it.happened.get(id) != Some(&NameEffect::Did));
                 configurations = forget(configurations, *id);
             }
-            NameEvent::Ended(id, NameEnd::Unknown) => {
+            NameEvent::MutationEnd(id, NameEnd::Unknown) => {
                 search.unknown.insert(*id);
             }
-            NameEvent::Ended(id, NameEnd::Answered(answer)) => {
+            NameEvent::MutationEnd(id, NameEnd::Answered(answer)) => {
                 if let (NameAnswer::Entry { id: entry, .. }, false) =
                     (answer, matches!(search.under_way[id], NameOp::Stat(_) | NameOp::Open(_)))
                 {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     fn answered(id: usize, answer: NameAnswer) -> NameEvent {
-        NameEvent::Ended(id, NameEnd::Answered(answer))
+        NameEvent::MutationEnd(id, NameEnd::Answered(answer))
     }
 
     fn entry(id: u64) -> NameAnswer {
@@ -354,7 +354,7 @@ mod tests {
             began(0, create()),
             answered(0, entry(7)),
             began(1, delete()),
-            NameEvent::Ended(1, NameEnd::Unknown),
+            NameEvent::MutationEnd(1, NameEnd::Unknown),
             began(2, stat()),
         ];
         let with = |tail: &[NameEvent]| judge(&[&start[..], tail].concat());

@@ -1,7 +1,7 @@
 //! No live chunk is collected: a replica at or above the logged version is never thrown away, nor
 //! one of a chunk that is in the making (R33).
 
-use super::{Checker, Verdict};
+use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
 use cairn_env::{ChunkDone, ChunkJob, DiskError};
 use cairn_env_sim::NodeId;
@@ -31,6 +31,7 @@ impl Checker for NoLiveChunkCollected {
         else {
             return Ok(());
         };
+        // Nothing of it was there: a deletion that is told twice.
         let Some(chunk) = ledger.chunks.get(handle) else { return Ok(()) };
         let Some(replica) = chunk.replicas.get(&node) else { return Ok(()) };
         match chunk.version() {

@@ -1,9 +1,9 @@
 //! One primary: in true time, once a replica has accepted a lease on a chunk, no other replica
 //! acknowledges anything under an older one (R4, R8, R18, R22).
 
-use super::{Checker, Verdict};
+use super::checker::{Checker, Verdict};
 use crate::ledger::{Ledger, acknowledges};
-use cairn_env_sim::{NodeId, Seen};
+use cairn_env_sim::{NodeId, SeenRequest};
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::{ChunkHandle, LeaseId};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl Checker for OnePrimary {
 
     fn answered(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &SeenRequest<'_>,
         answer: &Result<Response, Failure>,
         _: &Ledger,
     ) -> Verdict {

@@ -10,7 +10,7 @@
 //! append failed may be on the disk or not: the recovered state's index tells, and never falls
 //! behind what was durable.
 
-use super::Verdict;
+use super::checker::Verdict;
 use cairn_consensus::StoredRecord;
 use cairn_env::{Driver, Effect, Event, Now};
 use cairn_master::{Master, MasterDisk};
@@ -92,6 +92,7 @@ impl ReplayIsState {
 
     /// Compares the two states as they are.
     pub(crate) fn check(&mut self) -> Verdict {
+        // A drill may have no master yet.
         let Some(live) = self.live.clone() else { return Ok(()) };
         let master = live.borrow();
         let state = master.state();

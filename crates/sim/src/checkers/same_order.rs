@@ -2,19 +2,19 @@
 //! serial number, and each replica one after the other (R13). In all of a chunk's life a push is
 //! one mutation: it gets one serial number (R15).
 
-use super::{Checker, Verdict};
+use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
 use cairn_env::{ApplyMutation, ChunkDone, ChunkJob, DiskError};
 use cairn_env_sim::NodeId;
 use cairn_types::{ChunkHandle, ChunkVersion, PushId, SerialNumber};
 use std::collections::BTreeMap;
 
-type Place = (ChunkHandle, ChunkVersion, SerialNumber);
-type What = (u64, u64, Option<PushId>);
+type OrderKey = (ChunkHandle, ChunkVersion, SerialNumber);
+type OrderedMutation = (u64, u64, Option<PushId>);
 
 #[derive(Default)]
 pub(crate) struct SameOrder {
-    mutations: BTreeMap<Place, (What, NodeId)>,
+    mutations: BTreeMap<OrderKey, (OrderedMutation, NodeId)>,
     serials: BTreeMap<(ChunkHandle, PushId), (SerialNumber, NodeId)>,
     last: BTreeMap<(NodeId, ChunkHandle), SerialNumber>,
 }

@@ -1,7 +1,7 @@
 //! Spent numbers: no replica outside the set ever stands at a logged version. No more replicas
 //! take a version than the set that it is logged for has members (R8, R10).
 
-use super::{Checker, Verdict};
+use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
 use cairn_env::{ChunkDone, ChunkJob, DiskError, JournalEntry};
 use cairn_env_sim::NodeId;

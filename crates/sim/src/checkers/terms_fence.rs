@@ -3,9 +3,9 @@
 //!
 //! What was taken in before may be finished after: it counts when it came.
 
-use super::{Checker, Verdict};
+use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
-use cairn_env_sim::{NodeId, Seen};
+use cairn_env_sim::{NodeId, SeenRequest};
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::Term;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ impl Checker for TermsFence {
         "terms_fence"
     }
 
-    fn delivered(&mut self, seen: &Seen<'_>, _: &Ledger) -> Verdict {
+    fn delivered(&mut self, seen: &SeenRequest<'_>, _: &Ledger) -> Verdict {
         let highest = self.obeyed.get(&seen.to).copied().unwrap_or_default();
         if term_of(seen.request).is_some_and(|term| term < highest) {
             self.late.push((seen.to, seen.request.clone(), highest));
@@ -43,7 +43,7 @@ impl Checker for TermsFence {
 
     fn answered(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &SeenRequest<'_>,
         answer: &Result<Response, Failure>,
         _: &Ledger,
     ) -> Verdict {

@@ -1,9 +1,9 @@
 //! Version first: what is acknowledged was applied by its primary under a version that stands in
 //! the operation log (R8).
 
-use super::{Checker, Verdict};
+use super::checker::{Checker, Verdict};
 use crate::ledger::{Ledger, acknowledges};
-use cairn_env_sim::Seen;
+use cairn_env_sim::SeenRequest;
 use cairn_protocol::{Failure, Response};
 
 pub(crate) struct VersionFirst;
@@ -15,7 +15,7 @@ impl Checker for VersionFirst {
 
     fn answered(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &SeenRequest<'_>,
         answer: &Result<Response, Failure>,
         ledger: &Ledger,
     ) -> Verdict {

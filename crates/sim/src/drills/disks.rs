@@ -1,8 +1,9 @@
 //! Drills of the rules of what a disk may do.
 
+use super::drill::Drill;
 use super::script::DrillScript;
-use super::{Drill, Verdict};
-use crate::operations::{Done, Op};
+use crate::checkers::Verdict;
+use crate::operations::{ClientOp, OpOutput};
 use bytes::Bytes;
 use cairn_types::Content;
 use cairn_types::planted::Rule;
@@ -62,7 +63,7 @@ fn the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file(
     script: &mut DrillScript,
 ) -> Verdict {
     let file = script.create("/log", Content::Bytes)?;
-    script.done(0, Op::Append { file, bytes: Bytes::from_static(b"synced"), sync: true })?;
+    script.done(0, ClientOp::Append { file, bytes: Bytes::from_static(b"synced"), sync: true })?;
     script.append(0, file, b" and acknowledged")?;
     let chunk = script.chunk(file, 0)?;
     let [lost, better @ ..] = &script.holders(chunk)[..] else { return Err("no replica".into()) };
@@ -73,14 +74,14 @@ fn the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file(
     better.iter().for_each(|server| script.kill(*server));
     script.restart(master)?;
     script.pass(Duration::from_secs(2));
-    let ticket = script.ask(1, Op::Read { file, offset: 0, size: 100, fresh: true });
+    let ticket = script.ask(1, ClientOp::Read { file, offset: 0, size: 100, fresh: true });
     script.pass(Duration::from_secs(1));
     for server in better {
         script.restart(*server)?;
     }
     let read = script.wait(ticket);
     let whole: &[u8] = b"synced and acknowledged";
-    if let Ok(Done::Bytes(bytes, end)) = read
+    if let Ok(OpOutput::Bytes(bytes, end)) = read
         && bytes != whole
     {
         return Err(format!("the file is said to be {bytes:?} (the end: {end}), not {whole:?}"));
@@ -95,9 +96,9 @@ fn the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file(
 fn bytes_that_a_network_damages_cost_no_replica(script: &mut DrillScript) -> Verdict {
     let file = script.create("/file", Content::Bytes)?;
     script.write(0, file, 0, b"these are good bytes")?;
-    script.stage.world.corrupt(1000);
-    script.refused(1, Op::Read { file, offset: 0, size: 100, fresh: true })?;
-    script.stage.world.corrupt(0);
+    script.sim.world.corrupt(1000);
+    script.refused(1, ClientOp::Read { file, offset: 0, size: 100, fresh: true })?;
+    script.sim.world.corrupt(0);
     // The hints travel with heartbeats.
     script.pass(Duration::from_secs(2));
     let bytes = script.read(1, file, 0, 100)?;

@@ -1,10 +1,11 @@
 //! Drills of the master's rules: terms (R2), servers (R5), times (R6), deletions (R20), leases of
 //! an earlier term (R22), old images (R29).
 
+use super::drill::Drill;
 use super::script::DrillScript;
-use super::{Drill, Verdict};
-use crate::operations::{Done, Op};
-use crate::workloads::path;
+use crate::checkers::Verdict;
+use crate::operations::path;
+use crate::operations::{ClientOp, OpOutput};
 use bytes::Bytes;
 use cairn_protocol::Request;
 use cairn_types::planted::Rule;
@@ -81,8 +82,8 @@ fn leased_file(script: &mut DrillScript, name: &str) -> Result<(EntryId, ChunkHa
     Ok((file, handle))
 }
 
-fn write(file: EntryId, offset: u64, bytes: &'static [u8]) -> Op {
-    Op::Write { file, offset, bytes: Bytes::from_static(bytes), sync: false }
+fn write(file: EntryId, offset: u64, bytes: &'static [u8]) -> ClientOp {
+    ClientOp::Write { file, offset, bytes: Bytes::from_static(bytes), sync: false }
 }
 
 /// The old master's raise of one file's chunk stalls on its way to server 1. The master restarts;
@@ -120,14 +121,14 @@ fn late_raise_of_an_old_master(script: &mut DrillScript) -> Verdict {
 /// but not the bytes.
 fn cloned_disk(script: &mut DrillScript) -> Verdict {
     let (file, _) = leased_file(script, "/f")?;
-    script.done(0, Op::Sync { file })?;
+    script.done(0, ClientOp::Sync { file })?;
     script.pass(Duration::from_millis(600));
     let of = script.nodes().servers[0];
     let twin = script.start_twin(of)?;
     script.write(0, file, 0, b"again")?;
     read_again_and_again(script, file)?;
-    script.until("the copy gives up", |script| !script.stage.world.is_alive(twin))?;
-    match script.stage.world.take_halt(twin) {
+    script.until("the copy gives up", |script| !script.sim.world.is_alive(twin))?;
+    match script.sim.world.take_halt(twin) {
         Some(why) if why.contains("a copy of another's") => Ok(()),
         other => Err(format!("the copy is not told that it is one: {other:?}")),
     }
@@ -138,7 +139,7 @@ fn cloned_disk(script: &mut DrillScript) -> Verdict {
 /// server has joined anew, and when the lease has ended, that it has applied less than the others.
 fn old_image_under_a_lease(script: &mut DrillScript) -> Verdict {
     let (file, handle) = leased_file(script, "/f")?;
-    script.done(0, Op::Sync { file })?;
+    script.done(0, ClientOp::Sync { file })?;
     script.pass(Duration::from_millis(600));
     let primary = script.primary(handle)?;
     let secondary = script.holders(handle).into_iter().find(|holder| *holder != primary);
@@ -170,7 +171,7 @@ fn stop_primary_before_it_acknowledges(
 ) -> Verdict {
     let primary = script.primary(handle)?;
     let pushes = |script: &DrillScript, holders: usize| {
-        let observer = script.stage.observer.borrow();
+        let observer = script.sim.observer.borrow();
         let appliers = &observer.ledger.chunks[&handle].appliers;
         appliers.values().filter(|nodes| nodes.len() == holders).count()
     };
@@ -214,8 +215,8 @@ fn former_holder_still_acknowledges(script: &mut DrillScript) -> Verdict {
     }
 }
 
-fn delete(name: &str, recursive: bool) -> Op {
-    Op::Delete { path: path(name), recursive }
+fn delete(name: &str, recursive: bool) -> ClientOp {
+    ClientOp::Delete { path: path(name), recursive }
 }
 
 /// A writer appends all the time; the file is deleted. Its lease is taken back, or it runs out:
@@ -227,7 +228,7 @@ fn appends_to_a_deleted_file(script: &mut DrillScript) -> Verdict {
 
 /// The same, but the directory above is deleted with all that is in it.
 fn appends_below_a_deleted_directory(script: &mut DrillScript) -> Verdict {
-    script.done(0, Op::MakeDirectory { path: path("/d") })?;
+    script.done(0, ClientOp::MakeDirectory { path: path("/d") })?;
     let (file, _) = leased_file(script, "/d/f")?;
     append_past_the_end(script, file, delete("/d", true))
 }
@@ -239,24 +240,24 @@ fn appends_to_a_replaced_file(script: &mut DrillScript) -> Verdict {
     append_past_the_end(
         script,
         file,
-        Op::Rename { from: path("/g"), to: path("/f"), replace: true },
+        ClientOp::Rename { from: path("/g"), to: path("/f"), replace: true },
     )
 }
 
 /// Client 1 appends to the file, client 2 makes an end of it, and client 1 goes on.
-fn append_past_the_end(script: &mut DrillScript, file: EntryId, end: Op) -> Verdict {
+fn append_past_the_end(script: &mut DrillScript, file: EntryId, end: ClientOp) -> Verdict {
     script.append(1, file, b"before")?;
     script.done(2, end)?;
-    let past = script.stage.now().after(PAST_THE_LEASE);
+    let past = script.sim.now().after(PAST_THE_LEASE);
     loop {
         let bytes = Bytes::from_static(b"after");
-        let ticket = script.ask(1, Op::Append { file, bytes, sync: false });
+        let ticket = script.ask(1, ClientOp::Append { file, bytes, sync: false });
         match script.wait(ticket) {
-            Ok(Done::Offset(offset)) if script.stage.now() > past => {
+            Ok(OpOutput::Offset(offset)) if script.sim.now() > past => {
                 let line = "deleted and its lease over, yet an append at";
                 return Err(format!("{line} {offset} is acknowledged"));
             }
-            Err(_) if script.stage.now() > past => return Ok(()),
+            Err(_) if script.sim.now() > past => return Ok(()),
             _ => script.pass(Duration::from_millis(200)),
         }
     }
@@ -269,5 +270,5 @@ fn lease_on_a_deleted_file(script: &mut DrillScript) -> Verdict {
     script.done(2, delete("/f", false))?;
     script.refused(1, write(file, 0, b"after")).map(drop)?;
     let bytes = Bytes::from_static(b"after");
-    script.refused(1, Op::Append { file, bytes, sync: false }).map(drop)
+    script.refused(1, ClientOp::Append { file, bytes, sync: false }).map(drop)
 }

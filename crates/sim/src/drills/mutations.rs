@@ -1,12 +1,13 @@
 //! Drills of the rules of raises, mutations and closing.
 
+use super::drill::Drill;
 use super::script::DrillScript;
-use super::{Drill, Verdict};
 use crate::cell::PUSH_BUFFER;
-use crate::operations::Op;
-use crate::stage::told;
+use crate::checkers::Verdict;
+use crate::operations::ClientOp;
+use crate::simulation::told;
 use bytes::Bytes;
-use cairn_env_sim::{NodeId, Seen};
+use cairn_env_sim::{NodeId, SeenRequest};
 use cairn_protocol::{ChunkGrant, Request};
 use cairn_types::planted::Rule;
 use cairn_types::{CellConfig, Content};
@@ -51,7 +52,7 @@ pub(super) const DRILLS: &[Drill] = &[
     },
 ];
 
-fn is_forward_to(secondary: NodeId) -> impl FnMut(&Seen<'_>) -> bool {
+fn is_forward_to(secondary: NodeId) -> impl FnMut(&SeenRequest<'_>) -> bool {
     move |seen| seen.to == secondary && matches!(seen.request, Request::Forward(_))
 }
 
@@ -136,7 +137,7 @@ fn an_older_connections_write_arrives_late(script: &mut DrillScript) -> Verdict 
     let (client, primary) = (script.nodes().clients[0], script.set_of(&grant).primary);
     script.stall(move |seen| seen.from == client && matches!(seen.request, Request::Write(_)));
     let bytes = Bytes::from_static(b"older");
-    let older = script.ask(0, Op::Write { file, offset: 0, bytes, sync: false });
+    let older = script.ask(0, ClientOp::Write { file, offset: 0, bytes, sync: false });
     script.until_stalled()?;
     script.break_between(client, primary);
     script.wait(older).map_err(|why| told(&why))?;
@@ -206,10 +207,10 @@ fn the_next_primary_is_shorter(script: &mut DrillScript) -> Verdict {
     // would go to another chunk.)
     script.stall(move |seen| seen.to == longer && matches!(seen.request, Request::GrantLease(_)));
     let bytes = Bytes::from_static(b"First");
-    let over = script.ask(1, Op::Write { file, offset: 0, bytes, sync: false });
+    let over = script.ask(1, ClientOp::Write { file, offset: 0, bytes, sync: false });
     script.until_stalled()?;
     // Until the master no longer waits for it, and asks for a later version.
-    let CellConfig { silent_ms, heartbeat_ms, .. } = script.stage.cluster;
+    let CellConfig { silent_ms, heartbeat_ms, .. } = script.sim.cell_config;
     script.pass(Duration::from_millis(silent_ms + heartbeat_ms + 20));
     script.release();
     script.wait(over).map_err(|failure| failure.to_string())?;

@@ -1,9 +1,10 @@
 //! Drills of the rules of names: outcomes that are remembered (R24), path locks (R35).
 
+use super::drill::Drill;
 use super::script::DrillScript;
-use super::{Drill, Verdict};
-use crate::operations::{Done, Op, tell};
-use crate::workloads::path;
+use crate::checkers::Verdict;
+use crate::operations::path;
+use crate::operations::{ClientOp, OpOutput, tell};
 use cairn_env_sim::NodeId;
 use cairn_protocol::Request;
 use cairn_types::planted::Rule;
@@ -66,30 +67,30 @@ const SLOW_DISK: u32 = 500;
 /// Long enough for a request to arrive, short beside [`SLOW_DISK`].
 const ARRIVAL: Duration = Duration::from_millis(5);
 
-fn create(name: &str) -> Op {
-    Op::Create { path: path(name), content: Content::Bytes, or_open: false }
+fn create(name: &str) -> ClientOp {
+    ClientOp::Create { path: path(name), content: Content::Bytes, or_open: false }
 }
 
-fn delete(name: &str) -> Op {
-    Op::Delete { path: path(name), recursive: false }
+fn delete(name: &str) -> ClientOp {
+    ClientOp::Delete { path: path(name), recursive: false }
 }
 
-fn stat(name: &str) -> Op {
-    Op::Stat { path: path(name) }
+fn stat(name: &str) -> ClientOp {
+    ClientOp::Stat { path: path(name) }
 }
 
-fn rename(from: &str, to: &str) -> Op {
-    Op::Rename { from: path(from), to: path(to), replace: false }
+fn rename(from: &str, to: &str) -> ClientOp {
+    ClientOp::Rename { from: path(from), to: path(to), replace: false }
 }
 
 fn make_directory(script: &mut DrillScript, name: &str) -> Verdict {
-    script.done(0, Op::MakeDirectory { path: path(name) }).map(drop)
+    script.done(0, ClientOp::MakeDirectory { path: path(name) }).map(drop)
 }
 
 /// What a client that has just asked finds under a name.
 fn found(script: &mut DrillScript, name: &str) -> Option<EntryId> {
     match script.done(2, stat(name)) {
-        Ok(Done::Entry(entry)) => Some(entry.id),
+        Ok(OpOutput::Entry(entry)) => Some(entry.id),
         _ => None,
     }
 }
@@ -108,7 +109,7 @@ fn until_seen(script: &mut DrillScript, name: &str, there: bool) -> Verdict {
 /// Another client makes `/f` anew.
 fn make_anew(script: &mut DrillScript) -> Result<EntryId, String> {
     match script.done(2, create("/f"))? {
-        Done::Entry(entry) => Ok(entry.id),
+        OpOutput::Entry(entry) => Ok(entry.id),
         other => Err(format!("/f made anew: {other:?}")),
     }
 }
@@ -167,7 +168,7 @@ fn deletion_with_a_lost_answer(script: &mut DrillScript) -> Verdict {
 fn batch_with_a_lost_answer(script: &mut DrillScript) -> Verdict {
     let (master, client) = file_and_deaf_client(script)?;
     let entries = vec![delete("/f"), create("/g"), delete("/none")];
-    let batch = script.ask(1, Op::Batch { entries });
+    let batch = script.ask(1, ClientOp::Batch { entries });
     until_seen(script, "/f", false)?;
     until_seen(script, "/g", true)?;
     let anew = make_anew(script)?;
@@ -181,7 +182,7 @@ fn batch_with_a_lost_answer(script: &mut DrillScript) -> Verdict {
         return Err("the retry made /g anew or deleted /none".to_owned());
     }
     match ended {
-        Ok(Done::Many(results)) => {
+        Ok(OpOutput::Many(results)) => {
             let done: Vec<bool> = results.iter().map(Result::is_ok).collect();
             let told = || format!("the retry of the batch is told {results:?}");
             if done == [true, true, false] { Ok(()) } else { Err(told()) }
@@ -250,7 +251,7 @@ fn creation_with_a_lost_answer(script: &mut DrillScript) -> Verdict {
 fn creation_overtaken_by_a_rename(script: &mut DrillScript) -> Verdict {
     make_directory(script, "/d")?;
     let master = script.nodes().master;
-    script.stage.world.slow_disk(master, SLOW_DISK);
+    script.sim.world.slow_disk(master, SLOW_DISK);
     let moved = script.ask(0, rename("/d", "/e"));
     script.pass(ARRIVAL);
     let creation = script.ask(1, create("/d/x"));
@@ -258,7 +259,7 @@ fn creation_overtaken_by_a_rename(script: &mut DrillScript) -> Verdict {
     moved.map_err(|failure| format!("the rename: {failure:?}"))?;
     let seen = found(script, "/e/x");
     let made = script.wait(creation);
-    script.stage.world.slow_disk(master, 1);
+    script.sim.world.slow_disk(master, 1);
     match (seen, made) {
         (None, Ok(done)) => Err(format!(
             "/d/x is made ({done:?}), but after the rename of /d to /e it was not in /e"
@@ -273,12 +274,12 @@ fn directories_moved_into_one_another(script: &mut DrillScript) -> Verdict {
     make_directory(script, "/a")?;
     make_directory(script, "/b")?;
     let master = script.nodes().master;
-    script.stage.world.slow_disk(master, SLOW_DISK);
+    script.sim.world.slow_disk(master, SLOW_DISK);
     let first = script.ask(0, rename("/a", "/b/a"));
     script.pass(ARRIVAL);
     let second = script.ask(1, rename("/b", "/a/b"));
     let (first, second) = (script.wait(first), script.wait(second));
-    script.stage.world.slow_disk(master, 1);
+    script.sim.world.slow_disk(master, 1);
     let reached = ["/a", "/b", "/b/a"].map(|name| found(script, name).is_some());
     if first.is_ok() && second.is_ok() || reached != [false, true, true] {
         return Err(format!(

@@ -9,21 +9,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Told once, when the answer is there.
-type Told = Box<dyn FnOnce(Result<Answer, Failure>)>;
+type AnswerCallback = Box<dyn FnOnce(Result<Answer, Failure>)>;
 
 /// One question.
-pub(super) struct Question {
+pub(super) struct ProbeRequest {
     pub(super) to: Address,
     pub(super) request: Request,
     pub(super) payload: Bytes,
-    pub(super) done: Told,
+    pub(super) done: AnswerCallback,
 }
 
 /// The machine that asks.
 #[derive(Default)]
 pub(super) struct Prober {
     next: u64,
-    open: BTreeMap<EffectId, Told>,
+    open: BTreeMap<EffectId, AnswerCallback>,
 }
 
 /// How long an answer may take.
@@ -31,12 +31,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Driver for Prober {
     type Service = NoDisk;
-    type Command = Question;
+    type Command = ProbeRequest;
 
     fn handle(
         &mut self,
         now: Now,
-        event: Event<Question, NoJob>,
+        event: Event<ProbeRequest, NoJob>,
         effects: &mut Vec<Effect<NoJob>>,
     ) {
         match event {
@@ -45,7 +45,7 @@ impl Driver for Prober {
                 let hello = Hello::new(cell, Role::Client, server, Incarnation::default());
                 effects.push(Effect::Identify(hello));
             }
-            Event::Command(Question { to, request, payload, done }) => {
+            Event::Command(ProbeRequest { to, request, payload, done }) => {
                 self.next += 1;
                 let (id, server) = (EffectId(self.next), ServerId::default());
                 self.open.insert(id, done);

@@ -1,8 +1,9 @@
 //! Drills of the rules of raises and of closing.
 
+use super::drill::Drill;
 use super::script::DrillScript;
-use super::{Drill, Verdict};
-use crate::operations::{Done, Op};
+use crate::checkers::Verdict;
+use crate::operations::{ClientOp, OpOutput};
 use bytes::Bytes;
 use cairn_protocol::{Create, Request, Response};
 use cairn_types::planted::Rule;
@@ -39,7 +40,7 @@ pub(super) const DRILLS: &[Drill] = &[
 /// A file of four replicas.
 fn create_on_four(script: &mut DrillScript) -> Result<EntryId, String> {
     let mutation = MutationName { session: SessionId::new(0xd012), number: MutationNumber::new(1) };
-    let path = crate::workloads::path("/f");
+    let path = crate::operations::path("/f");
     let request = Create { mutation, path, replication: 4, ..Create::default() };
     let master = script.nodes().master;
     match script.probe(master, request, Bytes::new()).map(|answer| answer.response) {
@@ -61,10 +62,12 @@ fn a_set_of_one_is_none(script: &mut DrillScript) -> Verdict {
     // Both are dead for the master.
     script.pass(Duration::from_secs(10));
     let bytes = Bytes::from_static(b"again");
-    script.refused(1, Op::Write { file, offset: 0, bytes, sync: false })?;
+    script.refused(1, ClientOp::Write { file, offset: 0, bytes, sync: false })?;
     script.restart(one)?;
     script.write(1, file, 0, b"again")?;
-    script.done(1, Op::Delete { path: crate::workloads::path("/f"), recursive: false }).map(drop)
+    script
+        .done(1, ClientOp::Delete { path: crate::operations::path("/f"), recursive: false })
+        .map(drop)
 }
 
 /// Of four replicas one dies; the raise that leaves it out reaches two of the others and is held
@@ -87,9 +90,9 @@ fn a_raise_takes_hold_where_nobody_waited_for_it(script: &mut DrillScript) -> Ve
     script.pass(Duration::from_secs(1));
     script.kill(set.primary);
     script.kill(stays);
-    let read = script.ask(1, Op::Read { file, offset: 0, size: 5, fresh: true });
+    let read = script.ask(1, ClientOp::Read { file, offset: 0, size: 5, fresh: true });
     match script.wait(read) {
-        Ok(Done::Bytes(bytes, _)) => {
+        Ok(OpOutput::Bytes(bytes, _)) => {
             let given = bytes.escape_ascii();
             Err(format!("\"{given}\" is read; \"newer\" was acknowledged, by replicas now away"))
         }

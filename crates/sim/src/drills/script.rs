@@ -1,18 +1,17 @@
 //! What a drill may do: ask, wait, hold a message back, and break things, in the order it tells.
 
-use super::Verdict;
 use super::prober::Prober;
 use crate::cell::{self, CellNodes};
-use crate::checkers;
-use crate::ledger::Page;
+use crate::checkers::{self, Verdict};
+use crate::ledger::ServerLedger;
 use crate::observer::Observer;
-use crate::operations::{Done, Op, OpResult, Ticket, tell};
+use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, tell};
 use crate::report::{FaultMix, RunConfig, RunReport};
 use crate::run::finish;
-use crate::stage::{Stage, told};
+use crate::simulation::{Simulation, told};
 use bytes::Bytes;
 use cairn_client_core::NoDisk;
-use cairn_env_sim::{DiskImage, Housed, NodeId, NodePlan, Seen, Stepped};
+use cairn_env_sim::{DiskImage, DriverProcess, NodeId, NodePlan, SeenRequest, WorldStep};
 use cairn_protocol::Failure;
 use cairn_types::{Address, CellConfig, ChunkHandle, ChunkIndex, Content, EntryId};
 use std::cell::RefCell;
@@ -27,13 +26,13 @@ const CLIENTS: usize = 3;
 const WAIT_SECONDS: u64 = 90;
 
 /// A server's disk as it was once.
-pub(super) type OldDisk = (DiskImage, Page);
+pub(super) type OldDisk = (DiskImage, ServerLedger);
 
 /// A small calm cell and its script.
 pub(super) struct DrillScript {
-    pub(super) stage: Stage,
+    pub(super) sim: Simulation,
     pub(super) prober: NodeId,
-    ended: BTreeMap<Ticket, OpResult>,
+    ended: BTreeMap<OpTicket, OpResult>,
     tokens: u64,
 }
 
@@ -48,39 +47,39 @@ impl DrillScript {
             faults: FaultMix::calm(),
             batches: false,
         };
-        let cluster = CellConfig::tiny();
+        let cell_config = CellConfig::tiny();
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
-        let (mut world, nodes) = cell::build(&config, &cluster, CLIENTS, &observer);
+        let (mut world, nodes) = cell::build(&config, &cell_config, CLIENTS, &observer);
         let prober = world.add(NodePlan {
             name: "prober".to_owned(),
             address: Address::new("prober:0"),
             disks: Vec::new(),
             factory: Box::new(|boot| {
-                Ok(Housed::boxed(boot.node, Prober::default(), Arc::new(NoDisk), None))
+                Ok(DriverProcess::boxed(boot.node, Prober::default(), Arc::new(NoDisk), None))
             }),
         });
         world.restart(prober).expect("a fresh process starts");
-        let stage = Stage::new(world, nodes, cluster, observer);
-        let mut script = Self { stage, prober, ended: BTreeMap::new(), tokens: 0 };
+        let sim = Simulation::new(world, nodes, cell_config, observer);
+        let mut script = Self { sim, prober, ended: BTreeMap::new(), tokens: 0 };
         // Servers join and the master learns of them.
         script.pass(Duration::from_secs(3));
         script
     }
 
     pub(super) fn nodes(&self) -> &CellNodes {
-        &self.stage.nodes
+        &self.sim.nodes
     }
 
     pub(super) fn finish(mut self, verdict: Verdict, report: &mut RunReport) {
         if let Err(why) = verdict {
-            self.stage.fail("drill", why);
+            self.sim.fail("drill", why);
         }
-        finish(&mut self.stage, report);
+        finish(&mut self.sim, report);
     }
 
     fn step(&mut self) {
-        assert!(self.stage.world.step() != Stepped::Over, "a cell always has a timer");
-        for (_, ticket, result) in self.stage.take_ended() {
+        assert!(self.sim.world.step() != WorldStep::Over, "a cell always has a timer");
+        for (_, ticket, result) in self.sim.take_ended() {
             self.ended.insert(ticket, result);
         }
     }
@@ -89,13 +88,13 @@ impl DrillScript {
     pub(super) fn pass(&mut self, span: Duration) {
         self.tokens += 1;
         let token = self.tokens;
-        self.stage.world.script(span, token);
+        self.sim.world.script(span, token);
         loop {
-            let stepped = self.stage.world.step();
-            for (_, ticket, result) in self.stage.take_ended() {
+            let stepped = self.sim.world.step();
+            for (_, ticket, result) in self.sim.take_ended() {
                 self.ended.insert(ticket, result);
             }
-            if stepped == Stepped::Script(token) {
+            if stepped == WorldStep::Script(token) {
                 return;
             }
         }
@@ -106,9 +105,9 @@ impl DrillScript {
     /// # Errors
     /// `what` did not come about.
     pub(super) fn until(&mut self, what: &str, so: impl Fn(&mut Self) -> bool) -> Verdict {
-        let end = self.stage.now().0 + WAIT_SECONDS * 1_000_000_000;
+        let end = self.sim.now().0 + WAIT_SECONDS * 1_000_000_000;
         while !so(self) {
-            if self.stage.now().0 > end {
+            if self.sim.now().0 > end {
                 return Err(format!("it never came about that {what}"));
             }
             self.step();
@@ -117,12 +116,12 @@ impl DrillScript {
     }
 
     /// Begins an operation of a client.
-    pub(super) fn ask(&mut self, client: usize, op: Op) -> Ticket {
-        self.stage.ask(client, op)
+    pub(super) fn ask(&mut self, client: usize, op: ClientOp) -> OpTicket {
+        self.sim.ask(client, op)
     }
 
     /// Waits for an operation's end, whatever it is.
-    pub(super) fn wait(&mut self, ticket: Ticket) -> OpResult {
+    pub(super) fn wait(&mut self, ticket: OpTicket) -> OpResult {
         let so = |script: &mut Self| script.ended.contains_key(&ticket);
         self.until("an operation ended", so).expect("operations have deadlines");
         self.ended.remove(&ticket).expect("waited for")
@@ -132,7 +131,7 @@ impl DrillScript {
     ///
     /// # Errors
     /// It did not.
-    pub(super) fn done(&mut self, client: usize, op: Op) -> Result<Done, String> {
+    pub(super) fn done(&mut self, client: usize, op: ClientOp) -> Result<OpOutput, String> {
         let what = op.to_string();
         let ticket = self.ask(client, op);
         self.wait(ticket).map_err(|why| format!("{what}: {}", told(&why)))
@@ -142,7 +141,7 @@ impl DrillScript {
     ///
     /// # Errors
     /// It was done.
-    pub(super) fn refused(&mut self, client: usize, op: Op) -> Result<Failure, String> {
+    pub(super) fn refused(&mut self, client: usize, op: ClientOp) -> Result<Failure, String> {
         let what = op.to_string();
         let ticket = self.ask(client, op);
         match self.wait(ticket) {
@@ -156,9 +155,9 @@ impl DrillScript {
     /// # Errors
     /// It could not.
     pub(super) fn create(&mut self, name: &str, content: Content) -> Result<EntryId, String> {
-        let path = crate::workloads::path(name);
-        match self.done(0, Op::Create { path, content, or_open: false })? {
-            Done::Entry(entry) => Ok(entry.id),
+        let path = crate::operations::path(name);
+        match self.done(0, ClientOp::Create { path, content, or_open: false })? {
+            OpOutput::Entry(entry) => Ok(entry.id),
             other => Err(format!("creating {name}: {other:?}")),
         }
     }
@@ -174,8 +173,8 @@ impl DrillScript {
         bytes: &'static [u8],
     ) -> Result<u64, String> {
         let bytes = Bytes::from_static(bytes);
-        match self.done(client, Op::Append { file, bytes, sync: false })? {
-            Done::Offset(offset) => Ok(offset),
+        match self.done(client, ClientOp::Append { file, bytes, sync: false })? {
+            OpOutput::Offset(offset) => Ok(offset),
             other => Err(format!("append: {other:?}")),
         }
     }
@@ -192,7 +191,7 @@ impl DrillScript {
         bytes: &'static [u8],
     ) -> Verdict {
         let bytes = Bytes::from_static(bytes);
-        self.done(client, Op::Write { file, offset, bytes, sync: false }).map(drop)
+        self.done(client, ClientOp::Write { file, offset, bytes, sync: false }).map(drop)
     }
 
     /// Reads, trusting no cached location.
@@ -206,8 +205,8 @@ impl DrillScript {
         offset: u64,
         size: u64,
     ) -> Result<Bytes, String> {
-        match self.done(client, Op::Read { file, offset, size, fresh: true })? {
-            Done::Bytes(bytes, _) => Ok(bytes),
+        match self.done(client, ClientOp::Read { file, offset, size, fresh: true })? {
+            OpOutput::Bytes(bytes, _) => Ok(bytes),
             other => Err(format!("read: {other:?}")),
         }
     }
@@ -221,8 +220,8 @@ impl DrillScript {
     }
 
     /// The first such request does not arrive, nor anything behind it on its connection.
-    pub(super) fn stall(&mut self, chosen: impl FnMut(&Seen<'_>) -> bool + 'static) {
-        self.stage.world.stall(Box::new(chosen));
+    pub(super) fn stall(&mut self, chosen: impl FnMut(&SeenRequest<'_>) -> bool + 'static) {
+        self.sim.world.stall(Box::new(chosen));
     }
 
     /// Lets things happen until a connection stalls.
@@ -230,28 +229,28 @@ impl DrillScript {
     /// # Errors
     /// None did.
     pub(super) fn until_stalled(&mut self) -> Verdict {
-        self.until("the chosen request was sent", |script| script.stage.world.is_stalled())
+        self.until("the chosen request was sent", |script| script.sim.world.is_stalled())
     }
 
     /// What stalled arrives.
     pub(super) fn release(&mut self) {
-        self.stage.world.release();
+        self.sim.world.release();
     }
 
     /// Breaks the connection that one keeps to the other; each may yet get what was under way.
     pub(super) fn break_between(&mut self, from: NodeId, to: NodeId) {
-        self.stage.world.break_between(from, to);
+        self.sim.world.break_between(from, to);
     }
 
     /// Kills a process.
     pub(super) fn kill(&mut self, node: NodeId) {
-        self.stage.world.kill(node);
+        self.sim.world.kill(node);
     }
 
     /// Takes a machine's power before anything unsynced has reached its disk.
     pub(super) fn power_loss_of_all_unsynced(&mut self, node: NodeId) {
-        self.stage.world.power_loss_of_all_unsynced(node);
-        self.stage.observer.borrow_mut().ledger.power_lost(node);
+        self.sim.world.power_loss_of_all_unsynced(node);
+        self.sim.observer.borrow_mut().ledger.power_lost(node);
     }
 
     /// Starts a process again.
@@ -259,38 +258,38 @@ impl DrillScript {
     /// # Errors
     /// It does not start.
     pub(super) fn restart(&mut self, node: NodeId) -> Verdict {
-        for disk in self.stage.world.disks(node) {
+        for disk in self.sim.world.disks(node) {
             disk.crash();
         }
-        self.stage.world.restart(node)
+        self.sim.world.restart(node)
     }
 
     /// Neither reaches the other.
     pub(super) fn part(&mut self, a: NodeId, b: NodeId) {
-        self.stage.world.partition(a, b);
-        self.stage.world.partition(b, a);
+        self.sim.world.partition(a, b);
+        self.sim.world.partition(b, a);
     }
 
     /// The two reach each other again.
     pub(super) fn heal(&mut self, a: NodeId, b: NodeId) {
-        self.stage.world.heal(a, b);
-        self.stage.world.heal(b, a);
+        self.sim.world.heal(a, b);
+        self.sim.world.heal(b, a);
     }
 
     /// What `from` sends does not reach `to`; the other way all is well.
     pub(super) fn mute(&mut self, from: NodeId, to: NodeId) {
-        self.stage.world.partition(from, to);
+        self.sim.world.partition(from, to);
     }
 
     /// The process stands still for so long.
     pub(super) fn pause(&mut self, node: NodeId, span: Duration) {
-        self.stage.world.pause(node, span);
+        self.sim.world.pause(node, span);
     }
 
     /// What a server's disk holds, and what the simulator's own books say of it.
     pub(super) fn image(&self, node: NodeId) -> OldDisk {
-        let page = self.stage.observer.borrow().ledger.page_of(node);
-        (self.stage.world.disks(node)[0].image(), page)
+        let page = self.sim.observer.borrow().ledger.server_ledger(node);
+        (self.sim.world.disks(node)[0].image(), page)
     }
 
     /// Kills a server, puts an old image in the place of its disk and starts it again.
@@ -299,9 +298,9 @@ impl DrillScript {
     /// It does not start.
     pub(super) fn set_back(&mut self, node: NodeId, (image, page): OldDisk) -> Verdict {
         self.kill(node);
-        let now = self.stage.now();
-        self.stage.world.disks(node)[0].restore(&image);
-        self.stage.observer.borrow_mut().ledger.turn_back(node, page, now);
+        let now = self.sim.now();
+        self.sim.world.disks(node)[0].restore(&image);
+        self.sim.observer.borrow_mut().ledger.turn_back(node, page, now);
         self.restart(node)
     }
 
@@ -310,13 +309,13 @@ impl DrillScript {
     /// # Errors
     /// It does not start.
     pub(super) fn start_twin(&mut self, of: NodeId) -> Result<NodeId, String> {
-        let (at, observer) = (self.nodes().servers.len(), self.stage.observer.clone());
-        let twin = cell::add_chunkserver(&mut self.stage.world, at, &observer);
-        let ((image, page), now) = (self.image(of), self.stage.now());
-        self.stage.world.disks(twin)[0].restore(&image);
-        self.stage.nodes.servers.push(twin);
+        let (at, observer) = (self.nodes().servers.len(), self.sim.observer.clone());
+        let twin = cell::add_chunkserver(&mut self.sim.world, at, &observer);
+        let ((image, page), now) = (self.image(of), self.sim.now());
+        self.sim.world.disks(twin)[0].restore(&image);
+        self.sim.nodes.servers.push(twin);
         observer.borrow_mut().ledger.turn_back(twin, page, now);
-        self.stage.world.restart(twin)?;
+        self.sim.world.restart(twin)?;
         Ok(twin)
     }
 
@@ -325,14 +324,14 @@ impl DrillScript {
     /// # Errors
     /// It has no such chunk.
     pub(super) fn chunk(&self, file: EntryId, index: u64) -> Result<ChunkHandle, String> {
-        let observer = self.stage.observer.borrow();
+        let observer = self.sim.observer.borrow();
         let place = (file, ChunkIndex::new(index));
         observer.ledger.by_place.get(&place).copied().ok_or_else(|| format!("no chunk {index}"))
     }
 
     /// Servers whose disks hold a replica.
     pub(super) fn holders(&self, handle: ChunkHandle) -> Vec<NodeId> {
-        let observer = self.stage.observer.borrow();
+        let observer = self.sim.observer.borrow();
         let chunk = observer.ledger.chunks.get(&handle);
         chunk.map(|chunk| chunk.replicas.keys().copied().collect()).unwrap_or_default()
     }
@@ -342,7 +341,7 @@ impl DrillScript {
     /// # Errors
     /// Nobody did.
     pub(super) fn primary(&self, handle: ChunkHandle) -> Result<NodeId, String> {
-        let observer = self.stage.observer.borrow();
+        let observer = self.sim.observer.borrow();
         observer.primaries.get(&handle).copied().ok_or_else(|| "no lease so far".to_owned())
     }
 }

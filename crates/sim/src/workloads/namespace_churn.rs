@@ -3,10 +3,9 @@
 //! batches: then each entry is an operation, begun at the ask and ended at the answer. Some files
 //! they open several at a time, which the client may put into one question.
 
-use super::path;
 use crate::checkers::linearizable_names::{NameAnswer, NameEnd, NameEvent, NameOp};
-use crate::operations::{Done, Op, OpResult, Ticket};
-use crate::stage::{Actor, Stage};
+use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, path};
+use crate::simulation::{Simulation, Workload};
 use cairn_protocol::{ErrorCode, Failure, Outcome};
 use cairn_types::{Content, EntryKind};
 use std::cell::RefCell;
@@ -29,42 +28,42 @@ const BATCH_PERMILLE: u64 = 150;
 const OPENS_PERMILLE: u64 = 80;
 
 /// One of the clients.
-pub(crate) struct Churn {
+pub(crate) struct NamespaceChurn {
     client: usize,
     history: Rc<RefCell<NameHistory>>,
     /// Whether to ask in batches too.
     batches: bool,
     /// What is under way: an operation, or the entries of a batch.
-    doing: Vec<(Ticket, Vec<usize>)>,
+    doing: Vec<(OpTicket, Vec<usize>)>,
     over: bool,
 }
 
-impl Churn {
+impl NamespaceChurn {
     pub(crate) fn new(client: usize, history: Rc<RefCell<NameHistory>>, batches: bool) -> Self {
         Self { client, history, batches, doing: Vec::new(), over: false }
     }
 
-    fn go_on(&mut self, stage: &mut Stage) {
-        if stage.closing || self.history.borrow().count >= OPERATIONS_MAX {
+    fn go_on(&mut self, sim: &mut Simulation) {
+        if sim.closing || self.history.borrow().count >= OPERATIONS_MAX {
             self.over = true;
             return;
         }
-        if stage.random().chance(OPENS_PERMILLE) {
-            return self.open_several(stage);
+        if sim.random().chance(OPENS_PERMILLE) {
+            return self.open_several(sim);
         }
-        let batch = self.batches && stage.random().chance(BATCH_PERMILLE);
-        let drawn = if batch { draw_batch(stage) } else { vec![draw(stage)] };
+        let batch = self.batches && sim.random().chance(BATCH_PERMILLE);
+        let drawn = if batch { draw_batch(sim) } else { vec![draw(sim)] };
         let ids = drawn.iter().map(|op| self.begin(op)).collect();
-        let mut asked: Vec<Op> = drawn.into_iter().map(asked).collect();
-        let op = if batch { Op::Batch { entries: asked } } else { asked.remove(0) };
-        self.doing.push((stage.ask(self.client, op), ids));
+        let mut asked: Vec<ClientOp> = drawn.into_iter().map(asked).collect();
+        let op = if batch { ClientOp::Batch { entries: asked } } else { asked.remove(0) };
+        self.doing.push((sim.ask(self.client, op), ids));
     }
 
-    fn open_several(&mut self, stage: &mut Stage) {
-        for _ in 0..2 + stage.random().below(2) {
-            let op = NameOp::Open(name(stage));
+    fn open_several(&mut self, sim: &mut Simulation) {
+        for _ in 0..2 + sim.random().below(2) {
+            let op = NameOp::Open(name(sim));
             let id = self.begin(&op);
-            self.doing.push((stage.ask(self.client, asked(op)), vec![id]));
+            self.doing.push((sim.ask(self.client, asked(op)), vec![id]));
         }
     }
 
@@ -78,66 +77,66 @@ impl Churn {
 }
 
 /// A batch of a few entries: each multiplies what the search has to try.
-fn draw_batch(stage: &mut Stage) -> Vec<NameOp> {
-    let count = 2 + stage.random().below(2);
+fn draw_batch(sim: &mut Simulation) -> Vec<NameOp> {
+    let count = 2 + sim.random().below(2);
     let looked = |op| match op {
         NameOp::List(at) => NameOp::Stat(at),
         other => other,
     };
-    (0..count).map(|_| looked(draw(stage))).collect()
+    (0..count).map(|_| looked(draw(sim))).collect()
 }
 
-fn directory(stage: &mut Stage) -> String {
-    format!("/n{}", stage.random().below(3))
+fn directory(sim: &mut Simulation) -> String {
+    format!("/n{}", sim.random().below(3))
 }
 
-fn name(stage: &mut Stage) -> String {
-    format!("{}/{}", directory(stage), ["a", "b", "c"][stage.random().below(3) as usize])
+fn name(sim: &mut Simulation) -> String {
+    format!("{}/{}", directory(sim), ["a", "b", "c"][sim.random().below(3) as usize])
 }
 
-fn draw(stage: &mut Stage) -> NameOp {
-    match stage.random().below(20) {
-        0..=2 => NameOp::MakeDirectory(directory(stage)),
-        3..=7 => NameOp::Create(name(stage)),
-        8 => NameOp::MakeDirectory(name(stage)),
+fn draw(sim: &mut Simulation) -> NameOp {
+    match sim.random().below(20) {
+        0..=2 => NameOp::MakeDirectory(directory(sim)),
+        3..=7 => NameOp::Create(name(sim)),
+        8 => NameOp::MakeDirectory(name(sim)),
         9 => {
-            let (from, to) = (directory(stage), directory(stage));
+            let (from, to) = (directory(sim), directory(sim));
             if from == to {
                 return NameOp::List(from);
             }
             NameOp::Rename { from, to, replace: false }
         }
         10..=12 => {
-            let (from, to) = (name(stage), name(stage));
+            let (from, to) = (name(sim), name(sim));
             if from == to {
                 return NameOp::Stat(from);
             }
-            NameOp::Rename { from, to, replace: stage.random().chance(400) }
+            NameOp::Rename { from, to, replace: sim.random().chance(400) }
         }
-        13..=15 => NameOp::Delete { path: name(stage), recursive: false },
+        13..=15 => NameOp::Delete { path: name(sim), recursive: false },
         16 => {
-            let recursive = stage.random().chance(500);
-            NameOp::Delete { path: directory(stage), recursive }
+            let recursive = sim.random().chance(500);
+            NameOp::Delete { path: directory(sim), recursive }
         }
-        17 => NameOp::Stat(name(stage)),
-        18 => NameOp::Open(name(stage)),
-        _ => NameOp::List(directory(stage)),
+        17 => NameOp::Stat(name(sim)),
+        18 => NameOp::Open(name(sim)),
+        _ => NameOp::List(directory(sim)),
     }
 }
 
-fn asked(op: NameOp) -> Op {
+fn asked(op: NameOp) -> ClientOp {
     match op {
-        NameOp::MakeDirectory(at) => Op::MakeDirectory { path: path(&at) },
+        NameOp::MakeDirectory(at) => ClientOp::MakeDirectory { path: path(&at) },
         NameOp::Create(at) => {
-            Op::Create { path: path(&at), content: Content::Bytes, or_open: false }
+            ClientOp::Create { path: path(&at), content: Content::Bytes, or_open: false }
         }
         NameOp::Rename { from, to, replace } => {
-            Op::Rename { from: path(&from), to: path(&to), replace }
+            ClientOp::Rename { from: path(&from), to: path(&to), replace }
         }
-        NameOp::Delete { path: at, recursive } => Op::Delete { path: path(&at), recursive },
-        NameOp::Stat(at) => Op::Stat { path: path(&at) },
-        NameOp::Open(at) => Op::Open { path: path(&at) },
-        NameOp::List(at) => Op::List { path: path(&at) },
+        NameOp::Delete { path: at, recursive } => ClientOp::Delete { path: path(&at), recursive },
+        NameOp::Stat(at) => ClientOp::Stat { path: path(&at) },
+        NameOp::Open(at) => ClientOp::Open { path: path(&at) },
+        NameOp::List(at) => ClientOp::List { path: path(&at) },
     }
 }
 
@@ -160,8 +159,8 @@ fn end_of(result: &OpResult) -> NameEnd {
         directory: entry.kind == EntryKind::Directory,
     };
     NameEnd::Answered(match result {
-        Ok(Done::Entry(it)) => entry(it),
-        Ok(Done::Entries(entries)) => {
+        Ok(OpOutput::Entry(it)) => entry(it),
+        Ok(OpOutput::Entries(entries)) => {
             let mut names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
             names.sort();
             NameAnswer::Names(names)
@@ -173,17 +172,17 @@ fn end_of(result: &OpResult) -> NameEnd {
     })
 }
 
-impl Actor for Churn {
-    fn start(&mut self, stage: &mut Stage) {
-        stage.rest(500);
+impl Workload for NamespaceChurn {
+    fn start(&mut self, sim: &mut Simulation) {
+        sim.rest(500);
     }
 
-    fn ended(&mut self, stage: &mut Stage, ticket: Ticket, result: OpResult) {
+    fn ended(&mut self, sim: &mut Simulation, ticket: OpTicket, result: OpResult) {
         let at = self.doing.iter().position(|(asked, _)| *asked == ticket);
         let (_, ids) = self.doing.remove(at.expect("asked before"));
         let results = match result {
-            Ok(Done::Many(results)) => {
-                stage.reach(if results.iter().all(Result::is_ok) {
+            Ok(OpOutput::Many(results)) => {
+                sim.reach(if results.iter().all(Result::is_ok) {
                     "a batch of names done"
                 } else {
                     "a batch of names done in part"
@@ -194,15 +193,15 @@ impl Actor for Churn {
         };
         assert_eq!(results.len(), ids.len(), "a result for each entry");
         for (id, result) in ids.into_iter().zip(&results) {
-            self.history.borrow_mut().events.push(NameEvent::Ended(id, end_of(result)));
+            self.history.borrow_mut().events.push(NameEvent::MutationEnd(id, end_of(result)));
         }
         if self.doing.is_empty() {
-            stage.rest(600);
+            sim.rest(600);
         }
     }
 
-    fn woken(&mut self, stage: &mut Stage) {
-        self.go_on(stage);
+    fn woken(&mut self, sim: &mut Simulation) {
+        self.go_on(sim);
     }
 
     fn finished(&self) -> bool {

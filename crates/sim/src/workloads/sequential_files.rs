@@ -1,10 +1,10 @@
 //! One client writes files from front to back, reads back what it wrote, and goes on to the next
 //! file: what `put` and `get` do.
 
-use super::{SharedFile, ended, path};
+use super::shared_file::SharedFile;
 use crate::file_model::{ReadNote, bytes_of};
-use crate::operations::{Done, Op, OpResult, Ticket};
-use crate::stage::{Actor, Stage};
+use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, path};
+use crate::simulation::{Simulation, Workload};
 use bytes::Bytes;
 use cairn_env_sim::WorldTime;
 use cairn_types::Content;
@@ -12,9 +12,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Where all the files of a run are told, for the last reading.
-pub(crate) type Files = Rc<RefCell<Vec<Rc<RefCell<SharedFile>>>>>;
+pub(crate) type SequentialFileList = Rc<RefCell<Vec<Rc<RefCell<SharedFile>>>>>;
 
-enum Doing {
+enum SequentialState {
     Resting,
     Creating(Rc<RefCell<SharedFile>>),
     Writing(usize),
@@ -24,95 +24,95 @@ enum Doing {
 /// The client.
 pub(crate) struct SequentialFiles {
     client: usize,
-    files: Files,
+    files: SequentialFileList,
     count: u64,
     present: Option<Rc<RefCell<SharedFile>>>,
     written: u64,
-    doing: Doing,
+    doing: SequentialState,
     over: bool,
 }
 
 impl SequentialFiles {
-    pub(crate) fn new(client: usize, files: Files) -> Self {
-        let doing = Doing::Resting;
+    pub(crate) fn new(client: usize, files: SequentialFileList) -> Self {
+        let doing = SequentialState::Resting;
         Self { client, files, count: 0, present: None, written: 0, doing, over: false }
     }
 
-    fn go_on(&mut self, stage: &mut Stage) {
-        if stage.closing {
+    fn go_on(&mut self, sim: &mut Simulation) {
+        if sim.closing {
             self.over = true;
             return;
         }
-        let Some(present) = self.present.clone() else { return self.create(stage) };
+        let Some(present) = self.present.clone() else { return self.create(sim) };
         let file = present.borrow().id.expect("a present file is created");
-        let chunk = stage.cluster.chunk_size;
+        let chunk = sim.cell_config.chunk_size;
         if self.written > 5 * chunk {
             self.present = None;
-            return self.create(stage);
+            return self.create(sim);
         }
-        if stage.random().chance(300) && self.written > 0 {
-            let offset = stage.random().below(self.written);
-            let size = 1 + stage.random().below(3 * chunk);
-            let from = stage.now();
-            self.doing = Doing::Reading(ReadNote {
+        if sim.random().chance(300) && self.written > 0 {
+            let offset = sim.random().below(self.written);
+            let size = 1 + sim.random().below(3 * chunk);
+            let from = sim.now();
+            self.doing = SequentialState::Reading(ReadNote {
                 client: self.client,
                 offset,
                 size,
                 from,
                 until: WorldTime(0),
             });
-            stage.ask(self.client, Op::Read { file, offset, size, fresh: false });
+            sim.ask(self.client, ClientOp::Read { file, offset, size, fresh: false });
             return;
         }
-        let size = 1 + stage.random().below(chunk * 3 / 2);
-        let (offset, now) = (self.written, stage.now());
+        let size = 1 + sim.random().below(chunk * 3 / 2);
+        let (offset, now) = (self.written, sim.now());
         self.written += size;
         let write = present.borrow_mut().model.begin(self.client, offset, size, now);
-        self.doing = Doing::Writing(write);
+        self.doing = SequentialState::Writing(write);
         let bytes = Bytes::from(bytes_of(write, offset, size));
-        stage.ask(self.client, Op::Write { file, offset, bytes, sync: false });
+        sim.ask(self.client, ClientOp::Write { file, offset, bytes, sync: false });
     }
 
-    fn create(&mut self, stage: &mut Stage) {
+    fn create(&mut self, sim: &mut Simulation) {
         self.count += 1;
         let name = format!("/seq-{}-{}", self.client, self.count);
         let file = SharedFile::named(&name);
-        self.doing = Doing::Creating(file);
+        self.doing = SequentialState::Creating(file);
         let path = path(&name);
-        stage.ask(self.client, Op::Create { path, content: Content::Bytes, or_open: false });
+        sim.ask(self.client, ClientOp::Create { path, content: Content::Bytes, or_open: false });
     }
 }
 
-impl Actor for SequentialFiles {
-    fn start(&mut self, stage: &mut Stage) {
-        stage.rest(500);
+impl Workload for SequentialFiles {
+    fn start(&mut self, sim: &mut Simulation) {
+        sim.rest(500);
     }
 
-    fn ended(&mut self, stage: &mut Stage, _: Ticket, result: OpResult) {
-        match (std::mem::replace(&mut self.doing, Doing::Resting), result) {
-            (Doing::Creating(file), Ok(Done::Entry(entry))) => {
+    fn ended(&mut self, sim: &mut Simulation, _: OpTicket, result: OpResult) {
+        match (std::mem::replace(&mut self.doing, SequentialState::Resting), result) {
+            (SequentialState::Creating(file), Ok(OpOutput::Entry(entry))) => {
                 file.borrow_mut().id = Some(entry.id);
                 self.files.borrow_mut().push(file.clone());
                 self.present = Some(file);
                 self.written = 0;
             }
-            (Doing::Writing(write), result) => {
-                let how = ended(stage, &result);
+            (SequentialState::Writing(write), result) => {
+                let how = sim.mutation_end(&result);
                 let present = self.present.as_ref().expect("it was written to");
                 present.borrow_mut().model.end(write, how);
             }
-            (Doing::Reading(read), Ok(Done::Bytes(bytes, _))) => {
-                let read = ReadNote { until: stage.now(), ..read };
+            (SequentialState::Reading(read), Ok(OpOutput::Bytes(bytes, _))) => {
+                let read = ReadNote { until: sim.now(), ..read };
                 let present = self.present.clone().expect("it was read");
-                present.borrow().judge(stage, read, &bytes);
+                present.borrow().judge(sim, read, &bytes);
             }
             _ => {}
         }
-        stage.rest(600);
+        sim.rest(600);
     }
 
-    fn woken(&mut self, stage: &mut Stage) {
-        self.go_on(stage);
+    fn woken(&mut self, sim: &mut Simulation) {
+        self.go_on(sim);
     }
 
     fn finished(&self) -> bool {

@@ -1,10 +1,10 @@
 //! Readers that tail a file of records while everything breaks: every acknowledged record reaches
 //! a reader that started before it, once (R17, R19, R37).
 
-use super::{RecordFile, concurrent_appends::RecordId};
-use crate::file_model::Ended;
-use crate::operations::{Done, Op, OpResult, Ticket};
-use crate::stage::{Actor, Stage, told};
+use super::record_file::{RecordFile, RecordId};
+use crate::file_model::MutationEnd;
+use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket};
+use crate::simulation::{Simulation, Workload, told};
 use cairn_client_core::{ReadSpec, RecordCursor};
 use cairn_env_sim::WorldTime;
 use cairn_protocol::Failure;
@@ -49,75 +49,75 @@ impl TailingReader {
         }
     }
 
-    fn go_on(&mut self, stage: &mut Stage) {
+    fn go_on(&mut self, sim: &mut Simulation) {
         if self.over {
             return;
         }
         let Some(file) = self.file.borrow().id else {
-            if stage.closing {
+            if sim.closing {
                 self.over = true;
                 return;
             }
-            return stage.rest(500);
+            return sim.rest(500);
         };
         let spec = self.cursor.next_read();
         let (offset, size, fresh) = (spec.offset, spec.size, spec.fresh);
-        (self.asked, self.asked_at) = (Some(spec), stage.now());
-        stage.ask(self.client, Op::Read { file, offset, size, fresh });
+        (self.asked, self.asked_at) = (Some(spec), sim.now());
+        sim.ask(self.client, ClientOp::Read { file, offset, size, fresh });
     }
 
-    fn take(&mut self, stage: &mut Stage, id: RecordId, offset: u64) {
+    fn take(&mut self, sim: &mut Simulation, id: RecordId, offset: u64) {
         let mut file = self.file.borrow_mut();
         file.deliver(id, offset);
         let complaint = match file.tried.get(&id) {
             None => Some("was never tried"),
-            Some(tried) if tried.ended == Ended::NotDone => Some("failed as not done"),
+            Some(tried) if tried.ended == MutationEnd::NotDone => Some("failed as not done"),
             Some(_) => None,
         };
         if let Some(complaint) = complaint {
-            return stage.fail("records", format!("{}: {id:?} {complaint}", file.name));
+            return sim.fail("records", format!("{}: {id:?} {complaint}", file.name));
         }
         if !self.given.insert(id) {
-            stage.fail("records", format!("{}: {id:?} reaches a reader twice", file.name));
+            sim.fail("records", format!("{}: {id:?} reaches a reader twice", file.name));
         }
     }
 
     /// A read failed: it is tried again, and once the faults are over it has to work.
-    fn failed(&mut self, stage: &mut Stage, failure: &Failure) {
-        if !stage.closing {
-            return stage.rest(500);
+    fn failed(&mut self, sim: &mut Simulation, failure: &Failure) {
+        if !sim.closing {
+            return sim.rest(500);
         }
         self.failures += 1;
         if self.failures < FAILURES_MAX {
-            return stage.rest(500);
+            return sim.rest(500);
         }
         self.over = true;
         let file = self.file.borrow();
-        if stage.waits_for_repair(file.id.expect("it was read")) {
-            return stage.reach("tailing reader excused: too few intact replicas");
+        if sim.waits_for_repair(file.id.expect("it was read")) {
+            return sim.reach("tailing reader excused: too few intact replicas");
         }
-        stage.fail("it_heals", format!("tailing {}: {}", file.name, told(failure)));
+        sim.fail("it_heals", format!("tailing {}: {}", file.name, told(failure)));
     }
 
     /// At the end: whatever was acknowledged has come by.
-    fn judge(&mut self, stage: &mut Stage) {
+    fn judge(&mut self, sim: &mut Simulation) {
         let file = self.file.borrow();
         let missing = file.tried.iter().find(|(id, tried)| {
-            let told = matches!(tried.ended, Ended::Acknowledged(at) if at < self.asked_at);
+            let told = matches!(tried.ended, MutationEnd::Acknowledged(at) if at < self.asked_at);
             told && !self.given.contains(id)
         });
         if let Some((id, tried)) = missing {
             let offset = tried.offset.unwrap_or_default();
-            if file.may_be_lost(stage, tried) {
-                return stage.reach("record excused: no intact replica is alive");
+            if file.may_be_lost(sim, tried) {
+                return sim.reach("record excused: no intact replica is alive");
             }
-            stage.fail(
+            sim.fail(
                 "records",
                 format!(
                     "{}: {id:?} acknowledged at {offset} ({}) never reached a reader that started \
                      before it; it stands at {}",
                     file.name,
-                    stage.describe(file.id.expect("it was read"), offset),
+                    sim.describe(file.id.expect("it was read"), offset),
                     self.cursor.consumed(),
                 ),
             );
@@ -125,37 +125,37 @@ impl TailingReader {
     }
 }
 
-impl Actor for TailingReader {
-    fn start(&mut self, stage: &mut Stage) {
-        stage.rest(500);
+impl Workload for TailingReader {
+    fn start(&mut self, sim: &mut Simulation) {
+        sim.rest(500);
     }
 
-    fn ended(&mut self, stage: &mut Stage, _: Ticket, result: OpResult) {
-        let Some(asked) = self.asked.take() else { return };
+    fn ended(&mut self, sim: &mut Simulation, _: OpTicket, result: OpResult) {
+        let asked = self.asked.take().expect("one read at a time");
         let bytes = match result {
-            Ok(Done::Bytes(bytes, _)) => bytes,
-            Ok(_) => return stage.rest(500),
-            Err(failure) => return self.failed(stage, &failure),
+            Ok(OpOutput::Bytes(bytes, _)) => bytes,
+            Ok(_) => return sim.rest(500),
+            Err(failure) => return self.failed(sim, &failure),
         };
         self.failures = 0;
         let got = !bytes.is_empty();
         let mut records = Vec::new();
         if !self.cursor.take(asked, &[bytes], &mut records) {
-            stage.reach("record reader doubts what it would skip");
+            sim.reach("record reader doubts what it would skip");
         }
         for record in records {
-            self.take(stage, (record.producer, record.number), record.offset);
+            self.take(sim, (record.producer, record.number), record.offset);
         }
-        self.idle = if got || !stage.closing { 0 } else { self.idle + 1 };
-        if stage.closing && self.idle >= IDLE_MAX {
+        self.idle = if got || !sim.closing { 0 } else { self.idle + 1 };
+        if sim.closing && self.idle >= IDLE_MAX {
             self.over = true;
-            return self.judge(stage);
+            return self.judge(sim);
         }
-        stage.wake_after(Duration::from_millis(if got { 100 } else { 500 }));
+        sim.wake_after(Duration::from_millis(if got { 100 } else { 500 }));
     }
 
-    fn woken(&mut self, stage: &mut Stage) {
-        self.go_on(stage);
+    fn woken(&mut self, sim: &mut Simulation) {
+        self.go_on(sim);
     }
 
     fn finished(&self) -> bool {

@@ -2,8 +2,8 @@
 //! results and commands stay in here.
 
 use crate::clock::WorldTime;
+use crate::node::NodeId;
 use crate::watch::JobWatch;
-use crate::world::NodeId;
 use bytes::Bytes;
 use cairn_env::{
     Answer, Caller, Completion, ConnectionId, DiskError, Driver, Effect, EffectId, Event, Lane,
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// What a driver is told, without its types.
-pub enum Input {
+pub enum ProcessInput {
     /// See [`Event::Started`].
     Started,
     /// See [`Event::Request`].
@@ -41,7 +41,7 @@ pub enum Input {
 }
 
 /// What a driver wants, without its types.
-pub enum Output {
+pub enum ProcessOutput {
     /// See [`Effect::Call`].
     Call {
         /// Comes back.
@@ -87,11 +87,11 @@ pub enum Output {
 }
 
 /// A driver and its service, as the world drives them.
-pub trait Machine {
+pub trait Process {
     /// Takes one event.
-    fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>);
+    fn handle(&mut self, now: Now, input: ProcessInput, out: &mut Vec<ProcessOutput>);
     /// See [`Driver::end_of_batch`].
-    fn end_of_batch(&mut self, now: Now, out: &mut Vec<Output>);
+    fn end_of_batch(&mut self, now: Now, out: &mut Vec<ProcessOutput>);
     /// How many jobs wait in a lane.
     fn waiting(&self, lane: Lane) -> usize;
     /// Runs the first `count` waiting jobs of a lane together; their results wait inside.
@@ -104,7 +104,7 @@ pub trait Machine {
 }
 
 /// A watcher of this driver's jobs.
-pub type Watch<R> = Rc<
+pub type WatchOf<R> = Rc<
     RefCell<
         dyn JobWatch<
                 <<R as Driver>::Service as Service>::Job,
@@ -117,17 +117,17 @@ type JobOf<R> = <<R as Driver>::Service as Service>::Job;
 type DoneOf<R> = <<R as Driver>::Service as Service>::Done;
 
 /// A driver in the simulated world.
-pub struct Housed<R: Driver> {
+pub struct DriverProcess<R: Driver> {
     node: NodeId,
     driver: R,
     service: Arc<R::Service>,
-    watch: Option<Watch<R>>,
+    watch: Option<WatchOf<R>>,
     lanes: BTreeMap<Lane, VecDeque<(EffectId, JobOf<R>)>>,
     done: BTreeMap<EffectId, Result<DoneOf<R>, DiskError>>,
     effects: Vec<Effect<JobOf<R>>>,
 }
 
-impl<R> Housed<R>
+impl<R> DriverProcess<R>
 where
     R: Driver + 'static,
     R::Command: 'static,
@@ -138,8 +138,8 @@ where
         node: NodeId,
         driver: R,
         service: Arc<R::Service>,
-        watch: Option<Watch<R>>,
-    ) -> Box<dyn Machine> {
+        watch: Option<WatchOf<R>>,
+    ) -> Box<dyn Process> {
         Box::new(Self {
             node,
             driver,
@@ -152,60 +152,62 @@ where
     }
 
     /// What the driver wants, without its types.
-    fn pass_on(&mut self, mut effects: Vec<Effect<JobOf<R>>>, out: &mut Vec<Output>) {
+    fn pass_on(&mut self, mut effects: Vec<Effect<JobOf<R>>>, out: &mut Vec<ProcessOutput>) {
         for effect in effects.drain(..) {
             out.push(match effect {
                 Effect::Call { id, to, server, request, payload, deadline } => {
-                    Output::Call { id, to, server, request, payload, deadline }
+                    ProcessOutput::Call { id, to, server, request, payload, deadline }
                 }
-                Effect::Reply { to, answer, payload } => Output::Reply { to, answer, payload },
-                Effect::Wake { id, at } => Output::Wake { id, at },
+                Effect::Reply { to, answer, payload } => {
+                    ProcessOutput::Reply { to, answer, payload }
+                }
+                Effect::Wake { id, at } => ProcessOutput::Wake { id, at },
                 Effect::Disk { id, lane, job } => {
                     self.lanes.entry(lane).or_default().push_back((id, job));
-                    Output::Disk { lane }
+                    ProcessOutput::Disk { lane }
                 }
-                Effect::Identify(hello) => Output::Identify(hello),
-                Effect::Say(line) => Output::Say(line),
-                Effect::Halt(reason) => Output::Halt(reason),
+                Effect::Identify(hello) => ProcessOutput::Identify(hello),
+                Effect::Say(line) => ProcessOutput::Say(line),
+                Effect::Halt(reason) => ProcessOutput::Halt(reason),
             });
         }
         self.effects = effects;
     }
 
-    fn typed(&mut self, input: Input) -> Event<R::Command, DoneOf<R>> {
+    fn typed(&mut self, input: ProcessInput) -> Event<R::Command, DoneOf<R>> {
         match input {
-            Input::Started => Event::Started,
-            Input::Request { from, request } => Event::Request { from, request },
-            Input::Disconnected(connection) => Event::Disconnected { connection },
-            Input::Answered(id, result) => {
+            ProcessInput::Started => Event::Started,
+            ProcessInput::Request { from, request } => Event::Request { from, request },
+            ProcessInput::Disconnected(connection) => Event::Disconnected { connection },
+            ProcessInput::Answered(id, result) => {
                 Event::Completed { id, result: Completion::Answered(result) }
             }
-            Input::DiskDone(id) => {
+            ProcessInput::DiskDone(id) => {
                 let result = self.done.remove(&id).expect("a job that ran has a result");
                 Event::Completed { id, result: Completion::Disk(result) }
             }
-            Input::Woken(id) => Event::Completed { id, result: Completion::Woken },
-            Input::Command(command) => Event::Command(
+            ProcessInput::Woken(id) => Event::Completed { id, result: Completion::Woken },
+            ProcessInput::Command(command) => Event::Command(
                 *command.downcast::<R::Command>().expect("a command of this driver's kind"),
             ),
         }
     }
 }
 
-impl<R> Machine for Housed<R>
+impl<R> Process for DriverProcess<R>
 where
     R: Driver + 'static,
     R::Command: 'static,
     JobOf<R>: Clone,
 {
-    fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+    fn handle(&mut self, now: Now, input: ProcessInput, out: &mut Vec<ProcessOutput>) {
         let event = self.typed(input);
         let mut effects = std::mem::take(&mut self.effects);
         self.driver.handle(now, event, &mut effects);
         self.pass_on(effects, out);
     }
 
-    fn end_of_batch(&mut self, now: Now, out: &mut Vec<Output>) {
+    fn end_of_batch(&mut self, now: Now, out: &mut Vec<ProcessOutput>) {
         let mut effects = std::mem::take(&mut self.effects);
         self.driver.end_of_batch(now, &mut effects);
         self.pass_on(effects, out);

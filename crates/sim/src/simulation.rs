@@ -1,13 +1,13 @@
-//! Where workloads act: the world, the cell, and what is under way in it.
+//! One run while it goes on: the world, the cell in it, and what its clients have under way.
 
 use crate::cell::CellNodes;
-use crate::file_model::ReadNote;
-use crate::ledger::ChunkBook;
+use crate::file_model::{MutationEnd, ReadNote};
+use crate::ledger::ChunkLedger;
 use crate::observer::Observer;
-use crate::operations::{Op, OpResult, Ticket, done_of, tell};
+use crate::operations::{ClientOp, OpResult, OpTicket, done_of, tell};
 use cairn_client_core::Command;
 use cairn_env_sim::{NodeId, SimWorld, WorldTime};
-use cairn_protocol::Failure;
+use cairn_protocol::{Failure, Outcome};
 use cairn_types::{CellConfig, ChunkIndex, EntryId, Random};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,54 +19,54 @@ use std::time::Duration;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(12);
 
 /// A workload's part: one logical process that has one thing under way at a time, or several.
-pub(crate) trait Actor {
+pub(crate) trait Workload {
     /// It begins.
-    fn start(&mut self, stage: &mut Stage);
+    fn start(&mut self, sim: &mut Simulation);
     /// An operation of its has ended.
-    fn ended(&mut self, stage: &mut Stage, ticket: Ticket, result: OpResult);
+    fn ended(&mut self, sim: &mut Simulation, ticket: OpTicket, result: OpResult);
     /// A time that it waited for has come.
-    fn woken(&mut self, _stage: &mut Stage) {}
+    fn woken(&mut self, _sim: &mut Simulation) {}
     /// The faults are over and nothing new is asked for; whether it has finished.
     fn finished(&self) -> bool;
 }
 
-type Mailbox = Arc<Mutex<Vec<(Ticket, OpResult)>>>;
+type OpMailbox = Arc<Mutex<Vec<(OpTicket, OpResult)>>>;
 
-/// The stage.
-pub(crate) struct Stage {
+/// A cell that runs, its clients, and what they have under way.
+pub(crate) struct Simulation {
     pub(crate) world: SimWorld,
     pub(crate) nodes: CellNodes,
-    pub(crate) cluster: CellConfig,
+    pub(crate) cell_config: CellConfig,
     pub(crate) observer: Rc<RefCell<Observer>>,
     pub(crate) operations: u64,
     /// Nothing new is to be asked for.
     pub(crate) closing: bool,
-    /// Which actor speaks.
-    pub(crate) speaker: usize,
-    mailbox: Mailbox,
+    /// Which workload acts.
+    pub(crate) acting: usize,
+    mailbox: OpMailbox,
     next_ticket: u64,
-    owners: BTreeMap<Ticket, usize>,
+    owners: BTreeMap<OpTicket, usize>,
 }
 
-/// Script tokens of actors start here; those below are the run's own.
-pub(crate) const ACTOR_TOKENS: u64 = 1_000_000;
+/// Script tokens of workloads start here; those below are the run's own.
+pub(crate) const WORKLOAD_TOKENS: u64 = 1_000_000;
 
-impl Stage {
+impl Simulation {
     pub(crate) fn new(
         world: SimWorld,
         nodes: CellNodes,
-        cluster: CellConfig,
+        cell_config: CellConfig,
         observer: Rc<RefCell<Observer>>,
     ) -> Self {
         Self {
             world,
             nodes,
-            cluster,
+            cell_config,
             observer,
             operations: 0,
             closing: false,
-            speaker: 0,
-            mailbox: Mailbox::default(),
+            acting: 0,
+            mailbox: OpMailbox::default(),
             next_ticket: 0,
             owners: BTreeMap::new(),
         }
@@ -80,11 +80,11 @@ impl Stage {
         self.world.random()
     }
 
-    /// Begins an operation for the actor that speaks.
-    pub(crate) fn ask(&mut self, client: usize, op: Op) -> Ticket {
+    /// Begins an operation for the workload that acts.
+    pub(crate) fn ask(&mut self, client: usize, op: ClientOp) -> OpTicket {
         self.next_ticket += 1;
-        let ticket = Ticket(self.next_ticket);
-        self.owners.insert(ticket, self.speaker);
+        let ticket = OpTicket(self.next_ticket);
+        self.owners.insert(ticket, self.acting);
         let node = self.nodes.clients[client];
         let deadline = self.world.local_now(node).time + DEADLINE;
         let mailbox = self.mailbox.clone();
@@ -102,19 +102,19 @@ impl Stage {
         ticket
     }
 
-    /// Wakes the actor that speaks.
+    /// Wakes the workload that acts.
     pub(crate) fn wake_after(&mut self, span: Duration) {
-        self.world.script(span, ACTOR_TOKENS + self.speaker as u64);
+        self.world.script(span, WORKLOAD_TOKENS + self.acting as u64);
     }
 
-    /// A pause of up to `max_ms`, and then the actor is woken.
+    /// A pause of up to `max_ms`, and then the workload is woken.
     pub(crate) fn rest(&mut self, max_ms: u64) {
         let span = Duration::from_millis(self.random().below(max_ms) + 1);
         self.wake_after(span);
     }
 
     /// What has ended since, and whose it was.
-    pub(crate) fn take_ended(&mut self) -> Vec<(usize, Ticket, OpResult)> {
+    pub(crate) fn take_ended(&mut self) -> Vec<(usize, OpTicket, OpResult)> {
         let ended = std::mem::take(&mut *self.mailbox.lock().expect("one thread"));
         let mut out = Vec::with_capacity(ended.len());
         for (ticket, result) in ended {
@@ -125,6 +125,15 @@ impl Stage {
             out.push((owner, ticket, result));
         }
         out
+    }
+
+    /// What a mutation's end says about whether it happened.
+    pub(crate) fn mutation_end(&self, result: &OpResult) -> MutationEnd {
+        match result {
+            Ok(_) => MutationEnd::Acknowledged(self.now()),
+            Err(failure) if failure.outcome == Outcome::Unknown => MutationEnd::Unknown(self.now()),
+            Err(_) => MutationEnd::NotDone,
+        }
     }
 
     /// Operations that have not ended.
@@ -144,13 +153,13 @@ impl Stage {
     /// Whether what was acknowledged in a range of a file may rightly be missing: of one of its
     /// chunks no intact replica is alive.
     pub(crate) fn excused(&self, file: EntryId, offset: u64, size: u64) -> bool {
-        self.nobody_alive_has(file, offset, size, ChunkBook::intact)
+        self.nobody_alive_has(file, offset, size, ChunkLedger::intact)
     }
 
     /// Whether what was synced in a range of a file must be there: of each of its chunks a replica
     /// is alive that no power failure, no old image and no flipped bit took it from.
     pub(crate) fn synced_is_kept(&self, file: EntryId, offset: u64, size: u64) -> bool {
-        !self.nobody_alive_has(file, offset, size, ChunkBook::with_all_synced)
+        !self.nobody_alive_has(file, offset, size, ChunkLedger::with_all_synced)
     }
 
     /// Whether of some chunk in a range of a file none of these replicas is alive.
@@ -159,10 +168,10 @@ impl Stage {
         file: EntryId,
         offset: u64,
         size: u64,
-        replicas: impl Fn(&ChunkBook) -> Vec<NodeId>,
+        replicas: impl Fn(&ChunkLedger) -> Vec<NodeId>,
     ) -> bool {
         let observer = self.observer.borrow();
-        let chunk = self.cluster.chunk_size;
+        let chunk = self.cell_config.chunk_size;
         let places = offset / chunk..=(offset + size.max(1) - 1) / chunk;
         places.into_iter().any(|index| {
             let place = (file, ChunkIndex::new(index));
@@ -174,18 +183,18 @@ impl Stage {
     }
 }
 
-impl Stage {
+impl Simulation {
     /// Whether some chunk of a file has too few intact replicas to be levelled (R11): it waits for
     /// repair, which this cell does not do yet.
     pub(crate) fn waits_for_repair(&self, file: EntryId) -> bool {
-        let enough = self.cluster.replication.min(2) as usize;
+        let enough = self.cell_config.replication.min(2) as usize;
         let observer = self.observer.borrow();
         observer.ledger.chunks_of(file).any(|chunk| chunk.usable() < enough)
     }
 
     /// The chunk at an offset of a file, for a complaint.
     pub(crate) fn describe(&self, file: EntryId, offset: u64) -> String {
-        let index = ChunkIndex::new(offset / self.cluster.chunk_size);
+        let index = ChunkIndex::new(offset / self.cell_config.chunk_size);
         let observer = self.observer.borrow();
         let Some(handle) = observer.ledger.by_place.get(&(file, index)) else {
             return format!("chunk {index}, which is not logged");
@@ -196,7 +205,7 @@ impl Stage {
             .iter()
             .map(|(version, size)| format!("{} on {size}", version.short()))
             .collect();
-        let within = offset % self.cluster.chunk_size;
+        let within = offset % self.cell_config.chunk_size;
         format!("{within} of chunk {} {versions:?}, intact {:?}", handle.short(), chunk.intact())
     }
 
@@ -216,7 +225,7 @@ impl Stage {
             let age = Duration::from_nanos(stale.at.0 - stale.since.0);
             stale.client == client
                 && (read.from..=read.until).contains(&stale.at)
-                && age <= Duration::from_millis(self.cluster.location_ttl_ms)
+                && age <= Duration::from_millis(self.cell_config.location_ttl_ms)
         })
     }
 }

@@ -1,9 +1,10 @@
 //! A client's part of a mutation, one message at a time (GFS §3.1, Figure 2): the prober in a
 //! client's place, so that a drill can do what no client would, or do it just then.
 
+use super::prober::ProbeRequest;
 use super::script::DrillScript;
-use super::{Verdict, prober::Question};
-use crate::stage::told;
+use crate::checkers::Verdict;
+use crate::simulation::told;
 use bytes::Bytes;
 use cairn_env::Answer;
 use cairn_env_sim::NodeId;
@@ -18,11 +19,11 @@ use std::rc::Rc;
 const SESSION: SessionId = SessionId::new(0xd011);
 
 /// An answer that may not be there yet.
-pub(super) type Awaited = Rc<RefCell<Option<Result<Answer, Failure>>>>;
+pub(super) type PendingAnswer = Rc<RefCell<Option<Result<Answer, Failure>>>>;
 
 /// A mutation's data, by name.
 #[derive(Clone, Debug)]
-pub(super) struct Data {
+pub(super) struct ManualMutation {
     push: PushId,
     offset: u64,
     bytes: Bytes,
@@ -50,21 +51,21 @@ impl DrillScript {
         to: NodeId,
         request: impl Into<Request>,
         payload: Bytes,
-    ) -> Awaited {
-        let awaited = Awaited::default();
+    ) -> PendingAnswer {
+        let awaited = PendingAnswer::default();
         let told = awaited.clone();
-        let question = Question {
+        let question = ProbeRequest {
             to: self.address(to),
             request: request.into(),
             payload,
             done: Box::new(move |answer| drop(told.borrow_mut().replace(answer))),
         };
-        self.stage.world.command(self.prober, Box::new(question));
+        self.sim.world.command(self.prober, Box::new(question));
         awaited
     }
 
     /// Waits for an answer.
-    pub(super) fn answer(&mut self, awaited: &Awaited) -> Result<Answer, Failure> {
+    pub(super) fn answer(&mut self, awaited: &PendingAnswer) -> Result<Answer, Failure> {
         self.until("a probe was answered", |_| awaited.borrow().is_some())
             .expect("calls have deadlines");
         awaited.take().expect("waited for")
@@ -127,18 +128,18 @@ impl DrillScript {
     }
 
     /// Data that lies at `offset` of the chunk once written; for an append, 0.
-    pub(super) fn data(&self, number: u64, offset: u64, bytes: &[u8]) -> Data {
+    pub(super) fn data(&self, number: u64, offset: u64, bytes: &[u8]) -> ManualMutation {
         let push = PushId { session: SESSION, number: MutationNumber::new(number) };
-        let checksums = BlockChecksums::of(offset, bytes, self.stage.cluster.block_size);
-        Data { push, offset, bytes: Bytes::copy_from_slice(bytes), checksums }
+        let checksums = BlockChecksums::of(offset, bytes, self.sim.cell_config.block_size);
+        ManualMutation { push, offset, bytes: Bytes::copy_from_slice(bytes), checksums }
     }
 
     /// Step 3: the data goes to each of these.
     ///
     /// # Errors
     /// One did not take it.
-    pub(super) fn push(&mut self, to: &[NodeId], data: &Data) -> Verdict {
-        let block_size = self.stage.cluster.block_size;
+    pub(super) fn push(&mut self, to: &[NodeId], data: &ManualMutation) -> Verdict {
+        let block_size = self.sim.cell_config.block_size;
         let block_offset = u32::try_from(data.offset % u64::from(block_size));
         for node in to {
             let push = Push {
@@ -155,7 +156,11 @@ impl DrillScript {
     }
 
     /// Step 4, of an append.
-    pub(super) fn order_append(&mut self, grant: &ChunkGrant, data: &Data) -> Awaited {
+    pub(super) fn order_append(
+        &mut self,
+        grant: &ChunkGrant,
+        data: &ManualMutation,
+    ) -> PendingAnswer {
         let append = Append {
             handle: grant.handle,
             version: grant.version,
@@ -170,7 +175,11 @@ impl DrillScript {
     }
 
     /// Step 4, of a write.
-    pub(super) fn order_write(&mut self, grant: &ChunkGrant, data: &Data) -> Awaited {
+    pub(super) fn order_write(
+        &mut self,
+        grant: &ChunkGrant,
+        data: &ManualMutation,
+    ) -> PendingAnswer {
         let write = Write {
             handle: grant.handle,
             version: grant.version,
@@ -189,7 +198,7 @@ impl DrillScript {
     ///
     /// # Errors
     /// It failed.
-    pub(super) fn appended(&mut self, awaited: &Awaited) -> Result<u64, String> {
+    pub(super) fn appended(&mut self, awaited: &PendingAnswer) -> Result<u64, String> {
         match self.answer(awaited).map(|answer| answer.response) {
             Ok(Response::Append(done)) => Ok(done.offset),
             Ok(other) => Err(format!("append: {other:?}")),
