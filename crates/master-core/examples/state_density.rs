@@ -10,7 +10,7 @@ use cairn_master_core::record::{
     AddDirectories, AddFile, FoundCell, NewDirectory, OpenChunk, SetLength,
 };
 use cairn_master_core::state::ROOT;
-use cairn_master_core::{Outcome, Record, State};
+use cairn_master_core::{Applied, Record, State};
 use cairn_pagetree::FileId;
 use cairn_types::{
     CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, LogIndex,
@@ -92,7 +92,7 @@ impl History {
     fn apply(&mut self, record: &Record) {
         let index = LogIndex::new(self.state.applied().get() + 1);
         let outcome = self.state.apply(index, TERM, record);
-        assert!(!matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+        assert!(!matches!(outcome, Applied::Failed(_)), "{outcome:?}");
     }
 
     fn make_directory(&mut self, parent: EntryId, name: String) -> EntryId {

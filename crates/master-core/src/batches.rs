@@ -20,7 +20,7 @@ pub(crate) struct BatchId(u64);
 
 /// Who waits for the answer to a mutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiter {
+pub(crate) enum MutationWaiter {
     /// Who asked for nothing else.
     Caller(Caller),
     /// A batch, in which the mutation is the entry of that index.
@@ -28,7 +28,7 @@ pub(crate) enum Waiter {
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingBatch {
     from: Caller,
     results: Vec<Option<BatchResult>>,
     /// Entries without a result.
@@ -39,7 +39,7 @@ struct Pending {
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
     last: u64,
-    pending: BTreeMap<BatchId, Pending>,
+    pending: BTreeMap<BatchId, PendingBatch>,
 }
 
 impl Batches {
@@ -47,7 +47,7 @@ impl Batches {
     pub(crate) fn begin(&mut self, from: Caller, count: usize) -> BatchId {
         self.last += 1;
         let id = BatchId(self.last);
-        self.pending.insert(id, Pending { from, results: vec![None; count], open: count });
+        self.pending.insert(id, PendingBatch { from, results: vec![None; count], open: count });
         id
     }
 
@@ -55,12 +55,12 @@ impl Batches {
     pub(crate) fn answer(
         &mut self,
         out: &mut Outbox,
-        waiter: Waiter,
+        waiter: MutationWaiter,
         answer: Result<Response, Failure>,
     ) {
         match waiter {
-            Waiter::Caller(caller) => out.reply(caller, answer),
-            Waiter::Entry(batch, index) => self.settle(out, batch, index, answer.into()),
+            MutationWaiter::Caller(caller) => out.reply(caller, answer),
+            MutationWaiter::Entry(batch, index) => self.settle(out, batch, index, answer.into()),
         }
     }
 
@@ -72,16 +72,15 @@ impl Batches {
         index: usize,
         result: BatchResult,
     ) {
-        let Some(pending) = self.pending.get_mut(&batch) else { return };
-        let Some(slot @ None) = pending.results.get_mut(index) else { return };
-        *slot = Some(result);
+        let pending = self.pending.get_mut(&batch).expect("a batch waits for all its entries");
+        let before = pending.results[index].replace(result);
+        assert_eq!(before, None, "an entry has its result once (N2)");
         pending.open -= 1;
         if pending.open > 0 {
             return;
         }
-        if let Some(Pending { from, results, .. }) = self.pending.remove(&batch) {
-            let results = results.into_iter().flatten().collect();
-            out.reply(from, Ok(Response::Batch(BatchAnswer { results })));
-        }
+        let whole = self.pending.remove(&batch).expect("it was there just now");
+        let results = whole.results.into_iter().map(|it| it.expect("none is open")).collect();
+        out.reply(whole.from, Ok(Response::Batch(BatchAnswer { results })));
     }
 }

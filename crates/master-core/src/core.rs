@@ -12,7 +12,8 @@
 
 use crate::chunks::Chunks;
 use crate::log_jobs::LogDone;
-use crate::mutations::{Entry, Mutations};
+use crate::mutations::{BatchItem, Mutations};
+use crate::name_change::NameChange;
 use crate::numbers::Numbers;
 use crate::outbox::{MasterEffect, Outbox, ProposalId};
 use crate::reads;
@@ -22,8 +23,8 @@ use crate::step::Step;
 use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
-    BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ErrorCode, Failure,
-    Open, Request, Response, Stat,
+    BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ClientToMaster,
+    Directed, ErrorCode, Failure, Open, ReportBadBlockAnswer, Request, Response, Stat,
 };
 use cairn_types::{CellConfig, CellId, LogIndex, Random, Term, WallTime};
 use std::sync::Arc;
@@ -124,15 +125,15 @@ impl MasterCore {
         effects: &mut Vec<MasterEffect>,
     ) {
         let now = self.steady(now);
-        let outcome = self.state.apply(index, term, record);
+        let applied = self.state.apply(index, term, record);
         let begins = !self.serving && self.state.term() == self.term;
         self.serving |= begins;
         let (mut step, mutations, chunks) = self.parts(now);
         if begins {
             chunks.on_term_begins(&mut step);
         }
-        mutations.on_applied(&mut step, proposal, &outcome);
-        chunks.on_applied(&mut step, Some(proposal), &outcome);
+        mutations.on_applied(&mut step, proposal, &applied);
+        chunks.on_applied(&mut step, proposal, &applied);
         effects.extend(self.out.drain());
     }
 
@@ -171,36 +172,85 @@ impl MasterCore {
             self.out.reply(from, Err(Failure::not_done(ErrorCode::Busy, line)));
             return;
         }
-        if let Some(answer) = self.read(now, &request) {
-            for chunk in answer.iter().flat_map(reads::unlocated) {
-                self.chunks.want(now.time, chunk);
+        match request.directed() {
+            Directed::ClientToMaster(request) => self.on_client(now, from, request),
+            Directed::ChunkserverToMaster(request) => {
+                let (mut step, _, chunks) = self.parts(now);
+                chunks.on_chunkserver(&mut step, from, request);
             }
-            self.out.reply(from, answer);
-            return;
-        }
-        if let Request::Batch(batch) = request {
-            return self.on_batch(now, from, batch);
-        }
-        let (mut step, mutations, chunks) = self.parts(now);
-        match request {
-            Request::MakeDirectory(_)
-            | Request::Create(_)
-            | Request::Rename(_)
-            | Request::Delete(_) => mutations.on_request(&mut step, from, request),
-            Request::Lease(_)
-            | Request::RecordLength(_)
-            | Request::ReportBadBlock(_)
-            | Request::Explain(_)
-            | Request::Join(_)
-            | Request::Inventory(_)
-            | Request::Heartbeat(_)
-            | Request::SecondaryFailed(_)
-            | Request::ChunkClosed(_) => chunks.on_request(&mut step, from, request),
-            other => {
-                let line = format!("a master does not serve {}", other.name());
-                step.out.reply(from, Err(Failure::refused(ErrorCode::Invalid, line)));
+            other @ (Directed::Handshake(_)
+            | Directed::MasterToChunkserver(_)
+            | Directed::ClientToChunkserver(_)
+            | Directed::PrimaryToSecondary(_)) => {
+                let line = format!("a master does not serve {}", Request::from(other).name());
+                self.out.reply(from, Err(Failure::refused(ErrorCode::Invalid, line)));
             }
         }
+    }
+
+    /// What clients ask: answered at once from what is known, or taken into a room of its own.
+    fn on_client(&mut self, now: Now, from: Caller, request: ClientToMaster) {
+        let (state, chunks) = (&self.state, &self.chunks);
+        let answer = match request {
+            ClientToMaster::Stat(stat) => {
+                reads::stat(state, chunks, now, &stat).map(Response::Stat)
+            }
+            ClientToMaster::Open(open) => {
+                reads::open(state, chunks, now, &open).map(Response::Open)
+            }
+            ClientToMaster::Locate(wish) => {
+                reads::locate(state, chunks, now, &wish).map(Response::Locate)
+            }
+            ClientToMaster::List(list) => reads::list(state, &list).map(Response::List),
+            ClientToMaster::Find(find) => crate::find::find(state, &find).map(Response::Find),
+            ClientToMaster::CellInfo(_) => {
+                let (cell, config) = (state.cell(), state.config().clone());
+                Ok(Response::CellInfo(CellInfoAnswer { cell, config, term: self.term }))
+            }
+            ClientToMaster::Servers(_) => Ok(Response::Servers(reads::servers(chunks, now))),
+            ClientToMaster::Status(_) => {
+                let mut status = reads::status(state, chunks, now, self.term);
+                status.reasons.extend(self.warning.clone());
+                Ok(Response::Status(status))
+            }
+            ClientToMaster::Explain(explain) => {
+                chunks.explain(state, now, &explain.subject).map(Response::Explain)
+            }
+            ClientToMaster::ReportBadBlock(hint) => {
+                self.chunks.on_report_bad_block(&hint);
+                Ok(Response::ReportBadBlock(ReportBadBlockAnswer {}))
+            }
+            ClientToMaster::MakeDirectory(make) => {
+                return self.change_names(now, from, NameChange::MakeDirectory(make));
+            }
+            ClientToMaster::Create(create) => {
+                return self.change_names(now, from, NameChange::Create(create));
+            }
+            ClientToMaster::Rename(rename) => {
+                return self.change_names(now, from, NameChange::Rename(rename));
+            }
+            ClientToMaster::Delete(delete) => {
+                return self.change_names(now, from, NameChange::Delete(delete));
+            }
+            ClientToMaster::Batch(batch) => return self.on_batch(now, from, batch),
+            ClientToMaster::Lease(lease) => {
+                let (mut step, _, chunks) = self.parts(now);
+                return chunks.on_lease(&mut step, from, lease);
+            }
+            ClientToMaster::RecordLength(wish) => {
+                let (mut step, _, chunks) = self.parts(now);
+                return chunks.on_record_length(&mut step, from, wish.file);
+            }
+        };
+        for chunk in answer.iter().flat_map(reads::unlocated) {
+            self.chunks.want(now.time, chunk);
+        }
+        self.out.reply(from, answer);
+    }
+
+    fn change_names(&mut self, now: Now, from: Caller, change: NameChange) {
+        let (mut step, mutations, _) = self.parts(now);
+        mutations.on_request(&mut step, from, change);
     }
 
     /// What a batch asks for is read at once, all of it from one state.
@@ -222,39 +272,19 @@ impl MasterCore {
         let take = |entry| match entry {
             BatchEntry::Stat(_) => {
                 let looked = looked.next().expect("each was looked at above");
-                Entry::Known(looked.map_or_else(BatchResult::failed, BatchResult::Stat))
+                BatchItem::Known(looked.map_or_else(BatchResult::failed, BatchResult::Stat))
             }
             BatchEntry::Open(_) => {
                 let opened = opened.next().expect("each was opened above");
-                Entry::Known(opened.map_or_else(BatchResult::failed, BatchResult::Open))
+                BatchItem::Known(opened.map_or_else(BatchResult::failed, BatchResult::Open))
             }
-            mutation => Entry::Mutation(mutation.into()),
+            BatchEntry::MakeDirectory(make) => BatchItem::Mutation(NameChange::MakeDirectory(make)),
+            BatchEntry::Create(create) => BatchItem::Mutation(NameChange::Create(create)),
+            BatchEntry::Rename(rename) => BatchItem::Mutation(NameChange::Rename(rename)),
+            BatchEntry::Delete(delete) => BatchItem::Mutation(NameChange::Delete(delete)),
         };
         let entries = batch.entries.into_iter().map(take).collect();
         let (mut step, mutations, _) = self.parts(now);
         mutations.on_batch(&mut step, from, entries);
-    }
-
-    /// Answers what needs no waiting; none for all other requests.
-    fn read(&self, now: Now, request: &Request) -> Option<Result<Response, Failure>> {
-        let (state, chunks) = (&self.state, &self.chunks);
-        Some(match request {
-            Request::Stat(stat) => reads::stat(state, chunks, now, stat).map(Response::Stat),
-            Request::Open(open) => reads::open(state, chunks, now, open).map(Response::Open),
-            Request::Locate(wish) => reads::locate(state, chunks, now, wish).map(Response::Locate),
-            Request::List(list) => reads::list(state, list).map(Response::List),
-            Request::Find(find) => crate::find::find(state, find).map(Response::Find),
-            Request::CellInfo(_) => {
-                let (cell, config) = (state.cell(), state.config().clone());
-                Ok(Response::CellInfo(CellInfoAnswer { cell, config, term: self.term }))
-            }
-            Request::Servers(_) => Ok(Response::Servers(reads::servers(chunks, now))),
-            Request::Status(_) => {
-                let mut status = reads::status(state, chunks, now, self.term);
-                status.reasons.extend(self.warning.clone());
-                Ok(Response::Status(status))
-            }
-            _ => return None,
-        })
     }
 }

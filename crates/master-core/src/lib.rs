@@ -7,24 +7,26 @@
 //! ```
 //! Pure: no clock, disk, thread or randomness but what is handed in.
 
+pub mod applied;
 mod batches;
 mod chunks;
 mod core;
 mod find;
 mod log_jobs;
 mod mutations;
+mod name_change;
 mod numbers;
 mod outbox;
-pub mod outcome;
 mod path_locks;
 mod reads;
 pub mod record;
+mod resolve_names;
 pub mod state;
 mod step;
 
 pub use crate::core::MasterCore;
+pub use applied::Applied;
 pub use log_jobs::{Checkpointed, LogDone, LogJob};
 pub use outbox::{MasterEffect, Outbox, ProposalId};
-pub use outcome::Outcome;
 pub use record::Record;
 pub use state::State;

@@ -15,7 +15,7 @@ use crate::open::MasterOpenError;
 use cairn_env::{Disk, DiskError};
 use cairn_format::{Identity, IdentityKind};
 use cairn_master_core::record::{Begin, FoundCell};
-use cairn_master_core::{Outcome, Record, State};
+use cairn_master_core::{Applied, Record, State};
 use cairn_pagetree::CheckpointError;
 use cairn_protocol::Failure;
 use cairn_store::{Checkpoints, PageFileLimits, read_identity, write_identity};
@@ -69,7 +69,7 @@ pub fn seed(
     let mut state = State::default();
     for record in founding.into_iter().chain(records) {
         let index = state.applied().next();
-        if let Outcome::Failed(failure) = state.apply(index, SEED_TERM, &record) {
+        if let Applied::Failed(failure) = state.apply(index, SEED_TERM, &record) {
             return Err(SeedError::Refused(index, failure));
         }
     }

@@ -82,7 +82,7 @@ impl Chunks {
     }
 
     /// Explains a path or a chunk handle.
-    pub(super) fn explain(
+    pub(crate) fn explain(
         &self,
         state: &State,
         now: Now,

@@ -16,14 +16,12 @@ use super::locations::{Replica, behind};
 use super::raise::{Member, Raise, RaiseKind, Raised, again};
 use super::replica_set::{Blocked, least_set};
 use super::{Chunks, Pending, Place, Proposed};
-use crate::outcome::Outcome;
+use crate::applied::Applied;
 use crate::record::SetVersion;
 use crate::state::EntryRecord;
 use crate::step::Step;
 use cairn_env::EffectId;
-use cairn_protocol::{
-    ErrorCode, Failure, GrantLease, Outcome as Fate, Probe, ReplicaReport, Response,
-};
+use cairn_protocol::{ErrorCode, Failure, GrantLease, Outcome, Probe, ReplicaReport, Response};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Content, LeaseId, ReplicaAt, ServerId};
 use std::cmp::Reverse;
@@ -226,18 +224,18 @@ impl Chunks {
     }
 
     /// A record of a job is applied.
-    pub(super) fn on_job_applied(&mut self, step: &mut Step<'_>, place: Place, outcome: &Outcome) {
+    pub(super) fn on_job_applied(&mut self, step: &mut Step<'_>, place: Place, outcome: &Applied) {
         let Some(job) = self.jobs.get_mut(&place) else { return };
         let phase = std::mem::replace(&mut job.phase, Phase::Waiting(String::new()));
         match (phase, outcome) {
             (Phase::LoggingShrunk { handle, version, raised, shrink }, _) => {
                 self.on_shrink_applied(step, place, (handle, version), (raised, shrink), outcome);
             }
-            (Phase::Logging { handle, .. }, Outcome::Failed(failure)) => {
+            (Phase::Logging { handle, .. }, Applied::Failed(failure)) => {
                 self.making.remove(&handle);
                 self.fail_job(step, place, failure);
             }
-            (Phase::Logging { handle, raised }, Outcome::ChunkOpened(opened)) => {
+            (Phase::Logging { handle, raised }, Applied::ChunkOpened(opened)) => {
                 self.on_opened(step, place, (handle, opened.handle), raised);
             }
             (Phase::Logging { handle, raised }, _) => self.grant(step, place, handle, raised),
@@ -352,8 +350,11 @@ impl Chunks {
         job.failed_grants += 1;
         let attempts = job.failed_grants;
         // Nothing was sent, or the holder itself said no: then it holds nothing.
-        let fate =
-            if failure.outcome == Fate::Unknown { LeaseStatus::Doubted } else { LeaseStatus::Over };
+        let fate = if failure.outcome == Outcome::Unknown {
+            LeaseStatus::Doubted
+        } else {
+            LeaseStatus::Over
+        };
         self.leases.set_status(handle, lease, fate);
         if failure.code == ErrorCode::ChecksumMismatch
             && let Some(lease) = self.leases.get(handle)

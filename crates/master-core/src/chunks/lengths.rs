@@ -19,7 +19,7 @@ pub(super) struct Asker {
 
 impl Chunks {
     /// Asks the last chunk's primary, where it has one, and records what it says.
-    pub(super) fn on_record_length(&mut self, step: &mut Step<'_>, from: Caller, file: EntryId) {
+    pub(crate) fn on_record_length(&mut self, step: &mut Step<'_>, from: Caller, file: EntryId) {
         let entry = step.state.entry(file).filter(|entry| entry.kind == EntryKind::File);
         let Some(entry) = entry else {
             let failure = super::jobs::no_file((file, ChunkIndex::default()));

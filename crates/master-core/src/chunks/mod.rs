@@ -35,12 +35,12 @@ mod shrink;
 mod unknown_chunks;
 mod wanted;
 
+use crate::applied::{Applied, EntryMoved};
 use crate::outbox::ProposalId;
-use crate::outcome::{EntryMoved, Outcome};
 use crate::step::Step;
 use bad_blocks::Hints;
 use cairn_env::{Caller, EffectId};
-use cairn_protocol::{Failure, ReportBadBlockAnswer, Request, Response};
+use cairn_protocol::{ChunkserverToMaster, Failure, Lease, ReportBadBlock, Response};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{
     CellConfig, ChunkHandle, ChunkIndex, EntryId, LeaseId, Random, ServerId, Term, Time,
@@ -140,37 +140,41 @@ impl Chunks {
         self.tick = Some(step.out.wake(step.now.time + pause));
     }
 
-    /// Takes one of the requests that are about chunks or chunkservers.
-    pub(crate) fn on_request(&mut self, step: &mut Step<'_>, from: Caller, request: Request) {
+    /// A client wants a lease.
+    pub(crate) fn on_lease(&mut self, step: &mut Step<'_>, from: Caller, request: Lease) {
+        let since = step.now.time;
+        self.serve(step, Waiter::client(from, since, request));
+    }
+
+    /// A reader met bytes that fail their checksum (R31).
+    pub(crate) fn on_report_bad_block(&mut self, hint: &ReportBadBlock) {
+        // Of a replica that nobody knows of, a hint is of no use to anybody.
+        if self.locations.get(hint.handle, hint.server).is_some() {
+            self.hints.note(hint);
+        }
+    }
+
+    /// Takes what a chunkserver says.
+    pub(crate) fn on_chunkserver(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        request: ChunkserverToMaster,
+    ) {
         let answer = match request {
-            Request::Lease(lease) => {
-                let since = step.now.time;
-                return self.serve(step, Waiter::client(from, since, lease));
-            }
-            Request::RecordLength(wish) => return self.on_record_length(step, from, wish.file),
-            Request::SecondaryFailed(request) => {
+            ChunkserverToMaster::SecondaryFailed(request) => {
                 return self.on_secondary_failed(step, from, &request);
             }
-            Request::ChunkClosed(request) => return self.on_chunk_closed(step, from, &request),
-            Request::ReportBadBlock(hint) => {
-                if self.locations.get(hint.handle, hint.server).is_some() {
-                    self.hints.note(&hint);
-                }
-                Ok(Response::ReportBadBlock(ReportBadBlockAnswer {}))
+            ChunkserverToMaster::ChunkClosed(request) => {
+                return self.on_chunk_closed(step, from, &request);
             }
-            Request::Explain(explain) => {
-                let answer = self.explain(step.state, step.now, &explain.subject);
-                answer.map(Response::Explain)
-            }
-            Request::Join(join) => self.on_join(step, &join).map(Response::Join),
-            Request::Inventory(inventory) => {
+            ChunkserverToMaster::Join(join) => self.on_join(step, &join).map(Response::Join),
+            ChunkserverToMaster::Inventory(inventory) => {
                 self.on_inventory(step, &inventory).map(Response::Inventory)
             }
-            Request::Heartbeat(beat) => self.on_heartbeat(step, &beat).map(Response::Heartbeat),
-            other => Err(Failure::refused(
-                cairn_protocol::ErrorCode::Invalid,
-                format!("{} is not about chunks", other.name()),
-            )),
+            ChunkserverToMaster::Heartbeat(beat) => {
+                self.on_heartbeat(step, &beat).map(Response::Heartbeat)
+            }
         };
         step.out.reply(from, answer);
     }
@@ -232,18 +236,18 @@ impl Chunks {
     pub(crate) fn on_applied(
         &mut self,
         step: &mut Step<'_>,
-        proposal: Option<ProposalId>,
-        outcome: &Outcome,
+        proposal: ProposalId,
+        applied: &Applied,
     ) {
-        match outcome {
-            Outcome::EntryHidden(hidden) => self.revoke_hidden(step, hidden.id),
-            Outcome::EntryMoved(EntryMoved { replaced: Some(file) }) => {
+        match applied {
+            Applied::EntryHidden(hidden) => self.revoke_hidden(step, hidden.id),
+            Applied::EntryMoved(EntryMoved { replaced: Some(file) }) => {
                 self.revoke_hidden(step, *file);
             }
             _ => {}
         }
-        match proposal.and_then(|id| self.proposals.remove(&id)) {
-            Some(Proposed::Job(place)) => self.on_job_applied(step, place, outcome),
+        match self.proposals.remove(&proposal) {
+            Some(Proposed::Job(place)) => self.on_job_applied(step, place, applied),
             Some(Proposed::Length(Some(asker))) => self.on_length_applied(step, &asker),
             Some(Proposed::Length(None)) | None => {}
         }

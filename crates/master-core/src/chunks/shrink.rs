@@ -12,7 +12,7 @@ use super::leases::{Lease, LeaseStatus};
 use super::raise::{Member, Raise, RaiseKind, Raised, again};
 use super::replica_set::least_set;
 use super::{Chunks, Place, Proposed};
-use crate::outcome::Outcome;
+use crate::applied::Applied;
 use crate::record::SetVersion;
 use crate::step::Step;
 use cairn_env::Caller;
@@ -142,9 +142,9 @@ impl Chunks {
         place: Place,
         (handle, version): (ChunkHandle, ChunkVersion),
         (raised, shrink): (Vec<Raised>, Shrink),
-        outcome: &Outcome,
+        outcome: &Applied,
     ) {
-        if let Outcome::Failed(failure) = outcome {
+        if let Applied::Failed(failure) = outcome {
             let line = failure.message.clone();
             return self.give_shrink_up(step, place, (handle, &shrink), &line);
         }

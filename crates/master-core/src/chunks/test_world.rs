@@ -8,9 +8,9 @@ use crate::state::{ROOT, State};
 use crate::step::Step;
 use cairn_env::{Caller, ConnectionId, Effect, EffectId, Now};
 use cairn_protocol::{
-    ChunkGrant, ErrorCode, Failure, GrantLease, GrantLeaseAnswer, Heartbeat, HeartbeatAnswer,
-    HeldLease, Inventory, Join, Lease, LeasePurpose, Probe, Raise, RaiseAnswer, ReplicaReport,
-    ReportSlice, Request, RequestId, Response,
+    ChunkGrant, ClientToMaster, Directed, ErrorCode, Failure, GrantLease, GrantLeaseAnswer,
+    Heartbeat, HeartbeatAnswer, HeldLease, Inventory, Join, Lease, LeasePurpose, Probe, Raise,
+    RaiseAnswer, ReplicaReport, ReportBadBlockAnswer, ReportSlice, Request, RequestId, Response,
 };
 use cairn_types::{
     Address, CellConfig, CellId, ChunkIndex, EntryId, Incarnation, LogIndex, Random, ReplicaAt,
@@ -117,7 +117,7 @@ impl World {
         done
     }
 
-    pub(super) fn apply(&mut self, record: impl Into<Record>) -> crate::Outcome {
+    pub(super) fn apply(&mut self, record: impl Into<Record>) -> crate::Applied {
         let index = LogIndex::new(self.state.applied().get() + 1);
         self.state.apply(index, Term::new(1), &record.into())
     }
@@ -127,7 +127,7 @@ impl World {
         let mut done = vec![];
         for (id, record) in std::mem::take(&mut self.proposed) {
             let outcome = self.apply(record.clone());
-            self.with(|chunks, step| chunks.on_applied(step, Some(id), &outcome));
+            self.with(|chunks, step| chunks.on_applied(step, id, &outcome));
             done.push(record);
         }
         done
@@ -135,7 +135,25 @@ impl World {
 
     pub(super) fn request(&mut self, from: u64, request: impl Into<Request>) {
         let request = request.into();
-        self.with(|chunks, step| chunks.on_request(step, caller(from), request));
+        let from = caller(from);
+        self.with(|chunks, step| match request.directed() {
+            Directed::ChunkserverToMaster(request) => chunks.on_chunkserver(step, from, request),
+            Directed::ClientToMaster(ClientToMaster::Lease(lease)) => {
+                chunks.on_lease(step, from, lease);
+            }
+            Directed::ClientToMaster(ClientToMaster::RecordLength(wish)) => {
+                chunks.on_record_length(step, from, wish.file);
+            }
+            Directed::ClientToMaster(ClientToMaster::ReportBadBlock(hint)) => {
+                chunks.on_report_bad_block(&hint);
+                step.out.reply(from, Ok(Response::ReportBadBlock(ReportBadBlockAnswer {})));
+            }
+            Directed::ClientToMaster(ClientToMaster::Explain(explain)) => {
+                let answer = chunks.explain(step.state, step.now, &explain.subject);
+                step.out.reply(from, answer.map(Response::Explain));
+            }
+            other => panic!("{other:?} is not about chunks"),
+        });
     }
 
     /// The answer to that caller; none if it still waits.

@@ -1,6 +1,7 @@
 //! The exact effects of events on [`Chunks`](super::Chunks).
 
 use super::test_world::{FILE, Sent, World, held, lease, lost_answer, members, report, server};
+use crate::outbox::ProposalId;
 use crate::record::{
     AddDirectories, AddFile, HideEntry, MoveEntry, NewDirectory, OpenChunk, Record,
 };
@@ -303,7 +304,7 @@ fn a_lease_is_extended_only_for_its_holder_while_it_is_wanted_and_lives() {
 fn hides(world: &mut World, grant: &ChunkGrant, record: impl Into<Record>) {
     let holder = grant.primary.server.get();
     let outcome = world.apply(record);
-    world.with(|chunks, step| chunks.on_applied(step, None, &outcome));
+    world.with(|chunks, step| chunks.on_applied(step, ProposalId::default(), &outcome));
     assert!(matches!(
         &world.sent[..],
         [Sent { request: Request::RevokeLease(revoke), .. }] if revoke.lease == grant.lease
@@ -371,7 +372,7 @@ fn a_file_s_lease_is_revoked_when_another_takes_its_name_or_its_directory_is_del
         ..MoveEntry::default()
     };
     let outcome = world.apply(into);
-    world.with(|chunks, step| chunks.on_applied(step, None, &outcome));
+    world.with(|chunks, step| chunks.on_applied(step, ProposalId::default(), &outcome));
     assert!(world.sent.is_empty(), "a rename hides nothing: {:?}", world.sent);
     let (mutation, name) = (mutation(4), "d".into());
     let hide =

@@ -7,7 +7,7 @@
 
 use super::replay_test::{Drawer, TERM, check_tree, founding, reloaded};
 use super::{ROOT, State};
-use crate::outcome::Outcome;
+use crate::applied::Applied;
 use crate::record::{AddDirectories, AddFile, NewDirectory, OpenChunk, Record};
 use cairn_types::sample::{Sample, crossed, damaged};
 use cairn_types::wire::Message;
@@ -71,7 +71,7 @@ fn live_through(seed: u64, founded: bool, counts: &mut Counts) -> State {
         let kind = usize::from(record.to_bytes()[0] >> 3);
         let before = state.clone();
         let outcome = state.apply(LogIndex::new(step as u64), TERM, &record);
-        if let Outcome::Failed(_) = outcome {
+        if let Applied::Failed(_) = outcome {
             assert_eq!(before.names, state.names, "changed by {record:?}");
             assert_eq!(before.chunks, state.chunks, "changed by {record:?}");
             counts.refused[kind] += 1;
@@ -118,7 +118,7 @@ fn one_chunk() -> (State, EntryId, ChunkHandle) {
     (state, file, handle)
 }
 
-fn apply_next(state: &mut State, record: impl Into<Record>) -> Outcome {
+fn apply_next(state: &mut State, record: impl Into<Record>) -> Applied {
     let (index, mut record) = (state.applied().next(), record.into());
     // Each is a mutation of its own.
     let number = MutationNumber::new(index.get());
@@ -136,7 +136,7 @@ fn a_chunk_that_cannot_be_opened_closes_none_either() {
     let (mut state, file, handle) = one_chunk();
     let index = ChunkIndex::new(1);
     let open = OpenChunk { file, index, handle, closes: Some(handle), ..Default::default() };
-    assert!(matches!(apply_next(&mut state, open), Outcome::Failed(_)));
+    assert!(matches!(apply_next(&mut state, open), Applied::Failed(_)));
     assert!(!state.chunk(handle).expect("there").closed);
 }
 
@@ -146,7 +146,7 @@ fn one_id_is_given_to_one_directory_of_a_record() {
     let id = EntryId::of(TERM, 20);
     let directories = ["a", "b"].map(|name| NewDirectory { id, name: name.to_owned() }).to_vec();
     let add = AddDirectories { parent: ROOT, directories, ..Default::default() };
-    assert!(matches!(apply_next(&mut state, add), Outcome::Failed(_)));
+    assert!(matches!(apply_next(&mut state, add), Applied::Failed(_)));
     check_tree(&state);
 }
 
@@ -156,10 +156,10 @@ fn what_no_path_can_name_is_not_made() {
         let (mut state, ..) = one_chunk();
         let (name, id) = (name.to_owned(), EntryId::of(TERM, 20));
         let file = AddFile { parent: ROOT, name: name.clone(), id, ..Default::default() };
-        assert!(matches!(apply_next(&mut state, file), Outcome::Failed(_)), "{name:?}");
+        assert!(matches!(apply_next(&mut state, file), Applied::Failed(_)), "{name:?}");
         let directories = vec![NewDirectory { id, name }];
         let add = AddDirectories { parent: ROOT, directories, ..Default::default() };
-        assert!(matches!(apply_next(&mut state, add), Outcome::Failed(_)));
+        assert!(matches!(apply_next(&mut state, add), Applied::Failed(_)));
         assert_eq!(state.entry(id), None);
     }
 }

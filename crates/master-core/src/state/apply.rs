@@ -1,7 +1,7 @@
 //! Applying a record: the one way in which durable state changes (S1).
 
 use super::{Remembered, State};
-use crate::outcome::{Changed, Outcome};
+use crate::applied::{Applied, Changed};
 use crate::record::{Begin, FoundCell, Record};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
@@ -23,7 +23,7 @@ impl State {
     ///
     /// Total: a record whose preconditions no longer hold changes nothing but the remembered
     /// outcome (R23).
-    pub fn apply(&mut self, index: LogIndex, term: Term, record: &Record) -> Outcome {
+    pub fn apply(&mut self, index: LogIndex, term: Term, record: &Record) -> Applied {
         self.skip_to(index, term);
         self.pass_time(record);
         self.outcomes.forget(self.log_time, Duration::from_millis(self.config.retry_window_ms));
@@ -32,10 +32,10 @@ impl State {
             match self.outcomes.get(mutation) {
                 Remembered::New => {}
                 Remembered::Done(outcome) => return outcome,
-                Remembered::TooOld => return Outcome::Failed(too_old()),
+                Remembered::TooOld => return Applied::Failed(too_old()),
             }
         }
-        let outcome = self.change(record).unwrap_or_else(Outcome::Failed);
+        let outcome = self.change(record).unwrap_or_else(Applied::Failed);
         if let Some(mutation) = mutation {
             self.outcomes.keep(self.log_time, mutation, outcome.clone());
         }
@@ -62,7 +62,7 @@ impl State {
         self.last_record = self.last_record.max(time);
     }
 
-    fn change(&mut self, record: &Record) -> Result<Outcome, Failure> {
+    fn change(&mut self, record: &Record) -> Result<Applied, Failure> {
         match record {
             Record::Begin(record) => Ok(self.begin(record)),
             Record::FoundCell(record) => self.found_cell(record),
@@ -78,19 +78,19 @@ impl State {
         }
     }
 
-    fn begin(&mut self, record: &Begin) -> Outcome {
+    fn begin(&mut self, record: &Begin) -> Applied {
         self.term = record.term;
         self.term_began = record.time;
-        Outcome::Changed(Changed::default())
+        Applied::Changed(Changed::default())
     }
 
-    fn found_cell(&mut self, record: &FoundCell) -> Result<Outcome, Failure> {
+    fn found_cell(&mut self, record: &FoundCell) -> Result<Applied, Failure> {
         if !self.cell.is_none() {
             let line = format!("cell {} is founded already", self.cell);
             return Err(Failure::refused(ErrorCode::AlreadyExists, line));
         }
         self.cell = record.cell;
         self.config = record.config.clone();
-        Ok(Outcome::Changed(Changed::default()))
+        Ok(Applied::Changed(Changed::default()))
     }
 }

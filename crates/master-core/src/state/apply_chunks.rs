@@ -1,7 +1,7 @@
 //! Applying records about chunks.
 
 use super::{ChunkRecord, EntryRecord, State};
-use crate::outcome::{Changed, ChunkOpened, Outcome};
+use crate::applied::{Applied, Changed, ChunkOpened};
 use crate::record::{CloseChunk, OpenChunk, SetLength, SetVersion};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
@@ -12,7 +12,7 @@ fn no_chunk(handle: ChunkHandle) -> Failure {
 }
 
 impl State {
-    pub(super) fn open_chunk(&mut self, record: &OpenChunk) -> Result<Outcome, Failure> {
+    pub(super) fn open_chunk(&mut self, record: &OpenChunk) -> Result<Applied, Failure> {
         let file = self.live_file(record.file)?;
         let goal = file.replication;
         // The count of a file's chunks must be a number, too.
@@ -35,7 +35,7 @@ impl State {
         }
         // Idempotent by index: of two that open the same one, the first in the log wins.
         if let Some(handle) = there {
-            return Ok(Outcome::ChunkOpened(ChunkOpened { handle }));
+            return Ok(Applied::ChunkOpened(ChunkOpened { handle }));
         }
         let chunk = ChunkRecord {
             file: record.file,
@@ -55,12 +55,12 @@ impl State {
             file.modified = record.time;
             self.names.set(record.file, &file);
         }
-        Ok(Outcome::ChunkOpened(ChunkOpened { handle: record.handle }))
+        Ok(Applied::ChunkOpened(ChunkOpened { handle: record.handle }))
     }
 
-    pub(super) fn close_chunk(&mut self, record: &CloseChunk) -> Result<Outcome, Failure> {
+    pub(super) fn close_chunk(&mut self, record: &CloseChunk) -> Result<Applied, Failure> {
         self.close(record.handle)?;
-        Ok(Outcome::Changed(Changed::default()))
+        Ok(Applied::Changed(Changed::default()))
     }
 
     /// A closed chunk is full by definition (R19), and its file at least that long.
@@ -77,7 +77,7 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn set_version(&mut self, record: &SetVersion) -> Result<Outcome, Failure> {
+    pub(super) fn set_version(&mut self, record: &SetVersion) -> Result<Applied, Failure> {
         let mut chunk = self.chunks.get(record.handle).ok_or_else(|| no_chunk(record.handle))?;
         if record.version <= chunk.version && !broken(Rule::R1) {
             let line = format!(
@@ -91,17 +91,17 @@ impl State {
         chunk.version = record.version;
         chunk.set_size = record.set_size;
         self.chunks.set(record.handle, &chunk);
-        Ok(Outcome::Changed(Changed::default()))
+        Ok(Applied::Changed(Changed::default()))
     }
 
-    pub(super) fn set_length(&mut self, record: &SetLength) -> Result<Outcome, Failure> {
+    pub(super) fn set_length(&mut self, record: &SetLength) -> Result<Applied, Failure> {
         let file = self.names.entry(record.file).filter(|entry| entry.kind == EntryKind::File);
         let file = file.ok_or_else(|| no_file(record.file))?;
         if record.length > file.length {
             let (length, modified) = (record.length, record.time);
             self.names.set(record.file, &EntryRecord { length, modified, ..file });
         }
-        Ok(Outcome::Changed(Changed::default()))
+        Ok(Applied::Changed(Changed::default()))
     }
 
     /// A file that is there and not hidden: a hidden one gets no chunk (R20).

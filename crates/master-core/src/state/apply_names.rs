@@ -2,7 +2,7 @@
 
 use super::names::{HIDDEN_NAME, HIDDEN_ROOT, ROOT};
 use super::{EntryRecord, State};
-use crate::outcome::{DirectoryMade, EntryHidden, EntryMoved, FileMade, Outcome};
+use crate::applied::{Applied, DirectoryMade, EntryHidden, EntryMoved, FileMade};
 use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
@@ -10,7 +10,7 @@ use cairn_types::{CellPath, EntryId, EntryKind, NAME_SIZE_MAX, PATH_SIZE_MAX, Wa
 use std::collections::BTreeSet;
 
 impl State {
-    pub(super) fn add_directories(&mut self, record: &AddDirectories) -> Result<Outcome, Failure> {
+    pub(super) fn add_directories(&mut self, record: &AddDirectories) -> Result<Applied, Failure> {
         self.check_directories(record)?;
         let mut parent = record.parent;
         for new in &record.directories {
@@ -23,7 +23,7 @@ impl State {
                 }
             };
         }
-        Ok(Outcome::DirectoryMade(DirectoryMade { id: parent }))
+        Ok(Applied::DirectoryMade(DirectoryMade { id: parent }))
     }
 
     /// Everything is checked before anything is made.
@@ -50,13 +50,13 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn add_file(&mut self, record: &AddFile) -> Result<Outcome, Failure> {
+    pub(super) fn add_file(&mut self, record: &AddFile) -> Result<Applied, Failure> {
         self.live_directory(record.parent)?;
         check_name(&record.name)?;
         if let Some(there) = self.names.child(record.parent, &record.name) {
             let is_file = self.names.entry(there).is_some_and(|e| e.kind == EntryKind::File);
             return match (is_file, record.or_open) {
-                (true, true) => Ok(Outcome::FileMade(FileMade { id: there, created: false })),
+                (true, true) => Ok(Applied::FileMade(FileMade { id: there, created: false })),
                 (true, false) => Err(self.taken(there)),
                 (false, _) => Err(self.is_a_directory(there)),
             };
@@ -74,10 +74,10 @@ impl State {
             synced: record.synced,
         };
         self.names.insert(record.id, &record.name, &entry);
-        Ok(Outcome::FileMade(FileMade { id: record.id, created: true }))
+        Ok(Applied::FileMade(FileMade { id: record.id, created: true }))
     }
 
-    pub(super) fn move_entry(&mut self, record: &MoveEntry) -> Result<Outcome, Failure> {
+    pub(super) fn move_entry(&mut self, record: &MoveEntry) -> Result<Applied, Failure> {
         let entry = self.check_place(record.entry, record.from_parent, &record.from_name)?;
         self.live_directory(record.to_parent)?;
         check_name(&record.to_name)?;
@@ -101,7 +101,7 @@ impl State {
             let to = (record.to_parent, record.to_name.as_str());
             self.names.rename((record.entry, &entry), &record.from_name, to);
         }
-        Ok(Outcome::EntryMoved(EntryMoved { replaced }))
+        Ok(Applied::EntryMoved(EntryMoved { replaced }))
     }
 
     /// What a move would give a path that no request can name stays where it is.
@@ -160,7 +160,7 @@ impl State {
         Ok(entry)
     }
 
-    pub(super) fn hide_entry(&mut self, record: &HideEntry) -> Result<Outcome, Failure> {
+    pub(super) fn hide_entry(&mut self, record: &HideEntry) -> Result<Applied, Failure> {
         let entry = self.check_place(record.entry, record.parent, &record.name)?;
         if self.names.is_hidden(record.parent) {
             let path = self.names.path_of(record.entry).unwrap_or_default();
@@ -173,7 +173,7 @@ impl State {
             return Err(Failure::refused(ErrorCode::DirectoryNotEmpty, line));
         }
         let hidden = self.hide((record.entry, &entry), &record.name, record.time);
-        Ok(Outcome::EntryHidden(EntryHidden { id: record.entry, hidden }))
+        Ok(Applied::EntryHidden(EntryHidden { id: record.entry, hidden }))
     }
 
     /// Gives a live entry, called `old` so far, its hidden name, which is unique because the id is;

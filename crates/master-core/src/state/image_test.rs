@@ -4,7 +4,7 @@
 use super::outcomes::{BLOCK_NUMBERS, SESSION_BLOCK_SPAN};
 use super::replay_test::{Drawer, TERM, founding};
 use super::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, Remembered, State};
-use crate::outcome::Outcome;
+use crate::applied::Applied;
 use crate::record::{AddDirectories, AddFile, OpenChunk, Record};
 use cairn_pagetree::{Backing, FileId};
 use cairn_types::{
@@ -21,7 +21,7 @@ use std::time::Duration;
 struct Model {
     entries: BTreeMap<EntryId, (EntryRecord, String)>,
     chunks: BTreeMap<ChunkHandle, super::ChunkRecord>,
-    kept: BTreeMap<MutationName, (Duration, Outcome)>,
+    kept: BTreeMap<MutationName, (Duration, Applied)>,
     floors: BTreeMap<SessionId, MutationNumber>,
 }
 
@@ -62,7 +62,7 @@ impl Model {
     }
 
     /// Keeps an outcome; what lies a whole span of blocks below it goes.
-    fn keep(&mut self, mutation: MutationName, now: Duration, outcome: Outcome) {
+    fn keep(&mut self, mutation: MutationName, now: Duration, outcome: Applied) {
         let block = mutation.number.get() / BLOCK_NUMBERS;
         if let Some(beyond) = block.checked_sub(SESSION_BLOCK_SPAN) {
             let last = MutationNumber::new((beyond + 1) * BLOCK_NUMBERS - 1);
@@ -83,9 +83,9 @@ impl Model {
         }
     }
 
-    fn take(&mut self, record: &Record, outcome: &Outcome, chunk_size: u64) {
+    fn take(&mut self, record: &Record, outcome: &Applied, chunk_size: u64) {
         match (record, outcome) {
-            (Record::AddDirectories(add), Outcome::DirectoryMade(_)) => {
+            (Record::AddDirectories(add), Applied::DirectoryMade(_)) => {
                 let mut parent = add.parent;
                 for new in &add.directories {
                     parent = self.child(parent, &new.name).unwrap_or_else(|| {
@@ -95,7 +95,7 @@ impl Model {
                     });
                 }
             }
-            (Record::AddFile(add), Outcome::FileMade(made)) if made.created => {
+            (Record::AddFile(add), Applied::FileMade(made)) if made.created => {
                 let file = EntryRecord {
                     kind: EntryKind::File,
                     content: add.content,
@@ -105,7 +105,7 @@ impl Model {
                 };
                 self.entries.insert(add.id, (file, add.name.clone()));
             }
-            (Record::MoveEntry(moved), Outcome::EntryMoved(what)) => {
+            (Record::MoveEntry(moved), Applied::EntryMoved(what)) => {
                 if let Some(gone) = what.replaced {
                     let time = moved.time.as_millis();
                     let hidden = format!("{HIDDEN_NAME}-{}-{time}-{}", gone.short(), moved.to_name);
@@ -113,21 +113,21 @@ impl Model {
                 }
                 self.place(moved.entry, moved.to_parent, &moved.to_name);
             }
-            (Record::HideEntry(hide), Outcome::EntryHidden(hidden)) => {
+            (Record::HideEntry(hide), Applied::EntryHidden(hidden)) => {
                 let name = hidden.hidden.rsplit('/').next().expect("a path");
                 self.place(hide.entry, HIDDEN_ROOT, name);
             }
-            (Record::OpenChunk(open), Outcome::ChunkOpened(opened)) => {
+            (Record::OpenChunk(open), Applied::ChunkOpened(opened)) => {
                 self.open_chunk(open, opened.handle, chunk_size);
             }
-            (Record::CloseChunk(close), Outcome::Changed(_)) => {
+            (Record::CloseChunk(close), Applied::Changed(_)) => {
                 self.close(close.handle, chunk_size)
             }
-            (Record::SetVersion(set), Outcome::Changed(_)) => {
+            (Record::SetVersion(set), Applied::Changed(_)) => {
                 let chunk = self.chunks.get_mut(&set.handle).expect("there");
                 (chunk.version, chunk.set_size) = (set.version, set.set_size);
             }
-            (Record::SetLength(set), Outcome::Changed(_)) => {
+            (Record::SetLength(set), Applied::Changed(_)) => {
                 let (file, _) = self.entries.get_mut(&set.file).expect("there");
                 if set.length > file.length {
                     (file.length, file.modified) = (set.length, set.time);
@@ -288,7 +288,7 @@ impl World {
             match self.model.remembered(mutation) {
                 Remembered::New => {}
                 Remembered::Done(known) => return assert_eq!(outcome, known),
-                Remembered::TooOld => return assert!(matches!(outcome, Outcome::Failed(_))),
+                Remembered::TooOld => return assert!(matches!(outcome, Applied::Failed(_))),
             }
             self.model.keep(mutation, now, outcome.clone());
         }

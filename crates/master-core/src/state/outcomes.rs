@@ -22,7 +22,7 @@
 
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
-use crate::outcome::Outcome;
+use crate::applied::Applied;
 use cairn_protocol::SESSION_MUTATIONS_MAX;
 use cairn_types::wire::Message;
 use cairn_types::{MutationName, MutationNumber, SessionId};
@@ -55,7 +55,7 @@ pub enum Remembered {
     /// Never heard of.
     New,
     /// It is in the log already; this came of it.
-    Done(Outcome),
+    Done(Applied),
     /// Older than what is remembered: it may or may not have been done.
     TooOld,
 }
@@ -155,7 +155,7 @@ impl Outcomes {
     }
 
     /// Keeps the outcome of a new mutation (H2).
-    pub(super) fn keep(&mut self, time: Duration, mutation: MutationName, outcome: Outcome) {
+    pub(super) fn keep(&mut self, time: Duration, mutation: MutationName, outcome: Applied) {
         let name = block_of(mutation);
         let key = block_key(name);
         let mut block = self.kept.get(&key, |packed| Some(packed.to_vec())).unwrap_or_default();
@@ -366,11 +366,11 @@ impl<'a> Block<'a> {
 }
 
 /// The outcome of `number` in its block.
-fn find_in_block(packed: &[u8], number: MutationNumber) -> Option<Option<Outcome>> {
+fn find_in_block(packed: &[u8], number: MutationNumber) -> Option<Option<Applied>> {
     let mut block = Block::new(packed);
     while let Some((low, _, outcome)) = block.next()? {
         if u64::from(low) == number.get() % BLOCK_NUMBERS {
-            return Some(Some(Outcome::decode(outcome).ok()?));
+            return Some(Some(Applied::decode(outcome).ok()?));
         }
     }
     Some(None)
@@ -388,7 +388,7 @@ fn sum_of_block(packed: &[u8], name: BlockName) -> Option<BlockSum> {
     Some(sum)
 }
 
-fn push_to_block(block: &mut Vec<u8>, number: MutationNumber, time: Duration, outcome: Outcome) {
+fn push_to_block(block: &mut Vec<u8>, number: MutationNumber, time: Duration, outcome: Applied) {
     // What cannot be read is damage, and was noted.
     let last = sum_of_block(block, BlockName::default()).unwrap_or_default().last;
     let low = number.get() % BLOCK_NUMBERS;
@@ -400,8 +400,8 @@ fn push_to_block(block: &mut Vec<u8>, number: MutationNumber, time: Duration, ou
 }
 
 /// An outcome as it is remembered (H2).
-fn short(mut outcome: Outcome) -> Outcome {
-    if let Outcome::Failed(failure) = &mut outcome {
+fn short(mut outcome: Applied) -> Applied {
+    if let Applied::Failed(failure) = &mut outcome {
         failure.shorten(FAILURE_LINE_SIZE_MAX);
         failure.message.shrink_to_fit();
     }
@@ -414,7 +414,7 @@ mod tests {
         BLOCK_NUMBERS, DamageMark, FLOOR_COUNT_MAX, OUTCOME_COUNT_MAX, Outcomes, Remembered,
         SESSION_BLOCK_SPAN, find_in_block, sum_of_block,
     };
-    use crate::outcome::{Changed, FileMade, Outcome};
+    use crate::applied::{Applied, Changed, FileMade};
     use cairn_types::{EntryId, MutationName, MutationNumber, SessionId};
     use proptest::prelude::{any, prop_oneof, proptest};
     use std::collections::BTreeMap;
@@ -432,8 +432,8 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn changed() -> Outcome {
-        Outcome::Changed(Changed::default())
+    fn changed() -> Applied {
+        Applied::Changed(Changed::default())
     }
 
     #[test]
@@ -546,7 +546,7 @@ mod tests {
         ) {
             const WINDOW: u64 = 300;
             let (mut outcomes, mut now) = (empty(), 0);
-            let mut done: BTreeMap<MutationName, (u64, Outcome)> = BTreeMap::new();
+            let mut done: BTreeMap<MutationName, (u64, Applied)> = BTreeMap::new();
             for (session, number, passed) in steps {
                 now += passed;
                 outcomes.forget(at(now), at(WINDOW));
@@ -555,7 +555,7 @@ mod tests {
                 match (outcomes.get(mutation), done.get(&mutation)) {
                     (Remembered::New, None) => {
                         let made = FileMade { id: EntryId::new(now), created: number % 2 == 0 };
-                        let outcome = Outcome::FileMade(made);
+                        let outcome = Applied::FileMade(made);
                         outcomes.keep(at(now), mutation, outcome.clone());
                         done.insert(mutation, (now, outcome));
                     }

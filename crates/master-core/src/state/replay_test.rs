@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use super::{HIDDEN_ROOT, ROOT, State};
-use crate::outcome::Outcome;
+use crate::applied::Applied;
 use crate::record::{
     AddDirectories, AddFile, Begin, CloseChunk, FoundCell, HideEntry, MoveEntry, NewDirectory,
     OpenChunk, Record, Refuse, SetLength, SetVersion,
@@ -210,7 +210,7 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
             let before = live.clone();
             let outcome = live.apply(index, TERM, &record);
             assert_eq!(restored.apply(index, TERM, &record), outcome);
-            if let Outcome::Failed(_) = outcome {
+            if let Applied::Failed(_) = outcome {
                 assert_eq!(before.names, live.names, "a failed record changes nothing");
                 assert_eq!(before.chunks, live.chunks, "a failed record changes nothing");
             } else {
@@ -261,5 +261,5 @@ fn a_hidden_file_gets_no_chunk_and_a_file_that_is_replaced_is_hidden() {
     assert_eq!(state.child(ROOT, "old"), Some(new));
     assert!(state.is_hidden(old) && !state.is_hidden(new), "R20");
     let open = OpenChunk { file: old, handle: ChunkHandle::of(TERM, 20), ..Default::default() };
-    assert!(matches!(apply(&mut state, open.into()), Outcome::Failed(_)), "R20");
+    assert!(matches!(apply(&mut state, open.into()), Applied::Failed(_)), "R20");
 }

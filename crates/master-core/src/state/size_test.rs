@@ -3,7 +3,7 @@
 use super::map::Map;
 use super::replay_test::{TERM, founding};
 use super::{ROOT, State};
-use crate::outcome::Outcome;
+use crate::applied::Applied;
 use crate::record::{AddDirectories, AddFile, NewDirectory, OpenChunk, Record};
 use cairn_types::{
     ChunkHandle, ChunkIndex, ChunkVersion, EntryId, LogIndex, MutationName, MutationNumber,
@@ -32,7 +32,7 @@ impl History {
     fn apply(&mut self, record: impl Into<Record>) {
         let index = LogIndex::new(self.state.applied().get() + 1);
         let outcome = self.state.apply(index, TERM, &record.into());
-        assert!(!matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+        assert!(!matches!(outcome, Applied::Failed(_)), "{outcome:?}");
     }
 
     fn make_directory(&mut self, name: String) -> EntryId {

@@ -259,7 +259,7 @@ fn mutation(number: u64) -> MutationName {
 mod tests {
     use super::{Naming, Population, REPLICAS, SERVERS, holders};
     use cairn_master::SEED_TERM;
-    use cairn_master_core::{Outcome, State};
+    use cairn_master_core::{Applied, State};
     use cairn_types::LogIndex;
     use std::collections::BTreeSet;
 
@@ -286,7 +286,7 @@ mod tests {
             let mut state = State::default();
             for (index, record) in (1..).zip(population.records()) {
                 let outcome = state.apply(LogIndex::new(index), SEED_TERM, &record);
-                assert!(!matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+                assert!(!matches!(outcome, Applied::Failed(_)), "{outcome:?}");
             }
             assert_eq!(state.file_count(), 250);
             let mut found = BTreeSet::new();

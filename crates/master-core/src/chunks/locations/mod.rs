@@ -70,7 +70,7 @@ pub(super) struct Locations {
 
 /// What came of a report beside the entry of its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum EntryChange {
     /// It stands there already.
     Known,
     /// The entry was written with it.
@@ -87,22 +87,22 @@ fn joined(
     heard: &Replica,
     known: Option<&[u8]>,
     entry: &mut Vec<u8>,
-) -> Outcome {
+) -> EntryChange {
     let start = entry.len();
     put_facts(entry, base, heard);
     let Some(known) = known else {
         put_server(entry, number);
         numbers.retain(number);
-        return Outcome::Written;
+        return EntryChange::Written;
     };
     let Some(known) = known.strip_prefix(&entry[start..]).map(Servers) else {
-        return Outcome::Unlike;
+        return EntryChange::Unlike;
     };
     if known.into_iter().any(|other| other == number) {
-        return Outcome::Known;
+        return EntryChange::Known;
     }
     if known.count() >= HOLDERS_MAX {
-        return Outcome::Unlike;
+        return EntryChange::Unlike;
     }
     let mut waits = Some(number);
     for other in known {
@@ -121,7 +121,7 @@ fn joined(
         put_server(entry, number);
     }
     numbers.retain(number);
-    Outcome::Written
+    EntryChange::Written
 }
 
 impl Locations {
@@ -202,10 +202,10 @@ impl Locations {
         let slots = alike.iter().map(|report| (Slot::of(report.handle), *report));
         page.rewrite(slots, &mut self.scratch, |report, known, entry| {
             let outcome = joined(numbers, at, base, &Replica::of(report, now), known, entry);
-            if outcome == Outcome::Unlike {
+            if outcome == EntryChange::Unlike {
                 left.push(report);
             }
-            outcome == Outcome::Written
+            outcome == EntryChange::Written
         });
         left
     }

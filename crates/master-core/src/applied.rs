@@ -33,7 +33,7 @@ cairn_types::message! {
 
 cairn_types::choice! {
     /// What came of a record.
-    pub enum Outcome {
+    pub enum Applied {
         /// Nothing was changed; why.
         1 => Failed(Failure),
         /// Of `AddDirectories`.
@@ -53,7 +53,7 @@ cairn_types::choice! {
 
 #[cfg(test)]
 mod tests {
-    use super::Outcome;
+    use super::Applied;
     use cairn_types::Random;
     use cairn_types::sample::{check_bytes, check_wire};
     use proptest::prelude::{any, proptest};
@@ -62,14 +62,14 @@ mod tests {
         #[test]
         fn every_outcome_comes_back_and_no_damage_makes_it_panic(seed: u64) {
             let random = &mut Random::new(seed);
-            for outcome in Outcome::sample_each(random) {
+            for outcome in Applied::sample_each(random) {
                 check_wire(&outcome, random);
             }
         }
 
         #[test]
         fn no_bytes_make_it_panic(raw in proptest::collection::vec(any::<u8>(), 0..100)) {
-            check_bytes::<Outcome>(&raw);
+            check_bytes::<Applied>(&raw);
         }
     }
 }

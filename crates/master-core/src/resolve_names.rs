@@ -1,0 +1,142 @@
+//! From a request that changes names to the record that does it: ids are looked up while its locks
+//! are held (R35, U1 of the mutations).
+
+use crate::name_change::{NameChange, invalid, topmost_missing, walk};
+use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry, NewDirectory, Record};
+use crate::state::{EntryRecord, State};
+use crate::step::Step;
+use cairn_protocol::{Create, Delete, ErrorCode, Failure, MakeDirectory, Rename};
+use cairn_types::{CellPath, EntryId, EntryKind};
+
+/// What the locks being held leads to.
+pub(crate) enum Resolved {
+    Propose(Record),
+    /// The names have moved meanwhile: other locks are needed.
+    LockAgain,
+}
+
+/// Looks ids up and says what to do, the locks being held; `locked` is the path that is locked for
+/// writing.
+pub(crate) fn resolve(
+    step: &mut Step<'_>,
+    change: &NameChange,
+    locked: &CellPath,
+) -> Result<Resolved, Failure> {
+    match change {
+        NameChange::MakeDirectory(make) => resolve_make_directory(step, make, locked),
+        NameChange::Create(create) => resolve_create(step, create),
+        NameChange::Rename(rename) => resolve_rename(step, rename),
+        NameChange::Delete(delete) => resolve_delete(step, delete),
+    }
+}
+
+/// The directory that shall hold `path`, and the last name of it.
+fn parent<'a>(state: &State, path: &'a CellPath) -> Result<(EntryId, &'a str), Failure> {
+    let (Some(directory), Some(name)) = (path.parent(), path.name()) else {
+        return Err(invalid(format!("{path}: the root stays as it is")));
+    };
+    let (id, kind) = state.resolve_kind(&directory).map_err(|failure| Failure {
+        message: format!("{path}: {}", failure.message),
+        ..failure
+    })?;
+    if kind == EntryKind::File {
+        let line = format!("{path}: {directory} is a file and holds no names");
+        return Err(Failure::refused(ErrorCode::NotADirectory, line));
+    }
+    Ok((id, name))
+}
+
+/// An entry, the directory that holds it, and its name there.
+fn standing<'a>(
+    state: &State,
+    path: &'a CellPath,
+) -> Result<(EntryId, (EntryId, &'a str)), Failure> {
+    if let Ok(place) = parent(state, path)
+        && let Some(entry) = state.child(place.0, place.1)
+    {
+        return Ok((entry, place));
+    }
+    let entry = state.resolve(path)?;
+    Ok((entry, parent(state, path)?))
+}
+
+fn resolve_make_directory(
+    step: &mut Step<'_>,
+    make: &MakeDirectory,
+    locked: &CellPath,
+) -> Result<Resolved, Failure> {
+    let (parent, names) = if make.parents {
+        walk(step.state, &make.path)
+    } else if make.path.is_root() {
+        return Err(Failure::refused(ErrorCode::AlreadyExists, "/: exists already"));
+    } else {
+        let (parent, name) = parent(step.state, &make.path)?;
+        (parent, vec![name])
+    };
+    let is_file = |entry: EntryRecord| entry.kind == EntryKind::File;
+    if step.state.entry(parent).is_some_and(is_file) {
+        let file = step.state.path_of(parent).unwrap_or_default();
+        let line = format!("{}: {file} is a file where a directory is meant", make.path);
+        return Err(Failure::refused(ErrorCode::NotADirectory, line));
+    }
+    // The lock is on the topmost name that was missing then; one above it may be missing now.
+    if !topmost_missing(step.state, &make.path).is_within(locked) {
+        return Ok(Resolved::LockAgain);
+    }
+    let mut directory =
+        |name: &&str| NewDirectory { id: step.numbers.entry(), name: (*name).to_owned() };
+    Ok(Resolved::Propose(Record::from(AddDirectories {
+        time: step.now.wall,
+        mutation: make.mutation,
+        parent,
+        directories: names.iter().map(&mut directory).collect(),
+        existing_is_fine: make.parents,
+    })))
+}
+
+fn resolve_create(step: &mut Step<'_>, create: &Create) -> Result<Resolved, Failure> {
+    let (parent, name) = parent(step.state, &create.path)?;
+    let standard = step.state.config().replication;
+    let replication = if create.replication == 0 { standard } else { create.replication };
+    Ok(Resolved::Propose(Record::from(AddFile {
+        time: step.now.wall,
+        mutation: create.mutation,
+        parent,
+        name: name.to_owned(),
+        id: step.numbers.entry(),
+        content: create.content,
+        replication,
+        synced: create.synced,
+        or_open: create.or_open,
+    })))
+}
+
+fn resolve_rename(step: &mut Step<'_>, rename: &Rename) -> Result<Resolved, Failure> {
+    let (entry, (from_parent, from_name)) = standing(step.state, &rename.from)?;
+    let (to_parent, to_name) = match rename.to.name() {
+        Some(name) if rename.to.parent() == rename.from.parent() => (from_parent, name),
+        _ => parent(step.state, &rename.to)?,
+    };
+    Ok(Resolved::Propose(Record::from(MoveEntry {
+        time: step.now.wall,
+        mutation: rename.mutation,
+        entry,
+        from_parent,
+        from_name: from_name.to_owned(),
+        to_parent,
+        to_name: to_name.to_owned(),
+        replace: rename.replace,
+    })))
+}
+
+fn resolve_delete(step: &mut Step<'_>, delete: &Delete) -> Result<Resolved, Failure> {
+    let (entry, (parent, name)) = standing(step.state, &delete.path)?;
+    Ok(Resolved::Propose(Record::from(HideEntry {
+        time: step.now.wall,
+        mutation: delete.mutation,
+        entry,
+        parent,
+        name: name.to_owned(),
+        recursive: delete.recursive,
+    })))
+}
