@@ -88,6 +88,20 @@ crate::message! {
     }
 }
 
+crate::for_samples! {
+    impl crate::sample::Sample for Address {
+        fn sample(random: &mut crate::Random) -> Self {
+            Self::new(<String as crate::sample::Sample>::sample(random))
+        }
+    }
+
+    impl crate::sample::Sample for Rack {
+        fn sample(random: &mut crate::Random) -> Self {
+            Self::new(<String as crate::sample::Sample>::sample(random))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Rack;

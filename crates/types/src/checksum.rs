@@ -103,6 +103,14 @@ impl Field for BlockChecksums {
     }
 }
 
+crate::for_samples! {
+    impl crate::sample::Sample for BlockChecksums {
+        fn sample(random: &mut crate::Random) -> Self {
+            Self(crate::sample::Sample::sample(random))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{BlockChecksums, crc32c, crc32c_append, pieces};

@@ -187,6 +187,19 @@ impl Field for CellPath {
     }
 }
 
+crate::for_samples! {
+    impl crate::sample::Sample for CellPath {
+        fn sample(random: &mut crate::Random) -> Self {
+            const NAMES: [&str; 5] = ["a", "b", ".deleted", "é 𝄞", "..."];
+            let mut path = Self::root();
+            for _ in 0..random.below(4) {
+                path = path.join(random.pick(&NAMES).expect("there are some")).expect("fit names");
+            }
+            path
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{CellPath, PathError};

@@ -4,12 +4,13 @@
 //!   message! · choice! · code! ──► Sample ──► check_wire: there and back, cut, damaged
 //! ```
 //! The macros of [`wire`](crate::wire) implement [`Sample`] with everything else that they make,
-//! so a new message, or a new field, is covered without anyone thinking of it.
+//! so a new message, or a new field, is covered without anyone thinking of it. What is written by
+//! hand has its `Sample` beside it.
 //!
 //! Half of all numbers are small, so that ids drawn apart from each other meet.
 
+use crate::Random;
 use crate::wire::{Message, WireType, encode_slice, next_key, take_slice};
-use crate::{Address, BlockChecksums, CellPath, Rack, Random, WallTime};
 use bytes::Bytes;
 use std::fmt::Debug;
 
@@ -62,41 +63,6 @@ impl Sample for String {
         const TEXTS: [&str; 10] = ["", "a", "b", "c", "a/b", "/", "..", ".deleted", "é\0\n", "𝄞"];
         let text = *random.pick(&TEXTS).expect("there are some");
         if random.chance(950) { text.to_owned() } else { text.repeat(300) }
-    }
-}
-
-impl Sample for CellPath {
-    fn sample(random: &mut Random) -> Self {
-        const NAMES: [&str; 5] = ["a", "b", ".deleted", "é 𝄞", "..."];
-        let mut path = Self::root();
-        for _ in 0..random.below(COUNT_MAX) {
-            path = path.join(random.pick(&NAMES).expect("there are some")).expect("fit names");
-        }
-        path
-    }
-}
-
-impl Sample for Address {
-    fn sample(random: &mut Random) -> Self {
-        Self::new(String::sample(random))
-    }
-}
-
-impl Sample for Rack {
-    fn sample(random: &mut Random) -> Self {
-        Self::new(String::sample(random))
-    }
-}
-
-impl Sample for BlockChecksums {
-    fn sample(random: &mut Random) -> Self {
-        Self(Vec::sample(random))
-    }
-}
-
-impl Sample for WallTime {
-    fn sample(random: &mut Random) -> Self {
-        Self::from_millis(u64::sample(random))
     }
 }
 

@@ -74,3 +74,11 @@ impl Field for WallTime {
         self.0.merge(wire, input)
     }
 }
+
+crate::for_samples! {
+    impl crate::sample::Sample for WallTime {
+        fn sample(random: &mut crate::Random) -> Self {
+            Self::from_millis(crate::sample::Sample::sample(random))
+        }
+    }
+}
