@@ -34,7 +34,8 @@ usage: cargo xtask <command>
   soak        a cell of real processes at the size people run; minutes and gigabytes:
                 tree | appends | kills
   fix         apply lints' suggestions, format, rewrite map, .proto and golden texts
-  tidy        the house rules alone (also part of verify)
+  tidy        the house rules and measures alone (also part of verify):
+                --all                   every circle, large type and doubled name
   licences    the licences of all dependencies (also part of verify)
   map         write the code map in ARCHITECTURE.md
   proto       write docs/formats/cairn.proto
@@ -58,7 +59,8 @@ fn run(arguments: &[String]) -> Result<bool> {
     match words.as_slice() {
         ["verify"] => return Ok(verify::verify()),
         ["fix"] => fix::fix(),
-        ["tidy"] => tidy::report(),
+        ["tidy"] => tidy::report(false),
+        ["tidy", "--all"] => tidy::report(true),
         ["licences"] => licences::report(),
         ["sim", rest @ ..] => simulation::sim(rest),
         ["soak", rest @ ..] => soak::soak(rest),

@@ -1,66 +1,47 @@
-//! `cargo xtask tidy`: the house rules that a machine can check.
+//! `cargo xtask tidy`: the house rules that a machine can check, and the measures of the house.
 //!
 //! ```text
-//!   every .rs file ── masking ──► Source ──┬─ layout, lines, functions   (text rules)
-//!   cargo metadata ────────────────────────┼─ floors
-//!   Cargo.toml, docs ──────────────────────┴─ dependencies, generated ──► findings − exceptions
+//!   every .rs file ──► Source ──┬─ layout, words           text and tokens
+//!                               ├─ imports ─ circles ─┐
+//!                               ├─ types ─────────────┴─ measures
+//!   cargo metadata ─────────────┼─ floors
+//!   Cargo.toml, docs ───────────┴─ dependencies, generated ──► findings − exceptions
 //! ```
 //! Each rule is a function from text to findings with tests of its own; this file gathers the
 //! files, asks each rule and prints.
 
+mod circles;
 mod dependencies;
 mod exceptions;
+mod finding;
 mod floors;
-mod functions;
 mod generated;
+mod imports;
 mod layout;
-mod lines;
-mod masking;
+mod measures;
 mod source;
+mod types;
+mod words;
 
 use crate::workspace::{metadata, root};
 use anyhow::{Result, bail};
-use std::fmt;
 
 pub(crate) use floors::crates_in_order;
 pub(crate) use source::{Source, read_all};
 
-/// One place that breaks one rule.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
-    /// The file, from the root.
-    path: String,
-    /// Its line, from 1.
-    line: usize,
-    /// The rule's name, as exceptions say it.
-    rule: &'static str,
-    /// What is wrong, and what to do.
-    message: String,
-}
-
-impl Finding {
-    fn new(rule: &'static str, path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, rule, message: message.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {} [{}]", self.path, self.line, self.message, self.rule)
-    }
-}
-
-/// Prints what is out of order.
+/// Prints the measures, in full where `all`, and what is out of order.
 ///
 /// # Errors
 /// When anything is.
-pub(crate) fn report() -> Result<()> {
+pub(crate) fn report(all: bool) -> Result<()> {
     let root = root();
     let sources = read_all(&root)?;
     let mut findings = Vec::new();
     for source in &sources {
-        check_source(source, &mut findings);
+        layout::check(source, &mut findings);
+        words::check(source, &mut findings);
     }
+    measures::report(&root, &sources, all, &mut findings)?;
     layout::check_crate_names(&root, &mut findings)?;
     floors::check(&metadata(false)?, &mut findings);
     dependencies::check_all(&root, &mut findings)?;
@@ -76,10 +57,4 @@ pub(crate) fn report() -> Result<()> {
     } else {
         bail!("{} places are out of order", findings.len())
     }
-}
-
-fn check_source(source: &Source, findings: &mut Vec<Finding>) {
-    layout::check(source, findings);
-    lines::check(source, findings);
-    functions::check(source, findings);
 }

@@ -59,7 +59,7 @@ pub(crate) fn verify() -> bool {
     let start = Instant::now();
     let mut progress = Progress::default();
     progress.check("fmt", || run(&mut cargo(&["fmt", "--all", "--check"])));
-    progress.check("tidy", tidy::report);
+    progress.check("tidy", || tidy::report(false));
     progress.check("licences", licences::report);
     progress.check("clippy", || {
         let lint = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];

@@ -1,6 +1,6 @@
 //! Every library has its reason beside it, in one place: the root's Cargo.toml.
 
-use super::Finding;
+use super::finding::Finding;
 use anyhow::Result;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! The floors: a crate uses lower floors only, never sideways (design §2).
 
-use super::Finding;
+use super::finding::Finding;
 use crate::workspace::packages;
 use serde_json::Value;
 

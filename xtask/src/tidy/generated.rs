@@ -3,7 +3,8 @@
 //! The code map and the `.proto` are written from it; the wire's page is written by a person and
 //! must have a row for each rpc.
 
-use super::{Finding, source::Source};
+use super::finding::Finding;
+use super::source::Source;
 use crate::{code_map, proto};
 use anyhow::{Context, Result};
 use cairn_protocol::proto_table;
