@@ -4,12 +4,10 @@
 
 use crate::cli_error::CliError;
 use crate::commands;
-use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// What stands above the options that every command has.
@@ -64,16 +62,10 @@ pub(crate) enum ServerCommand {
     /// Run a chunkserver
     Chunkserver(commands::chunkserver::ChunkserverArguments),
     /// Measure a cell of its own, and a bare chain beside it
-    Bench(crate::bench::Bench),
-    /// One part of the bench's bare chain
-    #[command(hide = true)]
-    FloorPart(crate::bench::floor::FloorPart),
-    /// Makes a bench's master directory
-    #[command(hide = true)]
-    BenchSeed(crate::bench::meta::seeding::SeedPart),
-    /// A bench's chunkservers, which hold no bytes
-    #[command(hide = true)]
-    BenchServers(crate::bench::meta::hollow_servers::ServersPart),
+    Bench(cairn_bench::Bench),
+    /// Processes that a bench is made of.
+    #[command(flatten)]
+    BenchPart(cairn_bench::BenchPart),
     /// Clean up after a demo or dev cell, however it ends
     #[command(hide = true)]
     Janitor,
@@ -116,15 +108,7 @@ pub(crate) enum ClientCommand {
     Explain(commands::explain::Explain),
     /// One process of a bench's load
     #[command(hide = true)]
-    BenchLoad(crate::bench::load::LoadProcess),
-}
-
-/// A number that makes sense only from here to there.
-pub(crate) fn from_to<T>(range: RangeInclusive<u64>) -> RangedU64ValueParser<T>
-where
-    T: TryFrom<u64> + Clone + Send + Sync,
-{
-    RangedU64ValueParser::new().range(range)
+    BenchLoad(cairn_bench::LoadProcess),
 }
 
 /// Options of clients that mean nothing to a command that runs servers: not shown, and refused

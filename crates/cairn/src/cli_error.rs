@@ -9,6 +9,8 @@
 //! - C2: nobody else writes to stderr about a failure; no failure is told twice.
 
 use crate::exit_codes::{Exit, advice};
+use cairn_bench::{BenchCause, BenchError};
+use cairn_testkit::HarnessError;
 use std::fmt;
 use std::io;
 
@@ -55,6 +57,35 @@ impl From<cairn_client::Error> for Cause {
     fn from(error: cairn_client::Error) -> Self {
         let (code, outcome) = (error.code(), error.outcome());
         Self::new(Exit::of(code, outcome), error.to_string(), advice(code, outcome))
+    }
+}
+
+impl From<HarnessError> for Cause {
+    fn from(error: HarnessError) -> Self {
+        let exit = match &error {
+            HarnessError::Local { .. } => Exit::Local,
+            HarnessError::NotReady { .. }
+            | HarnessError::Command { .. }
+            | HarnessError::InVain { .. } => Exit::Failed,
+        };
+        Self::new(exit, error.to_string(), "")
+    }
+}
+
+impl From<BenchError> for CliError {
+    fn from(BenchError { doing, cause }: BenchError) -> Self {
+        let cause = match cause {
+            BenchCause::Local(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Cause::new(Exit::ReaderGone, "", "")
+            }
+            BenchCause::Local(error) => error.into(),
+            BenchCause::Cell(error) => error.into(),
+            BenchCause::Harness(error) => error.into(),
+            BenchCause::Missing { why, advice } => Cause::new(Exit::Local, why, advice),
+            BenchCause::WrongAnswer(why) => Cause::new(Exit::Damaged, why, ""),
+            BenchCause::Part(why) => Cause::new(Exit::Failed, why, ""),
+        };
+        Self::new(doing, cause)
     }
 }
 

@@ -3,13 +3,13 @@
 
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
-use crate::session::{Place, Session};
+use crate::session::{RemotePath, Session};
 use cairn_protocol::ErrorCode;
 use cairn_types::{Entry, EntryKind};
 
 /// The last argument, looked up.
 pub(crate) struct Destination {
-    place: Place,
+    place: RemotePath,
     into: bool,
 }
 
@@ -25,7 +25,7 @@ impl Destination {
         several: bool,
         parents: bool,
     ) -> Result<Self, CliError> {
-        let place = session.place(text).await?;
+        let place = session.remote_path(text).await?;
         let must = several || place.directory;
         let found = look(&place).await?;
         let wrong = |exit: Exit, why: &str| {
@@ -57,8 +57,13 @@ impl Destination {
     ///
     /// # Errors
     /// Where the name is unfit for a cell.
-    pub(crate) fn of(&self, name: &str) -> Result<Place, CliError> {
+    pub(crate) fn of(&self, name: &str) -> Result<RemotePath, CliError> {
         if self.into { self.place.join(name) } else { Ok(self.place.clone()) }
+    }
+
+    /// The last argument itself.
+    pub(crate) fn place(&self) -> &RemotePath {
+        &self.place
     }
 
     /// Whether it is a directory to put things into.
@@ -71,7 +76,7 @@ impl Destination {
 ///
 /// # Errors
 /// Where the cell cannot tell.
-pub(crate) async fn look(place: &Place) -> Result<Option<Entry>, CliError> {
+pub(crate) async fn look(place: &RemotePath) -> Result<Option<Entry>, CliError> {
     match place.cell.stat(&place.path).await {
         Ok(entry) => Ok(Some(entry)),
         Err(error) if error.code() == ErrorCode::NotFound => Ok(None),

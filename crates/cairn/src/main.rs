@@ -11,27 +11,22 @@
 //! library's and the servers' business.
 
 mod arguments;
-mod bench;
 mod cell_address;
-mod cell_tree;
 mod cli_error;
 mod commands;
 mod destination;
-mod download;
 mod entry_text;
 mod exit_codes;
-mod janitor;
-mod local_tree;
+mod many_paths;
 mod output;
-mod places;
 mod progress;
+mod reading;
 mod runtime;
 mod server_start;
 mod session;
 mod settings;
 mod side_by_side;
-mod upload;
-mod upload_group;
+mod storing;
 
 use arguments::{Arguments, ClientCommand, Command, ServerCommand};
 use cli_error::{CliError, Doing};
@@ -88,11 +83,11 @@ fn server_command(
         ServerCommand::Chunkserver(it) => commands::chunkserver::run(it, file),
         ServerCommand::Dev(it) => commands::dev::run(&it, file),
         ServerCommand::Demo(it) => commands::demo::run(&it, &session::options(deadline, file)?),
-        ServerCommand::Bench(it) => bench::run(&it, &session::options(deadline, file)?, json),
-        ServerCommand::FloorPart(it) => it.run(),
-        ServerCommand::BenchSeed(it) => it.run(),
-        ServerCommand::BenchServers(it) => it.run(),
-        ServerCommand::Janitor => janitor::run(),
+        ServerCommand::Bench(it) => Ok(it.run(&session::options(deadline, file)?, json)?),
+        ServerCommand::BenchPart(it) => Ok(it.run()?),
+        ServerCommand::Janitor => {
+            cairn_testkit::clean_up_after_stdin().doing(|| "cleaning up".to_owned())
+        }
     }
 }
 
@@ -118,6 +113,6 @@ async fn client_command(
         ClientCommand::Status(it) => commands::status::run(it, session, output).await,
         ClientCommand::Servers(it) => commands::servers::run(it, session, output).await,
         ClientCommand::Explain(it) => commands::explain::run(it, session, output).await,
-        ClientCommand::BenchLoad(it) => it.run(session).await,
+        ClientCommand::BenchLoad(it) => Ok(it.run(session.cell().await?).await?),
     }
 }

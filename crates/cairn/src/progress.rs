@@ -2,6 +2,7 @@
 //! few seconds elsewhere. Always on stderr; short work says nothing.
 
 use crate::output::size_text;
+use cairn_transfer::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -11,29 +12,24 @@ const PLAIN_LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Counts bytes of one command's work; shared by what runs side by side.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct WorkProgress {
     label: &'static str,
     bar: ProgressBar,
-    plain: Mutex<Plain>,
+    plain: Mutex<PlainLines>,
     /// No plain lines: the bar says it, or nobody is to be told.
     silent: bool,
 }
 
 #[derive(Debug)]
-struct Plain {
+struct PlainLines {
     started: Instant,
     told: Instant,
 }
 
-impl Progress {
+impl WorkProgress {
     /// `total` is none where it is not known how much will come.
     pub(crate) fn new(label: &'static str, total: Option<u64>) -> Self {
         Self::on(std::io::stderr().is_terminal(), label, total)
-    }
-
-    /// Where the output itself shows how far things have come.
-    pub(crate) fn silent() -> Self {
-        Self { silent: true, ..Self::on(false, "", None) }
     }
 
     fn on(terminal: bool, label: &'static str, total: Option<u64>) -> Self {
@@ -50,11 +46,22 @@ impl Progress {
         }
         bar.set_message(label);
         let now = Instant::now();
-        Self { label, bar, plain: Mutex::new(Plain { started: now, told: now }), silent: terminal }
+        Self {
+            label,
+            bar,
+            plain: Mutex::new(PlainLines { started: now, told: now }),
+            silent: terminal,
+        }
     }
 
-    /// Bytes that are done.
-    pub(crate) fn add(&self, bytes: u64) {
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Progress for WorkProgress {
+    fn add(&self, bytes: u64) {
         self.bar.inc(bytes);
         if self.silent {
             return;
@@ -69,10 +76,5 @@ impl Progress {
             let rate = size_text(rate as u64, true);
             eprintln!("{}: {}{of}, {rate} a second", self.label, size_text(done, true));
         }
-    }
-
-    /// Takes the bar away.
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Session {
 
 /// A path in a cell that is connected to.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct RemotePath {
     /// The cell.
     pub(crate) cell: Cell,
     /// Where that cell is.
@@ -43,13 +43,13 @@ pub(crate) struct Place {
     pub(crate) directory: bool,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RemotePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.prefix, self.path)
     }
 }
 
-impl Place {
+impl RemotePath {
     /// Another path of the same cell.
     pub(crate) fn with_path(&self, path: CellPath) -> Self {
         Self { path, directory: false, ..self.clone() }
@@ -127,12 +127,12 @@ impl Session {
     ///
     /// # Errors
     /// Where it is no path, or its cell does not answer.
-    pub(crate) async fn place(&self, text: &str) -> Result<Place, CliError> {
+    pub(crate) async fn remote_path(&self, text: &str) -> Result<RemotePath, CliError> {
         let target = Target::parse(text).doing(|| format!("reading the path {text}"))?;
         let prefix = target.cell.as_ref().map(|cell| format!("cairn://{cell}")).unwrap_or_default();
         let address = target.cell.unwrap_or_else(|| self.cell.clone());
         let cell = self.connect(&address).await?;
-        Ok(Place { cell, address, path: target.path, prefix, directory: target.directory })
+        Ok(RemotePath { cell, address, path: target.path, prefix, directory: target.directory })
     }
 
     async fn connect(&self, address: &CellAddress) -> Result<Cell, CliError> {

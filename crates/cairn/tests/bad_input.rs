@@ -9,9 +9,10 @@ use cairn_protocol::{
     ErrorCode, FRAME_HEADER_SIZE, Failure, FrameHeader, FrameKind, Hello, MakeDirectory, Request,
     RequestId, Role, Stat, encode_frame,
 };
+use cairn_testkit::ServerProcess;
 use cairn_types::wire::Message;
 use cairn_types::{CellId, Incarnation, MutationName, MutationNumber, ServerId, SessionId};
-use cell::{Cell, Done, await_until, cairn, run};
+use cell::{Cell, Finished, await_until, cairn, run};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 /// What a row demands.
 struct Row<'a> {
     what: &'a str,
-    done: Done,
+    done: Finished,
     code: i32,
     /// Parts of the one line.
     says: &'a [&'a str],
@@ -54,11 +55,11 @@ fn whatever_is_wrong_is_told_in_one_line_with_the_right_exit_code_and_nothing_is
     for row in wrong_directories(&cell) {
         judge(&row);
     }
-    for address in [cell.master.address.clone(), cell.servers[0].address.clone()] {
+    for address in [cell.address().to_owned(), cell.chunkservers[0].address().to_owned()] {
         wrong_frames(&address);
     }
-    nul_is_refused(&cell.master.address);
-    assert!(cell.master.runs() && cell.servers.iter_mut().all(cell::Server::runs));
+    nul_is_refused(cell.address());
+    assert!(cell.master.runs() && cell.chunkservers.iter_mut().all(ServerProcess::runs));
     assert_eq!(cell.ok(["cat", "/d/f"]), "precious", "nothing is lost");
     assert_eq!(cell.ok(["ls", "-a", "/d"]), "f\n", "and nothing is left over");
 }
@@ -90,7 +91,7 @@ fn wrong_addresses<'a>(cell: &Cell) -> Vec<Row<'a>> {
         },
         Row {
             what: "a chunkserver for the cell",
-            done: ls(&cell.servers[0].address),
+            done: ls(cell.chunkservers[0].address()),
             code: 6,
             says: &["reaching the cell at", "no master", "--cell"],
         },
@@ -142,7 +143,7 @@ fn wrong_names<'a>(cell: &Cell, file: &str) -> Vec<Row<'a>> {
     let run = |arguments: &[&str]| cell.run(arguments);
     let long = format!("/{}", "n".repeat(256));
     let deep = "/abcd".repeat(820);
-    let directory = cell.directory.path().display().to_string();
+    let directory = cell.scratch().display().to_string();
     let row = |what, done, code, says| Row { what, done, code, says };
     vec![
         row("a path that is not there", run(&["cat", "/no"]), 3, &["opening /no", "cairn ls"]),
@@ -258,9 +259,9 @@ fn wrong_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {
         assert!(!cell.local("unused").exists(), "{address}: a cell was founded for it");
         done
     };
-    let of = &cell.master.address;
+    let of = cell.address();
     let mut stranger = Cell::start(1);
-    stranger.servers[0].kill();
+    stranger.chunkservers[0].kill();
     let strange = stranger.local("chunkserver-1").display().to_string();
     let taken = run(cairn(["master", "--data", &at("m2"), "--listen", of]), b"");
     let row = |what, done, code, says| Row { what, done, code, says };
@@ -414,7 +415,7 @@ fn the_deadline_rules_the_first_wait_too() {
         assert_eq!(child.0.try_wait().expect("can be asked"), None, "it gave up early");
         started.elapsed() > Duration::from_secs(6)
     });
-    cell.master.restart();
+    cell.master.restart().expect("starts");
     let mut ended = None;
     await_until("it is answered", || {
         ended = child.0.try_wait().expect("can be asked");
@@ -428,8 +429,8 @@ fn too_few_servers_is_told_and_heals_when_they_come() {
     let mut cell = Cell::start(1);
     let file = cell.file("file", b"precious");
     cell.ok(["put", &file, "/kept"]);
-    cell.servers[0].kill();
-    cell.await_live(0);
+    cell.chunkservers[0].kill();
+    cell.await_live(0).expect("live");
     let done = cell.run(["put", &file, "/f"].iter().chain(&LIMIT));
     judge(&Row {
         what: "no server to store on",
@@ -438,8 +439,8 @@ fn too_few_servers_is_told_and_heals_when_they_come() {
         says: &["storing /f", "0 chunkservers", "cairn status"],
     });
     assert_eq!(cell.ok(["ls", "-a", "/"]), "kept\n", "nothing stands under the name");
-    cell.servers[0].restart();
-    cell.await_live(1);
+    cell.chunkservers[0].restart().expect("starts");
+    cell.await_live(1).expect("live");
     cell.ok(["put", &file, "/f"]);
     assert_eq!(cell.ok(["cat", "/kept", "/f"]), "preciousprecious");
 }
@@ -476,13 +477,12 @@ fn a_full_disk_is_told_and_what_was_stored_stays_readable_and_writable_again() {
         );
         return;
     };
-    let cell = Cell::start_with(1, cell::SETTINGS, |_, _| disk.path().join("data"));
+    let mut cell = Cell::start_with(1, cell::SETTINGS, Some(disk.path()));
     let (small, large) = (cell.file("small", b"precious"), cell.file("large", &[7; 40 << 20]));
     cell.ok(["put", &small, "/kept"]);
     let done = cell.run(["put", &large, "/large"].iter().chain(&["--deadline", "10"]));
     judge(&Row { what: "a full disk", done, code: 8, says: &["storing /large", "no space"] });
     assert_eq!(cell.ok(["ls", "-a", "/"]), "kept\n", "nothing stands under the name");
     assert_eq!(cell.ok(["cat", "/kept"]), "precious");
-    let mut server = cell.servers.into_iter().next().expect("one");
-    await_until("it runs", || server.runs());
+    await_until("it runs", || cell.chunkservers[0].runs());
 }

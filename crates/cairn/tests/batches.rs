@@ -76,7 +76,7 @@ fn block_on<T>(what: impl Future<Output = Result<T, Error>>) -> T {
 fn listed_while(others: &BTreeSet<String>, are_made: bool) -> Vec<String> {
     let cell = Cell::start(0);
     block_on(async {
-        let client = Client::connect(&cell.master.address, Options::default()).await?;
+        let client = Client::connect(cell.address(), Options::default()).await?;
         let directory = CellPath::parse("/d").expect("a path");
         client.make_directory(&directory, false).await?;
         make(&client, &paths(&directory, &numbered('n', 0..4000))).await?;
@@ -121,7 +121,7 @@ fn a_listing_of_the_root_has_the_directory_of_hidden_names_in_its_place() {
     let cell = Cell::start(0);
     let mut names = &numbered('-', 0..1500) | &numbered('n', 0..1500);
     let listed = block_on(async {
-        let client = Client::connect(&cell.master.address, Options::default()).await?;
+        let client = Client::connect(cell.address(), Options::default()).await?;
         make(&client, &paths(&CellPath::root(), &names)).await?;
         let mut listing = client.listing(&CellPath::root(), true);
         let mut told = Vec::new();
@@ -139,7 +139,7 @@ fn a_listing_goes_on_where_it_was_once_the_master_is_back() {
     let mut cell = Cell::start(0);
     let listed = block_on(async {
         let options = Options { deadline: Duration::from_secs(1), ..Options::default() };
-        let client = Client::connect(&cell.master.address, options).await?;
+        let client = Client::connect(cell.address(), options).await?;
         let directory = CellPath::parse("/d").expect("a path");
         client.make_directory(&directory, false).await?;
         make(&client, &paths(&directory, &numbered('n', 0..5000))).await?;
@@ -154,7 +154,7 @@ fn a_listing_goes_on_where_it_was_once_the_master_is_back() {
             }
         };
         assert_eq!(error.outcome(), Outcome::NotDone, "{error}");
-        cell.master.restart();
+        cell.master.restart().expect("starts");
         while let Some(page) = listing.next_page().await? {
             told.extend(page);
         }
@@ -169,7 +169,7 @@ fn files_opened_at_once_are_each_themselves_and_tell_where_their_bytes_are() {
     let local = tree(&cell, "tree", 60);
     cell.ok(["put", "-r", &local, "/t"]);
     block_on(async {
-        let client = Client::connect(&cell.master.address, Options::default()).await?;
+        let client = Client::connect(cell.address(), Options::default()).await?;
         // Every fifth one is not there.
         let path = |number: usize| {
             let below = ["a", "b/c/d", "e"][number % 3];
@@ -235,7 +235,7 @@ fn each_name_of_many_fails_by_itself() {
 fn kill_when(cell: &mut Cell, what: &str, begun: impl Fn(&Cell) -> bool) {
     await_until(what, || begun(cell));
     cell.master.kill();
-    cell.master.restart();
+    cell.master.restart().expect("starts");
 }
 
 #[test]

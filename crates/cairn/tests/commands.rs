@@ -93,7 +93,7 @@ fn put_replaces_only_when_told_to_and_a_broken_one_leaves_nothing() {
     cell.ok(["put", "-f", &two, "/f"]);
     assert_eq!(cell.ok(["cat", "/f"]), "two");
     // A directory cannot be read as a stream of bytes: the put breaks in the middle.
-    let directory = File::open(cell.directory.path()).expect("opens");
+    let directory = File::open(cell.scratch()).expect("opens");
     let mut broken = cell.command(["put", "-", "/g"]);
     broken.stdin(directory).stdout(Stdio::null()).stderr(Stdio::null());
     assert!(!broken.status().expect("runs").success());

@@ -13,8 +13,9 @@ const FLOORS: &[&[&str]] = &[
     &["cairn-store"],
     &["cairn-consensus", "cairn-master-core", "cairn-chunk-core", "cairn-client-core"],
     &["cairn-env-os", "cairn-env-sim", "cairn-master", "cairn-chunkserver"],
-    &["cairn-client"],
-    &["cairn", "cairn-sim"],
+    &["cairn-client", "cairn-testkit"],
+    &["cairn-transfer", "cairn-bench", "cairn-soaks", "cairn-sim"],
+    &["cairn"],
     &["cairn-xtask"],
 ];
 

@@ -12,7 +12,7 @@
 
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::{Exit, advice};
-use crate::session::{Place, Session};
+use crate::session::{RemotePath, Session};
 use bytes::Bytes;
 use cairn_client::{CreateOptions, File, RECORD_WINDOW};
 use cairn_protocol::{ErrorCode, Outcome};
@@ -74,7 +74,7 @@ pub(crate) async fn run(append: Append, session: &Session) -> Result<(), CliErro
         Some(size) => Cut::Every(size),
         None => Cut::At(if append.null { 0 } else { b'\n' }),
     };
-    let to = session.place(&append.path).await?;
+    let to = session.remote_path(&append.path).await?;
     let doing = || format!("appending to {to}");
     let size_max = to.cell.info().config.append_size_max();
     if let Cut::Every(size) = cut
@@ -101,7 +101,7 @@ type Pieces = mpsc::Receiver<Result<Vec<u8>, CliError>>;
 
 async fn append_records(
     file: &File,
-    to: &Place,
+    to: &RemotePath,
     producer: &str,
     mut pieces: Pieces,
 ) -> Result<(), CliError> {
@@ -139,7 +139,7 @@ async fn next(
     }
 }
 
-async fn append_bytes(file: &File, to: &Place, mut pieces: Pieces) -> Result<(), CliError> {
+async fn append_bytes(file: &File, to: &RemotePath, mut pieces: Pieces) -> Result<(), CliError> {
     let doing = || format!("appending to {to}");
     let limit = batch_limit(to);
     let mut batch = Vec::new();
@@ -157,7 +157,7 @@ async fn append_bytes(file: &File, to: &Place, mut pieces: Pieces) -> Result<(),
 }
 
 /// Half of what one append may have, at most: frames and escapes take room too.
-fn batch_limit(to: &Place) -> usize {
+fn batch_limit(to: &RemotePath) -> usize {
     let limit = to.cell.info().config.append_size_max() / 2;
     usize::try_from(limit).unwrap_or(BATCH_SIZE).min(BATCH_SIZE)
 }

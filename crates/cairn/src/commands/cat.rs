@@ -1,9 +1,8 @@
 //! `cairn cat`: files to stdout, one after the other.
 
 use crate::cli_error::{CliError, Tally};
-use crate::download::{RecordFlags, download, open};
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::reading::{RecordFlags, deliver, open};
 use crate::session::Session;
 use clap::Args;
 
@@ -32,7 +31,7 @@ async fn one(
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {
-    let from = session.place(text).await?;
+    let from = session.remote_path(text).await?;
     let file = open(&from).await?;
-    download(&from, &file, records, |bytes| output.bytes(bytes), &Progress::silent()).await
+    deliver(&from, &file, records, |bytes| output.bytes(bytes), &()).await
 }

@@ -1,19 +1,17 @@
 //! `cairn cp`: copies files and trees within a cell or between cells; the bytes pass through
 //! this client. A file of records stays one: its records are copied as they are stored.
 
-use crate::arguments::from_to;
-use crate::cell_tree::walk;
 use crate::cli_error::{Cause, CliError, Doing, Tally};
 use crate::commands::mv::name_of;
 use crate::destination::Destination;
-use crate::download::{open, warn_of_doubts};
 use crate::exit_codes::Exit;
-use crate::progress::Progress;
-use crate::session::{Place, Session};
+use crate::progress::WorkProgress;
+use crate::reading::{open, warn_of_doubts};
+use crate::session::{RemotePath, Session};
 use crate::side_by_side::side_by_side;
-use crate::upload::{Source, UploadOptions, upload};
-use bytes::Bytes;
-use cairn_client::{CreateOptions, Reader};
+use crate::storing::not_stored;
+use cairn_client::CreateOptions;
+use cairn_transfer::{CellSource, CellWalk, UploadOptions, upload};
 use cairn_types::EntryKind;
 use clap::Args;
 use std::sync::Arc;
@@ -29,24 +27,13 @@ pub(crate) struct Cp {
     force: bool,
     /// Files at once
     #[arg(short, default_value_t = 4, value_name = "COUNT")]
-    #[arg(value_parser = from_to::<usize>(1..=256))]
-    jobs: usize,
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=256))]
+    jobs: u64,
     /// What to copy
     #[arg(required = true)]
     sources: Vec<String>,
     /// Where to: a directory that is there, or a new name
     destination: String,
-}
-
-struct CellSource {
-    reader: Reader,
-    shown: String,
-}
-
-impl Source for CellSource {
-    async fn next(&mut self) -> Result<Option<Bytes>, CliError> {
-        self.reader.next().await.doing(|| format!("reading {}", self.shown))
-    }
 }
 
 /// Runs it.
@@ -59,10 +46,11 @@ pub(crate) async fn run(cp: Cp, session: &Session) -> Result<(), CliError> {
         total += *planned.as_ref().unwrap_or(&0);
         tally.note(planned.map(drop))?;
     }
-    let progress = Arc::new(Progress::new("cp", Some(total)));
+    let progress = Arc::new(WorkProgress::new("cp", Some(total)));
     let force = cp.force;
+    let limit = usize::try_from(cp.jobs).expect("at most 256");
     let done =
-        side_by_side(cp.jobs, jobs, |(from, to)| copy(from, to, force, progress.clone())).await;
+        side_by_side(limit, jobs, |(from, to)| copy(from, to, force, progress.clone())).await;
     progress.finish();
     tally.note(done)?;
     tally.finish()
@@ -74,9 +62,9 @@ async fn plan(
     text: &str,
     destination: &Destination,
     session: &Session,
-    jobs: &mut Vec<(Place, Place)>,
+    jobs: &mut Vec<(RemotePath, RemotePath)>,
 ) -> Result<u64, CliError> {
-    let from = session.place(text).await?;
+    let from = session.remote_path(text).await?;
     let root = destination.of(name_of(&from)?)?;
     let doing = || format!("copying {from} to {root}");
     let entry = from.cell.stat(&from.path).await.doing(doing)?;
@@ -92,24 +80,24 @@ async fn plan(
         return Err(CliError::usage(doing(), why, "name another destination"));
     }
     let mut total = 0;
-    for below in walk(&from, entry).await? {
+    for below in CellWalk::new(&from.cell, &from.path, entry).rest().await.doing(doing)? {
         let to = if below.relative.is_empty() { root.clone() } else { root.join(&below.relative)? };
         if below.entry.kind == EntryKind::Directory {
             let made = to.cell.make_directory(&to.path, true).await;
             made.doing(|| format!("making the directory {to}"))?;
         } else {
             total += below.entry.length;
-            jobs.push((below.place, to));
+            jobs.push((from.with_path(below.path), to));
         }
     }
     Ok(total)
 }
 
 async fn copy(
-    from: Place,
-    to: Place,
+    from: RemotePath,
+    to: RemotePath,
     force: bool,
-    progress: Arc<Progress>,
+    progress: Arc<WorkProgress>,
 ) -> Result<(), CliError> {
     let file = open(&from).await?;
     let entry = file.entry();
@@ -120,8 +108,9 @@ async fn copy(
         ..CreateOptions::default()
     };
     let options = UploadOptions { replace: force, create };
-    let mut source = CellSource { reader: file.reader(0), shown: from.to_string() };
-    upload(&mut source, &to, &options, &progress).await?;
+    let mut source = CellSource(file.reader(0));
+    let done = upload(&mut source, &to.cell, &to.path, &options, &*progress).await;
+    done.map_err(|error| not_stored(error, &from.to_string(), &to))?;
     warn_of_doubts(&from, &file);
     Ok(())
 }

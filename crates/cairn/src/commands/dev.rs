@@ -3,14 +3,13 @@
 //! The servers are the same as elsewhere, each with its own loop and threads; they share nothing
 //! but the process, and talk over loopback.
 
-use crate::arguments::from_to;
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Doing};
 use crate::commands::master::DEFAULT_LISTEN;
-use crate::janitor::Janitor;
 use crate::server_start::{
     ChunkserverStart, MasterStart, run_until_halted, say_ready, start_chunkserver, start_master,
 };
 use crate::settings::SettingsFile;
+use cairn_testkit::{Janitor, Program};
 use cairn_types::{Address, CellConfig, Rack};
 use clap::Args;
 use std::hash::{BuildHasher, RandomState};
@@ -24,8 +23,8 @@ pub(crate) struct Dev {
     data: Option<PathBuf>,
     /// Chunkservers
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
-    #[arg(value_parser = from_to::<usize>(1..=100))]
-    servers: usize,
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]
+    servers: u64,
     /// Where the master listens
     #[arg(long, default_value = DEFAULT_LISTEN, value_name = "ADDRESS")]
     listen: String,
@@ -39,7 +38,9 @@ pub(crate) fn run(dev: &Dev, file: &SettingsFile) -> Result<(), CliError> {
     };
     let data = dev.data.clone().unwrap_or_else(fresh);
     // Held until the end, however that comes: a fresh directory goes with the process.
-    let _janitor = dev.data.is_none().then(|| Janitor::start(Some(&data))).transpose()?;
+    let clean_up = || Program::this().and_then(|this| Janitor::start(&this, Some(&data)));
+    let janitor = dev.data.is_none().then(clean_up).transpose();
+    let _janitor = janitor.doing(|| "starting the janitor".to_owned())?;
     let master = start_master(&MasterStart {
         data: data.join("master"),
         listen: dev.listen.clone(),

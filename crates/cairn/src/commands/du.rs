@@ -1,10 +1,10 @@
 //! `cairn du`: the lengths of all files below a directory, summed.
 
-use crate::cell_tree::visit;
-use crate::cli_error::{CliError, Tally};
+use crate::cli_error::{CliError, Doing, Tally};
+use crate::many_paths::{Lengths, entries};
 use crate::output::{Output, Table, size_text};
-use crate::places::{Lengths, entries};
-use crate::session::{Place, Session};
+use crate::session::{RemotePath, Session};
+use cairn_transfer::{Below, CellWalk};
 use cairn_types::{Entry, EntryKind};
 use clap::Args;
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub(crate) struct Du {
 
 /// Of one directory and all below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct Sum {
+struct LengthSum {
     /// Bytes in files.
     length: u64,
     /// Bytes on disks, all replicas together, where every chunk has its goal.
@@ -39,7 +39,7 @@ struct Sum {
 struct SumJson<'a> {
     path: &'a str,
     #[serde(flatten)]
-    sum: Sum,
+    sum: LengthSum,
 }
 
 /// Runs it: all paths are looked up together.
@@ -56,26 +56,12 @@ pub(crate) async fn run(du: Du, session: &Session, output: &Output) -> Result<()
     tally.finish()
 }
 
-async fn one(du: &Du, place: Place, entry: Entry, output: &Output) -> Result<(), CliError> {
-    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
-    visit(&place, entry, |below| {
-        let directory = below.entry.kind == EntryKind::Directory;
-        let length = if directory { 0 } else { below.entry.length };
-        let one = Sum {
-            length,
-            stored: length * u64::from(below.entry.replication),
-            file_count: u64::from(!directory),
-            directory_count: u64::from(directory),
-        };
-        for above in directories_above(&below.relative, directory) {
-            match sums.get_mut(above) {
-                Some(sum) => add(sum, one),
-                None => drop(sums.insert(above.to_owned(), one)),
-            }
-        }
-        Ok(())
-    })
-    .await?;
+async fn one(du: &Du, place: RemotePath, entry: Entry, output: &Output) -> Result<(), CliError> {
+    let mut sums: BTreeMap<String, LengthSum> = BTreeMap::new();
+    let mut walk = CellWalk::new(&place.cell, &place.path, entry);
+    while let Some(page) = walk.next_page().await.doing(|| format!("listing {place}"))? {
+        page.iter().for_each(|below| count(below, &mut sums));
+    }
     let mut table = Table::new(&[true, false]);
     // Deepest first and the whole at the end, as du does.
     for (relative, sum) in sums.iter().rev() {
@@ -93,7 +79,25 @@ async fn one(du: &Du, place: Place, entry: Entry, output: &Output) -> Result<(),
     table.lines().iter().try_for_each(|line| output.line(line))
 }
 
-fn add(sum: &mut Sum, one: Sum) {
+/// Adds what stands somewhere to the sums of all directories above it.
+fn count(below: &Below, sums: &mut BTreeMap<String, LengthSum>) {
+    let directory = below.entry.kind == EntryKind::Directory;
+    let length = if directory { 0 } else { below.entry.length };
+    let one = LengthSum {
+        length,
+        stored: length * u64::from(below.entry.replication),
+        file_count: u64::from(!directory),
+        directory_count: u64::from(directory),
+    };
+    for above in directories_above(&below.relative, directory) {
+        match sums.get_mut(above) {
+            Some(sum) => add(sum, one),
+            None => drop(sums.insert(above.to_owned(), one)),
+        }
+    }
+}
+
+fn add(sum: &mut LengthSum, one: LengthSum) {
     sum.length += one.length;
     sum.stored += one.stored;
     sum.file_count += one.file_count;

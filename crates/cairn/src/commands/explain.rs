@@ -21,7 +21,7 @@ pub(crate) async fn run(
 ) -> Result<(), CliError> {
     // A handle has no slash in it; everything else is a path, and may name its cell.
     let (cell, subject) = if explain.subject.contains('/') {
-        let place = session.place(&explain.subject).await?;
+        let place = session.remote_path(&explain.subject).await?;
         (place.cell, place.path.to_string())
     } else {
         (session.cell().await?, explain.subject)

@@ -17,7 +17,7 @@ pub(crate) struct Find {
     name: Option<String>,
     /// Only files (f) or only directories (d); also written -type
     #[arg(long = "type", value_name = "KIND")]
-    kind: Option<Kind>,
+    kind: Option<FoundKind>,
     /// Below which directory
     #[arg(default_value = "/")]
     path: String,
@@ -26,7 +26,7 @@ pub(crate) struct Find {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum FoundKind {
     #[value(name = "f")]
     File,
     #[value(name = "d")]
@@ -35,7 +35,7 @@ enum Kind {
 
 /// Runs it.
 pub(crate) async fn run(find: Find, session: &Session, output: &Output) -> Result<(), CliError> {
-    let place = session.place(&find.path).await?;
+    let place = session.remote_path(&find.path).await?;
     let pattern = find.name.or(find.pattern).unwrap_or_else(|| "*".to_owned());
     let mut after = String::new();
     loop {
@@ -46,8 +46,8 @@ pub(crate) async fn run(find: Find, session: &Session, output: &Output) -> Resul
             .doing(|| format!("looking for {pattern} below {place}"))?;
         for found in page.found {
             let kind = match found.entry.kind {
-                EntryKind::File => Kind::File,
-                EntryKind::Directory => Kind::Directory,
+                EntryKind::File => FoundKind::File,
+                EntryKind::Directory => FoundKind::Directory,
             };
             if find.kind.is_some_and(|wanted| wanted != kind) {
                 continue;

@@ -1,11 +1,10 @@
 //! `cairn ls`: names in directories.
 
-use crate::cell_tree::pages;
-use crate::cli_error::{CliError, Tally};
+use crate::cli_error::{CliError, Doing, Tally};
 use crate::entry_text::{EntryJson, LONG_COLUMNS, long_cells};
+use crate::many_paths::{Lengths, entries};
 use crate::output::{Output, Table};
-use crate::places::{Lengths, entries};
-use crate::session::{Place, Session};
+use crate::session::{RemotePath, Session};
 use cairn_types::{Entry, EntryKind};
 use clap::Args;
 
@@ -56,7 +55,7 @@ pub(crate) async fn run(mut ls: Ls, session: &Session, output: &Output) -> Resul
     tally.finish()
 }
 
-async fn one(ls: &Ls, place: Place, entry: Entry, output: &Output) -> Result<(), CliError> {
+async fn one(ls: &Ls, place: RemotePath, entry: Entry, output: &Output) -> Result<(), CliError> {
     if entry.kind != EntryKind::Directory || ls.directory {
         return show(ls, &[(place.to_string(), entry)], output);
     }
@@ -81,12 +80,13 @@ async fn one(ls: &Ls, place: Place, entry: Entry, output: &Output) -> Result<(),
 /// the directories in it where they are wanted.
 async fn directory_pages(
     ls: &Ls,
-    directory: &Place,
+    directory: &RemotePath,
     output: &Output,
 ) -> Result<Vec<String>, CliError> {
     let table = ls.long && !output.json();
     let (mut rows, mut below) = (Vec::new(), Vec::new());
-    pages(directory, ls.deleted, |mut page| {
+    let mut listing = directory.cell.listing(&directory.path, ls.deleted);
+    while let Some(mut page) = listing.next_page().await.doing(|| format!("listing {directory}"))? {
         page.retain(|entry| ls.all || ls.deleted || !entry.name.starts_with('.'));
         if ls.recursive {
             let directories = page.iter().filter(|entry| entry.kind == EntryKind::Directory);
@@ -95,18 +95,17 @@ async fn directory_pages(
         let mut named = named(directory, page, output.json())?;
         if table {
             rows.append(&mut named);
-            return Ok(());
+        } else {
+            show(ls, &named, output)?;
         }
-        show(ls, &named, output)
-    })
-    .await?;
+    }
     show(ls, &rows, output)?;
     Ok(below)
 }
 
 /// People see names below a directory, programs whole paths.
 fn named(
-    directory: &Place,
+    directory: &RemotePath,
     found: Vec<Entry>,
     whole: bool,
 ) -> Result<Vec<(String, Entry)>, CliError> {

@@ -1,6 +1,5 @@
 //! `cairn master`: runs a master until it is killed.
 
-use crate::arguments::from_to;
 use crate::cli_error::CliError;
 use crate::server_start::{MasterStart, run_until_halted, say_ready, start_master};
 use crate::settings::SettingsFile;
@@ -24,7 +23,7 @@ pub(crate) struct MasterArguments {
     #[arg(long)]
     small_cell: bool,
     /// Make a checkpoint after so many records: for benches, which have not all day
-    #[arg(long, hide = true, value_name = "COUNT", value_parser = from_to::<u64>(1..=u64::MAX))]
+    #[arg(long, hide = true, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=u64::MAX))]
     checkpoint_every_records: Option<u64>,
 }
 

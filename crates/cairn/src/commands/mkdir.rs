@@ -1,8 +1,8 @@
 //! `cairn mkdir`: makes directories.
 
 use crate::cli_error::{CliError, Doing, Tally};
-use crate::places::{make_directories, places};
-use crate::session::{Place, Session};
+use crate::many_paths::{make_directories, places};
+use crate::session::{RemotePath, Session};
 use clap::Args;
 
 /// Arguments of `mkdir`.
@@ -33,7 +33,7 @@ pub(crate) async fn run(mkdir: Mkdir, session: &Session) -> Result<(), CliError>
     tally.finish()
 }
 
-async fn one(place: &Place) -> Result<(), CliError> {
+async fn one(place: &RemotePath) -> Result<(), CliError> {
     let made = place.cell.make_directory(&place.path, false).await;
     made.map(drop).doing(|| format!("making the directory {place}"))
 }

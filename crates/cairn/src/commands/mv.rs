@@ -2,7 +2,7 @@
 
 use crate::cli_error::{CliError, Doing, Tally};
 use crate::destination::Destination;
-use crate::session::{Place, Session};
+use crate::session::{RemotePath, Session};
 use clap::Args;
 
 /// Arguments of `mv`.
@@ -35,7 +35,7 @@ async fn one(
     force: bool,
     session: &Session,
 ) -> Result<(), CliError> {
-    let from = session.place(text).await?;
+    let from = session.remote_path(text).await?;
     let to = destination.of(name_of(&from)?)?;
     if from.address != to.address {
         let advice = "cp -r copies it, then rm -r removes the old one";
@@ -50,7 +50,7 @@ async fn one(
 ///
 /// # Errors
 /// For the root.
-pub(crate) fn name_of(place: &Place) -> Result<&str, CliError> {
+pub(crate) fn name_of(place: &RemotePath) -> Result<&str, CliError> {
     place.path.name().ok_or_else(|| {
         let advice = "name something in it";
         CliError::usage(format!("taking {place}"), "the root has no name", advice)

@@ -3,9 +3,9 @@
 
 use crate::cli_error::{Cause, CliError, Tally};
 use crate::exit_codes::Exit;
+use crate::many_paths::{ask_many, places};
 use crate::output::Output;
-use crate::places::{ask_many, places};
-use crate::session::{Place, Session};
+use crate::session::{RemotePath, Session};
 use cairn_client::Cell;
 use cairn_types::{CellPath, Entry, EntryKind};
 use clap::Args;
@@ -34,12 +34,12 @@ pub(crate) async fn run(rm: Rm, session: &Session, output: &Output) -> Result<()
     for (text, place) in places(session, &rm.paths).await {
         all.push((text, place.and_then(not_the_root)));
     }
-    let there: Vec<&Place> = all.iter().filter_map(|(_, place)| place.as_ref().ok()).collect();
+    let there: Vec<&RemotePath> = all.iter().filter_map(|(_, place)| place.as_ref().ok()).collect();
     let look = |cell: Cell, paths: Vec<CellPath>| async move { cell.look_many(&paths).await };
     let looked = ask_many(&there, "looking up", look).await;
     let verdicts: Vec<_> = there.iter().zip(looked).map(|(at, seen)| rm.judge(at, seen)).collect();
     let go = there.iter().zip(&verdicts).filter(|(_, verdict)| matches!(verdict, Ok(true)));
-    let go: Vec<&Place> = go.map(|(place, _)| *place).collect();
+    let go: Vec<&RemotePath> = go.map(|(place, _)| *place).collect();
     let recursive = rm.recursive;
     let delete =
         |cell: Cell, paths: Vec<CellPath>| async move { cell.delete_many(&paths, recursive).await };
@@ -61,7 +61,7 @@ pub(crate) async fn run(rm: Rm, session: &Session, output: &Output) -> Result<()
     tally.finish()
 }
 
-fn not_the_root(place: Place) -> Result<Place, CliError> {
+fn not_the_root(place: RemotePath) -> Result<RemotePath, CliError> {
     if place.path.is_root() {
         let (why, advice) = ("the root cannot be removed", "name what is to go");
         return Err(CliError::usage(format!("removing {place}"), why, advice));
@@ -71,7 +71,7 @@ fn not_the_root(place: Place) -> Result<Place, CliError> {
 
 impl Rm {
     /// Whether to remove what was seen at a place.
-    fn judge(&self, place: &Place, seen: Result<Entry, CliError>) -> Result<bool, CliError> {
+    fn judge(&self, place: &RemotePath, seen: Result<Entry, CliError>) -> Result<bool, CliError> {
         match seen {
             Ok(entry) if entry.kind == EntryKind::Directory && !self.recursive => {
                 let cause = Cause::new(Exit::WrongKind, "it is a directory", "rm -r removes it");
@@ -88,7 +88,7 @@ impl Rm {
     fn tell(
         &self,
         text: &str,
-        place: &Place,
+        place: &RemotePath,
         hidden: Result<String, CliError>,
         output: &Output,
     ) -> Result<(), CliError> {

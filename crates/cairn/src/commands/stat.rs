@@ -2,9 +2,9 @@
 
 use crate::cli_error::{CliError, Doing, Tally};
 use crate::entry_text::{EntryJson, content_text};
+use crate::many_paths::{Lengths, entries};
 use crate::output::{Output, Table, time_text};
-use crate::places::{Lengths, entries};
-use crate::session::{Place, Session};
+use crate::session::{RemotePath, Session};
 use cairn_protocol::ChunkLocations;
 use cairn_types::{Entry, EntryKind};
 use clap::Args;
@@ -35,7 +35,12 @@ pub(crate) async fn run(stat: Stat, session: &Session, output: &Output) -> Resul
     tally.finish()
 }
 
-async fn one(stat: &Stat, place: &Place, entry: Entry, output: &Output) -> Result<(), CliError> {
+async fn one(
+    stat: &Stat,
+    place: &RemotePath,
+    entry: Entry,
+    output: &Output,
+) -> Result<(), CliError> {
     let doing = || format!("looking up {place}");
     let chunks = if stat.chunks && entry.kind == EntryKind::File {
         place.cell.chunks(&place.path).await.doing(doing)?

@@ -4,10 +4,11 @@
 //! from an offset that a first pass has found.
 
 use crate::cli_error::{CliError, Doing};
-use crate::download::{RecordFlags, open, warn_of_doubts};
 use crate::output::Output;
-use crate::session::{Place, Session};
+use crate::reading::{RecordFlags, open, warn_of_doubts};
+use crate::session::{RemotePath, Session};
 use cairn_client::File;
+use cairn_transfer::RecordForm;
 use clap::Args;
 use std::collections::VecDeque;
 
@@ -34,10 +35,10 @@ pub(crate) struct Tail {
 
 /// Runs it.
 pub(crate) async fn run(tail: Tail, session: &Session, output: &Output) -> Result<(), CliError> {
-    let from = session.place(&tail.path).await?;
+    let from = session.remote_path(&tail.path).await?;
     let file = open(&from).await?;
     let length = file.length().await.doing(|| format!("asking for the length of {from}"))?;
-    if tail.records.by_record(&file) && tail.bytes.is_none() {
+    if tail.records.form(&file) != RecordForm::Stored && tail.bytes.is_none() {
         let start = start_of_records(&from, &file, length, tail.lines).await?;
         return records(&tail, &from, &file, start, output).await;
     }
@@ -50,7 +51,7 @@ pub(crate) async fn run(tail: Tail, session: &Session, output: &Output) -> Resul
 
 async fn records(
     tail: &Tail,
-    from: &Place,
+    from: &RemotePath,
     file: &File,
     start: u64,
     output: &Output,
@@ -73,7 +74,7 @@ async fn records(
 
 async fn bytes(
     tail: &Tail,
-    from: &Place,
+    from: &RemotePath,
     file: &File,
     start: u64,
     output: &Output,
@@ -100,7 +101,7 @@ async fn bytes(
 
 /// The offset behind the newline before the last `count` lines.
 async fn start_of_lines(
-    from: &Place,
+    from: &RemotePath,
     file: &File,
     length: u64,
     count: u64,
@@ -134,7 +135,7 @@ fn nth_newline_from_end(piece: &[u8], nth: u64) -> Option<usize> {
 /// The offset of the first of the last `count` records. How long records are is not known, so the
 /// search goes back twice as far each time that too few are found.
 async fn start_of_records(
-    from: &Place,
+    from: &RemotePath,
     file: &File,
     length: u64,
     count: u64,

@@ -1,22 +1,18 @@
-//! A cell of real processes for tests: free ports, scratch directories, an end by process id.
+//! A cell of real processes for the binary's tests: `cairn_testkit`'s, with what tests say often.
 //!
-//! - T1: every process that was started ends when its owner is dropped, whatever the test did.
-//! - T2: no command may hang: one that takes longer than a minute fails the test.
-//! - T3: the one place in the tests that sleeps is `await_until`.
+//! - T2 of the harness holds for commands too: one that takes longer than `PATIENCE` fails the
+//!   test.
 
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
+use cairn_testkit::{CellPlan, CellProcesses, HarnessError, PATIENCE, Program};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, ExitStatus};
 use tempfile::TempDir;
-
-/// Longer than anything a healthy machine needs, even a busy one.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Small chunks and quick deaths: the rare paths become common, and no test waits long.
 pub(crate) const SETTINGS: &str = "\
@@ -29,24 +25,26 @@ lease_ms = 1500
 dead_ms = 2500
 ";
 
+/// The binary under test.
+pub(crate) fn program() -> Program {
+    Program::at(env!("CARGO_BIN_EXE_cairn"))
+}
+
 /// Waits until `is_so`, and fails the test where that takes too long.
 pub(crate) fn await_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(LOOK_EVERY);
-    }
+    let waited = cairn_testkit::await_until(what, PATIENCE, || Ok::<_, HarnessError>(is_so()));
+    waited.expect("it comes");
 }
 
 /// What a command did.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
 
-impl Done {
+impl Finished {
     pub(crate) fn code(&self) -> i32 {
         self.status.code().expect("it ended by itself")
     }
@@ -58,18 +56,11 @@ impl Done {
 
 /// A command of the binary under test, with nothing of this shell's settings.
 pub(crate) fn cairn<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cairn"));
-    command.args(arguments).stdin(Stdio::null());
-    for (variable, _) in std::env::vars_os() {
-        if variable.to_string_lossy().starts_with("CAIRN_") {
-            command.env_remove(variable);
-        }
-    }
-    command
+    program().command(arguments)
 }
 
 /// Runs a command to its end; its output goes to files, so that no pipe can fill up.
-pub(crate) fn run(mut command: Command, stdin: &[u8]) -> Done {
+pub(crate) fn run(mut command: Command, stdin: &[u8]) -> Finished {
     let scratch = TempDir::new().expect("a scratch directory");
     let at = |name: &str| scratch.path().join(name);
     std::fs::write(at("in"), stdin).expect("writes");
@@ -81,7 +72,7 @@ pub(crate) fn run(mut command: Command, stdin: &[u8]) -> Done {
         status = child.0.try_wait().expect("can be asked");
         status.is_some()
     });
-    Done {
+    Finished {
         status: status.expect("waited for"),
         stdout: std::fs::read(at("out")).expect("reads"),
         stderr: std::fs::read_to_string(at("err")).expect("reads"),
@@ -98,102 +89,49 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// One server process, which can be killed and started again where it was.
-pub(crate) struct Server {
-    pub(crate) address: String,
-    pub(crate) log: PathBuf,
-    arguments: Vec<String>,
-    child: Option<KilledOnDrop>,
-}
-
-impl Server {
-    pub(crate) fn start(arguments: &[&str], log: PathBuf) -> Self {
-        let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
-        let (child, address) = spawn(&arguments, "127.0.0.1:0", &log);
-        Self { address, log, arguments, child: Some(child) }
-    }
-
-    /// `kill -9`.
-    pub(crate) fn kill(&mut self) {
-        self.child = None;
-    }
-
-    pub(crate) fn restart(&mut self) {
-        assert!(self.child.is_none(), "killed before");
-        self.child = Some(spawn(&self.arguments, &self.address, &self.log).0);
-    }
-
-    pub(crate) fn runs(&mut self) -> bool {
-        let child = self.child.as_mut();
-        child.is_some_and(|child| child.0.try_wait().expect("can be asked").is_none())
-    }
-}
-
-fn spawn(arguments: &[String], listen: &str, log: &Path) -> (KilledOnDrop, String) {
-    let stderr = File::options().create(true).append(true).open(log).expect("opens the log");
-    let mut command = cairn(arguments);
-    command.args(["--listen", listen]).stdout(Stdio::piped()).stderr(stderr);
-    let mut child = KilledOnDrop(command.spawn().expect("starts"));
-    let mut stdout = BufReader::new(child.0.stdout.take().expect("piped"));
-    // Ends with the process at the latest; a server that is not ready by then never will be.
-    let mut line = String::new();
-    stdout.read_line(&mut line).expect("reads");
-    let address = line.trim().rsplit_once(" ready on ").map(|(_, address)| address.to_owned());
-    let told = || std::fs::read_to_string(log).unwrap_or_default();
-    let address = address.unwrap_or_else(|| panic!("{arguments:?} did not start: {}", told()));
-    (child, address)
-}
-
-/// A master and chunkservers, each a process.
+/// A master and chunkservers, each a process, in a scratch directory.
 pub(crate) struct Cell {
-    pub(crate) directory: TempDir,
-    pub(crate) master: Server,
-    pub(crate) servers: Vec<Server>,
+    processes: CellProcesses,
+    directory: TempDir,
+}
+
+impl Deref for Cell {
+    type Target = CellProcesses;
+
+    fn deref(&self) -> &CellProcesses {
+        &self.processes
+    }
+}
+
+impl DerefMut for Cell {
+    fn deref_mut(&mut self) -> &mut CellProcesses {
+        &mut self.processes
+    }
 }
 
 impl Cell {
     /// Starts `servers` chunkservers and waits until all are live.
     pub(crate) fn start(servers: usize) -> Self {
-        Self::start_with(servers, SETTINGS, |directory, number| {
-            directory.join(format!("chunkserver-{number}"))
-        })
+        Self::start_with(servers, SETTINGS, None)
     }
 
-    /// With settings of its own, and data directories where the caller wants them.
-    pub(crate) fn start_with(
-        servers: usize,
-        settings: &str,
-        data: impl Fn(&Path, usize) -> PathBuf,
-    ) -> Self {
+    /// With settings of its own, and the chunkservers' data where the caller wants it.
+    pub(crate) fn start_with(servers: usize, settings: &str, data: Option<&Path>) -> Self {
         let directory = TempDir::new().expect("a scratch directory");
-        let at = |name: &str| directory.path().join(name);
-        std::fs::write(at("settings.toml"), settings).expect("writes");
-        let settings = at("settings.toml").display().to_string();
-        let data_of_master = at("master").display().to_string();
-        let arguments = ["master", "--config", &settings, "--data", &data_of_master];
-        let master = Server::start(&arguments, at("master.log"));
-        let chunkservers = (1..=servers).map(|number| {
-            let data = data(directory.path(), number).display().to_string();
-            let rack = format!("/rack-{}", number % 2);
-            let arguments =
-                ["chunkserver", "--master", &master.address, "--data", &data, "--rack", &rack];
-            Server::start(&arguments, at(&format!("chunkserver-{number}.log")))
-        });
-        let servers = chunkservers.collect();
-        let cell = Self { directory, master, servers };
-        cell.await_live(cell.servers.len());
-        cell
+        let plan = CellPlan {
+            settings: settings.to_owned(),
+            data: data.map(Path::to_owned),
+            ..CellPlan::new(program(), directory.path(), servers)
+        };
+        Self { processes: CellProcesses::start(plan).expect("starts"), directory }
     }
 
-    /// Waits until so many chunkservers are live.
-    pub(crate) fn await_live(&self, count: usize) {
-        await_until(&format!("{count} live chunkservers"), || {
-            let done = self.run(["servers", "--json"]);
-            done.status.success() && done.text().matches("\"state\":\"live\"").count() == count
-        });
+    /// Where its data and logs lie too.
+    pub(crate) fn scratch(&self) -> &Path {
+        self.directory.path()
     }
 
-    /// A path in the cell's scratch directory.
+    /// A path in the scratch directory.
     pub(crate) fn local(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -211,12 +149,12 @@ impl Cell {
         arguments: impl IntoIterator<Item = S>,
     ) -> Command {
         let mut command = cairn(arguments);
-        command.env("CAIRN_CELL", &self.master.address);
+        command.env("CAIRN_CELL", self.address());
         command
     }
 
     /// Runs a command against this cell.
-    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Done {
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Finished {
         run(self.command(arguments), b"")
     }
 

@@ -2,7 +2,7 @@
 //! own, and remember what was acknowledged.
 
 use crate::cli_error::{CliError, Doing};
-use crate::commands::demo::failed;
+use crate::commands::demo::verdict::failed;
 use cairn_client::{Cell, Options};
 use cairn_types::CellPath;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What one client did.
-struct Done {
+struct ClientTally {
     /// Numbers `0..acknowledged` were acknowledged, in this order.
     acknowledged: u64,
     /// The longest time between two acknowledgements.
@@ -21,12 +21,12 @@ struct Done {
 
 /// The clients.
 pub(crate) struct Appenders {
-    threads: Vec<JoinHandle<Result<Done, CliError>>>,
-    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<Result<ClientTally, CliError>>>,
+    shared: Arc<AllClients>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct AllClients {
     stop: AtomicBool,
     acknowledged: AtomicU64,
     ended: AtomicU64,
@@ -42,8 +42,8 @@ pub(crate) struct Appended {
 
 impl Appenders {
     /// Starts `count` clients that append to `path`.
-    pub(crate) fn start(count: usize, cell: &str, options: &Options, path: &CellPath) -> Self {
-        let shared = Arc::new(Shared::default());
+    pub(crate) fn start(count: u64, cell: &str, options: &Options, path: &CellPath) -> Self {
+        let shared = Arc::new(AllClients::default());
         let start = |client| {
             let (cell, path, shared) = (cell.to_owned(), path.clone(), shared.clone());
             let options = options.clone();
@@ -86,18 +86,18 @@ impl Appenders {
 }
 
 fn append_until_told(
-    client: usize,
+    client: u64,
     (cell, options): (&str, Options),
     path: &CellPath,
-    shared: &Shared,
-) -> Result<Done, CliError> {
+    shared: &AllClients,
+) -> Result<ClientTally, CliError> {
     let doing = || format!("appending as client {client}");
     let runtime = crate::runtime::one_thread().doing(|| "starting".to_owned())?;
     runtime.block_on(async {
         let cell = Cell::connect(cell, options).await.doing(doing)?;
         let file = cell.open(path).await.doing(doing)?;
         let writer = file.record_writer(&format!("demo-{client}"));
-        let mut done = Done { acknowledged: 0, pause: Duration::ZERO };
+        let mut done = ClientTally { acknowledged: 0, pause: Duration::ZERO };
         while !shared.stop.load(Ordering::Relaxed) {
             let sent = Instant::now();
             let record = record(client, done.acknowledged);
@@ -111,17 +111,17 @@ fn append_until_told(
 }
 
 /// `client 3 record 17 ···`, of varying length.
-fn record(client: usize, number: u64) -> String {
+fn record(client: u64, number: u64) -> String {
     format!("client {client} record {number} {}", "·".repeat(20 + (number % 60) as usize))
 }
 
 /// Counts the records that a reader was given against those that were acknowledged.
-pub(crate) struct Count {
-    seen: BTreeMap<(usize, u64), u64>,
+pub(crate) struct RecordCount {
+    seen: BTreeMap<(u64, u64), u64>,
     foreign: u64,
 }
 
-impl Count {
+impl RecordCount {
     /// Nothing seen yet.
     pub(crate) fn new() -> Self {
         Self { seen: BTreeMap::new(), foreign: 0 }
@@ -142,7 +142,7 @@ impl Count {
     pub(crate) fn judge(&self, appended: &Appended) -> Result<u64, CliError> {
         let doing = "counting every record";
         let mut total = 0;
-        for (client, acknowledged) in appended.clients.iter().enumerate() {
+        for (client, acknowledged) in (0..).zip(&appended.clients) {
             for number in 0..*acknowledged {
                 match self.seen.get(&(client, number)) {
                     Some(1) => total += 1,
@@ -164,7 +164,7 @@ impl Count {
     }
 }
 
-fn parse(payload: &[u8]) -> Option<(usize, u64)> {
+fn parse(payload: &[u8]) -> Option<(u64, u64)> {
     let text = str::from_utf8(payload).ok()?;
     let mut words = text.strip_prefix("client ")?.split(' ');
     let client = words.next()?.parse().ok()?;
@@ -174,15 +174,15 @@ fn parse(payload: &[u8]) -> Option<(usize, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Appended, Count, record};
+    use super::{Appended, RecordCount, record};
     use std::time::Duration;
 
     fn appended() -> Appended {
         Appended { clients: vec![2, 1], pause: Duration::ZERO }
     }
 
-    fn judge(records: &[(usize, u64)]) -> Result<u64, String> {
-        let mut count = Count::new();
+    fn judge(records: &[(u64, u64)]) -> Result<u64, String> {
+        let mut count = RecordCount::new();
         records.iter().for_each(|(client, number)| count.see(record(*client, *number).as_bytes()));
         count.judge(&appended()).map_err(|complaint| complaint.to_string())
     }
@@ -194,7 +194,7 @@ mod tests {
         let doubled = judge(&[(0, 0), (0, 0), (1, 0), (0, 1)]);
         assert!(doubled.is_err_and(|why| why.contains("came 2 times")));
         assert!(judge(&[(0, 0), (1, 0), (0, 1), (0, 2)]).is_err());
-        let mut count = Count::new();
+        let mut count = RecordCount::new();
         count.see(b"client 0 record 0 x");
         assert!(count.judge(&appended()).is_err(), "a payload that was changed");
     }

@@ -11,63 +11,47 @@
 //!   those on the local disk, records with the acknowledgements that the clients got.
 
 mod appenders;
-pub(crate) mod processes;
 mod source_files;
 mod story;
+mod verdict;
 
-use crate::arguments::from_to;
-use crate::cli_error::{Cause, CliError, Doing};
-use crate::exit_codes::Exit;
-use crate::janitor::Janitor;
+use crate::cli_error::{CliError, Doing};
 use cairn_client::Options;
+use cairn_testkit::{CellPlan, Program};
 use clap::Args;
-use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
-use std::io::Write;
-use std::path::PathBuf;
-use std::time::Instant;
+use story::{DemoSize, Teller};
+
+/// Chunkservers of the demo's cell.
+const CHUNKSERVERS: usize = 4;
 
 /// Arguments of `demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// Clients that append at once
     #[arg(long, default_value_t = 16, value_name = "COUNT")]
-    #[arg(value_parser = from_to::<usize>(1..=1000))]
-    clients: usize,
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
+    clients: u64,
     /// Megabytes of files to store
     #[arg(long, default_value_t = 96, value_name = "MB")]
-    #[arg(value_parser = from_to::<u64>(1..=1 << 20))]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     megabytes: u64,
     /// Leave data and logs for a look afterwards
     #[arg(long)]
     keep: bool,
 }
 
-/// Tells the story line by line, with the time since the start.
-pub(crate) struct Teller {
-    started: Instant,
-}
-
-impl Teller {
-    /// One line, at once.
-    pub(crate) fn say(&self, line: impl Display) {
-        let mut stdout = std::io::stdout().lock();
-        // A demo whose reader has gone still cleans up and ends by itself.
-        let _ = writeln!(stdout, "[{:5.1} s] {line}", self.started.elapsed().as_secs_f64());
-        let _ = stdout.flush();
-    }
-}
-
 /// Runs it.
 pub(crate) fn run(demo: &Demo, options: &Options) -> Result<(), CliError> {
-    let doing = || "preparing the demo".to_owned();
     let name = format!("cairn-demo-{:016x}", RandomState::new().hash_one(std::process::id()));
-    let directory: PathBuf = std::env::temp_dir().join(name);
-    std::fs::create_dir(&directory).doing(doing)?;
-    let janitor = Janitor::start((!demo.keep).then_some(directory.as_path()))?;
-    let teller = Teller { started: Instant::now() };
-    let told = story::tell(demo, options, &directory, &janitor, &teller);
-    drop(janitor);
+    let directory = std::env::temp_dir().join(name);
+    let program = Program::this().doing(|| "preparing the demo".to_owned())?;
+    let mut plan = CellPlan::new(program, &directory, CHUNKSERVERS);
+    plan.keep = demo.keep;
+    plan.master_arguments.push("--small-cell".to_owned());
+    let teller = Teller::start();
+    let size = DemoSize { clients: demo.clients, megabytes: demo.megabytes };
+    let told = story::tell(size, plan, options, &teller);
     if demo.keep {
         teller.say(format_args!("data and logs are in {}", directory.display()));
     } else {
@@ -78,15 +62,9 @@ pub(crate) fn run(demo: &Demo, options: &Options) -> Result<(), CliError> {
             teller.say(format_args!("VERDICT: good. {verdict}"));
             Ok(())
         }
-        Err(complaint) => {
-            teller.say(format_args!("VERDICT: FAILED. {complaint}"));
-            Err(complaint)
+        Err(error) => {
+            teller.say(format_args!("VERDICT: FAILED. {error}"));
+            Err(error)
         }
     }
-}
-
-/// The demo's own judgement went against the cell.
-pub(crate) fn failed(doing: &str, why: impl Into<String>) -> CliError {
-    let advice = "run it again with --keep and look at the servers' logs";
-    CliError::new(doing, Cause::new(Exit::Damaged, why, advice))
 }

@@ -1,8 +1,8 @@
 //! Files to store: this program itself, and a tree of many sizes; and the comparison afterwards.
 
 use crate::cli_error::{CliError, Doing};
-use crate::commands::demo::failed;
-use crate::local_tree::LocalTree;
+use crate::commands::demo::verdict::failed;
+use cairn_transfer::LocalTree;
 use cairn_types::Random;
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -15,7 +15,7 @@ const PIECE_SIZE: u64 = 64 << 10;
 
 /// What was made or compared.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sum {
+pub(crate) struct FileSum {
     /// Files.
     pub(crate) files: u64,
     /// Bytes in them.
@@ -26,10 +26,10 @@ pub(crate) struct Sum {
 ///
 /// # Errors
 /// Where the local disk refuses.
-pub(crate) fn make(root: &Path, megabytes: u64) -> Result<Sum, CliError> {
+pub(crate) fn make(root: &Path, megabytes: u64) -> Result<FileSum, CliError> {
     let doing = || format!("making files in {}", root.display());
     let mut random = Random::new(7);
-    let mut sum = Sum::default();
+    let mut sum = FileSum::default();
     for directory in 0..DIRECTORIES {
         let path = root.join(format!("directory-{directory:02}"));
         std::fs::create_dir_all(&path).doing(doing)?;
@@ -49,7 +49,7 @@ pub(crate) fn make(root: &Path, megabytes: u64) -> Result<Sum, CliError> {
     write(&root.join("large"), large, &mut random).doing(doing)?;
     let program = std::env::current_exe().doing(doing)?;
     let program_size = std::fs::copy(program, root.join("cairn")).doing(doing)?;
-    Ok(Sum { files: sum.files + 2, bytes: sum.bytes + large + program_size })
+    Ok(FileSum { files: sum.files + 2, bytes: sum.bytes + large + program_size })
 }
 
 fn write(path: &Path, size: u64, random: &mut Random) -> std::io::Result<()> {
@@ -68,7 +68,7 @@ fn write(path: &Path, size: u64, random: &mut Random) -> std::io::Result<()> {
 ///
 /// # Errors
 /// With the first file that differs.
-pub(crate) fn compare(ours: &Path, theirs: &Path) -> Result<Sum, CliError> {
+pub(crate) fn compare(ours: &Path, theirs: &Path) -> Result<FileSum, CliError> {
     let doing = "comparing every byte";
     let [mine, other] = [ours, theirs].map(|root| {
         let mut files = LocalTree::walk(root).files;
@@ -81,7 +81,7 @@ pub(crate) fn compare(ours: &Path, theirs: &Path) -> Result<Sum, CliError> {
             format!("{} files were stored, {} are there", mine.len(), other.len()),
         ));
     }
-    let mut sum = Sum::default();
+    let mut sum = FileSum::default();
     for (a, b) in mine.iter().zip(&other) {
         if a.relative != b.relative || !same(&a.path, &b.path).doing(|| doing.to_owned())? {
             return Err(failed(doing, format!("{} came back different", a.relative)));

@@ -1,0 +1,137 @@
+//! A master that knows a population, and its hollow chunkservers.
+
+use super::figures::Figures;
+use super::hollow_servers::HollowServers;
+use super::population::Population;
+use super::seeding;
+use super::watch::watch;
+use crate::Surroundings;
+use crate::cpu;
+use crate::error::{BenchCause, BenchError, Doing};
+use crate::load::{CallerJob, Load, LoadFigures, RunningLoad};
+use cairn_client::{Cell, Options};
+use cairn_testkit::ServerProcess;
+use std::future::Future;
+use std::time::Instant;
+
+/// The master, and its chunkservers where its files have chunks.
+pub(super) struct Rig {
+    pub(super) population: Population,
+    pub(super) options: Options,
+    /// Where files of the bench may go.
+    pub(super) scratch: std::path::PathBuf,
+    data: String,
+    // Ends before the master does.
+    _servers: Option<HollowServers>,
+    master: ServerProcess,
+}
+
+impl Rig {
+    /// Fills a directory called `name`, starts a master on it, and waits until every replica is
+    /// told of.
+    pub(super) fn filled(
+        around: &Surroundings,
+        name: &str,
+        population: Population,
+        figures: &Figures<'_>,
+    ) -> Result<Self, BenchError> {
+        let Surroundings { options, program, janitor, directory, .. } = around;
+        let path = directory.join(name);
+        let begun = Instant::now();
+        seeding::fill(&path, population)?;
+        let chunks = if population.chunks { "with" } else { "without" };
+        let (files, took) = (population.files, begun.elapsed().as_secs_f64());
+        figures.progress(&format!("{files} files {chunks} chunks, made in {took:.1} s"))?;
+        let data = path.display().to_string();
+        let arguments = ["master", "--data", &data].map(str::to_owned).to_vec();
+        let master = ServerProcess::start(program, "master", arguments, directory, janitor);
+        let master = master.doing(|| "starting a master".to_owned())?;
+        let start = || HollowServers::start(master.address(), population, janitor);
+        let servers = population.chunks.then(start).transpose()?;
+        let (options, scratch) = (options.clone(), directory.clone());
+        let rig = Self { population, options, scratch, data, _servers: servers, master };
+        rig.wait_until_told()?;
+        Ok(rig)
+    }
+
+    /// Where the master listens.
+    pub(super) fn address(&self) -> &str {
+        self.master.address()
+    }
+
+    /// The number of its process.
+    pub(super) fn master_pid(&self) -> u32 {
+        self.master.pid().expect("it runs whenever a step has the rig")
+    }
+
+    /// Kills the master and starts it anew, with a checkpoint after so many records.
+    pub(super) fn restart(&mut self, checkpoint_every: Option<u64>) -> Result<(), BenchError> {
+        self.master.kill();
+        let mut arguments = ["master", "--data", &self.data].map(str::to_owned).to_vec();
+        if let Some(count) = checkpoint_every {
+            arguments.extend(["--checkpoint-every-records".to_owned(), count.to_string()]);
+        }
+        self.master.restart_with(arguments).doing(|| "starting the master again".to_owned())
+    }
+
+    /// Waits until the master knows every replica of the population.
+    pub(super) fn wait_until_told(&self) -> Result<(), BenchError> {
+        if !self.population.chunks {
+            return Ok(());
+        }
+        watch(self.address(), self.population, Instant::now()).map(drop)
+    }
+
+    /// Does something as a client of the master.
+    pub(super) fn with_cell<T, F>(
+        &self,
+        doing: impl Fn() -> String,
+        work: impl FnOnce(Cell) -> F,
+    ) -> Result<T, BenchError>
+    where
+        F: Future<Output = Result<T, BenchError>>,
+    {
+        let runtime = crate::runtime().doing(&doing)?;
+        runtime.block_on(async {
+            let options = self.options.clone();
+            work(Cell::connect(self.address(), options).await.doing(doing)?).await
+        })
+    }
+
+    /// Processes of callers that all do `job`.
+    pub(super) fn load(&self, job: CallerJob, processes: u64, callers: u64) -> Load {
+        Load { job, processes, callers, deadline_s: self.options.deadline.as_secs().max(60) }
+    }
+
+    /// One run of a load; the CPU seconds are the clients' and the master's.
+    pub(super) fn run(&self, load: &Load) -> Result<LoadFigures, BenchError> {
+        let mut all = self.run_together(std::slice::from_ref(load))?;
+        all.pop().ok_or_else(|| {
+            let cause = BenchCause::Part("no load was run".to_owned());
+            BenchError::new("running a load", cause)
+        })
+    }
+
+    /// Runs loads side by side. The master's CPU seconds are told with each, and are all of them's.
+    pub(super) fn run_together(&self, loads: &[Load]) -> Result<Vec<LoadFigures>, BenchError> {
+        let start = |load| RunningLoad::start(load, self.address());
+        let mut running = loads.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let pids: Vec<Vec<u32>> = running.iter().map(|one| one.pids().collect()).collect();
+        let seconds = || {
+            let of_loads: Vec<f64> = pids.iter().map(|pids| cpu::seconds(pids)).collect();
+            (of_loads, cpu::seconds(&[self.master_pid()]))
+        };
+        let before = seconds();
+        running.iter_mut().try_for_each(RunningLoad::go)?;
+        let mut all = Vec::new();
+        for one in &mut running {
+            all.push(one.figures()?);
+        }
+        let after = seconds();
+        for (index, measured) in all.iter_mut().enumerate() {
+            measured.master_cpu_seconds = after.1 - before.1;
+            measured.cpu_seconds = after.0[index] - before.0[index] + measured.master_cpu_seconds;
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,39 @@
+//! The cell that a bench measures: processes of its own, so that their CPU seconds can be told.
+
+use crate::error::{BenchError, Doing};
+use crate::load::{Load, LoadFigures, RunningLoad};
+use crate::{Surroundings, cpu};
+use cairn_testkit::{CellPlan, CellProcesses, ServerProcess};
+
+pub(crate) struct OwnCell {
+    processes: CellProcesses,
+}
+
+impl OwnCell {
+    /// Starts it and waits until every chunkserver has joined.
+    pub(crate) fn start(chunkservers: u64, around: &Surroundings) -> Result<Self, BenchError> {
+        let count = usize::try_from(chunkservers).expect("the command line takes at most 3");
+        let directory = around.directory.join("cell");
+        let plan = CellPlan {
+            servers_per_rack: 1,
+            ..CellPlan::new(around.program.clone(), directory, count)
+        };
+        let processes = CellProcesses::start(plan).doing(|| "starting the bench's cell".to_owned());
+        Ok(Self { processes: processes? })
+    }
+
+    /// One run of a load against it.
+    pub(crate) fn run(&self, load: &Load) -> Result<LoadFigures, BenchError> {
+        let mut running = RunningLoad::start(load, self.processes.address())?;
+        let master: Vec<u32> = self.processes.master.pid().into_iter().collect();
+        let mut all = master.clone();
+        all.extend(self.processes.chunkservers.iter().filter_map(ServerProcess::pid));
+        all.extend(running.pids());
+        let before = (cpu::seconds(&all), cpu::seconds(&master));
+        running.go()?;
+        let mut figures = running.figures()?;
+        figures.cpu_seconds = cpu::seconds(&all) - before.0;
+        figures.master_cpu_seconds = cpu::seconds(&master) - before.1;
+        Ok(figures)
+    }
+}

@@ -1,0 +1,39 @@
+//! What a soak runs beside a cell: processes of clients that append, and readers.
+//!
+//! ```text
+//!   soak                                     soak load append | deliver
+//!     │ ◄─────────── "ready" ────────────────── connected, file open
+//!     │ ── "go" ──────────────────────────────► append: every client starts
+//!     │ ◄─────────── "count N" ─────────────── so many records acknowledged, or delivered
+//!     │ ── "stop" ────────────────────────────► append: finish what is under way
+//!     │ ── "judge FILE" ──────────────────────► deliver: read up to what FILE says was appended
+//!     │ ◄─────────── "client {…}"  "verdict {…}"
+//! ```
+//! - K1: the end of stdin ends the process, so that none outlives the soak that started it.
+
+mod appenders;
+mod ledger;
+mod orders;
+mod readers;
+mod record;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: soak load append CELL SMALL-FILE LARGE-FILE FIRST-CLIENT CLIENTS SMALL LARGE
+       soak load deliver CELL FILE small|large read|follow";
+
+/// Runs one process of a load.
+///
+/// # Errors
+/// When the words make no sense, or the cell cannot be used.
+pub(crate) fn run(words: &[&str]) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match words {
+            ["append", rest @ ..] => appenders::run(rest).await,
+            ["deliver", rest @ ..] => readers::run(rest).await,
+            _ => bail!("{USAGE}"),
+        }
+    })
+}

@@ -1,0 +1,186 @@
+//! A master and chunkservers, each a process.
+
+use crate::await_until::{PATIENCE, await_until};
+use crate::error::HarnessError;
+use crate::janitor::Janitor;
+use crate::program::Program;
+use crate::server_process::ServerProcess;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What cell is to be started.
+#[derive(Clone, Debug)]
+pub struct CellPlan {
+    /// Of which binary.
+    pub program: Program,
+    /// Data and logs; made, and removed in the end.
+    pub directory: PathBuf,
+    /// Leave the directory.
+    pub keep: bool,
+    /// How many.
+    pub chunkservers: usize,
+    /// Chunkservers that share a rack.
+    pub servers_per_rack: usize,
+    /// The master's settings file; empty: it has none.
+    pub settings: String,
+    /// Further arguments of the master.
+    pub master_arguments: Vec<String>,
+    /// Where the chunkservers keep their data, where not in `directory`.
+    pub data: Option<PathBuf>,
+}
+
+impl CellPlan {
+    /// Of `chunkservers` in racks of two, with the settings of a cell that nobody has set.
+    #[must_use]
+    pub fn new(program: Program, directory: impl Into<PathBuf>, chunkservers: usize) -> Self {
+        Self {
+            program,
+            directory: directory.into(),
+            keep: false,
+            chunkservers,
+            servers_per_rack: 2,
+            settings: String::new(),
+            master_arguments: Vec::new(),
+            data: None,
+        }
+    }
+}
+
+/// The cell; ended when dropped.
+#[derive(Debug)]
+pub struct CellProcesses {
+    /// Its master.
+    pub master: ServerProcess,
+    /// Its chunkservers, by number from 0; their names count from 1.
+    pub chunkservers: Vec<ServerProcess>,
+    plan: CellPlan,
+    // The last to go: it removes the directory once every process has ended.
+    _janitor: Arc<Janitor>,
+}
+
+impl CellProcesses {
+    /// Starts it and waits until all chunkservers are live.
+    ///
+    /// # Errors
+    /// With what is in the way.
+    pub fn start(plan: CellPlan) -> Result<Self, HarnessError> {
+        let directory = &plan.directory;
+        let making = HarnessError::local(format!("making {}", directory.display()));
+        std::fs::create_dir_all(directory).map_err(making)?;
+        let janitor = Janitor::start(&plan.program, (!plan.keep).then_some(directory.as_path()))?;
+        let janitor = Arc::new(janitor);
+        let start = |name: &str, arguments| {
+            ServerProcess::start(&plan.program, name, arguments, &plan.directory, &janitor)
+        };
+        let master = start("master", plan.arguments_of_master()?)?;
+        let chunkserver =
+            |number| start(&name(number), plan.arguments_of_chunkserver(number, master.address()));
+        let chunkservers =
+            (1..=plan.chunkservers).map(chunkserver).collect::<Result<Vec<_>, _>>()?;
+        let cell = Self { master, chunkservers, plan, _janitor: janitor };
+        cell.await_live(cell.chunkservers.len())?;
+        Ok(cell)
+    }
+
+    /// Where its master listens.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.master.address()
+    }
+
+    /// Its binary.
+    #[must_use]
+    pub fn program(&self) -> &Program {
+        &self.plan.program
+    }
+
+    /// Where everything of it lies.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.plan.directory
+    }
+
+    /// The data directory of chunkserver 1, 2, …
+    #[must_use]
+    pub fn data_of(&self, number: usize) -> PathBuf {
+        self.plan.data_of(number)
+    }
+
+    /// Which of its chunkservers listens at `address`.
+    #[must_use]
+    pub fn chunkserver_at(&self, address: &str) -> Option<usize> {
+        self.chunkservers.iter().position(|server| server.address() == address)
+    }
+
+    /// Runs one `cairn` command against it, as a person would; what it wrote to stdout.
+    ///
+    /// # Errors
+    /// With its own last line where it fails.
+    pub fn ask(&self, arguments: &[&str]) -> Result<String, HarnessError> {
+        self.plan.program.ask(&[arguments, &["--cell", self.address()]].concat())
+    }
+
+    /// Waits until so many chunkservers are live; how long that took.
+    ///
+    /// # Errors
+    /// Where it takes too long.
+    pub fn await_live(&self, count: usize) -> Result<Duration, HarnessError> {
+        await_until(&format!("{count} live chunkservers"), PATIENCE, || {
+            // A master that was started this moment may not answer yet.
+            let Ok(servers) = self.ask(&["servers", "--json"]) else { return Ok(false) };
+            Ok(servers.matches("\"state\":\"live\"").count() == count)
+        })
+    }
+
+    /// `kill -9` of everything at once: nothing is waited for before all have had it.
+    pub fn kill_all(&mut self) {
+        self.each(ServerProcess::signal_kill);
+        self.each(ServerProcess::kill);
+    }
+
+    fn each(&mut self, what: impl FnMut(&mut ServerProcess)) {
+        self.chunkservers.iter_mut().chain([&mut self.master]).for_each(what);
+    }
+
+    /// Starts everything again, where it was, and waits until all chunkservers are live.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub fn restart_all(&mut self) -> Result<Duration, HarnessError> {
+        self.master.restart()?;
+        self.chunkservers.iter_mut().try_for_each(ServerProcess::restart)?;
+        self.await_live(self.chunkservers.len())
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("chunkserver-{number}")
+}
+
+impl CellPlan {
+    fn data_of(&self, number: usize) -> PathBuf {
+        self.data.as_ref().unwrap_or(&self.directory).join(name(number))
+    }
+
+    fn arguments_of_master(&self) -> Result<Vec<String>, HarnessError> {
+        let data = self.directory.join("master").display().to_string();
+        let mut arguments = vec!["master".to_owned(), "--data".to_owned(), data];
+        arguments.extend(self.master_arguments.iter().cloned());
+        if !self.settings.is_empty() {
+            let path = self.directory.join("settings.toml");
+            let shown = path.display().to_string();
+            let writing = HarnessError::local(format!("writing {shown}"));
+            std::fs::write(path, &self.settings).map_err(writing)?;
+            arguments.extend(["--config".to_owned(), shown]);
+        }
+        Ok(arguments)
+    }
+
+    fn arguments_of_chunkserver(&self, number: usize, master: &str) -> Vec<String> {
+        let data = self.data_of(number).display().to_string();
+        let rack = format!("/rack-{}", 1 + (number - 1) / self.servers_per_rack.max(1));
+        let arguments = ["chunkserver", "--master", master, "--data", &data, "--rack", &rack];
+        arguments.map(str::to_owned).to_vec()
+    }
+}

@@ -1,0 +1,63 @@
+//! The binary under test, run with nothing of this shell's settings.
+
+use crate::error::HarnessError;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A `cairn` binary.
+#[derive(Clone, Debug)]
+pub struct Program {
+    path: PathBuf,
+}
+
+impl Program {
+    /// The one at `path`.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The one that runs this code.
+    ///
+    /// # Errors
+    /// Where the system does not say which that is.
+    pub fn this() -> Result<Self, HarnessError> {
+        let path = std::env::current_exe();
+        Ok(Self { path: path.map_err(HarnessError::local("looking for this program"))? })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A command of it: stdin is empty, and no `CAIRN_…` of this shell reaches it.
+    #[must_use]
+    pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(arguments).stdin(Stdio::null());
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with("CAIRN_") {
+                command.env_remove(variable);
+            }
+        }
+        command
+    }
+
+    /// Runs a command to its end, as a person would; what it wrote to stdout.
+    ///
+    /// # Errors
+    /// With its own last line where it fails.
+    pub fn ask(&self, arguments: &[&str]) -> Result<String, HarnessError> {
+        let command = || format!("cairn {}", arguments.join(" "));
+        let output = self.command(arguments).output().map_err(HarnessError::local(command()))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let why = stderr.lines().last().unwrap_or("no reason given").to_owned();
+        Err(HarnessError::Command { command: command(), why })
+    }
+}

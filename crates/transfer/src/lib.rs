@@ -1,0 +1,24 @@
+//! Whole files and trees into a cell and out of it: what the command line and gateways share.
+//!
+//! ```text
+//!   LocalTree ─► upload, upload_group ─► cell ─► CellWalk ─► download ─► any sink
+//!                 ▲ any ByteSource
+//! ```
+//! Knows the client library and local files. Never knows how a failure is told, or how far things
+//! have come: errors are typed, and progress is handed out as counts of bytes.
+
+mod byte_source;
+mod cell_walk;
+mod download;
+mod local_tree;
+mod partial_name;
+mod upload;
+mod upload_group;
+
+pub use byte_source::{ByteSource, CellSource, LocalSource, PIECE_SIZE, Progress};
+pub use cell_walk::{Below, CellWalk};
+pub use download::{DownloadError, RecordForm, download};
+pub use local_tree::{LocalEntry, LocalProblem, LocalTree};
+pub use partial_name::{cell_partial_name, local_partial_name};
+pub use upload::{UploadError, UploadOptions, upload};
+pub use upload_group::{LocalUpload, groups, upload_group};
