@@ -23,7 +23,8 @@ pub(crate) struct MasterArguments {
     #[arg(long)]
     small_cell: bool,
     /// Make a checkpoint after so many records: for benches, which have not all day
-    #[arg(long, hide = true, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=u64::MAX))]
+    #[arg(long, hide = true, value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     checkpoint_every_records: Option<u64>,
 }
 
