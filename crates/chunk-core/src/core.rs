@@ -4,7 +4,7 @@ use crate::master_link::{MasterLink, Stage};
 use crate::outbox::{Outbox, Purpose, lane_of};
 use crate::replica::{Context, Replica, Waiting};
 use cairn_env::{
-    Caller, ChunkDone, ChunkJob, Completion, DiskError, Effect, EffectId, Event, Now, Space,
+    Caller, ChunkDone, ChunkJob, ChunkResult, Completion, Effect, EffectId, Event, Now, Space,
 };
 use cairn_protocol::{ErrorCode, Failure, Raise, ReplicaReport, Request, Response};
 use cairn_types::{
@@ -133,7 +133,7 @@ impl ChunkCore {
     pub fn step(
         &mut self,
         now: Now,
-        event: Event<(), ChunkDone>,
+        event: Event<(), ChunkResult>,
         effects: &mut Vec<Effect<ChunkJob>>,
     ) {
         match event {
@@ -264,7 +264,7 @@ impl ChunkCore {
         Ok(())
     }
 
-    fn on_completed(&mut self, now: Now, id: EffectId, result: Completion<ChunkDone>) {
+    fn on_completed(&mut self, now: Now, id: EffectId, result: Completion<ChunkResult>) {
         let Some(purpose) = self.out.take(id) else { return };
         match result {
             Completion::Woken => match purpose {
@@ -305,7 +305,7 @@ impl ChunkCore {
         }
     }
 
-    fn on_disk(&mut self, now: Now, purpose: Purpose, result: Result<ChunkDone, DiskError>) {
+    fn on_disk(&mut self, now: Now, purpose: Purpose, result: ChunkResult) {
         match (purpose, result) {
             (Purpose::Space, Ok(ChunkDone::Space(space))) => self.link.space = space,
             (Purpose::Trashed(handle), Ok(ChunkDone::Trashed { gone: true })) => {
@@ -376,7 +376,7 @@ impl ChunkCore {
         handle: ChunkHandle,
         to: Caller,
         end: u64,
-        result: Result<ChunkDone, DiskError>,
+        result: ChunkResult,
     ) {
         let Some((replica, mut cx)) = self.replica(now, handle) else {
             let why = format!("chunk {} is gone from this server", handle.short());

@@ -15,7 +15,7 @@ use crate::mutation_queue::{Kind, Logged, Queued};
 use crate::outbox::{Purpose, lane_of};
 use crate::replica::{Busy, Context, Mark, Replica};
 use crate::secondary::to_apply;
-use cairn_env::{Caller, ChunkJob, ConnectionId, DiskError};
+use cairn_env::{Caller, ChunkError, ChunkJob, ConnectionId, DiskError};
 use cairn_protocol::{
     ErrorCode, Failure, Forwarded, GrantLease, GrantLeaseAnswer, Probe, ProbeAnswer, Response,
     RevokeLease, RevokeLeaseAnswer,
@@ -264,13 +264,15 @@ impl Replica {
 
     /// The disk did not take the batch. What it refused before changing anything goes back into
     /// the queue or to its caller; anything else ends the lease.
-    pub(crate) fn on_apply_failed(&mut self, cx: &mut Context<'_>, error: &DiskError) {
-        if let DiskError::Corrupt { .. } = error {
+    pub(crate) fn on_apply_failed(&mut self, cx: &mut Context<'_>, error: &ChunkError) {
+        if let ChunkError::Corrupt { .. } = error {
             self.damaged = true;
         }
         let unchanged = matches!(
             error,
-            DiskError::NoSpace | DiskError::PushMissing { .. } | DiskError::PushDiffers { .. }
+            ChunkError::Disk(DiskError::NoSpace)
+                | ChunkError::PushMissing { .. }
+                | ChunkError::PushDiffers { .. }
         );
         match (self.busy.take(), unchanged) {
             (Some(Busy::Primary), true) => self.requeue_without(cx, error),
@@ -287,7 +289,7 @@ impl Replica {
     }
 
     /// Gives the batch's numbers back: nothing of it was applied.
-    fn requeue_without(&mut self, cx: &mut Context<'_>, error: &DiskError) {
+    fn requeue_without(&mut self, cx: &mut Context<'_>, error: &ChunkError) {
         let length = self.length;
         let Some(primary) = self.primary.as_mut() else { return };
         let batch = std::mem::take(&mut primary.applying);
@@ -299,11 +301,11 @@ impl Replica {
         for logged in batch.into_iter().rev() {
             let push = logged.forwarded.push.unwrap_or_default();
             let refused = match error {
-                DiskError::PushMissing { push: missing } => *missing == push,
-                DiskError::PushDiffers { push: differs } => *differs == push,
+                ChunkError::PushMissing { push: missing } => *missing == push,
+                ChunkError::PushDiffers { push: differs } => *differs == push,
                 _ => true,
             };
-            let full = *error == DiskError::NoSpace && logged.kind == Kind::Append;
+            let full = *error == DiskError::NoSpace.into() && logged.kind == Kind::Append;
             if full && !primary.writes_only {
                 // The next chunk goes to servers that have room.
                 primary.closing = Some(Closing::Wanted);
@@ -435,15 +437,15 @@ fn numbered(queued: Queued, serial: SerialNumber, offset: u64) -> Logged {
 }
 
 /// What a caller is told of a disk error.
-pub(crate) fn failure_of(error: &DiskError) -> Failure {
+pub(crate) fn failure_of(error: &ChunkError) -> Failure {
     let line = error.to_string();
     match error {
-        DiskError::NoSpace => Failure::not_done(ErrorCode::DiskFull, line),
-        DiskError::Corrupt { .. } => Failure::not_done(ErrorCode::ChecksumMismatch, line),
-        DiskError::PushMissing { .. } => Failure::not_done(ErrorCode::PushMissing, line),
-        DiskError::PushDiffers { .. } => Failure::refused(ErrorCode::Invalid, line),
-        DiskError::NoSuchChunk => Failure::not_done(ErrorCode::NoSuchChunk, line),
-        DiskError::Io(_) | DiskError::SyncFailed(_) => Failure::unknown(ErrorCode::Io, line),
+        ChunkError::Disk(DiskError::NoSpace) => Failure::not_done(ErrorCode::DiskFull, line),
+        ChunkError::Corrupt { .. } => Failure::not_done(ErrorCode::ChecksumMismatch, line),
+        ChunkError::PushMissing { .. } => Failure::not_done(ErrorCode::PushMissing, line),
+        ChunkError::PushDiffers { .. } => Failure::refused(ErrorCode::Invalid, line),
+        ChunkError::NoSuchChunk => Failure::not_done(ErrorCode::NoSuchChunk, line),
+        ChunkError::NoDirectoryLeft | ChunkError::Disk(_) => Failure::unknown(ErrorCode::Io, line),
     }
 }
 

@@ -12,7 +12,7 @@
 use crate::outbox::{Purpose, lane_of};
 use crate::primary::{Closing, Primary, Stage, failure_of};
 use crate::replica::{Context, Replica};
-use cairn_env::{Caller, ChunkJob, DiskError, ReadDone};
+use cairn_env::{Caller, ChunkError, ChunkJob, ReadDone};
 use cairn_protocol::{
     ChunkLength, ChunkLengthAnswer, ErrorCode, Failure, Read, ReadAnswer, Response,
 };
@@ -101,7 +101,7 @@ impl Replica {
         cx: &mut Context<'_>,
         to: Caller,
         end: u64,
-        result: Result<ReadDone, DiskError>,
+        result: Result<ReadDone, ChunkError>,
     ) {
         match result {
             Ok(done) => {
@@ -115,7 +115,7 @@ impl Replica {
                 cx.out.reply_with(to, Response::Read(answer), done.payload);
             }
             Err(error) => {
-                self.damaged |= matches!(error, DiskError::Corrupt { .. });
+                self.damaged |= matches!(error, ChunkError::Corrupt { .. });
                 cx.out.refuse(to, failure_of(&error));
             }
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
-use cairn_env::{Answer, Completion, Effect, EffectId, Event, Now, Space};
+use cairn_env::{Answer, ChunkResult, Completion, Effect, EffectId, Event, Now, Space};
 use cairn_protocol::{
     ErrorCode, Failure, Inventory, InventoryAnswer, JoinAnswer, ReplicaReport, Request, Response,
 };
@@ -47,7 +47,7 @@ impl Bench {
         bench
     }
 
-    fn step(&mut self, event: Event<(), cairn_env::ChunkDone>) {
+    fn step(&mut self, event: Event<(), ChunkResult>) {
         let mut effects = Vec::new();
         let now = Now { time: self.time, wall: WallTime::from_millis(1) };
         self.core.step(now, event, &mut effects);

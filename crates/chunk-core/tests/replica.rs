@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
 use cairn_env::{
-    Answer, Caller, ChunkDone, ChunkJob, Completion, ConnectionId, DiskError, Effect, EffectId,
-    Event, Now, ReadDone, Space,
+    Answer, Caller, ChunkDone, ChunkError, ChunkJob, ChunkResult, Completion, ConnectionId,
+    DiskError, Effect, EffectId, Event, Now, ReadDone, Space,
 };
 use cairn_protocol::{
     Append, ChunkClosedAnswer, ErrorCode, Failure, Forward, ForwardAnswer, Forwarded, GrantLease,
@@ -121,7 +121,7 @@ impl Bench {
         bench
     }
 
-    fn step(&mut self, event: Event<(), ChunkDone>) {
+    fn step(&mut self, event: Event<(), ChunkResult>) {
         let now = Now { time: self.time, wall: WallTime::from_millis(1) };
         let mut effects = Vec::new();
         self.core.step(now, event, &mut effects);
@@ -168,7 +168,7 @@ impl Bench {
         self.reply().1.expect_err("a failure")
     }
 
-    fn done(&mut self, id: EffectId, result: Result<ChunkDone, DiskError>) {
+    fn done(&mut self, id: EffectId, result: ChunkResult) {
         self.step(Event::Completed { id, result: Completion::Disk(result) });
     }
 
@@ -394,7 +394,7 @@ fn a_push_that_is_not_here_goes_back_to_its_client_and_the_others_of_the_batch_g
     bench.ask(append(3, 100));
     bench.applied(100);
     let (id, _) = bench.job();
-    bench.done(id, Err(DiskError::PushMissing { push: push(2) }));
+    bench.done(id, Err(ChunkError::PushMissing { push: push(2) }));
     assert_eq!(bench.failure().code, ErrorCode::PushMissing);
     let (_, job) = bench.job();
     let ChunkJob::Apply { mutations, .. } = job else { panic!("{job:?}") };
@@ -489,7 +489,7 @@ fn a_block_that_fails_its_checksum_is_reported_and_the_others_are_still_read() {
     assert!(bench.reply().1.is_ok());
     bench.ask(read(0, 100));
     let (id, _) = bench.job();
-    bench.done(id, Err(DiskError::Corrupt { offset: 0 }));
+    bench.done(id, Err(ChunkError::Corrupt { offset: 0 }));
     assert_eq!(bench.failure().code, ErrorCode::ChecksumMismatch);
     bench.ask(read(64, 36));
     let (_, job) = bench.job();
@@ -560,7 +560,7 @@ fn an_append_that_finds_the_disk_full_closes_the_chunk_and_goes_on_elsewhere() {
     let mut bench = Bench::primary();
     bench.ask(append(1, 100));
     let (id, _) = bench.job();
-    bench.done(id, Err(DiskError::NoSpace));
+    bench.done(id, Err(DiskError::NoSpace.into()));
     bench.journaled();
     bench.forward_answered();
     bench.forward_answered();
@@ -585,7 +585,7 @@ fn a_replica_that_could_not_be_created_leaves_nothing_behind() {
     let mut bench = Bench::joined();
     bench.ask(Raise { create: true, ..raise(ChunkVersion::default(), version(1)) });
     let (id, _) = bench.job();
-    bench.done(id, Err(DiskError::NoSpace));
+    bench.done(id, Err(DiskError::NoSpace.into()));
     assert!(bench.reply().1.is_err());
     bench.ask(read(0, 1));
     assert_eq!(bench.failure().code, ErrorCode::NoSuchChunk);

@@ -1,7 +1,9 @@
 //! The driver: one event in, the core's effects out.
 
 use cairn_chunk_core::ChunkCore;
-use cairn_env::{ChunkDone, ChunkJob, Completion, DiskError, Driver, Effect, Event, Now};
+use cairn_env::{
+    ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Driver, Effect, Event, Now,
+};
 use cairn_store::ChunkDisk;
 use cairn_types::ServerId;
 use std::sync::Arc;
@@ -24,11 +26,16 @@ impl Chunkserver {
 }
 
 /// Why a data directory cannot be believed any more, if that is what this event says.
-fn is_failed_sync(event: &Event<(), ChunkDone>) -> Option<String> {
+fn is_failed_sync(event: &Event<(), ChunkResult>) -> Option<String> {
     match event {
-        Event::Completed { result: Completion::Disk(Err(DiskError::SyncFailed(why))), .. } => {
-            Some(why.clone())
-        }
+        Event::Completed {
+            result:
+                Completion::Disk(Err(
+                    error @ (ChunkError::Disk(DiskError::SyncFailed(_))
+                    | ChunkError::NoDirectoryLeft),
+                )),
+            ..
+        } => Some(error.to_string()),
         _ => None,
     }
 }
@@ -44,7 +51,7 @@ impl Chunkserver {
     ) {
         self.core.lose(now, &self.disk.lost());
         if self.disk.has_failed() {
-            let line = format!("fsync failed on every data directory: {why}; see the disk's log");
+            let line = format!("no data directory is left: {why}; see the disk's log");
             effects.push(Effect::Halt(line));
         }
     }
@@ -57,7 +64,7 @@ impl Driver for Chunkserver {
     fn handle(
         &mut self,
         now: Now,
-        event: Event<(), ChunkDone>,
+        event: Event<(), ChunkResult>,
         effects: &mut Vec<Effect<ChunkJob>>,
     ) {
         let failed_sync = is_failed_sync(&event);

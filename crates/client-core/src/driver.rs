@@ -2,7 +2,7 @@
 
 use crate::core::ClientCore;
 use crate::operation::Command;
-use cairn_env::{DiskError, Driver, Effect, Event, Now, Service};
+use cairn_env::{Driver, Effect, Event, Now, Service};
 
 /// A client has no disk work: there is no such job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +14,10 @@ pub struct NoDisk;
 
 impl Service for NoDisk {
     type Job = NoJob;
-    type Done = NoJob;
+    type JobResult = NoJob;
 
-    fn run(&self, jobs: Vec<NoJob>) -> Vec<Result<NoJob, DiskError>> {
-        jobs.into_iter().map(Ok).collect()
+    fn run(&self, jobs: Vec<NoJob>) -> Vec<NoJob> {
+        jobs
     }
 }
 

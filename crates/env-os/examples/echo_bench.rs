@@ -5,7 +5,7 @@
 //! directory it drops it.
 
 use bytes::Bytes;
-use cairn_env::{Completion, DiskError, Driver, Effect, EffectId, Event, Now, PushedData, Service};
+use cairn_env::{Completion, Driver, Effect, EffectId, Event, Now, PushedData, Service};
 use cairn_env_os::{LaunchOptions, Running, bind, launch};
 use cairn_protocol::{
     Failure, Hello, Probe, ProbeAnswer, Push, Read, ReadAnswer, Request, Response, Role,
@@ -37,9 +37,9 @@ struct Store {
 
 impl Service for Store {
     type Job = ();
-    type Done = ();
-    fn run(&self, jobs: Vec<()>) -> Vec<Result<(), DiskError>> {
-        jobs.into_iter().map(Ok).collect()
+    type JobResult = ();
+    fn run(&self, jobs: Vec<()>) -> Vec<()> {
+        jobs
     }
     fn keep(&self, _: PushId, data: PushedData) -> Result<(), Failure> {
         for segment in data.segments {

@@ -7,7 +7,9 @@
 
 use crate::mapping::OsMapping;
 use crate::pipes::Pipes;
-use cairn_env::{Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space};
+use cairn_env::{
+    Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space, SyncError,
+};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -16,6 +18,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+const EIO: i32 = Errno::IO.raw_os_error();
+const EMFILE: i32 = Errno::MFILE.raw_os_error();
+const ENFILE: i32 = Errno::NFILE.raw_os_error();
 /// Where the kernel tells one boot from the next.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -48,8 +53,19 @@ fn failure(error: Error) -> IoFailure {
         ErrorKind::AlreadyExists => IoFailure::AlreadyExists,
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => IoFailure::NoSpace,
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => IoFailure::Denied,
-        _ => IoFailure::Other(error.to_string()),
+        ErrorKind::UnexpectedEof => IoFailure::TooShort,
+        _ => match error.raw_os_error() {
+            Some(EMFILE | ENFILE) => IoFailure::NoDescriptors,
+            Some(number) if number != EIO => IoFailure::System(number),
+            // A file that takes no more bytes without saying why is as broken.
+            Some(_) | None => IoFailure::Device,
+        },
     }
+}
+
+/// A sync is asked for: what fails from here on has been tried (D2).
+fn sync_failed(error: Error) -> SyncError {
+    SyncError::Failed(failure(error))
 }
 
 impl Disk for OsDisk {
@@ -89,8 +105,10 @@ impl Disk for OsDisk {
         std::fs::remove_file(self.at(path)).map_err(failure)
     }
 
-    fn sync_dir(&self, directory: &str) -> Result<(), IoFailure> {
-        File::open(self.at(directory)).and_then(|dir| dir.sync_all()).map_err(failure)
+    fn sync_dir(&self, directory: &str) -> Result<(), SyncError> {
+        let opened = File::open(self.at(directory));
+        let directory = opened.map_err(|error| SyncError::NotTried(failure(error)))?;
+        directory.sync_all().map_err(sync_failed)
     }
 
     fn lock(&self, path: &str) -> Result<Box<dyn DiskLock>, IoFailure> {
@@ -183,8 +201,8 @@ impl DiskFile for OsFile {
         }
     }
 
-    fn sync(&self) -> Result<(), IoFailure> {
-        self.file.sync_data().map_err(failure)
+    fn sync(&self) -> Result<(), SyncError> {
+        self.file.sync_data().map_err(sync_failed)
     }
 
     fn map(&self, size: u64) -> Result<Arc<dyn Mapping>, IoFailure> {

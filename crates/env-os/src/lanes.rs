@@ -10,14 +10,14 @@
 //! - J2: each job that was taken completes once (E1).
 
 use crate::mailbox::Mailbox;
-use cairn_env::{DiskError, EffectId, Lane, Service};
+use cairn_env::{EffectId, Lane, Service};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Error;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// A finished job.
-pub(crate) type Finished<S> = (EffectId, Result<<S as Service>::Done, DiskError>);
+pub(crate) type Finished<S> = (EffectId, <S as Service>::JobResult);
 
 /// What a worker tells the loop.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ fn give_back<S: Service>(shared: &Shared<S>, lane: Lane) {
 mod tests {
     use super::{FromWorker, Lanes};
     use crate::mailbox::{Mailbox, Waker};
-    use cairn_env::{DiskError, EffectId, Lane, Service};
+    use cairn_env::{EffectId, Lane, Service};
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Barrier, Mutex};
 
@@ -215,8 +215,8 @@ mod tests {
 
     impl Service for Recorder {
         type Job = Gated;
-        type Done = u64;
-        fn run(&self, jobs: Vec<Gated>) -> Vec<Result<u64, DiskError>> {
+        type JobResult = u64;
+        fn run(&self, jobs: Vec<Gated>) -> Vec<u64> {
             let numbers: Vec<u64> = jobs.iter().map(|job| job.number).collect();
             self.batches.lock().expect("unpoisoned").push(numbers.clone());
             self.started.lock().expect("unpoisoned").send(numbers[0]).expect("test listens");
@@ -228,7 +228,7 @@ mod tests {
                     gate.recv().expect("test lets go");
                 }
             }
-            numbers.into_iter().map(Ok).collect()
+            numbers
         }
     }
 
@@ -268,7 +268,7 @@ mod tests {
         let mut finished = Vec::new();
         results.take(&mut finished);
         let done = finished.iter().map(|result| match result {
-            FromWorker::Finished((id, Ok(number))) if id.0 == *number => *number,
+            FromWorker::Finished((id, number)) if id.0 == *number => *number,
             other => panic!("{other:?}"),
         });
         assert_eq!(done.collect::<Vec<_>>(), [1, 2, 3, 4, 5]);

@@ -26,8 +26,8 @@ use std::time::Duration;
 const EVENT_BATCH: usize = 256;
 
 type Job<R> = <<R as Driver>::Service as Service>::Job;
-type Done<R> = <<R as Driver>::Service as Service>::Done;
-type DriverEvent<R> = Event<<R as Driver>::Command, Done<R>>;
+type JobResult<R> = <<R as Driver>::Service as Service>::JobResult;
+type DriverEvent<R> = Event<<R as Driver>::Command, JobResult<R>>;
 pub(crate) type Results<R> = Mailbox<FromWorker<Finished<<R as Driver>::Service>>>;
 
 /// Everything that the loop owns.

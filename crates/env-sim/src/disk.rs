@@ -14,12 +14,17 @@ mod inode;
 mod names;
 
 use bytes::Bytes;
-use cairn_env::{Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space};
+use cairn_env::{
+    Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space, SyncError,
+};
 use cairn_types::Random;
 use inode::{Inode, PAGE_SIZE};
 use names::{NameTable, NameTarget};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the system says of a directory where a file is meant.
+const EISDIR: i32 = 21;
 
 /// Names a file within its disk.
 type InodeNumber = u64;
@@ -59,10 +64,10 @@ struct DiskState {
 impl DiskState {
     fn alive(&self, session: u64) -> Result<(), IoFailure> {
         if session != self.session {
-            return Err(IoFailure::Other("the process that opened this is dead".to_owned()));
+            return Err(IoFailure::Ended);
         }
         if self.fuse_blown {
-            return Err(IoFailure::Other("the process is being killed".to_owned()));
+            return Err(IoFailure::Ended);
         }
         Ok(())
     }
@@ -73,7 +78,7 @@ impl DiskState {
         match &mut self.fuse {
             Some(0) => {
                 self.fuse_blown = true;
-                return Err(IoFailure::Other("killed".to_owned()));
+                return Err(IoFailure::Ended);
             }
             Some(left) => *left -= 1,
             None => {}
@@ -261,9 +266,7 @@ impl Disk for SimDisk {
                 return Err(IoFailure::AlreadyExists);
             }
             (Some(NameTarget::File(inode)), _) => inode,
-            (Some(NameTarget::Directory), _) => {
-                return Err(IoFailure::Other("is a directory".to_owned()));
-            }
+            (Some(NameTarget::Directory), _) => return Err(IoFailure::System(EISDIR)),
             (None, OpenMode::Read | OpenMode::Write) => return Err(IoFailure::NotFound),
             (None, OpenMode::Create | OpenMode::CreateNew) => {
                 state.names.check_parent(path)?;
@@ -324,15 +327,15 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    fn sync_dir(&self, directory: &str) -> Result<(), IoFailure> {
-        let mut state = self.living()?;
-        state.change()?;
+    fn sync_dir(&self, directory: &str) -> Result<(), SyncError> {
+        let mut state = self.living().map_err(SyncError::NotTried)?;
+        state.change().map_err(SyncError::NotTried)?;
         if state.names.get(directory) != Some(NameTarget::Directory) {
-            return Err(IoFailure::NotFound);
+            return Err(SyncError::NotTried(IoFailure::NotFound));
         }
         let fails = state.sync_fails();
         state.names.sync(directory, fails);
-        if fails { Err(IoFailure::Other("input/output error".to_owned())) } else { Ok(()) }
+        if fails { Err(SyncError::Failed(IoFailure::Device)) } else { Ok(()) }
     }
 
     fn lock(&self, path: &str) -> Result<Box<dyn DiskLock>, IoFailure> {
@@ -448,19 +451,19 @@ impl DiskFile for SimFile {
         Ok(())
     }
 
-    fn sync(&self) -> Result<(), IoFailure> {
-        let mut state = self.living()?;
-        state.change()?;
+    fn sync(&self) -> Result<(), SyncError> {
+        let mut state = self.living().map_err(SyncError::NotTried)?;
+        state.change().map_err(SyncError::NotTried)?;
         let fails = state.sync_fails();
-        state.inode(self.inode)?.sync(fails);
-        if fails { Err(IoFailure::Other("input/output error".to_owned())) } else { Ok(()) }
+        state.inode(self.inode).map_err(SyncError::NotTried)?.sync(fails);
+        if fails { Err(SyncError::Failed(IoFailure::Device)) } else { Ok(()) }
     }
 
     fn map(&self, size: u64) -> Result<Arc<dyn Mapping>, IoFailure> {
         let state = &mut *self.living()?;
         let inode = state.inode(self.inode)?;
         if inode.size() < size {
-            return Err(IoFailure::Other("the file ends before its mapping would".to_owned()));
+            return Err(IoFailure::TooShort);
         }
         let size = usize::try_from(size).expect("a simulated disk fits into memory");
         let mut bytes = vec![0; size];

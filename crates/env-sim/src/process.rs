@@ -6,8 +6,8 @@ use crate::node::NodeId;
 use crate::watch::JobWatch;
 use bytes::Bytes;
 use cairn_env::{
-    Answer, Caller, Completion, ConnectionId, DiskError, Driver, Effect, EffectId, Event, Lane,
-    Now, Payload, PushedData, Service,
+    Answer, Caller, Completion, ConnectionId, Driver, Effect, EffectId, Event, Lane, Now, Payload,
+    PushedData, Service,
 };
 use cairn_protocol::{Failure, Hello, Request, Response};
 use cairn_types::{Address, PushId, ServerId, Time};
@@ -108,13 +108,13 @@ pub type WatchOf<R> = Rc<
     RefCell<
         dyn JobWatch<
                 <<R as Driver>::Service as Service>::Job,
-                <<R as Driver>::Service as Service>::Done,
+                <<R as Driver>::Service as Service>::JobResult,
             >,
     >,
 >;
 
 type JobOf<R> = <<R as Driver>::Service as Service>::Job;
-type DoneOf<R> = <<R as Driver>::Service as Service>::Done;
+type ResultOf<R> = <<R as Driver>::Service as Service>::JobResult;
 
 /// A driver in the simulated world.
 pub struct DriverProcess<R: Driver> {
@@ -123,7 +123,7 @@ pub struct DriverProcess<R: Driver> {
     service: Arc<R::Service>,
     watch: Option<WatchOf<R>>,
     lanes: BTreeMap<Lane, VecDeque<(EffectId, JobOf<R>)>>,
-    done: BTreeMap<EffectId, Result<DoneOf<R>, DiskError>>,
+    done: BTreeMap<EffectId, ResultOf<R>>,
     effects: Vec<Effect<JobOf<R>>>,
 }
 
@@ -174,7 +174,7 @@ where
         self.effects = effects;
     }
 
-    fn typed(&mut self, input: ProcessInput) -> Event<R::Command, DoneOf<R>> {
+    fn typed(&mut self, input: ProcessInput) -> Event<R::Command, ResultOf<R>> {
         match input {
             ProcessInput::Started => Event::Started,
             ProcessInput::Request { from, request } => Event::Request { from, request },

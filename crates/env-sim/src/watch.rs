@@ -4,7 +4,6 @@
 
 use crate::clock::WorldTime;
 use crate::node::NodeId;
-use cairn_env::DiskError;
 use cairn_protocol::{Failure, Request, Response};
 
 /// One message at the instant when a driver gets it or gives it.
@@ -31,7 +30,7 @@ pub trait MessageWatch {
 }
 
 /// Sees the disk work of one kind of driver.
-pub trait JobWatch<J, D> {
+pub trait JobWatch<J, R> {
     /// A job ran: its effect is on the disk as of now, the driver hears of it later.
-    fn ran(&mut self, at: WorldTime, node: NodeId, job: &J, result: &Result<D, DiskError>);
+    fn ran(&mut self, at: WorldTime, node: NodeId, job: &J, result: &R);
 }

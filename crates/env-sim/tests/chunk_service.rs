@@ -5,7 +5,8 @@
 mod chunk_model;
 
 use cairn_env::{
-    ApplyMutation, ChunkDone, ChunkJob, Disk, DiskError, JournalEntry, PushedData, Service,
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, Disk, DiskError, JournalEntry, PushedData,
+    Service,
 };
 use cairn_env_sim::SimDisk;
 use cairn_store::{ChunkDisk, RecoveredChunks, StoreOpenError};
@@ -68,10 +69,10 @@ fn a_mutation_that_names_other_bytes_than_were_pushed_is_refused() {
     let mut named = mutation(&service, 1, 0, b"what was pushed");
     named.checksums = BlockChecksums::of(0, b"what was meant.", chunk_model::BLOCK);
     let results = service.run(vec![apply(HANDLE, vec![named], false)]);
-    assert_eq!(results, [Err(DiskError::PushDiffers { push: push(1) })]);
+    assert_eq!(results, [Err(ChunkError::PushDiffers { push: push(1) })]);
     let missing = ApplyMutation { push: Some(push(9)), ..mutation(&service, 2, 0, b"x") };
     let results = service.run(vec![apply(HANDLE, vec![missing], false)]);
-    assert_eq!(results, [Err(DiskError::PushMissing { push: push(9) })]);
+    assert_eq!(results, [Err(ChunkError::PushMissing { push: push(9) })]);
     assert_eq!(read(&service, HANDLE), b"", "nothing was applied");
 }
 
@@ -93,7 +94,7 @@ fn data_cut_at_blocks_of_another_size_than_the_chunk_s_is_refused_and_harms_noth
             checksums,
         };
         let results = service.run(vec![apply(HANDLE, vec![named], false)]);
-        assert_eq!(results, [Err(DiskError::PushDiffers { push: push(serial) })]);
+        assert_eq!(results, [Err(ChunkError::PushDiffers { push: push(serial) })]);
     }
     assert_eq!(read(&service, HANDLE), b"");
     let good = mutation(&service, 3, 0, &bytes);
@@ -109,14 +110,14 @@ fn nothing_stays_of_a_chunk_that_could_not_be_made() {
     let mut refused = None;
     for number in 1..1000 {
         let handle = ChunkHandle::new(number);
-        if service.run(vec![raise(handle, 1, true)]) == [Err(DiskError::NoSpace)] {
+        if service.run(vec![raise(handle, 1, true)]) == [Err(DiskError::NoSpace.into())] {
             refused = Some(handle);
             break;
         }
     }
     let handle = refused.expect("the journal is full at some time");
     disks[1].set_capacity(1 << 30);
-    assert_eq!(service.run(vec![raise(handle, 2, false)]), [Err(DiskError::NoSuchChunk)]);
+    assert_eq!(service.run(vec![raise(handle, 2, false)]), [Err(ChunkError::NoSuchChunk)]);
     // It is no longer tied to the directory that had no room.
     assert_eq!(service.run(vec![raise(handle, 3, true)]), [Ok(ChunkDone::Journaled)]);
     let never_made = ChunkJob::Trash { handle: ChunkHandle::new(5000), version: version(1) };
@@ -169,7 +170,7 @@ fn an_apply_without_its_push_does_not_stop_those_before_it() {
     let bad = ApplyMutation { push: Some(push(77)), ..mutation(&service, 2, 4, b"bad") };
     let results = service.run(vec![good, apply(HANDLE, vec![bad], false)]);
     assert!(results[0].is_ok());
-    assert_eq!(results[1], Err(DiskError::PushMissing { push: push(77) }));
+    assert_eq!(results[1], Err(ChunkError::PushMissing { push: push(77) }));
     assert_eq!(read(&service, HANDLE), b"good");
 }
 
@@ -209,7 +210,7 @@ fn a_directory_that_failed_is_dropped_and_the_others_serve_on() {
     disks[1].fail_syncs(1);
     let other = ChunkHandle::new(6);
     let failed = service.run(vec![raise(HANDLE, 2, false)]);
-    assert!(matches!(failed[0], Err(DiskError::SyncFailed(_))));
+    assert!(matches!(failed[0], Err(ChunkError::Disk(DiskError::SyncFailed(_)))));
     assert_eq!(service.lost(), [HANDLE]);
     assert_eq!(service.run(vec![raise(other, 1, true)]), [Ok(ChunkDone::Journaled)]);
     service.run(vec![apply(other, vec![mutation(&service, 1, 0, b"bytes")], false)]);

@@ -4,7 +4,7 @@
 
 mod chunk_model;
 
-use cairn_env::{Disk, DiskError, JournalEntry, OpenMode, Payload};
+use cairn_env::{ChunkError, Disk, DiskError, JournalEntry, OpenMode, Payload};
 use cairn_env_sim::SimDisk;
 use cairn_store::{AcknowledgedMark, ChunkStore, StoreOpenError};
 use cairn_types::{BlockChecksums, CellId, ChunkHandle, Random, ServerId, Term};
@@ -116,7 +116,7 @@ fn a_flipped_byte_never_passes_for_good() {
     assert_eq!(store.verify(HANDLE, 2500), Ok(true));
     assert!(disk.flip_byte(&data_path(), 2100));
     assert_eq!(store.verify(HANDLE, 2500), Ok(false));
-    assert_eq!(read(&store, 2200, 10), Err(DiskError::Corrupt { offset: 2048 }));
+    assert_eq!(read(&store, 2200, 10), Err(ChunkError::Corrupt { offset: 2048 }));
     assert!(!read(&store, 0, 5000).unwrap().verifies(), "the receiver sees it");
     assert_eq!(store.verify(HANDLE, 1000), Ok(true), "the other blocks are good");
 }
@@ -127,7 +127,7 @@ fn an_overwrite_of_part_of_a_damaged_block_is_refused_and_of_the_whole_one_heals
     let (store, mut model) = filled(&disk, 5000);
     disk.flip_byte(&data_path(), 2100);
     let refused = model.take(&store, &write(2060, bytes(5)));
-    assert_eq!(refused, Err(DiskError::Corrupt { offset: 2048 }), "old damage is never hidden");
+    assert_eq!(refused, Err(ChunkError::Corrupt { offset: 2048 }), "old damage is never hidden");
     model.contents.pop();
     model.take(&store, &write(2048, vec![1; 1024])).unwrap();
     assert_eq!(read_all(&store).unwrap(), model.contents[2]);
@@ -142,7 +142,7 @@ fn trash_takes_nothing_newer_and_keeps_what_it_takes_for_a_while() {
     assert!(read_all(&store).is_ok());
     assert_eq!(store.trash(HANDLE, version(2)), Ok(true));
     assert_eq!(store.trash(HANDLE, version(2)), Ok(true), "there is none");
-    assert_eq!(read(&store, 0, 1), Err(DiskError::NoSuchChunk));
+    assert_eq!(read(&store, 0, 1), Err(ChunkError::NoSuchChunk));
     drop(store);
     disk.crash();
     let (store, found) = open(&disk);
@@ -218,8 +218,11 @@ fn a_failed_sync_ends_the_directory_and_makes_its_dirty_chunks_suspect() {
     let disk = new_disk();
     let (store, mut model) = filled(&disk, 100);
     disk.fail_syncs(1);
-    assert!(matches!(model.take(&store, &Step::Sync), Err(DiskError::SyncFailed(_))));
-    assert!(matches!(read(&store, 0, 1), Err(DiskError::SyncFailed(_))));
+    assert!(matches!(
+        model.take(&store, &Step::Sync),
+        Err(ChunkError::Disk(DiskError::SyncFailed(_)))
+    ));
+    assert!(matches!(read(&store, 0, 1), Err(ChunkError::Disk(DiskError::SyncFailed(_)))));
     assert!(store.has_failed());
     drop(store);
     disk.crash();
@@ -235,7 +238,7 @@ fn a_full_disk_changes_nothing_and_serves_on() {
     let used = disk.space().unwrap().used;
     disk.set_capacity(used + 2 * 4096);
     let result = model.take(&store, &write(3000, bytes(50_000)));
-    assert_eq!(result, Err(DiskError::NoSpace));
+    assert_eq!(result, Err(DiskError::NoSpace.into()));
     model.contents.pop();
     assert_eq!(read_all(&store).unwrap(), model.contents[1]);
     disk.set_capacity(1 << 30);
@@ -255,7 +258,7 @@ fn a_raise_that_did_not_fit_never_comes_back() {
     store.journal(&[raise(1, true)]).unwrap();
     disk.set_capacity(disk.space().unwrap().used);
     let many: Vec<JournalEntry> = (2..400).map(|number| raise(number, true)).collect();
-    assert_eq!(store.journal(&many), Err(DiskError::NoSpace));
+    assert_eq!(store.journal(&many), Err(DiskError::NoSpace.into()));
     disk.set_capacity(1 << 30);
     store.journal(&[raise(500, true)]).unwrap();
     drop(store);
@@ -272,7 +275,7 @@ fn a_raise_of_an_unknown_chunk_is_refused_whole() {
     let unknown =
         JournalEntry::Raise { handle: HANDLE, version: version(2), create: false, close: false };
     let both = [JournalEntry::Term(Term::new(9)), unknown];
-    assert_eq!(store.journal(&both), Err(DiskError::NoSuchChunk));
+    assert_eq!(store.journal(&both), Err(ChunkError::NoSuchChunk));
     drop(store);
     disk.crash();
     assert_eq!(ChunkStore::open(disk.session()).unwrap().1.term, Term::default());
@@ -337,7 +340,7 @@ fn an_overwrite_that_ran_out_of_space_half_way_is_finished_when_there_is_room() 
     // The redo entry fits, and what it adds to the chunk does not.
     disk.set_capacity(used + 16 * 4096);
     let result = model.take(&store, &write(100, vec![9; 50_000]));
-    assert!(matches!(result, Err(DiskError::Io(_))), "{result:?}");
+    assert!(matches!(result, Err(ChunkError::Disk(DiskError::NoSpaceMidway))), "{result:?}");
     disk.set_capacity(1 << 30);
     assert_eq!(read_all(&store).unwrap(), model.contents[2]);
     model.take(&store, &write(50_100, bytes(10))).unwrap();
@@ -396,7 +399,7 @@ fn on_a_full_disk_a_store_opens_and_is_read_and_takes_changes_again_when_there_i
     assert_eq!(read(&store, 0, 5000).unwrap().bytes, model.contents[1]);
     let raise =
         [JournalEntry::Raise { handle: HANDLE, version: version(2), create: false, close: false }];
-    assert_eq!(store.journal(&raise), Err(DiskError::NoSpace));
+    assert_eq!(store.journal(&raise), Err(DiskError::NoSpace.into()));
     disk.set_capacity(1 << 30);
     store.journal(&raise).unwrap();
     drop(store);

@@ -4,7 +4,7 @@ use cairn_types::{
     BlockChecksums, CellId, ChunkHandle, ChunkVersion, PushId, SerialNumber, ServerId, Term,
 };
 
-use crate::{Payload, Space};
+use crate::{DiskError, Payload, Space};
 
 /// One mutation to apply, in the order that its primary gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,3 +161,38 @@ pub enum ChunkDone {
     /// Of `Space`: one per data directory, summed.
     Space(Space),
 }
+
+/// Why a [`ChunkJob`] failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// Stored bytes do not match their checksum.
+    #[error("the block at offset {offset} does not match its checksum")]
+    Corrupt {
+        /// Start of the block within the chunk.
+        offset: u64,
+    },
+    /// The buffer no longer, or never, held this push.
+    #[error("pushed data {push:?} is not in the buffer")]
+    PushMissing {
+        /// Which.
+        push: PushId,
+    },
+    /// The buffer holds other bytes under this name than the mutation means (R15).
+    #[error("pushed data {push:?} is not what the mutation names")]
+    PushDiffers {
+        /// Which.
+        push: PushId,
+    },
+    /// No such chunk here.
+    #[error("no such chunk on this server")]
+    NoSuchChunk,
+    /// No data directory works any more.
+    #[error("every data directory has failed")]
+    NoDirectoryLeft,
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// What comes of a [`ChunkJob`].
+pub type ChunkResult = Result<ChunkDone, ChunkError>;

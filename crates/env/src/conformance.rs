@@ -1,6 +1,6 @@
 //! One suite that judges both worlds alike: what a world's own tests call.
 
-use crate::{Disk, IoFailure, OpenMode};
+use crate::{Disk, IoFailure, OpenMode, SyncError};
 
 /// Judges a [`Disk`] that starts out empty.
 ///
@@ -38,6 +38,8 @@ pub fn judge_disk(disk: &dyn Disk) {
     disk.make_dir("d/e").expect("an existing directory is no error");
     disk.rename("a", "d/b").expect("renames");
     disk.sync_dir("d").expect("syncs");
+    let missing = disk.sync_dir("x");
+    assert_eq!(missing, Err(SyncError::NotTried(IoFailure::NotFound)), "D2: nothing was tried");
     assert_eq!(disk.list("d"), Ok(vec!["b".to_owned(), "e".to_owned()]));
     assert_eq!(disk.list("x"), Err(IoFailure::NotFound));
     assert_eq!(disk.open("a", OpenMode::Write).map(drop), Err(IoFailure::NotFound));

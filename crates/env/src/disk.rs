@@ -3,7 +3,8 @@
 //! Paths are relative to the directory that the disk was opened on, with `/` between parts.
 //! - D1: a write is durable once `sync` of its file returned; a new, renamed or removed name once
 //!   `sync_dir` of its directory returned. Nothing before.
-//! - D2: after a failed sync nothing unsynced may be believed.
+//! - D2: after a failed sync nothing unsynced may be believed. So a sync that was never tried (no
+//!   descriptor for the directory, say) is told apart from one that failed ([`SyncError`]).
 
 use crate::HeldBytes;
 use std::fmt;
@@ -27,9 +28,68 @@ pub enum IoFailure {
     /// Not allowed.
     #[error("permission denied")]
     Denied,
-    /// Anything else that the system says.
+    /// The process, or the system, has no file descriptors left.
+    #[error("too many open files")]
+    NoDescriptors,
+    /// The device cannot read or write (`EIO`).
+    #[error("input/output error")]
+    Device,
+    /// The file has fewer bytes than are needed.
+    #[error("the file ends too soon")]
+    TooShort,
+    /// The process that opened this has ended; only a simulated one can be told so.
+    #[error("the process has ended")]
+    Ended,
+    /// Anything else, as the system numbers it.
+    #[error("{}", std::io::Error::from_raw_os_error(*.0))]
+    System(i32),
+}
+
+/// Why a sync did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyncError {
+    /// It was never tried: what is durable is what was, and it may be tried again.
     #[error("{0}")]
-    Other(String),
+    NotTried(IoFailure),
+    /// The system tried and failed (D2).
+    #[error("fsync failed: {0}")]
+    Failed(IoFailure),
+}
+
+/// Why plain work on a disk failed, whatever it was for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiskError {
+    /// No space left; nothing was changed.
+    #[error("no space left on the data directory")]
+    NoSpace,
+    /// No space left for all of it: a part was written.
+    #[error("no space left on the data directory, with a part written")]
+    NoSpaceMidway,
+    /// The disk refused; what was asked may or may not have happened.
+    #[error("disk: {0}")]
+    Io(IoFailure),
+    /// An fsync failed: nothing that was not synced before can be trusted (R27). Nothing but an
+    /// fsync that was tried leads to this.
+    #[error("fsync failed: {0}")]
+    SyncFailed(IoFailure),
+}
+
+impl From<IoFailure> for DiskError {
+    fn from(failure: IoFailure) -> Self {
+        match failure {
+            IoFailure::NoSpace => Self::NoSpace,
+            other => Self::Io(other),
+        }
+    }
+}
+
+impl From<SyncError> for DiskError {
+    fn from(error: SyncError) -> Self {
+        match error {
+            SyncError::NotTried(failure) => failure.into(),
+            SyncError::Failed(failure) => Self::SyncFailed(failure),
+        }
+    }
 }
 
 /// How to open a file.
@@ -96,7 +156,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// As the system says; see D2.
-    fn sync_dir(&self, directory: &str) -> Result<(), IoFailure>;
+    fn sync_dir(&self, directory: &str) -> Result<(), SyncError>;
     /// Takes the lock on a file, made where it is missing; never waits.
     ///
     /// # Errors
@@ -155,7 +215,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// As the system says; see D2.
-    fn sync(&self) -> Result<(), IoFailure>;
+    fn sync(&self) -> Result<(), SyncError>;
     /// Maps the first `size` bytes. The mapping outlives the handle, and the file's name.
     ///
     /// # Errors

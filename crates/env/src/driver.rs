@@ -1,6 +1,6 @@
 //! A driver (the driver of one state machine) and the service that does its disk work.
 
-use crate::{DiskError, Effect, Event, Now, PushedData};
+use crate::{Effect, Event, Now, PushedData};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::PushId;
 
@@ -10,12 +10,12 @@ use cairn_types::PushId;
 pub trait Service: Send + Sync + 'static {
     /// What it can be asked to do.
     type Job: Send + std::fmt::Debug + 'static;
-    /// What comes of it.
-    type Done: Send + std::fmt::Debug + 'static;
+    /// What comes of it, failures included.
+    type JobResult: Send + std::fmt::Debug + 'static;
 
     /// Does jobs of one lane, in order; what waited together comes together, so that one flush
     /// serves them all (group commit). One result each.
-    fn run(&self, jobs: Vec<Self::Job>) -> Vec<Result<Self::Done, DiskError>>;
+    fn run(&self, jobs: Vec<Self::Job>) -> Vec<Self::JobResult>;
 
     /// Keeps pushed data, verified already, under its name (R15).
     ///
@@ -38,7 +38,7 @@ pub trait Driver {
     fn handle(
         &mut self,
         now: Now,
-        event: Event<Self::Command, <Self::Service as Service>::Done>,
+        event: Event<Self::Command, <Self::Service as Service>::JobResult>,
         effects: &mut Vec<Effect<<Self::Service as Service>::Job>>,
     );
 

@@ -3,7 +3,7 @@
 use crate::Payload;
 use bytes::Bytes;
 use cairn_protocol::{Failure, Hello, Request, RequestId, Response};
-use cairn_types::{Address, PushId, ServerId, Time, WallTime};
+use cairn_types::{Address, ServerId, Time, WallTime};
 
 /// Names an effect within its driver; the completion carries it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,19 +99,19 @@ pub struct Answer {
 
 /// What came of an effect.
 #[derive(Debug)]
-pub enum Completion<D> {
+pub enum Completion<R> {
     /// Of a call. Failures made by the world are `Unreachable` (not done: nothing was sent),
     /// `DeadlineExceeded` and a lost connection's `Unreachable` (both unknown).
     Answered(Result<Answer, Failure>),
-    /// Of a disk job.
-    Disk(Result<D, DiskError>),
+    /// Of a disk job: the [`Service`](crate::Service)'s `JobResult`.
+    Disk(R),
     /// Of a wake.
     Woken,
 }
 
 /// What a driver is told.
 #[derive(Debug)]
-pub enum Event<C, D> {
+pub enum Event<C, R> {
     /// The first event of a process's life.
     Started,
     /// A request of another party. A `Push` is never seen here: the world serves it (E5).
@@ -131,43 +131,8 @@ pub enum Event<C, D> {
         /// Which.
         id: EffectId,
         /// What came of it.
-        result: Completion<D>,
+        result: Completion<R>,
     },
     /// From the program around the driver (a client's operations).
     Command(C),
-}
-
-/// Why a disk job failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DiskError {
-    /// No space left; nothing was changed.
-    #[error("no space left on the data directory")]
-    NoSpace,
-    /// Stored bytes do not match their checksum.
-    #[error("the block at offset {offset} does not match its checksum")]
-    Corrupt {
-        /// Start of the block within the chunk.
-        offset: u64,
-    },
-    /// The buffer no longer, or never, held this push.
-    #[error("pushed data {push:?} is not in the buffer")]
-    PushMissing {
-        /// Which.
-        push: PushId,
-    },
-    /// The buffer holds other bytes under this name than the mutation means (R15).
-    #[error("pushed data {push:?} is not what the mutation names")]
-    PushDiffers {
-        /// Which.
-        push: PushId,
-    },
-    /// No such chunk here.
-    #[error("no such chunk on this server")]
-    NoSuchChunk,
-    /// The disk refused; what was asked may or may not have happened.
-    #[error("disk: {0}")]
-    Io(String),
-    /// An fsync failed: nothing that was not synced before can be trusted (R27).
-    #[error("fsync failed: {0}")]
-    SyncFailed(String),
 }

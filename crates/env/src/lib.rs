@@ -27,11 +27,13 @@ mod effect;
 mod payload;
 mod push_buffer;
 
-pub use chunk_jobs::{ApplyMutation, ChunkDone, ChunkJob, JournalEntry, ReadDone};
-pub use disk::{Disk, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space};
-pub use driver::{Driver, Service};
-pub use effect::{
-    Answer, Caller, Completion, ConnectionId, DiskError, Effect, EffectId, Event, Lane, Now,
+pub use chunk_jobs::{
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, JournalEntry, ReadDone,
 };
+pub use disk::{
+    Disk, DiskError, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space, SyncError,
+};
+pub use driver::{Driver, Service};
+pub use effect::{Answer, Caller, Completion, ConnectionId, Effect, EffectId, Event, Lane, Now};
 pub use payload::{HeldBytes, Payload};
 pub use push_buffer::{PushBuffer, PushLookupError, PushedData};

@@ -11,7 +11,7 @@
 //!   changes nothing (R4).
 
 use crate::chunks::Chunks;
-use crate::log_jobs::LogDone;
+use crate::log_jobs::LogResult;
 use crate::mutations::{BatchItem, Mutations};
 use crate::name_change::NameChange;
 use crate::numbers::Numbers;
@@ -93,7 +93,7 @@ impl MasterCore {
     }
 
     /// Takes one event.
-    pub fn step(&mut self, now: Now, event: Event<(), LogDone>, effects: &mut Vec<MasterEffect>) {
+    pub fn step(&mut self, now: Now, event: Event<(), LogResult>, effects: &mut Vec<MasterEffect>) {
         let now = self.steady(now);
         match event {
             Event::Request { from, request } => self.on_request(now, from, request),

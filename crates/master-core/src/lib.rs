@@ -26,7 +26,7 @@ mod step;
 
 pub use crate::core::MasterCore;
 pub use applied::Applied;
-pub use log_jobs::{Checkpointed, LogDone, LogJob};
+pub use log_jobs::{Checkpointed, LogDone, LogJob, LogResult};
 pub use outbox::{MasterEffect, Outbox, ProposalId};
 pub use record::Record;
 pub use state::State;

@@ -2,6 +2,7 @@
 
 use crate::state::State;
 use bytes::Bytes;
+use cairn_env::DiskError;
 use cairn_pagetree::{Backing, Damaged, FileId};
 use cairn_types::LogIndex;
 use std::fmt;
@@ -80,3 +81,6 @@ impl fmt::Debug for Checkpointed {
         fields.field("page_file", &self.page_file).field("to_adopt", &file).finish()
     }
 }
+
+/// What comes of a [`LogJob`].
+pub type LogResult = Result<LogDone, DiskError>;

@@ -14,7 +14,8 @@ use crate::recovery::TakenFrom;
 use cairn_consensus::{CommittedRecord, Consensus, ConsensusError};
 use cairn_env::{Completion, DiskError, Driver, Effect, EffectId, Event, Lane, Now};
 use cairn_master_core::{
-    Checkpointed, LogDone, LogJob, MasterCore, MasterEffect, Outbox, ProposalId, Record, State,
+    Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, Outbox, ProposalId, Record,
+    State,
 };
 use cairn_pagetree::Damaged;
 use cairn_protocol::Hello;
@@ -87,7 +88,7 @@ impl Master {
         self.core.term()
     }
 
-    fn on_event(&mut self, now: Now, event: Event<(), LogDone>, wishes: &mut Vec<MasterEffect>) {
+    fn on_event(&mut self, now: Now, event: Event<(), LogResult>, wishes: &mut Vec<MasterEffect>) {
         match event {
             Event::Started => {
                 wishes.push(MasterEffect::Env(Effect::Identify(self.hello.clone())));
@@ -101,12 +102,7 @@ impl Master {
         }
     }
 
-    fn on_disk(
-        &mut self,
-        id: EffectId,
-        result: Result<LogDone, DiskError>,
-        wishes: &mut Vec<MasterEffect>,
-    ) {
+    fn on_disk(&mut self, id: EffectId, result: LogResult, wishes: &mut Vec<MasterEffect>) {
         if self.checkpointing == Some(id) {
             self.checkpointing = None;
             self.on_checkpoint(result, wishes);
@@ -121,11 +117,7 @@ impl Master {
         }
     }
 
-    fn on_checkpoint(
-        &mut self,
-        result: Result<LogDone, DiskError>,
-        wishes: &mut Vec<MasterEffect>,
-    ) {
+    fn on_checkpoint(&mut self, result: LogResult, wishes: &mut Vec<MasterEffect>) {
         match result {
             Ok(LogDone::Checkpointed(Checkpointed { size, page_file, to_adopt, .. })) => {
                 self.checkpoint_size = size;
@@ -139,7 +131,7 @@ impl Master {
             }
             Ok(LogDone::Damaged(damaged)) => self.damaged(damaged, wishes),
             Ok(_) => {}
-            Err(DiskError::SyncFailed(reason)) => self.halt(&reason, wishes),
+            Err(DiskError::SyncFailed(why)) => self.halt(&why.to_string(), wishes),
             Err(error) => self.core.set_warning(Some(format!("checkpoint: {error}"))),
         }
     }
@@ -155,7 +147,7 @@ impl Master {
     }
 
     /// Nothing is done any more but to stop, once the checkpoint is marked (D4).
-    fn on_marked(&mut self, event: &Event<(), LogDone>) -> Option<Effect<LogJob>> {
+    fn on_marked(&mut self, event: &Event<(), LogResult>) -> Option<Effect<LogJob>> {
         let (marking, damaged) = self.marking?;
         let Event::Completed { id, result: Completion::Disk(result) } = event else { return None };
         if *id != marking {
@@ -282,7 +274,7 @@ impl Driver for Master {
     type Service = MasterDisk;
     type Command = ();
 
-    fn handle(&mut self, now: Now, event: Event<(), LogDone>, effects: &mut Vec<Effect<LogJob>>) {
+    fn handle(&mut self, now: Now, event: Event<(), LogResult>, effects: &mut Vec<Effect<LogJob>>) {
         if self.marking.is_some() {
             effects.extend(self.on_marked(&event));
             return;

@@ -6,7 +6,7 @@ use cairn_consensus::Consensus;
 use cairn_env::{Caller, Completion, Driver, Effect, EffectId, Event, Now};
 use cairn_master_core::record::{AddFile, FoundCell};
 use cairn_master_core::state::ROOT;
-use cairn_master_core::{Checkpointed, LogDone, LogJob, MasterCore, Record, State};
+use cairn_master_core::{Checkpointed, LogDone, LogJob, LogResult, MasterCore, Record, State};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{Hello, Request, Role, Stat};
 use cairn_types::{
@@ -49,7 +49,7 @@ fn master_with(state: State, config: MasterConfig, last_checkpoint: LogIndex) ->
     Master::new(core, consensus, config, hello, from)
 }
 
-fn handle(master: &mut Master, event: Event<(), LogDone>) -> Vec<Effect<LogJob>> {
+fn handle(master: &mut Master, event: Event<(), LogResult>) -> Vec<Effect<LogJob>> {
     let mut effects = Vec::new();
     master.handle(Now::default(), event, &mut effects);
     master.end_of_batch(Now::default(), &mut effects);
@@ -76,7 +76,7 @@ fn start(master: &mut Master) -> Option<(EffectId, Box<State>)> {
     checkpoint
 }
 
-fn completed(id: EffectId, done: LogDone) -> Event<(), LogDone> {
+fn completed(id: EffectId, done: LogDone) -> Event<(), LogResult> {
     Event::Completed { id, result: Completion::Disk(Ok(done)) }
 }
 
@@ -88,7 +88,7 @@ fn marking(effects: &[Effect<LogJob>]) -> (EffectId, u64) {
     }
 }
 
-fn stat() -> Event<(), LogDone> {
+fn stat() -> Event<(), LogResult> {
     let path = CellPath::parse("/f").expect("a path");
     let request = Request::Stat(Stat { path });
     Event::Request { from: Caller::default(), request }

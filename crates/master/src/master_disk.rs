@@ -7,7 +7,7 @@
 //! A snapshot of the state shares its pages with the live one, so taking it copies nothing.
 
 use cairn_env::{DiskError, DiskLock, Lane, Service};
-use cairn_master_core::{Checkpointed, LogDone, LogJob, State};
+use cairn_master_core::{Checkpointed, LogDone, LogJob, LogResult, State};
 use cairn_pagetree::CheckpointError;
 use cairn_store::{Checkpoints, OperationLog, WrittenCheckpoint, WrittenImage};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ impl MasterDisk {
         Self { log: Mutex::new(log), checkpoints: Mutex::new(checkpoints), _lock: lock }
     }
 
-    fn checkpoint(&self, state: &State) -> Result<LogDone, DiskError> {
+    fn checkpoint(&self, state: &State) -> LogResult {
         let mut checkpoints = lock(&self.checkpoints);
         let index = state.applied();
         let written = match write_checkpoint(&mut checkpoints, state) {
@@ -51,7 +51,7 @@ impl MasterDisk {
         Ok(LogDone::Checkpointed(Checkpointed { index, size, page_file, to_adopt }))
     }
 
-    fn run_one(&self, job: LogJob, records: &mut Vec<Record>) -> Result<LogDone, DiskError> {
+    fn run_one(&self, job: LogJob, records: &mut Vec<Record>) -> LogResult {
         match job {
             LogJob::Append(batch) => {
                 records.extend(batch);
@@ -90,9 +90,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Service for MasterDisk {
     type Job = LogJob;
-    type Done = LogDone;
+    type JobResult = LogResult;
 
-    fn run(&self, jobs: Vec<LogJob>) -> Vec<Result<LogDone, DiskError>> {
+    fn run(&self, jobs: Vec<LogJob>) -> Vec<LogResult> {
         let mut records = Vec::new();
         let run_one = |job| self.run_one(job, &mut records);
         let mut results: Vec<_> = jobs.into_iter().map(run_one).collect();

@@ -4,12 +4,13 @@ use crate::driver::Master;
 use crate::master_disk::MasterDisk;
 use crate::recovery::{self, RecoveredState, RecoveryError};
 use cairn_consensus::{Consensus, ConsensusError};
-use cairn_env::{Disk, DiskError, IoFailure};
+use cairn_env::{Disk, IoFailure};
 use cairn_format::{Identity, IdentityKind};
 use cairn_master_core::MasterCore;
 use cairn_protocol::{Hello, Role};
 use cairn_store::{
-    Checkpoints, PageFileLimits, SEGMENT_SIZE_STANDARD, read_identity, write_identity,
+    Checkpoints, IdentityError, PageFileLimits, SEGMENT_SIZE_STANDARD, read_identity,
+    write_identity,
 };
 use cairn_types::{CellConfig, CellId, ConfigError, Incarnation, Random, ServerId};
 use std::sync::Arc;
@@ -132,7 +133,7 @@ impl Master {
 }
 
 /// Whose directory this is; an empty one becomes the first master's of a new cell (R25).
-fn identity(disk: &dyn Disk, random: &mut Random) -> Result<Identity, DiskError> {
+fn identity(disk: &dyn Disk, random: &mut Random) -> Result<Identity, IdentityError> {
     if let Some(identity) = read_identity(disk)? {
         return Ok(identity);
     }

@@ -18,7 +18,7 @@ use cairn_master_core::record::{Begin, FoundCell};
 use cairn_master_core::{Applied, Record, State};
 use cairn_pagetree::CheckpointError;
 use cairn_protocol::Failure;
-use cairn_store::{Checkpoints, PageFileLimits, read_identity, write_identity};
+use cairn_store::{Checkpoints, IdentityError, PageFileLimits, read_identity, write_identity};
 use cairn_types::{CellConfig, CellId, LogIndex, Random, Term, WallTime};
 use std::sync::Arc;
 
@@ -40,6 +40,9 @@ pub enum SeedError {
     /// The disk refused.
     #[error("{0}")]
     Disk(#[from] DiskError),
+    /// Whose directory it is cannot be told.
+    #[error("{0}")]
+    Identity(#[from] IdentityError),
 }
 
 /// Founds a cell with these settings in an empty directory and fills it with what `records` make;
@@ -82,7 +85,8 @@ fn write_checkpoint(disk: &Arc<dyn Disk>, cell: CellId, state: &State) -> Result
     match master_disk::write_checkpoint(&mut checkpoints, state) {
         Ok(_) => Ok(()),
         Err(CheckpointError::Sink(error)) => Err(error),
-        // It was never read from a file.
-        Err(CheckpointError::Damaged(damaged)) => Err(DiskError::Io(damaged.to_string())),
+        Err(CheckpointError::Damaged(damaged)) => {
+            unreachable!("a state that was never read from a file has no damage: {damaged}")
+        }
     }
 }

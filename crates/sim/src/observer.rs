@@ -5,10 +5,10 @@ use crate::checkers::{Checker, Verdict};
 use crate::ledger::Ledger;
 use crate::report::CheckFailure;
 use cairn_consensus::StoredRecord;
-use cairn_env::{ChunkDone, ChunkJob, DiskError};
+use cairn_env::{ChunkDone, ChunkJob, ChunkResult};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
 use cairn_master::Master;
-use cairn_master_core::{LogDone, LogJob, Record};
+use cairn_master_core::{LogJob, LogResult, Record};
 use cairn_protocol::{BatchEntry, Failure, Request, Response};
 use cairn_types::ChunkHandle;
 use cairn_types::wire::Message;
@@ -122,14 +122,8 @@ impl Observer {
     }
 }
 
-impl JobWatch<ChunkJob, ChunkDone> for Observer {
-    fn ran(
-        &mut self,
-        at: WorldTime,
-        node: NodeId,
-        job: &ChunkJob,
-        result: &Result<ChunkDone, DiskError>,
-    ) {
+impl JobWatch<ChunkJob, ChunkResult> for Observer {
+    fn ran(&mut self, at: WorldTime, node: NodeId, job: &ChunkJob, result: &ChunkResult) {
         self.ask(at, |checker, ledger| checker.chunk_job(node, job, result, ledger));
         if result.is_ok() && !matches!(result, Ok(ChunkDone::Trashed { gone: false })) {
             self.ledger.disk_did(node, job);
@@ -137,8 +131,8 @@ impl JobWatch<ChunkJob, ChunkDone> for Observer {
     }
 }
 
-impl JobWatch<LogJob, LogDone> for Observer {
-    fn ran(&mut self, at: WorldTime, _: NodeId, job: &LogJob, result: &Result<LogDone, DiskError>) {
+impl JobWatch<LogJob, LogResult> for Observer {
+    fn ran(&mut self, at: WorldTime, _: NodeId, job: &LogJob, result: &LogResult) {
         self.replay.ran(job, result.is_ok());
         if result.is_err() {
             return self.reach("log write failed");

@@ -10,7 +10,7 @@ use cairn_master::{Master, MasterConfig, MasterDisk, MasterOpenError};
 use cairn_master::{PageFileLimits, SEED_TERM, SeedError, seed};
 use cairn_master_core::record::AddFile;
 use cairn_master_core::state::ROOT;
-use cairn_master_core::{Checkpointed, LogDone, LogJob, Record, State};
+use cairn_master_core::{Checkpointed, LogDone, LogJob, LogResult, Record, State};
 use cairn_pagetree::{Damage, Damaged};
 use cairn_protocol::{Create, Failure, Request, RequestId, Response, Stat, Status};
 use cairn_types::{
@@ -71,7 +71,7 @@ impl Running {
         running
     }
 
-    fn handle(&mut self, event: Event<(), LogDone>) {
+    fn handle(&mut self, event: Event<(), LogResult>) {
         let mut effects = Vec::new();
         self.master.handle(now(), event, &mut effects);
         self.master.end_of_batch(now(), &mut effects);

@@ -8,7 +8,7 @@ use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, ChunkFiles};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::overwrite::OverwriteRun;
-use cairn_env::DiskError;
+use cairn_env::{ChunkError, DiskError};
 use cairn_types::ChunkVersion;
 
 /// Bytes that one redo entry may have, unless a single mutation has more.
@@ -35,7 +35,7 @@ pub(crate) fn apply(
     version: ChunkVersion,
     mutations: &[ReadyMutation],
     acknowledged: AcknowledgedMark,
-) -> Result<(), DiskError> {
+) -> Result<(), ChunkError> {
     let files = chunks.files(chunk.head.handle, true)?;
     chunk.settle_slots(chunks)?;
     let mut rest = mutations;
@@ -58,7 +58,7 @@ pub(crate) fn apply(
         }
         rest = after;
     }
-    settle(chunk, &files, acknowledged)
+    Ok(settle(chunk, &files, acknowledged)?)
 }
 
 /// Keeps what was acknowledged, if the head does not say so already.

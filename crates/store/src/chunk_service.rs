@@ -12,14 +12,13 @@ use crate::chunk_store_open::{RecoveredChunks, StoreOpenError};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::push_shelf::PushShelf;
 use cairn_env::{
-    ApplyMutation, ChunkDone, ChunkJob, Disk, DiskError, JournalEntry, PushedData, Service, Space,
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, Disk, JournalEntry, PushedData,
+    Service, Space,
 };
 use cairn_protocol::Failure;
 use cairn_types::{CellConfig, CellId, ChunkHandle, ChunkVersion, PushId, SerialNumber, ServerId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-type JobResult = Result<ChunkDone, DiskError>;
 
 /// All disks of a chunkserver.
 #[derive(Debug)]
@@ -42,9 +41,10 @@ fn join_new_directories(
 ) -> Result<(), StoreOpenError> {
     for store in stores.iter().filter(|store| !store.has_joined()) {
         let joined = [JournalEntry::Joined(cell, server)];
-        store
-            .journal(&joined)
-            .map_err(|error| StoreOpenError::Disk { directory: store.describe(), error })?;
+        store.journal(&joined).map_err(|error| match error {
+            ChunkError::Disk(error) => StoreOpenError::Disk { directory: store.describe(), error },
+            error => unreachable!("joining names no chunk, and yet: {error}"),
+        })?;
     }
     Ok(())
 }
@@ -120,13 +120,13 @@ impl ChunkDisk {
         self.stores.iter().all(ChunkStore::has_failed)
     }
 
-    fn store_of(&self, handle: ChunkHandle) -> Result<&ChunkStore, DiskError> {
+    fn store_of(&self, handle: ChunkHandle) -> Result<&ChunkStore, ChunkError> {
         let place = locked(&self.places).get(&handle).copied();
-        place.map(|place| &self.stores[place]).ok_or(DiskError::NoSuchChunk)
+        place.map(|place| &self.stores[place]).ok_or(ChunkError::NoSuchChunk)
     }
 
     /// Where a new chunk goes (D1).
-    fn roomiest(&self) -> Result<usize, DiskError> {
+    fn roomiest(&self) -> Result<usize, ChunkError> {
         let mut best = None;
         for (place, store) in self.stores.iter().enumerate() {
             if let Ok(space) = store.space() {
@@ -136,14 +136,13 @@ impl ChunkDisk {
                 }
             }
         }
-        let none = || DiskError::SyncFailed("every data directory has failed".to_owned());
-        best.map(|(_, place)| place).ok_or_else(none)
+        best.map(|(_, place)| place).ok_or(ChunkError::NoDirectoryLeft)
     }
 
     /// Does journal jobs that came together, one flush for each directory concerned.
-    fn journal(&self, jobs: &[Vec<JournalEntry>]) -> Vec<JobResult> {
+    fn journal(&self, jobs: &[Vec<JournalEntry>]) -> Vec<ChunkResult> {
         let mut by_store: BTreeMap<usize, Vec<JournalEntry>> = BTreeMap::new();
-        let mut results: Vec<Result<Vec<usize>, DiskError>> = Vec::new();
+        let mut results: Vec<Result<Vec<usize>, ChunkError>> = Vec::new();
         let mut created = BTreeMap::new();
         for entries in jobs {
             let placed = self.place(entries, &mut created);
@@ -163,7 +162,7 @@ impl ChunkDisk {
                 stores
             }));
         }
-        let flushed: BTreeMap<usize, Result<(), DiskError>> = by_store
+        let flushed: BTreeMap<usize, Result<(), ChunkError>> = by_store
             .into_iter()
             .map(|(store, entries)| (store, self.stores[store].journal(&entries)))
             .collect();
@@ -187,7 +186,7 @@ impl ChunkDisk {
         &self,
         entries: &[JournalEntry],
         created: &mut BTreeMap<ChunkHandle, usize>,
-    ) -> Result<Vec<Option<usize>>, DiskError> {
+    ) -> Result<Vec<Option<usize>>, ChunkError> {
         let mut placed = Vec::new();
         for entry in entries {
             placed.push(match entry {
@@ -197,7 +196,7 @@ impl ChunkDisk {
                     let place = match known.or_else(|| created.get(handle).copied()) {
                         Some(place) => place,
                         None if *create => self.roomiest()?,
-                        None => return Err(DiskError::NoSuchChunk),
+                        None => return Err(ChunkError::NoSuchChunk),
                     };
                     if known.is_none() {
                         created.insert(*handle, place);
@@ -206,14 +205,14 @@ impl ChunkDisk {
                 }
                 JournalEntry::Cleared(handle) => {
                     let place = locked(&self.places).get(handle).copied();
-                    Some(place.ok_or(DiskError::NoSuchChunk)?)
+                    Some(place.ok_or(ChunkError::NoSuchChunk)?)
                 }
             });
         }
         Ok(placed)
     }
 
-    fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> JobResult {
+    fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> ChunkResult {
         let gone = match self.store_of(handle) {
             Ok(store) => store.trash(handle, version)?,
             // There is certainly none.
@@ -225,7 +224,7 @@ impl ChunkDisk {
         Ok(ChunkDone::Trashed { gone })
     }
 
-    fn space(&self) -> JobResult {
+    fn space(&self) -> ChunkResult {
         let mut sum = Space::default();
         for place in self.working() {
             let space = self.stores[place].space()?;
@@ -236,7 +235,7 @@ impl ChunkDisk {
     }
 
     /// A job that is neither of the journal nor an apply.
-    fn single(&self, job: ChunkJob) -> JobResult {
+    fn single(&self, job: ChunkJob) -> ChunkResult {
         match job {
             ChunkJob::Read { handle, offset, size } => {
                 self.store_of(handle)?.read(handle, offset, size).map(ChunkDone::Read)
@@ -269,9 +268,9 @@ impl ChunkDisk {
 
 impl Service for ChunkDisk {
     type Job = ChunkJob;
-    type Done = ChunkDone;
+    type JobResult = ChunkResult;
 
-    fn run(&self, jobs: Vec<ChunkJob>) -> Vec<JobResult> {
+    fn run(&self, jobs: Vec<ChunkJob>) -> Vec<ChunkResult> {
         let mut results = Vec::with_capacity(jobs.len());
         let mut jobs = jobs.into_iter().peekable();
         while let Some(job) = jobs.next() {
@@ -320,7 +319,7 @@ impl ApplyRun {
 impl ChunkDisk {
     /// Adds an apply job. Where it cannot be done, the run so far is applied first: the answers
     /// come in the order of the jobs.
-    fn add_to_run(&self, run: &mut ApplyRun, job: ChunkJob) -> Vec<JobResult> {
+    fn add_to_run(&self, run: &mut ApplyRun, job: ChunkJob) -> Vec<ChunkResult> {
         let ChunkJob::Apply { mutations, acknowledged, acknowledged_serial, .. } = job else {
             unreachable!("a run is of apply jobs");
         };
@@ -347,14 +346,14 @@ impl ChunkDisk {
         &self,
         handle: ChunkHandle,
         mutations: &[ApplyMutation],
-    ) -> Result<Vec<ReadyMutation>, DiskError> {
+    ) -> Result<Vec<ReadyMutation>, ChunkError> {
         let block_size = self.store_of(handle)?.block_size(handle)?;
         let mut pushes = locked(&self.pushes);
         mutations.iter().map(|mutation| pushes.ready(mutation, block_size)).collect()
     }
 
     /// Applies a run; an answer for each of its jobs.
-    fn apply(&self, run: ApplyRun) -> Vec<JobResult> {
+    fn apply(&self, run: ApplyRun) -> Vec<ChunkResult> {
         let ApplyRun { handle, version, sync, acknowledged, mutations, pushes, last_serials } = run;
         if last_serials.is_empty() {
             return Vec::new();

@@ -22,7 +22,9 @@ use crate::trash::{empty, throw_away};
 use crate::version_journal::VersionJournal;
 use crate::whole_files::disk_error;
 use cairn_env::buffer_pool::BufferPool;
-use cairn_env::{Disk, DiskError, DiskLock, JournalEntry, OpenMode, ReadDone, Space};
+use cairn_env::{
+    ChunkError, Disk, DiskError, DiskLock, IoFailure, JournalEntry, OpenMode, ReadDone, Space,
+};
 use cairn_format::{Identity, IdentityKind, JournalLine};
 use cairn_types::planted::{self, Rule};
 use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
@@ -43,7 +45,7 @@ pub struct ChunkStore {
     /// What readers are sent.
     pub(crate) pool: BufferPool,
     /// Why the directory is of no more use (S3).
-    pub(crate) failed: OnceLock<String>,
+    pub(crate) failed: OnceLock<IoFailure>,
     pub(crate) _lock: Box<dyn DiskLock>,
 }
 
@@ -90,7 +92,7 @@ impl ChunkStore {
     }
 
     /// The size of a chunk's blocks (S4).
-    pub(crate) fn block_size(&self, handle: ChunkHandle) -> Result<u32, DiskError> {
+    pub(crate) fn block_size(&self, handle: ChunkHandle) -> Result<u32, ChunkError> {
         self.with_chunk(handle, |chunk| {
             let begun = chunk.head.sequence > 0;
             let configured = || self.block_size.load(Ordering::Relaxed);
@@ -99,12 +101,12 @@ impl ChunkStore {
     }
 
     /// Does work unless a sync has failed; notes it if one fails now (S3).
-    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, DiskError>) -> Result<T, DiskError> {
+    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, ChunkError>) -> Result<T, ChunkError> {
         if let Some(reason) = self.failed.get() {
-            return Err(DiskError::SyncFailed(reason.clone()));
+            return Err(DiskError::SyncFailed(reason.clone()).into());
         }
         let result = work();
-        if let Err(DiskError::SyncFailed(reason)) = &result
+        if let Err(ChunkError::Disk(DiskError::SyncFailed(reason))) = &result
             && self.failed.set(reason.clone()).is_ok()
         {
             // As well as it goes: this disk is failing. Only this boot needs the note; after the
@@ -118,16 +120,16 @@ impl ChunkStore {
     fn with_chunk<T>(
         &self,
         handle: ChunkHandle,
-        work: impl FnOnce(&mut Chunk) -> Result<T, DiskError>,
-    ) -> Result<T, DiskError> {
-        let shared = locked(&self.chunks).get(&handle).cloned().ok_or(DiskError::NoSuchChunk)?;
+        work: impl FnOnce(&mut Chunk) -> Result<T, ChunkError>,
+    ) -> Result<T, ChunkError> {
+        let shared = locked(&self.chunks).get(&handle).cloned().ok_or(ChunkError::NoSuchChunk)?;
         let mut chunk = locked(&shared);
         if chunk.gone {
-            return Err(DiskError::NoSuchChunk);
+            return Err(ChunkError::NoSuchChunk);
         }
         self.guarded(|| {
             if chunk.torn {
-                let line = locked(&self.journal).replica(handle).ok_or(DiskError::NoSuchChunk)?;
+                let line = locked(&self.journal).replica(handle).ok_or(ChunkError::NoSuchChunk)?;
                 let recovered = recover(
                     &self.directory,
                     &line,
@@ -144,8 +146,8 @@ impl ChunkStore {
     /// Appends to the journal, one flush for all (R7, R18, R27).
     ///
     /// # Errors
-    /// [`DiskError::NoSuchChunk`] where a raise names an unknown chunk; then nothing was written.
-    pub fn journal(&self, entries: &[JournalEntry]) -> Result<(), DiskError> {
+    /// [`ChunkError::NoSuchChunk`] where a raise names an unknown chunk; then nothing was written.
+    pub fn journal(&self, entries: &[JournalEntry]) -> Result<(), ChunkError> {
         self.guarded(|| {
             let mut journal = locked(&self.journal);
             let mut lines = Vec::new();
@@ -156,7 +158,7 @@ impl ChunkStore {
                         if create {
                             created.push(handle);
                         } else if journal.replica(handle).is_none() && !created.contains(&handle) {
-                            return Err(DiskError::NoSuchChunk);
+                            return Err(ChunkError::NoSuchChunk);
                         }
                         lines.push(JournalLine::Raise { handle, version, create, close });
                     }
@@ -185,7 +187,7 @@ impl ChunkStore {
     /// With `sync`, once all of it is on disk.
     ///
     /// # Errors
-    /// [`DiskError`]: some of the mutations may have been applied; nothing else was changed.
+    /// [`ChunkError`]: some of the mutations may have been applied; nothing else was changed.
     pub fn apply(
         &self,
         handle: ChunkHandle,
@@ -193,7 +195,7 @@ impl ChunkStore {
         mutations: &[ReadyMutation],
         acknowledged: AcknowledgedMark,
         sync: bool,
-    ) -> Result<(u64, SerialNumber), DiskError> {
+    ) -> Result<(u64, SerialNumber), ChunkError> {
         self.with_chunk(handle, |chunk| {
             if chunk.head.sequence == 0 {
                 chunk.head.block_size = self.block_size.load(Ordering::Relaxed);
@@ -207,9 +209,9 @@ impl ChunkStore {
             if sync {
                 // Overwrites are on disk already, in the redo journal.
                 if chunk.unsynced_appends {
-                    chunk.sync(&self.directory).map_err(|error| error_after(error, true))?;
+                    chunk.sync(&self.directory).map_err(|error| error_after(error.into(), true))?;
                 }
-                self.clear_mark(chunk).map_err(|error| error_after(error, true))?;
+                self.clear_mark(chunk).map_err(|error| error_after(error.into(), true))?;
             }
             Ok((chunk.head.length, chunk.head.serial))
         })
@@ -248,38 +250,43 @@ impl ChunkStore {
     /// Brings everything applied to a chunk to disk, and clears its dirty mark (R27).
     ///
     /// # Errors
-    /// [`DiskError`].
-    pub fn sync(&self, handle: ChunkHandle) -> Result<(), DiskError> {
+    /// [`ChunkError`].
+    pub fn sync(&self, handle: ChunkHandle) -> Result<(), ChunkError> {
         self.with_chunk(handle, |chunk| {
             chunk.sync(&self.directory)?;
-            self.clear_mark(chunk)
+            Ok(self.clear_mark(chunk)?)
         })
     }
 
     /// Keeps in the head what was acknowledged (R17, R29).
     ///
     /// # Errors
-    /// [`DiskError`].
+    /// [`ChunkError`].
     pub fn settle(
         &self,
         handle: ChunkHandle,
         acknowledged: AcknowledgedMark,
-    ) -> Result<(), DiskError> {
+    ) -> Result<(), ChunkError> {
         self.with_chunk(handle, |chunk| {
             if chunk.head.sequence == 0 {
                 return Ok(());
             }
             chunk.settle_slots(&self.directory)?;
             let files = self.directory.files(handle, false)?;
-            settle(chunk, &files, acknowledged)
+            Ok(settle(chunk, &files, acknowledged)?)
         })
     }
 
     /// Reads bytes with their checksums; fewer than asked where the replica ends.
     ///
     /// # Errors
-    /// [`DiskError::Corrupt`] where a block that must be cut does not match its checksum.
-    pub fn read(&self, handle: ChunkHandle, offset: u64, size: u64) -> Result<ReadDone, DiskError> {
+    /// [`ChunkError::Corrupt`] where a block that must be cut does not match its checksum.
+    pub fn read(
+        &self,
+        handle: ChunkHandle,
+        offset: u64,
+        size: u64,
+    ) -> Result<ReadDone, ChunkError> {
         self.with_chunk(handle, |chunk| {
             if offset >= chunk.head.length {
                 return Ok(ReadDone { offset, ..ReadDone::default() });
@@ -293,8 +300,8 @@ impl ChunkStore {
     /// Whether the block at `offset` matches its checksum (R31).
     ///
     /// # Errors
-    /// [`DiskError`] where it cannot be read at all.
-    pub fn verify(&self, handle: ChunkHandle, offset: u64) -> Result<bool, DiskError> {
+    /// [`ChunkError`] where it cannot be read at all.
+    pub fn verify(&self, handle: ChunkHandle, offset: u64) -> Result<bool, ChunkError> {
         self.with_chunk(handle, |chunk| {
             if offset >= chunk.head.length {
                 return Ok(true);
@@ -302,7 +309,7 @@ impl ChunkStore {
             let files = self.directory.files(handle, false)?;
             match read_block(&files, &chunk.head, offset / u64::from(chunk.head.block_size)) {
                 Ok(_) => Ok(true),
-                Err(DiskError::Corrupt { .. }) => Ok(false),
+                Err(ChunkError::Corrupt { .. }) => Ok(false),
                 Err(error) => Err(error),
             }
         })
@@ -312,8 +319,8 @@ impl ChunkStore {
     /// none now.
     ///
     /// # Errors
-    /// [`DiskError`].
-    pub fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> Result<bool, DiskError> {
+    /// [`ChunkError`].
+    pub fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> Result<bool, ChunkError> {
         let Some(shared) = locked(&self.chunks).get(&handle).cloned() else {
             return Ok(true);
         };
@@ -339,26 +346,24 @@ impl ChunkStore {
     /// Removes what was thrown away before `before_ms`, or all where space is short.
     ///
     /// # Errors
-    /// [`DiskError`].
-    pub fn empty_trash(&self, before_ms: u64, now_ms: u64) -> Result<(), DiskError> {
-        self.guarded(|| empty(self.disk(), before_ms, now_ms).map_err(disk_error))
+    /// [`ChunkError`].
+    pub fn empty_trash(&self, before_ms: u64, now_ms: u64) -> Result<(), ChunkError> {
+        self.guarded(|| Ok(empty(self.disk(), before_ms, now_ms).map_err(disk_error)?))
     }
 
     /// How full the disk is.
     ///
     /// # Errors
-    /// [`DiskError`].
-    pub fn space(&self) -> Result<Space, DiskError> {
-        self.guarded(|| self.disk().space().map_err(disk_error))
+    /// [`ChunkError`].
+    pub fn space(&self) -> Result<Space, ChunkError> {
+        self.guarded(|| Ok(self.disk().space().map_err(disk_error)?))
     }
 }
 
 /// "No space" promises that nothing was changed; once something was, it is another error.
-fn error_after(error: DiskError, changed: bool) -> DiskError {
+fn error_after(error: ChunkError, changed: bool) -> ChunkError {
     match error {
-        DiskError::NoSpace if changed => {
-            DiskError::Io("no space left on the data directory, with a part written".to_owned())
-        }
+        ChunkError::Disk(DiskError::NoSpace) if changed => DiskError::NoSpaceMidway.into(),
         other => other,
     }
 }

@@ -3,7 +3,7 @@
 use crate::chunk::Chunk;
 use crate::chunk_files::{CHUNKS_DIRECTORY, ChunkDirectory, handles_with_files};
 use crate::chunk_store::{ChunkStore, FAILED_PATH};
-use crate::identity_file::read_identity;
+use crate::identity_file::{IdentityError, read_identity};
 use crate::recovery::{RecoveredChunk, recover};
 use crate::trash::{TRASH_DIRECTORY, throw_away};
 use crate::version_journal::{JournalOpenError, JournalState, VersionJournal, read_journal};
@@ -49,6 +49,9 @@ pub enum StoreOpenError {
         /// Why.
         error: DiskError,
     },
+    /// Whose it is cannot be told.
+    #[error(transparent)]
+    Identity(IdentityError),
     /// The journal cannot be believed.
     #[error(
         "{directory}: {error}. Its replicas' versions are not known: copy it away, start with an \
@@ -147,7 +150,8 @@ fn server_identity(disk: &dyn Disk) -> Result<Option<(CellId, ServerId)>, StoreO
         Ok(Some(Identity { kind: IdentityKind::Master, cell, .. })) => {
             Err(StoreOpenError::Foreign { directory, owner: format!("a master of cell {cell}") })
         }
-        Err(error) => Err(StoreOpenError::Disk { directory, error }),
+        Err(IdentityError::Disk(error)) => Err(StoreOpenError::Disk { directory, error }),
+        Err(malformed) => Err(StoreOpenError::Identity(malformed)),
     }
 }
 
@@ -192,7 +196,7 @@ fn recover_or_suspect(
     page_cache_lost: bool,
 ) -> Result<RecoveredChunk, DiskError> {
     match recover(directory, line, BLOCK_SIZE, page_cache_lost) {
-        Err(DiskError::Io(_) | DiskError::NoSpace) => {
+        Err(DiskError::Io(_) | DiskError::NoSpace | DiskError::NoSpaceMidway) => {
             let chunk = Chunk { torn: true, ..Chunk::empty(line.handle, BLOCK_SIZE) };
             Ok(RecoveredChunk { chunk, damaged: true })
         }

@@ -38,7 +38,7 @@ pub use checkpoint::{
 pub use chunk_service::ChunkDisk;
 pub use chunk_store::ChunkStore;
 pub use chunk_store_open::{RecoveredChunks, StoreOpenError};
-pub use identity_file::{read_identity, write_identity};
+pub use identity_file::{IdentityError, read_identity, write_identity};
 pub use log_recovery::{LogOpenError, RecoveredLog};
 pub use mutation::{AcknowledgedMark, ReadyMutation};
 pub use operation_log::{OperationLog, SEGMENT_SIZE_STANDARD};

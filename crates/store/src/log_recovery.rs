@@ -127,7 +127,7 @@ impl OperationLog {
         }
         let has_mark = contents.segments.last().is_none_or(ReadSegment::has_mark);
         let mark = recovered.mark.clone();
-        let mut log = Self { disk, cell, segment_size, closed, current, mark, failed: false };
+        let mut log = Self { disk, cell, segment_size, closed, current, mark, failed: None };
         if let Some(mark) = log.mark.clone().filter(|_| !has_mark) {
             // Killed between beginning the segment and carrying the mark over (L3).
             log.append(&[(LogIndex::default(), mark)])?;

@@ -45,7 +45,7 @@ pub struct OperationLog {
     pub(crate) closed: Vec<(u64, LogIndex)>,
     pub(crate) current: OpenSegment,
     pub(crate) mark: Option<Bytes>,
-    pub(crate) failed: bool,
+    pub(crate) failed: Option<DiskError>,
 }
 
 /// The segment that is written to.
@@ -107,14 +107,18 @@ impl OperationLog {
     /// Appends records and flushes them, once for all (L1, L2). Index zero is a mark (L3).
     ///
     /// # Errors
-    /// [`DiskError`]: some of the records may be in the log, and the log takes no more (L4).
+    /// [`DiskError`]: some of the records may be in the log, and the log takes no more (L4): each
+    /// later append gets the first one's error.
     pub fn append(&mut self, records: &[(LogIndex, Bytes)]) -> Result<(), DiskError> {
-        if self.failed {
-            let reason = "an earlier write to the operation log failed";
-            return Err(DiskError::SyncFailed(reason.to_owned()));
+        if let Some(first) = &self.failed {
+            return Err(first.clone());
         }
-        // Until it has succeeded, nobody knows what is on disk (L4).
-        self.failed = true;
+        let written = self.write_all(records);
+        self.failed = written.as_ref().err().cloned();
+        written
+    }
+
+    fn write_all(&mut self, records: &[(LogIndex, Bytes)]) -> Result<(), DiskError> {
         let mut batch = Vec::new();
         for (index, record) in records {
             let size = log_record_size(record.len()) as u64;
@@ -124,9 +128,7 @@ impl OperationLog {
             }
             self.put(*index, record, &mut batch);
         }
-        self.current.write(batch)?;
-        self.failed = false;
-        Ok(())
+        self.current.write(batch)
     }
 
     fn put(&mut self, index: LogIndex, record: &Bytes, batch: &mut Vec<u8>) {

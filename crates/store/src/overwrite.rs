@@ -15,7 +15,7 @@ use crate::mutation::ReadyMutation;
 use crate::reading::read_block;
 use crate::whole_files::disk_error;
 use bytes::Bytes;
-use cairn_env::DiskError;
+use cairn_env::{ChunkError, DiskError};
 use cairn_format::{ChunkHead, RedoEntry, block_checksum_offset};
 use cairn_types::crc32c;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ impl OverwriteRun {
         stored: &ChunkHead,
         files: &ChunkFiles,
         mutation: &ReadyMutation,
-    ) -> Result<(), DiskError> {
+    ) -> Result<(), ChunkError> {
         let bytes = mutation.data.as_ref().map(|data| data.segments.concat()).unwrap_or_default();
         let block_size = u64::from(self.head.block_size);
         let mut done = 0;
@@ -68,7 +68,7 @@ impl OverwriteRun {
         block: u64,
         within: usize,
         bytes: &[u8],
-    ) -> Result<(), DiskError> {
+    ) -> Result<(), ChunkError> {
         let start = block * u64::from(stored.block_size);
         let stored_end = stored.length.min(start + u64::from(stored.block_size));
         let covers = within == 0 && start + bytes.len() as u64 >= stored_end;
@@ -120,7 +120,7 @@ impl OverwriteRun {
 /// What fails once the entry is durable will be done again: "nothing was changed" would be wrong.
 fn in_place(error: DiskError) -> DiskError {
     match error {
-        DiskError::NoSpace => DiskError::Io("no space left to finish an overwrite".to_owned()),
+        DiskError::NoSpace => DiskError::NoSpaceMidway,
         other => other,
     }
 }

@@ -4,7 +4,7 @@
 //!   after the set was changed (R14); then its memory goes to those still waiting.
 
 use crate::mutation::ReadyMutation;
-use cairn_env::{ApplyMutation, DiskError, PushBuffer, PushLookupError, PushedData};
+use cairn_env::{ApplyMutation, ChunkError, PushBuffer, PushLookupError, PushedData};
 use cairn_types::PushId;
 use std::collections::VecDeque;
 
@@ -39,12 +39,12 @@ impl PushShelf {
         &mut self,
         mutation: &ApplyMutation,
         block_size: u32,
-    ) -> Result<ReadyMutation, DiskError> {
+    ) -> Result<ReadyMutation, ChunkError> {
         let ApplyMutation { serial, offset, size, push, ref checksums } = *mutation;
         let find = |push| match self.buffer.get(push, size, checksums) {
             Ok(data) if data.block_size == block_size => Ok(data),
-            Ok(_) | Err(PushLookupError::Differs) => Err(DiskError::PushDiffers { push }),
-            Err(PushLookupError::Missing) => Err(DiskError::PushMissing { push }),
+            Ok(_) | Err(PushLookupError::Differs) => Err(ChunkError::PushDiffers { push }),
+            Err(PushLookupError::Missing) => Err(ChunkError::PushMissing { push }),
         };
         Ok(ReadyMutation { serial, offset, size, data: push.map(find).transpose()? })
     }

@@ -14,7 +14,7 @@ use crate::chunk_files::ChunkFiles;
 use crate::whole_files::disk_error;
 use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
-use cairn_env::{DiskError, Payload, ReadDone};
+use cairn_env::{ChunkError, DiskError, Payload, ReadDone};
 use cairn_format::{ChunkHead, block_checksum_offset};
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
 use std::ops::Range;
@@ -37,7 +37,7 @@ fn stored_checksums(
     files: &ChunkFiles,
     head: &ChunkHead,
     blocks: Range<u64>,
-) -> Result<Vec<Crc32c>, DiskError> {
+) -> Result<Vec<Crc32c>, ChunkError> {
     let whole = blocks.start..blocks.end.min(head.whole_blocks()).max(blocks.start);
     let mut raw = vec![0; memory(4 * (whole.end - whole.start))];
     if !raw.is_empty() {
@@ -45,7 +45,7 @@ fn stored_checksums(
         let read = files.meta.read_at(&mut raw, offset).map_err(disk_error)?;
         if read < raw.len() {
             let missing = whole.start + read as u64 / 4;
-            return Err(DiskError::Corrupt { offset: missing * u64::from(head.block_size) });
+            return Err(ChunkError::Corrupt { offset: missing * u64::from(head.block_size) });
         }
     }
     let (sums, _) = raw.as_chunks::<4>();
@@ -62,11 +62,11 @@ fn fill_stored(
     head: &ChunkHead,
     start: u64,
     bytes: &mut [u8],
-) -> Result<(), DiskError> {
+) -> Result<(), ChunkError> {
     let read = files.data.read_at(bytes, start).map_err(disk_error)?;
     if read < bytes.len() {
         let end = start + read as u64;
-        return Err(DiskError::Corrupt { offset: end - end % u64::from(head.block_size) });
+        return Err(ChunkError::Corrupt { offset: end - end % u64::from(head.block_size) });
     }
     Ok(())
 }
@@ -78,7 +78,7 @@ fn stored_bytes(
     start: u64,
     size: usize,
     pool: &BufferPool,
-) -> Result<Bytes, DiskError> {
+) -> Result<Bytes, ChunkError> {
     let mut buffer = pool.take(size);
     fill_stored(files, head, start, buffer.to_fill())?;
     Ok(buffer.freeze())
@@ -89,7 +89,7 @@ pub(crate) fn read_block(
     files: &ChunkFiles,
     head: &ChunkHead,
     block: u64,
-) -> Result<Vec<u8>, DiskError> {
+) -> Result<Vec<u8>, ChunkError> {
     let range = block_range(head, block);
     let mut bytes = vec![0; memory(range.end - range.start)];
     fill_stored(files, head, range.start, &mut bytes)?;
@@ -97,7 +97,7 @@ pub(crate) fn read_block(
     if stored.first() == Some(&crc32c(&bytes)) {
         Ok(bytes)
     } else {
-        Err(DiskError::Corrupt { offset: range.start })
+        Err(ChunkError::Corrupt { offset: range.start })
     }
 }
 
@@ -111,8 +111,8 @@ pub(crate) fn verify_from(
     for block in first..blocks {
         match read_block(files, head, block) {
             Ok(_) => {}
-            Err(DiskError::Corrupt { .. }) => return Ok(false),
-            Err(error) => return Err(error),
+            Err(ChunkError::Disk(error)) => return Err(error),
+            Err(_) => return Ok(false),
         }
     }
     Ok(true)
@@ -135,7 +135,7 @@ pub(crate) fn read(
     size: u64,
     how: ReadMode,
     pool: &BufferPool,
-) -> Result<ReadDone, DiskError> {
+) -> Result<ReadDone, ChunkError> {
     let end = offset.saturating_add(size).min(head.length);
     if offset >= end {
         return Ok(ReadDone { offset, ..ReadDone::default() });
@@ -169,7 +169,7 @@ pub(crate) fn read(
         } else if crc32c(&bytes[at(&range)]) == stored {
             checksums.push(crc32c(&bytes[at(&piece)]));
         } else {
-            return Err(DiskError::Corrupt { offset: range.start });
+            return Err(ChunkError::Corrupt { offset: range.start });
         }
     }
     let payload = bytes.slice(memory(offset - whole.start)..memory(end - whole.start));

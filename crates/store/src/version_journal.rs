@@ -211,7 +211,8 @@ impl VersionJournal {
     /// behind a later one.
     fn write(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
         if let Err(failure) = self.file.write_at(bytes, self.end) {
-            self.file.set_size(self.end).map_err(sync_failure)?;
+            // What is there now is not known, as after a failed sync: the directory is given up.
+            self.file.set_size(self.end).map_err(DiskError::SyncFailed)?;
             return Err(disk_error(failure));
         }
         self.end += bytes.len() as u64;

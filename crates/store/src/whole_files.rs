@@ -1,20 +1,17 @@
 //! Whole files: read at once, or replaced so that a crash leaves the old one or the new one.
 
-use cairn_env::{Disk, DiskError, DiskFile, IoFailure, OpenMode};
+use cairn_env::{Disk, DiskError, DiskFile, IoFailure, OpenMode, SyncError};
 
 /// What a disk said, as the answer to a job. A failed sync is never this: see [`sync_failure`].
 #[must_use]
 pub(crate) fn disk_error(failure: IoFailure) -> DiskError {
-    match failure {
-        IoFailure::NoSpace => DiskError::NoSpace,
-        other => DiskError::Io(other.to_string()),
-    }
+    failure.into()
 }
 
 /// A failed sync: nothing unsynced may be believed any more (D2, R27).
 #[must_use]
-pub(crate) fn sync_failure(failure: IoFailure) -> DiskError {
-    DiskError::SyncFailed(failure.to_string())
+pub(crate) fn sync_failure(error: SyncError) -> DiskError {
+    error.into()
 }
 
 /// Reads all of an open file.

@@ -10,7 +10,9 @@
 use super::population::{Population, SERVERS};
 use crate::error::{BenchCause, BenchError, Doing};
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
-use cairn_env::{ChunkDone, ChunkJob, DiskError, Driver, Effect, Event, Now, Service, Space};
+use cairn_env::{
+    ChunkDone, ChunkError, ChunkJob, ChunkResult, Driver, Effect, Event, Now, Service, Space,
+};
 use cairn_env_os::{LaunchOptions, Running};
 use cairn_protocol::ReplicaReport;
 use cairn_testkit::Janitor;
@@ -90,7 +92,7 @@ impl Driver for HollowServer {
     fn handle(
         &mut self,
         now: Now,
-        event: Event<(), ChunkDone>,
+        event: Event<(), ChunkResult>,
         effects: &mut Vec<Effect<ChunkJob>>,
     ) {
         self.core.step(now, event, effects);
@@ -103,7 +105,7 @@ struct NoBytes {
 }
 
 impl NoBytes {
-    fn one(&self, job: ChunkJob) -> Result<ChunkDone, DiskError> {
+    fn one(&self, job: ChunkJob) -> ChunkResult {
         Ok(match job {
             ChunkJob::Apply { mutations, .. } => {
                 let ends = mutations.iter().map(|mutation| mutation.offset + mutation.size);
@@ -112,7 +114,7 @@ impl NoBytes {
                 ChunkDone::Applied { length, serial }
             }
             ChunkJob::Journal(_) => ChunkDone::Journaled,
-            ChunkJob::Read { .. } => return Err(DiskError::NoSuchChunk),
+            ChunkJob::Read { .. } => return Err(ChunkError::NoSuchChunk),
             ChunkJob::Verify { .. } => ChunkDone::Verified { good: true },
             ChunkJob::Sync { .. } => ChunkDone::Synced,
             ChunkJob::Settle { .. } => ChunkDone::Settled,
@@ -125,9 +127,9 @@ impl NoBytes {
 
 impl Service for NoBytes {
     type Job = ChunkJob;
-    type Done = ChunkDone;
+    type JobResult = ChunkResult;
 
-    fn run(&self, jobs: Vec<ChunkJob>) -> Vec<Result<ChunkDone, DiskError>> {
+    fn run(&self, jobs: Vec<ChunkJob>) -> Vec<ChunkResult> {
         jobs.into_iter().map(|job| self.one(job)).collect()
     }
 }

@@ -7,8 +7,7 @@ pub mod raw_peer;
 
 use bytes::Bytes;
 use cairn_env::{
-    Answer, Caller, Completion, DiskError, Driver, Effect, EffectId, Event, Lane, Now, PushedData,
-    Service,
+    Answer, Caller, Completion, Driver, Effect, EffectId, Event, Lane, Now, PushedData, Service,
 };
 use cairn_env_os::{LaunchOptions, Running, bind, launch};
 use cairn_protocol::{
@@ -56,9 +55,9 @@ pub struct ToyService {
 
 impl Service for ToyService {
     type Job = u64;
-    type Done = u64;
-    fn run(&self, jobs: Vec<u64>) -> Vec<Result<u64, DiskError>> {
-        jobs.into_iter().map(Ok).collect()
+    type JobResult = u64;
+    fn run(&self, jobs: Vec<u64>) -> Vec<u64> {
+        jobs
     }
     fn keep(&self, push: PushId, data: PushedData) -> Result<(), Failure> {
         self.kept.lock().unwrap().insert(push, data);
@@ -147,7 +146,7 @@ impl Toy {
                 None
             }
             Completion::Disk(result) => {
-                assert_eq!(result, Ok(id.0), "a result comes back with its own effect");
+                assert_eq!(result, id.0, "a result comes back with its own effect");
                 Some(self.jobs.remove(&id).expect("a job completes once"))
             }
         }

@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file includes it and uses a part")]
 
 use bytes::Bytes;
-use cairn_env::{DiskError, JournalEntry, PushedData, ReadDone};
+use cairn_env::{ChunkError, JournalEntry, PushedData, ReadDone};
 use cairn_env_sim::SimDisk;
 use cairn_protocol::ReplicaReport;
 use cairn_store::{AcknowledgedMark, ChunkStore, ReadyMutation};
@@ -106,7 +106,7 @@ impl Model {
     }
 
     /// Does one step.
-    pub fn take(&mut self, store: &ChunkStore, step: &Step) -> Result<(), DiskError> {
+    pub fn take(&mut self, store: &ChunkStore, step: &Step) -> Result<(), ChunkError> {
         match step {
             Step::Raise(to) => {
                 self.raising = *to;
@@ -202,12 +202,12 @@ impl From<ReadDone> for Got {
 }
 
 /// Reads as a reader whose answer arrives at once.
-pub fn read(store: &ChunkStore, offset: u64, size: u64) -> Result<Got, DiskError> {
+pub fn read(store: &ChunkStore, offset: u64, size: u64) -> Result<Got, ChunkError> {
     store.read(HANDLE, offset, size).map(Got::from)
 }
 
 /// All bytes, each block verified by the reader.
-pub fn read_all(store: &ChunkStore) -> Result<Vec<u8>, DiskError> {
+pub fn read_all(store: &ChunkStore) -> Result<Vec<u8>, ChunkError> {
     let got = read(store, 0, 1 << 30)?;
     assert!(got.verifies(), "the reader sees bad bytes");
     Ok(got.bytes.to_vec())

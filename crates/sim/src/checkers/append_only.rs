@@ -3,7 +3,7 @@
 
 use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
-use cairn_env::{ChunkDone, ChunkJob, DiskError};
+use cairn_env::{ChunkDone, ChunkJob, ChunkResult};
 use cairn_env_sim::{NodeId, SeenRequest};
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::{ChunkHandle, PushId};
@@ -26,7 +26,7 @@ impl Checker for AppendOnly {
         &mut self,
         node: NodeId,
         job: &ChunkJob,
-        result: &Result<ChunkDone, DiskError>,
+        result: &ChunkResult,
         _: &Ledger,
     ) -> Verdict {
         match (job, result) {

@@ -1,7 +1,7 @@
 //! What a checker is: it watches the seam and says what is wrong.
 
 use crate::ledger::Ledger;
-use cairn_env::{ChunkDone, ChunkJob, DiskError};
+use cairn_env::{ChunkJob, ChunkResult};
 use cairn_env_sim::{NodeId, SeenRequest};
 use cairn_master_core::Record;
 use cairn_protocol::{Failure, Response};
@@ -24,7 +24,7 @@ pub(crate) trait Checker {
         &mut self,
         _node: NodeId,
         _job: &ChunkJob,
-        _result: &Result<ChunkDone, DiskError>,
+        _result: &ChunkResult,
         _ledger: &Ledger,
     ) -> Verdict {
         Ok(())

@@ -3,7 +3,7 @@
 
 use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
-use cairn_env::{ChunkDone, ChunkJob, DiskError};
+use cairn_env::{ChunkDone, ChunkJob, ChunkResult};
 use cairn_env_sim::NodeId;
 use cairn_master_core::Record;
 use cairn_types::{ChunkHandle, ChunkVersion};
@@ -24,7 +24,7 @@ impl Checker for NoLiveChunkCollected {
         &mut self,
         node: NodeId,
         job: &ChunkJob,
-        result: &Result<ChunkDone, DiskError>,
+        result: &ChunkResult,
         ledger: &Ledger,
     ) -> Verdict {
         let (ChunkJob::Trash { handle, .. }, Ok(ChunkDone::Trashed { gone: true })) = (job, result)

@@ -14,7 +14,7 @@ use super::checker::Verdict;
 use cairn_consensus::StoredRecord;
 use cairn_env::{Driver, Effect, Event, Now};
 use cairn_master::{Master, MasterDisk};
-use cairn_master_core::{LogDone, LogJob, Record, State};
+use cairn_master_core::{LogJob, LogResult, Record, State};
 use cairn_types::LogIndex;
 use cairn_types::wire::Message;
 use std::cell::RefCell;
@@ -32,7 +32,7 @@ impl Driver for SharedMaster {
     type Service = MasterDisk;
     type Command = ();
 
-    fn handle(&mut self, now: Now, event: Event<(), LogDone>, effects: &mut Vec<Effect<LogJob>>) {
+    fn handle(&mut self, now: Now, event: Event<(), LogResult>, effects: &mut Vec<Effect<LogJob>>) {
         self.0.borrow_mut().handle(now, event, effects);
     }
 

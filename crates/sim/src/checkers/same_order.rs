@@ -4,7 +4,7 @@
 
 use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
-use cairn_env::{ApplyMutation, ChunkDone, ChunkJob, DiskError};
+use cairn_env::{ApplyMutation, ChunkJob, ChunkResult};
 use cairn_env_sim::NodeId;
 use cairn_types::{ChunkHandle, ChunkVersion, PushId, SerialNumber};
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ impl Checker for SameOrder {
         &mut self,
         node: NodeId,
         job: &ChunkJob,
-        result: &Result<ChunkDone, DiskError>,
+        result: &ChunkResult,
         _: &Ledger,
     ) -> Verdict {
         match (job, result) {

@@ -3,7 +3,7 @@
 
 use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
-use cairn_env::{ChunkDone, ChunkJob, DiskError, JournalEntry};
+use cairn_env::{ChunkJob, ChunkResult, JournalEntry};
 use cairn_env_sim::NodeId;
 use cairn_master_core::Record;
 use cairn_types::{ChunkHandle, ChunkVersion};
@@ -41,7 +41,7 @@ impl Checker for SpentNumbers {
         &mut self,
         node: NodeId,
         job: &ChunkJob,
-        result: &Result<ChunkDone, DiskError>,
+        result: &ChunkResult,
         ledger: &Ledger,
     ) -> Verdict {
         let (ChunkJob::Journal(entries), Ok(_)) = (job, result) else { return Ok(()) };
