@@ -12,7 +12,7 @@
 use crate::damaged::Damaged;
 use crate::entries::EntryList;
 use crate::limits::{CHILD_COUNT_MAX, KEY_SIZE_MAX, LEAF_SIZE_MAX, VALUE_SIZE_MAX};
-use crate::node::{ChildPage, InnerPage, OpenedPage, separator};
+use crate::node::{ChildPage, InnerPage, separator};
 use crate::run_edit::{self, Edit};
 use crate::source::PageSource;
 use crate::tree::{EditError, Tree};
@@ -151,7 +151,7 @@ impl Insert<'_> {
             .sum();
         let next = inner.children.get(index + 1);
         if let Some(next) = next.filter(|next| next.leaf_size() + rest <= MERGED_SIZE_MAX)
-            && let Ok(OpenedPage::Leaf(run)) = next.open(1, self.source)
+            && let Ok(run) = next.leaf_to_copy(self.source)
             && entries.append_run(run).is_some()
         {
             range.end += 1;
@@ -175,9 +175,7 @@ impl Insert<'_> {
             .filter_map(|sibling| Some((inner.children.get(sibling)?.leaf_size(), sibling)))
             .filter(|(size, _)| *size <= LEAF_SIZE_MAX)
             .min()?;
-        let Ok(OpenedPage::Leaf(run)) = inner.children[sibling].open(1, self.source) else {
-            return None;
-        };
+        let run = inner.children[sibling].leaf_to_copy(self.source).ok()?;
         let mut all = EntryList::default();
         all.append_run(run)?;
         let place = if sibling < index { all.count() } else { 0 };

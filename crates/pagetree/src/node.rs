@@ -13,6 +13,8 @@
 //! - N3: a page that has a place in a file is, byte for byte, what lies there; to change a page is
 //!   to forget its place.
 //! - N4: level 1 has leaves below it, level `n` inner pages of level `n − 1`.
+//! - N5: what is copied out of a stored page is verified then, however often it was before: what
+//!   rots after it was first read would get a fresh checksum, and look good for ever.
 //!
 //! Readers never look at a page's place in a file; a checkpoint sets it while they read.
 
@@ -182,16 +184,31 @@ impl ChildPage {
         }
     }
 
+    /// A leaf's run, to be copied (N5).
+    pub(crate) fn leaf_to_copy<'a>(
+        &'a self,
+        source: Option<&'a PageSource>,
+    ) -> Result<&'a [u8], Damaged> {
+        let run = match self.open(1, source)? {
+            OpenedPage::Leaf(run) => run,
+            OpenedPage::Inner(_) => unreachable!("level 1 has leaves below it (N4)"),
+        };
+        match self {
+            Self::StoredLeaf { offset, size, checksum, .. } => {
+                let place = PagePlace { offset: *offset, size: *size, checksum: *checksum };
+                expect_source(source).verified_page(&place)
+            }
+            _ => Ok(run),
+        }
+    }
+
     /// A leaf's run, to be changed.
     pub(crate) fn leaf_mut(
         &mut self,
         source: Option<&PageSource>,
     ) -> Result<&mut Vec<u8>, Damaged> {
         if matches!(self, Self::StoredLeaf { .. }) {
-            let OpenedPage::Leaf(run) = self.open(1, source)? else {
-                unreachable!("a leaf is one")
-            };
-            *self = Self::leaf(run.to_vec());
+            *self = Self::leaf(self.leaf_to_copy(source)?.to_vec());
         }
         match self {
             Self::Leaf(leaf) => Ok(Arc::make_mut(leaf).run_mut()),

@@ -127,10 +127,8 @@ fn join_leaf(inner: &mut InnerPage, index: usize, source: Option<&PageSource>) {
             continue;
         }
         let mut entries = EntryList::default();
-        let appended = [left, right].map(|leaf| match leaf.open(1, source) {
-            Ok(OpenedPage::Leaf(run)) => entries.append_run(run),
-            _ => None,
-        });
+        let appended = [left, right]
+            .map(|leaf| leaf.leaf_to_copy(source).ok().and_then(|run| entries.append_run(run)));
         if appended.contains(&None) {
             continue;
         }

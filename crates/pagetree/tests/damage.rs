@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use cairn_pagetree::{
-    CheckpointError, Damage, FileId, RootRecord, Tree, checkpoint, multi_get, rewrite,
+    Backing, CheckpointError, Damage, FileId, RootRecord, Tree, checkpoint, multi_get, rewrite,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -132,6 +133,63 @@ fn an_edit_that_meets_damage_changes_nothing() {
             }
         }
     }
+}
+
+/// A file whose bytes become others under the tree.
+struct Rotting {
+    whole: Vec<u8>,
+    rotten: Vec<u8>,
+    has_rotted: AtomicBool,
+}
+
+impl Backing for Rotting {
+    fn bytes(&self) -> &[u8] {
+        if self.has_rotted.load(Ordering::Relaxed) { &self.rotten } else { &self.whole }
+    }
+}
+
+/// The keys whose value is read otherwise than it was written.
+fn wrong(tree: &Tree, model: &Model) -> Vec<Vec<u8>> {
+    let differs = |(key, value): &(&Vec<u8>, &Vec<u8>)| {
+        tree.get(key).is_ok_and(|found| found != Some(value.as_slice()))
+    };
+    model.iter().filter(differs).map(|(key, _)| key.clone()).collect()
+}
+
+#[test]
+fn a_page_that_rots_after_it_was_read_is_never_copied_as_good() {
+    let (whole, record, model) = stored(110);
+    let (mut met, mut edits) = (0, 0);
+    for at in (0..whole.len()).step_by(401) {
+        let mut rotten = whole.clone();
+        rotten[at] ^= 0x10;
+        let backing = Arc::new(Rotting { whole: whole.clone(), rotten, has_rotted: false.into() });
+        let mut tree = Tree::open(Arc::clone(&backing) as _, FileId::fresh(), &record).unwrap();
+        assert_eq!(wrong(&tree, &model), Vec::<Vec<u8>>::new(), "all pages are verified now");
+        backing.has_rotted.store(true, Ordering::Relaxed);
+        let mut expected = model.clone();
+        for (index, key) in model.keys().enumerate() {
+            edits += 1;
+            if index % 2 == 0 {
+                let key = [key.as_slice(), b"-more-of-it"].concat();
+                match tree.insert(&key, b"new") {
+                    Ok(_) => drop(expected.insert(key, b"new".to_vec())),
+                    Err(_) => met += 1,
+                }
+            } else {
+                match tree.remove(key) {
+                    Ok(_) => drop(expected.remove(key)),
+                    Err(_) => met += 1,
+                }
+            }
+        }
+        // What is in memory now, and would be written out with fresh checksums, is as it was.
+        let mut bytes = Vec::new();
+        let Ok((_, made)) = rewrite(&tree, &mut bytes, 3, &[]) else { continue };
+        let again = Tree::open(Arc::new(bytes), FileId::fresh(), &made.record).unwrap();
+        assert_eq!(wrong(&again, &expected), Vec::<Vec<u8>>::new(), "byte {at}");
+    }
+    assert!(met > 100, "{met} of {edits} edits met damage");
 }
 
 #[test]
