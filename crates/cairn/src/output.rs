@@ -154,23 +154,9 @@ pub(crate) fn span_text(millis: u64) -> String {
 
 /// A wall time as `2026-11-21 20:58:03`, in UTC.
 pub(crate) fn time_text(time: WallTime) -> String {
-    let seconds = time.as_millis() / 1000;
-    let (year, month, day) = civil_from_days(seconds / 86_400);
-    let of_day = seconds % 86_400;
-    let (hour, minute, second) = (of_day / 3600, of_day % 3600 / 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
-}
-
-/// Days since 1970-01-01 as a date, by eras of 400 years that begin in March.
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let text = time.to_string();
+    let (date, of_day) = text.split_once('T').expect("a time of RFC 3339");
+    format!("{date} {}", &of_day[..8])
 }
 
 #[cfg(test)]

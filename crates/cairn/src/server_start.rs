@@ -7,8 +7,8 @@ use crate::cell_address::check_listen;
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError};
-use cairn_env::Disk;
-use cairn_env_os::{BindError, HaltReason, LaunchError, LaunchOptions, OsDisk, Running};
+use cairn_env::{Disk, LogLevel};
+use cairn_env_os::{BindError, HaltReason, LaunchError, LaunchOptions, LogSink, OsDisk, Running};
 use cairn_master::{CHECKPOINT_LANE, Master, MasterConfig, MasterOpenError};
 use cairn_store::StoreOpenError;
 use cairn_types::{Address, CellConfig, Rack};
@@ -118,7 +118,7 @@ pub(crate) fn start_master(
         listener: Some(listener),
         workers: MASTER_WORKERS,
         background: Some(CHECKPOINT_LANE),
-        say,
+        log: log_to_stderr(),
         ..LaunchOptions::new("master")
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
@@ -159,17 +159,19 @@ pub(crate) fn start_chunkserver(
     let options = LaunchOptions {
         listener: Some(listener),
         workers: CHUNKSERVER_WORKERS,
-        say,
+        log: log_to_stderr(),
         ..LaunchOptions::new("chunkserver")
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
     Ok(Started { address, running })
 }
 
-/// What a server has to say while it runs. A reader that has gone is no reason to stop.
-fn say(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "cairn: {line}");
+/// Writes what a server logs to stderr. A reader that has gone is no reason to stop.
+fn log_to_stderr() -> LogSink {
+    LogSink::new(LogLevel::Info, |time, event| {
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), "{}", event.text_line(time));
+    })
 }
 
 /// Waits for the end, which comes by a kill (V2) or by a halt that says why.

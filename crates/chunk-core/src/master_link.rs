@@ -14,7 +14,7 @@ use crate::inventory::Telling;
 use crate::outbox::{JOURNAL_LANE, Purpose, lane_of};
 use crate::primary::holder_expiry;
 use crate::replica::Replica;
-use cairn_env::{ChunkJob, Effect, JournalEntry, Now, Space};
+use cairn_env::{ChunkJob, Effect, JournalEntry, LogEvent, Now, Space};
 use cairn_protocol::{
     ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Hello, Join, JoinAnswer,
     ReplicaReport, Role,
@@ -183,7 +183,8 @@ impl ChunkCore {
         let patience = Duration::from_millis(self.config.silent_ms);
         if now.time.since(since) >= patience && self.link.said != failure.message {
             let (master, why) = (self.master_address(), &failure.message);
-            self.out.push(Effect::Say(format!("not in the cell: master {master}: {why}")));
+            let event = LogEvent::warn("not in the cell").with("master", master).with("why", why);
+            self.out.push(Effect::Log(event));
             self.link.said.clone_from(&failure.message);
         }
     }
@@ -192,7 +193,8 @@ impl ChunkCore {
     pub(crate) fn say_joined(&mut self) {
         self.link.away_since = None;
         if !std::mem::take(&mut self.link.said).is_empty() {
-            self.out.push(Effect::Say(format!("in the cell: master {}", self.master_address())));
+            let event = LogEvent::info("in the cell").with("master", self.master_address());
+            self.out.push(Effect::Log(event));
         }
     }
 

@@ -31,7 +31,7 @@ struct Bench {
     calls: VecDeque<CallEffect>,
     replies: VecDeque<Reply>,
     wakes: VecDeque<EffectId>,
-    said: Vec<String>,
+    logged: Vec<String>,
 }
 
 const TERM: Term = Term::new(3);
@@ -77,7 +77,7 @@ impl Bench {
             calls: VecDeque::new(),
             replies: VecDeque::new(),
             wakes: VecDeque::new(),
-            said: vec![],
+            logged: vec![],
         };
         bench.step(Event::Started);
         bench
@@ -133,7 +133,7 @@ impl Bench {
                 Effect::Reply { to, answer, .. } => self.replies.push_back((to, answer)),
                 Effect::Wake { id, .. } => self.wakes.push_back(id),
                 Effect::Identify(_) => {}
-                Effect::Say(line) => self.said.push(line),
+                Effect::Log(event) => self.logged.push(event.to_string()),
                 Effect::Halt(why) => panic!("halted: {why}"),
             }
         }
@@ -672,8 +672,9 @@ fn a_person_hears_once_why_no_master_takes_the_server_in_and_that_one_did() {
         }
     };
     refuse(&mut bench);
-    assert_eq!(bench.said, ["not in the cell: master master:1: nobody listens there"]);
-    while bench.said.len() < 2 {
+    let expected = "WARN not in the cell master=master:1 why=\"nobody listens there\"";
+    assert_eq!(bench.logged, [expected]);
+    while bench.logged.len() < 2 {
         bench.tick(Duration::from_millis(250));
         while let Some((id, request)) = bench.calls.pop_front() {
             let config = CellConfig::tiny();
@@ -688,5 +689,5 @@ fn a_person_hears_once_why_no_master_takes_the_server_in_and_that_one_did() {
             }
         }
     }
-    assert_eq!(bench.said[1], "in the cell: master master:1");
+    assert_eq!(bench.logged[1], "INFO in the cell master=master:1");
 }

@@ -3,6 +3,7 @@
 use crate::attached::Attached;
 use crate::clock::Wall;
 use crate::lanes::Lanes;
+use crate::log_sink::LogSink;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::{Network, WAKER_TOKEN};
 use crate::reactor::Reactor;
@@ -60,8 +61,8 @@ pub struct LaunchOptions {
     pub background: Option<Lane>,
     /// Connections that may be open to this driver; more are closed at once.
     pub accepted_max: usize,
-    /// Where the driver's lines for a person go; nowhere, if nothing is said here.
-    pub say: fn(&str),
+    /// Who writes down what the driver and its world log; nobody, if nothing is said here.
+    pub log: LogSink,
 }
 
 impl LaunchOptions {
@@ -74,7 +75,7 @@ impl LaunchOptions {
             workers: 1,
             background: None,
             accepted_max: 10_000,
-            say: |_| {},
+            log: LogSink::default(),
         }
     }
 }
@@ -231,7 +232,7 @@ fn build<R: Driver>(
         commands: Arc::clone(&commands),
         results,
         stops: Arc::clone(&stops),
-        say: options.say,
+        log: options.log,
         wall: Wall::look(),
     };
     Ok((reactor, Running { thread: None, commands, stops }))

@@ -21,6 +21,7 @@ mod disk;
 mod frame_reader;
 mod lanes;
 mod launch;
+mod log_sink;
 mod mailbox;
 mod mapping;
 mod name_lookup;
@@ -38,3 +39,4 @@ pub use launch::{
     BindError, HaltReason, LaunchError, LaunchOptions, Running, Sender, Stopped, attach, bind,
     launch,
 };
+pub use log_sink::LogSink;

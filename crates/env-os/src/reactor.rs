@@ -12,6 +12,7 @@ use crate::calls::Call;
 use crate::clock::{self, Wall};
 use crate::lanes::{Finished, FromWorker, Lanes};
 use crate::launch::HaltReason;
+use crate::log_sink::LogSink;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::{Network, News, WAKER_TOKEN};
 use cairn_env::{Completion, Driver, Effect, EffectId, Event, Lane, Now, Service};
@@ -39,7 +40,7 @@ pub(crate) struct Reactor<R: Driver> {
     pub(crate) commands: Arc<Mailbox<R::Command>>,
     pub(crate) results: Arc<Results<R>>,
     pub(crate) stops: Arc<Mailbox<()>>,
-    pub(crate) say: fn(&str),
+    pub(crate) log: LogSink,
     pub(crate) wall: Wall,
 }
 
@@ -160,7 +161,7 @@ impl<R: Driver> Reactor<R> {
                 Effect::Wake { id, at } => self.network.wake(id, at),
                 Effect::Disk { id, lane, job } => turn.jobs.push((id, lane, job)),
                 Effect::Identify(hello) => self.network.identify(hello),
-                Effect::Say(line) => (self.say)(&line),
+                Effect::Log(event) => self.log.put(self.wall.now().wall, &event),
                 Effect::Halt(reason) => return Err(HaltReason(reason)),
             }
         }

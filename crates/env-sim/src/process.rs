@@ -6,8 +6,8 @@ use crate::node::NodeId;
 use crate::watch::JobWatch;
 use bytes::Bytes;
 use cairn_env::{
-    Answer, Caller, Completion, ConnectionId, Driver, Effect, EffectId, Event, Lane, Now, Payload,
-    PushedData, Service,
+    Answer, Caller, Completion, ConnectionId, Driver, Effect, EffectId, Event, Lane, LogEvent, Now,
+    Payload, PushedData, Service,
 };
 use cairn_protocol::{Failure, Hello, Request, Response};
 use cairn_types::{Address, PushId, ServerId, Time};
@@ -80,8 +80,8 @@ pub enum ProcessOutput {
     },
     /// See [`Effect::Identify`].
     Identify(Hello),
-    /// See [`Effect::Say`].
-    Say(String),
+    /// See [`Effect::Log`].
+    Log(LogEvent),
     /// See [`Effect::Halt`].
     Halt(String),
 }
@@ -167,7 +167,7 @@ where
                     ProcessOutput::Disk { lane }
                 }
                 Effect::Identify(hello) => ProcessOutput::Identify(hello),
-                Effect::Say(line) => ProcessOutput::Say(line),
+                Effect::Log(event) => ProcessOutput::Log(event),
                 Effect::Halt(reason) => ProcessOutput::Halt(reason),
             });
         }

@@ -366,7 +366,9 @@ impl SimWorld {
             ProcessOutput::Wake { id, at } => self.wake(node, life, id, at),
             ProcessOutput::Disk { lane } => self.lane_wants(node, lane),
             ProcessOutput::Identify(hello) => self.nodes[node.0].hello = Some(hello),
-            ProcessOutput::Say(line) => self.time.trace.line(|| format!("{node:?} says: {line}")),
+            ProcessOutput::Log(event) => {
+                self.time.trace.line(|| format!("{node:?} logs {event}"));
+            }
             ProcessOutput::Halt(reason) => {
                 self.time.trace.line(|| format!("{} halts: {reason}", node.0));
                 self.halts.push((self.time.now, node, reason));

@@ -1,6 +1,6 @@
 //! What goes through the seam: events in, effects out.
 
-use crate::Payload;
+use crate::{LogEvent, Payload};
 use bytes::Bytes;
 use cairn_protocol::{Failure, Hello, Request, RequestId, Response};
 use cairn_types::{Address, ServerId, Time, WallTime};
@@ -81,8 +81,8 @@ pub enum Effect<J> {
     },
     /// From now on, say this in handshakes.
     Identify(Hello),
-    /// A line for the person who runs the process; nothing comes back.
-    Say(String),
+    /// Tell the person who runs the process; nothing comes back.
+    Log(LogEvent),
     /// The process must stop (a failed fsync, a broken invariant of the disk); the reason is for
     /// a person.
     Halt(String),

@@ -24,6 +24,7 @@ pub mod conformance;
 mod disk;
 mod driver;
 mod effect;
+mod log;
 mod payload;
 mod push_buffer;
 
@@ -35,5 +36,6 @@ pub use disk::{
 };
 pub use driver::{Driver, Service};
 pub use effect::{Answer, Caller, Completion, ConnectionId, Effect, EffectId, Event, Lane, Now};
+pub use log::{LogEvent, LogLevel, LogValue, UnknownLogLevel};
 pub use payload::{HeldBytes, Payload};
 pub use push_buffer::{PushBuffer, PushLookupError, PushedData};

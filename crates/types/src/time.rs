@@ -1,6 +1,7 @@
 //! Time as it is handed to a state machine.
 
 use crate::wire::{Field, WireError, WireType};
+use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -60,6 +61,29 @@ impl WallTime {
     pub const fn as_millis(self) -> u64 {
         self.0
     }
+}
+
+/// As `2026-11-23T10:04:05.678Z` (RFC 3339, UTC).
+impl fmt::Display for WallTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, millis) = (self.0 / 1000, self.0 % 1000);
+        let (year, month, day) = civil_from_days(seconds / 86_400);
+        let of_day = seconds % 86_400;
+        let (hour, minute, second) = (of_day / 3600, of_day % 3600 / 60, of_day % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    }
+}
+
+/// Days since 1970-01-01 as a date, by eras of 400 years that begin in March.
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 impl Field for WallTime {
