@@ -1,12 +1,11 @@
 //! `cairn bench append`: records appended to one file by all callers.
 
-use crate::LoadShape;
-use crate::Surroundings;
 use crate::error::BenchError;
 use crate::load::{CallerJob, Load, LoadFigures};
 use crate::own_cell::OwnCell;
 use crate::pairs::Series;
 use crate::printer::Printer;
+use crate::surroundings::{LoadShape, Surroundings};
 use clap::Args;
 use serde_json::json;
 

@@ -1,8 +1,9 @@
 //! The cell that a bench measures: processes of its own, so that their CPU seconds can be told.
 
+use crate::cpu;
 use crate::error::{BenchError, Doing};
 use crate::load::{Load, LoadFigures, RunningLoad};
-use crate::{Surroundings, cpu};
+use crate::surroundings::Surroundings;
 use cairn_testkit::{CellPlan, CellProcesses, ServerProcess};
 
 pub(crate) struct OwnCell {

@@ -1,12 +1,11 @@
 //! `cairn bench write` and `read`: streams, with the floor beside them.
 
-use crate::LoadShape;
-use crate::Surroundings;
 use crate::error::{BenchError, Doing};
 use crate::floor::Floor;
 use crate::load::{CallerJob, Load};
 use crate::own_cell::OwnCell;
 use crate::pairs::{Pairs, Series, StreamRun};
+use crate::surroundings::{LoadShape, Surroundings};
 use clap::Args;
 use serde_json::json;
 use std::fs::File;

@@ -3,7 +3,8 @@
 
 use crate::cell::last_chunk_holders;
 use crate::load::{Appenders, FILES, Readers};
-use crate::{SoakOptions, Teller};
+use crate::options::SoakOptions;
+use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
 use cairn_testkit::CellProcesses;
 use std::time::{Duration, Instant, SystemTime};

@@ -1,6 +1,7 @@
 //! The soak's cell: a master and four chunkservers in two racks, and what its files' chunks are.
 
-use crate::{SoakOptions, Teller};
+use crate::options::SoakOptions;
+use crate::teller::Teller;
 use anyhow::{Context, Result};
 use cairn_testkit::{CellPlan, CellProcesses, PATIENCE, Program, await_until};
 use serde_json::Value;

@@ -1,7 +1,8 @@
 //! The whole cell is killed, round after round, while clients append.
 
 use crate::load::{Appenders, Readers};
-use crate::{SoakOptions, Teller};
+use crate::options::SoakOptions;
+use crate::teller::Teller;
 use anyhow::Result;
 use cairn_testkit::CellProcesses;
 use std::time::{Duration, Instant};

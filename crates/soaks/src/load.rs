@@ -1,6 +1,6 @@
 //! The processes of a load, seen from the soak: clients that append, and readers.
 
-use crate::Teller;
+use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
 use cairn_testkit::{PATIENCE, await_until};
 use serde_json::Value;

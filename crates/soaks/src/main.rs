@@ -18,81 +18,17 @@ mod cell;
 mod kills;
 mod load;
 mod load_process;
+mod options;
 mod source_tree;
+mod teller;
 mod tree;
 
 use anyhow::{Context, Result, bail};
 use cairn_testkit::Program;
-use std::fmt::Display;
+use options::{SoakOptions, USAGE};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
-
-const USAGE: &str = "\
-soak tree|appends|kills [--small-cell] [--chunk-size BYTES] [--keep]
-     appends: [--records N] [--large-records N]      kills: [--rounds N]";
-
-/// What to do, and how much of it.
-#[derive(Debug)]
-struct SoakOptions {
-    /// Found the cell with `--small-cell`: deaths are believed sooner.
-    small_cell: bool,
-    /// Bytes of a chunk, where not the usual 64 MiB.
-    chunk_size: Option<u64>,
-    /// Leave data and logs.
-    keep: bool,
-    records: u64,
-    large_records: u64,
-    rounds: u64,
-}
-
-impl Default for SoakOptions {
-    fn default() -> Self {
-        Self {
-            small_cell: false,
-            chunk_size: None,
-            keep: false,
-            records: 200_000,
-            large_records: 5_000,
-            rounds: 20,
-        }
-    }
-}
-
-impl SoakOptions {
-    fn parse(words: &[&str]) -> Result<Self> {
-        let mut options = Self::default();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let mut number = || -> Result<u64> {
-                let text = words.next().with_context(|| format!("{word} wants a number"))?;
-                text.parse().with_context(|| format!("{word} {text}"))
-            };
-            match *word {
-                "--small-cell" => options.small_cell = true,
-                "--keep" => options.keep = true,
-                "--chunk-size" => options.chunk_size = Some(number()?),
-                "--records" => options.records = number()?,
-                "--large-records" => options.large_records = number()?,
-                "--rounds" => options.rounds = number()?,
-                _ => bail!("{word}: {USAGE}"),
-            }
-        }
-        Ok(options)
-    }
-}
-
-/// Tells line by line, with the time since the start.
-#[derive(Debug)]
-struct Teller {
-    started: Instant,
-}
-
-impl Teller {
-    fn say(&self, line: impl Display) {
-        println!("[{:6.1} s] {line}", self.started.elapsed().as_secs_f64());
-    }
-}
+use teller::Teller;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -130,7 +66,7 @@ fn program() -> Result<Program> {
 fn soak(words: &[&str]) -> Result<()> {
     let [what @ ("tree" | "appends" | "kills"), rest @ ..] = words else { bail!("{USAGE}") };
     let options = SoakOptions::parse(rest)?;
-    let teller = Teller { started: Instant::now() };
+    let teller = Teller::start();
     let mut cell = cell::start(program()?, &options, &teller)?;
     let done = match *what {
         "tree" => tree::run(&cell, &teller),
@@ -144,18 +80,4 @@ fn soak(words: &[&str]) -> Result<()> {
     done?;
     teller.say(format_args!("VERDICT: soak {what} is good"));
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::SoakOptions;
-
-    #[test]
-    fn options_are_read_and_what_is_none_is_refused() {
-        let options = SoakOptions::parse(&["--records", "9", "--keep"]).expect("good");
-        assert_eq!((options.records, options.large_records, options.keep), (9, 5_000, true));
-        for bad in [&["--records"][..], &["--records", "x"], &["--fast"]] {
-            assert!(SoakOptions::parse(bad).is_err(), "{bad:?}");
-        }
-    }
 }

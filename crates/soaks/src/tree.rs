@@ -4,9 +4,9 @@
 //! - Q2: the space used is the bytes times their replicas, a sidecar for each chunk, and a small
 //!   cap for journals and what is kept ready.
 
-use crate::Teller;
 use crate::cell::{chunks, holder};
 use crate::source_tree::{Sum, compare, files, gather, generate, same};
+use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
 use cairn_testkit::{CellProcesses, HarnessError};
 use cairn_types::ChunkHandle;

@@ -1,6 +1,6 @@
 //! Jobs that move bytes: streams written and read, records appended.
 
-use super::LoadTally;
+use super::tally::LoadTally;
 use bytes::Bytes;
 use cairn_client::{Cell, CreateOptions, Error};
 use cairn_types::{CellPath, Content};

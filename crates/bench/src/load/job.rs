@@ -1,6 +1,8 @@
 //! What callers of a load do.
 
-use super::{LoadTally, RequestMix, bytes_jobs, mix, name_jobs};
+use super::mix::RequestMix;
+use super::tally::LoadTally;
+use super::{bytes_jobs, mix, name_jobs};
 use crate::meta::population::{Naming, Population};
 use cairn_client::Cell;
 use cairn_types::{CellPath, PathError};

@@ -1,7 +1,7 @@
 //! Jobs on names: creations, renames, deletions, look-ups.
 
-use super::LoadTally;
 use super::job::CallerId;
+use super::tally::LoadTally;
 use crate::meta::population::{Naming, Population};
 use cairn_client::{Cell, CreateOptions, Error};
 use cairn_types::{CellPath, Random};

@@ -1,7 +1,7 @@
 //! One process of a load.
 
-use super::LoadTally;
 use super::job::{CallerId, CallerJob};
+use super::tally::LoadTally;
 use crate::error::{BenchError, Doing};
 use cairn_client::Cell;
 use clap::Args;

@@ -8,7 +8,7 @@
 //! one after the other: more often than any master that is not measured. The records of one that
 //! takes longer than that wait in the log as always.
 
-use super::Meta;
+use super::arguments::Meta;
 use super::figures::{Figure, Figures};
 use super::rig::Rig;
 use crate::error::BenchError;

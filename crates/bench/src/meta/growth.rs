@@ -1,12 +1,13 @@
 //! What grows with the number of files, and what does not.
 
+use super::arguments::Meta;
 use super::figures::{Figure, Figures};
-use super::population::Population;
-use super::{Meta, Naming, memory, plot, rates};
-use crate::Surroundings;
+use super::population::{Naming, Population};
+use super::{memory, plot, rates};
 use crate::error::{BenchError, Doing};
 use crate::load::LoadFigures;
 use crate::pairs::Series;
+use crate::surroundings::Surroundings;
 use std::fmt::Write;
 use std::path::Path;
 

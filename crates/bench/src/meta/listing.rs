@@ -1,12 +1,12 @@
 //! One directory with a million names, listed with sizes.
 
-use super::Meta;
+use super::arguments::Meta;
 use super::figures::{Figure, Figures};
 use super::population::Population;
 use super::rig::Rig;
-use crate::Surroundings;
 use crate::error::{BenchCause, BenchError, Doing};
 use crate::pairs::Series;
+use crate::surroundings::Surroundings;
 use std::time::Instant;
 
 const NAMES_MAX: u64 = 1_000_000;

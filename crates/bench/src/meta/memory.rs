@@ -1,13 +1,13 @@
 //! What the master's process takes of the machine's memory: anonymous and mapped pages alike, after
 //! a look-up of every name. Nothing is taken off.
 
-use super::Meta;
+use super::arguments::Meta;
 use super::figures::{Figure, Figures};
-use super::population::Population;
+use super::population::{Naming, Population};
 use super::rig::Rig;
-use crate::Surroundings;
 use crate::error::{BenchError, Doing};
 use crate::load::CallerJob;
+use crate::surroundings::Surroundings;
 
 /// Resident bytes of a process.
 ///
@@ -67,7 +67,7 @@ pub(super) fn measure(
     figures: &mut Figures<'_>,
 ) -> Result<Rig, BenchError> {
     let (bytes, rig) = weigh(meta, around, meta.population(), "cell", figures)?;
-    let wanted = if meta.names == super::Naming::C { "at most 90" } else { "at most 64" };
+    let wanted = if meta.names == Naming::C { "at most 90" } else { "at most 64" };
     let tell = |what, value, wanted| {
         figures.tell(&Figure { what, value, digits: 1, unit: "bytes", wanted })
     };

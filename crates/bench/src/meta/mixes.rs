@@ -1,6 +1,6 @@
 //! Ten clients, each with its sequence of a whole cell's requests (GFS Table 6; TFS §3.1).
 
-use super::Meta;
+use super::arguments::Meta;
 use super::figures::Figures;
 use super::rates::tell_rounds;
 use super::rig::Rig;

@@ -1,8 +1,9 @@
 //! How many look-ups and durable changes a second, and what each costs.
 
+use super::arguments::Meta;
 use super::figures::{Figure, Figures};
+use super::population::Naming;
 use super::rig::Rig;
-use super::{Meta, Naming};
 use crate::disk_floor;
 use crate::error::{BenchError, Doing};
 use crate::load::{CallerJob, LoadFigures};

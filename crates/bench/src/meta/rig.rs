@@ -5,10 +5,10 @@ use super::hollow_servers::HollowServers;
 use super::population::Population;
 use super::seeding;
 use super::watch::watch;
-use crate::Surroundings;
 use crate::cpu;
 use crate::error::{BenchCause, BenchError, Doing};
 use crate::load::{CallerJob, Load, LoadFigures, RunningLoad};
+use crate::surroundings::Surroundings;
 use cairn_client::{Cell, Options};
 use cairn_testkit::ServerProcess;
 use std::future::Future;
@@ -91,7 +91,7 @@ impl Rig {
     where
         F: Future<Output = Result<T, BenchError>>,
     {
-        let runtime = crate::runtime().doing(&doing)?;
+        let runtime = crate::runtime::one_thread().doing(&doing)?;
         runtime.block_on(async {
             let options = self.options.clone();
             work(Cell::connect(self.address(), options).await.doing(doing)?).await

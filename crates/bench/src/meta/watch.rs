@@ -45,7 +45,7 @@ pub(super) fn watch(
     begun: Instant,
 ) -> Result<StartSeen, BenchError> {
     let doing = || "looking up files until every replica is known".to_owned();
-    let runtime = crate::runtime().doing(doing)?;
+    let runtime = crate::runtime::one_thread().doing(doing)?;
     runtime.block_on(async {
         let options = Options { deadline: AT_MOST, ..Options::default() };
         let cell = Cell::connect(master, options).await.doing(doing)?;

@@ -38,7 +38,7 @@ struct AppendPlan {
 /// When the words make no sense, or the cell cannot be reached at all.
 pub(crate) async fn run(words: &[&str]) -> Result<()> {
     let [cell, small_path, large_path, first, clients, small, large] = words else {
-        bail!("{}", super::USAGE);
+        bail!("it takes CELL SMALL-FILE LARGE-FILE FIRST-CLIENT CLIENTS SMALL LARGE");
     };
     let (first, clients): (u32, u32) = (first.parse()?, clients.parse()?);
     let plan = |client| -> Result<AppendPlan> {

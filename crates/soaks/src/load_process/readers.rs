@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// When the words make no sense, or the file cannot be read.
 pub(crate) async fn run(words: &[&str]) -> Result<()> {
     let [cell, path, kind @ ("small" | "large"), how @ ("read" | "follow")] = words else {
-        bail!("{}", super::USAGE);
+        bail!("it takes CELL FILE small|large read|follow");
     };
     let kind = if *kind == "small" { RecordKind::Small } else { RecordKind::Large };
     let orders = Orders::listen();

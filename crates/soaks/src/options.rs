@@ -1,0 +1,75 @@
+//! What a soak is told on its command line.
+
+use anyhow::{Context, Result, bail};
+
+pub(crate) const USAGE: &str = "\
+soak tree|appends|kills [--small-cell] [--chunk-size BYTES] [--keep]
+     appends: [--records N] [--large-records N]      kills: [--rounds N]";
+
+/// What to do, and how much of it.
+#[derive(Debug)]
+pub(crate) struct SoakOptions {
+    /// Found the cell with `--small-cell`: deaths are believed sooner.
+    pub(crate) small_cell: bool,
+    /// Bytes of a chunk, where not the usual 64 MiB.
+    pub(crate) chunk_size: Option<u64>,
+    /// Leave data and logs.
+    pub(crate) keep: bool,
+    pub(crate) records: u64,
+    pub(crate) large_records: u64,
+    pub(crate) rounds: u64,
+}
+
+impl Default for SoakOptions {
+    fn default() -> Self {
+        Self {
+            small_cell: false,
+            chunk_size: None,
+            keep: false,
+            records: 200_000,
+            large_records: 5_000,
+            rounds: 20,
+        }
+    }
+}
+
+impl SoakOptions {
+    /// Reads the words after the soak's name.
+    ///
+    /// # Errors
+    /// When they make no sense.
+    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut number = || -> Result<u64> {
+                let text = words.next().with_context(|| format!("{word} wants a number"))?;
+                text.parse().with_context(|| format!("{word} {text}"))
+            };
+            match *word {
+                "--small-cell" => options.small_cell = true,
+                "--keep" => options.keep = true,
+                "--chunk-size" => options.chunk_size = Some(number()?),
+                "--records" => options.records = number()?,
+                "--large-records" => options.large_records = number()?,
+                "--rounds" => options.rounds = number()?,
+                _ => bail!("{word}: {USAGE}"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SoakOptions;
+
+    #[test]
+    fn options_are_read_and_what_is_none_is_refused() {
+        let options = SoakOptions::parse(&["--records", "9", "--keep"]).expect("good");
+        assert_eq!((options.records, options.large_records, options.keep), (9, 5_000, true));
+        for bad in [&["--records"][..], &["--records", "x"], &["--fast"]] {
+            assert!(SoakOptions::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}
