@@ -54,9 +54,9 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServerCommand {
     /// Run a whole cell in this process, for development
-    Dev(commands::dev::Dev),
+    Dev(commands::dev::DevArguments),
     /// Show a cell at work: store, append, kill a server, verify every byte
-    Demo(commands::demo::Demo),
+    Demo(commands::demo::DemoArguments),
     /// Run a master
     Master(commands::master::MasterArguments),
     /// Run a chunkserver
@@ -75,37 +75,37 @@ pub(crate) enum ServerCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
     /// List directories
-    Ls(commands::ls::Ls),
+    Ls(commands::ls::LsArguments),
     /// Show what a path stands for
-    Stat(commands::stat::Stat),
+    Stat(commands::stat::StatArguments),
     /// Make directories
-    Mkdir(commands::mkdir::Mkdir),
+    Mkdir(commands::mkdir::MkdirArguments),
     /// Store local files in the cell
-    Put(commands::put::Put),
+    Put(commands::put::PutArguments),
     /// Fetch files from the cell
-    Get(commands::get::Get),
+    Get(commands::get::GetArguments),
     /// Write files to stdout
-    Cat(commands::cat::Cat),
+    Cat(commands::cat::CatArguments),
     /// Write the end of a file to stdout, and follow it
-    Tail(commands::tail::Tail),
+    Tail(commands::tail::TailArguments),
     /// Append records to a file that many may append to at once
-    Append(commands::append::Append),
+    Append(commands::append::AppendArguments),
     /// Copy files within the cell, or between cells
-    Cp(commands::cp::Cp),
+    Cp(commands::cp::CpArguments),
     /// Rename or move
-    Mv(commands::mv::Mv),
+    Mv(commands::mv::MvArguments),
     /// Remove files, and directories with -r
-    Rm(commands::rm::Rm),
+    Rm(commands::rm::RmArguments),
     /// Find paths by name
-    Find(commands::find::Find),
+    Find(commands::find::FindArguments),
     /// Sum the lengths of files
-    Du(commands::du::Du),
+    Du(commands::du::DuArguments),
     /// The state of the cell on one screen
-    Status(commands::status::Status),
+    Status(commands::status::StatusArguments),
     /// The chunkservers
-    Servers(commands::servers::Servers),
+    Servers(commands::servers::ServersArguments),
     /// Say why a path or chunk is as it is
-    Explain(commands::explain::Explain),
+    Explain(commands::explain::ExplainArguments),
     /// One process of a bench's load
     #[command(hide = true)]
     BenchLoad(cairn_bench::LoadProcess),
@@ -140,6 +140,7 @@ fn shown() -> clap::Command {
 
 /// Refuses what would be taken and then not be obeyed.
 fn refuse_meaningless(matches: &ArgMatches) -> Result<(), CliError> {
+    // Without a command, what follows says so.
     let Some((command, own)) = matches.subcommand() else { return Ok(()) };
     let said = |option: &&&str| own.value_source(option) == Some(ValueSource::CommandLine);
     match meaningless_to(command).iter().find(said) {

@@ -82,7 +82,7 @@ fn host_and_port(text: &str) -> Result<String, Cause> {
 
 /// A path, and the cell it is in where the text says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct TargetPath {
     /// None: the cell that is meant by default.
     pub(crate) cell: Option<CellAddress>,
     /// Within the cell.
@@ -91,7 +91,7 @@ pub(crate) struct Target {
     pub(crate) directory: bool,
 }
 
-impl Target {
+impl TargetPath {
     /// Reads a path as a person writes it.
     pub(crate) fn parse(text: &str) -> Result<Self, Cause> {
         let (cell, path) = match text.strip_prefix(SCHEME) {
@@ -107,7 +107,7 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use super::{CellAddress, Target, check_listen};
+    use super::{CellAddress, TargetPath, check_listen};
 
     fn address(text: &str) -> Result<String, String> {
         CellAddress::parse(text).map(|a| a.as_str().to_owned()).map_err(|cause| cause.why)
@@ -143,11 +143,11 @@ mod tests {
 
     #[test]
     fn a_path_may_name_its_cell() {
-        let target = Target::parse("cairn://h:1/a/b/").expect("a target");
+        let target = TargetPath::parse("cairn://h:1/a/b/").expect("a target");
         assert_eq!(target.cell, Some(CellAddress("h:1".into())));
         assert_eq!((target.path.as_str(), target.directory), ("/a/b", true));
-        assert_eq!(Target::parse("cairn://h").expect("the root").path.as_str(), "/");
-        assert_eq!(Target::parse("/a").expect("a path").cell, None);
-        assert!(Target::parse("a").is_err());
+        assert_eq!(TargetPath::parse("cairn://h").expect("the root").path.as_str(), "/");
+        assert_eq!(TargetPath::parse("/a").expect("a path").cell, None);
+        assert!(TargetPath::parse("a").is_err());
     }
 }

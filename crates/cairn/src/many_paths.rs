@@ -38,7 +38,7 @@ where
         let indexes: Vec<usize> = (0..places.len()).filter(of_cell).collect();
         let paths = indexes.iter().map(|index| places[*index].path.clone()).collect();
         let answers = ask(places[first].cell.clone(), paths).await;
-        debug_assert_eq!(answers.len(), indexes.len());
+        assert_eq!(answers.len(), indexes.len(), "the library answers each path once");
         for (index, answer) in indexes.into_iter().zip(answers) {
             all[index] = Some(answer.doing(|| format!("{what} {}", places[index])));
         }

@@ -89,7 +89,7 @@ pub(crate) struct ChunkserverStart {
 }
 
 /// A server at work.
-pub(crate) struct Started<C> {
+pub(crate) struct StartedServer<C> {
     /// Where it listens.
     pub(crate) address: String,
     /// Its loop.
@@ -102,7 +102,7 @@ pub(crate) struct Started<C> {
 /// One line that says what is in the way.
 pub(crate) fn start_master(
     start: &MasterStart,
-) -> Result<Started<<Master as cairn_env::Driver>::Command>, CliError> {
+) -> Result<StartedServer<<Master as cairn_env::Driver>::Command>, CliError> {
     let doing = || format!("starting the master on {}", start.data.display());
     check_listen(&start.listen).doing(doing)?;
     let disk = open_disk(&start.data).doing(doing)?;
@@ -122,7 +122,7 @@ pub(crate) fn start_master(
         ..LaunchOptions::new("master")
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
-    Ok(Started { address, running })
+    Ok(StartedServer { address, running })
 }
 
 /// Recovers a chunkserver's data and serves; it joins the cell as soon as a master answers.
@@ -131,7 +131,7 @@ pub(crate) fn start_master(
 /// One line that says what is in the way.
 pub(crate) fn start_chunkserver(
     start: &ChunkserverStart,
-) -> Result<Started<<Chunkserver as cairn_env::Driver>::Command>, CliError> {
+) -> Result<StartedServer<<Chunkserver as cairn_env::Driver>::Command>, CliError> {
     let shown: Vec<String> = start.data.iter().map(|path| path.display().to_string()).collect();
     let doing = || format!("starting a chunkserver on {}", shown.join(", "));
     check_listen(&start.listen).doing(doing)?;
@@ -163,7 +163,7 @@ pub(crate) fn start_chunkserver(
         ..LaunchOptions::new("chunkserver")
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
-    Ok(Started { address, running })
+    Ok(StartedServer { address, running })
 }
 
 /// Writes what a server logs to stderr. A reader that has gone is no reason to stop.

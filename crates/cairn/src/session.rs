@@ -1,6 +1,6 @@
 //! One run of a client command: which cell is meant, and the connections made so far.
 
-use crate::cell_address::{CellAddress, DEFAULT_CELL, Target};
+use crate::cell_address::{CellAddress, DEFAULT_CELL, TargetPath};
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::{Exit, advice};
 use crate::settings::{DEADLINE_DEFAULT_S, SettingsFile};
@@ -128,7 +128,7 @@ impl Session {
     /// # Errors
     /// Where it is no path, or its cell does not answer.
     pub(crate) async fn remote_path(&self, text: &str) -> Result<RemotePath, CliError> {
-        let target = Target::parse(text).doing(|| format!("reading the path {text}"))?;
+        let target = TargetPath::parse(text).doing(|| format!("reading the path {text}"))?;
         let prefix = target.cell.as_ref().map(|cell| format!("cairn://{cell}")).unwrap_or_default();
         let address = target.cell.unwrap_or_else(|| self.cell.clone());
         let cell = self.connect(&address).await?;

@@ -42,9 +42,10 @@ pub(super) async fn append(
     size: u64,
 ) -> Result<LoadTally, Error> {
     let create = CreateOptions { content: Content::Records, or_open: true, ..Default::default() };
-    let records = path.parent().and_then(|parent| parent.join("records").ok()).unwrap_or_default();
+    let records = path.parent().and_then(|parent| parent.join("records").ok());
+    let records = records.expect("a caller's place lies in a root");
     let file = cell.create(&records, create).await?;
-    let writer = file.record_writer(path.name().unwrap_or_default());
+    let writer = file.record_writer(path.name().expect("a caller's place has a name"));
     let record = vec![0xa5; usize::try_from(size).unwrap_or(usize::MAX)];
     let mut tally = LoadTally::default();
     for _ in 0..operations {

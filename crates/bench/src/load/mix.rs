@@ -85,7 +85,7 @@ impl RequestMix {
 }
 
 fn doomed(place: &CellPath, number: u64) -> CellPath {
-    place.join(&format!("doomed-{number:06}")).unwrap_or_default()
+    place.join(&format!("doomed-{number:06}")).expect("made to be a name")
 }
 
 /// Makes what will be deleted.
@@ -137,7 +137,7 @@ pub(super) async fn run(
         random: Random::new(id.number),
         open: Vec::new(),
         opened: 0,
-        appended: vec![None; usize::try_from(leased).unwrap_or_default()],
+        appended: vec![None; usize::try_from(leased).expect("a thousand at most")],
         deleted: 0,
         deletions_max: mix.deletions_max(operations),
         created: 0,
@@ -172,7 +172,7 @@ impl MixClient<'_> {
             MixRequest::Other => {
                 let name = Naming::C.name(u64::from(u32::MAX), self.created);
                 self.created += 1;
-                let path = self.place.join(&name).unwrap_or_default();
+                let path = self.place.join(&name).expect("made to be a name");
                 self.ask(Create { path, ..Create::default() }, tally).await?;
             }
             MixRequest::Open | MixRequest::Delete | MixRequest::FindLocation => {
@@ -207,7 +207,7 @@ impl MixClient<'_> {
     /// A file that is appended to is opened once; that counts as the open that it is.
     async fn lease(&mut self, tally: &mut LoadTally) -> Result<(), Error> {
         let which = self.random.below(self.appended.len() as u64);
-        let index = usize::try_from(which).unwrap_or_default();
+        let index = usize::try_from(which).expect("a thousand at most");
         let file = match self.appended[index] {
             Some(file) => file,
             None => {

@@ -18,11 +18,11 @@ type Extent = (u64, Option<Duration>);
 const OWN_DIRECTORY: u64 = 1 << 24;
 
 fn own_name(place: &CellPath, naming: Naming, number: u64) -> CellPath {
-    place.join(&naming.name(OWN_DIRECTORY, number)).unwrap_or_default()
+    place.join(&naming.name(OWN_DIRECTORY, number)).expect("made to be a name")
 }
 
 fn new_name(place: &CellPath, naming: Naming, number: u64) -> CellPath {
-    place.join(&naming.name(OWN_DIRECTORY + 1, number)).unwrap_or_default()
+    place.join(&naming.name(OWN_DIRECTORY + 1, number)).expect("made to be a name")
 }
 
 fn is_over(begun: Instant, at_most: Option<Duration>) -> bool {

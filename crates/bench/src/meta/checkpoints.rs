@@ -65,6 +65,6 @@ fn pair(meta: &Meta, rig: &Rig, root: &str) -> Result<[LoadFigures; 2], BenchErr
     let look = CallerJob::LookUp { population: rig.population, operations, at_most };
     let creates = rig.load(create, meta.processes(), meta.callers());
     let looks = rig.load(look, LOOKERS.0, LOOKERS.1);
-    let mut all = rig.run_together(&[creates, looks])?.into_iter();
-    Ok([all.next().unwrap_or_default(), all.next().unwrap_or_default()])
+    let both = rig.run_together(&[creates, looks])?;
+    Ok(<[LoadFigures; 2]>::try_from(both).expect("figures of each load"))
 }

@@ -111,6 +111,7 @@ fn call(scripts: &Path, name: &str, arguments: &[&str]) -> Result<String, BenchE
 fn read_operations(text: &str, found: &mut BTreeMap<String, f64>) {
     for line in text.lines().filter_map(|line| line.strip_prefix("RESULT hdfs ")) {
         let mut words = line.split_whitespace();
+        // Lines of other shapes, as of lists being made, tell of no operation.
         let (Some(operation), Some(_), Some(rate)) = (words.next(), words.next(), words.next())
         else {
             continue;
@@ -135,6 +136,7 @@ fn read_operations(text: &str, found: &mut BTreeMap<String, f64>) {
 /// `RESULT hdfs NN start (from fsimage): 13.3 s until RPC port open; … heap after full GC: used
 /// 274000K; …`
 fn read_memory(text: &str, files: u64, found: &mut BTreeMap<String, f64>) {
+    // Without this line there was no start to be told of; the figure is then left out.
     let Some(line) = text.lines().find(|line| line.contains("(from fsimage)")) else { return };
     if let Some(seconds) = number_after(line, "(from fsimage): ") {
         found.insert("start until a look-up is answered".to_owned(), seconds * 1e3);

@@ -33,7 +33,7 @@ pub(super) struct BytesEach {
 fn resident_after_look_ups(meta: &Meta, rig: &Rig) -> Result<u64, BenchError> {
     let job = CallerJob::LookUpAll { population: rig.population };
     let looked = rig.run(&rig.load(job, meta.processes(), meta.callers()))?;
-    debug_assert_eq!(looked.operations, rig.population.files);
+    assert_eq!(looked.operations, rig.population.files, "the callers share all names");
     resident(rig.master_pid())
 }
 

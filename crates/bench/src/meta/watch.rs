@@ -66,7 +66,10 @@ pub(super) fn watch(
                     } else {
                         seen.latencies.push(asked.elapsed());
                     }
-                    let Response::Open(answer) = answer else { continue };
+                    let Response::Open(answer) = answer else {
+                        let why = "the master answered a look-up with something else".to_owned();
+                        return Err(BenchCause::WrongAnswer(why));
+                    };
                     let replicas = answer.chunks.first().map_or(0, |chunk| chunk.replicas.len());
                     if replicas == 0 {
                         seen.without_any = now;

@@ -31,7 +31,7 @@ const BATCH_SIZE: usize = 256 << 10;
 
 /// Arguments of `append`.
 #[derive(Args, Debug)]
-pub(crate) struct Append {
+pub(crate) struct AppendArguments {
     /// Records end with a NUL instead of a newline
     #[arg(long)]
     null: bool,
@@ -65,7 +65,7 @@ struct Cutter {
 }
 
 /// Runs it.
-pub(crate) async fn run(append: Append, session: &Session) -> Result<(), CliError> {
+pub(crate) async fn run(append: AppendArguments, session: &Session) -> Result<(), CliError> {
     let cut = match append.record_size {
         Some(0) => {
             let advice = "--record-size takes at least 1";

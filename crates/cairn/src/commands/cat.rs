@@ -8,7 +8,7 @@ use clap::Args;
 
 /// Arguments of `cat`.
 #[derive(Args, Debug)]
-pub(crate) struct Cat {
+pub(crate) struct CatArguments {
     #[command(flatten)]
     records: RecordFlags,
     /// What to write out
@@ -17,7 +17,11 @@ pub(crate) struct Cat {
 }
 
 /// Runs it.
-pub(crate) async fn run(cat: Cat, session: &Session, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    cat: CatArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     let mut tally = Tally::default();
     for text in &cat.paths {
         tally.note(one(text, cat.records, session, output).await)?;

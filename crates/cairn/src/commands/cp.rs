@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Arguments of `cp`.
 #[derive(Args, Debug)]
-pub(crate) struct Cp {
+pub(crate) struct CpArguments {
     /// Directories with all that is in them
     #[arg(short)]
     recursive: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Cp {
 }
 
 /// Runs it.
-pub(crate) async fn run(cp: Cp, session: &Session) -> Result<(), CliError> {
+pub(crate) async fn run(cp: CpArguments, session: &Session) -> Result<(), CliError> {
     let several = cp.sources.len() > 1;
     let destination = Destination::find(session, &cp.destination, several, false).await?;
     let (mut tally, mut jobs, mut total) = (Tally::default(), Vec::new(), 0);
@@ -58,7 +58,7 @@ pub(crate) async fn run(cp: Cp, session: &Session) -> Result<(), CliError> {
 
 /// Makes the directories and adds the files; answers how many bytes they have.
 async fn plan(
-    cp: &Cp,
+    cp: &CpArguments,
     text: &str,
     destination: &Destination,
     session: &Session,

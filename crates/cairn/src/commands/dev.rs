@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// Arguments of `dev`.
 #[derive(Args, Debug)]
-pub(crate) struct Dev {
+pub(crate) struct DevArguments {
     /// Keep the data here [default: a fresh directory for each run]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub(crate) struct Dev {
 }
 
 /// Runs it.
-pub(crate) fn run(dev: &Dev, file: &SettingsFile) -> Result<(), CliError> {
+pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliError> {
     let fresh = || {
         let name = format!("cairn-dev-{:016x}", RandomState::new().hash_one("dev"));
         std::env::temp_dir().join(name)
@@ -63,7 +63,7 @@ pub(crate) fn run(dev: &Dev, file: &SettingsFile) -> Result<(), CliError> {
     run_until_halted(&doing, "check the disk and start it again", master.running)
 }
 
-fn explain_use(dev: &Dev, data: &Path, address: &str) {
+fn explain_use(dev: &DevArguments, data: &Path, address: &str) {
     let cell = if address == DEFAULT_LISTEN { String::new() } else { format!(" --cell {address}") };
     eprintln!(
         "one master and {} chunkservers in this process; data in {}",

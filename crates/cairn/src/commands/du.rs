@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Arguments of `du`.
 #[derive(Args, Debug)]
-pub(crate) struct Du {
+pub(crate) struct DuArguments {
     /// One line for each argument
     #[arg(short)]
     summary: bool,
@@ -43,7 +43,11 @@ struct SumJson<'a> {
 }
 
 /// Runs it: all paths are looked up together.
-pub(crate) async fn run(du: Du, session: &Session, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    du: DuArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     let all = entries(session, &du.paths, "summing", Lengths::Acknowledged).await;
     let mut tally = Tally::default();
     for found in all {
@@ -56,7 +60,12 @@ pub(crate) async fn run(du: Du, session: &Session, output: &Output) -> Result<()
     tally.finish()
 }
 
-async fn one(du: &Du, place: RemotePath, entry: Entry, output: &Output) -> Result<(), CliError> {
+async fn one(
+    du: &DuArguments,
+    place: RemotePath,
+    entry: Entry,
+    output: &Output,
+) -> Result<(), CliError> {
     let mut sums: BTreeMap<String, LengthSum> = BTreeMap::new();
     let mut walk = CellWalk::new(&place.cell, &place.path, entry);
     while let Some(page) = walk.next_page().await.doing(|| format!("listing {place}"))? {

@@ -8,14 +8,14 @@ use serde_json::json;
 
 /// Arguments of `explain`.
 #[derive(Args, Debug)]
-pub(crate) struct Explain {
+pub(crate) struct ExplainArguments {
     /// A path, or a chunk handle such as 3-1f
     subject: String,
 }
 
 /// Runs it.
 pub(crate) async fn run(
-    explain: Explain,
+    explain: ExplainArguments,
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {

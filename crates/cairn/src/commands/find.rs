@@ -11,7 +11,7 @@ const PAGE_PATHS: u32 = 1000;
 
 /// Arguments of `find`.
 #[derive(Args, Debug)]
-pub(crate) struct Find {
+pub(crate) struct FindArguments {
     /// A pattern for names: * ? [a-z]; also written -name
     #[arg(long, value_name = "PATTERN", conflicts_with = "pattern")]
     name: Option<String>,
@@ -34,7 +34,11 @@ enum FoundKind {
 }
 
 /// Runs it.
-pub(crate) async fn run(find: Find, session: &Session, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    find: FindArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     let place = session.remote_path(&find.path).await?;
     let pattern = find.name.or(find.pattern).unwrap_or_else(|| "*".to_owned());
     let mut after = String::new();

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Arguments of `get`.
 #[derive(Args, Debug)]
-pub(crate) struct Get {
+pub(crate) struct GetArguments {
     /// Directories with all that is in them
     #[arg(short)]
     recursive: bool,
@@ -47,7 +47,11 @@ struct Fetch {
 }
 
 /// Runs it.
-pub(crate) async fn run(mut get: Get, session: &Session, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    mut get: GetArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     let destination = match get.arguments.len() {
         1 => ".".to_owned(),
         _ => get.arguments.pop().unwrap_or_default(),
@@ -76,7 +80,7 @@ pub(crate) async fn run(mut get: Get, session: &Session, output: &Output) -> Res
     tally.finish()
 }
 
-async fn to_stdout(get: &Get, session: &Session, output: &Output) -> Result<(), CliError> {
+async fn to_stdout(get: &GetArguments, session: &Session, output: &Output) -> Result<(), CliError> {
     let progress = WorkProgress::new("get", None);
     for text in &get.arguments {
         let from = session.remote_path(text).await?;
@@ -89,7 +93,7 @@ async fn to_stdout(get: &Get, session: &Session, output: &Output) -> Result<(), 
 
 /// Makes the directories and adds the files; answers how many bytes they have.
 async fn plan(
-    get: &Get,
+    get: &GetArguments,
     text: &str,
     destination: &Path,
     into: bool,

@@ -13,7 +13,7 @@ const DELETED: &str = "/.deleted";
 
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
-pub(crate) struct Ls {
+pub(crate) struct LsArguments {
     /// Long lines: kind, replication level, length, time, name
     #[arg(short)]
     long: bool,
@@ -37,7 +37,11 @@ pub(crate) struct Ls {
 }
 
 /// Runs it: all paths are looked up together.
-pub(crate) async fn run(mut ls: Ls, session: &Session, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    mut ls: LsArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     if ls.paths.is_empty() {
         ls.paths.push(if ls.deleted { DELETED } else { "/" }.to_owned());
     }
@@ -55,7 +59,12 @@ pub(crate) async fn run(mut ls: Ls, session: &Session, output: &Output) -> Resul
     tally.finish()
 }
 
-async fn one(ls: &Ls, place: RemotePath, entry: Entry, output: &Output) -> Result<(), CliError> {
+async fn one(
+    ls: &LsArguments,
+    place: RemotePath,
+    entry: Entry,
+    output: &Output,
+) -> Result<(), CliError> {
     if entry.kind != EntryKind::Directory || ls.directory {
         return show(ls, &[(place.to_string(), entry)], output);
     }
@@ -79,7 +88,7 @@ async fn one(ls: &Ls, place: RemotePath, entry: Entry, output: &Output) -> Resul
 /// Shows a directory while its pages come, but for a table, whose columns need all of it; answers
 /// the directories in it where they are wanted.
 async fn directory_pages(
-    ls: &Ls,
+    ls: &LsArguments,
     directory: &RemotePath,
     output: &Output,
 ) -> Result<Vec<String>, CliError> {
@@ -117,7 +126,7 @@ fn named(
     found.into_iter().map(name).collect()
 }
 
-fn show(ls: &Ls, entries: &[(String, Entry)], output: &Output) -> Result<(), CliError> {
+fn show(ls: &LsArguments, entries: &[(String, Entry)], output: &Output) -> Result<(), CliError> {
     if output.json() {
         return entries
             .iter()

@@ -7,7 +7,7 @@ use clap::Args;
 
 /// Arguments of `mkdir`.
 #[derive(Args, Debug)]
-pub(crate) struct Mkdir {
+pub(crate) struct MkdirArguments {
     /// Those above it too; an existing directory is no error
     #[arg(short)]
     parents: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Mkdir {
 }
 
 /// Runs it: a directory before those in it, as they were written, so without `-p` one by one.
-pub(crate) async fn run(mkdir: Mkdir, session: &Session) -> Result<(), CliError> {
+pub(crate) async fn run(mkdir: MkdirArguments, session: &Session) -> Result<(), CliError> {
     let mut tally = Tally::default();
     let mut together = Vec::new();
     for (_, place) in places(session, &mkdir.paths).await {

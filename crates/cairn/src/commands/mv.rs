@@ -7,7 +7,7 @@ use clap::Args;
 
 /// Arguments of `mv`.
 #[derive(Args, Debug)]
-pub(crate) struct Mv {
+pub(crate) struct MvArguments {
     /// Replace a file that is there
     #[arg(short)]
     force: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Mv {
 }
 
 /// Runs it.
-pub(crate) async fn run(mv: Mv, session: &Session) -> Result<(), CliError> {
+pub(crate) async fn run(mv: MvArguments, session: &Session) -> Result<(), CliError> {
     let several = mv.sources.len() > 1;
     let destination = Destination::find(session, &mv.destination, several, false).await?;
     let mut tally = Tally::default();

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Arguments of `put`.
 #[derive(Args, Debug)]
-pub(crate) struct Put {
+pub(crate) struct PutArguments {
     /// Directories with all that is in them
     #[arg(short)]
     recursive: bool,
@@ -64,7 +64,7 @@ struct PutContext {
 }
 
 /// Runs it.
-pub(crate) async fn run(put: Put, session: &Session) -> Result<(), CliError> {
+pub(crate) async fn run(put: PutArguments, session: &Session) -> Result<(), CliError> {
     let several = put.sources.len() > 1;
     let destination = Destination::find(session, &put.destination, several, put.parents).await?;
     let create = CreateOptions {
@@ -100,7 +100,7 @@ pub(crate) async fn run(put: Put, session: &Session) -> Result<(), CliError> {
 impl PutPlan {
     async fn add(
         &mut self,
-        put: &Put,
+        put: &PutArguments,
         source: &Path,
         destination: &Destination,
         tally: &mut Tally,

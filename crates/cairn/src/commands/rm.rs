@@ -13,7 +13,7 @@ use serde_json::json;
 
 /// Arguments of `rm`.
 #[derive(Args, Debug)]
-pub(crate) struct Rm {
+pub(crate) struct RmArguments {
     /// Directories, with all that is in them
     #[arg(short)]
     recursive: bool,
@@ -29,7 +29,11 @@ pub(crate) struct Rm {
 }
 
 /// Runs it: all paths are looked at together, and what may go goes together.
-pub(crate) async fn run(rm: Rm, session: &Session, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    rm: RmArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     let mut all = Vec::new();
     for (text, place) in places(session, &rm.paths).await {
         all.push((text, place.and_then(not_the_root)));
@@ -69,7 +73,7 @@ fn not_the_root(place: RemotePath) -> Result<RemotePath, CliError> {
     Ok(place)
 }
 
-impl Rm {
+impl RmArguments {
     /// Whether to remove what was seen at a place.
     fn judge(&self, place: &RemotePath, seen: Result<Entry, CliError>) -> Result<bool, CliError> {
         match seen {

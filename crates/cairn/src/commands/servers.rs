@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Arguments of `servers`.
 #[derive(Args, Debug)]
-pub(crate) struct Servers {
+pub(crate) struct ServersArguments {
     /// Sizes in bytes
     #[arg(short)]
     bytes: bool,
@@ -76,7 +76,7 @@ pub(crate) fn table(servers: &[ServerStatus], human: bool) -> Vec<String> {
 
 /// Runs it.
 pub(crate) async fn run(
-    servers: Servers,
+    servers: ServersArguments,
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {

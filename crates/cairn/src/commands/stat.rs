@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
-pub(crate) struct Stat {
+pub(crate) struct StatArguments {
     /// Each chunk with its handle, version and replicas
     #[arg(long)]
     chunks: bool,
@@ -22,7 +22,11 @@ pub(crate) struct Stat {
 }
 
 /// Runs it: all paths are looked up together.
-pub(crate) async fn run(stat: Stat, session: &Session, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    stat: StatArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     let all = entries(session, &stat.paths, "looking up", Lengths::Acknowledged).await;
     let mut tally = Tally::default();
     for found in all {
@@ -36,7 +40,7 @@ pub(crate) async fn run(stat: Stat, session: &Session, output: &Output) -> Resul
 }
 
 async fn one(
-    stat: &Stat,
+    stat: &StatArguments,
     place: &RemotePath,
     entry: Entry,
     output: &Output,

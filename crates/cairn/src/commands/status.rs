@@ -15,7 +15,7 @@ const REASONS_SHOWN: usize = 5;
 
 /// Arguments of `status`.
 #[derive(Args, Debug)]
-pub(crate) struct Status {}
+pub(crate) struct StatusArguments {}
 
 /// The health of the cell in one word.
 fn health(status: &StatusAnswer) -> &'static str {
@@ -29,7 +29,11 @@ fn health(status: &StatusAnswer) -> &'static str {
 }
 
 /// Runs it.
-pub(crate) async fn run(_: Status, session: &Session, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    _: StatusArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     let cell = session.cell().await?;
     let doing = || format!("asking the cell at {} for its state", session.address());
     let status = cell.status().await.doing(doing)?;

@@ -17,7 +17,7 @@ const STEP_SIZE: u64 = 64 << 10;
 
 /// Arguments of `tail`.
 #[derive(Args, Debug)]
-pub(crate) struct Tail {
+pub(crate) struct TailArguments {
     /// Lines or records
     #[arg(short = 'n', default_value_t = 10, value_name = "COUNT")]
     lines: u64,
@@ -34,7 +34,11 @@ pub(crate) struct Tail {
 }
 
 /// Runs it.
-pub(crate) async fn run(tail: Tail, session: &Session, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    tail: TailArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     let from = session.remote_path(&tail.path).await?;
     let file = open(&from).await?;
     let length = file.length().await.doing(|| format!("asking for the length of {from}"))?;
@@ -50,7 +54,7 @@ pub(crate) async fn run(tail: Tail, session: &Session, output: &Output) -> Resul
 }
 
 async fn records(
-    tail: &Tail,
+    tail: &TailArguments,
     from: &RemotePath,
     file: &File,
     start: u64,
@@ -73,7 +77,7 @@ async fn records(
 }
 
 async fn bytes(
-    tail: &Tail,
+    tail: &TailArguments,
     from: &RemotePath,
     file: &File,
     start: u64,

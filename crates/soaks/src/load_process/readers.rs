@@ -85,6 +85,7 @@ async fn follow(
                 None => None,
             };
         }
+        // Not asked to judge yet.
         let Some((clients, since)) = &judged else { continue };
         if complete.is_none() && delivered.missing(clients).is_empty() {
             eprintln!("following: all there {} ms after the order", since.elapsed().as_millis());

@@ -20,7 +20,7 @@ struct ClientTally {
 }
 
 /// The clients.
-pub(crate) struct Appenders {
+pub(crate) struct DemoClients {
     threads: Vec<JoinHandle<Result<ClientTally, CliError>>>,
     shared: Arc<AllClients>,
 }
@@ -33,14 +33,14 @@ struct AllClients {
 }
 
 /// What all clients did together.
-pub(crate) struct Appended {
+pub(crate) struct DemoAppended {
     /// How many numbers of each client were acknowledged.
     clients: Vec<u64>,
     /// The longest time that any client waited for an acknowledgement.
     pub(crate) pause: Duration,
 }
 
-impl Appenders {
+impl DemoClients {
     /// Starts `count` clients that append to `path`.
     pub(crate) fn start(count: u64, cell: &str, options: &Options, path: &CellPath) -> Self {
         let shared = Arc::new(AllClients::default());
@@ -70,9 +70,9 @@ impl Appenders {
     ///
     /// # Errors
     /// The first failure of one.
-    pub(crate) fn stop(self) -> Result<Appended, CliError> {
+    pub(crate) fn stop(self) -> Result<DemoAppended, CliError> {
         self.shared.stop.store(true, Ordering::Relaxed);
-        let mut all = Appended { clients: Vec::new(), pause: Duration::ZERO };
+        let mut all = DemoAppended { clients: Vec::new(), pause: Duration::ZERO };
         for thread in self.threads {
             let done = thread
                 .join()
@@ -139,7 +139,7 @@ impl RecordCount {
     ///
     /// # Errors
     /// With the first that did not.
-    pub(crate) fn judge(&self, appended: &Appended) -> Result<u64, CliError> {
+    pub(crate) fn judge(&self, appended: &DemoAppended) -> Result<u64, CliError> {
         let doing = "counting every record";
         let mut total = 0;
         for (client, acknowledged) in (0..).zip(&appended.clients) {
@@ -174,11 +174,11 @@ fn parse(payload: &[u8]) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Appended, RecordCount, record};
+    use super::{DemoAppended, RecordCount, record};
     use std::time::Duration;
 
-    fn appended() -> Appended {
-        Appended { clients: vec![2, 1], pause: Duration::ZERO }
+    fn appended() -> DemoAppended {
+        DemoAppended { clients: vec![2, 1], pause: Duration::ZERO }
     }
 
     fn judge(records: &[(u64, u64)]) -> Result<u64, String> {

@@ -20,14 +20,14 @@ use cairn_client::Options;
 use cairn_testkit::{CellPlan, Program};
 use clap::Args;
 use std::hash::{BuildHasher, RandomState};
-use story::{DemoSize, Teller};
+use story::{DemoSize, Storyteller};
 
 /// Chunkservers of the demo's cell.
 const CHUNKSERVERS: usize = 4;
 
 /// Arguments of `demo`.
 #[derive(Args, Debug)]
-pub(crate) struct Demo {
+pub(crate) struct DemoArguments {
     /// Clients that append at once
     #[arg(long, default_value_t = 16, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
@@ -42,14 +42,14 @@ pub(crate) struct Demo {
 }
 
 /// Runs it.
-pub(crate) fn run(demo: &Demo, options: &Options) -> Result<(), CliError> {
+pub(crate) fn run(demo: &DemoArguments, options: &Options) -> Result<(), CliError> {
     let name = format!("cairn-demo-{:016x}", RandomState::new().hash_one(std::process::id()));
     let directory = std::env::temp_dir().join(name);
     let program = Program::this().doing(|| "preparing the demo".to_owned())?;
     let mut plan = CellPlan::new(program, &directory, CHUNKSERVERS);
     plan.keep = demo.keep;
     plan.master_arguments.push("--small-cell".to_owned());
-    let teller = Teller::start();
+    let teller = Storyteller::start();
     let size = DemoSize { clients: demo.clients, megabytes: demo.megabytes };
     let told = story::tell(size, plan, options, &teller);
     if demo.keep {

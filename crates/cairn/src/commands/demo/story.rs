@@ -1,7 +1,7 @@
 //! The demo's story, step by step.
 
 use crate::cli_error::{CliError, Doing};
-use crate::commands::demo::appenders::{Appended, Appenders, RecordCount};
+use crate::commands::demo::appenders::{DemoAppended, DemoClients, RecordCount};
 use crate::commands::demo::source_files;
 use crate::commands::demo::verdict::failed;
 use crate::output::size_text;
@@ -18,11 +18,11 @@ const WITHIN: Duration = Duration::from_secs(30);
 const LOG_PATH: &str = "/demo/log";
 
 /// Tells the story line by line, with the time since the start.
-pub(crate) struct Teller {
+pub(crate) struct Storyteller {
     started: Instant,
 }
 
-impl Teller {
+impl Storyteller {
     /// From now on.
     pub(crate) fn start() -> Self {
         Self { started: Instant::now() }
@@ -48,7 +48,7 @@ pub(crate) struct DemoSize {
 
 /// The cell while it stands.
 struct DemoCell<'a> {
-    teller: &'a Teller,
+    teller: &'a Storyteller,
     processes: CellProcesses,
     runtime: tokio::runtime::Runtime,
     options: &'a Options,
@@ -63,7 +63,7 @@ pub(crate) fn tell(
     size: DemoSize,
     plan: CellPlan,
     options: &Options,
-    teller: &Teller,
+    teller: &Storyteller,
 ) -> Result<String, CliError> {
     let mut demo = DemoCell::start(plan, options, teller)?;
     let source = demo.store_files(size.megabytes)?;
@@ -79,7 +79,11 @@ pub(crate) fn tell(
 }
 
 impl<'a> DemoCell<'a> {
-    fn start(plan: CellPlan, options: &'a Options, teller: &'a Teller) -> Result<Self, CliError> {
+    fn start(
+        plan: CellPlan,
+        options: &'a Options,
+        teller: &'a Storyteller,
+    ) -> Result<Self, CliError> {
         let processes = CellProcesses::start(plan).doing(|| "starting the cell".to_owned())?;
         for server in [&processes.master].into_iter().chain(&processes.chunkservers) {
             let (name, address) = (server.name(), server.address());
@@ -120,13 +124,13 @@ impl<'a> DemoCell<'a> {
         Ok(source)
     }
 
-    fn append_and_kill(&mut self, clients: u64) -> Result<(Appended, usize), CliError> {
+    fn append_and_kill(&mut self, clients: u64) -> Result<(DemoAppended, usize), CliError> {
         let path = CellPath::parse(LOG_PATH).doing(|| "naming the log".to_owned())?;
         let create =
             cairn_client::CreateOptions { content: Content::Records, ..Default::default() };
         let created = self.runtime.block_on(self.cell.create(&path, create));
         created.doing(|| format!("making {path}"))?;
-        let appenders = Appenders::start(clients, self.processes.address(), self.options, &path);
+        let appenders = DemoClients::start(clients, self.processes.address(), self.options, &path);
         self.teller.say(format_args!("{clients} clients append to {path}, all at once"));
         await_acknowledged(&appenders, 2_000)?;
         let killed = self.kill_the_primary(&path)?;
@@ -186,7 +190,7 @@ impl<'a> DemoCell<'a> {
         Ok(sum.bytes)
     }
 
-    fn count_records(&self, appended: &Appended) -> Result<u64, CliError> {
+    fn count_records(&self, appended: &DemoAppended) -> Result<u64, CliError> {
         let doing = || format!("reading {LOG_PATH}");
         let path = CellPath::parse(LOG_PATH).doing(doing)?;
         let mut count = RecordCount::new();
@@ -215,7 +219,7 @@ impl<'a> DemoCell<'a> {
     }
 }
 
-fn await_acknowledged(appenders: &Appenders, wanted: u64) -> Result<(), CliError> {
+fn await_acknowledged(appenders: &DemoClients, wanted: u64) -> Result<(), CliError> {
     let waited = await_until("acknowledgements", WITHIN, || {
         Ok::<_, HarnessError>(appenders.acknowledged() >= wanted || appenders.one_ended())
     });
