@@ -57,6 +57,8 @@ struct DiskState {
     fuse: Option<u64>,
     fuse_blown: bool,
     failing_syncs: u64,
+    /// Syncs that succeed before those that fail.
+    good_syncs: u64,
     steps: u64,
     locks: BTreeSet<String>,
 }
@@ -87,6 +89,10 @@ impl DiskState {
     }
 
     fn sync_fails(&mut self) -> bool {
+        if self.good_syncs > 0 {
+            self.good_syncs -= 1;
+            return false;
+        }
         let fails = self.failing_syncs > 0;
         self.failing_syncs = self.failing_syncs.saturating_sub(1);
         fails
@@ -127,6 +133,7 @@ impl DiskState {
         self.fuse = None;
         self.fuse_blown = false;
         self.failing_syncs = 0;
+        self.good_syncs = 0;
         self.locks.clear();
         self.forget_unreachable();
     }
@@ -147,6 +154,7 @@ impl SimDisk {
             fuse: None,
             fuse_blown: false,
             failing_syncs: 0,
+            good_syncs: 0,
             steps: 0,
             locks: BTreeSet::new(),
         };
@@ -217,7 +225,13 @@ impl SimDisk {
 
     /// The next `count` syncs fail, and what they were to save is never saved.
     pub fn fail_syncs(&self, count: u64) {
-        self.state().failing_syncs = count;
+        self.fail_syncs_after(0, count);
+    }
+
+    /// The same for the `count` syncs after the next `good` ones.
+    pub fn fail_syncs_after(&self, good: u64, count: u64) {
+        let mut state = self.state();
+        (state.good_syncs, state.failing_syncs) = (good, count);
     }
 
     /// Sets how much fits.

@@ -146,6 +146,11 @@ fn a_missing_segment_or_a_foreign_log_is_refused() {
     let other = OperationLog::open(whole.session(), CellId::new(8), SEGMENT, LogIndex::default())
         .unwrap_err();
     assert!(matches!(other, LogOpenError::Foreign { .. }), "{other}");
+    let single = disk();
+    append_all(&single, &[vec![record(1, 10)]]);
+    let other = OperationLog::open(single.session(), CellId::new(8), SEGMENT, LogIndex::default());
+    assert!(matches!(other, Err(LogOpenError::Foreign { .. })));
+    assert_eq!(open(&single).unwrap().1.records, [record(1, 10)], "it is left alone");
     whole.remove("log/0000000000000002.log").unwrap();
     assert!(matches!(open(&whole), Err(LogOpenError::Missing { .. })));
 }
@@ -189,6 +194,38 @@ fn after_a_failed_flush_it_takes_no_more() {
     disk.fail_syncs(1);
     assert!(matches!(log.append(&[record(1, 5)]), Err(DiskError::SyncFailed(_))));
     assert!(matches!(log.append(&[record(1, 5)]), Err(DiskError::SyncFailed(_))));
+}
+
+#[test]
+fn what_a_failed_flush_left_in_memory_is_on_disk_before_anything_is_appended_behind_it() {
+    let script = batches(&mut Random::new(3), 12);
+    let appended = script.concat();
+    for good in 0..40 {
+        for seed in 0..4 {
+            let disk = disk();
+            let (mut log, _) = open(&disk).unwrap();
+            disk.fail_syncs_after(good, 1);
+            let mut acknowledged = 0;
+            for batch in &script {
+                if log.append(batch).is_err() {
+                    break;
+                }
+                acknowledged += batch.len();
+            }
+            drop(log);
+            // The process ends and the machine does not: the page cache looks clean.
+            disk.crash();
+            let context = format!("after {good} syncs, seed {seed}");
+            check(&disk, &appended, acknowledged, &context);
+            let (_, found) = open(&disk).unwrap();
+            match seed {
+                0 => disk.power_loss_of_all_unsynced(),
+                _ => disk.power_loss(&mut Random::new(seed)),
+            }
+            let (_, again) = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert_eq!(again, found, "{context}: a hole in what was acknowledged");
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::stream::{put_record, record_size, scan, scan_front};
 use crate::{
     CheckpointRoot, ChunkHead, Corruption, FormatError, Identity, IdentityKind, JournalLine,
-    PageFileHeader, RedoEntry, ReplicaLine, SEGMENT_HEADER_SIZE, SegmentHeader,
+    PageFileHeader, RedoEntry, ReplicaLine, SEGMENT_HEADER_SIZE, SegmentHeader, SegmentScan,
     decode_journal_header, encode_journal_header, put_log_record, redo_seed, scan_segment,
     segment_seed,
 };
@@ -223,10 +223,11 @@ proptest! {
         for (index, record) in &records {
             put_log_record(sum, SEGMENT_HEADER_SIZE as u64, *index, record, &mut file);
         }
-        let (found, end) = scan_segment(&file, sum).expect("sound");
+        let SegmentScan { records: found, end, .. } = scan_segment(&file, sum).expect("sound");
         let found = found.into_iter().map(|r| (r.index, Bytes::copy_from_slice(&file[r.range])));
         assert_eq!((found.collect::<Vec<_>>(), end), (records, file.len()));
-        assert_eq!(scan_segment(&file, sum ^ 1), Ok((Vec::new(), SEGMENT_HEADER_SIZE)));
+        let none = SegmentScan { end: SEGMENT_HEADER_SIZE, ..SegmentScan::default() };
+        assert_eq!(scan_segment(&file, sum ^ 1), Ok(none));
         for _ in 0..8 {
             let changed = damaged(&file, random);
             let _ = (SegmentHeader::decode(&changed), scan_segment(&changed, sum));

@@ -27,8 +27,8 @@ pub use chunk_journal::{
 pub use error::FormatError;
 pub use identity::{IDENTITY_SIZE, Identity, IdentityKind};
 pub use log_segment::{
-    SEGMENT_HEADER_SIZE, SegmentHeader, SegmentRecord, log_record_size, put_log_record,
-    scan_segment, segment_seed,
+    SEGMENT_HEADER_SIZE, SegmentHeader, SegmentRecord, SegmentScan, log_record_size,
+    put_log_record, scan_segment, segment_seed,
 };
 pub use record::{ProducerId, RECORD_OVERHEAD, RECORD_SIZE_MAX, encode_record};
 pub use record_scanner::{Record, RecordScanner, Scanned};

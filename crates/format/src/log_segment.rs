@@ -39,6 +39,17 @@ pub struct SegmentRecord {
     pub range: Range<usize>,
 }
 
+/// The records of a segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentScan {
+    /// Up to the first that is none.
+    pub records: Vec<SegmentRecord>,
+    /// Where they end.
+    pub end: usize,
+    /// How much of the file some record proves to have been durable (`stream`, S1).
+    pub proven: u64,
+}
+
 impl SegmentHeader {
     /// The bytes.
     #[must_use]
@@ -86,11 +97,11 @@ pub fn put_log_record(seed: u32, synced: u64, index: LogIndex, record: &[u8], ou
     stream::put_record(seed, synced, &[&index.get().to_le_bytes(), record], out);
 }
 
-/// Reads the records of a segment, and where they end.
+/// Reads the records of a segment.
 ///
 /// # Errors
 /// [`Corruption`].
-pub fn scan_segment(file: &[u8], seed: u32) -> Result<(Vec<SegmentRecord>, usize), Corruption> {
+pub fn scan_segment(file: &[u8], seed: u32) -> Result<SegmentScan, Corruption> {
     let found = stream::scan(file, SEGMENT_HEADER_SIZE, seed)?;
     let mut records = Vec::with_capacity(found.payloads.len());
     for range in found.payloads {
@@ -99,12 +110,12 @@ pub fn scan_segment(file: &[u8], seed: u32) -> Result<(Vec<SegmentRecord>, usize
         records
             .push(SegmentRecord { index: LogIndex::new(index), range: range.start + 8..range.end });
     }
-    Ok((records, found.end))
+    Ok(SegmentScan { records, end: found.end, proven: found.proven })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{SegmentHeader, put_log_record, scan_segment, segment_seed};
+    use super::{SegmentHeader, SegmentScan, put_log_record, scan_segment, segment_seed};
     use crate::FormatError;
     use cairn_types::{CellId, LogIndex};
     use proptest::prelude::{any, proptest};
@@ -121,14 +132,14 @@ mod tests {
         put_log_record(seed, 64, LogIndex::new(42), b"record", &mut file);
         put_log_record(seed, 64, LogIndex::new(43), b"", &mut file);
         assert_eq!(SegmentHeader::decode(&file), Ok(header()));
-        let (records, end) = scan_segment(&file, seed).expect("sound");
+        let SegmentScan { records, end, proven } = scan_segment(&file, seed).expect("sound");
         assert_eq!(records.len(), 2);
         assert_eq!(
             (records[0].index, &file[records[0].range.clone()]),
             (LogIndex::new(42), &b"record"[..])
         );
         assert_eq!((records[1].index, records[1].range.len()), (LogIndex::new(43), 0));
-        assert_eq!(end, file.len());
+        assert_eq!((end, proven), (file.len(), 64));
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct StreamScan {
     pub payloads: Vec<Range<usize>>,
     /// Where the next record goes.
     pub end: usize,
+    /// How much of the file some record proves to have been durable (S1). What lies between this
+    /// and the end may stand in the page cache alone, after a flush that failed.
+    pub proven: u64,
 }
 
 /// How many bytes a record with such a payload takes.
@@ -75,8 +78,10 @@ pub fn put_record(seed: u32, synced: u64, parts: &[&[u8]], out: &mut Vec<u8>) {
 /// Reads the records of `file` from `start` up to the first that is none.
 #[must_use]
 pub fn scan_front(file: &[u8], start: usize, seed: u32) -> StreamScan {
-    let mut found = StreamScan { payloads: Vec::new(), end: start };
+    let mut found = StreamScan { payloads: Vec::new(), end: start, proven: 0 };
     while let Ok(payload) = record_at(file, found.end, seed) {
+        let synced = synced_at(file, found.end).unwrap_or_default();
+        found.proven = found.proven.max(synced.min(found.end as u64));
         found.end += record_size(payload.len());
         found.payloads.push(payload);
     }

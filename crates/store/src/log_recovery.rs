@@ -14,8 +14,8 @@ use crate::whole_files::{disk_error, read_all, sync_failure};
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, OpenMode};
 use cairn_format::{
-    Corruption, FormatError, SEGMENT_HEADER_SIZE, SegmentHeader, SegmentRecord, scan_segment,
-    segment_seed,
+    Corruption, FormatError, SEGMENT_HEADER_SIZE, SegmentHeader, SegmentRecord, SegmentScan,
+    scan_segment, segment_seed,
 };
 use cairn_types::{CellId, LogIndex};
 use std::collections::BTreeMap;
@@ -78,6 +78,8 @@ struct ReadSegment {
     bytes: Bytes,
     records: Vec<SegmentRecord>,
     end: u64,
+    /// What of it some record proves to have been durable (format::stream, S1).
+    proven: u64,
     /// The highest index in it or before it.
     last: LogIndex,
 }
@@ -106,6 +108,11 @@ impl OperationLog {
         disk.make_dir(LOG_DIRECTORY).map_err(disk_error)?;
         disk.sync_dir("").map_err(sync_failure)?;
         let contents = read_contents(disk.as_ref(), cell, covered)?;
+        if let Some(number) = contents.unused {
+            // Made anew when it is needed: that its name was made durable is not known.
+            disk.remove(&segment_path(number)).map_err(disk_error)?;
+            disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
+        }
         let recovered = recovered(&contents.segments);
         let mut closed: Vec<(u64, LogIndex)> =
             contents.segments.iter().map(|segment| (segment.number, segment.last)).collect();
@@ -121,10 +128,6 @@ impl OperationLog {
                 OpenSegment::create(disk.as_ref(), &header, segment_size)?
             }
         };
-        if let Some(number) = contents.unused.filter(|number| *number != current.number) {
-            disk.remove(&segment_path(number)).map_err(disk_error)?;
-            disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
-        }
         let has_mark = contents.segments.last().is_none_or(ReadSegment::has_mark);
         let mark = recovered.mark.clone();
         let mut log = Self { disk, cell, segment_size, closed, current, mark, failed: None };
@@ -150,6 +153,10 @@ impl OperationLog {
 }
 
 /// Opens the last segment for appending, its torn tail made zeros (format::stream, S3).
+///
+/// Where the flush of its last records failed, the page cache has them and takes them for clean,
+/// and the disk does not: another flush would save nothing. So what no record proves to have been
+/// durable is written once more.
 fn continue_segment(
     disk: &dyn Disk,
     last: &ReadSegment,
@@ -159,6 +166,9 @@ fn continue_segment(
     let end = last.end;
     let size = segment_size.max(last.bytes.len() as u64);
     file.set_size(end).map_err(disk_error)?;
+    let unproven = usize::try_from(last.proven).expect("an offset within what was read");
+    let records_end = usize::try_from(end).expect("an offset within what was read");
+    file.write_at(&last.bytes[unproven..records_end], last.proven).map_err(disk_error)?;
     file.allocate(size).map_err(disk_error)?;
     file.sync().map_err(sync_failure)?;
     Ok(OpenSegment { number: last.number, file, end, filled: end, size, last: last.last })
@@ -209,16 +219,20 @@ fn read_contents(
             check_end_of_previous(&contents.segments, header)?;
             let (end, last) = (next.previous_end, next.after);
             let (bytes, records) = (Bytes::new(), Vec::new());
-            contents.segments.push(ReadSegment { number, bytes, records, end, last });
+            contents.segments.push(ReadSegment { number, bytes, records, end, proven: end, last });
             continue;
         }
         let opened = disk.open(&file, OpenMode::Read).map_err(disk_error)?;
         let bytes = Bytes::from(read_all(opened.as_ref()).map_err(disk_error)?);
         let scanned = scan_segment(&bytes, segment_seed(cell, number));
         let is_last = position + 1 == numbers.len();
+        let is_unused = is_last && scanned.as_ref().is_ok_and(|found| found.records.is_empty());
         let header = match SegmentHeader::decode(&bytes) {
             Ok(header) => header,
-            Err(_) if is_last && scanned.as_ref().is_ok_and(|(found, _)| found.is_empty()) => {
+            // Nothing is written behind a header that is not on disk.
+            Err(_)
+                if is_unused && bytes.iter().skip(SEGMENT_HEADER_SIZE).all(|byte| *byte == 0) =>
+            {
                 contents.unused = Some(number);
                 break;
             }
@@ -227,13 +241,17 @@ fn read_contents(
         if header.cell != cell || header.number != number {
             return Err(LogOpenError::Foreign { file });
         }
+        if is_unused {
+            contents.unused = Some(number);
+            break;
+        }
         check_end_of_previous(&contents.segments, &header)?;
-        let (records, end) =
+        let SegmentScan { records, end, proven } =
             scanned.map_err(|Corruption { offset }| LogOpenError::Damaged { file, offset })?;
         let highest = records.iter().map(|record| record.index).max().unwrap_or_default();
         let before = contents.segments.last().map_or(header.after, |before| before.last);
         let (end, last) = (end as u64, header.after.max(highest).max(before));
-        contents.segments.push(ReadSegment { number, bytes, records, end, last });
+        contents.segments.push(ReadSegment { number, bytes, records, end, proven, last });
     }
     Ok(contents)
 }
