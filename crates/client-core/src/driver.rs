@@ -1,25 +1,9 @@
 //! The client as a driver: no disk, no requests to serve.
 
 use crate::core::ClientCore;
+use crate::no_disk::{NoDisk, NoJob};
 use crate::operation::Command;
-use cairn_env::{Driver, Effect, Event, Now, Service};
-
-/// A client has no disk work: there is no such job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoJob {}
-
-/// The service of a driver without a disk.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoDisk;
-
-impl Service for NoDisk {
-    type Job = NoJob;
-    type JobResult = NoJob;
-
-    fn run(&self, jobs: Vec<NoJob>) -> Vec<NoJob> {
-        jobs
-    }
-}
+use cairn_env::{Driver, Effect, Event, Now};
 
 impl Driver for ClientCore {
     type Service = NoDisk;

@@ -52,7 +52,9 @@ impl FileState {
                 if self.writes.len() > GRANTS_MAX {
                     self.writes.pop_first();
                 }
+                assert!(self.writes.len() <= GRANTS_MAX, "one grant too many goes with each");
             }
+            // Nobody mutates by it; what it tells of locations is kept with these.
             LeasePurpose::Level => {}
         }
     }

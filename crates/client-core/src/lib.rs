@@ -2,10 +2,10 @@
 //! again, and what to say when it did not work.
 //!
 //! ```text
-//!   Command ──► operation ──► tasks ──────────────────────► calls (env::Effect::Call)
-//!               (one done     Ask        one answer of the masters, shared where many want it
-//!                each)        ReadPiece  ≤ 1 MiB of one chunk, from one replica after another
-//!                             Mutation   push, then write or append at the primary; or a sync
+//!   Command ──► operation ──► tasks ──────────────────────────► calls (env::Effect::Call)
+//!               (one result   MasterCall     one answer of the masters, shared where many want it
+//!                each)        ReadPiece      ≤ 1 MiB of a chunk, from one replica after another
+//!                             ChunkMutation  push, then write or append at the primary; or a sync
 //! ```
 //! - K1: an operation is done exactly once, at its deadline at the latest; then a mutation is
 //!   *unknown* unless none of its requests can have been carried out.
@@ -16,35 +16,30 @@
 //!
 //! Knows ids, addresses and the time it is handed. Never sees sockets, threads or clocks.
 
-mod ask;
-mod ask_operation;
-mod chain;
 mod context;
 mod core;
 mod driver;
+mod file_cache;
 mod file_state;
-mod joined_opens;
-mod length_operation;
+mod ids;
 mod locations;
-mod mutation;
-mod mutation_window;
+mod masters;
+mod nearness;
+mod no_disk;
 mod operation;
-mod read_operation;
-mod read_piece;
+mod operations;
+mod outbox;
+mod pieces;
 mod record_cursor;
 mod retry;
 mod settings;
-mod shared_asks;
-mod sync_operation;
-mod task;
+mod tasks;
 #[cfg(test)]
 mod test_client;
 mod timers;
-mod write_operation;
-mod write_order;
 
 pub use crate::core::ClientCore;
-pub use crate::driver::{NoDisk, NoJob};
-pub use crate::operation::{Command, Done, Operation, Output};
+pub use crate::no_disk::{NoDisk, NoJob};
+pub use crate::operation::{Command, OnDone, Operation, Output};
 pub use crate::record_cursor::{ReadSpec, RecordCursor};
 pub use crate::settings::ClientSettings;

@@ -9,14 +9,13 @@ use crate::settings::LOCATE_COUNT;
 use cairn_protocol::ChunkLocations;
 use cairn_types::{ChunkIndex, Entry, Time};
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// Chunks of one file that are remembered.
 const CHUNKS_MAX: usize = 1024;
 
 /// What the master said of one chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct KnownChunk {
     /// None where the file has no such chunk.
     pub(crate) chunk: Option<ChunkLocations>,
     /// Whether the file has chunks behind this one, so that what lacks here is a hole.
@@ -31,19 +30,24 @@ pub(crate) struct Known {
 pub(crate) struct Locations {
     /// In order of their indices; most files have few chunks, and those of large ones are learnt
     /// from the first to the last.
-    known: VecDeque<(ChunkIndex, Known)>,
+    known: VecDeque<(ChunkIndex, KnownChunk)>,
     /// Chunks of the file, when last heard.
     pub(crate) chunk_count: u64,
 }
 
 impl Locations {
     /// What is known of a chunk by a question younger than `newer_than`.
-    pub(crate) fn find(&self, index: ChunkIndex, now: Time, newer_than: u64) -> Option<&Known> {
+    pub(crate) fn find(
+        &self,
+        index: ChunkIndex,
+        now: Time,
+        newer_than: u64,
+    ) -> Option<&KnownChunk> {
         self.told(index, newer_than).filter(|known| now < known.until)
     }
 
     /// The same, however long ago: for whoever has just been told (H3).
-    pub(crate) fn told(&self, index: ChunkIndex, newer_than: u64) -> Option<&Known> {
+    pub(crate) fn told(&self, index: ChunkIndex, newer_than: u64) -> Option<&KnownChunk> {
         let place = self.place(index).ok()?;
         Some(&self.known[place].1).filter(|known| known.asked > newer_than)
     }
@@ -64,7 +68,7 @@ impl Locations {
             let chunk = at.map(|at| chunks.swap_remove(at));
             let chunk = chunk.filter(|chunk| !chunk.handle.is_none());
             let inner = place + 1 < entry.chunk_count;
-            self.learn(index, Known { chunk, inner, asked, until });
+            self.learn(index, KnownChunk { chunk, inner, asked, until });
             if place >= entry.chunk_count {
                 break;
             }
@@ -75,7 +79,7 @@ impl Locations {
     pub(crate) fn absorb_grant(&mut self, chunk: ChunkLocations, asked: u64, until: Time) {
         let index = chunk.index;
         let inner = index.get() + 1 < self.chunk_count;
-        self.learn(index, Known { chunk: Some(chunk), inner, asked, until });
+        self.learn(index, KnownChunk { chunk: Some(chunk), inner, asked, until });
     }
 
     /// Where a chunk stands, or would.
@@ -83,15 +87,17 @@ impl Locations {
         self.known.binary_search_by_key(&index, |(index, _)| *index)
     }
 
-    fn learn(&mut self, index: ChunkIndex, known: Known) {
+    fn learn(&mut self, index: ChunkIndex, known: KnownChunk) {
         match self.place(index) {
             Ok(place) if self.known[place].1.asked < known.asked => self.known[place].1 = known,
+            // H1: a later question was answered sooner.
             Ok(_) => {}
             Err(place) => self.known.insert(place, (index, known)),
         }
         if self.known.len() > CHUNKS_MAX {
             self.known.pop_front();
         }
+        assert!(self.known.len() <= CHUNKS_MAX, "one too many goes with each");
     }
 
     /// The first of the chunks soon to be read that is not known, for prefetching.
@@ -100,11 +106,6 @@ impl Locations {
         soon.into_iter()
             .find(|next| next.get() < self.chunk_count && self.find(*next, now, 0).is_none())
     }
-}
-
-/// Until when an answer to a question asked at `sent` may be used.
-pub(crate) fn usable_until(sent: Time, location_ttl_ms: u64) -> Time {
-    sent + Duration::from_millis(location_ttl_ms)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub enum Operation {
     Open(Request),
     /// Reads up to `size` bytes. Fewer come only where the file ends (R19). With `fresh`, only
     /// at versions that the master has confirmed since (what a record reader wants to skip).
-    ReadAt {
+    Read {
         /// Which file.
         file: EntryId,
         /// From where.
@@ -31,7 +31,7 @@ pub enum Operation {
     },
     /// Writes at an offset, split at chunk boundaries and into pieces of 1 MiB. Not atomic across
     /// pieces (Table 1).
-    WriteAt {
+    Write {
         /// Which file.
         file: EntryId,
         /// Where to.
@@ -82,7 +82,7 @@ pub enum Operation {
 pub enum Output {
     /// Of `Ask` and `Open`.
     Answered(Response),
-    /// Of `ReadAt`: the bytes, in order. `end`: the file ends behind them.
+    /// Of `Read`: the bytes, in order. `end`: the file ends behind them.
     Read {
         /// The bytes, in pieces.
         pieces: Vec<Bytes>,
@@ -92,7 +92,7 @@ pub enum Output {
         /// power failure, because no better one was there (R28).
         suspect: bool,
     },
-    /// Of `WriteAt`.
+    /// Of `Write`.
     Written,
     /// Of `Append`: where it stands in the file.
     Appended {
@@ -113,7 +113,7 @@ pub enum Output {
 }
 
 /// Where the result goes.
-pub type Done = Box<dyn FnOnce(Result<Output, Failure>) + Send>;
+pub type OnDone = Box<dyn FnOnce(Result<Output, Failure>) + Send>;
 
 /// An operation on its way into the core.
 pub struct Command {
@@ -124,7 +124,7 @@ pub struct Command {
     /// When to give up.
     pub deadline: Time,
     /// Called once (K1).
-    pub done: Done,
+    pub done: OnDone,
 }
 
 impl fmt::Debug for Command {

@@ -84,9 +84,11 @@ impl RecordCursor {
                     self.fresh = true;
                     return false;
                 }
+                // Padding, or what a failed append left (J1).
                 Scanned::Skipped(_) => {}
             }
         }
+        assert!(self.consumed() <= self.position, "no more is consumed than was read");
         true
     }
 

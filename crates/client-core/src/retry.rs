@@ -36,13 +36,15 @@ pub(crate) fn is_silence(failure: &Failure) -> bool {
 
 /// How long to rest before try `attempt` (the first retry is 0): nothing, then doubling up to a
 /// second, with jitter so that many clients do not come back together.
-pub(crate) fn rest(attempt: u32, random: &mut Random) -> Duration {
+pub(crate) fn backoff(attempt: u32, random: &mut Random) -> Duration {
     if attempt == 0 {
         return Duration::ZERO;
     }
     let full = REST_MIN.saturating_mul(1 << attempt.min(10)).min(REST_MAX);
     let nanos = u64::try_from(full.as_nanos()).unwrap_or(u64::MAX);
-    Duration::from_nanos(nanos / 2 + random.below(nanos / 2 + 1))
+    let rest = Duration::from_nanos(nanos / 2 + random.below(nanos / 2 + 1));
+    assert!(rest <= REST_MAX, "nobody rests longer than {REST_MAX:?}");
+    rest
 }
 
 /// The failure that a caller hears at the deadline: the last one met, if there was one.
@@ -63,7 +65,7 @@ pub(crate) fn at_deadline(last: Option<Failure>, maybe: bool) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{REST_MAX, at_deadline, rest};
+    use super::{REST_MAX, at_deadline, backoff};
     use cairn_protocol::{ErrorCode, Failure, Outcome};
     use cairn_types::Random;
     use std::time::Duration;
@@ -71,10 +73,10 @@ mod tests {
     #[test]
     fn rests_grow_from_nothing_to_a_second_and_never_beyond() {
         let mut random = Random::new(1);
-        assert_eq!(rest(0, &mut random), Duration::ZERO);
-        assert!(rest(1, &mut random) <= Duration::from_millis(20));
+        assert_eq!(backoff(0, &mut random), Duration::ZERO);
+        assert!(backoff(1, &mut random) <= Duration::from_millis(20));
         for attempt in 8..40 {
-            let rested = rest(attempt, &mut random);
+            let rested = backoff(attempt, &mut random);
             assert!(rested >= REST_MAX / 2 && rested <= REST_MAX);
         }
     }

@@ -3,10 +3,6 @@
 use cairn_types::{Address, Rack};
 use std::time::Duration;
 
-/// Bytes that one read, push or write carries at most; ends lie on multiples of it.
-pub(crate) const PIECE_SIZE: u64 = 1 << 20;
-/// Pieces of one operation under way at once.
-pub(crate) const PIECES_IN_FLIGHT: usize = 8;
 /// Chunks located by one request, the following ones included (A7).
 pub(crate) const LOCATE_COUNT: u32 = 16;
 /// Tries at one primary before the master is asked again (§3.1: steps 3 to 7, then from the

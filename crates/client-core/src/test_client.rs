@@ -1,7 +1,7 @@
 //! A client in a test's hands: what it asks is looked at and answered by the test.
 
 use crate::core::ClientCore;
-use crate::driver::NoJob;
+use crate::no_disk::NoJob;
 use crate::operation::{Command, Operation, Output};
 use crate::settings::ClientSettings;
 use bytes::Bytes;
@@ -28,7 +28,7 @@ pub(crate) struct Call {
 }
 
 /// Where an operation's result will stand.
-pub(crate) type Outcome = Arc<Mutex<Option<Result<Output, Failure>>>>;
+pub(crate) type ResultSlot = Arc<Mutex<Option<Result<Output, Failure>>>>;
 
 pub(crate) struct TestClient {
     core: ClientCore,
@@ -96,26 +96,26 @@ impl TestClient {
     }
 
     /// Starts an operation with a minute's time.
-    pub(crate) fn start(&mut self, operation: Operation) -> Outcome {
+    pub(crate) fn start(&mut self, operation: Operation) -> ResultSlot {
         self.start_all(vec![operation]).remove(0)
     }
 
     /// Starts several within one turn.
-    pub(crate) fn start_all(&mut self, operations: Vec<Operation>) -> Vec<Outcome> {
+    pub(crate) fn start_all(&mut self, operations: Vec<Operation>) -> Vec<ResultSlot> {
         let within = operations.into_iter().map(|operation| (operation, MINUTE));
         self.start_all_within(&within.collect::<Vec<_>>())
     }
 
     /// The same, each with its time.
-    pub(crate) fn start_all_within(&mut self, all: &[(Operation, Duration)]) -> Vec<Outcome> {
+    pub(crate) fn start_all_within(&mut self, all: &[(Operation, Duration)]) -> Vec<ResultSlot> {
         let commands = all.iter().map(|(operation, span)| self.command(operation.clone(), *span));
         let (outcomes, commands) = commands.unzip();
         self.turn(commands);
         outcomes
     }
 
-    fn command(&self, operation: Operation, span: Duration) -> (Outcome, Event<Command, NoJob>) {
-        let outcome = Outcome::default();
+    fn command(&self, operation: Operation, span: Duration) -> (ResultSlot, Event<Command, NoJob>) {
+        let outcome = ResultSlot::default();
         let told = Arc::clone(&outcome);
         let done = Box::new(move |result| {
             let before = told.lock().expect("one thread").replace(result);
@@ -198,16 +198,16 @@ impl TestClient {
     }
 }
 
-pub(crate) fn result(outcome: &Outcome) -> Result<Output, Failure> {
+pub(crate) fn result(outcome: &ResultSlot) -> Result<Output, Failure> {
     outcome.lock().expect("one thread").clone().expect("the operation is not done")
 }
 
-pub(crate) fn is_done(outcome: &Outcome) -> bool {
+pub(crate) fn is_done(outcome: &ResultSlot) -> bool {
     outcome.lock().expect("one thread").is_some()
 }
 
 /// What a read gave, as one.
-pub(crate) fn bytes_read(outcome: &Outcome) -> Vec<u8> {
+pub(crate) fn bytes_read(outcome: &ResultSlot) -> Vec<u8> {
     match result(outcome) {
         Ok(Output::Read { pieces, .. }) => pieces.concat(),
         other => panic!("no bytes: {other:?}"),

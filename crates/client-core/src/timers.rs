@@ -26,7 +26,8 @@ impl<T> Default for Timers<T> {
 impl<T> Timers<T> {
     pub(crate) fn set(&mut self, at: Time, what: T) -> TimerKey {
         self.next += 1;
-        self.due.insert((at, self.next), what);
+        let same = self.due.insert((at, self.next), what);
+        assert!(same.is_none(), "each timer has a number of its own");
         (at, self.next)
     }
 
@@ -51,6 +52,7 @@ impl<T> Timers<T> {
         if self.armed.is_some_and(|armed| armed <= first) {
             return None;
         }
+        assert!(self.armed.is_none_or(|armed| armed > first), "one wake at a time, the earliest");
         self.armed = Some(first);
         Some(first)
     }

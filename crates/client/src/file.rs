@@ -90,7 +90,7 @@ impl File {
     /// ```
     pub async fn read_at(&self, offset: u64, size: u64) -> Result<Bytes, Error> {
         let file = self.shared.entry.id;
-        let read = Operation::ReadAt { file, offset, size, fresh: false };
+        let read = Operation::Read { file, offset, size, fresh: false };
         let (pieces, _) = self.shared.take_read(self.shared.link.run(read).await?)?;
         Ok(joined(pieces))
     }
@@ -122,7 +122,7 @@ impl File {
     /// unless someone else has written there since.
     pub async fn write_at(&self, offset: u64, bytes: Bytes) -> Result<(), Error> {
         let (file, sync) = (self.shared.entry.id, self.shared.entry.synced);
-        self.shared.link.run(Operation::WriteAt { file, offset, bytes, sync }).await.map(drop)
+        self.shared.link.run(Operation::Write { file, offset, bytes, sync }).await.map(drop)
     }
 
     /// Appends `bytes` atomically at an offset that the cell chooses, and answers it (§3.3). At

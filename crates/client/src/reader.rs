@@ -71,7 +71,7 @@ impl Reader {
         while !self.ended && self.under_way.len() < READ_AHEAD {
             let (file, offset) = (self.shared.entry.id, self.ahead);
             let size = READ_SIZE - offset % READ_SIZE;
-            let read = Operation::ReadAt { file, offset, size, fresh: false };
+            let read = Operation::Read { file, offset, size, fresh: false };
             self.under_way.push_back((offset, self.shared.link.begin(read)));
             self.ahead = offset.saturating_add(size);
         }
@@ -103,7 +103,7 @@ impl Tail {
                 return Ok(piece);
             }
             let (file, offset) = (self.shared.entry.id, self.offset);
-            let read = Operation::ReadAt { file, offset, size: READ_SIZE, fresh: false };
+            let read = Operation::Read { file, offset, size: READ_SIZE, fresh: false };
             let output = wait(self.shared.link.begin(read)).await?;
             let (pieces, _) = self.shared.take_read(output)?;
             self.ready.extend(pieces);

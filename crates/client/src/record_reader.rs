@@ -91,7 +91,7 @@ impl RecordReader {
         while self.under_way.len() < ahead {
             let ReadSpec { offset, size, fresh } = next;
             let file = self.shared.entry.id;
-            let read = Operation::ReadAt { file, offset, size, fresh };
+            let read = Operation::Read { file, offset, size, fresh };
             self.under_way.push_back((next, self.shared.link.begin(read)));
             next.offset = offset.saturating_add(size);
         }

@@ -79,7 +79,7 @@ impl Writer {
         }
         let (file, sync, offset) = (self.shared.entry.id, self.shared.entry.synced, self.offset);
         self.offset += bytes.len() as u64;
-        let write = Operation::WriteAt { file, offset, bytes, sync };
+        let write = Operation::Write { file, offset, bytes, sync };
         self.under_way.push_back(self.shared.link.begin(write));
         if self.under_way.len() >= WRITE_BEHIND {
             self.await_one().await?;

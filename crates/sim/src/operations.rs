@@ -121,11 +121,11 @@ impl ClientOp {
                 Request::List(List { path, limit: LIST_LIMIT, ..List::default() })
             }
             Self::Write { file, offset, bytes, sync } => {
-                return Operation::WriteAt { file, offset, bytes, sync };
+                return Operation::Write { file, offset, bytes, sync };
             }
             Self::Append { file, bytes, sync } => return Operation::Append { file, bytes, sync },
             Self::Read { file, offset, size, fresh } => {
-                return Operation::ReadAt { file, offset, size, fresh };
+                return Operation::Read { file, offset, size, fresh };
             }
             Self::Sync { file } => return Operation::Sync { file },
         })

@@ -10,8 +10,7 @@
 //! - N2: what would be more is held back, and goes in the order in which it came. It has no number
 //!   then, and at its deadline it was not done.
 
-use crate::core::Work;
-use crate::task::OperationId;
+use crate::ids::OperationId;
 use cairn_protocol::{
     BATCH_COUNT_MAX, BatchEntry, ErrorCode, Failure, Request, SESSION_MUTATIONS_MAX,
 };
@@ -22,9 +21,8 @@ const _: () = assert!(BATCH_COUNT_MAX as u64 <= SESSION_MUTATIONS_MAX);
 
 /// A request whose turn has not come.
 #[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) request: Request,
-    pub(crate) work: Work,
+struct HeldRequest {
+    request: Request,
     /// Its mutations.
     count: u64,
 }
@@ -36,29 +34,29 @@ pub(crate) struct MutationWindow {
     /// The lowest number of each operation that has any.
     under_way: BTreeSet<MutationNumber>,
     /// In the order in which they came, as operations are numbered.
-    held: BTreeMap<OperationId, Held>,
+    held: BTreeMap<OperationId, HeldRequest>,
 }
 
 impl MutationWindow {
     /// Gives the request back if it may be asked now; else holds it back (N2).
-    pub(crate) fn pass(
-        &mut self,
-        operation: OperationId,
-        mut request: Request,
-        work: Work,
-    ) -> Option<(Request, Work)> {
+    pub(crate) fn pass(&mut self, operation: OperationId, mut request: Request) -> Option<Request> {
         let count = names(&mut request).count() as u64;
+        assert!(count <= SESSION_MUTATIONS_MAX, "{count} mutations in one request: it never fits");
         if count == 0 || (self.held.is_empty() && self.has_room(count)) {
-            return Some((request, work));
+            return Some(request);
         }
-        self.held.insert(operation, Held { request, work, count });
+        let same = self.held.insert(operation, HeldRequest { request, count });
+        assert!(same.is_none(), "an operation asks one request");
         None
     }
 
     /// The next that was held back, if it may be asked now.
-    pub(crate) fn next_held(&mut self) -> Option<(OperationId, Held)> {
+    pub(crate) fn next_held(&mut self) -> Option<(OperationId, Request)> {
         let (_, next) = self.held.first_key_value()?;
-        if self.has_room(next.count) { self.held.pop_first() } else { None }
+        if !self.has_room(next.count) {
+            return None;
+        }
+        self.held.pop_first().map(|(operation, held)| (operation, held.request))
     }
 
     /// An operation is over; if it was held back, that is over too.
@@ -95,12 +93,13 @@ impl MutationWindow {
         }
         let first = (self.highest > before).then_some(before.next());
         self.under_way.extend(first);
+        assert!(self.has_room(0), "N1: {:?} to {:?}", self.under_way.first(), self.highest);
         first
     }
 
     /// An operation is over whose first number this was.
     pub(crate) fn over(&mut self, first: MutationNumber) {
-        self.under_way.remove(&first);
+        assert!(self.under_way.remove(&first), "an operation is over once");
     }
 }
 

@@ -1,116 +1,135 @@
 //! Files that many callers open at once: one question for all of them.
 //!
 //! ```text
-//!   Open ──┐                                  ┌─► Open's answer ──► opened
-//!   Open ──┼─► the turn ends: one batch ──► ──┼─► its own failure ──► failed
+//!   Open ──┐                                  ┌─► Open's answer ──► Answered
+//!   Open ──┼─► the batch ends: one question ──┼─► its own failure ──► Failed
 //!   Open ──┘                                  └─► anything else ──► asked again
 //! ```
-//! - J1: opens that come within one turn leave together at its end. One alone goes as it came.
+//! - J1: opens that come within one batch of events leave together at its end. One alone goes as
+//!   it came.
 //! - J2: each is answered as a question of its own would be, but for the end of a very long line
-//!   about a failure; where the batch does not tell, it is asked for again, where no other is told
+//!   about a failure; where the answer does not tell, it is asked for again, where no other is told
 //!   either, alone. Nothing is changed by an open, so it may be asked as often as one likes.
 
-use crate::ask::{Ask, Asked};
-use crate::core::{ClientCore, Work};
+use crate::ids::{OperationId, TaskId};
 use crate::retry::is_final;
-use crate::task::{Machine, OperationId, Owner, Task, TaskId, TaskResult};
+use crate::tasks::master_call::MasterAnswer;
 use cairn_protocol::{
-    BATCH_PATHS_SIZE_MAX, Batch, BatchResult, ErrorCode, Failure, Open, Response,
+    BATCH_PATHS_SIZE_MAX, Batch, BatchEntry, BatchResult, ErrorCode, Failure, Open, Response, Rpc,
 };
 use cairn_types::PATH_SIZE_MAX;
+use std::collections::BTreeMap;
 
 /// Opens in one question, within the limits of a batch however long their paths.
 const JOINED_MAX: usize = 256;
 
 const _: () = assert!(JOINED_MAX * PATH_SIZE_MAX <= BATCH_PATHS_SIZE_MAX);
 
-/// An open that waits for the turn's end, or for the answer that it shares.
+/// An operation whose only question is an open.
 #[derive(Debug)]
 pub(crate) struct JoinedOpen {
     pub(crate) operation: OperationId,
-    open: Open,
+    pub(crate) open: Open,
 }
 
-impl ClientCore {
-    /// An operation's only question is an open: it leaves when the turn ends (J1).
-    pub(crate) fn join_open(&mut self, operation: OperationId, open: Open) {
-        self.opens.push(JoinedOpen { operation, open });
+/// What of a shared question's answer concerns one open.
+#[derive(Debug)]
+pub(crate) enum JoinedAnswer {
+    Answered(MasterAnswer),
+    Failed(Failure),
+    /// There was no room for it beside the others: it joins the next ones.
+    JoinsAgain,
+    /// Nothing was told of it (J2).
+    AsksAlone,
+}
+
+/// The opens that wait for the batch's end, and those that one question was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct JoinedOpens {
+    waiting: Vec<JoinedOpen>,
+    under_way: BTreeMap<TaskId, Vec<JoinedOpen>>,
+}
+
+impl JoinedOpens {
+    /// An operation's only question is an open: it leaves when the batch ends (J1).
+    pub(crate) fn join(&mut self, joined: JoinedOpen) {
+        self.waiting.push(joined);
     }
 
-    /// The turn is over: what was to be opened in it is asked for.
-    pub(crate) fn ask_opens(&mut self) {
-        let mut opens = std::mem::take(&mut self.opens);
-        // Some may be past their deadline already.
-        opens.retain(|joined| self.operations.contains_key(&joined.operation));
-        while opens.len() > 1 {
-            let rest = opens.split_off(opens.len().min(JOINED_MAX));
-            self.ask_joined(std::mem::replace(&mut opens, rest));
-        }
-        for JoinedOpen { operation, open } in opens {
-            self.spawn(operation, Machine::Ask(Ask::new(open.into())));
-        }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
-    fn ask_joined(&mut self, opens: Vec<JoinedOpen>) {
-        let deadlines = opens.iter().filter_map(|joined| self.deadline_of(joined.operation));
-        let deadline = deadlines.max().unwrap_or(self.cx.now);
-        let entries = opens.iter().map(|joined| joined.open.clone().into()).collect();
-        let machine = Machine::Ask(Ask::new(Batch { entries }.into()));
-        let id = self.begin_task(Task { owner: Owner::Opens, deadline, machine });
-        for JoinedOpen { operation, .. } in &opens {
-            if let Some(active) = self.operations.get_mut(operation) {
-                active.joined = Some(id);
-            }
+    /// The opens that wait and are still wanted, in groups of one question each.
+    pub(crate) fn take_waiting(
+        &mut self,
+        is_wanted: impl Fn(OperationId) -> bool,
+    ) -> Vec<Vec<JoinedOpen>> {
+        let mut opens = std::mem::take(&mut self.waiting);
+        opens.retain(|joined| is_wanted(joined.operation));
+        let mut groups = Vec::new();
+        while opens.len() > JOINED_MAX {
+            let rest = opens.split_off(JOINED_MAX);
+            groups.push(std::mem::replace(&mut opens, rest));
         }
-        self.joined.insert(id, opens);
+        groups.push(opens);
+        groups.retain(|group| !group.is_empty());
+        groups
     }
 
-    /// A question for many was answered, or cannot be.
-    pub(crate) fn joined_over(&mut self, id: TaskId, result: Result<TaskResult, Failure>) {
-        let opens = self.joined.remove(&id).unwrap_or_default();
-        let (mut results, mut of_question) = (Vec::new(), Default::default());
-        if let Ok(TaskResult::Asked(Asked { response, asked, sent })) = result
-            && let Response::Batch(answer) = response
-            && answer.results.len() == opens.len()
+    /// The question for a group.
+    pub(crate) fn question(group: &[JoinedOpen]) -> Batch {
+        let entry = |joined: &JoinedOpen| BatchEntry::from(joined.open.clone());
+        Batch { entries: group.iter().map(entry).collect() }
+    }
+
+    /// A group's question was asked.
+    pub(crate) fn asked(&mut self, question: TaskId, group: Vec<JoinedOpen>) {
+        assert!(group.len() > 1, "J1: one alone goes as it came");
+        assert!(group.len() <= JOINED_MAX, "J1: a question has room for {JOINED_MAX}");
+        self.under_way.insert(question, group);
+    }
+
+    /// The question that an operation shares, if it does.
+    pub(crate) fn question_of(&self, operation: OperationId) -> Option<TaskId> {
+        let shares = |group: &[JoinedOpen]| group.iter().any(|one| one.operation == operation);
+        self.under_way.iter().find(|(_, group)| shares(group)).map(|(question, _)| *question)
+    }
+
+    /// A group's question was answered, or cannot be: what that means for each.
+    pub(crate) fn answered(
+        &mut self,
+        question: TaskId,
+        result: Result<MasterAnswer, Failure>,
+    ) -> impl Iterator<Item = (JoinedOpen, JoinedAnswer)> + use<> {
+        let group = self.under_way.remove(&question).expect("a question is asked for a group");
+        let (mut results, mut number) = (Vec::new(), Default::default());
+        if let Ok(MasterAnswer { response, asked, sent }) = result
+            && let Ok(answer) = Batch::answer(Ok(response))
+            && answer.results.len() == group.len()
         {
-            (results, of_question) = (answer.results, (asked, sent));
+            (results, number) = (answer.results, (asked, sent));
         }
-        let (asked, sent) = of_question;
         let some_are_told = results.iter().any(|result| matches!(result, BatchResult::Open(_)));
         let mut results = results.into_iter();
-        for JoinedOpen { operation, open } in opens {
-            if let Some(active) = self.operations.get_mut(&operation) {
-                active.joined = None;
-            }
-            match results.next() {
+        group.into_iter().map(move |joined| {
+            let answer = match results.next() {
                 Some(BatchResult::Open(answer)) => {
-                    let asked = Asked { response: Response::Open(answer), asked, sent };
-                    self.answered(operation, asked);
+                    let (response, (asked, sent)) = (Response::Open(answer), number);
+                    JoinedAnswer::Answered(MasterAnswer { response, asked, sent })
                 }
                 Some(BatchResult::Failed(failure)) if is_final(&failure) => {
-                    self.fail(operation, failure);
+                    JoinedAnswer::Failed(failure)
                 }
-                // There was no room for it beside the others.
                 Some(BatchResult::Failed(Failure { code: ErrorCode::Busy, .. }))
                     if some_are_told =>
                 {
-                    self.join_open(operation, open);
+                    JoinedAnswer::JoinsAgain
                 }
-                // J2
-                _ => {
-                    self.spawn(operation, Machine::Ask(Ask::new(open.into())));
-                }
-            }
-        }
-    }
-
-    /// The only question of an operation is answered.
-    pub(crate) fn answered(&mut self, id: OperationId, asked: Asked) {
-        match self.operations.get(&id).map(|active| &active.work) {
-            Some(Work::Open) => self.opened(id, asked),
-            Some(_) => self.asked(id, asked),
-            None => {}
-        }
+                _ => JoinedAnswer::AsksAlone,
+            };
+            (joined, answer)
+        })
     }
 }
 
@@ -118,7 +137,7 @@ impl ClientCore {
 mod tests {
     use super::JOINED_MAX;
     use crate::operation::{Operation, Output};
-    use crate::test_client::{FILE, Outcome, TestClient, chunk, connected, is_done, result};
+    use crate::test_client::{FILE, ResultSlot, TestClient, chunk, connected, is_done, result};
     use cairn_protocol::{
         Batch, BatchAnswer, BatchEntry, BatchResult, ErrorCode, Failure, Open, OpenAnswer, Read,
         Request, Response,
@@ -131,7 +150,7 @@ mod tests {
         Open { path, ..Open::default() }
     }
 
-    fn start(client: &mut TestClient, names: &[&str]) -> Vec<Outcome> {
+    fn start(client: &mut TestClient, names: &[&str]) -> Vec<ResultSlot> {
         client.start_all(names.iter().map(|name| Operation::Open(open(name).into())).collect())
     }
 
@@ -154,7 +173,7 @@ mod tests {
         }
     }
 
-    fn opened(outcome: &Outcome) -> Result<EntryId, ErrorCode> {
+    fn opened(outcome: &ResultSlot) -> Result<EntryId, ErrorCode> {
         match result(outcome) {
             Ok(Output::Answered(Response::Open(answer))) => Ok(answer.entry.id),
             Err(failure) => Err(failure.code),
@@ -177,7 +196,7 @@ mod tests {
         assert_eq!(names_of(&client.call().request), ["c"], "alone it goes as it came");
         assert!(!is_done(&opens[2]));
         // What was told of chunks is kept.
-        client.start(Operation::ReadAt { file: FILE, offset: 0, size: 1, fresh: false });
+        client.start(Operation::Read { file: FILE, offset: 0, size: 1, fresh: false });
         assert!(matches!(client.call().request, Request::Read(Read { .. })));
     }
 
@@ -191,7 +210,7 @@ mod tests {
         for asked in asked {
             assert_eq!(result(&asked), Ok(Output::Answered(Response::Open(answer(FILE)))));
         }
-        client.start(Operation::ReadAt { file: FILE, offset: 0, size: 1, fresh: false });
+        client.start(Operation::Read { file: FILE, offset: 0, size: 1, fresh: false });
         assert!(matches!(client.call().request, Request::Locate(_)));
     }
 

@@ -9,13 +9,13 @@
 //! takes neither (R26). So a write whose data has arrived waits for the one that ends where it
 //! begins, as long as that one is on its first way to its order: never for one that has failed.
 
-use crate::task::TaskId;
+use crate::ids::TaskId;
 use cairn_types::{ChunkIndex, EntryId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// An offset in a chunk of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct WritePosition {
     pub(crate) file: EntryId,
     pub(crate) index: ChunkIndex,
     pub(crate) offset: u64,
@@ -25,20 +25,21 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct WriteOrder {
     /// With the one that waits for it. Of two that end at one place the later one counts.
-    by_end: BTreeMap<Place, (TaskId, Option<TaskId>)>,
+    by_end: BTreeMap<WritePosition, (TaskId, Option<TaskId>)>,
     /// Those that waited, and may go on.
     passed: VecDeque<TaskId>,
 }
 
 impl WriteOrder {
     /// A write that ends at `end` is on its way; whoever waited for another one there goes on.
-    pub(crate) fn begin(&mut self, end: Place, task: TaskId) {
+    pub(crate) fn begin(&mut self, end: WritePosition, task: TaskId) {
         let before = self.by_end.insert(end, (task, None));
+        assert!(before.is_none_or(|(there, _)| there != task), "a write begins once");
         self.passed.extend(before.and_then(|(_, waits)| waits));
     }
 
     /// Whether `task`, which begins at `start`, has to wait for another one; it is told then.
-    pub(crate) fn waits(&mut self, start: Place, task: TaskId) -> bool {
+    pub(crate) fn waits(&mut self, start: WritePosition, task: TaskId) -> bool {
         match self.by_end.get_mut(&start) {
             Some((there, waits @ None)) if *there != task => {
                 *waits = Some(task);
@@ -51,14 +52,16 @@ impl WriteOrder {
 
     /// `task` has given its order, or does not get that far: nobody waits for it any more, nor it
     /// for anybody. The same once more changes nothing.
-    pub(crate) fn leave(&mut self, start: Place, end: Place, task: TaskId) {
+    pub(crate) fn leave(&mut self, start: WritePosition, end: WritePosition, task: TaskId) {
         if let Some((_, waits)) = self.by_end.get_mut(&start)
             && *waits == Some(task)
         {
             *waits = None;
         }
         if self.by_end.get(&end).is_some_and(|(there, _)| *there == task) {
-            self.passed.extend(self.by_end.remove(&end).and_then(|(_, waits)| waits));
+            let waits = self.by_end.remove(&end).and_then(|(_, waits)| waits);
+            assert_ne!(waits, Some(task), "a write does not wait for itself");
+            self.passed.extend(waits);
         }
     }
 
@@ -70,12 +73,12 @@ impl WriteOrder {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, WriteOrder};
-    use crate::task::TaskId;
+    use super::{WriteOrder, WritePosition};
+    use crate::ids::TaskId;
     use cairn_types::{ChunkIndex, EntryId};
 
-    fn at(offset: u64) -> Place {
-        Place { file: EntryId::new(1), index: ChunkIndex::new(0), offset }
+    fn at(offset: u64) -> WritePosition {
+        WritePosition { file: EntryId::new(1), index: ChunkIndex::new(0), offset }
     }
 
     #[test]

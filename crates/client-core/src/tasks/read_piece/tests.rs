@@ -10,7 +10,7 @@ use cairn_types::{CellConfig, ChunkVersion};
 use std::time::Duration;
 
 fn read(offset: u64, size: u64) -> Operation {
-    Operation::ReadAt { file: FILE, offset, size, fresh: false }
+    Operation::Read { file: FILE, offset, size, fresh: false }
 }
 
 fn readable(readable: u64) -> ReadAnswer {

@@ -2,19 +2,21 @@
 //! (design §4). It is found as the end of a read of the chunk's last byte, so that the rules for
 //! the end of a file (R17, R19) stand in one place.
 
-use crate::ask::{Ask, Asked};
-use crate::core::{ClientCore, Work};
 use crate::operation::Output;
-use crate::read_piece::{PieceDone, ReadPiece};
+use crate::operations::operation_context::OperationContext;
 use crate::settings::LOCATE_COUNT;
-use crate::shared_asks::mismatched;
-use crate::task::{Machine, OperationId};
-use cairn_protocol::{Locate, Response, StatAnswer};
+use crate::tasks::master_call::{MasterAnswer, MasterCall};
+use crate::tasks::piece_read::PieceRead;
+use crate::tasks::read_piece::{PieceRange, ReadPiece};
+use crate::tasks::task::Task;
+use crate::tasks::task_context::Progress;
+use cairn_protocol::{Locate, Response, Rpc, StatAnswer};
 use cairn_types::{ChunkIndex, EntryId};
+use std::task::Poll;
 
 /// How far the search for the end is.
 #[derive(Debug)]
-pub(crate) enum LengthWork {
+pub(crate) enum LengthOperation {
     /// The master says how many chunks there are.
     Locating { file: EntryId },
     /// The last chunk is read at its end; `stat` is the answer to be completed, if that was asked.
@@ -22,54 +24,56 @@ pub(crate) enum LengthWork {
     Reading { last: ChunkIndex, recorded: u64, stat: Option<Box<StatAnswer>> },
 }
 
-impl ClientCore {
-    pub(crate) fn begin_length(&mut self, id: OperationId, file: EntryId) {
-        self.set_work(id, Work::Length(LengthWork::Locating { file }));
-        let first = self.cx.file(file).locations.chunk_count.saturating_sub(1);
-        let locate = Locate { file, first: ChunkIndex::new(first), count: LOCATE_COUNT };
-        self.spawn(id, Machine::Ask(Ask::new(locate.into())));
+impl LengthOperation {
+    pub(crate) fn begin(&self, cx: &mut OperationContext<'_>) -> Progress<Output> {
+        let Self::Locating { file } = *self else { unreachable!("it begins once: {self:?}") };
+        let chunk_count = cx.client.files.file(file).locations.chunk_count;
+        let first = ChunkIndex::new(chunk_count.saturating_sub(1));
+        let locate = Locate { file, first, count: LOCATE_COUNT };
+        cx.start(Task::MasterCall(MasterCall::new(locate)));
+        Poll::Pending
     }
 
-    pub(crate) fn located_for_length(&mut self, id: OperationId, asked: Asked) {
-        let Some(Work::Length(LengthWork::Locating { file })) =
-            self.operations.get(&id).map(|active| &active.work)
-        else {
-            return;
-        };
-        let file = *file;
-        let Response::Locate(answer) = asked.response else {
-            self.finish(id, Err(mismatched(&asked.response)));
-            return;
-        };
-        match answer.entry.chunk_count.checked_sub(1) {
-            Some(last) => {
-                self.read_end(id, file, ChunkIndex::new(last), answer.entry.length, None);
-            }
-            None => self.finish(id, Ok(Output::Length(answer.entry.length))),
-        }
-    }
-
-    pub(crate) fn read_end(
+    /// The master has said how many chunks there are.
+    pub(crate) fn located(
         &mut self,
-        id: OperationId,
+        cx: &mut OperationContext<'_>,
+        answer: MasterAnswer,
+    ) -> Progress<Output> {
+        let Self::Locating { file } = *self else { unreachable!("nothing was asked: {self:?}") };
+        let entry = Locate::answer(Ok(answer.response))?.entry;
+        let Some(last) = entry.chunk_count.checked_sub(1) else {
+            return Poll::Ready(Ok(Output::Length(entry.length)));
+        };
+        *self = Self::read_end(cx, file, ChunkIndex::new(last), entry.length, None);
+        Poll::Pending
+    }
+
+    /// Reads the last chunk at its end.
+    pub(crate) fn read_end(
+        cx: &mut OperationContext<'_>,
         file: EntryId,
         last: ChunkIndex,
         recorded: u64,
         stat: Option<Box<StatAnswer>>,
-    ) {
-        self.set_work(id, Work::Length(LengthWork::Reading { last, recorded, stat }));
-        let at = self.cx.cell().chunk_size - 1;
-        let piece = ReadPiece::new(&self.cx, file, last, at, 1, false);
-        self.spawn(id, Machine::Piece(piece));
+    ) -> Self {
+        let offset = cx.client.cell().chunk_size - 1;
+        let range = PieceRange { file, index: last, offset, size: 1 };
+        let piece = ReadPiece::new(range, cx.client.outbox.last_number(), false);
+        cx.start(Task::ReadPiece(piece));
+        Self::Reading { last, recorded, stat }
     }
 
-    pub(crate) fn length_known(&mut self, id: OperationId, piece: &PieceDone) {
-        let chunk_size = self.cx.cell().chunk_size;
-        let Some(Work::Length(LengthWork::Reading { last, recorded, stat })) =
-            self.operations.get_mut(&id).map(|active| &mut active.work)
-        else {
-            return;
+    /// The last byte is read, or the end before it.
+    pub(crate) fn piece_read(
+        &mut self,
+        cx: &mut OperationContext<'_>,
+        piece: &PieceRead,
+    ) -> Progress<Output> {
+        let Self::Reading { last, recorded, stat } = self else {
+            unreachable!("nothing was read: {self:?}")
         };
+        let chunk_size = cx.client.cell().chunk_size;
         // Saturating: the numbers are a master's and a chunkserver's word.
         let before = last.get().saturating_mul(chunk_size);
         let length = match (piece.end, piece.readable) {
@@ -77,14 +81,13 @@ impl ClientCore {
             (true, Some(readable)) => before.saturating_add(readable),
             (true, None) => *recorded,
         };
-        let output = match stat.take() {
+        Poll::Ready(Ok(match stat.take() {
             Some(mut stat) => {
                 stat.entry.length = length;
                 Output::Answered(Response::Stat(*stat))
             }
             None => Output::Length(length),
-        };
-        self.finish(id, Ok(output));
+        }))
     }
 }
 

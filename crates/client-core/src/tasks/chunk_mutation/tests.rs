@@ -2,7 +2,7 @@
 
 use crate::operation::{Operation, Output};
 use crate::test_client::{
-    Call, FILE, Outcome as Ended, TestClient, connected, grant, handle, is_done, result,
+    Call, FILE, ResultSlot, TestClient, connected, grant, handle, is_done, result,
 };
 use bytes::Bytes;
 use cairn_protocol::{
@@ -86,7 +86,7 @@ fn an_append_is_granted_pushed_nearest_first_and_ordered_by_the_primary() {
 fn a_write_is_cut_at_the_chunk_boundary_and_its_pieces_at_block_boundaries() {
     let mut client = connected();
     let bytes = Bytes::from(vec![6; 50]);
-    let done = client.start(Operation::WriteAt { file: FILE, offset: 4070, bytes, sync: true });
+    let done = client.start(Operation::Write { file: FILE, offset: 4070, bytes, sync: true });
     let (first, second) = (client.call(), client.call());
     client.tell(&first, Ok(grant(0, 8, 1, &[1])));
     client.tell(&second, Ok(grant(1, 9, 2, &[1])));
@@ -110,11 +110,11 @@ fn written_at(client: &mut TestClient) -> (u64, Call) {
 }
 
 /// Three writes of ten bytes, one behind the other, with their pushes.
-fn three_writes(client: &mut TestClient) -> [(Ended, Call); 3] {
+fn three_writes(client: &mut TestClient) -> [(ResultSlot, Call); 3] {
     let mut granted = false;
     [0, 10, 20].map(|offset| {
         let bytes = Bytes::from(vec![6; 10]);
-        let done = client.start(Operation::WriteAt { file: FILE, offset, bytes, sync: false });
+        let done = client.start(Operation::Write { file: FILE, offset, bytes, sync: false });
         if !std::mem::replace(&mut granted, true) {
             leased(client, grant(0, 8, 1, &[1]));
         }
@@ -157,7 +157,7 @@ fn a_write_does_not_wait_for_one_that_was_given_up_at_its_deadline() {
     client.pass(Duration::from_secs(60));
     assert!(is_done(&first_done));
     let bytes = Bytes::from(vec![6; 10]);
-    client.start(Operation::WriteAt { file: FILE, offset: 10, bytes, sync: false });
+    client.start(Operation::Write { file: FILE, offset: 10, bytes, sync: false });
     push_ok(&mut client);
     assert_eq!(written_at(&mut client).0, 10);
 }
@@ -327,7 +327,7 @@ fn a_sync_tells_once_of_acknowledged_bytes_that_are_gone() {
 }
 
 /// Answers every call with a failure, leases apart from the rest, until the operation is done.
-fn fail_all(client: &mut TestClient, done: &Ended, lease: &Failure, rest: &Failure) {
+fn fail_all(client: &mut TestClient, done: &ResultSlot, lease: &Failure, rest: &Failure) {
     while !is_done(done) {
         while client.has_calls() {
             let call = client.call();
@@ -367,7 +367,7 @@ fn where_every_server_is_full_an_append_says_so_by_its_deadline() {
 fn a_write_to_a_full_disk_is_refused_at_once() {
     let mut client = connected();
     let bytes = Bytes::from(vec![6; 5]);
-    let done = client.start(Operation::WriteAt { file: FILE, offset: 0, bytes, sync: false });
+    let done = client.start(Operation::Write { file: FILE, offset: 0, bytes, sync: false });
     leased(&mut client, grant(0, 8, 1, &[1]));
     push_ok(&mut client);
     client.fail(Failure::not_done(ErrorCode::DiskFull, "no space left"));

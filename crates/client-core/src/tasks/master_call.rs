@@ -1,44 +1,65 @@
 //! One question to the masters, asked until one answers (A25, R24).
 //!
+//! ```text
+//!   Resting ──► Calling ──► over
+//!      ▲           │ silence, a failure that may pass: perhaps another master
+//!      └───────────┘
+//! ```
 //! - Q1: a retry is the same message: a namespace mutation keeps its number, so that it happens
 //!   once (R24).
 //! - Q2: an answer, good or bad, to a mutation is believed even after tries whose end is unknown,
 //!   because the master knows the number again; but not that the number is too old.
 
-use crate::context::Context;
-use crate::retry::{is_final, is_silence};
+use crate::retry::{at_deadline, is_final, is_silence};
 use crate::settings::MASTER_PATIENCE;
-use crate::task::{Input, Me, Progress};
+use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
 use cairn_env::EffectId;
 use cairn_protocol::{BatchEntry, ErrorCode, Failure, Lease, Outcome, Request, Response};
+use cairn_types::Time;
+use std::task::Poll;
 use std::time::Duration;
 
-/// The answer, and the number of the question that it belongs to.
+/// An answer of the kind that was asked for, and the number and time of its question.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct MasterAnswer {
     pub(crate) response: Response,
     pub(crate) asked: u64,
-    pub(crate) sent: cairn_types::Time,
+    pub(crate) sent: Time,
 }
 
-/// The machine.
+#[derive(Clone, Copy, Debug)]
+enum MasterCallState {
+    /// It has not begun, or rests after a failure.
+    Resting,
+    Calling {
+        call: EffectId,
+        sent: Time,
+    },
+}
+
+/// The question.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct MasterCall {
     request: Request,
+    state: MasterCallState,
     attempts: u32,
-    outstanding: Option<(EffectId, cairn_types::Time)>,
+    /// Some try may have been carried out.
     unknown: bool,
-    last: Option<Failure>,
+    last_failure: Option<Failure>,
 }
 
-impl Ask {
-    pub(crate) fn new(request: Request) -> Self {
-        Self { request, attempts: 0, outstanding: None, unknown: false, last: None }
+impl MasterCall {
+    pub(crate) fn new(request: impl Into<Request>) -> Self {
+        let (request, state) = (request.into(), MasterCallState::Resting);
+        Self { request, state, attempts: 0, unknown: false, last_failure: None }
     }
 
     /// The number of the question under way; none while it rests.
     pub(crate) fn asked(&self) -> Option<u64> {
-        self.outstanding.map(|(id, _)| id.0)
+        match self.state {
+            MasterCallState::Resting => None,
+            MasterCallState::Calling { call, .. } => Some(call.0),
+        }
     }
 
     fn is_mutation(&self) -> bool {
@@ -52,70 +73,84 @@ impl Ask {
         }
     }
 
+    /// Whether a change of names may come of requests already sent (K1).
     pub(crate) fn may_have_happened(&self) -> bool {
-        self.is_mutation() && (self.unknown || self.outstanding.is_some())
+        self.is_mutation() && (self.unknown || self.asked().is_some())
     }
 
     pub(crate) fn last_failure(&self) -> Option<&Failure> {
-        self.last.as_ref()
+        self.last_failure.as_ref()
     }
 
     /// A lease may have to wait for an older one to end.
-    fn patience(&self, cx: &Context) -> Duration {
-        let lease_ms = cx.config.as_ref().map_or(0, |config| config.lease_ms);
+    fn patience(&self, cx: &TaskContext<'_>) -> Duration {
+        let lease_ms = cx.client.config.as_ref().map_or(0, |config| config.lease_ms);
         match self.request {
             Request::Lease(Lease { .. }) => MASTER_PATIENCE + Duration::from_millis(lease_ms),
             _ => MASTER_PATIENCE,
         }
     }
 
-    pub(crate) fn on(&mut self, cx: &mut Context, me: Me, input: Input) -> Progress<Asked> {
-        match input {
-            Input::Passed => Progress::Pending,
-            Input::Begin | Input::Alarm | Input::Wanted(_) => {
-                if self.outstanding.is_none() {
-                    if cx.now >= me.deadline {
-                        let maybe = self.may_have_happened();
-                        let told = crate::retry::at_deadline(self.last.take(), maybe);
-                        return Progress::Over(Err(told));
-                    }
-                    let patience = self.patience(cx);
-                    let id = cx.call_master(me, self.request.clone(), patience);
-                    self.outstanding = Some((id, cx.now));
-                }
-                Progress::Pending
-            }
-            Input::Answered(id, result) => {
-                let Some((_, sent)) = self.outstanding.take_if(|(under_way, _)| *under_way == id)
-                else {
-                    return Progress::Pending;
-                };
+    pub(crate) fn on(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        input: TaskInput,
+    ) -> Progress<MasterAnswer> {
+        match (self.state, input) {
+            (MasterCallState::Resting, TaskInput::Begin | TaskInput::Alarm) => self.call(cx),
+            (MasterCallState::Calling { call, sent }, TaskInput::Answered(id, result)) => {
+                assert_eq!(call, id, "a question has one call under way");
+                self.state = MasterCallState::Resting;
                 match result {
                     Ok(answer) => {
-                        let (response, asked) = (answer.response, id.0);
-                        Progress::Over(Ok(Asked { response, asked, sent }))
+                        let response = self.checked(answer.response)?;
+                        Poll::Ready(Ok(MasterAnswer { response, asked: id.0, sent }))
                     }
-                    Err(failure) => self.failed(cx, me, failure),
+                    Err(failure) => self.failed(cx, failure),
                 }
             }
+            (state, input) => unreachable!("{state:?} is not moved by {input:?}"),
         }
     }
 
-    fn failed(&mut self, cx: &mut Context, me: Me, failure: Failure) -> Progress<Asked> {
+    fn call(&mut self, cx: &mut TaskContext<'_>) -> Progress<MasterAnswer> {
+        assert!(!self.unknown || self.attempts > 0, "only a try can leave the end unknown");
+        if cx.now() >= cx.deadline {
+            let maybe = self.may_have_happened();
+            return Poll::Ready(Err(at_deadline(self.last_failure.take(), maybe)));
+        }
+        let patience = self.patience(cx);
+        let call = cx.call_master(self.request.clone(), patience);
+        self.state = MasterCallState::Calling { call, sent: cx.now() };
+        Poll::Pending
+    }
+
+    /// The answer, if it is one to this question: who answers otherwise is broken, and may have
+    /// done anything.
+    fn checked(&self, response: Response) -> Result<Response, Failure> {
+        if response.kind() == self.request.kind() {
+            return Ok(response);
+        }
+        let (asked, answered) = (self.request.name(), response.name());
+        let line = format!("a master answered {asked} as if it had been {answered}");
+        Err(Failure::unknown(ErrorCode::Internal, line))
+    }
+
+    fn failed(&mut self, cx: &mut TaskContext<'_>, failure: Failure) -> Progress<MasterAnswer> {
         if is_final(&failure) {
             let forgotten = failure.code == ErrorCode::TooOld && self.unknown;
             let outcome = if forgotten { Outcome::Unknown } else { failure.outcome };
-            return Progress::Over(Err(Failure { outcome, ..failure }));
+            return Poll::Ready(Err(Failure { outcome, ..failure }));
         }
         self.unknown |= failure.outcome == Outcome::Unknown;
         if is_silence(&failure) || failure.code == ErrorCode::NotPrimaryMaster {
-            cx.next_master();
+            cx.client.masters.next();
         }
-        self.last = Some(failure);
+        self.last_failure = Some(failure);
         self.attempts += 1;
-        let rest = cx.rest(self.attempts);
-        cx.alarm(me, rest.min(me.deadline.since(cx.now)));
-        Progress::Pending
+        let rest = cx.client.backoff(self.attempts);
+        cx.set_alarm(rest.min(cx.deadline.since(cx.now())));
+        Poll::Pending
     }
 }
 

@@ -1,0 +1,16 @@
+//! Operations: what a caller asked for, and which tasks it takes. Each reaches the client only
+//! through its [`operation_context::OperationContext`].
+//!
+//! ```text
+//!   operation_table ──► operation_state ──► read_ · write_ · append_ · sync_ · length_operation
+//! ```
+
+mod append_operation;
+mod length_operation;
+pub(crate) mod master_answers;
+mod operation_context;
+mod operation_state;
+pub(crate) mod operation_table;
+mod read_operation;
+mod sync_operation;
+mod write_operation;

@@ -1,0 +1,145 @@
+//! What a client learns in passing from the masters' answers to its callers.
+
+use crate::context::ClientContext;
+use crate::operations::length_operation::LengthOperation;
+use crate::operations::operation_context::OperationContext;
+use crate::settings::LOCATE_COUNT;
+use crate::tasks::master_call::MasterAnswer;
+use cairn_protocol::{
+    BATCH_OPEN_COUNT_MAX, BatchEntry, BatchResult, OpenAnswer, Request, Response, StatAnswer,
+};
+use cairn_types::{EntryKind, Time};
+
+const _: () = assert!(LOCATE_COUNT <= BATCH_OPEN_COUNT_MAX);
+
+/// An open asks for as many chunks as one answer holds.
+pub(crate) fn ask_for_chunks(request: &mut Request) {
+    match request {
+        Request::Open(asked) => asked.count = LOCATE_COUNT,
+        Request::Batch(batch) => {
+            for entry in &mut batch.entries {
+                if let BatchEntry::Open(asked) = entry {
+                    asked.count = LOCATE_COUNT;
+                }
+            }
+        }
+        // Nothing else opens files.
+        _ => {}
+    }
+}
+
+/// Where a primary may know of more bytes than the master, it is asked before a `Stat` is
+/// answered.
+pub(crate) fn complete_stat(
+    cx: &mut OperationContext<'_>,
+    answer: &MasterAnswer,
+) -> Option<LengthOperation> {
+    let Response::Stat(stat) = &answer.response else { return None };
+    let last = stat.last.as_ref().filter(|last| last.primary.is_some())?;
+    if stat.entry.kind != EntryKind::File || cx.client.config.is_none() {
+        return None;
+    }
+    let StatAnswer { entry, .. } = stat;
+    let until = cx.client.usable_until(answer.sent);
+    let locations = &mut cx.client.files.file(entry.id).locations;
+    locations.chunk_count = locations.chunk_count.max(entry.chunk_count);
+    locations.absorb_grant(last.clone(), answer.asked, until);
+    let stat = Some(Box::new(stat.clone()));
+    Some(LengthOperation::read_end(cx, entry.id, last.index, entry.length, stat))
+}
+
+/// Files are open: keeps where their chunks are, and takes that out of the answer.
+pub(crate) fn learn_opened(client: &mut ClientContext, answer: &mut MasterAnswer) {
+    let (asked, sent) = (answer.asked, answer.sent);
+    match &mut answer.response {
+        Response::Create(created) => {
+            client.files.opened(created.entry.id);
+        }
+        Response::Open(opened) => learn_locations(client, opened, asked, sent),
+        Response::Batch(batch) => {
+            for result in &mut batch.results {
+                match result {
+                    BatchResult::Create(created) => {
+                        client.files.opened(created.entry.id);
+                    }
+                    BatchResult::Open(opened) => learn_locations(client, opened, asked, sent),
+                    // It failed, or opens nothing.
+                    _ => {}
+                }
+            }
+        }
+        // Nothing else opens files.
+        _ => {}
+    }
+}
+
+fn learn_locations(client: &mut ClientContext, answer: &mut OpenAnswer, asked: u64, sent: Time) {
+    if answer.entry.kind == EntryKind::File {
+        let (entry, chunks) = (&answer.entry, std::mem::take(&mut answer.chunks));
+        let first = chunks.first().map(|chunk| chunk.index).unwrap_or_default();
+        let until = client.usable_until(sent);
+        let locations = &mut client.files.opened(entry.id).locations;
+        locations.absorb(entry, first, chunks, asked, until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Operation;
+    use crate::operation::Output;
+    use crate::test_client::{FILE, chunk, client, connected, is_done, result};
+    use cairn_protocol::{
+        CellInfo, CellInfoAnswer, ErrorCode, Open, OpenAnswer, Read, Request, Response,
+    };
+    use cairn_types::Entry;
+
+    fn answer() -> OpenAnswer {
+        let entry = Entry { id: FILE, chunk_count: 1, ..Entry::default() };
+        OpenAnswer { entry, chunks: vec![chunk(0, 5, &[1], None)] }
+    }
+
+    fn read() -> Operation {
+        Operation::Read { file: FILE, offset: 0, size: 1, fresh: false }
+    }
+
+    #[test]
+    fn what_an_open_tells_of_chunks_is_kept_and_not_passed_on() {
+        let mut client = connected();
+        let done = client.start(Operation::Open(Open::default().into()));
+        client.answer(Response::Open(answer()));
+        let without = OpenAnswer { chunks: Vec::new(), ..answer() };
+        assert_eq!(result(&done), Ok(Output::Answered(Response::Open(without))));
+        client.start(read());
+        assert!(matches!(client.call().request, Request::Read(Read { .. })));
+    }
+
+    #[test]
+    fn a_mere_question_is_answered_in_full_and_keeps_nothing() {
+        let mut client = connected();
+        let done = client.start(Operation::Ask(Open::default().into()));
+        client.answer(Response::Open(answer()));
+        assert_eq!(result(&done), Ok(Output::Answered(Response::Open(answer()))));
+        client.start(read());
+        assert!(matches!(client.call().request, Request::Locate(_)));
+    }
+
+    #[test]
+    fn a_forgotten_file_is_located_anew() {
+        let mut client = connected();
+        client.start(Operation::Open(Open::default().into()));
+        client.answer(Response::Open(answer()));
+        let forgotten = client.start(Operation::Forget { file: FILE });
+        assert_eq!(result(&forgotten), Ok(Output::Forgotten));
+        client.start(read());
+        assert!(matches!(client.call().request, Request::Locate(_)));
+    }
+
+    #[test]
+    fn settings_that_do_not_fit_together_are_not_learnt() {
+        let mut client = client();
+        let outcome = client.start(Operation::Ask(CellInfo {}.into()));
+        client.answer(Response::CellInfo(CellInfoAnswer::default()));
+        assert!(is_done(&outcome));
+        assert_eq!(result(&outcome).map_err(|failure| failure.code), Err(ErrorCode::Invalid));
+    }
+}

@@ -1,0 +1,20 @@
+//! Tasks: the state machines that operations are made of. Each is moved by one input at a time and
+//! reaches the client only through its [`task_context::TaskContext`].
+//!
+//! ```text
+//!   task_table ──► task ──┬─► master_call
+//!                         ├─► read_piece ─────► replica_choice · short_answer · piece_read
+//!                         └─► chunk_mutation ─► push_progress · write_order
+//! ```
+
+pub(crate) mod chunk_mutation;
+pub(crate) mod master_call;
+pub(crate) mod piece_read;
+mod push_progress;
+pub(crate) mod read_piece;
+mod replica_choice;
+mod short_answer;
+pub(crate) mod task;
+pub(crate) mod task_context;
+pub(crate) mod task_table;
+pub(crate) mod write_order;

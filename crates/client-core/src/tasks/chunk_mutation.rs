@@ -1,0 +1,457 @@
+//! One mutation of one chunk: grant, push, order (GFS §3.1, Figure 2, steps 1 to 7), or the sync
+//! of a chunk, which needs no push.
+//!
+//! ```text
+//!   Granting ──► Pushing ──► Waiting for the write before it ──► Ordering ──► over
+//!      ▲                                                           │
+//!      │                                     push missing: Pushing │
+//!      └── Resting: another try, or another primary, lease, chunk ◄┘ refused, silent
+//! ```
+//! - U1: a push that fails at a secondary does not stop the order (P1 of `push_progress.rs`); one
+//!   that fails at the primary does.
+//! - U2: as long as the lease is the same, so is the push: the primary answers a repeat with the
+//!   first result (R15). At another lease the push has another name.
+//! - U3: once an order's end was unknown, a failure of the whole is *unknown*.
+
+use crate::ids::TaskId;
+use crate::nearness::order;
+use crate::retry::{is_final, is_silence};
+use crate::settings::TRIES_AT_PRIMARY;
+use crate::tasks::push_progress::{FailedPush, PushProgress};
+use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
+use crate::tasks::write_order::{WriteOrder, WritePosition};
+use bytes::Bytes;
+use cairn_env::{Answer, EffectId};
+use cairn_protocol::{
+    Append, ChunkGrant, ErrorCode, Failure, LeasePurpose, Outcome, Push, Request, Response, Rpc,
+    SyncChunk, Write,
+};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{
+    BlockChecksums, ChunkIndex, ChunkVersion, EntryId, LeaseId, PushId, ReplicaAt, ServerId,
+};
+use std::task::Poll;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug)]
+enum MutationKind {
+    /// At an offset of a chunk.
+    Write { index: ChunkIndex, offset: u64, sync: bool },
+    /// At the file's end.
+    Append { sync: bool },
+    /// Nothing new: everything so far on disk.
+    Sync { index: ChunkIndex },
+}
+
+/// Where a mutation was applied: a range of a chunk.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct AppliedRange {
+    pub(crate) index: ChunkIndex,
+    /// Where in the chunk it begins.
+    pub(crate) offset: u64,
+    /// Where in the chunk it ends; of a sync, what of the chunk is on disk.
+    pub(crate) end: u64,
+}
+
+#[derive(Debug)]
+enum MutationState {
+    /// A grant is looked up.
+    Granting,
+    /// Rests before the next step: with a grant in hand, before another order.
+    Resting,
+    /// The data is on its way to the replicas.
+    Pushing(PushProgress),
+    /// All have the data; the write before this one has not been ordered yet.
+    Waiting,
+    /// The primary was told to carry it out.
+    Ordering(EffectId),
+}
+
+/// The mutation of one chunk.
+#[derive(Debug)]
+pub(crate) struct ChunkMutation {
+    file: EntryId,
+    kind: MutationKind,
+    /// Empty for a sync, and for nothing else.
+    bytes: Bytes,
+    checksums: BlockChecksums,
+    state: MutationState,
+    /// In hand while pushing, waiting and ordering.
+    grant: Option<ChunkGrant>,
+    /// The name of the data, and the lease under which it has it (U2).
+    push: Option<(PushId, LeaseId)>,
+    /// A primary that did not do, to be told to the master.
+    failed_primary: Option<(ServerId, ChunkVersion)>,
+    tries_at_primary: u32,
+    attempts: u32,
+    /// Some order may have been carried out (U3).
+    unknown: bool,
+    last_failure: Option<Failure>,
+}
+
+impl ChunkMutation {
+    /// Puts `bytes` at an offset of a chunk.
+    pub(crate) fn write(
+        file: EntryId,
+        (index, offset): (ChunkIndex, u64),
+        bytes: Bytes,
+        block_size: u32,
+        sync: bool,
+    ) -> Self {
+        assert!(!bytes.is_empty(), "a write of nothing has no piece");
+        let checksums = BlockChecksums::of(offset, &bytes, block_size);
+        Self::new(file, MutationKind::Write { index, offset, sync }, bytes, checksums)
+    }
+
+    /// Puts `bytes` at the file's end, where its primary chooses.
+    pub(crate) fn append(file: EntryId, bytes: Bytes, block_size: u32, sync: bool) -> Self {
+        assert!(!bytes.is_empty(), "an append of nothing is refused before");
+        let checksums = BlockChecksums::of(0, &bytes, block_size);
+        Self::new(file, MutationKind::Append { sync }, bytes, checksums)
+    }
+
+    /// Has everything so far of a chunk on disk on all its replicas.
+    pub(crate) fn sync(file: EntryId, index: ChunkIndex) -> Self {
+        Self::new(file, MutationKind::Sync { index }, Bytes::new(), BlockChecksums::default())
+    }
+
+    fn new(file: EntryId, kind: MutationKind, bytes: Bytes, checksums: BlockChecksums) -> Self {
+        Self {
+            file,
+            kind,
+            bytes,
+            checksums,
+            state: MutationState::Granting,
+            grant: None,
+            push: None,
+            failed_primary: None,
+            tries_at_primary: 0,
+            attempts: 0,
+            unknown: false,
+            last_failure: None,
+        }
+    }
+
+    /// Whether it may have been carried out (K1). A sync changes nothing.
+    pub(crate) fn may_have_happened(&self) -> bool {
+        self.has_data() && (self.unknown || matches!(self.state, MutationState::Ordering(_)))
+    }
+
+    pub(crate) fn last_failure(&self) -> Option<&Failure> {
+        self.last_failure.as_ref()
+    }
+
+    fn has_data(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
+    fn grant(&self) -> &ChunkGrant {
+        self.grant.as_ref().expect("pushing, waiting and ordering have a grant in hand")
+    }
+
+    fn purpose(&self) -> (LeasePurpose, ChunkIndex) {
+        match self.kind {
+            MutationKind::Append { .. } => (LeasePurpose::Append, ChunkIndex::default()),
+            MutationKind::Write { index, .. } | MutationKind::Sync { index } => {
+                (LeasePurpose::Write, index)
+            }
+        }
+    }
+
+    /// Where a write begins and ends.
+    fn span(&self) -> Option<(WritePosition, WritePosition)> {
+        let MutationKind::Write { index, offset, .. } = self.kind else { return None };
+        let start = WritePosition { file: self.file, index, offset };
+        Some((start, WritePosition { offset: offset + self.bytes.len() as u64, ..start }))
+    }
+
+    /// It is on its first way to its order no more.
+    pub(crate) fn leave(&self, write_order: &mut WriteOrder, id: TaskId) {
+        if let Some((start, end)) = self.span() {
+            write_order.leave(start, end, id);
+        }
+    }
+
+    pub(crate) fn on(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        input: TaskInput,
+    ) -> Progress<AppliedRange> {
+        if let (TaskInput::Begin, Some((_, end))) = (&input, self.span()) {
+            cx.client.write_order.begin(end, cx.id);
+        }
+        let progress = self.step(cx, input);
+        let on_its_way = match &self.state {
+            MutationState::Granting => self.attempts == 0,
+            MutationState::Pushing(pushes) => !pushes.is_apart(),
+            MutationState::Waiting => true,
+            MutationState::Resting | MutationState::Ordering(_) => false,
+        };
+        if !on_its_way || progress.is_ready() {
+            self.leave(&mut cx.client.write_order, cx.id);
+        }
+        progress
+    }
+
+    fn step(&mut self, cx: &mut TaskContext<'_>, input: TaskInput) -> Progress<AppliedRange> {
+        match (&self.state, input) {
+            (MutationState::Granting, TaskInput::Begin | TaskInput::LookedUp(Ok(()))) => {
+                self.take_grant(cx)
+            }
+            (MutationState::Granting, TaskInput::LookedUp(Err(failure))) => self.give_up(failure),
+            (MutationState::Resting, TaskInput::Alarm) => self.rested(cx),
+            (MutationState::Waiting, TaskInput::Passed) => self.order(cx),
+            (MutationState::Pushing(_), TaskInput::Answered(call, result)) => {
+                self.pushed(cx, call, result)
+            }
+            (MutationState::Ordering(call), TaskInput::Answered(id, result)) => {
+                assert_eq!(*call, id, "one order is under way");
+                self.ordered(cx, result.map(|answer| answer.response))
+            }
+            (state, input) => unreachable!("{state:?} is not moved by {input:?}"),
+        }
+    }
+
+    fn rested(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
+        if self.grant.is_some() { self.order(cx) } else { self.take_grant(cx) }
+    }
+
+    /// Steps 1 and 2: who is the primary, and where the others are.
+    fn take_grant(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
+        assert!(self.grant.is_none(), "one grant in hand will do");
+        let (purpose, index) = self.purpose();
+        let Some(grant) = cx.file(self.file).grant(purpose, index).cloned() else {
+            self.state = MutationState::Granting;
+            let failed = self.failed_primary.take();
+            cx.look_up_grant(self.file, index, purpose, failed);
+            return Poll::Pending;
+        };
+        self.failed_primary = None;
+        self.tries_at_primary = 0;
+        self.grant = Some(grant);
+        if self.has_data() { self.push(cx) } else { self.order(cx) }
+    }
+
+    /// The name of the data at this lease (U2).
+    fn push_name(&mut self, cx: &mut TaskContext<'_>) -> PushId {
+        let lease = self.grant().lease;
+        match self.push {
+            Some((push, at)) if at == lease && !broken(Rule::R15) => push,
+            _ => {
+                let push = cx.client.next_push();
+                self.push = Some((push, lease));
+                push
+            }
+        }
+    }
+
+    /// Step 3: the data goes down the chain.
+    fn push(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
+        assert!(self.has_data(), "a sync pushes nothing");
+        let (mut pushes, chain) = (PushProgress::default(), self.chain(cx));
+        self.send_push(cx, &chain, &mut pushes);
+        self.state = MutationState::Pushing(pushes);
+        Poll::Pending
+    }
+
+    /// The replicas in the order in which the data travels.
+    fn chain(&self, cx: &TaskContext<'_>) -> Vec<ReplicaAt> {
+        let grant = self.grant();
+        let mut replicas = vec![grant.primary.clone()];
+        replicas.extend(grant.secondaries.iter().cloned());
+        order(&cx.client.rack, cx.client.salt(grant.handle), replicas)
+    }
+
+    fn send_push(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        chain: &[ReplicaAt],
+        pushes: &mut PushProgress,
+    ) {
+        let (first, rest) = chain.split_first().expect("a chunk has a primary");
+        let block_size = cx.client.cell().block_size;
+        let block_offset = match self.kind {
+            MutationKind::Write { offset, .. } => offset % u64::from(block_size),
+            MutationKind::Append { .. } => 0,
+            MutationKind::Sync { .. } => unreachable!("a sync pushes nothing"),
+        };
+        let push = Push {
+            push: self.push_name(cx),
+            block_offset: u32::try_from(block_offset).expect("less than a block"),
+            checksums: self.checksums.clone(),
+            chain: rest.to_vec(),
+            block_size,
+        };
+        // A second more for each MiB, so that a slow network is not taken for a dead server.
+        let for_size = Duration::from_secs(self.bytes.len() as u64 >> 20);
+        let patience = cx.client.patience() + for_size;
+        let to = (first.address.clone(), first.server);
+        let call = cx.call(to, push, self.bytes.clone(), patience);
+        pushes.sent(call, first.server);
+    }
+
+    /// A push is done, or not.
+    fn pushed(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        call: EffectId,
+        result: Result<Answer, Failure>,
+    ) -> Progress<AppliedRange> {
+        let MutationState::Pushing(pushes) = &mut self.state else {
+            unreachable!("a push is answered while pushing: {self:?}")
+        };
+        let result = Push::answer(result.map(|answer| answer.response));
+        match pushes.ended(call, result.map(drop)) {
+            Ok(()) => {}
+            Err(FailedPush::Final(failure)) => return self.give_up(failure),
+            Err(FailedPush::ServerFailed(failure)) => self.last_failure = Some(failure),
+            Err(FailedPush::ChainBroke(failure)) => {
+                self.last_failure = Some(failure);
+                self.push_apart(cx);
+            }
+        }
+        self.order_once_pushed(cx)
+    }
+
+    /// Each server that may still be there gets the data by itself.
+    fn push_apart(&mut self, cx: &mut TaskContext<'_>) {
+        let MutationState::Pushing(pushes) = &mut self.state else {
+            unreachable!("a chain breaks while pushing: {self:?}")
+        };
+        let mut pushes = std::mem::take(pushes);
+        for replica in self.chain(cx) {
+            if !pushes.has_failed(replica.server) {
+                self.send_push(cx, &[replica], &mut pushes);
+            }
+        }
+        self.state = MutationState::Pushing(pushes);
+    }
+
+    /// Orders once no push is under way and the primary has the data (U1).
+    fn order_once_pushed(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
+        let MutationState::Pushing(pushes) = &self.state else {
+            unreachable!("pushes end while pushing: {self:?}")
+        };
+        if !pushes.is_over() {
+            return Poll::Pending;
+        }
+        if pushes.has_failed(self.grant().primary.server) {
+            return self.another_grant(cx, true);
+        }
+        if let Some((start, _)) = self.span()
+            && self.last_failure.is_none()
+            && cx.client.write_order.waits(start, cx.id)
+        {
+            self.state = MutationState::Waiting;
+            return Poll::Pending;
+        }
+        self.order(cx)
+    }
+
+    /// Step 4: the primary orders it.
+    fn order(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
+        let grant = self.grant();
+        let to = (grant.primary.address.clone(), grant.primary.server);
+        let request = self.order_request();
+        // The primary may have to wait for the master to shrink the set (R14).
+        let patience = 2 * cx.client.patience();
+        let call = cx.call(to, request, Bytes::new(), patience);
+        self.state = MutationState::Ordering(call);
+        Poll::Pending
+    }
+
+    fn order_request(&self) -> Request {
+        let &ChunkGrant { handle, version, lease, .. } = self.grant();
+        let push = self.push.filter(|(_, at)| *at == lease).map(|(push, _)| push);
+        assert_eq!(push.is_some(), self.has_data(), "data is pushed before it is ordered (U2)");
+        let push = push.unwrap_or_default();
+        let (size, checksums) = (self.bytes.len() as u64, self.checksums.clone());
+        match self.kind {
+            MutationKind::Write { offset, sync, .. } => {
+                Write { handle, version, lease, push, offset, size, checksums, sync }.into()
+            }
+            MutationKind::Append { sync } => {
+                Append { handle, version, lease, push, size, checksums, sync }.into()
+            }
+            MutationKind::Sync { .. } => {
+                SyncChunk { handle, version, lease, from_primary: false }.into()
+            }
+        }
+    }
+
+    fn ordered(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        result: Result<Response, Failure>,
+    ) -> Progress<AppliedRange> {
+        let (size, index) = (self.bytes.len() as u64, self.grant().index);
+        // Saturating: an offset that was not ours is a server's word.
+        let applied = match self.kind {
+            MutationKind::Write { offset, .. } => {
+                Write::answer(result).map(|_| (offset, offset + size))
+            }
+            MutationKind::Append { .. } => Append::answer(result)
+                .map(|answer| (answer.offset, answer.offset.saturating_add(size))),
+            MutationKind::Sync { .. } => SyncChunk::answer(result).map(|answer| (0, answer.length)),
+        };
+        match applied {
+            Ok((offset, end)) => Poll::Ready(Ok(AppliedRange { index, offset, end })),
+            Err(failure) => self.refused(cx, failure),
+        }
+    }
+
+    /// The primary did not do it, or nobody knows (U3).
+    fn refused(&mut self, cx: &mut TaskContext<'_>, failure: Failure) -> Progress<AppliedRange> {
+        self.unknown |= failure.outcome == Outcome::Unknown;
+        self.last_failure = Some(failure.clone());
+        match failure.code {
+            ErrorCode::PushMissing if self.has_data() => self.try_again(cx, true),
+            ErrorCode::StaleVersion | ErrorCode::NoSuchChunk | ErrorCode::ChunkClosed => {
+                self.another_grant(cx, false)
+            }
+            ErrorCode::NotPrimary => self.another_grant(cx, true),
+            _ if is_silence(&failure) => self.another_grant(cx, true),
+            _ if is_final(&failure) => self.give_up(failure),
+            _ => self.try_again(cx, false),
+        }
+    }
+
+    /// Once more at this primary, a few times; then from the master (A16).
+    fn try_again(&mut self, cx: &mut TaskContext<'_>, push: bool) -> Progress<AppliedRange> {
+        self.tries_at_primary += 1;
+        if self.tries_at_primary >= TRIES_AT_PRIMARY {
+            return self.another_grant(cx, false);
+        }
+        if push || (broken(Rule::R15) && self.has_data()) {
+            return self.push(cx);
+        }
+        self.rest(cx)
+    }
+
+    /// This grant will not do: the master is asked again, and told of a primary that failed.
+    fn another_grant(&mut self, cx: &mut TaskContext<'_>, failed: bool) -> Progress<AppliedRange> {
+        let grant = self.grant.take().expect("what will not do was in hand");
+        cx.file(self.file).drop_grant(grant.lease, grant.version);
+        self.failed_primary = failed.then_some((grant.primary.server, grant.version));
+        self.rest(cx)
+    }
+
+    fn rest(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
+        self.state = MutationState::Resting;
+        let rest = cx.client.backoff(self.attempts);
+        self.attempts += 1;
+        if rest.is_zero() {
+            return self.rested(cx);
+        }
+        cx.set_alarm(rest);
+        Poll::Pending
+    }
+
+    fn give_up(&mut self, failure: Failure) -> Progress<AppliedRange> {
+        let outcome = if self.unknown { Outcome::Unknown } else { failure.outcome };
+        Poll::Ready(Err(Failure { outcome, ..failure }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

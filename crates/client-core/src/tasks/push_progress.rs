@@ -1,0 +1,87 @@
+//! How far the data of one mutation is on its way to the replicas (GFS §3.2).
+//!
+//! ```text
+//!   one push down the chain ──► all have it
+//!            │ broken
+//!            ▼
+//!   a push to each apart that may still be there ──► those that answered have it
+//! ```
+//! - P1: data that one secondary cannot take is no reason to stop: the order goes to the primary
+//!   anyway, whose forward then fails there, and the set is shrunk (R14).
+
+use crate::retry::{is_final, is_silence};
+use cairn_env::EffectId;
+use cairn_protocol::{ErrorCode, Failure};
+use cairn_types::ServerId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The pushes under way, and who is known not to have the data.
+#[derive(Debug, Default)]
+pub(crate) struct PushProgress {
+    /// The server that each push went to first.
+    pending: BTreeMap<EffectId, ServerId>,
+    /// To each server apart, since the chain broke.
+    apart: bool,
+    failed: BTreeSet<ServerId>,
+}
+
+/// What a failed push means.
+#[derive(Debug)]
+pub(crate) enum FailedPush {
+    /// It can never succeed.
+    Final(Failure),
+    /// The chain broke: the data goes to each server apart.
+    ChainBroke(Failure),
+    /// One server cannot take it (P1).
+    ServerFailed(Failure),
+}
+
+impl PushProgress {
+    /// A push went out to `server` first.
+    pub(crate) fn sent(&mut self, call: EffectId, server: ServerId) {
+        assert!(self.apart || self.pending.is_empty(), "down the chain there is one push");
+        self.pending.insert(call, server);
+    }
+
+    /// A push has ended.
+    ///
+    /// # Errors
+    /// What its failure means.
+    pub(crate) fn ended(
+        &mut self,
+        call: EffectId,
+        result: Result<(), Failure>,
+    ) -> Result<(), FailedPush> {
+        let first = self.pending.remove(&call).expect("a push ends once");
+        let Err(failure) = result else { return Ok(()) };
+        if is_final(&failure) && !is_silence(&failure) {
+            return Err(FailedPush::Final(failure));
+        }
+        // Of a chain only these two tell who it was; apart, it is the one that was asked.
+        if failure.code == ErrorCode::ChainBroken && failure.server != ServerId::default() {
+            self.failed.insert(failure.server);
+        } else if self.apart || failure.code == ErrorCode::Unreachable {
+            self.failed.insert(first);
+        }
+        if std::mem::replace(&mut self.apart, true) {
+            return Err(FailedPush::ServerFailed(failure));
+        }
+        assert!(self.pending.is_empty(), "down the chain there is one push");
+        Err(FailedPush::ChainBroke(failure))
+    }
+
+    /// Whether pushes go to each server apart.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.apart
+    }
+
+    /// Whether a server is known not to have the data.
+    pub(crate) fn has_failed(&self, server: ServerId) -> bool {
+        self.failed.contains(&server)
+    }
+
+    /// Whether no push is under way.
+    pub(crate) fn is_over(&self) -> bool {
+        self.pending.is_empty()
+    }
+}

@@ -1,0 +1,77 @@
+//! Tasks: the small state machines that operations are made of.
+
+use crate::context::ClientContext;
+use crate::ids::{OperationId, TaskId};
+use crate::tasks::chunk_mutation::{AppliedRange, ChunkMutation};
+use crate::tasks::master_call::{MasterAnswer, MasterCall};
+use crate::tasks::piece_read::PieceRead;
+use crate::tasks::read_piece::ReadPiece;
+use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
+use cairn_protocol::Failure;
+
+/// One of the state machines.
+#[derive(Debug)]
+pub(crate) enum Task {
+    MasterCall(MasterCall),
+    ReadPiece(ReadPiece),
+    ChunkMutation(ChunkMutation),
+}
+
+/// What a task came to.
+#[derive(Debug)]
+pub(crate) enum TaskResult {
+    Answered(MasterAnswer),
+    Read(PieceRead),
+    Applied(AppliedRange),
+}
+
+/// Whom a task serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskOwner {
+    /// One operation.
+    Operation(OperationId),
+    /// All tasks that look the same up.
+    Lookup,
+    /// Those whose files it opens.
+    JoinedOpens,
+}
+
+impl Task {
+    pub(crate) fn on(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        input: TaskInput,
+    ) -> Progress<TaskResult> {
+        match self {
+            Self::MasterCall(call) => call.on(cx, input).map_ok(TaskResult::Answered),
+            Self::ReadPiece(piece) => piece.on(cx, input).map_ok(TaskResult::Read),
+            Self::ChunkMutation(mutation) => mutation.on(cx, input).map_ok(TaskResult::Applied),
+        }
+    }
+
+    /// It is taken away before it is over.
+    pub(crate) fn leave(&self, client: &mut ClientContext, id: TaskId) {
+        match self {
+            Self::MasterCall(_) | Self::ReadPiece(_) => {}
+            Self::ChunkMutation(mutation) => mutation.leave(&mut client.write_order, id),
+        }
+    }
+
+    /// Whether something that changes the cell may come of requests already sent (K1).
+    pub(crate) fn may_have_happened(&self) -> bool {
+        match self {
+            Self::MasterCall(call) => call.may_have_happened(),
+            Self::ReadPiece(_) => false,
+            Self::ChunkMutation(mutation) => mutation.may_have_happened(),
+        }
+    }
+
+    /// The last thing that went wrong.
+    pub(crate) fn last_failure(&self) -> Option<&Failure> {
+        match self {
+            Self::MasterCall(call) => call.last_failure(),
+            Self::ReadPiece(piece) => piece.last_failure(),
+            Self::ChunkMutation(mutation) => mutation.last_failure(),
+        }
+    }
+}

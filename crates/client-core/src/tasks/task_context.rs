@@ -1,0 +1,115 @@
+//! What a task is moved by, and what it may use.
+
+use crate::context::ClientContext;
+use crate::file_state::FileState;
+use crate::ids::TaskId;
+use crate::masters::lookup::{Lookup, LookupRequest};
+use crate::outbox::{Alarm, OutgoingCall};
+use bytes::Bytes;
+use cairn_env::{Answer, EffectId};
+use cairn_protocol::{Failure, LeasePurpose, ReportBadBlock, Request};
+use cairn_types::{Address, ChunkIndex, ChunkVersion, EntryId, ServerId, Time};
+use std::task::Poll;
+use std::time::Duration;
+
+/// What moves a task.
+#[derive(Debug)]
+pub(crate) enum TaskInput {
+    /// Its first.
+    Begin,
+    /// An alarm that it set.
+    Alarm,
+    /// A call that it made.
+    Answered(EffectId, Result<Answer, Failure>),
+    /// The write that it waited for holds it up no more.
+    Passed,
+    /// What it looked up is known now, or cannot be.
+    LookedUp(Result<(), Failure>),
+}
+
+/// How far a task or an operation is: it waits for another input, or is over.
+pub(crate) type Progress<T> = Poll<Result<T, Failure>>;
+
+/// One task's view of the client.
+#[derive(Debug)]
+pub(crate) struct TaskContext<'a> {
+    pub(crate) client: &'a mut ClientContext,
+    pub(crate) id: TaskId,
+    /// When its operation gives up.
+    pub(crate) deadline: Time,
+}
+
+impl TaskContext<'_> {
+    pub(crate) fn now(&self) -> Time {
+        self.client.now
+    }
+
+    pub(crate) fn file(&mut self, file: EntryId) -> &mut FileState {
+        self.client.files.file(file)
+    }
+
+    /// Asks a chunkserver.
+    pub(crate) fn call(
+        &mut self,
+        (to, server): (Address, ServerId),
+        request: impl Into<Request>,
+        payload: Bytes,
+        patience: Duration,
+    ) -> EffectId {
+        let deadline = self.deadline.min(self.client.now + patience);
+        let request = request.into();
+        let call = OutgoingCall { to, server, request, payload, deadline };
+        self.client.outbox.call(self.id, call)
+    }
+
+    /// Asks the master that answered last.
+    pub(crate) fn call_master(&mut self, request: Request, patience: Duration) -> EffectId {
+        let to = self.client.masters.current().clone();
+        self.call((to, ServerId::default()), request, Bytes::new(), patience)
+    }
+
+    /// Tells the master of bytes that fail their checksum (R31); nobody waits for the answer.
+    pub(crate) fn report_bad_block(&mut self, report: ReportBadBlock) {
+        let call = OutgoingCall {
+            to: self.client.masters.current().clone(),
+            server: ServerId::default(),
+            request: report.into(),
+            payload: Bytes::new(),
+            deadline: self.client.now + self.client.patience(),
+        };
+        self.client.outbox.tell(call);
+    }
+
+    /// Is moved by an alarm `after` so long.
+    pub(crate) fn set_alarm(&mut self, after: Duration) {
+        let at = self.client.now + after;
+        self.client.outbox.set_alarm(at, Alarm::Task(self.id));
+    }
+
+    /// Looks up where a chunk lies, by a question younger than `newer_than`.
+    pub(crate) fn look_up_location(&mut self, file: EntryId, index: ChunkIndex, newer_than: u64) {
+        self.look_up(Lookup::Location { file, index }, newer_than, Some(self.id));
+    }
+
+    /// Has it looked up where the chunks from `index` on lie; nobody waits for it (A7).
+    pub(crate) fn prefetch_locations(&mut self, file: EntryId, index: ChunkIndex) {
+        self.look_up(Lookup::Location { file, index }, 0, None);
+    }
+
+    /// Looks up who orders a chunk's mutations; `failed`: a primary that did not do, and under
+    /// which version.
+    pub(crate) fn look_up_grant(
+        &mut self,
+        file: EntryId,
+        index: ChunkIndex,
+        purpose: LeasePurpose,
+        failed: Option<(ServerId, ChunkVersion)>,
+    ) {
+        self.look_up(Lookup::Grant { file, index, purpose, failed }, 0, Some(self.id));
+    }
+
+    fn look_up(&mut self, lookup: Lookup, newer_than: u64, waiter: Option<TaskId>) {
+        let deadline = self.deadline;
+        self.client.lookups.push_back(LookupRequest { lookup, newer_than, waiter, deadline });
+    }
+}
