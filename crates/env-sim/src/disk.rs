@@ -7,18 +7,23 @@
 //! - A killed process leaves the page cache; a write that the *fuse* cut is torn between pages.
 //! - A power loss keeps or loses each unsynced page and each unsynced name by itself.
 //! - A sync that fails leaves the page cache looking clean and the disk without the bytes (D2).
+//! - What else disks do wrong is in `faults.rs`.
 //! - Handles, locks and files of a session are dead after [`SimDisk::crash`] and
 //!   [`SimDisk::power_loss`]; the controller's own handle lives on.
 
+mod faults;
 mod inode;
 mod names;
+
+pub use faults::DiskFaults;
 
 use bytes::Bytes;
 use cairn_env::{
     Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space, SyncError,
 };
 use cairn_types::Random;
-use inode::{Inode, PAGE_SIZE};
+use faults::{FaultState, SyncOutcome};
+use inode::{Inode, Kept, PAGE_SIZE, page_of};
 use names::{NameTable, NameTarget};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,9 +61,7 @@ struct DiskState {
     /// Steps until everything fails.
     fuse: Option<u64>,
     fuse_blown: bool,
-    failing_syncs: u64,
-    /// Syncs that succeed before those that fail.
-    good_syncs: u64,
+    faults: FaultState,
     steps: u64,
     locks: BTreeSet<String>,
 }
@@ -88,14 +91,18 @@ impl DiskState {
         Ok(())
     }
 
-    fn sync_fails(&mut self) -> bool {
-        if self.good_syncs > 0 {
-            self.good_syncs -= 1;
-            return false;
+    /// Each unsynced page and name is kept or lost at random; the page cache is empty afterwards.
+    fn lose_unsynced(&mut self, random: &mut Random) {
+        self.names.lose_unsynced(&mut || random.chance(500));
+        let tears = self.faults.tears_pages;
+        for inode in self.files.values_mut() {
+            inode.lose_unsynced(&mut || {
+                let kept = random.chance(500);
+                // Drawn only where it matters.
+                let torn = tears && random.chance(100);
+                if torn { Kept::Sectors(random.below(256) as u8) } else { Kept::whole(kept) }
+            });
         }
-        let fails = self.failing_syncs > 0;
-        self.failing_syncs = self.failing_syncs.saturating_sub(1);
-        fails
     }
 
     fn used(&self) -> u64 {
@@ -132,8 +139,7 @@ impl DiskState {
         self.session += 1;
         self.fuse = None;
         self.fuse_blown = false;
-        self.failing_syncs = 0;
-        self.good_syncs = 0;
+        self.faults.begin_session();
         self.locks.clear();
         self.forget_unreachable();
     }
@@ -153,8 +159,7 @@ impl SimDisk {
             boot: 1,
             fuse: None,
             fuse_blown: false,
-            failing_syncs: 0,
-            good_syncs: 0,
+            faults: FaultState::new(),
             steps: 0,
             locks: BTreeSet::new(),
         };
@@ -187,19 +192,18 @@ impl SimDisk {
 
     /// The power goes: each unsynced page and name is kept or lost at random; another boot.
     pub fn power_loss(&self, random: &mut Random) {
-        self.lose_power(&mut || random.chance(500));
+        let mut state = self.state();
+        state.lose_unsynced(random);
+        state.boot += 1;
+        state.begin_session();
     }
 
     /// The power goes, and nothing that was not synced had reached the disk yet; another boot.
     pub fn power_loss_of_all_unsynced(&self) {
-        self.lose_power(&mut || false);
-    }
-
-    fn lose_power(&self, kept: &mut dyn FnMut() -> bool) {
         let mut state = self.state();
-        state.names.lose_unsynced(kept);
+        state.names.lose_unsynced(&mut || false);
         for inode in state.files.values_mut() {
-            inode.lose_unsynced(kept);
+            inode.lose_unsynced(&mut || Kept::whole(false));
         }
         state.boot += 1;
         state.begin_session();
@@ -221,17 +225,6 @@ impl SimDisk {
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.state().steps
-    }
-
-    /// The next `count` syncs fail, and what they were to save is never saved.
-    pub fn fail_syncs(&self, count: u64) {
-        self.fail_syncs_after(0, count);
-    }
-
-    /// The same for the `count` syncs after the next `good` ones.
-    pub fn fail_syncs_after(&self, good: u64, count: u64) {
-        let mut state = self.state();
-        (state.good_syncs, state.failing_syncs) = (good, count);
     }
 
     /// Sets how much fits.
@@ -275,6 +268,7 @@ impl SimDisk {
 impl Disk for SimDisk {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Box<dyn DiskFile>, IoFailure> {
         let mut state = self.living()?;
+        state.faults.on_open()?;
         let inode = match (state.names.get(path), mode) {
             (Some(NameTarget::File(_)), OpenMode::CreateNew) => {
                 return Err(IoFailure::AlreadyExists);
@@ -347,9 +341,9 @@ impl Disk for SimDisk {
         if state.names.get(directory) != Some(NameTarget::Directory) {
             return Err(SyncError::NotTried(IoFailure::NotFound));
         }
-        let fails = state.sync_fails();
-        state.names.sync(directory, fails);
-        if fails { Err(SyncError::Failed(IoFailure::Device)) } else { Ok(()) }
+        let outcome = state.faults.on_sync();
+        state.names.sync(directory, outcome != SyncOutcome::Saves);
+        told(outcome)
     }
 
     fn lock(&self, path: &str) -> Result<Box<dyn DiskLock>, IoFailure> {
@@ -372,6 +366,14 @@ impl Disk for SimDisk {
 
     fn boot_id(&self) -> Result<String, IoFailure> {
         Ok(format!("boot {}", self.living()?.boot))
+    }
+}
+
+/// What a sync says of itself.
+fn told(outcome: SyncOutcome) -> Result<(), SyncError> {
+    match outcome {
+        SyncOutcome::Fails => Err(SyncError::Failed(IoFailure::Device)),
+        SyncOutcome::Saves | SyncOutcome::Lies { .. } => Ok(()),
     }
 }
 
@@ -415,7 +417,10 @@ impl SimFile {
 
 impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, IoFailure> {
-        Ok(self.living()?.inode(self.inode)?.read_at(buffer, offset))
+        let mut state = self.living()?;
+        let end = offset + (buffer.len() as u64).saturating_sub(1);
+        state.faults.on_read(self.inode, page_of(offset)..=page_of(end))?;
+        Ok(state.inode(self.inode)?.read_at(buffer, offset))
     }
 
     fn hold(&self, offset: u64, size: usize) -> Result<Option<Box<dyn HeldBytes>>, IoFailure> {
@@ -432,6 +437,7 @@ impl DiskFile for SimFile {
         for (at, size) in inode::page_parts(offset, bytes.len()) {
             state.change()?;
             let place = offset + at as u64;
+            state.faults.on_write(self.inode, page_of(place))?;
             let grows = state.inode(self.inode)?.grows_at(place);
             if grows && state.used() + PAGE_SIZE as u64 > state.capacity {
                 return Err(IoFailure::NoSpace);
@@ -468,9 +474,16 @@ impl DiskFile for SimFile {
     fn sync(&self) -> Result<(), SyncError> {
         let mut state = self.living().map_err(SyncError::NotTried)?;
         state.change().map_err(SyncError::NotTried)?;
-        let fails = state.sync_fails();
-        state.inode(self.inode).map_err(SyncError::NotTried)?.sync(fails);
-        if fails { Err(SyncError::Failed(IoFailure::Device)) } else { Ok(()) }
+        let state = &mut *state;
+        let outcome = state.faults.on_sync();
+        let inode = state.files.get_mut(&self.inode);
+        let inode = inode.ok_or(SyncError::NotTried(IoFailure::NotFound))?;
+        inode.sync(&mut || match outcome {
+            SyncOutcome::Saves => true,
+            SyncOutcome::Fails => false,
+            SyncOutcome::Lies { kept_permille } => state.faults.keeps_page(kept_permille),
+        });
+        told(outcome)
     }
 
     fn map(&self, size: u64) -> Result<Arc<dyn Mapping>, IoFailure> {

@@ -26,7 +26,7 @@ mod watch;
 mod world;
 
 pub use clock::{SimClock, WorldTime};
-pub use disk::{DiskImage, SimDisk};
+pub use disk::{DiskFaults, DiskImage, SimDisk};
 pub use network::StallFilter;
 pub use node::{DeathCause, NodeId, NodePlan, ProcessBoot, ProcessFactory};
 pub use process::{DriverProcess, Process, ProcessInput, ProcessOutput, WatchOf};

@@ -3,8 +3,8 @@
 //! - W1: everything that happens comes out of one queue, in order; everything random comes out of
 //!   one seed. Two runs of one seed are one run.
 //! - W2: an event of a dead process reaches nobody; an event of a paused one waits.
-//! - W3: a batch of a process ends after its first event, or later, and then has all in it that came
-//!   meanwhile.
+//! - W3: a batch of a process ends after its first event, or later, and then has all in it that
+//!   came meanwhile.
 
 use crate::clock::{SimClock, WorldTime};
 use crate::disk::SimDisk;

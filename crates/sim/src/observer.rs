@@ -80,6 +80,11 @@ impl Observer {
         self.replay.opened(master);
     }
 
+    /// A backup of the master's disk came back: its log begins again somewhere in the past.
+    pub(crate) fn master_restored(&mut self) {
+        self.replay.give_up();
+    }
+
     /// Compares the master's state with what its log says.
     pub(crate) fn check_replay(
         &mut self,

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 /// Bytes that are written, kept or lost together.
 pub(super) const PAGE_SIZE: usize = 4096;
+/// Bytes that a disk writes at once: a page that is being written may be torn between two.
+const SECTOR_SIZE: usize = 512;
 /// Unsynced changes of a file after which the oldest are written back, as a kernel does.
 const UNSYNCED_MAX: usize = 256;
 
-type CachedPage = Arc<[u8; PAGE_SIZE]>;
+pub(super) type CachedPage = Arc<[u8; PAGE_SIZE]>;
 
 #[derive(Clone, Debug, Default)]
 struct FileContents {
@@ -21,6 +23,21 @@ struct FileContents {
 enum FileChange {
     Page { number: u64, content: CachedPage, end: u64 },
     Size(u64),
+}
+
+/// What becomes of an unsynced change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    Whole,
+    /// Of a page, the sectors whose bit is set.
+    Sectors(u8),
+    Nothing,
+}
+
+impl Kept {
+    pub(super) fn whole(kept: bool) -> Self {
+        if kept { Self::Whole } else { Self::Nothing }
+    }
 }
 
 /// One file.
@@ -49,7 +66,7 @@ fn within_page(offset: u64) -> usize {
     usize::try_from(offset % PAGE_SIZE as u64).expect("less than a page")
 }
 
-fn page_of(offset: u64) -> u64 {
+pub(super) fn page_of(offset: u64) -> u64 {
     offset / PAGE_SIZE as u64
 }
 
@@ -61,6 +78,18 @@ impl FileContents {
                 self.size = self.size.max(*end);
             }
             FileChange::Size(size) => self.set_size(*size),
+        }
+    }
+
+    /// Takes over some sectors of a page; a file that grows by it grows as far as they go.
+    fn apply_sectors(&mut self, (number, content): (u64, &CachedPage), end: u64, sectors: u8) {
+        let page = self.pages.entry(number).or_insert_with(|| Arc::new([0; PAGE_SIZE]));
+        let page = Arc::make_mut(page);
+        for sector in (0..PAGE_SIZE / SECTOR_SIZE).filter(|sector| sectors >> sector & 1 == 1) {
+            let bytes = sector * SECTOR_SIZE..(sector + 1) * SECTOR_SIZE;
+            page[bytes.clone()].copy_from_slice(&content[bytes]);
+            let reached = number * PAGE_SIZE as u64 + ((sector + 1) * SECTOR_SIZE) as u64;
+            self.size = self.size.max(end.min(reached));
         }
     }
 
@@ -146,23 +175,42 @@ impl Inode {
         }
     }
 
-    /// Makes everything durable, or, where the sync fails, forgets that it is not.
-    pub(super) fn sync(&mut self, fails: bool) {
+    /// Makes each change durable that `saved` says, and forgets of the others that they are not.
+    pub(super) fn sync(&mut self, saved: &mut dyn FnMut() -> bool) {
         for change in self.unsynced.drain(..) {
-            if !fails {
+            if saved() {
                 self.durable.apply(&change);
             }
         }
     }
 
-    /// Keeps each unsynced change or not, as `kept` says; the page cache is empty afterwards.
-    pub(super) fn lose_unsynced(&mut self, kept: &mut dyn FnMut() -> bool) {
+    /// Keeps of each unsynced change what `kept` says; the page cache is empty afterwards.
+    pub(super) fn lose_unsynced(&mut self, kept: &mut dyn FnMut() -> Kept) {
         for change in self.unsynced.drain(..) {
-            if kept() {
-                self.durable.apply(&change);
+            match (kept(), &change) {
+                (Kept::Nothing, _) => {}
+                (Kept::Sectors(sectors), FileChange::Page { number, content, end }) => {
+                    self.durable.apply_sectors((*number, content), *end, sectors);
+                }
+                (Kept::Whole | Kept::Sectors(_), _) => self.durable.apply(&change),
             }
         }
         self.cached = self.durable.clone();
+    }
+
+    /// What a page holds, if it was ever written.
+    pub(super) fn page(&self, number: u64) -> Option<CachedPage> {
+        self.cached.pages.get(&number).cloned()
+    }
+
+    /// Puts another page in the place of one, in the cache and on the disk; none: never written.
+    pub(super) fn replace_page(&mut self, number: u64, content: Option<CachedPage>) {
+        for contents in [&mut self.cached, &mut self.durable] {
+            match &content {
+                Some(page) => drop(contents.pages.insert(number, Arc::clone(page))),
+                None => drop(contents.pages.remove(&number)),
+            }
+        }
     }
 
     pub(super) fn flip(&mut self, offset: u64) -> bool {

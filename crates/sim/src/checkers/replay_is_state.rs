@@ -50,15 +50,22 @@ pub(crate) struct ReplayIsState {
     durable: LogIndex,
     replayed: State,
     live: Option<Rc<RefCell<Master>>>,
+    /// There is no one history any more.
+    given_up: bool,
 }
 
 impl ReplayIsState {
     /// As reports name it.
     pub(crate) const NAME: &'static str = "replay_is_state";
 
+    /// From here on nothing is compared: the log is not what was written to it.
+    pub(crate) fn give_up(&mut self) {
+        (self.given_up, self.live) = (true, None);
+    }
+
     /// A master has recovered its state and is about to begin its term.
     pub(crate) fn opened(&mut self, master: Rc<RefCell<Master>>) {
-        self.live = Some(master);
+        self.live = (!self.given_up).then_some(master);
     }
 
     /// The master's disk did this, or tried to.

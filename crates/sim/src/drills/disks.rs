@@ -10,24 +10,23 @@ use cairn_types::planted::Rule;
 use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
-    Drill {
-        rule: Some(Rule::R28),
-        name: "the end of what a power loss left is not the end of the file",
-        servers: 3,
-        run: the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file,
-    },
-    Drill {
-        rule: None,
-        name: "those who stay lose power after a set was shrunk",
-        servers: 3,
-        run: those_who_stay_lose_power_after_a_set_was_shrunk,
-    },
-    Drill {
-        rule: Some(Rule::R31),
-        name: "bytes that a network damages cost no replica",
-        servers: 3,
-        run: bytes_that_a_network_damages_cost_no_replica,
-    },
+    Drill::of_rule(
+        Rule::R28,
+        "the end of what a power loss left is not the end of the file",
+        3,
+        the_end_of_what_a_power_loss_left_is_not_the_end_of_the_file,
+    ),
+    Drill::of_bug(
+        "those who stay lose power after a set was shrunk",
+        3,
+        those_who_stay_lose_power_after_a_set_was_shrunk,
+    ),
+    Drill::of_rule(
+        Rule::R31,
+        "bytes that a network damages cost no replica",
+        3,
+        bytes_that_a_network_damages_cost_no_replica,
+    ),
 ];
 
 /// Three servers hold a record in their page caches; one of them is cut off, and the set goes on

@@ -7,15 +7,54 @@ use cairn_env_sim::WorldTime;
 use cairn_types::planted::Rule;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// What a drill does, told step by step.
+type DrillSteps = fn(&mut DrillScript) -> Verdict;
+
 /// One drill.
 #[derive(Clone, Copy, Debug)]
 pub struct Drill {
-    /// The rule whose loss it shows; none: it failed in a whole cell once, for a bug now mended.
+    /// The rule whose loss it shows.
     pub rule: Option<Rule>,
+    /// The finding of a review or a chaos test that it repeats (issue 15).
+    pub finding: Option<&'static str>,
+    /// Whose mend it waits for; none: it passes.
+    pub unmended: Option<&'static str>,
     /// The interleaving, in a line.
     pub name: &'static str,
-    pub(super) servers: usize,
-    pub(super) run: fn(&mut DrillScript) -> Verdict,
+    servers: usize,
+    run: DrillSteps,
+}
+
+impl Drill {
+    /// Shows the loss of a rule.
+    pub(super) const fn of_rule(
+        rule: Rule,
+        name: &'static str,
+        servers: usize,
+        run: DrillSteps,
+    ) -> Self {
+        Self { rule: Some(rule), finding: None, unmended: None, name, servers, run }
+    }
+
+    /// Failed in a whole cell once, for a bug now mended.
+    pub(super) const fn of_bug(name: &'static str, servers: usize, run: DrillSteps) -> Self {
+        Self { rule: None, finding: None, unmended: None, name, servers, run }
+    }
+
+    /// Repeats a finding.
+    pub(super) const fn of_finding(
+        finding: &'static str,
+        name: &'static str,
+        servers: usize,
+        run: DrillSteps,
+    ) -> Self {
+        Self { rule: None, finding: Some(finding), unmended: None, name, servers, run }
+    }
+
+    /// Still fails: these crates' mend is awaited.
+    pub(super) const fn unmended(self, owner: &'static str) -> Self {
+        Self { unmended: Some(owner), ..self }
+    }
 }
 
 /// Runs a drill, with a rule broken or none.

@@ -122,7 +122,8 @@ impl DrillScript {
         }
     }
 
-    fn node_at(&self, at: &ReplicaAt) -> NodeId {
+    /// The machine of a replica.
+    pub(super) fn node_at(&self, at: &ReplicaAt) -> NodeId {
         let here = |node: &&NodeId| self.address(**node) == at.address;
         *self.nodes().servers.iter().find(here).expect("servers of the cell")
     }

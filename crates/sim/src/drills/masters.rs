@@ -13,60 +13,60 @@ use cairn_types::{ChunkHandle, Content, EntryId};
 use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
-    Drill {
-        rule: Some(Rule::R2),
-        name: "a raise of the old master arrives when the server obeys the new one",
-        servers: 3,
-        run: late_raise_of_an_old_master,
-    },
-    Drill {
-        rule: Some(Rule::R5),
-        name: "a copy of a server's disk is started as a server elsewhere",
-        servers: 3,
-        run: cloned_disk,
-    },
-    Drill {
-        rule: Some(Rule::R29),
-        name: "a server is set back to an old image while a lease runs, and the lease ends",
-        servers: 3,
-        run: old_image_under_a_lease,
-    },
-    Drill {
-        rule: Some(Rule::R6),
-        name: "a primary stands still for longer than silence and shorter than its lease",
-        servers: 3,
-        run: primary_silent_within_its_lease,
-    },
-    Drill {
-        rule: Some(Rule::R20),
-        name: "a file is deleted while a writer holds a lease, and the writer goes on",
-        servers: 3,
-        run: appends_to_a_deleted_file,
-    },
-    Drill {
-        rule: Some(Rule::R20),
-        name: "the directory above is deleted while a writer holds a lease, and the writer goes on",
-        servers: 3,
-        run: appends_below_a_deleted_directory,
-    },
-    Drill {
-        rule: Some(Rule::R20),
-        name: "another file takes the name while a writer holds a lease, and the writer goes on",
-        servers: 3,
-        run: appends_to_a_replaced_file,
-    },
-    Drill {
-        rule: Some(Rule::R20),
-        name: "a file is deleted, and a writer asks for a lease after it",
-        servers: 3,
-        run: lease_on_a_deleted_file,
-    },
-    Drill {
-        rule: Some(Rule::R22),
-        name: "a restarted master is asked for a lease while the former holder stands still",
-        servers: 3,
-        run: former_holder_still_acknowledges,
-    },
+    Drill::of_rule(
+        Rule::R2,
+        "a raise of the old master arrives when the server obeys the new one",
+        3,
+        late_raise_of_an_old_master,
+    ),
+    Drill::of_rule(
+        Rule::R5,
+        "a copy of a server's disk is started as a server elsewhere",
+        3,
+        cloned_disk,
+    ),
+    Drill::of_rule(
+        Rule::R29,
+        "a server is set back to an old image while a lease runs, and the lease ends",
+        3,
+        old_image_under_a_lease,
+    ),
+    Drill::of_rule(
+        Rule::R6,
+        "a primary stands still for longer than silence and shorter than its lease",
+        3,
+        primary_silent_within_its_lease,
+    ),
+    Drill::of_rule(
+        Rule::R20,
+        "a file is deleted while a writer holds a lease, and the writer goes on",
+        3,
+        appends_to_a_deleted_file,
+    ),
+    Drill::of_rule(
+        Rule::R20,
+        "the directory above is deleted while a writer holds a lease, and the writer goes on",
+        3,
+        appends_below_a_deleted_directory,
+    ),
+    Drill::of_rule(
+        Rule::R20,
+        "another file takes the name while a writer holds a lease, and the writer goes on",
+        3,
+        appends_to_a_replaced_file,
+    ),
+    Drill::of_rule(
+        Rule::R20,
+        "a file is deleted, and a writer asks for a lease after it",
+        3,
+        lease_on_a_deleted_file,
+    ),
+    Drill::of_rule(
+        Rule::R22,
+        "a restarted master is asked for a lease while the former holder stands still",
+        3,
+        former_holder_still_acknowledges,
+    ),
 ];
 
 /// Longer than a lease, whoever counts it.

@@ -2,11 +2,12 @@
 //! interleaving that a rule of protocol.md closes.
 //!
 //! A drill passes in a whole cell; with its rule broken on purpose, a checker complains or the
-//! drill itself sees bytes or answers that must not be. The fault injector finds what nobody thought of;
-//! a drill finds again what the rule's author thought of.
+//! drill itself sees bytes or answers that must not be. The fault injector finds what nobody
+//! thought of; a drill finds again what the rule's author thought of.
 
 mod disks;
 mod drill;
+mod findings;
 mod manual_client;
 mod masters;
 mod mutations;
@@ -20,5 +21,7 @@ pub use drill::{Drill, run_drill};
 /// All of them.
 #[must_use]
 pub fn drills() -> Vec<Drill> {
-    [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS].concat()
+    let of_rules =
+        [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
+    [of_rules.concat(), findings::drills()].concat()
 }

@@ -14,42 +14,37 @@ use cairn_types::{CellConfig, Content};
 use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
-    Drill {
-        rule: Some(Rule::R12),
-        name: "an old lease's forward arrives after the next lease's writes",
-        servers: 3,
-        run: an_old_leases_forward_arrives_late,
-    },
-    Drill {
-        rule: Some(Rule::R13),
-        name: "a secondary lacks the data of one mutation and has that of the next",
-        servers: 3,
-        run: a_secondary_lacks_one_push_and_has_the_next,
-    },
-    Drill {
-        rule: Some(Rule::R15),
-        name: "an older connection's write arrives after the next write",
-        servers: 3,
-        run: an_older_connections_write_arrives_late,
-    },
-    Drill {
-        rule: Some(Rule::R15),
-        name: "an append is ordered twice",
-        servers: 3,
-        run: an_append_is_ordered_twice,
-    },
-    Drill {
-        rule: Some(Rule::R15),
-        name: "one name is pushed twice with different bytes",
-        servers: 3,
-        run: one_name_is_pushed_with_different_bytes,
-    },
-    Drill {
-        rule: Some(Rule::R16),
-        name: "the next primary is shorter than its secondary",
-        servers: 3,
-        run: the_next_primary_is_shorter,
-    },
+    Drill::of_rule(
+        Rule::R12,
+        "an old lease's forward arrives after the next lease's writes",
+        3,
+        an_old_leases_forward_arrives_late,
+    ),
+    Drill::of_rule(
+        Rule::R13,
+        "a secondary lacks the data of one mutation and has that of the next",
+        3,
+        a_secondary_lacks_one_push_and_has_the_next,
+    ),
+    Drill::of_rule(
+        Rule::R15,
+        "an older connection's write arrives after the next write",
+        3,
+        an_older_connections_write_arrives_late,
+    ),
+    Drill::of_rule(Rule::R15, "an append is ordered twice", 3, an_append_is_ordered_twice),
+    Drill::of_rule(
+        Rule::R15,
+        "one name is pushed twice with different bytes",
+        3,
+        one_name_is_pushed_with_different_bytes,
+    ),
+    Drill::of_rule(
+        Rule::R16,
+        "the next primary is shorter than its secondary",
+        3,
+        the_next_primary_is_shorter,
+    ),
 ];
 
 fn is_forward_to(secondary: NodeId) -> impl FnMut(&SeenRequest<'_>) -> bool {

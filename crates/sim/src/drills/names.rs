@@ -12,54 +12,54 @@ use cairn_types::{Content, EntryId};
 use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
-    Drill {
-        rule: Some(Rule::R24),
-        name: "a deletion whose answer is lost is retried after the name was made anew",
-        servers: 3,
-        run: deletion_with_a_lost_answer,
-    },
-    Drill {
-        rule: Some(Rule::R24),
-        name: "a deletion is retried at a master that has restarted since",
-        servers: 3,
-        run: deletion_retried_after_a_restart,
-    },
-    Drill {
-        rule: Some(Rule::R24),
-        name: "an old connection's deletion arrives after the retry and a new file",
-        servers: 3,
-        run: deletion_that_arrives_twice,
-    },
-    Drill {
-        rule: Some(Rule::R24),
-        name: "an old connection's deletion arrives after it was refused and the name was made",
-        servers: 3,
-        run: deletion_that_was_refused,
-    },
-    Drill {
-        rule: Some(Rule::R24),
-        name: "a creation whose answer is lost is retried after the file was moved",
-        servers: 3,
-        run: creation_with_a_lost_answer,
-    },
-    Drill {
-        rule: Some(Rule::R24),
-        name: "a batch whose answer is lost is retried after its names have changed",
-        servers: 3,
-        run: batch_with_a_lost_answer,
-    },
-    Drill {
-        rule: Some(Rule::R35),
-        name: "a creation finds its directory just before a rename, and makes its file after it",
-        servers: 3,
-        run: creation_overtaken_by_a_rename,
-    },
-    Drill {
-        rule: Some(Rule::R35),
-        name: "two directories are moved into one another at once",
-        servers: 3,
-        run: directories_moved_into_one_another,
-    },
+    Drill::of_rule(
+        Rule::R24,
+        "a deletion whose answer is lost is retried after the name was made anew",
+        3,
+        deletion_with_a_lost_answer,
+    ),
+    Drill::of_rule(
+        Rule::R24,
+        "a deletion is retried at a master that has restarted since",
+        3,
+        deletion_retried_after_a_restart,
+    ),
+    Drill::of_rule(
+        Rule::R24,
+        "an old connection's deletion arrives after the retry and a new file",
+        3,
+        deletion_that_arrives_twice,
+    ),
+    Drill::of_rule(
+        Rule::R24,
+        "an old connection's deletion arrives after it was refused and the name was made",
+        3,
+        deletion_that_was_refused,
+    ),
+    Drill::of_rule(
+        Rule::R24,
+        "a creation whose answer is lost is retried after the file was moved",
+        3,
+        creation_with_a_lost_answer,
+    ),
+    Drill::of_rule(
+        Rule::R24,
+        "a batch whose answer is lost is retried after its names have changed",
+        3,
+        batch_with_a_lost_answer,
+    ),
+    Drill::of_rule(
+        Rule::R35,
+        "a creation finds its directory just before a rename, and makes its file after it",
+        3,
+        creation_overtaken_by_a_rename,
+    ),
+    Drill::of_rule(
+        Rule::R35,
+        "two directories are moved into one another at once",
+        3,
+        directories_moved_into_one_another,
+    ),
 ];
 
 /// How many times as long the master's disk takes, so that records are on their way together.

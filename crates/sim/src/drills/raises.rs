@@ -11,30 +11,30 @@ use cairn_types::{Content, EntryId, MutationName, MutationNumber, SessionId};
 use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
-    Drill {
-        rule: Some(Rule::R8),
-        name: "a raise takes hold where its answer was not waited for",
-        servers: 4,
-        run: a_raise_takes_hold_where_nobody_waited_for_it,
-    },
-    Drill {
-        rule: Some(Rule::R10),
-        name: "a replica is created after its chunk was opened without it",
-        servers: 3,
-        run: a_replica_is_created_after_its_chunk_was_opened_without_it,
-    },
-    Drill {
-        rule: Some(Rule::R11),
-        name: "two of three servers die, and a write waits for one of them",
-        servers: 3,
-        run: a_set_of_one_is_none,
-    },
-    Drill {
-        rule: Some(Rule::R18),
-        name: "a primary cut off from the master is asked to append after the close",
-        servers: 6,
-        run: a_cut_off_primary_is_asked_to_append_after_the_close,
-    },
+    Drill::of_rule(
+        Rule::R8,
+        "a raise takes hold where its answer was not waited for",
+        4,
+        a_raise_takes_hold_where_nobody_waited_for_it,
+    ),
+    Drill::of_rule(
+        Rule::R10,
+        "a replica is created after its chunk was opened without it",
+        3,
+        a_replica_is_created_after_its_chunk_was_opened_without_it,
+    ),
+    Drill::of_rule(
+        Rule::R11,
+        "two of three servers die, and a write waits for one of them",
+        3,
+        a_set_of_one_is_none,
+    ),
+    Drill::of_rule(
+        Rule::R18,
+        "a primary cut off from the master is asked to append after the close",
+        6,
+        a_cut_off_primary_is_asked_to_append_after_the_close,
+    ),
 ];
 
 /// A file of four replicas.

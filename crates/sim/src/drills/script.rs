@@ -3,7 +3,7 @@
 use super::prober::Prober;
 use crate::cell::{self, CellNodes};
 use crate::checkers::{self, Verdict};
-use crate::ledger::ServerLedger;
+use crate::ledger::{ChunkLedger, ServerLedger};
 use crate::observer::Observer;
 use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, tell};
 use crate::report::{FaultMix, RunConfig, RunReport};
@@ -11,7 +11,9 @@ use crate::run::finish;
 use crate::simulation::{Simulation, told};
 use bytes::Bytes;
 use cairn_client_core::NoDisk;
-use cairn_env_sim::{DiskImage, DriverProcess, NodeId, NodePlan, SeenRequest, WorldStep};
+use cairn_env_sim::{
+    DiskFaults, DiskImage, DriverProcess, NodeId, NodePlan, SeenRequest, WorldStep,
+};
 use cairn_protocol::Failure;
 use cairn_types::{Address, CellConfig, ChunkHandle, ChunkIndex, Content, EntryId};
 use std::cell::RefCell;
@@ -194,6 +196,21 @@ impl DrillScript {
         self.done(client, ClientOp::Write { file, offset, bytes, sync: false }).map(drop)
     }
 
+    /// Writes at an offset, and waits until it is on all disks.
+    ///
+    /// # Errors
+    /// It could not.
+    pub(super) fn write_synced(
+        &mut self,
+        client: usize,
+        file: EntryId,
+        offset: u64,
+        bytes: &'static [u8],
+    ) -> Verdict {
+        let bytes = Bytes::from_static(bytes);
+        self.done(client, ClientOp::Write { file, offset, bytes, sync: true }).map(drop)
+    }
+
     /// Reads, trusting no cached location.
     ///
     /// # Errors
@@ -286,6 +303,41 @@ impl DrillScript {
         self.sim.world.pause(node, span);
     }
 
+    /// From now on a machine's disk does this wrong.
+    pub(super) fn fail_disk(&mut self, node: NodeId, faults: DiskFaults) {
+        self.sim.world.disks(node).iter().for_each(|disk| disk.set_faults(faults, 1));
+    }
+
+    /// What the master's disk holds.
+    pub(super) fn backup_of_master(&self) -> DiskImage {
+        self.sim.world.disks(self.nodes().master)[0].image()
+    }
+
+    /// Stops the master, puts a backup in the place of its disk and starts it again; whether it
+    /// starts is its own business.
+    pub(super) fn restore_master(&mut self, backup: &DiskImage) {
+        let master = self.nodes().master;
+        self.kill(master);
+        self.sim.world.disks(master)[0].restore(backup);
+        self.sim.observer.borrow_mut().master_restored();
+        drop(self.restart(master));
+    }
+
+    /// A stored byte of a server's replica changes by itself.
+    ///
+    /// # Errors
+    /// It stores no such byte.
+    pub(super) fn flip(&mut self, node: NodeId, handle: ChunkHandle, offset: u64) -> Verdict {
+        let disk = &self.sim.world.disks(node)[0];
+        let file = format!("{:016x}.chunk", handle.get());
+        let path = disk.paths().into_iter().find(|path| path.ends_with(&file));
+        if !path.is_some_and(|path| disk.flip_byte(&path, offset)) {
+            return Err(format!("{node:?} stores no byte {offset} of chunk {}", handle.short()));
+        }
+        self.sim.observer.borrow_mut().ledger.flipped(node, handle);
+        Ok(())
+    }
+
     /// What a server's disk holds, and what the simulator's own books say of it.
     pub(super) fn image(&self, node: NodeId) -> OldDisk {
         let page = self.sim.observer.borrow().ledger.server_ledger(node);
@@ -334,6 +386,18 @@ impl DrillScript {
         let observer = self.sim.observer.borrow();
         let chunk = observer.ledger.chunks.get(&handle);
         chunk.map(|chunk| chunk.replicas.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// How many members the logged set of a chunk has.
+    pub(super) fn set_size(&self, handle: ChunkHandle) -> u32 {
+        let observer = self.sim.observer.borrow();
+        let chunk = observer.ledger.chunks.get(&handle);
+        chunk.and_then(ChunkLedger::version).map_or(0, |(_, size)| size)
+    }
+
+    /// How often the observer has seen this.
+    pub(super) fn reached(&self, what: &str) -> u64 {
+        self.sim.observer.borrow().reached.get(what).copied().unwrap_or_default()
     }
 
     /// Who accepted the last lease on a chunk.

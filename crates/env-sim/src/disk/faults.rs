@@ -1,0 +1,220 @@
+//! What a disk does wrong on purpose, beyond forgetting what was not synced.
+//!
+//! ```text
+//!   while they last: reads, writes and opens fail; syncs answer and save nothing, or some pages
+//!   at once:         a sector cannot be read any more; a page lies in another page's place;
+//!                    the page cache is gone and the machine goes on
+//! ```
+//! Each kind is counted where it bites, so that a run can tell what it reached.
+
+use super::{DiskState, InodeNumber, NameTarget, SimDisk};
+use cairn_env::IoFailure;
+use cairn_types::Random;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a disk does wrong until it is told otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskFaults {
+    /// Of a thousand reads, how many fail.
+    pub read_errors_permille: u64,
+    /// Of a thousand writes of a page, how many fail.
+    pub write_errors_permille: u64,
+    /// Of a thousand syncs, how many answer that all is saved and have saved some pages at most.
+    pub lying_syncs_permille: u64,
+    /// No file can be opened: the process has no descriptors left.
+    pub no_descriptors: bool,
+}
+
+/// The faults of a disk, and where they have bitten.
+#[derive(Debug)]
+pub(super) struct FaultState {
+    faults: DiskFaults,
+    random: Random,
+    /// Syncs that succeed before those that fail.
+    good_syncs: u64,
+    failing_syncs: u64,
+    /// Pages that cannot be read.
+    unreadable: BTreeSet<(InodeNumber, u64)>,
+    /// A power failure may save a page in parts.
+    pub(super) tears_pages: bool,
+    fired: BTreeMap<&'static str, u64>,
+}
+
+/// What a sync does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SyncOutcome {
+    Saves,
+    /// Fails, and what it was to save is never saved.
+    Fails,
+    /// Answers, and saves this many of a thousand pages.
+    Lies {
+        kept_permille: u64,
+    },
+}
+
+impl FaultState {
+    pub(super) fn new() -> Self {
+        Self {
+            faults: DiskFaults::default(),
+            random: Random::new(0),
+            good_syncs: 0,
+            failing_syncs: 0,
+            unreadable: BTreeSet::new(),
+            tears_pages: false,
+            fired: BTreeMap::new(),
+        }
+    }
+
+    /// Another process: syncs that were to fail do not fail any more.
+    pub(super) fn begin_session(&mut self) {
+        (self.good_syncs, self.failing_syncs) = (0, 0);
+    }
+
+    fn fire(&mut self, what: &'static str) {
+        *self.fired.entry(what).or_default() += 1;
+    }
+
+    /// Draws only where there is something to draw: a disk without faults takes nothing from its
+    /// generator.
+    fn chance(&mut self, permille: u64) -> bool {
+        permille > 0 && self.random.chance(permille)
+    }
+
+    pub(super) fn on_open(&mut self) -> Result<(), IoFailure> {
+        if !self.faults.no_descriptors {
+            return Ok(());
+        }
+        self.fire("disk: no descriptor left");
+        Err(IoFailure::NoDescriptors)
+    }
+
+    /// Before these pages of a file are read.
+    pub(super) fn on_read(
+        &mut self,
+        inode: InodeNumber,
+        pages: std::ops::RangeInclusive<u64>,
+    ) -> Result<(), IoFailure> {
+        if self.chance(self.faults.read_errors_permille) {
+            self.fire("disk: read failed");
+            return Err(IoFailure::Device);
+        }
+        let bad = (inode, *pages.start())..=(inode, *pages.end());
+        if self.unreadable.range(bad).next().is_some() {
+            self.fire("disk: unreadable sector read");
+            return Err(IoFailure::Device);
+        }
+        Ok(())
+    }
+
+    /// Before a part of a page is written; a sector that is written anew can be read again.
+    pub(super) fn on_write(&mut self, inode: InodeNumber, page: u64) -> Result<(), IoFailure> {
+        if self.chance(self.faults.write_errors_permille) {
+            self.fire("disk: write failed");
+            return Err(IoFailure::Device);
+        }
+        self.unreadable.remove(&(inode, page));
+        Ok(())
+    }
+
+    pub(super) fn on_sync(&mut self) -> SyncOutcome {
+        if self.good_syncs > 0 {
+            self.good_syncs -= 1;
+            return SyncOutcome::Saves;
+        }
+        if self.failing_syncs > 0 {
+            self.failing_syncs -= 1;
+            self.fire("disk: sync failed");
+            return SyncOutcome::Fails;
+        }
+        if self.chance(self.faults.lying_syncs_permille) {
+            self.fire("disk: sync lied");
+            let kept_permille = if self.random.chance(500) { 0 } else { 700 };
+            return SyncOutcome::Lies { kept_permille };
+        }
+        SyncOutcome::Saves
+    }
+
+    /// Whether a page is among those that a lying sync saves.
+    pub(super) fn keeps_page(&mut self, kept_permille: u64) -> bool {
+        self.chance(kept_permille)
+    }
+}
+
+impl DiskState {
+    fn inode_of(&self, path: &str) -> Option<InodeNumber> {
+        match self.names.get(path) {
+            Some(NameTarget::File(inode)) => Some(inode),
+            _ => None,
+        }
+    }
+}
+
+impl SimDisk {
+    /// From now on the disk does this wrong; what is random in it comes out of `seed`.
+    pub fn set_faults(&self, faults: DiskFaults, seed: u64) {
+        let mut state = self.state();
+        state.faults.faults = faults;
+        state.faults.random = Random::new(seed);
+    }
+
+    /// The next `count` syncs fail, and what they were to save is never saved.
+    pub fn fail_syncs(&self, count: u64) {
+        self.fail_syncs_after(0, count);
+    }
+
+    /// The same for the `count` syncs after the next `good` ones.
+    pub fn fail_syncs_after(&self, good: u64, count: u64) {
+        let faults = &mut self.state().faults;
+        (faults.good_syncs, faults.failing_syncs) = (good, count);
+    }
+
+    /// From now on a power failure may save a page in parts, sector by sector.
+    pub fn tear_pages(&self) {
+        self.state().faults.tears_pages = true;
+    }
+
+    /// What has bitten since this was asked last, and how often.
+    pub fn take_fired(&self) -> BTreeMap<&'static str, u64> {
+        std::mem::take(&mut self.state().faults.fired)
+    }
+
+    /// The disk goes away and comes back while the machine goes on (a storage outage): each
+    /// unsynced page and name is kept or lost at random, whoever had it open is dead, and it is
+    /// the same boot.
+    pub fn outage(&self, random: &mut Random) {
+        let mut state = self.state();
+        state.lose_unsynced(random);
+        state.begin_session();
+    }
+
+    /// The page at an offset of a file cannot be read any more, until it is written again; says
+    /// whether there is such a page.
+    pub fn make_unreadable(&self, path: &str, offset: u64) -> bool {
+        let mut state = self.state();
+        let Some(number) = state.inode_of(path) else { return false };
+        let there = state.files.get(&number).is_some_and(|inode| offset < inode.size());
+        if there {
+            state.faults.unreadable.insert((number, super::inode::page_of(offset)));
+        }
+        there
+    }
+
+    /// What was last written to a page of one file lies in a page of another one, and the first
+    /// one's is what it was before anything was written; says whether there are such pages.
+    pub fn misdirect(&self, (from, page): (&str, u64), (to, victim): (&str, u64)) -> bool {
+        let mut state = self.state();
+        let (Some(from), Some(to)) = (state.inode_of(from), state.inode_of(to)) else {
+            return false;
+        };
+        let Some(content) = state.files.get(&from).and_then(|inode| inode.page(page)) else {
+            return false;
+        };
+        let Some(victim_file) = state.files.get_mut(&to) else { return false };
+        if victim_file.page(victim).is_none() || (from, page) == (to, victim) {
+            return false;
+        }
+        victim_file.replace_page(victim, Some(content));
+        state.files.get_mut(&from).expect("looked up above").replace_page(page, None);
+        true
+    }
+}

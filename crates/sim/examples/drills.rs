@@ -1,0 +1,23 @@
+//! Runs drills: `drills` all of them, `drills P4` those of a finding, a rule or a name that
+//! contains the word, `drills P4 trace` with every step told.
+
+use cairn_sim::{drills, run_drill};
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let trace = words.iter().any(|word| word == "trace");
+    let wanted = words.iter().find(|word| *word != "trace");
+    for drill in drills() {
+        let rule = drill.rule.map(|rule| format!("{rule:?}"));
+        let of = rule.as_deref().or(drill.finding).unwrap_or("bug");
+        if wanted.is_some_and(|wanted| of != wanted && !drill.name.contains(wanted.as_str())) {
+            continue;
+        }
+        let waits = drill.unmended.map(|owner| format!(" [unmended: {owner}]")).unwrap_or_default();
+        println!("{of}: {}{waits}", drill.name);
+        match run_drill(&drill, None, trace).failure {
+            Some(it) => println!("  {} at {:.3}s: {}", it.checker, it.at.seconds(), it.message),
+            None => println!("  no complaint"),
+        }
+    }
+}

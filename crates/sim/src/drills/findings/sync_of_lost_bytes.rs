@@ -1,0 +1,85 @@
+//! Finding P1: `sync()` is vouched for by replicas that lost the bytes.
+
+use crate::checkers::Verdict;
+use crate::drills::drill::Drill;
+use crate::drills::script::DrillScript;
+use crate::operations::{ClientOp, OpOutput};
+use cairn_types::{Content, EntryId};
+use std::time::Duration;
+
+pub(super) const DRILLS: &[Drill] = &[
+    Drill::of_finding(
+        "P1",
+        "secondaries lose unsynced bytes within a lease, and a client syncs",
+        3,
+        secondaries_lose_bytes_and_a_client_syncs,
+    )
+    .unmended("chunk-core"),
+    Drill::of_finding(
+        "P1",
+        "a set loses unsynced bytes, another client writes past them, and the first syncs",
+        3,
+        another_writes_past_lost_bytes,
+    )
+    .unmended("client-core"),
+];
+
+/// "first" is synced, " second" acknowledged. Both secondaries lose power, and with it " second";
+/// they are back within the lease, at the same version. The client syncs: if it is told that all is
+/// on disk, the primary may go for ever.
+fn secondaries_lose_bytes_and_a_client_syncs(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/f", Content::Bytes)?;
+    script.write_synced(0, file, 0, b"first")?;
+    script.write(0, file, 5, b" second")?;
+    let chunk = script.chunk(file, 0)?;
+    let primary = script.primary(chunk)?;
+    for server in script.holders(chunk).into_iter().filter(|it| *it != primary) {
+        script.power_loss_of_all_unsynced(server);
+        script.restart(server)?;
+    }
+    script.pass(Duration::from_millis(300));
+    let ticket = script.ask(0, ClientOp::Sync { file });
+    if script.wait(ticket).is_err() {
+        return Ok(());
+    }
+    script.kill(primary);
+    script.pass(Duration::from_secs(60));
+    all_read(script, file, b"first second")
+}
+
+/// A whole set loses power, and with it what the first client wrote and did not sync. Another
+/// client writes further on, so that the chunk is as long as it was. Whether its bytes are there is
+/// more than its length can tell: the first client's sync must not say that they are.
+fn another_writes_past_lost_bytes(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/f", Content::Bytes)?;
+    script.write_synced(0, file, 0, b"first")?;
+    script.write(0, file, 5, b" second")?;
+    let chunk = script.chunk(file, 0)?;
+    for server in script.holders(chunk) {
+        script.power_loss_of_all_unsynced(server);
+    }
+    for server in script.holders(chunk) {
+        script.restart(server)?;
+    }
+    script.pass(Duration::from_secs(60));
+    script.write(1, file, 20, b"third")?;
+    let ticket = script.ask(0, ClientOp::Sync { file });
+    if script.wait(ticket).is_err() {
+        return Ok(());
+    }
+    all_read(script, file, b"first second")
+}
+
+/// What was told to be on disk is read.
+fn all_read(script: &mut DrillScript, file: EntryId, synced: &[u8]) -> Verdict {
+    let size = synced.len() as u64;
+    let read = script.ask(1, ClientOp::Read { file, offset: 0, size, fresh: true });
+    match script.wait(read) {
+        Ok(OpOutput::Bytes(bytes, _)) if bytes == synced => Ok(()),
+        Ok(OpOutput::Bytes(bytes, _)) => {
+            let (there, synced) = (bytes.escape_ascii(), synced.escape_ascii());
+            Err(format!("\"{synced}\" was synced, \"{there}\" is read"))
+        }
+        other => Err(format!("synced, and cannot be read: {other:?}")),
+    }
+}
