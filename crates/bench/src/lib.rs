@@ -13,6 +13,7 @@ mod cpu;
 mod disk_floor;
 mod error;
 mod floor;
+mod floor_part;
 mod latencies;
 mod load;
 mod meta;
@@ -28,6 +29,7 @@ pub use load::LoadProcess;
 
 use cairn_client::Options;
 use clap::{Args, Subcommand};
+use streams::Direction;
 use surroundings::{LoadShape, Surroundings};
 
 /// Arguments of `bench`.
@@ -55,7 +57,7 @@ enum Measurement {
 pub enum BenchPart {
     /// One part of the bare chain
     #[command(hide = true)]
-    FloorPart(floor::FloorPart),
+    FloorPart(floor_part::FloorPart),
     /// Makes a master's directory
     #[command(hide = true)]
     BenchSeed(meta::SeedPart),
@@ -89,8 +91,8 @@ impl Bench {
         }
         let around = Surroundings::prepare(self.shape(), options, json)?;
         match &self.measurement {
-            Measurement::Write(it) => it.run(false, &around),
-            Measurement::Read(it) => it.run(true, &around),
+            Measurement::Write(it) => it.run(Direction::Write, &around),
+            Measurement::Read(it) => it.run(Direction::Read, &around),
             Measurement::Append(it) => it.run(&around),
             Measurement::Meta(it) => meta::run(it, &around),
         }

@@ -60,44 +60,65 @@ impl StreamRun {
     }
 }
 
-/// Runs of a cell beside runs of the floor, pair by pair.
-#[derive(Debug, Default)]
-pub(crate) struct Pairs {
-    pairs: Vec<(StreamRun, StreamRun)>,
+/// What was measured in one round: the cell's run beside two of the floor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ComparedRound {
+    pub(crate) cell: StreamRun,
+    pub(crate) floor: StreamRun,
+    /// The same once more: what the floor against itself gives is what a ratio is worth.
+    pub(crate) second_floor: StreamRun,
 }
 
-impl Pairs {
-    pub(crate) fn push(&mut self, ours: StreamRun, floor: StreamRun) {
-        self.pairs.push((ours, floor));
+/// Rounds, from which ratios are taken one by one.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    rounds: Vec<ComparedRound>,
+}
+
+impl Comparison {
+    pub(crate) fn push(&mut self, round: ComparedRound) {
+        self.rounds.push(round);
     }
 
-    fn series(&self, of: impl Fn(&(StreamRun, StreamRun)) -> f64) -> Series {
-        let mut series = Series::default();
-        self.pairs.iter().for_each(|pair| series.push(of(pair)));
-        series
+    fn series(&self, of: impl Fn(&ComparedRound) -> f64) -> Series {
+        Series::of(self.rounds.iter().map(of))
     }
 
-    /// Medians of the ratios, ours over the floor's.
+    /// The cell's figure over the floor's.
+    fn ratio(&self, of: fn(&StreamRun) -> f64) -> Series {
+        self.series(|round| of(&round.cell) / of(&round.floor))
+    }
+
+    /// The second floor's figure over the first one's, which is 1 within its spread.
+    fn floor_ratio(&self, of: fn(&StreamRun) -> f64) -> Series {
+        self.series(|round| of(&round.second_floor) / of(&round.floor))
+    }
+
+    /// Medians of the ratios.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        let ratio =
-            |of: fn(&StreamRun) -> f64| self.series(|pair| of(&pair.0) / of(&pair.1)).median();
+        let speed = StreamRun::megabytes_per_second;
         serde_json::json!({
-            "count": self.pairs.len(),
-            "speed_ratio": ratio(StreamRun::megabytes_per_second),
-            "cpu_ratio": ratio(StreamRun::cpu_per_gib),
+            "count": self.rounds.len(),
+            "speed_ratio": self.ratio(speed).median(),
+            "cpu_ratio": self.ratio(StreamRun::cpu_per_gib).median(),
+            "floor_speed_ratio": self.floor_ratio(speed).median(),
+            "floor_cpu_ratio": self.floor_ratio(StreamRun::cpu_per_gib).median(),
         })
     }
 
     /// The comparison, a line each.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |name: &str, unit: &str, digits, of: fn(&StreamRun) -> f64| {
-            let ours = self.series(|pair| of(&pair.0)).spread(digits);
-            let floor = self.series(|pair| of(&pair.1)).spread(digits);
-            let ratio = self.series(|pair| of(&pair.0) / of(&pair.1)).spread(2);
-            format!("{name:<12} cairn {ours} {unit}   floor {floor} {unit}   ratio {ratio}")
+            let cell = self.series(|round| of(&round.cell)).spread(digits);
+            let floor = self.series(|round| of(&round.floor)).spread(digits);
+            let (ratio, floors) = (self.ratio(of).spread(2), self.floor_ratio(of).spread(2));
+            format!(
+                "{name:<6} cairn {cell} {unit}   floor {floor} {unit}   ratio {ratio}   \
+                 floor to floor {floors}"
+            )
         };
         vec![
-            format!("{} pairs, median (least–most)", self.pairs.len()),
+            format!("{} rounds, median (least–most)", self.rounds.len()),
             line("speed", "MB/s", 0, StreamRun::megabytes_per_second),
             line("cpu", "CPU s/GiB", 2, StreamRun::cpu_per_gib),
         ]
@@ -106,23 +127,25 @@ impl Pairs {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pairs, Series, StreamRun};
+    use super::{ComparedRound, Comparison, Series, StreamRun};
 
     #[test]
     fn the_median_and_the_ends_are_what_they_are_called() {
-        let mut series = Series::default();
-        [5.0, 1.0, 3.0].into_iter().for_each(|value| series.push(value));
+        let series = Series::of([5.0, 1.0, 3.0].into_iter());
         assert_eq!(series.spread(1), "3.0 (1.0–5.0)");
         assert!(Series::default().median().is_nan());
     }
 
     #[test]
-    fn ratios_are_taken_pair_by_pair() {
-        let mut pairs = Pairs::default();
+    fn ratios_are_taken_round_by_round_and_the_floors_stand_beside_the_cells() {
+        let mut comparison = Comparison::default();
         let run = |cpu_seconds| StreamRun { bytes: 1 << 30, seconds: 1.0, cpu_seconds };
-        pairs.push(run(2.0), run(1.0));
-        pairs.push(run(30.0), run(10.0));
-        pairs.push(run(4.0), run(1.0));
-        assert!(pairs.lines()[2].ends_with("ratio 3.00 (2.00–4.00)"), "{:?}", pairs.lines());
+        for (cell, floor, second_floor) in [(2.0, 1.0, 1.0), (30.0, 10.0, 9.0), (4.0, 1.0, 1.1)] {
+            let [cell, floor, second_floor] = [cell, floor, second_floor].map(run);
+            comparison.push(ComparedRound { cell, floor, second_floor });
+        }
+        let lines = comparison.lines();
+        let ratios = "ratio 3.00 (2.00–4.00)   floor to floor 1.00 (0.90–1.10)";
+        assert!(lines[2].ends_with(ratios), "{lines:?}");
     }
 }

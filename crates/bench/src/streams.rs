@@ -1,23 +1,32 @@
 //! `cairn bench write` and `read`: streams, with the floor beside them.
+//!
+//! - B1: a comparison is worth what the floor gives against itself, so each round has two floors,
+//!   and that ratio is told beside the cell's.
+//! - B2: cell and floors have the same of everything that is not theirs: they take turns at going
+//!   first, what they write goes when the round ends, the disk is at rest and memory is warm before
+//!   each run that writes, and their processes are connected before the clock starts.
 
 use crate::error::{BenchError, Doing};
-use crate::floor::Floor;
+use crate::floor::{Floor, warm_memory};
 use crate::load::{CallerJob, Load};
 use crate::own_cell::OwnCell;
-use crate::pairs::{Pairs, Series, StreamRun};
+use crate::pairs::{ComparedRound, Comparison, Series, StreamRun};
 use crate::surroundings::{LoadShape, Surroundings};
 use clap::Args;
 use serde_json::json;
 use std::fs::File;
-use std::path::Path;
+
+/// Megabytes that a fresh cell is given before it is measured: connections are made, leases asked
+/// for.
+const WARM_UP_MEGABYTES: u64 = 16;
 
 /// Arguments of `bench write` and `bench read`.
 #[derive(Args, Debug)]
 pub(crate) struct Streams {
-    /// Measure a bare chain of the same shape beside it, in pairs
+    /// Measure a bare chain of the same shape beside it, twice in each round
     #[arg(long)]
     floor: bool,
-    /// Runs, or pairs of runs with --floor
+    /// Rounds, each with a fresh cell
     #[arg(long, default_value_t = 9, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     pairs: u64,
@@ -33,61 +42,166 @@ pub(crate) struct Streams {
     pub(super) shape: LoadShape,
 }
 
+/// Which way a stream goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Write,
+    Read,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Cell,
+    Floor,
+    SecondFloor,
+}
+
+/// Who goes first, and who after that: each goes first equally often (B2).
+fn turns(round: u64) -> [Side; 3] {
+    let mut sides = [Side::Cell, Side::Floor, Side::SecondFloor];
+    sides.rotate_left((round % 3) as usize);
+    sides
+}
+
 impl Streams {
-    pub(super) fn run(&self, read: bool, around: &Surroundings) -> Result<(), BenchError> {
-        let Surroundings { options, directory, printer, .. } = around;
-        let cell = OwnCell::start(self.servers, around)?;
-        let load = |job| Load {
-            job,
-            processes: self.shape.processes.unwrap_or(1),
-            callers: self.shape.callers.unwrap_or(1),
-            deadline_s: options.deadline.as_secs(),
-        };
-        let mut pairs = Pairs::default();
-        let mut alone = (Series::default(), Series::default());
+    pub(super) fn run(
+        &self,
+        direction: Direction,
+        around: &Surroundings,
+    ) -> Result<(), BenchError> {
+        let (mut speed, mut cpu) = (Series::default(), Series::default());
+        let mut comparison = Comparison::default();
         for round in 0..self.pairs {
-            let root = format!("/bench-{round}");
-            let write = CallerJob::Write { root: root.clone(), megabytes: self.megabytes };
-            let floor = self.floor.then(|| Floor::new(directory, round, self.megabytes));
-            let mut ours = at_rest(directory, || Ok(cell.run(&load(write))?.as_run()))?;
-            let write = |floor: &Floor| at_rest(directory, || floor.write());
-            let mut beside = floor.as_ref().map(write).transpose()?;
-            if read {
-                ours =
-                    at_rest(directory, || Ok(cell.run(&load(CallerJob::Read { root }))?.as_run()))?;
-                let read = |floor: &Floor| at_rest(directory, || floor.read());
-                beside = floor.as_ref().map(read).transpose()?;
-            }
-            alone.0.push(ours.megabytes_per_second());
-            alone.1.push(ours.cpu_per_gib());
-            if let Some(beside) = beside {
-                pairs.push(ours, beside);
-            }
+            let bench = StreamRound::start(self, round, around)?;
+            let cell = match self.floor {
+                false => bench.alone(direction)?,
+                true => {
+                    let compared = bench.compared(direction, round)?;
+                    comparison.push(compared);
+                    compared.cell
+                }
+            };
+            speed.push(cell.megabytes_per_second());
+            cpu.push(cell.cpu_per_gib());
         }
+        let printer = &around.printer;
         if printer.json() {
             return printer.value(&json!({
-                "megabytes_a_second": alone.0.median(),
-                "cpu_seconds_a_gib": alone.1.median(),
-                "pairs": pairs.to_json(),
+                "megabytes_a_second": speed.median(),
+                "cpu_seconds_a_gib": cpu.median(),
+                "pairs": comparison.to_json(),
             }));
         }
-        let what = if read { "read" } else { "write" };
-        printer.line(&format!(
-            "{what}: {} MB/s, {} CPU s/GiB over all processes",
-            alone.0.spread(0),
-            alone.1.spread(2)
-        ))?;
-        let lines = if self.floor { pairs.lines() } else { vec![] };
+        let what = if direction == Direction::Read { "read" } else { "write" };
+        let (speed, cpu) = (speed.spread(0), cpu.spread(2));
+        printer.line(&format!("{what}: {speed} MB/s, {cpu} CPU s/GiB over all processes"))?;
+        let lines = if self.floor { comparison.lines() } else { vec![] };
         lines.iter().try_for_each(|line| printer.line(line))
     }
 }
 
-/// Runs when the disk under `directory` has nothing to write back: no run pays for the one before.
-fn at_rest(
-    directory: &Path,
-    run: impl FnOnce() -> Result<StreamRun, BenchError>,
-) -> Result<StreamRun, BenchError> {
-    let written_back = File::open(directory).and_then(|file| Ok(rustix::fs::syncfs(file)?));
-    written_back.doing(|| format!("writing back what is under {}", directory.display()))?;
-    run()
+/// One round: a fresh cell and fresh floors, which go with all that they wrote.
+struct StreamRound<'a> {
+    streams: &'a Streams,
+    around: &'a Surroundings,
+    cell: OwnCell,
+    floors: [Floor; 2],
+}
+
+impl<'a> StreamRound<'a> {
+    fn start(
+        streams: &'a Streams,
+        round: u64,
+        around: &'a Surroundings,
+    ) -> Result<Self, BenchError> {
+        let cell = OwnCell::start(streams.servers, around)?;
+        let floor = |name: &str| {
+            Floor::new(&around.directory, &format!("{name}-{round}"), streams.megabytes)
+        };
+        let floors = [floor("floor"), floor("second-floor")];
+        let bench = Self { streams, around, cell, floors };
+        let root = "/warm-up".to_owned();
+        bench.load(CallerJob::Write { root, megabytes: WARM_UP_MEGABYTES })?;
+        Ok(bench)
+    }
+
+    /// The cell's run.
+    fn alone(&self, direction: Direction) -> Result<StreamRun, BenchError> {
+        if direction == Direction::Read {
+            self.run(Side::Cell, Direction::Write)?;
+        }
+        self.measured(Side::Cell, direction)
+    }
+
+    /// The cell's run, and the floors'.
+    fn compared(&self, direction: Direction, round: u64) -> Result<ComparedRound, BenchError> {
+        if direction == Direction::Read {
+            for side in turns(round) {
+                self.run(side, Direction::Write)?;
+            }
+        }
+        let mut runs = Vec::new();
+        for side in turns(round) {
+            runs.push((side, self.measured(side, direction)?));
+        }
+        let of = |side| {
+            let run = runs.iter().find(|(whose, _)| *whose == side);
+            run.expect("each side has its turn").1
+        };
+        let (cell, floor, second_floor) = (of(Side::Cell), of(Side::Floor), of(Side::SecondFloor));
+        Ok(ComparedRound { cell, floor, second_floor })
+    }
+
+    /// A run that pays neither for the one before nor for the machine's memory (B2).
+    fn measured(&self, side: Side, direction: Direction) -> Result<StreamRun, BenchError> {
+        let directory = &self.around.directory;
+        let written_back = File::open(directory).and_then(|file| Ok(rustix::fs::syncfs(file)?));
+        written_back.doing(|| format!("writing back what is under {}", directory.display()))?;
+        if direction == Direction::Write {
+            let shape = &self.streams.shape;
+            let streams = shape.processes.unwrap_or(1) * shape.callers.unwrap_or(1);
+            warm_memory(self.streams.megabytes * self.streams.servers * streams)?;
+        }
+        self.run(side, direction)
+    }
+
+    fn run(&self, side: Side, direction: Direction) -> Result<StreamRun, BenchError> {
+        let [first, second] = &self.floors;
+        match (side, direction) {
+            (Side::Cell, Direction::Write) => {
+                let megabytes = self.streams.megabytes;
+                self.load(CallerJob::Write { root: "/bench".to_owned(), megabytes })
+            }
+            (Side::Cell, Direction::Read) => {
+                self.load(CallerJob::Read { root: "/bench".to_owned() })
+            }
+            (Side::Floor, Direction::Write) => first.write(),
+            (Side::Floor, Direction::Read) => first.read(),
+            (Side::SecondFloor, Direction::Write) => second.write(),
+            (Side::SecondFloor, Direction::Read) => second.read(),
+        }
+    }
+
+    fn load(&self, job: CallerJob) -> Result<StreamRun, BenchError> {
+        let shape = &self.streams.shape;
+        let load = Load {
+            job,
+            processes: shape.processes.unwrap_or(1),
+            callers: shape.callers.unwrap_or(1),
+            deadline_s: self.around.options.deadline.as_secs(),
+        };
+        Ok(self.cell.run(&load)?.as_run())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Side, turns};
+
+    #[test]
+    fn each_side_goes_first_equally_often() {
+        let first: Vec<Side> = (0..3).map(|round| turns(round)[0]).collect();
+        assert_eq!(first, [Side::Cell, Side::Floor, Side::SecondFloor]);
+    }
 }

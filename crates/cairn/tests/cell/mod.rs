@@ -25,9 +25,10 @@ lease_ms = 1500
 dead_ms = 2500
 ";
 
-/// The binary under test.
+/// The binary under test, or `$CAIRN_BINARY`: with an older one a test shows that it can fail.
 pub(crate) fn program() -> Program {
-    Program::at(env!("CARGO_BIN_EXE_cairn"))
+    let other = std::env::var_os("CAIRN_BINARY");
+    other.map_or_else(|| Program::at(env!("CARGO_BIN_EXE_cairn")), Program::at)
 }
 
 /// Waits until `is_so`, and fails the test where that takes too long.
