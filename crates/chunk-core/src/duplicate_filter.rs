@@ -16,14 +16,14 @@ const SESSIONS_MAX: usize = 4096;
 
 /// What a mutation came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Served {
+pub(crate) struct ServedMutation {
     pub(crate) serial: SerialNumber,
     pub(crate) offset: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct DuplicateFilter {
-    served: BTreeMap<PushId, Served>,
+    served: BTreeMap<PushId, ServedMutation>,
     order: VecDeque<PushId>,
     speaker: BTreeMap<SessionId, ConnectionId>,
     /// Sessions in the order in which they first spoke.
@@ -31,14 +31,15 @@ pub(crate) struct DuplicateFilter {
 }
 
 impl DuplicateFilter {
-    pub(crate) fn answer(&self, push: PushId) -> Option<Served> {
+    pub(crate) fn answer(&self, push: PushId) -> Option<ServedMutation> {
         self.served.get(&push).copied()
     }
 
-    pub(crate) fn remember(&mut self, push: PushId, served: Served) {
+    pub(crate) fn remember(&mut self, push: PushId, served: ServedMutation) {
         if self.served.insert(push, served).is_none() {
             self.order.push_back(push);
         }
+        assert_eq!(self.order.len(), self.served.len(), "each answer has its place in the order");
         if self.order.len() > RESULTS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
@@ -57,6 +58,7 @@ impl DuplicateFilter {
                 self.sessions.push_back(session);
             }
         }
+        assert_eq!(self.sessions.len(), self.speaker.len(), "each session has its place");
         if self.sessions.len() > SESSIONS_MAX
             && let Some(oldest) = self.sessions.pop_front()
         {
@@ -68,7 +70,7 @@ impl DuplicateFilter {
 
 #[cfg(test)]
 mod tests {
-    use super::{DuplicateFilter, RESULTS_MAX, SESSIONS_MAX, Served};
+    use super::{DuplicateFilter, RESULTS_MAX, SESSIONS_MAX, ServedMutation};
     use cairn_env::ConnectionId;
     use cairn_types::{MutationNumber, PushId, SerialNumber, SessionId};
 
@@ -97,7 +99,7 @@ mod tests {
         let mut repeats = DuplicateFilter::default();
         let push = |n| PushId { session: SessionId::new(1), number: MutationNumber::new(n) };
         for n in 0..=RESULTS_MAX as u64 {
-            repeats.remember(push(n), Served { serial: SerialNumber::new(n), offset: n });
+            repeats.remember(push(n), ServedMutation { serial: SerialNumber::new(n), offset: n });
         }
         assert_eq!(repeats.answer(push(0)), None);
         assert_eq!(repeats.answer(push(1)).map(|served| served.offset), Some(1));

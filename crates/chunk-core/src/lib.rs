@@ -7,9 +7,16 @@
 //!                           Forward ▼    │ Forward
 //!                          secondaries  primary
 //! ```
-//! One [`ChunkCore`] holds every replica of a server. A replica is a small machine of its own:
-//! what changes its bytes or its version waits its turn in one queue (the file `replica.rs`).
+//! One [`ChunkCore`] holds every replica of a server. A replica is a small machine of its own: what
+//! is stored (`stored_replica.rs`), its role in a lease (`replica_role.rs`), and one queue in which
+//! what changes its bytes or its version waits its turn (`replica.rs`).
 //!
+//! ```text
+//!   write.rs ──────────┐                                    ┌─► secondaries.rs ──► Forward
+//!                      ├─► primary.rs ─► mutation_pipeline ─┤
+//!   record_append.rs ──┘                                    └─► closing.rs, when it is full
+//!   Forward ──► secondary.rs
+//! ```
 //! - C1: a replica obeys only its present version and lease (R7, R12).
 //! - C2: mutations are applied in serial order, each once (R13).
 //! - C3: the primary acknowledges what every replica of its set has applied, in that order, while
@@ -18,18 +25,27 @@
 //!
 //! Knows handles, versions and the time it is handed. Never sees files, sockets or paths.
 
+mod chunk_core_config;
+mod closing;
 mod core;
 mod duplicate_filter;
 mod inventory;
 mod master_link;
-mod mutation_queue;
+mod mutation_pipeline;
 mod outbox;
 mod primary;
-mod primary_forward;
+mod primary_mutation;
 mod reads;
 mod record_append;
 mod replica;
+mod replica_context;
+mod replica_role;
+mod replica_table;
+mod secondaries;
 mod secondary;
+mod stored_replica;
 mod sync;
+mod write;
 
-pub use crate::core::{ChunkCore, ChunkCoreConfig};
+pub use crate::chunk_core_config::ChunkCoreConfig;
+pub use crate::core::ChunkCore;

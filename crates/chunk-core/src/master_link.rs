@@ -9,19 +9,17 @@
 //!   (R2).
 //! - M2: a lease is extended from when the heartbeat was *sent* (R4), and only while it lasts.
 
-use crate::core::ChunkCore;
-use crate::inventory::Telling;
-use crate::outbox::{JOURNAL_LANE, Purpose, lane_of};
-use crate::primary::holder_expiry;
-use crate::replica::Replica;
+use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
+use crate::inventory::InventoryProgress;
+use crate::outbox::{CallPurpose, DiskPurpose, Outbox, WakePurpose};
+use crate::replica_table::ReplicaTable;
 use cairn_env::{ChunkJob, Effect, JournalEntry, LogEvent, Now, Space};
 use cairn_protocol::{
-    ErrorCode, Failure, Heartbeat, HeartbeatAnswer, HeldLease, Hello, Join, JoinAnswer,
-    ReplicaReport, Role,
+    ErrorCode, Failure, Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join,
+    JoinAnswer, ReplicaReport, ReportSlice, Request, Role,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellId, ChunkHandle, ChunkVersion, ServerId, Term, Time};
-use std::collections::BTreeSet;
+use cairn_types::{Address, CellId, ChunkHandle, JoinId, ServerId, Term, Time};
 use std::time::Duration;
 
 /// Replicas that a heartbeat reports in turn, so that the master can name what is garbage.
@@ -35,7 +33,7 @@ const TRASH_EVERY: u64 = 20;
 
 /// Where this server stands with its master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+enum LinkState {
     /// Not joined; the next try is due then.
     Away(Time),
     /// A join is under way.
@@ -44,295 +42,338 @@ pub(crate) enum Stage {
     Joined(Time),
 }
 
-#[derive(Debug)]
-pub(crate) struct MasterLink {
-    pub(crate) stage: Stage,
-    /// The inventory that is under way.
-    pub(crate) inventory: Option<Telling>,
-    pub(crate) term: Term,
-    pub(crate) cell: CellId,
-    pub(crate) space: Space,
-    pub(crate) which: usize,
-    pub(crate) beats: u64,
-    pub(crate) held_after: ChunkHandle,
-    /// Since when another incarnation is in the way (R5).
-    pub(crate) refused_since: Option<Time>,
-    /// When the master last answered.
-    pub(crate) heard: Time,
-    /// Since when no master took this server in.
-    pub(crate) away_since: Option<Time>,
-    /// What was said last of why none did.
-    pub(crate) said: String,
-    /// Replicas that changed since a heartbeat told of them.
-    pub(crate) changed: BTreeSet<ChunkHandle>,
+/// What the link may look at and touch besides itself.
+pub(crate) struct LinkContext<'a> {
+    pub(crate) now: Now,
+    pub(crate) me: &'a ChunkCoreConfig,
+    pub(crate) settings: &'a mut CellSettings,
+    pub(crate) table: &'a mut ReplicaTable,
+    pub(crate) out: &'a mut Outbox,
 }
 
-impl ChunkCore {
-    /// Whatever time asks of the link.
-    pub(crate) fn tick_link(&mut self, now: Now) {
-        match self.link.stage {
-            Stage::Away(due) if now.time >= due => self.join(now),
-            Stage::Joined(due) if now.time >= due => self.beat(now),
-            _ => {}
+#[derive(Debug)]
+pub(crate) struct MasterLink {
+    state: LinkState,
+    /// The inventory that is under way.
+    inventory: Option<InventoryProgress>,
+    /// The highest term heard of (R2).
+    term: Term,
+    cell: CellId,
+    /// How full the disks were when last asked.
+    space: Space,
+    /// Which of the masters is talked to; counts up.
+    master_index: usize,
+    beats: u64,
+    /// Heartbeats have told of replicas in turn up to here.
+    held_told: ChunkHandle,
+    /// Since when another incarnation is in the way (R5).
+    refused_since: Option<Time>,
+    /// When the master last answered.
+    heard: Time,
+    /// Since when no master took this server in.
+    away_since: Option<Time>,
+    /// What was said last of why none did.
+    said: String,
+}
+
+impl MasterLink {
+    pub(crate) fn new(me: &ChunkCoreConfig, space: Space) -> Self {
+        assert!(!me.masters.is_empty(), "a chunkserver needs the address of a master");
+        Self {
+            state: LinkState::Away(Time::default()),
+            inventory: None,
+            term: me.term,
+            cell: me.cell,
+            space,
+            master_index: 0,
+            beats: 0,
+            held_told: ChunkHandle::default(),
+            refused_since: None,
+            heard: Time::default(),
+            away_since: None,
+            said: String::new(),
         }
     }
 
-    pub(crate) fn call_master(
-        &mut self,
-        now: Now,
-        purpose: Purpose,
-        request: impl Into<cairn_protocol::Request>,
-    ) {
-        let to = self.master_address();
-        self.out.call(purpose, to, ServerId::default(), request, now.time + MASTER_DEADLINE);
+    /// The master that is talked to.
+    pub(crate) fn master<'m>(&self, me: &'m ChunkCoreConfig) -> &'m Address {
+        &me.masters[self.master_index % me.masters.len()]
     }
 
-    pub(crate) fn identify(&mut self) {
-        let at = &self.settings.at;
-        let hello =
-            Hello::new(self.link.cell, Role::Chunkserver, at.server, self.settings.incarnation);
-        self.out.push(Effect::Identify(hello));
+    pub(crate) fn learn_space(&mut self, space: Space) {
+        self.space = space;
     }
 
-    fn join(&mut self, now: Now) {
-        self.link.stage = Stage::Joining;
+    /// Whatever time asks of the link.
+    pub(crate) fn tick(&mut self, cx: &mut LinkContext<'_>) {
+        match self.state {
+            LinkState::Away(due) if cx.now.time >= due => self.join(cx),
+            LinkState::Joined(due) if cx.now.time >= due => self.beat(cx),
+            LinkState::Away(_) | LinkState::Joining | LinkState::Joined(_) => {}
+        }
+    }
+
+    fn call(&self, cx: &mut LinkContext<'_>, purpose: CallPurpose, request: impl Into<Request>) {
+        let to = self.master(cx.me).clone();
+        cx.out.call(purpose, to, ServerId::default(), request, cx.now.time + MASTER_DEADLINE);
+    }
+
+    /// Says in handshakes from now on who this server is.
+    pub(crate) fn identify(&self, me: &ChunkCoreConfig, out: &mut Outbox) {
+        let hello = Hello::new(self.cell, Role::Chunkserver, me.at.server, me.incarnation);
+        out.push(Effect::Identify(hello));
+    }
+
+    fn join(&mut self, cx: &mut LinkContext<'_>) {
+        self.state = LinkState::Joining;
         let (mut highest_handle, mut highest_version) =
-            (self.settings.highest_handle, self.settings.highest_version);
-        for replica in self.replicas.values() {
-            highest_handle = highest_handle.max(replica.handle);
-            highest_version = highest_version.max(replica.version);
+            (cx.me.highest_handle, cx.me.highest_version);
+        for replica in cx.table.all() {
+            highest_handle = highest_handle.max(replica.stored().handle());
+            highest_version = highest_version.max(replica.stored().version());
         }
         let request = Join {
-            at: self.settings.at.clone(),
-            incarnation: self.settings.incarnation,
-            cell: self.link.cell,
-            capacity: self.link.space.capacity,
-            used: self.link.space.used,
-            term: self.link.term,
+            at: cx.me.at.clone(),
+            incarnation: cx.me.incarnation,
+            cell: self.cell,
+            capacity: self.space.capacity,
+            used: self.space.used,
+            term: self.term,
             highest_handle,
             highest_version,
         };
-        self.call_master(now, Purpose::Joined, request);
+        self.call(cx, CallPurpose::Join, request);
     }
 
-    pub(crate) fn on_joined(&mut self, now: Now, result: Result<JoinAnswer, Failure>) {
+    pub(crate) fn on_joined(
+        &mut self,
+        cx: &mut LinkContext<'_>,
+        result: Result<JoinAnswer, Failure>,
+    ) {
         // Nothing is counted by settings that do not fit together.
         let result = result.and_then(|answer| Ok(answer.config.validate().map(|()| answer)?));
-        match result {
-            Ok(answer) if self.link.cell.is_none() || self.link.cell == answer.cell => {
-                if let Err(refusal) = self.obey_term(answer.term) {
-                    self.retry_join(now, &refusal);
-                    return;
-                }
-                if self.link.cell.is_none() {
-                    self.link.cell = answer.cell;
-                    let entry = JournalEntry::Joined(answer.cell, self.settings.at.server);
-                    let job = ChunkJob::Journal(vec![entry]);
-                    self.out.disk(Purpose::Nobody, JOURNAL_LANE, job);
-                    self.identify();
-                }
-                self.config = answer.config;
-                self.knows_config = true;
-                self.link.heard = now.time;
-                self.link.refused_since = None;
-                self.link.stage = Stage::Joined(now.time);
-                self.begin_inventory(now, answer.join);
-            }
-            Ok(answer) => {
+        let taken_in = result.and_then(|answer| {
+            if !self.cell.is_none() && self.cell != answer.cell {
                 let why = format!("the master's cell is {}", answer.cell);
-                self.retry_join(now, &Failure::refused(ErrorCode::WrongCell, why));
+                return Err(Failure::refused(ErrorCode::WrongCell, why));
             }
-            Err(failure) => self.retry_join(now, &failure),
+            self.obey_term(answer.term, cx.out)?;
+            Ok(answer)
+        });
+        let answer = match taken_in {
+            Ok(answer) => answer,
+            Err(failure) => return self.retry_join(cx, &failure),
+        };
+        if self.cell.is_none() {
+            self.cell = answer.cell;
+            let entry = JournalEntry::Joined(answer.cell, cx.me.at.server);
+            cx.out.journal(DiskPurpose::Nobody, entry);
+            self.identify(cx.me, cx.out);
         }
+        cx.settings.learn(answer.config);
+        self.heard = cx.now.time;
+        self.refused_since = None;
+        self.state = LinkState::Joined(cx.now.time);
+        self.inventory = Some(InventoryProgress::of(answer.join, cx.table));
+        self.held_told = ChunkHandle::default();
+        self.tell_slice(cx);
     }
 
     /// Tries again later; what can never succeed ends the process with its reason.
-    pub(crate) fn retry_join(&mut self, now: Now, failure: &Failure) {
+    fn retry_join(&mut self, cx: &mut LinkContext<'_>, failure: &Failure) {
         match failure.code {
             ErrorCode::WrongCell => {
-                let (cell, master) = (self.link.cell, self.master_address());
-                self.out.push(Effect::Halt(format!(
+                let (cell, master) = (self.cell, self.master(cx.me));
+                cx.out.push(Effect::Halt(format!(
                     "this data directory belongs to cell {cell}, and the master at {master} is \
                      another cell's ({}); name a master of its own cell, or give --data an empty \
                      directory",
                     failure.message
                 )));
             }
-            ErrorCode::VersionUnsupported => {
-                self.out.push(Effect::Halt(failure.message.clone()));
-            }
+            ErrorCode::VersionUnsupported => cx.out.push(Effect::Halt(failure.message.clone())),
             // R5: another incarnation of this server lives, longer than it takes to be buried.
             ErrorCode::WrongServer => {
-                let since = *self.link.refused_since.get_or_insert(now.time);
-                if now.time.since(since) > Duration::from_millis(self.config.dead_ms) {
-                    self.out.push(Effect::Halt(failure.message.clone()));
+                let since = *self.refused_since.get_or_insert(cx.now.time);
+                let dead = Duration::from_millis(cx.settings.config().dead_ms);
+                if cx.now.time.since(since) > dead {
+                    cx.out.push(Effect::Halt(failure.message.clone()));
                 }
             }
+            // Whatever else it is may be over at the next try.
             _ => {}
         }
-        self.say_why_away(now, failure);
-        self.link.which += 1;
-        self.link.stage = Stage::Away(now.time + JOIN_RETRY);
-        self.link.inventory = None;
+        self.say_why_away(cx, failure);
+        self.master_index += 1;
+        self.state = LinkState::Away(cx.now.time + JOIN_RETRY);
+        self.inventory = None;
     }
 
     /// Tells a person why no master takes this server in: once for each reason, and not for what
     /// is over in a moment.
-    fn say_why_away(&mut self, now: Now, failure: &Failure) {
-        let since = *self.link.away_since.get_or_insert(now.time);
-        let patience = Duration::from_millis(self.config.silent_ms);
-        if now.time.since(since) >= patience && self.link.said != failure.message {
-            let (master, why) = (self.master_address(), &failure.message);
+    fn say_why_away(&mut self, cx: &mut LinkContext<'_>, failure: &Failure) {
+        let since = *self.away_since.get_or_insert(cx.now.time);
+        let patience = Duration::from_millis(cx.settings.config().silent_ms);
+        if cx.now.time.since(since) >= patience && self.said != failure.message {
+            let (master, why) = (self.master(cx.me), &failure.message);
             let event = LogEvent::warn("not in the cell").with("master", master).with("why", why);
-            self.out.push(Effect::Log(event));
-            self.link.said.clone_from(&failure.message);
+            cx.out.push(Effect::Log(event));
+            self.said.clone_from(&failure.message);
         }
     }
 
     /// A master has taken this server in, and all that it holds.
-    pub(crate) fn say_joined(&mut self) {
-        self.link.away_since = None;
-        if !std::mem::take(&mut self.link.said).is_empty() {
-            let event = LogEvent::info("in the cell").with("master", self.master_address());
-            self.out.push(Effect::Log(event));
+    fn say_joined(&mut self, cx: &mut LinkContext<'_>) {
+        self.away_since = None;
+        if !std::mem::take(&mut self.said).is_empty() {
+            let event = LogEvent::info("in the cell").with("master", self.master(cx.me));
+            cx.out.push(Effect::Log(event));
         }
     }
 
-    pub(crate) fn held_leases(&mut self, now: Time, clear: bool) -> Vec<HeldLease> {
-        let mut held = Vec::new();
-        for handle in &self.watched {
-            let Some(replica) = self.replicas.get_mut(handle) else { continue };
-            let (handle, version) = (replica.handle, replica.version);
-            let acknowledged = replica.acknowledged;
-            if let Some(primary) = replica.primary.as_mut().filter(|p| p.is_live(now)) {
-                let (lease, wanted) = (primary.lease, primary.used || !primary.log.is_empty());
-                held.push(HeldLease { handle, version, lease, acknowledged, wanted });
-                primary.used &= !clear;
-            }
+    /// Sends the next slice of the inventory.
+    fn tell_slice(&mut self, cx: &mut LinkContext<'_>) {
+        let inventory = self.inventory.as_mut().expect("an inventory is under way");
+        let slice = inventory.next_slice(cx.table, cx.settings.config());
+        let (join, number, last) = (inventory.join(), inventory.number(), slice.last);
+        // At first, so that a lease goes on under this master (R22); at last, so that it knows
+        // which do not.
+        let tells_leases = last || number == 0;
+        let leases = if tells_leases { cx.table.held_leases(cx.now.time, false) } else { vec![] };
+        let request = Inventory {
+            server: cx.me.at.server,
+            incarnation: cx.me.incarnation,
+            replicas: ReportSlice(slice.replicas),
+            last,
+            leases,
+            join,
+            number,
+        };
+        self.call(cx, CallPurpose::Inventory { join, number, last }, request);
+    }
+
+    /// A slice of that join's inventory is answered, or its fate is not known.
+    pub(crate) fn on_slice_answered(
+        &mut self,
+        cx: &mut LinkContext<'_>,
+        (join, number, last): (JoinId, u64, bool),
+        result: Result<InventoryAnswer, Failure>,
+    ) {
+        let is_meant = |it: &&mut InventoryProgress| (it.join(), it.number()) == (join, number);
+        // Of an earlier join: it is over, and the present one has slices of its own (I3).
+        let Some(inventory) = self.inventory.as_mut().filter(is_meant) else { return };
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(failure) => return self.retry_join(cx, &failure),
+        };
+        self.heard = cx.now.time;
+        if last {
+            self.inventory = None;
+            return self.say_joined(cx);
         }
-        held
+        inventory.slice_answered(&answer);
+        if answer.pause_ms == 0 {
+            self.tell_slice(cx);
+        } else {
+            let at = cx.now.time + Duration::from_millis(answer.pause_ms);
+            cx.out.wake(WakePurpose::NextSlice(join), at);
+        }
+    }
+
+    /// The pause between two slices is over.
+    pub(crate) fn on_pause_over(&mut self, cx: &mut LinkContext<'_>, join: JoinId) {
+        // Otherwise another join has begun since.
+        if self.inventory.as_ref().is_some_and(|inventory| inventory.join() == join) {
+            self.tell_slice(cx);
+        }
     }
 
     /// What a heartbeat tells of replicas: first of those that changed since they were told of,
     /// as far as there is room, and then of the others in turn.
-    fn replicas_to_tell(&mut self) -> Vec<ReplicaReport> {
-        let mut held = Vec::new();
-        while held.len() < HELD_PER_HEARTBEAT / 2
-            && let Some(handle) = self.link.changed.pop_first()
-        {
-            held.extend(self.replicas.get(&handle).map(Replica::report));
-        }
+    fn replicas_to_tell(&mut self, table: &mut ReplicaTable) -> Vec<ReplicaReport> {
+        let mut held = table.take_untold(HELD_PER_HEARTBEAT / 2);
         let wanted = HELD_PER_HEARTBEAT - held.len();
-        let rest = self.replicas.range(self.link.held_after.next()..);
-        let in_turn: Vec<ReplicaReport> =
-            rest.take(wanted).map(|(_, replica)| replica.report()).collect();
-        self.link.held_after = match in_turn.last() {
+        let in_turn = table.behind(self.held_told).take(wanted);
+        let in_turn: Vec<ReplicaReport> = in_turn.map(|it| it.stored().report()).collect();
+        self.held_told = match in_turn.last() {
             Some(report) if in_turn.len() == wanted => report.handle,
             _ => ChunkHandle::default(),
         };
         held.extend(in_turn);
+        assert!(held.len() <= HELD_PER_HEARTBEAT, "{} replicas in a heartbeat", held.len());
         held
     }
 
-    fn beat(&mut self, now: Now) {
-        self.link.beats += 1;
-        self.link.stage = Stage::Joined(now.time + Duration::from_millis(self.config.heartbeat_ms));
-        self.out.disk(Purpose::Space, JOURNAL_LANE, ChunkJob::Space);
-        if self.link.beats.is_multiple_of(TRASH_EVERY) {
-            let now_ms = now.wall.as_millis();
-            let before_ms = now_ms.saturating_sub(self.config.trash_ms);
+    fn beat(&mut self, cx: &mut LinkContext<'_>) {
+        self.beats += 1;
+        let config = cx.settings.config();
+        self.state = LinkState::Joined(cx.now.time + Duration::from_millis(config.heartbeat_ms));
+        cx.out.server_job(DiskPurpose::Space, ChunkJob::Space);
+        if self.beats.is_multiple_of(TRASH_EVERY) {
+            let now_ms = cx.now.wall.as_millis();
+            let before_ms = now_ms.saturating_sub(config.trash_ms);
             let job = ChunkJob::EmptyTrash { before_ms, now_ms };
-            self.out.disk(Purpose::Nobody, JOURNAL_LANE, job);
+            cx.out.server_job(DiskPurpose::Nobody, job);
         }
-        let leases = self.held_leases(now.time, true);
-        let held = self.replicas_to_tell();
-        let watched = self.watched.iter().filter_map(|handle| self.replicas.get(handle));
-        let damaged = watched.filter(|replica| replica.damaged);
         let request = Heartbeat {
-            server: self.settings.at.server,
-            incarnation: self.settings.incarnation,
-            capacity: self.link.space.capacity,
-            used: self.link.space.used,
-            leases,
-            damaged: damaged.map(|replica| replica.handle).collect(),
-            held,
-            term: self.link.term,
+            server: cx.me.at.server,
+            incarnation: cx.me.incarnation,
+            capacity: self.space.capacity,
+            used: self.space.used,
+            leases: cx.table.held_leases(cx.now.time, true),
+            damaged: cx.table.damaged(),
+            held: self.replicas_to_tell(cx.table),
+            term: self.term,
         };
-        self.call_master(now, Purpose::Heartbeat(now.time), request);
+        self.call(cx, CallPurpose::Heartbeat(cx.now.time), request);
     }
 
+    /// The master's answer to a heartbeat, if there is something in it to heed.
     pub(crate) fn on_heartbeat_answer(
         &mut self,
-        now: Now,
-        sent: Time,
+        cx: &mut LinkContext<'_>,
         result: Result<HeartbeatAnswer, Failure>,
-    ) {
+    ) -> Option<HeartbeatAnswer> {
         let answer = match result {
-            Ok(answer) if self.obey_term(answer.term).is_ok() => answer,
-            Ok(_) => return,
+            Ok(answer) => answer,
             Err(failure) => {
-                let silence = now.time.since(self.link.heard);
-                if silence > Duration::from_millis(self.config.silent_ms) {
-                    self.retry_join(now, &failure);
+                let silence = cx.now.time.since(self.heard);
+                if silence > Duration::from_millis(cx.settings.config().silent_ms) {
+                    self.retry_join(cx, &failure);
                 }
-                return;
+                return None;
             }
         };
-        self.link.heard = now.time;
+        if self.obey_term(answer.term, cx.out).is_err() {
+            // A master that is one no more: as good as no answer (M1).
+            return None;
+        }
+        self.heard = cx.now.time;
         if answer.rejoin {
-            self.link.stage = Stage::Away(now.time);
-            self.link.inventory = None;
-            return;
+            self.state = LinkState::Away(cx.now.time);
+            self.inventory = None;
+            return None;
         }
-        for handle in &self.watched {
-            let replica = self.replicas.get_mut(handle);
-            let Some(primary) = replica.and_then(|it| it.primary.as_mut()) else { continue };
-            if answer.extended.contains(&primary.lease) && primary.is_live(now.time) {
-                let counted_from = if broken(Rule::R4) { now.time } else { sent };
-                let cx =
-                    Self::context(now, &self.config, &mut self.out, &self.settings, &self.link);
-                primary.expires = primary.expires.max(holder_expiry(&cx, counted_from));
-            }
-        }
-        for garbage in answer.garbage {
-            self.collect(garbage.handle, garbage.version);
-        }
-        for doubted in answer.verify {
-            if let Some((replica, mut cx)) = self.replica(now, doubted.handle) {
-                replica.verify(&mut cx, doubted.offset);
-            }
-        }
+        Some(answer)
     }
 
-    /// Lets go of a replica that the master calls garbage: nothing newer than the version named,
-    /// and nothing that takes part in a lease (R33).
-    fn collect(&mut self, handle: ChunkHandle, version: ChunkVersion) {
-        let idle = self.replicas.get(&handle).is_some_and(|replica| {
-            let newer = replica.version > version && !broken(Rule::R33);
-            !newer && replica.primary.is_none() && replica.busy.is_none()
-        });
-        if idle {
-            self.out.disk(
-                Purpose::Trashed(handle),
-                lane_of(handle),
-                ChunkJob::Trash { handle, version },
-            );
-        }
-    }
-
-    /// Takes over a higher term, durably before anything of it is done; refuses a lower one.
-    pub(crate) fn obey_term(&mut self, term: Term) -> Result<(), Failure> {
-        if term < self.link.term && !broken(Rule::R2) {
-            let why =
-                format!("a master of term {term}; this server has heard of {}", self.link.term);
+    /// Takes over a higher term, durably before anything of it is done; refuses a lower one (M1).
+    pub(crate) fn obey_term(&mut self, term: Term, out: &mut Outbox) -> Result<(), Failure> {
+        if term < self.term && !broken(Rule::R2) {
+            let why = format!("a master of term {term}; this server has heard of {}", self.term);
             return Err(Failure::refused(ErrorCode::NotPrimaryMaster, why));
         }
-        if term > self.link.term {
-            let before = std::mem::replace(&mut self.link.term, term);
-            // The journal's lane keeps order: whatever this term asks for lies behind this entry.
-            let job = ChunkJob::Journal(vec![JournalEntry::Term(term)]);
-            self.out.disk(Purpose::TermKept(before), JOURNAL_LANE, job);
+        if term > self.term {
+            let before = std::mem::replace(&mut self.term, term);
+            // The journal keeps order: whatever this term asks for lies behind this entry.
+            out.journal(DiskPurpose::TermKept(before), JournalEntry::Term(term));
         }
         Ok(())
+    }
+
+    /// A higher term could not be made durable: it was not heard of.
+    pub(crate) fn on_term_not_kept(&mut self, before: Term) {
+        assert!(before <= self.term, "terms only rise (M1)");
+        self.term = before;
     }
 }

@@ -1,58 +1,104 @@
 //! What a step wants done, and what each completion will mean when it comes.
+//!
+//! - O1: each effect completes once, with a completion of its own kind (E1). The worlds keep this
+//!   contract, so a breach of it is a defect of this program and not the word of a peer.
 
-use crate::inventory::SliceSent;
 use bytes::Bytes;
-use cairn_env::{Caller, ChunkJob, Effect, EffectId, Lane, Payload};
-use cairn_protocol::{Failure, Request, Response};
+use cairn_env::{
+    Caller, ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Effect, EffectId,
+    JournalEntry, Lane, Payload,
+};
+use cairn_protocol::{ErrorCode, Failure, Request, Response};
 use cairn_types::{Address, ChunkHandle, ChunkVersion, JoinId, LeaseId, ServerId, Term, Time};
 use std::collections::BTreeMap;
 
 /// The lane of a server's journal; a chunk's jobs have the lane of its handle.
-pub(crate) const JOURNAL_LANE: Lane = Lane(0);
+const JOURNAL_LANE: Lane = Lane(0);
 
-/// Why an effect was asked for.
+/// What the end of a disk job means.
 #[derive(Clone, Debug)]
-pub(crate) enum Purpose {
-    /// Bytes of this replica change, as primary or as secondary.
-    Applied(ChunkHandle),
-    /// This replica's bytes are on disk, for a raise that leaves another one out.
-    SyncedToRaise(ChunkHandle),
-    /// This replica's version or close mark becomes durable.
-    Journaled(ChunkHandle),
-    /// A secondary applies a batch.
-    Forwarded { handle: ChunkHandle, version: ChunkVersion, lease: LeaseId, secondary: ServerId },
-    /// The master shrinks a set.
-    Shrunk { handle: ChunkHandle, lease: LeaseId },
-    /// The master logs that a chunk is closed.
-    CloseLogged { handle: ChunkHandle, lease: LeaseId },
-    /// Bytes for a reader.
-    Read { handle: ChunkHandle, to: Caller, end: u64 },
-    /// A doubted block is looked at again (R31).
-    Verified(ChunkHandle),
-    /// One replica of a set is on disk.
-    SyncedHere { handle: ChunkHandle, round: u64 },
-    /// The same, on a secondary.
-    SyncedThere { handle: ChunkHandle, round: u64, secondary: ServerId },
-    /// This replica is on disk, for its primary.
-    SyncedForPrimary { handle: ChunkHandle, to: Caller },
+pub(crate) enum DiskPurpose {
+    /// Something of one replica.
+    Replica(ChunkHandle, ReplicaJob),
     /// A replica went to the trash.
     Trashed(ChunkHandle),
-    /// The master took this server in.
-    Joined,
-    /// The master took in a slice of the inventory.
-    Inventoried(SliceSent),
-    /// The pause before the next slice of that join's inventory is over.
-    NextSlice(JoinId),
-    /// The master answered a heartbeat that was sent then.
-    Heartbeat(Time),
-    /// How full the disks are.
-    Space,
-    /// Time to look around.
-    Tick,
     /// A higher term becomes durable; this was the one before.
     TermKept(Term),
+    /// How full the disks are.
+    Space,
     /// Nobody waits for it.
     Nobody,
+}
+
+/// What was asked of the disk for one replica.
+#[derive(Clone, Debug)]
+pub(crate) enum ReplicaJob {
+    /// Its bytes change, as primary or as secondary.
+    Apply,
+    /// Its bytes come to disk, for a raise that leaves another one out.
+    SyncToRaise,
+    /// Its version or close mark becomes durable.
+    Journal,
+    /// Bytes for a reader, who asked for a range up to `end`.
+    Read { to: Caller, end: u64 },
+    /// A doubted block is looked at again (R31).
+    Verify,
+    /// The primary's own part of a sync.
+    SyncHere { round: u64 },
+    /// A secondary's part of a sync.
+    SyncForPrimary { to: Caller },
+}
+
+/// What the answer to a call means.
+#[derive(Clone, Debug)]
+pub(crate) enum CallPurpose {
+    /// Something of one replica.
+    Replica(ChunkHandle, ReplicaCall),
+    /// The master takes this server in.
+    Join,
+    /// The master takes in a slice of that join's inventory.
+    Inventory { join: JoinId, number: u64, last: bool },
+    /// The master answers a heartbeat that was sent then.
+    Heartbeat(Time),
+    /// Nobody waits for it.
+    Nobody,
+}
+
+/// What was asked of another server for one replica.
+#[derive(Clone, Debug)]
+pub(crate) enum ReplicaCall {
+    /// A secondary applies a batch.
+    Forward { version: ChunkVersion, lease: LeaseId, secondary: ServerId },
+    /// The master shrinks the set.
+    Shrink { lease: LeaseId },
+    /// The master logs that the chunk is closed.
+    LogClose { lease: LeaseId },
+    /// A secondary brings its part to disk.
+    SyncThere { round: u64, secondary: ServerId },
+}
+
+/// What a wake is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WakePurpose {
+    /// Time to look around.
+    Tick,
+    /// The pause before the next slice of that join's inventory is over.
+    NextSlice(JoinId),
+}
+
+#[derive(Debug)]
+enum Purpose {
+    Disk(DiskPurpose),
+    Call(CallPurpose),
+    Wake(WakePurpose),
+}
+
+/// A completion and what it means.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    Disk(DiskPurpose, ChunkResult),
+    Call(CallPurpose, Result<Response, Failure>),
+    Wake(WakePurpose),
 }
 
 /// Effects of one step, and the purposes of all that are under way.
@@ -60,37 +106,58 @@ pub(crate) enum Purpose {
 pub(crate) struct Outbox {
     effects: Vec<Effect<ChunkJob>>,
     purposes: BTreeMap<EffectId, Purpose>,
-    next: u64,
+    last: u64,
 }
 
 impl Outbox {
     fn id(&mut self, purpose: Purpose) -> EffectId {
-        self.next += 1;
-        let id = EffectId(self.next);
-        self.purposes.insert(id, purpose);
+        self.last += 1;
+        let id = EffectId(self.last);
+        let before = self.purposes.insert(id, purpose);
+        assert!(before.is_none(), "two effects of one id");
         id
     }
 
     pub(crate) fn call(
         &mut self,
-        purpose: Purpose,
+        purpose: CallPurpose,
         to: Address,
         server: ServerId,
         request: impl Into<Request>,
         deadline: Time,
     ) {
-        let id = self.id(purpose);
+        let id = self.id(Purpose::Call(purpose));
         let (request, payload) = (request.into(), Bytes::new());
         self.effects.push(Effect::Call { id, to, server, request, payload, deadline });
     }
 
-    pub(crate) fn disk(&mut self, purpose: Purpose, lane: Lane, job: ChunkJob) {
-        let id = self.id(purpose);
+    fn disk(&mut self, purpose: DiskPurpose, lane: Lane, job: ChunkJob) {
+        let id = self.id(Purpose::Disk(purpose));
         self.effects.push(Effect::Disk { id, lane, job });
     }
 
-    pub(crate) fn wake(&mut self, purpose: Purpose, at: Time) {
-        let id = self.id(purpose);
+    /// Asks for a job of one chunk, behind those that it was asked for before.
+    pub(crate) fn chunk_job(&mut self, handle: ChunkHandle, purpose: DiskPurpose, job: ChunkJob) {
+        self.disk(purpose, lane_of(handle), job);
+    }
+
+    /// The same, for one replica that waits for it.
+    pub(crate) fn replica_job(&mut self, handle: ChunkHandle, what: ReplicaJob, job: ChunkJob) {
+        self.chunk_job(handle, DiskPurpose::Replica(handle, what), job);
+    }
+
+    /// Asks for a job of the whole server, behind what its journal was asked for before.
+    pub(crate) fn server_job(&mut self, purpose: DiskPurpose, job: ChunkJob) {
+        self.disk(purpose, JOURNAL_LANE, job);
+    }
+
+    /// Asks for an entry of the journal to become durable.
+    pub(crate) fn journal(&mut self, purpose: DiskPurpose, entry: JournalEntry) {
+        self.server_job(purpose, ChunkJob::Journal(vec![entry]));
+    }
+
+    pub(crate) fn wake(&mut self, purpose: WakePurpose, at: Time) {
+        let id = self.id(Purpose::Wake(purpose));
         self.effects.push(Effect::Wake { id, at });
     }
 
@@ -110,9 +177,17 @@ impl Outbox {
         self.effects.push(effect);
     }
 
-    /// What the completion of `id` means; each id completes once (E1).
-    pub(crate) fn take(&mut self, id: EffectId) -> Option<Purpose> {
-        self.purposes.remove(&id)
+    /// What the completion of `id` means (O1).
+    pub(crate) fn finish(&mut self, id: EffectId, result: Completion<ChunkResult>) -> Finished {
+        let purpose = self.purposes.remove(&id).expect("an effect completes once (O1)");
+        match (purpose, result) {
+            (Purpose::Disk(purpose), Completion::Disk(result)) => Finished::Disk(purpose, result),
+            (Purpose::Call(purpose), Completion::Answered(result)) => {
+                Finished::Call(purpose, result.map(|answer| answer.response))
+            }
+            (Purpose::Wake(purpose), Completion::Woken) => Finished::Wake(purpose),
+            (purpose, result) => panic!("{purpose:?} came to {result:?} (O1)"),
+        }
     }
 
     pub(crate) fn drain(&mut self, into: &mut Vec<Effect<ChunkJob>>) {
@@ -121,6 +196,19 @@ impl Outbox {
 }
 
 /// The lane of a chunk's jobs. The journal's lane is nobody's: a handle is never zero.
-pub(crate) fn lane_of(handle: ChunkHandle) -> Lane {
+fn lane_of(handle: ChunkHandle) -> Lane {
     Lane(handle.get())
+}
+
+/// What a caller is told of a disk error.
+pub(crate) fn failure_of(error: &ChunkError) -> Failure {
+    let line = error.to_string();
+    match error {
+        ChunkError::Disk(DiskError::NoSpace) => Failure::not_done(ErrorCode::DiskFull, line),
+        ChunkError::Corrupt { .. } => Failure::not_done(ErrorCode::ChecksumMismatch, line),
+        ChunkError::PushMissing { .. } => Failure::not_done(ErrorCode::PushMissing, line),
+        ChunkError::PushDiffers { .. } => Failure::refused(ErrorCode::Invalid, line),
+        ChunkError::NoSuchChunk => Failure::not_done(ErrorCode::NoSuchChunk, line),
+        ChunkError::NoDirectoryLeft | ChunkError::Disk(_) => Failure::unknown(ErrorCode::Io, line),
+    }
 }

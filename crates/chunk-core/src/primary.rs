@@ -3,45 +3,35 @@
 //! ```text
 //!    GrantLease ──► Levelling ──► Serving ◄──► Shrinking (a secondary failed: R14)
 //!                                    │
-//!        raise, expiry, revoke ──────┴──► dropped: unanswered mutations are *unknown*
+//!        raise, expiry, revoke ──────┴──► ended: unanswered mutations are *unknown*
 //! ```
 //! - P1: the holder's lease ends before the master's does: it counts from when it answered the
 //!   raise, and by a clock that may run slow (R4).
 //! - P2: the first act of a lease is to level the replicas to the longest among them (R16).
-//! - P3: nothing is acknowledged after the lease's end.
+//! - P3: nothing is acknowledged after the lease's end, nor before every replica of the set has
+//!   applied it (R14).
+//!
+//! Writes come in by `write.rs`, appends by `record_append.rs`.
 
+use crate::closing::ChunkClose;
 use crate::duplicate_filter::DuplicateFilter;
-use crate::mutation_queue::{Kind, Logged, Queued};
-use crate::outbox::{Purpose, lane_of};
-use crate::replica::{Busy, Context, Mark, Replica};
-use crate::secondary::to_apply;
-use cairn_env::{Caller, ChunkError, ChunkJob, ConnectionId, DiskError};
+use crate::mutation_pipeline::MutationPipeline;
+use crate::outbox::{Outbox, ReplicaCall};
+use crate::primary_mutation::{PrimaryMutation, answer};
+use crate::replica_context::ReplicaContext;
+use crate::secondaries::Secondaries;
+use crate::stored_replica::StoredReplica;
+use cairn_env::{Caller, ChunkError, ConnectionId};
 use cairn_protocol::{
-    ErrorCode, Failure, Forwarded, GrantLease, GrantLeaseAnswer, Probe, ProbeAnswer, Response,
-    RevokeLease, RevokeLeaseAnswer,
+    ErrorCode, Failure, GrantLease, GrantLeaseAnswer, HeldLease, Response, RevokeLeaseAnswer,
+    SecondaryFailed, SecondaryFailedAnswer,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{
-    BLOCKS_PER_CHUNK_MAX, BlockChecksums, ChunkIndex, EntryId, LeaseId, PushId, ReplicaAt,
-    SerialNumber, SessionId, Time,
-};
-use std::collections::VecDeque;
-
-/// Mutations that one batch may hold.
-pub(crate) const BATCH_COUNT_MAX: usize = 1024;
-/// Bytes that one batch may hold, unless a single mutation is larger.
-const BATCH_SIZE_MAX: u64 = 8 << 20;
-/// Checksums that one forward may carry, unless a single mutation has more: what a secondary lacks
-/// may be several batches, and they share a message.
-pub(crate) const FORWARD_SUM_COUNT_MAX: usize = 1 << 18;
-const _: () = assert!(
-    (FORWARD_SUM_COUNT_MAX + BLOCKS_PER_CHUNK_MAX as usize) * 4 + BATCH_COUNT_MAX * 128
-        < cairn_protocol::MESSAGE_SIZE_MAX as usize
-);
+use cairn_types::{CellConfig, ChunkVersion, LeaseId, ReplicaAt, SerialNumber, ServerId, Time};
 
 /// What the lease is about right now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+enum LeasePhase {
     /// The replicas are brought to one length; the master waits for it.
     Levelling(Caller),
     /// Mutations flow.
@@ -50,417 +40,486 @@ pub(crate) enum Stage {
     Shrinking,
 }
 
-/// How far a chunk's close has come (R18).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closing {
-    /// A record did not fit; the mark is not set yet.
-    Wanted,
-    /// The mark is on its way to every replica.
-    Marking,
-    /// The master has been told.
-    Reported,
+/// The lease has come to its end.
+#[derive(Debug)]
+pub(crate) struct LeaseEnd {
+    pub(crate) why: String,
+    /// Nothing is in doubt: what is acknowledged may be written into the head.
+    pub(crate) settle: bool,
 }
 
-/// A secondary as its primary sees it.
-#[derive(Debug)]
-pub(crate) struct Secondary {
-    pub(crate) at: ReplicaAt,
-    pub(crate) applied: SerialNumber,
-    pub(crate) outstanding: bool,
-    pub(crate) failed: bool,
+impl LeaseEnd {
+    pub(crate) fn because(why: impl Into<String>) -> Self {
+        Self { why: why.into(), settle: false }
+    }
+
+    pub(crate) fn settled(why: impl Into<String>) -> Self {
+        Self { why: why.into(), settle: true }
+    }
+}
+
+/// What a primary changes on its own disk next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PrimaryChange {
+    /// The bytes of a batch, or of the levelling.
+    Batch,
+    /// The close mark.
+    CloseMark,
 }
 
 #[derive(Debug)]
 pub(crate) struct Primary {
-    pub(crate) lease: LeaseId,
-    pub(crate) expires: Time,
-    pub(crate) file: EntryId,
-    pub(crate) index: ChunkIndex,
-    pub(crate) stage: Stage,
-    pub(crate) secondaries: Vec<Secondary>,
-    pub(crate) queue: VecDeque<Queued>,
-    pub(crate) applying: Vec<Logged>,
-    pub(crate) log: VecDeque<Logged>,
-    /// Where the next record goes.
-    pub(crate) end: u64,
-    pub(crate) writes_only: bool,
-    pub(crate) closing: Option<Closing>,
-    /// Appends that wait for the close, to be told to go on in the next chunk.
-    pub(crate) closers: Vec<Caller>,
+    lease: LeaseId,
+    expires: Time,
+    phase: LeasePhase,
+    secondaries: Secondaries,
+    pipeline: MutationPipeline,
+    close: ChunkClose,
+    /// A push is repeated under one lease only, so what was served under it goes with it.
+    served: DuplicateFilter,
+    writes_only: bool,
     /// The master waits for the lease to be given back.
-    pub(crate) draining: Option<Caller>,
+    draining: Option<Caller>,
     /// Mutations came since the last heartbeat.
-    pub(crate) used: bool,
-    /// The mark that the secondaries were last told.
-    pub(crate) told: Mark,
+    used: bool,
 }
 
 impl Primary {
-    pub(crate) fn is_shrinking(&self) -> bool {
-        self.stage == Stage::Shrinking
+    /// Takes a lease that lasts until `expires`; levels first (P2).
+    pub(crate) fn start(
+        stored: &StoredReplica,
+        out: &mut Outbox,
+        from: Caller,
+        grant: GrantLease,
+        expires: Time,
+    ) -> (Self, PrimaryChange) {
+        assert!(!stored.is_suspect() && !stored.is_damaged(), "a primary's bytes are in doubt");
+        let serial = grant.serial.max(stored.serial()).next();
+        let longest = grant.length.max(stored.length());
+        let length = if broken(Rule::R16) { stored.length() } else { longest };
+        let primary = Self {
+            lease: grant.lease,
+            expires,
+            phase: LeasePhase::Levelling(from),
+            secondaries: Secondaries::of(grant.secondaries),
+            pipeline: MutationPipeline::opened_by(PrimaryMutation::levelling(serial, length)),
+            close: ChunkClose::open(grant.file, grant.index),
+            served: DuplicateFilter::default(),
+            writes_only: grant.writes_only || stored.is_closed(),
+            draining: None,
+            used: true,
+        };
+        primary.apply(stored, out);
+        (primary, PrimaryChange::Batch)
+    }
+
+    pub(crate) fn lease(&self) -> LeaseId {
+        self.lease
     }
 
     pub(crate) fn is_live(&self, now: Time) -> bool {
         now < self.expires
     }
 
-    /// What a client session still had queued by an older connection is dropped: nobody hears the
-    /// answer, and what comes by the newer one must not be overtaken by it (R15).
-    pub(crate) fn forget_older(&mut self, session: SessionId, connection: ConnectionId) {
-        if broken(Rule::R15) {
-            return;
-        }
-        self.queue.retain(|queued| {
-            let older = queued.from.iter().all(|from| from.connection < connection);
-            queued.push.session != session || !older
-        });
+    /// Whether it has levelled: from then on it alone knows what is acknowledged (R16, R17).
+    pub(crate) fn has_levelled(&self) -> bool {
+        !matches!(self.phase, LeasePhase::Levelling(_))
     }
 
-    fn is_drained(&self) -> bool {
-        self.queue.is_empty() && self.applying.is_empty() && self.log.is_empty()
-    }
-}
-
-/// How long a lease lasts for its holder, from `since` on (P1).
-pub(crate) fn holder_expiry(cx: &Context<'_>, since: Time) -> Time {
-    if broken(Rule::R4) {
-        cx.now + 3 * cx.config.lease()
-    } else {
-        since + cx.config.lease_of_holder()
-    }
-}
-
-impl Replica {
-    /// Becomes the primary, levelling first.
-    pub(crate) fn start_lease(&mut self, cx: &mut Context<'_>, from: Caller, grant: GrantLease) {
-        if let Err(failure) = self.check_version(grant.version) {
-            cx.out.refuse(from, failure);
-            return;
-        }
-        if self.damaged {
-            let why = format!("chunk {} is damaged here", self.handle.short());
-            cx.out.refuse(from, Failure::not_done(ErrorCode::ChecksumMismatch, why));
-            return;
-        }
-        self.drop_lease(cx, "a newer lease was granted");
-        self.followed = None;
-        self.become_current(cx);
-        let serial = grant.serial.max(self.serial).next();
-        let length = if broken(Rule::R16) { self.length } else { grant.length.max(self.length) };
-        let secondaries = grant.secondaries.into_iter().map(|at| Secondary {
-            at,
-            applied: SerialNumber::default(),
-            outstanding: false,
-            failed: false,
-        });
-        self.primary = Some(Box::new(Primary {
-            lease: grant.lease,
-            expires: holder_expiry(cx, self.raised_at),
-            file: grant.file,
-            index: grant.index,
-            stage: Stage::Levelling(from),
-            secondaries: secondaries.collect(),
-            queue: VecDeque::new(),
-            applying: Vec::new(),
-            log: VecDeque::new(),
-            end: length,
-            writes_only: grant.writes_only || self.closed,
-            closing: None,
-            closers: Vec::new(),
-            draining: None,
-            used: true,
-            told: Mark::default(),
-        }));
-        let forwarded = Forwarded { serial, offset: 0, size: length, ..Forwarded::default() };
-        let level = Logged { forwarded, from: vec![], kind: Kind::Append, sync: false };
-        self.apply_here(cx, vec![level]);
+    pub(crate) fn is_serving(&self) -> bool {
+        self.phase == LeasePhase::Serving
     }
 
-    /// Whether there is something to number and apply.
-    pub(crate) fn primary_has_work(&self) -> bool {
-        self.primary.as_ref().is_some_and(|primary| match (primary.stage, primary.closing) {
-            (Stage::Levelling(_), _) | (_, Some(Closing::Marking | Closing::Reported)) => false,
-            (_, Some(Closing::Wanted)) => true,
-            (_, None) => !primary.queue.is_empty(),
-        })
+    /// Whether the master was asked for a smaller set: a raise is expected, and the lease
+    /// survives it.
+    pub(crate) fn is_shrinking(&self) -> bool {
+        self.phase == LeasePhase::Shrinking
     }
 
-    /// Numbers what waits and applies it here first; the secondaries get it afterwards.
-    pub(crate) fn start_batch(&mut self, cx: &mut Context<'_>) {
-        let Some(primary) = self.primary.as_mut() else { return };
-        if primary.closing == Some(Closing::Wanted) {
-            self.start_closing(cx);
-            return;
-        }
-        let (mut batch, mut size, mut serial) = (Vec::new(), 0, self.serial);
-        while let Some(next) = primary.queue.pop_front() {
-            let appends = next.kind == Kind::Append;
-            if appends && (primary.closing.is_some() || self.closed) {
-                primary.closers.extend(next.from);
-                continue;
-            }
-            if appends && primary.end + next.size > cx.config.chunk_size {
-                primary.closing = Some(Closing::Wanted);
-                primary.closers.extend(next.from);
-                continue;
-            }
-            if batch.len() == BATCH_COUNT_MAX || (size > 0 && size + next.size > BATCH_SIZE_MAX) {
-                primary.queue.push_front(next);
-                break;
-            }
-            let offset = match next.kind {
-                Kind::Write { offset } => offset,
-                Kind::Append => primary.end,
-            };
-            primary.end = primary.end.max(offset + next.size);
-            size += next.size;
-            serial = serial.next();
-            batch.push(numbered(next, serial, offset));
-        }
-        if !batch.is_empty() {
-            self.apply_here(cx, batch);
-        } else if primary.closing == Some(Closing::Wanted) {
-            self.start_closing(cx);
-        } else {
-            // Appends to a chunk that holds the mark already.
-            self.answer_closers(cx);
+    /// Whether the close mark is on its way and may yet come to nothing.
+    pub(crate) fn is_marking(&self) -> bool {
+        self.close.is_marking()
+    }
+
+    /// Whether appends are ordered under this lease. While a close is on its way they are: they
+    /// hear of it as soon as there is a chunk to go on in.
+    pub(crate) fn takes_appends(&self, closed: bool) -> bool {
+        let was_closed_before = closed && self.close.is_open();
+        !self.writes_only && !was_closed_before
+    }
+
+    pub(crate) fn secondaries(&self) -> impl Iterator<Item = &ReplicaAt> {
+        self.secondaries.each()
+    }
+
+    /// Clients want the lease to go on.
+    pub(crate) fn use_it(&mut self) {
+        self.used = true;
+    }
+
+    /// The lease as a heartbeat reports it; `clear`: mutations are counted anew from here on.
+    pub(crate) fn held(&mut self, stored: &StoredReplica, clear: bool) -> HeldLease {
+        let wanted = self.used || !self.pipeline.all_acknowledged();
+        self.used &= !clear;
+        HeldLease {
+            handle: stored.handle(),
+            version: stored.version(),
+            lease: self.lease,
+            acknowledged: stored.acknowledged().length,
+            wanted,
         }
     }
 
-    fn apply_here(&mut self, cx: &mut Context<'_>, batch: Vec<Logged>) {
-        let Some(primary) = self.primary.as_mut() else { return };
-        let job = ChunkJob::Apply {
-            handle: self.handle,
-            version: self.version,
-            mutations: batch.iter().map(|logged| to_apply(&logged.forwarded)).collect(),
-            acknowledged: self.acknowledged,
-            acknowledged_serial: self.acknowledged_serial,
-            sync: batch.iter().any(|logged| logged.sync),
-        };
-        primary.applying = batch;
-        self.busy = Some(Busy::Primary);
-        cx.out.disk(Purpose::Applied(self.handle), lane_of(self.handle), job);
+    /// The master's word that the lease goes on; it never ends sooner for that (P1).
+    pub(crate) fn extend(&mut self, until: Time) {
+        self.expires = self.expires.max(until);
     }
 
-    /// The bytes of the change under way are stored on this server.
-    pub(crate) fn on_applied(&mut self, cx: &mut Context<'_>, length: u64, serial: SerialNumber) {
-        self.length = length;
-        self.serial = serial;
-        self.mutated_version = self.version;
-        match self.busy.take() {
-            Some(Busy::Primary) => {
-                if let Some(primary) = self.primary.as_mut() {
-                    primary.log.extend(std::mem::take(&mut primary.applying));
-                }
-                self.forward_all(cx);
-            }
-            Some(Busy::Secondary { from, close, acknowledged }) => {
-                self.on_secondary_applied(cx, from, close, acknowledged);
-            }
-            other => self.busy = other,
+    /// Whether this server may order mutations under that version and lease now (R12).
+    pub(crate) fn check_holder(
+        &self,
+        stored: &StoredReplica,
+        now: Time,
+        (version, lease): (ChunkVersion, LeaseId),
+    ) -> Result<(), Failure> {
+        // The set is being shrunk: what clients know is about to be over, and the lease is not.
+        if !self.is_shrinking() {
+            stored.check_version(version)?;
         }
-        self.pump(cx);
+        if self.lease != lease || !self.is_live(now) {
+            return Err(not_holder(stored));
+        }
+        if self.draining.is_some() {
+            let why = format!("chunk {}: the lease is being given back", stored.handle().short());
+            return Err(Failure::not_done(ErrorCode::NotPrimary, why));
+        }
+        Ok(())
     }
 
-    /// The disk did not take the batch. What it refused before changing anything goes back into
-    /// the queue or to its caller; anything else ends the lease.
-    pub(crate) fn on_apply_failed(&mut self, cx: &mut Context<'_>, error: &ChunkError) {
-        if let ChunkError::Corrupt { .. } = error {
-            self.damaged = true;
+    /// Takes a mutation into the queue, once for each push (R15).
+    pub(crate) fn take(
+        &mut self,
+        out: &mut Outbox,
+        from: Caller,
+        mutation: PrimaryMutation,
+    ) -> Result<(), Failure> {
+        let push = mutation.push().expect("a client's mutation names its bytes");
+        if !self.served.may_speak(push.session, from.connection) && !broken(Rule::R15) {
+            let why = "this client session speaks by a newer connection";
+            return Err(Failure::not_done(ErrorCode::Busy, why));
         }
-        let unchanged = matches!(
-            error,
-            ChunkError::Disk(DiskError::NoSpace)
-                | ChunkError::PushMissing { .. }
-                | ChunkError::PushDiffers { .. }
-        );
-        match (self.busy.take(), unchanged) {
-            (Some(Busy::Primary), true) => self.requeue_without(cx, error),
-            (Some(Busy::Secondary { from, .. }), true) => {
-                cx.out.refuse(from, failure_of(error));
-            }
-            (busy, _) => {
-                self.busy = busy;
-                self.on_change_failed(cx, &error.to_string());
-                return;
+        if let Some(served) = self.served.answer(push)
+            && !broken(Rule::R15)
+        {
+            answer(out, from, mutation.kind, served);
+            return Ok(());
+        }
+        self.used = true;
+        if !broken(Rule::R15) {
+            self.pipeline.forget_older(push.session, from.connection);
+            if let Some(waiting) = self.pipeline.waiting_for(push) {
+                waiting.push(from);
+                return Ok(());
             }
         }
-        self.pump(cx);
+        self.pipeline.enqueue(mutation);
+        Ok(())
     }
 
-    /// Gives the batch's numbers back: nothing of it was applied.
-    fn requeue_without(&mut self, cx: &mut Context<'_>, error: &ChunkError) {
-        let length = self.length;
-        let Some(primary) = self.primary.as_mut() else { return };
-        let batch = std::mem::take(&mut primary.applying);
-        if let Stage::Levelling(_) = primary.stage {
-            self.drop_lease(cx, &error.to_string());
-            return;
-        }
-        primary.end = length;
-        for logged in batch.into_iter().rev() {
-            let push = logged.forwarded.push.unwrap_or_default();
-            let refused = match error {
-                ChunkError::PushMissing { push: missing } => *missing == push,
-                ChunkError::PushDiffers { push: differs } => *differs == push,
-                _ => true,
-            };
-            let full = *error == DiskError::NoSpace.into() && logged.kind == Kind::Append;
-            if full && !primary.writes_only {
-                // The next chunk goes to servers that have room.
-                primary.closing = Some(Closing::Wanted);
-                primary.closers.extend(logged.from);
-            } else if refused {
-                logged.from.iter().for_each(|from| cx.out.refuse(*from, failure_of(error)));
-            } else {
-                primary.queue.push_front(Queued {
-                    from: logged.from,
-                    kind: logged.kind,
-                    push,
-                    size: logged.forwarded.size,
-                    checksums: logged.forwarded.checksums,
-                    sync: logged.sync,
-                });
-            }
-        }
-    }
-
-    /// Ends the lease here. Whatever has no number yet was not done; the rest is unknown.
-    pub(crate) fn drop_lease(&mut self, cx: &mut Context<'_>, why: &str) {
-        let Some(primary) = self.primary.take() else { return };
-        // A push is repeated under one lease only, so what was served under this one can go.
-        self.repeats = DuplicateFilter::default();
-        let line = |what: &str| format!("chunk {}: {why}; {what}", self.handle.short());
-        let queued = primary.queue.iter().flat_map(|queued| queued.from.iter().copied());
-        for from in queued.chain(primary.closers) {
-            let failure = Failure::not_done(ErrorCode::NotPrimary, line("nothing was changed"));
-            cx.out.refuse(from, failure);
-        }
-        for from in primary.applying.iter().chain(&primary.log).flat_map(|logged| &logged.from) {
-            let failure = Failure::unknown(ErrorCode::NotPrimary, line("it may have happened"));
-            cx.out.refuse(*from, failure);
-        }
-        if let Stage::Levelling(from) = primary.stage {
-            let failure = Failure::not_done(ErrorCode::NotPrimary, line("no lease was taken"));
-            cx.out.refuse(from, failure);
-        }
-        if let Some(from) = primary.draining {
-            let answer = RevokeLeaseAnswer { replica: self.report() };
-            cx.out.reply(from, Response::RevokeLease(answer));
-        }
-    }
-
-    /// What time does to a lease: its end, a close that must be told again, news for idle
-    /// secondaries.
-    pub(crate) fn on_tick(&mut self, cx: &mut Context<'_>) {
-        let Some(primary) = self.primary.as_ref() else { return };
-        if !primary.is_live(cx.now) {
-            self.drop_lease(cx, "the lease has run out");
-            self.settle(cx);
-            return;
-        }
-        self.tell_acknowledged(cx);
-    }
-
-    /// The master wants the lease back: stop, drain, answer.
-    pub(crate) fn on_revoke(&mut self, cx: &mut Context<'_>, from: Caller, revoke: &RevokeLease) {
-        match self.primary.as_mut() {
-            Some(primary) if primary.lease == revoke.lease => {
-                primary.draining = Some(from);
-                self.finish_draining(cx);
-            }
-            _ => {
-                let answer = RevokeLeaseAnswer { replica: self.report() };
-                cx.out.reply(from, Response::RevokeLease(answer));
-            }
-        }
-    }
-
-    /// Gives the lease back once nothing is on its way any more.
-    pub(crate) fn finish_draining(&mut self, cx: &mut Context<'_>) {
-        let drained = self
-            .primary
-            .as_ref()
-            .is_some_and(|primary| primary.draining.is_some() && primary.is_drained());
-        if drained {
-            self.drop_lease(cx, "the master took the lease back");
-            self.settle(cx);
-        }
-    }
-
-    pub(crate) fn on_probe(&self, cx: &mut Context<'_>, from: Caller, probe: &Probe) {
-        let holds = self
-            .primary
-            .as_ref()
-            .is_some_and(|primary| primary.lease == probe.lease && primary.is_live(cx.now));
-        let answer = ProbeAnswer { replica: self.report(), holds };
-        cx.out.reply(from, Response::Probe(answer));
-    }
-
-    /// A client's connection is gone: what it had queued is not done any more (R15).
     pub(crate) fn forget_connection(&mut self, connection: ConnectionId) {
-        if let Some(primary) = self.primary.as_mut() {
-            for queued in &mut primary.queue {
-                queued.from.retain(|from| from.connection != connection);
-            }
-            primary.queue.retain(|queued| !queued.from.is_empty());
+        self.pipeline.forget_connection(connection);
+    }
+
+    /// Starts what this server changes next; the secondaries get it afterwards. None: there is
+    /// nothing to do.
+    pub(crate) fn start_next(
+        &mut self,
+        stored: &StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+    ) -> Option<PrimaryChange> {
+        if !self.has_levelled() || self.close.is_last() {
+            return None;
         }
+        if self.close.is_open() {
+            if !self.pipeline.has_queued() {
+                return None;
+            }
+            let (last, size, closed) = (stored.serial(), cx.config.chunk_size, stored.is_closed());
+            let batch = self.pipeline.next_batch(last, size, &mut self.close, closed);
+            if !batch.is_empty() {
+                self.apply(stored, cx.out);
+                return Some(PrimaryChange::Batch);
+            }
+        }
+        if self.close.is_wanted() {
+            self.close.start_marking(stored, cx.out);
+            return Some(PrimaryChange::CloseMark);
+        }
+        // All that was queued were appends to a chunk that holds the mark already.
+        self.close.answer_turned_away(stored.handle(), cx.out);
+        None
+    }
+
+    fn apply(&self, stored: &StoredReplica, out: &mut Outbox) {
+        let batch = self.pipeline.applying();
+        let sync = batch.iter().any(|mutation| mutation.sync);
+        stored.apply(out, batch.iter().map(|mutation| &mutation.forwarded), sync);
+    }
+
+    /// The batch is stored on this server.
+    pub(crate) fn on_applied(
+        &mut self,
+        stored: &mut StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+    ) -> Result<(), LeaseEnd> {
+        self.pipeline.batch_applied();
+        self.acknowledge_and_forward(stored, cx)
+    }
+
+    /// This server's disk refused the batch before it changed anything.
+    pub(crate) fn on_refused(
+        &mut self,
+        stored: &StoredReplica,
+        out: &mut Outbox,
+        error: &ChunkError,
+    ) -> Result<(), LeaseEnd> {
+        if !self.has_levelled() {
+            return Err(LeaseEnd::because(error.to_string()));
+        }
+        let close = (!self.writes_only).then_some(&mut self.close);
+        self.pipeline.give_back(out, error, stored.length(), close);
+        Ok(())
+    }
+
+    /// This replica holds the close mark; now the secondaries.
+    pub(crate) fn on_own_close_mark(
+        &mut self,
+        stored: &mut StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+    ) -> Result<(), LeaseEnd> {
+        assert!(stored.is_closed(), "this replica holds the mark first");
+        if broken(Rule::R18) {
+            self.close.report(stored, self.lease, cx);
+            return Ok(());
+        }
+        let mark = self.pipeline.close_mark(stored.serial());
+        self.pipeline.push_unacknowledged(mark);
+        self.acknowledge_and_forward(stored, cx)
+    }
+
+    /// Acknowledges what no replica lacks, and sends each secondary what it lacks, so that a
+    /// batch carries the newest mark.
+    fn acknowledge_and_forward(
+        &mut self,
+        stored: &mut StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+    ) -> Result<(), LeaseEnd> {
+        self.acknowledge(stored, cx)?;
+        if !self.is_shrinking() {
+            let (unacknowledged, level) = (self.pipeline.unacknowledged(), !self.has_levelled());
+            self.secondaries.forward(cx, stored, self.lease, unacknowledged, level);
+        }
+        Ok(())
+    }
+
+    /// Answers every mutation, in order, that all replicas have applied (P3).
+    fn acknowledge(
+        &mut self,
+        stored: &mut StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+    ) -> Result<(), LeaseEnd> {
+        if !self.is_live(cx.now) {
+            return Err(LeaseEnd::because("the lease has run out"));
+        }
+        let lowest = self.secondaries.lowest_applied();
+        let mut mark_is_everywhere = false;
+        while let Some(done) = self.pipeline.take_applied_up_to(lowest) {
+            let is_mark = done.forwarded.close;
+            mark_is_everywhere |= is_mark;
+            stored.acknowledge(done.end(), (!is_mark).then_some(done.serial()));
+            let Some(push) = done.push() else {
+                assert!(done.waiting.is_empty(), "a client waits for {done:?}");
+                continue;
+            };
+            assert!(self.has_levelled(), "{done:?} is acknowledged before the replicas are level");
+            self.served.remember(push, done.served());
+            for from in &done.waiting {
+                answer(cx.out, *from, done.kind, done.served());
+            }
+        }
+        if mark_is_everywhere {
+            self.close.report(stored, self.lease, cx);
+        }
+        self.finish_levelling(stored, cx.out);
+        self.finish_draining()
     }
 
     /// The replicas are level: the lease begins.
-    pub(crate) fn finish_levelling(&mut self, cx: &mut Context<'_>) {
-        let length = self.length;
-        let Some(primary) = self.primary.as_mut() else { return };
-        if let (Stage::Levelling(from), true) = (primary.stage, primary.log.is_empty()) {
-            primary.stage = Stage::Serving;
-            primary.end = primary.end.max(length);
-            let answer = GrantLeaseAnswer { acknowledged: self.acknowledged };
-            cx.out.reply(from, Response::GrantLease(answer));
+    fn finish_levelling(&mut self, stored: &StoredReplica, out: &mut Outbox) {
+        if let (LeasePhase::Levelling(from), true) = (self.phase, self.pipeline.all_acknowledged())
+        {
+            self.phase = LeasePhase::Serving;
+            self.pipeline.go_on_behind(stored.length());
+            let answer = GrantLeaseAnswer { acknowledged: stored.acknowledged().length };
+            out.reply(from, Response::GrantLease(answer));
+        }
+    }
+
+    /// A secondary has, or has not, applied what was sent to it under that version.
+    pub(crate) fn on_forwarded(
+        &mut self,
+        stored: &mut StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+        sent_under: ChunkVersion,
+        server: ServerId,
+        result: Result<SerialNumber, Failure>,
+    ) -> Result<(), LeaseEnd> {
+        let version = stored.version();
+        let applied = result.as_ref().ok().copied();
+        if !self.secondaries.answered(server, applied, sent_under == version) {
+            // It was left out since: nobody counts on it any more.
+            return Ok(());
+        }
+        match (result, self.phase) {
+            (Ok(_), _) => {}
+            // The set is being changed, or was: the old version is refused for a good reason.
+            (Err(failure), LeasePhase::Shrinking) if failure.code == ErrorCode::StaleVersion => {}
+            (Err(_), LeasePhase::Serving) if sent_under < version => {}
+            (Err(failure), LeasePhase::Levelling(from)) => {
+                // The master is told who failed, and not once more that the lease ended.
+                self.phase = LeasePhase::Serving;
+                let mut told = Failure::not_done(ErrorCode::ReplicaFailed, failure.message);
+                told.server = server;
+                cx.out.refuse(from, told);
+                return Err(LeaseEnd::because("a replica could not be levelled"));
+            }
+            (Err(_), _) => self.secondary_failed(stored, cx, server),
+        }
+        self.acknowledge_and_forward(stored, cx)
+    }
+
+    /// A secondary cannot apply, or cannot sync: the set has to go on without it (R14).
+    pub(crate) fn secondary_failed(
+        &mut self,
+        stored: &StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+        server: ServerId,
+    ) {
+        if !self.secondaries.fail(server) || !self.is_serving() {
+            // Left out already, or the master was asked already: who is left is tried again then.
+            return;
+        }
+        self.phase = LeasePhase::Shrinking;
+        let failed = self.secondaries.failed();
+        assert!(!failed.is_empty(), "the set shrinks by nobody");
+        let (handle, version, lease) = (stored.handle(), stored.version(), self.lease);
+        let request = SecondaryFailed { handle, version, lease, failed };
+        let deadline = cx.raise_deadline();
+        cx.call_master(handle, ReplicaCall::Shrink { lease }, request, deadline);
+    }
+
+    /// The master's word on the smaller set. Without it the lease ends: whoever waits asks again.
+    pub(crate) fn on_shrunk(
+        &mut self,
+        stored: &mut StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+        result: Result<SecondaryFailedAnswer, Failure>,
+    ) -> Result<(), LeaseEnd> {
+        if !self.is_shrinking() {
+            // The answer to an earlier holding of a lease that was granted twice.
+            return Ok(());
+        }
+        let answer = result.map_err(|failure| LeaseEnd::because(failure.message))?;
+        if answer.version != stored.version() {
+            return Err(LeaseEnd::because("the set was changed by another raise"));
+        }
+        self.secondaries.keep(&answer.secondaries);
+        self.phase = LeasePhase::Serving;
+        self.acknowledge_and_forward(stored, cx)
+    }
+
+    /// The master has logged the close, or could not be asked. Either way this lease has done its
+    /// work: appends go on in the next chunk, and writes ask for a lease of their own.
+    pub(crate) fn on_close_logged(&mut self, stored: &StoredReplica, out: &mut Outbox) -> LeaseEnd {
+        self.close.answer_turned_away(stored.handle(), out);
+        LeaseEnd::settled("the chunk is closed")
+    }
+
+    /// What time does to a lease: its end, and news for idle secondaries.
+    pub(crate) fn on_tick(
+        &mut self,
+        stored: &StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+    ) -> Result<(), LeaseEnd> {
+        if !self.is_live(cx.now) {
+            return Err(LeaseEnd::settled("the lease has run out"));
+        }
+        let idle = self.is_serving() && self.pipeline.all_acknowledged();
+        if idle && self.secondaries.tell_acknowledged(cx, stored, self.lease) {
+            stored.settle(cx.out);
+        }
+        Ok(())
+    }
+
+    /// The master wants the lease back: stop, drain, answer.
+    pub(crate) fn on_revoke(&mut self, from: Caller) -> Result<(), LeaseEnd> {
+        self.draining = Some(from);
+        self.finish_draining()
+    }
+
+    /// Gives the lease back once nothing is on its way any more.
+    fn finish_draining(&self) -> Result<(), LeaseEnd> {
+        if self.draining.is_some() && self.pipeline.is_drained() {
+            return Err(LeaseEnd::settled("the master took the lease back"));
+        }
+        Ok(())
+    }
+
+    /// The lease is over here. Whatever has no number yet was not done; the rest is unknown.
+    pub(crate) fn end(self, stored: &StoredReplica, out: &mut Outbox, why: &str) {
+        let line = |what: &str| format!("chunk {}: {why}; {what}", stored.handle().short());
+        let (queued, ordered) = self.pipeline.into_waiting();
+        for from in queued.into_iter().chain(self.close.into_turned_away()) {
+            let failure = Failure::not_done(ErrorCode::NotPrimary, line("nothing was changed"));
+            out.refuse(from, failure);
+        }
+        for from in ordered {
+            let failure = Failure::unknown(ErrorCode::NotPrimary, line("it may have happened"));
+            out.refuse(from, failure);
+        }
+        if let LeasePhase::Levelling(from) = self.phase {
+            let failure = Failure::not_done(ErrorCode::NotPrimary, line("no lease was taken"));
+            out.refuse(from, failure);
+        }
+        if let Some(from) = self.draining {
+            let answer = RevokeLeaseAnswer { replica: stored.report() };
+            out.reply(from, Response::RevokeLease(answer));
         }
     }
 }
 
-fn numbered(queued: Queued, serial: SerialNumber, offset: u64) -> Logged {
-    Logged {
-        forwarded: Forwarded {
-            serial,
-            offset,
-            size: queued.size,
-            push: Some(queued.push),
-            checksums: queued.checksums,
-            close: false,
-        },
-        from: queued.from,
-        kind: queued.kind,
-        sync: queued.sync,
+/// Whether this replica may take the lease that the master grants.
+pub(crate) fn check_grant(
+    stored: &StoredReplica,
+    config: &CellConfig,
+    grant: &GrantLease,
+) -> Result<(), Failure> {
+    stored.check_version(grant.version)?;
+    let short = stored.handle().short();
+    if stored.is_damaged() {
+        let why = format!("chunk {short} is damaged here");
+        return Err(Failure::not_done(ErrorCode::ChecksumMismatch, why));
     }
+    if grant.length > config.chunk_size || grant.serial == SerialNumber::new(u64::MAX) {
+        let (serial, length) = (grant.serial, grant.length);
+        let why = format!("chunk {short} cannot be levelled to {length} bytes, {serial}");
+        return Err(Failure::refused(ErrorCode::Invalid, why));
+    }
+    Ok(())
 }
 
-/// What a caller is told of a disk error.
-pub(crate) fn failure_of(error: &ChunkError) -> Failure {
-    let line = error.to_string();
-    match error {
-        ChunkError::Disk(DiskError::NoSpace) => Failure::not_done(ErrorCode::DiskFull, line),
-        ChunkError::Corrupt { .. } => Failure::not_done(ErrorCode::ChecksumMismatch, line),
-        ChunkError::PushMissing { .. } => Failure::not_done(ErrorCode::PushMissing, line),
-        ChunkError::PushDiffers { .. } => Failure::refused(ErrorCode::Invalid, line),
-        ChunkError::NoSuchChunk => Failure::not_done(ErrorCode::NoSuchChunk, line),
-        ChunkError::NoDirectoryLeft | ChunkError::Disk(_) => Failure::unknown(ErrorCode::Io, line),
-    }
-}
-
-/// Who waits for a push that is here already, if it is.
-pub(crate) fn find_push(primary: &mut Primary, push: PushId) -> Option<&mut Vec<Caller>> {
-    let on_way = primary.applying.iter_mut().chain(primary.log.iter_mut());
-    let mut on_way = on_way.filter(|logged| logged.forwarded.push == Some(push));
-    if let Some(logged) = on_way.next() {
-        return Some(&mut logged.from);
-    }
-    let mut queued = primary.queue.iter_mut().filter(|queued| queued.push == push);
-    queued.next().map(|queued| &mut queued.from)
-}
-
-/// The checksums of a mutation, for the one that has none.
-pub(crate) fn no_checksums() -> BlockChecksums {
-    BlockChecksums::default()
+/// What one is told who takes this server for a chunk's primary.
+pub(crate) fn not_holder(stored: &StoredReplica) -> Failure {
+    let why = format!("chunk {}: this server does not hold that lease", stored.handle().short());
+    Failure::not_done(ErrorCode::NotPrimary, why)
 }

@@ -9,10 +9,9 @@
 //! - a damaged replica gets no lease, and the master names it to readers only where there is
 //!   no other; then its good blocks, each of which is verified as it is read, are worth having.
 
-use crate::outbox::{Purpose, lane_of};
-use crate::primary::{Closing, Primary, Stage, failure_of};
-use crate::replica::{Context, Replica};
-use cairn_env::{Caller, ChunkError, ChunkJob, ReadDone};
+use crate::outbox::{Outbox, ReplicaJob};
+use crate::stored_replica::StoredReplica;
+use cairn_env::{Caller, ChunkJob, ReadDone};
 use cairn_protocol::{
     ChunkLength, ChunkLengthAnswer, ErrorCode, Failure, Read, ReadAnswer, Response,
 };
@@ -24,122 +23,96 @@ const READ_SIZE_MAX: u64 = 4 << 20;
 
 const _: () = assert!(READ_SIZE_MAX * 2 < cairn_protocol::PAYLOAD_SIZE_MAX as u64);
 
-impl Replica {
-    /// Whether it alone knows what is acknowledged: it holds the lease, and has levelled (R16).
-    fn holds_lease(&self, cx: &Context<'_>) -> bool {
-        self.primary.as_deref().is_some_and(|primary: &Primary| {
-            primary.is_live(cx.now) && !matches!(primary.stage, Stage::Levelling(_))
-        })
-    }
+/// A replica as a reader may see it right now.
+#[derive(Debug)]
+pub(crate) struct ReadView<'r> {
+    pub(crate) stored: &'r StoredReplica,
+    pub(crate) chunk_size: u64,
+    /// It holds the lease and has levelled: it alone knows what is acknowledged (R16).
+    pub(crate) holds_lease: bool,
+    /// Its close mark is not yet on the other replicas, and may come to nothing (R18).
+    pub(crate) is_marking: bool,
+}
 
-    /// Whether readers may take the chunk for closed: not while its primary is still putting the
-    /// mark on the other replicas, for then it may yet come to nothing (R18).
-    fn is_closed_for_readers(&self) -> bool {
-        let marking = |primary: &Primary| primary.closing == Some(Closing::Marking);
-        self.closed && !self.primary.as_deref().is_some_and(marking)
+impl ReadView<'_> {
+    fn is_closed(&self) -> bool {
+        self.stored.is_closed() && !self.is_marking
     }
 
     /// Bytes that may be read here and now.
-    fn readable(&self, cx: &Context<'_>) -> u64 {
-        let may_have_lost = self.suspect && !broken(Rule::R28);
-        if broken(Rule::R19) || (self.is_closed_for_readers() && !may_have_lost) {
-            cx.config.chunk_size
+    fn readable(&self) -> u64 {
+        let acknowledged = self.stored.acknowledged().length;
+        let may_have_lost = self.stored.is_suspect() && !broken(Rule::R28);
+        if broken(Rule::R19) || (self.is_closed() && !may_have_lost) {
+            self.chunk_size
         } else if may_have_lost {
             // What it lacks it may have lost: no zeros in its place, mark or not (R28).
-            self.acknowledged.min(self.length)
+            acknowledged.min(self.stored.length())
         } else if broken(Rule::R17) {
-            self.length
+            self.stored.length()
         } else {
-            self.acknowledged
+            acknowledged
         }
     }
 
-    pub(crate) fn on_read(&mut self, cx: &mut Context<'_>, from: Caller, read: &Read) {
-        if let Err(failure) = self.check_version(read.version) {
-            cx.out.refuse(from, failure);
-            return;
-        }
-        let readable = self.readable(cx);
+    /// Sees to it that a reader gets its bytes, or hears at once that there are none.
+    pub(crate) fn read(&self, out: &mut Outbox, from: Caller, read: &Read) -> Result<(), Failure> {
+        self.stored.check_version(read.version)?;
+        let (handle, readable) = (self.stored.handle(), self.readable());
         // A suspect one says so in its answer; who reads decides what that is worth (R28).
-        let unsure = self.length > self.acknowledged && !self.holds_lease(cx) && !self.suspect;
-        if read.offset >= readable && !self.is_closed_for_readers() && unsure {
+        let stores_more = self.stored.length() > self.stored.acknowledged().length;
+        let unsure = stores_more && !self.holds_lease && !self.stored.is_suspect();
+        if read.offset >= readable && !self.is_closed() && unsure {
             let why = format!(
                 "chunk {}: {readable} bytes are known to be acknowledged here, {} was asked for",
-                self.handle.short(),
+                handle.short(),
                 read.offset
             );
-            cx.out.refuse(from, Failure::not_done(ErrorCode::PastAcknowledged, why));
-            return;
+            return Err(Failure::not_done(ErrorCode::PastAcknowledged, why));
         }
         let size = read.size.min(READ_SIZE_MAX);
         let end = read.offset.saturating_add(size).min(readable);
-        let stored = end.min(self.length);
+        let stored = end.min(self.stored.length());
         if stored <= read.offset {
             let zeros = end.saturating_sub(read.offset);
-            let offset = read.offset;
-            let answer = ReadAnswer { offset, zeros, ..self.read_answer(cx) };
-            cx.out.reply(from, Response::Read(answer));
-            return;
+            let answer = ReadAnswer { offset: read.offset, zeros, ..self.answer() };
+            out.reply(from, Response::Read(answer));
+            return Ok(());
         }
-        let (handle, offset) = (self.handle, read.offset);
-        let job = ChunkJob::Read { handle, offset, size: stored - offset };
-        cx.out.disk(Purpose::Read { handle, to: from, end }, lane_of(handle), job);
+        let size = stored - read.offset;
+        assert!(size <= READ_SIZE_MAX, "an answer of {size} bytes");
+        let job = ChunkJob::Read { handle, offset: read.offset, size };
+        out.replica_job(handle, ReplicaJob::Read { to: from, end }, job);
+        Ok(())
     }
 
-    fn read_answer(&self, cx: &Context<'_>) -> ReadAnswer {
+    fn answer(&self) -> ReadAnswer {
         ReadAnswer {
-            readable: self.readable(cx),
-            closed: self.is_closed_for_readers(),
-            suspect: self.suspect,
+            readable: self.readable(),
+            closed: self.is_closed(),
+            suspect: self.stored.is_suspect(),
             ..ReadAnswer::default()
         }
     }
 
-    /// The disk has, or has not, the bytes. `end`: where the range asked for ends.
-    pub(crate) fn on_read_done(
-        &mut self,
-        cx: &mut Context<'_>,
-        to: Caller,
-        end: u64,
-        result: Result<ReadDone, ChunkError>,
-    ) {
-        match result {
-            Ok(done) => {
-                let got = done.offset + done.payload.len() as u64;
-                let answer = ReadAnswer {
-                    offset: done.offset,
-                    checksums: done.checksums,
-                    zeros: end.saturating_sub(got),
-                    ..self.read_answer(cx)
-                };
-                cx.out.reply_with(to, Response::Read(answer), done.payload);
-            }
-            Err(error) => {
-                self.damaged |= matches!(error, ChunkError::Corrupt { .. });
-                cx.out.refuse(to, failure_of(&error));
-            }
-        }
+    /// The disk has the bytes. `end`: where the range asked for ends.
+    pub(crate) fn serve(&self, out: &mut Outbox, to: Caller, end: u64, done: ReadDone) {
+        let got = done.offset + done.payload.len() as u64;
+        let answer = ReadAnswer {
+            offset: done.offset,
+            checksums: done.checksums,
+            zeros: end.saturating_sub(got),
+            ..self.answer()
+        };
+        out.reply_with(to, Response::Read(answer), done.payload);
     }
 
-    pub(crate) fn on_length(&self, cx: &mut Context<'_>, from: Caller, ask: &ChunkLength) {
-        match self.check_version(ask.version) {
-            Ok(()) => {
-                let primary = self.holds_lease(cx);
-                let (length, closed) = (self.acknowledged, self.is_closed_for_readers());
-                let answer = ChunkLengthAnswer { length, closed, primary };
-                cx.out.reply(from, Response::ChunkLength(answer));
-            }
-            Err(failure) => cx.out.refuse(from, failure),
-        }
-    }
-
-    /// Someone doubts a block: it is verified behind the mutations that are under way (R31).
-    pub(crate) fn verify(&mut self, cx: &mut Context<'_>, offset: u64) {
-        if broken(Rule::R31) {
-            self.damaged = true;
-            return;
-        }
-        let job = ChunkJob::Verify { handle: self.handle, offset };
-        cx.out.disk(Purpose::Verified(self.handle), lane_of(self.handle), job);
+    pub(crate) fn length(&self, ask: &ChunkLength) -> Result<Response, Failure> {
+        self.stored.check_version(ask.version)?;
+        Ok(Response::ChunkLength(ChunkLengthAnswer {
+            length: self.stored.acknowledged().length,
+            closed: self.is_closed(),
+            primary: self.holds_lease,
+        }))
     }
 }

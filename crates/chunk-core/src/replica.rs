@@ -1,284 +1,589 @@
-//! One replica: its version, its bytes' extent, and the queue of what changes either.
+//! One replica: what is stored, the role it has in a lease, and the queue of what changes either.
 //!
 //! ```text
 //!   Raise, GrantLease, Forward ──► waiting ──┐
 //!                                            ├──► one at a time: journal or apply ──► answer
 //!   Write, Append (primary) ─────► queue ────┘
 //! ```
-//! - X1: at most one change is under way (`busy`), so what a raise reports is what is stored.
+//! - X1: at most one change is under way, so what a raise reports is what is stored.
 //! - X2: a raise refuses the old version from the moment it is taken up, and is answered only
 //!   once it is durable (R7).
+//! - X3: whatever a role wants done to the bytes goes through the change under way; a change may
+//!   outlive the lease that it was made for.
 
-use crate::duplicate_filter::DuplicateFilter;
-use crate::outbox::{JOURNAL_LANE, Outbox, Purpose, lane_of};
-use crate::primary::Primary;
+use crate::outbox::{DiskPurpose, ReplicaJob, failure_of};
+use crate::primary::{LeaseEnd, Primary, PrimaryChange, check_grant, not_holder};
+use crate::reads::ReadView;
+use crate::replica_context::ReplicaContext;
+use crate::replica_role::ReplicaRole;
+use crate::secondary::{Secondary, SecondaryBatch, check_form, check_order};
+use crate::stored_replica::StoredReplica;
 use crate::sync::SyncRounds;
-use cairn_env::{Caller, ChunkJob, JournalEntry};
+use cairn_env::{Caller, ChunkError, ChunkJob, ConnectionId, DiskError, ReadDone};
 use cairn_protocol::{
-    ErrorCode, Failure, Forward, GrantLease, Raise, RaiseAnswer, ReplicaReport, Response,
+    Acknowledged, AcknowledgedAnswer, Append, ChunkLength, ErrorCode, Failure, Forward, GrantLease,
+    HeldLease, Probe, ProbeAnswer, Raise, RaiseAnswer, Read, Response, RevokeLease,
+    RevokeLeaseAnswer, SecondaryFailedAnswer, SyncChunk, SyncChunkAnswer, Write,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, LeaseId, SerialNumber, ServerId, Time};
+use cairn_types::{ChunkVersion, LeaseId, SerialNumber, ServerId, Time};
 use std::collections::VecDeque;
-
-/// What every decision about a replica may look at besides the replica.
-pub(crate) struct Context<'a> {
-    pub(crate) now: Time,
-    pub(crate) config: &'a CellConfig,
-    pub(crate) out: &'a mut Outbox,
-    pub(crate) me: ServerId,
-    pub(crate) master: &'a cairn_types::Address,
-}
-
-/// How far a chunk's bytes are acknowledged: where readers may go (R17), and what no up-to-date
-/// replica lacks (R29).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
-    pub(crate) length: u64,
-    pub(crate) serial: SerialNumber,
-}
 
 /// A change that waits for the one under way.
 #[derive(Debug)]
-pub(crate) enum Waiting {
-    Raise(Caller, Raise),
-    Grant(Caller, Box<GrantLease>),
-    Forward(Caller, Forward),
+pub(crate) enum WaitingChange {
+    Raise(Raise),
+    Grant(Box<GrantLease>),
+    Forward(Forward),
 }
 
 /// The change under way.
 #[derive(Debug)]
-pub(crate) enum Busy {
+enum ChangeUnderWay {
     /// A raise becomes durable.
-    Raising { from: Caller, raise: Raise },
-    /// The primary's own bytes, or its levelling.
-    Primary,
-    /// The primary's own close mark.
-    Closing,
-    /// A secondary's batch: bytes, and perhaps the close mark after them.
-    Secondary { from: Caller, close: Option<SerialNumber>, acknowledged: Mark },
+    Raise { from: Caller, raise: Raise },
+    /// What the holder of the lease asked of its own disk.
+    Primary(PrimaryChange),
+    /// What the primary forwarded.
+    Secondary(SecondaryBatch),
+}
+
+/// What is left of a replica whose change the disk refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterFailure {
+    /// The replica, as it was.
+    Kept,
+    /// Nothing: it was to be created.
+    NeverWas,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Replica {
-    pub(crate) handle: ChunkHandle,
-    pub(crate) version: ChunkVersion,
-    pub(crate) mutated_version: ChunkVersion,
-    pub(crate) serial: SerialNumber,
-    pub(crate) length: u64,
-    pub(crate) acknowledged: u64,
-    pub(crate) acknowledged_serial: SerialNumber,
-    pub(crate) closed: bool,
-    pub(crate) suspect: bool,
-    /// A stored block failed its checksum: no lease, and readers only where no other replica is
-    /// left, until it is replaced.
-    pub(crate) damaged: bool,
-    /// Its creation failed: there is nothing to keep.
-    pub(crate) never_was: bool,
+    stored: StoredReplica,
+    role: ReplicaRole,
+    change: Option<ChangeUnderWay>,
+    waiting: VecDeque<(Caller, WaitingChange)>,
     /// When the raise to the present version was answered; the lease counts from then (R4).
-    pub(crate) raised_at: Time,
-    /// The lease whose mutations it applies as a secondary.
-    pub(crate) followed: Option<LeaseId>,
-    pub(crate) busy: Option<Busy>,
-    pub(crate) waiting: VecDeque<Waiting>,
-    /// Boxed, because few of a server's replicas have one.
-    pub(crate) primary: Option<Box<Primary>>,
-    pub(crate) repeats: DuplicateFilter,
-    pub(crate) syncs: SyncRounds,
+    raised_at: Time,
+    syncs: SyncRounds,
 }
 
 impl Replica {
-    /// A replica as its disk was found.
-    pub(crate) fn from_recovered(recovered: &ReplicaReport) -> Self {
-        Self {
-            handle: recovered.handle,
-            version: recovered.version,
-            mutated_version: recovered.mutated_version,
-            serial: recovered.serial,
-            length: recovered.length,
-            acknowledged: recovered.acknowledged,
-            acknowledged_serial: recovered.acknowledged_serial,
-            closed: recovered.closed,
-            suspect: recovered.suspect,
-            ..Self::default()
-        }
+    pub(crate) fn of(stored: StoredReplica) -> Self {
+        Self { stored, ..Self::default() }
     }
 
-    pub(crate) fn report(&self) -> ReplicaReport {
-        ReplicaReport {
-            handle: self.handle,
-            version: self.version,
-            mutated_version: self.mutated_version,
-            serial: self.serial,
-            length: self.length,
-            closed: self.closed,
-            suspect: self.suspect,
-            acknowledged: self.acknowledged,
-            acknowledged_serial: self.acknowledged_serial,
-        }
+    pub(crate) fn stored(&self) -> &StoredReplica {
+        &self.stored
     }
 
-    /// Whether `version` is the one it stands at (R12).
-    pub(crate) fn check_version(&self, version: ChunkVersion) -> Result<(), Failure> {
-        if version == self.version || broken(Rule::R12) {
-            return Ok(());
-        }
-        Err(Failure::not_done(
-            ErrorCode::StaleVersion,
-            format!(
-                "chunk {} stands at version {} here, the request names {}",
-                self.handle.short(),
-                self.version.short(),
-                version.short()
-            ),
-        ))
+    pub(crate) fn role(&self) -> &ReplicaRole {
+        &self.role
     }
+
+    /// Whether it can go: nothing is under way, and it orders nothing (R33).
+    pub(crate) fn can_go(&self) -> bool {
+        self.change.is_none() && self.role.primary().is_none()
+    }
+
+    // Changes: one at a time (X1).
 
     /// Takes a change into the queue.
-    pub(crate) fn enqueue(&mut self, cx: &mut Context<'_>, waiting: Waiting) {
-        self.waiting.push_back(waiting);
+    pub(crate) fn enqueue(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        waiting: WaitingChange,
+    ) {
+        self.waiting.push_back((from, waiting));
         self.pump(cx);
     }
 
-    /// Starts the next change if none is under way (X1).
-    pub(crate) fn pump(&mut self, cx: &mut Context<'_>) {
-        while self.busy.is_none() {
+    /// Starts the next change if none is under way.
+    fn pump(&mut self, cx: &mut ReplicaContext<'_>) {
+        while self.change.is_none() {
             match self.waiting.pop_front() {
-                Some(Waiting::Raise(from, raise)) => self.start_raise(cx, from, &raise),
-                Some(Waiting::Grant(from, grant)) => self.start_lease(cx, from, *grant),
-                Some(Waiting::Forward(from, forward)) => self.start_forward(cx, from, forward),
-                None if self.primary_has_work() => self.start_batch(cx),
-                None => return,
+                Some((from, WaitingChange::Raise(raise))) => self.start_raise(cx, from, &raise),
+                Some((from, WaitingChange::Grant(grant))) => self.start_lease(cx, from, *grant),
+                Some((from, WaitingChange::Forward(it))) => self.start_forward(cx, from, &it),
+                None => {
+                    let primary = self.role.primary_mut();
+                    let next = primary.and_then(|it| it.start_next(&self.stored, cx));
+                    let Some(change) = next else { return };
+                    self.begin(ChangeUnderWay::Primary(change));
+                }
             }
         }
     }
 
-    fn start_raise(&mut self, cx: &mut Context<'_>, from: Caller, raise: &Raise) {
-        if !raise.create && raise.from != self.version {
-            let failure = self.check_version(raise.from).err().unwrap_or_default();
+    fn begin(&mut self, change: ChangeUnderWay) {
+        assert!(self.change.is_none(), "two changes at once (X1): {change:?}, {:?}", self.change);
+        self.change = Some(change);
+    }
+
+    fn start_raise(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, raise: &Raise) {
+        let known = if raise.create { Ok(()) } else { self.stored.check_version(raise.from) };
+        let forwards = || {
+            let why = format!("a raise to {} goes backwards", raise.to.short());
+            Failure::not_done(ErrorCode::StaleVersion, why)
+        };
+        let rises = || if raise.to > self.stored.version() { Ok(()) } else { Err(forwards()) };
+        if let Err(failure) = known.and_then(|()| rises()) {
             cx.out.refuse(from, failure);
             return;
         }
-        if raise.to <= self.version {
-            cx.out.refuse(
-                from,
-                Failure::not_done(
-                    ErrorCode::StaleVersion,
-                    format!("a raise to {} goes backwards", raise.to.short()),
-                ),
-            );
-            return;
-        }
+        // A lease survives the raise that shrinks its set, unless that closes the chunk.
+        let shrinking = self.role.primary().is_some_and(Primary::is_shrinking);
+        let closes = raise.close && !self.stored.is_closed();
         // From here on the old version is refused everywhere (X2).
-        self.version = raise.to;
-        let shrinking = self.primary.as_deref().is_some_and(Primary::is_shrinking);
-        let closes = raise.close && !self.closed;
-        self.closed |= raise.close;
+        self.stored.rise(raise);
         if !shrinking || closes {
-            self.drop_lease(cx, "the master raised the chunk's version");
+            self.end_lease(cx, "the master raised the chunk's version");
         }
-        self.busy = Some(Busy::Raising { from, raise: raise.clone() });
+        self.begin(ChangeUnderWay::Raise { from, raise: raise.clone() });
         if raise.sync {
-            let purpose = Purpose::SyncedToRaise(self.handle);
-            cx.out.disk(purpose, lane_of(self.handle), ChunkJob::Sync { handle: self.handle });
+            self.stored.sync(cx.out, ReplicaJob::SyncToRaise);
         } else {
             self.journal_raise(cx);
         }
     }
 
     /// The raise under way, whose bytes are on disk where they had to be, becomes durable.
-    pub(crate) fn journal_raise(&mut self, cx: &mut Context<'_>) {
-        let Some(Busy::Raising { raise, .. }) = &self.busy else { return };
-        let entry = JournalEntry::Raise {
-            handle: self.handle,
-            version: raise.to,
-            create: raise.create,
-            close: raise.close,
+    pub(crate) fn journal_raise(&mut self, cx: &mut ReplicaContext<'_>) {
+        let Some(ChangeUnderWay::Raise { raise, .. }) = &self.change else {
+            // The sync was for a raise of a replica that stood here before this one.
+            return;
         };
         if broken(Rule::R7) {
-            cx.out.disk(Purpose::Nobody, JOURNAL_LANE, ChunkJob::Journal(vec![]));
+            cx.out.server_job(DiskPurpose::Nobody, ChunkJob::Journal(vec![]));
             self.on_journaled(cx);
             return;
         }
-        cx.out.disk(Purpose::Journaled(self.handle), JOURNAL_LANE, ChunkJob::Journal(vec![entry]));
+        self.stored.journal(cx.out, raise.create, raise.close);
+    }
+
+    /// Becomes the primary, levelling first (R16).
+    fn start_lease(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, grant: GrantLease) {
+        if let Err(failure) = check_grant(&self.stored, cx.config, &grant) {
+            cx.out.refuse(from, failure);
+            return;
+        }
+        self.end_lease(cx, "a newer lease was granted");
+        self.stored.become_current(cx.out);
+        let expires = cx.holder_expiry(self.raised_at);
+        let (primary, levelling) = Primary::start(&self.stored, cx.out, from, grant, expires);
+        assert!(self.role.primary().is_none(), "two leases at once");
+        self.role = ReplicaRole::Primary(Box::new(primary));
+        self.begin(ChangeUnderWay::Primary(levelling));
+    }
+
+    /// Applies what the primary forwards.
+    fn start_forward(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, forward: &Forward) {
+        if let Err(failure) = self.check_forward(cx, forward) {
+            cx.out.refuse(from, failure);
+            return;
+        }
+        if forward.level {
+            self.end_lease(cx, "another replica is the primary now");
+            self.role = ReplicaRole::Secondary(Secondary::following(forward.lease));
+            self.stored.become_current(cx.out);
+        }
+        if let Some(batch) = SecondaryBatch::start(&mut self.stored, cx.out, from, forward) {
+            self.begin(ChangeUnderWay::Secondary(batch));
+        }
+    }
+
+    fn check_forward(&self, cx: &ReplicaContext<'_>, forward: &Forward) -> Result<(), Failure> {
+        self.stored.check_version(forward.version)?;
+        let follows = forward.level || self.role.follows(forward.lease);
+        if !follows && !broken(Rule::R12) {
+            let short = self.stored.handle().short();
+            let why = format!("chunk {short}: another lease is followed here");
+            return Err(Failure::not_done(ErrorCode::NotPrimary, why));
+        }
+        check_form(forward, cx.config.chunk_size)?;
+        check_order(&self.stored, forward)
+    }
+
+    /// The bytes of the change under way are stored on this server.
+    pub(crate) fn on_applied(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        length: u64,
+        serial: SerialNumber,
+    ) {
+        match self.change.take() {
+            Some(ChangeUnderWay::Primary(PrimaryChange::Batch)) => {
+                self.stored.changed(length, serial);
+                self.as_primary(cx, Primary::on_applied);
+            }
+            Some(ChangeUnderWay::Secondary(batch)) => {
+                self.stored.changed(length, serial);
+                let rest = batch.on_applied(&mut self.stored, cx.out);
+                self.change = rest.map(ChangeUnderWay::Secondary);
+            }
+            // It was the change of a replica that stood here before this one.
+            other => self.change = other,
+        }
+        self.pump(cx);
     }
 
     /// The journal holds what the change under way wanted it to hold.
-    pub(crate) fn on_journaled(&mut self, cx: &mut Context<'_>) {
-        match self.busy.take() {
-            Some(Busy::Raising { from, .. }) => {
+    pub(crate) fn on_journaled(&mut self, cx: &mut ReplicaContext<'_>) {
+        match self.change.take() {
+            Some(ChangeUnderWay::Raise { from, .. }) => {
                 self.raised_at = cx.now;
-                let answer = RaiseAnswer { replica: self.report() };
+                let answer = RaiseAnswer { replica: self.stored.report() };
                 cx.out.reply(from, Response::Raise(answer));
             }
-            Some(Busy::Closing) => self.on_own_close_mark(cx),
-            Some(Busy::Secondary { from, close, acknowledged }) => {
-                self.on_close_mark_of_secondary(cx, from, close, acknowledged);
+            Some(ChangeUnderWay::Primary(PrimaryChange::CloseMark)) => {
+                self.stored.close();
+                self.as_primary(cx, Primary::on_own_close_mark);
             }
-            other => self.busy = other,
+            Some(ChangeUnderWay::Secondary(batch)) => {
+                batch.on_close_mark(&mut self.stored, cx.out);
+            }
+            // It was the change of a replica that stood here before this one.
+            other => self.change = other,
         }
         self.pump(cx);
+    }
+
+    /// The disk did not take the bytes. What it refused before changing anything is answered, or
+    /// tried again; anything else ends the lease.
+    pub(crate) fn on_apply_failed(&mut self, cx: &mut ReplicaContext<'_>, error: &ChunkError) {
+        self.stored.learn_of(error);
+        let unchanged = matches!(
+            error,
+            ChunkError::Disk(DiskError::NoSpace)
+                | ChunkError::PushMissing { .. }
+                | ChunkError::PushDiffers { .. }
+        );
+        match self.change.take() {
+            Some(ChangeUnderWay::Primary(PrimaryChange::Batch)) if unchanged => {
+                self.as_primary(cx, |primary, stored, cx| {
+                    primary.on_refused(stored, cx.out, error)
+                });
+                self.pump(cx);
+            }
+            Some(ChangeUnderWay::Secondary(batch)) if unchanged => {
+                batch.refuse(cx.out, failure_of(error));
+                self.pump(cx);
+            }
+            change => {
+                self.change = change;
+                self.on_change_failed(cx, &error.to_string());
+            }
+        }
     }
 
     /// The disk refused; what was under way is answered as a failure.
-    pub(crate) fn on_change_failed(&mut self, cx: &mut Context<'_>, why: &str) {
+    pub(crate) fn on_change_failed(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        why: &str,
+    ) -> AfterFailure {
         let failure = Failure::unknown(ErrorCode::Io, why);
-        match self.busy.take() {
-            Some(Busy::Raising { from, raise }) => {
-                self.never_was = raise.create;
+        let mut after = AfterFailure::Kept;
+        match self.change.take() {
+            Some(ChangeUnderWay::Raise { from, raise }) => {
+                if raise.create {
+                    after = AfterFailure::NeverWas;
+                }
                 cx.out.refuse(from, failure);
             }
-            Some(Busy::Secondary { from, .. }) => cx.out.refuse(from, failure),
-            Some(Busy::Primary | Busy::Closing) => self.drop_lease(cx, why),
+            Some(ChangeUnderWay::Secondary(batch)) => batch.refuse(cx.out, failure),
+            Some(ChangeUnderWay::Primary(_)) => self.end_lease(cx, why),
+            // It was the change of a replica that stood here before this one.
             None => {}
         }
         self.pump(cx);
-    }
-
-    /// The master has logged a version that counts this replica in although it may have lost
-    /// bytes: from here on what it holds is what the chunk is (R28).
-    pub(crate) fn become_current(&mut self, cx: &mut Context<'_>) {
-        if std::mem::take(&mut self.suspect) {
-            let job = ChunkJob::Journal(vec![JournalEntry::Cleared(self.handle)]);
-            cx.out.disk(Purpose::Nobody, JOURNAL_LANE, job);
-        }
+        after
     }
 
     /// The replica goes: whoever waits for it is told.
-    pub(crate) fn abandon(&mut self, cx: &mut Context<'_>, why: &str) {
-        self.drop_lease(cx, why);
-        let failure = |handle: ChunkHandle| {
-            Failure::unknown(ErrorCode::NoSuchChunk, format!("chunk {}: {why}", handle.short()))
-        };
-        if let Some(Busy::Raising { from, .. } | Busy::Secondary { from, .. }) = self.busy.take() {
-            cx.out.refuse(from, failure(self.handle));
+    pub(crate) fn abandon(&mut self, cx: &mut ReplicaContext<'_>, why: &str) {
+        self.end_lease(cx, why);
+        let line = format!("chunk {}: {why}", self.stored.handle().short());
+        let failure = Failure::unknown(ErrorCode::NoSuchChunk, line);
+        match self.change.take() {
+            Some(ChangeUnderWay::Raise { from, .. }) => cx.out.refuse(from, failure.clone()),
+            Some(ChangeUnderWay::Secondary(batch)) => batch.refuse(cx.out, failure.clone()),
+            // Who waited for the primary was told at the end of its lease.
+            Some(ChangeUnderWay::Primary(_)) | None => {}
         }
-        for waiting in std::mem::take(&mut self.waiting) {
-            let (Waiting::Raise(from, _) | Waiting::Grant(from, _) | Waiting::Forward(from, _)) =
-                waiting;
-            cx.out.refuse(from, failure(self.handle));
+        for (from, _) in std::mem::take(&mut self.waiting) {
+            cx.out.refuse(from, failure.clone());
         }
     }
 
-    /// Takes a newer mark; never more than is stored here.
-    pub(crate) fn learn_acknowledged(&mut self, mark: Mark) -> bool {
-        let before = self.mark();
-        self.acknowledged = self.acknowledged.max(mark.length.min(self.length));
-        self.acknowledged_serial = self.acknowledged_serial.max(mark.serial.min(self.serial));
-        before != self.mark()
+    // The lease.
+
+    /// Lets the primary go on, if the lease is still held that the change was made for (X3).
+    fn as_primary(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        go_on: impl FnOnce(
+            &mut Primary,
+            &mut StoredReplica,
+            &mut ReplicaContext<'_>,
+        ) -> Result<(), LeaseEnd>,
+    ) {
+        let Some(primary) = self.role.primary_mut() else { return };
+        if let Err(end) = go_on(primary, &mut self.stored, cx) {
+            self.end_lease(cx, &end.why);
+            if end.settle {
+                self.stored.settle(cx.out);
+            }
+        }
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        Mark { length: self.acknowledged, serial: self.acknowledged_serial }
+    /// The same, for what came of a call of that lease; then whatever became possible.
+    fn as_primary_of(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        lease: LeaseId,
+        go_on: impl FnOnce(
+            &mut Primary,
+            &mut StoredReplica,
+            &mut ReplicaContext<'_>,
+        ) -> Result<(), LeaseEnd>,
+    ) {
+        // Of a lease that is over: who waited for it was told at its end.
+        if self.role.primary_of(lease).is_some() {
+            self.as_primary(cx, go_on);
+            self.pump(cx);
+        }
     }
 
-    /// Writes the acknowledged length into the head, so that a restart knows it.
-    pub(crate) fn settle(&self, cx: &mut Context<'_>) {
-        let job = ChunkJob::Settle {
-            handle: self.handle,
-            acknowledged: self.acknowledged,
-            acknowledged_serial: self.acknowledged_serial,
-        };
-        cx.out.disk(Purpose::Nobody, lane_of(self.handle), job);
+    fn end_lease(&mut self, cx: &mut ReplicaContext<'_>, why: &str) {
+        self.role.end_lease(&self.stored, cx.out, why);
+    }
+
+    pub(crate) fn on_tick(&mut self, cx: &mut ReplicaContext<'_>) {
+        self.as_primary(cx, |primary, stored, cx| primary.on_tick(stored, cx));
+    }
+
+    pub(crate) fn held_lease(&mut self, now: Time, clear: bool) -> Option<HeldLease> {
+        self.role.held_lease(&self.stored, now, clear)
+    }
+
+    /// The master's word that these leases go on until then; what has run out stays so (R21).
+    pub(crate) fn extend_lease(&mut self, extended: &[LeaseId], now: Time, until: Time) {
+        let primary = self.role.primary_mut().filter(|primary| primary.is_live(now));
+        if let Some(primary) = primary.filter(|primary| extended.contains(&primary.lease())) {
+            primary.extend(until);
+        }
+    }
+
+    pub(crate) fn on_revoke(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        revoke: &RevokeLease,
+    ) {
+        if self.role.primary_of(revoke.lease).is_some() {
+            self.as_primary(cx, |primary, _, _| primary.on_revoke(from));
+            return;
+        }
+        let answer = RevokeLeaseAnswer { replica: self.stored.report() };
+        cx.out.reply(from, Response::RevokeLease(answer));
+    }
+
+    pub(crate) fn on_probe(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, probe: &Probe) {
+        let holds = self.role.live_primary_of(probe.lease, cx.now).is_some();
+        let answer = ProbeAnswer { replica: self.stored.report(), holds };
+        cx.out.reply(from, Response::Probe(answer));
+    }
+
+    pub(crate) fn forget_connection(&mut self, connection: ConnectionId) {
+        self.role.forget_connection(connection);
+    }
+
+    // Answers to what the primary asked of others.
+
+    pub(crate) fn on_forwarded(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        (lease, sent_under): (LeaseId, ChunkVersion),
+        server: ServerId,
+        result: Result<SerialNumber, Failure>,
+    ) {
+        self.as_primary_of(cx, lease, |primary, stored, cx| {
+            primary.on_forwarded(stored, cx, sent_under, server, result)
+        });
+    }
+
+    pub(crate) fn on_shrunk(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        lease: LeaseId,
+        result: Result<SecondaryFailedAnswer, Failure>,
+    ) {
+        self.as_primary_of(cx, lease, |primary, stored, cx| primary.on_shrunk(stored, cx, result));
+    }
+
+    pub(crate) fn on_close_logged(&mut self, cx: &mut ReplicaContext<'_>, lease: LeaseId) {
+        self.as_primary_of(cx, lease, |primary, stored, cx| {
+            Err(primary.on_close_logged(stored, cx.out))
+        });
+    }
+
+    // Clients.
+
+    pub(crate) fn on_write(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, write: Write) {
+        let taken = self.role.take_write(&self.stored, cx, from, write);
+        self.after_taking(cx, from, taken);
+    }
+
+    pub(crate) fn on_append(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, append: Append) {
+        let taken = self.role.take_append(&self.stored, cx, from, append);
+        self.after_taking(cx, from, taken);
+    }
+
+    fn after_taking(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        taken: Result<(), Failure>,
+    ) {
+        match taken {
+            Ok(()) => self.pump(cx),
+            Err(failure) => cx.out.refuse(from, failure),
+        }
+    }
+
+    fn view<'r>(&'r self, cx: &ReplicaContext<'_>) -> ReadView<'r> {
+        let holds = |primary: &Primary| primary.is_live(cx.now) && primary.has_levelled();
+        ReadView {
+            stored: &self.stored,
+            chunk_size: cx.config.chunk_size,
+            holds_lease: self.role.primary().is_some_and(holds),
+            is_marking: self.role.primary().is_some_and(Primary::is_marking),
+        }
+    }
+
+    pub(crate) fn on_read(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, read: &Read) {
+        if let Err(failure) = self.view(cx).read(cx.out, from, read) {
+            cx.out.refuse(from, failure);
+        }
+    }
+
+    /// The disk has, or has not, the bytes of a range that ends at `end`.
+    pub(crate) fn on_read_done(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        to: Caller,
+        end: u64,
+        result: Result<ReadDone, ChunkError>,
+    ) {
+        match result {
+            Ok(done) => self.view(cx).serve(cx.out, to, end, done),
+            Err(error) => {
+                self.stored.learn_of(&error);
+                cx.out.refuse(to, failure_of(&error));
+            }
+        }
+    }
+
+    pub(crate) fn on_length(&self, cx: &mut ReplicaContext<'_>, from: Caller, ask: &ChunkLength) {
+        match self.view(cx).length(ask) {
+            Ok(answer) => cx.out.reply(from, answer),
+            Err(failure) => cx.out.refuse(from, failure),
+        }
+    }
+
+    /// Someone doubts a block: it is verified behind the mutations that are under way (R31).
+    pub(crate) fn verify(&mut self, cx: &mut ReplicaContext<'_>, offset: u64) {
+        if broken(Rule::R31) {
+            self.stored.damage();
+            return;
+        }
+        let handle = self.stored.handle();
+        cx.out.replica_job(handle, ReplicaJob::Verify, ChunkJob::Verify { handle, offset });
+    }
+
+    pub(crate) fn on_verified(&mut self, good: bool) {
+        if !good {
+            self.stored.damage();
+        }
+    }
+
+    // Syncs.
+
+    pub(crate) fn on_sync(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, sync: &SyncChunk) {
+        if let Err(failure) = self.stored.check_version(sync.version) {
+            cx.out.refuse(from, failure);
+            return;
+        }
+        if sync.from_primary {
+            self.stored.sync(cx.out, ReplicaJob::SyncForPrimary { to: from });
+            return;
+        }
+        match self.role.live_primary_of(sync.lease, cx.now) {
+            Some(primary) => {
+                primary.use_it();
+                self.syncs.start(&self.stored, primary, cx, from, sync);
+            }
+            None => cx.out.refuse(from, not_holder(&self.stored)),
+        }
+    }
+
+    /// A secondary's own part of a sync is done.
+    pub(crate) fn on_synced_for_primary(
+        &self,
+        cx: &mut ReplicaContext<'_>,
+        to: Caller,
+        result: Result<(), ChunkError>,
+    ) {
+        match result {
+            Ok(()) => {
+                let length = self.stored.acknowledged().length;
+                let answer = SyncChunkAnswer { length, server: cx.me };
+                cx.out.reply(to, Response::SyncChunk(answer));
+            }
+            Err(error) => cx.out.refuse(to, failure_of(&error)),
+        }
+    }
+
+    pub(crate) fn on_synced_here(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        round: u64,
+        result: Result<(), ChunkError>,
+    ) {
+        let result = result.map_err(|error| failure_of(&error));
+        self.syncs.on_synced(round, result, cx.me, cx.out);
+    }
+
+    /// A secondary has its part of the round on disk, or has not.
+    pub(crate) fn on_synced_there(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        round: u64,
+        secondary: ServerId,
+        result: Result<SyncChunkAnswer, Failure>,
+    ) {
+        // Who stands at another version was asked too late, and is not at fault.
+        let at_fault = result.as_ref().is_err_and(|it| it.code != ErrorCode::StaleVersion);
+        if let Some(primary) = self.role.primary_mut()
+            && at_fault
+            && primary.is_serving()
+            && self.syncs.is_open(round)
+        {
+            primary.secondary_failed(&self.stored, cx, secondary);
+        }
+        self.syncs.on_synced(round, result.map(drop), cx.me, cx.out);
+    }
+
+    /// The primary's word on how far its chunk is acknowledged (R17).
+    pub(crate) fn on_acknowledged(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        notice: &Acknowledged,
+    ) {
+        self.role.on_acknowledged(&mut self.stored, cx.out, notice);
+        cx.out.reply(from, Response::Acknowledged(AcknowledgedAnswer {}));
     }
 }

@@ -1,156 +1,142 @@
 //! A secondary's part: apply what the primary forwards, in its order, once (GFS §3.1).
 //!
+//! ```text
+//!   Forward ──► checked ──► bytes applied ──► close mark journaled ──► answered
+//!                              (if any)           (if any: R18)
+//! ```
 //! - S1: serial number n is applied only after n − 1; what was applied before is not applied
 //!   again, so a primary may send a batch twice (R13).
 //! - S2: the levelling that opens a lease sets the order anew (R16).
 
-use crate::outbox::{JOURNAL_LANE, Purpose, lane_of};
-use crate::replica::{Busy, Context, Mark, Replica};
-use cairn_env::{ApplyMutation, Caller, ChunkJob, JournalEntry};
+use crate::outbox::Outbox;
+use crate::stored_replica::{AcknowledgedMark, StoredReplica};
+use cairn_env::Caller;
 use cairn_protocol::{
-    Acknowledged, AcknowledgedAnswer, ErrorCode, Failure, Forward, ForwardAnswer, Forwarded,
-    Response,
+    Acknowledged, ErrorCode, Failure, Forward, ForwardAnswer, Forwarded, Response,
 };
-use cairn_types::SerialNumber;
 use cairn_types::planted::{Rule, broken};
+use cairn_types::{LeaseId, SerialNumber};
 
-impl Replica {
-    pub(crate) fn start_forward(&mut self, cx: &mut Context<'_>, from: Caller, forward: Forward) {
-        if let Err(failure) = self.check_forward(&forward) {
-            cx.out.refuse(from, failure);
-            return;
-        }
-        if forward.level {
-            self.drop_lease(cx, "another replica is the primary now");
-            self.followed = Some(forward.lease);
-            self.become_current(cx);
-        }
-        let serial = self.serial;
-        let fresh = forward.mutations.iter().filter(|m| forward.level || m.serial > serial);
-        let (marks, bytes): (Vec<&Forwarded>, Vec<&Forwarded>) = fresh.partition(|m| m.close);
-        let close = marks.first().map(|mark| mark.serial);
-        let mutations: Vec<ApplyMutation> = bytes.into_iter().map(to_apply).collect();
-        let acknowledged =
-            Mark { length: forward.acknowledged, serial: forward.acknowledged_serial };
-        match (mutations.is_empty(), close) {
-            (true, None) => {
-                self.learn_acknowledged(acknowledged);
-                answer(cx, from, self.serial);
-            }
-            (true, Some(_)) => {
-                self.busy = Some(Busy::Secondary { from, close, acknowledged });
-                self.journal_close_mark(cx);
-            }
-            (false, _) => {
-                self.busy = Some(Busy::Secondary { from, close, acknowledged });
-                self.learn_acknowledged(acknowledged);
-                let job = ChunkJob::Apply {
-                    handle: self.handle,
-                    version: self.version,
-                    mutations,
-                    acknowledged: self.acknowledged,
-                    acknowledged_serial: self.acknowledged_serial,
-                    sync: forward.sync,
-                };
-                cx.out.disk(Purpose::Applied(self.handle), lane_of(self.handle), job);
-            }
-        }
+/// A replica that follows a lease.
+#[derive(Debug)]
+pub(crate) struct Secondary {
+    lease: LeaseId,
+}
+
+impl Secondary {
+    pub(crate) fn following(lease: LeaseId) -> Self {
+        Self { lease }
     }
 
-    fn check_forward(&self, forward: &Forward) -> Result<(), Failure> {
-        self.check_version(forward.version)?;
-        if !forward.level && self.followed != Some(forward.lease) && !broken(Rule::R12) {
-            return Err(Failure::not_done(
-                ErrorCode::NotPrimary,
-                format!("chunk {}: another lease is followed here", self.handle.short()),
-            ));
-        }
-        let mut next = self.serial;
-        for mutation in &forward.mutations {
-            if mutation.serial > next {
-                if mutation.serial != next.next() && !forward.level && !broken(Rule::R13) {
-                    return Err(Failure::not_done(
-                        ErrorCode::OutOfOrder,
-                        format!("serial number {} does not follow {next}", mutation.serial),
-                    ));
-                }
-                next = mutation.serial;
-            }
-        }
-        Ok(())
-    }
-
-    /// The bytes of the batch are stored; the close mark, if any, comes after them (R18).
-    pub(crate) fn on_secondary_applied(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: Caller,
-        close: Option<SerialNumber>,
-        acknowledged: Mark,
-    ) {
-        if close.is_some() {
-            self.busy = Some(Busy::Secondary { from, close, acknowledged });
-            self.journal_close_mark(cx);
-            return;
-        }
-        self.learn_acknowledged(acknowledged);
-        answer(cx, from, self.serial);
-    }
-
-    pub(crate) fn on_close_mark_of_secondary(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: Caller,
-        close: Option<SerialNumber>,
-        acknowledged: Mark,
-    ) {
-        self.closed = true;
-        self.learn_acknowledged(acknowledged);
-        // The mark stands in the journal and not in the head, so it moves no serial number there:
-        // what a restart would forget must not be reported before it.
-        answer(cx, from, close.unwrap_or(self.serial));
-    }
-
-    /// Makes the close mark durable under the present version.
-    pub(crate) fn journal_close_mark(&mut self, cx: &mut Context<'_>) {
-        let entry = JournalEntry::Raise {
-            handle: self.handle,
-            version: self.version,
-            create: false,
-            close: true,
-        };
-        let job = ChunkJob::Journal(vec![entry]);
-        cx.out.disk(Purpose::Journaled(self.handle), JOURNAL_LANE, job);
+    pub(crate) fn follows(&self, lease: LeaseId) -> bool {
+        self.lease == lease
     }
 
     /// The primary's word, when it has nothing else to say (R17).
     pub(crate) fn on_acknowledged(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: Caller,
+        &self,
+        stored: &mut StoredReplica,
+        out: &mut Outbox,
         notice: &Acknowledged,
     ) {
-        let known =
-            self.check_version(notice.version).is_ok() && self.followed == Some(notice.lease);
-        let mark = Mark { length: notice.acknowledged, serial: notice.acknowledged_serial };
-        if known && self.learn_acknowledged(mark) {
-            self.settle(cx);
+        let known = stored.check_version(notice.version).is_ok() && self.follows(notice.lease);
+        let (length, serial) = (notice.acknowledged, notice.acknowledged_serial);
+        if known && stored.learn_acknowledged(AcknowledgedMark { length, serial }) {
+            stored.settle(out);
         }
-        cx.out.reply(from, Response::Acknowledged(AcknowledgedAnswer {}));
     }
 }
 
-fn answer(cx: &mut Context<'_>, to: Caller, serial: SerialNumber) {
-    cx.out.reply(to, Response::Forward(ForwardAnswer { serial }));
+/// Whether the mutations are in order and lie within a chunk, the close mark behind all of them.
+pub(crate) fn check_form(forward: &Forward, chunk_size: u64) -> Result<(), Failure> {
+    let in_chunk =
+        |it: &Forwarded| it.offset.checked_add(it.size).is_some_and(|end| end <= chunk_size);
+    let in_order = |two: &[Forwarded]| two[0].serial < two[1].serial && !two[0].close;
+    if forward.mutations.iter().all(in_chunk) && forward.mutations.windows(2).all(in_order) {
+        return Ok(());
+    }
+    let why = "a forward out of order, past its chunk's end, or past its close mark";
+    Err(Failure::refused(ErrorCode::Invalid, why))
 }
 
-/// The disk's form of a forwarded mutation.
-pub(crate) fn to_apply(forwarded: &Forwarded) -> ApplyMutation {
-    ApplyMutation {
-        serial: forwarded.serial,
-        offset: forwarded.offset,
-        size: forwarded.size,
-        push: forwarded.push,
-        checksums: forwarded.checksums.clone(),
+/// Whether these mutations follow what this replica has applied (S1, S2).
+pub(crate) fn check_order(stored: &StoredReplica, forward: &Forward) -> Result<(), Failure> {
+    let mut last = stored.serial();
+    for mutation in &forward.mutations {
+        if mutation.serial <= last {
+            continue;
+        }
+        let follows = mutation.serial.get() == last.get() + 1;
+        if !follows && !forward.level && !broken(Rule::R13) {
+            return Err(Failure::not_done(
+                ErrorCode::OutOfOrder,
+                format!("serial number {} does not follow {last}", mutation.serial),
+            ));
+        }
+        last = mutation.serial;
+    }
+    Ok(())
+}
+
+/// What a primary forwarded, while it becomes part of this replica.
+#[derive(Debug)]
+pub(crate) struct SecondaryBatch {
+    from: Caller,
+    /// The close mark's serial number, if the batch ends with it.
+    close: Option<SerialNumber>,
+    acknowledged: AcknowledgedMark,
+}
+
+impl SecondaryBatch {
+    /// Starts to apply what is new of it. None: nothing was, and it is answered.
+    pub(crate) fn start(
+        stored: &mut StoredReplica,
+        out: &mut Outbox,
+        from: Caller,
+        forward: &Forward,
+    ) -> Option<Self> {
+        let applied = stored.serial();
+        let fresh = forward.mutations.iter().filter(|it| forward.level || it.serial > applied);
+        let (marks, bytes): (Vec<&Forwarded>, Vec<&Forwarded>) = fresh.partition(|it| it.close);
+        let close = marks.first().map(|mark| mark.serial);
+        let is_behind = |mark| bytes.iter().all(|it| it.serial < mark);
+        assert!(close.is_none_or(is_behind), "bytes behind the close mark (R18)");
+        let (length, serial) = (forward.acknowledged, forward.acknowledged_serial);
+        let batch = Self { from, close, acknowledged: AcknowledgedMark { length, serial } };
+        if !bytes.is_empty() {
+            stored.learn_acknowledged(batch.acknowledged);
+            stored.apply(out, bytes.into_iter(), forward.sync);
+            return Some(batch);
+        }
+        batch.on_applied(stored, out)
+    }
+
+    /// Its bytes are stored; the close mark comes after them. None: all of it is done.
+    pub(crate) fn on_applied(self, stored: &mut StoredReplica, out: &mut Outbox) -> Option<Self> {
+        if self.close.is_some() {
+            stored.journal(out, false, true);
+            return Some(self);
+        }
+        self.answer(stored, out);
+        None
+    }
+
+    /// Its close mark is durable, and with it all of it.
+    pub(crate) fn on_close_mark(self, stored: &mut StoredReplica, out: &mut Outbox) {
+        assert!(self.close.is_some(), "a mark that nobody forwarded");
+        stored.close();
+        self.answer(stored, out);
+    }
+
+    /// The close mark stands in the journal and not in the head, so it moves no serial number
+    /// there: what a restart would forget must not be reported before it.
+    fn answer(self, stored: &mut StoredReplica, out: &mut Outbox) {
+        stored.learn_acknowledged(self.acknowledged);
+        let serial = self.close.unwrap_or(stored.serial());
+        out.reply(self.from, Response::Forward(ForwardAnswer { serial }));
+    }
+
+    pub(crate) fn refuse(self, out: &mut Outbox, failure: Failure) {
+        out.refuse(self.from, failure);
     }
 }

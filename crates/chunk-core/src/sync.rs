@@ -4,11 +4,11 @@
 //! set, as for any mutation (R14); a set that changes meanwhile makes the round fail, and the
 //! client asks again.
 
-use crate::outbox::{Purpose, lane_of};
-use crate::primary::Stage;
-use crate::primary_forward::replica_deadline;
-use crate::replica::{Context, Replica};
-use cairn_env::{Caller, ChunkJob};
+use crate::outbox::{CallPurpose, Outbox, ReplicaCall, ReplicaJob};
+use crate::primary::Primary;
+use crate::replica_context::ReplicaContext;
+use crate::stored_replica::StoredReplica;
+use cairn_env::Caller;
 use cairn_protocol::{ErrorCode, Failure, Response, SyncChunk, SyncChunkAnswer};
 use cairn_types::ServerId;
 use std::collections::BTreeMap;
@@ -16,87 +16,73 @@ use std::collections::BTreeMap;
 /// Syncs that wait for the replicas of a set.
 #[derive(Debug, Default)]
 pub(crate) struct SyncRounds {
-    next: u64,
-    open: BTreeMap<u64, Round>,
+    last: u64,
+    open: BTreeMap<u64, SyncRound>,
 }
 
 #[derive(Debug)]
-struct Round {
+struct SyncRound {
     from: Caller,
+    /// What was acknowledged when it began.
     length: u64,
+    /// Replicas that have not answered.
     missing: usize,
 }
 
-impl Replica {
-    pub(crate) fn on_sync(&mut self, cx: &mut Context<'_>, from: Caller, sync: &SyncChunk) {
-        if let Err(failure) = self.check_version(sync.version) {
-            cx.out.refuse(from, failure);
-            return;
-        }
-        let handle = self.handle;
-        if sync.from_primary {
-            let purpose = Purpose::SyncedForPrimary { handle, to: from };
-            cx.out.disk(purpose, lane_of(handle), ChunkJob::Sync { handle });
-            return;
-        }
-        let live = self
-            .primary
-            .as_mut()
-            .filter(|primary| primary.lease == sync.lease && primary.is_live(cx.now));
-        let Some(primary) = live else {
-            let why = format!("chunk {}: this server does not hold that lease", handle.short());
-            cx.out.refuse(from, Failure::not_done(ErrorCode::NotPrimary, why));
-            return;
-        };
-        primary.used = true;
-        self.syncs.next += 1;
-        let round = self.syncs.next;
-        let missing = primary.secondaries.len() + 1;
-        self.syncs.open.insert(round, Round { from, length: self.acknowledged, missing });
-        let purpose = Purpose::SyncedHere { handle, round };
-        cx.out.disk(purpose, lane_of(handle), ChunkJob::Sync { handle });
-        let deadline = replica_deadline(cx);
-        for secondary in &primary.secondaries {
-            let (to, server) = (secondary.at.address.clone(), secondary.at.server);
+impl SyncRounds {
+    /// Asks every replica of the primary's set to bring what it has to disk.
+    pub(crate) fn start(
+        &mut self,
+        stored: &StoredReplica,
+        primary: &Primary,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        sync: &SyncChunk,
+    ) {
+        self.last += 1;
+        let (round, length) = (self.last, stored.acknowledged().length);
+        stored.sync(cx.out, ReplicaJob::SyncHere { round });
+        let mut missing = 1;
+        let deadline = cx.replica_deadline();
+        for at in primary.secondaries() {
+            missing += 1;
             let ask = SyncChunk { from_primary: true, ..sync.clone() };
-            let purpose = Purpose::SyncedThere { handle, round, secondary: server };
-            cx.out.call(purpose, to, server, ask, deadline);
+            let what = ReplicaCall::SyncThere { round, secondary: at.server };
+            let purpose = CallPurpose::Replica(stored.handle(), what);
+            cx.out.call(purpose, at.address.clone(), at.server, ask, deadline);
         }
+        let before = self.open.insert(round, SyncRound { from, length, missing });
+        assert!(before.is_none(), "two rounds of one number");
     }
 
-    /// A secondary has its part of the round on disk, or has not.
-    pub(crate) fn on_synced_there(
-        &mut self,
-        cx: &mut Context<'_>,
-        round: u64,
-        secondary: ServerId,
-        failure: Option<Failure>,
-    ) {
-        // Who stands at another version was asked too late, and is not at fault.
-        let at_fault = failure.as_ref().is_some_and(|it| it.code != ErrorCode::StaleVersion);
-        let serves = self.primary.as_ref().is_some_and(|it| it.stage == Stage::Serving);
-        if at_fault && serves && self.syncs.open.contains_key(&round) {
-            self.secondary_failed(cx, secondary);
-        }
-        self.on_synced(cx, round, failure);
+    pub(crate) fn is_open(&self, round: u64) -> bool {
+        self.open.contains_key(&round)
     }
 
     /// One replica of the round is on disk, or is not.
-    pub(crate) fn on_synced(&mut self, cx: &mut Context<'_>, round: u64, failure: Option<Failure>) {
-        let Some(open) = self.syncs.open.get_mut(&round) else { return };
-        if let Some(failure) = failure {
-            let from = open.from;
-            self.syncs.open.remove(&round);
-            let why = format!("a replica could not sync: {}", failure.message);
-            cx.out.refuse(from, Failure::not_done(ErrorCode::ReplicaFailed, why));
-            return;
-        }
+    pub(crate) fn on_synced(
+        &mut self,
+        round: u64,
+        result: Result<(), Failure>,
+        me: ServerId,
+        out: &mut Outbox,
+    ) {
+        // Another replica has failed the round already.
+        let Some(open) = self.open.get_mut(&round) else { return };
+        assert!(open.missing > 0, "more replicas answered than were asked");
         open.missing -= 1;
-        if open.missing == 0
-            && let Some(done) = self.syncs.open.remove(&round)
-        {
-            let answer = SyncChunkAnswer { length: done.length, server: cx.me };
-            cx.out.reply(done.from, Response::SyncChunk(answer));
+        let (from, length, missing) = (open.from, open.length, open.missing);
+        match result {
+            Ok(()) if missing > 0 => return,
+            Ok(()) => {
+                let answer = SyncChunkAnswer { length, server: me };
+                out.reply(from, Response::SyncChunk(answer));
+            }
+            Err(failure) => {
+                let why = format!("a replica could not sync: {}", failure.message);
+                out.refuse(from, Failure::not_done(ErrorCode::ReplicaFailed, why));
+            }
         }
+        self.open.remove(&round);
     }
 }

@@ -146,14 +146,15 @@ fn what_is_urgent_goes_first_then_what_somebody_waits_for_and_the_rest_in_order(
     assert_eq!(bench.slices(), vec![]);
 }
 
-#[test]
-fn a_pause_is_kept_and_the_slice_of_an_earlier_join_moves_nothing() {
+/// A server that was asked to join again while a slice was on its way: that slice, and the first
+/// one of its new join.
+fn joined_again() -> (Bench, EffectId, EffectId) {
     let mut bench = Bench::new();
     bench.join(7);
     let (id, _, _) = bench.slice();
     bench.taken(id, &[], 400);
     bench.pass(399);
-    assert_eq!(bench.slices(), vec![]);
+    assert_eq!(bench.slices(), vec![], "the pause is kept");
     bench.pass(1);
     let (old, handles, _) = bench.slice();
     assert_eq!(handles, [4, 5, 6, 7]);
@@ -165,8 +166,21 @@ fn a_pause_is_kept_and_the_slice_of_an_earlier_join_moves_nothing() {
     bench.join(8);
     let (id, handles, slice) = bench.slice();
     assert_eq!((handles.as_slice(), slice.number), (&[13, 1, 2, 3][..], 0), "from the start");
+    (bench, old, id)
+}
+
+#[test]
+fn a_pause_is_kept_and_the_slice_of_an_earlier_join_moves_nothing() {
+    let (mut bench, old, id) = joined_again();
     bench.taken(old, &[], 0);
     assert_eq!(bench.slices(), vec![], "that was of an earlier join");
+    bench.taken(id, &[], 0);
+    assert_eq!(bench.slice().2.join, JoinId::new(8));
+}
+
+#[test]
+fn a_refusal_of_the_slice_of_an_earlier_join_moves_nothing() {
+    let (mut bench, old, id) = joined_again();
     bench.answer(old, Err(Failure::not_done(ErrorCode::Busy, "joined anew")));
     bench.taken(id, &[], 0);
     assert_eq!(bench.slice().2.join, JoinId::new(8));

@@ -1,0 +1,179 @@
+//! All replicas of a server, and which of them need a look.
+//!
+//! - W1: ticks and heartbeats look at the watched ones only: those that hold a lease or are
+//!   damaged, and those touched since the last tick. The others may be millions.
+//! - W2: what is watched, untold or unsynced is here.
+
+use crate::replica::Replica;
+use crate::stored_replica::StoredReplica;
+use cairn_env::ConnectionId;
+use cairn_protocol::{HeldLease, ReplicaReport};
+use cairn_types::{ChunkHandle, LeaseId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+#[derive(Debug, Default)]
+pub(crate) struct ReplicaTable {
+    replicas: BTreeMap<ChunkHandle, Replica>,
+    watched: BTreeSet<ChunkHandle>,
+    /// Changed since a heartbeat told of them.
+    untold: BTreeSet<ChunkHandle>,
+    /// Changed since they were last brought to disk, and when.
+    unsynced: BTreeMap<ChunkHandle, Time>,
+}
+
+impl ReplicaTable {
+    /// What the data directories were found to hold.
+    pub(crate) fn of_recovered(recovered: &[ReplicaReport]) -> Self {
+        let replica = |it: &ReplicaReport| Replica::of(StoredReplica::from_recovered(it));
+        let replicas = recovered.iter().map(|it| (it.handle, replica(it))).collect();
+        let sound = recovered.iter().filter(|it| !it.suspect);
+        let unsynced = sound.map(|it| (it.handle, Time::default())).collect();
+        Self { replicas, unsynced, ..Self::default() }
+    }
+
+    /// Makes room for a replica of a new chunk; the raise then gives it its version (R10). Whether
+    /// there was none.
+    pub(crate) fn create(&mut self, handle: ChunkHandle) -> bool {
+        let is_new = !self.replicas.contains_key(&handle);
+        if is_new {
+            self.replicas.insert(handle, Replica::of(StoredReplica::to_be_created(handle)));
+        }
+        is_new
+    }
+
+    /// A replica, to do something with it. From here on it is watched.
+    pub(crate) fn touch(&mut self, handle: ChunkHandle) -> Option<&mut Replica> {
+        let replica = self.replicas.get_mut(&handle)?;
+        assert_eq!(replica.stored().handle(), handle, "another chunk's replica");
+        self.watched.insert(handle);
+        Some(replica)
+    }
+
+    pub(crate) fn get(&self, handle: ChunkHandle) -> Option<&Replica> {
+        self.replicas.get(&handle)
+    }
+
+    /// All, in handle order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Replica> {
+        self.replicas.values()
+    }
+
+    /// Those behind `handle`, in handle order.
+    pub(crate) fn behind(&self, handle: ChunkHandle) -> impl Iterator<Item = &Replica> {
+        self.replicas.range(handle.next()..).map(|(_, replica)| replica)
+    }
+
+    /// A replica is no longer here.
+    pub(crate) fn remove(&mut self, handle: ChunkHandle) {
+        self.replicas.remove(&handle);
+        self.watched.remove(&handle);
+        self.untold.remove(&handle);
+        self.unsynced.remove(&handle);
+    }
+
+    /// What is stored of it, or its version, has changed.
+    pub(crate) fn note_change(&mut self, handle: ChunkHandle, now: Time) {
+        if self.replicas.contains_key(&handle) {
+            self.untold.insert(handle);
+            self.unsynced.insert(handle, now);
+        }
+    }
+
+    fn each_watched(&mut self, mut act: impl FnMut(&mut Replica)) {
+        for handle in &self.watched {
+            act(self.replicas.get_mut(handle).expect("what is watched is here (W2)"));
+        }
+    }
+
+    /// Lets time pass for those that hold a lease; the others are watched no more, unless they are
+    /// damaged (W1).
+    pub(crate) fn tick(&mut self, mut tick: impl FnMut(&mut Replica)) {
+        let Self { replicas, watched, .. } = self;
+        watched.retain(|handle| {
+            let replica = replicas.get_mut(handle).expect("what is watched is here (W2)");
+            if replica.role().primary().is_some() {
+                tick(replica);
+            }
+            replica.role().primary().is_some() || replica.stored().is_damaged()
+        });
+    }
+
+    pub(crate) fn forget_connection(&mut self, connection: ConnectionId) {
+        self.each_watched(|replica| replica.forget_connection(connection));
+    }
+
+    /// Leases that are held and live; `clear`: their use is counted anew from here on.
+    pub(crate) fn held_leases(&mut self, now: Time, clear: bool) -> Vec<HeldLease> {
+        let mut held = Vec::new();
+        self.each_watched(|replica| held.extend(replica.held_lease(now, clear)));
+        held
+    }
+
+    pub(crate) fn extend_leases(&mut self, extended: &[LeaseId], now: Time, until: Time) {
+        self.each_watched(|replica| replica.extend_lease(extended, now, until));
+    }
+
+    pub(crate) fn damaged(&self) -> Vec<ChunkHandle> {
+        let watched = self.watched.iter().filter_map(|handle| self.replicas.get(handle));
+        let damaged = watched.filter(|replica| replica.stored().is_damaged());
+        damaged.map(|replica| replica.stored().handle()).collect()
+    }
+
+    /// Whether nobody has been told of its last change.
+    pub(crate) fn is_untold(&self, handle: ChunkHandle) -> bool {
+        self.untold.contains(&handle)
+    }
+
+    /// Reports of up to `count_max` that nobody has been told of.
+    pub(crate) fn take_untold(&mut self, count_max: usize) -> Vec<ReplicaReport> {
+        let mut reports = Vec::new();
+        while reports.len() < count_max
+            && let Some(handle) = self.untold.pop_first()
+        {
+            let replica = self.replicas.get(&handle).expect("what is untold is here (W2)");
+            reports.push(replica.stored().report());
+        }
+        reports
+    }
+
+    /// Up to `count_max` of those that have not changed for `still`; from here on they count as
+    /// synced.
+    pub(crate) fn take_unsynced(
+        &mut self,
+        now: Time,
+        still: Duration,
+        count_max: usize,
+    ) -> Vec<ChunkHandle> {
+        let due = self.unsynced.iter().filter(|(_, changed)| now.since(**changed) >= still);
+        let due: Vec<ChunkHandle> = due.map(|(handle, _)| *handle).take(count_max).collect();
+        for handle in &due {
+            self.unsynced.remove(handle);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ReplicaTable;
+    use cairn_protocol::ReplicaReport;
+    use cairn_types::ChunkHandle;
+
+    #[test]
+    fn ticks_and_heartbeats_look_at_what_is_in_use_or_damaged_and_at_nothing_else() {
+        let held = (1..=1000).map(ChunkHandle::new);
+        let held: Vec<_> =
+            held.map(|handle| ReplicaReport { handle, ..ReplicaReport::default() }).collect();
+        let mut table = ReplicaTable::of_recovered(&held);
+        let [read, damaged] = [7, 8].map(ChunkHandle::new);
+        assert!(table.touch(read).is_some());
+        table.touch(damaged).expect("it is held").on_verified(false);
+        assert_eq!(table.watched.len(), 2);
+        table.tick(|replica| panic!("no lease is held: {replica:?}"));
+        assert_eq!(table.watched.iter().collect::<Vec<_>>(), [&damaged]);
+        assert_eq!(table.damaged(), [damaged]);
+        table.remove(damaged);
+        assert!(table.watched.is_empty());
+    }
+}

@@ -1,0 +1,210 @@
+//! The secondaries as their primary sees them: what each has applied, and what it is sent (GFS
+//! §3.1, step 5).
+//!
+//! - F1: one batch at a time to each secondary; what gathers meanwhile goes as the next.
+//! - F2: one that failed is sent nothing until the master has said who is left (R14).
+
+use crate::mutation_pipeline::BATCH_COUNT_MAX;
+use crate::outbox::{CallPurpose, ReplicaCall};
+use crate::primary_mutation::PrimaryMutation;
+use crate::replica_context::ReplicaContext;
+use crate::stored_replica::{AcknowledgedMark, StoredReplica};
+use cairn_protocol::{Acknowledged, Forward};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{BLOCKS_PER_CHUNK_MAX, LeaseId, ReplicaAt, SerialNumber, ServerId};
+use std::collections::VecDeque;
+
+/// Checksums that one forward may carry, unless a single mutation has more: what a secondary lacks
+/// may be several batches, and they share a message.
+const FORWARD_SUM_COUNT_MAX: usize = 1 << 18;
+const _: () = assert!(
+    (FORWARD_SUM_COUNT_MAX + BLOCKS_PER_CHUNK_MAX as usize) * 4 + BATCH_COUNT_MAX * 128
+        < cairn_protocol::MESSAGE_SIZE_MAX as usize
+);
+
+/// How far one secondary has come.
+#[derive(Debug)]
+struct SecondaryProgress {
+    at: ReplicaAt,
+    applied: SerialNumber,
+    /// A batch is on its way.
+    outstanding: bool,
+    failed: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Secondaries {
+    all: Vec<SecondaryProgress>,
+    /// The mark that they were last told.
+    told: AcknowledgedMark,
+}
+
+impl Secondaries {
+    /// Of a lease that begins: nobody knows yet what they have.
+    pub(crate) fn of(set: Vec<ReplicaAt>) -> Self {
+        let progress = |at| {
+            let applied = SerialNumber::default();
+            SecondaryProgress { at, applied, outstanding: false, failed: false }
+        };
+        let told = AcknowledgedMark::default();
+        Self { all: set.into_iter().map(progress).collect(), told }
+    }
+
+    pub(crate) fn each(&self) -> impl Iterator<Item = &ReplicaAt> {
+        self.all.iter().map(|secondary| &secondary.at)
+    }
+
+    /// What all of them have applied; none where there is no secondary.
+    pub(crate) fn lowest_applied(&self) -> Option<SerialNumber> {
+        let counted = self.all.iter().filter(|it| !(it.failed && broken(Rule::R14)));
+        counted.map(|secondary| secondary.applied).min()
+    }
+
+    /// Sends each what it lacks (F1, F2). `level` opens the lease (R16).
+    pub(crate) fn forward(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        stored: &StoredReplica,
+        lease: LeaseId,
+        unacknowledged: &VecDeque<PrimaryMutation>,
+        level: bool,
+    ) {
+        for secondary in &mut self.all {
+            // The bug: whatever comes meanwhile goes out at once, by itself (F1).
+            let hasty = secondary.outstanding && broken(Rule::R13);
+            let busy = secondary.outstanding && !hasty;
+            if busy || secondary.failed {
+                continue;
+            }
+            let sent = if hasty { unacknowledged.len().saturating_sub(1) } else { 0 };
+            let lacking = unacknowledged.iter().skip(sent);
+            let lacking = lacking.filter(|it| it.serial() > secondary.applied);
+            let batch = batch_of_one_message(lacking);
+            if batch.is_empty() {
+                continue;
+            }
+            assert!(!level || batch.len() == 1, "the levelling goes out alone (R16)");
+            secondary.outstanding = true;
+            let (handle, version) = (stored.handle(), stored.version());
+            let mark = stored.acknowledged();
+            let forward = Forward {
+                handle,
+                version,
+                lease,
+                sync: batch.iter().any(|mutation| mutation.sync),
+                mutations: batch.into_iter().map(|it| it.forwarded.clone()).collect(),
+                acknowledged: mark.length,
+                acknowledged_serial: mark.serial,
+                level,
+            };
+            let (to, server) = (secondary.at.address.clone(), secondary.at.server);
+            let what = ReplicaCall::Forward { version, lease, secondary: server };
+            let deadline = cx.replica_deadline();
+            cx.out.call(CallPurpose::Replica(handle, what), to, server, forward, deadline);
+        }
+    }
+
+    fn find(&mut self, server: ServerId) -> Option<&mut SecondaryProgress> {
+        self.all.iter_mut().find(|secondary| secondary.at.server == server)
+    }
+
+    /// One has answered, well or not; whether it is (still) of the set. What an older version sent
+    /// frees no place: the set was asked anew since.
+    pub(crate) fn answered(
+        &mut self,
+        server: ServerId,
+        applied: Option<SerialNumber>,
+        of_this_version: bool,
+    ) -> bool {
+        let Some(secondary) = self.find(server) else { return false };
+        secondary.outstanding &= !of_this_version;
+        secondary.applied = secondary.applied.max(applied.unwrap_or_default());
+        true
+    }
+
+    /// One cannot apply, or cannot sync; whether it is of the set.
+    pub(crate) fn fail(&mut self, server: ServerId) -> bool {
+        let Some(secondary) = self.find(server) else { return false };
+        secondary.failed = true;
+        true
+    }
+
+    pub(crate) fn failed(&self) -> Vec<ServerId> {
+        self.all.iter().filter(|it| it.failed).map(|it| it.at.server).collect()
+    }
+
+    /// The master's word on who is left (R14).
+    pub(crate) fn keep(&mut self, left: &[ReplicaAt]) {
+        self.all.retain(|secondary| left.iter().any(|at| at.server == secondary.at.server));
+        for secondary in &mut self.all {
+            (secondary.failed, secondary.outstanding) = (false, false);
+        }
+    }
+
+    /// Tells them how far readers may go, once for each mark (R17); whether that was news.
+    pub(crate) fn tell_acknowledged(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        stored: &StoredReplica,
+        lease: LeaseId,
+    ) -> bool {
+        let mark = stored.acknowledged();
+        if std::mem::replace(&mut self.told, mark) == mark {
+            return false;
+        }
+        let notice = Acknowledged {
+            handle: stored.handle(),
+            version: stored.version(),
+            lease,
+            acknowledged: mark.length,
+            acknowledged_serial: mark.serial,
+        };
+        let deadline = cx.replica_deadline();
+        for at in self.each() {
+            let (to, server) = (at.address.clone(), at.server);
+            cx.out.call(CallPurpose::Nobody, to, server, notice.clone(), deadline);
+        }
+        true
+    }
+}
+
+/// As many of `lacking` as one message takes; the first in any case.
+fn batch_of_one_message<'l>(
+    lacking: impl Iterator<Item = &'l PrimaryMutation>,
+) -> Vec<&'l PrimaryMutation> {
+    let mut sum_count = 0;
+    lacking
+        .take(BATCH_COUNT_MAX)
+        .take_while(|mutation| {
+            let first = sum_count == 0;
+            sum_count += mutation.forwarded.checksums.0.len();
+            first || sum_count <= FORWARD_SUM_COUNT_MAX
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FORWARD_SUM_COUNT_MAX, batch_of_one_message};
+    use crate::primary_mutation::{MutationKind, PrimaryMutation};
+    use cairn_protocol::Forwarded;
+    use cairn_types::BlockChecksums;
+
+    #[test]
+    fn a_forward_takes_what_fits_into_a_message_and_at_least_one_mutation() {
+        let of = |sum_count: usize| PrimaryMutation {
+            forwarded: Forwarded {
+                checksums: BlockChecksums(vec![0; sum_count]),
+                ..Forwarded::default()
+            },
+            waiting: vec![],
+            kind: MutationKind::Append,
+            sync: false,
+        };
+        let counts = |all: &[PrimaryMutation]| batch_of_one_message(all.iter()).len();
+        assert_eq!(counts(&[]), 0);
+        assert_eq!(counts(&[of(FORWARD_SUM_COUNT_MAX + 1), of(1)]), 1);
+        assert_eq!(counts(&[of(1), of(FORWARD_SUM_COUNT_MAX), of(1)]), 1);
+        assert_eq!(counts(&[of(1), of(FORWARD_SUM_COUNT_MAX - 2), of(1), of(1)]), 3);
+    }
+}

@@ -1,0 +1,233 @@
+//! What this server's disk holds of one chunk, as its decisions know it.
+//!
+//! - T1: a version only rises.
+//! - T2: no more is told as acknowledged than is stored here (R17).
+
+use crate::outbox::{DiskPurpose, Outbox, ReplicaJob};
+use cairn_env::{ApplyMutation, ChunkError, ChunkJob, JournalEntry};
+use cairn_protocol::{ErrorCode, Failure, Forwarded, Raise, ReplicaReport};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
+
+/// How far a chunk's bytes are acknowledged: where readers may go (R17), and what no up-to-date
+/// replica lacks (R29).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AcknowledgedMark {
+    pub(crate) length: u64,
+    pub(crate) serial: SerialNumber,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct StoredReplica {
+    handle: ChunkHandle,
+    version: ChunkVersion,
+    mutated_version: ChunkVersion,
+    serial: SerialNumber,
+    length: u64,
+    acknowledged: AcknowledgedMark,
+    closed: bool,
+    suspect: bool,
+    damaged: bool,
+}
+
+impl StoredReplica {
+    /// A replica that a raise is about to create (R10).
+    pub(crate) fn to_be_created(handle: ChunkHandle) -> Self {
+        Self { handle, ..Self::default() }
+    }
+
+    /// A replica as its disk was found.
+    pub(crate) fn from_recovered(recovered: &ReplicaReport) -> Self {
+        Self {
+            handle: recovered.handle,
+            version: recovered.version,
+            mutated_version: recovered.mutated_version,
+            serial: recovered.serial,
+            length: recovered.length,
+            acknowledged: AcknowledgedMark {
+                length: recovered.acknowledged,
+                serial: recovered.acknowledged_serial,
+            },
+            closed: recovered.closed,
+            suspect: recovered.suspect,
+            damaged: false,
+        }
+    }
+
+    pub(crate) fn report(&self) -> ReplicaReport {
+        ReplicaReport {
+            handle: self.handle,
+            version: self.version,
+            mutated_version: self.mutated_version,
+            serial: self.serial,
+            length: self.length,
+            closed: self.closed,
+            suspect: self.suspect,
+            acknowledged: self.acknowledged.length,
+            acknowledged_serial: self.acknowledged.serial,
+        }
+    }
+
+    pub(crate) fn handle(&self) -> ChunkHandle {
+        self.handle
+    }
+
+    pub(crate) fn version(&self) -> ChunkVersion {
+        self.version
+    }
+
+    /// The serial number of the last mutation that it applied.
+    pub(crate) fn serial(&self) -> SerialNumber {
+        self.serial
+    }
+
+    /// Stored bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(crate) fn acknowledged(&self) -> AcknowledgedMark {
+        self.acknowledged
+    }
+
+    /// Whether it has the close mark (R18).
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether it may have lost bytes (R27).
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.suspect
+    }
+
+    /// Whether a stored block failed its checksum: no lease, and readers only where no other
+    /// replica is left, until it is replaced.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged
+    }
+
+    /// Whether `version` is the one it stands at (R12).
+    pub(crate) fn check_version(&self, version: ChunkVersion) -> Result<(), Failure> {
+        if version == self.version || broken(Rule::R12) {
+            return Ok(());
+        }
+        Err(Failure::not_done(
+            ErrorCode::StaleVersion,
+            format!(
+                "chunk {} stands at version {} here, the request names {}",
+                self.handle.short(),
+                self.version.short(),
+                version.short()
+            ),
+        ))
+    }
+
+    /// Stands at a newer version from here on, whether or not it is durable yet.
+    pub(crate) fn rise(&mut self, raise: &Raise) {
+        assert!(raise.to > self.version, "{} is not a raise of {} (T1)", raise.to, self.version);
+        self.version = raise.to;
+        self.closed |= raise.close;
+    }
+
+    /// The close mark is durable here (R18).
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// The disk holds this much, up to that serial number, under the present version.
+    pub(crate) fn changed(&mut self, length: u64, serial: SerialNumber) {
+        self.length = length;
+        self.serial = serial;
+        self.mutated_version = self.version;
+    }
+
+    /// What a disk error says about the bytes.
+    pub(crate) fn learn_of(&mut self, error: &ChunkError) {
+        self.damaged |= matches!(error, ChunkError::Corrupt { .. });
+    }
+
+    /// A block was looked at, and does not match its checksum.
+    pub(crate) fn damage(&mut self) {
+        self.damaged = true;
+    }
+
+    /// Takes a newer mark as far as the bytes reach (T2); whether that changed anything.
+    pub(crate) fn learn_acknowledged(&mut self, mark: AcknowledgedMark) -> bool {
+        let before = self.acknowledged;
+        self.acknowledged = AcknowledgedMark {
+            length: before.length.max(mark.length.min(self.length)),
+            serial: before.serial.max(mark.serial.min(self.serial)),
+        };
+        before != self.acknowledged
+    }
+
+    /// As the primary, which knows: mutations up to here are applied by every replica of the set.
+    pub(crate) fn acknowledge(&mut self, end: u64, serial: Option<SerialNumber>) {
+        self.acknowledged.length = self.acknowledged.length.max(end.min(self.length));
+        if let Some(serial) = serial {
+            assert!(serial <= self.serial, "{serial} is acknowledged, and not applied here (T2)");
+            self.acknowledged.serial = serial;
+        }
+    }
+
+    /// The master has logged a version that counts this replica in although it may have lost
+    /// bytes: from here on what it holds is what the chunk is (R28).
+    pub(crate) fn become_current(&mut self, out: &mut Outbox) {
+        if std::mem::take(&mut self.suspect) {
+            out.journal(DiskPurpose::Nobody, JournalEntry::Cleared(self.handle));
+        }
+    }
+
+    /// Writes the acknowledged length into the head, so that a restart knows it.
+    pub(crate) fn settle(&self, out: &mut Outbox) {
+        let job = ChunkJob::Settle {
+            handle: self.handle,
+            acknowledged: self.acknowledged.length,
+            acknowledged_serial: self.acknowledged.serial,
+        };
+        out.chunk_job(self.handle, DiskPurpose::Nobody, job);
+    }
+
+    /// Changes the stored bytes, under the present version.
+    pub(crate) fn apply<'f>(
+        &self,
+        out: &mut Outbox,
+        mutations: impl Iterator<Item = &'f Forwarded>,
+        sync: bool,
+    ) {
+        let mutations: Vec<ApplyMutation> = mutations.map(to_apply).collect();
+        assert!(!mutations.is_empty(), "nothing to apply");
+        let job = ChunkJob::Apply {
+            handle: self.handle,
+            version: self.version,
+            mutations,
+            acknowledged: self.acknowledged.length,
+            acknowledged_serial: self.acknowledged.serial,
+            sync,
+        };
+        out.replica_job(self.handle, ReplicaJob::Apply, job);
+    }
+
+    /// Makes the present version durable, and with it perhaps its creation or its close mark.
+    pub(crate) fn journal(&self, out: &mut Outbox, create: bool, close: bool) {
+        let (handle, version) = (self.handle, self.version);
+        let entry = JournalEntry::Raise { handle, version, create, close };
+        out.journal(DiskPurpose::Replica(handle, ReplicaJob::Journal), entry);
+    }
+
+    /// Brings what is stored to disk.
+    pub(crate) fn sync(&self, out: &mut Outbox, what: ReplicaJob) {
+        out.replica_job(self.handle, what, ChunkJob::Sync { handle: self.handle });
+    }
+}
+
+/// The disk's form of a mutation.
+fn to_apply(forwarded: &Forwarded) -> ApplyMutation {
+    ApplyMutation {
+        serial: forwarded.serial,
+        offset: forwarded.offset,
+        size: forwarded.size,
+        push: forwarded.push,
+        checksums: forwarded.checksums.clone(),
+    }
+}
