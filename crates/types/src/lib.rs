@@ -9,6 +9,7 @@ mod cell_config;
 mod checksum;
 mod entry;
 mod ids;
+mod name_pattern;
 mod path;
 pub mod planted;
 mod random;
@@ -30,6 +31,7 @@ pub use ids::{
     CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId, LeaseId, LogIndex,
     MutationName, MutationNumber, PushId, SerialNumber, ServerId, SessionId, Term,
 };
+pub use name_pattern::{is_name_pattern, name_matches};
 pub use path::{CellPath, NAME_SIZE_MAX, PATH_SIZE_MAX, PathError};
 pub use random::Random;
 pub use range::ByteRange;
