@@ -11,11 +11,11 @@
 use crate::cell::{Cell, CreateOptions};
 use crate::error::Error;
 use crate::file::File;
-use crate::link::{Answer, answered, wait};
+use crate::link::{PendingAnswer, wait_for};
 use cairn_client_core::Operation;
 use cairn_protocol::{
     BATCH_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch, BatchEntry, BatchResult, Create, Delete, Looked,
-    MakeDirectory, Rename, Response, Stat,
+    MakeDirectory, Rename, Stat,
 };
 use cairn_types::{CellPath, Entry, MutationName};
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ impl Cell {
         let looked = self.looked(paths).await;
         // Of those that a primary knows more about, all are asked before the first is waited for.
         let ask = |path: &CellPath| self.link.begin(Operation::Ask(stat(path).into()));
-        let again: Vec<Result<(Entry, Option<Answer>), Error>> = (paths.iter().zip(looked))
+        let again: Vec<Result<(Entry, Option<PendingAnswer>), Error>> = (paths.iter().zip(looked))
             .map(|(path, looked)| {
                 looked.map(|Looked { entry, leased }| (entry, leased.then(|| ask(path))))
             })
@@ -196,7 +196,8 @@ impl Cell {
         entries: Vec<BatchEntry>,
         read: impl Fn(BatchResult) -> Result<T, Error>,
     ) -> Vec<Result<T, Error>> {
-        let mut parts = Parts { entries: entries.into_iter(), kept: None };
+        let asked = entries.len();
+        let mut parts = BatchParts { entries: entries.into_iter(), kept: None };
         let mut under_way = VecDeque::new();
         let mut all = Vec::new();
         loop {
@@ -206,7 +207,10 @@ impl Cell {
                 let count = part.entries.len();
                 under_way.push_back((count, self.link.begin(Operation::Open(part.into()))));
             }
-            let Some((count, answer)) = under_way.pop_front() else { return all };
+            let Some((count, answer)) = under_way.pop_front() else {
+                assert_eq!(all.len(), asked, "B2: a result for each name");
+                return all;
+            };
             match results(answer, count).await {
                 Ok(results) => all.extend(results.into_iter().map(&read)),
                 Err(error) => all.extend((0..count).map(|_| Err(error.clone()))),
@@ -219,19 +223,14 @@ fn stat(path: &CellPath) -> Stat {
     Stat { path: path.clone() }
 }
 
-async fn told(answer: Answer) -> Result<Entry, Error> {
-    match answered(wait(answer).await?)? {
-        Response::Stat(answer) => Ok(answer.entry),
-        _ => Err(Error::mismatched()),
-    }
+async fn told(answer: PendingAnswer) -> Result<Entry, Error> {
+    Ok(wait_for::<Stat>(answer).await?.entry)
 }
 
 /// The results of a part, one for each of its entries.
-async fn results(answer: Answer, count: usize) -> Result<Vec<BatchResult>, Error> {
-    match answered(wait(answer).await?)? {
-        Response::Batch(answer) if answer.results.len() == count => Ok(answer.results),
-        _ => Err(Error::mismatched()),
-    }
+async fn results(answer: PendingAnswer, count: usize) -> Result<Vec<BatchResult>, Error> {
+    let results = wait_for::<Batch>(answer).await?.results;
+    if results.len() == count { Ok(results) } else { Err(Error::mismatched()) }
 }
 
 fn failed(result: BatchResult) -> Error {
@@ -242,13 +241,13 @@ fn failed(result: BatchResult) -> Error {
 }
 
 /// Cuts entries into batches within their limits.
-struct Parts<I> {
+struct BatchParts<I> {
     entries: I,
     /// It did not fit the part before.
     kept: Option<BatchEntry>,
 }
 
-impl<I: Iterator<Item = BatchEntry>> Iterator for Parts<I> {
+impl<I: Iterator<Item = BatchEntry>> Iterator for BatchParts<I> {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {
@@ -263,18 +262,19 @@ impl<I: Iterator<Item = BatchEntry>> Iterator for Parts<I> {
             }
             part.entries.push(entry);
         }
+        assert!(part.oversized().is_none(), "B3: a part is within the limits of a batch");
         (!part.entries.is_empty()).then_some(part)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PART_COUNT, Parts, stat};
+    use super::{BatchParts, PART_COUNT, stat};
     use cairn_protocol::{BatchEntry, Rename};
     use cairn_types::CellPath;
 
     fn parts(entries: Vec<BatchEntry>) -> Vec<usize> {
-        let parts = Parts { entries: entries.into_iter(), kept: None };
+        let parts = BatchParts { entries: entries.into_iter(), kept: None };
         let count = |part: cairn_protocol::Batch| {
             assert_eq!(part.oversized(), None);
             part.entries.len()

@@ -2,12 +2,12 @@
 
 use crate::error::Error;
 use crate::file::File;
-use crate::link::{Link, answered, wait};
+use crate::link::{Link, wait_for};
 use cairn_client_core::Operation;
 use cairn_protocol::{
     CellInfo, CellInfoAnswer, ChunkLocations, Create, Delete, Explain, ExplainAnswer, Find,
-    FindAnswer, Locate, MakeDirectory, Open, Rename, Request, Response, ServerStatus, Servers,
-    Stat, Status, StatusAnswer,
+    FindAnswer, Locate, MakeDirectory, Open, Rename, Rpc, ServerStatus, Servers, Stat, Status,
+    StatusAnswer,
 };
 use cairn_types::{Address, CellPath, ChunkIndex, Content, Entry, MutationName, Rack};
 use std::sync::Arc;
@@ -59,18 +59,6 @@ pub struct Cell {
     info: Arc<CellInfoAnswer>,
 }
 
-macro_rules! ask {
-    ($self:ident, $request:expr, $answer:ident) => {
-        ask!($self, ask, $request, $answer)
-    };
-    ($self:ident, $how:ident, $request:expr, $answer:ident) => {
-        match $self.link.$how($request).await? {
-            Response::$answer(answer) => answer,
-            _ => return Err(Error::mismatched()),
-        }
-    };
-}
-
 impl Cell {
     /// Connects to the cell whose masters listen at `addresses`: `host:port`, several with commas
     /// between. Waits for one of them to answer as long as [`Options`] say: a master that is
@@ -97,10 +85,8 @@ impl Cell {
         let first_wait = options.first_wait.unwrap_or(options.deadline);
         let link = Link::start(masters, options.rack, options.deadline)?;
         let ask = Operation::Ask(CellInfo {}.into());
-        match answered(wait(link.submit(ask, first_wait)).await?)? {
-            Response::CellInfo(info) => Ok(Self { link, info: Arc::new(info) }),
-            _ => Err(Error::mismatched()),
-        }
+        let info = wait_for::<CellInfo>(link.submit(ask, first_wait)).await?;
+        Ok(Self { link, info: Arc::new(info) })
     }
 
     /// Which cell this is, and the settings that it runs with, as of when it was connected to.
@@ -119,15 +105,14 @@ impl Cell {
     ///
     /// ```no_run
     /// # async fn example(cell: cairn_client::Cell) -> Result<(), cairn_client::Error> {
-    /// use cairn_protocol::{Locate, Response};
+    /// use cairn_protocol::Locate;
     /// use cairn_types::{ChunkIndex, EntryId};
     /// let (file, first) = (EntryId::new(7), ChunkIndex::default());
-    /// if let Response::Locate(answer) = cell.ask(Locate { file, first, count: 16 }).await? {
-    ///     println!("{} chunks", answer.chunks.len());
-    /// }
+    /// let answer = cell.ask(Locate { file, first, count: 16 }).await?;
+    /// println!("{} chunks", answer.chunks.len());
     /// # Ok(()) }
     /// ```
-    pub async fn ask(&self, request: impl Into<Request>) -> Result<Response, Error> {
+    pub async fn ask<R: Rpc>(&self, request: R) -> Result<R::Answer, Error> {
         self.link.ask(request).await
     }
 
@@ -137,7 +122,7 @@ impl Cell {
     /// # Errors
     /// `NotFound`; `NotADirectory` where a part of the path is a file.
     pub async fn stat(&self, path: &CellPath) -> Result<Entry, Error> {
-        Ok(ask!(self, Stat { path: path.clone() }, Stat).entry)
+        Ok(self.link.ask(Stat { path: path.clone() }).await?.entry)
     }
 
     /// Paths below `root` whose name matches `pattern` (`*`, `?`, `[a-z]`), at most `limit` of
@@ -154,7 +139,7 @@ impl Cell {
         limit: u32,
     ) -> Result<FindAnswer, Error> {
         let (root, pattern, after) = (root.clone(), pattern.to_owned(), after.to_owned());
-        Ok(ask!(self, Find { root, pattern, after, limit }, Find))
+        self.link.ask(Find { root, pattern, after, limit }).await
     }
 
     /// Makes a directory; with `parents` also those above it, and an existing one is no error.
@@ -163,7 +148,7 @@ impl Cell {
     /// `AlreadyExists`, `NotFound` (no parent), `NotADirectory`.
     pub async fn make_directory(&self, path: &CellPath, parents: bool) -> Result<Entry, Error> {
         let (mutation, path) = (MutationName::default(), path.clone());
-        Ok(ask!(self, MakeDirectory { mutation, path, parents }, MakeDirectory).entry)
+        Ok(self.link.ask(MakeDirectory { mutation, path, parents }).await?.entry)
     }
 
     /// Makes an empty file and opens it.
@@ -174,7 +159,7 @@ impl Cell {
         let CreateOptions { replication, content, or_open, synced } = options;
         let (mutation, path) = (MutationName::default(), path.clone());
         let create = Create { mutation, path, replication, content, or_open, synced };
-        Ok(self.file(ask!(self, open, create, Create).entry))
+        Ok(self.file(self.link.open(create).await?.entry))
     }
 
     /// Opens a file, or a directory for its [`File::entry`] alone. What this client had cached of
@@ -185,7 +170,7 @@ impl Cell {
     /// `NotFound`, `NotADirectory`.
     pub async fn open(&self, path: &CellPath) -> Result<File, Error> {
         let open = Open { path: path.clone(), first: ChunkIndex::default(), count: 0 };
-        Ok(self.file(ask!(self, open, open, Open).entry))
+        Ok(self.file(self.link.open(open).await?.entry))
     }
 
     pub(crate) fn file(&self, entry: Entry) -> File {
@@ -199,7 +184,7 @@ impl Cell {
     /// `NotFound`, `AlreadyExists` (without `replace`), `Invalid` (a directory into itself).
     pub async fn rename(&self, from: &CellPath, to: &CellPath, replace: bool) -> Result<(), Error> {
         let (mutation, from, to) = (MutationName::default(), from.clone(), to.clone());
-        ask!(self, Rename { mutation, from, to, replace }, Rename);
+        self.link.ask(Rename { mutation, from, to, replace }).await?;
         Ok(())
     }
 
@@ -210,7 +195,7 @@ impl Cell {
     /// `NotFound`, `DirectoryNotEmpty`.
     pub async fn delete(&self, path: &CellPath, recursive: bool) -> Result<String, Error> {
         let (mutation, path) = (MutationName::default(), path.clone());
-        Ok(ask!(self, Delete { mutation, path, recursive }, Delete).hidden)
+        Ok(self.link.ask(Delete { mutation, path, recursive }).await?.hidden)
     }
 
     /// Where each chunk of a file lies; holes are left out.
@@ -222,7 +207,7 @@ impl Cell {
         let (mut all, mut first) = (Vec::new(), 0);
         loop {
             let locate = Locate { file, first: ChunkIndex::new(first), count: PAGE_SIZE };
-            let answer = ask!(self, locate, Locate);
+            let answer = self.link.ask(locate).await?;
             all.extend(answer.chunks);
             first += u64::from(PAGE_SIZE);
             if first >= answer.entry.chunk_count {
@@ -236,7 +221,7 @@ impl Cell {
     /// # Errors
     /// Only that no master answers.
     pub async fn servers(&self) -> Result<Vec<ServerStatus>, Error> {
-        Ok(ask!(self, Servers {}, Servers).servers)
+        Ok(self.link.ask(Servers {}).await?.servers)
     }
 
     /// How the cell is; `reasons` is empty when all is well.
@@ -244,7 +229,7 @@ impl Cell {
     /// # Errors
     /// Only that no master answers.
     pub async fn status(&self) -> Result<StatusAnswer, Error> {
-        Ok(ask!(self, Status {}, Status))
+        self.link.ask(Status {}).await
     }
 
     /// Why a path, or a chunk handle such as `3-1f`, is as it is: lines for a person.
@@ -252,7 +237,7 @@ impl Cell {
     /// # Errors
     /// `NotFound`.
     pub async fn explain(&self, subject: &str) -> Result<ExplainAnswer, Error> {
-        Ok(ask!(self, Explain { subject: subject.to_owned() }, Explain))
+        self.link.ask(Explain { subject: subject.to_owned() }).await
     }
 }
 

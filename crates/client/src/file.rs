@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::link::Link;
+use crate::open_file::OpenFile;
 use crate::reader::{Reader, Tail};
 use crate::record_reader::RecordReader;
 use crate::record_writer::RecordWriter;
@@ -10,35 +11,6 @@ use bytes::{Bytes, BytesMut};
 use cairn_client_core::{Operation, Output};
 use cairn_types::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// What clones of a file share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) link: Arc<Link>,
-    pub(crate) entry: Entry,
-    closed: AtomicBool,
-    doubted: AtomicBool,
-}
-
-impl Shared {
-    /// The bytes of a read and whether the file ends behind them; its warning is kept (R28).
-    pub(crate) fn take_read(&self, output: Output) -> Result<(Vec<Bytes>, bool), Error> {
-        let Output::Read { pieces, end, suspect } = output else { return Err(Error::mismatched()) };
-        if suspect {
-            self.doubted.store(true, Ordering::Relaxed);
-        }
-        Ok((pieces, end))
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if !*self.closed.get_mut() {
-            self.link.forget(self.entry.id);
-        }
-    }
-}
 
 /// An open file; clones share it. Offsets and sizes are bytes.
 ///
@@ -47,19 +19,18 @@ impl Drop for Shared {
 /// replicas; of concurrent appends each stands whole at least once.
 #[derive(Clone, Debug)]
 pub struct File {
-    shared: Arc<Shared>,
+    open: Arc<OpenFile>,
 }
 
 impl File {
     pub(crate) fn new(link: Arc<Link>, entry: Entry) -> Self {
-        let (closed, doubted) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { shared: Arc::new(Shared { link, entry, closed, doubted }) }
+        Self { open: Arc::new(OpenFile::new(link, entry)) }
     }
 
     /// The entry as it was when the file was opened; its length is the recorded one.
     #[must_use]
     pub fn entry(&self) -> &Entry {
-        &self.shared.entry
+        &self.open.entry
     }
 
     /// The acknowledged length now. Where the last chunk is being appended to, its primary is
@@ -69,8 +40,8 @@ impl File {
     /// `NotFound` where the file is gone; no replica of the last chunk answers within the
     /// deadline.
     pub async fn length(&self) -> Result<u64, Error> {
-        let file = self.shared.entry.id;
-        match self.shared.link.run(Operation::Length { file }).await? {
+        let file = self.open.entry.id;
+        match self.open.link.run(Operation::Length { file }).await? {
             Output::Length(length) => Ok(length),
             _ => Err(Error::mismatched()),
         }
@@ -89,9 +60,9 @@ impl File {
     /// # Ok(()) }
     /// ```
     pub async fn read_at(&self, offset: u64, size: u64) -> Result<Bytes, Error> {
-        let file = self.shared.entry.id;
+        let file = self.open.entry.id;
         let read = Operation::Read { file, offset, size, fresh: false };
-        let (pieces, _) = self.shared.take_read(self.shared.link.run(read).await?)?;
+        let (pieces, _) = self.open.take_read(self.open.link.run(read).await?)?;
         Ok(joined(pieces))
     }
 
@@ -110,7 +81,7 @@ impl File {
     /// ```
     #[must_use]
     pub fn is_doubted(&self) -> bool {
-        self.shared.doubted.load(Ordering::Relaxed)
+        self.open.is_doubted()
     }
 
     /// Writes `bytes` at `offset`; done when every replica holds them (§3.1), on disk where the
@@ -121,8 +92,8 @@ impl File {
     /// With outcome `Unknown`, any part may have been written; writing the same again is safe
     /// unless someone else has written there since.
     pub async fn write_at(&self, offset: u64, bytes: Bytes) -> Result<(), Error> {
-        let (file, sync) = (self.shared.entry.id, self.shared.entry.synced);
-        self.shared.link.run(Operation::Write { file, offset, bytes, sync }).await.map(drop)
+        let (file, sync) = (self.open.entry.id, self.open.entry.synced);
+        self.open.link.run(Operation::Write { file, offset, bytes, sync }).await.map(drop)
     }
 
     /// Appends `bytes` atomically at an offset that the cell chooses, and answers it (§3.3). At
@@ -139,8 +110,8 @@ impl File {
     /// # Ok(()) }
     /// ```
     pub async fn append(&self, bytes: Bytes) -> Result<u64, Error> {
-        let (file, sync) = (self.shared.entry.id, self.shared.entry.synced);
-        match self.shared.link.run(Operation::Append { file, bytes, sync }).await? {
+        let (file, sync) = (self.open.entry.id, self.open.entry.synced);
+        match self.open.link.run(Operation::Append { file, bytes, sync }).await? {
             Output::Appended { offset } => Ok(offset),
             _ => Err(Error::mismatched()),
         }
@@ -152,7 +123,7 @@ impl File {
     /// # Errors
     /// Then some of it may be on disk; sync again.
     pub async fn sync(&self) -> Result<u64, Error> {
-        self.recorded(Operation::Sync { file: self.shared.entry.id }).await
+        self.recorded(Operation::Sync { file: self.open.entry.id }).await
     }
 
     /// Has the master record the length. Clones stay usable.
@@ -161,15 +132,15 @@ impl File {
     /// The length is recorded later then, when the last chunk's lease ends. What was written
     /// stays written.
     pub async fn close(&self) -> Result<(), Error> {
-        let file = self.shared.entry.id;
-        if self.shared.closed.swap(true, Ordering::Relaxed) {
+        let file = self.open.entry.id;
+        if !self.open.close() {
             return Ok(());
         }
         self.recorded(Operation::Close { file, sync: false }).await.map(drop)
     }
 
     async fn recorded(&self, operation: Operation) -> Result<u64, Error> {
-        match self.shared.link.run(operation).await? {
+        match self.open.link.run(operation).await? {
             Output::Recorded { length } => Ok(length),
             _ => Err(Error::mismatched()),
         }
@@ -188,7 +159,7 @@ impl File {
     /// ```
     #[must_use]
     pub fn reader(&self, offset: u64) -> Reader {
-        Reader::new(Arc::clone(&self.shared), offset)
+        Reader::new(Arc::clone(&self.open), offset)
     }
 
     /// Streams bytes into the file from `offset` on, with several writes under way behind the
@@ -204,19 +175,19 @@ impl File {
     /// ```
     #[must_use]
     pub fn writer(&self, offset: u64) -> Writer {
-        Writer::new(Arc::clone(&self.shared), offset)
+        Writer::new(Arc::clone(&self.open), offset)
     }
 
     /// Follows the file as it grows.
     #[must_use]
     pub fn tail(&self, offset: u64) -> Tail {
-        Tail::new(Arc::clone(&self.shared), offset)
+        Tail::new(Arc::clone(&self.open), offset)
     }
 
     /// Appends records under `producer`'s name, each delivered once to every reader (§2.7.2).
     #[must_use]
     pub fn record_writer(&self, producer: &str) -> RecordWriter {
-        RecordWriter::new(Arc::clone(&self.shared), producer)
+        RecordWriter::new(Arc::clone(&self.open), producer)
     }
 
     /// The records from `offset` (which need not be the start of one) to the end of the file, each
@@ -232,13 +203,13 @@ impl File {
     /// ```
     #[must_use]
     pub fn records(&self, offset: u64) -> RecordReader {
-        RecordReader::new(Arc::clone(&self.shared), offset, false)
+        RecordReader::new(Arc::clone(&self.open), offset, false)
     }
 
     /// The same, without an end: waits for records to come.
     #[must_use]
     pub fn records_follow(&self, offset: u64) -> RecordReader {
-        RecordReader::new(Arc::clone(&self.shared), offset, true)
+        RecordReader::new(Arc::clone(&self.open), offset, true)
     }
 }
 

@@ -38,6 +38,7 @@ mod error;
 mod file;
 mod link;
 mod listing;
+mod open_file;
 mod reader;
 mod record_reader;
 mod record_writer;

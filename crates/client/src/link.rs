@@ -7,7 +7,7 @@
 use crate::error::Error;
 use cairn_client_core::{ClientCore, ClientSettings, Command, NoDisk, Operation, Output};
 use cairn_env_os::{Attached, LaunchOptions, Running, Sender, Turned, attach, clock, launch};
-use cairn_protocol::{ErrorCode, Failure, Request, Response};
+use cairn_protocol::{ErrorCode, Failure, Rpc};
 use cairn_types::{Address, EntryId, Rack, Time};
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep};
 
 /// An answer on its way.
-pub(crate) type Answer = oneshot::Receiver<Result<Output, Failure>>;
+pub(crate) type PendingAnswer = oneshot::Receiver<Result<Output, Failure>>;
 
 /// The client's loop, ended with the last holder of this, or with its runtime.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Link {
     }
 
     /// Hands over an operation; it is under way whether or not the answer is waited for.
-    pub(crate) fn submit(&self, operation: Operation, within: Duration) -> Answer {
+    pub(crate) fn submit(&self, operation: Operation, within: Duration) -> PendingAnswer {
         let (tell, answer) = oneshot::channel();
         // Nobody may be waiting any more; that is the caller's choice.
         let done = Box::new(move |result| drop(tell.send(result)));
@@ -73,7 +73,7 @@ impl Link {
     }
 
     /// The same, within the deadline that the cell's options set.
-    pub(crate) fn begin(&self, operation: Operation) -> Answer {
+    pub(crate) fn begin(&self, operation: Operation) -> PendingAnswer {
         self.submit(operation, self.deadline)
     }
 
@@ -81,13 +81,13 @@ impl Link {
         wait(self.begin(operation)).await
     }
 
-    pub(crate) async fn ask(&self, request: impl Into<Request>) -> Result<Response, Error> {
-        answered(self.run(Operation::Ask(request.into())).await?)
+    pub(crate) async fn ask<R: Rpc>(&self, request: R) -> Result<R::Answer, Error> {
+        wait_for::<R>(self.begin(Operation::Ask(request.into()))).await
     }
 
     /// The same, of a request that opens files.
-    pub(crate) async fn open(&self, request: impl Into<Request>) -> Result<Response, Error> {
-        answered(self.run(Operation::Open(request.into())).await?)
+    pub(crate) async fn open<R: Rpc>(&self, request: R) -> Result<R::Answer, Error> {
+        wait_for::<R>(self.begin(Operation::Open(request.into()))).await
     }
 
     /// Takes back one opening of a file.
@@ -146,16 +146,16 @@ async fn turn_on(mut attached: AsyncFd<Attached<ClientCore>>, mut alarm: Pin<Box
     .await;
 }
 
-/// The response in an output.
-pub(crate) fn answered(output: Output) -> Result<Response, Error> {
-    match output {
-        Output::Answered(response) => Ok(response),
-        _ => Err(Error::mismatched()),
-    }
+pub(crate) async fn wait(answer: PendingAnswer) -> Result<Output, Error> {
+    Ok(answer.await.map_err(|_| Error::stopped())??)
 }
 
-pub(crate) async fn wait(answer: Answer) -> Result<Output, Error> {
-    Ok(answer.await.map_err(|_| Error::stopped())??)
+/// Waits for the masters' answer to a request `R`.
+pub(crate) async fn wait_for<R: Rpc>(answer: PendingAnswer) -> Result<R::Answer, Error> {
+    match wait(answer).await? {
+        Output::Answered(response) => Ok(R::answer(Ok(response))?),
+        _ => Err(Error::mismatched()),
+    }
 }
 
 /// 128 bits that no other client draws: the standard library keys its hashers from the system.

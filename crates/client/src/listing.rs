@@ -11,9 +11,9 @@
 
 use crate::cell::Cell;
 use crate::error::Error;
-use crate::link::{Answer, Link, answered, wait};
+use crate::link::{Link, PendingAnswer, wait_for};
 use cairn_client_core::Operation;
-use cairn_protocol::{List, ListAnswer, Response};
+use cairn_protocol::{List, ListAnswer};
 use cairn_types::{CellPath, Entry};
 use std::sync::Arc;
 
@@ -29,14 +29,14 @@ pub struct Listing {
     /// The last name that was told.
     last: String,
     /// The page behind it.
-    next: Option<Asked>,
+    next: Option<PendingPage>,
     is_over: bool,
 }
 
 /// A page on its way.
 #[derive(Debug)]
-struct Asked {
-    answer: Answer,
+struct PendingPage {
+    answer: PendingAnswer,
     /// It was asked for by what it would have to skip.
     is_ahead: bool,
 }
@@ -111,15 +111,15 @@ impl Listing {
     }
 
     /// Asks for the page behind the last name that was told and `skip` more.
-    fn ask(&self, skip: u32) -> Asked {
+    fn ask(&self, skip: u32) -> PendingPage {
         let Self { path, hidden, last, .. } = self;
         let (path, after, hidden) = (path.clone(), last.clone(), *hidden);
         let list = List { path, after, limit: PAGE_SIZE, hidden, skip };
-        Asked { answer: self.link.begin(Operation::Ask(list.into())), is_ahead: skip > 0 }
+        PendingPage { answer: self.link.begin(Operation::Ask(list.into())), is_ahead: skip > 0 }
     }
 }
 
-impl Asked {
+impl PendingPage {
     /// The page, where it came and follows the last name that was told (L1).
     async fn page_behind(self, last: &str) -> Option<ListAnswer> {
         let is_ahead = self.is_ahead;
@@ -127,9 +127,6 @@ impl Asked {
     }
 
     async fn page(self) -> Result<ListAnswer, Error> {
-        match answered(wait(self.answer).await?)? {
-            Response::List(page) => Ok(page),
-            _ => Err(Error::mismatched()),
-        }
+        wait_for::<List>(self.answer).await
     }
 }

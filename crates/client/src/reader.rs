@@ -1,8 +1,8 @@
 //! Streaming reads: several under way ahead of the caller (A7, design §7).
 
 use crate::error::Error;
-use crate::file::Shared;
-use crate::link::{Answer, wait};
+use crate::link::{PendingAnswer, wait};
+use crate::open_file::OpenFile;
 use bytes::Bytes;
 use cairn_client_core::Operation;
 use std::collections::VecDeque;
@@ -20,19 +20,19 @@ pub(crate) const REST_MAX: Duration = Duration::from_millis(250);
 /// A stream of a file's bytes. Made by [`File::reader`](crate::File::reader).
 #[derive(Debug)]
 pub struct Reader {
-    shared: Arc<Shared>,
+    file: Arc<OpenFile>,
     /// Where the next read to be sent starts.
     ahead: u64,
     /// Reads under way, and where each starts.
-    under_way: VecDeque<(u64, Answer)>,
+    under_way: VecDeque<(u64, PendingAnswer)>,
     ready: VecDeque<Bytes>,
     ended: bool,
 }
 
 impl Reader {
-    pub(crate) fn new(shared: Arc<Shared>, offset: u64) -> Self {
+    pub(crate) fn new(file: Arc<OpenFile>, offset: u64) -> Self {
         let (under_way, ready) = (VecDeque::new(), VecDeque::new());
-        Self { shared, ahead: offset, under_way, ready, ended: false }
+        Self { file, ahead: offset, under_way, ready, ended: false }
     }
 
     /// The next bytes, in order; nothing at the end of the file. Pieces have any size.
@@ -50,7 +50,7 @@ impl Reader {
             let at = *at;
             let result = answer.await.map_err(|_| Error::stopped());
             self.under_way.pop_front();
-            match result.and_then(|result| self.shared.take_read(result?)) {
+            match result.and_then(|result| self.file.take_read(result?)) {
                 Ok((pieces, end)) => {
                     self.ended |= end;
                     self.ready.extend(pieces);
@@ -69,26 +69,27 @@ impl Reader {
 
     fn send_reads(&mut self) {
         while !self.ended && self.under_way.len() < READ_AHEAD {
-            let (file, offset) = (self.shared.entry.id, self.ahead);
+            let (file, offset) = (self.file.entry.id, self.ahead);
             let size = READ_SIZE - offset % READ_SIZE;
             let read = Operation::Read { file, offset, size, fresh: false };
-            self.under_way.push_back((offset, self.shared.link.begin(read)));
+            self.under_way.push_back((offset, self.file.link.begin(read)));
             self.ahead = offset.saturating_add(size);
         }
+        assert!(self.ended || !self.under_way.is_empty(), "reads go ahead up to the end");
     }
 }
 
 /// A file's bytes as they come. Made by [`File::tail`](crate::File::tail).
 #[derive(Debug)]
 pub struct Tail {
-    shared: Arc<Shared>,
+    file: Arc<OpenFile>,
     offset: u64,
     ready: VecDeque<Bytes>,
 }
 
 impl Tail {
-    pub(crate) fn new(shared: Arc<Shared>, offset: u64) -> Self {
-        Self { shared, offset, ready: VecDeque::new() }
+    pub(crate) fn new(file: Arc<OpenFile>, offset: u64) -> Self {
+        Self { file, offset, ready: VecDeque::new() }
     }
 
     /// The next bytes; waits until there are some.
@@ -102,13 +103,13 @@ impl Tail {
                 self.offset += piece.len() as u64;
                 return Ok(piece);
             }
-            let (file, offset) = (self.shared.entry.id, self.offset);
+            let (file, offset) = (self.file.entry.id, self.offset);
             let read = Operation::Read { file, offset, size: READ_SIZE, fresh: false };
-            let output = wait(self.shared.link.begin(read)).await?;
-            let (pieces, _) = self.shared.take_read(output)?;
+            let output = wait(self.file.link.begin(read)).await?;
+            let (pieces, _) = self.file.take_read(output)?;
             self.ready.extend(pieces);
             if self.ready.is_empty() {
-                self.shared.link.pause(rest).await?;
+                self.file.link.pause(rest).await?;
                 rest = (rest * 2).min(REST_MAX);
             }
         }

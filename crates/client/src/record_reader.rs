@@ -1,8 +1,8 @@
 //! Reading records: each once, in the order in which they stand (§2.7.2).
 
 use crate::error::Error;
-use crate::file::Shared;
-use crate::link::{Answer, wait};
+use crate::link::{PendingAnswer, wait};
+use crate::open_file::OpenFile;
 use crate::reader::{REST_MAX, REST_MIN};
 use cairn_client_core::{Operation, ReadSpec, RecordCursor};
 use cairn_format::Record;
@@ -17,18 +17,18 @@ const READ_AHEAD: usize = 4;
 /// [`File::records_follow`](crate::File::records_follow).
 #[derive(Debug)]
 pub struct RecordReader {
-    shared: Arc<Shared>,
+    file: Arc<OpenFile>,
     cursor: RecordCursor,
-    under_way: VecDeque<(ReadSpec, Answer)>,
+    under_way: VecDeque<(ReadSpec, PendingAnswer)>,
     ready: VecDeque<Record>,
     follow: bool,
     rest: Duration,
 }
 
 impl RecordReader {
-    pub(crate) fn new(shared: Arc<Shared>, offset: u64, follow: bool) -> Self {
+    pub(crate) fn new(file: Arc<OpenFile>, offset: u64, follow: bool) -> Self {
         Self {
-            shared,
+            file,
             cursor: RecordCursor::new(offset),
             under_way: VecDeque::new(),
             ready: VecDeque::new(),
@@ -62,9 +62,9 @@ impl RecordReader {
     /// Takes in the next read; true at the end of the file.
     async fn read_on(&mut self) -> Result<bool, Error> {
         self.send_reads();
-        let Some((read, answer)) = self.under_way.pop_front() else { return Ok(true) };
+        let (read, answer) = self.under_way.pop_front().expect("a read was sent");
         let output = wait(answer).await.inspect_err(|_| self.under_way.clear())?;
-        let (pieces, end) = self.shared.take_read(output)?;
+        let (pieces, end) = self.file.take_read(output)?;
         let mut records = Vec::new();
         let taken = self.cursor.take(read, &pieces, &mut records);
         if !records.is_empty() {
@@ -76,7 +76,7 @@ impl RecordReader {
         }
         let at_end = taken && end;
         if at_end && self.follow && self.ready.is_empty() {
-            self.shared.link.pause(self.rest).await?;
+            self.file.link.pause(self.rest).await?;
             self.rest = (self.rest * 2).min(REST_MAX);
         }
         Ok(at_end)
@@ -90,9 +90,9 @@ impl RecordReader {
         let ahead = if next.fresh { 1 } else { READ_AHEAD };
         while self.under_way.len() < ahead {
             let ReadSpec { offset, size, fresh } = next;
-            let file = self.shared.entry.id;
+            let file = self.file.entry.id;
             let read = Operation::Read { file, offset, size, fresh };
-            self.under_way.push_back((next, self.shared.link.begin(read)));
+            self.under_way.push_back((next, self.file.link.begin(read)));
             next.offset = offset.saturating_add(size);
         }
     }

@@ -4,8 +4,8 @@
 //!   (R37); whoever would overtake it waits.
 
 use crate::error::Error;
-use crate::file::Shared;
 use crate::link::wait;
+use crate::open_file::OpenFile;
 use bytes::Bytes;
 use cairn_client_core::{Operation, Output};
 use cairn_format::{ProducerId, RECORD_WINDOW, encode_record};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
-struct Numbers {
+struct RecordNumbers {
     next: u64,
     /// First numbers of the appends on their way.
     under_way: BTreeSet<u64>,
@@ -26,20 +26,20 @@ struct Numbers {
 /// appends may be waited for at once; a producer that waits for each gets them in its order.
 #[derive(Debug)]
 pub struct RecordWriter {
-    shared: Arc<Shared>,
+    file: Arc<OpenFile>,
     producer: ProducerId,
-    numbers: Mutex<Numbers>,
+    numbers: Mutex<RecordNumbers>,
     answered: Notify,
 }
 
 /// Numbers on their way; given back when the append is over, or no longer waited for.
 #[derive(Debug)]
-struct Reserved<'a> {
+struct ReservedNumbers<'a> {
     writer: &'a RecordWriter,
     first: u64,
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for ReservedNumbers<'_> {
     fn drop(&mut self) {
         self.writer.numbers().under_way.remove(&self.first);
         self.writer.answered.notify_waiters();
@@ -47,11 +47,11 @@ impl Drop for Reserved<'_> {
 }
 
 impl RecordWriter {
-    pub(crate) fn new(shared: Arc<Shared>, producer: &str) -> Self {
+    pub(crate) fn new(file: Arc<OpenFile>, producer: &str) -> Self {
         let half = || u128::from(RandomState::new().hash_one(producer));
         let session = SessionId::new(half() << 64 | half());
         let producer = ProducerId::of(producer, session);
-        Self { shared, producer, numbers: Mutex::default(), answered: Notify::new() }
+        Self { file, producer, numbers: Mutex::default(), answered: Notify::new() }
     }
 
     /// Who readers will see: the name and a session drawn for this writer (R37).
@@ -94,33 +94,35 @@ impl RecordWriter {
         for (number, payload) in (reserved.first..).zip(payloads) {
             encode_record(self.producer, number, payload, &mut framed);
         }
-        let (file, sync) = (self.shared.entry.id, self.shared.entry.synced);
+        let (file, sync) = (self.file.entry.id, self.file.entry.synced);
         let append = Operation::Append { file, bytes: Bytes::from(framed), sync };
-        match wait(self.shared.link.begin(append)).await? {
+        match wait(self.file.link.begin(append)).await? {
             Output::Appended { offset } => Ok(offset),
             _ => Err(Error::mismatched()),
         }
     }
 
     /// Waits until `count` more numbers fit into the window behind the oldest on its way (W1).
-    async fn reserve(&self, count: u64) -> Reserved<'_> {
+    async fn reserve(&self, count: u64) -> ReservedNumbers<'_> {
         loop {
             let answered = self.answered.notified();
             {
                 let mut numbers = self.numbers();
                 let first = numbers.next;
                 let oldest = numbers.under_way.first().copied().unwrap_or(first);
+                assert!(oldest <= first, "W1: {oldest} is on its way and {first} was not given");
                 if first + count - oldest <= RECORD_WINDOW {
                     numbers.next += count;
-                    numbers.under_way.insert(first);
-                    return Reserved { writer: self, first };
+                    let is_new = numbers.under_way.insert(first);
+                    assert!(is_new, "R37: a number is given out once");
+                    return ReservedNumbers { writer: self, first };
                 }
             }
             answered.await;
         }
     }
 
-    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+    fn numbers(&self) -> MutexGuard<'_, RecordNumbers> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

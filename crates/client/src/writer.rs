@@ -1,8 +1,8 @@
 //! Streaming writes: gathered into pieces of 1 MiB, several under way behind the caller.
 
 use crate::error::Error;
-use crate::file::Shared;
-use crate::link::{Answer, wait};
+use crate::link::{PendingAnswer, wait};
+use crate::open_file::OpenFile;
 use bytes::{Bytes, BytesMut};
 use cairn_client_core::Operation;
 use std::collections::VecDeque;
@@ -18,18 +18,18 @@ const WRITE_BEHIND: usize = 8;
 /// Dropped without [`finish`](Self::finish), the last bytes may not have been written.
 #[derive(Debug)]
 pub struct Writer {
-    shared: Arc<Shared>,
+    file: Arc<OpenFile>,
     /// Where the gathered bytes go.
     offset: u64,
     gathered: BytesMut,
-    under_way: VecDeque<Answer>,
+    under_way: VecDeque<PendingAnswer>,
     failed: Option<Error>,
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, offset: u64) -> Self {
+    pub(crate) fn new(file: Arc<OpenFile>, offset: u64) -> Self {
         let (gathered, under_way) = (BytesMut::new(), VecDeque::new());
-        Self { shared, offset, gathered, under_way, failed: None }
+        Self { file, offset, gathered, under_way, failed: None }
     }
 
     /// Takes the next bytes. They are under way, not done, when this returns.
@@ -41,6 +41,7 @@ impl Writer {
         while !bytes.is_empty() {
             let end = self.offset + self.gathered.len() as u64;
             let room = WRITE_SIZE - (end % WRITE_SIZE as u64) as usize;
+            assert!(self.gathered.len() < WRITE_SIZE, "what fills a write is sent at once");
             let part = bytes.split_to(room.min(bytes.len()));
             if part.len() < room {
                 self.gathered.extend_from_slice(&part);
@@ -77,10 +78,11 @@ impl Writer {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let (file, sync, offset) = (self.shared.entry.id, self.shared.entry.synced, self.offset);
+        let (file, sync, offset) = (self.file.entry.id, self.file.entry.synced, self.offset);
+        assert!(bytes.len() <= WRITE_SIZE, "a write ends on a multiple of {WRITE_SIZE}");
         self.offset += bytes.len() as u64;
         let write = Operation::Write { file, offset, bytes, sync };
-        self.under_way.push_back(self.shared.link.begin(write));
+        self.under_way.push_back(self.file.link.begin(write));
         if self.under_way.len() >= WRITE_BEHIND {
             self.await_one().await?;
         }
@@ -88,7 +90,7 @@ impl Writer {
     }
 
     async fn await_one(&mut self) -> Result<(), Error> {
-        let Some(answer) = self.under_way.pop_front() else { return Ok(()) };
+        let answer = self.under_way.pop_front().expect("whoever waits has sent a write");
         if let Err(error) = wait(answer).await {
             self.failed = Some(error.clone());
             return Err(error);

@@ -16,9 +16,7 @@ use super::job::{CallerId, JobError};
 use super::tally::LoadTally;
 use crate::meta::population::{Naming, Population};
 use cairn_client::{Cell, CreateOptions, Error};
-use cairn_protocol::{
-    Create, Delete, ErrorCode, Failure, Find, Lease, LeasePurpose, Locate, Open, Request, Response,
-};
+use cairn_protocol::{Create, Delete, Find, Lease, LeasePurpose, Locate, Open, Rpc};
 use cairn_types::{CellPath, ChunkIndex, EntryId, Random};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -189,19 +187,12 @@ impl MixClient<'_> {
         Ok(())
     }
 
-    async fn ask(
-        &self,
-        request: impl Into<Request>,
-        tally: &mut LoadTally,
-    ) -> Result<Response, Error> {
+    async fn ask<R: Rpc>(&self, request: R, tally: &mut LoadTally) -> Result<R::Answer, Error> {
         tally.timed(self.cell.ask(request)).await
     }
 
     async fn open(&self, path: CellPath, tally: &mut LoadTally) -> Result<EntryId, Error> {
-        match self.ask(Open { path, ..Open::default() }, tally).await? {
-            Response::Open(answer) => Ok(answer.entry.id),
-            _ => Err(Failure::unknown(ErrorCode::Internal, "an answer of another kind").into()),
-        }
+        Ok(self.ask(Open { path, ..Open::default() }, tally).await?.entry.id)
     }
 
     /// A file that is appended to is opened once; that counts as the open that it is.
