@@ -3,7 +3,7 @@
 use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
 use crate::master_link::{LinkContext, MasterLink};
 use crate::outbox::{
-    CallPurpose, DiskPurpose, Finished, Outbox, ReplicaCall, ReplicaJob, WakePurpose,
+    CallPurpose, DiskPurpose, Finished, Outbox, ReplicaCall, ReplicaJob, WakePurpose, failure_of,
 };
 use crate::replica::{AfterFailure, Replica, WaitingChange};
 use crate::replica_context::ReplicaContext;
@@ -360,11 +360,11 @@ impl ChunkCore {
             (ReplicaJob::Verify, Ok(ChunkDone::Verified { good })) => replica.on_verified(good),
             // The disk could not look: the doubt will be told again.
             (ReplicaJob::Verify, Err(_)) => {}
-            (ReplicaJob::SyncHere { round }, Ok(ChunkDone::Synced)) => {
-                replica.on_synced_here(cx, round, Ok(()));
+            (ReplicaJob::SyncHere { lease, round }, Ok(ChunkDone::Synced)) => {
+                replica.on_synced(cx, (lease, round), None, Ok(()));
             }
-            (ReplicaJob::SyncHere { round }, Err(error)) => {
-                replica.on_synced_here(cx, round, Err(error));
+            (ReplicaJob::SyncHere { lease, round }, Err(error)) => {
+                replica.on_synced(cx, (lease, round), None, Err(failure_of(&error)));
             }
             (ReplicaJob::SyncForPrimary { to }, Ok(ChunkDone::Synced)) => {
                 replica.on_synced_for_primary(cx, to, Ok(()));
@@ -420,8 +420,9 @@ impl ChunkCore {
                 replica.on_shrunk(cx, lease, SecondaryFailed::answer(result));
             }
             ReplicaCall::LogClose { lease } => replica.on_close_logged(cx, lease),
-            ReplicaCall::SyncThere { round, secondary } => {
-                replica.on_synced_there(cx, round, secondary, SyncChunk::answer(result));
+            ReplicaCall::SyncThere { lease, round, secondary } => {
+                let result = SyncChunk::answer(result).map(drop);
+                replica.on_synced(cx, (lease, round), Some(secondary), result);
             }
         }
     }

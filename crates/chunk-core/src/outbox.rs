@@ -44,7 +44,7 @@ pub(crate) enum ReplicaJob {
     /// A doubted block is looked at again (R31).
     Verify,
     /// The primary's own part of a sync.
-    SyncHere { round: u64 },
+    SyncHere { lease: LeaseId, round: u64 },
     /// A secondary's part of a sync.
     SyncForPrimary { to: Caller },
 }
@@ -74,7 +74,7 @@ pub(crate) enum ReplicaCall {
     /// The master logs that the chunk is closed.
     LogClose { lease: LeaseId },
     /// A secondary brings its part to disk.
-    SyncThere { round: u64, secondary: ServerId },
+    SyncThere { lease: LeaseId, round: u64, secondary: ServerId },
 }
 
 /// What a wake is for.

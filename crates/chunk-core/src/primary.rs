@@ -21,13 +21,14 @@ use crate::primary_mutation::{PrimaryMutation, answer};
 use crate::replica_context::ReplicaContext;
 use crate::secondaries::Secondaries;
 use crate::stored_replica::StoredReplica;
+use crate::sync::SyncRounds;
 use cairn_env::{Caller, ChunkError, ConnectionId};
 use cairn_protocol::{
     ErrorCode, Failure, GrantLease, GrantLeaseAnswer, HeldLease, Response, RevokeLeaseAnswer,
-    SecondaryFailed, SecondaryFailedAnswer,
+    SecondaryFailed, SecondaryFailedAnswer, SyncChunk,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellConfig, ChunkVersion, LeaseId, ReplicaAt, SerialNumber, ServerId, Time};
+use cairn_types::{CellConfig, ChunkVersion, LeaseId, SerialNumber, ServerId, Time};
 
 /// What the lease is about right now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,7 @@ pub(crate) struct Primary {
     close: ChunkClose,
     /// A push is repeated under one lease only, so what was served under it goes with it.
     served: DuplicateFilter,
+    syncs: SyncRounds,
     writes_only: bool,
     /// The master waits for the lease to be given back.
     draining: Option<Caller>,
@@ -105,6 +107,7 @@ impl Primary {
             pipeline: MutationPipeline::opened_by(PrimaryMutation::levelling(serial, length)),
             close: ChunkClose::open(grant.file, grant.index),
             served: DuplicateFilter::default(),
+            syncs: SyncRounds::default(),
             writes_only: grant.writes_only || stored.is_closed(),
             draining: None,
             used: true,
@@ -126,7 +129,7 @@ impl Primary {
         !matches!(self.phase, LeasePhase::Levelling(_))
     }
 
-    pub(crate) fn is_serving(&self) -> bool {
+    fn is_serving(&self) -> bool {
         self.phase == LeasePhase::Serving
     }
 
@@ -146,15 +149,6 @@ impl Primary {
     pub(crate) fn takes_appends(&self, closed: bool) -> bool {
         let was_closed_before = closed && self.close.is_open();
         !self.writes_only && !was_closed_before
-    }
-
-    pub(crate) fn secondaries(&self) -> impl Iterator<Item = &ReplicaAt> {
-        self.secondaries.each()
-    }
-
-    /// Clients want the lease to go on.
-    pub(crate) fn use_it(&mut self) {
-        self.used = true;
     }
 
     /// The lease as a heartbeat reports it; `clear`: mutations are counted anew from here on.
@@ -398,8 +392,45 @@ impl Primary {
         self.acknowledge_and_forward(stored, cx)
     }
 
+    /// A client wants all that is acknowledged to be on disk, everywhere.
+    pub(crate) fn on_sync(
+        &mut self,
+        stored: &StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        sync: &SyncChunk,
+    ) -> Result<(), Failure> {
+        if self.lease != sync.lease || !self.is_live(cx.now) {
+            return Err(not_holder(stored));
+        }
+        self.used = true;
+        self.syncs.start(stored, &self.secondaries, cx, from, sync);
+        Ok(())
+    }
+
+    /// This replica, or that secondary, has its part of a round on disk, or has not.
+    pub(crate) fn on_synced(
+        &mut self,
+        stored: &StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+        round: u64,
+        secondary: Option<ServerId>,
+        result: Result<(), Failure>,
+    ) {
+        // Who stands at another version was asked too late, and is not at fault.
+        let at_fault = result.as_ref().is_err_and(|it| it.code != ErrorCode::StaleVersion);
+        if let Some(server) = secondary
+            && at_fault
+            && self.is_serving()
+            && self.syncs.is_open(round)
+        {
+            self.secondary_failed(stored, cx, server);
+        }
+        self.syncs.on_synced(round, result, cx.me, cx.out);
+    }
+
     /// A secondary cannot apply, or cannot sync: the set has to go on without it (R14).
-    pub(crate) fn secondary_failed(
+    fn secondary_failed(
         &mut self,
         stored: &StoredReplica,
         cx: &mut ReplicaContext<'_>,
@@ -485,6 +516,10 @@ impl Primary {
         }
         for from in ordered {
             let failure = Failure::unknown(ErrorCode::NotPrimary, line("it may have happened"));
+            out.refuse(from, failure);
+        }
+        for from in self.syncs.into_waiting() {
+            let failure = Failure::not_done(ErrorCode::NotPrimary, line("nothing is known"));
             out.refuse(from, failure);
         }
         if let LeasePhase::Levelling(from) = self.phase {

@@ -16,9 +16,8 @@ use crate::primary::{LeaseEnd, Primary, PrimaryChange, check_grant, not_holder};
 use crate::reads::ReadView;
 use crate::replica_context::ReplicaContext;
 use crate::replica_role::ReplicaRole;
-use crate::secondary::{Secondary, SecondaryBatch, check_form, check_order};
+use crate::secondary::{Secondary, SecondaryBatch, check_form, check_order, not_followed};
 use crate::stored_replica::StoredReplica;
-use crate::sync::SyncRounds;
 use cairn_env::{Caller, ChunkError, ChunkJob, ConnectionId, DiskError, ReadDone};
 use cairn_protocol::{
     Acknowledged, AcknowledgedAnswer, Append, ChunkLength, ErrorCode, Failure, Forward, GrantLease,
@@ -65,7 +64,6 @@ pub(crate) struct Replica {
     waiting: VecDeque<(Caller, WaitingChange)>,
     /// When the raise to the present version was answered; the lease counts from then (R4).
     raised_at: Time,
-    syncs: SyncRounds,
 }
 
 impl Replica {
@@ -197,9 +195,7 @@ impl Replica {
         self.stored.check_version(forward.version)?;
         let follows = forward.level || self.role.follows(forward.lease);
         if !follows && !broken(Rule::R12) {
-            let short = self.stored.handle().short();
-            let why = format!("chunk {short}: another lease is followed here");
-            return Err(Failure::not_done(ErrorCode::NotPrimary, why));
+            return Err(not_followed(&self.stored));
         }
         check_form(forward, cx.config.chunk_size)?;
         check_order(&self.stored, forward)
@@ -512,20 +508,26 @@ impl Replica {
     // Syncs.
 
     pub(crate) fn on_sync(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, sync: &SyncChunk) {
-        if let Err(failure) = self.stored.check_version(sync.version) {
+        if let Err(failure) = self.start_sync(cx, from, sync) {
             cx.out.refuse(from, failure);
-            return;
         }
-        if sync.from_primary {
-            self.stored.sync(cx.out, ReplicaJob::SyncForPrimary { to: from });
-            return;
-        }
-        match self.role.live_primary_of(sync.lease, cx.now) {
-            Some(primary) => {
-                primary.use_it();
-                self.syncs.start(&self.stored, primary, cx, from, sync);
+    }
+
+    fn start_sync(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        sync: &SyncChunk,
+    ) -> Result<(), Failure> {
+        self.stored.check_version(sync.version)?;
+        match &mut self.role {
+            ReplicaRole::Secondary(secondary) if sync.from_primary => {
+                secondary.on_sync(&self.stored, cx.out, from, sync.lease)
             }
-            None => cx.out.refuse(from, not_holder(&self.stored)),
+            ReplicaRole::Primary(primary) if !sync.from_primary => {
+                primary.on_sync(&self.stored, cx, from, sync)
+            }
+            _ => Err(not_holder(&self.stored)),
         }
     }
 
@@ -546,34 +548,18 @@ impl Replica {
         }
     }
 
-    pub(crate) fn on_synced_here(
+    /// One replica of a round of that lease is on disk, or is not.
+    pub(crate) fn on_synced(
         &mut self,
         cx: &mut ReplicaContext<'_>,
-        round: u64,
-        result: Result<(), ChunkError>,
+        (lease, round): (LeaseId, u64),
+        secondary: Option<ServerId>,
+        result: Result<(), Failure>,
     ) {
-        let result = result.map_err(|error| failure_of(&error));
-        self.syncs.on_synced(round, result, cx.me, cx.out);
-    }
-
-    /// A secondary has its part of the round on disk, or has not.
-    pub(crate) fn on_synced_there(
-        &mut self,
-        cx: &mut ReplicaContext<'_>,
-        round: u64,
-        secondary: ServerId,
-        result: Result<SyncChunkAnswer, Failure>,
-    ) {
-        // Who stands at another version was asked too late, and is not at fault.
-        let at_fault = result.as_ref().is_err_and(|it| it.code != ErrorCode::StaleVersion);
-        if let Some(primary) = self.role.primary_mut()
-            && at_fault
-            && primary.is_serving()
-            && self.syncs.is_open(round)
-        {
-            primary.secondary_failed(&self.stored, cx, secondary);
-        }
-        self.syncs.on_synced(round, result.map(drop), cx.me, cx.out);
+        self.as_primary_of(cx, lease, |primary, stored, cx| {
+            primary.on_synced(stored, cx, round, secondary, result);
+            Ok(())
+        });
     }
 
     /// The primary's word on how far its chunk is acknowledged (R17).

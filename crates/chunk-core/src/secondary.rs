@@ -8,7 +8,7 @@
 //!   again, so a primary may send a batch twice (R13).
 //! - S2: the levelling that opens a lease sets the order anew (R16).
 
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, ReplicaJob};
 use crate::stored_replica::{AcknowledgedMark, StoredReplica};
 use cairn_env::Caller;
 use cairn_protocol::{
@@ -32,6 +32,22 @@ impl Secondary {
         self.lease == lease
     }
 
+    /// The primary wants what is here on disk, and relies on it from then on (Y1).
+    pub(crate) fn on_sync(
+        &self,
+        stored: &StoredReplica,
+        out: &mut Outbox,
+        from: Caller,
+        lease: LeaseId,
+    ) -> Result<(), Failure> {
+        if !self.follows(lease) {
+            return Err(not_followed(stored));
+        }
+        assert!(!stored.is_suspect(), "who follows a lease was levelled by its primary");
+        stored.sync(out, ReplicaJob::SyncForPrimary { to: from });
+        Ok(())
+    }
+
     /// The primary's word, when it has nothing else to say (R17).
     pub(crate) fn on_acknowledged(
         &self,
@@ -45,6 +61,12 @@ impl Secondary {
             stored.settle(out);
         }
     }
+}
+
+/// What a primary is told whose lease this replica does not follow.
+pub(crate) fn not_followed(stored: &StoredReplica) -> Failure {
+    let why = format!("chunk {}: another lease is followed here", stored.handle().short());
+    Failure::not_done(ErrorCode::NotPrimary, why)
 }
 
 /// Whether the mutations are in order and lie within a chunk, the close mark behind all of them.

@@ -1,12 +1,15 @@
 //! `sync()`: everything acknowledged so far, on the disk of every replica of the set (design §5).
 //!
 //! The primary syncs its own replica and asks each secondary. One that fails is left out of the
-//! set, as for any mutation (R14); a set that changes meanwhile makes the round fail, and the
-//! client asks again.
+//! set, as for any mutation (R14); a set that changes meanwhile, and a lease that ends, make the
+//! round fail, and the client asks again.
+//!
+//! - Y1: a secondary vouches for what it has only while it follows the lease: one that was away may
+//!   have lost bytes, and stands at the same version nevertheless.
 
 use crate::outbox::{CallPurpose, Outbox, ReplicaCall, ReplicaJob};
-use crate::primary::Primary;
 use crate::replica_context::ReplicaContext;
+use crate::secondaries::Secondaries;
 use crate::stored_replica::StoredReplica;
 use cairn_env::Caller;
 use cairn_protocol::{ErrorCode, Failure, Response, SyncChunk, SyncChunkAnswer};
@@ -34,25 +37,30 @@ impl SyncRounds {
     pub(crate) fn start(
         &mut self,
         stored: &StoredReplica,
-        primary: &Primary,
+        secondaries: &Secondaries,
         cx: &mut ReplicaContext<'_>,
         from: Caller,
         sync: &SyncChunk,
     ) {
         self.last += 1;
         let (round, length) = (self.last, stored.acknowledged().length);
-        stored.sync(cx.out, ReplicaJob::SyncHere { round });
+        stored.sync(cx.out, ReplicaJob::SyncHere { lease: sync.lease, round });
         let mut missing = 1;
         let deadline = cx.replica_deadline();
-        for at in primary.secondaries() {
+        for at in secondaries.each() {
             missing += 1;
             let ask = SyncChunk { from_primary: true, ..sync.clone() };
-            let what = ReplicaCall::SyncThere { round, secondary: at.server };
+            let what = ReplicaCall::SyncThere { lease: sync.lease, round, secondary: at.server };
             let purpose = CallPurpose::Replica(stored.handle(), what);
             cx.out.call(purpose, at.address.clone(), at.server, ask, deadline);
         }
         let before = self.open.insert(round, SyncRound { from, length, missing });
         assert!(before.is_none(), "two rounds of one number");
+    }
+
+    /// Who waits, once the lease is over.
+    pub(crate) fn into_waiting(self) -> Vec<Caller> {
+        self.open.into_values().map(|round| round.from).collect()
     }
 
     pub(crate) fn is_open(&self, round: u64) -> bool {

@@ -628,6 +628,25 @@ fn a_secondary_that_cannot_sync_is_left_out_of_the_set() {
 }
 
 #[test]
+fn a_replica_vouches_for_a_sync_only_while_it_follows_the_lease() {
+    let mut bench = Bench::with_replica();
+    let of_primary =
+        SyncChunk { handle: handle(), version: version(1), lease: lease(), from_primary: true };
+    // As after a restart within the lease: at the same version, with fewer bytes perhaps.
+    bench.ask(of_primary.clone());
+    assert_eq!(bench.failure().code, ErrorCode::NotPrimary);
+    bench.ask(Forward { level: true, ..forward(1, 1) });
+    bench.applied(10);
+    assert!(bench.reply().1.is_ok());
+    bench.ask(SyncChunk { lease: LeaseId::of(TERM, 10), ..of_primary.clone() });
+    assert_eq!(bench.failure().code, ErrorCode::NotPrimary, "another lease");
+    bench.ask(of_primary);
+    let (id, _) = bench.job();
+    bench.done(id, Ok(ChunkDone::Synced));
+    assert!(matches!(bench.reply().1, Ok(Response::SyncChunk(_))));
+}
+
+#[test]
 fn heartbeats_tell_first_of_what_has_changed() {
     let mut bench = Bench::with_replica();
     for counter in 2..400 {

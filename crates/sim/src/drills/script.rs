@@ -122,6 +122,11 @@ impl DrillScript {
         self.sim.ask(client, op)
     }
 
+    /// What came of an operation, if it has ended.
+    pub(super) fn ended(&self, ticket: OpTicket) -> Option<&OpResult> {
+        self.ended.get(&ticket)
+    }
+
     /// Waits for an operation's end, whatever it is.
     pub(super) fn wait(&mut self, ticket: OpTicket) -> OpResult {
         let so = |script: &mut Self| script.ended.contains_key(&ticket);
