@@ -326,7 +326,8 @@ impl ClientCore {
     /// The batch is over: what was to be opened in it is asked for.
     fn ask_opens(&mut self) {
         // Some may be past their deadline already.
-        for mut group in self.opens.take_waiting(|id| self.operations.is_under_way(id)) {
+        self.opens.retain_waiting(|operation| self.operations.is_under_way(operation));
+        while let Some(mut group) = self.opens.take_group() {
             if let [JoinedOpen { operation, .. }] = group[..] {
                 let alone = group.swap_remove(0);
                 self.ask(operation, alone.open);

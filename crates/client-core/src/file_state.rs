@@ -48,9 +48,17 @@ impl FileState {
         match purpose {
             LeasePurpose::Append => self.append = Some(grant),
             LeasePurpose::Write => {
-                self.writes.insert(grant.index, grant);
+                let index = grant.index;
+                self.writes.insert(index, grant);
                 if self.writes.len() > GRANTS_MAX {
-                    self.writes.pop_first();
+                    // Any other than this one: someone waits for it.
+                    let is_first =
+                        self.writes.first_key_value().is_some_and(|(at, _)| *at == index);
+                    if is_first {
+                        self.writes.pop_last()
+                    } else {
+                        self.writes.pop_first()
+                    };
                 }
                 assert!(self.writes.len() <= GRANTS_MAX, "one grant too many goes with each");
             }
@@ -84,9 +92,20 @@ impl FileState {
 
 #[cfg(test)]
 mod tests {
-    use super::FileState;
+    use super::{FileState, GRANTS_MAX};
     use cairn_protocol::{ChunkGrant, LeasePurpose};
     use cairn_types::{ChunkIndex, ChunkVersion, LeaseId};
+
+    #[test]
+    fn a_grant_just_given_is_kept_however_many_of_later_chunks_are() {
+        let mut file = FileState::default();
+        for index in (0..=2 * GRANTS_MAX as u64).rev() {
+            let index = ChunkIndex::new(index);
+            file.keep_grant(LeasePurpose::Write, ChunkGrant { index, ..ChunkGrant::default() });
+            assert!(file.grant(LeasePurpose::Write, index).is_some(), "{index}");
+        }
+        assert_eq!(file.writes.len(), GRANTS_MAX);
+    }
 
     #[test]
     fn a_refused_grant_is_dropped_but_not_the_one_that_replaced_it() {

@@ -13,6 +13,9 @@ use std::collections::VecDeque;
 /// Chunks of one file that are remembered.
 const CHUNKS_MAX: usize = 1024;
 
+// What one answer tells, and the end of the file behind it, is kept together (H3).
+const _: () = assert!(CHUNKS_MAX > 2 * LOCATE_COUNT as usize);
+
 /// What the master said of one chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownChunk {
@@ -68,7 +71,7 @@ impl Locations {
             let chunk = at.map(|at| chunks.swap_remove(at));
             let chunk = chunk.filter(|chunk| !chunk.handle.is_none());
             let inner = place + 1 < entry.chunk_count;
-            self.learn(index, KnownChunk { chunk, inner, asked, until });
+            self.learn(first, index, KnownChunk { chunk, inner, asked, until });
             if place >= entry.chunk_count {
                 break;
             }
@@ -79,7 +82,7 @@ impl Locations {
     pub(crate) fn absorb_grant(&mut self, chunk: ChunkLocations, asked: u64, until: Time) {
         let index = chunk.index;
         let inner = index.get() + 1 < self.chunk_count;
-        self.learn(index, KnownChunk { chunk: Some(chunk), inner, asked, until });
+        self.learn(index, index, KnownChunk { chunk: Some(chunk), inner, asked, until });
     }
 
     /// Where a chunk stands, or would.
@@ -87,7 +90,8 @@ impl Locations {
         self.known.binary_search_by_key(&index, |(index, _)| *index)
     }
 
-    fn learn(&mut self, index: ChunkIndex, known: KnownChunk) {
+    /// Keeps what an answer about the chunks from `first` on tells of one of them.
+    fn learn(&mut self, first: ChunkIndex, index: ChunkIndex, known: KnownChunk) {
         match self.place(index) {
             Ok(place) if self.known[place].1.asked < known.asked => self.known[place].1 = known,
             // H1: a later question was answered sooner.
@@ -95,7 +99,14 @@ impl Locations {
             Err(place) => self.known.insert(place, (index, known)),
         }
         if self.known.len() > CHUNKS_MAX {
-            self.known.pop_front();
+            // Files are read from the front to the back, so the first goes, but never what this
+            // very answer told: someone waits for it (H3).
+            let front = self.known.front().map(|(index, _)| *index);
+            if front < Some(first) {
+                self.known.pop_front()
+            } else {
+                self.known.pop_back()
+            };
         }
         assert!(self.known.len() <= CHUNKS_MAX, "one too many goes with each");
     }
@@ -110,7 +121,7 @@ impl Locations {
 
 #[cfg(test)]
 mod tests {
-    use super::Locations;
+    use super::{CHUNKS_MAX, Locations};
     use cairn_protocol::ChunkLocations;
     use cairn_types::{ChunkHandle, ChunkIndex, Entry, Term, Time};
 
@@ -149,6 +160,20 @@ mod tests {
         assert_eq!(found(2), Some((true, false)));
         assert_eq!(found(3), Some((false, false)));
         assert_eq!(found(4), None, "nothing was learnt of it");
+    }
+
+    #[test]
+    fn what_was_just_told_is_kept_however_many_later_chunks_are_known() {
+        let (until, all) = (Time::from_nanos(9), 4 * CHUNKS_MAX as u64);
+        let mut locations = Locations::default();
+        for first in (0..all / 16).rev().map(|nth| 16 * nth) {
+            let chunks = (first..first + 16).map(|index| chunk(index, index)).collect();
+            locations.absorb(&entry(all), ChunkIndex::new(first), chunks, 1, until);
+            for index in first..first + 16 {
+                assert!(locations.told(ChunkIndex::new(index), 0).is_some(), "{index} (H3)");
+            }
+        }
+        assert!(locations.known.len() <= CHUNKS_MAX);
     }
 
     #[test]

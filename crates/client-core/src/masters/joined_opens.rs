@@ -60,21 +60,16 @@ impl JoinedOpens {
         self.waiting.is_empty()
     }
 
-    /// The opens that wait and are still wanted, in groups of one question each.
-    pub(crate) fn take_waiting(
-        &mut self,
-        is_wanted: impl Fn(OperationId) -> bool,
-    ) -> Vec<Vec<JoinedOpen>> {
-        let mut opens = std::mem::take(&mut self.waiting);
-        opens.retain(|joined| is_wanted(joined.operation));
-        let mut groups = Vec::new();
-        while opens.len() > JOINED_MAX {
-            let rest = opens.split_off(JOINED_MAX);
-            groups.push(std::mem::replace(&mut opens, rest));
-        }
-        groups.push(opens);
-        groups.retain(|group| !group.is_empty());
-        groups
+    /// Forgets the opens that wait and are not wanted any more.
+    pub(crate) fn retain_waiting(&mut self, is_wanted: impl Fn(OperationId) -> bool) {
+        self.waiting.retain(|joined| is_wanted(joined.operation));
+    }
+
+    /// Takes the next opens that wait, as many as one question holds.
+    pub(crate) fn take_group(&mut self) -> Option<Vec<JoinedOpen>> {
+        let rest = self.waiting.split_off(self.waiting.len().min(JOINED_MAX));
+        let group = std::mem::replace(&mut self.waiting, rest);
+        (!group.is_empty()).then_some(group)
     }
 
     /// The question for a group.
