@@ -227,8 +227,11 @@ impl Replica {
     /// The journal holds what the change under way wanted it to hold.
     pub(crate) fn on_journaled(&mut self, cx: &mut ReplicaContext<'_>) {
         match self.change.take() {
-            Some(ChangeUnderWay::Raise { from, .. }) => {
+            Some(ChangeUnderWay::Raise { from, raise }) => {
                 self.raised_at = cx.now;
+                if raise.close {
+                    self.stored.close();
+                }
                 let answer = RaiseAnswer { replica: self.stored.report() };
                 cx.out.reply(from, Response::Raise(answer));
             }

@@ -122,11 +122,11 @@ impl StoredReplica {
         ))
     }
 
-    /// Stands at a newer version from here on, whether or not it is durable yet.
+    /// Stands at a newer version from here on, whether or not it is durable yet. A close mark is
+    /// taken only once it is: readers go on in the next chunk by it (R18).
     pub(crate) fn rise(&mut self, raise: &Raise) {
         assert!(raise.to > self.version, "{} is not a raise of {} (T1)", raise.to, self.version);
         self.version = raise.to;
-        self.closed |= raise.close;
     }
 
     /// The close mark is durable here (R18).

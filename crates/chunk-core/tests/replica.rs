@@ -592,6 +592,18 @@ fn a_replica_that_could_not_be_created_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_close_mark_that_the_disk_did_not_take_is_told_to_nobody() {
+    let mut bench = Bench::with_replica();
+    bench.ask(Raise { close: true, ..raise(version(1), version(2)) });
+    let (id, _) = bench.job();
+    bench.done(id, Err(DiskError::NoSpace.into()));
+    assert!(bench.reply().1.is_err());
+    bench.ask(Read { version: version(2), ..read(0, 10) });
+    let Ok(Response::Read(answer)) = bench.reply().1 else { panic!("an empty replica's end") };
+    assert_eq!((answer.closed, answer.zeros), (false, 0));
+}
+
+#[test]
 fn what_has_not_changed_for_a_while_is_brought_to_disk_once() {
     let mut bench = Bench::with_replica();
     bench.tick(Duration::from_millis(50));

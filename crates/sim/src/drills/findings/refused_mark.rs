@@ -14,8 +14,7 @@ pub(super) const DRILLS: &[Drill] = &[Drill::of_finding(
     "a fence meets a disk that does not take the close mark",
     3,
     a_fence_meets_a_disk_that_does_not_take_the_mark,
-)
-.unmended("chunk-core")];
+)];
 
 /// The only replica that is left is asked to take the close mark, and its disk refuses. A reader
 /// asks it how far the chunk goes; it dies, and the two others come back and take records. Where
