@@ -17,7 +17,7 @@
 
 use crate::clock;
 use crate::launch::HaltReason;
-use crate::reactor::{Closing, Reactor, Turn};
+use crate::reactor::{ClosingMailboxes, Reactor, Turn};
 use cairn_env::Driver;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::fmt;
@@ -44,7 +44,7 @@ pub struct Attached<R: Driver> {
     has_begun: bool,
     /// The network may have more than was taken.
     has_more: bool,
-    _closing: Closing<R::Command>,
+    _closing: ClosingMailboxes<R::Command>,
 }
 
 impl<R: Driver> fmt::Debug for Attached<R> {
@@ -75,13 +75,13 @@ impl<R: Driver> Attached<R> {
         if is_readable || *has_more {
             *has_more = reactor.listen(Some(Duration::ZERO))?;
         }
-        reactor.network.now = clock::boot_time();
+        reactor.network.set_now(clock::boot_time());
         reactor.network.ring();
         if !reactor.work(turn)? {
             return Ok(Turned::Stopped);
         }
         // A1
-        *has_more |= std::mem::take(&mut reactor.network.has_new_interest);
+        *has_more |= reactor.network.poller().take_new_interest();
         if *has_more || reactor.network.has_work() {
             return Ok(Turned::Again);
         }
@@ -91,18 +91,18 @@ impl<R: Driver> Attached<R> {
         if reactor.has_mail() {
             return Ok(Turned::Again);
         }
-        Ok(Turned::Waits(reactor.until_next_alarm()))
+        Ok(Turned::Waits(reactor.network.until_next_alarm()))
     }
 }
 
 impl<R: Driver> AsFd for Attached<R> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.reactor.network.epoll.as_fd()
+        self.reactor.network.epoll()
     }
 }
 
 impl<R: Driver> AsRawFd for Attached<R> {
     fn as_raw_fd(&self) -> RawFd {
-        self.reactor.network.epoll.as_raw_fd()
+        self.as_fd().as_raw_fd()
     }
 }

@@ -23,7 +23,7 @@ use rustix::net::{RecvFlags, recv};
 
 /// Bytes of the loop's scratch buffer: many small frames, and little of a long payload, which is
 /// cheaper to read where it belongs.
-pub(crate) const SCRATCH_SIZE: usize = 32 << 10;
+const SCRATCH_SIZE: usize = 32 << 10;
 /// Bytes read from one connection before the others get their turn: about a segment, so that it
 /// is passed on while it is still in the cache.
 const READ_BUDGET: usize = 288 << 10;
@@ -56,6 +56,46 @@ pub(crate) enum Ended {
     Closed,
     /// By an error.
     Failed(Errno),
+}
+
+/// What reading from any connection needs.
+#[derive(Debug)]
+pub(crate) struct ReadBuffers {
+    pool: BufferPool,
+    scratch: Vec<u8>,
+    /// An empty list, kept for the next reading.
+    arrivals: Vec<Arrival>,
+}
+
+impl Default for ReadBuffers {
+    fn default() -> Self {
+        let (pool, scratch) = (BufferPool::default(), vec![0; SCRATCH_SIZE]);
+        Self { pool, scratch, arrivals: Vec::new() }
+    }
+}
+
+impl ReadBuffers {
+    /// An empty list of arrivals, to be given back.
+    pub(crate) fn take_arrivals(&mut self) -> Vec<Arrival> {
+        std::mem::take(&mut self.arrivals)
+    }
+
+    pub(crate) fn give_back_arrivals(&mut self, arrivals: Vec<Arrival>) {
+        assert!(arrivals.is_empty(), "what arrives is dealt with");
+        self.arrivals = arrivals;
+    }
+
+    /// Reads some of what a socket has, for nobody.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(crate) fn discard(&mut self, socket: impl AsFd) -> Result<(), Ended> {
+        match recv(socket, &mut self.scratch[..], RecvFlags::empty()) {
+            Ok((_, 0)) => Err(Ended::Closed),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(errno) => Err(Ended::Failed(errno)),
+        }
+    }
 }
 
 /// Which frames may come.
@@ -101,15 +141,15 @@ impl FrameReader {
     pub(crate) fn receive(
         &mut self,
         socket: impl AsFd,
-        scratch: &mut [u8],
-        pool: &BufferPool,
+        buffers: &mut ReadBuffers,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<bool, Ended> {
+        let ReadBuffers { pool, scratch, .. } = buffers;
         let mut taken = 0;
         while taken < READ_BUDGET {
             let direct = self.sink.target().filter(|target| target.len() >= scratch.len());
             let is_direct = direct.is_some();
-            let target = direct.unwrap_or(&mut *scratch);
+            let target = direct.unwrap_or(&mut scratch[..]);
             let offered = target.len();
             let count = match recv(socket.as_fd(), target, RecvFlags::empty()) {
                 Ok((_, 0)) => return Err(Ended::Closed),
@@ -315,8 +355,7 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrival, Ended, Expecting, FrameReader, SCRATCH_SIZE};
-    use cairn_env::buffer_pool::BufferPool;
+    use super::{Arrival, Ended, Expecting, FrameReader, ReadBuffers};
     use cairn_protocol::{
         FrameKind, List, Probe, Push, Read, ReadAnswer, Request, RequestId, Response, encode_frame,
     };
@@ -335,17 +374,17 @@ mod tests {
     fn arrivals(expecting: Expecting, bytes: &[u8], step: usize) -> Vec<Arrival> {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         ours.set_nonblocking(true).expect("non-blocking");
-        let (pool, mut scratch) = (BufferPool::default(), vec![0; SCRATCH_SIZE]);
-        let (mut inflow, mut arrivals) = (FrameReader::new(expecting), Vec::new());
+        let mut buffers = ReadBuffers::default();
+        let (mut reader, mut arrivals) = (FrameReader::new(expecting), Vec::new());
         for part in bytes.chunks(step) {
             theirs.write_all(part).expect("writes");
             // A part may need several turns: a budget bounds each.
             for _ in 0..3 {
-                inflow.receive(&ours, &mut scratch, &pool, &mut arrivals).expect("open");
+                reader.receive(&ours, &mut buffers, &mut arrivals).expect("open");
             }
         }
         drop(theirs);
-        let ended = inflow.receive(&ours, &mut scratch, &pool, &mut arrivals);
+        let ended = reader.receive(&ours, &mut buffers, &mut arrivals);
         assert!(matches!(ended, Err(Ended::Closed)) || !arrivals.is_empty());
         arrivals
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// A finished job.
-pub(crate) type Finished<S> = (EffectId, <S as Service>::JobResult);
+pub(crate) type FinishedJob<S> = (EffectId, <S as Service>::JobResult);
 
 /// What a worker tells the loop.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) enum FromWorker<F> {
     Panicked,
 }
 
-type Batch<S> = Vec<(EffectId, <S as Service>::Job)>;
+type LaneBatch<S> = Vec<(EffectId, <S as Service>::Job)>;
 
 /// How much less a background lane's worker gets where others want the processors too: about a
 /// third (`nice`). Less would let a checkpoint starve beside a busy master.
@@ -35,36 +35,36 @@ const BACKGROUND_NICENESS: i32 = 5;
 
 /// Which workers serve a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum WorkerKind {
     Common,
     Background,
 }
 
-struct Queues<S: Service> {
+struct LaneQueues<S: Service> {
     /// Lanes that have jobs, or are with a worker.
-    lanes: BTreeMap<Lane, Batch<S>>,
-    /// Lanes that have jobs and are with no worker, for each [`Kind`].
+    lanes: BTreeMap<Lane, LaneBatch<S>>,
+    /// Lanes that have jobs and are with no worker, for each [`WorkerKind`].
     ready: [VecDeque<Lane>; 2],
     is_stopping: bool,
 }
 
-struct Shared<S: Service> {
-    queues: Mutex<Queues<S>>,
+struct WorkerPool<S: Service> {
+    queues: Mutex<LaneQueues<S>>,
     something: [Condvar; 2],
     background: Option<Lane>,
     service: Arc<S>,
-    results: Arc<Mailbox<FromWorker<Finished<S>>>>,
+    results: Arc<Mailbox<FromWorker<FinishedJob<S>>>>,
 }
 
-impl<S: Service> Shared<S> {
-    fn kind(&self, lane: Lane) -> Kind {
-        if self.background == Some(lane) { Kind::Background } else { Kind::Common }
+impl<S: Service> WorkerPool<S> {
+    fn kind(&self, lane: Lane) -> WorkerKind {
+        if self.background == Some(lane) { WorkerKind::Background } else { WorkerKind::Common }
     }
 }
 
 /// The workers.
 pub(crate) struct Lanes<S: Service> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<WorkerPool<S>>,
     workers: Vec<JoinHandle<()>>,
 }
 
@@ -74,30 +74,30 @@ impl<S: Service> Lanes<S> {
         name: &str,
         count: usize,
         background: Option<Lane>,
-        results: Arc<Mailbox<FromWorker<Finished<S>>>>,
+        results: Arc<Mailbox<FromWorker<FinishedJob<S>>>>,
     ) -> Result<Self, Error> {
         let ready = [VecDeque::new(), VecDeque::new()];
-        let queues = Mutex::new(Queues { lanes: BTreeMap::new(), ready, is_stopping: false });
+        let queues = Mutex::new(LaneQueues { lanes: BTreeMap::new(), ready, is_stopping: false });
         let something = [Condvar::new(), Condvar::new()];
-        let shared = Arc::new(Shared { queues, something, background, service, results });
+        let shared = Arc::new(WorkerPool { queues, something, background, service, results });
         // Dropping `lanes` on an error ends those that were started.
         let mut lanes = Self { shared, workers: Vec::new() };
         for number in 0..count {
-            lanes.add_worker(format!("{name}-disk-{number}"), Kind::Common)?;
+            lanes.add_worker(format!("{name}-disk-{number}"), WorkerKind::Common)?;
         }
         if background.is_some() {
-            lanes.add_worker(format!("{name}-back"), Kind::Background)?;
+            lanes.add_worker(format!("{name}-back"), WorkerKind::Background)?;
         }
         Ok(lanes)
     }
 
-    fn add_worker(&mut self, name: String, kind: Kind) -> Result<(), Error> {
+    fn add_worker(&mut self, name: String, kind: WorkerKind) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         self.workers.push(Builder::new().name(name).spawn(move || work(&shared, kind))?);
         Ok(())
     }
 
-    /// Queues jobs in order, all at once, so that those of one lane are taken together.
+    /// LaneQueues jobs in order, all at once, so that those of one lane are taken together.
     pub(crate) fn submit(&self, jobs: &mut Vec<(EffectId, Lane, S::Job)>) {
         if jobs.is_empty() {
             return;
@@ -107,7 +107,7 @@ impl<S: Service> Lanes<S> {
         let mut queues = lock(&self.shared.queues);
         for (id, lane, job) in jobs.drain(..) {
             let kind = self.shared.kind(lane);
-            let Queues { lanes, ready, .. } = &mut *queues;
+            let LaneQueues { lanes, ready, .. } = &mut *queues;
             lanes
                 .entry(lane)
                 .or_insert_with(|| {
@@ -141,7 +141,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Tells the loop where a worker dies.
-struct LastWord<'a, S: Service>(&'a Shared<S>);
+struct LastWord<'a, S: Service>(&'a WorkerPool<S>);
 
 impl<S: Service> Drop for LastWord<'_, S> {
     fn drop(&mut self) {
@@ -151,9 +151,9 @@ impl<S: Service> Drop for LastWord<'_, S> {
     }
 }
 
-fn work<S: Service>(shared: &Shared<S>, kind: Kind) {
+fn work<S: Service>(shared: &WorkerPool<S>, kind: WorkerKind) {
     let _last_word = LastWord(shared);
-    if kind == Kind::Background {
+    if kind == WorkerKind::Background {
         // It works as well at full priority, where the system refuses.
         let _ = rustix::process::nice(BACKGROUND_NICENESS);
     }
@@ -166,7 +166,10 @@ fn work<S: Service>(shared: &Shared<S>, kind: Kind) {
     }
 }
 
-fn next_batch<S: Service>(shared: &Shared<S>, kind: Kind) -> Option<(Lane, Batch<S>)> {
+fn next_batch<S: Service>(
+    shared: &WorkerPool<S>,
+    kind: WorkerKind,
+) -> Option<(Lane, LaneBatch<S>)> {
     let mut queues = lock(&shared.queues);
     loop {
         if queues.is_stopping {
@@ -183,7 +186,7 @@ fn next_batch<S: Service>(shared: &Shared<S>, kind: Kind) -> Option<(Lane, Batch
 
 /// The lane is with nobody now; what came meanwhile is next (J1). This worker takes it, or one
 /// that is awake, so nobody has to be woken.
-fn give_back<S: Service>(shared: &Shared<S>, lane: Lane) {
+fn give_back<S: Service>(shared: &WorkerPool<S>, lane: Lane) {
     let mut queues = lock(&shared.queues);
     if queues.lanes.get(&lane).is_some_and(Vec::is_empty) {
         queues.lanes.remove(&lane);
@@ -234,7 +237,7 @@ mod tests {
 
     const BACKGROUND: Lane = Lane(77);
 
-    type Results = Arc<Mailbox<FromWorker<super::Finished<Recorder>>>>;
+    type Results = Arc<Mailbox<FromWorker<super::FinishedJob<Recorder>>>>;
 
     fn start(count: usize, together: Option<Barrier>) -> (Lanes<Recorder>, Results, Receiver<u64>) {
         let results = Arc::new(Mailbox::new(Arc::new(Waker::new().expect("an eventfd"))));

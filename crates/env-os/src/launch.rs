@@ -2,13 +2,15 @@
 
 use crate::attached::Attached;
 use crate::clock::Wall;
+use crate::ids::EpollToken;
 use crate::lanes::Lanes;
 use crate::log_sink::LogSink;
 use crate::mailbox::{Mailbox, Waker};
-use crate::network::{Network, WAKER_TOKEN};
+use crate::network::OsNetwork;
+use crate::poller::Poller;
 use crate::reactor::Reactor;
 use cairn_env::{Driver, Lane, Service};
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -211,8 +213,8 @@ fn build<R: Driver>(
     options: LaunchOptions,
 ) -> std::io::Result<(Reactor<R>, Running<R::Command>)> {
     let waker = Arc::new(Waker::new()?);
-    let poll = epoll::create(CreateFlags::CLOEXEC)?;
-    epoll::add(&poll, &*waker, EventData::new_u64(WAKER_TOKEN), EventFlags::IN)?;
+    let poller = Poller::new()?;
+    poller.add(&*waker, EpollToken::Waker, EventFlags::IN)?;
     if let Some(listener) = &options.listener {
         listener.set_nonblocking(true)?;
     }
@@ -221,7 +223,7 @@ fn build<R: Driver>(
     let stops = Arc::new(Mailbox::new(Arc::clone(&waker)));
     let keeper = Arc::clone(&service);
     let keep = Box::new(move |push, data| keeper.keep(push, data));
-    let network = Network::new(poll, options.listener, options.accepted_max, keep);
+    let network = OsNetwork::new(poller, options.listener, options.accepted_max, keep);
     let LaunchOptions { workers, background, .. } = options;
     let lanes = Lanes::start(service, &options.name, workers, background, Arc::clone(&results))?;
     let reactor = Reactor {
@@ -234,6 +236,7 @@ fn build<R: Driver>(
         stops: Arc::clone(&stops),
         log: options.log,
         wall: Wall::look(),
+        polled: Vec::new(),
     };
     Ok((reactor, Running { thread: None, commands, stops }))
 }

@@ -12,13 +12,15 @@
 //! Knows sockets, files, threads and clocks. Never knows what a message means, but for the
 //! handshake and pushes.
 
-mod accepting;
 mod attached;
-mod calls;
 pub mod clock;
-mod connection;
+mod context;
 mod disk;
+mod frame_encoding;
 mod frame_reader;
+mod ids;
+mod inbound;
+mod inbound_connection;
 mod lanes;
 mod launch;
 mod log_sink;
@@ -27,11 +29,15 @@ mod mapping;
 mod name_lookup;
 mod network;
 mod out_queue;
+mod outbound;
+mod outbound_connection;
 mod pipes;
+mod poller;
 mod push_receiver;
 mod reactor;
 mod relays;
 mod timers;
+mod wire;
 
 pub use attached::{Attached, Turned};
 pub use disk::OsDisk;

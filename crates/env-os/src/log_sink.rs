@@ -5,13 +5,13 @@ use cairn_types::WallTime;
 use std::fmt;
 use std::sync::Arc;
 
-type Write = dyn Fn(WallTime, &LogEvent) + Send + Sync;
+type WriteEvent = dyn Fn(WallTime, &LogEvent) + Send + Sync;
 
 /// Writes events down; clones write to the same place. By default nobody does.
 #[derive(Clone, Default)]
 pub struct LogSink {
     /// The least urgent level that is written down, and who writes.
-    to: Option<(LogLevel, Arc<Write>)>,
+    to: Option<(LogLevel, Arc<WriteEvent>)>,
 }
 
 impl LogSink {

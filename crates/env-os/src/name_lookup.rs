@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 
 /// Where a name leads, last resort first; nothing while it is being looked up.
-type Found = Arc<Mutex<Option<Result<Vec<SocketAddr>, Error>>>>;
+type FoundAddresses = Arc<Mutex<Option<Result<Vec<SocketAddr>, Error>>>>;
 
 /// A name that is being looked up.
 #[derive(Debug)]
 pub(crate) struct NameLookup {
-    found: Found,
+    found: FoundAddresses,
 }
 
 /// An address that says by itself where it leads.
@@ -34,7 +34,7 @@ impl NameLookup {
     /// Starts looking; what is given beside it becomes readable when there is a result.
     pub(crate) fn start(address: &Address) -> Result<(Self, OwnedFd), Error> {
         let done = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let (signal, found) = (done.try_clone()?, Found::default());
+        let (signal, found) = (done.try_clone()?, FoundAddresses::default());
         let (name, put) = (address.as_str().to_owned(), Arc::clone(&found));
         Builder::new().name("cairn-names".to_owned()).spawn(move || {
             let result = name.to_socket_addrs().map(|all| {

@@ -40,7 +40,7 @@ impl Pipe {
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct PipeShelf {
     idle: Vec<Pipe>,
     made: usize,
     /// The system has refused one: no more are asked for.
@@ -49,10 +49,10 @@ struct Shelf {
 
 /// The pipes of one data directory.
 #[derive(Debug, Default)]
-pub(crate) struct Pipes(Mutex<Shelf>);
+pub(crate) struct Pipes(Mutex<PipeShelf>);
 
 impl Pipes {
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn shelf(&self) -> MutexGuard<'_, PipeShelf> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

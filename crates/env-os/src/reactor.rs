@@ -8,48 +8,46 @@
 //! - L2: before the loop sleeps, all that the driver asked for is on its way, and all who gave
 //!   commands that are done have been told.
 
-use crate::calls::Call;
 use crate::clock::{self, Wall};
-use crate::lanes::{Finished, FromWorker, Lanes};
+use crate::context::News;
+use crate::ids::EpollToken;
+use crate::lanes::{FinishedJob, FromWorker, Lanes};
 use crate::launch::HaltReason;
 use crate::log_sink::LogSink;
 use crate::mailbox::{Mailbox, Waker};
-use crate::network::{Network, News, WAKER_TOKEN};
+use crate::network::OsNetwork;
+use crate::outbound::OutgoingCall;
 use cairn_env::{Completion, Driver, Effect, EffectId, Event, Lane, Now, Service};
-use rustix::event::epoll;
-use rustix::fs::Timespec;
-use rustix::io::Errno;
-use std::mem::MaybeUninit;
+use rustix::event::epoll::EventFlags;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Events taken from epoll at once.
-const EVENT_BATCH: usize = 256;
-
-type Job<R> = <<R as Driver>::Service as Service>::Job;
-type JobResult<R> = <<R as Driver>::Service as Service>::JobResult;
-type DriverEvent<R> = Event<<R as Driver>::Command, JobResult<R>>;
-pub(crate) type Results<R> = Mailbox<FromWorker<Finished<<R as Driver>::Service>>>;
+type JobOf<R> = <<R as Driver>::Service as Service>::Job;
+type ResultOf<R> = <<R as Driver>::Service as Service>::JobResult;
+type DriverEvent<R> = Event<<R as Driver>::Command, ResultOf<R>>;
+pub(crate) type ResultMailbox<R> = Mailbox<FromWorker<FinishedJob<<R as Driver>::Service>>>;
 
 /// Everything that the loop owns.
 pub(crate) struct Reactor<R: Driver> {
     pub(crate) driver: R,
-    pub(crate) network: Network,
+    pub(crate) network: OsNetwork,
     pub(crate) lanes: Lanes<R::Service>,
     pub(crate) waker: Arc<Waker>,
     pub(crate) commands: Arc<Mailbox<R::Command>>,
-    pub(crate) results: Arc<Results<R>>,
+    pub(crate) results: Arc<ResultMailbox<R>>,
     pub(crate) stops: Arc<Mailbox<()>>,
     pub(crate) log: LogSink,
     pub(crate) wall: Wall,
+    /// What epoll told, kept from one turn to the next.
+    pub(crate) polled: Vec<(EpollToken, EventFlags)>,
 }
 
 /// What one turn of the loop collects.
 pub(crate) struct Turn<R: Driver> {
-    effects: Vec<Effect<Job<R>>>,
-    jobs: Vec<(EffectId, Lane, Job<R>)>,
+    effects: Vec<Effect<JobOf<R>>>,
+    jobs: Vec<(EffectId, Lane, JobOf<R>)>,
     commands: Vec<R::Command>,
-    results: Vec<FromWorker<Finished<R::Service>>>,
+    results: Vec<FromWorker<FinishedJob<R::Service>>>,
 }
 
 impl<R: Driver> Default for Turn<R> {
@@ -60,12 +58,12 @@ impl<R: Driver> Default for Turn<R> {
 
 /// What is still in the mailboxes when the loop ends, by a panic too, will never be answered
 /// (M2).
-pub(crate) struct Closing<C> {
+pub(crate) struct ClosingMailboxes<C> {
     commands: Arc<Mailbox<C>>,
     stops: Arc<Mailbox<()>>,
 }
 
-impl<C> Drop for Closing<C> {
+impl<C> Drop for ClosingMailboxes<C> {
     fn drop(&mut self) {
         self.commands.close();
         self.stops.close();
@@ -85,8 +83,8 @@ impl<R: Driver> Reactor<R> {
         Ok(())
     }
 
-    pub(crate) fn closing(&self) -> Closing<R::Command> {
-        Closing { commands: Arc::clone(&self.commands), stops: Arc::clone(&self.stops) }
+    pub(crate) fn closing(&self) -> ClosingMailboxes<R::Command> {
+        ClosingMailboxes { commands: Arc::clone(&self.commands), stops: Arc::clone(&self.stops) }
     }
 
     pub(crate) fn begin(&mut self, turn: &mut Turn<R>) -> Result<(), HaltReason> {
@@ -130,7 +128,7 @@ impl<R: Driver> Reactor<R> {
     }
 
     fn take_news(&mut self, turn: &mut Turn<R>) -> Result<(), HaltReason> {
-        while let Some(news) = self.network.news.pop_front() {
+        while let Some(news) = self.network.next_news() {
             let event = match news {
                 News::Request { from, request } => Event::Request { from, request },
                 News::Disconnected(connection) => Event::Disconnected { connection },
@@ -146,7 +144,7 @@ impl<R: Driver> Reactor<R> {
 
     fn step(&mut self, event: DriverEvent<R>, turn: &mut Turn<R>) -> Result<(), HaltReason> {
         let now: Now = self.wall.now();
-        self.network.now = now.time;
+        self.network.set_now(now.time);
         self.driver.handle(now, event, &mut turn.effects);
         self.carry_out(turn)
     }
@@ -155,9 +153,9 @@ impl<R: Driver> Reactor<R> {
         for effect in turn.effects.drain(..) {
             match effect {
                 Effect::Call { id, to, server, request, payload, deadline } => {
-                    self.network.call(Call { id, to, server, request, payload, deadline });
+                    self.network.call(OutgoingCall { id, to, server, request, payload, deadline });
                 }
-                Effect::Reply { to, answer, payload } => self.network.reply(to, answer, payload),
+                Effect::Reply { to, answer, payload } => self.network.reply(to, &answer, payload),
                 Effect::Wake { id, at } => self.network.wake(id, at),
                 Effect::Disk { id, lane, job } => turn.jobs.push((id, lane, job)),
                 Effect::Identify(hello) => self.network.identify(hello),
@@ -176,8 +174,8 @@ impl<R: Driver> Reactor<R> {
     /// Sleeps until something happens, and takes what the network brought.
     fn sleep(&mut self) -> Result<(), HaltReason> {
         self.waker.falling_asleep();
-        let is_idle = !self.has_mail() && self.network.news.is_empty();
-        let patience = if is_idle { self.until_next_alarm() } else { Some(Duration::ZERO) };
+        let is_idle = !self.has_mail() && !self.network.has_news();
+        let patience = if is_idle { self.network.until_next_alarm() } else { Some(Duration::ZERO) };
         let listened = self.listen(patience);
         self.waker.awake();
         listened.map(drop)
@@ -186,32 +184,18 @@ impl<R: Driver> Reactor<R> {
     /// Waits at most so long for the network, and takes what it brought; whether there may be more
     /// of it already.
     pub(crate) fn listen(&mut self, patience: Option<Duration>) -> Result<bool, HaltReason> {
-        let timeout = patience.map(|span| Timespec {
-            tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: span.subsec_nanos().into(),
-        });
-        let mut buffer = [const { MaybeUninit::uninit() }; EVENT_BATCH];
-        let events: &mut [epoll::Event] =
-            match epoll::wait(&self.network.epoll, &mut buffer, timeout.as_ref()) {
-                Ok((events, _)) => events,
-                Err(Errno::INTR) => return Ok(true),
-                Err(errno) => return Err(HaltReason(format!("epoll failed: {errno}"))),
-            };
-        self.network.now = clock::boot_time();
-        let mut has_more = events.len() == EVENT_BATCH;
-        for event in events {
-            let (token, flags) = (event.data.u64(), event.flags);
-            if token == WAKER_TOKEN {
+        let mut polled = std::mem::take(&mut self.polled);
+        let waited = self.network.poller().wait(patience, &mut polled);
+        let mut has_more = waited.map_err(|errno| HaltReason(format!("epoll failed: {errno}")))?;
+        self.network.set_now(clock::boot_time());
+        for (token, flags) in polled.drain(..) {
+            if token == EpollToken::Waker {
                 self.waker.rearm();
             } else {
                 has_more |= self.network.ready(token, flags);
             }
         }
+        self.polled = polled;
         Ok(has_more)
-    }
-
-    pub(crate) fn until_next_alarm(&self) -> Option<Duration> {
-        let at = self.network.timers.next_at()?;
-        Some(at.since(clock::boot_time()))
     }
 }

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 use toy::raw_peer::{answer_probe, read_frame, welcome};
-use toy::{CELL, Command, Node, Outcome, PATIENCE, Seen, Toy, ToyService};
+use toy::{CELL, CallOutcome, Command, Node, PATIENCE, SeenByToy, Toy, ToyService};
 
 /// Counts how often it is woken.
 #[derive(Default)]
@@ -73,18 +73,18 @@ fn turn_until<T>(
 
 fn attached() -> (Attached<Toy>, Running<Command>, Receiver<()>) {
     let (gone, seen_gone) = channel();
-    let driver = Toy::new(CELL, ServerId::new(9), Arc::new(Seen::default()), gone);
+    let driver = Toy::new(CELL, ServerId::new(9), Arc::new(SeenByToy::default()), gone);
     let options = LaunchOptions { workers: 0, ..LaunchOptions::new("by-hand") };
     let (attached, running) =
         attach(driver, Arc::new(ToyService::default()), options).expect("has descriptors");
     (attached, running, seen_gone)
 }
 
-fn ask(running: &Running<Command>, other: &Node) -> Receiver<Outcome> {
+fn ask(running: &Running<Command>, other: &Node) -> Receiver<CallOutcome> {
     ask_at(running, &other.address, other.server)
 }
 
-fn ask_at(running: &Running<Command>, to: &Address, server: ServerId) -> Receiver<Outcome> {
+fn ask_at(running: &Running<Command>, to: &Address, server: ServerId) -> Receiver<CallOutcome> {
     ask_with(running, (to, server), Bytes::new())
 }
 
@@ -92,7 +92,7 @@ fn ask_with(
     running: &Running<Command>,
     (to, server): (&Address, ServerId),
     payload: Bytes,
-) -> Receiver<Outcome> {
+) -> Receiver<CallOutcome> {
     let (done, outcome) = channel();
     let command = Command::Call {
         to: to.clone(),

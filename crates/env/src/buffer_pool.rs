@@ -25,12 +25,12 @@ const IDLE_BYTES_MAX: usize = 48 << 20;
 
 /// Buffers of one size that nobody uses.
 #[derive(Debug)]
-struct Shelf {
+struct BufferShelf {
     buffer_size: usize,
     idle: Mutex<Vec<Vec<u8>>>,
 }
 
-impl Shelf {
+impl BufferShelf {
     fn new(buffer_size: usize) -> Arc<Self> {
         Arc::new(Self { buffer_size, idle: Mutex::default() })
     }
@@ -51,13 +51,13 @@ impl Shelf {
 /// The shelves of one loop, or of one data directory.
 #[derive(Debug)]
 pub struct BufferPool {
-    segments: Arc<Shelf>,
-    answers: Arc<Shelf>,
+    segments: Arc<BufferShelf>,
+    answers: Arc<BufferShelf>,
 }
 
 impl Default for BufferPool {
     fn default() -> Self {
-        Self { segments: Shelf::new(SEGMENT_SIZE), answers: Shelf::new(ANSWER_SIZE) }
+        Self { segments: BufferShelf::new(SEGMENT_SIZE), answers: BufferShelf::new(ANSWER_SIZE) }
     }
 }
 
@@ -85,7 +85,7 @@ impl BufferPool {
 pub struct Buffer {
     bytes: Vec<u8>,
     size: usize,
-    home: Option<Arc<Shelf>>,
+    home: Option<Arc<BufferShelf>>,
 }
 
 impl Buffer {

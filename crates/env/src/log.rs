@@ -208,7 +208,10 @@ mod tests {
         let event = LogEvent::info("joined").with("rack", "/dc\"1").with_number("chunks", 7);
         assert_eq!(
             event.json_line(TIME),
-            r#"{"time":"2026-11-23T10:04:05.678Z","level":"info","event":"joined","rack":"/dc\"1","chunks":7}"#
+            concat!(
+                r#"{"time":"2026-11-23T10:04:05.678Z","level":"info","event":"joined","#,
+                r#""rack":"/dc\"1","chunks":7}"#
+            )
         );
     }
 

@@ -30,7 +30,7 @@ pub const CELL: CellId = CellId::new(77);
 pub const LONG_ANSWER: u64 = 0xf00d;
 
 /// What comes of a call.
-pub type Outcome = Result<Answer, Failure>;
+pub type CallOutcome = Result<Answer, Failure>;
 
 /// What a toy can be told.
 pub enum Command {
@@ -41,7 +41,7 @@ pub enum Command {
         request: Box<Request>,
         payload: Bytes,
         timeout: Duration,
-        done: Sender<Outcome>,
+        done: Sender<CallOutcome>,
     },
     /// Tells when so much time has passed.
     Wake(Duration, Sender<Duration>),
@@ -67,7 +67,7 @@ impl Service for ToyService {
 
 /// What a toy has seen.
 #[derive(Default)]
-pub struct Seen {
+pub struct SeenByToy {
     pub requests: AtomicUsize,
     pub reads: AtomicUsize,
 }
@@ -76,16 +76,16 @@ pub struct Seen {
 /// `Explain` halts.
 pub struct Toy {
     hello: Hello,
-    seen: Arc<Seen>,
+    seen: Arc<SeenByToy>,
     gone: Sender<()>,
     next: u64,
-    calls: BTreeMap<EffectId, Sender<Outcome>>,
+    calls: BTreeMap<EffectId, Sender<CallOutcome>>,
     wakes: BTreeMap<EffectId, (Now, Sender<Duration>)>,
     jobs: BTreeMap<EffectId, Caller>,
 }
 
 impl Toy {
-    pub fn new(cell: CellId, server: ServerId, seen: Arc<Seen>, gone: Sender<()>) -> Self {
+    pub fn new(cell: CellId, server: ServerId, seen: Arc<SeenByToy>, gone: Sender<()>) -> Self {
         Self {
             hello: Hello::new(cell, Role::Chunkserver, server, Incarnation::new(1)),
             seen,
@@ -189,7 +189,7 @@ pub struct Node {
     pub server: ServerId,
     pub running: Running<Command>,
     pub service: Arc<ToyService>,
-    pub seen: Arc<Seen>,
+    pub seen: Arc<SeenByToy>,
     pub gone: Mutex<Receiver<()>>,
 }
 
@@ -205,7 +205,7 @@ impl Node {
         let address = Address::new(listener.local_addr().unwrap().to_string());
         let server = ServerId::new(server);
         let (gone, seen_gone) = channel();
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(SeenByToy::default());
         let driver = Toy::new(cell, server, Arc::clone(&seen), gone);
         let service = Arc::new(ToyService::default());
         let options =
@@ -222,7 +222,7 @@ impl Node {
         request: Request,
         payload: Bytes,
         timeout: Duration,
-    ) -> Receiver<Outcome> {
+    ) -> Receiver<CallOutcome> {
         let (done, outcome) = channel();
         let (to, request) = (to.clone(), Box::new(request));
         let command = Command::Call { to, server, request, payload, timeout, done };
@@ -231,13 +231,13 @@ impl Node {
     }
 
     /// Has this node ask another, and waits.
-    pub fn ask(&self, to: &Node, request: impl Into<Request>, payload: Bytes) -> Outcome {
+    pub fn ask(&self, to: &Node, request: impl Into<Request>, payload: Bytes) -> CallOutcome {
         let outcome = self.begin(&to.address, to.server, request.into(), payload, PATIENCE);
         outcome.recv_timeout(2 * PATIENCE).expect("a call completes by its deadline")
     }
 
     /// Whether the other one answers.
-    pub fn probe(&self, to: &Node) -> Outcome {
+    pub fn probe(&self, to: &Node) -> CallOutcome {
         self.ask(to, Probe::default(), Bytes::new())
     }
 }

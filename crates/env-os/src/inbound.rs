@@ -1,0 +1,388 @@
+//! The listening side: connections taken in, their handshake, their requests, our answers.
+//!
+//! ```text
+//!   listener ─► Greeting ─► requests ─► news (the driver) ─► reply ─► flush
+//!                             └─ pushes ─► relay events ──────┘
+//! ```
+//! - A1: whoever does not say Hello within [`GREETING_TIME_MAX`] is closed, and so is whoever
+//!   sends what no Cairn would; the reason goes out first where that is possible.
+//! - A2: nobody is taken in before the driver has said who it is (`Effect::Identify`).
+//!
+//! Knows accepted connections. Never sees a dialled one, nor where a push goes on to.
+
+use crate::context::{NetworkContext, News, RelayEvent};
+use crate::frame_reader::{Arrival, Ended, Expecting};
+use crate::ids::EpollToken;
+use crate::inbound_connection::{InboundConnection, InboundStage};
+use crate::timers::LoopAlarm;
+use crate::wire::Wire;
+use cairn_env::{Caller, ConnectionId, Payload};
+use cairn_protocol::{ErrorCode, Failure, Hello, Request, RequestId, Response, judge_hello};
+use rustix::event::epoll::EventFlags;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, sockopt};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// How long a new connection may take to say Hello.
+const GREETING_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a connection that was told to go may take to read why.
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(2);
+/// How long to wait before accepting again when the process has no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections taken in at one turn of the loop.
+const ACCEPT_BATCH: usize = 64;
+
+/// The listening side.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    listener: Option<TcpListener>,
+    is_listening: bool,
+    /// What is said in handshakes; none before the driver has said it (A2).
+    identity: Option<Hello>,
+    connections: BTreeMap<ConnectionId, InboundConnection>,
+    connections_max: usize,
+    last_id: ConnectionId,
+    /// Connections with bytes to write, or another reason to be looked at before waiting.
+    marked: BTreeSet<ConnectionId>,
+}
+
+impl Inbound {
+    pub(crate) fn new(listener: Option<TcpListener>, connections_max: usize) -> Self {
+        Self {
+            listener,
+            is_listening: false,
+            identity: None,
+            connections: BTreeMap::new(),
+            connections_max,
+            last_id: ConnectionId::default(),
+            marked: BTreeSet::new(),
+        }
+    }
+
+    /// What the driver says of itself in handshakes from now on.
+    pub(crate) fn identify(&mut self, cx: &mut NetworkContext, hello: Hello) {
+        self.identity = Some(hello);
+        self.listen(cx);
+    }
+
+    /// Takes connections from now on, where there is a listener and a name to answer under (A2).
+    pub(crate) fn listen(&mut self, cx: &mut NetworkContext) {
+        let Some(listener) = &self.listener else { return };
+        if self.identity.is_none() || self.is_listening {
+            return;
+        }
+        self.is_listening = cx.poller.add(listener, EpollToken::Listener, EventFlags::IN).is_ok();
+        if !self.is_listening {
+            cx.timers.set(cx.now + ACCEPT_PAUSE, LoopAlarm::AcceptAgain);
+        }
+    }
+
+    /// Takes in those who wait, up to a batch.
+    pub(crate) fn accept(&mut self, cx: &mut NetworkContext) {
+        for _ in 0..ACCEPT_BATCH {
+            let listener = self.listener.as_ref().expect("epoll tells of the one there is");
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let socket = match accept_with(listener, flags) {
+                Ok(socket) => socket,
+                Err(Errno::AGAIN) => return,
+                // The one that was waiting gave up; the next may be fine.
+                Err(Errno::CONNABORTED | Errno::INTR) => continue,
+                // No file descriptors: waiting at once would find the listener ready for ever.
+                Err(_) => return self.pause_accepting(cx),
+            };
+            // Over the bound the newcomer is closed at once, so that the others go on.
+            if self.connections.len() < self.connections_max
+                && sockopt::set_tcp_nodelay(&socket, true).is_ok()
+            {
+                self.take_in(cx, socket);
+            }
+        }
+    }
+
+    fn pause_accepting(&mut self, cx: &mut NetworkContext) {
+        if let Some(listener) = &self.listener
+            && cx.poller.remove(listener).is_ok()
+        {
+            self.is_listening = false;
+            cx.timers.set(cx.now + ACCEPT_PAUSE, LoopAlarm::AcceptAgain);
+        }
+    }
+
+    /// A connection that may say Hello; where epoll cannot watch it, it is closed.
+    fn take_in(&mut self, cx: &mut NetworkContext, socket: OwnedFd) -> Option<ConnectionId> {
+        let id = ConnectionId(self.last_id.0 + 1);
+        let (token, interest) = (EpollToken::Inbound(id), EventFlags::IN | EventFlags::RDHUP);
+        let wire = Wire::new(&cx.poller, socket, token, Expecting::Requests, interest).ok()?;
+        self.last_id = id;
+        let patience = cx.timers.set(cx.now + GREETING_TIME_MAX, LoopAlarm::InboundPatience(id));
+        let earlier = self.connections.insert(id, InboundConnection::new(wire, patience));
+        assert!(earlier.is_none(), "a connection's id is never used again");
+        Some(id)
+    }
+
+    /// Epoll says that something can be done with a connection. Whether it might say so again at
+    /// once: all was done only of a connection that was read empty, and had nothing else to tell.
+    pub(crate) fn ready(
+        &mut self,
+        cx: &mut NetworkContext,
+        id: ConnectionId,
+        flags: EventFlags,
+    ) -> bool {
+        // One that an earlier event of the same batch ended is still told of.
+        let Some(connection) = self.connections.get_mut(&id) else { return true };
+        let stage = connection.stage();
+        if flags.contains(EventFlags::OUT) {
+            self.marked.insert(id);
+        }
+        if !flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            return true;
+        }
+        if stage == InboundStage::Farewell {
+            let discarded = connection.discard(&mut cx.buffers);
+            self.ended(cx, id, discarded.err());
+            return true;
+        }
+        !self.read(cx, id) || flags != EventFlags::IN
+    }
+
+    /// Whether all was read that was there.
+    fn read(&mut self, cx: &mut NetworkContext, id: ConnectionId) -> bool {
+        let connection = self.connections.get_mut(&id).expect("found by whoever calls this");
+        let mut arrivals = cx.buffers.take_arrivals();
+        let received = connection.receive(&mut cx.buffers, &mut arrivals);
+        for arrival in arrivals.drain(..) {
+            self.arrived(cx, id, arrival);
+        }
+        cx.buffers.give_back_arrivals(arrivals);
+        let is_empty = *received.as_ref().unwrap_or(&false);
+        self.ended(cx, id, received.err());
+        self.watch(cx, id);
+        is_empty
+    }
+
+    /// Ends a connection that has ended, or failed, by itself.
+    fn ended(&mut self, cx: &mut NetworkContext, id: ConnectionId, end: Option<Ended>) {
+        if end.is_some() {
+            self.lose(cx, id);
+        }
+    }
+
+    fn arrived(&mut self, cx: &mut NetworkContext, id: ConnectionId, arrival: Arrival) {
+        let connection = self.connections.get_mut(&id).expect("read from just now");
+        match connection.stage() {
+            InboundStage::Greeting => self.greeted_with(cx, id, arrival),
+            InboundStage::Open => self.asked(cx, id, arrival),
+            // It was told to go by what came before this.
+            InboundStage::Farewell => {}
+        }
+    }
+
+    /// The first frame of a connection.
+    fn greeted_with(&mut self, cx: &mut NetworkContext, id: ConnectionId, arrival: Arrival) {
+        let (request, judged) = match arrival {
+            Arrival::Request(request, Request::Hello(hello)) => {
+                let ours = self.identity.as_ref().expect("A2: nobody is accepted before");
+                (request, judge_hello(&hello, ours))
+            }
+            Arrival::Broken { id: request, failure } => (request, Err(failure)),
+            Arrival::Request(request, _)
+            | Arrival::PushStarted { id: request, .. }
+            | Arrival::PushRefused(request, _) => {
+                let why = "a connection starts with Hello";
+                (request, Err(Failure::refused(ErrorCode::Invalid, why)))
+            }
+            Arrival::PushSegment { .. } | Arrival::PushCorrupt | Arrival::Answered { .. } => {
+                unreachable!("comes after the first frame, or on the dialling side")
+            }
+        };
+        match judged {
+            Ok(welcome) => {
+                let connection = self.connections.get_mut(&id).expect("it has just said Hello");
+                connection.open();
+                connection.begin_push();
+                cx.timers.cancel(connection.patience());
+                let to = Caller { connection: id, request };
+                self.reply(to, &Ok(Response::Hello(welcome)), Payload::default());
+            }
+            Err(failure) => self.dismiss(cx, id, request, &failure),
+        }
+    }
+
+    /// A frame of a connection after its handshake.
+    fn asked(&mut self, cx: &mut NetworkContext, id: ConnectionId, arrival: Arrival) {
+        let connection = self.connections.get_mut(&id).expect("read from just now");
+        let caller = |request| Caller { connection: id, request };
+        match arrival {
+            Arrival::Request(request, Request::Hello(_)) => {
+                let failure = Failure::refused(ErrorCode::Invalid, "a second Hello");
+                self.dismiss(cx, id, request, &failure);
+            }
+            Arrival::Request(request, message) => {
+                if let Some(message) = connection.admit(request, message) {
+                    let from = caller(request);
+                    cx.news.push_back(News::Request { from, request: message });
+                }
+            }
+            Arrival::PushStarted { id: request, push, size } => {
+                connection.begin_push();
+                let from = caller(request);
+                cx.relay_events.push_back(RelayEvent::Started { from, push, size });
+            }
+            Arrival::PushSegment { bytes, last } => {
+                cx.relay_events.push_back(RelayEvent::Segment { from: id, bytes, last });
+            }
+            Arrival::PushCorrupt => cx.relay_events.push_back(RelayEvent::Corrupt { from: id }),
+            Arrival::PushRefused(request, failure) => {
+                connection.begin_push();
+                self.reply(caller(request), &Err(failure), Payload::default());
+            }
+            Arrival::Broken { id: request, failure } => self.dismiss(cx, id, request, &failure),
+            Arrival::Answered { .. } => unreachable!("only on the dialling side"),
+        }
+    }
+
+    /// Answers a request. In silence, where its connection is gone or told to go: that is the
+    /// contract of `Effect::Reply`.
+    pub(crate) fn reply(
+        &mut self,
+        to: Caller,
+        answer: &Result<Response, Failure>,
+        payload: Payload,
+    ) {
+        let Some(connection) = self.connections.get_mut(&to.connection) else { return };
+        if connection.stage() == InboundStage::Open {
+            connection.answer(to.request, answer, payload);
+            self.marked.insert(to.connection);
+        }
+    }
+
+    /// Says why, and ends the connection once that is written (A1).
+    fn dismiss(
+        &mut self,
+        cx: &mut NetworkContext,
+        id: ConnectionId,
+        request: RequestId,
+        failure: &Failure,
+    ) {
+        let connection = self.connections.get_mut(&id).expect("read from just now");
+        cx.timers.cancel(connection.patience());
+        let patience = cx.timers.set(cx.now + FAREWELL_TIME_MAX, LoopAlarm::InboundPatience(id));
+        connection.say_farewell(request, failure, patience);
+        cx.relay_events.push_back(RelayEvent::UpstreamEnded(id));
+        self.marked.insert(id);
+    }
+
+    /// The next server of the push that a connection brings has enough to take for now, or can
+    /// take more.
+    pub(crate) fn hold_back(
+        &mut self,
+        cx: &mut NetworkContext,
+        id: ConnectionId,
+        is_held_back: bool,
+    ) {
+        // Gone: then there is nobody to hold back.
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.hold_back(is_held_back) {
+            self.watch(cx, id);
+        }
+    }
+
+    /// Whether something waits to be written.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.marked.is_empty()
+    }
+
+    /// Writes all that waits, as far as the kernel takes it.
+    pub(crate) fn flush(&mut self, cx: &mut NetworkContext) {
+        while let Some(id) = self.marked.pop_first() {
+            // One that was marked may have been lost since.
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            if connection.flush().is_err() {
+                self.lose(cx, id);
+                continue;
+            }
+            while let Some((request, message)) = connection.unpark() {
+                let from = Caller { connection: id, request };
+                cx.news.push_back(News::Request { from, request: message });
+            }
+            self.watch(cx, id);
+        }
+    }
+
+    /// Has epoll watch for what the connection can use now.
+    fn watch(&mut self, cx: &mut NetworkContext, id: ConnectionId) {
+        // Gone: then nothing is watched for.
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.watch(&mut cx.poller).is_err() {
+            self.lose(cx, id);
+        }
+    }
+
+    /// A connection is gone, or is given up; all that hung on it ends (G1).
+    pub(crate) fn lose(&mut self, cx: &mut NetworkContext, id: ConnectionId) {
+        // Gone already: several may find out at once.
+        let Some(connection) = self.connections.remove(&id) else { return };
+        cx.timers.cancel(connection.patience());
+        cx.relay_events.push_back(RelayEvent::UpstreamEnded(id));
+        if connection.was_open() {
+            cx.news.push_back(News::Disconnected(id));
+        }
+    }
+
+    /// A connection whose handshake is done, with the request of a push without an answer.
+    #[cfg(test)]
+    pub(crate) fn take_in_open(
+        &mut self,
+        cx: &mut NetworkContext,
+        socket: OwnedFd,
+    ) -> ConnectionId {
+        let id = self.take_in(cx, socket).expect("is watched");
+        let connection = self.connections.get_mut(&id).expect("taken in just now");
+        connection.open();
+        connection.begin_push();
+        id
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_read(&self, id: ConnectionId) -> bool {
+        self.connections[&id].is_read()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GREETING_TIME_MAX, Inbound};
+    use crate::context::NetworkContext;
+    use crate::poller::Poller;
+    use crate::timers::LoopAlarm;
+    use cairn_protocol::{Hello, Role};
+    use cairn_types::{CellId, Incarnation, ServerId};
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn whoever_does_not_say_hello_in_time_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.set_nonblocking(true).expect("non-blocking");
+        let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
+        let mut cx = NetworkContext::new(Poller::new().expect("an epoll"));
+        let mut inbound = Inbound::new(Some(listener), 10);
+        let (cell, server) = (CellId::default(), ServerId::default());
+        inbound.identify(&mut cx, Hello::new(cell, Role::Master, server, Incarnation::default()));
+        while inbound.connections.is_empty() {
+            inbound.accept(&mut cx);
+        }
+        assert_eq!(cx.timers.pop_due(cx.now), None, "it still has time");
+        let Some(LoopAlarm::InboundPatience(id)) = cx.timers.pop_due(cx.now + GREETING_TIME_MAX)
+        else {
+            panic!("its time is over")
+        };
+        inbound.lose(&mut cx, id);
+        assert!(inbound.connections.is_empty());
+        assert_eq!(peer.read(&mut [0]).expect("closed, not reset"), 0);
+        assert!(cx.news.is_empty(), "the driver never heard of it");
+    }
+}
