@@ -3,22 +3,17 @@
 //! ```text
 //!   verify ─┬─ fmt, tidy, licences, clippy, tests, docs, simulation    reads only
 //!           └─ last line: "N passed, 0 failed"
-//!   fix ────── fmt, clippy --fix, golden texts, proto                  writes
+//!   fix ────── fmt, clippy --fix, map, proto                           writes
 //! ```
 //! One file per command. Knows the workspace's files, cargo and the simulator; knows no server.
 
-mod code_map;
 mod fix;
 mod licences;
 #[cfg(feature = "planted-bugs")]
 mod planted;
-mod proto;
 mod simulation;
 mod soak;
-mod test_run;
-mod tidy;
 mod verify;
-mod workspace;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -33,11 +28,11 @@ usage: cargo xtask <command>
                 --planted               each rule broken on purpose; a checker must notice
   soak        a cell of real processes at the size people run; minutes and gigabytes:
                 tree | appends | kills
-  fix         apply lints' suggestions, format, rewrite map, .proto and golden texts
+  fix         apply lints' suggestions, format, rewrite map and .proto
   tidy        the house rules and measures alone (also part of verify):
                 --all                   every circle, large type and doubled name
   licences    the licences of all dependencies (also part of verify)
-  map         write the code map in ARCHITECTURE.md
+  map         write docs/map.md
   proto       write docs/formats/cairn.proto
 ";
 
@@ -59,13 +54,13 @@ fn run(arguments: &[String]) -> Result<bool> {
     match words.as_slice() {
         ["verify"] => return Ok(verify::verify()),
         ["fix"] => fix::fix(),
-        ["tidy"] => tidy::report(false),
-        ["tidy", "--all"] => tidy::report(true),
+        ["tidy"] => cairn_tidy::report(false),
+        ["tidy", "--all"] => cairn_tidy::report(true),
         ["licences"] => licences::report(),
         ["sim", rest @ ..] => simulation::sim(rest),
         ["soak", rest @ ..] => soak::soak(rest),
-        ["map"] => code_map::write(),
-        ["proto"] => proto::write(),
+        ["map"] => cairn_tidy::write_map(),
+        ["proto"] => fix::proto(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(())

@@ -7,9 +7,9 @@
 //! ```
 //! - M1: a run's seed is all there is to it; a failure is printed with the command that repeats it.
 
-use crate::workspace::root;
 use anyhow::{Context, Error, Result, anyhow, bail};
 use cairn_sim::{CheckFailure, RunConfig, RunReport};
+use cairn_tidy::root;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Mutex;

@@ -1,7 +1,8 @@
 //! `cargo xtask soak`: builds the soaks and the binary that they start, in release, and runs them.
 
-use crate::workspace::{cargo, run};
+use crate::fix::run;
 use anyhow::Result;
+use cairn_tidy::cargo;
 
 /// Runs what the words after `soak` ask for; crates/soaks says what that may be.
 ///

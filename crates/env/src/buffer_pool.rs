@@ -1,5 +1,5 @@
 //! Buffers for bulk bytes, used again and again: a fresh megabyte costs more in page faults than
-//! in copying (crates.md, "what follows", 3).
+//! in copying (docs/measurements/loopback.md, 3).
 //!
 //! ```text
 //!   take(size) ──► Buffer ── filled from socket or file ──► freeze ──► Bytes, shared

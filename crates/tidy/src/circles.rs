@@ -27,8 +27,8 @@ fn reached_from<'a>(start: &'a str, edges: &Edges<'a>) -> BTreeSet<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::circles;
-    use crate::tidy::imports::Imports;
-    use crate::tidy::source::Source;
+    use crate::imports::Imports;
+    use crate::source::Source;
 
     /// The files of each circle of a crate made of these files.
     fn found(files: &[(&str, &str)]) -> Vec<Vec<String>> {

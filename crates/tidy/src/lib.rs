@@ -1,11 +1,10 @@
 //! `cargo xtask tidy`: the house rules that a machine can check, and the measures of the house.
 //!
 //! ```text
-//!   every .rs file ──► Source ──┬─ layout, words           text and tokens
-//!                               ├─ imports ─ circles ─┐
-//!                               ├─ types ─────────────┴─ measures
-//!   cargo metadata ─────────────┼─ floors
-//!   Cargo.toml, docs ───────────┴─ dependencies, generated ──► findings − exceptions
+//!   every .rs file ──► Source ──┬─ layout, pages
+//!                               └─ imports ──┬─ circles ──┬─ measures
+//!                                            └─ types ────┘
+//!   cargo metadata, Cargo.toml ─── floors, dependencies        ──► findings − exceptions
 //! ```
 //! Each rule is a function from text to findings with tests of its own; this file gathers the
 //! files, asks each rule and prints.
@@ -15,37 +14,42 @@ mod dependencies;
 mod exceptions;
 mod finding;
 mod floors;
-mod generated;
 mod imports;
 mod layout;
+mod map;
 mod measures;
+mod pages;
 mod source;
 mod types;
-mod words;
+mod workspace;
 
-use crate::workspace::{metadata, root};
 use anyhow::{Result, bail};
+use finding::Finding;
+use source::read_all;
 
-pub(crate) use floors::crates_in_order;
-pub(crate) use source::{Source, read_all};
+pub use map::write as write_map;
+pub use workspace::{cargo, packages, root};
 
 /// Prints the measures, in full where `all`, and what is out of order.
 ///
 /// # Errors
 /// When anything is.
-pub(crate) fn report(all: bool) -> Result<()> {
+pub fn report(all: bool) -> Result<()> {
     let root = root();
     let sources = read_all(&root)?;
     let mut findings = Vec::new();
     for source in &sources {
         layout::check(source, &mut findings);
-        words::check(source, &mut findings);
     }
     measures::report(&root, &sources, all, &mut findings)?;
-    layout::check_crate_names(&root, &mut findings)?;
-    floors::check(&metadata(false)?, &mut findings);
+    pages::check(&root, &sources, &mut findings)?;
+    floors::check(&packages(false)?, &mut findings);
     dependencies::check_all(&root, &mut findings)?;
-    generated::check(&root, &sources, &mut findings)?;
+    let map = std::fs::read_to_string(root.join(map::MAP_PATH)).unwrap_or_default();
+    if map != map::page(&root, &sources)? {
+        let message = "not what the files say: run `cargo xtask map`";
+        findings.push(Finding::new("generated", map::MAP_PATH, 1, message));
+    }
     findings.sort();
     let findings = exceptions::apply(&root, findings)?;
     for finding in &findings {

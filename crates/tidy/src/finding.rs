@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// One place that breaks one rule.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// The file or folder, from the root.
     pub(crate) path: String,
@@ -11,10 +11,10 @@ pub(crate) struct Finding {
     pub(crate) line: usize,
     /// The rule's name, as exceptions say it.
     pub(crate) rule: &'static str,
-    /// Of a rule with a limit: what was measured.
-    pub(crate) measured: usize,
     /// What is wrong, and what to do.
     pub(crate) message: String,
+    /// Of a rule with a limit: what was measured.
+    pub(crate) measured: usize,
 }
 
 impl Finding {
@@ -24,17 +24,12 @@ impl Finding {
         line: usize,
         message: impl Into<String>,
     ) -> Self {
-        Self { path: path.to_owned(), line, rule, measured: 0, message: message.into() }
+        Self { path: path.to_owned(), line, rule, message: message.into(), measured: 0 }
     }
 
     /// Of a rule with a limit.
-    pub(crate) fn measured(
-        rule: &'static str,
-        path: &str,
-        measured: usize,
-        message: impl Into<String>,
-    ) -> Self {
-        Self { measured, ..Self::new(rule, path, 1, message) }
+    pub(crate) fn measured(rule: &'static str, path: &str, measured: usize, text: String) -> Self {
+        Self { measured, ..Self::new(rule, path, 1, text) }
     }
 }
 

@@ -3,8 +3,8 @@
 //! A name counts as taken from the file that defines it, not from the one that hands it on with
 //! `pub use`; handing on is no import, nor is declaring a child with `mod`, nor calling a method.
 
-use super::circles::Edges;
-use super::source::Source;
+use crate::circles::Edges;
+use crate::source::Source;
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
@@ -57,7 +57,8 @@ impl<'a> Imports<'a> {
     /// From which other files each file takes names.
     pub(crate) fn edges(&self) -> Edges<'a> {
         let edges_of = |(at, module): (&Path, &Module<'a>)| {
-            let named = |name: &str| module.source.tokens.iter().filter(|t| t.text == name).count();
+            let named =
+                |name: &str| module.source.words.iter().filter(|(word, _)| word == name).count();
             let uses = module.names.uses.iter().filter(|(name, (_, hands_on))| {
                 !hands_on || named(name) > 1 // Handed on and taken too.
             });

@@ -1,7 +1,6 @@
 //! The floors: a crate uses lower floors only, never sideways (design §2).
 
-use super::finding::Finding;
-use crate::workspace::packages;
+use crate::finding::Finding;
 use serde_json::Value;
 
 /// Lowest first.
@@ -15,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["cairn-env-os", "cairn-env-sim", "cairn-master", "cairn-chunkserver"],
     &["cairn-client", "cairn-testkit"],
     &["cairn-transfer", "cairn-bench", "cairn-soaks", "cairn-sim"],
-    &["cairn"],
+    &["cairn", "cairn-tidy"],
     &["cairn-xtask"],
 ];
 
@@ -31,8 +30,8 @@ const PLAIN_LIBRARIES: &[&str] =
     &["bytes", "crc-fast", "prost", "raft", "serde", "slog", "thiserror", "zerocopy"];
 
 /// Checks the edges between our crates, and what the lower floors stand on.
-pub(crate) fn check(metadata: &Value, findings: &mut Vec<Finding>) {
-    for package in packages(metadata) {
+pub(crate) fn check(packages: &[Value], findings: &mut Vec<Finding>) {
+    for package in packages {
         let name = package["name"].as_str().unwrap_or_default();
         let path = format!("{}/Cargo.toml", name.replacen("cairn-", "crates/", 1));
         let mut found = |message| findings.push(Finding::new("floors", &path, 1, message));
@@ -74,9 +73,9 @@ mod tests {
 
     fn messages(name: &str, used: &str, kind: Option<&str>) -> Vec<String> {
         let dependency = json!({ "name": used, "kind": kind });
-        let metadata = json!({ "packages": [{ "name": name, "dependencies": [dependency] }] });
+        let package = json!({ "name": name, "dependencies": [dependency] });
         let mut findings = Vec::new();
-        check(&metadata, &mut findings);
+        check(&[package], &mut findings);
         findings.into_iter().map(|finding| finding.message).collect()
     }
 

@@ -1,7 +1,7 @@
 //! How large each type is, over how many files it is spread, and which names serve twice.
 
-use super::imports::Imports;
-use super::source::Source;
+use crate::imports::Imports;
+use crate::source::Source;
 use std::collections::BTreeMap;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -74,11 +74,10 @@ impl Visit<'_> for Parts {
 pub(crate) fn names(sources: &[Source]) -> BTreeMap<&str, Vec<&str>> {
     let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.path.contains("/src/")) {
-        for pair in source.tokens.windows(2).filter(|pair| !source.is_test(pair[0].line)) {
-            let [word, name] = pair else { continue };
-            let defines = ["struct", "enum", "trait", "union"].contains(&word.text.as_str());
-            if defines && name.text.starts_with(char::is_uppercase) {
-                names.entry(&name.text).or_default().push(&source.path);
+        for ((word, _), (name, _)) in source.words.iter().zip(source.words.iter().skip(1)) {
+            let defines = ["struct", "enum", "trait", "union"].contains(&word.as_str());
+            if defines && name.starts_with(char::is_uppercase) {
+                names.entry(name).or_default().push(&source.path);
             }
         }
     }
@@ -106,8 +105,8 @@ impl Visit<'_> for Asserts {
 #[cfg(test)]
 mod tests {
     use super::{assert_count, names, sizes};
-    use crate::tidy::imports::Imports;
-    use crate::tidy::source::Source;
+    use crate::imports::Imports;
+    use crate::source::Source;
 
     #[test]
     fn a_type_is_counted_over_all_its_files_and_apart_from_its_namesake() {

@@ -8,11 +8,11 @@
 //!   names of a write    what one write is called on its way
 //! ```
 
-use super::circles::circles;
-use super::finding::Finding;
-use super::imports::Imports;
-use super::source::Source;
-use super::types::{TypeSize, assert_count, names, sizes};
+use crate::circles::circles;
+use crate::finding::Finding;
+use crate::imports::Imports;
+use crate::source::Source;
+use crate::types::{TypeSize, assert_count, names, sizes};
 use anyhow::Result;
 use std::path::Path;
 
@@ -157,7 +157,7 @@ fn report_write(root: &Path, sources: &[Source], findings: &mut Vec<Finding>) ->
     for (at, entry) in (1..).zip(list.lines()).filter(|(_, entry)| !entry.starts_with('#')) {
         let (file, name) = entry.split_once(' ').unwrap_or((entry, ""));
         let source = sources.iter().find(|source| source.path == file);
-        if source.is_none_or(|source| source.tokens.iter().all(|token| token.text != name)) {
+        if source.is_none_or(|source| source.words.iter().all(|(word, _)| word != name)) {
             let message = format!("{file} has no {name}: say what a write is called there");
             findings.push(Finding::new("names-of-a-write", WRITE_NAMES, at, message));
         }

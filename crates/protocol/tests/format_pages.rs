@@ -1,0 +1,138 @@
+//! The pages on the wire's format say what the code says: docs/formats/cairn.proto, by which
+//! another language reads our messages, and the table of rpcs in docs/formats/wire.md.
+//!
+//! `UPDATE=1` (or `cargo xtask proto`) writes cairn.proto; wire.md is written by a person.
+
+use cairn_protocol::{self as protocol, proto_table};
+use cairn_types::wire::{Field, Message};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+/// What a field can be without a definition of its own.
+const SCALARS: &[&str] = &["bool", "bytes", "string", "uint32", "uint64"];
+
+fn page(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats")).join(name)
+}
+
+#[test]
+fn the_proto_file_says_what_the_messages_are() {
+    let text = proto_text(&messages());
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(page("cairn.proto"), &text).expect("cairn.proto can be written");
+    }
+    let page = std::fs::read_to_string(page("cairn.proto")).expect("cairn.proto can be read");
+    assert!(page == text, "cairn.proto is not what the code says: run `cargo xtask proto`");
+}
+
+#[test]
+fn every_message_that_a_field_names_is_listed_below() {
+    let messages = messages();
+    for text in messages.values() {
+        for field in text.lines().filter(|line| line.ends_with(';')) {
+            let mut words = field.split_whitespace();
+            let kind = words.find(|word| !["repeated", "optional"].contains(word));
+            let kind = kind.expect("a field has a type");
+            assert!(SCALARS.contains(&kind) || messages.contains_key(kind), "{kind} of {text}");
+        }
+    }
+}
+
+#[test]
+fn the_page_on_the_wire_has_a_row_for_each_rpc() {
+    let page = std::fs::read_to_string(page("wire.md")).expect("wire.md can be read");
+    for (kind, request, answer, _) in proto_table() {
+        let row = format!("| {kind} | `{request}` → `{answer}` |");
+        assert!(page.contains(&row), "docs/formats/wire.md lacks the row {row}");
+    }
+}
+
+fn proto_text(messages: &BTreeMap<String, String>) -> String {
+    let rpcs: Vec<String> = proto_table()
+        .iter()
+        .map(|(kind, request, answer, _)| format!("//   {kind:3}  {request} -> {answer}\n"))
+        .collect();
+    format!(
+        "// Messages of Cairn's wire protocol; docs/formats/wire.md says how they travel.\n\
+         // Written by `cargo xtask proto` from the code. Do not edit.\n\
+         syntax = \"proto3\";\n\npackage cairn;\n\n// Number, request, answer of each rpc:\n{}\n\
+         // Enums travel as uint32; an absent field means the value marked so.\n{}\n{}",
+        rpcs.concat(),
+        enums(),
+        messages.values().cloned().collect::<Vec<_>>().join("\n")
+    )
+}
+
+/// Every message's definition by its name.
+fn messages() -> BTreeMap<String, String> {
+    let mut all: String = proto_table().into_iter().map(|(.., text)| text).collect();
+    all += &messages_within_others();
+    // A `oneof` ends with a bracket too, but not at a line's start.
+    let named = |text: &str| {
+        let name = text.split(' ').nth(1).expect("`message NAME {`").to_owned();
+        (name, unpacked(text))
+    };
+    all.split_inclusive("\n}\n").map(named).collect()
+}
+
+/// Says of repeated numbers that each has a key of its own, which proto3 must be told.
+fn unpacked(definition: &str) -> String {
+    let field = |line: &str| match line.strip_suffix(';') {
+        Some(field) if line.trim().starts_with("repeated uint") => {
+            format!("{field} [packed = false];\n")
+        }
+        _ => format!("{line}\n"),
+    };
+    definition.lines().map(field).collect()
+}
+
+/// Messages that no rpc is named after.
+fn messages_within_others() -> String {
+    [
+        cairn_types::CellConfig::proto_text(),
+        cairn_types::Entry::proto_text(),
+        cairn_types::MutationName::proto_text(),
+        cairn_types::PushId::proto_text(),
+        cairn_types::ReplicaAt::proto_text(),
+        protocol::BatchEntry::proto_text(),
+        protocol::BatchResult::proto_text(),
+        protocol::ChunkLocations::proto_text(),
+        protocol::DoubtedBlock::proto_text(),
+        protocol::Failure::proto_text(),
+        protocol::Forwarded::proto_text(),
+        protocol::Found::proto_text(),
+        protocol::Garbage::proto_text(),
+        protocol::HeldLease::proto_text(),
+        protocol::Looked::proto_text(),
+        protocol::ReplicaReport::proto_text(),
+        protocol::ServerStatus::proto_text(),
+    ]
+    .concat()
+}
+
+fn enums() -> String {
+    [
+        values("Content", cairn_types::Content::ALL),
+        values("EntryKind", cairn_types::EntryKind::ALL),
+        values("ErrorCode", protocol::ErrorCode::ALL),
+        values("LeasePurpose", protocol::LeasePurpose::ALL),
+        values("Outcome", protocol::Outcome::ALL),
+        values("Role", protocol::Role::ALL),
+        values("ServerState", protocol::ServerState::ALL),
+    ]
+    .concat()
+}
+
+/// One enum's numbers as comment lines; the value that an absent field means comes marked.
+fn values<T: Copy + Debug + Default + PartialEq + Field>(name: &str, all: &[T]) -> String {
+    let line = |value: &T| {
+        let mut encoded = Vec::new();
+        value.encode_present(1, &mut encoded);
+        // Key, then the number: all of ours are below 128 and take one byte.
+        let number = encoded.last().copied().expect("a field is never empty");
+        let mark = if *value == T::default() { " (absent)" } else { "" };
+        format!("//     {number:3}  {value:?}{mark}\n")
+    };
+    format!("//   {name}:\n{}", all.iter().map(line).collect::<String>())
+}
