@@ -172,12 +172,19 @@ impl TestClient {
         self.tell_with(call, Ok(Response::Read(answer)), Bytes::copy_from_slice(bytes));
     }
 
-    /// The same with a byte flipped on the way.
-    pub(crate) fn send_bad_bytes(&mut self, call: &Call, bytes: &[u8]) {
+    /// Answers a `Read` with bytes of another place.
+    pub(crate) fn send_bytes_of(&mut self, call: &Call, offset: u64, bytes: &[u8]) {
+        let checksums = BlockChecksums::of(offset, bytes, CellConfig::tiny().block_size);
+        let answer = ReadAnswer { offset, checksums, ..ReadAnswer::default() };
+        self.tell_with(call, Ok(Response::Read(answer)), Bytes::copy_from_slice(bytes));
+    }
+
+    /// The same with the byte at `place` flipped on the way.
+    pub(crate) fn send_bad_bytes(&mut self, call: &Call, bytes: &[u8], place: usize) {
         let block_size = CellConfig::tiny().block_size;
         let checksums = BlockChecksums::of(0, bytes, block_size);
         let mut bytes = bytes.to_vec();
-        bytes[0] ^= 1;
+        bytes[place] ^= 1;
         let answer = ReadAnswer { checksums, ..ReadAnswer::default() };
         self.tell_with(call, Ok(Response::Read(answer)), bytes.into());
     }

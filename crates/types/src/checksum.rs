@@ -43,13 +43,22 @@ impl BlockChecksums {
     /// Whether `bytes` at `offset` are the ones that were summed.
     #[must_use]
     pub fn verify(&self, offset: u64, bytes: &[u8], block_size: u32) -> bool {
+        self.first_mismatch(offset, bytes, block_size).is_none()
+    }
+
+    /// Where the first piece of `bytes` begins that is not the one that was summed, counted as
+    /// `offset` is; none where all are. With more sums than pieces, it is where the bytes end.
+    #[must_use]
+    pub fn first_mismatch(&self, offset: u64, bytes: &[u8], block_size: u32) -> Option<u64> {
         let mut sums = self.0.iter();
         for piece in pieces(offset, bytes.len(), block_size) {
+            let start = piece.start as u64;
             if sums.next() != Some(&crc32c(&bytes[piece])) {
-                return false;
+                // Saturating: who sends the bytes says where they stand.
+                return Some(offset.saturating_add(start));
             }
         }
-        sums.next().is_none()
+        sums.next().map(|_| offset.saturating_add(bytes.len() as u64))
     }
 
     /// How many pieces `size` bytes at `offset` have.
@@ -145,5 +154,24 @@ mod tests {
         assert!(!BlockChecksums(sums.0[1..].to_vec()).verify(5, &bytes, 8));
         bytes[29] ^= 1;
         assert!(!sums.verify(5, &bytes, 8));
+    }
+
+    #[test]
+    fn the_first_piece_that_is_not_the_one_summed_is_told() {
+        let bytes = [7u8; 30];
+        let sums = BlockChecksums::of(5, &bytes, 8);
+        let flipped = |at: usize| {
+            let mut bytes = bytes;
+            bytes[at] ^= 1;
+            sums.first_mismatch(5, &bytes, 8)
+        };
+        assert_eq!(sums.first_mismatch(5, &bytes, 8), None);
+        assert_eq!(
+            [flipped(0), flipped(2), flipped(3), flipped(12)].map(Option::unwrap),
+            [5, 5, 8, 16]
+        );
+        let more = BlockChecksums([&sums.0[..], &[0]].concat());
+        assert_eq!(more.first_mismatch(5, &bytes, 8), Some(35));
+        assert_eq!(sums.first_mismatch(u64::MAX, &[8; 30], 8), Some(u64::MAX));
     }
 }

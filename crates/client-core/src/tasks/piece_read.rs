@@ -52,25 +52,35 @@ impl PieceRead {
     }
 }
 
-/// The bytes of an answer from `offset` on, at most `size`; nothing if they fail their checksums
-/// or are not what was asked for (V1).
+/// Why nothing of an answer is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnfitAnswer {
+    /// A piece fails its checksum: where in the chunk it begins.
+    Rotten(u64),
+    /// The bytes stand elsewhere than those that were asked for.
+    Misplaced,
+}
+
+/// The bytes of an answer from `offset` on, at most `size` (V1).
+///
+/// # Errors
+/// They fail their checksums, or are not what was asked for.
 pub(crate) fn verified(
     answer: &ReadAnswer,
     payload: &Bytes,
     block_size: u32,
     offset: u64,
     size: u64,
-) -> Option<VerifiedBytes> {
-    if !answer.checksums.verify(answer.offset, payload, block_size) {
-        return None;
+) -> Result<VerifiedBytes, UnfitAnswer> {
+    let rotten = answer.checksums.first_mismatch(answer.offset, payload, block_size);
+    if let Some(start) = rotten {
+        return Err(UnfitAnswer::Rotten(start));
     }
-    let skip = usize::try_from(offset.checked_sub(answer.offset)?).ok()?;
-    if skip > payload.len() {
-        return None;
-    }
+    let skip = offset.checked_sub(answer.offset).and_then(|skip| usize::try_from(skip).ok());
+    let skip = skip.filter(|skip| *skip <= payload.len()).ok_or(UnfitAnswer::Misplaced)?;
     let data = payload.slice(skip..);
     let wanted = usize::try_from(size).unwrap_or(usize::MAX);
     let data = data.slice(..data.len().min(wanted));
     let zeros = answer.zeros.min(size - data.len() as u64);
-    Some(VerifiedBytes { data, zeros })
+    Ok(VerifiedBytes { data, zeros })
 }

@@ -17,7 +17,7 @@
 
 use crate::locations::KnownChunk;
 use crate::settings::HEDGE_AFTER;
-use crate::tasks::piece_read::{PieceRead, verified};
+use crate::tasks::piece_read::{PieceRead, UnfitAnswer, verified};
 use crate::tasks::replica_choice::ReplicaChoice;
 use crate::tasks::short_answer::{AskedReplica, ShortAnswer, judge};
 use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
@@ -318,8 +318,9 @@ impl ReadPiece {
         payload: &Bytes,
     ) -> Progress<PieceRead> {
         let block_size = cx.client.cell().block_size;
-        let Some(bytes) = verified(answer, payload, block_size, replica.offset, self.left()) else {
-            return self.bad_bytes(cx, replica, answer.offset);
+        let bytes = match verified(answer, payload, block_size, replica.offset, self.left()) {
+            Ok(bytes) => bytes,
+            Err(unfit) => return self.left_out(cx, replica, unfit),
         };
         // Any other answer under way is about bytes that are here now.
         self.state = ReadState::Locating;
@@ -350,18 +351,24 @@ impl ReadPiece {
     }
 
     /// V1
-    fn bad_bytes(
+    fn left_out(
         &mut self,
         cx: &mut TaskContext<'_>,
         replica: &AskedReplica,
-        offset: u64,
+        unfit: UnfitAnswer,
     ) -> Progress<PieceRead> {
         let AskedReplica { server, handle, version, .. } = *replica;
-        self.last_failure = Some(Failure::not_done(
-            ErrorCode::ChecksumMismatch,
-            format!("server {server} sent bytes that fail their checksum"),
-        ));
-        cx.report_bad_block(ReportBadBlock { handle, version, server, offset });
+        self.last_failure = Some(match unfit {
+            UnfitAnswer::Rotten(offset) => {
+                cx.report_bad_block(ReportBadBlock { handle, version, server, offset });
+                let why = format!("server {server} sent bytes that fail their checksum");
+                Failure::not_done(ErrorCode::ChecksumMismatch, why)
+            }
+            UnfitAnswer::Misplaced => {
+                let why = format!("server {server} sent other bytes than it was asked for");
+                Failure::not_done(ErrorCode::Internal, why)
+            }
+        });
         self.choice.rule_out(server);
         self.read_where_known(cx)
     }

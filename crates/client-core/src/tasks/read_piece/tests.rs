@@ -65,7 +65,7 @@ fn bytes_that_fail_their_checksum_are_reported_and_read_elsewhere() {
     let done = client.start(read(0, 20));
     locate(&mut client, 5, &[1, 3], None);
     let (_, _, call) = asked(&mut client);
-    client.send_bad_bytes(&call, &[7; 20]);
+    client.send_bad_bytes(&call, &[7; 20], 0);
     assert!(!is_done(&done), "K2");
     let report = client.call();
     assert!(matches!(&report.request, Request::ReportBadBlock(bad) if bad.server.get() == 1));
@@ -73,6 +73,31 @@ fn bytes_that_fail_their_checksum_are_reported_and_read_elsewhere() {
     assert_eq!(to, "s3:1");
     client.send_bytes(&call, &[7; 20], readable(20));
     assert_eq!(bytes_read(&done), [7; 20]);
+}
+
+#[test]
+fn the_block_that_fails_its_checksum_is_reported_and_not_the_one_that_the_answer_begins_with() {
+    let mut client = connected();
+    client.start(read(0, 640));
+    locate(&mut client, 5, &[1, 3], None);
+    let (_, _, call) = asked(&mut client);
+    client.send_bad_bytes(&call, &[7; 640], 350);
+    let Request::ReportBadBlock(bad) = client.call().request else { panic!("no report") };
+    assert_eq!((bad.server.get(), bad.offset), (1, 320), "the sixth block of 64 bytes");
+}
+
+#[test]
+fn bytes_of_another_place_are_no_rot_and_are_read_elsewhere() {
+    let mut client = connected();
+    let done = client.start(read(64, 20));
+    locate(&mut client, 5, &[1, 3], None);
+    let (_, _, call) = asked(&mut client);
+    // They stand behind the ones asked for.
+    client.send_bytes_of(&call, 128, &[7; 20]);
+    let (to, _, call) = asked(&mut client);
+    assert_eq!(to, "s3:1", "nothing is reported");
+    client.send_bytes(&call, &[8; 20], readable(84));
+    assert_eq!(bytes_read(&done), [8; 20]);
 }
 
 #[test]

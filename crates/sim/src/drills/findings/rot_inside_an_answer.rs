@@ -16,8 +16,7 @@ pub(super) const DRILLS: &[Drill] = &[
         "a block rots that is not the first of what readers are given",
         3,
         a_block_rots_that_is_not_the_first_of_an_answer,
-    )
-    .unmended("client-core"),
+    ),
     Drill::of_finding("C3", "two replicas rot, and a reader reads the third", 3, two_replicas_rot),
 ];
 
