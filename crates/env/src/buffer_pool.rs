@@ -65,18 +65,28 @@ impl BufferPool {
     /// A buffer for exactly `size` bytes.
     #[must_use]
     pub fn take(&self, size: usize) -> Buffer {
-        let shelf = match size {
-            // A size above every shelf is zeroed memory that the system hands out page by page,
-            // as bytes arrive.
-            _ if size > ANSWER_SIZE => None,
-            _ if size > SEGMENT_SIZE => Some(&self.answers),
-            _ if size > SEGMENT_SIZE / 2 => Some(&self.segments),
+        // A size above every shelf is zeroed memory that the system hands out page by page, as
+        // bytes arrive.
+        let shelf = match memory_of(size) {
+            ANSWER_SIZE => Some(&self.answers),
+            SEGMENT_SIZE => Some(&self.segments),
             _ => None,
         };
         match shelf {
             Some(shelf) => Buffer { bytes: shelf.take(), size, home: Some(Arc::clone(shelf)) },
             None => Buffer { bytes: vec![0; size], size, home: None },
         }
+    }
+}
+
+/// Bytes of memory that a buffer for `size` bytes takes: a large one is as large as its shelf's.
+#[must_use]
+pub fn memory_of(size: usize) -> usize {
+    match size {
+        _ if size > ANSWER_SIZE => size,
+        _ if size > SEGMENT_SIZE => ANSWER_SIZE,
+        _ if size > SEGMENT_SIZE / 2 => SEGMENT_SIZE,
+        _ => size,
     }
 }
 

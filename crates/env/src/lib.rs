@@ -38,4 +38,4 @@ pub use driver::{Driver, Service};
 pub use effect::{Answer, Caller, Completion, ConnectionId, Effect, EffectId, Event, Lane, Now};
 pub use log::{LogEvent, LogLevel, LogValue, UnknownLogLevel};
 pub use payload::{HeldBytes, Payload};
-pub use push_buffer::{PushBuffer, PushLookupError, PushedData};
+pub use push_buffer::{PUSH_OVERHEAD, PushBuffer, PushLookupError, PushedData};

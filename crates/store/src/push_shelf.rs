@@ -4,7 +4,9 @@
 //!   after the set was changed (R14); then its memory goes to those still waiting.
 
 use crate::mutation::ReadyMutation;
-use cairn_env::{ApplyMutation, ChunkError, PushBuffer, PushLookupError, PushedData};
+use cairn_env::{
+    ApplyMutation, ChunkError, PUSH_OVERHEAD, PushBuffer, PushLookupError, PushedData,
+};
 use cairn_types::PushId;
 use std::collections::VecDeque;
 
@@ -51,8 +53,12 @@ impl PushShelf {
 
     /// These were applied, and give way to others soon (P1).
     pub(crate) fn applied(&mut self, pushes: Vec<(PushId, u64)>) {
-        self.applied_size += pushes.iter().map(|(_, size)| size).sum::<u64>();
-        self.applied.extend(pushes);
+        for (push, size) in pushes {
+            // The least that a push takes, however few its bytes are.
+            let size = size.max(PUSH_OVERHEAD);
+            self.applied_size += size;
+            self.applied.push_back((push, size));
+        }
         while self.applied_size > APPLIED_KEPT
             && let Some((push, size)) = self.applied.pop_front()
         {
