@@ -3,6 +3,7 @@
 //! ```text
 //!   --seeds N [--from K]    seeds K … K+N−1
 //!   --seed N [--trace]      one of them, event by event
+//!   … --hard                with the faults that disks and networks have beyond the usual ones
 //!   --planted               each rule broken on purpose: a checker must notice
 //! ```
 //! - M1: a run's seed is all there is to it; a failure is printed with the command that repeats it.
@@ -21,13 +22,17 @@ use std::time::Instant;
 /// # Errors
 /// When they make no sense, or something failed that should not, or did not that should.
 pub(crate) fn sim(words: &[&str]) -> Result<()> {
+    let (words, hard) = match words {
+        [words @ .., "--hard"] => (words, true),
+        words => (words, false),
+    };
     match words {
-        ["--planted"] => planted(),
-        ["--seed", seed] => one(number(seed)?, false),
-        ["--seed", seed, "--trace"] => one(number(seed)?, true),
-        ["--seeds", count] => seeds(1, number(count)?),
-        ["--seeds", count, "--from", from] => seeds(number(from)?, number(count)?),
-        _ => bail!("sim --seeds N [--from K] | --seed N [--trace] | --planted"),
+        ["--planted"] if !hard => planted(),
+        ["--seed", seed] => one(number(seed)?, hard, false),
+        ["--seed", seed, "--trace"] => one(number(seed)?, hard, true),
+        ["--seeds", count] => seeds(1, number(count)?, hard),
+        ["--seeds", count, "--from", from] => seeds(number(from)?, number(count)?, hard),
+        _ => bail!("sim --seeds N [--from K] [--hard] | --seed N [--trace] [--hard] | --planted"),
     }
 }
 
@@ -36,22 +41,22 @@ fn number(word: &str) -> Result<u64> {
 }
 
 /// One seed, told in full; its last line but for a failure is the trace's hash.
-fn one(seed: u64, trace: bool) -> Result<()> {
-    let report = run_seed(seed, trace);
+fn one(seed: u64, hard: bool, trace: bool) -> Result<()> {
+    let report = run_seed(seed, hard, trace);
     println!("{} operations", report.operations);
     print_reached(&report.reached);
     println!("trace {:016x}", report.trace_hash);
-    report.failure.map_or(Ok(()), |failure| Err(failed(seed, &failure)))
+    report.failure.map_or(Ok(()), |failure| Err(failed(seed, hard, &failure)))
 }
 
 /// Many seeds; every failure is printed, and counted at the end.
-pub(crate) fn seeds(from: u64, count: u64) -> Result<()> {
+pub(crate) fn seeds(from: u64, count: u64, hard: bool) -> Result<()> {
     let start = Instant::now();
     let all: Vec<u64> = (from..from + count).collect();
     let reports = on_all_processors(&all, |seed| {
-        let report = run_seed(*seed, false);
+        let report = run_seed(*seed, hard, false);
         if let Some(failure) = &report.failure {
-            println!("{:#}", failed(*seed, failure));
+            println!("{:#}", failed(*seed, hard, failure));
         }
         report
     });
@@ -75,7 +80,7 @@ pub(crate) fn seeds(from: u64, count: u64) -> Result<()> {
 /// # Errors
 /// When it does not.
 pub(crate) fn same_trace_in_two_processes(seed: u64) -> Result<()> {
-    let ours = run_seed(seed, false);
+    let ours = run_seed(seed, false, false);
     let mut other = Command::new(std::env::current_exe().context("finding this program")?);
     let output = other.args(["sim", "--seed", &seed.to_string()]).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -115,8 +120,9 @@ pub(crate) fn pinned() -> Result<()> {
     if count > 0 { bail!("{count} bugs are back") } else { Ok(()) }
 }
 
-fn run_seed(seed: u64, trace: bool) -> RunReport {
-    cairn_sim::run(&RunConfig { trace, ..RunConfig::of(seed) })
+fn run_seed(seed: u64, hard: bool, trace: bool) -> RunReport {
+    let config = if hard { RunConfig::hard(seed) } else { RunConfig::of(seed) };
+    cairn_sim::run(&RunConfig { trace, ..config })
 }
 
 pub(crate) fn describe(failure: &CheckFailure) -> String {
@@ -125,12 +131,12 @@ pub(crate) fn describe(failure: &CheckFailure) -> String {
 }
 
 /// What to print of a failed seed: what, where, and how to see it again.
-fn failed(seed: u64, failure: &CheckFailure) -> Error {
+fn failed(seed: u64, hard: bool, failure: &CheckFailure) -> Error {
     let what = describe(failure);
     let commit = commit();
-    anyhow!(
-        "seed {seed} at commit {commit}: {what}\n  again: cargo xtask sim --seed {seed} --trace"
-    )
+    let hard = if hard { " --hard" } else { "" };
+    let again = format!("cargo xtask sim --seed {seed} --trace{hard}");
+    anyhow!("seed {seed} at commit {commit}: {what}\n  again: {again}")
 }
 
 fn commit() -> String {

@@ -94,7 +94,7 @@ pub(crate) fn verify() -> bool {
     progress.check("simulation", || {
         simulation::same_trace_in_two_processes(1)?;
         simulation::pinned()?;
-        simulation::seeds(1, SEED_COUNT)
+        simulation::seeds(1, SEED_COUNT, false)
     });
     progress.check("planted bugs", simulation::planted);
     if !progress.failed_steps.is_empty() {

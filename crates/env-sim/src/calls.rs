@@ -5,7 +5,7 @@
 //!             │                                  │                     │
 //!             └ refused, timed out: not done     └ refused: its reason └ deadline, lost: unknown
 //! ```
-//! - N3: what was arranged for a connection that is gone by now happens to nobody.
+//! - C1: what was arranged for a connection that is gone by now happens to nobody.
 
 use crate::clock::WorldTime;
 use crate::network::{
@@ -130,7 +130,7 @@ impl NetworkHandler<'_> {
 
     /// Puts a frame into a pipe, behind those before it (N1).
     pub(crate) fn send(&mut self, id: ConnectionId, direction: Direction, frame: SimFrame) {
-        // N3.
+        // C1.
         let Some(connection) = self.network.connections.get(&id) else { return };
         if connection.state == ConnectionState::Broken {
             return;
@@ -154,7 +154,7 @@ impl NetworkHandler<'_> {
     /// The front frame of a pipe arrives.
     pub(crate) fn deliver(&mut self, id: ConnectionId, direction: Direction) {
         let now = self.time.now;
-        // N3.
+        // C1.
         let Some(connection) = self.network.connections.get_mut(&id) else { return };
         let pipe = connection.pipe(direction);
         if pipe.stalled {
@@ -288,7 +288,7 @@ impl NetworkHandler<'_> {
     }
 
     fn end_dialling(&mut self, id: ConnectionId, failure: &Failure) {
-        // N3.
+        // C1.
         let Some(connection) = self.network.connections.get_mut(&id) else { return };
         let (from, to, life) = (connection.from, connection.to, connection.from_life);
         let calls = std::mem::take(&mut connection.calls);
@@ -300,7 +300,7 @@ impl NetworkHandler<'_> {
     }
 
     pub(crate) fn dial_timeout(&mut self, id: ConnectionId) {
-        // N3.
+        // C1.
         let Some(connection) = self.network.connections.get(&id) else { return };
         if connection.state == ConnectionState::Dialling {
             let address = connection.address.clone();
@@ -312,7 +312,7 @@ impl NetworkHandler<'_> {
 
     /// E2: a call is answered at its deadline at the latest.
     pub(crate) fn deadline(&mut self, id: ConnectionId, request: RequestId) {
-        // N3.
+        // C1.
         let Some(connection) = self.network.connections.get_mut(&id) else { return };
         // It was answered in time.
         let Some(call) = connection.calls.remove(&request) else { return };
@@ -330,7 +330,7 @@ impl NetworkHandler<'_> {
 
     /// One end learns that its connection is gone.
     pub(crate) fn lost(&mut self, id: ConnectionId, end: ConnectionEnd) {
-        // N3.
+        // C1.
         let Some(connection) = self.network.connections.get_mut(&id) else { return };
         match end {
             // What is still to arrive arrives first; the end is told when it is released.

@@ -58,6 +58,16 @@ impl SimWorld {
         self.boot_clock(node);
     }
 
+    /// A machine's disks go away and come back while it goes on: its process ends, and each
+    /// unsynced write goes or stays by itself.
+    pub fn outage(&mut self, node: NodeId) {
+        self.time.reach("storage outage");
+        self.die(node, DeathCause::Killed);
+        for disk in &self.nodes[node.0].disks {
+            disk.outage(&mut self.time.random);
+        }
+    }
+
     /// The machine loses power before any unsynced write has reached its disk.
     pub fn power_loss_of_all_unsynced(&mut self, node: NodeId) {
         self.time.reach("power lost");

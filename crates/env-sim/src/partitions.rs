@@ -26,7 +26,7 @@ impl NetworkHandler<'_> {
     /// Breaks one connection after an unknown prefix of what is under way (E4, N2).
     pub(crate) fn break_connection(&mut self, id: ConnectionId) {
         let now = self.time.now;
-        // Both ends know already that it is gone (N3).
+        // Both ends know already that it is gone (C1).
         let Some(connection) = self.network.connections.get(&id) else { return };
         if connection.state == ConnectionState::Broken {
             return;

@@ -1,12 +1,23 @@
-//! Runs seeds from the command line: `seeds FROM COUNT`, or `seeds SEED` with every step told.
+//! Runs seeds from the command line: `seeds FROM COUNT`, or `seeds SEED` with every step told; with
+//! `hard` at the end their hard runs, with `hard Outage` those with no other new kind of fault.
 
-use cairn_sim::{RunConfig, run};
+use cairn_sim::{FaultKind, FaultMix, RunConfig, run};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+fn config(seed: u64, words: &[String]) -> RunConfig {
+    let Some(at) = words.iter().position(|word| word == "hard") else {
+        return RunConfig::of(seed);
+    };
+    let Some(wanted) = words.get(at + 1) else { return RunConfig::hard(seed) };
+    let kind = FaultKind::HARD.into_iter().find(|kind| format!("{kind:?}") == *wanted);
+    let kind = kind.unwrap_or_else(|| panic!("{wanted} is none of {:?}", FaultKind::HARD));
+    RunConfig { faults: FaultMix::hard_with(seed, kind), ..RunConfig::of(seed) }
+}
+
 fn main() {
-    let numbers: Vec<u64> =
-        std::env::args().skip(1).map(|text| text.parse().expect("a number")).collect();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let numbers: Vec<u64> = words.iter().map_while(|word| word.parse().ok()).collect();
     let (from, count) = match numbers[..] {
         [seed] => (seed, 1),
         [from, count] => (from, count),
@@ -16,7 +27,7 @@ fn main() {
     let mut reached: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in from..from + count {
         let started = Instant::now();
-        let config = RunConfig { trace: numbers.len() == 1, ..RunConfig::of(seed) };
+        let config = RunConfig { trace: numbers.len() == 1, ..config(seed, &words) };
         let report = run(&config);
         let verdict = match &report.failure {
             None => "ok".to_owned(),

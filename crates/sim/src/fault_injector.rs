@@ -1,40 +1,19 @@
 //! The faults of a run: drawn from the seed, fired at the world, and ended again.
 
 use crate::cell::DISK_CAPACITY;
+use crate::disk_damage::{flip_some_bit, lose_some_sector, misdirect_some_write};
+use crate::fault_mix::{FaultKind, FaultMix};
 use crate::ledger::ServerLedger;
-use crate::report::FaultMix;
 use crate::simulation::Simulation;
-use cairn_env_sim::{DiskImage, NodeId};
-use cairn_types::ChunkHandle;
-use std::collections::BTreeMap;
+use cairn_env_sim::{DiskFaults, DiskImage, NodeId, SimDisk};
+use cairn_protocol::Request;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The script token that fires the next fault.
 pub(crate) const NEXT_FAULT: u64 = 1;
 /// Tokens of faults that end; below the workloads'.
 const ENDINGS: u64 = 1_000;
-
-/// One kind of fault.
-#[derive(Clone, Copy, Debug)]
-enum FaultKind {
-    Kill,
-    KillInWrite,
-    PowerLoss,
-    KillMaster,
-    PowerLossMaster,
-    KillAll,
-    Partition,
-    BreakConnection,
-    Pause,
-    Slow,
-    SlowDisk,
-    JumpWall,
-    FlipBit,
-    Corrupt,
-    OldImage,
-    FullDisk,
-    PowerLossAll,
-}
 
 /// What has to be undone later.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +26,17 @@ enum FaultEnd {
     QuickDisk(NodeId),
     Clean,
     Roomy(NodeId),
+    /// The disk does nothing wrong any more.
+    Sound(NodeId),
+    /// Files can be opened again.
+    Descriptors(NodeId),
+    /// The process is ended if its failed sync has not; then its machine may lose power.
+    FailedSync(NodeId),
+    /// What was held back arrives.
+    Release,
+    /// It reaches its peers again.
+    Rejoin(NodeId),
+    PowerLoss(NodeId),
 }
 
 /// The injector.
@@ -57,38 +47,41 @@ pub(crate) struct FaultInjector {
     over: bool,
     /// A server's disk as it was, with the ledger's page on it.
     image: Option<(NodeId, DiskImage, ServerLedger)>,
+    /// Whose processes may end by themselves, because of how many faults of their disks.
+    may_halt: BTreeMap<NodeId, u32>,
+    /// Where files cannot be opened, or nothing more be written: what runs there goes on, what
+    /// starts may not.
+    cramped: BTreeSet<NodeId>,
+    /// Whose disk lies about syncs, if one does.
+    liar: Option<NodeId>,
 }
 
 impl FaultInjector {
     pub(crate) fn new(mix: FaultMix) -> Self {
-        Self { mix, endings: BTreeMap::new(), next_ending: ENDINGS, over: false, image: None }
+        Self {
+            mix,
+            endings: BTreeMap::new(),
+            next_ending: ENDINGS,
+            over: false,
+            image: None,
+            may_halt: BTreeMap::new(),
+            cramped: BTreeSet::new(),
+            liar: None,
+        }
     }
 
-    fn kinds(&self) -> [(FaultKind, u64); 17] {
-        let mix = &self.mix;
-        [
-            (FaultKind::Kill, mix.kill),
-            (FaultKind::KillInWrite, mix.kill_in_write),
-            (FaultKind::PowerLoss, mix.power_loss),
-            (FaultKind::KillMaster, mix.kill_master),
-            (FaultKind::PowerLossMaster, mix.power_loss_master),
-            (FaultKind::KillAll, mix.kill_all),
-            (FaultKind::Partition, mix.partition),
-            (FaultKind::BreakConnection, mix.break_connection),
-            (FaultKind::Pause, mix.pause),
-            (FaultKind::Slow, mix.slow),
-            (FaultKind::SlowDisk, mix.slow_disk),
-            (FaultKind::JumpWall, mix.jump_wall),
-            (FaultKind::FlipBit, mix.flip_bit),
-            (FaultKind::Corrupt, mix.corrupt),
-            (FaultKind::OldImage, mix.old_image),
-            (FaultKind::FullDisk, mix.full_disk),
-            (FaultKind::PowerLossAll, mix.power_loss_all),
-        ]
+    /// Before anything happens.
+    pub(crate) fn start(&self, sim: &mut Simulation) {
+        if self.mix.tears_pages {
+            for node in sim.nodes.with_disks() {
+                sim.world.disks(node).iter().for_each(SimDisk::tear_pages);
+            }
+        }
+        self.arrange_next(sim);
     }
 
     /// Arranges for the next fault.
-    pub(crate) fn start(&self, sim: &mut Simulation) {
+    fn arrange_next(&self, sim: &mut Simulation) {
         if self.mix.every_ms > 0 && !self.over {
             let wait = sim.random().below(2 * self.mix.every_ms) + 1;
             sim.world.script(Duration::from_millis(wait), NEXT_FAULT);
@@ -97,6 +90,7 @@ impl FaultInjector {
 
     /// A script token of its own has come.
     pub(crate) fn on_token(&mut self, sim: &mut Simulation, token: u64) {
+        self.take_halts(sim);
         if token != NEXT_FAULT {
             if let Some(ending) = self.endings.remove(&token) {
                 self.end(sim, ending);
@@ -106,17 +100,10 @@ impl FaultInjector {
         if self.over {
             return;
         }
-        let kinds = self.kinds();
-        let total: u64 = kinds.iter().map(|(_, weight)| weight).sum();
-        let mut drawn = sim.random().below(total.max(1));
-        for (kind, weight) in kinds {
-            if drawn < weight {
-                self.fire(sim, kind);
-                break;
-            }
-            drawn -= weight;
+        if let Some(kind) = self.mix.draw(sim.random()) {
+            self.fire(sim, kind);
         }
-        self.start(sim);
+        self.arrange_next(sim);
     }
 
     fn later(&mut self, sim: &mut Simulation, max_ms: u64, ending: FaultEnd) {
@@ -140,29 +127,13 @@ impl FaultInjector {
     fn fire(&mut self, sim: &mut Simulation, kind: FaultKind) {
         sim.world.trace().line(|| format!("fault: {kind:?}"));
         match kind {
-            FaultKind::Kill => {
-                let server = Self::some_server(sim);
-                self.stop(sim, server, false);
-            }
-            FaultKind::KillInWrite => {
-                let server = Self::some_server(sim);
-                let steps = sim.random().below(60);
-                sim.world.kill_in_write(server, steps);
-                self.later(sim, 8_000, FaultEnd::Defuse(server));
-            }
-            FaultKind::PowerLoss => {
-                let server = Self::some_server(sim);
-                self.stop(sim, server, true);
-            }
+            FaultKind::Kill => self.stop_some_server(sim, false),
+            FaultKind::KillInWrite => self.kill_in_write(sim),
+            FaultKind::PowerLoss => self.stop_some_server(sim, true),
             FaultKind::KillMaster => self.stop(sim, sim.nodes.master, false),
             FaultKind::PowerLossMaster => self.stop(sim, sim.nodes.master, true),
             FaultKind::KillAll => self.kill_all(sim),
-            FaultKind::PowerLossAll => {
-                sim.reach("all chunkservers lost power at once");
-                for node in sim.nodes.servers.clone() {
-                    self.stop(sim, node, true);
-                }
-            }
+            FaultKind::PowerLossAll => self.power_loss_all(sim),
             FaultKind::Partition => self.partition(sim),
             FaultKind::BreakConnection => sim.world.break_some_connection(),
             FaultKind::Pause => {
@@ -170,33 +141,74 @@ impl FaultInjector {
                 let span = 1 + sim.random().below(6_000);
                 sim.world.pause(node, Duration::from_millis(span));
             }
-            FaultKind::Slow => {
-                let node = Self::someone(sim);
-                let times = u32::try_from(2 + sim.random().below(200)).expect("small");
-                sim.world.slow(node, times);
-                self.later(sim, 5_000, FaultEnd::Quick(node));
-            }
-            FaultKind::SlowDisk => {
-                let nodes = sim.nodes.with_disks();
-                let node = *sim.random().pick(&nodes).expect("a cell has machines");
-                let times = u32::try_from(2 + sim.random().below(300)).expect("small");
-                sim.world.slow_disk(node, times);
-                self.later(sim, 5_000, FaultEnd::QuickDisk(node));
-            }
+            FaultKind::Slow => self.slow(sim),
+            FaultKind::SlowDisk => self.slow_disk(sim),
             FaultKind::JumpWall => {
                 let node = Self::someone(sim);
                 let by = sim.random().below(200_000_000) as i64 - 100_000_000;
                 sim.world.jump_wall(node, by);
             }
-            FaultKind::FlipBit => flip_some_bit(sim),
             FaultKind::Corrupt => {
                 sim.reach("payloads damaged for a while");
                 sim.world.corrupt(100);
                 self.later(sim, 3_000, FaultEnd::Clean);
             }
             FaultKind::OldImage => self.old_image(sim),
-            FaultKind::FullDisk => self.full_disk(sim),
+            FaultKind::FullDisk => {
+                let node = Self::some_server(sim);
+                self.full_disk(sim, node);
+            }
+            FaultKind::FullMasterDisk => self.full_disk(sim, sim.nodes.master),
+            FaultKind::FlipBit => Self::damage_some_server(sim, flip_some_bit),
+            FaultKind::UnreadableSector => Self::damage_some_server(sim, lose_some_sector),
+            FaultKind::MisdirectedWrite => Self::damage_some_server(sim, misdirect_some_write),
+            FaultKind::FailedSync => self.failed_sync(sim),
+            FaultKind::Outage => self.outage(sim),
+            FaultKind::DeviceErrors => self.device_errors(sim),
+            FaultKind::LyingSyncs => self.lying_syncs(sim),
+            FaultKind::NoDescriptors => self.no_descriptors(sim),
+            FaultKind::CutOffFromPeers => self.cut_off_from_peers(sim),
+            FaultKind::LateMember => self.late_member(sim),
         }
+    }
+
+    fn damage_some_server(sim: &mut Simulation, damage: fn(&mut Simulation, NodeId)) {
+        let server = Self::some_server(sim);
+        damage(sim, server);
+    }
+
+    fn stop_some_server(&mut self, sim: &mut Simulation, power: bool) {
+        let server = Self::some_server(sim);
+        self.stop(sim, server, power);
+    }
+
+    fn kill_in_write(&mut self, sim: &mut Simulation) {
+        let server = Self::some_server(sim);
+        let steps = sim.random().below(60);
+        sim.world.kill_in_write(server, steps);
+        self.later(sim, 8_000, FaultEnd::Defuse(server));
+    }
+
+    fn power_loss_all(&mut self, sim: &mut Simulation) {
+        sim.reach("all chunkservers lost power at once");
+        for node in sim.nodes.servers.clone() {
+            self.stop(sim, node, true);
+        }
+    }
+
+    fn slow(&mut self, sim: &mut Simulation) {
+        let node = Self::someone(sim);
+        let times = u32::try_from(2 + sim.random().below(200)).expect("small");
+        sim.world.slow(node, times);
+        self.later(sim, 5_000, FaultEnd::Quick(node));
+    }
+
+    fn slow_disk(&mut self, sim: &mut Simulation) {
+        let nodes = sim.nodes.with_disks();
+        let node = *sim.random().pick(&nodes).expect("a cell has machines");
+        let times = u32::try_from(2 + sim.random().below(300)).expect("small");
+        sim.world.slow_disk(node, times);
+        self.later(sim, 5_000, FaultEnd::QuickDisk(node));
     }
 
     fn kill_all(&mut self, sim: &mut Simulation) {
@@ -206,10 +218,15 @@ impl FaultInjector {
         }
     }
 
-    fn full_disk(&mut self, sim: &mut Simulation) {
-        sim.reach("disk full for a while");
-        let node = Self::some_server(sim);
+    fn full_disk(&mut self, sim: &mut Simulation, node: NodeId) {
+        let is_master = node == sim.nodes.master;
+        sim.reach(if is_master {
+            "master's disk full for a while"
+        } else {
+            "disk full for a while"
+        });
         sim.world.disks(node).iter().for_each(|disk| disk.set_capacity(1));
+        self.cramped.insert(node);
         self.later(sim, 4_000, FaultEnd::Roomy(node));
     }
 
@@ -262,31 +279,55 @@ impl FaultInjector {
 
     fn end(&mut self, sim: &mut Simulation, ending: FaultEnd) {
         match ending {
-            FaultEnd::Restart(node) => restart(sim, node),
+            FaultEnd::Restart(node) => self.restart(sim, node),
             FaultEnd::Defuse(node) => {
                 defuse(sim, node);
-                restart(sim, node);
+                self.restart(sim, node);
             }
             FaultEnd::Heal(a, b) => sim.world.heal(a, b),
             FaultEnd::Quick(node) => sim.world.slow(node, 1),
             FaultEnd::QuickDisk(node) => sim.world.slow_disk(node, 1),
             FaultEnd::Clean => sim.world.corrupt(0),
-            FaultEnd::Roomy(node) => make_room(sim, node),
+            FaultEnd::Roomy(node) => {
+                make_room(sim, node);
+                self.cramped.remove(&node);
+            }
+            FaultEnd::Sound(node) => {
+                self.mend_disk(sim, node);
+                self.must_not_halt(sim, node);
+            }
+            FaultEnd::Descriptors(node) => {
+                self.mend_disk(sim, node);
+                self.cramped.remove(&node);
+            }
+            FaultEnd::FailedSync(node) => self.end_failed_sync(sim, node),
+            FaultEnd::Release => sim.world.release(),
+            FaultEnd::Rejoin(node) => {
+                for peer in peers(sim, node) {
+                    sim.world.heal(node, peer);
+                    sim.world.heal(peer, node);
+                }
+            }
+            FaultEnd::PowerLoss(node) => self.stop(sim, node, true),
         }
     }
 
     /// All faults end.
     pub(crate) fn clear(&mut self, sim: &mut Simulation) {
         self.over = true;
+        self.take_halts(sim);
+        self.may_halt.clear();
         self.endings.clear();
+        sim.world.release();
         sim.world.heal_all();
         sim.world.corrupt(0);
         for node in sim.nodes.with_disks() {
             sim.world.slow(node, 1);
             sim.world.slow_disk(node, 1);
             make_room(sim, node);
+            self.mend_disk(sim, node);
             defuse(sim, node);
-            restart(sim, node);
+            self.restart(sim, node);
         }
         for client in sim.nodes.clients.clone() {
             sim.world.slow(client, 1);
@@ -305,48 +346,192 @@ fn defuse(sim: &mut Simulation, node: NodeId) {
     }
 }
 
-/// Starts a process that is down; one that does not start is a finding.
-fn restart(sim: &mut Simulation, node: NodeId) {
-    if sim.world.is_alive(node) {
-        return;
-    }
-    for disk in sim.world.disks(node) {
-        disk.crash();
-    }
-    if let Err(why) = sim.world.restart(node) {
-        let name = sim.world.name(node).to_owned();
-        sim.fail("starts_again", format!("{name} does not start: {why}"));
-    }
+/// The other chunkservers.
+fn peers(sim: &Simulation, server: NodeId) -> Vec<NodeId> {
+    sim.nodes.servers.iter().copied().filter(|peer| *peer != server).collect()
 }
 
-/// Flips a byte of some chunk file, unless that would leave no intact replica of the chunk.
-fn flip_some_bit(sim: &mut Simulation) {
-    let server = FaultInjector::some_server(sim);
-    let disk = sim.world.disks(server)[0].clone();
-    let chunks: Vec<(String, ChunkHandle)> = disk
-        .paths()
-        .into_iter()
-        .filter_map(|path| Some((path.clone(), chunk_of(&path)?)))
-        .collect();
-    // No chunk is stored there yet: the fault has nothing to hit.
-    let Some((path, handle)) = sim.random().pick(&chunks).cloned() else { return };
-    let chunk = sim.cell_config.chunk_size;
-    let offset = sim.random().below(chunk);
-    {
-        let observer = sim.observer.borrow();
-        let intact = observer.ledger.chunks.get(&handle).map(|it| it.intact()).unwrap_or_default();
-        if intact.iter().filter(|node| **node != server).count() < 2 {
-            return;
+// The faults of issue 15.
+impl FaultInjector {
+    fn some_with_disk(sim: &mut Simulation) -> NodeId {
+        if sim.random().chance(200) { sim.nodes.master } else { Self::some_server(sim) }
+    }
+
+    /// A sync fails, and what it was to save is never saved though it looks as if it were.
+    fn failed_sync(&mut self, sim: &mut Simulation) {
+        let node = Self::some_with_disk(sim);
+        let (good, count) = (sim.random().below(30), 1 + sim.random().below(3));
+        sim.world.disks(node).iter().for_each(|disk| disk.fail_syncs_after(good, count));
+        *self.may_halt.entry(node).or_default() += 1;
+        self.later(sim, 6_000, FaultEnd::FailedSync(node));
+    }
+
+    /// The process is gone by now, or goes; it starts again from what the page cache says, and
+    /// then power may show what the disk says.
+    fn end_failed_sync(&mut self, sim: &mut Simulation, node: NodeId) {
+        if sim.world.is_alive(node) {
+            sim.world.kill(node);
+        }
+        self.restart(sim, node);
+        self.must_not_halt(sim, node);
+        if sim.random().chance(600) {
+            sim.reach("failed sync, restart, power loss");
+            self.later(sim, 3_000, FaultEnd::PowerLoss(node));
         }
     }
-    if disk.flip_byte(&path, offset) {
-        sim.observer.borrow_mut().ledger.flipped(server, handle);
-        sim.reach("stored bit flipped");
-    }
-}
 
-/// The chunk whose bytes a file of the store holds.
-fn chunk_of(path: &str) -> Option<ChunkHandle> {
-    let name = path.strip_prefix("chunks/")?.rsplit('/').next()?.strip_suffix(".chunk")?;
-    u64::from_str_radix(name, 16).ok().map(ChunkHandle::new)
+    fn outage(&mut self, sim: &mut Simulation) {
+        let node = Self::some_with_disk(sim);
+        sim.world.outage(node);
+        sim.observer.borrow_mut().ledger.page_cache_lost(node);
+        self.later(sim, 3_000, FaultEnd::Restart(node));
+    }
+
+    fn device_errors(&mut self, sim: &mut Simulation) {
+        let node = Self::some_with_disk(sim);
+        let permille = |sim: &mut Simulation| match sim.random().below(3) {
+            0 => 0,
+            1 => 1 + sim.random().below(50),
+            _ => 1 + sim.random().below(1_000),
+        };
+        let (read_errors_permille, write_errors_permille) = (permille(sim), permille(sim));
+        let lying_syncs_permille = self.lies_of(node);
+        let faults = DiskFaults {
+            read_errors_permille,
+            write_errors_permille,
+            lying_syncs_permille,
+            ..DiskFaults::default()
+        };
+        self.set_disk_faults(sim, node, faults);
+        *self.may_halt.entry(node).or_default() += 1;
+        self.later(sim, 5_000, FaultEnd::Sound(node));
+    }
+
+    fn no_descriptors(&mut self, sim: &mut Simulation) {
+        let node = Self::some_with_disk(sim);
+        let lying_syncs_permille = self.lies_of(node);
+        let faults =
+            DiskFaults { no_descriptors: true, lying_syncs_permille, ..DiskFaults::default() };
+        self.set_disk_faults(sim, node, faults);
+        self.cramped.insert(node);
+        self.later(sim, 4_000, FaultEnd::Descriptors(node));
+    }
+
+    /// From now on one server's disk lies; its power goes now and then to show it.
+    fn lying_syncs(&mut self, sim: &mut Simulation) {
+        let drawn = Self::some_server(sim);
+        let liar = *self.liar.get_or_insert(drawn);
+        sim.observer.borrow_mut().ledger.liars.insert(liar);
+        let lying_syncs_permille = self.lies_of(liar);
+        self.set_disk_faults(
+            sim,
+            liar,
+            DiskFaults { lying_syncs_permille, ..DiskFaults::default() },
+        );
+        self.later(sim, 6_000, FaultEnd::PowerLoss(liar));
+    }
+
+    fn lies_of(&self, node: NodeId) -> u64 {
+        if self.liar == Some(node) { 300 } else { 0 }
+    }
+
+    fn set_disk_faults(&self, sim: &mut Simulation, node: NodeId, faults: DiskFaults) {
+        let seed = sim.random().next_u64();
+        sim.world.disks(node).iter().for_each(|disk| disk.set_faults(faults, seed));
+    }
+
+    /// The disk's own faults end, but for its lies.
+    fn mend_disk(&mut self, sim: &mut Simulation, node: NodeId) {
+        let lying_syncs_permille = if self.over { 0 } else { self.lies_of(node) };
+        let faults = DiskFaults { lying_syncs_permille, ..DiskFaults::default() };
+        sim.world.disks(node).iter().for_each(|disk| {
+            disk.set_faults(faults, node.0 as u64);
+            disk.fail_syncs(0);
+        });
+    }
+
+    /// One of the faults that may end a process is over.
+    fn must_not_halt(&mut self, sim: &mut Simulation, node: NodeId) {
+        self.take_halts(sim);
+        if let Some(faults) = self.may_halt.get_mut(&node) {
+            *faults -= 1;
+            if *faults == 0 {
+                self.may_halt.remove(&node);
+            }
+        }
+    }
+
+    /// For many leases; the master and the clients reach it all the time.
+    fn cut_off_from_peers(&mut self, sim: &mut Simulation) {
+        let server = Self::some_server(sim);
+        let one_way = sim.random().chance(300);
+        sim.reach("server cut off from its peers");
+        for peer in peers(sim, server) {
+            sim.world.partition(server, peer);
+            if !one_way {
+                sim.world.partition(peer, server);
+            }
+        }
+        let longest = if sim.random().chance(300) { 120_000 } else { 20_000 };
+        self.later(sim, longest, FaultEnd::Rejoin(server));
+    }
+
+    /// The next raise or grant for a server comes seconds late; what it sends is not held up.
+    fn late_member(&mut self, sim: &mut Simulation) {
+        if sim.world.is_stalled() {
+            return;
+        }
+        let late = Self::some_server(sim);
+        let raises = sim.random().chance(700);
+        sim.world.stall(Box::new(move |seen| {
+            let chosen = match seen.request {
+                Request::Raise(_) => raises,
+                Request::GrantLease(_) => !raises,
+                _ => false,
+            };
+            chosen && seen.to == late
+        }));
+        self.later(sim, 5_000, FaultEnd::Release);
+    }
+
+    /// Processes whose disks failed may have ended by themselves: they are started again, as a
+    /// supervisor would.
+    fn take_halts(&mut self, sim: &mut Simulation) {
+        let surprise =
+            sim.world.halts().iter().find(|(_, node, _)| !self.may_halt.contains_key(node));
+        if let Some((at, node, why)) = surprise.cloned() {
+            let name = sim.world.name(node).to_owned();
+            return sim
+                .fail("starts_again", format!("{name} halted at {:.3}s: {why}", at.seconds()));
+        }
+        for node in self.may_halt.keys().copied().collect::<Vec<_>>() {
+            if let Some(why) = sim.world.take_halt(node) {
+                sim.world.trace().line(|| format!("halted as it may: {why}"));
+                sim.reach("process ended by its failing disk");
+                self.later(sim, 2_000, FaultEnd::Restart(node));
+            }
+        }
+    }
+
+    /// Starts a process that is down. One that does not start is a finding, unless its disk fails
+    /// just then, or lied; those are tried again.
+    fn restart(&mut self, sim: &mut Simulation, node: NodeId) {
+        if sim.world.is_alive(node) {
+            return;
+        }
+        for disk in sim.world.disks(node) {
+            disk.crash();
+        }
+        let Err(why) = sim.world.restart(node) else { return };
+        let name = sim.world.name(node).to_owned();
+        let handicapped = self.may_halt.contains_key(&node) || self.cramped.contains(&node);
+        if handicapped && !self.over {
+            sim.reach("process not started: its disk fails or is full");
+            self.later(sim, 2_000, FaultEnd::Restart(node));
+        } else if self.liar == Some(node) {
+            sim.reach("process not started: its disk lied");
+        } else {
+            sim.fail("starts_again", format!("{name} does not start: {why}"));
+        }
+    }
 }

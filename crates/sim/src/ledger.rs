@@ -107,6 +107,8 @@ pub(crate) struct Ledger {
     pub(crate) by_place: BTreeMap<(EntryId, ChunkIndex), ChunkHandle>,
     /// How often each machine's power went.
     boots: BTreeMap<NodeId, u64>,
+    /// Whose disks say of some syncs that they are done when they are not.
+    pub(crate) liars: BTreeSet<NodeId>,
 }
 
 /// What a node's disk held at some time.
@@ -169,12 +171,30 @@ impl Ledger {
     /// A machine lost power: what it had not synced may be gone.
     pub(crate) fn power_lost(&mut self, node: NodeId) {
         *self.boots.entry(node).or_default() += 1;
+        self.page_cache_lost(node);
+    }
+
+    /// What a machine had not synced may be gone; of a disk that lies, what it had synced too.
+    pub(crate) fn page_cache_lost(&mut self, node: NodeId) {
+        let lied = self.liars.contains(&node);
         for chunk in self.chunks.values_mut() {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
+                if lied {
+                    replica.synced.clear();
+                }
                 replica.suspect |= replica.dirty;
                 replica.lost |= replica.applied.len() > replica.synced.len();
                 let unsynced = replica.applied.keys().filter(|it| !replica.synced.contains(it));
                 replica.gone.extend(unsynced);
+            }
+        }
+    }
+
+    /// A sync failed: nothing that was not synced before can be trusted on that disk (R27).
+    pub(crate) fn sync_failed(&mut self, node: NodeId) {
+        for chunk in self.chunks.values_mut() {
+            if let Some(replica) = chunk.replicas.get_mut(&node) {
+                replica.suspect |= replica.dirty;
             }
         }
     }

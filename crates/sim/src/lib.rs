@@ -11,8 +11,10 @@
 
 mod cell;
 mod checkers;
+mod disk_damage;
 mod drills;
 mod fault_injector;
+mod fault_mix;
 mod file_model;
 mod ledger;
 mod observer;
@@ -26,7 +28,8 @@ mod simulation;
 mod workloads;
 
 pub use drills::{Drill, drills, run_drill};
+pub use fault_mix::{FaultKind, FaultMix};
 #[cfg(feature = "planted-bugs")]
 pub use planted::{PlantedReport, planted, rules};
-pub use report::{CheckFailure, FaultMix, RunConfig, RunReport};
+pub use report::{CheckFailure, RunConfig, RunReport};
 pub use run::run;

@@ -5,7 +5,7 @@ use crate::checkers::{Checker, Verdict};
 use crate::ledger::Ledger;
 use crate::report::CheckFailure;
 use cairn_consensus::StoredRecord;
-use cairn_env::{ChunkDone, ChunkJob, ChunkResult};
+use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
 use cairn_master::Master;
 use cairn_master_core::{LogJob, LogResult, Record};
@@ -62,7 +62,11 @@ impl Observer {
     }
 
     pub(crate) fn reach(&mut self, what: &'static str) {
-        *self.reached.entry(what).or_default() += 1;
+        self.reach_times(what, 1);
+    }
+
+    pub(crate) fn reach_times(&mut self, what: &'static str, times: u64) {
+        *self.reached.entry(what).or_default() += times;
     }
 
     fn ask(&mut self, at: WorldTime, question: impl Fn(&mut dyn Checker, &Ledger) -> Verdict) {
@@ -132,6 +136,9 @@ impl JobWatch<ChunkJob, ChunkResult> for Observer {
         self.ask(at, |checker, ledger| checker.chunk_job(node, job, result, ledger));
         if result.is_ok() && !matches!(result, Ok(ChunkDone::Trashed { gone: false })) {
             self.ledger.disk_did(node, job);
+        }
+        if let Err(ChunkError::Disk(DiskError::SyncFailed(_))) = result {
+            self.ledger.sync_failed(node);
         }
     }
 }

@@ -4,7 +4,8 @@
 //! seeds, until a checker complains. What no checker has seen within them is told as such.
 
 use crate::drills::{Drill, drills, run_drill};
-use crate::report::{CheckFailure, FaultMix, RunConfig};
+use crate::fault_mix::{FaultKind, FaultMix};
+use crate::report::{CheckFailure, RunConfig};
 use crate::run::run;
 use cairn_types::planted::Rule;
 
@@ -61,29 +62,32 @@ pub fn rules() -> Vec<Rule> {
 
 /// The faults under which the loss of a rule shows.
 fn faults_for(rule: Rule) -> FaultMix {
-    let calm = FaultMix::calm();
-    let network =
-        FaultMix { every_ms: 250, partition: 3, break_connection: 4, pause: 3, slow: 1, ..calm };
+    use FaultKind as Kind;
+    let network = FaultMix::every(
+        250,
+        &[(Kind::Partition, 3), (Kind::BreakConnection, 4), (Kind::Pause, 3), (Kind::Slow, 1)],
+    );
+    let masters = [
+        (Kind::KillMaster, 3),
+        (Kind::PowerLossMaster, 2),
+        (Kind::BreakConnection, 3),
+        (Kind::Partition, 1),
+        (Kind::Kill, 1),
+    ];
     match rule {
-        Rule::R1 | Rule::R2 | Rule::R22 | Rule::R23 | Rule::R24 => FaultMix {
-            every_ms: 500,
-            kill_master: 3,
-            power_loss_master: 2,
-            break_connection: 3,
-            partition: 1,
-            kill: 1,
-            ..FaultMix::calm()
-        },
-        Rule::R26 => FaultMix { every_ms: 300, kill_in_write: 1, ..calm },
+        Rule::R1 | Rule::R2 | Rule::R22 | Rule::R23 | Rule::R24 => FaultMix::every(500, &masters),
+        Rule::R26 => FaultMix::every(300, &[(Kind::KillInWrite, 1)]),
         Rule::R27 | Rule::R28 | Rule::R29 => {
-            FaultMix { every_ms: 500, power_loss: 3, kill: 1, ..calm }
+            FaultMix::every(500, &[(Kind::PowerLoss, 3), (Kind::Kill, 1)])
         }
-        Rule::R31 => FaultMix { every_ms: 300, corrupt: 2, flip_bit: 2, kill: 1, ..calm },
+        Rule::R31 => {
+            FaultMix::every(300, &[(Kind::Corrupt, 2), (Kind::FlipBit, 2), (Kind::Kill, 1)])
+        }
         Rule::R7 | Rule::R8 | Rule::R9 | Rule::R10 | Rule::R11 => {
-            FaultMix { kill: 3, power_loss: 1, ..network }
+            network.with(Kind::Kill, 3).with(Kind::PowerLoss, 1)
         }
-        Rule::R35 => calm,
-        _ => FaultMix { kill: 2, ..network },
+        Rule::R35 => FaultMix::calm(),
+        _ => network.with(Kind::Kill, 2),
     }
 }
 

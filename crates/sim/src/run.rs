@@ -181,6 +181,14 @@ pub(crate) fn finish(sim: &mut Simulation, report: &mut RunReport) {
         let message = format!("{name} halted at {:.3}s: {reason}", at.seconds());
         sim.fail("starts_again", message);
     }
+    for node in sim.nodes.with_disks() {
+        for disk in sim.world.disks(node) {
+            let mut observer = sim.observer.borrow_mut();
+            disk.take_fired()
+                .into_iter()
+                .for_each(|(what, times)| observer.reach_times(what, times));
+        }
+    }
     let now = sim.now();
     sim.observer.borrow_mut().check_replay(now, ReplayIsState::check);
     let observer = sim.observer.borrow();

@@ -3,10 +3,11 @@
 use super::prober::Prober;
 use crate::cell::{self, CellNodes};
 use crate::checkers::{self, Verdict};
+use crate::fault_mix::FaultMix;
 use crate::ledger::{ChunkLedger, ServerLedger};
 use crate::observer::Observer;
 use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, tell};
-use crate::report::{FaultMix, RunConfig, RunReport};
+use crate::report::{RunConfig, RunReport};
 use crate::run::finish;
 use crate::simulation::{Simulation, told};
 use bytes::Bytes;

@@ -1,7 +1,8 @@
 //! Pinned scenarios: seeds that have found bugs which no drill tells, so that they are found again
 //! should they come back. Of seeds whose interleaving is understood there is a drill instead.
 
-use crate::report::{FaultMix, RunConfig};
+use crate::fault_mix::FaultKind;
+use crate::report::RunConfig;
 
 /// A run that once failed.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub fn pinned() -> Vec<Scenario> {
     let as_found = |seed| {
         let config = RunConfig::of(seed);
         // What was not there yet when these were found.
-        let faults = FaultMix { power_loss_all: 0, ..config.faults };
+        let faults = config.faults.with(FaultKind::PowerLossAll, 0);
         RunConfig { faults, batches: false, ..config }
     };
     found.map(|(seed, name)| Scenario { name, config: as_found(seed) }).into()
