@@ -58,6 +58,17 @@ impl ChunkCore {
         self.me.at.server
     }
 
+    /// Bytes of these replicas that were on disk are missing or wrong: the master is told, and no
+    /// reader is told where they end.
+    pub fn mark_damaged(&mut self, handles: &[ChunkHandle]) {
+        for handle in handles {
+            // One that has gone meanwhile has nothing to lose.
+            if let Some(replica) = self.table.touch(*handle) {
+                replica.lose_bytes();
+            }
+        }
+    }
+
     /// A data directory is gone, and these replicas with it (R27). Whoever waits for them is told.
     pub fn lose(&mut self, now: Now, handles: &[ChunkHandle]) {
         handles.iter().for_each(|handle| self.forget(now, *handle, "its data directory failed"));

@@ -8,6 +8,7 @@
 //!   nor does a suspect one: it may have lost what stood there (R28).
 //! - a damaged replica gets no lease, and the master names it to readers only where there is
 //!   no other; then its good blocks, each of which is verified as it is read, are worth having.
+//!   One whose end is not known tells no reader that it ends.
 
 use crate::outbox::{Outbox, ReplicaJob};
 use crate::stored_replica::StoredReplica;
@@ -73,6 +74,11 @@ impl ReadView<'_> {
         let size = read.size.min(READ_SIZE_MAX);
         let end = read.offset.saturating_add(size).min(readable);
         let stored = end.min(self.stored.length());
+        if stored <= read.offset && self.stored.is_end_unknown() {
+            // An empty answer, or zeros, would say that the chunk ends here (R19).
+            let why = format!("chunk {} is damaged here: what it held is lost", handle.short());
+            return Err(Failure::not_done(ErrorCode::ChecksumMismatch, why));
+        }
         if stored <= read.offset {
             let zeros = end.saturating_sub(read.offset);
             let answer = ReadAnswer { offset: read.offset, zeros, ..self.answer() };

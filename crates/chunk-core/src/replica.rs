@@ -508,6 +508,11 @@ impl Replica {
         }
     }
 
+    /// The disk has lost bytes of it.
+    pub(crate) fn lose_bytes(&mut self) {
+        self.stored.lose_bytes();
+    }
+
     // Syncs.
 
     pub(crate) fn on_sync(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, sync: &SyncChunk) {

@@ -28,6 +28,7 @@ pub(crate) struct StoredReplica {
     closed: bool,
     suspect: bool,
     damaged: bool,
+    end_unknown: bool,
 }
 
 impl StoredReplica {
@@ -51,6 +52,7 @@ impl StoredReplica {
             closed: recovered.closed,
             suspect: recovered.suspect,
             damaged: false,
+            end_unknown: false,
         }
     }
 
@@ -144,6 +146,16 @@ impl StoredReplica {
     /// What a disk error says about the bytes.
     pub(crate) fn learn_of(&mut self, error: &ChunkError) {
         self.damaged |= matches!(error, ChunkError::Corrupt { .. });
+    }
+
+    /// Whether it lacks bytes that it had, and nobody knows how many.
+    pub(crate) fn is_end_unknown(&self) -> bool {
+        self.end_unknown
+    }
+
+    /// Its disk has lost bytes of it, nobody knows how many.
+    pub(crate) fn lose_bytes(&mut self) {
+        (self.damaged, self.end_unknown) = (true, true);
     }
 
     /// A block was looked at, and does not match its checksum.

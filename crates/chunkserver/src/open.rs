@@ -69,7 +69,8 @@ impl Chunkserver {
             highest_handle: found.highest_handle,
             highest_version: found.highest_version,
         };
-        let core = ChunkCore::new(settings, &found.replicas, space);
+        let mut core = ChunkCore::new(settings, &found.replicas, space);
+        core.mark_damaged(&found.damaged);
         let disk = Arc::new(disk);
         Ok((Self { core, disk: disk.clone(), block_size: 0 }, disk))
     }

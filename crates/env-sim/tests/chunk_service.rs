@@ -140,8 +140,9 @@ fn jobs_that_come_together_share_their_flushes() {
         (disk.steps() - before, results)
     };
     let handle = ChunkHandle::new;
-    let (one, _) = steps(vec![raise(handle(100), 1, true)]);
-    let (many, _) = steps((1..=8).map(|number| raise(handle(number), 1, true)).collect());
+    steps((1..=9).map(|number| raise(handle(number), 1, true)).collect());
+    let (one, _) = steps(vec![raise(handle(9), 2, false)]);
+    let (many, _) = steps((1..=8).map(|number| raise(handle(number), 2, false)).collect());
     assert_eq!(many, one, "eight raises cost one write and one flush");
 
     let synced =

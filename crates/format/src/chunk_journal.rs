@@ -15,7 +15,8 @@ use cairn_types::{ChunkHandle, ChunkVersion, Term, crc32c};
 pub const JOURNAL_HEADER_SIZE: usize = 64;
 
 const MAGIC: [u8; 8] = *b"CAIRNJNL";
-const VERSION: u32 = 1;
+/// From version 2 on, a chunk's files and its first head are written before the line that makes it.
+const VERSION: u32 = 2;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,12 +159,22 @@ pub fn encode_journal_header(generation: u64) -> Vec<u8> {
     sealed::seal(out, JOURNAL_HEADER_SIZE)
 }
 
-/// Reads a journal's generation.
+/// The first bytes of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalHeader {
+    /// How often the directory's journal was begun.
+    pub generation: u64,
+    /// A chunk's first head was written before the line that makes it.
+    pub heads_from_creation: bool,
+}
+
+/// Reads a journal's header.
 ///
 /// # Errors
 /// [`FormatError`].
-pub fn decode_journal_header(file: &[u8]) -> Result<u64, FormatError> {
-    sealed::open(file, JOURNAL_HEADER_SIZE, MAGIC, VERSION)?.u64()
+pub fn decode_journal_header(file: &[u8]) -> Result<JournalHeader, FormatError> {
+    let (version, mut fields) = sealed::open_versioned(file, JOURNAL_HEADER_SIZE, MAGIC, VERSION)?;
+    Ok(JournalHeader { generation: fields.u64()?, heads_from_creation: version > 1 })
 }
 
 /// What the checksums of this journal's records start from.
@@ -174,7 +185,9 @@ pub fn journal_seed(generation: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{JournalLine, ReplicaLine, decode_journal_header, encode_journal_header};
+    use super::{
+        JournalHeader, JournalLine, ReplicaLine, decode_journal_header, encode_journal_header,
+    };
     use cairn_types::{ChunkHandle, ChunkVersion, Term};
     use proptest::prelude::{any, proptest};
 
@@ -214,7 +227,8 @@ mod tests {
 
     #[test]
     fn the_header_comes_back_as_it_went() {
-        assert_eq!(decode_journal_header(&encode_journal_header(6)), Ok(6));
+        let header = JournalHeader { generation: 6, heads_from_creation: true };
+        assert_eq!(decode_journal_header(&encode_journal_header(6)), Ok(header));
     }
 
     proptest! {

@@ -32,6 +32,16 @@ pub(crate) fn open(
     magic: [u8; 8],
     newest: u32,
 ) -> Result<FieldReader<'_>, FormatError> {
+    Ok(open_versioned(raw, size, magic, newest)?.1)
+}
+
+/// The same, with the format version that was found.
+pub(crate) fn open_versioned(
+    raw: &[u8],
+    size: usize,
+    magic: [u8; 8],
+    newest: u32,
+) -> Result<(u32, FieldReader<'_>), FormatError> {
     let raw = raw.get(..size).ok_or(FormatError::Truncated)?;
     let mut fields = FieldReader::of(raw);
     if fields.take(8)? != magic {
@@ -45,5 +55,5 @@ pub(crate) fn open(
     if found == 0 || found > newest {
         return Err(FormatError::Version { found, newest });
     }
-    Ok(FieldReader::of(body))
+    Ok((found, FieldReader::of(body)))
 }

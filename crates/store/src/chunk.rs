@@ -15,7 +15,7 @@ use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
 /// A replica as its server knows it.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    /// The newest head; sequence zero: never written.
+    /// The newest head.
     pub(crate) head: ChunkHead,
     /// Where it stands.
     pub(crate) slot: usize,
@@ -38,6 +38,8 @@ pub(crate) struct Chunk {
     pub(crate) torn: bool,
     /// In the trash.
     pub(crate) gone: bool,
+    /// No head of it can be read: what it holds is not known, and nothing is done with it.
+    pub(crate) head_lost: bool,
 }
 
 impl Chunk {
@@ -56,7 +58,24 @@ impl Chunk {
             changed_in_place: false,
             torn: false,
             gone: false,
+            head_lost: false,
         }
+    }
+
+    /// A replica without bytes, its files made and a first head written: whoever finds the chunk
+    /// in the journal and no head of it knows that something is lost.
+    pub(crate) fn create(
+        chunks: &ChunkDirectory,
+        handle: ChunkHandle,
+        block_size: u32,
+    ) -> Result<Self, DiskError> {
+        let mut chunk = Self::empty(handle, block_size);
+        let files = chunks.files(handle, true)?;
+        // Nothing of an earlier chunk of this name may be left.
+        files.data.set_size(0)?;
+        files.meta.set_size(0)?;
+        chunk.write_head(&files, ChunkHead { sequence: 1, ..chunk.head })?;
+        Ok(chunk)
     }
 
     /// The head after mutations up to `serial` under `version`, before their bytes are counted.
@@ -92,9 +111,7 @@ impl Chunk {
 
     /// Brings everything of the chunk to disk: bytes, checksums, head, names.
     pub(crate) fn sync(&mut self, chunks: &ChunkDirectory) -> Result<(), DiskError> {
-        if self.head.sequence == 0 {
-            return Ok(());
-        }
+        assert!(self.head.sequence > 0, "a chunk has a head from its creation on");
         if !self.unsynced && self.synced_slot == Some(self.slot) {
             return Ok(());
         }

@@ -13,11 +13,11 @@
 
 use crate::apply::{apply, settle};
 use crate::chunk::Chunk;
-use crate::chunk_files::ChunkDirectory;
+use crate::chunk_files::{ChunkDirectory, KINDS, path};
 use crate::identity_file::{read_identity, write_identity};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::reading::{ReadMode, read, read_block};
-use crate::recovery::recover;
+use crate::recovery::{LastLife, recover};
 use crate::trash::{empty, throw_away};
 use crate::version_journal::VersionJournal;
 use crate::whole_files::disk_error;
@@ -28,7 +28,7 @@ use cairn_env::{
 use cairn_format::{Identity, IdentityKind, JournalLine};
 use cairn_types::planted::{self, Rule};
 use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -91,12 +91,15 @@ impl ChunkStore {
         locked(&self.chunks).contains_key(&handle)
     }
 
+    fn configured_block_size(&self) -> u32 {
+        self.block_size.load(Ordering::Relaxed)
+    }
+
     /// The size of a chunk's blocks (S4).
     pub(crate) fn block_size(&self, handle: ChunkHandle) -> Result<u32, ChunkError> {
         self.with_chunk(handle, |chunk| {
-            let begun = chunk.head.sequence > 0;
-            let configured = || self.block_size.load(Ordering::Relaxed);
-            Ok(if begun { chunk.head.block_size } else { configured() })
+            let begun = chunk.head.length > 0;
+            Ok(if begun { chunk.head.block_size } else { self.configured_block_size() })
         })
     }
 
@@ -130,14 +133,17 @@ impl ChunkStore {
         self.guarded(|| {
             if chunk.torn {
                 let line = locked(&self.journal).replica(handle).ok_or(ChunkError::NoSuchChunk)?;
-                let recovered = recover(
-                    &self.directory,
-                    &line,
-                    self.block_size.load(Ordering::Relaxed),
-                    false,
-                )?;
+                let block_size = self.configured_block_size();
+                let this_life = LastLife { page_cache_lost: false, heads_from_creation: true };
+                let recovered = recover(&self.directory, &line, block_size, this_life)?;
+                if recovered.damaged {
+                    return Err(ChunkError::Corrupt { offset: 0 });
+                }
                 let changed_in_place = chunk.changed_in_place;
                 *chunk = Chunk { changed_in_place, ..recovered.chunk };
+            }
+            if chunk.head_lost {
+                return Err(ChunkError::Corrupt { offset: 0 });
             }
             work(&mut chunk)
         })
@@ -149,38 +155,76 @@ impl ChunkStore {
     /// [`ChunkError::NoSuchChunk`] where a raise names an unknown chunk; then nothing was written.
     pub fn journal(&self, entries: &[JournalEntry]) -> Result<(), ChunkError> {
         self.guarded(|| {
-            let mut journal = locked(&self.journal);
-            let mut lines = Vec::new();
-            let mut created = Vec::new();
-            for entry in entries {
-                match *entry {
-                    JournalEntry::Raise { handle, version, create, close } => {
-                        if create {
-                            created.push(handle);
-                        } else if journal.replica(handle).is_none() && !created.contains(&handle) {
-                            return Err(ChunkError::NoSuchChunk);
-                        }
-                        lines.push(JournalLine::Raise { handle, version, create, close });
-                    }
-                    JournalEntry::Term(term) => lines.push(JournalLine::Term(term)),
-                    JournalEntry::Cleared(handle) => lines.push(JournalLine::Cleared(handle)),
-                    JournalEntry::Joined(cell, server) => {
-                        let kind = IdentityKind::Chunkserver;
-                        let identity = Identity { kind, cell, id: server.get() };
-                        write_identity(self.disk(), &identity)?;
-                    }
-                }
+            let made = self.make_chunks(entries)?;
+            if let Err(error) = self.append_to_journal(entries) {
+                made.iter().for_each(|chunk| self.unmake(chunk.head.handle));
+                return Err(error);
             }
-            if !lines.is_empty() {
-                journal.append(&lines)?;
-            }
-            let mut chunks = locked(&self.chunks);
-            for handle in created {
-                let empty = || Chunk::empty(handle, self.block_size.load(Ordering::Relaxed));
-                chunks.entry(handle).or_insert_with(|| Arc::new(Mutex::new(empty())));
-            }
+            let shared = |chunk: Chunk| (chunk.head.handle, Arc::new(Mutex::new(chunk)));
+            locked(&self.chunks).extend(made.into_iter().map(shared));
             Ok(())
         })
+    }
+
+    /// Makes the files of the chunks that these entries create, before a line says that they are
+    /// here. Files without a line are thrown away at the next start.
+    fn make_chunks(&self, entries: &[JournalEntry]) -> Result<Vec<Chunk>, ChunkError> {
+        let created = entries.iter().filter_map(|entry| match entry {
+            JournalEntry::Raise { handle, create: true, .. } => Some(*handle),
+            _ => None,
+        });
+        let mut made: BTreeMap<ChunkHandle, Chunk> = BTreeMap::new();
+        for handle in created {
+            if self.holds(handle) || made.contains_key(&handle) {
+                continue;
+            }
+            match Chunk::create(&self.directory, handle, self.configured_block_size()) {
+                Ok(chunk) => drop(made.insert(handle, chunk)),
+                Err(error) => {
+                    made.keys().chain([&handle]).for_each(|handle| self.unmake(*handle));
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(made.into_values().collect())
+    }
+
+    /// Removes the files of a chunk that was not to be. What stays behind does no harm.
+    fn unmake(&self, handle: ChunkHandle) {
+        self.directory.close(handle);
+        for kind in KINDS {
+            let _ = self.disk().remove(&path(handle, kind));
+        }
+    }
+
+    fn append_to_journal(&self, entries: &[JournalEntry]) -> Result<(), ChunkError> {
+        let mut journal = locked(&self.journal);
+        let mut lines = Vec::new();
+        let mut created = BTreeSet::new();
+        for entry in entries {
+            match *entry {
+                JournalEntry::Raise { handle, version, create, close } => {
+                    if create {
+                        created.insert(handle);
+                    } else if journal.replica(handle).is_none() && !created.contains(&handle) {
+                        return Err(ChunkError::NoSuchChunk);
+                    }
+                    lines.push(JournalLine::Raise { handle, version, create, close });
+                }
+                JournalEntry::Term(term) => lines.push(JournalLine::Term(term)),
+                JournalEntry::Cleared(handle) => lines.push(JournalLine::Cleared(handle)),
+                JournalEntry::Joined(cell, server) => {
+                    let kind = IdentityKind::Chunkserver;
+                    let identity = Identity { kind, cell, id: server.get() };
+                    write_identity(self.disk(), &identity)?;
+                }
+            }
+        }
+        // Nothing to write where a server does no more than join.
+        if !lines.is_empty() {
+            journal.append(&lines)?;
+        }
+        Ok(())
     }
 
     /// Applies mutations in serial order; gives the stored length and the last serial number.
@@ -197,8 +241,8 @@ impl ChunkStore {
         sync: bool,
     ) -> Result<(u64, SerialNumber), ChunkError> {
         self.with_chunk(handle, |chunk| {
-            if chunk.head.sequence == 0 {
-                chunk.head.block_size = self.block_size.load(Ordering::Relaxed);
+            if chunk.head.length == 0 {
+                chunk.head.block_size = self.configured_block_size();
             }
             if !sync {
                 self.mark_dirty(chunk)?;
@@ -268,9 +312,6 @@ impl ChunkStore {
         acknowledged: AcknowledgedMark,
     ) -> Result<(), ChunkError> {
         self.with_chunk(handle, |chunk| {
-            if chunk.head.sequence == 0 {
-                return Ok(());
-            }
             chunk.settle_slots(&self.directory)?;
             let files = self.directory.files(handle, false)?;
             Ok(settle(chunk, &files, acknowledged)?)

@@ -4,13 +4,13 @@ use crate::chunk::Chunk;
 use crate::chunk_files::{CHUNKS_DIRECTORY, ChunkDirectory, handles_with_files};
 use crate::chunk_store::{ChunkStore, FAILED_PATH};
 use crate::identity_file::{IdentityError, read_identity};
-use crate::recovery::{RecoveredChunk, recover};
+use crate::recovery::{LastLife, RecoveredChunk, recover};
 use crate::trash::{TRASH_DIRECTORY, throw_away};
 use crate::version_journal::{JournalOpenError, JournalState, VersionJournal, read_journal};
 use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{Disk, DiskError, IoFailure, OpenMode};
-use cairn_format::{Identity, IdentityKind, ReplicaLine};
+use cairn_format::{Identity, IdentityKind, JournalHeader, ReplicaLine};
 use cairn_protocol::ReplicaReport;
 use cairn_types::{BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, ServerId, Term};
 use std::collections::BTreeMap;
@@ -30,6 +30,9 @@ pub struct RecoveredChunks {
     pub highest_version: ChunkVersion,
     /// In order of handle.
     pub replicas: Vec<ReplicaReport>,
+    /// Those of them of which bytes that were on disk are missing or wrong: where they end is not
+    /// known. All are suspect.
+    pub damaged: Vec<ChunkHandle>,
 }
 
 /// Why a data directory cannot be used.
@@ -82,6 +85,9 @@ pub enum StoreOpenError {
     },
 }
 
+/// What stands for the header of a directory's journal before its first.
+const NO_JOURNAL: JournalHeader = JournalHeader { generation: 0, heads_from_creation: true };
+
 impl ChunkStore {
     /// Opens a data directory, initialised where it is empty.
     ///
@@ -102,11 +108,12 @@ impl ChunkStore {
         if read.is_none() && identity.is_some() {
             return Err(StoreOpenError::JournalMissing { directory });
         }
-        let (state, generation) = read.unwrap_or_default();
+        let (header, state) = read.unwrap_or_else(|| (NO_JOURNAL, JournalState::default()));
         let chunk_directory = ChunkDirectory::new(Arc::clone(&disk));
-        let (state, chunks) = recover_all(&chunk_directory, state).map_err(failed)?;
-        let journal = begin_journal(&disk, state, generation).map_err(failed)?;
-        let recovered = summary(identity, journal.state(), &chunks);
+        let RecoveredDirectory { journal, chunks, damaged } =
+            recover_all(&chunk_directory, header, state).map_err(failed)?;
+        let journal = begin_journal(&disk, journal, header.generation).map_err(failed)?;
+        let recovered = summary(identity, journal.state(), &chunks, damaged);
         let shared = |(handle, chunk)| (handle, Arc::new(Mutex::new(chunk)));
         let store = Self {
             directory: chunk_directory,
@@ -161,31 +168,44 @@ fn make_directories(disk: &dyn Disk) -> Result<(), DiskError> {
     disk.sync_dir("").map_err(sync_failure)
 }
 
+/// A data directory's chunks, recovered.
+struct RecoveredDirectory {
+    journal: JournalState,
+    chunks: BTreeMap<ChunkHandle, Chunk>,
+    damaged: Vec<ChunkHandle>,
+}
+
 /// Recovers all replicas; what has files and no line in the journal was on its way to the trash.
 fn recover_all(
     directory: &ChunkDirectory,
-    mut state: JournalState,
-) -> Result<(JournalState, BTreeMap<ChunkHandle, Chunk>), DiskError> {
+    header: JournalHeader,
+    mut journal: JournalState,
+) -> Result<RecoveredDirectory, DiskError> {
     let disk = directory.disk.as_ref();
     let boot = disk.boot_id().map_err(disk_error)?;
-    let page_cache_lost = state.boot != boot;
+    let page_cache_lost = journal.boot != boot;
+    let heads_from_creation = header.heads_from_creation;
     let sync_failed = disk.open(FAILED_PATH, OpenMode::Read).is_ok();
     if page_cache_lost || sync_failed {
-        state.suspect_all_dirty();
+        journal.suspect_all_dirty();
     }
-    state.boot = boot;
+    journal.boot = boot;
     for handle in handles_with_files(disk).map_err(disk_error)? {
-        if !state.replicas.contains_key(&handle) {
+        if !journal.replicas.contains_key(&handle) {
             throw_away(disk, handle, ChunkVersion::default()).map_err(disk_error)?;
         }
     }
-    let mut chunks = BTreeMap::new();
-    for line in state.replicas.values_mut() {
-        let recovered = recover_or_suspect(directory, line, page_cache_lost)?;
-        line.suspect |= recovered.damaged;
+    let (mut chunks, mut damaged) = (BTreeMap::new(), Vec::new());
+    for line in journal.replicas.values_mut() {
+        let last_life = LastLife { page_cache_lost, heads_from_creation };
+        let recovered = recover_or_suspect(directory, line, last_life)?;
+        if recovered.damaged {
+            line.suspect = true;
+            damaged.push(line.handle);
+        }
         chunks.insert(line.handle, recovered.chunk);
     }
-    Ok((state, chunks))
+    Ok(RecoveredDirectory { journal, chunks, damaged })
 }
 
 /// One chunk that cannot be read, or has no room for what recovery has to write, does not keep the
@@ -193,9 +213,9 @@ fn recover_all(
 fn recover_or_suspect(
     directory: &ChunkDirectory,
     line: &ReplicaLine,
-    page_cache_lost: bool,
+    last_life: LastLife,
 ) -> Result<RecoveredChunk, DiskError> {
-    match recover(directory, line, BLOCK_SIZE, page_cache_lost) {
+    match recover(directory, line, BLOCK_SIZE, last_life) {
         Err(DiskError::Io(_) | DiskError::NoSpace | DiskError::NoSpaceMidway) => {
             let chunk = Chunk { torn: true, ..Chunk::empty(line.handle, BLOCK_SIZE) };
             Ok(RecoveredChunk { chunk, damaged: true })
@@ -216,6 +236,7 @@ fn summary(
     identity: Option<(CellId, ServerId)>,
     state: &JournalState,
     chunks: &BTreeMap<ChunkHandle, Chunk>,
+    damaged: Vec<ChunkHandle>,
 ) -> RecoveredChunks {
     let replica = |(handle, chunk): (&ChunkHandle, &Chunk)| {
         let line = state.replicas.get(handle).copied().unwrap_or_default();
@@ -237,5 +258,6 @@ fn summary(
         highest_handle: state.highest_handle,
         highest_version: state.highest_version,
         replicas: chunks.iter().map(replica).collect(),
+        damaged,
     }
 }

@@ -15,8 +15,8 @@
 use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
 use cairn_env::{Disk, DiskError, DiskFile, OpenMode};
 use cairn_format::{
-    FormatError, JOURNAL_HEADER_SIZE, JournalLine, ReplicaLine, decode_journal_header,
-    encode_journal_header, journal_seed, stream,
+    FormatError, JOURNAL_HEADER_SIZE, JournalHeader, JournalLine, ReplicaLine,
+    decode_journal_header, encode_journal_header, journal_seed, stream,
 };
 use cairn_types::planted::{self, Rule};
 use cairn_types::{ChunkHandle, ChunkVersion, Term};
@@ -114,21 +114,21 @@ pub enum JournalOpenError {
     Damaged(usize),
 }
 
-/// What is in the journal of `disk`, and its generation; nothing where there is none.
+/// What is in the journal of `disk`; nothing where there is none.
 pub(crate) fn read_journal(
     disk: &dyn Disk,
-) -> Result<Option<(JournalState, u64)>, JournalOpenError> {
+) -> Result<Option<(JournalHeader, JournalState)>, JournalOpenError> {
     let Some(file) = read_file(disk, PATH).map_err(disk_error)? else {
         return Ok(None);
     };
-    let generation = decode_journal_header(&file)?;
-    let found = stream::scan(&file, JOURNAL_HEADER_SIZE, journal_seed(generation))
+    let header = decode_journal_header(&file)?;
+    let found = stream::scan(&file, JOURNAL_HEADER_SIZE, journal_seed(header.generation))
         .map_err(|damaged| JournalOpenError::Damaged(damaged.offset))?;
     let mut state = JournalState::default();
     for payload in found.payloads {
         state.apply(&JournalLine::decode(&file[payload])?);
     }
-    Ok(Some((state, generation)))
+    Ok(Some((header, state)))
 }
 
 /// A journal, open for appending.

@@ -11,6 +11,12 @@ use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::of_rule(
+        Rule::R26,
+        "a kill in the middle of an append costs no replica",
+        3,
+        a_kill_in_the_middle_of_an_append_costs_no_replica,
+    ),
+    Drill::of_rule(
         Rule::R28,
         "the end of what a power loss left is not the end of the file",
         3,
@@ -28,6 +34,36 @@ pub(super) const DRILLS: &[Drill] = &[
         bytes_that_a_network_damages_cost_no_replica,
     ),
 ];
+
+/// A server is killed between any two steps of an append, and the two others with it. It comes back
+/// alone, and has what was acknowledged before: a torn append is cut off, and no damage.
+fn a_kill_in_the_middle_of_an_append_costs_no_replica(script: &mut DrillScript) -> Verdict {
+    for steps in 0..4 {
+        let file = script.create(&format!("/f{steps}"), Content::Bytes)?;
+        script.append(0, file, b"first")?;
+        let chunk = script.chunk(file, 0)?;
+        let primary = script.primary(chunk)?;
+        let torn = script.holders(chunk).into_iter().find(|it| *it != primary).ok_or("alone")?;
+        script.pass(Duration::from_millis(500));
+        script.kill_in_write(torn, steps);
+        let bytes = Bytes::from_static(b" second");
+        let append = script.ask(0, ClientOp::Append { file, bytes, sync: false });
+        script.until("it is killed", |script| !script.is_alive(torn))?;
+        let others: Vec<_> = script.holders(chunk).into_iter().filter(|it| *it != torn).collect();
+        others.iter().for_each(|server| script.kill(*server));
+        script.restart(torn)?;
+        script.pass(Duration::from_secs(2));
+        let bytes = script.read(1, file, 0, 5)?;
+        if bytes != b"first"[..] {
+            return Err(format!("killed after {steps} steps, it gives {bytes:?}"));
+        }
+        for server in others {
+            script.restart(server)?;
+        }
+        drop(script.wait(append));
+    }
+    Ok(())
+}
 
 /// Three servers hold a record in their page caches; one of them is cut off, and the set goes on
 /// without it. The two others lose power, and with it whatever was not on disk. The one that was

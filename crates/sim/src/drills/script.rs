@@ -270,6 +270,16 @@ impl DrillScript {
         self.sim.world.kill(node);
     }
 
+    /// Kills a process at the step of its disk after so many.
+    pub(super) fn kill_in_write(&mut self, node: NodeId, steps: u64) {
+        self.sim.world.kill_in_write(node, steps);
+    }
+
+    /// Whether a process runs.
+    pub(super) fn is_alive(&self, node: NodeId) -> bool {
+        self.sim.world.is_alive(node)
+    }
+
     /// Takes a machine's power before anything unsynced has reached its disk.
     pub(super) fn power_loss_of_all_unsynced(&mut self, node: NodeId) {
         self.sim.world.power_loss_of_all_unsynced(node);
@@ -334,11 +344,24 @@ impl DrillScript {
     /// # Errors
     /// It stores no such byte.
     pub(super) fn flip(&mut self, node: NodeId, handle: ChunkHandle, offset: u64) -> Verdict {
+        self.flip_in(node, (handle, "chunk"), offset)
+    }
+
+    /// A byte of one of the files of a server's replica changes by itself.
+    ///
+    /// # Errors
+    /// There is no such byte.
+    pub(super) fn flip_in(
+        &mut self,
+        node: NodeId,
+        (handle, kind): (ChunkHandle, &str),
+        offset: u64,
+    ) -> Verdict {
         let disk = &self.sim.world.disks(node)[0];
-        let file = format!("{:016x}.chunk", handle.get());
+        let file = format!("{:016x}.{kind}", handle.get());
         let path = disk.paths().into_iter().find(|path| path.ends_with(&file));
         if !path.is_some_and(|path| disk.flip_byte(&path, offset)) {
-            return Err(format!("{node:?} stores no byte {offset} of chunk {}", handle.short()));
+            return Err(format!("{node:?} stores no byte {offset} of {file}"));
         }
         self.sim.observer.borrow_mut().ledger.flipped(node, handle);
         Ok(())

@@ -10,6 +10,7 @@ mod mark_before_close;
 mod refused_mark;
 mod restored_master;
 mod rot_inside_an_answer;
+mod rotten_sidecar;
 mod sync_of_lost_bytes;
 
 use super::drill::Drill;
@@ -24,6 +25,7 @@ pub(super) fn drills() -> Vec<Drill> {
         late_member::DRILLS,
         restored_master::DRILLS,
         rot_inside_an_answer::DRILLS,
+        rotten_sidecar::DRILLS,
         length_after_restart::DRILLS,
         append_beside_a_lone_replica::DRILLS,
         left_out_and_serving::DRILLS,
