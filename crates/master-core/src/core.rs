@@ -13,8 +13,8 @@
 use crate::chunks::Chunks;
 use crate::log_jobs::LogResult;
 use crate::mutations::{BatchItem, Mutations};
-use crate::name_change::NameChange;
-use crate::numbers::Numbers;
+use crate::name_mutation::NameMutation;
+use crate::numbers::TermNumbers;
 use crate::outbox::{MasterEffect, Outbox, ProposalId};
 use crate::reads;
 use crate::record::{Begin, FoundCell, Record};
@@ -38,7 +38,8 @@ pub struct MasterCore {
     began: Now,
     /// A record of this term is applied (M1).
     serving: bool,
-    numbers: Numbers,
+    numbers: TermNumbers,
+    random: Random,
     mutations: Mutations,
     chunks: Chunks,
     /// Of the driver, for a person.
@@ -55,9 +56,10 @@ impl MasterCore {
             term,
             began: Now::default(),
             serving: false,
-            numbers: Numbers::new(term),
+            numbers: TermNumbers::new(term),
+            random: Random::new(seed),
             mutations: Mutations::default(),
-            chunks: Chunks::new(term, Random::new(seed)),
+            chunks: Chunks::new(term),
             warning: None,
             out: Outbox::default(),
         }
@@ -162,8 +164,9 @@ impl MasterCore {
     }
 
     fn parts(&mut self, now: Now) -> (Step<'_>, &mut Mutations, &mut Chunks) {
-        let (state, numbers, out) = (&self.state, &mut self.numbers, &mut self.out);
-        (Step { now, state, numbers, out }, &mut self.mutations, &mut self.chunks)
+        let (state, out) = (&self.state, &mut self.out);
+        let (numbers, random) = (&mut self.numbers, &mut self.random);
+        (Step { now, state, numbers, random, out }, &mut self.mutations, &mut self.chunks)
     }
 
     fn on_request(&mut self, now: Now, from: Caller, request: Request) {
@@ -190,47 +193,41 @@ impl MasterCore {
 
     /// What clients ask: answered at once from what is known, or taken into a room of its own.
     fn on_client(&mut self, now: Now, from: Caller, request: ClientToMaster) {
-        let (state, chunks) = (&self.state, &self.chunks);
+        let (state, view) = (&self.state, self.chunks.view(now, &self.state));
         let answer = match request {
-            ClientToMaster::Stat(stat) => {
-                reads::stat(state, chunks, now, &stat).map(Response::Stat)
-            }
-            ClientToMaster::Open(open) => {
-                reads::open(state, chunks, now, &open).map(Response::Open)
-            }
-            ClientToMaster::Locate(wish) => {
-                reads::locate(state, chunks, now, &wish).map(Response::Locate)
-            }
+            ClientToMaster::Stat(stat) => reads::stat(&view, &stat).map(Response::Stat),
+            ClientToMaster::Open(open) => reads::open(&view, &open).map(Response::Open),
+            ClientToMaster::Locate(wish) => reads::locate(&view, &wish).map(Response::Locate),
             ClientToMaster::List(list) => reads::list(state, &list).map(Response::List),
             ClientToMaster::Find(find) => crate::find::find(state, &find).map(Response::Find),
             ClientToMaster::CellInfo(_) => {
                 let (cell, config) = (state.cell(), state.config().clone());
                 Ok(Response::CellInfo(CellInfoAnswer { cell, config, term: self.term }))
             }
-            ClientToMaster::Servers(_) => Ok(Response::Servers(reads::servers(chunks, now))),
+            ClientToMaster::Servers(_) => Ok(Response::Servers(reads::servers(&view))),
             ClientToMaster::Status(_) => {
-                let mut status = reads::status(state, chunks, now, self.term);
+                let mut status = reads::status(&view);
                 status.reasons.extend(self.warning.clone());
                 Ok(Response::Status(status))
             }
             ClientToMaster::Explain(explain) => {
-                chunks.explain(state, now, &explain.subject).map(Response::Explain)
+                self.chunks.explain(now, state, &explain.subject).map(Response::Explain)
             }
             ClientToMaster::ReportBadBlock(hint) => {
                 self.chunks.on_report_bad_block(&hint);
                 Ok(Response::ReportBadBlock(ReportBadBlockAnswer {}))
             }
             ClientToMaster::MakeDirectory(make) => {
-                return self.change_names(now, from, NameChange::MakeDirectory(make));
+                return self.change_names(now, from, NameMutation::MakeDirectory(make));
             }
             ClientToMaster::Create(create) => {
-                return self.change_names(now, from, NameChange::Create(create));
+                return self.change_names(now, from, NameMutation::Create(create));
             }
             ClientToMaster::Rename(rename) => {
-                return self.change_names(now, from, NameChange::Rename(rename));
+                return self.change_names(now, from, NameMutation::Rename(rename));
             }
             ClientToMaster::Delete(delete) => {
-                return self.change_names(now, from, NameChange::Delete(delete));
+                return self.change_names(now, from, NameMutation::Delete(delete));
             }
             ClientToMaster::Batch(batch) => return self.on_batch(now, from, batch),
             ClientToMaster::Lease(lease) => {
@@ -248,7 +245,7 @@ impl MasterCore {
         self.out.reply(from, answer);
     }
 
-    fn change_names(&mut self, now: Now, from: Caller, change: NameChange) {
+    fn change_names(&mut self, now: Now, from: Caller, change: NameMutation) {
         let (mut step, mutations, _) = self.parts(now);
         mutations.on_request(&mut step, from, change);
     }
@@ -258,11 +255,11 @@ impl MasterCore {
         if let Some(failure) = batch.oversized() {
             return self.out.reply(from, Err(failure));
         }
-        let all = (&self.state, &self.chunks, now);
+        let view = self.chunks.view(now, &self.state);
         let stats: Vec<&Stat> = batch.entries.iter().filter_map(BatchEntry::as_stat).collect();
         let opens: Vec<&Open> = batch.entries.iter().filter_map(BatchEntry::as_open).collect();
-        let mut looked = reads::look_each(all, &stats).into_iter();
-        let opened = reads::open_each(all, &opens, BATCH_LOCATIONS_SIZE_MAX);
+        let mut looked = reads::look_each(&view, &stats).into_iter();
+        let opened = reads::open_each(&view, &opens, BATCH_LOCATIONS_SIZE_MAX);
         for answer in opened.iter().flatten() {
             for chunk in reads::nowhere(&answer.chunks) {
                 self.chunks.want(now.time, chunk);
@@ -278,10 +275,12 @@ impl MasterCore {
                 let opened = opened.next().expect("each was opened above");
                 BatchItem::Known(opened.map_or_else(BatchResult::failed, BatchResult::Open))
             }
-            BatchEntry::MakeDirectory(make) => BatchItem::Mutation(NameChange::MakeDirectory(make)),
-            BatchEntry::Create(create) => BatchItem::Mutation(NameChange::Create(create)),
-            BatchEntry::Rename(rename) => BatchItem::Mutation(NameChange::Rename(rename)),
-            BatchEntry::Delete(delete) => BatchItem::Mutation(NameChange::Delete(delete)),
+            BatchEntry::MakeDirectory(make) => {
+                BatchItem::Mutation(NameMutation::MakeDirectory(make))
+            }
+            BatchEntry::Create(create) => BatchItem::Mutation(NameMutation::Create(create)),
+            BatchEntry::Rename(rename) => BatchItem::Mutation(NameMutation::Rename(rename)),
+            BatchEntry::Delete(delete) => BatchItem::Mutation(NameMutation::Delete(delete)),
         };
         let entries = batch.entries.into_iter().map(take).collect();
         let (mut step, mutations, _) = self.parts(now);

@@ -9,20 +9,29 @@
 
 pub mod applied;
 mod batches;
+mod chunk_place;
 mod chunks;
 mod core;
 mod find;
+mod fleet;
+mod jobs;
+mod leases;
 mod log_jobs;
 mod mutations;
-mod name_change;
+mod name_mutation;
 mod numbers;
 mod outbox;
 mod path_locks;
 mod reads;
 pub mod record;
 mod resolve_names;
+mod rules;
+mod scheduler;
 pub mod state;
 mod step;
+mod this_term;
+mod underway;
+mod view;
 
 pub use crate::core::MasterCore;
 pub use applied::Applied;

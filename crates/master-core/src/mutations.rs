@@ -13,7 +13,7 @@
 
 use crate::applied::Applied;
 use crate::batches::{Batches, MutationWaiter};
-use crate::name_change::NameChange;
+use crate::name_mutation::NameMutation;
 use crate::outbox::ProposalId;
 use crate::path_locks::{PathLocks, Ticket};
 use crate::record::{Record, Refuse};
@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 struct PendingMutation {
     mutation: MutationName,
-    change: NameChange,
+    change: NameMutation,
     /// Who asked, and who asked again.
     waiters: Vec<MutationWaiter>,
     /// The path that is locked for writing; of a rename, the new one.
@@ -41,7 +41,7 @@ struct PendingMutation {
 #[derive(Debug)]
 pub(crate) enum BatchItem {
     /// It changes names.
-    Mutation(NameChange),
+    Mutation(NameMutation),
     /// It only asked for what is known already.
     Known(BatchResult),
 }
@@ -67,7 +67,7 @@ pub(crate) struct Mutations {
 
 impl Mutations {
     /// Takes a request that changes names.
-    pub(crate) fn on_request(&mut self, step: &mut Step<'_>, from: Caller, change: NameChange) {
+    pub(crate) fn on_request(&mut self, step: &mut Step<'_>, from: Caller, change: NameMutation) {
         let mut ready = Vec::new();
         self.take(step, MutationWaiter::Caller(from), change, &mut ready);
         self.run(step, ready);
@@ -98,7 +98,7 @@ impl Mutations {
         &mut self,
         step: &mut Step<'_>,
         waiter: MutationWaiter,
-        change: NameChange,
+        change: NameMutation,
         ready: &mut Vec<Ticket>,
     ) {
         if let Err(failure) = change.check() {

@@ -8,12 +8,12 @@ use cairn_types::{ChunkHandle, ChunkVersion, EntryId, JoinId, LeaseId, Term};
 
 /// Hands out the numbers of one term.
 #[derive(Debug)]
-pub(crate) struct Numbers {
+pub(crate) struct TermNumbers {
     term: Term,
     counter: u64,
 }
 
-impl Numbers {
+impl TermNumbers {
     /// The numbers of `term`, which must be this master's own and durable before one leaves.
     #[must_use]
     pub(crate) fn new(term: Term) -> Self {
@@ -65,15 +65,15 @@ impl Numbers {
 
 #[cfg(test)]
 mod tests {
-    use super::Numbers;
+    use super::TermNumbers;
     use cairn_types::Term;
 
     #[test]
     fn no_number_is_offered_twice_within_a_term_or_by_the_next() {
-        let mut numbers = Numbers::new(Term::new(3));
+        let mut numbers = TermNumbers::new(Term::new(3));
         let first = numbers.version();
         let second = numbers.version();
         assert!(second > first);
-        assert!(Numbers::new(Term::new(4)).version() > second);
+        assert!(TermNumbers::new(Term::new(4)).version() > second);
     }
 }

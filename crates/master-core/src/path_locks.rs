@@ -97,7 +97,7 @@ impl Queue {
 type Tickets = VecDeque<Ticket>;
 
 #[derive(Debug)]
-struct Operation {
+struct LockedOperation {
     locks: LockSet,
     runs: bool,
 }
@@ -106,7 +106,7 @@ struct Operation {
 #[derive(Debug, Default)]
 pub(crate) struct PathLocks {
     last: u64,
-    operations: BTreeMap<Ticket, Operation>,
+    operations: BTreeMap<Ticket, LockedOperation>,
     queues: BTreeMap<String, Queue>,
 }
 
@@ -131,7 +131,7 @@ impl PathLocks {
         if !runs {
             self.count_waiting(&locks, |waiting| waiting + 1);
         }
-        self.operations.insert(ticket, Operation { locks, runs });
+        self.operations.insert(ticket, LockedOperation { locks, runs });
         (ticket, runs)
     }
 

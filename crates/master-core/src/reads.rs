@@ -1,16 +1,17 @@
 //! Requests that are answered at once from applied state; they take no lock, because they see
 //! all of a record or nothing of it.
 
-use crate::chunks::Chunks;
+use crate::rules::health;
+use crate::rules::reading;
 use crate::state::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
-use cairn_env::Now;
+use crate::view::View;
 use cairn_pagetree::MULTI_GET_MAX;
 use cairn_protocol::{
     BATCH_OPEN_COUNT_MAX, ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate,
     LocateAnswer, Looked, Open, OpenAnswer, Response, ServersAnswer, Stat, StatAnswer,
     StatusAnswer,
 };
-use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, Term};
+use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind};
 use std::ops::Range;
 
 /// Names in one answer to `List` or `Find`, however many are asked for.
@@ -54,56 +55,38 @@ fn find_each<'a>(
     ids.into_iter().map(|id| id.and_then(&mut with_record)).collect()
 }
 
-pub(crate) fn stat(
-    state: &State,
-    chunks: &Chunks,
-    now: Now,
-    stat: &Stat,
-) -> Result<StatAnswer, Failure> {
-    let id = state.resolve(&stat.path)?;
-    let record = found(state, id)?;
-    let last = state.last_chunk_of(id, &record);
-    let last = last.map(|(_, handle)| chunks.locations(handle, state, now));
+pub(crate) fn stat(view: &View<'_>, stat: &Stat) -> Result<StatAnswer, Failure> {
+    let id = view.state.resolve(&stat.path)?;
+    let record = found(view.state, id)?;
+    let last = view.state.last_chunk_of(id, &record);
+    let last = last.map(|(_, handle)| reading::locations(view, handle));
     // A closed chunk nobody leases has no length but the recorded one.
     let last = last.filter(|chunk| !chunk.closed || chunk.primary.is_some());
     Ok(StatAnswer { entry: record.describe(id, name(&stat.path).to_owned()), last })
 }
 
 /// The `Stat`s of a batch: no locations, only whether a primary may know of more bytes.
-pub(crate) fn look_each(
-    (state, chunks, now): (&State, &Chunks, Now),
-    wishes: &[&Stat],
-) -> Vec<Result<Looked, Failure>> {
-    let found = find_each(state, wishes.iter().map(|wish| &wish.path));
+pub(crate) fn look_each(view: &View<'_>, wishes: &[&Stat]) -> Vec<Result<Looked, Failure>> {
+    let found = find_each(view.state, wishes.iter().map(|wish| &wish.path));
     let look = |(wish, found): (&&Stat, Result<(EntryId, EntryRecord), Failure>)| {
         let (id, record) = found?;
-        let last = state.last_chunk_of(id, &record);
-        let leased = last.is_some_and(|(_, handle)| chunks.is_leased(handle, now));
+        let last = view.state.last_chunk_of(id, &record);
+        let leased = last.is_some_and(|(_, handle)| reading::is_leased(view, handle));
         Ok(Looked { entry: record.describe(id, name(&wish.path).to_owned()), leased })
     };
     std::iter::zip(wishes, found).map(look).collect()
 }
 
-pub(crate) fn open(
-    state: &State,
-    chunks: &Chunks,
-    now: Now,
-    open: &Open,
-) -> Result<OpenAnswer, Failure> {
-    let id = state.resolve(&open.path)?;
-    opened((state, chunks, now), open, (id, found(state, id)?), None)
+pub(crate) fn open(view: &View<'_>, open: &Open) -> Result<OpenAnswer, Failure> {
+    let id = view.state.resolve(&open.path)?;
+    opened(view, open, (id, found(view.state, id)?), None)
 }
 
-pub(crate) fn locate(
-    state: &State,
-    chunks: &Chunks,
-    now: Now,
-    wish: &Locate,
-) -> Result<LocateAnswer, Failure> {
+pub(crate) fn locate(view: &View<'_>, wish: &Locate) -> Result<LocateAnswer, Failure> {
     // Who asks by id knows the name, and a search for it would cost more than all else here.
-    let record = found(state, wish.file)?;
+    let record = found(view.state, wish.file)?;
     let (file, indexes) = ((wish.file, &record), wished(wish.first, wish.count));
-    let chunks = locations((state, chunks, now), file, indexes, None);
+    let chunks = locations(view, file, indexes, None);
     Ok(LocateAnswer { entry: record.describe(wish.file, String::new()), chunks })
 }
 
@@ -126,20 +109,20 @@ pub(crate) fn nowhere(chunks: &[ChunkLocations]) -> impl Iterator<Item = ChunkHa
 /// The `Open`s of a batch, whose answers have so many bytes for locations together; none from the
 /// first that does not fit.
 pub(crate) fn open_each(
-    all: (&State, &Chunks, Now),
+    view: &View<'_>,
     wishes: &[&Open],
     mut room: usize,
 ) -> Vec<Result<OpenAnswer, Failure>> {
     let mut answers = Vec::with_capacity(wishes.len());
     // Not many more are looked up than can be told.
     for wishes in wishes.chunks(MULTI_GET_MAX) {
-        let found = if room > 0 { find_with_first(all, wishes) } else { Vec::new() };
+        let found = if room > 0 { find_with_first(view, wishes) } else { Vec::new() };
         let mut found = found.into_iter();
         for wish in wishes {
             let answer = match found.next() {
                 _ if wish.count > BATCH_OPEN_COUNT_MAX => Err(too_many(wish)),
                 Some((file, first)) if room > 0 => {
-                    file.and_then(|file| opened(all, wish, file, first))
+                    file.and_then(|file| opened(view, wish, file, first))
                 }
                 _ => Err(no_room()),
             };
@@ -156,15 +139,15 @@ pub(crate) fn open_each(
 type Found = (Result<(EntryId, EntryRecord), Failure>, Option<ChunkLocations>);
 
 /// Names, entries and first chunks are looked up together, and nearly always that is all.
-fn find_with_first((state, chunks, now): (&State, &Chunks, Now), wishes: &[&Open]) -> Vec<Found> {
-    let found = find_each(state, wishes.iter().map(|wish| &wish.path));
+fn find_with_first(view: &View<'_>, wishes: &[&Open]) -> Vec<Found> {
+    let found = find_each(view.state, wishes.iter().map(|wish| &wish.path));
     let first = |(wish, found): (&&Open, &Result<(EntryId, EntryRecord), Failure>)| {
         let (_, record) = found.as_ref().ok()?;
         record.first_within(&wished(wish.first, wish.count))
     };
     let handles: Vec<Option<ChunkHandle>> = std::iter::zip(wishes, &found).map(first).collect();
     let known: Vec<ChunkHandle> = handles.iter().flatten().copied().collect();
-    let mut located = chunks.locations_each(&known, state, now).into_iter();
+    let mut located = reading::locations_each(view, &known).into_iter();
     let firsts = handles.into_iter().map(|handle| handle.and_then(|_| located.next()));
     std::iter::zip(found, firsts).collect()
 }
@@ -182,7 +165,7 @@ fn no_room() -> Failure {
 }
 
 fn opened(
-    (state, chunks, now): (&State, &Chunks, Now),
+    view: &View<'_>,
     wish: &Open,
     (id, record): (EntryId, EntryRecord),
     first: Option<ChunkLocations>,
@@ -192,7 +175,7 @@ fn opened(
         return Err(Failure::refused(ErrorCode::IsADirectory, line));
     }
     let indexes = wished(wish.first, wish.count);
-    let chunks = locations((state, chunks, now), (id, &record), indexes, first);
+    let chunks = locations(view, (id, &record), indexes, first);
     Ok(OpenAnswer { entry: record.describe(id, name(&wish.path).to_owned()), chunks })
 }
 
@@ -203,14 +186,14 @@ fn wished(first: ChunkIndex, count: u32) -> Range<u64> {
 
 /// Where chunks of a file are; `first`: where the one at index 0 is, if that is known already.
 fn locations(
-    (state, chunks, now): (&State, &Chunks, Now),
+    view: &View<'_>,
     (id, file): (EntryId, &EntryRecord),
     indexes: Range<u64>,
     first: Option<ChunkLocations>,
 ) -> Vec<ChunkLocations> {
-    let handles = state.chunks_between(id, file, indexes);
+    let handles = view.state.chunks_between(id, file, indexes);
     let unknown = handles.skip(usize::from(first.is_some()));
-    let unknown = unknown.map(|handle| chunks.locations(handle, state, now));
+    let unknown = unknown.map(|handle| reading::locations(view, handle));
     first.into_iter().chain(unknown).collect()
 }
 
@@ -247,21 +230,21 @@ pub(crate) fn list(state: &State, list: &List) -> Result<ListAnswer, Failure> {
     Ok(ListAnswer { entries, more, skipped })
 }
 
-pub(crate) fn servers(chunks: &Chunks, now: Now) -> ServersAnswer {
-    ServersAnswer { servers: chunks.servers(now) }
+pub(crate) fn servers(view: &View<'_>) -> ServersAnswer {
+    ServersAnswer { servers: health::servers(view) }
 }
 
-pub(crate) fn status(state: &State, chunks: &Chunks, now: Now, term: Term) -> StatusAnswer {
-    let health = chunks.health(state, now);
+pub(crate) fn status(view: &View<'_>) -> StatusAnswer {
+    let (state, health) = (view.state, health::health(view));
     StatusAnswer {
         cell: state.cell(),
-        term,
+        term: view.term.number,
         file_count: state.file_count(),
         directory_count: state.directory_count(),
         chunk_count: state.chunk_count(),
         under_replicated: health.under_replicated,
         unavailable: health.unavailable,
-        servers: chunks.servers(now),
+        servers: health::servers(view),
         reasons: health.reasons,
         started: state.term_began(),
         log_index: state.applied().get(),

@@ -1,7 +1,7 @@
 //! From a request that changes names to the record that does it: ids are looked up while its locks
 //! are held (R35, U1 of the mutations).
 
-use crate::name_change::{NameChange, invalid, topmost_missing, walk};
+use crate::name_mutation::{NameMutation, invalid, topmost_missing, walk};
 use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry, NewDirectory, Record};
 use crate::state::{EntryRecord, State};
 use crate::step::Step;
@@ -19,14 +19,14 @@ pub(crate) enum Resolved {
 /// writing.
 pub(crate) fn resolve(
     step: &mut Step<'_>,
-    change: &NameChange,
+    change: &NameMutation,
     locked: &CellPath,
 ) -> Result<Resolved, Failure> {
     match change {
-        NameChange::MakeDirectory(make) => resolve_make_directory(step, make, locked),
-        NameChange::Create(create) => resolve_create(step, create),
-        NameChange::Rename(rename) => resolve_rename(step, rename),
-        NameChange::Delete(delete) => resolve_delete(step, delete),
+        NameMutation::MakeDirectory(make) => resolve_make_directory(step, make, locked),
+        NameMutation::Create(create) => resolve_create(step, create),
+        NameMutation::Rename(rename) => resolve_rename(step, rename),
+        NameMutation::Delete(delete) => resolve_delete(step, delete),
     }
 }
 

@@ -1,9 +1,11 @@
 //! What one step works with: the time, the applied state, and where its wishes go.
 
-use crate::numbers::Numbers;
+use crate::fleet::Fleet;
+use crate::numbers::TermNumbers;
 use crate::outbox::Outbox;
 use crate::state::State;
 use cairn_env::Now;
+use cairn_types::Random;
 
 /// The surroundings of one step.
 #[derive(Debug)]
@@ -13,7 +15,29 @@ pub(crate) struct Step<'a> {
     /// Durable state as applied; the step itself changes none of it.
     pub(crate) state: &'a State,
     /// Fresh numbers of this term.
-    pub(crate) numbers: &'a mut Numbers,
+    pub(crate) numbers: &'a mut TermNumbers,
+    /// For choices among equals.
+    pub(crate) random: &'a mut Random,
     /// Effects and proposals.
     pub(crate) out: &'a mut Outbox,
+}
+
+/// The same, where chunks are concerned: with what is known of chunkservers, which their answers
+/// change.
+#[derive(Debug)]
+pub(crate) struct ChunkStep<'a> {
+    pub(crate) now: Now,
+    pub(crate) state: &'a State,
+    pub(crate) fleet: &'a mut Fleet,
+    pub(crate) numbers: &'a mut TermNumbers,
+    pub(crate) random: &'a mut Random,
+    pub(crate) out: &'a mut Outbox,
+}
+
+impl Step<'_> {
+    /// The step with what is known of chunkservers.
+    pub(crate) fn with<'b>(&'b mut self, fleet: &'b mut Fleet) -> ChunkStep<'b> {
+        let Step { now, state, numbers, random, out } = self;
+        ChunkStep { now: *now, state, fleet, numbers, random, out }
+    }
 }

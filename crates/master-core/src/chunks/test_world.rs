@@ -1,7 +1,7 @@
 //! A hand-made world around [`Chunks`]: what comes out of them is looked at, and answered, by hand.
 
 use super::Chunks;
-use crate::numbers::Numbers;
+use crate::numbers::TermNumbers;
 use crate::outbox::{MasterEffect, Outbox, ProposalId};
 use crate::record::{AddFile, Begin, FoundCell, Record};
 use crate::state::{ROOT, State};
@@ -41,7 +41,8 @@ pub(super) struct World {
     pub(super) millis: u64,
     pub(super) state: State,
     pub(super) chunks: Chunks,
-    pub(super) numbers: Numbers,
+    pub(super) numbers: TermNumbers,
+    pub(super) random: Random,
     pub(super) out: Outbox,
     pub(super) sent: Vec<Sent>,
     pub(super) replies: Vec<(Caller, Result<Response, Failure>)>,
@@ -74,8 +75,9 @@ impl World {
         Self {
             millis: 1_000_000,
             state,
-            chunks: Chunks::new(term, Random::new(7)),
-            numbers: Numbers::new(term),
+            chunks: Chunks::new(term),
+            numbers: TermNumbers::new(term),
+            random: Random::new(7),
             out: Outbox::default(),
             sent: vec![],
             replies: vec![],
@@ -99,8 +101,9 @@ impl World {
     pub(super) fn with<T>(&mut self, act: impl FnOnce(&mut Chunks, &mut Step<'_>) -> T) -> T {
         let time = Time::default() + Duration::from_millis(self.millis);
         let now = Now { time, wall: WallTime::from_millis(self.millis) };
-        let (state, numbers, out) = (&self.state, &mut self.numbers, &mut self.out);
-        let done = act(&mut self.chunks, &mut Step { now, state, numbers, out });
+        let (state, out) = (&self.state, &mut self.out);
+        let (numbers, random) = (&mut self.numbers, &mut self.random);
+        let done = act(&mut self.chunks, &mut Step { now, state, numbers, random, out });
         for effect in self.out.drain() {
             match effect {
                 MasterEffect::Propose(id, record) => self.proposed.push((id, record)),
@@ -149,7 +152,7 @@ impl World {
                 step.out.reply(from, Ok(Response::ReportBadBlock(ReportBadBlockAnswer {})));
             }
             Directed::ClientToMaster(ClientToMaster::Explain(explain)) => {
-                let answer = chunks.explain(step.state, step.now, &explain.subject);
+                let answer = chunks.explain(step.now, step.state, &explain.subject);
                 step.out.reply(from, answer.map(Response::Explain));
             }
             other => panic!("{other:?} is not about chunks"),

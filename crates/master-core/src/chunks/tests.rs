@@ -5,6 +5,8 @@ use crate::outbox::ProposalId;
 use crate::record::{
     AddDirectories, AddFile, HideEntry, MoveEntry, NewDirectory, OpenChunk, Record,
 };
+use crate::rules::health::health;
+use crate::rules::reading;
 use crate::state::ROOT;
 use cairn_protocol::{
     ChunkClosed, ChunkGrant, ErrorCode, Heartbeat, HeldLease, Join, Lease, LeasePurpose,
@@ -467,7 +469,8 @@ fn readers_are_sent_to_the_version_that_most_good_replicas_stand_at() {
     let (id, _) = world.take_probe();
     world.answer(id, Err(lost_answer()));
     let fence = world.accept_raises(&[dead]);
-    let locations = world.with(|chunks, step| chunks.locations(grant.handle, step.state, step.now));
+    let locations = world
+        .with(|chunks, step| reading::locations(&chunks.view(step.now, step.state), grant.handle));
     assert_eq!(locations.version, fence[0].1.to, "above the logged one, and as good (R9)");
     assert_eq!(locations.replicas.len(), 2);
     assert_eq!(locations.primary, None);
@@ -502,6 +505,6 @@ fn a_blocked_chunk_says_what_it_waits_for() {
     assert!(!answer.healthy);
     let text = answer.lines.join("\n");
     assert!(text.contains("1 replicas of 3 are missing, not yet dead"), "{text}");
-    let health = world.with(|chunks, step| chunks.health(step.state, step.now));
+    let health = world.with(|chunks, step| health(&chunks.view(step.now, step.state)));
     assert_eq!((health.under_replicated, health.unavailable), (1, 0));
 }

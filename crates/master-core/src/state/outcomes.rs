@@ -62,12 +62,12 @@ pub enum Remembered {
 
 /// Numbers of a session up to this one are forgotten or were never heard of, and are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Floor {
+struct SessionFloor {
     number: MutationNumber,
     raised: Duration,
 }
 
-impl Floor {
+impl SessionFloor {
     fn pack(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(20);
         put_number(&mut out, self.number.get());
@@ -148,7 +148,7 @@ impl Outcomes {
         if let Some(Some(outcome)) = self.kept.get(&block_key(block_of(mutation)), find) {
             return Remembered::Done(outcome);
         }
-        match self.floors.get(&session_key(session), Floor::unpack) {
+        match self.floors.get(&session_key(session), SessionFloor::unpack) {
             Some(floor) if number <= floor.number => Remembered::TooOld,
             _ => Remembered::New,
         }
@@ -259,12 +259,12 @@ impl Outcomes {
     /// Numbers of a session up to this one are refused from now on.
     fn raise_floor(&mut self, now: Duration, session: SessionId, number: MutationNumber) {
         let key = session_key(session);
-        let before = self.floors.get(&key, Floor::unpack);
+        let before = self.floors.get(&key, SessionFloor::unpack);
         if before.is_none() {
             self.floors_by_time.set(&floor_time_key(now, session), &[]);
         }
         let number = before.unwrap_or_default().number.max(number);
-        self.floors.set(&key, &Floor { number, raised: now }.pack());
+        self.floors.set(&key, &SessionFloor { number, raised: now }.pack());
     }
 
     /// The same for floors.
@@ -276,8 +276,8 @@ impl Outcomes {
         if self.floors_by_time.len() == left {
             return false;
         }
-        match self.floors.get(&session_key(session), Floor::unpack) {
-            Some(Floor { raised, .. }) if raised > filed && wanted(raised) => {
+        match self.floors.get(&session_key(session), SessionFloor::unpack) {
+            Some(SessionFloor { raised, .. }) if raised > filed && wanted(raised) => {
                 self.floors_by_time.set(&floor_time_key(raised, session), &[]);
             }
             _ => self.floors.remove(&session_key(session)),

@@ -3,6 +3,7 @@
 
 use super::{World, lease, members, report, server};
 use crate::record::{CloseChunk, Record};
+use crate::rules::health::health;
 use cairn_protocol::{
     ChunkGrant, ErrorCode, Explain, Join, LeasePurpose, ReplicaReport, ReportBadBlock, Request,
     Response,
@@ -181,7 +182,7 @@ fn bytes_of_a_chunk_that_the_log_does_not_know_are_kept_and_told_of() {
     let answer = world.beat(1, vec![lost.clone(), empty.clone()], vec![]);
     let named: Vec<ChunkHandle> = answer.garbage.iter().map(|garbage| garbage.handle).collect();
     assert_eq!(named, [empty.handle], "a creation that came to nothing holds no byte");
-    let health = world.with(|chunks, step| chunks.health(step.state, step.now));
+    let health = world.with(|chunks, step| health(&chunks.view(step.now, step.state)));
     let told = |reason: &String| reason.starts_with("UNKNOWN_CHUNKS: 1 ");
     assert!(health.reasons.iter().any(told), "{:?}", health.reasons);
     world.request(6, Explain { subject: lost.handle.short() });
@@ -208,7 +209,7 @@ fn hints_about_replicas_that_nobody_holds_are_not_kept() {
     world.request(5, hint(grant.handle, server(44)));
     world.request(5, hint(ChunkHandle::new(9), server(1)));
     let counted = |world: &mut World, handle, server| {
-        world.with(|chunks, _| chunks.hints.count(handle, server))
+        world.with(|chunks, _| chunks.fleet.bad_block_count(handle, server))
     };
     assert_eq!(counted(&mut world, grant.handle, server(44)), 0);
     assert_eq!(counted(&mut world, ChunkHandle::new(9), server(1)), 0);

@@ -27,7 +27,7 @@ impl World {
 
     fn open_each(&self, wishes: &[Open], room: usize) -> Vec<Result<OpenAnswer, Failure>> {
         let wishes: Vec<&Open> = wishes.iter().collect();
-        open_each((&self.state, &self.chunks, self.now()), &wishes, room)
+        open_each(&self.chunks.view(self.now(), &self.state), &wishes, room)
     }
 
     fn codes(&self, wishes: &[Open], room: usize) -> Vec<Option<ErrorCode>> {
@@ -115,8 +115,8 @@ fn in_company_each_is_told_what_it_is_told_alone() {
         wish("/d/one", 0, 16),
         wish("/f", 0, 1),
     ];
-    let alone: Vec<_> =
-        wishes.iter().map(|wish| open(&world.state, &world.chunks, world.now(), wish)).collect();
+    let view = world.chunks.view(world.now(), &world.state);
+    let alone: Vec<_> = wishes.iter().map(|wish| open(&view, wish)).collect();
     let handles = |told: &Result<OpenAnswer, Failure>| {
         let chunks = told.as_ref().map_or(&[][..], |answer| &answer.chunks);
         chunks.iter().map(|chunk| chunk.handle.get()).collect::<Vec<_>>()

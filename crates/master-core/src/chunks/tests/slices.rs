@@ -2,7 +2,7 @@
 //! concluded before they are complete.
 
 use super::{World, lease, members, report, server};
-use crate::chunks::decided_set::Decision;
+use crate::rules::decided_set::{SetDecision, decide};
 use cairn_protocol::{
     ChunkGrant, ErrorCode, Failure, Inventory, InventoryAnswer, Join, LeasePurpose, ReplicaReport,
     ReportSlice, Response,
@@ -51,17 +51,17 @@ impl World {
     }
 
     fn holders(&self, handle: ChunkHandle) -> Vec<u64> {
-        self.chunks.locations.of(handle).map(|(server, _)| server.get()).collect()
+        self.chunks.fleet.locations().of(handle).map(|(server, _)| server.get()).collect()
     }
 
     fn want(&mut self, handle: ChunkHandle) {
         self.with(|chunks, step| chunks.want(step.now.time, handle));
     }
 
-    fn decision(&mut self, handle: ChunkHandle) -> Decision {
+    fn decision(&mut self, handle: ChunkHandle) -> SetDecision {
         self.with(|chunks, step| {
             let chunk = step.state.chunk(handle).expect("on record");
-            chunks.decide(step.now.time, handle, &chunk)
+            decide(&chunks.view(step.now, step.state), handle, &chunk)
         })
     }
 }
@@ -88,9 +88,15 @@ fn a_slice_counts_once_in_its_place_and_only_of_the_present_join() {
     let mut again = world.begin_join(1);
     let code = world.slice(&mut first, vec![report(&grant)], true).map_err(|f| f.code);
     assert_eq!(code, Err(ErrorCode::Busy), "an inventory that is over");
-    assert_eq!((world.holders(grant.handle), world.chunks.servers.telling_count()), (vec![], 1));
+    assert_eq!(
+        (world.holders(grant.handle), world.chunks.fleet.servers().telling_count()),
+        (vec![], 1)
+    );
     assert!(world.slice(&mut again, vec![report(&grant)], true).is_ok());
-    assert_eq!((world.holders(grant.handle), world.chunks.servers.telling_count()), (vec![1], 0));
+    assert_eq!(
+        (world.holders(grant.handle), world.chunks.fleet.servers().telling_count()),
+        (vec![1], 0)
+    );
 }
 
 #[test]
@@ -130,9 +136,9 @@ fn nothing_is_decided_about_a_chunk_while_a_member_is_still_telling() {
     let mut last = world.begin_join(all[2]);
     world.slice(&mut last, vec![suspect], false).unwrap();
     world.pass(60_000, &all);
-    assert_eq!(world.decision(grant.handle), Decision::NotNeeded, "it may tell more");
+    assert_eq!(world.decision(grant.handle), SetDecision::NotNeeded, "it may tell more");
     world.slice(&mut last, vec![], true).unwrap();
-    assert!(matches!(world.decision(grant.handle), Decision::At(_)), "from now on it is waited");
+    assert!(matches!(world.decision(grant.handle), SetDecision::At(_)), "from now on it is waited");
 }
 
 #[test]

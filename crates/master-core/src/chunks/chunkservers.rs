@@ -1,0 +1,159 @@
+//! What a primary master makes of its chunkservers' words: whom it takes in, whose leases go on,
+//! who may delete what (§3.1, §4.4).
+//!
+//! - J1: a server that has obeyed a later term, or heard of its numbers, is not this master's to
+//!   command: this master is the past (R1, R3). So is one that has heard of a number of this very
+//!   term which this master has not given out: there was another master of this term.
+
+use super::Chunks;
+use crate::fleet::InventorySlice;
+use crate::rules::garbage::{is_garbage, named};
+use crate::step::Step;
+use cairn_env::Caller;
+use cairn_protocol::{
+    ChunkserverToMaster, ErrorCode, Failure, Heartbeat, HeartbeatAnswer, Inventory,
+    InventoryAnswer, Join, JoinAnswer, ReplicaReport, Response,
+};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ServerId, Term};
+
+impl Chunks {
+    /// Takes what a chunkserver says.
+    pub(crate) fn on_chunkserver(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        request: ChunkserverToMaster,
+    ) {
+        let answer = match request {
+            ChunkserverToMaster::SecondaryFailed(request) => {
+                let step = &mut step.with(&mut self.fleet);
+                return self.scheduler.on_secondary_failed(step, from, &request);
+            }
+            ChunkserverToMaster::ChunkClosed(request) => {
+                let step = &mut step.with(&mut self.fleet);
+                return self.scheduler.on_chunk_closed(step, from, &request);
+            }
+            ChunkserverToMaster::Join(join) => self.on_join(step, &join).map(Response::Join),
+            ChunkserverToMaster::Inventory(inventory) => {
+                self.on_inventory(step, &inventory).map(Response::Inventory)
+            }
+            ChunkserverToMaster::Heartbeat(beat) => {
+                self.on_heartbeat(step, &beat).map(Response::Heartbeat)
+            }
+        };
+        step.out.reply(from, answer);
+    }
+
+    fn on_join(&mut self, step: &mut Step<'_>, join: &Join) -> Result<JoinAnswer, Failure> {
+        let (cell, server) = (step.state.cell(), join.at.server);
+        if !join.cell.is_none() && join.cell != cell {
+            let line = format!(
+                "server {server} belongs to cell {}, this is cell {cell}; start it with an empty \
+                 data directory, or point it at its own cell",
+                join.cell
+            );
+            return Err(Failure::refused(ErrorCode::WrongCell, line));
+        }
+        let newest = join.term.max(join.highest_handle.term()).max(join.highest_version.term());
+        self.check_term(newest, server)?;
+        check_numbers(step, join)?;
+        let id = step.numbers.join();
+        let restarted = self.fleet.join(step.now.time, join, id)?;
+        if restarted {
+            self.scheduler.doubt_holder(server);
+        }
+        let (term, config) = (self.scheduler.term().number, step.state.config().clone());
+        Ok(JoinAnswer { term, cell, config, join: id })
+    }
+
+    /// J1. A group of one cannot win back a term that it does not remember.
+    fn check_term(&self, heard: Term, server: ServerId) -> Result<(), Failure> {
+        let term = self.scheduler.term().number;
+        if heard <= term || broken(Rule::R1) {
+            return Ok(());
+        }
+        let line = format!(
+            "server {server} has obeyed a master of term {heard}, this one is of term {term}: was \
+             the master started from an old copy of its directory? start the newer one"
+        );
+        Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
+    }
+
+    fn on_inventory(
+        &mut self,
+        step: &mut Step<'_>,
+        inventory: &Inventory,
+    ) -> Result<InventoryAnswer, Failure> {
+        match self.fleet.hear_slice(step.now.time, inventory)? {
+            InventorySlice::Next => {
+                self.take_reports(step, inventory.server, &inventory.replicas.0);
+                let holder = (inventory.server, inventory.incarnation);
+                for held in &inventory.leases {
+                    self.scheduler.adopt(&mut step.with(&mut self.fleet), holder, held);
+                }
+                if inventory.last {
+                    let at = self.fleet.at(inventory.server).expect("its slice was taken just now");
+                    self.scheduler.end_former_leases(at, inventory);
+                }
+            }
+            InventorySlice::Repeated => {}
+        }
+        Ok(self.fleet.answer_slice(inventory))
+    }
+
+    /// Takes in what a server says of its replicas.
+    fn take_reports(&mut self, step: &Step<'_>, server: ServerId, reports: &[ReplicaReport]) {
+        let when = (step.now.time, step.state);
+        for report in self.fleet.note_replicas(when, server, reports) {
+            // One in the making will have its record in a moment.
+            if !self.scheduler.makes(report.handle) {
+                self.fleet.note_unknown(server, report);
+            }
+        }
+    }
+
+    fn on_heartbeat(
+        &mut self,
+        step: &mut Step<'_>,
+        beat: &Heartbeat,
+    ) -> Result<HeartbeatAnswer, Failure> {
+        self.check_term(beat.term, beat.server)?;
+        let term = self.scheduler.term().number;
+        if !self.fleet.hear_heartbeat(step.now.time, beat) {
+            return Ok(HeartbeatAnswer { term, rejoin: true, ..HeartbeatAnswer::default() });
+        }
+        self.take_reports(step, beat.server, &beat.held);
+        for handle in &beat.damaged {
+            self.fleet.mark_damaged(*handle, beat.server);
+        }
+        let holder = (beat.server, beat.incarnation);
+        let mut extended = Vec::new();
+        for held in &beat.leases {
+            self.scheduler.adopt(&mut step.with(&mut self.fleet), holder, held);
+            if self.scheduler.extend(&mut step.with(&mut self.fleet), holder, held) {
+                extended.push(held.lease);
+            }
+        }
+        let view = self.view(step.now, step.state);
+        let garbage = beat.held.iter().filter(|report| is_garbage(&view, report));
+        let garbage = garbage.map(named).collect();
+        let verify = self.fleet.take_bad_blocks(beat.server);
+        Ok(HeartbeatAnswer { term, extended, garbage, rejoin: false, verify })
+    }
+}
+
+/// J1: numbers of this term come from here alone.
+fn check_numbers(step: &Step<'_>, join: &Join) -> Result<(), Failure> {
+    let handles = join.highest_handle <= step.numbers.last_handle();
+    let versions = join.highest_version <= step.numbers.last_version();
+    if (handles && versions) || broken(Rule::R1) {
+        return Ok(());
+    }
+    let line = format!(
+        "server {} knows of numbers that this master has not given out yet: was the master \
+         started from an old copy of its directory? start the newer one",
+        join.at.server
+    );
+    Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
+}

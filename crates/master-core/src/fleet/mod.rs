@@ -1,0 +1,177 @@
+//! What is known of the cell's chunkservers and of the replicas that they hold: soft, told by them,
+//! and lost with the process (§2.6.2, A10).
+//!
+//! ```text
+//!   Join, Inventory, Heartbeat ──► Fleet ──► who lives, who holds what, what nobody's log knows
+//! ```
+//! - F1: nothing here is concluded from a server's silence about a chunk while it may still tell
+//!   (`joining.rs`).
+//!
+//! Takes in what servers say, and answers questions. Knows nothing of leases, nor of what the
+//! master is about to do: a shadow master knows as much.
+
+mod bad_blocks;
+mod joining;
+mod locations;
+mod servers;
+mod unknown_chunks;
+mod wanted;
+
+pub(crate) use joining::InventorySlice;
+pub(crate) use locations::{KnownReplica, LocationTable, behind};
+pub(crate) use servers::ServerTable;
+pub(crate) use unknown_chunks::is_empty_creation;
+
+use crate::state::State;
+use bad_blocks::BadBlockHints;
+use cairn_protocol::{DoubtedBlock, ReplicaReport, ReportBadBlock};
+use cairn_types::{CellConfig, ChunkHandle, ReplicaAt, ServerId, Time};
+use std::time::Duration;
+use unknown_chunks::UnknownChunks;
+use wanted::WantedChunks;
+
+/// All chunkservers, and what they hold.
+#[derive(Debug, Default)]
+pub(crate) struct Fleet {
+    servers: ServerTable,
+    locations: LocationTable,
+    /// What servers hold that no record knows.
+    unknown: UnknownChunks,
+    /// What somebody waits for while servers tell what they hold.
+    wanted: WantedChunks,
+    /// Bad blocks that clients reported.
+    hints: BadBlockHints,
+    /// Until then any server may come and tell what it holds.
+    gathers_until: Time,
+}
+
+impl Fleet {
+    /// The cell's settings are known, and from now on servers can come.
+    pub(crate) fn begin(&mut self, now: Time, config: &CellConfig) {
+        self.servers.configure(config);
+        self.gathers_until = now + Duration::from_millis(config.dead_ms);
+    }
+
+    pub(crate) fn servers(&self) -> &ServerTable {
+        &self.servers
+    }
+
+    pub(crate) fn locations(&self) -> &LocationTable {
+        &self.locations
+    }
+
+    /// The servers that keep a chunk that the log does not know.
+    pub(crate) fn holders_of_unknown(&self, handle: ChunkHandle) -> impl Iterator<Item = ServerId> {
+        self.unknown.holders(handle)
+    }
+
+    /// How many chunks servers keep that the log does not know.
+    pub(crate) fn unknown_count(&self) -> u64 {
+        self.unknown.count()
+    }
+
+    pub(crate) fn at(&self, server: ServerId) -> Option<&ReplicaAt> {
+        self.servers.at(server)
+    }
+
+    /// Time has passed: whoever has been silent for long is dead, and what it held is forgotten.
+    /// Tells whom.
+    pub(crate) fn pass(&mut self, now: Time) -> Vec<ServerId> {
+        let dead = self.servers.bury(now);
+        for server in &dead {
+            self.forget_all_of(*server);
+        }
+        self.locations.sweep_some();
+        // Nobody is telling: nobody is asked.
+        if !self.wanted.is_empty() && !self.may_be_told(now) {
+            self.wanted = WantedChunks::default();
+        }
+        dead
+    }
+
+    fn forget_all_of(&mut self, server: ServerId) {
+        self.locations.remove_server(server);
+        self.unknown.remove_server(server);
+    }
+
+    /// Takes in what a server answered of its replica of a chunk; nothing, where that is another's,
+    /// or the table has no such chunk (L6 of the locations). Whether it is of that chunk, and the
+    /// table has it.
+    pub(crate) fn note_replica(
+        &mut self,
+        (now, state): (Time, &State),
+        handle: ChunkHandle,
+        server: ServerId,
+        report: &ReplicaReport,
+    ) -> bool {
+        let reports = std::slice::from_ref(report);
+        report.handle == handle && self.note_replicas((now, state), server, reports).is_empty()
+    }
+
+    /// Takes in what a server says of its replicas, which mostly come in handle order; answers
+    /// those of chunks that the table has not.
+    pub(crate) fn note_replicas<'a>(
+        &mut self,
+        (now, state): (Time, &State),
+        server: ServerId,
+        reports: &'a [ReplicaReport],
+    ) -> Vec<&'a ReplicaReport> {
+        let table = |handles| state.chunks_among(handles);
+        self.locations.report_all(now, server, reports, table)
+    }
+
+    /// A server holds a chunk that no record knows, and that nobody is about to make.
+    pub(crate) fn note_unknown(&mut self, server: ServerId, report: &ReplicaReport) {
+        self.unknown.note(server, report);
+    }
+
+    /// A server said that it has no replica of a chunk.
+    pub(crate) fn forget_replica(&mut self, handle: ChunkHandle, server: ServerId) {
+        self.locations.remove(handle, server);
+    }
+
+    /// A server said that blocks of a replica fail their checksums.
+    pub(crate) fn mark_damaged(&mut self, handle: ChunkHandle, server: ServerId) {
+        self.locations.mark_damaged(handle, server);
+    }
+
+    /// Nobody mutates the chunk any more: what is told from now on is where its bytes stay.
+    pub(crate) fn quiet_since(&mut self, handle: ChunkHandle, now: Time) {
+        self.locations.quiet_since(handle, now);
+    }
+
+    /// A chunk was placed on a server, which will show in its disk use only later.
+    pub(crate) fn placed_on(&mut self, server: ServerId) {
+        self.servers.placed_on(server);
+    }
+
+    /// A reader met bytes that fail their checksum (R31).
+    pub(crate) fn note_bad_block(&mut self, hint: &ReportBadBlock) {
+        // Of a replica that nobody knows of, a hint is of no use to anybody.
+        if self.locations.get(hint.handle, hint.server).is_some() {
+            self.hints.note(hint);
+        }
+    }
+
+    /// What a server shall verify, as readers reported it; each is told once.
+    pub(crate) fn take_bad_blocks(&mut self, server: ServerId) -> Vec<DoubtedBlock> {
+        self.hints.take(server)
+    }
+
+    /// How often readers reported bad blocks of a replica.
+    pub(crate) fn bad_block_count(&self, handle: ChunkHandle, server: ServerId) -> u64 {
+        self.hints.count(handle, server)
+    }
+
+    /// Somebody asked for a chunk of which no replica is known.
+    pub(crate) fn want(&mut self, now: Time, handle: ChunkHandle) {
+        if self.may_be_told(now) {
+            self.wanted.note(handle);
+        }
+    }
+
+    /// Whether servers are telling what they hold, or may be about to.
+    fn may_be_told(&self, now: Time) -> bool {
+        now < self.gathers_until || self.servers.telling_count() > 0
+    }
+}

@@ -1,0 +1,322 @@
+//! The chunkservers that a master knows: who they are, how full, when last heard of (R5, R6).
+//!
+//! ```text
+//!   Join ──► Live ──silent_ms──► Silent ──dead_ms──► Dead ──► (joins again)
+//!              ▲───── heartbeat ────┘
+//! ```
+//! - V1: a server id has one live incarnation; a second one elsewhere is refused (R5).
+//! - V2: a server that died must join again with its inventory before it counts.
+//! - V3: all of them together fit one answer; a dead one gives way to a new one.
+
+use cairn_protocol::{ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, ServerState, ServerStatus};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{CellConfig, Incarnation, JoinId, ReplicaAt, ServerId, Time};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The most chunkservers that a cell may have.
+const SERVER_COUNT_MAX: usize = 4096;
+/// Bytes that an address, or a rack, may have.
+const TEXT_SIZE_MAX: usize = 255;
+
+// V3: beside its texts, a server's status is a few numbers.
+const _: () = assert!(SERVER_COUNT_MAX * (2 * TEXT_SIZE_MAX + 128) < MESSAGE_SIZE_MAX as usize);
+
+/// One chunkserver.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownServer {
+    pub(crate) at: ReplicaAt,
+    pub(crate) incarnation: Incarnation,
+    /// Bytes; zero: not told.
+    pub(crate) capacity: u64,
+    pub(crate) used: u64,
+    /// When it joined last, and when it was last heard of.
+    pub(crate) joined: Time,
+    pub(crate) heard: Time,
+    /// Its present join, whose inventory is taken.
+    pub(crate) join: JoinId,
+    /// Slices of its inventory that have come: the number of the next.
+    pub(crate) slices: u64,
+    /// Chunks out of those that are wanted which it was asked for.
+    pub(crate) asked: usize,
+    /// When its whole inventory had come.
+    pub(crate) inventoried: Option<Time>,
+    /// Chunks placed there lately and not yet seen in its disk use (§4.2).
+    pub(crate) creations: u32,
+    /// Declared dead; what it held is forgotten (V2).
+    pub(crate) buried: bool,
+}
+
+/// All chunkservers.
+#[derive(Debug, Default)]
+pub(crate) struct ServerTable {
+    silent: Duration,
+    dead: Duration,
+    servers: BTreeMap<ServerId, KnownServer>,
+}
+
+impl ServerTable {
+    pub(crate) fn configure(&mut self, config: &CellConfig) {
+        self.silent = Duration::from_millis(config.silent_ms);
+        let dead_ms = if broken(Rule::R6) { config.silent_ms } else { config.dead_ms };
+        self.dead = Duration::from_millis(dead_ms);
+    }
+
+    /// Takes a server in, or refuses a second life of one that lives.
+    pub(crate) fn join(&mut self, now: Time, join: &Join, id: JoinId) -> Result<(), Failure> {
+        self.make_room(join)?;
+        if let Some(known) = self.servers.get(&join.at.server)
+            && known.incarnation != join.incarnation
+            // The same address cannot be two processes: that is a restart.
+            && known.at.address != join.at.address
+            && self.state(now, join.at.server) == Some(ServerState::Live)
+            && !broken(Rule::R5)
+        {
+            let line = format!(
+                "server {} joins from {} while it lives at {}: is its disk a copy of another's? \
+                 give one of them an empty data directory",
+                join.at.server, join.at.address, known.at.address
+            );
+            return Err(Failure::refused(ErrorCode::WrongServer, line));
+        }
+        let server = KnownServer {
+            at: join.at.clone(),
+            incarnation: join.incarnation,
+            capacity: join.capacity,
+            used: join.used,
+            joined: now,
+            heard: now,
+            join: id,
+            slices: 0,
+            asked: 0,
+            inventoried: None,
+            creations: 0,
+            buried: false,
+        };
+        self.servers.insert(join.at.server, server);
+        Ok(())
+    }
+
+    /// Makes room for one more (V3).
+    fn make_room(&mut self, join: &Join) -> Result<(), Failure> {
+        let (address, rack) = (join.at.address.as_str(), join.at.rack.as_str());
+        if address.len().max(rack.len()) > TEXT_SIZE_MAX {
+            let line = format!(
+                "server {}: its address or its rack has more than {TEXT_SIZE_MAX} bytes",
+                join.at.server
+            );
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        if self.servers.len() < SERVER_COUNT_MAX || self.servers.contains_key(&join.at.server) {
+            return Ok(());
+        }
+        let dead = self.servers.iter().find(|(_, server)| server.buried).map(|(id, _)| *id);
+        let dead = dead.ok_or_else(|| {
+            let line = format!("the cell has {SERVER_COUNT_MAX} chunkservers, and none is dead");
+            Failure::not_done(ErrorCode::Busy, line)
+        })?;
+        self.servers.remove(&dead);
+        Ok(())
+    }
+
+    /// The server, if this is its present incarnation and it has not died since it joined.
+    pub(crate) fn present(
+        &mut self,
+        id: ServerId,
+        incarnation: Incarnation,
+    ) -> Option<&mut KnownServer> {
+        let server = self.servers.get_mut(&id)?;
+        (server.incarnation == incarnation && !server.buried).then_some(server)
+    }
+
+    pub(crate) fn get(&self, id: ServerId) -> Option<&KnownServer> {
+        self.servers.get(&id)
+    }
+
+    pub(crate) fn at(&self, id: ServerId) -> Option<&ReplicaAt> {
+        self.servers.get(&id).map(|server| &server.at)
+    }
+
+    pub(crate) fn state(&self, now: Time, id: ServerId) -> Option<ServerState> {
+        self.servers.get(&id).map(|server| self.state_of(now, server))
+    }
+
+    /// The same, and where it is.
+    pub(crate) fn state_and_place(
+        &self,
+        now: Time,
+        id: ServerId,
+    ) -> Option<(ServerState, &ReplicaAt)> {
+        self.servers.get(&id).map(|server| (self.state_of(now, server), &server.at))
+    }
+
+    fn state_of(&self, now: Time, server: &KnownServer) -> ServerState {
+        let silence = now.since(server.heard);
+        if server.buried || silence >= self.dead {
+            ServerState::Dead
+        } else if silence >= self.silent {
+            ServerState::Silent
+        } else {
+            ServerState::Live
+        }
+    }
+
+    pub(crate) fn is_live(&self, now: Time, id: ServerId) -> bool {
+        self.state(now, id) == Some(ServerState::Live)
+    }
+
+    /// Servers that chunks may be placed on.
+    pub(crate) fn live(&self, now: Time) -> impl Iterator<Item = &KnownServer> {
+        self.servers.values().filter(move |server| self.state_of(now, server) == ServerState::Live)
+    }
+
+    /// Whether a server may still come back with, or tell of, a replica that is not known to be
+    /// here: one that is silent, or whose inventory is not complete.
+    pub(crate) fn may_tell_more(&self, now: Time, holds: impl Fn(ServerId) -> bool) -> bool {
+        self.servers.iter().any(|(id, server)| match self.state_of(now, server) {
+            ServerState::Live => server.inventoried.is_none(),
+            ServerState::Silent => server.inventoried.is_none() || holds(*id),
+            ServerState::Dead => false,
+        })
+    }
+
+    /// Servers that are telling what they hold.
+    pub(crate) fn telling_count(&self) -> usize {
+        let telling = |server: &&KnownServer| !server.buried && server.inventoried.is_none();
+        self.servers.values().filter(telling).count()
+    }
+
+    /// When a server was last heard of that is dead now.
+    pub(crate) fn dead_heard(&self, now: Time) -> Option<Time> {
+        let dead = |server: &&KnownServer| self.state_of(now, server) == ServerState::Dead;
+        self.servers.values().filter(dead).map(|server| server.heard).max()
+    }
+
+    pub(crate) fn placed_on(&mut self, id: ServerId) {
+        if let Some(server) = self.servers.get_mut(&id) {
+            server.creations += 1;
+        }
+    }
+
+    /// Declares dead whoever has been silent for that long; tells whom (V2).
+    pub(crate) fn bury(&mut self, now: Time) -> Vec<ServerId> {
+        let dead = self.dead;
+        let lost = self
+            .servers
+            .iter_mut()
+            .filter(|(_, server)| !server.buried && now.since(server.heard) >= dead);
+        lost.map(|(id, server)| {
+            server.buried = true;
+            *id
+        })
+        .collect()
+    }
+
+    /// For people, in order of address.
+    pub(crate) fn describe(
+        &self,
+        now: Time,
+        counts: impl Fn(ServerId) -> (u64, u64),
+    ) -> Vec<ServerStatus> {
+        let status = |(id, server): (&ServerId, &KnownServer)| {
+            let (chunk_count, lease_count) = counts(*id);
+            let age = now.since(server.heard).as_millis();
+            ServerStatus {
+                at: server.at.clone(),
+                state: self.state_of(now, server),
+                capacity: server.capacity,
+                used: server.used,
+                chunk_count,
+                lease_count,
+                heartbeat_age_ms: u64::try_from(age).unwrap_or(u64::MAX),
+            }
+        };
+        let mut all: Vec<ServerStatus> = self.servers.iter().map(status).collect();
+        all.sort_by(|a, b| a.at.address.cmp(&b.at.address));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ServerTable;
+    use cairn_protocol::{ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, ServerState, ServersAnswer};
+    use cairn_types::wire::Message;
+    use cairn_types::{Address, CellConfig, Incarnation, JoinId, Rack, ReplicaAt, ServerId, Time};
+    use std::time::Duration;
+
+    fn join(address: &str, incarnation: u64) -> Join {
+        let server = ServerId::new(1);
+        let at = ReplicaAt { server, address: Address::new(address), ..ReplicaAt::default() };
+        Join { at, incarnation: Incarnation::new(incarnation), ..Join::default() }
+    }
+
+    fn servers() -> ServerTable {
+        let mut servers = ServerTable::default();
+        servers.configure(&CellConfig::small());
+        servers
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::default() + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_second_life_elsewhere_is_refused_while_the_first_lives_and_a_restart_is_not() {
+        let mut servers = servers();
+        assert_eq!(servers.join(at(0), &join("a:1", 10), JoinId::default()), Ok(()));
+        let twin = servers
+            .join(at(500), &join("b:1", 11), JoinId::default())
+            .map_err(|failure| failure.code);
+        assert_eq!(twin, Err(ErrorCode::WrongServer));
+        assert_eq!(servers.join(at(500), &join("a:1", 12), JoinId::default()), Ok(()));
+        assert_eq!(
+            servers.join(at(1500), &join("b:1", 13), JoinId::default()),
+            Ok(()),
+            "the first is silent"
+        );
+        assert!(servers.present(ServerId::new(1), Incarnation::new(12)).is_none());
+    }
+
+    #[test]
+    fn the_servers_of_a_full_cell_fit_a_message_and_a_dead_one_gives_way() {
+        let mut servers = servers();
+        let joins = |id: u64, text: usize| {
+            let text = |start: &str| format!("{start}{id}{}", "x".repeat(text));
+            let (server, address, rack) =
+                (ServerId::new(id), Address::new(text("a")), Rack::new(text("/")));
+            Join { at: ReplicaAt { server, address, rack }, ..Join::default() }
+        };
+        let code = |result: Result<(), Failure>| result.map_err(|failure| failure.code);
+        assert_eq!(
+            code(servers.join(at(0), &joins(1, 300), JoinId::default())),
+            Err(ErrorCode::Invalid)
+        );
+        for id in 1..=4096 {
+            servers.join(at(u64::from(id > 1)), &joins(id, 250), JoinId::default()).unwrap();
+        }
+        let all = ServersAnswer { servers: servers.describe(at(1), |_| (1 << 30, 1 << 30)) };
+        assert!(all.to_bytes().len() < MESSAGE_SIZE_MAX as usize);
+        assert_eq!(
+            code(servers.join(at(1), &joins(5000, 1), JoinId::default())),
+            Err(ErrorCode::Busy)
+        );
+        assert_eq!(servers.bury(at(4000)), [ServerId::new(1)]);
+        assert_eq!(code(servers.join(at(4000), &joins(5000, 1), JoinId::default())), Ok(()));
+        assert_eq!(servers.describe(at(4000), |_| (0, 0)).len(), 4096);
+    }
+
+    #[test]
+    fn silence_makes_a_server_silent_and_then_dead_until_it_joins_again() {
+        let mut servers = servers();
+        servers.join(at(0), &join("a:1", 10), JoinId::default()).unwrap();
+        let id = ServerId::new(1);
+        assert_eq!(servers.state(at(999), id), Some(ServerState::Live));
+        assert_eq!(servers.state(at(1000), id), Some(ServerState::Silent));
+        assert_eq!(servers.bury(at(3999)), []);
+        assert_eq!(servers.bury(at(4000)), [id]);
+        assert!(servers.present(id, Incarnation::new(10)).is_none(), "it must join again");
+        servers.join(at(4001), &join("a:1", 10), JoinId::default()).unwrap();
+        assert_eq!(servers.state(at(4001), id), Some(ServerState::Live));
+    }
+}

@@ -1,0 +1,85 @@
+//! Chunks on servers that this master's log does not know.
+//!
+//! ```text
+//!   a handle without a record ─┬─ nothing was ever applied to it ─► a creation that came to
+//!                              │                                     nothing: garbage
+//!                              └─ it holds bytes ─► kept, counted, told to people
+//! ```
+//! A chunk gets its record before its first lease, so one that was mutated was once recorded. If
+//! this log does not know it, the log is the one that is behind: a backup of the master was
+//! restored, perhaps one of its present term, and the chunk is newer. Until a restored log begins a
+//! history of its own (R3), nothing here may decide that such bytes are garbage. Comparing with the
+//! highest handle on record would not do: the restored master's first new chunk is above them all.
+//!
+//! - W1: a replica that holds bytes goes only if the log knows its chunk.
+//!   Whoever purges chunks from the state one day must leave in it that they were there.
+//!
+//! Only a person deletes what is kept here.
+
+use cairn_protocol::ReplicaReport;
+use cairn_types::{ChunkHandle, ServerId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is kept, as told by the servers that hold it.
+#[derive(Debug, Default)]
+pub(crate) struct UnknownChunks {
+    kept: BTreeMap<ChunkHandle, BTreeSet<ServerId>>,
+}
+
+impl UnknownChunks {
+    /// A server told of a replica whose chunk the log does not know.
+    pub(crate) fn note(&mut self, server: ServerId, report: &ReplicaReport) {
+        if !is_empty_creation(report) {
+            self.kept.entry(report.handle).or_default().insert(server);
+        }
+    }
+
+    /// Forgets what a server told: it died, or tells anew.
+    pub(crate) fn remove_server(&mut self, server: ServerId) {
+        self.kept.retain(|_, servers| {
+            servers.remove(&server);
+            !servers.is_empty()
+        });
+    }
+
+    /// The servers that keep a chunk that the log does not know.
+    pub(crate) fn holders(&self, handle: ChunkHandle) -> impl Iterator<Item = ServerId> {
+        self.kept.get(&handle).into_iter().flatten().copied()
+    }
+
+    /// How many such chunks there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.kept.len() as u64
+    }
+}
+
+/// Whether nothing that was applied to this replica is on it (W1).
+pub(crate) fn is_empty_creation(report: &ReplicaReport) -> bool {
+    report.length == 0
+        && report.serial.get() == 0
+        && report.acknowledged == 0
+        && report.acknowledged_serial.get() == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::UnknownChunks;
+    use cairn_protocol::ReplicaReport;
+    use cairn_types::{ChunkHandle, SerialNumber, ServerId};
+
+    #[test]
+    fn what_holds_bytes_is_counted_once_until_no_server_holds_it() {
+        let mut unknown = UnknownChunks::default();
+        let empty = ReplicaReport { handle: ChunkHandle::new(3), ..ReplicaReport::default() };
+        unknown.note(ServerId::new(1), &empty);
+        assert_eq!(unknown.count(), 0, "a creation that came to nothing");
+        let written = ReplicaReport { serial: SerialNumber::new(1), ..empty };
+        unknown.note(ServerId::new(1), &written);
+        unknown.note(ServerId::new(2), &written);
+        assert_eq!(unknown.count(), 1);
+        unknown.remove_server(ServerId::new(1));
+        assert_eq!(unknown.holders(written.handle).collect::<Vec<_>>(), [ServerId::new(2)]);
+        unknown.remove_server(ServerId::new(2));
+        assert_eq!(unknown.count(), 0);
+    }
+}

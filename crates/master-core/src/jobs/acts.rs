@@ -1,0 +1,104 @@
+//! What a job wants done; the scheduler does it, in this order.
+
+use super::raise::RaisedReplica;
+use crate::leases::{GrantedLease, LeaseStatus};
+use crate::numbers::TermNumbers;
+use crate::record::Record;
+use cairn_env::Caller;
+use cairn_protocol::{
+    Failure, GrantLease, Probe, Raise as RaiseRequest, ReplicaReport, SecondaryFailedAnswer,
+};
+use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, Random, ReplicaAt, ServerId, Time};
+
+/// What a chunkserver is asked.
+#[derive(Debug)]
+pub(crate) enum Question {
+    /// To take a raise; the last field: the chunk's lease goes on meanwhile.
+    Raise(RaiseRequest, bool),
+    Probe(Probe),
+    Grant(GrantLease),
+}
+
+/// One thing that a job wants done.
+#[derive(Debug)]
+pub(crate) enum Act {
+    /// Asks a chunkserver; the answer comes to this job.
+    Ask { at: ReplicaAt, question: Question, deadline: Time },
+    /// Puts a record into the log; this job is told when it is applied.
+    Propose(Record),
+    /// Puts a record into the log for which nobody waits.
+    Record(Record),
+
+    /// A lease is granted.
+    InsertLease(ChunkHandle, GrantedLease),
+    /// The holder serves.
+    ConfirmLease(ChunkHandle, LeaseId),
+    /// A lease is relied upon less.
+    DoubtLease(ChunkHandle, LeaseId, LeaseStatus),
+    /// A lease goes on with a smaller set.
+    ShrinkLease(ChunkHandle, LeaseId, ChunkVersion, Vec<ReplicaAt>),
+    /// No former holder acknowledges an append in this chunk any more (R18).
+    Fence(ChunkHandle),
+
+    /// A replica was made here.
+    Placed(ChunkHandle, ServerId, ReplicaReport),
+    /// Blocks of a replica fail their checksums.
+    MarkDamaged(ChunkHandle, ServerId),
+
+    /// Whoever waits for the close of the chunk before has it logged.
+    AnswerClosed,
+    /// A primary that lost secondaries is answered.
+    AnswerShrink(Caller, Result<SecondaryFailedAnswer, Failure>),
+
+    /// The job waits; why. It is looked at again with the next tick.
+    Wait(String),
+    /// The job waits, and is looked at again at once.
+    LookAgain(String),
+    /// The primary did not take the lease; why. Another one is tried.
+    GrantFailed(String),
+    /// The chunk stands, raised and logged: its lease is granted.
+    GrantLease(ChunkHandle, Vec<RaisedReplica>),
+    /// The close of the chunk is logged without a next one.
+    CloseAlone(ChunkHandle),
+    /// Appends go on at the next place.
+    GoOnInNext,
+    /// The job is over: every waiter's wish is looked at anew.
+    Finish,
+    /// The job is over and came to nothing.
+    Fail(Failure),
+}
+
+/// What a job wants done, as it says so, and the fresh numbers that it needs for it.
+#[derive(Debug)]
+pub(crate) struct Acts<'a> {
+    pub(crate) numbers: &'a mut TermNumbers,
+    pub(crate) random: &'a mut Random,
+    list: Vec<Act>,
+}
+
+impl<'a> Acts<'a> {
+    pub(crate) fn new(numbers: &'a mut TermNumbers, random: &'a mut Random) -> Self {
+        Self { numbers, random, list: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, act: Act) {
+        self.list.push(act);
+    }
+
+    pub(crate) fn ask(&mut self, at: ReplicaAt, question: Question, deadline: Time) {
+        self.push(Act::Ask { at, question, deadline });
+    }
+
+    pub(crate) fn propose(&mut self, record: impl Into<Record>) {
+        self.push(Act::Propose(record.into()));
+    }
+
+    pub(crate) fn wait(&mut self, why: impl Into<String>) {
+        self.push(Act::Wait(why.into()));
+    }
+
+    /// All of it, in order.
+    pub(crate) fn done(self) -> Vec<Act> {
+        self.list
+    }
+}

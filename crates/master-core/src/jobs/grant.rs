@@ -1,0 +1,267 @@
+//! Granting a lease: raise, log, grant (§3.1; R7, R8, R29).
+//!
+//! ```text
+//!   Raising ─► Logging (SetVersion) ─► Granting ─► waiters are answered
+//!      │ ▲ fresh number                    └─► not taken: another primary is tried
+//!      └─┘      └─► appends that the set may not take go on in the next chunk; writes wait
+//! ```
+//! - N1: a version is logged only when every replica asked stands at it (R8) and they may be a set
+//!   (`replica_set.rs`); only then does anybody get the lease.
+
+use super::acts::{Act, Acts, Question};
+use super::events::{JobEvent, PlaceView};
+use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
+use crate::applied::Applied;
+use crate::fleet::{KnownReplica, behind};
+use crate::leases::{GrantedLease, LeaseStatus};
+use crate::record::SetVersion;
+use crate::rules::live_file::{is_live_file, no_file};
+use crate::rules::members::least_set;
+use crate::rules::next_step::bears_a_wait;
+use crate::rules::replica_set::{LiveMember, may_be_set};
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_protocol::{ErrorCode, Failure, GrantLease, GrantLeaseAnswer, Outcome};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, LeaseId, ReplicaAt, ServerId};
+use std::cmp::Reverse;
+
+/// How far a grant is.
+#[derive(Debug)]
+enum GrantPhase {
+    /// The set is raised.
+    Raising(RaiseRound),
+    /// Its version is on its way into the log.
+    Logging(Vec<RaisedReplica>),
+    /// The new primary levels the replicas (R16).
+    Granting { lease: LeaseId, primary: ServerId },
+}
+
+/// A lease on its way to one of a chunk's replicas.
+#[derive(Debug)]
+pub(crate) struct GrantJob {
+    handle: ChunkHandle,
+    phase: GrantPhase,
+}
+
+impl GrantJob {
+    /// Raises these members; what they answer decides.
+    pub(crate) fn start(
+        view: &View<'_>,
+        (handle, chunk): (ChunkHandle, &ChunkRecord),
+        members: Vec<LiveMember>,
+        acts: &mut Acts<'_>,
+    ) -> Self {
+        let members: Vec<RaiseMember> = members.into_iter().map(RaiseMember::standing).collect();
+        let raise = raise(view, (handle, chunk), members, acts);
+        Self { handle, phase: GrantPhase::Raising(raise) }
+    }
+
+    /// Grants a chunk that stands, raised and logged; none where its file is gone.
+    pub(crate) fn start_granting(
+        at: &PlaceView<'_>,
+        handle: ChunkHandle,
+        raised: Vec<RaisedReplica>,
+        acts: &mut Acts<'_>,
+    ) -> Option<Self> {
+        let phase = grant(at, handle, raised, acts)?;
+        Some(Self { handle, phase })
+    }
+
+    pub(crate) fn handle(&self) -> ChunkHandle {
+        self.handle
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        match &self.phase {
+            GrantPhase::Raising(raise) => format!("raising {} replicas for a lease", raise.size()),
+            GrantPhase::Logging(_) => "logging the version".to_owned(),
+            GrantPhase::Granting { .. } => "the primary levels the replicas".to_owned(),
+        }
+    }
+
+    pub(crate) fn on(&mut self, at: &PlaceView<'_>, event: JobEvent<'_>, acts: &mut Acts<'_>) {
+        match (&mut self.phase, event) {
+            (GrantPhase::Raising(raise), JobEvent::RaiseAnswered(server, result)) => {
+                if raise.on_answer(server, result) {
+                    self.on_raised(at, acts);
+                }
+            }
+            (GrantPhase::Logging(raised), JobEvent::Applied(applied)) => {
+                let raised = std::mem::take(raised);
+                if let Applied::Failed(failure) = applied {
+                    acts.push(Act::Fail(failure.clone()));
+                } else if let Some(phase) = grant(at, self.handle, raised, acts) {
+                    self.phase = phase;
+                }
+            }
+            (GrantPhase::Granting { lease, primary }, JobEvent::GrantAnswered(result)) => {
+                on_granted(self.handle, (*lease, *primary), result, acts);
+            }
+            (phase, event) => unreachable!("{event:?} is not waited for in {phase:?} (B2)"),
+        }
+    }
+
+    /// A round of the raise is over.
+    fn on_raised(&mut self, at: &PlaceView<'_>, acts: &mut Acts<'_>) {
+        let GrantPhase::Raising(raise) = &self.phase else { unreachable!("a round was over") };
+        let (view, handle) = (&at.view, self.handle);
+        let Some(chunk) = view.state.chunk(handle) else {
+            return acts.wait("the chunk's record cannot be read");
+        };
+        let answered = raise.raised();
+        let replica = |r: &RaisedReplica| (r.at.server, KnownReplica::of(&r.report, view.now.time));
+        let stale = behind(&answered.iter().map(replica).collect::<Vec<_>>());
+        let good: Vec<RaisedReplica> =
+            answered.into_iter().filter(|r| !stale.contains(&r.at.server)).collect();
+        let servers: Vec<ServerId> = good.iter().map(|r| r.at.server).collect();
+        let appends = at.wants.appends;
+        let marked = good.iter().any(|r| r.report.closed);
+        let least = if broken(Rule::R11) { 1 } else { least_set(&chunk) };
+        match may_be_set(view, handle, &chunk, &servers) {
+            _ if appends && (marked || chunk.closed) => acts.push(Act::GoOnInNext),
+            // A set that the master decided on takes no appends (R11).
+            Ok(()) if appends && good.len() < least => acts.push(Act::GoOnInNext),
+            Err(blocked) if appends && !bears_a_wait(view, at.place, at.since, &blocked) => {
+                acts.push(Act::GoOnInNext);
+            }
+            Err(blocked) => acts.wait(blocked.why),
+            // R8: whoever was asked and is not of the set may stand at this very version.
+            Ok(()) if (raise.all_answered() && stale.is_empty()) || broken(Rule::R8) => {
+                acts.propose(SetVersion {
+                    time: view.now.wall,
+                    handle,
+                    version: raise.to(),
+                    set_size: set_size(&good),
+                });
+                self.phase = GrantPhase::Logging(good);
+            }
+            Ok(()) => {
+                let members = again(good).collect();
+                self.phase =
+                    GrantPhase::Raising(self::raise(view, (handle, &chunk), members, acts));
+            }
+        }
+    }
+}
+
+fn raise(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    members: Vec<RaiseMember>,
+    acts: &mut Acts<'_>,
+) -> RaiseRound {
+    let shrinks = members.len() < chunk.set_size as usize;
+    let kind = RaiseKind { handle, close: chunk.closed, shrinks, keeps_lease: false };
+    RaiseRound::start(view, kind, members, acts)
+}
+
+/// Makes one of the set its primary; the version is logged and applied.
+fn grant(
+    at: &PlaceView<'_>,
+    handle: ChunkHandle,
+    raised: Vec<RaisedReplica>,
+    acts: &mut Acts<'_>,
+) -> Option<GrantPhase> {
+    let (view, place) = (&at.view, at.place);
+    // R20: the file may have been deleted while the record was on its way.
+    if !is_live_file(view.state, place.file) {
+        acts.push(Act::Fail(no_file(place.file)));
+        return None;
+    }
+    let Some(chunk) = view.state.chunk(handle) else {
+        acts.wait("the chunk's record cannot be read");
+        return None;
+    };
+    let marked = raised.iter().any(|r| r.report.closed);
+    // R18: no append lease on a closed chunk, nor on one that is about to be.
+    let open = !chunk.closed && !marked && view.underway.later(place).is_none();
+    let takes_appends = open && at.wants.appends;
+    let primary = choose_primary(view, handle, &raised, at.failed_grants).clone();
+    let length = raised.iter().map(|r| r.report.length).max().unwrap_or(0);
+    let serial = raised.iter().map(|r| r.report.serial).max().unwrap_or_default();
+    let secondaries: Vec<ReplicaAt> =
+        raised.into_iter().map(|r| r.at).filter(|at| at.server != primary.server).collect();
+    let request = GrantLease {
+        term: view.term.number,
+        handle,
+        version: chunk.version,
+        lease: acts.numbers.lease(),
+        secondaries,
+        length,
+        serial,
+        file: place.file,
+        index: place.index,
+        writes_only: !takes_appends,
+        server: primary.server,
+    };
+    acts.push(Act::InsertLease(handle, sent(view, &request, &primary)));
+    let phase = GrantPhase::Granting { lease: request.lease, primary: primary.server };
+    // Levelling asks the secondaries, each with a deadline of its own.
+    let deadline = view.now.time + view.term.silent() + view.term.heartbeat();
+    acts.ask(primary, Question::Grant(request), deadline);
+    Some(phase)
+}
+
+/// The lease as it stands while its grant is on its way (G2).
+fn sent(view: &View<'_>, request: &GrantLease, holder: &ReplicaAt) -> GrantedLease {
+    let server = view.fleet.servers().get(holder.server);
+    GrantedLease {
+        id: request.lease,
+        version: request.version,
+        holder: holder.clone(),
+        incarnation: server.map(|server| server.incarnation).unwrap_or_default(),
+        secondaries: Some(request.secondaries.clone()),
+        granted: view.now.time,
+        until: view.now.time + view.term.config.lease(),
+        status: LeaseStatus::Sent,
+        confirmed: false,
+        takes_appends: !request.writes_only,
+        adopted: false,
+        acknowledged: 0,
+    }
+}
+
+/// Who has gone furthest: it levels the others, and what only it has may have been acknowledged
+/// though its primary could tell nobody (R29). Of several, the former holder, whose lease is over
+/// by the raise; else whoever holds the fewest leases. After grants that failed, another one each
+/// time.
+fn choose_primary<'a>(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    raised: &'a [RaisedReplica],
+    failed_grants: usize,
+) -> &'a ReplicaAt {
+    assert!(!raised.is_empty(), "a set has members (R11)");
+    let former = view.leases.get(handle).map(|lease| lease.holder.server);
+    let mut order: Vec<&RaisedReplica> = raised.iter().collect();
+    order.sort_by_key(|raised| {
+        let (server, report) = (raised.at.server, &raised.report);
+        let furthest = Reverse((report.mutated_version, report.serial));
+        (furthest, Some(server) != former, view.leases.count_of(server), server)
+    });
+    &order[failed_grants % order.len()].at
+}
+
+fn on_granted(
+    handle: ChunkHandle,
+    (lease, primary): (LeaseId, ServerId),
+    result: Result<GrantLeaseAnswer, Failure>,
+    acts: &mut Acts<'_>,
+) {
+    let failure = match result {
+        Ok(_) => {
+            acts.push(Act::ConfirmLease(handle, lease));
+            return acts.push(Act::Finish);
+        }
+        Err(failure) => failure,
+    };
+    // Nothing was sent, or the holder itself said no: then it holds nothing.
+    let unknown = failure.outcome == Outcome::Unknown;
+    let status = if unknown { LeaseStatus::Doubted } else { LeaseStatus::Over };
+    acts.push(Act::DoubtLease(handle, lease, status));
+    if failure.code == ErrorCode::ChecksumMismatch {
+        acts.push(Act::MarkDamaged(handle, primary));
+    }
+    acts.push(Act::GrantFailed(format!("the lease was not taken: {}", failure.message)));
+}

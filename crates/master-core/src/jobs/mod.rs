@@ -1,0 +1,89 @@
+//! Jobs: what is under way for one place of a file, a type and a file for each kind.
+//!
+//! ```text
+//!              ┌─► ProbeJob ─┐
+//!   Waiting ◄──┤─► GrantJob ─┼─► (waiters are answered)
+//!      ▲       ├─► FenceJob ─┤
+//!      │       ├─► OpenJob ──┼─► GrantJob
+//!      │       ├─► CloseJob ─┤
+//!      └───────┴─► ShrinkJob ┘
+//! ```
+//! - B1: a job changes nothing but itself: it looks at what is known, takes an event and says what
+//!   is to be done (`acts.rs`).
+//! - B2: an event that a job is not waiting for does not reach it: calls and records are its own.
+
+pub(crate) mod acts;
+pub(crate) mod close;
+pub(crate) mod events;
+pub(crate) mod fence;
+pub(crate) mod grant;
+pub(crate) mod length;
+pub(crate) mod open;
+pub(crate) mod probe;
+pub(crate) mod raise;
+pub(crate) mod revoke;
+pub(crate) mod shrink;
+pub(crate) mod waiters;
+
+use crate::underway::Activity;
+use acts::Acts;
+use close::CloseJob;
+use events::{JobEvent, PlaceView};
+use fence::FenceJob;
+use grant::GrantJob;
+use open::OpenJob;
+use probe::ProbeJob;
+use shrink::ShrinkJob;
+
+/// What is under way for a place.
+#[derive(Debug)]
+pub(crate) enum PlaceJob {
+    /// Nothing can be done right now; why.
+    Waiting(String),
+    Probe(ProbeJob),
+    Grant(GrantJob),
+    Fence(FenceJob),
+    Open(OpenJob),
+    Close(CloseJob),
+    Shrink(ShrinkJob),
+}
+
+impl PlaceJob {
+    /// Takes an event, and says what is to be done.
+    pub(crate) fn on(&mut self, at: &PlaceView<'_>, event: JobEvent<'_>, acts: &mut Acts<'_>) {
+        match self {
+            Self::Waiting(why) => unreachable!("who waits ({why}) has asked for nothing (B2)"),
+            Self::Probe(job) => job.on(event, acts),
+            Self::Grant(job) => job.on(at, event, acts),
+            Self::Fence(job) => job.on(event, acts),
+            Self::Open(job) => job.on(at, event, acts),
+            Self::Close(job) => job.on(event, acts),
+            Self::Shrink(job) => job.on(at, event, acts),
+        }
+    }
+
+    /// What other jobs, and the rules, must know of it.
+    pub(crate) fn doing(&self) -> Activity {
+        match self {
+            Self::Waiting(_) | Self::Probe(_) => Activity::Nothing,
+            Self::Grant(job) => Activity::Changing(job.handle()),
+            Self::Fence(job) => Activity::Changing(job.handle()),
+            Self::Open(job) => Activity::Making(job.handle()),
+            Self::Close(job) => Activity::Changing(job.handle()),
+            Self::Shrink(job) => Activity::Shrinking(job.handle()),
+        }
+    }
+
+    /// What a person is told.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Waiting(why) => why.clone(),
+            Self::Probe(_) => "asking the primary whether it is there".to_owned(),
+            Self::Grant(job) => job.describe(),
+            Self::Fence(job) => job.describe(),
+            Self::Open(job) => job.describe(),
+            Self::Close(_) => "logging the close".to_owned(),
+            Self::Shrink(job) => job.describe(),
+        }
+    }
+}

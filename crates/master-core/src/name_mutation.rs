@@ -1,0 +1,168 @@
+//! The four requests that change names (§4.1): what is refused at once, which locks each needs, and
+//! how each is answered.
+
+use crate::applied::Applied;
+use crate::path_locks::LockSet;
+use crate::state::{HIDDEN_NAME, ROOT, State};
+use cairn_protocol::{
+    Create, CreateAnswer, Delete, DeleteAnswer, ErrorCode, Failure, MakeDirectory,
+    MakeDirectoryAnswer, Rename, RenameAnswer, Response, Rpc,
+};
+use cairn_types::{CellPath, EntryId, MutationName};
+
+/// The most replicas that a file may ask for.
+const REPLICATION_MAX: u32 = 16;
+
+/// A request that changes names.
+#[derive(Debug)]
+pub(crate) enum NameMutation {
+    MakeDirectory(MakeDirectory),
+    Create(Create),
+    Rename(Rename),
+    Delete(Delete),
+}
+
+/// A request that makes no sense, whatever names there are.
+pub(crate) fn invalid(line: String) -> Failure {
+    Failure::refused(ErrorCode::Invalid, line)
+}
+
+impl NameMutation {
+    /// How the client calls it (R24).
+    pub(crate) fn mutation(&self) -> MutationName {
+        match self {
+            Self::MakeDirectory(make) => make.mutation,
+            Self::Create(create) => create.mutation,
+            Self::Rename(rename) => rename.mutation,
+            Self::Delete(delete) => delete.mutation,
+        }
+    }
+
+    /// The path that it makes or takes away.
+    fn path(&self) -> &CellPath {
+        match self {
+            Self::MakeDirectory(make) => &make.path,
+            Self::Create(create) => &create.path,
+            Self::Rename(rename) => &rename.to,
+            Self::Delete(delete) => &delete.path,
+        }
+    }
+
+    /// Refuses what can be refused without looking at any name.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let (mutation, path) = (self.mutation(), self.path());
+        if mutation.session.is_none() || mutation.number.get() == 0 {
+            let line = format!("{path}: the request names no session and number of its own");
+            return Err(invalid(line));
+        }
+        if path.names().next() == Some(HIDDEN_NAME) {
+            let line = format!("{path}: deleted files are read and restored, not changed");
+            return Err(invalid(line));
+        }
+        match self {
+            Self::MakeDirectory(_) => Ok(()),
+            Self::Create(create) if create.replication > REPLICATION_MAX => {
+                let asked = create.replication;
+                Err(invalid(format!("{path}: {asked} replicas; the limit is {REPLICATION_MAX}")))
+            }
+            Self::Create(_) if path.is_root() => {
+                Err(Failure::refused(ErrorCode::IsADirectory, "/: the root is a directory"))
+            }
+            Self::Create(_) => Ok(()),
+            Self::Rename(rename) => check_rename(rename),
+            Self::Delete(_) if path.is_root() => Err(invalid("/: the root stays".to_owned())),
+            Self::Delete(_) => Ok(()),
+        }
+    }
+
+    /// The locks that it needs as the names stand now, and the path that it writes.
+    pub(crate) fn lock_set(&self, state: &State) -> (LockSet, CellPath) {
+        let locks = LockSet::default();
+        let path = match self {
+            Self::MakeDirectory(make) if make.parents => topmost_missing(state, &make.path),
+            Self::MakeDirectory(make) => make.path.clone(),
+            Self::Create(create) => create.path.clone(),
+            Self::Delete(delete) => delete.path.clone(),
+            Self::Rename(rename) => {
+                return (locks.write(&rename.from).write(&rename.to), rename.to.clone());
+            }
+        };
+        (locks.write(&path), path)
+    }
+
+    /// The answer to it, where this came of its record, or of the one that has its name.
+    pub(crate) fn answer(&self, state: &State, applied: &Applied) -> Result<Response, Failure> {
+        let entry = |id, path: &CellPath| {
+            state.describe(id, path.name().unwrap_or_default()).unwrap_or_default()
+        };
+        match (self, applied) {
+            (_, Applied::Failed(failure)) => Err(failure.clone()),
+            (Self::MakeDirectory(make), Applied::DirectoryMade(made)) => {
+                let entry = entry(made.id, &make.path);
+                Ok(Response::MakeDirectory(MakeDirectoryAnswer { entry }))
+            }
+            (Self::Create(create), Applied::FileMade(made)) => {
+                let entry = entry(made.id, &create.path);
+                Ok(Response::Create(CreateAnswer { entry, created: made.created }))
+            }
+            (Self::Rename(_), Applied::EntryMoved(_)) => {
+                Ok(Response::Rename(RenameAnswer::default()))
+            }
+            (Self::Delete(_), Applied::EntryHidden(hidden)) => {
+                Ok(Response::Delete(DeleteAnswer { hidden: hidden.hidden.clone() }))
+            }
+            (Self::MakeDirectory(_) | Self::Create(_) | Self::Rename(_) | Self::Delete(_), _) => {
+                Err(invalid(format!(
+                    "{}: its session and number belong to another request",
+                    self.name()
+                )))
+            }
+        }
+    }
+
+    /// The rpc's name.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::MakeDirectory(_) => MakeDirectory::NAME,
+            Self::Create(_) => Create::NAME,
+            Self::Rename(_) => Rename::NAME,
+            Self::Delete(_) => Delete::NAME,
+        }
+    }
+}
+
+fn check_rename(rename: &Rename) -> Result<(), Failure> {
+    let (from, to) = (&rename.from, &rename.to);
+    if from.is_root() || to.is_root() {
+        return Err(invalid(format!("{from} to {to}: the root stays where it is")));
+    }
+    if from.names().next() == Some(HIDDEN_NAME) && from.names().count() == 1 {
+        return Err(invalid(format!("{from}: the place of deleted files stays where it is")));
+    }
+    if to != from && to.is_within(from) {
+        return Err(invalid(format!("{from} to {to}: a directory cannot be moved into itself")));
+    }
+    Ok(())
+}
+
+/// The highest name along a path that is not there; the path itself where all are. Whoever writes
+/// that name excludes everyone below it.
+pub(crate) fn topmost_missing(state: &State, path: &CellPath) -> CellPath {
+    let (_, missing) = walk(state, path);
+    let kept = path.names().count() - missing.len().saturating_sub(1);
+    let text: String = path.names().take(kept).flat_map(|name| ["/", name]).collect();
+    CellPath::parse(&text).unwrap_or_else(|_| path.clone())
+}
+
+/// How far a path leads, and the names beyond.
+pub(crate) fn walk<'a>(state: &State, path: &'a CellPath) -> (EntryId, Vec<&'a str>) {
+    let mut at = ROOT;
+    let mut names = path.names();
+    while let Some(name) = names.next() {
+        match state.child(at, name) {
+            Some(child) => at = child,
+            None => return (at, std::iter::once(name).chain(names).collect()),
+        }
+    }
+    (at, Vec::new())
+}

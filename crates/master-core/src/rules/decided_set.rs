@@ -1,0 +1,110 @@
+//! The set that the master decides on when waiting can no longer make a better one (R28).
+//!
+//! ```text
+//!   after a power failure:   A: all that was acknowledged   B, C: less     ─► the set is A
+//!                            A: sound                       B, C: suspect  ─► the set is A
+//!                            A: suspect                     B, C: dead     ─► the set is A
+//! ```
+//! - D1: decided only where a replica may have lost bytes, or lacks acknowledged ones, and the rest
+//!   is fewer than a set needs (R11). Members that are merely away are waited for.
+//! - D2: only when every member has told how it stands, or is dead, and some time after that.
+//!   While a lease may live, what replicas told at different times says nothing of which is behind.
+//! - D3: a sound replica that lacks nothing acknowledged comes before a suspect one; of suspects,
+//!   the furthest, by (version last mutated under, serial number) (R29).
+//! - D4: the decision is logged as any raise is, by the record of the version and its smaller set.
+//!   Who is left out is stale by version from then on, and kept until the chunk has its goal.
+//!
+//! Appends do not come this way: they close the chunk and go on in the next one (R11).
+
+use super::members::{current, least_set, missing_may_come};
+use crate::fleet::{KnownReplica, behind};
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_types::{ChunkHandle, ServerId, Time};
+
+/// How long a decision waits after the last member has told, in `dead_ms`.
+const SUSPECT_WAIT: u32 = 1;
+/// How long where a member is dead, in `dead_ms` from its last word: it may hold more.
+const SUSPECT_WAIT_FOR_DEAD: u32 = 10;
+
+const _: () = assert!(SUSPECT_WAIT >= 1 && SUSPECT_WAIT_FOR_DEAD > SUSPECT_WAIT);
+
+/// What the rules say of a chunk.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SetDecision {
+    /// The set is found, or waited for, in the ordinary way.
+    NotNeeded,
+    /// It will be decided at that time.
+    At(Time),
+    /// These are the set, in order of server.
+    Set(Vec<ServerId>),
+}
+
+/// Whether the set of a chunk is to be decided, and what it is then.
+pub(crate) fn decide(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDecision {
+    if view.leases.possible(handle, view.now.time).is_some() {
+        return SetDecision::NotNeeded;
+    }
+    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let usable: Vec<(ServerId, KnownReplica)> =
+        told.iter().filter(|(_, replica)| !replica.damaged).copied().collect();
+    let stale = behind(&usable);
+    let level = |sound: bool| {
+        let of = |(server, replica): &&(ServerId, KnownReplica)| {
+            !stale.contains(server) && replica.suspect != sound
+        };
+        usable.iter().filter(of).map(|(server, _)| *server).collect::<Vec<ServerId>>()
+    };
+    // D1. With all of the set suspect, those that are level are an ordinary set.
+    let (sound, suspect) = (level(true), level(false));
+    let no_sound = usable.iter().all(|(_, replica)| replica.suspect);
+    let all_suspect = no_sound && usable.len() >= chunk.set_size as usize;
+    let ordinary = if all_suspect { suspect.len() } else { sound.len() };
+    let lacking = !stale.is_empty() || !suspect.is_empty() || usable.len() < told.len();
+    if usable.is_empty() || !lacking || ordinary >= least_set(chunk) {
+        return SetDecision::NotNeeded;
+    }
+    match all_told_at(view, handle, chunk, &told) {
+        None => SetDecision::NotNeeded,
+        Some(at) if view.now.time < at => SetDecision::At(at),
+        Some(_) if !sound.is_empty() => SetDecision::Set(sound),
+        Some(_) => SetDecision::Set(furthest(&usable)),
+    }
+}
+
+/// When the last word was waited for long enough; none while a member may still come, or has
+/// not told since the last lease ended (D2).
+fn all_told_at(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+    told: &[(ServerId, KnownReplica)],
+) -> Option<Time> {
+    let (now, servers) = (view.now.time, view.fleet.servers());
+    let quiet = view.fleet.locations().quiet(handle);
+    let mut last = view.term.started;
+    for (server, replica) in told {
+        let inventoried = servers.get(*server)?.inventoried?;
+        if !servers.is_live(now, *server) || replica.reported < quiet {
+            return None;
+        }
+        last = last.max(inventoried);
+    }
+    let dead = view.term.dead();
+    if told.len() >= chunk.set_size as usize {
+        return Some(last + dead * SUSPECT_WAIT);
+    }
+    if missing_may_come(view, handle, chunk) {
+        return None;
+    }
+    let heard = servers.dead_heard(now).unwrap_or_default();
+    Some(last.max(heard) + dead * SUSPECT_WAIT_FOR_DEAD)
+}
+
+/// Those that have applied the most (D3).
+fn furthest(replicas: &[(ServerId, KnownReplica)]) -> Vec<ServerId> {
+    let place = |replica: &KnownReplica| (replica.mutated_version, replica.serial, replica.length);
+    let most = replicas.iter().map(|(_, replica)| place(replica)).max();
+    let at_most = replicas.iter().filter(|(_, replica)| Some(place(replica)) == most);
+    at_most.map(|(server, _)| *server).collect()
+}

@@ -1,0 +1,177 @@
+//! Why a chunk is as it is, for a person: what is wrong, what is waited for and since when
+//! (design §9).
+
+use super::decided_set::{SetDecision, decide};
+use super::health::replica_counts;
+use super::replica_set::plan_raise;
+use crate::fleet::KnownReplica;
+use crate::leases::LeaseStatus;
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_protocol::{ErrorCode, ExplainAnswer, Failure, MESSAGE_SIZE_MAX, ServerState};
+use cairn_types::{CellPath, ChunkHandle, ChunkIndex, EntryId, ServerId};
+
+/// Chunks of one file that are explained at once; the rest is counted.
+const EXPLAINED_MAX: usize = 64;
+
+/// Bytes of an explanation; a server's own words may stand in it.
+const EXPLANATION_SIZE_MAX: usize = 1 << 20;
+
+// Each line costs a few bytes more in the message.
+const _: () = assert!(2 * EXPLANATION_SIZE_MAX < MESSAGE_SIZE_MAX as usize);
+
+/// What is under way for a chunk of a file.
+#[derive(Debug)]
+pub(crate) struct JobLine {
+    pub(crate) index: ChunkIndex,
+    /// Nothing can be done right now.
+    pub(crate) waits: bool,
+    pub(crate) line: String,
+}
+
+/// Explains a path or a chunk handle.
+pub(crate) fn explain(
+    view: &View<'_>,
+    subject: &str,
+    jobs_of: impl Fn(EntryId) -> Vec<JobLine>,
+) -> Result<ExplainAnswer, Failure> {
+    let mut answer = ExplainAnswer { lines: Vec::new(), healthy: true };
+    if !subject.starts_with('/') {
+        let handle = ChunkHandle::parse(subject);
+        if let Some(lines) = handle.and_then(|handle| explain_unknown(view, handle)) {
+            return Ok(ExplainAnswer { lines, healthy: false });
+        }
+        let Some(handle) = handle.filter(|handle| view.state.chunk(*handle).is_some()) else {
+            let line = format!("{subject}: neither a path nor the handle of a chunk");
+            return Err(Failure::refused(ErrorCode::NotFound, line));
+        };
+        explain_chunk(view, handle, &mut answer);
+        fit(&mut answer.lines);
+        return Ok(answer);
+    }
+    let path = CellPath::parse(subject)
+        .map_err(|error| Failure::refused(ErrorCode::Invalid, format!("{subject}: {error}")))?;
+    let file = view.state.resolve(&path)?;
+    let all: Vec<ChunkHandle> =
+        view.state.chunks_of(file, Default::default()).map(|(_, handle)| handle).collect();
+    answer.lines.push(format!("{path}: {} chunks", all.len()));
+    for handle in all.iter().take(EXPLAINED_MAX) {
+        explain_chunk(view, *handle, &mut answer);
+    }
+    if all.len() > EXPLAINED_MAX {
+        let rest = all.len() - EXPLAINED_MAX;
+        answer.lines.push(format!("and {rest} more; ask for one by its handle"));
+    }
+    let jobs = jobs_of(file);
+    answer.healthy &= !jobs.iter().any(|job| job.waits);
+    let told = jobs.iter().take(EXPLAINED_MAX);
+    answer.lines.extend(told.map(|job| format!("chunk {}: {}", job.index, job.line)));
+    fit(&mut answer.lines);
+    Ok(answer)
+}
+
+/// Of a chunk that servers hold and no record knows.
+fn explain_unknown(view: &View<'_>, handle: ChunkHandle) -> Option<Vec<String>> {
+    let address = |server| view.fleet.at(server).map(|at| at.address.as_str());
+    let holders: Vec<&str> = view.fleet.holders_of_unknown(handle).filter_map(address).collect();
+    let line = format!(
+        "chunk {}: kept by {}; this master's log does not know it (was a backup of it \
+         restored?)",
+        handle.short(),
+        holders.join(", ")
+    );
+    (!holders.is_empty()).then(|| vec![line])
+}
+
+fn explain_chunk(view: &View<'_>, handle: ChunkHandle, answer: &mut ExplainAnswer) {
+    // Its file names it, so it is there; unless its page cannot be read.
+    let Some(chunk) = view.state.chunk(handle) else { return };
+    let (sound, _) = replica_counts(view, handle, &chunk);
+    answer.healthy &= sound >= chunk.goal as usize;
+    answer.lines.push(format!(
+        "chunk {} {}: version {}, set of {}, {}; {sound} of {} good replicas reachable",
+        chunk.index,
+        handle.short(),
+        chunk.version.short(),
+        chunk.set_size,
+        if chunk.closed { "closed" } else { "open to appends" },
+        chunk.goal,
+    ));
+    for (server, replica) in view.fleet.locations().of(handle) {
+        answer.lines.push(explain_replica(view, &chunk, handle, (server, &replica)));
+    }
+    if let Some(lease) = view.leases.possible(handle, view.now.time) {
+        let left = lease.until.since(view.now.time).as_millis();
+        let doubt = if lease.status == LeaseStatus::Serving { "" } else { ", in doubt" };
+        let holder = &lease.holder.address;
+        answer.lines.push(format!("  leased to {holder} for {left} ms more{doubt}"));
+    } else if let Err(blocked) = plan_raise(view, handle, &chunk) {
+        answer.lines.push(format!("  no lease can be granted: {}", blocked.why));
+    } else if let SetDecision::Set(set) = decide(view, handle, &chunk) {
+        answer.lines.push(format!(
+            "  the next lease goes to {} replicas alone: the others lack acknowledged \
+             bytes, or may have lost some",
+            set.len()
+        ));
+    }
+    if sound < chunk.goal as usize {
+        // Re-replication (A20) is not part of this cell yet.
+        answer.lines.push("  waits for its servers to come back; nothing clones yet".to_owned());
+    }
+}
+
+fn explain_replica(
+    view: &View<'_>,
+    chunk: &ChunkRecord,
+    handle: ChunkHandle,
+    (server, replica): (ServerId, &KnownReplica),
+) -> String {
+    let address = view.fleet.at(server).map(|at| at.address.as_str()).unwrap_or("?");
+    let state = match view.fleet.servers().state(view.now.time, server) {
+        Some(ServerState::Live) => "live",
+        Some(ServerState::Silent) => "silent",
+        Some(ServerState::Dead) | None => "dead",
+    };
+    let mut words = Vec::new();
+    if !replica.is_current(chunk.version) {
+        words.push("stale".to_owned());
+    }
+    if replica.suspect {
+        words.push("suspect: may have lost bytes in a power failure".to_owned());
+    }
+    if replica.damaged {
+        words.push("damaged: blocks do not match their checksums".to_owned());
+    }
+    let hints = view.fleet.bad_block_count(handle, server);
+    if hints > 0 {
+        words.push(format!("{hints} reports of bad blocks by readers"));
+    }
+    let words = if words.is_empty() { "good".to_owned() } else { words.join(", ") };
+    let (version, length) = (replica.version.short(), replica.length);
+    format!("  {address} ({state}): version {version}, {length} bytes, {words}")
+}
+/// Cuts an explanation to what a message holds.
+fn fit(lines: &mut Vec<String>) {
+    let mut size = 0;
+    let whole = lines.iter().take_while(|line| {
+        size += line.len();
+        size <= EXPLANATION_SIZE_MAX
+    });
+    let (kept, all) = (whole.count(), lines.len());
+    if kept < all {
+        lines.truncate(kept);
+        lines.push(format!("and {} more lines", all - kept));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXPLANATION_SIZE_MAX, fit};
+
+    #[test]
+    fn an_explanation_that_quotes_a_huge_failure_is_cut() {
+        let mut lines = vec!["short".to_owned(), "x".repeat(EXPLANATION_SIZE_MAX), "more".into()];
+        fit(&mut lines);
+        assert_eq!(lines, ["short", "and 2 more lines"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! A chunk's members: who is up to date, who may still come, who may still act (R9, R11, R22).
+
+use crate::fleet::KnownReplica;
+use crate::leases::GrantedLease;
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
+
+/// Replicas at the logged version or above (R9).
+pub(crate) fn current(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+) -> impl Iterator<Item = (ServerId, KnownReplica)> {
+    let logged = chunk.version;
+    view.fleet.locations().of(handle).filter(move |(_, replica)| replica.is_current(logged))
+}
+
+/// The fewest replicas that a set may have (R11); a chunk that was created smaller stays usable.
+pub(crate) fn least_set(chunk: &ChunkRecord) -> usize {
+    2.min(chunk.goal).min(chunk.set_size).max(1) as usize
+}
+
+/// R22: whether a lease that this term does not know may be live.
+pub(crate) fn former_holder_unknown(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+) -> bool {
+    let config = &view.term.config;
+    let lease = config.lease();
+    let longest = lease + lease * u32::try_from(config.drift_permille).unwrap_or(u32::MAX) / 1000;
+    chunk.version.term() < view.term.number
+        && view.now.time < view.term.started + longest
+        && view.leases.get(handle).is_none()
+}
+
+/// R11: whether a member that is not here may still come. Which servers made up the set is not
+/// logged: in the first while of a term anybody may. A suspect one is waited for only where none
+/// is sound: then it may be the one that lost nothing (R28).
+pub(crate) fn missing_may_come(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
+    let now = view.now.time;
+    let none_sound = !current(view, handle, chunk).any(|(_, replica)| replica.is_sound());
+    let holds = |server| {
+        let replica = view.fleet.locations().get(handle, server);
+        replica.is_some_and(|replica| {
+            let wanted = replica.is_sound() || (none_sound && !replica.damaged);
+            wanted && replica.is_current(chunk.version)
+        })
+    };
+    now < view.term.started + view.term.dead() || view.fleet.servers().may_tell_more(now, holds)
+}
+
+/// The holder's secondaries. Under a lease from an earlier term: whoever stands at the logged
+/// version, once all of them have told (R8: nobody else ever saw it).
+pub(crate) fn secondaries_of(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    lease: &GrantedLease,
+    chunk: &ChunkRecord,
+) -> Option<Vec<ReplicaAt>> {
+    if let Some(secondaries) = &lease.secondaries {
+        return Some(secondaries.clone());
+    }
+    let others = view.fleet.locations().of(handle).filter(|(server, replica)| {
+        replica.version == lease.version && *server != lease.holder.server
+    });
+    let others: Vec<ReplicaAt> =
+        others.filter_map(|(server, _)| view.fleet.at(server).cloned()).collect();
+    (others.len() + 1 == chunk.set_size as usize).then_some(others)
+}

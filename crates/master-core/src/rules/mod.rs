@@ -1,0 +1,23 @@
+//! The rules about chunks: pure functions of what is known ([`View`](crate::view::View)), each
+//! changing nothing.
+//!
+//! ```text
+//!   live_file   members ◄── replica_set ◄── next_step      what a place's job does next
+//!                 ▲  ▲──── decided_set       lease_request  what a client is answered
+//!                 │                          lease_upkeep   what a heartbeat extends
+//!   closing ──────┘   garbage  placement  reading  health  explain
+//! ```
+
+pub(crate) mod closing;
+pub(crate) mod decided_set;
+pub(crate) mod explain;
+pub(crate) mod garbage;
+pub(crate) mod health;
+pub(crate) mod lease_request;
+pub(crate) mod lease_upkeep;
+pub(crate) mod live_file;
+pub(crate) mod members;
+pub(crate) mod next_step;
+pub(crate) mod placement;
+pub(crate) mod reading;
+pub(crate) mod replica_set;

@@ -1,0 +1,129 @@
+//! What is to be done next for a place that somebody waits for.
+//!
+//! ```text
+//!   a chunk there:  may its set be raised? ─yes─► raise, to grant a lease
+//!                     └─no─► an append: close it and go on in the next chunk;  a write: wait
+//!   none there:     may the chunk before take appends? ─yes─► fence it     ─no─► open one
+//! ```
+
+use super::closing::{may_take_appends, open_before};
+use super::decided_set::{SetDecision, decide};
+use super::live_file::{is_live_file, no_file};
+use super::members::current;
+use super::replica_set::{Blocked, LiveMember, live_members, plan_raise};
+use crate::chunk_place::ChunkPlace;
+use crate::leases::LeaseStatus;
+use crate::state::{ChunkRecord, EntryRecord};
+use crate::view::View;
+use cairn_protocol::Failure;
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, Content, Time};
+
+/// What a place's job does next.
+#[derive(Debug)]
+pub(crate) enum NextStep {
+    /// The file is gone.
+    Fail(Failure),
+    /// There is nothing to do: each waiter's wish is looked at anew.
+    Finish,
+    /// Appends go on at the next place.
+    GoOnInNext,
+    /// Nothing can be done now; why, and of which chunk servers should tell first.
+    Wait { why: String, want: Option<ChunkHandle> },
+    /// The chunk's set is raised, to grant a lease on it.
+    Raise(ChunkHandle, ChunkRecord, Vec<LiveMember>),
+    /// The chunk before is closed to appends by raising these with the mark.
+    Fence(ChunkHandle, Vec<LiveMember>),
+    /// A chunk is made.
+    Open,
+}
+
+impl NextStep {
+    fn wait(why: &str) -> Self {
+        Self::Wait { why: why.to_owned(), want: None }
+    }
+}
+
+/// What those who wait for a place, since when, have done for it; `lease`, `appends`: somebody
+/// wants a lease, and wants it to append.
+pub(crate) fn next_step(
+    view: &View<'_>,
+    (place, since): (ChunkPlace, Time),
+    (lease, appends): (bool, bool),
+) -> NextStep {
+    if !is_live_file(view.state, place.file) {
+        return NextStep::Fail(no_file(place.file));
+    }
+    match view.state.chunk_at(place.file, place.index) {
+        Some(_) if !lease => NextStep::Finish,
+        Some(handle) => with_chunk(view, (place, since), handle, appends),
+        None => without_chunk(view, place),
+    }
+}
+
+fn with_chunk(
+    view: &View<'_>,
+    (place, since): (ChunkPlace, Time),
+    handle: ChunkHandle,
+    appends: bool,
+) -> NextStep {
+    let Some(chunk) = view.state.chunk(handle) else {
+        return NextStep::wait("the chunk's record cannot be read");
+    };
+    if appends && chunk.closed {
+        return NextStep::Finish;
+    }
+    if view.underway.is_taken(place, handle) {
+        return NextStep::wait("the chunk is being closed");
+    }
+    let lease = view.leases.possible(handle, view.now.time);
+    if appends && lease.is_some_and(|lease| lease.status == LeaseStatus::Doubted) {
+        return NextStep::GoOnInNext;
+    }
+    let decided = decide(view, handle, &chunk) != SetDecision::NotNeeded;
+    if appends && decided && !broken(Rule::R11) {
+        return NextStep::GoOnInNext;
+    }
+    let has_mark = current(view, handle, &chunk).any(|(_, replica)| replica.closed);
+    match plan_raise(view, handle, &chunk) {
+        // A primary closed it and its word was lost: no append lease any more (R18).
+        Ok(_) if appends && has_mark => NextStep::GoOnInNext,
+        Ok(members) => NextStep::Raise(handle, chunk, members),
+        Err(blocked) if appends && !bears_a_wait(view, place, since, &blocked) => {
+            NextStep::GoOnInNext
+        }
+        Err(blocked) => NextStep::Wait { why: blocked.why, want: Some(handle) },
+    }
+}
+
+/// Whether appends wait where the chunk is blocked, rather than go on in the next one. What is left
+/// of this one then reads as zeros: record readers skip them, but a file of bytes has a hole that
+/// nobody meant. So there a server that is late with its heartbeat is waited for.
+pub(crate) fn bears_a_wait(
+    view: &View<'_>,
+    place: ChunkPlace,
+    since: Time,
+    blocked: &Blocked,
+) -> bool {
+    let of_bytes = |file: EntryRecord| file.content == Content::Bytes;
+    // Less than what a request may take, or it would begin anew each time.
+    let patience = view.term.config.lease() / 4;
+    blocked.starting
+        || view.state.entry(place.file).is_some_and(of_bytes) && view.now.time < since + patience
+}
+
+fn without_chunk(view: &View<'_>, place: ChunkPlace) -> NextStep {
+    let Some((handle, chunk)) = open_before(view.state, place) else { return NextStep::Open };
+    if view.underway.is_taken(place, handle) {
+        return NextStep::wait("the chunk before is being changed");
+    }
+    if !may_take_appends(view, handle, &chunk) || broken(Rule::R18) {
+        return NextStep::Open;
+    }
+    let members = live_members(view, current(view, handle, &chunk));
+    if members.is_empty() {
+        let why = "no replica of the chunk before can be reached to close it; its lease runs";
+        return NextStep::wait(why);
+    }
+    NextStep::Fence(handle, members)
+}

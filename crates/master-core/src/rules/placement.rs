@@ -1,0 +1,144 @@
+//! Where a new replica goes (GFS §4.2): spread over racks, below-average disk use, few recent
+//! creations; never two on one server.
+//!
+//! A pure choice: the same candidates and the same random numbers give the same servers.
+
+use crate::view::View;
+use cairn_types::{Rack, Random, ReplicaAt, ServerId};
+use std::collections::BTreeSet;
+
+/// Disk use this close to the average counts as average, in parts of a thousand.
+const USE_SLACK_PERMILLE: u64 = 20;
+
+/// A live server with room for a chunk.
+#[derive(Clone, Debug)]
+struct PlacementCandidate {
+    server: ServerId,
+    rack: Rack,
+    /// Used bytes in parts of a thousand of its capacity.
+    used_permille: u64,
+    creations: u32,
+}
+
+/// Chooses up to `count` live servers with room for a chunk, the best first: none of those that
+/// were `tried` already, and far from those that have a replica, which are `kept`.
+pub(crate) fn choose_servers(
+    view: &View<'_>,
+    kept: &[&ReplicaAt],
+    tried: &BTreeSet<ServerId>,
+    count: usize,
+    random: &mut Random,
+) -> Vec<ReplicaAt> {
+    let room = view.term.config.chunk_size;
+    let fits = |used: u64, capacity: u64| capacity == 0 || capacity.saturating_sub(used) >= room;
+    let servers = view.fleet.servers();
+    let candidates: Vec<PlacementCandidate> = servers
+        .live(view.now.time)
+        .filter(|s| !tried.contains(&s.at.server) && fits(s.used, s.capacity))
+        .map(|s| PlacementCandidate {
+            server: s.at.server,
+            rack: s.at.rack.clone(),
+            used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
+            creations: s.creations,
+        })
+        .collect();
+    let racks: Vec<Rack> = kept.iter().map(|at| at.rack.clone()).collect();
+    let chosen = choose(&candidates, racks, count, random);
+    let at = |server| servers.at(server).expect("only servers that are known were candidates");
+    chosen.into_iter().map(|server| at(server).clone()).collect()
+}
+
+/// Chooses up to `count` of the candidates, which are different servers; `racks` are those of the
+/// replicas that stand already.
+fn choose(
+    candidates: &[PlacementCandidate],
+    mut racks: Vec<Rack>,
+    count: usize,
+    random: &mut Random,
+) -> Vec<ServerId> {
+    let total: u64 = candidates.iter().map(|candidate| candidate.used_permille).sum();
+    let average = total / (candidates.len() as u64).max(1);
+    let mut left: Vec<(u64, &PlacementCandidate)> =
+        candidates.iter().map(|candidate| (random.next_u64(), candidate)).collect();
+    let mut chosen = Vec::new();
+    while chosen.len() < count {
+        let best = left.iter().enumerate().min_by_key(|(_, (tie, candidate))| {
+            let neighbours = racks.iter().filter(|rack| **rack == candidate.rack).count();
+            let full = candidate.used_permille > average + USE_SLACK_PERMILLE;
+            (neighbours, full, candidate.creations, *tie)
+        });
+        let Some((at, _)) = best else { break };
+        let (_, candidate) = left.swap_remove(at);
+        racks.push(candidate.rack.clone());
+        chosen.push(candidate.server);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PlacementCandidate, choose};
+    use cairn_types::{Rack, Random, ServerId};
+
+    fn candidate(
+        server: u64,
+        rack: &str,
+        used_permille: u64,
+        creations: u32,
+    ) -> PlacementCandidate {
+        PlacementCandidate {
+            server: ServerId::new(server),
+            rack: Rack::new(rack),
+            used_permille,
+            creations,
+        }
+    }
+
+    fn chosen(
+        candidates: &[PlacementCandidate],
+        racks: &[&str],
+        count: usize,
+        seed: u64,
+    ) -> Vec<u64> {
+        let racks = racks.iter().map(|rack| Rack::new(*rack)).collect();
+        let mut all: Vec<u64> = choose(candidates, racks, count, &mut Random::new(seed))
+            .into_iter()
+            .map(ServerId::get)
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn replicas_spread_over_racks_before_anything_else() {
+        let all = [
+            candidate(1, "/r1", 0, 0),
+            candidate(2, "/r1", 0, 0),
+            candidate(3, "/r2", 900, 9),
+            candidate(4, "/r3", 900, 9),
+        ];
+        for seed in 0..16 {
+            let three = chosen(&all, &[], 3, seed);
+            assert!(three.ends_with(&[3, 4]), "{three:?}");
+            assert_eq!(chosen(&all, &["/r1", "/r2"], 1, seed), [4]);
+        }
+    }
+
+    #[test]
+    fn within_a_rack_the_emptier_and_then_the_one_less_used_lately_is_taken() {
+        let all = [candidate(1, "", 500, 0), candidate(2, "", 100, 3), candidate(3, "", 100, 1)];
+        for seed in 0..16 {
+            assert_eq!(chosen(&all, &[], 1, seed), [3]);
+            assert_eq!(chosen(&all, &[], 2, seed), [2, 3]);
+            assert_eq!(chosen(&all, &[], 9, seed), [1, 2, 3], "never two on one server");
+        }
+    }
+
+    #[test]
+    fn equal_servers_are_all_chosen_sometimes() {
+        let all = [candidate(1, "", 0, 0), candidate(2, "", 0, 0), candidate(3, "", 0, 0)];
+        let first = (0..32).map(|seed| chosen(&all, &[], 1, seed)[0]);
+        let seen: std::collections::BTreeSet<u64> = first.collect();
+        assert_eq!(seen.len(), 3);
+    }
+}

@@ -1,0 +1,141 @@
+//! Where readers are sent (§2.4, §4.5): up-to-date replicas that stand at one version.
+//!
+//! A reader names one version, and a replica serves no other (R12). With a lease live that is the
+//! lease's. Without one, replicas above the logged version are as good as those at it (R9): the
+//! version that most of them stand at is the one to ask for.
+
+use super::members::{current, former_holder_unknown, secondaries_of};
+use crate::fleet::{KnownReplica, behind};
+use crate::leases::GrantedLease;
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_protocol::{ChunkLocations, ServerState};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId};
+
+/// Where a chunk can be read; nowhere, if nobody who has it can be reached.
+pub(crate) fn locations(view: &View<'_>, handle: ChunkHandle) -> ChunkLocations {
+    locations_of(view, handle, view.state.chunk(handle))
+}
+
+/// The same of chunks looked up together; of those that are not there, nothing known.
+pub(crate) fn locations_each(view: &View<'_>, handles: &[ChunkHandle]) -> Vec<ChunkLocations> {
+    let chunks = view.state.chunk_each(handles);
+    view.fleet.locations().touch(handles);
+    let each = std::iter::zip(handles, chunks);
+    each.map(|(handle, chunk)| locations_of(view, *handle, chunk)).collect()
+}
+
+fn locations_of(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: Option<ChunkRecord>,
+) -> ChunkLocations {
+    // Of a chunk without a record nobody knows where it is.
+    let Some(chunk) = chunk else { return ChunkLocations::default() };
+    let lease = view.leases.serving(handle, view.now.time);
+    let (version, servers) = match lease {
+        Some(lease) => (lease.version, of_lease(view, handle, lease, &chunk)),
+        None => without_lease(view, handle, &chunk),
+    };
+    ChunkLocations {
+        index: chunk.index,
+        handle,
+        version,
+        closed: chunk.closed,
+        replicas: best_first(view, servers),
+        primary: lease.map(|lease| lease.holder.server),
+    }
+}
+
+/// Whether a lease is live, whose holder alone knows the acknowledged length.
+pub(crate) fn is_leased(view: &View<'_>, handle: ChunkHandle) -> bool {
+    view.leases.serving(handle, view.now.time).is_some()
+}
+
+/// The holder and its secondaries, and whether each is sound. One that joined anew since the
+/// grant may have been set back (R29); the next mutation will tell, readers need not find out.
+fn of_lease(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    lease: &GrantedLease,
+    chunk: &ChunkRecord,
+) -> Vec<ReadCandidate> {
+    let secondaries = secondaries_of(view, handle, lease, chunk).unwrap_or_default();
+    let as_granted = |server: &ServerId| {
+        let joined = view.fleet.servers().get(*server).map(|server| server.joined);
+        lease.adopted || broken(Rule::R29) || joined.is_some_and(|joined| joined <= lease.granted)
+    };
+    let set = secondaries.iter().map(|at| at.server).filter(as_granted);
+    let known = |server: ServerId| {
+        let replica = view.fleet.locations().get(handle, server);
+        ReadCandidate { server, sound: replica.is_none_or(|replica| replica.is_sound()) }
+    };
+    std::iter::once(lease.holder.server).chain(set).map(known).collect()
+}
+
+fn without_lease(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+) -> (ChunkVersion, Vec<ReadCandidate>) {
+    let mut replicas: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    if !former_holder_unknown(view, handle, chunk) {
+        let left_behind = behind(&replicas);
+        replicas.retain(|(server, _)| !left_behind.contains(server));
+    }
+    let worth = |version: ChunkVersion| {
+        let of_it = replicas.iter().filter(|(_, replica)| replica.version == version);
+        let live = of_it.filter(|(at, _)| view.fleet.servers().is_live(view.now.time, *at));
+        let sound = live.clone().filter(|(_, replica)| replica.is_sound());
+        (sound.count(), live.count(), version)
+    };
+    let mut versions = replicas.iter().map(|(_, replica)| replica.version);
+    let Some(first) = versions.next() else { return (chunk.version, Vec::new()) };
+    // Nearly always: all replicas of a chunk that nobody changes are alike.
+    let best = match versions.all(|version| version == first) {
+        true => first,
+        false => {
+            let worths = replicas.iter().map(|(_, replica)| worth(replica.version));
+            worths.max().map_or(first, |(.., version)| version)
+        }
+    };
+    let of_it = replicas.into_iter().filter(|(_, replica)| replica.version == best);
+    let candidate =
+        |(server, replica): (_, KnownReplica)| ReadCandidate { server, sound: replica.is_sound() };
+    (best, of_it.map(candidate).collect())
+}
+
+/// Live servers; a silent, suspect or damaged one only where no other is.
+fn best_first(view: &View<'_>, mut candidates: Vec<ReadCandidate>) -> Vec<ReplicaAt> {
+    candidates.sort_unstable_by_key(|candidate| candidate.server);
+    let mut best = Vec::with_capacity(candidates.len());
+    let mut best_yet = (false, false);
+    for ReadCandidate { server, sound } in candidates {
+        // Readers are sent to nobody who is dead or has not joined.
+        let known = view.fleet.servers().state_and_place(view.now.time, server);
+        let Some((state, at)) = known else { continue };
+        if state == ServerState::Dead {
+            continue;
+        }
+        // R28: who may have lost bytes is read from only where nobody else can be; readers
+        // choose by distance, so it must not even be named.
+        let worth = (state == ServerState::Live, sound);
+        if worth > best_yet {
+            best.clear();
+            best_yet = worth;
+        }
+        if worth == best_yet {
+            best.push(at.clone());
+        }
+    }
+    best
+}
+
+/// A server that readers may be sent to.
+#[derive(Clone, Copy, Debug)]
+struct ReadCandidate {
+    server: ServerId,
+    /// What is known of its replica there.
+    sound: bool,
+}

@@ -1,0 +1,115 @@
+//! Which replicas may make up a chunk's set, and what forbids it (R9, R11, R22, R28).
+//!
+//! - T1: nobody outside the set may still act under an older lease, known or not.
+//! - T2: a set is never smaller than two, where goal and logged size allow two, nor smaller than
+//!   the logged one while a missing member may still come; but for one that the master decides on
+//!   (`decided_set.rs`).
+
+use super::decided_set::{SetDecision, decide};
+use super::members::{current, former_holder_unknown, least_set, missing_may_come};
+use crate::fleet::KnownReplica;
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId, Time};
+
+/// What keeps a chunk from being leased.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Blocked {
+    pub(crate) why: String,
+    /// The master has just started and servers are still joining: an append waits too.
+    pub(crate) starting: bool,
+}
+
+/// A live replica, and the version that it stands at.
+pub(crate) type LiveMember = (ReplicaAt, ChunkVersion);
+
+/// Whom to raise for a lease, or what forbids it (T1, T2).
+pub(crate) fn plan_raise(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+) -> Result<Vec<LiveMember>, Blocked> {
+    let decided = match decide(view, handle, chunk) {
+        _ if broken(Rule::R11) => None,
+        SetDecision::NotNeeded => None,
+        SetDecision::At(at) => return Err(undecided(view, at)),
+        SetDecision::Set(set) => Some(set),
+    };
+    let fits = |server: ServerId, replica: &KnownReplica| match &decided {
+        Some(set) => set.contains(&server),
+        None => replica.is_sound(),
+    };
+    let mut usable: Vec<(ServerId, KnownReplica)> =
+        current(view, handle, chunk).filter(|(server, r)| fits(*server, r)).collect();
+    if usable.is_empty() {
+        // R28: with every member heard of and none sound, the suspects are all there is.
+        let suspects = current(view, handle, chunk).filter(|(_, replica)| !replica.damaged);
+        let suspects: Vec<(ServerId, KnownReplica)> = suspects.collect();
+        if suspects.len() >= chunk.set_size as usize {
+            usable = suspects;
+        }
+    }
+    let members = live_members(view, usable);
+    let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
+    may_be_set(view, handle, chunk, &servers)?;
+    Ok(members)
+}
+
+/// Those of these replicas whose servers are live, and where they are.
+pub(crate) fn live_members(
+    view: &View<'_>,
+    replicas: impl IntoIterator<Item = (ServerId, KnownReplica)>,
+) -> Vec<LiveMember> {
+    let servers = view.fleet.servers();
+    let live = replicas.into_iter().filter(|(id, _)| servers.is_live(view.now.time, *id));
+    let at = |id| servers.at(id).expect("a live server is known").clone();
+    live.map(|(id, replica)| (at(id), replica.version)).collect()
+}
+
+/// Why a chunk waits for the master's decision.
+fn undecided(view: &View<'_>, at: Time) -> Blocked {
+    let left = at.since(view.now.time).as_millis();
+    let why = format!(
+        "too few replicas hold for certain all that was acknowledged; in {left} ms the best of \
+         them become the set"
+    );
+    Blocked { why, starting: view.term.is_starting(view.now.time) }
+}
+
+/// Whether these replicas may become the chunk's set under a new lease.
+pub(crate) fn may_be_set(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+    servers: &[ServerId],
+) -> Result<(), Blocked> {
+    let now = view.now.time;
+    let blocked = |why: String| Err(Blocked { why, starting: view.term.is_starting(now) });
+    // T1, R22: nobody else may still act under an older lease.
+    if let Some(lease) = view.leases.possible(handle, now)
+        && !servers.contains(&lease.holder.server)
+    {
+        let left = lease.until.since(now).as_millis();
+        let holder = &lease.holder.address;
+        return blocked(format!("a lease of {holder}, which does not answer, runs {left} ms"));
+    }
+    let (size, logged) = (servers.len(), chunk.set_size as usize);
+    let old_holder_unknown = size < logged && former_holder_unknown(view, handle, chunk);
+    if old_holder_unknown && !broken(Rule::R22) {
+        return blocked("a lease of an earlier term may still run".to_owned());
+    }
+    if decide(view, handle, chunk) == SetDecision::Set(servers.to_vec()) {
+        return Ok(());
+    }
+    let least = if broken(Rule::R11) { 1 } else { least_set(chunk) };
+    if size < least {
+        return blocked(format!("{size} usable replicas of {logged}; {least} are needed"));
+    }
+    let not_waited_for = broken(Rule::R11) || (broken(Rule::R22) && old_holder_unknown);
+    if size < logged && !not_waited_for && missing_may_come(view, handle, chunk) {
+        let missing = logged - size;
+        return blocked(format!("{missing} replicas of {logged} are missing, not yet dead"));
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! Answers of chunkservers and applied records: what each tells, and whom it goes to.
+
+use super::{CallPurpose, RecordPurpose, Scheduler};
+use crate::applied::{Applied, EntryMoved};
+use crate::jobs::events::JobEvent;
+use crate::jobs::length::{self, LengthRequest};
+use crate::jobs::raise::RaiseAsked;
+use crate::jobs::revoke::leases_below;
+use crate::leases::LeaseStatus;
+use crate::outbox::ProposalId;
+use crate::step::ChunkStep;
+use cairn_env::EffectId;
+use cairn_protocol::{
+    ChunkLength, ErrorCode, Failure, GrantLease, Probe, Raise, RecordLengthAnswer, ReplicaReport,
+    Response, RevokeLease, RevokeLeaseAnswer, Rpc,
+};
+use cairn_types::{ChunkHandle, EntryId, LeaseId};
+
+impl Scheduler {
+    /// A call is answered, or its fate is known to be unknown.
+    pub(crate) fn on_answer(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        id: EffectId,
+        result: Result<Response, Failure>,
+    ) {
+        let purpose = self.calls.remove(&id).expect("each call is answered once");
+        match purpose {
+            CallPurpose::Raise(job, asked) => {
+                let result = asked.check(Raise::answer(result));
+                self.note_raised(step, &asked, &result);
+                let event = JobEvent::RaiseAnswered(asked.server, result);
+                self.tell(step, job, event);
+            }
+            CallPurpose::Probe(job) => {
+                let event = JobEvent::ProbeAnswered(Probe::answer(result));
+                self.tell(step, job, event);
+            }
+            CallPurpose::Grant(job) => {
+                let event = JobEvent::GrantAnswered(GrantLease::answer(result));
+                self.tell(step, job, event);
+            }
+            CallPurpose::Refresh(handle, server) => {
+                // No answer tells nothing; the next raise will ask again.
+                if let Ok(answer) = Probe::answer(result) {
+                    let when = (step.now.time, step.state);
+                    step.fleet.note_replica(when, handle, server, &answer.replica);
+                }
+            }
+            CallPurpose::Revoke(handle, lease) => {
+                // A lease that is not given back runs out by itself.
+                if let Ok(answer) = RevokeLease::answer(result) {
+                    self.on_revoked(step, (handle, lease), &answer);
+                }
+            }
+            CallPurpose::Length(asked_by) => {
+                self.on_length(step, asked_by, ChunkLength::answer(result).map(|a| a.length));
+            }
+        }
+    }
+
+    /// Learns from one replica's answer to a raise.
+    fn note_raised(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        asked: &RaiseAsked,
+        result: &Result<ReplicaReport, Failure>,
+    ) {
+        let RaiseAsked { handle, server, keeps_lease, .. } = *asked;
+        match result {
+            Ok(report) => {
+                // Of a chunk that is being made, or was not made in the end, nothing is noted.
+                let noted =
+                    step.fleet.note_replica((step.now.time, step.state), handle, server, report);
+                if noted && !keeps_lease {
+                    self.leases.raised_at(handle, server);
+                }
+            }
+            Err(failure) if failure.code == ErrorCode::NoSuchChunk => {
+                step.fleet.forget_replica(handle, server);
+            }
+            // It stands elsewhere than it last told: ask, so that the next raise fits.
+            Err(failure) if failure.code == ErrorCode::StaleVersion => {
+                // Who was forgotten meanwhile will tell anew.
+                let Some(at) = step.fleet.at(server).cloned() else { return };
+                let (term, lease) = (self.term.number, LeaseId::default());
+                let request = Probe { term, handle, lease };
+                let deadline = step.now.time + 2 * self.term.heartbeat();
+                let effect = step.out.call(at.address, server, request, deadline);
+                self.calls.insert(effect, CallPurpose::Refresh(handle, server));
+            }
+            // It told nothing of its replica.
+            Err(_) => {}
+        }
+    }
+
+    fn on_revoked(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        (handle, id): (ChunkHandle, LeaseId),
+        answer: &RevokeLeaseAnswer,
+    ) {
+        // It may have run out meanwhile.
+        let Some(lease) = self.leases.get(handle).filter(|lease| lease.id == id) else { return };
+        let server = lease.holder.server;
+        step.fleet.note_replica((step.now.time, step.state), handle, server, &answer.replica);
+        self.leases.remove(handle);
+        step.fleet.quiet_since(handle, step.now.time);
+    }
+
+    /// The primary has said how long its chunk is, or cannot be asked.
+    fn on_length(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        asked_by: LengthRequest,
+        result: Result<u64, Failure>,
+    ) {
+        match result {
+            Ok(acknowledged) => {
+                let view = self.view(step.now, step.state, step.fleet);
+                let next = length::heard(&view, asked_by, acknowledged);
+                self.go_on_with_length(step, asked_by.from, next);
+            }
+            Err(failure) => step.out.reply(asked_by.from, Err(failure)),
+        }
+    }
+
+    /// A record is applied, of this term or an earlier one.
+    pub(crate) fn on_applied(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        proposal: ProposalId,
+        applied: &Applied,
+    ) {
+        match applied {
+            Applied::EntryHidden(hidden) => self.revoke_below(step, hidden.id),
+            Applied::EntryMoved(EntryMoved { replaced: Some(file) }) => {
+                self.revoke_below(step, *file);
+            }
+            Applied::EntryMoved(EntryMoved { replaced: None })
+            | Applied::Failed(_)
+            | Applied::DirectoryMade(_)
+            | Applied::FileMade(_)
+            | Applied::ChunkOpened(_)
+            | Applied::Changed(_) => {}
+        }
+        match self.proposals.remove(&proposal) {
+            Some(RecordPurpose::Job(job)) => {
+                self.tell(step, job, JobEvent::Applied(applied));
+            }
+            Some(RecordPurpose::Length(asked_by)) => {
+                let view = self.view(step.now, step.state, step.fleet);
+                let answer = RecordLengthAnswer { length: length::recorded(&view, asked_by.file) };
+                step.out.reply(asked_by.from, Ok(Response::RecordLength(answer)));
+            }
+            // Of another part of the master, of an earlier term, or one that nobody waits for.
+            None => {}
+        }
+    }
+
+    /// An entry was hidden: asks for the leases below it back. Whether the holders hear it or not,
+    /// none of these leases is extended or handed out any more (R20).
+    fn revoke_below(&mut self, step: &mut ChunkStep<'_>, entry: EntryId) {
+        let revocations = leases_below(&self.view(step.now, step.state, step.fleet), entry);
+        // The holder answers when it has drained.
+        let deadline = step.now.time + self.term.config.lease();
+        for (holder, revoke) in revocations {
+            let RevokeLease { handle, lease, .. } = revoke;
+            self.leases.set_status(handle, lease, LeaseStatus::Doubted);
+            let effect = step.out.call(holder.address, holder.server, revoke, deadline);
+            self.calls.insert(effect, CallPurpose::Revoke(handle, lease));
+        }
+    }
+}

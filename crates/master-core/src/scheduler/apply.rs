@@ -1,0 +1,223 @@
+//! Jobs begin, take events and end; what they want done is done here, in their order.
+
+use super::places::JobName;
+use super::{CallPurpose, RecordPurpose, Scheduler};
+use crate::chunk_place::ChunkPlace;
+use crate::jobs::PlaceJob;
+use crate::jobs::acts::{Act, Acts, Question};
+use crate::jobs::close::CloseJob;
+use crate::jobs::events::{JobEvent, PlaceView};
+use crate::jobs::fence::FenceJob;
+use crate::jobs::grant::GrantJob;
+use crate::jobs::open::OpenJob;
+use crate::jobs::raise::RaiseAsked;
+use crate::jobs::waiters::ChunkWish;
+use crate::rules::next_step::{NextStep, next_step};
+use crate::step::ChunkStep;
+use cairn_protocol::{ChunkClosedAnswer, Failure, Lease as LeaseRequest, Request, Response};
+use cairn_types::{ReplicaAt, ServerId, Time};
+
+impl Scheduler {
+    /// Lets a place's job, or what begins one, look at everything and say what is to be done.
+    fn with_work<T>(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        place: ChunkPlace,
+        act: impl FnOnce(&mut PlaceJob, &PlaceView<'_>, &mut Acts<'_>) -> T,
+    ) -> (T, Vec<Act>) {
+        let mut work = self.places.take(place);
+        let mut acts = Acts::new(step.numbers, step.random);
+        let seen = work.seen(self.view(step.now, step.state, step.fleet), place);
+        let done = act(&mut work.job, &seen, &mut acts);
+        let acts = acts.done();
+        self.places.put(place, work);
+        (done, acts)
+    }
+
+    /// Begins a job at a place; none: nothing can begin, and its acts say why.
+    pub(super) fn start(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        place: ChunkPlace,
+        begin: impl FnOnce(&PlaceView<'_>, &mut Acts<'_>) -> Option<PlaceJob>,
+    ) {
+        let (job, acts) = self.with_work(step, place, |_, seen, acts| begin(seen, acts));
+        if let Some(job) = job {
+            self.places.set_job(place, job);
+        }
+        self.apply(step, place, acts);
+    }
+
+    /// Tells a job what has come of something that it wanted done (S2).
+    pub(super) fn tell(&mut self, step: &mut ChunkStep<'_>, job: JobName, event: JobEvent<'_>) {
+        // A probe is dropped where a primary shrinks its set meanwhile; all others wait to their
+        // end.
+        if !self.places.is_present(job) {
+            return;
+        }
+        let place = job.place;
+        let ((), acts) = self.with_work(step, place, |job, seen, acts| job.on(seen, event, acts));
+        self.apply(step, place, acts);
+    }
+
+    /// Takes the next step of a job that waits.
+    pub(super) fn advance(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace) {
+        let Some(work) = self.places.get(place) else { return };
+        // One that is at work goes on by itself.
+        if !matches!(work.job, PlaceJob::Waiting(_)) {
+            return;
+        }
+        let (since, wants) = (work.since, work.waiters.wants());
+        let view = self.view(step.now, step.state, step.fleet);
+        match next_step(&view, (place, since), (wants.lease, wants.appends)) {
+            NextStep::Fail(failure) => self.fail(step, place, &failure),
+            NextStep::Finish => self.finish(step, place),
+            NextStep::GoOnInNext => self.go_on_in_next(step, place),
+            NextStep::Wait { why, want } => {
+                if let Some(handle) = want {
+                    step.fleet.want(step.now.time, handle);
+                }
+                self.places.set_job(place, PlaceJob::Waiting(why));
+            }
+            NextStep::Raise(handle, chunk, members) => {
+                self.start(step, place, |at, acts| {
+                    let job = GrantJob::start(&at.view, (handle, &chunk), members, acts);
+                    Some(PlaceJob::Grant(job))
+                });
+            }
+            NextStep::Fence(handle, members) => self.start(step, place, |at, acts| {
+                Some(PlaceJob::Fence(FenceJob::start(&at.view, handle, members, acts)))
+            }),
+            NextStep::Open => {
+                self.start(step, place, |at, acts| OpenJob::start(at, acts).map(PlaceJob::Open))
+            }
+        }
+    }
+
+    /// Does what a job wants done.
+    pub(super) fn apply(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace, acts: Vec<Act>) {
+        for act in acts {
+            self.apply_one(step, place, act);
+        }
+    }
+
+    fn apply_one(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace, act: Act) {
+        let now = step.now.time;
+        match act {
+            Act::Ask { at, question, deadline } => self.ask(step, place, at, question, deadline),
+            Act::Propose(record) => {
+                let proposal = step.out.propose(record);
+                self.proposals.insert(proposal, RecordPurpose::Job(self.places.name_of(place)));
+            }
+            Act::Record(record) => {
+                step.out.propose(record);
+            }
+            Act::InsertLease(handle, lease) => self.leases.insert(handle, lease),
+            Act::ConfirmLease(handle, lease) => self.leases.confirm(handle, lease),
+            Act::DoubtLease(handle, lease, status) => self.leases.set_status(handle, lease, status),
+            Act::ShrinkLease(handle, lease, version, secondaries) => {
+                self.leases.shrink(handle, lease, (version, secondaries));
+            }
+            Act::Fence(handle) => self.leases.fence(handle),
+            Act::Placed(handle, server, report) => {
+                step.fleet.note_replica((now, step.state), handle, server, &report);
+                step.fleet.placed_on(server);
+            }
+            Act::MarkDamaged(handle, server) => step.fleet.mark_damaged(handle, server),
+            Act::AnswerClosed => self.answer_closed(step, place),
+            Act::AnswerShrink(from, answer) => {
+                step.out.reply(from, answer.map(Response::SecondaryFailed));
+            }
+            Act::Wait(why) => self.places.set_job(place, PlaceJob::Waiting(why)),
+            Act::LookAgain(why) => {
+                self.places.set_job(place, PlaceJob::Waiting(why));
+                self.advance(step, place);
+            }
+            Act::GrantFailed(why) => self.grant_failed(step, place, why),
+            Act::GrantLease(handle, raised) => self.start(step, place, |at, acts| {
+                GrantJob::start_granting(at, handle, raised, acts).map(PlaceJob::Grant)
+            }),
+            Act::CloseAlone(handle) => self.start(step, place, |at, acts| {
+                Some(PlaceJob::Close(CloseJob::start(&at.view, handle, acts)))
+            }),
+            Act::GoOnInNext => self.go_on_in_next(step, place),
+            Act::Finish => self.finish(step, place),
+            Act::Fail(failure) => self.fail(step, place, &failure),
+        }
+    }
+
+    fn ask(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        place: ChunkPlace,
+        ReplicaAt { server, address, .. }: ReplicaAt,
+        question: Question,
+        deadline: Time,
+    ) {
+        let job = self.places.name_of(place);
+        let (purpose, request): (CallPurpose, Request) = match question {
+            Question::Raise(raise, keeps_lease) => {
+                let asked = RaiseAsked { handle: raise.handle, to: raise.to, server, keeps_lease };
+                (CallPurpose::Raise(job, asked), raise.into())
+            }
+            Question::Probe(probe) => (CallPurpose::Probe(job), probe.into()),
+            Question::Grant(grant) => (CallPurpose::Grant(job), grant.into()),
+        };
+        let effect = step.out.call(address, server, request, deadline);
+        self.calls.insert(effect, purpose);
+    }
+
+    /// Another primary is tried at once; when each had its turn, with the next tick.
+    fn grant_failed(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace, why: String) {
+        self.places.set_job(place, PlaceJob::Waiting(why));
+        let work = self.places.work_at(place, step.now.time);
+        work.failed_grants += 1;
+        if !work.failed_grants.is_multiple_of(3) {
+            self.advance(step, place);
+        }
+    }
+
+    /// Takes the waiters that append to the place after this one.
+    fn go_on_in_next(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace) {
+        self.places.set_job(place, PlaceJob::Waiting("the chunk is being closed".to_owned()));
+        let work = self.places.work_at(place, step.now.time);
+        let appends = work.waiters.take_going_on();
+        if work.waiters.is_empty() {
+            self.places.remove(place);
+        }
+        self.places.work_at(place.next(), step.now.time).waiters.extend(appends);
+        self.advance(step, place.next());
+    }
+
+    /// The job is over: every waiter's wish is looked at anew.
+    fn finish(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace) {
+        for waiter in self.places.remove(place).waiters.into_iter() {
+            match waiter.wish {
+                ChunkWish::Lease(request) => {
+                    // What the client reported of a primary has been looked into by now.
+                    let request = LeaseRequest { failed: ServerId::default(), ..request };
+                    self.on_lease(step, (waiter.from, waiter.since), request);
+                }
+                ChunkWish::Closed => {
+                    let answer = Response::ChunkClosed(ChunkClosedAnswer {});
+                    step.out.reply(waiter.from, Ok(answer));
+                }
+            }
+        }
+    }
+
+    /// The job is over and came to nothing.
+    fn fail(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace, failure: &Failure) {
+        for waiter in self.places.remove(place).waiters.into_iter() {
+            step.out.reply(waiter.from, Err(failure.clone()));
+        }
+    }
+
+    /// Tells the primary that its chunk's close is logged.
+    fn answer_closed(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace) {
+        let work = self.places.get_mut(place).expect("its job has just said so");
+        for waiter in work.waiters.take_closers() {
+            step.out.reply(waiter.from, Ok(Response::ChunkClosed(ChunkClosedAnswer {})));
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The scheduler: it alone owns what is being done about chunks and what holds of them: jobs,
+//! calls, proposals and leases.
+//!
+//! ```text
+//!   request ──► rules say what to do ──► a job of its place ──► acts ──► calls · records · leases
+//!   answer, applied record ──► the job that waits for it ──► acts ──► …
+//!   tick ──► leases run out, jobs that wait are looked at again
+//! ```
+//! - S1: a place has one job; who wants something of a place that has one waits for it.
+//! - S2: an answer or a record goes to the job that asked for it and to no other: a job that has
+//!   taken the place since is not told.
+//! - S3: nothing here is logged but through a record; all of it can be lost at any time, and is
+//!   told anew by chunkservers (A10).
+//!
+//! Decides nothing: rules and jobs do. Changes what is known only by what servers said.
+
+mod answers;
+mod apply;
+mod held_leases;
+mod places;
+
+use crate::chunk_place::ChunkPlace;
+use crate::fleet::Fleet;
+use crate::jobs::PlaceJob;
+use crate::jobs::acts::Acts;
+use crate::jobs::length::{self, LengthRequest, LengthStep};
+use crate::jobs::probe::ProbeJob;
+use crate::jobs::raise::RaiseAsked;
+use crate::jobs::shrink::ShrinkJob;
+use crate::jobs::waiters::{ChunkWaiter, ChunkWish};
+use crate::leases::Leases;
+use crate::outbox::ProposalId;
+use crate::rules::explain::JobLine;
+use crate::rules::lease_request::{LeaseAdvice, consider};
+use crate::state::State;
+use crate::step::ChunkStep;
+use crate::this_term::ThisTerm;
+use crate::view::View;
+use cairn_env::{Caller, EffectId, Now};
+use cairn_protocol::{
+    ChunkClosed, ChunkClosedAnswer, ErrorCode, Failure, Lease as LeaseRequest, RecordLengthAnswer,
+    Response, SecondaryFailed,
+};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{CellConfig, ChunkHandle, EntryId, LeaseId, ServerId, Term, Time};
+use places::{JobName, PlaceWork, Places};
+use std::collections::BTreeMap;
+
+/// What a call that is on its way is for.
+#[derive(Debug)]
+enum CallPurpose {
+    Raise(JobName, RaiseAsked),
+    Probe(JobName),
+    Grant(JobName),
+    /// To learn how a replica stands that refused a raise.
+    Refresh(ChunkHandle, ServerId),
+    Revoke(ChunkHandle, LeaseId),
+    Length(LengthRequest),
+}
+
+/// What a record that is on its way is for.
+#[derive(Debug)]
+enum RecordPurpose {
+    /// A step of a job.
+    Job(JobName),
+    /// Somebody waits for this length.
+    Length(LengthRequest),
+}
+
+/// Jobs, calls, proposals and leases of one term.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    term: ThisTerm,
+    leases: Leases,
+    places: Places,
+    calls: BTreeMap<EffectId, CallPurpose>,
+    proposals: BTreeMap<ProposalId, RecordPurpose>,
+}
+
+impl Scheduler {
+    pub(crate) fn new(term: Term) -> Self {
+        Self {
+            term: ThisTerm::new(term),
+            leases: Leases::default(),
+            places: Places::default(),
+            calls: BTreeMap::new(),
+            proposals: BTreeMap::new(),
+        }
+    }
+
+    /// A record of this term is applied: from here on requests come, and time counts.
+    pub(crate) fn begin(&mut self, now: Time, config: &CellConfig) {
+        self.term.begin(now, config);
+    }
+
+    pub(crate) fn term(&self) -> &ThisTerm {
+        &self.term
+    }
+
+    /// All that is known.
+    pub(crate) fn view<'a>(&'a self, now: Now, state: &'a State, fleet: &'a Fleet) -> View<'a> {
+        let (term, leases, underway) = (&self.term, &self.leases, self.places.underway());
+        View { now, state, term, fleet, leases, underway }
+    }
+
+    /// A client wants a lease.
+    pub(crate) fn on_lease(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        (from, since): (Caller, Time),
+        request: LeaseRequest,
+    ) {
+        let advice = consider(&self.view(step.now, step.state, step.fleet), &request);
+        let waiter = ChunkWaiter { from, since, wish: ChunkWish::Lease(request) };
+        match advice {
+            LeaseAdvice::Answer(answer) => step.out.reply(from, answer.map(Response::Lease)),
+            LeaseAdvice::Join(place) => self.join(step, place, waiter),
+            LeaseAdvice::Probe(place, handle) => {
+                self.places.work_at(place, step.now.time).waiters.push(waiter);
+                self.start(step, place, |at, acts| {
+                    let lease = at.view.leases.get(handle).expect("it serves, so it is there");
+                    Some(PlaceJob::Probe(ProbeJob::start(&at.view, handle, lease, acts)))
+                });
+            }
+        }
+    }
+
+    /// Adds a waiter to the job of a place; a job that waits is looked at at once.
+    fn join(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace, waiter: ChunkWaiter) {
+        self.places.work_at(place, step.now.time).waiters.push(waiter);
+        self.advance(step, place);
+    }
+
+    /// A primary lost secondaries (R14).
+    pub(crate) fn on_secondary_failed(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        from: Caller,
+        request: &SecondaryFailed,
+    ) {
+        let handle = request.handle;
+        let Some(chunk) = step.state.chunk(handle) else {
+            let line = format!("chunk {}: no such chunk", handle.short());
+            let failure = Failure::not_done(ErrorCode::NotPrimary, line);
+            return step.out.reply(from, Err(failure));
+        };
+        let place = ChunkPlace::new(chunk.file, chunk.index);
+        let view = self.view(step.now, step.state, step.fleet);
+        let mut acts = Acts::new(step.numbers, step.random);
+        let job = ShrinkJob::start(&view, (from, place), (request, chunk), &mut acts);
+        let acts = acts.done();
+        if let Some(job) = job {
+            self.places.work_at(place, step.now.time);
+            self.places.set_job(place, PlaceJob::Shrink(job));
+        }
+        self.apply(step, place, acts);
+    }
+
+    /// A primary closed its chunk: the record did not fit, every replica holds the mark (R18). The
+    /// next chunk is opened, which logs the close; then it is answered.
+    pub(crate) fn on_chunk_closed(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        from: Caller,
+        request: &ChunkClosed,
+    ) {
+        let (handle, short) = (request.handle, request.handle.short());
+        let Some(chunk) = step.state.chunk(handle) else {
+            let failure = Failure::refused(ErrorCode::NoSuchChunk, format!("no chunk {short}"));
+            return step.out.reply(from, Err(failure));
+        };
+        if chunk.closed {
+            return step.out.reply(from, Ok(Response::ChunkClosed(ChunkClosedAnswer {})));
+        }
+        if !self.leases.give_up(handle, request.lease) {
+            let line = format!("chunk {short}: the master knows of no such lease");
+            return step.out.reply(from, Err(Failure::not_done(ErrorCode::NotPrimary, line)));
+        }
+        let next = ChunkPlace::new(chunk.file, chunk.index).next();
+        let waiter = ChunkWaiter { from, since: step.now.time, wish: ChunkWish::Closed };
+        self.join(step, next, waiter);
+    }
+
+    /// A client wants a file's length to be recorded.
+    pub(crate) fn on_record_length(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        from: Caller,
+        file: EntryId,
+    ) {
+        match length::consider(&self.view(step.now, step.state, step.fleet), from, file) {
+            Ok(next) => self.go_on_with_length(step, from, next),
+            Err(failure) => step.out.reply(from, Err(failure)),
+        }
+    }
+
+    fn go_on_with_length(&mut self, step: &mut ChunkStep<'_>, from: Caller, next: LengthStep) {
+        match next {
+            LengthStep::Answer(length) => {
+                let answer = RecordLengthAnswer { length };
+                step.out.reply(from, Ok(Response::RecordLength(answer)));
+            }
+            LengthStep::Ask { holder, question, deadline, asked_by } => {
+                let effect = step.out.call(holder.address, holder.server, question, deadline);
+                self.calls.insert(effect, CallPurpose::Length(asked_by));
+            }
+            LengthStep::Record(record, asked_by) => {
+                let proposal = step.out.propose(record);
+                self.proposals.insert(proposal, RecordPurpose::Length(asked_by));
+            }
+        }
+    }
+
+    /// Time has passed, and these servers have died.
+    pub(crate) fn on_tick(&mut self, step: &mut ChunkStep<'_>, dead: &[ServerId]) {
+        if broken(Rule::R6) {
+            // R6 broken: dead comes before the end of the lease, yet counts as its end.
+            for server in dead {
+                self.leases.end_where(*server, |_| true);
+            }
+        }
+        for (handle, lease) in self.leases.expire(step.now.time) {
+            step.fleet.quiet_since(handle, step.now.time);
+            let view = self.view(step.now, step.state, step.fleet);
+            if let Some(record) = length::at_end_of_lease(&view, handle, &lease) {
+                step.out.propose(record);
+            }
+        }
+        self.go_on_waiting(step);
+    }
+
+    /// Looks again at every job that waits, after answering those who waited long enough.
+    fn go_on_waiting(&mut self, step: &mut ChunkStep<'_>) {
+        for place in self.places.all() {
+            // A job before it may have ended this one, too.
+            let Some(work) = self.places.get_mut(place) else { continue };
+            work.answer_tired(step, place, self.term.config.lease() / 2);
+            if !matches!(work.job, PlaceJob::Waiting(_)) {
+                continue;
+            }
+            if work.waiters.is_empty() {
+                self.places.remove(place);
+            } else {
+                self.advance(step, place);
+            }
+        }
+    }
+
+    /// What is under way for the chunks of a file, for a person.
+    pub(crate) fn job_lines(&self, now: Time, file: EntryId) -> Vec<JobLine> {
+        let line = |(place, work): (&ChunkPlace, &PlaceWork)| JobLine {
+            index: place.index,
+            waits: matches!(work.job, PlaceJob::Waiting(_)),
+            line: format!("for {} ms: {}", now.since(work.since).as_millis(), work.job.describe()),
+        };
+        self.places.of_file(file).map(line).collect()
+    }
+}
