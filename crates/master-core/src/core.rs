@@ -18,6 +18,7 @@ use crate::numbers::TermNumbers;
 use crate::outbox::{MasterEffect, Outbox, ProposalId};
 use crate::reads;
 use crate::record::{Begin, FoundCell, Record};
+use crate::rules::degraded;
 use crate::state::State;
 use crate::step::Step;
 use cairn_env::{Caller, Completion, Event, Now};
@@ -210,6 +211,9 @@ impl MasterCore {
                 status.reasons.extend(self.warning.clone());
                 Ok(Response::Status(status))
             }
+            ClientToMaster::ListDegraded(wish) => {
+                Ok(Response::ListDegraded(degraded::list(&view, &wish)))
+            }
             ClientToMaster::Explain(explain) => {
                 self.chunks.explain(now, state, &explain.subject).map(Response::Explain)
             }
@@ -233,6 +237,10 @@ impl MasterCore {
             ClientToMaster::Lease(lease) => {
                 let (mut step, _, chunks) = self.parts(now);
                 return chunks.on_lease(&mut step, from, lease);
+            }
+            ClientToMaster::ForgetServer(request) => {
+                let (mut step, _, chunks) = self.parts(now);
+                return chunks.on_forget_server(&mut step, from, &request);
             }
             ClientToMaster::RecordLength(wish) => {
                 let (mut step, _, chunks) = self.parts(now);

@@ -11,7 +11,7 @@ use cairn_protocol::Failure;
 use cairn_types::wire::Message;
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, MutationName,
-    Term, WallTime,
+    ReplicaAt, ServerId, Term, WallTime,
 };
 
 cairn_types::message! {
@@ -113,6 +113,15 @@ cairn_types::message! {
     pub struct Refuse { 1 => time: WallTime, 2 => mutation: MutationName, 3 => failure: Failure }
 }
 
+cairn_types::message! {
+    /// A chunkserver has joined, here: from now on it is missed when it is away.
+    pub struct KnowServer { 1 => time: WallTime, 2 => at: ReplicaAt }
+}
+cairn_types::message! {
+    /// A chunkserver will not come back: a person says so.
+    pub struct ForgetServer { 1 => time: WallTime, 2 => server: ServerId }
+}
+
 cairn_types::choice! {
     /// Any record.
     pub enum Record {
@@ -138,6 +147,10 @@ cairn_types::choice! {
         10 => SetLength(SetLength),
         /// A refusal.
         11 => Refuse(Refuse),
+        /// A chunkserver that is to be missed.
+        12 => KnowServer(KnowServer),
+        /// A chunkserver that is not.
+        13 => ForgetServer(ForgetServer),
     }
 }
 
@@ -157,6 +170,8 @@ impl Record {
             Self::SetVersion(record) => record.time,
             Self::SetLength(record) => record.time,
             Self::Refuse(record) => record.time,
+            Self::KnowServer(record) => record.time,
+            Self::ForgetServer(record) => record.time,
         }
     }
 

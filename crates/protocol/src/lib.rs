@@ -30,11 +30,13 @@ pub use frame::{
 };
 pub use handshake::{Hello, Role, Welcome, judge_hello};
 pub use master_calls::{
-    CellInfo, CellInfoAnswer, ChunkGrant, ChunkLocations, Create, CreateAnswer, Delete,
-    DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer, Found, Lease, LeasePurpose, List,
-    ListAnswer, Locate, LocateAnswer, MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer,
+    CellInfo, CellInfoAnswer, ChunkGrant, ChunkLocations, Create, CreateAnswer, DegradedChunk,
+    Delete, DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer, ForgetServer,
+    ForgetServerAnswer, Found, Lease, LeasePurpose, List, ListAnswer, ListDegraded,
+    ListDegradedAnswer, Locate, LocateAnswer, MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer,
     RecordLength, RecordLengthAnswer, Rename, RenameAnswer, ReportBadBlock, ReportBadBlockAnswer,
-    ServerState, ServerStatus, Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer,
+    SERVER_COUNT_MAX, ServerState, ServerStatus, Servers, ServersAnswer, Stat, StatAnswer, Status,
+    StatusAnswer,
 };
 pub use mutation_calls::{
     Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Forward, ForwardAnswer, Forwarded,

@@ -240,9 +240,45 @@ cairn_types::message! {
         7 => heartbeat_age_ms: u64,
     }
 }
+/// The most chunkservers that a cell may have: all of them fit one answer.
+pub const SERVER_COUNT_MAX: usize = 4096;
+
 cairn_types::message! {
     /// In order of address.
     pub struct ServersAnswer { 1 => servers: Vec<ServerStatus> }
+}
+
+cairn_types::message! {
+    /// A chunkserver will not come back: it is missed no more. Refused while it is there.
+    pub struct ForgetServer { 1 => server: ServerId }
+}
+cairn_types::message! {
+    /// It is forgotten.
+    pub struct ForgetServerAnswer { }
+}
+
+cairn_types::message! {
+    /// Chunks with fewer good replicas within reach than their goal, whose handles come after
+    /// `after`; at most `limit`.
+    pub struct ListDegraded { 1 => after: ChunkHandle, 2 => limit: u32 }
+}
+cairn_types::message! {
+    /// A chunk that lacks replicas.
+    pub struct DegradedChunk {
+        1 => handle: ChunkHandle,
+        2 => index: ChunkIndex,
+        /// The file's path, a hidden one for a deleted file.
+        3 => path: String,
+        /// Up-to-date replicas on live servers that are not known to have lost or bent anything.
+        4 => good: u32,
+        5 => goal: u32,
+        /// Whether anybody can read it now.
+        6 => readable: bool,
+    }
+}
+cairn_types::message! {
+    /// In order of handles. `resume` is what to ask `after` next; none at the end.
+    pub struct ListDegradedAnswer { 1 => chunks: Vec<DegradedChunk>, 2 => resume: Option<ChunkHandle> }
 }
 
 cairn_types::message! {

@@ -13,11 +13,12 @@ use crate::failure::{ErrorCode, Failure};
 use crate::{
     Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Batch, BatchAnswer, CellInfo,
     CellInfoAnswer, ChunkClosed, ChunkClosedAnswer, ChunkGrant, ChunkLength, ChunkLengthAnswer,
-    Create, CreateAnswer, Delete, DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer, Forward,
-    ForwardAnswer, GrantLease, GrantLeaseAnswer, Heartbeat, HeartbeatAnswer, Hello, Inventory,
-    InventoryAnswer, Join, JoinAnswer, Lease, List, ListAnswer, Locate, LocateAnswer,
-    MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer,
-    Raise, RaiseAnswer, Read, ReadAnswer, RecordLength, RecordLengthAnswer, Rename, RenameAnswer,
+    Create, CreateAnswer, Delete, DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer,
+    ForgetServer, ForgetServerAnswer, Forward, ForwardAnswer, GrantLease, GrantLeaseAnswer,
+    Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join, JoinAnswer, Lease, List,
+    ListAnswer, ListDegraded, ListDegradedAnswer, Locate, LocateAnswer, MakeDirectory,
+    MakeDirectoryAnswer, Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer, Raise,
+    RaiseAnswer, Read, ReadAnswer, RecordLength, RecordLengthAnswer, Rename, RenameAnswer,
     ReportBadBlock, ReportBadBlockAnswer, RevokeLease, RevokeLeaseAnswer, SecondaryFailed,
     SecondaryFailedAnswer, Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer,
     SyncChunk, SyncChunkAnswer, Welcome, Write, WriteAnswer,
@@ -238,6 +239,8 @@ rpcs! {
         24 => Status -> StatusAnswer,
         25 => Explain -> ExplainAnswer,
         26 => Batch -> BatchAnswer,
+        27 => ForgetServer -> ForgetServerAnswer,
+        28 => ListDegraded -> ListDegradedAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {

@@ -6,13 +6,16 @@
 //!   term which this master has not given out: there was another master of this term.
 
 use super::Chunks;
+use crate::applied::Applied;
 use crate::fleet::InventorySlice;
+use crate::record::{self, KnowServer};
 use crate::rules::garbage::{is_garbage, named};
 use crate::step::Step;
 use cairn_env::Caller;
 use cairn_protocol::{
-    ChunkserverToMaster, ErrorCode, Failure, Heartbeat, HeartbeatAnswer, Inventory,
-    InventoryAnswer, Join, JoinAnswer, ReplicaReport, Response,
+    ChunkserverToMaster, ErrorCode, Failure, ForgetServer, ForgetServerAnswer, Heartbeat,
+    HeartbeatAnswer, Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, Response,
+    ServerState,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ServerId, Term};
@@ -63,8 +66,45 @@ impl Chunks {
         if restarted {
             self.scheduler.doubt_holder(server);
         }
+        if step.state.server(server) != Some(&join.at) {
+            // Nobody waits for it: without it the server is missed by nobody after a restart.
+            step.out.propose(KnowServer { time: step.now.wall, at: join.at.clone() });
+        }
         let (term, config) = (self.scheduler.term().number, step.state.config().clone());
         Ok(JoinAnswer { term, cell, config, join: id })
+    }
+
+    /// A person says that a server will not come back.
+    pub(crate) fn on_forget_server(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        request: &ForgetServer,
+    ) {
+        let server = request.server;
+        if let Some((state, at)) = self.fleet.servers().state_and_place(step.now.time, server)
+            && state != ServerState::Dead
+        {
+            let line = format!("server {server} at {} is not dead: stop it first", at.address);
+            return step.out.reply(from, Err(Failure::not_done(ErrorCode::Busy, line)));
+        }
+        let proposal = step.out.propose(record::ForgetServer { time: step.now.wall, server });
+        self.forgetting.insert(proposal, (from, server));
+    }
+
+    pub(super) fn on_forgotten(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        server: ServerId,
+        applied: &Applied,
+    ) {
+        if let Applied::Failed(failure) = applied {
+            return step.out.reply(from, Err(failure.clone()));
+        }
+        // It may have come back meanwhile: then it is taken in anew with its next word.
+        self.fleet.forget_server(server);
+        step.out.reply(from, Ok(Response::ForgetServer(ForgetServerAnswer {})));
     }
 
     /// J1. A group of one cannot win back a term that it does not remember.

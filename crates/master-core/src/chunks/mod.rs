@@ -22,7 +22,8 @@ use crate::step::Step;
 use crate::view::View;
 use cairn_env::{Caller, EffectId, Now};
 use cairn_protocol::{ExplainAnswer, Failure, Lease, ReportBadBlock, Response};
-use cairn_types::{ChunkHandle, EntryId, Term, Time};
+use cairn_types::{ChunkHandle, EntryId, ServerId, Term, Time};
+use std::collections::BTreeMap;
 
 /// The soft state of one term.
 #[derive(Debug)]
@@ -30,11 +31,18 @@ pub(crate) struct Chunks {
     fleet: Fleet,
     scheduler: Scheduler,
     tick: Option<EffectId>,
+    /// Servers whose forgetting is on its way into the log, and who asked for it.
+    forgetting: BTreeMap<ProposalId, (Caller, ServerId)>,
 }
 
 impl Chunks {
     pub(crate) fn new(term: Term) -> Self {
-        Self { fleet: Fleet::default(), scheduler: Scheduler::new(term), tick: None }
+        Self {
+            fleet: Fleet::default(),
+            scheduler: Scheduler::new(term),
+            tick: None,
+            forgetting: BTreeMap::new(),
+        }
     }
 
     /// All that is known.
@@ -46,7 +54,7 @@ impl Chunks {
     pub(crate) fn on_term_begins(&mut self, step: &mut Step<'_>) {
         let (now, config) = (step.now.time, step.state.config());
         self.scheduler.begin(now, config);
-        self.fleet.begin(now, config);
+        self.fleet.begin(now, config, step.state.servers());
         self.schedule_tick(step);
     }
 
@@ -113,6 +121,9 @@ impl Chunks {
         proposal: ProposalId,
         applied: &Applied,
     ) {
+        if let Some((from, server)) = self.forgetting.remove(&proposal) {
+            self.on_forgotten(step, from, server, applied);
+        }
         self.scheduler.on_applied(&mut step.with(&mut self.fleet), proposal, applied);
     }
 }

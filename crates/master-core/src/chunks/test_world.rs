@@ -136,6 +136,16 @@ impl World {
         done
     }
 
+    /// Commits and applies what was proposed about servers.
+    fn commit_servers(&mut self) {
+        let is_server =
+            |(_, record): &(ProposalId, Record)| matches!(record, Record::KnowServer(_));
+        let (servers, others) = std::mem::take(&mut self.proposed).into_iter().partition(is_server);
+        self.proposed = servers;
+        self.commit();
+        self.proposed = others;
+    }
+
     pub(super) fn request(&mut self, from: u64, request: impl Into<Request>) {
         let request = request.into();
         let from = caller(from);
@@ -154,6 +164,9 @@ impl World {
             Directed::ClientToMaster(ClientToMaster::Explain(explain)) => {
                 let answer = chunks.explain(step.now, step.state, &explain.subject);
                 step.out.reply(from, answer.map(Response::Explain));
+            }
+            Directed::ClientToMaster(ClientToMaster::ForgetServer(request)) => {
+                chunks.on_forget_server(step, from, &request);
             }
             other => panic!("{other:?} is not about chunks"),
         });
@@ -193,6 +206,7 @@ impl World {
         let incarnation = Incarnation::new(incarnation);
         self.request(900, Join { at, incarnation, ..Join::default() });
         let Some(Ok(Response::Join(joined))) = self.reply(900) else { panic!("not taken in") };
+        self.commit_servers();
         let inventory = Inventory {
             server: server(id),
             incarnation,

@@ -17,6 +17,7 @@ use cairn_types::{
     SerialNumber, Term,
 };
 
+mod absent_servers;
 mod after_power_loss;
 mod furthest;
 mod late_heartbeat;

@@ -34,7 +34,8 @@ impl Fleet {
     /// known in another incarnation.
     pub(crate) fn join(&mut self, now: Time, join: &Join, id: JoinId) -> Result<bool, Failure> {
         let server = join.at.server;
-        let former = self.servers.get(server).map(|known| known.incarnation);
+        let former = self.servers.get(server).filter(|known| !known.awaited);
+        let former = former.map(|known| known.incarnation);
         self.servers.join(now, join, id)?;
         self.forget_all_of(server);
         Ok(former.is_some_and(|former| former != join.incarnation))

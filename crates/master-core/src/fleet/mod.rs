@@ -46,9 +46,16 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// The cell's settings are known, and from now on servers can come.
-    pub(crate) fn begin(&mut self, now: Time, config: &CellConfig) {
+    /// The cell's settings and the servers that the log knows are told, and from now on servers can
+    /// come.
+    pub(crate) fn begin<'a>(
+        &mut self,
+        now: Time,
+        config: &CellConfig,
+        known: impl Iterator<Item = &'a ReplicaAt>,
+    ) {
         self.servers.configure(config);
+        known.for_each(|at| self.servers.expect(now, at));
         self.gathers_until = now + Duration::from_millis(config.dead_ms);
     }
 
@@ -74,12 +81,13 @@ impl Fleet {
         self.servers.at(server)
     }
 
-    /// Time has passed: whoever has been silent for long is dead, and what it held is forgotten.
+    /// Time has passed: whoever has been silent for long is dead, and what it held counts no more.
     /// Tells whom.
     pub(crate) fn pass(&mut self, now: Time) -> Vec<ServerId> {
         let dead = self.servers.bury(now);
         for server in &dead {
-            self.forget_all_of(*server);
+            self.locations.bury_server(*server);
+            self.unknown.remove_server(*server);
         }
         self.locations.sweep_some();
         // Nobody is telling: nobody is asked.
@@ -89,13 +97,19 @@ impl Fleet {
         dead
     }
 
+    /// A server will not come back.
+    pub(crate) fn forget_server(&mut self, server: ServerId) {
+        self.servers.forget(server);
+        self.forget_all_of(server);
+    }
+
     fn forget_all_of(&mut self, server: ServerId) {
         self.locations.remove_server(server);
         self.unknown.remove_server(server);
     }
 
     /// Takes in what a server answered of its replica of a chunk; nothing, where that is another's,
-    /// or the table has no such chunk (L6 of the locations). Whether it is of that chunk, and the
+    /// or the table has no such chunk (L7 of the locations). Whether it is of that chunk, and the
     /// table has it.
     pub(crate) fn note_replica(
         &mut self,

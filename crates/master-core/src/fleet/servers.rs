@@ -1,21 +1,22 @@
 //! The chunkservers that a master knows: who they are, how full, when last heard of (R5, R6).
 //!
 //! ```text
-//!   Join ──► Live ──silent_ms──► Silent ──dead_ms──► Dead ──► (joins again)
+//!   Join ──► Live ──silent_ms──► Silent ──dead_ms──► Dead ──► (joins again, or is forgotten)
 //!              ▲───── heartbeat ────┘
+//!   known to the log, awaited ──────┘
 //! ```
 //! - V1: a server id has one live incarnation; a second one elsewhere is refused (R5).
 //! - V2: a server that died must join again with its inventory before it counts.
 //! - V3: all of them together fit one answer; a dead one gives way to a new one.
 
-use cairn_protocol::{ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, ServerState, ServerStatus};
+use cairn_protocol::{
+    ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, SERVER_COUNT_MAX, ServerState, ServerStatus,
+};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, Incarnation, JoinId, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The most chunkservers that a cell may have.
-const SERVER_COUNT_MAX: usize = 4096;
 /// Bytes that an address, or a rack, may have.
 const TEXT_SIZE_MAX: usize = 255;
 
@@ -43,8 +44,10 @@ pub(crate) struct KnownServer {
     pub(crate) inventoried: Option<Time>,
     /// Chunks placed there lately and not yet seen in its disk use (§4.2).
     pub(crate) creations: u32,
-    /// Declared dead; what it held is forgotten (V2).
+    /// Declared dead; what it held counts no more (V2).
     pub(crate) buried: bool,
+    /// The log knows it, and it has not joined in this term.
+    pub(crate) awaited: bool,
 }
 
 /// All chunkservers.
@@ -92,9 +95,36 @@ impl ServerTable {
             inventoried: None,
             creations: 0,
             buried: false,
+            awaited: false,
         };
         self.servers.insert(join.at.server, server);
         Ok(())
+    }
+
+    /// The log knows a server: it is missed from now on, until it joins.
+    pub(crate) fn expect(&mut self, now: Time, at: &ReplicaAt) {
+        let server = KnownServer {
+            at: at.clone(),
+            incarnation: Incarnation::default(),
+            capacity: 0,
+            used: 0,
+            joined: now,
+            heard: now,
+            join: JoinId::default(),
+            slices: 0,
+            asked: 0,
+            inventoried: None,
+            creations: 0,
+            buried: false,
+            awaited: true,
+        };
+        let former = self.servers.insert(at.server, server);
+        assert!(former.is_none(), "a term begins with servers that nobody has heard of");
+    }
+
+    /// A person says that it will not come back.
+    pub(crate) fn forget(&mut self, id: ServerId) {
+        self.servers.remove(&id);
     }
 
     /// Makes room for one more (V3).
@@ -126,7 +156,8 @@ impl ServerTable {
         incarnation: Incarnation,
     ) -> Option<&mut KnownServer> {
         let server = self.servers.get_mut(&id)?;
-        (server.incarnation == incarnation && !server.buried).then_some(server)
+        let present = server.incarnation == incarnation && !server.buried && !server.awaited;
+        present.then_some(server)
     }
 
     pub(crate) fn get(&self, id: ServerId) -> Option<&KnownServer> {
@@ -154,7 +185,7 @@ impl ServerTable {
         let silence = now.since(server.heard);
         if server.buried || silence >= self.dead {
             ServerState::Dead
-        } else if silence >= self.silent {
+        } else if silence >= self.silent || server.awaited {
             ServerState::Silent
         } else {
             ServerState::Live
@@ -170,6 +201,15 @@ impl ServerTable {
         self.servers.values().filter(move |server| self.state_of(now, server) == ServerState::Live)
     }
 
+    /// Servers that have not told in this term what they hold, and are not there to tell it.
+    pub(crate) fn absent(&self, now: Time) -> impl Iterator<Item = &ReplicaAt> {
+        let absent = move |server: &&KnownServer| {
+            server.awaited
+                || (server.inventoried.is_none() && self.state_of(now, server) != ServerState::Live)
+        };
+        self.servers.values().filter(absent).map(|server| &server.at)
+    }
+
     /// Whether a server may still come back with, or tell of, a replica that is not known to be
     /// here: one that is silent, or whose inventory is not complete.
     pub(crate) fn may_tell_more(&self, now: Time, holds: impl Fn(ServerId) -> bool) -> bool {
@@ -182,7 +222,9 @@ impl ServerTable {
 
     /// Servers that are telling what they hold.
     pub(crate) fn telling_count(&self) -> usize {
-        let telling = |server: &&KnownServer| !server.buried && server.inventoried.is_none();
+        let telling = |server: &&KnownServer| {
+            !server.buried && !server.awaited && server.inventoried.is_none()
+        };
         self.servers.values().filter(telling).count()
     }
 
@@ -259,6 +301,23 @@ mod tests {
 
     fn at(millis: u64) -> Time {
         Time::default() + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_server_that_the_log_knows_is_missed_until_it_joins_or_is_forgotten() {
+        let mut servers = servers();
+        let id = ServerId::new(1);
+        servers.expect(at(0), &join("a:1", 0).at);
+        assert_eq!(servers.state(at(1), id), Some(ServerState::Silent));
+        assert!(servers.present(id, Incarnation::default()).is_none(), "nobody is it yet");
+        assert_eq!(servers.telling_count(), 0, "it tells nothing");
+        assert!(servers.may_tell_more(at(1), |_| false), "it may");
+        assert_eq!(servers.bury(at(4000)), [id]);
+        assert_eq!(servers.state(at(4000), id), Some(ServerState::Dead));
+        servers.join(at(4001), &join("b:1", 10), JoinId::default()).unwrap();
+        assert_eq!(servers.state(at(4001), id), Some(ServerState::Live));
+        servers.forget(id);
+        assert_eq!(servers.state(at(4001), id), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::decided_set::{SetDecision, decide};
 use super::health::replica_counts;
+use super::members::current;
 use super::replica_set::plan_raise;
 use crate::fleet::KnownReplica;
 use crate::leases::LeaseStatus;
@@ -100,6 +101,7 @@ fn explain_chunk(view: &View<'_>, handle: ChunkHandle, answer: &mut ExplainAnswe
     for (server, replica) in view.fleet.locations().of(handle) {
         answer.lines.push(explain_replica(view, &chunk, handle, (server, &replica)));
     }
+    answer.lines.extend(explain_missing(view, &chunk, handle));
     if let Some(lease) = view.leases.possible(handle, view.now.time) {
         let left = lease.until.since(view.now.time).as_millis();
         let doubt = if lease.status == LeaseStatus::Serving { "" } else { ", in doubt" };
@@ -118,6 +120,34 @@ fn explain_chunk(view: &View<'_>, handle: ChunkHandle, answer: &mut ExplainAnswe
         // Re-replication (A20) is not part of this cell yet.
         answer.lines.push("  waits for its servers to come back; nothing clones yet".to_owned());
     }
+}
+
+/// Which machines must come back: those that held the chunk when they died, and where replicas are
+/// missing that nobody has told of, those that may.
+fn explain_missing(view: &View<'_>, chunk: &ChunkRecord, handle: ChunkHandle) -> Vec<String> {
+    let (now, servers) = (view.now.time, view.fleet.servers());
+    let heard = |server: ServerId| {
+        let known = servers.get(server)?;
+        let ago = now.since(known.heard).as_secs();
+        Some((known.at.address.as_str(), ago))
+    };
+    let lost = view.fleet.locations().lost(handle);
+    let mut lines: Vec<String> = lost
+        .filter(|(_, replica)| replica.is_current(chunk.version))
+        .filter_map(|(server, replica)| {
+            let (address, ago) = heard(server)?;
+            let length = replica.length;
+            Some(format!("  {address} (dead, not heard of for {ago} s): held {length} bytes"))
+        })
+        .collect();
+    let told = current(view, handle, chunk).count() + lines.len();
+    let missing = (chunk.set_size as usize).saturating_sub(told);
+    let absent: Vec<&str> = servers.absent(now).map(|at| at.address.as_str()).collect();
+    if missing > 0 && !absent.is_empty() {
+        let absent = absent.join(", ");
+        lines.push(format!("  {missing} more of its set: perhaps on {absent}, not heard of yet"));
+    }
+    lines
 }
 
 fn explain_replica(

@@ -27,24 +27,38 @@ pub(crate) fn servers(view: &View<'_>) -> Vec<ServerStatus> {
 /// Looks at every chunk of the cell.
 pub(crate) fn health(view: &View<'_>) -> Health {
     let mut health = Health::default();
+    let (mut damaged, mut suspect) = (0, 0);
     for (handle, chunk) in view.state.chunks() {
         let (sound, readable) = replica_counts(view, handle, &chunk);
+        // Most chunks have all that they need: their replicas are counted once.
+        if sound < chunk.goal as usize {
+            for (_, replica) in current(view, handle, &chunk) {
+                damaged += u64::from(replica.damaged);
+                suspect += u64::from(replica.suspect && !replica.damaged);
+            }
+        }
         health.under_replicated += u64::from(sound < chunk.goal as usize);
         health.unavailable += u64::from(readable == 0);
     }
     let servers = view.fleet.servers().describe(view.now.time, |_| (0, 0));
-    let count =
-        |wanted: ServerState| servers.iter().filter(|server| server.state == wanted).count();
+    let those = |wanted: ServerState| {
+        let those = servers.iter().filter(move |server| server.state == wanted);
+        those.map(|server| server.at.address.as_str()).collect::<Vec<&str>>()
+    };
     let (live, silent, dead) =
-        (count(ServerState::Live), count(ServerState::Silent), count(ServerState::Dead));
+        (those(ServerState::Live), those(ServerState::Silent), those(ServerState::Dead));
     let mut say = |count: u64, code: &str, what: &str| {
         if count > 0 {
             health.reasons.push(format!("{code}: {count} {what}"));
         }
     };
-    say(u64::from(live == 0), "NO_SERVERS", "cell without a live chunkserver");
-    say(silent as u64, "SERVERS_SILENT", "chunkservers missed their heartbeats");
-    say(dead as u64, "SERVERS_DEAD", "chunkservers are dead");
+    say(u64::from(live.is_empty()), "NO_SERVERS", "cell without a live chunkserver");
+    let missed = format!("chunkservers missed their heartbeats: {}", named(&silent));
+    say(silent.len() as u64, "SERVERS_SILENT", &missed);
+    let gone = format!("chunkservers are dead: {}", named(&dead));
+    say(dead.len() as u64, "SERVERS_DEAD", &gone);
+    say(damaged, "DAMAGED", "replicas have blocks that do not match their checksums");
+    say(suspect, "SUSPECT", "replicas may have lost bytes in a power failure");
     let lost = "chunks on servers that this master's log does not know; kept (was a backup of the \
                 master restored?)";
     say(view.fleet.unknown_count(), "UNKNOWN_CHUNKS", lost);
@@ -52,6 +66,16 @@ pub(crate) fn health(view: &View<'_>) -> Health {
     say(gone, "UNAVAILABLE", "chunks have no replica that can be read now");
     say(under, "UNDER_REPLICATED", "chunks have fewer replicas than their goal");
     health
+}
+
+/// The first few addresses, and how many more there are.
+fn named(addresses: &[&str]) -> String {
+    const NAMED_MAX: usize = 4;
+    let first = addresses[..addresses.len().min(NAMED_MAX)].join(", ");
+    match addresses.len().saturating_sub(NAMED_MAX) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 /// Up-to-date replicas on live servers: the sound ones, and all.

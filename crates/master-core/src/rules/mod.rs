@@ -5,11 +5,12 @@
 //!   live_file   members ◄── replica_set ◄── next_step      what a place's job does next
 //!                 ▲  ▲──── decided_set       lease_request  what a client is answered
 //!                 │                          lease_upkeep   what a heartbeat extends
-//!   closing ──────┘   garbage  placement  reading  health  explain
+//!   closing ──────┘   garbage  placement  reading  health  degraded  explain
 //! ```
 
 pub(crate) mod closing;
 pub(crate) mod decided_set;
+pub(crate) mod degraded;
 pub(crate) mod explain;
 pub(crate) mod garbage;
 pub(crate) mod health;

@@ -75,6 +75,8 @@ impl State {
             Record::SetVersion(record) => self.set_version(record),
             Record::SetLength(record) => self.set_length(record),
             Record::Refuse(record) => Err(record.failure.clone()),
+            Record::KnowServer(record) => self.know_server(record),
+            Record::ForgetServer(record) => self.forget_server(record),
         }
     }
 

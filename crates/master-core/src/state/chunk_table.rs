@@ -151,7 +151,15 @@ impl ChunkTable {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (ChunkHandle, ChunkRecord)> + use<'_> {
-        let mut walk = self.chunks.walk(&[]);
+        self.from(ChunkHandle::default())
+    }
+
+    /// Every chunk from a handle on.
+    pub(super) fn from(
+        &self,
+        first: ChunkHandle,
+    ) -> impl Iterator<Item = (ChunkHandle, ChunkRecord)> + use<'_> {
+        let mut walk = self.chunks.walk(&chunk_key(first));
         std::iter::from_fn(move || {
             walk.unpack(|key, packed| {
                 let mut key = Packed(key);

@@ -12,6 +12,7 @@
 
 use super::State;
 use super::chunk_table::ChunkTable;
+use super::known_servers::KnownServers;
 use super::map::{DamageMark, Map};
 use super::names::Names;
 use super::outcomes::Outcomes;
@@ -21,7 +22,7 @@ use cairn_pagetree::{
     checkpoint,
 };
 use cairn_types::wire::Message;
-use cairn_types::{CellConfig, CellId, LogIndex, Term, WallTime, crc32c};
+use cairn_types::{CellConfig, CellId, LogIndex, ReplicaAt, Term, WallTime, crc32c};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ cairn_types::message! {
         9 => file_count: u64,
         10 => hidden_count: u64,
         11 => outcome_count: u64,
+        /// Those that have joined and were not forgotten.
+        13 => servers: Vec<ReplicaAt>,
     }
 }
 cairn_types::message! {
@@ -133,6 +136,7 @@ impl State {
             last_record: head.last_record,
             applied: head.applied,
             applied_term: head.applied_term,
+            servers: KnownServers::of(head.servers),
             names: Names::of([names, entries], [head.file_count, head.hidden_count]),
             chunks: ChunkTable::of([places, chunks]),
             outcomes: Outcomes::of([kept, by_time, floors, floors_by_time], head.outcome_count),
@@ -178,6 +182,7 @@ impl State {
             file_count: self.names.file_count(),
             hidden_count: self.names.hidden_count(),
             outcome_count: self.outcomes.count(),
+            servers: self.servers.iter().cloned().collect(),
         }
     }
 

@@ -8,8 +8,8 @@ use crate::applied::Applied;
 use crate::record::{AddDirectories, AddFile, OpenChunk, Record};
 use cairn_pagetree::{Backing, FileId};
 use cairn_types::{
-    CellPath, ChunkHandle, ChunkIndex, EntryId, EntryKind, MutationName, MutationNumber, SessionId,
-    WallTime,
+    CellPath, ChunkHandle, ChunkIndex, EntryId, EntryKind, MutationName, MutationNumber, ReplicaAt,
+    ServerId, SessionId, WallTime,
 };
 use proptest::prelude::{ProptestConfig, proptest};
 use std::collections::BTreeMap;
@@ -23,6 +23,7 @@ struct Model {
     chunks: BTreeMap<ChunkHandle, super::ChunkRecord>,
     kept: BTreeMap<MutationName, (Duration, Applied)>,
     floors: BTreeMap<SessionId, MutationNumber>,
+    servers: BTreeMap<ServerId, ReplicaAt>,
 }
 
 impl Model {
@@ -119,6 +120,12 @@ impl Model {
             }
             (Record::OpenChunk(open), Applied::ChunkOpened(opened)) => {
                 self.open_chunk(open, opened.handle, chunk_size);
+            }
+            (Record::KnowServer(know), Applied::Changed(_)) => {
+                self.servers.insert(know.at.server, know.at.clone());
+            }
+            (Record::ForgetServer(forget), Applied::Changed(_)) => {
+                assert!(self.servers.remove(&forget.server).is_some(), "it was there");
             }
             (Record::CloseChunk(close), Applied::Changed(_)) => {
                 self.close(close.handle, chunk_size)
@@ -228,6 +235,7 @@ impl Model {
         }
         let files = self.entries.values().filter(|(e, _)| e.kind == EntryKind::File).count() as u64;
         let hidden = listed.get(&HIDDEN_ROOT).map_or(0, BTreeMap::len) as u64;
+        right(state.servers().eq(self.servers.values()), "the servers");
         right(state.file_count() == files, "the count of files");
         right(state.directory_count() == self.entries.len() as u64 - files - 1, "of directories");
         right(state.hidden_count() == hidden, "the count of hidden names");

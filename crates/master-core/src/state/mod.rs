@@ -23,11 +23,13 @@ mod any_record_test;
 mod apply;
 mod apply_chunks;
 mod apply_names;
+mod apply_servers;
 mod chunk_table;
 mod entry_record;
 mod image;
 #[cfg(test)]
 mod image_test;
+mod known_servers;
 mod map;
 mod names;
 mod outcomes;
@@ -47,9 +49,10 @@ pub use outcomes::Remembered;
 use cairn_protocol::Failure;
 use cairn_types::{
     CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, LogIndex,
-    MutationName, Term, WallTime,
+    MutationName, ReplicaAt, ServerId, Term, WallTime,
 };
 use chunk_table::ChunkTable;
+use known_servers::KnownServers;
 use map::DamageMark;
 use names::Names;
 use outcomes::Outcomes;
@@ -70,6 +73,7 @@ pub struct State {
     /// The last applied record's place in the log and the term that it was proposed in.
     applied: LogIndex,
     applied_term: Term,
+    servers: KnownServers,
     names: Names,
     chunks: ChunkTable,
     outcomes: Outcomes,
@@ -89,6 +93,7 @@ impl Default for State {
             last_record: WallTime::default(),
             applied: LogIndex::default(),
             applied_term: Term::default(),
+            servers: KnownServers::default(),
             names: Names::new(&mark),
             chunks: ChunkTable::new(&mark),
             outcomes: Outcomes::new(&mark),
@@ -148,6 +153,17 @@ impl State {
     #[must_use]
     pub fn applied_term(&self) -> Term {
         self.applied_term
+    }
+
+    /// The chunkservers that have joined the cell and were not forgotten, by id.
+    pub fn servers(&self) -> impl ExactSizeIterator<Item = &ReplicaAt> {
+        self.servers.iter()
+    }
+
+    /// Where a chunkserver was that joined last.
+    #[must_use]
+    pub fn server(&self, server: ServerId) -> Option<&ReplicaAt> {
+        self.servers.get(server)
     }
 
     /// An entry by id.
@@ -304,6 +320,14 @@ impl State {
     /// Every chunk, by handle.
     pub fn chunks(&self) -> impl Iterator<Item = (ChunkHandle, ChunkRecord)> + use<'_> {
         self.chunks.iter()
+    }
+
+    /// Every chunk behind a handle, by handle.
+    pub fn chunks_after(
+        &self,
+        handle: ChunkHandle,
+    ) -> impl Iterator<Item = (ChunkHandle, ChunkRecord)> + use<'_> {
+        self.chunks.from(handle).skip_while(move |(found, _)| *found <= handle)
     }
 
     /// The chunks of a range of handles, in order.

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use super::{HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
 use crate::record::{
-    AddDirectories, AddFile, Begin, CloseChunk, FoundCell, HideEntry, MoveEntry, NewDirectory,
-    OpenChunk, Record, Refuse, SetLength, SetVersion,
+    AddDirectories, AddFile, Begin, CloseChunk, ForgetServer, FoundCell, HideEntry, KnowServer,
+    MoveEntry, NewDirectory, OpenChunk, Record, Refuse, SetLength, SetVersion,
 };
 use cairn_pagetree::FileId;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::wire::Message;
 use cairn_types::{
-    CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, EntryKind,
-    LogIndex, MutationName, MutationNumber, Random, SessionId, Term, WallTime,
+    Address, CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId,
+    EntryKind, LogIndex, MutationName, MutationNumber, Rack, Random, ReplicaAt, ServerId,
+    SessionId, Term, WallTime,
 };
 
 pub(super) const TERM: Term = Term::new(3);
@@ -77,6 +78,9 @@ impl Drawer {
         let parent = self.entry(state, EntryKind::Directory);
         let file = self.entry(state, EntryKind::File);
         let (id, name) = (EntryId::of(TERM, self.fresh()), self.name());
+        if self.random.chance(40) {
+            return self.draw_server(time);
+        }
         match self.random.below(10) {
             0 => {
                 let second =
@@ -125,6 +129,16 @@ impl Drawer {
             _ if self.random.chance(500) => CloseChunk { time, handle: self.chunk(state) }.into(),
             _ => SetLength { time, file, length: self.random.below(9000) }.into(),
         }
+    }
+
+    /// Few servers, which come, come back elsewhere, and are forgotten.
+    fn draw_server(&mut self, time: WallTime) -> Record {
+        let server = ServerId::new(1 + self.random.below(4));
+        if self.random.chance(300) {
+            return ForgetServer { time, server }.into();
+        }
+        let address = Address::new(format!("h{}:1", self.random.below(3)));
+        KnowServer { time, at: ReplicaAt { server, address, rack: Rack::default() } }.into()
     }
 
     fn draw_move(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {

@@ -18,7 +18,9 @@
 //!   replicas told, and since when no lease is known, is forgotten then: all of them told since.
 //! - L5: what a server told in a life that is over does not count, whether it is swept away yet or
 //!   not.
-//! - L6: only chunks of the chunk table are here, and the table loses none: a page remembers which
+//! - L6: what a server held that died is remembered, for people alone, until it joins again or the
+//!   chunk has gone on without it.
+//! - L7: only chunks of the chunk table are here, and the table loses none: a page remembers which
 //!   of its handles the table has, and for those it is not asked again.
 
 mod entry;
@@ -103,7 +105,7 @@ fn joined(
     }
     let mut waits = Some(number);
     for other in known {
-        let Some(id) = numbers.server(other) else {
+        let Some(id) = numbers.holder(other) else {
             numbers.release(other);
             continue;
         };
@@ -123,7 +125,7 @@ fn joined(
 
 impl LocationTable {
     /// Takes in what a server says of several replicas, one after the other (L1), and answers those
-    /// of chunks that the table has not (L6). In handle order they cost least: each page is written
+    /// of chunks that the table has not (L7). In handle order they cost least: each page is written
     /// anew once for all of its chunks.
     ///
     /// `table` gives those chunks of a range of handles that the chunk table has.
@@ -227,7 +229,7 @@ impl LocationTable {
             None => {
                 let numbers = &mut self.numbers;
                 let after = |(other, _): &(ServerNumber, KnownReplica)| {
-                    numbers.server(*other).is_some_and(|other| other > server)
+                    numbers.holder(*other).is_some_and(|other| other > server)
                 };
                 let at = chunk.replicas.iter().position(after).unwrap_or(chunk.replicas.len());
                 chunk.replicas.insert(at, (number, heard));
@@ -259,11 +261,21 @@ impl LocationTable {
         let numbers = &mut self.numbers;
         let Some(chunk) = self.unsettled.get_mut(&handle) else { return };
         chunk.replicas.retain(|(number, _)| {
-            let counts = numbers.server(*number).is_some();
+            let counts = numbers.holder(*number).is_some();
             if !counts {
                 numbers.release(*number);
             }
             counts
+        });
+        // L6
+        let live = |(number, _): &&(ServerNumber, KnownReplica)| numbers.server(*number).is_some();
+        let newest = chunk.replicas.iter().filter(live).map(|(_, replica)| replica.version).max();
+        chunk.replicas.retain(|(number, replica)| {
+            let left = numbers.server(*number).is_none() && Some(replica.version) < newest;
+            if left {
+                numbers.release(*number);
+            }
+            !left
         });
         let Some((_, first)) = chunk.replicas.first().copied() else {
             self.unsettled.remove(&handle);
@@ -288,14 +300,31 @@ impl LocationTable {
 
     /// The replicas of a chunk, in order of server.
     pub(crate) fn of(&self, handle: ChunkHandle) -> impl Iterator<Item = (ServerId, KnownReplica)> {
+        // L5
+        let server = |(number, replica)| Some((self.numbers.server(number)?, replica));
+        self.named(handle).filter_map(server)
+    }
+
+    /// The replicas of a chunk that servers held when they died (L6).
+    pub(crate) fn lost(
+        &self,
+        handle: ChunkHandle,
+    ) -> impl Iterator<Item = (ServerId, KnownReplica)> {
+        let server = |(number, replica)| Some((self.numbers.buried(number)?, replica));
+        self.named(handle).filter_map(server)
+    }
+
+    /// Whatever stands there of a chunk.
+    fn named(
+        &self,
+        handle: ChunkHandle,
+    ) -> impl Iterator<Item = (ServerNumber, KnownReplica)> + use<'_> {
         let settled = self.settled.get(handle);
         let unsettled = if settled.is_some() { None } else { self.unsettled.get(&handle) };
         let settled = settled.into_iter();
         let settled = settled.flat_map(|(facts, servers)| servers.map(move |at| (at, facts)));
         let unsettled = unsettled.into_iter().flat_map(|chunk| chunk.replicas.iter().copied());
-        let all = settled.chain(unsettled);
-        // L5
-        all.filter_map(|(number, replica)| Some((self.numbers.server(number)?, replica)))
+        settled.chain(unsettled)
     }
 
     /// Has what is known of these chunks fetched from memory, all at once.
@@ -307,7 +336,7 @@ impl LocationTable {
         self.of(handle).find(|(at, _)| *at == server).map(|(_, replica)| replica)
     }
 
-    /// How many replicas each server holds.
+    /// How many replicas each server holds, or held when it died.
     pub(crate) fn counts(&self) -> BTreeMap<ServerId, u64> {
         self.numbers.counts()
     }
@@ -351,7 +380,12 @@ impl LocationTable {
         self.settle(handle);
     }
 
-    /// Forgets what a server held: it died, or tells anew (L5).
+    /// The server is dead: what it held counts no more (L6).
+    pub(super) fn bury_server(&mut self, server: ServerId) {
+        self.numbers.bury(server);
+    }
+
+    /// Forgets what a server held: it tells anew, or never will (L5).
     pub(super) fn remove_server(&mut self, server: ServerId) {
         self.numbers.end_life(server);
     }
@@ -368,7 +402,7 @@ impl LocationTable {
         }
         let (group, handle_from) = self.swept;
         let (numbers, mut removed) = (&self.numbers, Vec::new());
-        let counts = |number| numbers.server(number).is_some();
+        let counts = |number| numbers.holder(number).is_some();
         let group = self.settled.retain((group, groups), counts, &mut removed);
         removed.into_iter().for_each(|number| self.numbers.release(number));
         let mut rest = self.unsettled.range(handle_from..).map(|(handle, _)| *handle);

@@ -4,7 +4,7 @@ use super::{KnownReplica, LocationTable, behind};
 use cairn_protocol::ReplicaReport;
 use cairn_types::{ChunkHandle, ChunkVersion, Random, SerialNumber, ServerId, Time};
 use proptest::prelude::proptest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -12,17 +12,21 @@ use std::time::Duration;
 struct Chunk {
     replicas: BTreeMap<ServerId, KnownReplica>,
     quiet: Time,
+    /// Of all that was ever told of it.
+    highest: ChunkVersion,
 }
 
 /// What [`LocationTable`] means, in as few words as possible.
 #[derive(Debug, Default)]
 struct Plain {
     chunks: BTreeMap<ChunkHandle, Chunk>,
+    buried: BTreeSet<ServerId>,
 }
 
 impl Plain {
     fn report(&mut self, now: Time, server: ServerId, report: &ReplicaReport) {
         let chunk = self.chunks.entry(report.handle).or_default();
+        chunk.highest = chunk.highest.max(report.version);
         let mut heard = KnownReplica::of(report, now);
         if let Some(known) = chunk.replicas.get(&server) {
             if heard.order() < known.order() {
@@ -38,7 +42,16 @@ impl Plain {
         self.chunks.get_mut(&handle)?.replicas.get_mut(&server)
     }
 
+    /// The replicas that count, or those of the dead.
+    fn replicas(&self, handle: ChunkHandle, of_the_dead: bool) -> Vec<(ServerId, KnownReplica)> {
+        let chunk = self.chunks.get(&handle).into_iter();
+        let all = chunk.flat_map(|chunk| &chunk.replicas);
+        let wanted = all.filter(|(server, _)| self.buried.contains(server) == of_the_dead);
+        wanted.map(|(server, replica)| (*server, *replica)).collect()
+    }
+
     fn remove_server(&mut self, server: ServerId) {
+        self.buried.remove(&server);
         for chunk in self.chunks.values_mut() {
             chunk.replicas.remove(&server);
         }
@@ -115,6 +128,10 @@ fn check(seed: u64) {
                 packed.remove_server(server);
                 plain.remove_server(server);
             }
+            5 => {
+                packed.bury_server(server);
+                plain.buried.insert(server);
+            }
             1 => {
                 packed.mark_damaged(handle, server);
                 if let Some(replica) = plain.replica(handle, server) {
@@ -135,26 +152,7 @@ fn check(seed: u64) {
                 let some = |random: &mut Random| usize::try_from(random.below(4)).unwrap();
                 packed.sweep(some(random), some(random));
             }
-            _ => {
-                // Mostly in handle order, as servers tell; sometimes one twice, or one before.
-                let mut handles = vec![handle];
-                while random.chance(600) {
-                    let last = handles.last().expect("at least one").get();
-                    let next = last + stride * random.below(3) + random.below(2);
-                    handles.push(ChunkHandle::new(if random.chance(30) {
-                        handle.get()
-                    } else {
-                        next
-                    }));
-                }
-                let told: Vec<_> = handles.into_iter().map(|at| report(at, random)).collect();
-                let (known, unknown): (Vec<&ReplicaReport>, Vec<_>) =
-                    told.iter().partition(|report| is_in_table(&report.handle));
-                let unlisted = packed.report_all(now, server, &told, table);
-                assert_eq!(sorted(unlisted), sorted(unknown));
-                known.iter().for_each(|report| plain.report(now, server, report));
-                told.iter().for_each(|report| compare(&packed, &plain, report.handle));
-            }
+            _ => tell(random, (now, stride), (server, handle), (&mut packed, &mut plain)),
         }
         compare(&packed, &plain, handle);
     }
@@ -164,15 +162,53 @@ fn check(seed: u64) {
         packed.sweep(usize::MAX, usize::MAX);
     }
     assert!(!packed.numbers.any_dead(), "a whole sweep leaves nothing of lives that are over");
+    for server in plain.buried.clone() {
+        packed.remove_server(server);
+        plain.remove_server(server);
+    }
     assert_eq!(packed.counts(), plain.counts());
+}
+
+/// A server tells of some chunks from `handle` on.
+fn tell(
+    random: &mut Random,
+    (now, stride): (Time, u64),
+    (server, handle): (ServerId, ChunkHandle),
+    (packed, plain): (&mut LocationTable, &mut Plain),
+) {
+    // Mostly in handle order, as servers tell; sometimes one twice, or one before.
+    let mut handles = vec![handle];
+    while random.chance(600) {
+        let last = handles.last().expect("at least one").get();
+        let next = last + stride * random.below(3) + random.below(2);
+        handles.push(ChunkHandle::new(if random.chance(30) { handle.get() } else { next }));
+    }
+    let told: Vec<_> = handles.into_iter().map(|at| report(at, random)).collect();
+    let (known, unknown): (Vec<&ReplicaReport>, Vec<_>) =
+        told.iter().partition(|report| is_in_table(&report.handle));
+    if plain.buried.contains(&server) {
+        // It has joined again.
+        packed.remove_server(server);
+        plain.remove_server(server);
+    }
+    let unlisted = packed.report_all(now, server, &told, table);
+    assert_eq!(sorted(unlisted), sorted(unknown));
+    known.iter().for_each(|report| plain.report(now, server, report));
+    told.iter().for_each(|report| compare(packed, plain, report.handle));
 }
 
 fn compare(packed: &LocationTable, plain: &Plain, handle: ChunkHandle) {
     let none = Chunk::default();
     let chunk = plain.chunks.get(&handle).unwrap_or(&none);
-    let replicas = chunk.replicas.iter().map(|(server, replica)| (*server, *replica));
-    let wanted = seen(replicas, chunk.quiet);
+    let live = plain.replicas(handle, false);
+    let wanted = seen(live.into_iter(), chunk.quiet);
     assert_eq!(seen(packed.of(handle), packed.quiet(handle)), wanted);
+    // L6
+    let lost: Vec<(ServerId, KnownReplica)> = packed.lost(handle).collect();
+    let dead = plain.replicas(handle, true);
+    assert!(lost.iter().all(|(at, lost)| dead.iter().any(|(d, r)| d == at && r.is_like(lost))));
+    let stayed = dead.iter().filter(|(_, replica)| chunk.highest <= replica.version);
+    assert!(stayed.into_iter().all(|(at, _)| lost.iter().any(|(lost, _)| lost == at)));
     for (server, replica, _) in &wanted {
         let found = packed.get(handle, *server).expect("it is there");
         assert!(found.is_like(replica));

@@ -10,7 +10,7 @@
 //! ```
 //! An entry is found by counting the bits before its own and adding up as many sizes.
 //!
-//! - Z1: what is present is listed. No chunk leaves the table (L6): what is listed stays so.
+//! - Z1: what is present is listed. No chunk leaves the table (L7): what is listed stays so.
 //! - Z2: as many sizes as bits are set, and the sizes add up to the entries' bytes.
 
 use super::entry::HOLDERS_MAX;

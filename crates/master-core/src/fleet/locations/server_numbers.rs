@@ -1,11 +1,13 @@
 //! Server numbers: two bytes or less for a server's life, wherever a replica is known.
 //!
 //! ```text
-//!   server joins ─► lowest free number ─► dies or joins anew ─► dead ─► nothing names it ─► free
+//!                           ┌─► dies ─► buried ─┐
+//!   joins ─► lowest free number ────────────────┴─► joins anew ─► over ─► nothing names it ─► free
 //! ```
 //! - U1: a number stands for one life of one server: what was told in a life that is over counts
 //!   no more from the moment it is over, wherever it still stands.
 //! - U2: a number is given again only when nothing names it.
+//! - U3: what a buried server held is remembered for people, and counts for nothing else.
 
 use cairn_types::ServerId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,10 +28,19 @@ impl ServerNumber {
     }
 }
 
+/// How far a life is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LifeStage {
+    Present,
+    /// It is dead, and has not come back (U3).
+    Buried,
+    Over,
+}
+
 #[derive(Debug)]
 struct Life {
     server: ServerId,
-    over: bool,
+    stage: LifeStage,
     /// Replicas that stand under this number.
     named: u64,
 }
@@ -51,7 +62,7 @@ impl ServerNumbers {
         if let Some(number) = self.present.get(&server) {
             return Some(*number);
         }
-        let life = Life { server, over: false, named: 0 };
+        let life = Life { server, stage: LifeStage::Present, named: 0 };
         let number = if let Some(number) = self.free.pop_first() {
             self.lives[usize::from(number)] = life;
             number
@@ -69,11 +80,19 @@ impl ServerNumbers {
         self.present.get(&server).copied()
     }
 
+    /// The server is dead (U3).
+    pub(super) fn bury(&mut self, server: ServerId) {
+        // One that holds nothing has no number.
+        if let Some(number) = self.present.get(&server) {
+            self.lives[usize::from(number.0)].stage = LifeStage::Buried;
+        }
+    }
+
     /// The server's present life is over (U1).
     pub(super) fn end_life(&mut self, server: ServerId) {
         let Some(number) = self.present.remove(&server) else { return };
         let life = &mut self.lives[usize::from(number.0)];
-        life.over = true;
+        life.stage = LifeStage::Over;
         if life.named == 0 {
             self.free.insert(number.0);
         } else {
@@ -81,10 +100,25 @@ impl ServerNumbers {
         }
     }
 
-    /// Whose number it is; none where that life is over.
+    /// Whose number it is; none where that life is over, or its server buried.
     pub(super) fn server(&self, number: ServerNumber) -> Option<ServerId> {
+        self.server_in(LifeStage::Present, number)
+    }
+
+    /// Whose number it is, where that server is buried.
+    pub(super) fn buried(&self, number: ServerNumber) -> Option<ServerId> {
+        self.server_in(LifeStage::Buried, number)
+    }
+
+    fn server_in(&self, stage: LifeStage, number: ServerNumber) -> Option<ServerId> {
         let life = &self.lives[usize::from(number.0)];
-        (!life.over).then_some(life.server)
+        (life.stage == stage).then_some(life.server)
+    }
+
+    /// Whose number it is, buried or not; none where that life is over.
+    pub(super) fn holder(&self, number: ServerNumber) -> Option<ServerId> {
+        let life = &self.lives[usize::from(number.0)];
+        (life.stage != LifeStage::Over).then_some(life.server)
     }
 
     /// A replica stands under the number from now on.
@@ -96,7 +130,7 @@ impl ServerNumbers {
     pub(super) fn release(&mut self, number: ServerNumber) {
         let life = &mut self.lives[usize::from(number.0)];
         life.named -= 1;
-        if life.over && life.named == 0 {
+        if life.stage == LifeStage::Over && life.named == 0 {
             self.free.insert(number.0);
             self.dead_count -= 1;
         }
@@ -107,7 +141,7 @@ impl ServerNumbers {
         self.dead_count > 0
     }
 
-    /// How many replicas each server holds.
+    /// How many replicas each server holds, or held when it died.
     pub(super) fn counts(&self) -> BTreeMap<ServerId, u64> {
         let named = |number: &ServerNumber| self.lives[usize::from(number.0)].named;
         let counts = self.present.iter().map(|(server, number)| (*server, named(number)));

@@ -1,0 +1,120 @@
+//! Servers that are away are missed by name: in `status`, in `explain` and among the chunks that lack
+//! replicas, after a restart of the master too, until they are forgotten.
+
+use super::{World, members, report, server};
+use crate::record::Record;
+use crate::rules::{degraded, health};
+use cairn_env::Now;
+use cairn_protocol::{
+    DegradedChunk, ErrorCode, Explain, ForgetServer, ListDegraded, ListDegradedAnswer, Response,
+    ServerState,
+};
+use cairn_types::{ChunkHandle, ServerId, Time, WallTime};
+use std::time::Duration;
+
+impl World {
+    fn moment(&self) -> Now {
+        let time = Time::default() + Duration::from_millis(self.millis);
+        Now { time, wall: WallTime::default() }
+    }
+
+    fn states(&self) -> Vec<(ServerId, ServerState)> {
+        let all = health::servers(&self.chunks.view(self.moment(), &self.state));
+        all.into_iter().map(|status| (status.at.server, status.state)).collect()
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        health::health(&self.chunks.view(self.moment(), &self.state)).reasons
+    }
+
+    fn degraded(&self, after: ChunkHandle, limit: u32) -> ListDegradedAnswer {
+        let view = self.chunks.view(self.moment(), &self.state);
+        degraded::list(&view, &ListDegraded { after, limit })
+    }
+
+    fn explained(&mut self, subject: &str) -> String {
+        self.request(7, Explain { subject: subject.to_owned() });
+        match self.reply(7) {
+            Some(Ok(Response::Explain(answer))) => answer.lines.join("\n"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn one_that_died_is_named_with_what_it_held_until_it_tells_anew() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let mut all = members(&grant);
+    let dead = all.pop().expect("three");
+    for id in members(&grant) {
+        world.beat(id, vec![report(&grant)], vec![]);
+    }
+    world.pass(5000, &all);
+    let lines = world.explained("/f");
+    assert!(
+        lines.contains(&format!("s{dead}:1 (dead, not heard of for 5 s): held 0 bytes")),
+        "{lines}"
+    );
+    assert!(
+        lines.contains("2 of 3 good replicas reachable"),
+        "it counts for nothing else: {lines}"
+    );
+    assert!(world.reasons().contains(&format!("SERVERS_DEAD: 1 chunkservers are dead: s{dead}:1")));
+    world.join_as(dead, 77, vec![report(&grant)], vec![]);
+    let lines = world.explained("/f");
+    assert!(!lines.contains("dead"), "{lines}");
+    assert!(lines.contains("3 of 3 good replicas reachable"), "{lines}");
+}
+
+#[test]
+fn one_that_does_not_come_back_after_a_restart_of_the_master_is_named() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let mut world = world.restarted(2);
+    assert_eq!(world.states(), [1, 2, 3].map(|id| (server(id), ServerState::Silent)));
+    for id in [1, 2] {
+        world.join(id, vec![report(&grant)], vec![]);
+    }
+    let lines = world.explained("/f");
+    assert!(lines.contains("1 more of its set: perhaps on s3:1, not heard of yet"), "{lines}");
+    world.pass(4250, &[1, 2]);
+    let states = [ServerState::Live, ServerState::Live, ServerState::Dead];
+    assert_eq!(world.states(), [1, 2, 3].map(|id| (server(id), states[id as usize - 1])));
+    assert!(world.reasons().contains(&"SERVERS_DEAD: 1 chunkservers are dead: s3:1".to_owned()));
+}
+
+#[test]
+fn one_is_forgotten_when_a_person_says_so_and_not_while_it_lives() {
+    let mut world = World::new(3);
+    world.request(5, ForgetServer { server: server(3) });
+    assert_eq!(world.code(5), Some(ErrorCode::Busy), "it lives");
+    world.pass(5000, &[1, 2]);
+    world.request(5, ForgetServer { server: server(3) });
+    assert!(matches!(world.commit()[..], [Record::ForgetServer(_)]));
+    assert!(matches!(world.reply(5), Some(Ok(Response::ForgetServer(_)))));
+    assert_eq!(world.states().len(), 2);
+    world.request(5, ForgetServer { server: server(3) });
+    world.commit();
+    assert_eq!(world.code(5), Some(ErrorCode::NotFound), "there is none any more");
+    assert_eq!(world.restarted(2).states().len(), 2, "nor after a restart");
+}
+
+#[test]
+fn chunks_that_lack_replicas_are_listed_with_their_files_page_by_page() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let none = ListDegradedAnswer::default();
+    for id in members(&grant) {
+        world.beat(id, vec![report(&grant)], vec![]);
+    }
+    assert_eq!(world.degraded(ChunkHandle::default(), 10), none);
+    let all = members(&grant);
+    world.pass(5000, &all[1..]);
+    let (handle, path) = (grant.handle, "/f".to_owned());
+    let lacks =
+        DegradedChunk { handle, path, good: 2, goal: 3, readable: true, ..Default::default() };
+    let page = ListDegradedAnswer { chunks: vec![lacks], resume: None };
+    assert_eq!(world.degraded(ChunkHandle::default(), 10), page);
+    assert_eq!(world.degraded(handle, 10), none);
+}
