@@ -1,6 +1,7 @@
 //! The command line: every command, its flags, its environment.
 //!
-//! `-h` is left to commands for which it means "sizes for people"; help is `--help` everywhere.
+//! `-h` is help but with commands for which it means "sizes for people"; `--help` is help
+//! everywhere. A flag that is given twice is as good as given once, so that aliases work.
 
 use crate::cli_error::CliError;
 use crate::commands;
@@ -15,7 +16,8 @@ const EVERYWHERE: &str = "Everywhere";
 
 /// Cairn, a distributed file system.
 #[derive(Debug, Parser)]
-#[command(name = "cairn", version, disable_help_flag = true, max_term_width = 100)]
+#[command(name = "cairn", version, disable_help_flag = true, disable_version_flag = true)]
+#[command(args_override_self = true, max_term_width = 100)]
 pub(crate) struct Arguments {
     /// The cell: host:port, or several after commas [default: 127.0.0.1:7400]
     #[arg(long, global = true, help_heading = EVERYWHERE)]
@@ -33,8 +35,11 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) json: bool,
     /// Print help
-    #[arg(long, global = true, help_heading = EVERYWHERE, action = ArgAction::Help)]
+    #[arg(short = 'h', long, global = true, help_heading = EVERYWHERE, action = ArgAction::Help)]
     help: Option<bool>,
+    /// Print version
+    #[arg(short = 'V', short_alias = 'v', long, action = ArgAction::Version)]
+    version: Option<bool>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -66,6 +71,8 @@ pub(crate) enum ServerCommand {
     /// Processes that a bench is made of.
     #[command(flatten)]
     BenchPart(cairn_bench::BenchPart),
+    /// Print version
+    Version,
     /// Clean up after a demo or dev cell, however it ends
     #[command(hide = true)]
     Janitor,
@@ -86,6 +93,8 @@ pub(crate) enum ClientCommand {
     Get(commands::get::GetArguments),
     /// Write files to stdout
     Cat(commands::cat::CatArguments),
+    /// Write the start of files to stdout
+    Head(commands::head::HeadArguments),
     /// Write the end of a file to stdout, and follow it
     Tail(commands::tail::TailArguments),
     /// Append records to a file that many may append to at once
@@ -96,10 +105,12 @@ pub(crate) enum ClientCommand {
     Mv(commands::mv::MvArguments),
     /// Remove files, and directories with -r
     Rm(commands::rm::RmArguments),
-    /// Find paths by name
+    /// Find paths by name, kind, size and age
     Find(commands::find::FindArguments),
     /// Sum the lengths of files
     Du(commands::du::DuArguments),
+    /// The room of the cell
+    Df(commands::df::DfArguments),
     /// The state of the cell on one screen
     Status(commands::status::StatusArguments),
     /// The chunkservers
@@ -133,9 +144,19 @@ fn shown() -> clap::Command {
         let hidden =
             |option: &&clap::Arg| meaningless_to(&name).contains(&option.get_id().as_str());
         let hidden = everywhere.iter().filter(hidden).map(|option| option.clone().hide(true));
-        all = all.mut_subcommand(&name, |command| command.args(hidden));
+        all = all.mut_subcommand(&name, |command| with_own_help(command.args(hidden), &everywhere));
     }
     all
+}
+
+/// Takes the letter of help away from it where the command has that for something else.
+fn with_own_help(command: clap::Command, everywhere: &[clap::Arg]) -> clap::Command {
+    if !command.get_arguments().any(|option| option.get_short() == Some('h')) {
+        return command;
+    }
+    let help = everywhere.iter().find(|option| option.get_id() == "help");
+    let help = help.expect("help is everywhere").clone();
+    command.arg(help.short(None))
 }
 
 /// Refuses what would be taken and then not be obeyed.
@@ -181,19 +202,34 @@ impl Arguments {
     }
 }
 
-/// `find -name` and `-type` are written with one dash by everyone.
+/// What `find` asks is written with one dash by everyone.
+const FIND_TESTS: [&str; 7] =
+    ["-name", "-type", "-size", "-mtime", "-maxdepth", "-print0", "-print"];
+
 fn with_unix_spelling(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<OsString> = arguments.collect();
-    if all.iter().any(|argument| argument == "find") {
+    if command_of(&all) == Some("find") {
         for argument in &mut all {
-            match argument.to_str() {
-                Some("-name") => *argument = "--name".into(),
-                Some("-type") => *argument = "--type".into(),
-                _ => {}
+            if let Some(text) = argument.to_str()
+                && FIND_TESTS.contains(&text)
+            {
+                *argument = format!("-{text}").into();
             }
         }
     }
     all
+}
+
+/// The word that names the command: the first that is neither an option nor the value of one.
+fn command_of(arguments: &[OsString]) -> Option<&str> {
+    let mut words = arguments.iter().skip(1).filter_map(|argument| argument.to_str());
+    loop {
+        match words.next()? {
+            "--cell" | "--deadline" | "--config" => drop(words.next()),
+            word if !word.starts_with('-') => return Some(word),
+            _ => {}
+        }
+    }
 }
 
 /// clap explains itself over several lines; a person gets one.
@@ -216,7 +252,7 @@ fn refusal(error: &clap::Error) -> CliError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arguments, shown};
+    use super::{Arguments, FIND_TESTS, shown};
     use clap::CommandFactory;
 
     fn read(line: &str) -> Result<Option<Arguments>, String> {
@@ -225,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_command_line_fits_together() {
-        Arguments::command().debug_assert();
+        shown().debug_assert();
     }
 
     #[test]
@@ -233,10 +269,12 @@ mod tests {
         for (line, part) in [
             ("cairn ls --colour /", "'--colour'"),
             ("cairn lx /", "'lx'"),
-            ("cairn put x", "<SOURCES>"),
+            ("cairn put", "<SOURCE>"),
             ("cairn ls --deadline soon /", "'soon'"),
             ("cairn bench fly", "'fly'"),
             ("cairn find / -nam x", "'-n'"),
+            ("cairn find / -size x", "'x'"),
+            ("cairn find / -mtime 1k", "'1k'"),
             ("cairn dev --json", "'--json' means nothing to 'cairn dev'"),
             ("cairn --cell h master", "'--cell' means nothing to 'cairn master'"),
             ("cairn chunkserver --deadline 5", "'--deadline' means nothing"),
@@ -295,9 +333,10 @@ mod tests {
                 && !option.is_hide_set()
                 && !everywhere.get_arguments().any(|other| other.get_id() == option.get_id())
         });
+        // Where there is a letter, that is what people write.
         let written = |option: &clap::Arg| match (option.get_long(), option.get_short()) {
-            (Some(long), _) => format!("--{long}"),
-            (None, short) => format!("-{}", short.expect("long or short")),
+            (_, Some(short)) => format!("-{short}"),
+            (long, None) => format!("--{}", long.expect("long or short")),
         };
         own.map(written).collect()
     }
@@ -316,7 +355,8 @@ mod tests {
             let line = line.unwrap_or_else(|| panic!("{name} is not in the guide"));
             for option in options_of(command) {
                 // As people write it for find; with_unix_spelling reads it so.
-                let dashes = if name == "find" { &option[1..] } else { &option[..] };
+                let is_test = name == "find" && FIND_TESTS.contains(&&option[1..]);
+                let dashes = if is_test { &option[1..] } else { &option[..] };
                 let ends = [" ", "]", "`"].map(|end| format!("{dashes}{end}"));
                 assert!(ends.iter().any(|end| line.contains(end)), "{name} {dashes}: {line}");
                 seen += 1;

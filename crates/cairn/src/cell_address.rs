@@ -89,6 +89,8 @@ pub(crate) struct TargetPath {
     pub(crate) path: CellPath,
     /// It was written with a `/` at its end: a directory is meant.
     pub(crate) directory: bool,
+    /// It was written with a `/.` at its end: what is in the directory is meant.
+    pub(crate) content: bool,
 }
 
 impl TargetPath {
@@ -101,7 +103,10 @@ impl TargetPath {
                 (Some(CellAddress::parse(address)?), if path.is_empty() { "/" } else { path })
             }
         };
-        Ok(Self { cell, path: CellPath::parse(path)?, directory: path.ends_with('/') })
+        let content = path.ends_with("/.");
+        let path = if content { &path[..path.len() - 1] } else { path };
+        let directory = path.ends_with('/');
+        Ok(Self { cell, path: CellPath::parse(path)?, directory, content })
     }
 }
 
@@ -149,5 +154,8 @@ mod tests {
         assert_eq!(TargetPath::parse("cairn://h").expect("the root").path.as_str(), "/");
         assert_eq!(TargetPath::parse("/a").expect("a path").cell, None);
         assert!(TargetPath::parse("a").is_err());
+        let content = TargetPath::parse("/a/.").expect("a path");
+        assert_eq!((content.path.as_str(), content.content), ("/a", true));
+        assert!(TargetPath::parse("/a/..").is_err() && TargetPath::parse("/./a").is_err());
     }
 }

@@ -7,12 +7,31 @@
 //! ```
 //! - C1: one line, whatever bytes the names in it have.
 //! - C2: nobody else writes to stderr about a failure; no failure is told twice.
+//! - C3: with `--json` the line is a JSON value.
 
 use crate::exit_codes::{Exit, advice};
 use cairn_bench::{BenchCause, BenchError};
 use cairn_testkit::HarnessError;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether failures of this process are told as JSON, as `--json` asks for.
+static TELL_PROGRAMS: AtomicBool = AtomicBool::new(false);
+
+/// From now on failures and warnings are told as JSON, one value a line.
+pub(crate) fn tell_programs() {
+    TELL_PROGRAMS.store(true, Ordering::Relaxed);
+}
+
+/// Tells on stderr what a person should know, though nothing has failed.
+pub(crate) fn warn(text: &str) {
+    if TELL_PROGRAMS.load(Ordering::Relaxed) {
+        eprintln!("{}", serde_json::json!({ "warning": text }));
+    } else {
+        eprintln!("cairn: warning: {}", one_line(text));
+    }
+}
 
 /// Why something failed, before it is known what was being done.
 #[derive(Clone, Debug)]
@@ -103,6 +122,11 @@ impl CliError {
         Self { doing: doing.into(), cause: cause.into(), told: false }
     }
 
+    /// Of what the output has told already: only the exit code is left.
+    pub(crate) fn told(exit: Exit) -> Self {
+        Self { told: true, ..Self::new("", Cause::new(exit, "", "")) }
+    }
+
     /// Of arguments that can never be right.
     pub(crate) fn usage(
         doing: impl Into<String>,
@@ -128,9 +152,22 @@ impl CliError {
     /// Writes the line to stderr, once (C2).
     pub(crate) fn tell(&mut self) {
         if !self.told && self.exit() != Exit::ReaderGone {
-            eprintln!("cairn: {self}");
+            if TELL_PROGRAMS.load(Ordering::Relaxed) {
+                eprintln!("{}", self.to_json());
+            } else {
+                eprintln!("cairn: {self}");
+            }
         }
         self.told = true;
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "error": self.why(),
+            "doing": self.doing,
+            "advice": self.cause.advice,
+            "exit": self.exit().number(),
+        })
     }
 }
 

@@ -6,6 +6,23 @@ use crate::exit_codes::Exit;
 use crate::session::{RemotePath, Session};
 use cairn_protocol::ErrorCode;
 use cairn_types::{Entry, EntryKind};
+use std::ffi::OsStr;
+
+/// Parts the sources from the destination, which stands last.
+///
+/// # Errors
+/// Where there is no destination.
+pub(crate) fn split_last<T: AsRef<OsStr>>(
+    verb: &str,
+    mut arguments: Vec<T>,
+) -> Result<(Vec<T>, T), CliError> {
+    let destination = arguments.pop().filter(|_| !arguments.is_empty());
+    let missing = || {
+        let advice = format!("write 'cairn {verb} SOURCE… DESTINATION'");
+        CliError::usage("reading the command line", "no DESTINATION is named", advice)
+    };
+    Ok((arguments, destination.ok_or_else(missing)?))
+}
 
 /// The last argument, looked up.
 pub(crate) struct Destination {

@@ -17,6 +17,9 @@ mod commands;
 mod destination;
 mod entry_text;
 mod exit_codes;
+mod find_tests;
+mod globs;
+mod interrupt;
 mod many_paths;
 mod output;
 mod progress;
@@ -34,11 +37,15 @@ use output::Output;
 use session::{ClientFlags, Session};
 use settings::SettingsFile;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if std::env::args_os().any(|argument| argument == "--json") {
+        cli_error::tell_programs();
+    }
     let done =
         Arguments::read(std::env::args_os()).and_then(|arguments| arguments.map_or(Ok(()), run));
     match done {
@@ -60,7 +67,7 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
     };
     let flags = ClientFlags { cell: arguments.cell, deadline: arguments.deadline };
     let session = Session::new(flags, &file)?;
-    let output = Output::stdout(arguments.json)?;
+    let output = Arc::new(Output::stdout(arguments.json)?);
     let runtime = match &command {
         ClientCommand::BenchLoad(_) => runtime::one_thread(),
         _ => runtime::beside_the_caller(),
@@ -85,6 +92,10 @@ fn server_command(
         ServerCommand::Demo(it) => commands::demo::run(&it, &session::options(deadline, file)?),
         ServerCommand::Bench(it) => Ok(it.run(&session::options(deadline, file)?, json)?),
         ServerCommand::BenchPart(it) => Ok(it.run()?),
+        ServerCommand::Version => {
+            println!("cairn {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
         ServerCommand::Janitor => {
             cairn_testkit::clean_up_after_stdin().doing(|| "cleaning up".to_owned())
         }
@@ -94,22 +105,24 @@ fn server_command(
 async fn client_command(
     command: ClientCommand,
     session: &Session,
-    output: &Output,
+    output: &Arc<Output>,
 ) -> Result<(), CliError> {
     match command {
         ClientCommand::Ls(it) => commands::ls::run(it, session, output).await,
         ClientCommand::Stat(it) => commands::stat::run(it, session, output).await,
-        ClientCommand::Mkdir(it) => commands::mkdir::run(it, session).await,
-        ClientCommand::Put(it) => commands::put::run(it, session).await,
+        ClientCommand::Mkdir(it) => commands::mkdir::run(it, session, output).await,
+        ClientCommand::Put(it) => commands::put::run(it, session, output).await,
         ClientCommand::Get(it) => commands::get::run(it, session, output).await,
         ClientCommand::Cat(it) => commands::cat::run(it, session, output).await,
+        ClientCommand::Head(it) => commands::head::run(it, session, output).await,
         ClientCommand::Tail(it) => commands::tail::run(it, session, output).await,
         ClientCommand::Append(it) => commands::append::run(it, session).await,
-        ClientCommand::Cp(it) => commands::cp::run(it, session).await,
-        ClientCommand::Mv(it) => commands::mv::run(it, session).await,
+        ClientCommand::Cp(it) => commands::cp::run(it, session, output).await,
+        ClientCommand::Mv(it) => commands::mv::run(it, session, output).await,
         ClientCommand::Rm(it) => commands::rm::run(it, session, output).await,
         ClientCommand::Find(it) => commands::find::run(it, session, output).await,
         ClientCommand::Du(it) => commands::du::run(it, session, output).await,
+        ClientCommand::Df(it) => commands::df::run(it, session, output).await,
         ClientCommand::Status(it) => commands::status::run(it, session, output).await,
         ClientCommand::Servers(it) => commands::servers::run(it, session, output).await,
         ClientCommand::Explain(it) => commands::explain::run(it, session, output).await,

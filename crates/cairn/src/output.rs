@@ -59,6 +59,26 @@ impl Output {
         self.bytes(&line)
     }
 
+    /// Tells what was done: a value to programs, a line to people who want it with `-v`, and
+    /// nothing to others.
+    ///
+    /// # Errors
+    /// Where stdout takes no more.
+    pub(crate) fn done(
+        &self,
+        verbose: bool,
+        value: &impl Serialize,
+        line: impl FnOnce() -> String,
+    ) -> Result<(), CliError> {
+        if self.json {
+            self.value(value)
+        } else if verbose {
+            self.line(&self.name(&line()))
+        } else {
+            Ok(())
+        }
+    }
+
     /// Bytes as they are.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! A file of records is delivered record by record, each once, with a newline or a NUL after it;
 //! a file of bytes, or any file with `--raw`, as it is stored.
 
-use crate::cli_error::{Cause, CliError, Doing};
+use crate::cli_error::{Cause, CliError, Doing, warn};
 use crate::exit_codes::Exit;
 use crate::session::RemotePath;
 use cairn_client::File;
@@ -76,9 +76,9 @@ pub(crate) async fn deliver(
 /// (R28).
 pub(crate) fn warn_of_doubts(from: &RemotePath, file: &File) {
     if file.is_doubted() {
-        eprintln!(
-            "cairn: warning: reading {from}: a replica answered that may have lost bytes in a \
-             power failure, because no better one was there; `cairn explain` tells more"
-        );
+        warn(&format!(
+            "reading {from}: a replica answered that may have lost bytes in a power failure, \
+             because no better one was there; 'cairn explain' tells more"
+        ));
     }
 }

@@ -3,13 +3,15 @@
 use crate::cell_address::{CellAddress, DEFAULT_CELL, TargetPath};
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::{Exit, advice};
+use crate::interrupt::remove_on_signal;
 use crate::settings::{DEADLINE_DEFAULT_S, SettingsFile};
 use cairn_client::{Cell, Options};
 use cairn_protocol::{ErrorCode, Outcome};
+use cairn_transfer::PartialFiles;
 use cairn_types::{CellPath, Rack};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// What flags and environment say about the client's side.
@@ -26,6 +28,7 @@ pub(crate) struct Session {
     cell: CellAddress,
     options: Options,
     connected: Mutex<BTreeMap<CellAddress, Cell>>,
+    partials: OnceLock<Arc<PartialFiles>>,
 }
 
 /// A path in a cell that is connected to.
@@ -41,6 +44,8 @@ pub(crate) struct RemotePath {
     prefix: String,
     /// It was written with a `/` at its end.
     pub(crate) directory: bool,
+    /// It was written with a `/.` at its end: what is in it is meant.
+    pub(crate) content: bool,
 }
 
 impl fmt::Display for RemotePath {
@@ -52,7 +57,7 @@ impl fmt::Display for RemotePath {
 impl RemotePath {
     /// Another path of the same cell.
     pub(crate) fn with_path(&self, path: CellPath) -> Self {
-        Self { path, directory: false, ..self.clone() }
+        Self { path, directory: false, content: false, ..self.clone() }
     }
 
     /// This directory's entry called `name`.
@@ -107,7 +112,7 @@ impl Session {
         let text = text.as_deref().unwrap_or(DEFAULT_CELL);
         let cell = CellAddress::parse(text).doing(|| format!("reading the cell address {text}"))?;
         let options = options(flags.deadline, file)?;
-        Ok(Self { cell, options, connected: Mutex::default() })
+        Ok(Self { cell, options, connected: Mutex::default(), partials: OnceLock::new() })
     }
 
     /// The cell that is meant where no path names another.
@@ -130,9 +135,24 @@ impl Session {
     pub(crate) async fn remote_path(&self, text: &str) -> Result<RemotePath, CliError> {
         let target = TargetPath::parse(text).doing(|| format!("reading the path {text}"))?;
         let prefix = target.cell.as_ref().map(|cell| format!("cairn://{cell}")).unwrap_or_default();
-        let address = target.cell.unwrap_or_else(|| self.cell.clone());
+        let address = target.cell.clone().unwrap_or_else(|| self.cell.clone());
         let cell = self.connect(&address).await?;
-        Ok(RemotePath { cell, address, path: target.path, prefix, directory: target.directory })
+        let TargetPath { path, directory, content, .. } = target;
+        Ok(RemotePath { cell, address, path, prefix, directory, content })
+    }
+
+    /// Where files are noted that are not whole yet: from the first call on, a signal has them
+    /// removed before it ends the process.
+    ///
+    /// # Errors
+    /// Where this machine does not tell of signals.
+    pub(crate) fn partials(&self) -> Result<Arc<PartialFiles>, CliError> {
+        if let Some(partials) = self.partials.get() {
+            return Ok(partials.clone());
+        }
+        let partials = self.partials.get_or_init(Arc::default).clone();
+        remove_on_signal(partials.clone())?;
+        Ok(partials)
     }
 
     async fn connect(&self, address: &CellAddress) -> Result<Cell, CliError> {

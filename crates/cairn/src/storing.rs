@@ -1,24 +1,107 @@
-//! What became of an upload, as a person is told.
+//! What became of uploads, as people and programs are told.
 
-use crate::cli_error::{Cause, CliError};
+use crate::cli_error::{Cause, CliError, warn};
 use crate::exit_codes::Exit;
+use crate::output::Output;
 use crate::session::RemotePath;
-use cairn_transfer::UploadError;
+use cairn_protocol::{ErrorCode, Open, Response};
+use cairn_transfer::{UploadError, without_partial_name};
+use cairn_types::ChunkIndex;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Why `to` was not stored from what is shown as `from`.
-pub(crate) fn not_stored<E: Into<Cause>>(
-    error: UploadError<E>,
-    from: &str,
-    to: &RemotePath,
-) -> CliError {
-    let storing = format!("storing {to}");
-    match error {
-        UploadError::Source(error) => CliError::new(format!("reading {from}"), error),
-        UploadError::Taken => {
-            let cause = Cause::new(Exit::Exists, "it is there already", "-f replaces a file");
-            CliError::new(storing, cause)
+/// Tells of one command's uploads.
+pub(crate) struct Storing {
+    output: Arc<Output>,
+    verbose: bool,
+    /// What the command has for directories that are missing, as an advice.
+    makes_parents: &'static str,
+    /// Where one file has too few replicas others will too: it is told once.
+    has_warned: AtomicBool,
+}
+
+impl Storing {
+    /// Of a command that says `makes_parents` where a directory is missing.
+    pub(crate) fn new(output: &Arc<Output>, verbose: bool, makes_parents: &'static str) -> Self {
+        let (output, has_warned) = (output.clone(), AtomicBool::new(false));
+        Self { output, verbose, makes_parents, has_warned }
+    }
+
+    /// Tells what became of `to`, which comes from what is shown as `from`.
+    ///
+    /// # Errors
+    /// Where it was not stored, or nobody listens any more.
+    pub(crate) async fn tell<E: Into<Cause>>(
+        &self,
+        from: &str,
+        to: &RemotePath,
+        done: Result<u64, UploadError<E>>,
+    ) -> Result<(), CliError> {
+        match done {
+            Ok(length) => {
+                let value = json!({ "from": from, "path": to.path.as_str(), "length": length });
+                self.output.done(self.verbose, &value, || format!("{from} -> {to}"))
+            }
+            Err(error) => Err(self.not_stored(error, from, to).await),
         }
-        UploadError::Name(error) => CliError::new(storing, error),
-        UploadError::Cell(error) => CliError::new(storing, error),
+    }
+
+    async fn not_stored<E: Into<Cause>>(
+        &self,
+        error: UploadError<E>,
+        from: &str,
+        to: &RemotePath,
+    ) -> CliError {
+        let storing = format!("storing {to}");
+        match error {
+            UploadError::Source(error) => CliError::new(format!("reading {from}"), error),
+            UploadError::Taken => {
+                let cause = Cause::new(Exit::Exists, "it is there already", "-f replaces a file");
+                CliError::new(storing, cause)
+            }
+            UploadError::Name(error) => CliError::new(storing, error),
+            UploadError::Cell(error) if error.code() == ErrorCode::NotFound => {
+                let missing = self.missing_directory(to).await;
+                CliError::new(storing, missing.unwrap_or_else(|| error.into()))
+            }
+            UploadError::Cell(error) => {
+                let mut cause = Cause::from(error);
+                cause.why = without_partial_name(&cause.why, &to.path);
+                CliError::new(storing, cause)
+            }
+        }
+    }
+
+    /// That the directory above is missing, where it is.
+    async fn missing_directory(&self, to: &RemotePath) -> Option<Cause> {
+        let above = to.with_path(to.path.parent()?);
+        let seen = to.cell.look_many(std::slice::from_ref(&above.path)).await;
+        let error = seen.into_iter().next()?.err()?;
+        let why = format!("there is no directory {above}");
+        let advice = format!("{}'cairn mkdir -p {above}' makes it", self.makes_parents);
+        (error.code() == ErrorCode::NotFound).then(|| Cause::new(Exit::NotFound, why, advice))
+    }
+
+    /// Warns where the last chunk of a file that was stored has fewer replicas than were asked for:
+    /// the cell makes do with what it has, and nobody else would say so.
+    pub(crate) async fn warn_of_few_replicas(&self, to: &RemotePath, length: u64) {
+        if length == 0 || self.has_warned.load(Ordering::Relaxed) {
+            return;
+        }
+        let last = (length - 1) / to.cell.info().config.chunk_size;
+        let open = Open { path: to.path.clone(), first: ChunkIndex::new(last), count: 1 };
+        // The file is stored; a question that fails now is no failure of that.
+        let Ok(Response::Open(answer)) = to.cell.ask(open).await else { return };
+        let (Some(chunk), wanted) = (answer.chunks.first(), answer.entry.replication) else {
+            return;
+        };
+        let there = chunk.replicas.len();
+        if there < wanted as usize && !self.has_warned.swap(true, Ordering::Relaxed) {
+            warn(&format!(
+                "{to} has {there} of {wanted} replicas: there are too few chunkservers; 'cairn \
+                 servers' shows who is there"
+            ));
+        }
     }
 }

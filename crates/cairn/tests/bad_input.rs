@@ -12,33 +12,13 @@ use cairn_protocol::{
 use cairn_testkit::ServerProcess;
 use cairn_types::wire::Message;
 use cairn_types::{CellId, Incarnation, MutationName, MutationNumber, ServerId, SessionId};
-use cell::{Cell, Finished, await_until, cairn, run};
+use cell::row::{Row, judge};
+use cell::{Cell, await_until, cairn, run};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// What a row demands.
-struct Row<'a> {
-    what: &'a str,
-    done: Finished,
-    code: i32,
-    /// Parts of the one line.
-    says: &'a [&'a str],
-}
-
-#[track_caller]
-fn judge(row: &Row<'_>) {
-    let Row { what, done, code, says } = row;
-    let lines: Vec<&str> = done.stderr.lines().collect();
-    assert_eq!(lines.len(), 1, "{what}: one line, not {:?}", done.stderr);
-    assert!(lines[0].starts_with("cairn: ") && !lines[0].contains("panicked"), "{what}: {lines:?}");
-    assert_eq!(done.code(), *code, "{what}: {lines:?}");
-    for part in *says {
-        assert!(lines[0].contains(part), "{what}: no {part:?} in {lines:?}");
-    }
-}
 
 const LIMIT: [&str; 2] = ["--deadline", "5"];
 

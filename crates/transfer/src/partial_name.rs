@@ -12,27 +12,47 @@ const LOCAL_NAME_SIZE_MAX: usize = 255;
 ///
 /// # Errors
 /// Where the target's own directory has no room for any more name.
-pub fn cell_partial_name(target: &CellPath) -> Result<CellPath, PathError> {
+pub(crate) fn cell_partial_name(target: &CellPath) -> Result<CellPath, PathError> {
     let name = partial_name(target.name().unwrap_or_default(), "put", NAME_SIZE_MAX);
     target.parent().unwrap_or_default().join(&name)
 }
 
 /// For a file that is being fetched.
-#[must_use]
-pub fn local_partial_name(target: &Path) -> PathBuf {
+pub(crate) fn local_partial_name(target: &Path) -> PathBuf {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     target.with_file_name(partial_name(&name, "get", LOCAL_NAME_SIZE_MAX))
 }
 
+/// A text in which the cell speaks of the partial name of `target`, with the target's own name
+/// instead: nobody has asked for the other one.
+#[must_use]
+pub fn without_partial_name(text: &str, target: &CellPath) -> String {
+    let name = target.name().unwrap_or_default();
+    let start = start(name, "put", NAME_SIZE_MAX);
+    let Some(at) = text.find(&start) else { return text.to_owned() };
+    let rest = &text[at + start.len()..];
+    let rest = rest.trim_start_matches(|character: char| character.is_ascii_hexdigit());
+    format!("{}{name}{rest}", &text[..at])
+}
+
+/// Hexadecimal digits at the end of a partial name.
+const DIGITS: usize = 16;
+
 fn partial_name(name: &str, verb: &str, size_max: usize) -> String {
-    let ending = format!(".{verb}-{:016x}", RandomState::new().hash_one(name));
-    let kept = name.floor_char_boundary(size_max - ending.len() - ".".len());
+    let random = RandomState::new().hash_one(name);
+    format!("{}{random:0DIGITS$x}", start(name, verb, size_max))
+}
+
+/// `.name.put-`, cut so that it fits with what follows.
+fn start(name: &str, verb: &str, size_max: usize) -> String {
+    let ending = format!(".{verb}-");
+    let kept = name.floor_char_boundary(size_max - ending.len() - DIGITS - ".".len());
     format!(".{}{ending}", &name[..kept])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{cell_partial_name, local_partial_name};
+    use super::{cell_partial_name, local_partial_name, without_partial_name};
     use cairn_types::CellPath;
     use std::path::Path;
 
@@ -47,5 +67,14 @@ mod tests {
         assert_ne!(one, two);
         assert!(one.as_os_str().len() <= "/d/".len() + 255);
         assert_eq!(one.parent(), Some(Path::new("/d")));
+    }
+
+    #[test]
+    fn a_text_of_the_cell_speaks_of_the_target() {
+        let target = CellPath::parse("/no/x").expect("a path");
+        let partial = cell_partial_name(&target).expect("fits");
+        let told = without_partial_name(&format!("{partial}: no such directory"), &target);
+        assert_eq!(told, "/no/x: no such directory");
+        assert_eq!(without_partial_name("too few servers", &target), "too few servers");
     }
 }

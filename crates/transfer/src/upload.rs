@@ -5,16 +5,21 @@
 //! - U2: an existing file is replaced only where that was asked for.
 
 use crate::byte_source::{ByteSource, Progress};
+use crate::partial_files::PartialFiles;
 use crate::partial_name::cell_partial_name;
 use cairn_client::{Cell, CreateOptions, Error, File};
 use cairn_protocol::ErrorCode;
 use cairn_types::{CellPath, PathError};
+use std::slice;
+use std::sync::Arc;
 
 /// How a file is to be made.
 #[derive(Clone, Debug, Default)]
 pub struct UploadOptions {
     /// Take the place of a file that is there.
     pub replace: bool,
+    /// Where files are noted that are not whole yet.
+    pub partials: Arc<PartialFiles>,
     /// Everything else.
     pub create: CreateOptions,
 }
@@ -36,7 +41,7 @@ pub enum UploadError<E> {
     Cell(#[from] Error),
 }
 
-/// Stores all of `source` as the file `to`.
+/// Stores all of `source` as the file `to`; how many bytes that were.
 ///
 /// # Errors
 /// Then nothing stands under the name that did not stand there before, unless the last step's
@@ -47,19 +52,36 @@ pub async fn upload<S: ByteSource>(
     to: &CellPath,
     options: &UploadOptions,
     progress: &impl Progress,
-) -> Result<(), UploadError<S::Error>> {
+) -> Result<u64, UploadError<S::Error>> {
     if !options.replace {
         must_be_free(cell.stat(to).await)?;
     }
     let partial = cell_partial_name(to)?;
-    let file = cell.create(&partial, options.create).await?;
+    options.partials.note_in_cell(cell, slice::from_ref(&partial)).await;
+    let done = through(source, cell, &partial, to, options, progress).await;
+    options.partials.forget_in_cell([&partial]);
+    done
+}
+
+/// The upload by way of its partial name (U1).
+async fn through<S: ByteSource>(
+    source: &mut S,
+    cell: &Cell,
+    partial: &CellPath,
+    to: &CellPath,
+    options: &UploadOptions,
+    progress: &impl Progress,
+) -> Result<u64, UploadError<S::Error>> {
+    let file = cell.create(partial, options.create).await?;
     let mut done = fill(source, &file, progress).await;
-    if done.is_ok() {
-        done = cell.rename(&partial, to, options.replace).await.map_err(UploadError::Cell);
+    if done.is_ok()
+        && let Err(error) = cell.rename(partial, to, options.replace).await
+    {
+        done = Err(error.into());
     }
     if done.is_err() {
         // The failure that is told is the first one; what is left over has a telling name.
-        let _ = cell.delete(&partial, false).await;
+        let _ = cell.delete(partial, false).await;
     }
     done
 }
@@ -73,19 +95,19 @@ pub(crate) fn must_be_free<T, E>(seen: Result<T, Error>) -> Result<(), UploadErr
     }
 }
 
-/// Writes all of `source` into `file` and closes it.
+/// Writes all of `source` into `file` and closes it; how many bytes that were.
 pub(crate) async fn fill<S: ByteSource>(
     source: &mut S,
     file: &File,
     progress: &impl Progress,
-) -> Result<(), UploadError<S::Error>> {
+) -> Result<u64, UploadError<S::Error>> {
     let mut writer = file.writer(0);
     while let Some(piece) = source.next().await.map_err(UploadError::Source)? {
         let size = piece.len() as u64;
         writer.write(piece).await?;
         progress.add(size);
     }
-    writer.finish().await?;
+    let size = writer.finish().await?;
     file.close().await?;
-    Ok(())
+    Ok(size)
 }

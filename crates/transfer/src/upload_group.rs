@@ -64,7 +64,8 @@ struct Pending {
     upload: LocalUpload,
     /// Open under its partial name, once that is made.
     partial: Option<(CellPath, File)>,
-    outcome: Result<(), UploadError<io::Error>>,
+    /// Bytes stored so far, or why no more will be.
+    outcome: Result<u64, UploadError<io::Error>>,
 }
 
 /// The files of one group, on their way together.
@@ -74,14 +75,14 @@ struct Group<'a> {
     files: Vec<Pending>,
 }
 
-/// Stores a group; each file with what came of it, in order.
+/// Stores a group; each file with how many bytes it had, or why it was not stored, in order.
 pub async fn upload_group(
     cell: &Cell,
     group: Vec<LocalUpload>,
     options: &UploadOptions,
     progress: &impl Progress,
-) -> Vec<(LocalUpload, Result<(), UploadError<io::Error>>)> {
-    let pending = |upload| Pending { upload, partial: None, outcome: Ok(()) };
+) -> Vec<(LocalUpload, Result<u64, UploadError<io::Error>>)> {
+    let pending = |upload| Pending { upload, partial: None, outcome: Ok(0) };
     let mut group = Group { cell, options, files: group.into_iter().map(pending).collect() };
     if !options.replace {
         group.look().await;
@@ -106,7 +107,7 @@ impl Group<'_> {
         let targets: Vec<CellPath> = self.good().map(|file| file.upload.to.clone()).collect();
         let seen = self.cell.look_many(&targets).await;
         for (file, seen) in self.good().zip(seen) {
-            file.outcome = must_be_free(seen);
+            file.outcome = must_be_free(seen).map(|()| 0);
         }
     }
 
@@ -119,6 +120,7 @@ impl Group<'_> {
                 Err(error) => file.outcome = Err(error.into()),
             }
         }
+        self.options.partials.note_in_cell(self.cell, &partials).await;
         let made = self.cell.create_many(&partials, self.options.create).await;
         for (file, (name, made)) in self.good().zip(partials.into_iter().zip(made)) {
             match made {
@@ -135,7 +137,9 @@ impl Group<'_> {
             self.good().map(|file| (file.partial(), file.upload.to.clone())).collect();
         let renamed = self.cell.rename_many(&moves, replace).await;
         for (file, renamed) in self.good().zip(renamed) {
-            file.outcome = renamed.map_err(UploadError::Cell);
+            if let Err(error) = renamed {
+                file.outcome = Err(error.into());
+            }
         }
     }
 
@@ -145,6 +149,8 @@ impl Group<'_> {
         let left = failed.filter_map(|file| file.partial.as_ref().map(|(name, _)| name.clone()));
         // The failures are told; what is left over here too has a telling name.
         self.cell.delete_many(&left.collect::<Vec<_>>(), false).await;
+        let made = self.files.iter().filter_map(|file| file.partial.as_ref());
+        self.options.partials.forget_in_cell(made.map(|(name, _)| name));
     }
 }
 
@@ -153,7 +159,7 @@ impl Pending {
         self.partial.as_ref().map(|(name, _)| name.clone()).expect("made, as nothing has failed")
     }
 
-    async fn fill(&self, progress: &impl Progress) -> Result<(), UploadError<io::Error>> {
+    async fn fill(&self, progress: &impl Progress) -> Result<u64, UploadError<io::Error>> {
         let (_, file) = self.partial.as_ref().expect("made, as nothing has failed");
         let mut source = LocalSource::open(&self.upload.from.path).map_err(UploadError::Source)?;
         fill(&mut source, file, progress).await

@@ -1,9 +1,10 @@
 //! `cairn cat`: files to stdout, one after the other.
 
 use crate::cli_error::{CliError, Tally};
+use crate::many_paths::places;
 use crate::output::Output;
 use crate::reading::{RecordFlags, deliver, open};
-use crate::session::Session;
+use crate::session::{RemotePath, Session};
 use clap::Args;
 
 /// Arguments of `cat`.
@@ -23,19 +24,17 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), CliError> {
     let mut tally = Tally::default();
-    for text in &cat.paths {
-        tally.note(one(text, cat.records, session, output).await)?;
+    for place in places(session, &cat.paths).await {
+        let done = match place {
+            Ok(from) => one(&from, cat.records, output).await,
+            Err(error) => Err(error),
+        };
+        tally.note(done)?;
     }
     tally.finish()
 }
 
-async fn one(
-    text: &str,
-    records: RecordFlags,
-    session: &Session,
-    output: &Output,
-) -> Result<(), CliError> {
-    let from = session.remote_path(text).await?;
-    let file = open(&from).await?;
-    deliver(&from, &file, records, |bytes| output.bytes(bytes), &()).await
+async fn one(from: &RemotePath, records: RecordFlags, output: &Output) -> Result<(), CliError> {
+    let file = open(from).await?;
+    deliver(from, &file, records, |bytes| output.bytes(bytes), &()).await
 }

@@ -2,16 +2,17 @@
 //! this client. A file of records stays one: its records are copied as they are stored.
 
 use crate::cli_error::{Cause, CliError, Doing, Tally};
-use crate::commands::mv::name_of;
-use crate::destination::Destination;
+use crate::destination::{Destination, split_last};
 use crate::exit_codes::Exit;
+use crate::many_paths::sources;
+use crate::output::Output;
 use crate::progress::WorkProgress;
 use crate::reading::{open, warn_of_doubts};
 use crate::session::{RemotePath, Session};
-use crate::side_by_side::side_by_side;
-use crate::storing::not_stored;
+use crate::side_by_side::{InFlight, side_by_side};
+use crate::storing::Storing;
 use cairn_client::CreateOptions;
-use cairn_transfer::{CellSource, CellWalk, UploadOptions, upload};
+use cairn_transfer::{CellSource, CellWalk, PartialFiles, UploadOptions, upload};
 use cairn_types::EntryKind;
 use clap::Args;
 use std::sync::Arc;
@@ -20,52 +21,83 @@ use std::sync::Arc;
 #[derive(Args, Debug)]
 pub(crate) struct CpArguments {
     /// Directories with all that is in them
-    #[arg(short)]
+    #[arg(short, short_alias = 'R', long)]
     recursive: bool,
     /// Replace files that are there
-    #[arg(short)]
+    #[arg(short, long)]
     force: bool,
-    /// Files at once
-    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    /// Say what was copied where
+    #[arg(short, long)]
+    verbose: bool,
+    /// Files at once [default: as many as make sense by their sizes]
+    #[arg(short, long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=256))]
-    jobs: u64,
-    /// What to copy
-    #[arg(required = true)]
-    sources: Vec<String>,
-    /// Where to: a directory that is there, or a new name
-    destination: String,
+    jobs: Option<u64>,
+    /// What to copy, and where to: a directory that is there, or a new name
+    #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
+    arguments: Vec<String>,
+}
+
+/// One file that is to be copied.
+struct Copy {
+    from: RemotePath,
+    to: RemotePath,
+    length: u64,
+}
+
+/// What each copy needs of the command.
+struct CpContext {
+    force: bool,
+    partials: Arc<PartialFiles>,
+    progress: WorkProgress,
+    storing: Storing,
 }
 
 /// Runs it.
-pub(crate) async fn run(cp: CpArguments, session: &Session) -> Result<(), CliError> {
-    let several = cp.sources.len() > 1;
-    let destination = Destination::find(session, &cp.destination, several, false).await?;
-    let (mut tally, mut jobs, mut total) = (Tally::default(), Vec::new(), 0);
-    for text in &cp.sources {
-        let planned = plan(&cp, text, &destination, session, &mut jobs).await;
-        total += *planned.as_ref().unwrap_or(&0);
-        tally.note(planned.map(drop))?;
+pub(crate) async fn run(
+    mut cp: CpArguments,
+    session: &Session,
+    output: &Arc<Output>,
+) -> Result<(), CliError> {
+    let (texts, destination) = split_last("cp", std::mem::take(&mut cp.arguments))?;
+    let mut tally = Tally::default();
+    let sources = sources(session, &texts, &mut tally).await?;
+    let several = texts.len().max(sources.len()) > 1;
+    let destination = Destination::find(session, &destination, several, false).await?;
+    let mut copies = Vec::new();
+    for from in &sources {
+        tally.note(plan(&cp, from, &destination, &mut copies).await)?;
     }
-    let progress = Arc::new(WorkProgress::new("cp", Some(total)));
-    let force = cp.force;
-    let limit = usize::try_from(cp.jobs).expect("at most 256");
-    let done =
-        side_by_side(limit, jobs, |(from, to)| copy(from, to, force, progress.clone())).await;
-    progress.finish();
+    let total = copies.iter().map(|copy| copy.length).sum();
+    let context = Arc::new(CpContext {
+        force: cp.force,
+        partials: session.partials()?,
+        progress: WorkProgress::new("cp", Some(total)),
+        storing: Storing::new(output, cp.verbose, ""),
+    });
+    let copies = copies.into_iter().map(|copy| (copy.length, copy));
+    let done = side_by_side(InFlight::of(cp.jobs), copies, |copy| {
+        let context = context.clone();
+        async move { context.copy(copy).await }
+    })
+    .await;
+    context.progress.finish();
     tally.note(done)?;
     tally.finish()
 }
 
-/// Makes the directories and adds the files; answers how many bytes they have.
+/// Makes the directories and adds the files.
 async fn plan(
     cp: &CpArguments,
-    text: &str,
+    from: &RemotePath,
     destination: &Destination,
-    session: &Session,
-    jobs: &mut Vec<(RemotePath, RemotePath)>,
-) -> Result<u64, CliError> {
-    let from = session.remote_path(text).await?;
-    let root = destination.of(name_of(&from)?)?;
+    copies: &mut Vec<Copy>,
+) -> Result<(), CliError> {
+    let root = match from.path.name() {
+        Some(name) if !from.content => destination.of(name)?,
+        // The root of a cell has no name, and of `/d/.` the content is meant.
+        _ => destination.place().clone(),
+    };
     let doing = || format!("copying {from} to {root}");
     let entry = from.cell.stat(&from.path).await.doing(doing)?;
     let tree = entry.kind == EntryKind::Directory;
@@ -79,38 +111,37 @@ async fn plan(
         let why = "a copy cannot lie in what is copied";
         return Err(CliError::usage(doing(), why, "name another destination"));
     }
-    let mut total = 0;
     for below in CellWalk::new(&from.cell, &from.path, entry).rest().await.doing(doing)? {
         let to = if below.relative.is_empty() { root.clone() } else { root.join(&below.relative)? };
         if below.entry.kind == EntryKind::Directory {
             let made = to.cell.make_directory(&to.path, true).await;
             made.doing(|| format!("making the directory {to}"))?;
         } else {
-            total += below.entry.length;
-            jobs.push((from.with_path(below.path), to));
+            let (from, length) = (from.with_path(below.path), below.entry.length);
+            copies.push(Copy { from, to, length });
         }
     }
-    Ok(total)
+    Ok(())
 }
 
-async fn copy(
-    from: RemotePath,
-    to: RemotePath,
-    force: bool,
-    progress: Arc<WorkProgress>,
-) -> Result<(), CliError> {
-    let file = open(&from).await?;
-    let entry = file.entry();
-    let create = CreateOptions {
-        replication: entry.replication,
-        content: entry.content,
-        synced: entry.synced,
-        ..CreateOptions::default()
-    };
-    let options = UploadOptions { replace: force, create };
-    let mut source = CellSource(file.reader(0));
-    let done = upload(&mut source, &to.cell, &to.path, &options, &*progress).await;
-    done.map_err(|error| not_stored(error, &from.to_string(), &to))?;
-    warn_of_doubts(&from, &file);
-    Ok(())
+impl CpContext {
+    async fn copy(&self, Copy { from, to, .. }: Copy) -> Result<(), CliError> {
+        let file = open(&from).await?;
+        let entry = file.entry();
+        let create = CreateOptions {
+            replication: entry.replication,
+            content: entry.content,
+            synced: entry.synced,
+            ..CreateOptions::default()
+        };
+        let options =
+            UploadOptions { replace: self.force, partials: self.partials.clone(), create };
+        let mut source = CellSource(file.reader(0));
+        let done = upload(&mut source, &to.cell, &to.path, &options, &self.progress).await;
+        let length = *done.as_ref().unwrap_or(&0);
+        self.storing.tell(&from.to_string(), &to, done).await?;
+        self.storing.warn_of_few_replicas(&to, length).await;
+        warn_of_doubts(&from, &file);
+        Ok(())
+    }
 }

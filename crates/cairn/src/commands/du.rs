@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 #[derive(Args, Debug)]
 pub(crate) struct DuArguments {
     /// One line for each argument
-    #[arg(short)]
+    #[arg(short, long = "summarize")]
     summary: bool,
     /// Sizes for people
-    #[arg(short = 'h')]
+    #[arg(short = 'h', long = "human-readable")]
     human: bool,
     /// What to sum
     #[arg(default_value = "/")]

@@ -1,19 +1,17 @@
-//! `cairn get`: files and trees of the cell onto this machine, several files at once.
-//!
-//! A file is written under a name of its own and renamed when it is whole.
+//! `cairn get`: files and trees of the cell onto this machine, many at once.
 
 use crate::cli_error::{Cause, CliError, Doing, Tally};
 use crate::exit_codes::Exit;
+use crate::many_paths::sources;
 use crate::output::Output;
 use crate::progress::WorkProgress;
 use crate::reading::{RecordFlags, deliver, open};
 use crate::session::{RemotePath, Session};
-use crate::side_by_side::side_by_side;
-use cairn_transfer::{CellWalk, local_partial_name};
+use crate::side_by_side::{InFlight, side_by_side};
+use cairn_transfer::{CellWalk, LocalTarget, LocalTargetError, PartialFiles};
 use cairn_types::EntryKind;
 use clap::Args;
-use std::fs::File;
-use std::io::Write;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,20 +19,23 @@ use std::sync::Arc;
 #[derive(Args, Debug)]
 pub(crate) struct GetArguments {
     /// Directories with all that is in them
-    #[arg(short)]
+    #[arg(short, short_alias = 'R', long)]
     recursive: bool,
     /// Replace local files that are there
-    #[arg(short)]
+    #[arg(short, long)]
     force: bool,
-    /// Files at once
-    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    /// Say what was fetched where
+    #[arg(short, long)]
+    verbose: bool,
+    /// Files at once [default: as many as make sense by their sizes]
+    #[arg(short, long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=256))]
-    jobs: u64,
+    jobs: Option<u64>,
     #[command(flatten)]
     records: RecordFlags,
     /// Paths in the cell, and where to: a local directory that is there, a new name, or - for
     /// stdout [default for a single path: this directory]
-    #[arg(required = true)]
+    #[arg(required = true, value_names = ["PATH", "DESTINATION"], num_args = 1..)]
     arguments: Vec<String>,
 }
 
@@ -42,112 +43,151 @@ pub(crate) struct GetArguments {
 struct Fetch {
     from: RemotePath,
     to: PathBuf,
+    length: u64,
+}
+
+/// What each fetch needs of the command.
+struct GetContext {
     force: bool,
+    verbose: bool,
     records: RecordFlags,
+    partials: Arc<PartialFiles>,
+    progress: WorkProgress,
+    output: Arc<Output>,
 }
 
 /// Runs it.
 pub(crate) async fn run(
     mut get: GetArguments,
     session: &Session,
-    output: &Output,
+    output: &Arc<Output>,
 ) -> Result<(), CliError> {
     let destination = match get.arguments.len() {
         1 => ".".to_owned(),
-        _ => get.arguments.pop().unwrap_or_default(),
+        _ => get.arguments.pop().expect("several"),
     };
+    let mut tally = Tally::default();
+    let sources = sources(session, &get.arguments, &mut tally).await?;
     if destination == "-" {
-        return to_stdout(&get, session, output).await;
+        tally.note(to_stdout(&get, &sources, output).await)?;
+        return tally.finish();
     }
-    let destination = PathBuf::from(destination);
-    let into = destination.is_dir();
-    if !into && get.arguments.len() > 1 {
-        let doing = format!("fetching into {}", destination.display());
-        let cause = Cause::new(Exit::WrongKind, "it is no directory", "make it first");
-        return Err(CliError::new(doing, cause));
+    let into = check_destination(&destination, sources.len() > 1)?;
+    let mut fetches = Vec::new();
+    for from in sources {
+        let planned = plan(&get, &from, Path::new(&destination), into, &mut fetches).await;
+        tally.note(planned)?;
     }
-    let (mut tally, mut jobs, mut total) = (Tally::default(), Vec::new(), 0);
-    for text in &get.arguments {
-        let planned = plan(&get, text, &destination, into, session, &mut jobs).await;
-        total += *planned.as_ref().unwrap_or(&0);
-        tally.note(planned.map(drop))?;
-    }
-    let progress = Arc::new(WorkProgress::new("get", Some(total)));
-    let limit = usize::try_from(get.jobs).expect("at most 256");
-    let done = side_by_side(limit, jobs, |job| fetch(job, progress.clone())).await;
-    progress.finish();
+    let total = fetches.iter().map(|fetch| fetch.length).sum();
+    let context = Arc::new(GetContext {
+        force: get.force,
+        verbose: get.verbose,
+        records: get.records,
+        partials: session.partials()?,
+        progress: WorkProgress::new("get", Some(total)),
+        output: output.clone(),
+    });
+    let fetches = fetches.into_iter().map(|fetch| (fetch.length, fetch));
+    let done = side_by_side(InFlight::of(get.jobs), fetches, |fetch| {
+        let context = context.clone();
+        async move { context.fetch(fetch).await }
+    })
+    .await;
+    context.progress.finish();
     tally.note(done)?;
     tally.finish()
 }
 
-async fn to_stdout(get: &GetArguments, session: &Session, output: &Output) -> Result<(), CliError> {
+/// Whether the destination is a directory to put things into, which it must be where several go
+/// there or it ends with a `/`.
+fn check_destination(text: &str, several: bool) -> Result<bool, CliError> {
+    let into = Path::new(text).is_dir();
+    if into || (!several && !text.ends_with('/')) {
+        return Ok(into);
+    }
+    let (why, exit) = match Path::new(text).symlink_metadata() {
+        Ok(_) => ("it is no directory", Exit::WrongKind),
+        Err(_) => ("there is no such directory on this machine", Exit::Local),
+    };
+    let cause = Cause::new(exit, why, format!("'mkdir -p {text}' makes one"));
+    Err(CliError::new(format!("fetching into {text}"), cause))
+}
+
+async fn to_stdout(
+    get: &GetArguments,
+    sources: &[RemotePath],
+    output: &Output,
+) -> Result<(), CliError> {
     let progress = WorkProgress::new("get", None);
-    for text in &get.arguments {
-        let from = session.remote_path(text).await?;
-        let file = open(&from).await?;
-        deliver(&from, &file, get.records, |bytes| output.bytes(bytes), &progress).await?;
+    for from in sources {
+        let file = open(from).await?;
+        deliver(from, &file, get.records, |bytes| output.bytes(bytes), &progress).await?;
     }
     progress.finish();
     Ok(())
 }
 
-/// Makes the directories and adds the files; answers how many bytes they have.
+/// Makes the directories and adds the files.
 async fn plan(
     get: &GetArguments,
-    text: &str,
+    from: &RemotePath,
     destination: &Path,
     into: bool,
-    session: &Session,
-    jobs: &mut Vec<Fetch>,
-) -> Result<u64, CliError> {
-    let from = session.remote_path(text).await?;
+    fetches: &mut Vec<Fetch>,
+) -> Result<(), CliError> {
     let doing = || format!("fetching {from}");
     let entry = from.cell.stat(&from.path).await.doing(doing)?;
-    let root = match from.path.name() {
-        Some(name) if into => destination.join(name),
-        None if into => destination.to_owned(),
-        _ => destination.to_owned(),
-    };
     if entry.kind == EntryKind::Directory && !get.recursive {
         let cause = Cause::new(Exit::WrongKind, "it is a directory", "get -r fetches it");
         return Err(CliError::new(doing(), cause));
     }
-    let mut total = 0;
+    let root = match from.path.name() {
+        Some(name) if into && !from.content => destination.join(name),
+        // The root of the cell has no name, and of `/d/.` the content is meant.
+        _ => destination.to_owned(),
+    };
     for below in CellWalk::new(&from.cell, &from.path, entry).rest().await.doing(doing)? {
         let to = if below.relative.is_empty() { root.clone() } else { root.join(&below.relative) };
         if below.entry.kind == EntryKind::Directory {
             std::fs::create_dir_all(&to).doing(|| format!("making {}", to.display()))?;
         } else {
-            total += below.entry.length;
-            jobs.push(Fetch {
-                from: from.with_path(below.path),
-                to,
-                force: get.force,
-                records: get.records,
-            });
+            let (from, length) = (from.with_path(below.path), below.entry.length);
+            fetches.push(Fetch { from, to, length });
         }
     }
-    Ok(total)
+    Ok(())
 }
 
-async fn fetch(fetch: Fetch, progress: Arc<WorkProgress>) -> Result<(), CliError> {
-    let Fetch { from, to, force, records } = fetch;
-    let doing = || format!("fetching {from} to {}", to.display());
-    if !force && to.symlink_metadata().is_ok() {
-        let cause = Cause::new(Exit::Exists, "a local file is there already", "-f replaces it");
-        return Err(CliError::new(doing(), cause));
+impl From<LocalTargetError> for Cause {
+    fn from(error: LocalTargetError) -> Self {
+        let why = error.to_string();
+        match error {
+            LocalTargetError::Taken => Self::new(Exit::Exists, why, "-f replaces it"),
+            LocalTargetError::IsADirectory => Self::new(Exit::WrongKind, why, "name a file"),
+            LocalTargetError::NoDirectory(at) => {
+                Self::new(Exit::Local, why, format!("'mkdir -p {}' makes it", at.display()))
+            }
+            LocalTargetError::Local(error) => error.into(),
+        }
     }
-    let source = open(&from).await?;
-    let partial = local_partial_name(&to);
-    let mut file = File::create_new(&partial).doing(doing)?;
-    let write = |bytes: &[u8]| file.write_all(bytes).doing(doing);
-    let mut done = deliver(&from, &source, records, write, &*progress).await;
-    if done.is_ok() {
-        done = std::fs::rename(&partial, &to).doing(doing);
+}
+
+impl GetContext {
+    async fn fetch(&self, fetch: Fetch) -> Result<(), CliError> {
+        let Fetch { from, to, .. } = fetch;
+        let doing = || format!("fetching {from} to {}", to.display());
+        let source = open(&from).await?;
+        let opened = LocalTarget::open(&to, self.force, &self.partials).await;
+        let mut target = opened.doing(doing)?;
+        let mut length = 0;
+        let write = |bytes: &[u8]| {
+            length += bytes.len() as u64;
+            target.write(bytes).doing(doing)
+        };
+        deliver(&from, &source, self.records, write, &self.progress).await?;
+        target.finish().doing(doing)?;
+        let to = to.display().to_string();
+        let value = json!({ "path": from.path.as_str(), "to": to, "length": length });
+        self.output.done(self.verbose, &value, || format!("{from} -> {to}"))
     }
-    if done.is_err() {
-        // The failure that is told is the first one.
-        let _ = std::fs::remove_file(&partial);
-    }
-    done
 }

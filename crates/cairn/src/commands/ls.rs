@@ -7,6 +7,7 @@ use crate::output::{Output, Table};
 use crate::session::{RemotePath, Session};
 use cairn_types::{Entry, EntryKind};
 use clap::Args;
+use std::cmp::Reverse;
 
 /// Where deleted names lie.
 const DELETED: &str = "/.deleted";
@@ -17,17 +18,29 @@ pub(crate) struct LsArguments {
     /// Long lines: kind, replication level, length, time, name
     #[arg(short)]
     long: bool,
+    /// The newest first
+    #[arg(short = 't', overrides_with = "by_size")]
+    by_time: bool,
+    /// The largest first
+    #[arg(short = 'S', overrides_with = "by_time")]
+    by_size: bool,
+    /// The other way round
+    #[arg(short, long)]
+    reverse: bool,
+    /// One name a line, which it is always
+    #[arg(short = '1')]
+    one: bool,
     /// Sizes for people
-    #[arg(short = 'h')]
+    #[arg(short = 'h', long = "human-readable")]
     human: bool,
     /// Names that begin with a dot too
-    #[arg(short)]
+    #[arg(short, long)]
     all: bool,
     /// The directory itself, not what is in it
-    #[arg(short)]
+    #[arg(short, long)]
     directory: bool,
     /// Everything below
-    #[arg(short = 'R')]
+    #[arg(short = 'R', long)]
     recursive: bool,
     /// Deleted names; without a path all of them
     #[arg(long)]
@@ -46,12 +59,19 @@ pub(crate) async fn run(
         ls.paths.push(if ls.deleted { DELETED } else { "/" }.to_owned());
     }
     // Where no length is shown, no primary needs to be asked for one.
-    let lengths = if ls.long || output.json() { Lengths::Acknowledged } else { Lengths::Recorded };
+    let shows_lengths = ls.long || ls.by_size || output.json();
+    let lengths = if shows_lengths { Lengths::Acknowledged } else { Lengths::Recorded };
     let all = entries(session, &ls.paths, "listing", lengths).await;
     let mut tally = Tally::default();
-    for found in all {
+    for (index, found) in all.into_iter().enumerate() {
         let done = match found {
-            Ok((place, entry)) => one(&ls, place, entry, output).await,
+            Ok((place, entry)) => {
+                let is_listed = entry.kind == EntryKind::Directory && !ls.directory;
+                if index > 0 && is_listed && !output.json() {
+                    output.line("")?;
+                }
+                one(&ls, place, entry, output).await
+            }
             Err(complaint) => Err(complaint),
         };
         tally.note(done)?;
@@ -85,14 +105,15 @@ async fn one(
     Ok(())
 }
 
-/// Shows a directory while its pages come, but for a table, whose columns need all of it; answers
-/// the directories in it where they are wanted.
+/// Shows a directory while its pages come, but where an order or a table's columns need all of it;
+/// answers the directories in it where they are wanted.
 async fn directory_pages(
     ls: &LsArguments,
     directory: &RemotePath,
     output: &Output,
 ) -> Result<Vec<String>, CliError> {
-    let table = ls.long && !output.json();
+    let is_sorted = ls.by_time || ls.by_size || ls.reverse;
+    let wants_all = is_sorted || (ls.long && !output.json());
     let (mut rows, mut below) = (Vec::new(), Vec::new());
     let mut listing = directory.cell.listing(&directory.path, ls.deleted);
     while let Some(mut page) = listing.next_page().await.doing(|| format!("listing {directory}"))? {
@@ -102,14 +123,29 @@ async fn directory_pages(
             below.extend(directories.map(|entry| entry.name.clone()));
         }
         let mut named = named(directory, page, output.json())?;
-        if table {
+        if wants_all {
             rows.append(&mut named);
         } else {
             show(ls, &named, output)?;
         }
     }
+    ls.sort(&mut rows);
     show(ls, &rows, output)?;
     Ok(below)
+}
+
+impl LsArguments {
+    /// Puts entries, which come in the order of their names, into the one that was asked for.
+    fn sort(&self, entries: &mut [(String, Entry)]) {
+        if self.by_time {
+            entries.sort_by_key(|(_, entry)| Reverse(entry.modified));
+        } else if self.by_size {
+            entries.sort_by_key(|(_, entry)| Reverse(entry.length));
+        }
+        if self.reverse {
+            entries.reverse();
+        }
+    }
 }
 
 /// People see names below a directory, programs whole paths.

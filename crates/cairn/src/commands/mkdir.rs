@@ -1,39 +1,67 @@
 //! `cairn mkdir`: makes directories.
 
-use crate::cli_error::{CliError, Doing, Tally};
-use crate::many_paths::{make_directories, places};
+use crate::cli_error::{Cause, CliError, Doing, Tally};
+use crate::exit_codes::Exit;
+use crate::many_paths::make_directories;
+use crate::output::Output;
 use crate::session::{RemotePath, Session};
+use cairn_protocol::ErrorCode;
 use clap::Args;
+use serde_json::json;
 
 /// Arguments of `mkdir`.
 #[derive(Args, Debug)]
 pub(crate) struct MkdirArguments {
     /// Those above it too; an existing directory is no error
-    #[arg(short)]
+    #[arg(short, long)]
     parents: bool,
+    /// Say what was made
+    #[arg(short, long)]
+    verbose: bool,
     /// What to make
     #[arg(required = true)]
     paths: Vec<String>,
 }
 
 /// Runs it: a directory before those in it, as they were written, so without `-p` one by one.
-pub(crate) async fn run(mkdir: MkdirArguments, session: &Session) -> Result<(), CliError> {
+pub(crate) async fn run(
+    mkdir: MkdirArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     let mut tally = Tally::default();
     let mut together = Vec::new();
-    for (_, place) in places(session, &mkdir.paths).await {
-        match place {
+    for text in &mkdir.paths {
+        match session.remote_path(text).await {
             Ok(place) if mkdir.parents => together.push(place),
-            Ok(place) => tally.note(one(&place).await)?,
-            Err(complaint) => tally.note(Err(complaint))?,
+            Ok(place) => {
+                let made = one(&place).await;
+                tally.note(made.and_then(|()| tell(&mkdir, &place, output)))?;
+            }
+            Err(error) => tally.note(Err(error))?,
         }
     }
-    for made in make_directories(&together).await {
-        tally.note(made)?;
+    for (place, made) in together.iter().zip(make_directories(&together).await) {
+        tally.note(made.and_then(|()| tell(&mkdir, place, output)))?;
     }
     tally.finish()
 }
 
 async fn one(place: &RemotePath) -> Result<(), CliError> {
-    let made = place.cell.make_directory(&place.path, false).await;
-    made.map(drop).doing(|| format!("making the directory {place}"))
+    let doing = || format!("making the directory {place}");
+    let Err(error) = place.cell.make_directory(&place.path, false).await else { return Ok(()) };
+    let advice = match error.code() {
+        ErrorCode::AlreadyExists => {
+            "choose another name; 'mkdir -p' takes a directory that is there"
+        }
+        ErrorCode::NotFound => "'mkdir -p' makes those above it too",
+        _ => return Err(error).doing(doing),
+    };
+    let exit = Exit::of(error.code(), error.outcome());
+    Err(CliError::new(doing(), Cause::new(exit, error.to_string(), advice)))
+}
+
+fn tell(mkdir: &MkdirArguments, place: &RemotePath, output: &Output) -> Result<(), CliError> {
+    let value = json!({ "path": place.path.as_str() });
+    output.done(mkdir.verbose, &value, || place.to_string())
 }

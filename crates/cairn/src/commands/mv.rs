@@ -1,56 +1,67 @@
 //! `cairn mv`: renames within a cell; readers and writers of the file notice nothing (R20).
 
 use crate::cli_error::{CliError, Doing, Tally};
-use crate::destination::Destination;
+use crate::destination::{Destination, split_last};
+use crate::many_paths::sources;
+use crate::output::Output;
 use crate::session::{RemotePath, Session};
 use clap::Args;
+use serde_json::json;
 
 /// Arguments of `mv`.
 #[derive(Args, Debug)]
 pub(crate) struct MvArguments {
     /// Replace a file that is there
-    #[arg(short)]
+    #[arg(short, long)]
     force: bool,
-    /// What to move
-    #[arg(required = true)]
-    sources: Vec<String>,
-    /// Where to: a directory that is there, or a new name
-    destination: String,
+    /// Say what was moved where
+    #[arg(short, long)]
+    verbose: bool,
+    /// What to move, and where to: a directory that is there, or a new name
+    #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
+    arguments: Vec<String>,
 }
 
 /// Runs it.
-pub(crate) async fn run(mv: MvArguments, session: &Session) -> Result<(), CliError> {
-    let several = mv.sources.len() > 1;
-    let destination = Destination::find(session, &mv.destination, several, false).await?;
+pub(crate) async fn run(
+    mut mv: MvArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
+    let (texts, destination) = split_last("mv", std::mem::take(&mut mv.arguments))?;
     let mut tally = Tally::default();
-    for text in &mv.sources {
-        tally.note(one(text, &destination, mv.force, session).await)?;
+    let sources = sources(session, &texts, &mut tally).await?;
+    let several = texts.len().max(sources.len()) > 1;
+    let destination = Destination::find(session, &destination, several, false).await?;
+    for from in &sources {
+        tally.note(one(&mv, from, &destination, output).await)?;
     }
     tally.finish()
 }
 
 async fn one(
-    text: &str,
+    mv: &MvArguments,
+    from: &RemotePath,
     destination: &Destination,
-    force: bool,
-    session: &Session,
+    output: &Output,
 ) -> Result<(), CliError> {
-    let from = session.remote_path(text).await?;
-    let to = destination.of(name_of(&from)?)?;
+    let to = destination.of(name_of(from)?)?;
     if from.address != to.address {
         let advice = "cp -r copies it, then rm -r removes the old one";
         let why = "it is in another cell";
         return Err(CliError::usage(format!("moving {from} to {to}"), why, advice));
     }
-    let moved = from.cell.rename(&from.path, &to.path, force).await;
-    moved.doing(|| format!("moving {from} to {to}"))
+    let moved = from.cell.rename(&from.path, &to.path, mv.force).await;
+    moved.doing(|| format!("moving {from} to {to}"))?;
+    let value = json!({ "from": from.path.as_str(), "path": to.path.as_str() });
+    output.done(mv.verbose, &value, || format!("{from} -> {to}"))
 }
 
 /// The last name of a path; the root has none.
 ///
 /// # Errors
 /// For the root.
-pub(crate) fn name_of(place: &RemotePath) -> Result<&str, CliError> {
+fn name_of(place: &RemotePath) -> Result<&str, CliError> {
     place.path.name().ok_or_else(|| {
         let advice = "name something in it";
         CliError::usage(format!("taking {place}"), "the root has no name", advice)

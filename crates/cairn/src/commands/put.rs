@@ -1,13 +1,14 @@
-//! `cairn put`: local files and trees into the cell, several files at once.
+//! `cairn put`: local files and trees into the cell, many at once.
 
-use crate::cli_error::{Cause, CliError, Doing, Tally};
-use crate::destination::Destination;
+use crate::cli_error::{Cause, CliError, Doing, Tally, warn};
+use crate::destination::{Destination, split_last};
 use crate::exit_codes::Exit;
 use crate::many_paths::make_directories;
+use crate::output::Output;
 use crate::progress::WorkProgress;
 use crate::session::{RemotePath, Session};
-use crate::side_by_side::side_by_side;
-use crate::storing::not_stored;
+use crate::side_by_side::{InFlight, side_by_side};
+use crate::storing::Storing;
 use cairn_client::CreateOptions;
 use cairn_transfer::{
     LocalEntry, LocalProblem, LocalSource, LocalTree, LocalUpload, UploadOptions, groups, upload,
@@ -15,36 +16,39 @@ use cairn_transfer::{
 };
 use cairn_types::CellPath;
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Arguments of `put`.
 #[derive(Args, Debug)]
 pub(crate) struct PutArguments {
     /// Directories with all that is in them
-    #[arg(short)]
+    #[arg(short, short_alias = 'R', long)]
     recursive: bool,
     /// Replace files that are there
-    #[arg(short)]
+    #[arg(short, long)]
     force: bool,
     /// Make the directories above the destination
-    #[arg(short)]
+    #[arg(short, long)]
     parents: bool,
-    /// Files at once
-    #[arg(short, default_value_t = 4, value_name = "COUNT")]
+    /// Say what was stored where
+    #[arg(short, long)]
+    verbose: bool,
+    /// Files at once [default: as many as make sense by their sizes]
+    #[arg(short, long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=256))]
-    jobs: u64,
+    jobs: Option<u64>,
     /// Replicas of each chunk [default: the cell's]
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "COUNT")]
     replication: u32,
     /// Acknowledge bytes only once they are on disk on every replica
     #[arg(long)]
     synced: bool,
-    /// Local files, directories with -r, or - for stdin
-    #[arg(required = true)]
-    sources: Vec<PathBuf>,
-    /// Where to: a directory that is there, or a new name
-    destination: String,
+    /// Local files, directories with -r, or - for stdin; and where to: a directory that is there,
+    /// or a new name
+    #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
+    arguments: Vec<OsString>,
 }
 
 /// All that is to be stored.
@@ -61,33 +65,46 @@ struct PutContext {
     root: RemotePath,
     options: UploadOptions,
     progress: WorkProgress,
+    storing: Storing,
 }
 
 /// Runs it.
-pub(crate) async fn run(put: PutArguments, session: &Session) -> Result<(), CliError> {
-    let several = put.sources.len() > 1;
-    let destination = Destination::find(session, &put.destination, several, put.parents).await?;
+pub(crate) async fn run(
+    mut put: PutArguments,
+    session: &Session,
+    output: &Arc<Output>,
+) -> Result<(), CliError> {
+    let (sources, destination) = split_last("put", std::mem::take(&mut put.arguments))?;
+    let destination = in_utf8(Path::new(&destination))?;
+    let several = sources.len() > 1;
+    let destination = Destination::find(session, &destination, several, put.parents).await?;
+    let mut tally = Tally::default();
+    let mut plan = PutPlan::default();
+    for source in &sources {
+        let planned = plan.add(&put, Path::new(source), &destination, &mut tally).await;
+        tally.note(planned)?;
+    }
     let create = CreateOptions {
         replication: put.replication,
         synced: put.synced,
         ..CreateOptions::default()
     };
-    let options = UploadOptions { replace: put.force, create };
-    let mut tally = Tally::default();
-    let mut plan = PutPlan::default();
-    for source in &put.sources {
-        let planned = plan.add(&put, source, &destination, &mut tally).await;
-        tally.note(planned)?;
-    }
     let total = plan.files.iter().map(|file| file.from.size).sum();
-    let progress = WorkProgress::new("put", (total > 0).then_some(total));
-    let root = destination.place().clone();
-    let context = Arc::new(PutContext { root, options, progress });
+    let context = Arc::new(PutContext {
+        root: destination.place().clone(),
+        options: UploadOptions { replace: put.force, partials: session.partials()?, create },
+        progress: WorkProgress::new("put", (total > 0).then_some(total)),
+        storing: Storing::new(output, put.verbose, "put -p or "),
+    });
     for to in &plan.stdin {
         tally.note(context.store_stdin(to).await)?;
     }
-    let jobs = usize::try_from(put.jobs).expect("at most 256");
-    let done = side_by_side(jobs, groups(plan.files, jobs), |group| {
+    let limit = InFlight::of(put.jobs);
+    // Files of a group go one after the other: what is in flight is the largest of them.
+    let largest = |group: &[LocalUpload]| group.iter().map(|file| file.from.size).max();
+    let groups = groups(plan.files, limit.count_max()).into_iter();
+    let groups = groups.map(|group| (largest(&group).unwrap_or(0), group));
+    let done = side_by_side(limit, groups, |group| {
         let context = context.clone();
         async move { context.store(group).await }
     })
@@ -115,14 +132,18 @@ impl PutPlan {
             return Ok(());
         }
         let metadata = std::fs::metadata(source).doing(doing)?;
-        let to = destination.of(&local_name(source)?)?;
         if metadata.is_dir() {
             if !put.recursive {
                 let cause = Cause::new(Exit::WrongKind, "it is a directory", "put -r stores it");
                 return Err(CliError::new(doing(), cause));
             }
+            let to = match own_name(source)? {
+                Some(name) => destination.of(&name)?,
+                None => destination.place().clone(),
+            };
             return self.add_tree(source, &to, tally).await;
         }
+        let to = destination.of(&own_name(source)?.unwrap_or_default())?;
         let (path, size) = (source.to_owned(), metadata.len());
         let from = LocalEntry { path, relative: String::new(), size };
         self.files.push(LocalUpload { from, to: to.path });
@@ -136,9 +157,7 @@ impl PutPlan {
         tally: &mut Tally,
     ) -> Result<(), CliError> {
         let tree = LocalTree::walk(source);
-        if let Some(left_out) = left_out(&tree) {
-            eprintln!("cairn: {left_out} below {}", source.display());
-        }
+        tell_left_out(&tree);
         for problem in tree.problems {
             tally.note(Err(not_found_out(problem)))?;
         }
@@ -160,15 +179,14 @@ fn below(place: &RemotePath, relative: &str) -> Result<RemotePath, CliError> {
     if relative.is_empty() { Ok(place.clone()) } else { place.join(relative) }
 }
 
-/// What was left out, as a person is told; nothing where nothing was.
-fn left_out(tree: &LocalTree) -> Option<String> {
-    let counts = [(tree.links.len(), "symbolic link"), (tree.special.len(), "special file")];
-    let parts: Vec<String> = counts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" }))
-        .collect();
-    (!parts.is_empty()).then(|| format!("skipped {}", parts.join(" and ")))
+/// Names what a cell cannot hold.
+fn tell_left_out(tree: &LocalTree) {
+    let kinds = [(&tree.links, "a symbolic link"), (&tree.special, "neither file nor directory")];
+    for (paths, what) in kinds {
+        for path in paths {
+            warn(&format!("skipping {}: it is {what}", path.display()));
+        }
+    }
 }
 
 fn not_found_out(problem: LocalProblem) -> CliError {
@@ -185,42 +203,55 @@ fn name_not_utf8(path: &Path) -> CliError {
     CliError::new(format!("storing {}", path.display()), cause)
 }
 
-/// The name that a local path gives to what is made of it.
-fn local_name(source: &Path) -> Result<String, CliError> {
-    // `.` and `..` have no name of their own, but what they stand for has.
-    let named = if source.file_name().is_some() {
-        source.to_owned()
-    } else {
-        source.canonicalize().doing(|| format!("storing {}", source.display()))?
-    };
-    let name = named.file_name().unwrap_or("root".as_ref());
-    name.to_str().map(str::to_owned).ok_or_else(|| name_not_utf8(source))
+fn in_utf8(path: &Path) -> Result<String, CliError> {
+    path.to_str().map(str::to_owned).ok_or_else(|| name_not_utf8(path))
+}
+
+/// The name that a local path gives to what is made of it; none where it stands for what is in a
+/// directory, as with `cp`: `.`, `..`, `d/.`, `/`.
+fn own_name(source: &Path) -> Result<Option<String>, CliError> {
+    let text = source.as_os_str().as_encoded_bytes();
+    let name = source.file_name().filter(|_| !text.ends_with(b"/."));
+    name.map(|name| name.to_str().map(str::to_owned).ok_or_else(|| name_not_utf8(source)))
+        .transpose()
 }
 
 impl PutContext {
     async fn store_stdin(&self, to: &CellPath) -> Result<(), CliError> {
         let mut source = LocalSource::new(std::io::stdin());
-        let (cell, options) = (&self.root.cell, &self.options);
-        let done = upload(&mut source, cell, to, options, &self.progress).await;
-        done.map_err(|error| not_stored(error, "stdin", &self.root.with_path(to.clone())))
+        let done = upload(&mut source, &self.root.cell, to, &self.options, &self.progress).await;
+        let (to, length) = (self.root.with_path(to.clone()), *done.as_ref().unwrap_or(&0));
+        self.storing.tell("stdin", &to, done).await?;
+        self.storing.warn_of_few_replicas(&to, length).await;
+        Ok(())
     }
 
     async fn store(&self, mut group: Vec<LocalUpload>) -> Result<(), CliError> {
-        let (cell, options) = (&self.root.cell, &self.options);
-        let mut tally = Tally::default();
-        if group.len() > 1 {
-            for (file, done) in upload_group(cell, group, options, &self.progress).await {
-                let place = || self.root.with_path(file.to.clone());
-                let from = || file.from.path.display().to_string();
-                tally.note(done.map_err(|error| not_stored(error, &from(), &place())))?;
+        let (cell, options, progress) = (&self.root.cell, &self.options, &self.progress);
+        let stored = match group.len() {
+            1 => {
+                let file = group.pop().expect("one");
+                let from = || format!("reading {}", file.from.path.display());
+                let mut source = LocalSource::open(&file.from.path).doing(from)?;
+                let done = upload(&mut source, cell, &file.to, options, progress).await;
+                vec![(file, done)]
             }
-        } else if let Some(file) = group.pop() {
+            _ => upload_group(cell, group, options, progress).await,
+        };
+        let mut tally = Tally::default();
+        let mut last = None;
+        for (file, done) in stored {
+            let to = self.root.with_path(file.to);
+            let length = *done.as_ref().unwrap_or(&0);
             let from = file.from.path.display().to_string();
-            let mut source =
-                LocalSource::open(&file.from.path).doing(|| format!("reading {from}"))?;
-            let done = upload(&mut source, cell, &file.to, options, &self.progress).await;
-            let place = || self.root.with_path(file.to.clone());
-            tally.note(done.map_err(|error| not_stored(error, &from, &place())))?;
+            tally.note(self.storing.tell(&from, &to, done).await)?;
+            if length > 0 {
+                last = Some((to, length));
+            }
+        }
+        // One file stands for its group.
+        if let Some((to, length)) = last {
+            self.storing.warn_of_few_replicas(&to, length).await;
         }
         tally.finish()
     }
@@ -228,18 +259,16 @@ impl PutContext {
 
 #[cfg(test)]
 mod tests {
-    use super::left_out;
-    use cairn_transfer::LocalTree;
+    use super::own_name;
+    use std::path::Path;
 
     #[test]
-    fn what_is_left_out_is_counted() {
-        let tree = LocalTree {
-            links: vec!["l".into(), "m".into()],
-            special: vec!["s".into()],
-            ..LocalTree::default()
-        };
-        let told = left_out(&tree);
-        assert_eq!(told.as_deref(), Some("skipped 2 symbolic links and 1 special file"));
-        assert_eq!(left_out(&LocalTree::default()), None);
+    fn what_stands_for_its_content_has_no_name() {
+        let name = |text: &str| own_name(Path::new(text)).expect("UTF-8");
+        assert_eq!(name("d/e").as_deref(), Some("e"));
+        assert_eq!(name("d/e/").as_deref(), Some("e"));
+        for text in [".", "..", "d/.", "d/..", "/", "./."] {
+            assert_eq!(name(text), None, "{text}");
+        }
     }
 }

@@ -15,16 +15,16 @@ use serde_json::json;
 #[derive(Args, Debug)]
 pub(crate) struct RmArguments {
     /// Directories, with all that is in them
-    #[arg(short)]
+    #[arg(short, short_alias = 'R', long)]
     recursive: bool,
     /// What is not there is no error
-    #[arg(short)]
+    #[arg(short, long)]
     force: bool,
     /// Say the hidden name of what was removed
-    #[arg(short)]
+    #[arg(short, long)]
     verbose: bool,
     /// What to remove
-    #[arg(required = true)]
+    #[arg(required_unless_present = "force")]
     paths: Vec<String>,
 }
 
@@ -35,10 +35,14 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), CliError> {
     let mut all = Vec::new();
-    for (text, place) in places(session, &rm.paths).await {
-        all.push((text, place.and_then(not_the_root)));
+    for place in places(session, &rm.paths).await {
+        match place {
+            // As for rm: what is not there is not removed, whatever it was to match.
+            Err(gone) if rm.force && gone.exit() == Exit::NotFound => {}
+            place => all.push(place.and_then(not_the_root)),
+        }
     }
-    let there: Vec<&RemotePath> = all.iter().filter_map(|(_, place)| place.as_ref().ok()).collect();
+    let there: Vec<&RemotePath> = all.iter().filter_map(|place| place.as_ref().ok()).collect();
     let look = |cell: Cell, paths: Vec<CellPath>| async move { cell.look_many(&paths).await };
     let looked = ask_many(&there, "looking up", look).await;
     let verdicts: Vec<_> = there.iter().zip(looked).map(|(at, seen)| rm.judge(at, seen)).collect();
@@ -50,12 +54,12 @@ pub(crate) async fn run(
     let (mut deleted, mut verdicts) =
         (ask_many(&go, "removing", delete).await.into_iter(), verdicts.into_iter());
     let mut tally = Tally::default();
-    for (text, place) in all {
+    for place in all {
         let mut verdict = || verdicts.next().expect("a verdict for each place");
         let done = match place.and_then(|place| Ok((place, verdict()?))) {
             Ok((place, true)) => {
                 let hidden = deleted.next().expect("an answer for each that may go");
-                rm.tell(text, &place, hidden, output)
+                rm.tell(&place, hidden, output)
             }
             Ok((_, false)) => Ok(()),
             Err(complaint) => Err(complaint),
@@ -91,7 +95,6 @@ impl RmArguments {
 
     fn tell(
         &self,
-        text: &str,
         place: &RemotePath,
         hidden: Result<String, CliError>,
         output: &Output,
@@ -105,7 +108,8 @@ impl RmArguments {
             return output.value(&json!({ "path": place.path.as_str(), "hidden": hidden }));
         }
         if self.verbose {
-            output.line(&format!("{} is now {}", output.name(text), output.name(&hidden)))?;
+            let name = place.to_string();
+            output.line(&format!("{} is now {}", output.name(&name), output.name(&hidden)))?;
         }
         Ok(())
     }

@@ -105,7 +105,8 @@ fn chunk_lines(chunks: &[ChunkLocations]) -> Vec<String> {
     table.lines()
 }
 
-fn chunk_json(chunk: &ChunkLocations) -> Value {
+/// A chunk for programs.
+pub(crate) fn chunk_json(chunk: &ChunkLocations) -> Value {
     let replicas: Vec<Value> = chunk
         .replicas
         .iter()

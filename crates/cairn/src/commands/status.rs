@@ -2,6 +2,7 @@
 
 use crate::cli_error::{CliError, Doing};
 use crate::commands::servers::{ServerJson, state_text, table};
+use crate::exit_codes::Exit;
 use crate::output::{Output, size_text, time_text};
 use crate::session::Session;
 use cairn_protocol::{ServerState, StatusAnswer};
@@ -15,31 +16,70 @@ const REASONS_SHOWN: usize = 5;
 
 /// Arguments of `status`.
 #[derive(Args, Debug)]
-pub(crate) struct StatusArguments {}
+pub(crate) struct StatusArguments {
+    /// Tell programs by the exit code too: 0 healthy, 14 degraded, 7 unavailable
+    #[arg(long)]
+    check: bool,
+}
 
-/// The health of the cell in one word.
-fn health(status: &StatusAnswer) -> &'static str {
-    if status.unavailable > 0 {
-        "unavailable"
-    } else if status.reasons.is_empty() && status.under_replicated == 0 {
-        "healthy"
-    } else {
-        "degraded"
+/// How the cell is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Healthy,
+    Degraded,
+    Unavailable,
+}
+
+impl Health {
+    fn of(status: &StatusAnswer) -> Self {
+        if status.unavailable > 0 {
+            Self::Unavailable
+        } else if status.reasons.is_empty() && status.under_replicated == 0 {
+            Self::Healthy
+        } else {
+            Self::Degraded
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// For whoever asks by the exit code; what it means stands on stdout already.
+    fn check(self) -> Result<(), CliError> {
+        match self {
+            Self::Healthy => Ok(()),
+            Self::Degraded => Err(CliError::told(Exit::Degraded)),
+            Self::Unavailable => Err(CliError::told(Exit::NotNow)),
+        }
     }
 }
 
 /// Runs it.
 pub(crate) async fn run(
-    _: StatusArguments,
+    arguments: StatusArguments,
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {
     let cell = session.cell().await?;
     let doing = || format!("asking the cell at {} for its state", session.address());
     let status = cell.status().await.doing(doing)?;
+    let health = Health::of(&status);
     if output.json() {
-        return output.value(&json!({
-            "health": health(&status),
+        output.value(&to_json(&status, health))?;
+    } else {
+        lines(&status).iter().try_for_each(|line| output.line(line))?;
+    }
+    if arguments.check { health.check() } else { Ok(()) }
+}
+
+fn to_json(status: &StatusAnswer, health: Health) -> serde_json::Value {
+    json!({
+            "health": health.word(),
             "reasons": status.reasons,
             "cell": status.cell.to_string(),
             "term": status.term.get(),
@@ -52,13 +92,12 @@ pub(crate) async fn run(
             "under_replicated": status.under_replicated,
             "unavailable": status.unavailable,
             "servers": status.servers.iter().map(ServerJson::from).collect::<Vec<_>>(),
-        }));
-    }
-    lines(&status).iter().try_for_each(|line| output.line(line))
+    })
 }
 
 fn lines(status: &StatusAnswer) -> Vec<String> {
-    let mut lines = vec![format!("{}  cell {}", health(status).to_uppercase(), status.cell)];
+    let mut lines =
+        vec![format!("{}  cell {}", Health::of(status).word().to_uppercase(), status.cell)];
     lines.extend(status.reasons.iter().take(REASONS_SHOWN).map(|reason| format!("  {reason}")));
     if status.reasons.len() > REASONS_SHOWN {
         lines.push(format!("  … and {} more reasons", status.reasons.len() - REASONS_SHOWN));
@@ -92,7 +131,7 @@ fn lines(status: &StatusAnswer) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{health, lines};
+    use super::{Health, lines};
     use cairn_protocol::{ServerStatus, StatusAnswer};
 
     #[test]
@@ -108,9 +147,10 @@ mod tests {
     #[test]
     fn the_health_word_says_the_worst() {
         let base = StatusAnswer::default();
-        assert_eq!(health(&base), "healthy");
+        assert_eq!(Health::of(&base), Health::Healthy);
         let degraded = StatusAnswer { under_replicated: 1, ..base.clone() };
-        assert_eq!(health(&degraded), "degraded");
-        assert_eq!(health(&StatusAnswer { unavailable: 1, ..degraded }), "unavailable");
+        assert_eq!(Health::of(&degraded), Health::Degraded);
+        let unavailable = StatusAnswer { unavailable: 1, ..degraded };
+        assert_eq!(Health::of(&unavailable), Health::Unavailable);
     }
 }

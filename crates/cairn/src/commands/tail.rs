@@ -4,6 +4,8 @@
 //! from an offset that a first pass has found.
 
 use crate::cli_error::{CliError, Doing};
+use crate::exit_codes::Exit;
+use crate::many_paths::the_one;
 use crate::output::Output;
 use crate::reading::{RecordFlags, open, warn_of_doubts};
 use crate::session::{RemotePath, Session};
@@ -11,22 +13,32 @@ use cairn_client::File;
 use cairn_transfer::RecordForm;
 use clap::Args;
 use std::collections::VecDeque;
+use std::pin::pin;
+use std::time::Duration;
 
 /// Bytes by which the search for the last lines or records goes back at first.
 const STEP_SIZE: u64 = 64 << 10;
+
+/// How often `-F` looks whether another file has taken the name.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How much longer a file is followed that has lost its name: what was added last still comes.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Arguments of `tail`.
 #[derive(Args, Debug)]
 pub(crate) struct TailArguments {
     /// Lines or records
-    #[arg(short = 'n', default_value_t = 10, value_name = "COUNT")]
+    #[arg(short = 'n', long, default_value_t = 10, value_name = "COUNT")]
     lines: u64,
     /// Bytes instead of lines
-    #[arg(short = 'c', value_name = "COUNT", conflicts_with = "lines")]
+    #[arg(short = 'c', long, value_name = "COUNT", conflicts_with = "lines")]
     bytes: Option<u64>,
     /// Go on with what is added, until interrupted
-    #[arg(short)]
+    #[arg(short, long)]
     follow: bool,
+    /// As -f, and go on with whatever file takes the name, now or later
+    #[arg(short = 'F')]
+    follow_name: bool,
     #[command(flatten)]
     records: RecordFlags,
     /// Of which file
@@ -39,56 +51,116 @@ pub(crate) async fn run(
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {
-    let from = session.remote_path(&tail.path).await?;
-    let file = open(&from).await?;
-    let length = file.length().await.doing(|| format!("asking for the length of {from}"))?;
-    if tail.records.form(&file) != RecordForm::Stored && tail.bytes.is_none() {
-        let start = start_of_records(&from, &file, length, tail.lines).await?;
-        return records(&tail, &from, &file, start, output).await;
+    let from = the_one(session, &tail.path).await?;
+    let mut file = if tail.follow_name { named_now(&from).await? } else { open(&from).await? };
+    let mut start = start(&tail, &from, &file).await?;
+    loop {
+        let next = match tail.form(&file) {
+            RecordForm::Stored => bytes(&tail, &from, &file, start, output).await?,
+            RecordForm::EndedBy(_) => records(&tail, &from, &file, start, output).await?,
+        };
+        match next {
+            Some(another) => (file, start) = (another, 0),
+            None => return Ok(()),
+        }
     }
-    let start = match tail.bytes {
-        Some(count) => length.saturating_sub(count),
-        None => start_of_lines(&from, &file, length, tail.lines).await?,
-    };
-    bytes(&tail, &from, &file, start, output).await
 }
 
+impl TailArguments {
+    /// How the file is delivered: bytes were asked for by `-c`.
+    fn form(&self, file: &File) -> RecordForm {
+        if self.bytes.is_some() { RecordForm::Stored } else { self.records.form(file) }
+    }
+
+    fn follows(&self) -> bool {
+        self.follow || self.follow_name
+    }
+}
+
+async fn start(tail: &TailArguments, from: &RemotePath, file: &File) -> Result<u64, CliError> {
+    let length = file.length().await.doing(|| format!("asking for the length of {from}"))?;
+    match (tail.bytes, tail.form(file)) {
+        (Some(count), _) => Ok(length.saturating_sub(count)),
+        (None, RecordForm::Stored) => start_of_lines(from, file, length, tail.lines).await,
+        (None, RecordForm::EndedBy(_)) => start_of_records(from, file, length, tail.lines).await,
+    }
+}
+
+/// The file that has the name, once there is one.
+async fn named_now(from: &RemotePath) -> Result<File, CliError> {
+    loop {
+        match open(from).await {
+            Err(gone) if gone.exit() == Exit::NotFound => tokio::time::sleep(LOOK_EVERY).await,
+            opened => return opened,
+        }
+    }
+}
+
+/// Another file, once it has taken the name; never where nobody asked for that.
+async fn replacement(tail: &TailArguments, from: &RemotePath, file: &File) -> File {
+    if !tail.follow_name {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        // Whatever fails here is no failure of the file that is followed.
+        if let Ok(another) = open(from).await
+            && another.entry().id != file.entry().id
+        {
+            tokio::time::sleep(FAREWELL).await;
+            return another;
+        }
+    }
+}
+
+/// Delivers records from `start` on; the file that then took the name.
 async fn records(
     tail: &TailArguments,
     from: &RemotePath,
     file: &File,
     start: u64,
     output: &Output,
-) -> Result<(), CliError> {
+) -> Result<Option<File>, CliError> {
     let doing = || format!("reading {from}");
     let mut warned = false;
-    let mut reader = if tail.follow { file.records_follow(start) } else { file.records(start) };
-    while let Some(record) = reader.next().await.doing(doing)? {
+    let mut reader = if tail.follows() { file.records_follow(start) } else { file.records(start) };
+    let mut replaced = pin!(replacement(tail, from, file));
+    loop {
+        let record = tokio::select! {
+            record = reader.next() => record.doing(doing)?,
+            another = &mut replaced => return Ok(Some(another)),
+        };
+        let Some(record) = record else { return Ok(None) };
         output.bytes(&record.payload)?;
         output.bytes(&[tail.records.terminator()])?;
-        if tail.follow {
+        if tail.follows() {
             output.flush()?;
         }
         if file.is_doubted() && !std::mem::replace(&mut warned, true) {
             warn_of_doubts(from, file);
         }
     }
-    Ok(())
 }
 
+/// Delivers bytes from `start` on; the file that then took the name.
 async fn bytes(
     tail: &TailArguments,
     from: &RemotePath,
     file: &File,
     start: u64,
     output: &Output,
-) -> Result<(), CliError> {
+) -> Result<Option<File>, CliError> {
     let doing = || format!("reading {from}");
-    if tail.follow {
+    if tail.follows() {
         let mut follower = file.tail(start);
         let mut warned = false;
+        let mut replaced = pin!(replacement(tail, from, file));
         loop {
-            output.bytes(&follower.next().await.doing(doing)?)?;
+            let piece = tokio::select! {
+                piece = follower.next() => piece.doing(doing)?,
+                another = &mut replaced => return Ok(Some(another)),
+            };
+            output.bytes(&piece)?;
             output.flush()?;
             if file.is_doubted() && !std::mem::replace(&mut warned, true) {
                 warn_of_doubts(from, file);
@@ -100,7 +172,7 @@ async fn bytes(
         output.bytes(&piece)?;
     }
     warn_of_doubts(from, file);
-    Ok(())
+    Ok(None)
 }
 
 /// The offset behind the newline before the last `count` lines.

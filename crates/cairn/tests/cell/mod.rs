@@ -5,6 +5,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
+pub(crate) mod row;
+
 use cairn_testkit::{CellPlan, CellProcesses, HarnessError, PATIENCE, Program};
 use std::ffi::OsStr;
 use std::fs::File;

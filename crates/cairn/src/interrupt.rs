@@ -1,0 +1,57 @@
+//! Ctrl-C, kill and hang-up while files are on their way: what is not whole goes first.
+
+use crate::cli_error::{CliError, Doing};
+use cairn_transfer::PartialFiles;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// A cell that does not answer keeps nobody from leaving.
+const REMOVED_WITHIN: Duration = Duration::from_secs(5);
+
+/// From now on a signal that ends the process has it remove `partials` first. The exit code is the
+/// one by which a shell knows a signal; a second signal does not wait.
+///
+/// On a task of its own: the command's may wait in a read of stdin for ever.
+///
+/// # Errors
+/// Where this machine does not tell of signals.
+pub(crate) fn remove_on_signal(partials: Arc<PartialFiles>) -> Result<(), CliError> {
+    let mut signals = EndSignals::listen().doing(|| "listening for signals".to_owned())?;
+    tokio::spawn(async move {
+        let number = signals.next().await;
+        tokio::select! {
+            _ = tokio::time::timeout(REMOVED_WITHIN, partials.remove_all()) => {}
+            _ = signals.next() => {}
+        }
+        std::process::exit(128 + number);
+    });
+    Ok(())
+}
+
+/// The signals by which people and shells end a command.
+struct EndSignals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl EndSignals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The number of the next one.
+    async fn next(&mut self) -> i32 {
+        let kind = tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.hangup.recv() => SignalKind::hangup(),
+        };
+        kind.as_raw_value()
+    }
+}

@@ -1,0 +1,185 @@
+//! Where a file of a cell goes on this machine.
+//!
+//! - L1: a plain file is written under a partial name beside its target and renamed when all of it
+//!   is there; it has the mode of the one that it replaces.
+//! - L2: a link is followed, and what is no plain file (a device, a pipe) is written through and
+//!   never replaced.
+
+use crate::partial_files::PartialFiles;
+use crate::partial_name::local_partial_name;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Why nothing can be written there.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalTargetError {
+    /// A file is there, and was not to be replaced.
+    #[error("a local file is there already")]
+    Taken,
+    /// A directory is there.
+    #[error("it is a directory")]
+    IsADirectory,
+    /// It is to lie in a directory that is not there.
+    #[error("there is no directory {0} on this machine")]
+    NoDirectory(PathBuf),
+    /// This machine refused.
+    #[error(transparent)]
+    Local(#[from] io::Error),
+}
+
+/// A local file that is being written.
+#[derive(Debug)]
+pub struct LocalTarget<'p> {
+    file: File,
+    /// None where it is written through (L2).
+    partial: Option<PartialTarget<'p>>,
+}
+
+/// A partial file that gets its name in the end, or goes when it is dropped.
+#[derive(Debug)]
+struct PartialTarget<'p> {
+    path: PathBuf,
+    target: PathBuf,
+    mode: Option<Permissions>,
+    partials: &'p PartialFiles,
+}
+
+impl Drop for PartialTarget<'_> {
+    fn drop(&mut self) {
+        // Renamed, it is not there any more.
+        let _ = std::fs::remove_file(&self.path);
+        self.partials.forget_local(&self.path);
+    }
+}
+
+impl<'p> LocalTarget<'p> {
+    /// Opens `target` for writing; with `replace`, also where a file is there.
+    ///
+    /// # Errors
+    /// Where that may not or cannot be.
+    pub async fn open(
+        target: &Path,
+        replace: bool,
+        partials: &'p PartialFiles,
+    ) -> Result<Self, LocalTargetError> {
+        let (target, mode) = match target.metadata() {
+            Ok(there) if there.is_dir() => return Err(LocalTargetError::IsADirectory),
+            Ok(_) if !replace => return Err(LocalTargetError::Taken),
+            Ok(there) if there.is_file() => (target.canonicalize()?, Some(there.permissions())),
+            Ok(_) => {
+                let file = OpenOptions::new().write(true).open(target)?;
+                return Ok(Self { file, partial: None });
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                (new_target(target, replace)?, None)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let path = local_partial_name(&target);
+        partials.note_local(&path).await;
+        let partial = PartialTarget { path, target, mode, partials };
+        Ok(Self { file: File::create_new(&partial.path)?, partial: Some(partial) })
+    }
+
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// Where this machine refuses.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
+    }
+
+    /// All is written: gives a partial file its name.
+    ///
+    /// # Errors
+    /// Where this machine refuses.
+    pub fn finish(self) -> io::Result<()> {
+        if let Some(partial) = &self.partial {
+            if let Some(mode) = &partial.mode {
+                self.file.set_permissions(mode.clone())?;
+            }
+            std::fs::rename(&partial.path, &partial.target)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a file is to be made that is not there: a link that leads nowhere is followed too.
+fn new_target(target: &Path, replace: bool) -> Result<PathBuf, LocalTargetError> {
+    let above = |path: &Path| match path.parent() {
+        Some(above) if above.as_os_str().is_empty() => PathBuf::from("."),
+        Some(above) => above.to_owned(),
+        None => PathBuf::from("/"),
+    };
+    let target = match target.read_link() {
+        Ok(_) if !replace => return Err(LocalTargetError::Taken),
+        Ok(to) => above(target).join(to),
+        Err(_) => target.to_owned(),
+    };
+    let directory = above(&target);
+    if !directory.is_dir() {
+        return Err(LocalTargetError::NoDirectory(directory));
+    }
+    Ok(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LocalTarget, LocalTargetError};
+    use crate::partial_files::PartialFiles;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    fn write(target: &Path, replace: bool, finish: bool) -> Result<(), LocalTargetError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("starts");
+        let partials = PartialFiles::default();
+        let mut file = runtime.block_on(LocalTarget::open(target, replace, &partials))?;
+        file.write(b"new")?;
+        if finish { Ok(file.finish()?) } else { Ok(()) }
+    }
+
+    fn names(directory: &Path) -> usize {
+        std::fs::read_dir(directory).expect("lists").count()
+    }
+
+    #[test]
+    fn a_plain_file_is_replaced_when_whole_and_keeps_its_mode() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let at = scratch.path().join("x");
+        std::fs::write(&at, b"old").expect("writes");
+        std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o750)).expect("sets");
+        assert!(matches!(write(&at, false, true), Err(LocalTargetError::Taken)));
+        write(&at, true, false).expect("writes");
+        assert_eq!(std::fs::read(&at).expect("reads"), b"old", "unfinished");
+        write(&at, true, true).expect("writes");
+        assert_eq!(std::fs::read(&at).expect("reads"), b"new");
+        assert_eq!(at.metadata().expect("there").permissions().mode() & 0o777, 0o750);
+        assert_eq!(names(scratch.path()), 1, "nothing is left over");
+    }
+
+    #[test]
+    fn a_link_is_followed_and_stays() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let at = |name: &str| scratch.path().join(name);
+        std::fs::write(at("real"), b"old").expect("writes");
+        symlink("real", at("link")).expect("links");
+        symlink("later", at("ahead")).expect("links");
+        write(&at("link"), true, true).expect("writes");
+        write(&at("ahead"), true, true).expect("writes");
+        for (link, to) in [("link", "real"), ("ahead", "later")] {
+            assert_eq!(std::fs::read(at(to)).expect("reads"), b"new");
+            assert!(at(link).symlink_metadata().expect("there").is_symlink());
+        }
+        assert_eq!(names(scratch.path()), 4);
+    }
+
+    #[test]
+    fn a_device_is_written_through_and_a_missing_directory_is_told() {
+        write(Path::new("/dev/null"), true, true).expect("writes");
+        assert!(!Path::new("/dev/null").metadata().expect("there").is_file());
+        let told = write(Path::new("/none/x"), false, true).expect_err("nowhere");
+        assert_eq!(told.to_string(), "there is no directory /none on this machine");
+        assert!(matches!(write(Path::new("/"), true, true), Err(LocalTargetError::IsADirectory)));
+    }
+}
