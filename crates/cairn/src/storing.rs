@@ -4,7 +4,7 @@ use crate::cli_error::{Cause, CliError, warn};
 use crate::exit_codes::Exit;
 use crate::output::Output;
 use crate::session::RemotePath;
-use cairn_protocol::{ErrorCode, Open, Response};
+use cairn_protocol::{ErrorCode, Open};
 use cairn_transfer::{UploadError, without_partial_name};
 use cairn_types::ChunkIndex;
 use serde_json::json;
@@ -92,7 +92,7 @@ impl Storing {
         let last = (length - 1) / to.cell.info().config.chunk_size;
         let open = Open { path: to.path.clone(), first: ChunkIndex::new(last), count: 1 };
         // The file is stored; a question that fails now is no failure of that.
-        let Ok(Response::Open(answer)) = to.cell.ask(open).await else { return };
+        let Ok(answer) = to.cell.ask(open).await else { return };
         let (Some(chunk), wanted) = (answer.chunks.first(), answer.entry.replication) else {
             return;
         };
