@@ -8,10 +8,10 @@
 use crate::leases::GrantedLease;
 use crate::record::SetLength;
 use crate::rules::live_file::no_file;
-use crate::rules::members::current;
+use crate::rules::members::{current, former_holder_unknown, missing_may_come};
 use crate::view::View;
 use cairn_env::Caller;
-use cairn_protocol::{ChunkLength, Failure};
+use cairn_protocol::{ChunkLength, ErrorCode, Failure};
 use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind, ReplicaAt, Time};
 
 /// Who waits for a length to be recorded, and of what.
@@ -47,11 +47,29 @@ pub(crate) fn consider(
     };
     let asked_by = LengthRequest { from, file, index };
     let Some(lease) = view.leases.serving(handle, view.now.time) else {
+        if may_be_longer(view, handle) {
+            let line = format!(
+                "file {}: the servers of its last chunk have not told yet how long it is",
+                file.short()
+            );
+            return Err(Failure::not_done(ErrorCode::Busy, line));
+        }
         return Ok(heard(view, asked_by, acknowledged(view, handle)));
     };
     let question = ChunkLength { handle, version: lease.version };
     let deadline = view.now.time + view.term.silent();
     Ok(LengthStep::Ask { holder: lease.holder.clone(), question, deadline, asked_by })
+}
+
+/// Whether somebody may know of more acknowledged bytes than those who have told: nobody has, or a
+/// lease of an earlier term may go on, whose holder is not here yet (R22).
+fn may_be_longer(view: &View<'_>, handle: ChunkHandle) -> bool {
+    // A last chunk is in the table, unless its page cannot be read.
+    let Some(chunk) = view.state.chunk(handle) else { return false };
+    let told = current(view, handle, &chunk).count();
+    let nobody_told = told == 0 && missing_may_come(view, handle, &chunk);
+    let set_size = chunk.set_size as usize;
+    nobody_told || told < set_size && former_holder_unknown(view, handle, &chunk)
 }
 
 /// What up-to-date replicas have said to be acknowledged.

@@ -14,8 +14,7 @@ pub(super) const DRILLS: &[Drill] = &[Drill::of_finding(
     "a client closes a file before any server has told a restarted master",
     3,
     a_client_closes_before_any_server_has_told,
-)
-.unmended("master-core")];
+)];
 
 /// A master has just started, and no server has joined yet, when a writer closes its file. The
 /// length that is recorded then has to be the file's, once the servers are there.
