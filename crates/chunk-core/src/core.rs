@@ -362,12 +362,10 @@ impl ChunkCore {
             (ReplicaJob::SyncToRaise | ReplicaJob::Journal, Err(error)) => {
                 after = replica.on_change_failed(cx, &error.to_string());
             }
-            (ReplicaJob::Read { to, end }, Ok(ChunkDone::Read(done))) => {
-                replica.on_read_done(cx, to, end, Ok(done));
+            (ReplicaJob::Read { to, end, closed }, Ok(ChunkDone::Read(done))) => {
+                replica.on_read_done(cx, to, (end, closed), done);
             }
-            (ReplicaJob::Read { to, end }, Err(error)) => {
-                replica.on_read_done(cx, to, end, Err(error));
-            }
+            (ReplicaJob::Read { to, .. }, Err(error)) => replica.on_read_failed(cx, to, &error),
             (ReplicaJob::Verify, Ok(ChunkDone::Verified { good })) => replica.on_verified(good),
             // The disk could not look: the doubt will be told again.
             (ReplicaJob::Verify, Err(_)) => {}

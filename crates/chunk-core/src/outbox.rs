@@ -39,8 +39,9 @@ pub(crate) enum ReplicaJob {
     SyncToRaise,
     /// Its version or close mark becomes durable.
     Journal,
-    /// Bytes for a reader, who asked for a range up to `end`.
-    Read { to: Caller, end: u64 },
+    /// Bytes for a reader, who asked for a range up to `end` of a chunk that it knows as closed, or
+    /// as open.
+    Read { to: Caller, end: u64, closed: bool },
     /// A doubted block is looked at again (R31).
     Verify,
     /// The primary's own part of a sync.

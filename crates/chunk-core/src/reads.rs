@@ -4,8 +4,10 @@
 //!   the end where this replica stores nothing more: what is acknowledged was applied here first
 //!   (R14). Where it does store more, only the lease holder knows; anyone else says
 //!   `PastAcknowledged`.
-//! - a replica with the close mark answers zeros up to the chunk's size; no other does (R19),
-//!   nor does a suspect one: it may have lost what stood there (R28).
+//! - a replica with the close mark answers zeros up to the chunk's size, to readers who have
+//!   it from the master that the chunk is closed; no other does (R19), nor does a suspect one: it
+//!   may have lost what stood there (R28). A mark alone says little: a fence puts it on before the
+//!   close is logged, and may come to nothing.
 //! - a damaged replica gets no lease, and the master names it to readers only where there is
 //!   no other; then its good blocks, each of which is verified as it is read, are worth having.
 //!   One whose end is not known tells no reader that it ends.
@@ -31,13 +33,15 @@ pub(crate) struct ReadView<'r> {
     pub(crate) chunk_size: u64,
     /// It holds the lease and has levelled: it alone knows what is acknowledged (R16).
     pub(crate) holds_lease: bool,
+    /// The reader has it from the master that the chunk is closed.
+    pub(crate) knows_closed: bool,
     /// Its close mark is not yet on the other replicas, and may come to nothing (R18).
     pub(crate) is_marking: bool,
 }
 
 impl ReadView<'_> {
     fn is_closed(&self) -> bool {
-        self.stored.is_closed() && !self.is_marking
+        self.stored.is_closed() && self.knows_closed && !self.is_marking
     }
 
     /// Bytes that may be read here and now.
@@ -88,7 +92,7 @@ impl ReadView<'_> {
         let size = stored - read.offset;
         assert!(size <= READ_SIZE_MAX, "an answer of {size} bytes");
         let job = ChunkJob::Read { handle, offset: read.offset, size };
-        out.replica_job(handle, ReplicaJob::Read { to: from, end }, job);
+        out.replica_job(handle, ReplicaJob::Read { to: from, end, closed: read.closed }, job);
         Ok(())
     }
 

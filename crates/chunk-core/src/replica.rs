@@ -452,41 +452,48 @@ impl Replica {
         }
     }
 
-    fn view<'r>(&'r self, cx: &ReplicaContext<'_>) -> ReadView<'r> {
+    /// What one may see of it to whom the master said that the chunk is closed, or open.
+    fn view<'r>(&'r self, cx: &ReplicaContext<'_>, closed: bool) -> ReadView<'r> {
         let holds = |primary: &Primary| primary.is_live(cx.now) && primary.has_levelled();
         ReadView {
             stored: &self.stored,
             chunk_size: cx.config.chunk_size,
             holds_lease: self.role.primary().is_some_and(holds),
+            knows_closed: closed,
             is_marking: self.role.primary().is_some_and(Primary::is_marking),
         }
     }
 
     pub(crate) fn on_read(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, read: &Read) {
-        if let Err(failure) = self.view(cx).read(cx.out, from, read) {
+        if let Err(failure) = self.view(cx, read.closed).read(cx.out, from, read) {
             cx.out.refuse(from, failure);
         }
     }
 
-    /// The disk has, or has not, the bytes of a range that ends at `end`.
+    /// The disk has the bytes of a range that ends at `end`, for one who knows the chunk as closed,
+    /// or as open.
     pub(crate) fn on_read_done(
+        &self,
+        cx: &mut ReplicaContext<'_>,
+        to: Caller,
+        (end, closed): (u64, bool),
+        done: ReadDone,
+    ) {
+        self.view(cx, closed).serve(cx.out, to, end, done);
+    }
+
+    pub(crate) fn on_read_failed(
         &mut self,
         cx: &mut ReplicaContext<'_>,
         to: Caller,
-        end: u64,
-        result: Result<ReadDone, ChunkError>,
+        error: &ChunkError,
     ) {
-        match result {
-            Ok(done) => self.view(cx).serve(cx.out, to, end, done),
-            Err(error) => {
-                self.stored.learn_of(&error);
-                cx.out.refuse(to, failure_of(&error));
-            }
-        }
+        self.stored.learn_of(error);
+        cx.out.refuse(to, failure_of(error));
     }
 
     pub(crate) fn on_length(&self, cx: &mut ReplicaContext<'_>, from: Caller, ask: &ChunkLength) {
-        match self.view(cx).length(ask) {
+        match self.view(cx, true).length(ask) {
             Ok(answer) => cx.out.reply(from, answer),
             Err(failure) => cx.out.refuse(from, failure),
         }

@@ -231,7 +231,7 @@ fn append(number: u64, size: u64) -> Append {
 }
 
 fn read(offset: u64, size: u64) -> Read {
-    Read { handle: handle(), version: version(1), offset, size }
+    Read { handle: handle(), version: version(1), offset, size, closed: false }
 }
 
 fn forward(first: u64, count: u64) -> Forward {
@@ -365,7 +365,7 @@ fn a_record_that_does_not_fit_closes_the_chunk_everywhere_before_anyone_hears_of
     assert!(bench.replies.is_empty(), "the next chunk is not logged yet");
     bench.answer(told, Ok(Response::ChunkClosed(ChunkClosedAnswer {})));
     assert_eq!(bench.failure().code, ErrorCode::ChunkClosed);
-    bench.ask(read(4050, 46));
+    bench.ask(Read { closed: true, ..read(4050, 46) });
     let Ok(Response::Read(answer)) = bench.reply().1 else { panic!("the padding reads") };
     assert_eq!((answer.zeros, answer.closed), (46, true));
 }
@@ -531,7 +531,7 @@ fn one_answer_never_carries_more_than_a_frame_may_hold() {
     bench.ask(Raise { close: true, ..raise(version(1), version(2)) });
     bench.journaled();
     assert!(bench.reply().1.is_ok());
-    bench.ask(Read { size: u64::MAX, version: version(2), ..read(0, 0) });
+    bench.ask(Read { size: u64::MAX, version: version(2), closed: true, ..read(0, 0) });
     let Ok(Response::Read(answer)) = bench.reply().1 else { panic!("zeros, as it is closed") };
     assert_eq!(answer.zeros, config.chunk_size);
 }
@@ -592,13 +592,30 @@ fn a_replica_that_could_not_be_created_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_mark_is_the_end_only_for_readers_who_have_the_close_from_the_master() {
+    let mut bench = Bench::with_replica();
+    bench.ask(Forward { level: true, ..forward(1, 1) });
+    bench.applied(10);
+    assert!(bench.reply().1.is_ok());
+    bench.ask(Raise { close: true, ..raise(version(1), version(2)) });
+    bench.journaled();
+    assert!(bench.reply().1.is_ok());
+    // Stored, and known to nobody as acknowledged.
+    bench.ask(Read { version: version(2), ..read(0, 20) });
+    assert_eq!(bench.failure().code, ErrorCode::PastAcknowledged);
+    bench.ask(Read { version: version(2), closed: true, ..read(10, 20) });
+    let Ok(Response::Read(answer)) = bench.reply().1 else { panic!("the padding reads") };
+    assert_eq!((answer.closed, answer.zeros), (true, 20));
+}
+
+#[test]
 fn a_close_mark_that_the_disk_did_not_take_is_told_to_nobody() {
     let mut bench = Bench::with_replica();
     bench.ask(Raise { close: true, ..raise(version(1), version(2)) });
     let (id, _) = bench.job();
     bench.done(id, Err(DiskError::NoSpace.into()));
     assert!(bench.reply().1.is_err());
-    bench.ask(Read { version: version(2), ..read(0, 10) });
+    bench.ask(Read { version: version(2), closed: true, ..read(0, 10) });
     let Ok(Response::Read(answer)) = bench.reply().1 else { panic!("an empty replica's end") };
     assert_eq!((answer.closed, answer.zeros), (false, 0));
 }

@@ -9,6 +9,9 @@ cairn_types::message! {
         2 => version: ChunkVersion,
         3 => offset: u64,
         4 => size: u64,
+        /// The master says that the chunk is closed. A replica's close mark counts for nobody else:
+        /// a fence may have put it on this replica alone, and come to nothing (R19).
+        5 => closed: bool,
     }
 }
 cairn_types::message! {
@@ -19,6 +22,7 @@ cairn_types::message! {
         2 => checksums: BlockChecksums,
         /// Readable bytes of this chunk, here and now (R17); the whole chunk where it is closed.
         3 => readable: u64,
+        /// The mark stands here too, where the reader named the chunk closed.
         4 => closed: bool,
         /// Bytes after the payload, within the range asked for, that are zeros by definition
         /// (R19).

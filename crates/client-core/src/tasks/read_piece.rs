@@ -264,14 +264,15 @@ impl ReadPiece {
         let salt = cx.client.salt(chunk.handle);
         let replica = self.choice.pick(&cx.client.rack, salt, chunk)?;
         let (handle, version, offset) = (chunk.handle, chunk.version, self.position());
-        let read = Read { handle, version, offset, size: self.left() };
+        let closed = chunk.closed;
+        let read = Read { handle, version, offset, size: self.left(), closed };
         let asked = AskedReplica {
             server: replica.server,
             handle,
             version,
             located: known.asked,
             offset,
-            closed: chunk.closed,
+            closed,
             inner: known.inner,
             primary: chunk.primary,
         };

@@ -13,8 +13,7 @@ pub(super) const DRILLS: &[Drill] = &[Drill::of_finding(
     "a reader moves past a chunk by a close mark that is never logged",
     3,
     a_reader_moves_on_by_a_mark_that_is_never_logged,
-)
-.unmended("chunk-core, master-core")];
+)];
 
 /// A primary and one of its secondaries are away; the master fences the other one, and dies before
 /// it has logged the close. A reader reads zeros to the chunk's end there, and goes on in the next
