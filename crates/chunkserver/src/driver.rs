@@ -2,7 +2,7 @@
 
 use cairn_chunk_core::ChunkCore;
 use cairn_env::{
-    ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Driver, Effect, Event, Now,
+    ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Driver, Effect, Event, LogEvent, Now,
 };
 use cairn_store::ChunkDisk;
 use cairn_types::ServerId;
@@ -15,6 +15,8 @@ pub struct Chunkserver {
     pub(crate) disk: Arc<ChunkDisk>,
     /// The block size that the disk was last told.
     pub(crate) block_size: u32,
+    /// How the data directories were found, until it is told.
+    pub(crate) warnings: Vec<LogEvent>,
 }
 
 impl Chunkserver {
@@ -67,6 +69,7 @@ impl Driver for Chunkserver {
         event: Event<(), ChunkResult>,
         effects: &mut Vec<Effect<ChunkJob>>,
     ) {
+        effects.extend(self.warnings.drain(..).map(Effect::Log));
         let failed_sync = is_failed_sync(&event);
         self.core.step(now, event, effects);
         if let Some(why) = failed_sync {

@@ -72,6 +72,6 @@ impl Chunkserver {
         let mut core = ChunkCore::new(settings, &found.replicas, space);
         core.mark_damaged(&found.damaged);
         let disk = Arc::new(disk);
-        Ok((Self { core, disk: disk.clone(), block_size: 0 }, disk))
+        Ok((Self { core, disk: disk.clone(), block_size: 0, warnings: found.warnings }, disk))
     }
 }

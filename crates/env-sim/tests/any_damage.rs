@@ -80,7 +80,7 @@ fn overwrite(store: &ChunkStore, replica: &ReplicaReport, model: &mut Model) {
 
 #[test]
 fn of_a_damaged_data_directory_nothing_is_read_that_was_not_written() {
-    let (mut opened, mut refused) = (0, 0);
+    let mut told = 0;
     for seed in 0..150 {
         let random = &mut Random::new(seed);
         let disk = new_disk();
@@ -98,11 +98,9 @@ fn of_a_damaged_data_directory_nothing_is_read_that_was_not_written() {
         }
         let path = damage_one(&disk, random);
         let context = format!("seed {seed}, {path}");
-        let Ok((store, found)) = ChunkStore::open(disk.session()) else {
-            refused += 1;
-            continue;
-        };
-        opened += 1;
+        let (store, found) = ChunkStore::open(disk.session())
+            .unwrap_or_else(|error| panic!("{context}: one file refuses all: {error}"));
+        told += u32::from(!found.damaged.is_empty() || !found.warnings.is_empty());
         store.configure(BLOCK);
         check_blocks(&store, &model, &context);
         let _ = store.verify(HANDLE, 0);
@@ -118,7 +116,7 @@ fn of_a_damaged_data_directory_nothing_is_read_that_was_not_written() {
         store.configure(BLOCK);
         check_blocks(&store, &model, &context);
     }
-    assert!(opened >= 30 && refused >= 10, "{opened} opened, {refused} refused");
+    assert!(told >= 30, "{told} told");
 }
 
 fn record(index: u64, random: &mut Random) -> (LogIndex, Bytes) {

@@ -5,9 +5,10 @@
 
 mod chunk_model;
 
-use cairn_env::{Disk, JournalEntry};
+use cairn_env::{Disk, JournalEntry, OpenMode};
 use cairn_env_sim::SimDisk;
-use cairn_store::ChunkStore;
+use cairn_store::{AcknowledgedMark, ChunkStore, ReadyMutation, RecoveredChunks};
+use cairn_types::{CellId, ChunkHandle, SerialNumber, ServerId, Term};
 use chunk_model::{BLOCK, HANDLE, Model, Step, Write, new_disk, open, read, read_all, version};
 
 const HEADS_SIZE: u64 = 1024;
@@ -138,4 +139,70 @@ fn a_chunk_that_was_made_and_never_written_to_is_as_good_as_any_after_a_kill() {
         assert!(found.unwrap().suspect);
         disk.crash();
     }
+}
+
+/// Three chunks with bytes, raised and changed in turn, and one in the trash.
+fn many_chunks() -> (SimDisk, Vec<ChunkHandle>) {
+    let disk = new_disk();
+    let (store, _) = open(&disk);
+    let handles: Vec<ChunkHandle> = (1..=4).map(ChunkHandle::new).collect();
+    let raise = |handle, number, create, close| JournalEntry::Raise {
+        handle,
+        version: version(number),
+        create,
+        close,
+    };
+    store.journal(&[JournalEntry::Joined(CellId::new(4), ServerId::new(5))]).unwrap();
+    for (number, handle) in (1..).zip(&handles) {
+        store.journal(&[raise(*handle, number, true, false)]).unwrap();
+        let data = Some(chunk_model::pushed(&[7; 3000], 0));
+        let serial = SerialNumber::new(1);
+        let mutation = ReadyMutation { serial, offset: 0, size: 3000, data };
+        let known = AcknowledgedMark::default();
+        store.apply(*handle, version(number), &[mutation], known, false).unwrap();
+    }
+    store.sync(handles[0]).unwrap();
+    store.journal(&[JournalEntry::Term(Term::new(3)), raise(handles[1], 9, false, true)]).unwrap();
+    store.trash(handles[3], version(4)).unwrap();
+    store.journal(&[raise(handles[0], 10, false, false)]).unwrap();
+    drop(store);
+    (disk, handles)
+}
+
+#[test]
+fn a_flipped_byte_in_a_journal_makes_replicas_suspect_and_refuses_none() {
+    let (disk, handles) = many_chunks();
+    let image = disk.image();
+    let size = disk.open("journal", OpenMode::Read).unwrap().size().unwrap();
+    let (_, whole) = ChunkStore::open(disk.session()).unwrap();
+    let mut told = 0;
+    // The last line may as well have been cut short by a kill.
+    let last = size - 40;
+    for at in 0..size {
+        disk.restore(&image);
+        assert!(disk.flip_byte("journal", at));
+        let context = format!("byte {at} of {size}");
+        let (store, found) =
+            ChunkStore::open(disk.session()).unwrap_or_else(|error| panic!("{context}: {error}"));
+        store.configure(BLOCK);
+        let is_told = !found.warnings.is_empty();
+        told += u64::from(is_told);
+        assert!(is_told || at >= last || found == whole, "{context}: {found:?}");
+        for handle in &handles[..3] {
+            let replica = found.replicas.iter().find(|replica| replica.handle == *handle);
+            let replica = replica.unwrap_or_else(|| panic!("{context}: {handle} is gone"));
+            assert!(replica.suspect || !is_told, "{context}: {replica:?}");
+            let done = store.read(*handle, 0, 3000).unwrap();
+            assert_eq!(done.payload.into_bytes(), [7; 3000][..], "{context}");
+        }
+        drop(store);
+        disk.crash();
+        let (_, again) = ChunkStore::open(disk.session()).unwrap();
+        let suspect = |found: &RecoveredChunks| {
+            found.replicas.iter().map(|it| (it.handle, it.suspect)).collect::<Vec<_>>()
+        };
+        assert_eq!(suspect(&again), suspect(&found), "{context}: the new journal says the same");
+        assert!(again.warnings.is_empty(), "{context}: the new journal is whole");
+    }
+    assert!(told > size / 2, "{told} of {size} told: all but what pads a line");
 }

@@ -177,6 +177,14 @@ pub fn decode_journal_header(file: &[u8]) -> Result<JournalHeader, FormatError> 
     Ok(JournalHeader { generation: fields.u64()?, heads_from_creation: version > 1 })
 }
 
+/// What a journal's header may have said that does not match its checksum any more: its lines tell
+/// whether it did.
+#[must_use]
+pub fn guess_journal_header(file: &[u8]) -> JournalHeader {
+    let generation = file.get(12..).and_then(|raw| FieldReader::of(raw).u64().ok());
+    JournalHeader { generation: generation.unwrap_or_default(), heads_from_creation: false }
+}
+
 /// What the checksums of this journal's records start from.
 #[must_use]
 pub fn journal_seed(generation: u64) -> u32 {

@@ -108,6 +108,22 @@ pub fn scan(file: &[u8], start: usize, seed: u32) -> Result<StreamScan, Corrupti
     Ok(found)
 }
 
+/// The records of a damaged `file` that are good, from `start` on: what is not is passed over.
+#[must_use]
+pub fn salvage(file: &[u8], start: usize, seed: u32) -> Vec<Range<usize>> {
+    let (mut payloads, mut at) = (Vec::new(), start);
+    while at < file.len() {
+        at += match record_at(file, at, seed) {
+            Ok(payload) => {
+                payloads.push(payload.clone());
+                record_size(payload.len())
+            }
+            Err(_) => ALIGNMENT,
+        };
+    }
+    payloads
+}
+
 fn synced_at(file: &[u8], at: usize) -> Option<u64> {
     FieldReader::of(file.get(at + 8..)?).u64().ok()
 }
@@ -135,7 +151,7 @@ fn record_at(file: &[u8], at: usize, seed: u32) -> Result<Range<usize>, FormatEr
 
 #[cfg(test)]
 mod tests {
-    use super::{Corruption, StreamScan, put_record, record_size, scan};
+    use super::{Corruption, StreamScan, put_record, record_size, salvage, scan};
     use proptest::prelude::{any, proptest};
 
     /// Three records, each synced before the next.
@@ -173,6 +189,17 @@ mod tests {
     }
 
     #[test]
+    fn of_a_damaged_file_all_records_are_salvaged_but_the_bad_one() {
+        for at in record_size(3)..record_size(3) + 16 + 10 {
+            let mut file = three();
+            file[at] ^= 1;
+            let found = salvage(&file, 0, 7);
+            let found: Vec<&[u8]> = found.iter().map(|range| &file[range.clone()]).collect();
+            assert_eq!(found, [&b"one"[..], b"3"], "at {at}");
+        }
+    }
+
+    #[test]
     fn a_page_lost_out_of_one_unsynced_batch_is_a_torn_tail() {
         let mut file = Vec::new();
         put_record(7, 0, &[b"kept"], &mut file);
@@ -206,6 +233,7 @@ mod tests {
         fn no_bytes_make_it_panic(file in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = scan(&file, 0, 0);
             let _ = scan(&file, 1000, 0);
+            let _ = salvage(&file, 0, 0);
         }
     }
 }

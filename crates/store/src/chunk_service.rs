@@ -89,6 +89,7 @@ impl ChunkDisk {
             all.highest_handle = all.highest_handle.max(found.highest_handle);
             all.highest_version = all.highest_version.max(found.highest_version);
             all.damaged.extend(found.damaged);
+            all.warnings.extend(found.warnings);
             for replica in found.replicas {
                 places.insert(replica.handle, stores.len());
                 replicas.insert(replica.handle, replica);

@@ -6,10 +6,12 @@ use crate::chunk_store::{ChunkStore, FAILED_PATH};
 use crate::identity_file::{IdentityError, read_identity};
 use crate::recovery::{LastLife, RecoveredChunk, recover};
 use crate::trash::{TRASH_DIRECTORY, throw_away};
-use crate::version_journal::{JournalOpenError, JournalState, VersionJournal, read_journal};
+use crate::version_journal::{
+    FoundJournal, JournalOpenError, JournalState, VersionJournal, read_journal,
+};
 use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::buffer_pool::BufferPool;
-use cairn_env::{Disk, DiskError, IoFailure, OpenMode};
+use cairn_env::{Disk, DiskError, IoFailure, LogEvent, OpenMode};
 use cairn_format::{Identity, IdentityKind, JournalHeader, ReplicaLine};
 use cairn_protocol::ReplicaReport;
 use cairn_types::{BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, ServerId, Term};
@@ -33,6 +35,8 @@ pub struct RecoveredChunks {
     /// Those of them of which bytes that were on disk are missing or wrong: where they end is not
     /// known. All are suspect.
     pub damaged: Vec<ChunkHandle>,
+    /// What a person should know of how the directories were found.
+    pub warnings: Vec<LogEvent>,
 }
 
 /// Why a data directory cannot be used.
@@ -85,8 +89,11 @@ pub enum StoreOpenError {
     },
 }
 
-/// What stands for the header of a directory's journal before its first.
-const NO_JOURNAL: JournalHeader = JournalHeader { generation: 0, heads_from_creation: true };
+/// A directory that has no journal yet.
+fn no_journal() -> FoundJournal {
+    let header = JournalHeader { generation: 0, heads_from_creation: true };
+    FoundJournal { header, state: JournalState::default(), damaged_at: None }
+}
 
 impl ChunkStore {
     /// Opens a data directory, initialised where it is empty.
@@ -108,12 +115,19 @@ impl ChunkStore {
         if read.is_none() && identity.is_some() {
             return Err(StoreOpenError::JournalMissing { directory });
         }
-        let (header, state) = read.unwrap_or_else(|| (NO_JOURNAL, JournalState::default()));
+        let found = read.unwrap_or_else(no_journal);
+        let (generation, damaged_at) = (found.header.generation, found.damaged_at);
         let chunk_directory = ChunkDirectory::new(Arc::clone(&disk));
         let RecoveredDirectory { journal, chunks, damaged } =
-            recover_all(&chunk_directory, header, state).map_err(failed)?;
-        let journal = begin_journal(&disk, journal, header.generation).map_err(failed)?;
-        let recovered = summary(identity, journal.state(), &chunks, damaged);
+            recover_all(&chunk_directory, found).map_err(failed)?;
+        let journal = begin_journal(&disk, journal, generation).map_err(failed)?;
+        let mut recovered = summary(identity, journal.state(), &chunks, damaged);
+        let warning = |offset| {
+            LogEvent::error("a journal is damaged: all replicas beside it are suspect")
+                .with("directory", &directory)
+                .with_number("offset", offset as u64)
+        };
+        recovered.warnings.extend(damaged_at.map(warning));
         let shared = |(handle, chunk)| (handle, Arc::new(Mutex::new(chunk)));
         let store = Self {
             directory: chunk_directory,
@@ -175,35 +189,46 @@ struct RecoveredDirectory {
     damaged: Vec<ChunkHandle>,
 }
 
-/// Recovers all replicas; what has files and no line in the journal was on its way to the trash.
+/// Recovers all replicas; what has files and no line in the journal was on its way to the trash,
+/// if no line is missing.
 fn recover_all(
     directory: &ChunkDirectory,
-    header: JournalHeader,
-    mut journal: JournalState,
+    found: FoundJournal,
 ) -> Result<RecoveredDirectory, DiskError> {
+    let FoundJournal { header, state: mut journal, damaged_at } = found;
     let disk = directory.disk.as_ref();
     let boot = disk.boot_id().map_err(disk_error)?;
     let page_cache_lost = journal.boot != boot;
-    let heads_from_creation = header.heads_from_creation;
     let sync_failed = disk.open(FAILED_PATH, OpenMode::Read).is_ok();
     if page_cache_lost || sync_failed {
         journal.suspect_all_dirty();
     }
     journal.boot = boot;
-    for handle in handles_with_files(disk).map_err(disk_error)? {
-        if !journal.replicas.contains_key(&handle) {
+    let mut unknown = handles_with_files(disk).map_err(disk_error)?;
+    unknown.retain(|handle| !journal.replicas.contains_key(handle));
+    for handle in unknown {
+        if damaged_at.is_some() {
+            journal.replicas.insert(handle, ReplicaLine { handle, ..ReplicaLine::default() });
+        } else {
             throw_away(disk, handle, ChunkVersion::default()).map_err(disk_error)?;
         }
     }
     let (mut chunks, mut damaged) = (BTreeMap::new(), Vec::new());
     for line in journal.replicas.values_mut() {
+        let heads_from_creation = header.heads_from_creation;
         let last_life = LastLife { page_cache_lost, heads_from_creation };
         let recovered = recover_or_suspect(directory, line, last_life)?;
         if recovered.damaged {
             line.suspect = true;
             damaged.push(line.handle);
         }
+        if damaged_at.is_some() {
+            line.version = line.version.max(recovered.chunk.head.mutated_version);
+        }
         chunks.insert(line.handle, recovered.chunk);
+    }
+    if damaged_at.is_some() {
+        journal.suspect_all();
     }
     Ok(RecoveredDirectory { journal, chunks, damaged })
 }
@@ -259,5 +284,6 @@ fn summary(
         highest_version: state.highest_version,
         replicas: chunks.iter().map(replica).collect(),
         damaged,
+        warnings: Vec::new(),
     }
 }

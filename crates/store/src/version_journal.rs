@@ -11,12 +11,15 @@
 //! - V3: where a start finds no room for its journal, the one of the last life stays as it is, and
 //!   every line is refused until there is room to begin the new one. What was read is served; no
 //!   change is accepted, for none could be remembered.
+//! - V4: where a line is damaged that was durable, each replica may have stood otherwise than the
+//!   others say: at a higher version, closed, dirty. So all are suspect, and are served as such;
+//!   files without a line are replicas too, at the version that they were last changed under.
 
 use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
 use cairn_env::{Disk, DiskError, DiskFile, OpenMode};
 use cairn_format::{
     FormatError, JOURNAL_HEADER_SIZE, JournalHeader, JournalLine, ReplicaLine,
-    decode_journal_header, encode_journal_header, journal_seed, stream,
+    decode_journal_header, encode_journal_header, guess_journal_header, journal_seed, stream,
 };
 use cairn_types::planted::{self, Rule};
 use cairn_types::{ChunkHandle, ChunkVersion, Term};
@@ -88,6 +91,16 @@ impl JournalState {
         }
     }
 
+    /// V4: lines are missing, of whichever replica; and what is missing may have been the highest.
+    pub(crate) fn suspect_all(&mut self) {
+        for replica in self.replicas.values_mut() {
+            (replica.suspect, replica.dirty) = (true, false);
+            self.highest_handle = self.highest_handle.max(replica.handle);
+            self.highest_version = self.highest_version.max(replica.version);
+        }
+        self.term = self.term.max(self.highest_version.term());
+    }
+
     /// The lines that say all of this.
     fn lines(&self) -> impl Iterator<Item = JournalLine> {
         let begun = JournalLine::Begun {
@@ -106,29 +119,43 @@ pub enum JournalOpenError {
     /// The disk refused.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The header or a line cannot be read.
+    /// The header, or a line whose checksum is right, is of another build.
     #[error("journal: {0}")]
     Format(#[from] FormatError),
-    /// Lines that were durable are damaged.
-    #[error("journal: damaged at offset {0} and not just cut short")]
-    Damaged(usize),
+}
+
+/// A journal as it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundJournal {
+    pub(crate) header: JournalHeader,
+    pub(crate) state: JournalState,
+    /// Where lines that were durable are damaged, if any are (V4).
+    pub(crate) damaged_at: Option<usize>,
 }
 
 /// What is in the journal of `disk`; nothing where there is none.
-pub(crate) fn read_journal(
-    disk: &dyn Disk,
-) -> Result<Option<(JournalHeader, JournalState)>, JournalOpenError> {
+pub(crate) fn read_journal(disk: &dyn Disk) -> Result<Option<FoundJournal>, JournalOpenError> {
     let Some(file) = read_file(disk, PATH).map_err(disk_error)? else {
         return Ok(None);
     };
-    let header = decode_journal_header(&file)?;
-    let found = stream::scan(&file, JOURNAL_HEADER_SIZE, journal_seed(header.generation))
-        .map_err(|damaged| JournalOpenError::Damaged(damaged.offset))?;
+    let (header, mut damaged_at) = match decode_journal_header(&file) {
+        Ok(header) => (header, None),
+        Err(error @ FormatError::Version { .. }) => return Err(error.into()),
+        Err(_) => (guess_journal_header(&file), Some(0)),
+    };
+    let seed = journal_seed(header.generation);
+    let payloads = match stream::scan(&file, JOURNAL_HEADER_SIZE, seed) {
+        Ok(found) => found.payloads,
+        Err(corruption) => {
+            damaged_at = damaged_at.or(Some(corruption.offset));
+            stream::salvage(&file, JOURNAL_HEADER_SIZE, seed)
+        }
+    };
     let mut state = JournalState::default();
-    for payload in found.payloads {
+    for payload in payloads {
         state.apply(&JournalLine::decode(&file[payload])?);
     }
-    Ok(Some((header, state)))
+    Ok(Some(FoundJournal { header, state, damaged_at }))
 }
 
 /// A journal, open for appending.
