@@ -7,8 +7,11 @@ use crate::cell_address::check_listen;
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError};
-use cairn_env::{Disk, LogLevel};
-use cairn_env_os::{BindError, HaltReason, LaunchError, LaunchOptions, LogSink, OsDisk, Running};
+use cairn_env::{Disk, LogEvent, LogLevel};
+use cairn_env_os::{
+    BindError, DescriptorBudget, DescriptorShare, HaltReason, LaunchError, LaunchLimits,
+    LaunchOptions, LogSink, OsDisk, Running, TooFewDescriptors,
+};
 use cairn_master::{CHECKPOINT_LANE, Master, MasterConfig, MasterOpenError};
 use cairn_store::StoreOpenError;
 use cairn_types::{Address, CellConfig, Rack};
@@ -32,6 +35,12 @@ impl From<BindError> for Cause {
 
 impl From<LaunchError> for Cause {
     fn from(error: LaunchError) -> Self {
+        Self::new(Exit::Local, error.to_string(), "")
+    }
+}
+
+impl From<TooFewDescriptors> for Cause {
+    fn from(error: TooFewDescriptors) -> Self {
         Self::new(Exit::Local, error.to_string(), "")
     }
 }
@@ -72,6 +81,8 @@ pub(crate) struct MasterStart {
     pub(crate) config: CellConfig,
     /// Records from one checkpoint to the next; none: as it is built in.
     pub(crate) checkpoint_every_records: Option<u64>,
+    /// Servers in this process, this one among them: they share its descriptors.
+    pub(crate) servers: usize,
 }
 
 /// How to start a chunkserver.
@@ -86,6 +97,8 @@ pub(crate) struct ChunkserverStart {
     pub(crate) advertise: Option<String>,
     /// Where it stands.
     pub(crate) rack: Rack,
+    /// Servers in this process, this one among them: they share its descriptors.
+    pub(crate) servers: usize,
 }
 
 /// A server at work.
@@ -105,7 +118,9 @@ pub(crate) fn start_master(
 ) -> Result<StartedServer<<Master as cairn_env::Driver>::Command>, CliError> {
     let doing = || format!("starting the master on {}", start.data.display());
     check_listen(&start.listen).doing(doing)?;
-    let disk = open_disk(&start.data).doing(doing)?;
+    let log = log_to_stderr();
+    let descriptors = descriptors(1, start.servers, &log).doing(doing)?;
+    let disk = open_disk(&start.data, descriptors).doing(doing)?;
     let seed = seed().doing(doing)?;
     let mut config = MasterConfig::standard(start.config.clone(), seed);
     if let Some(count) = start.checkpoint_every_records {
@@ -118,7 +133,8 @@ pub(crate) fn start_master(
         listener: Some(listener),
         workers: MASTER_WORKERS,
         background: Some(CHECKPOINT_LANE),
-        log: log_to_stderr(),
+        limits: limits(descriptors),
+        log,
         ..LaunchOptions::new("master")
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
@@ -135,7 +151,10 @@ pub(crate) fn start_chunkserver(
     let shown: Vec<String> = start.data.iter().map(|path| path.display().to_string()).collect();
     let doing = || format!("starting a chunkserver on {}", shown.join(", "));
     check_listen(&start.listen).doing(doing)?;
-    let disks: Result<Vec<_>, Cause> = start.data.iter().map(|data| open_disk(data)).collect();
+    let log = log_to_stderr();
+    let descriptors = descriptors(start.data.len(), start.servers, &log).doing(doing)?;
+    let open = |data: &PathBuf| open_disk(data, descriptors);
+    let disks: Result<Vec<_>, Cause> = start.data.iter().map(open).collect();
     let disks = disks.doing(doing)?;
     let seed = seed().doing(doing)?;
     let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
@@ -159,11 +178,35 @@ pub(crate) fn start_chunkserver(
     let options = LaunchOptions {
         listener: Some(listener),
         workers: CHUNKSERVER_WORKERS,
-        log: log_to_stderr(),
+        limits: limits(descriptors),
+        log,
         ..LaunchOptions::new("chunkserver")
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
     Ok(StartedServer { address, running })
+}
+
+/// A server's part of the process's descriptors; says where they are few.
+fn descriptors(
+    directories: usize,
+    servers: usize,
+    log: &LogSink,
+) -> Result<DescriptorShare, TooFewDescriptors> {
+    let budget = DescriptorBudget::raise();
+    let share = budget.share(directories, servers)?;
+    if share.accepted_max < LaunchLimits::default().accepted_max {
+        let event = LogEvent::warn("few file descriptors")
+            .with_number("limit", budget.limit() as u64)
+            .with_number("connections", share.accepted_max as u64)
+            .with_number("files_per_directory", share.files_per_directory as u64);
+        log.put(cairn_env_os::clock::wall_time(), &event);
+    }
+    Ok(share)
+}
+
+fn limits(descriptors: DescriptorShare) -> LaunchLimits {
+    let DescriptorShare { accepted_max, dialled_max, .. } = descriptors;
+    LaunchLimits { accepted_max, dialled_max }
 }
 
 /// Writes what a server logs to stderr. A reader that has gone is no reason to stop.
@@ -197,8 +240,8 @@ pub(crate) fn say_ready(what: &str, address: &str) {
     let _ = stdout.flush();
 }
 
-fn open_disk(data: &Path) -> Result<Arc<dyn Disk>, Cause> {
-    match OsDisk::open(data) {
+fn open_disk(data: &Path, descriptors: DescriptorShare) -> Result<Arc<dyn Disk>, Cause> {
+    match OsDisk::open_within(data, descriptors.files_per_directory) {
         Ok(disk) => Ok(Arc::new(disk)),
         Err(failure) => {
             let advice = "name a directory that this process may write to";

@@ -14,6 +14,13 @@ pub fn boot_time() -> Time {
     Time::from_nanos(seconds * 1_000_000_000 + nanos)
 }
 
+/// The time of day, for people; a clock set before 1970 is shown as 1970.
+#[must_use]
+pub fn wall_time() -> WallTime {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime::from_millis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// The wall's time at one time of the clock that drivers see. It is looked at once a turn of the
 /// loop and goes on with the other, so that a step reads one clock instead of two: nothing is
 /// decided by the wall's that a turn more or less would change.
@@ -25,10 +32,7 @@ pub(crate) struct Wall {
 
 impl Wall {
     pub(crate) fn look() -> Self {
-        // A wall clock set before 1970 is shown as 1970.
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let millis = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
-        Self { at: boot_time(), wall: WallTime::from_millis(millis) }
+        Self { at: boot_time(), wall: wall_time() }
     }
 
     /// Both clocks.

@@ -28,8 +28,13 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 #[derive(Debug)]
 pub struct OsDisk {
     root: PathBuf,
+    /// Files that may be open at once; pipes are others.
+    files_max: usize,
     pipes: Arc<Pipes>,
 }
+
+/// Of a directory's descriptors, one of so many is for pipes.
+const PIPES_SHARE: usize = 4;
 
 impl OsDisk {
     /// The disk in `directory`, which is made where it is missing.
@@ -37,9 +42,19 @@ impl OsDisk {
     /// # Errors
     /// As the system says.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, IoFailure> {
+        Self::open_within(directory, usize::MAX)
+    }
+
+    /// The same, with so many descriptors at most, for files and for pipes on their way to sockets
+    /// (`DescriptorShare::files_per_directory`).
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn open_within(directory: impl AsRef<Path>, descriptors: usize) -> Result<Self, IoFailure> {
         let root = directory.as_ref().to_owned();
         std::fs::create_dir_all(&root).map_err(failure)?;
-        Ok(Self { root, pipes: Arc::default() })
+        let pipes = Arc::new(Pipes::within(descriptors / PIPES_SHARE));
+        Ok(Self { root, files_max: descriptors - descriptors / PIPES_SHARE, pipes })
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -132,6 +147,10 @@ impl Disk for OsDisk {
             capacity: told.f_blocks * told.f_frsize,
             used: told.f_blocks.saturating_sub(told.f_bavail) * told.f_frsize,
         })
+    }
+
+    fn open_files_max(&self) -> usize {
+        self.files_max
     }
 
     fn describe(&self) -> String {

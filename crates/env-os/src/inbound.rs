@@ -7,6 +7,8 @@
 //! - A1: whoever does not say Hello within [`GREETING_TIME_MAX`] is closed, and so is whoever
 //!   sends what no Cairn would; the reason goes out first where that is possible.
 //! - A2: nobody is taken in before the driver has said who it is (`Effect::Identify`).
+//! - A3: where as many connections are open as may be, a newcomer takes the place of the one that
+//!   has asked nothing for the longest: who holds connections keeps nobody else out.
 //!
 //! Knows accepted connections. Never sees a dialled one, nor where a push goes on to.
 
@@ -14,14 +16,16 @@ use crate::context::{NetworkContext, News, RelayEvent};
 use crate::frame_reader::{Arrival, Ended, Expecting};
 use crate::ids::EpollToken;
 use crate::inbound_connection::{InboundConnection, InboundStage};
+use crate::socket_options::prepare;
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
 use cairn_env::{Caller, ConnectionId, Payload};
 use cairn_protocol::{ErrorCode, Failure, Hello, Request, RequestId, Response, judge_hello};
+use cairn_types::Time;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with, sockopt};
+use rustix::net::{SocketFlags, accept_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::time::Duration;
@@ -34,6 +38,8 @@ const FAREWELL_TIME_MAX: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections taken in at one turn of the loop.
 const ACCEPT_BATCH: usize = 64;
+/// How long after one search for idle connections the next may come: it looks at all of them.
+const IDLE_SEARCH_PAUSE: Duration = Duration::from_millis(100);
 
 /// The listening side.
 #[derive(Debug)]
@@ -47,6 +53,9 @@ pub(crate) struct Inbound {
     last_id: ConnectionId,
     /// Connections with bytes to write, or another reason to be looked at before waiting.
     marked: BTreeSet<ConnectionId>,
+    /// Those that were idle when they were searched for, in the order in which they may go (A3).
+    idle: Vec<ConnectionId>,
+    idle_searched: Time,
 }
 
 impl Inbound {
@@ -59,6 +68,8 @@ impl Inbound {
             connections_max,
             last_id: ConnectionId::default(),
             marked: BTreeSet::new(),
+            idle: Vec::new(),
+            idle_searched: Time::default(),
         }
     }
 
@@ -93,13 +104,33 @@ impl Inbound {
                 // No file descriptors: waiting at once would find the listener ready for ever.
                 Err(_) => return self.pause_accepting(cx),
             };
-            // Over the bound the newcomer is closed at once, so that the others go on.
-            if self.connections.len() < self.connections_max
-                && sockopt::set_tcp_nodelay(&socket, true).is_ok()
-            {
+            // Where nobody is idle the newcomer is closed at once, so that the others go on.
+            if self.has_room(cx) && prepare(&socket).is_ok() {
                 self.take_in(cx, socket);
             }
         }
+    }
+
+    /// Whether another connection may be taken in, for which an idle one may have to go (A3).
+    fn has_room(&mut self, cx: &mut NetworkContext) -> bool {
+        if self.connections.len() < self.connections_max {
+            return true;
+        }
+        if self.idle.is_empty() && self.idle_searched + IDLE_SEARCH_PAUSE <= cx.now {
+            self.idle_searched = cx.now;
+            let idle = self.connections.iter().filter(|(_, connection)| connection.is_idle());
+            let mut idle: Vec<_> = idle.map(|(id, idle)| (idle.last_asked(), *id)).collect();
+            // The first to go is the last in the list.
+            idle.sort_unstable_by(|one, other| other.cmp(one));
+            self.idle = idle.into_iter().map(|(_, id)| id).collect();
+        }
+        while let Some(id) = self.idle.pop() {
+            if self.connections.get(&id).is_some_and(InboundConnection::is_idle) {
+                self.lose(cx, id);
+                return true;
+            }
+        }
+        false
     }
 
     fn pause_accepting(&mut self, cx: &mut NetworkContext) {
@@ -118,7 +149,8 @@ impl Inbound {
         let wire = Wire::new(&cx.poller, socket, token, Expecting::Requests, interest).ok()?;
         self.last_id = id;
         let patience = cx.timers.set(cx.now + GREETING_TIME_MAX, LoopAlarm::InboundPatience(id));
-        let earlier = self.connections.insert(id, InboundConnection::new(wire, patience));
+        let connection = InboundConnection::new(wire, patience, cx.now);
+        let earlier = self.connections.insert(id, connection);
         assert!(earlier.is_none(), "a connection's id is never used again");
         Some(id)
     }
@@ -202,7 +234,7 @@ impl Inbound {
             Ok(welcome) => {
                 let connection = self.connections.get_mut(&id).expect("it has just said Hello");
                 connection.open();
-                connection.begin_push();
+                connection.begin_push(cx.now);
                 cx.timers.cancel(connection.patience());
                 let to = Caller { connection: id, request };
                 self.reply(to, &Ok(Response::Hello(welcome)), Payload::default());
@@ -221,13 +253,13 @@ impl Inbound {
                 self.dismiss(cx, id, request, &failure);
             }
             Arrival::Request(request, message) => {
-                if let Some(message) = connection.admit(request, message) {
+                if let Some(message) = connection.admit(cx.now, request, message) {
                     let from = caller(request);
                     cx.news.push_back(News::Request { from, request: message });
                 }
             }
             Arrival::PushStarted { id: request, push, size } => {
-                connection.begin_push();
+                connection.begin_push(cx.now);
                 let from = caller(request);
                 cx.relay_events.push_back(RelayEvent::Started { from, push, size });
             }
@@ -236,7 +268,7 @@ impl Inbound {
             }
             Arrival::PushCorrupt => cx.relay_events.push_back(RelayEvent::Corrupt { from: id }),
             Arrival::PushRefused(request, failure) => {
-                connection.begin_push();
+                connection.begin_push(cx.now);
                 self.reply(caller(request), &Err(failure), Payload::default());
             }
             Arrival::Broken { id: request, failure } => self.dismiss(cx, id, request, &failure),
@@ -304,7 +336,7 @@ impl Inbound {
                 self.lose(cx, id);
                 continue;
             }
-            while let Some((request, message)) = connection.unpark() {
+            while let Some((request, message)) = connection.unpark(cx.now) {
                 let from = Caller { connection: id, request };
                 cx.news.push_back(News::Request { from, request: message });
             }
@@ -342,7 +374,7 @@ impl Inbound {
         let id = self.take_in(cx, socket).expect("is watched");
         let connection = self.connections.get_mut(&id).expect("taken in just now");
         connection.open();
-        connection.begin_push();
+        connection.begin_push(cx.now);
         id
     }
 

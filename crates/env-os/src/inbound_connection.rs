@@ -14,6 +14,7 @@ use crate::timers::LoopAlarmId;
 use crate::wire::Wire;
 use cairn_env::Payload;
 use cairn_protocol::{Failure, PAYLOAD_SIZE_MAX, Request, RequestId, Response};
+use cairn_types::Time;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,6 +43,8 @@ pub(crate) struct InboundConnection {
     patience: LoopAlarmId,
     /// Requests came by it: the driver hears when it is gone.
     was_open: bool,
+    /// When its last request was handed on, or it was taken in.
+    last_asked: Time,
     /// Requests without an answer.
     in_flight: usize,
     /// Those of them with large answers, and how large these may be.
@@ -55,12 +58,13 @@ pub(crate) struct InboundConnection {
 }
 
 impl InboundConnection {
-    pub(crate) fn new(wire: Wire, patience: LoopAlarmId) -> Self {
+    pub(crate) fn new(wire: Wire, patience: LoopAlarmId, now: Time) -> Self {
         Self {
             wire,
             stage: InboundStage::Greeting,
             patience,
             was_open: false,
+            last_asked: now,
             in_flight: 0,
             reads: BTreeMap::new(),
             read_bytes: 0,
@@ -75,6 +79,16 @@ impl InboundConnection {
 
     pub(crate) fn was_open(&self) -> bool {
         self.was_open
+    }
+
+    /// Whether it has asked for nothing that it was not given.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.parked.is_empty() && self.wire.out.size() == 0
+    }
+
+    /// When its last request was handed on, or it was taken in.
+    pub(crate) fn last_asked(&self) -> Time {
+        self.last_asked
     }
 
     pub(crate) fn patience(&self) -> LoopAlarmId {
@@ -105,27 +119,27 @@ impl InboundConnection {
 
     /// A request has come: back it comes if it may be handed on, or it is parked until there is
     /// room for its answer (N2).
-    pub(crate) fn admit(&mut self, id: RequestId, request: Request) -> Option<Request> {
+    pub(crate) fn admit(&mut self, now: Time, id: RequestId, request: Request) -> Option<Request> {
         if self.is_paused() {
             self.parked.push_back((id, request));
             return None;
         }
-        self.begin(id, &request);
+        self.begin(now, id, &request);
         Some(request)
     }
 
     /// A parked request for which there is room now.
-    pub(crate) fn unpark(&mut self) -> Option<(RequestId, Request)> {
+    pub(crate) fn unpark(&mut self, now: Time) -> Option<(RequestId, Request)> {
         if self.is_full() {
             return None;
         }
         let (id, request) = self.parked.pop_front()?;
-        self.begin(id, &request);
+        self.begin(now, id, &request);
         Some((id, request))
     }
 
-    fn begin(&mut self, id: RequestId, request: &Request) {
-        self.begin_push();
+    fn begin(&mut self, now: Time, id: RequestId, request: &Request) {
+        self.begin_push(now);
         if let Request::Read(read) = request {
             let size = usize::try_from(read.size).unwrap_or(usize::MAX);
             let size = size.min(PAYLOAD_SIZE_MAX as usize);
@@ -136,7 +150,8 @@ impl InboundConnection {
     }
 
     /// A request whose answer is small, and which waits for nobody: the handshake, or a push.
-    pub(crate) fn begin_push(&mut self) {
+    pub(crate) fn begin_push(&mut self, now: Time) {
+        self.last_asked = now;
         self.in_flight += 1;
     }
 
@@ -239,7 +254,8 @@ mod tests {
         let (token, interest) = (EpollToken::Inbound(ConnectionId(1)), EventFlags::IN);
         let wire = Wire::new(&poller, socket.into(), token, Expecting::Requests, interest);
         let patience = LoopTimers::default().set(Time::default(), LoopAlarm::Wake(EffectId(1)));
-        let mut connection = InboundConnection::new(wire.expect("is watched"), patience);
+        let mut connection =
+            InboundConnection::new(wire.expect("is watched"), patience, Time::default());
         connection.open();
         connection.wire.out.payload(Bytes::from(vec![0; ANSWER_BYTES_MAX]));
         assert!(!connection.is_paused());

@@ -4,6 +4,7 @@ use crate::attached::Attached;
 use crate::clock::Wall;
 use crate::ids::EpollToken;
 use crate::lanes::Lanes;
+use crate::limits::LaunchLimits;
 use crate::log_sink::LogSink;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::OsNetwork;
@@ -61,8 +62,8 @@ pub struct LaunchOptions {
     /// A lane whose jobs may take long and can wait: they run on one more thread, at a lower
     /// priority than everything else.
     pub background: Option<Lane>,
-    /// Connections that may be open to this driver; more are closed at once.
-    pub accepted_max: usize,
+    /// What its peers may make it hold.
+    pub limits: LaunchLimits,
     /// Who writes down what the driver and its world log; nobody, if nothing is said here.
     pub log: LogSink,
 }
@@ -76,7 +77,7 @@ impl LaunchOptions {
             name: name.into(),
             workers: 1,
             background: None,
-            accepted_max: 10_000,
+            limits: LaunchLimits::default(),
             log: LogSink::default(),
         }
     }
@@ -223,7 +224,7 @@ fn build<R: Driver>(
     let stops = Arc::new(Mailbox::new(Arc::clone(&waker)));
     let keeper = Arc::clone(&service);
     let keep = Box::new(move |push, data| keeper.keep(push, data));
-    let network = OsNetwork::new(poller, options.listener, options.accepted_max, keep);
+    let network = OsNetwork::new(poller, options.listener, options.limits, keep);
     let LaunchOptions { workers, background, .. } = options;
     let lanes = Lanes::start(service, &options.name, workers, background, Arc::clone(&results))?;
     let reactor = Reactor {

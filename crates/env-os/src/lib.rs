@@ -15,6 +15,7 @@
 mod attached;
 pub mod clock;
 mod context;
+mod descriptors;
 mod disk;
 mod frame_encoding;
 mod frame_reader;
@@ -23,6 +24,7 @@ mod inbound;
 mod inbound_connection;
 mod lanes;
 mod launch;
+mod limits;
 mod log_sink;
 mod mailbox;
 mod mapping;
@@ -36,13 +38,16 @@ mod poller;
 mod push_receiver;
 mod reactor;
 mod relays;
+mod socket_options;
 mod timers;
 mod wire;
 
 pub use attached::{Attached, Turned};
+pub use descriptors::{DescriptorBudget, DescriptorShare, TooFewDescriptors};
 pub use disk::OsDisk;
 pub use launch::{
     BindError, HaltReason, LaunchError, LaunchOptions, Running, Sender, Stopped, attach, bind,
     launch,
 };
+pub use limits::LaunchLimits;
 pub use log_sink::LogSink;

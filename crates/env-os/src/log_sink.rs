@@ -26,7 +26,7 @@ impl LogSink {
     }
 
     /// Writes an event down, where its level is wanted.
-    pub(crate) fn put(&self, time: WallTime, event: &LogEvent) {
+    pub fn put(&self, time: WallTime, event: &LogEvent) {
         if let Some((least, write)) = &self.to
             && event.level <= *least
         {

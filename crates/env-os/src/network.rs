@@ -17,6 +17,7 @@
 use crate::context::{NetworkContext, News};
 use crate::ids::EpollToken;
 use crate::inbound::Inbound;
+use crate::limits::LaunchLimits;
 use crate::outbound::{Outbound, OutgoingCall};
 use crate::poller::Poller;
 use crate::relays::{BothSides, KeepPush, Relays};
@@ -42,13 +43,13 @@ impl OsNetwork {
     pub(crate) fn new(
         poller: Poller,
         listener: Option<TcpListener>,
-        accepted_max: usize,
+        limits: LaunchLimits,
         keep: KeepPush,
     ) -> Self {
         Self {
             cx: NetworkContext::new(poller),
-            inbound: Inbound::new(listener, accepted_max),
-            outbound: Outbound::default(),
+            inbound: Inbound::new(listener, limits.accepted_max),
+            outbound: Outbound::new(limits.dialled_max),
             relays: Relays::new(keep),
         }
     }

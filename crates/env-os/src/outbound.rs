@@ -12,6 +12,9 @@
 //! - K3: a connection belongs to the server id that the call means: what another server at the
 //!   same address would do is never taken for its doing (R5).
 //!
+//! - K4: where as many connections are open as may be, one that nothing waits on makes way for the
+//!   next; who sends us to many servers takes no more of us than that.
+//!
 //! Knows dialled connections. Never sees an accepted one, nor where a push comes from.
 
 use crate::context::{NetworkContext, News, RelayEvent};
@@ -19,6 +22,7 @@ use crate::frame_reader::{Arrival, Ended, Expecting};
 use crate::ids::{EpollToken, OutboundId, RelayId};
 use crate::name_lookup::{NameLookup, numbers};
 use crate::outbound_connection::{AnswerTo, OutboundConnection, OutboundStage};
+use crate::socket_options::prepare;
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
 use bytes::Bytes;
@@ -30,7 +34,7 @@ use cairn_types::{Address, CellId, Incarnation, ReplicaAt, ServerId, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -63,11 +67,12 @@ struct Route {
 }
 
 /// The dialling side.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbound {
     /// What is said in handshakes; a client says nothing of itself.
     identity: Option<Hello>,
     connections: BTreeMap<OutboundId, OutboundConnection>,
+    connections_max: usize,
     routes: BTreeMap<Address, Vec<Route>>,
     last_id: OutboundId,
     /// Connections with bytes to write, or another reason to be looked at before waiting.
@@ -75,6 +80,17 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
+    pub(crate) fn new(connections_max: usize) -> Self {
+        Self {
+            identity: None,
+            connections: BTreeMap::new(),
+            connections_max,
+            routes: BTreeMap::new(),
+            last_id: OutboundId::default(),
+            marked: BTreeSet::new(),
+        }
+    }
+
     /// What the driver says of itself in handshakes from now on.
     pub(crate) fn identify(&mut self, hello: Hello) {
         self.identity = Some(hello);
@@ -111,7 +127,7 @@ impl Outbound {
         }
         let size = payload.len();
         let timers = &mut cx.timers;
-        connection.send(&request, size, Some(payload), |request| {
+        connection.send(cx.now, &request, size, Some(payload), |request| {
             let alarm = timers.set(deadline, LoopAlarm::CallDeadline(to_id, request));
             AnswerTo::Driver(id, alarm)
         });
@@ -137,7 +153,8 @@ impl Outbound {
             None => self.dial(cx, &next.address, next.server, true)?,
         };
         let connection = self.connections.get_mut(&id).expect("found or dialled just now");
-        connection.send(&Request::Push(push), size, None, |_| AnswerTo::Relay(relay, size));
+        let answer_to = |_| AnswerTo::Relay(relay, size);
+        connection.send(cx.now, &Request::Push(push), size, None, answer_to);
         connection.begin_push(relay, size);
         self.marked.insert(id);
         Ok(id)
@@ -185,6 +202,10 @@ impl Outbound {
             let why = format!("cannot reach {address}: {why}");
             Failure::not_done(ErrorCode::Unreachable, why)
         };
+        if !self.has_room(cx) {
+            let why = format!("cannot reach {address}: too many connections are open here");
+            return Err(Failure::not_done(ErrorCode::Unreachable, why));
+        }
         let (stage, interest, socket) = match numbers(address) {
             Some(direct) => {
                 let socket = connect_first(&mut vec![direct]).map_err(|why| unreachable(&why))?;
@@ -202,12 +223,26 @@ impl Outbound {
         self.last_id = id;
         let patience = cx.timers.set(cx.now + DIAL_TIME_MAX, LoopAlarm::OutboundPatience(id));
         let to = (address.clone(), server);
-        let connection = OutboundConnection::new(wire, stage, to, patience);
+        let connection = OutboundConnection::new(wire, stage, to, patience, cx.now);
         let earlier = self.connections.insert(id, connection);
         assert!(earlier.is_none(), "a connection's id is never used again");
         let route = Route { server, is_bulk, connection: id };
         self.routes.entry(address.clone()).or_default().push(route);
         Ok(id)
+    }
+
+    /// Whether another connection may be dialled, for which one that is not needed may go (K4).
+    fn has_room(&mut self, cx: &mut NetworkContext) -> bool {
+        if self.connections.len() < self.connections_max {
+            return true;
+        }
+        let idle = self.connections.iter().filter(|(_, connection)| connection.is_idle());
+        let longest = idle.min_by_key(|(_, connection)| connection.last_asked()).map(|(id, _)| *id);
+        match longest {
+            Some(id) => self.lose(cx, id, "another one is needed"),
+            None => return false,
+        }
+        true
     }
 
     /// Epoll says that something can be done with a connection. Whether it might say so again at
@@ -500,7 +535,7 @@ fn connect_first(addresses: &mut Vec<SocketAddr>) -> Result<OwnedFd, Errno> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        sockopt::set_tcp_nodelay(&socket, true)?;
+        prepare(&socket)?;
         match connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => return Ok(socket),
             Err(errno) => refusal = errno,

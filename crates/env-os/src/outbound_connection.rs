@@ -17,7 +17,7 @@ use crate::wire::Wire;
 use bytes::Bytes;
 use cairn_env::EffectId;
 use cairn_protocol::{Hello, Request, RequestId};
-use cairn_types::{Address, ServerId};
+use cairn_types::{Address, ServerId, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -80,6 +80,8 @@ pub(crate) struct OutboundConnection {
     pub(crate) server: ServerId,
     /// Ends connecting and the handshake, if they take too long.
     pub(crate) patience: LoopAlarmId,
+    /// When its last request was sent, or it was dialled.
+    last_asked: Time,
     held: Vec<HeldFrame>,
     held_size: usize,
     pending: BTreeMap<RequestId, PendingCall>,
@@ -96,6 +98,7 @@ impl OutboundConnection {
         stage: OutboundStage,
         (address, server): (Address, ServerId),
         patience: LoopAlarmId,
+        now: Time,
     ) -> Self {
         Self {
             wire,
@@ -103,6 +106,7 @@ impl OutboundConnection {
             address,
             server,
             patience,
+            last_asked: now,
             held: Vec::new(),
             held_size: 0,
             pending: BTreeMap::new(),
@@ -119,6 +123,16 @@ impl OutboundConnection {
 
     fn is_open(&self) -> bool {
         matches!(self.stage, OutboundStage::Open)
+    }
+
+    /// Whether nothing waits on it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.open_push.is_none()
+    }
+
+    /// When its last request was sent, or it was dialled.
+    pub(crate) fn last_asked(&self) -> Time {
+        self.last_asked
     }
 
     /// Bytes that wait for the network or for the handshake.
@@ -188,12 +202,14 @@ impl OutboundConnection {
     /// here, or follows piece by piece.
     pub(crate) fn send(
         &mut self,
+        now: Time,
         request: &Request,
         size: usize,
         payload: Option<Bytes>,
         answer_to: impl FnOnce(RequestId) -> AnswerTo,
     ) {
         assert!(self.open_push.is_none(), "C2: nothing goes out within a push's frame");
+        self.last_asked = now;
         let id = self.next_request;
         self.next_request = RequestId(id.0 + 1);
         let payload = payload.filter(|payload| !payload.is_empty());

@@ -23,6 +23,8 @@ const PAGE_SIZE: usize = 4096;
 /// Pipes of one data directory at a time, in use or idle (S1): half of what the system grants a
 /// user that is not root.
 const PIPES_MAX: usize = 32;
+/// A pipe's two ends.
+const DESCRIPTORS_PER_PIPE: usize = 2;
 
 /// Both ends.
 #[derive(Debug)]
@@ -48,12 +50,21 @@ struct PipeShelf {
 }
 
 /// The pipes of one data directory.
-#[derive(Debug, Default)]
-pub(crate) struct Pipes(Mutex<PipeShelf>);
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    shelf: Mutex<PipeShelf>,
+    count_max: usize,
+}
 
 impl Pipes {
+    /// As many as so many descriptors allow, and are of use (S1).
+    pub(crate) fn within(descriptors: usize) -> Self {
+        let count_max = (descriptors / DESCRIPTORS_PER_PIPE).min(PIPES_MAX);
+        Self { shelf: Mutex::default(), count_max }
+    }
+
     fn shelf(&self) -> MutexGuard<'_, PipeShelf> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self) -> Option<Pipe> {
@@ -61,7 +72,7 @@ impl Pipes {
         if let Some(pipe) = shelf.idle.pop() {
             return Some(pipe);
         }
-        if shelf.made == PIPES_MAX || shelf.is_refused {
+        if shelf.made >= self.count_max || shelf.is_refused {
             return None;
         }
         match Pipe::new() {
@@ -192,7 +203,7 @@ mod tests {
     fn held_bytes_leave_through_a_socket_and_the_pipe_is_used_again() {
         let content: Vec<u8> = (0..PIPE_SIZE).map(|at| (at / 100) as u8).collect();
         let file = file(&content);
-        let pipes = Arc::new(Pipes::default());
+        let pipes = Arc::new(Pipes::within(usize::MAX));
         for _ in 0..3 {
             let mut held = pipes.hold(&file, 5, 400_000).expect("reads").expect("fits");
             let (ours, mut theirs) = UnixStream::pair().expect("a pair");
@@ -218,7 +229,7 @@ mod tests {
     #[test]
     fn what_cannot_be_held_has_to_be_read() {
         let file = file(&[7; 10_000]);
-        let pipes = Arc::new(Pipes::default());
+        let pipes = Arc::new(Pipes::within(usize::MAX));
         assert!(pipes.hold(&file, 0, 10_001).expect("no error").is_none(), "the file ends");
         assert!(pipes.hold(&file, 1, PIPE_SIZE).expect("no error").is_none(), "too large");
         let held: Vec<_> = (0..PIPES_MAX)

@@ -320,7 +320,7 @@ mod tests {
             Self {
                 cx: NetworkContext::new(Poller::new().expect("an epoll")),
                 inbound: Inbound::new(None, 10),
-                outbound: Outbound::default(),
+                outbound: Outbound::new(10),
                 relays: Relays::new(Box::new(|_, _| Ok(()))),
                 next: ReplicaAt { server: ServerId::new(2), address, rack: Rack::default() },
                 _listener: listener,

@@ -167,6 +167,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the system says.
     fn space(&self) -> Result<Space, IoFailure>;
+    /// How many of its files may be open at once, those of [`DiskFile::hold`] not counted. Who keeps
+    /// files open beside those in use stays well below.
+    fn open_files_max(&self) -> usize {
+        usize::MAX
+    }
     /// For people: where this disk is.
     fn describe(&self) -> String;
     /// Differs after every boot of the machine; the same after a mere restart of the process

@@ -10,8 +10,10 @@ use cairn_types::ChunkHandle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Chunks whose files are kept open; two files each, far below a process's usual limit of 1 024.
+/// Chunks whose files are kept open, where the disk grants so many.
 const OPEN_MAX: usize = 192;
+/// Of the files that the disk grants, half are for jobs under way, of two for each chunk.
+const GRANTED_PER_CHUNK: usize = 4;
 /// The directory of the chunks' directories.
 pub(crate) const CHUNKS_DIRECTORY: &str = "chunks";
 
@@ -70,14 +72,20 @@ pub(crate) fn handles_with_files(disk: &dyn Disk) -> Result<BTreeSet<ChunkHandle
 }
 
 /// The open files: those used longest ago are closed first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OpenFiles {
+    count_max: usize,
     clock: u64,
     by_handle: BTreeMap<ChunkHandle, (u64, Arc<ChunkFiles>)>,
     by_age: BTreeMap<u64, ChunkHandle>,
 }
 
 impl OpenFiles {
+    fn within(granted: usize) -> Self {
+        let count_max = (granted / GRANTED_PER_CHUNK).min(OPEN_MAX);
+        Self { count_max, clock: 0, by_handle: BTreeMap::new(), by_age: BTreeMap::new() }
+    }
+
     fn get(&mut self, handle: ChunkHandle) -> Option<Arc<ChunkFiles>> {
         let (age, files) = self.by_handle.get_mut(&handle)?;
         self.by_age.remove(age);
@@ -92,7 +100,7 @@ impl OpenFiles {
         self.clock += 1;
         self.by_handle.insert(handle, (self.clock, files));
         self.by_age.insert(self.clock, handle);
-        if self.by_handle.len() > OPEN_MAX
+        if self.by_handle.len() > self.count_max
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
             self.by_handle.remove(&oldest);
@@ -115,7 +123,8 @@ pub(crate) struct ChunkDirectory {
 
 impl ChunkDirectory {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, open: Mutex::default() }
+        let open = Mutex::new(OpenFiles::within(disk.open_files_max()));
+        Self { disk, open }
     }
 
     fn open_files(&self) -> MutexGuard<'_, OpenFiles> {

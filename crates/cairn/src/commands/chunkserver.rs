@@ -58,6 +58,7 @@ pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Resul
         listen: arguments.listen.or(section.listen).unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
         advertise: advertise.map(|address| address.as_str().to_owned()),
         rack: Rack::new(rack),
+        servers: 1,
     };
     let started = start_chunkserver(&start)?;
     say_ready("chunkserver", &started.address);

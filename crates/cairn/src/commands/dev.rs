@@ -41,11 +41,13 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
     let clean_up = || Program::this().and_then(|this| Janitor::start(&this, Some(&data)));
     let janitor = dev.data.is_none().then(clean_up).transpose();
     let _janitor = janitor.doing(|| "starting the janitor".to_owned())?;
+    let servers = usize::try_from(dev.servers).map_or(usize::MAX, |count| count.saturating_add(1));
     let master = start_master(&MasterStart {
         data: data.join("master"),
         listen: dev.listen.clone(),
         checkpoint_every_records: None,
         config: file.new_cell.apply(CellConfig::small()),
+        servers,
     })?;
     let mut chunkservers = Vec::new();
     for number in 1..=dev.servers {
@@ -55,6 +57,7 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
             listen: "127.0.0.1:0".to_owned(),
             advertise: None,
             rack: Rack::new(format!("/rack-{number}")),
+            servers,
         })?);
     }
     say_ready("cell", &master.address);

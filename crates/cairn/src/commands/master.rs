@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
         listen: listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
         config: file.new_cell.apply(base),
         checkpoint_every_records: arguments.checkpoint_every_records,
+        servers: 1,
     };
     let started = start_master(&start)?;
     say_ready("master", &started.address);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cairn_env::{
     Answer, Caller, Completion, Driver, Effect, EffectId, Event, Lane, Now, PushedData, Service,
 };
-use cairn_env_os::{LaunchOptions, Running, bind, launch};
+use cairn_env_os::{LaunchLimits, LaunchOptions, Running, bind, launch};
 use cairn_protocol::{
     ExplainAnswer, Failure, Hello, MESSAGE_SIZE_MAX, Probe, ProbeAnswer, ReadAnswer, Request,
     Response, Role, StatusAnswer,
@@ -201,6 +201,15 @@ impl Node {
 
     /// One that listens on `address`.
     pub fn at(address: &str, server: u64, cell: CellId) -> Self {
+        Self::within(address, server, cell, LaunchLimits::default())
+    }
+
+    /// One whose peers may make it hold so much.
+    pub fn limited(server: u64, limits: LaunchLimits) -> Self {
+        Self::within("127.0.0.1:0", server, CELL, limits)
+    }
+
+    fn within(address: &str, server: u64, cell: CellId, limits: LaunchLimits) -> Self {
         let listener = bind(address).expect("a free port");
         let address = Address::new(listener.local_addr().unwrap().to_string());
         let server = ServerId::new(server);
@@ -208,8 +217,8 @@ impl Node {
         let seen = Arc::new(SeenByToy::default());
         let driver = Toy::new(cell, server, Arc::clone(&seen), gone);
         let service = Arc::new(ToyService::default());
-        let options =
-            LaunchOptions { listener: Some(listener), workers: 2, ..LaunchOptions::new("toy") };
+        let listener = Some(listener);
+        let options = LaunchOptions { listener, workers: 2, limits, ..LaunchOptions::new("toy") };
         let running = launch(driver, Arc::clone(&service), options).expect("starts");
         Self { address, server, running, service, seen, gone: Mutex::new(seen_gone) }
     }

@@ -2,10 +2,10 @@
 
 use super::CELL;
 use cairn_protocol::{
-    FRAME_HEADER_SIZE, FrameHeader, FrameKind, ProbeAnswer, RequestId, Response, Welcome,
-    encode_frame,
+    FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, ProbeAnswer, Request, RequestId, Response,
+    Role, Welcome, encode_frame,
 };
-use cairn_types::ServerId;
+use cairn_types::{Incarnation, ServerId};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
@@ -16,6 +16,24 @@ pub fn read_frame(from: &mut TcpStream) -> (FrameHeader, Vec<u8>) {
     let mut message = vec![0; header.message_size as usize];
     from.read_exact(&mut message).expect("a message");
     (header, message)
+}
+
+/// A peer that dials, and has been welcomed.
+pub fn dial(address: &str) -> TcpStream {
+    let mut peer = TcpStream::connect(address).expect("somebody listens");
+    let (server, incarnation) = (ServerId::default(), Incarnation::default());
+    let hello = Hello::new(CELL, Role::Client, server, incarnation);
+    peer.write_all(&request_frame(&Request::Hello(hello), 0)).expect("says Hello");
+    read_frame(&mut peer);
+    peer
+}
+
+/// The frame of a request without payload.
+pub fn request_frame(request: &Request, id: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let message = |out: &mut Vec<u8>| request.encode(out);
+    encode_frame(request.kind(), FrameKind::Request, RequestId(id), &message, 0, &mut out);
+    out
 }
 
 /// A peer that answers the handshake of whoever dials, as this server.
