@@ -115,6 +115,8 @@ pub(crate) enum ClientCommand {
     Status(commands::status::StatusArguments),
     /// The chunkservers
     Servers(commands::servers::ServersArguments),
+    /// List the chunks that lack replicas, with their files
+    Fsck(commands::fsck::FsckArguments),
     /// Say why a path or chunk is as it is
     Explain(commands::explain::ExplainArguments),
     /// One process of a bench's load

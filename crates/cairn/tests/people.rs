@@ -68,6 +68,34 @@ fn u5_a_file_with_fewer_replicas_than_were_asked_for_is_told() {
     assert_eq!(cell.run(["put", &empty, "/empty"]).stderr, "", "it has no chunk");
 }
 
+#[test]
+fn u2_a_server_that_does_not_come_back_is_missed_by_name_and_its_files_are_listed() {
+    let mut cell = Cell::start(3);
+    cell.ok_with(["put", "-", "/f"], b"on three servers");
+    assert!(cell.ok(["fsck"]).starts_with("0 chunks lack replicas"));
+    let (gone, here) =
+        (cell.chunkservers[1].address().to_owned(), cell.chunkservers[0].address().to_owned());
+    cell.chunkservers[1].kill();
+    // Whatever the master had been told is gone with it.
+    cell.master.kill();
+    cell.master.restart().expect("starts again");
+    await_until("it is dead", || {
+        let servers = cell.ok(["servers"]);
+        servers.lines().any(|line| line.contains(&gone) && line.contains("dead"))
+    });
+    await_until("the others have told", || cell.run(["status", "--check"]).code() == 14);
+    assert!(cell.ok(["status"]).contains(&format!("1 chunkservers are dead: {gone}")));
+    assert!(cell.ok(["explain", "/f"]).contains(&gone), "the machine that must come back");
+    let suffering = cell.run(["fsck"]);
+    assert_eq!(suffering.code(), 14, "{}", suffering.stderr);
+    assert!(suffering.text().contains("/f: chunk 0 "), "{}", suffering.text());
+    let refused = cell.run(["servers", "--forget", &here]);
+    assert!(refused.stderr.contains("is not dead: stop it first"), "{}", refused.stderr);
+    assert_eq!(cell.run(["servers", "--forget", "nobody:1"]).code(), 2);
+    cell.ok(["servers", "--forget", &gone]);
+    assert!(!cell.ok(["servers"]).contains(&gone), "missed no more");
+}
+
 /// Sends a signal to a process that was started here.
 fn signal(name: &str, process: &KilledOnDrop) {
     let pid = process.0.id().to_string();

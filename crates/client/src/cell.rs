@@ -5,11 +5,13 @@ use crate::file::File;
 use crate::link::{Link, wait_for};
 use cairn_client_core::Operation;
 use cairn_protocol::{
-    CellInfo, CellInfoAnswer, ChunkLocations, Create, Delete, Explain, ExplainAnswer, Find,
-    FindAnswer, Locate, MakeDirectory, Open, Rename, Rpc, ServerStatus, Servers, Stat, Status,
-    StatusAnswer,
+    CellInfo, CellInfoAnswer, ChunkLocations, Create, DegradedChunk, Delete, Explain,
+    ExplainAnswer, Find, FindAnswer, ForgetServer, ListDegraded, Locate, MakeDirectory, Open,
+    Rename, Rpc, ServerStatus, Servers, Stat, Status, StatusAnswer,
 };
-use cairn_types::{Address, CellPath, ChunkIndex, Content, Entry, MutationName, Rack};
+use cairn_types::{
+    Address, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack, ServerId,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -222,6 +224,27 @@ impl Cell {
     /// Only that no master answers.
     pub async fn servers(&self) -> Result<Vec<ServerStatus>, Error> {
         Ok(self.link.ask(Servers {}).await?.servers)
+    }
+
+    /// Says that a dead chunkserver will not come back: it is missed no more.
+    ///
+    /// # Errors
+    /// `Busy` while it is not dead, `NotFound` where the cell knows of none with this id.
+    pub async fn forget_server(&self, server: ServerId) -> Result<(), Error> {
+        self.link.ask(ForgetServer { server }).await.map(drop)
+    }
+
+    /// The next chunks, in order of handles, that have fewer good replicas within reach than they
+    /// should; and what to ask `after` next, none at the end. A page may be empty and not the last.
+    ///
+    /// # Errors
+    /// Only that no master answers.
+    pub async fn degraded_chunks(
+        &self,
+        after: ChunkHandle,
+    ) -> Result<(Vec<DegradedChunk>, Option<ChunkHandle>), Error> {
+        let answer = self.link.ask(ListDegraded { after, limit: PAGE_SIZE }).await?;
+        Ok((answer.chunks, answer.resume))
     }
 
     /// How the cell is; `reasons` is empty when all is well.

@@ -10,6 +10,7 @@ pub(crate) mod df;
 pub(crate) mod du;
 pub(crate) mod explain;
 pub(crate) mod find;
+pub(crate) mod fsck;
 pub(crate) mod get;
 pub(crate) mod head;
 pub(crate) mod ls;

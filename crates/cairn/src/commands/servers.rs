@@ -13,6 +13,9 @@ pub(crate) struct ServersArguments {
     /// Sizes in bytes
     #[arg(short)]
     bytes: bool,
+    /// Miss this dead server no more: its address or its id
+    #[arg(long, value_name = "SERVER")]
+    forget: Option<String>,
 }
 
 /// A chunkserver as `--json` shows it. Sizes in bytes.
@@ -83,6 +86,18 @@ pub(crate) async fn run(
     let cell = session.cell().await?;
     let doing = || format!("asking the cell at {} for its servers", session.address());
     let all = cell.servers().await.doing(doing)?;
+    if let Some(which) = &servers.forget {
+        let doing = || format!("forgetting server {which}");
+        let is_it = |status: &&ServerStatus| {
+            status.at.address.as_str() == which || status.at.server.to_string() == *which
+        };
+        let Some(found) = all.iter().find(is_it) else {
+            let why = "the cell knows of no such server".to_owned();
+            return Err(CliError::usage(doing(), why, "cairn servers lists them"));
+        };
+        cell.forget_server(found.at.server).await.doing(doing)?;
+        return output.line(&format!("forgot server {} at {}", found.at.server, found.at.address));
+    }
     if output.json() {
         return all.iter().try_for_each(|status| output.value(&ServerJson::from(status)));
     }
