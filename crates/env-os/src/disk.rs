@@ -6,6 +6,7 @@
 //! Knows files. Never knows what is in them.
 
 use crate::mapping::OsMapping;
+use crate::page_cache::page_cache_id;
 use crate::pipes::Pipes;
 use cairn_env::{
     Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space, SyncError,
@@ -21,8 +22,6 @@ use std::sync::Arc;
 const EIO: i32 = Errno::IO.raw_os_error();
 const EMFILE: i32 = Errno::MFILE.raw_os_error();
 const ENFILE: i32 = Errno::NFILE.raw_os_error();
-/// Where the kernel tells one boot from the next.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A directory of this machine.
 #[derive(Debug)]
@@ -157,8 +156,8 @@ impl Disk for OsDisk {
         self.root.display().to_string()
     }
 
-    fn boot_id(&self) -> Result<String, IoFailure> {
-        std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).map_err(failure)
+    fn page_cache_id(&self) -> Result<String, IoFailure> {
+        page_cache_id(&self.root).map_err(failure)
     }
 }
 
@@ -245,14 +244,5 @@ mod tests {
         let disk = OsDisk::open("/dev").expect("opens");
         let full = disk.open("full", OpenMode::Write).expect("every Linux has it");
         assert_eq!(full.write_at(b"x", 0), Err(IoFailure::NoSpace));
-    }
-
-    #[test]
-    fn one_boot_has_one_id() {
-        let directory = tempfile::tempdir().expect("a scratch directory");
-        let disk = OsDisk::open(directory.path()).expect("opens");
-        let id = disk.boot_id().expect("Linux tells");
-        assert_eq!(id.len(), 36, "a UUID: {id}");
-        assert_eq!(disk.boot_id(), Ok(id));
     }
 }

@@ -33,6 +33,7 @@ mod network;
 mod out_queue;
 mod outbound;
 mod outbound_connection;
+mod page_cache;
 mod pipes;
 mod poller;
 mod push_receiver;

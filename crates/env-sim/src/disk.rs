@@ -58,6 +58,8 @@ struct DiskState {
     capacity: u64,
     session: u64,
     boot: u64,
+    /// How often it was mounted anew within a boot.
+    mount: u64,
     /// Steps until everything fails.
     fuse: Option<u64>,
     fuse_blown: bool,
@@ -157,6 +159,7 @@ impl SimDisk {
             capacity,
             session: 0,
             boot: 1,
+            mount: 1,
             fuse: None,
             fuse_blown: false,
             faults: FaultState::new(),
@@ -364,8 +367,9 @@ impl Disk for SimDisk {
         self.state().name.clone()
     }
 
-    fn boot_id(&self) -> Result<String, IoFailure> {
-        Ok(format!("boot {}", self.living()?.boot))
+    fn page_cache_id(&self) -> Result<String, IoFailure> {
+        let state = self.living()?;
+        Ok(format!("boot {}, mount {}", state.boot, state.mount))
     }
 }
 

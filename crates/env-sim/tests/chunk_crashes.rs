@@ -97,15 +97,24 @@ fn killed_at_any_write_of_random_work_nothing_acknowledged_is_lost() {
     }
 }
 
+/// The ways in which a page cache is lost: with the power, or with the file system alone.
+const LOSSES: [fn(&SimDisk, &mut Random); 2] = [SimDisk::power_loss, SimDisk::outage];
+
 #[test]
-fn a_power_loss_leaves_a_state_that_was_and_nothing_synced_is_lost() {
+fn a_power_loss_or_an_outage_leaves_a_state_that_was_and_nothing_synced_is_lost() {
+    for lose in LOSSES {
+        a_page_cache_is_lost(lose);
+    }
+}
+
+fn a_page_cache_is_lost(lose: fn(&SimDisk, &mut Random)) {
     let (mut lost, mut suspect, mut sure) = (0, 0, 0);
     for seed in 0..400 {
         let mut random = Random::new(seed);
         let script = steps(&mut random, 20);
         let disk = new_disk();
         let mut model = run(&disk, &script, Some(random.below(200)));
-        disk.power_loss(&mut random);
+        lose(&disk, &mut random);
         let context = format!("seed {seed}");
         let (store, found) = open(&disk);
         if let Some(found) = found {

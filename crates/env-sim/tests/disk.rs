@@ -47,9 +47,9 @@ fn a_power_loss_keeps_what_was_synced_and_sometimes_loses_the_rest() {
         disk.sync_dir("").unwrap();
         write(&disk, "synced", &[2; 9000]);
         write(&disk, "new", b"new");
-        let boot = disk.boot_id().unwrap();
+        let boot = disk.page_cache_id().unwrap();
         disk.power_loss(&mut Random::new(seed));
-        assert_ne!(disk.boot_id().unwrap(), boot);
+        assert_ne!(disk.page_cache_id().unwrap(), boot);
         let bytes = read(&disk, "synced").expect("a synced name stays");
         assert!(bytes.len() >= 5000);
         assert!(bytes[..5000].iter().all(|byte| *byte == 1 || *byte == 2));

@@ -174,12 +174,13 @@ pub trait Disk: Send + Sync + fmt::Debug {
     }
     /// For people: where this disk is.
     fn describe(&self) -> String;
-    /// Differs after every boot of the machine; the same after a mere restart of the process
-    /// (R27).
+    /// Names the life of the page cache behind this directory: the same after a mere restart of the
+    /// process; another one after a boot of the machine, after the file system was mounted anew, and
+    /// wherever nothing proves that it was not (R27).
     ///
     /// # Errors
     /// As the system says.
-    fn boot_id(&self) -> Result<String, IoFailure>;
+    fn page_cache_id(&self) -> Result<String, IoFailure>;
 }
 
 /// An open file.

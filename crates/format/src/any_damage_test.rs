@@ -53,7 +53,7 @@ fn lines(random: &mut Random) -> Vec<JournalLine> {
             dirty: draw(random),
             suspect: draw(random),
         }),
-        JournalLine::Begun { boot: draw(random), handle, version },
+        JournalLine::Begun { page_cache: draw(random), handle, version },
     ]
 }
 

@@ -49,11 +49,11 @@ pub enum JournalLine {
     Gone(ChunkHandle),
     /// How a replica stood when this journal was begun (J1).
     Stood(ReplicaLine),
-    /// The machine's boot in which what follows was written (R27), and the highest handle and
-    /// version ever seen (R1).
+    /// The life of the page cache in which what follows was written (R27), and the highest handle
+    /// and version ever seen (R1).
     Begun {
-        /// Differs after every boot.
-        boot: String,
+        /// Names it.
+        page_cache: String,
         /// The highest handle.
         handle: ChunkHandle,
         /// The highest version.
@@ -102,9 +102,9 @@ impl JournalLine {
                 let fields = [line.handle.get(), line.version.get(), line.clean_sequence];
                 numbers(7, &fields, flags, out);
             }
-            Self::Begun { boot, handle, version } => {
+            Self::Begun { page_cache, handle, version } => {
                 numbers(8, &[handle.get(), version.get()], 0, out);
-                put_sized(boot.as_bytes(), out);
+                put_sized(page_cache.as_bytes(), out);
             }
         }
     }
@@ -140,7 +140,7 @@ impl JournalLine {
             8 => Self::Begun {
                 handle: handle()?,
                 version: ChunkVersion::new(fields.u64()?),
-                boot: str::from_utf8(fields.sized()?)
+                page_cache: str::from_utf8(fields.sized()?)
                     .map_err(|_| FormatError::Malformed)?
                     .to_owned(),
             },
@@ -217,7 +217,7 @@ mod tests {
                 dirty: false,
                 suspect: true,
             }),
-            JournalLine::Begun { boot: "a boot".to_owned(), handle, version },
+            JournalLine::Begun { page_cache: "a life".to_owned(), handle, version },
         ]
     }
 

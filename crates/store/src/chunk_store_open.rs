@@ -197,13 +197,13 @@ fn recover_all(
 ) -> Result<RecoveredDirectory, DiskError> {
     let FoundJournal { header, state: mut journal, damaged_at } = found;
     let disk = directory.disk.as_ref();
-    let boot = disk.boot_id().map_err(disk_error)?;
-    let page_cache_lost = journal.boot != boot;
+    let page_cache = disk.page_cache_id().map_err(disk_error)?;
+    let page_cache_lost = journal.page_cache != page_cache;
     let sync_failed = disk.open(FAILED_PATH, OpenMode::Read).is_ok();
     if page_cache_lost || sync_failed {
         journal.suspect_all_dirty();
     }
-    journal.boot = boot;
+    journal.page_cache = page_cache;
     let mut unknown = handles_with_files(disk).map_err(disk_error)?;
     unknown.retain(|handle| !journal.replicas.contains_key(handle));
     for handle in unknown {

@@ -6,8 +6,8 @@
 //! ```
 //! - V1: a line that is flushed comes before whatever its sender does because of it; so many lines
 //!   share a flush, and a torn tail was never believed by anyone.
-//! - V2: a journal names the boot it was begun in. In another boot, what has the dirty mark may
-//!   have lost bytes: it is suspect, and stays so through any number of restarts.
+//! - V2: a journal names the life of the page cache that it was begun in. In another one, what has
+//!   the dirty mark may have lost bytes: it is suspect, and stays so through any number of restarts.
 //! - V3: where a start finds no room for its journal, the one of the last life stays as it is, and
 //!   every line is refused until there is room to begin the new one. What was read is served; no
 //!   change is accepted, for none could be remembered.
@@ -38,7 +38,8 @@ pub(crate) struct JournalState {
     /// The highest ever seen, those in the trash too (R1).
     pub(crate) highest_handle: ChunkHandle,
     pub(crate) highest_version: ChunkVersion,
-    pub(crate) boot: String,
+    /// The life of the page cache in which its lines were written.
+    pub(crate) page_cache: String,
 }
 
 impl JournalState {
@@ -69,8 +70,8 @@ impl JournalState {
             JournalLine::Stood(replica) => {
                 self.replicas.insert(replica.handle, *replica);
             }
-            JournalLine::Begun { boot, handle, version } => {
-                self.boot.clone_from(boot);
+            JournalLine::Begun { page_cache, handle, version } => {
+                self.page_cache.clone_from(page_cache);
                 self.highest_handle = *handle;
                 self.highest_version = *version;
             }
@@ -83,7 +84,7 @@ impl JournalState {
         }
     }
 
-    /// V2: dirty marks of an earlier boot become suspicion.
+    /// V2: dirty marks of an earlier life of the page cache become suspicion.
     pub(crate) fn suspect_all_dirty(&mut self) {
         for replica in self.replicas.values_mut().filter(|replica| replica.dirty) {
             replica.suspect = true;
@@ -104,7 +105,7 @@ impl JournalState {
     /// The lines that say all of this.
     fn lines(&self) -> impl Iterator<Item = JournalLine> {
         let begun = JournalLine::Begun {
-            boot: self.boot.clone(),
+            page_cache: self.page_cache.clone(),
             handle: self.highest_handle,
             version: self.highest_version,
         };

@@ -180,10 +180,11 @@ impl SimDisk {
 
     /// The disk goes away and comes back while the machine goes on (a storage outage): each
     /// unsynced page and name is kept or lost at random, whoever had it open is dead, and it is
-    /// the same boot.
+    /// the same boot, and another mount.
     pub fn outage(&self, random: &mut Random) {
         let mut state = self.state();
         state.lose_unsynced(random);
+        state.mount += 1;
         state.begin_session();
     }
 
