@@ -7,8 +7,8 @@
 //!                                    per hop
 //! ```
 //! No metadata, no leases, no names: it loses everything and shows what the kernel takes for moving
-//! and keeping bytes. Each part is a process, as in a cell, and is measured as a cell's are: clients
-//! are connected before the clock starts, and all stay until their CPU times are read.
+//! and keeping bytes. Each part is a process, as in a cell, and is measured as a cell's are:
+//! clients are connected before the clock starts, and all stay until their CPU times are read.
 //!
 //! ```text
 //!   bench                        a part

@@ -1,5 +1,5 @@
-//! Damage beside a chunk's bytes: rotten heads, missing files, a journal with a flipped bit. What is
-//! lost is told, and never read as zeros or as an older state.
+//! Damage beside a chunk's bytes: rotten heads, missing files, a journal with a flipped bit. What
+//! is lost is told, and never read as zeros or as an older state.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

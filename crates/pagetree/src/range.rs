@@ -10,8 +10,8 @@ pub type Lent<'key, 'tree> = (&'key [u8], &'tree [u8]);
 
 /// The entries of a tree from some key on, in order.
 ///
-/// As an iterator it hands out each key as a vector; [`TreeRange::advance`] lends it instead. After an
-/// error there is nothing more.
+/// As an iterator it hands out each key as a vector; [`TreeRange::advance`] lends it instead. After
+/// an error there is nothing more.
 #[derive(Debug)]
 pub struct TreeRange<'a> {
     tree: &'a Tree,

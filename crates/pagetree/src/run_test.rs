@@ -82,7 +82,8 @@ proptest! {
     ) {
         let bytes = with_references(&map);
         let run = EntryRun::new(&bytes);
-        let place = |spot: KeySpot<'_>| (spot.group_index, spot.index, spot.at, spot.found.is_some());
+        let place =
+            |spot: KeySpot<'_>| (spot.group_index, spot.index, spot.at, spot.found.is_some());
         let keys: BTreeSet<&Vec<u8>> = sought.iter().chain(map.keys().step_by(step)).collect();
         let mut spot = run.seek(&[]).unwrap();
         for key in keys.iter().flat_map(|key| [key; 2]) {

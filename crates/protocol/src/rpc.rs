@@ -60,7 +60,9 @@ macro_rules! rpcs {
 
             impl From<$direction> for Request {
                 fn from(request: $direction) -> Self {
-                    match request { $( $direction::$request(message) => Self::$request(message), )* }
+                    match request {
+                        $( $direction::$request(message) => Self::$request(message), )*
+                    }
                 }
             }
         )*

@@ -6,6 +6,9 @@ use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// The page that names the tests by which each row stands.
+const ROWS: &str = "docs/rows.md";
+
 /// Checks every page of the repository, and the comments of every file.
 ///
 /// # Errors
@@ -18,6 +21,7 @@ pub(crate) fn check(root: &Path, sources: &[Source], findings: &mut Vec<Finding>
         let text = std::fs::read_to_string(root.join(path)).with_context(|| path.clone())?;
         check_citations(path, (1..).zip(text.lines()), exists, findings);
     }
+    check_tests_named(&std::fs::read_to_string(root.join(ROWS)).context(ROWS)?, sources, findings);
     for source in sources {
         let comment = |(at, line)| comment_of(line).map(|comment| (at, comment));
         let comments = (1..).zip(source.text.lines()).filter_map(comment);
@@ -62,8 +66,22 @@ fn check_citations<'a>(
             if (!ours && !word.ends_with(".md")) || is_pattern {
                 continue;
             }
-            if !exists(word) && !exists(&format!("{folder}/{word}")) {
+            let places = [word.to_owned(), format!("docs/{word}"), format!("{folder}/{word}")];
+            if !places.iter().any(|place| exists(place)) {
                 findings.push(Finding::new("citation", path, at, format!("no such file: {word}")));
+            }
+        }
+    }
+}
+
+/// A test that the rows name is there: a name of at least four words.
+fn check_tests_named(rows: &str, sources: &[Source], findings: &mut Vec<Finding>) {
+    for (at, line) in (1..).zip(rows.lines()) {
+        let names = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        for name in names.filter(|name| name.matches('_').count() > 2) {
+            let test = format!("fn {name}(");
+            if sources.iter().all(|source| !source.text.contains(&test)) {
+                findings.push(Finding::new("citation", ROWS, at, format!("no such test: {name}")));
             }
         }
     }
@@ -97,7 +115,7 @@ fn invariant(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_citations, check_invariants, comment_of};
+    use super::{check_citations, check_invariants, check_tests_named, comment_of};
     use crate::source::Source;
 
     fn broken(path: &str, line: &str) -> usize {
@@ -114,6 +132,16 @@ mod tests {
         assert_eq!(broken("docs/guide/README.md", whole), 0);
         assert_eq!(broken("README.md", "style.md, records.md, crates/y and docs/none"), 4);
         assert_eq!(comment_of("let a = 1; // README.md"), Some(" README.md"));
+    }
+
+    #[test]
+    fn a_test_that_the_rows_name_must_be_there() {
+        let source = Source::new("a.rs", "fn what_is_kept_is_told() {}").expect("Rust");
+        let mut findings = Vec::new();
+        let rows = "- `crates/x`: what_is_kept_is_told, is_kept_is_told\n- nothing_of_the_kind";
+        check_tests_named(rows, &[source], &mut findings);
+        let lines: Vec<_> = findings.iter().map(|finding| finding.line).collect();
+        assert_eq!(lines, [1, 2]);
     }
 
     #[test]

@@ -99,8 +99,8 @@ fn page(names: Naming, points: &[GrowthPoint]) -> String {
     };
     let mut page = format!(
         "# What grows with the number of files\n\n\
-         Written by `cairn bench meta --only growth --plots docs`; names {names}; directories of \
-         a thousand, one chunk of three replicas for each file.\n\
+         Written by `cairn bench meta --only growth --plots docs/measurements`; names {names}; \
+         directories of a thousand, one chunk of three replicas for each file.\n\
          Memory is all that is resident in the master's process, divided by the number of files; \
          CPU is that of clients and master together.\n\n\
          | files | bytes a file | bytes a chunk | look-ups a second | CPU each | creates a second \
