@@ -44,18 +44,30 @@ impl fmt::Display for CellAddress {
     }
 }
 
+/// The port of a host and a port, where the text is that.
+fn port_of(text: &str) -> Option<u16> {
+    let (host, port) = text.rsplit_once(':')?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let whole = bare.is_some() || !host.contains(':');
+    port.parse().ok().filter(|_| !host.is_empty() && whole)
+}
+
 /// Checks that a server can listen on `text`: a host and a port, 0 for any that is free.
 pub(crate) fn check_listen(text: &str) -> Result<(), Cause> {
-    let good = text.rsplit_once(':').is_some_and(|(host, port)| {
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let whole = bare.is_some() || !host.contains(':');
-        !host.is_empty() && whole && port.parse::<u16>().is_ok()
-    });
-    if good {
+    if port_of(text).is_some() {
         return Ok(());
     }
     let why = format!("'{text}' is no address to listen on");
     Err(Cause::new(Exit::Usage, why, "--listen takes HOST:PORT, such as 127.0.0.1:7400"))
+}
+
+/// Checks that others can reach a server at `text`: no port is the one that they would guess.
+pub(crate) fn check_advertise(text: &str) -> Result<(), Cause> {
+    if port_of(text).is_some_and(|port| port > 0) {
+        return Ok(());
+    }
+    let why = format!("'{text}' is no address to be reached at");
+    Err(Cause::new(Exit::Usage, why, "--advertise takes HOST:PORT, such as storage11:7401"))
 }
 
 fn host_and_port(text: &str) -> Result<String, Cause> {

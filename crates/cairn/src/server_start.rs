@@ -5,15 +5,17 @@
 
 use crate::cell_address::check_listen;
 use crate::cli_error::{Cause, CliError, Doing};
+use crate::data_directory::check_ours;
 use crate::exit_codes::Exit;
+use crate::log_form::LogSettings;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError};
-use cairn_env::{Disk, LogEvent, LogLevel};
+use cairn_env::{Disk, DiskError, LogEvent};
 use cairn_env_os::{
     BindError, DescriptorBudget, DescriptorShare, HaltReason, LaunchError, LaunchLimits,
     LaunchOptions, LogSink, OsDisk, Running, TooFewDescriptors,
 };
-use cairn_master::{CHECKPOINT_LANE, Master, MasterConfig, MasterOpenError};
-use cairn_store::StoreOpenError;
+use cairn_master::{CHECKPOINT_LANE, Master, MasterConfig, MasterOpenError, RecoveryError};
+use cairn_store::{LogOpenError, StoreOpenError};
 use cairn_types::{Address, CellConfig, Rack};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -50,8 +52,13 @@ impl From<MasterOpenError> for Cause {
         let exit = match &error {
             MasterOpenError::Config(_) => Exit::Usage,
             MasterOpenError::NotAMaster { .. } => Exit::Stranger,
-            MasterOpenError::Recovery { .. } => Exit::Damaged,
-            _ => Exit::Local,
+            MasterOpenError::Disk { error, .. }
+            | MasterOpenError::Recovery {
+                error: RecoveryError::Disk(error) | RecoveryError::Log(LogOpenError::Disk(error)),
+                ..
+            } => exit_of_disk(error),
+            MasterOpenError::Recovery { .. } | MasterOpenError::Identity(_) => Exit::Damaged,
+            MasterOpenError::Running { .. } | MasterOpenError::Consensus(_) => Exit::Local,
         };
         Self::new(exit, error.to_string(), "")
     }
@@ -65,9 +72,17 @@ impl From<ChunkserverOpenError> for Cause {
             ChunkserverOpenError::Store(
                 StoreOpenError::Journal { .. } | StoreOpenError::JournalMissing { .. },
             ) => Exit::Damaged,
+            ChunkserverOpenError::Store(StoreOpenError::Disk { error, .. }) => exit_of_disk(error),
             ChunkserverOpenError::Store(_) => Exit::Local,
         };
         Self::new(exit, error.to_string(), "")
+    }
+}
+
+fn exit_of_disk(error: &DiskError) -> Exit {
+    match error {
+        DiskError::NoSpace | DiskError::NoSpaceMidway => Exit::Full,
+        DiskError::Io(_) | DiskError::SyncFailed(_) => Exit::Local,
     }
 }
 
@@ -83,6 +98,8 @@ pub(crate) struct MasterStart {
     pub(crate) checkpoint_every_records: Option<u64>,
     /// Servers in this process, this one among them: they share its descriptors.
     pub(crate) servers: usize,
+    /// What it tells the person who runs it.
+    pub(crate) log: LogSettings,
 }
 
 /// How to start a chunkserver.
@@ -99,6 +116,8 @@ pub(crate) struct ChunkserverStart {
     pub(crate) rack: Rack,
     /// Servers in this process, this one among them: they share its descriptors.
     pub(crate) servers: usize,
+    /// What it tells the person who runs it.
+    pub(crate) log: LogSettings,
 }
 
 /// A server at work.
@@ -118,7 +137,10 @@ pub(crate) fn start_master(
 ) -> Result<StartedServer<<Master as cairn_env::Driver>::Command>, CliError> {
     let doing = || format!("starting the master on {}", start.data.display());
     check_listen(&start.listen).doing(doing)?;
-    let log = log_to_stderr();
+    // First the address: a master that cannot serve founds no cell.
+    let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
+    let address = listener.local_addr().doing(doing)?.to_string();
+    let log = start.log.sink();
     let descriptors = descriptors(1, start.servers, &log).doing(doing)?;
     let disk = open_disk(&start.data, descriptors).doing(doing)?;
     let seed = seed().doing(doing)?;
@@ -127,8 +149,6 @@ pub(crate) fn start_master(
         config.checkpoint_every_records = count;
     }
     let (driver, service) = Master::open(disk, config).doing(doing)?;
-    let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
-    let address = listener.local_addr().doing(doing)?.to_string();
     let options = LaunchOptions {
         listener: Some(listener),
         workers: MASTER_WORKERS,
@@ -151,7 +171,7 @@ pub(crate) fn start_chunkserver(
     let shown: Vec<String> = start.data.iter().map(|path| path.display().to_string()).collect();
     let doing = || format!("starting a chunkserver on {}", shown.join(", "));
     check_listen(&start.listen).doing(doing)?;
-    let log = log_to_stderr();
+    let log = start.log.sink();
     let descriptors = descriptors(start.data.len(), start.servers, &log).doing(doing)?;
     let open = |data: &PathBuf| open_disk(data, descriptors);
     let disks: Result<Vec<_>, Cause> = start.data.iter().map(open).collect();
@@ -209,14 +229,6 @@ fn limits(descriptors: DescriptorShare) -> LaunchLimits {
     LaunchLimits { accepted_max, dialled_max }
 }
 
-/// Writes what a server logs to stderr. A reader that has gone is no reason to stop.
-fn log_to_stderr() -> LogSink {
-    LogSink::new(LogLevel::Info, |time, event| {
-        use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "{}", event.text_line(time));
-    })
-}
-
 /// Waits for the end, which comes by a kill (V2) or by a halt that says why.
 ///
 /// # Errors
@@ -241,6 +253,7 @@ pub(crate) fn say_ready(what: &str, address: &str) {
 }
 
 fn open_disk(data: &Path, descriptors: DescriptorShare) -> Result<Arc<dyn Disk>, Cause> {
+    check_ours(data)?;
     match OsDisk::open_within(data, descriptors.files_per_directory) {
         Ok(disk) => Ok(Arc::new(disk)),
         Err(failure) => {

@@ -13,12 +13,16 @@
 //! master = "m1:7400"
 //! listen = "0.0.0.0:7401"
 //! rack = "/dc1/r7"
+//! [log]
+//! level = "info"
+//! format = "text"
 //! ```
 //! - S1: a setting that is not known is refused, with its name and line.
 //! - S2: the file is read only where `--config` or `CAIRN_CONFIG` names it: no hidden settings.
 
 use crate::cli_error::{Cause, CliError};
 use crate::exit_codes::Exit;
+use crate::log_form::{LogFormat, LogThreshold};
 use cairn_types::CellConfig;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -42,6 +46,18 @@ pub(crate) struct SettingsFile {
     pub(crate) new_cell: NewCellSection,
     /// For `cairn chunkserver`.
     pub(crate) chunkserver: ChunkserverSection,
+    /// For all servers.
+    pub(crate) log: LogSection,
+}
+
+/// What servers write to stderr.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LogSection {
+    /// The least urgent level.
+    pub(crate) level: Option<LogThreshold>,
+    /// In which form.
+    pub(crate) format: Option<LogFormat>,
 }
 
 /// Settings of one master.

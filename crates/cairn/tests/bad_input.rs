@@ -32,8 +32,11 @@ fn whatever_is_wrong_is_told_in_one_line_with_the_right_exit_code_and_nothing_is
     {
         judge(row);
     }
-    for row in wrong_directories(&cell) {
-        judge(&row);
+    for row in [wrong_directories(&cell), unfit_directories(&cell), unfit_addresses(&cell)]
+        .iter()
+        .flatten()
+    {
+        judge(row);
     }
     for address in [cell.address().to_owned(), cell.chunkservers[0].address().to_owned()] {
         wrong_frames(&address);
@@ -233,17 +236,10 @@ fn wrong_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {
         let arguments = ["chunkserver", "--listen", "127.0.0.1:0", "--data", data, "--master", of];
         run(cairn(arguments), b"")
     };
-    let listening = |address: &str| {
-        let arguments = ["master", "--data", &at("unused"), "--listen", address];
-        let done = run(cairn(arguments), b"");
-        assert!(!cell.local("unused").exists(), "{address}: a cell was founded for it");
-        done
-    };
     let of = cell.address();
     let mut stranger = Cell::start(1);
     stranger.chunkservers[0].kill();
     let strange = stranger.local("chunkserver-1").display().to_string();
-    let taken = run(cairn(["master", "--data", &at("m2"), "--listen", of]), b"");
     let row = |what, done, code, says| Row { what, done, code, says };
     vec![
         row("a running master's directory", master(&at("master")), 12, &["running"]),
@@ -265,11 +261,68 @@ fn wrong_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {
             12,
             &["another server is running"],
         ),
-        row("no address to listen on", listening("garbage"), 2, &["'garbage'", "HOST:PORT"]),
-        row("no port to listen on", listening("127.0.0.1"), 2, &["'127.0.0.1'", "HOST:PORT"]),
         row("one of another cell", chunkserver(&strange, of), 13, &["belongs to cell", "--data"]),
         row("a file", master(&cell.file("plain", b"")), 12, &["plain"]),
-        row("an address that is taken", taken, 12, &["cannot listen on"]),
+    ]
+}
+
+/// Directories that are nobody's, or that would be two (U12).
+fn unfit_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {
+    let at = |name: &str| cell.local(name).display().to_string();
+    let of = cell.address();
+    let photos = at("photos");
+    std::fs::create_dir(&photos).expect("makes");
+    std::fs::write(cell.local("photos/holiday.jpg"), b"precious").expect("writes");
+    let start = |kind: &str, more: &[&str]| {
+        let arguments = [kind, "--listen", "127.0.0.1:0"];
+        run(cairn(arguments.iter().chain(more)), b"")
+    };
+    let chunkserver = |more: &[&str]| start("chunkserver", &[more, &["--master", of]].concat());
+    let (one, below, dotted) = (at("one"), at("one/chunks"), at("./one"));
+    let row = |what, done, code, says| Row { what, done, code, says };
+    let rows = vec![
+        row(
+            "a directory in another",
+            chunkserver(&["--data", &one, "--data", &below]),
+            2,
+            &["one/chunks", "lies in"][..],
+        ),
+        row("a directory twice", chunkserver(&["--data", &one, "--data", &dotted]), 2, &["twice"]),
+        row("somebody's files", chunkserver(&["--data", &photos]), 12, &["holiday.jpg", "empty"]),
+        row("for a master too", start("master", &["--data", &photos]), 12, &["holiday.jpg"]),
+    ];
+    for nothing in ["one", "photos/lock", "photos/identity"] {
+        assert!(!cell.local(nothing).exists(), "{nothing} was made for what was refused");
+    }
+    rows
+}
+
+/// Addresses that a server cannot have (U12); nothing is founded for them.
+fn unfit_addresses<'a>(cell: &Cell) -> Vec<Row<'a>> {
+    let data = cell.local("unused").display().to_string();
+    let start = |arguments: &[&str]| {
+        let done = run(cairn(arguments.iter().chain(&["--data", &data])), b"");
+        assert!(!cell.local("unused/identity").exists(), "{arguments:?}: a cell was founded");
+        done
+    };
+    let of = cell.address();
+    let advertise = |address: &str| {
+        let listen = ["chunkserver", "--listen", "127.0.0.1:0", "--master", of];
+        start(&[&listen[..], &["--advertise", address]].concat())
+    };
+    let listening = |address: &str| start(&["master", "--listen", address]);
+    let row = |what, done, code, says| Row { what, done, code, says };
+    vec![
+        row("no address to listen on", listening("garbage"), 2, &["'garbage'", "HOST:PORT"]),
+        row("no port to listen on", listening("127.0.0.1"), 2, &["'127.0.0.1'", "HOST:PORT"]),
+        row("an address that is taken", listening(of), 12, &["cannot listen on"]),
+        row(
+            "no port to be reached at",
+            advertise("foo"),
+            2,
+            &["'foo'", "--advertise", "HOST:PORT"],
+        ),
+        row("port 0 to be reached at", advertise("foo:0"), 2, &["'foo:0'", "HOST:PORT"]),
     ]
 }
 
@@ -465,4 +518,19 @@ fn a_full_disk_is_told_and_what_was_stored_stays_readable_and_writable_again() {
     assert_eq!(cell.ok(["ls", "-a", "/"]), "kept\n", "nothing stands under the name");
     assert_eq!(cell.ok(["cat", "/kept"]), "precious");
     await_until("it runs", || cell.chunkservers[0].runs());
+}
+
+#[test]
+fn a_master_whose_disk_is_full_says_so_and_not_that_its_bytes_are_damaged() {
+    for megabytes in [0, 1] {
+        let Some(disk) = SmallDisk::mount(1) else { return };
+        if megabytes == 0 {
+            let filled = std::fs::write(disk.path().join("filling"), vec![7; 2 << 20]);
+            assert!(filled.is_err(), "it is larger than the disk");
+        }
+        let data = disk.path().join("data").display().to_string();
+        std::fs::create_dir(&data).expect("makes");
+        let done = run(cairn(["master", "--listen", "127.0.0.1:0", "--data", &data]), b"");
+        judge(&Row { what: "a master on a full disk", done, code: 8, says: &["no space left"] });
+    }
 }

@@ -225,10 +225,9 @@ impl MasterLink {
     /// A master has taken this server in, and all that it holds.
     fn say_joined(&mut self, cx: &mut LinkContext<'_>) {
         self.away_since = None;
-        if !std::mem::take(&mut self.said).is_empty() {
-            let event = LogEvent::info("in the cell").with("master", self.master(cx.me));
-            cx.out.push(Effect::Log(event));
-        }
+        self.said.clear();
+        let event = LogEvent::info("in the cell").with("master", self.master(cx.me));
+        cx.out.push(Effect::Log(event));
     }
 
     /// Sends the next slice of the inventory.

@@ -4,7 +4,7 @@ use crate::driver::Master;
 use crate::master_disk::MasterDisk;
 use crate::recovery::{self, RecoveredState, RecoveryError};
 use cairn_consensus::{Consensus, ConsensusError};
-use cairn_env::{Disk, IoFailure};
+use cairn_env::{Disk, DiskError, IoFailure};
 use cairn_format::{Identity, IdentityKind};
 use cairn_master_core::MasterCore;
 use cairn_protocol::{Hello, Role};
@@ -71,8 +71,11 @@ pub enum MasterOpenError {
         /// Where.
         directory: String,
         /// What it said.
-        error: String,
+        error: DiskError,
     },
+    /// Whose directory it is cannot be told.
+    #[error(transparent)]
+    Identity(IdentityError),
     /// What is on disk gives no state.
     #[error("{directory}: {error}")]
     Recovery {
@@ -96,24 +99,24 @@ impl Master {
         config: MasterConfig,
     ) -> Result<(Self, Arc<MasterDisk>), MasterOpenError> {
         let directory = disk.describe();
-        let refuse = |error: &dyn ToString| MasterOpenError::Disk {
-            directory: directory.clone(),
-            error: error.to_string(),
-        };
+        let refuse = |error| MasterOpenError::Disk { directory: directory.clone(), error };
         let unrecovered = |error| MasterOpenError::Recovery { directory: directory.clone(), error };
         config.cluster.validate()?;
         let lock = disk.lock(LOCK_FILE).map_err(|failure| match failure {
             IoFailure::Locked => MasterOpenError::Running { directory: directory.clone() },
-            other => refuse(&other),
+            other => refuse(other.into()),
         })?;
         let mut random = Random::new(config.seed);
-        let identity = identity(disk.as_ref(), &mut random).map_err(|error| refuse(&error))?;
+        let identity = identity(disk.as_ref(), &mut random).map_err(|error| match error {
+            IdentityError::Disk(error) => refuse(error),
+            malformed => MasterOpenError::Identity(malformed),
+        })?;
         if identity.kind != IdentityKind::Master {
             return Err(MasterOpenError::NotAMaster { directory });
         }
         let cell = identity.cell;
-        let mut checkpoints = Checkpoints::open(Arc::clone(&disk), cell, config.page_file_limits)
-            .map_err(|error| refuse(&error))?;
+        let mut checkpoints =
+            Checkpoints::open(Arc::clone(&disk), cell, config.page_file_limits).map_err(refuse)?;
         let RecoveredState { state, log, from } =
             recovery::recover(&disk, cell, config.segment_size, &mut checkpoints)
                 .map_err(unrecovered)?;

@@ -1,7 +1,9 @@
 //! `cairn chunkserver`: runs a chunkserver until it is killed.
 
-use crate::cell_address::{CellAddress, DEFAULT_CELL};
+use crate::cell_address::{CellAddress, DEFAULT_CELL, check_advertise};
 use crate::cli_error::{CliError, Doing};
+use crate::data_directory::check_apart;
+use crate::log_arguments::LogArguments;
 use crate::server_start::{ChunkserverStart, run_until_halted, say_ready, start_chunkserver};
 use crate::settings::SettingsFile;
 use cairn_types::{Address, Rack};
@@ -29,6 +31,8 @@ pub(crate) struct ChunkserverArguments {
     /// Where it stands, such as /dc1/r7; replicas are spread over racks
     #[arg(long, env = "CAIRN_RACK", value_name = "PATH")]
     rack: Option<String>,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 /// Runs it.
@@ -51,14 +55,16 @@ pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Resul
         return Err(CliError::usage(doing(), format!("'{rack}' is no rack"), advice));
     }
     let advertise = arguments.advertise.or(section.advertise);
-    let advertise = advertise.map(|text| CellAddress::parse(&text)).transpose().doing(doing)?;
+    advertise.as_deref().map_or(Ok(()), check_advertise).doing(doing)?;
+    check_apart(&data).doing(doing)?;
     let start = ChunkserverStart {
         data,
         masters: masters.as_str().split(',').map(Address::new).collect(),
         listen: arguments.listen.or(section.listen).unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
-        advertise: advertise.map(|address| address.as_str().to_owned()),
+        advertise,
         rack: Rack::new(rack),
         servers: 1,
+        log: arguments.log.settings(file),
     };
     let started = start_chunkserver(&start)?;
     say_ready("chunkserver", &started.address);

@@ -5,6 +5,7 @@
 
 use crate::cli_error::{CliError, Doing};
 use crate::commands::master::DEFAULT_LISTEN;
+use crate::log_arguments::LogArguments;
 use crate::server_start::{
     ChunkserverStart, MasterStart, run_until_halted, say_ready, start_chunkserver, start_master,
 };
@@ -28,6 +29,8 @@ pub(crate) struct DevArguments {
     /// Where the master listens
     #[arg(long, default_value = DEFAULT_LISTEN, value_name = "ADDRESS")]
     listen: String,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 /// Runs it.
@@ -46,6 +49,7 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
         data: data.join("master"),
         listen: dev.listen.clone(),
         checkpoint_every_records: None,
+        log: dev.log.settings(file),
         config: file.new_cell.apply(CellConfig::small()),
         servers,
     })?;
@@ -58,6 +62,7 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
             advertise: None,
             rack: Rack::new(format!("/rack-{number}")),
             servers,
+            log: dev.log.settings(file),
         })?);
     }
     say_ready("cell", &master.address);

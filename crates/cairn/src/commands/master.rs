@@ -1,6 +1,7 @@
 //! `cairn master`: runs a master until it is killed.
 
 use crate::cli_error::CliError;
+use crate::log_arguments::LogArguments;
 use crate::server_start::{MasterStart, run_until_halted, say_ready, start_master};
 use crate::settings::SettingsFile;
 use cairn_types::CellConfig;
@@ -26,6 +27,8 @@ pub(crate) struct MasterArguments {
     #[arg(long, hide = true, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     checkpoint_every_records: Option<u64>,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 /// Runs it.
@@ -45,6 +48,7 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
         config: file.new_cell.apply(base),
         checkpoint_every_records: arguments.checkpoint_every_records,
         servers: 1,
+        log: arguments.log.settings(file),
     };
     let started = start_master(&start)?;
     say_ready("master", &started.address);

@@ -1,0 +1,102 @@
+//! Whether a directory is fit to be a server's, before anything is written to it.
+//!
+//! - D1: what is not empty and was never a server's is somebody else's.
+//! - D2: no directory of a server lies in another one of it, nor is named twice.
+
+use crate::cli_error::Cause;
+use crate::exit_codes::Exit;
+use std::path::{Path, PathBuf};
+
+/// Either of these is in every directory that a server has opened.
+const OURS: [&str; 2] = ["lock", "identity"];
+/// What a file system makes by itself.
+const NOBODYS: &str = "lost+found";
+
+/// Refuses a directory with somebody's files in it (D1).
+///
+/// # Errors
+/// With one of the files.
+pub(crate) fn check_ours(data: &Path) -> Result<(), Cause> {
+    // One that is missing is made; one that cannot be read says so when it is opened.
+    let Ok(entries) = std::fs::read_dir(data) else { return Ok(()) };
+    let names: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.file_name()).collect();
+    if names.iter().any(|name| OURS.iter().any(|ours| name == ours)) {
+        return Ok(());
+    }
+    let strange = names.iter().find(|name| *name != NOBODYS);
+    strange.map_or(Ok(()), |name| {
+        let why = format!(
+            "{} has files that are no server's, such as '{}'",
+            data.display(),
+            name.to_string_lossy()
+        );
+        Err(Cause::new(Exit::Local, why, "name an empty directory"))
+    })
+}
+
+/// Refuses directories that are one, or lie in each other (D2).
+///
+/// # Errors
+/// With the two.
+pub(crate) fn check_apart(all: &[PathBuf]) -> Result<(), Cause> {
+    let resolved: Vec<PathBuf> = all.iter().map(|path| resolve(path)).collect();
+    for (at, one) in resolved.iter().enumerate() {
+        for (other_at, other) in resolved.iter().enumerate() {
+            let (shown, shown_other) = (all[at].display(), all[other_at].display());
+            let advice = "give each disk one directory of its own";
+            if at < other_at && one == other {
+                let why = format!("{shown} and {shown_other} are one directory, named twice");
+                return Err(Cause::new(Exit::Usage, why, advice));
+            }
+            if one != other && one.starts_with(other) {
+                let why = format!("{shown} lies in {shown_other}");
+                return Err(Cause::new(Exit::Usage, why, advice));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The path without links and dots, as far as it is there.
+fn resolve(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for above in absolute.ancestors() {
+        if let Ok(real) = above.canonicalize() {
+            let rest = absolute.strip_prefix(above).expect("it is an ancestor");
+            return real.join(rest);
+        }
+    }
+    absolute
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_apart, check_ours};
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    #[test]
+    fn links_and_dots_hide_nothing() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let at = |name: &str| scratch.path().join(name);
+        std::fs::create_dir(at("a")).expect("makes");
+        symlink("a", at("link")).expect("links");
+        let apart = |names: [&str; 2]| check_apart(&names.map(at)).is_ok();
+        assert!(apart(["a", "b"]) && apart(["a", "ab"]) && apart(["x/y", "x/z"]));
+        for names in [["a", "link"], ["a", "./a"], ["a/b", "link"], ["new", "new/b"]] {
+            assert!(!apart(names), "{names:?}");
+        }
+        assert!(check_apart(&[PathBuf::from("/only")]).is_ok());
+    }
+
+    #[test]
+    fn a_disk_that_was_just_made_and_a_directory_that_was_used_are_fit() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        std::fs::create_dir(scratch.path().join("lost+found")).expect("makes");
+        assert!(check_ours(scratch.path()).is_ok() && check_ours("/none/x".as_ref()).is_ok());
+        std::fs::write(scratch.path().join("x"), b"").expect("writes");
+        assert!(check_ours(scratch.path()).is_err());
+        std::fs::write(scratch.path().join("lock"), b"").expect("writes");
+        assert!(check_ours(scratch.path()).is_ok());
+    }
+}
