@@ -238,6 +238,8 @@ fn wrong_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {
     };
     let of = cell.address();
     let mut stranger = Cell::start(1);
+    // Whose it is is on its disk before any chunk.
+    stranger.ok_with(["put", "-", "/f"], b"precious");
     stranger.chunkservers[0].kill();
     let strange = stranger.local("chunkserver-1").display().to_string();
     let row = |what, done, code, says| Row { what, done, code, says };
