@@ -5,11 +5,11 @@
 //!         ──► entry 1 ──► a single mutation's way ──┼─► all there: one answer
 //!         ──► entry 2 ──► read, there at once ──────┘
 //! ```
-//! - N1: an entry goes the way of a request of its own, and its result is what that request would
+//! - BA1: an entry goes the way of a request of its own, and its result is what that request would
 //!   be answered (R23, R24, R35). What it may not do is leave before the others are there.
-//! - N2: every entry gets a result once, so a batch is answered once.
+//! - BA2: every entry gets a result once, so a batch is answered once.
 
-use crate::outbox::Outbox;
+use crate::outbox::MasterOutbox;
 use cairn_env::Caller;
 use cairn_protocol::{BatchAnswer, BatchResult, Failure, Response};
 use std::collections::BTreeMap;
@@ -45,6 +45,7 @@ pub(crate) struct Batches {
 impl Batches {
     /// Takes up a batch of `count` entries, more than none, that `from` asked.
     pub(crate) fn begin(&mut self, from: Caller, count: usize) -> BatchId {
+        assert!(count > 0, "a batch without entries waits for nothing");
         self.last += 1;
         let id = BatchId(self.last);
         self.pending.insert(id, PendingBatch { from, results: vec![None; count], open: count });
@@ -54,7 +55,7 @@ impl Batches {
     /// Answers whoever waits; a batch only once this was the last of its entries.
     pub(crate) fn answer(
         &mut self,
-        out: &mut Outbox,
+        out: &mut MasterOutbox,
         waiter: MutationWaiter,
         answer: Result<Response, Failure>,
     ) {
@@ -67,14 +68,14 @@ impl Batches {
     /// One entry has its result.
     pub(crate) fn settle(
         &mut self,
-        out: &mut Outbox,
+        out: &mut MasterOutbox,
         batch: BatchId,
         index: usize,
         result: BatchResult,
     ) {
         let pending = self.pending.get_mut(&batch).expect("a batch waits for all its entries");
         let before = pending.results[index].replace(result);
-        assert_eq!(before, None, "an entry has its result once (N2)");
+        assert_eq!(before, None, "an entry has its result once (BA2)");
         pending.open -= 1;
         if pending.open > 0 {
             return;

@@ -15,7 +15,7 @@ use crate::log_jobs::LogResult;
 use crate::mutations::{BatchItem, Mutations};
 use crate::name_mutation::NameMutation;
 use crate::numbers::TermNumbers;
-use crate::outbox::{MasterEffect, Outbox, ProposalId};
+use crate::outbox::{MasterEffect, MasterOutbox, ProposalId};
 use crate::reads;
 use crate::record::{Begin, FoundCell, Record};
 use crate::rules::degraded;
@@ -45,7 +45,7 @@ pub struct MasterCore {
     chunks: Chunks,
     /// Of the driver, for a person.
     warning: Option<String>,
-    out: Outbox,
+    out: MasterOutbox,
 }
 
 impl MasterCore {
@@ -62,7 +62,7 @@ impl MasterCore {
             mutations: Mutations::default(),
             chunks: Chunks::new(term),
             warning: None,
-            out: Outbox::default(),
+            out: MasterOutbox::default(),
         }
     }
 
@@ -86,6 +86,7 @@ impl MasterCore {
         founding: (CellId, CellConfig),
         effects: &mut Vec<MasterEffect>,
     ) {
+        assert!(!self.serving, "a term begins once");
         self.began = now;
         if self.state.cell().is_none() {
             let (cell, config) = founding;
@@ -129,6 +130,7 @@ impl MasterCore {
     ) {
         let now = self.steady(now);
         let applied = self.state.apply(index, term, record);
+        assert!(self.state.term() <= self.term, "a term that has passed applies no more (R2)");
         let begins = !self.serving && self.state.term() == self.term;
         self.serving |= begins;
         let (mut step, mutations, chunks) = self.parts(now);

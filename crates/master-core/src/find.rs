@@ -100,6 +100,7 @@ fn next<'a>(
         let depth = levels.len();
         let level = levels.last_mut()?;
         path.truncate(depth - 1);
+        assert_eq!(path.len() + 1, depth, "a name leads to each level but the first");
         let Some((name, id, kind)) = level.ahead.next() else {
             levels.pop();
             continue;

@@ -15,6 +15,7 @@
 //!
 //! Knows handles, servers and the time it is handed; never sees a path.
 
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, Incarnation, LeaseId, ReplicaAt, ServerId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,7 +102,9 @@ impl Leases {
     /// Takes a fresh lease up, in place of one that is over (G1); what was fenced before is so no
     /// more.
     pub(crate) fn insert(&mut self, handle: ChunkHandle, lease: GrantedLease) {
-        self.remove(handle);
+        if let Some(former) = self.remove(handle) {
+            assert!(!former.may_live(lease.granted), "one lease that may be live (G1)");
+        }
         self.fenced.remove(&handle);
         *self.counts.entry(lease.holder.server).or_default() += 1;
         self.leases.insert(handle, lease);
@@ -110,6 +113,7 @@ impl Leases {
     pub(crate) fn remove(&mut self, handle: ChunkHandle) -> Option<GrantedLease> {
         let lease = self.leases.remove(&handle)?;
         let count = self.counts.get_mut(&lease.holder.server).expect("each lease is counted");
+        assert!(*count > 0, "each lease is counted");
         *count -= 1;
         Some(lease)
     }
@@ -141,12 +145,12 @@ impl Leases {
     }
 
     /// The holder has closed its chunk to appends, and gives the lease up when it is answered.
-    /// Whether there is such a lease.
-    pub(crate) fn give_up(&mut self, handle: ChunkHandle, id: LeaseId) -> bool {
-        let Some(lease) = self.of_id(handle, id) else { return false };
+    pub(crate) fn give_up(&mut self, handle: ChunkHandle, id: LeaseId) {
+        let Some(lease) = self.of_id(handle, id) else {
+            unreachable!("only a lease that is there is given up");
+        };
         lease.takes_appends = false;
         self.set_status(handle, id, LeaseStatus::Doubted);
-        true
     }
 
     /// The lease goes on with a smaller set, which is logged (R14).
@@ -158,7 +162,8 @@ impl Leases {
     ) {
         // It may have run out while the smaller set was logged; then nothing goes on.
         if let Some(lease) = self.of_id(handle, id) {
-            assert!(version > lease.version, "a shrunk set has a version of its own");
+            let above = version > lease.version || broken(Rule::R1);
+            assert!(above, "a shrunk set has a version of its own (R7)");
             lease.version = version;
             lease.secondaries = Some(secondaries);
         }

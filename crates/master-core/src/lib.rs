@@ -36,6 +36,6 @@ mod view;
 pub use crate::core::MasterCore;
 pub use applied::Applied;
 pub use log_jobs::{Checkpointed, LogDone, LogJob, LogResult};
-pub use outbox::{MasterEffect, Outbox, ProposalId};
+pub use outbox::{MasterEffect, MasterOutbox, ProposalId};
 pub use record::Record;
 pub use state::State;

@@ -6,9 +6,9 @@
 //! ```
 //! An entry of a batch goes the same way, and its answer into the batch's.
 //!
-//! - U1: ids are resolved once the locks are held, which are held until the record is applied
+//! - MU1: ids are resolved once the locks are held, which are held until the record is applied
 //!   (R35).
-//! - U2: a refusal that hangs on the names as they are is a record too. The caller may have sent
+//! - MU2: a refusal that hangs on the names as they are is a record too. The caller may have sent
 //!   the request twice; the other copy comes when the names have changed, and must find the answer.
 
 use crate::applied::Applied;
@@ -129,7 +129,7 @@ impl Mutations {
         self.lock(step.state, PendingMutation { mutation, change, waiters, locked }, ready);
     }
 
-    /// A record is applied: answers, gives the locks back, and lets the next ones run (U1).
+    /// A record is applied: answers, gives the locks back, and lets the next ones run (MU1).
     pub(crate) fn on_applied(&mut self, step: &mut Step<'_>, id: ProposalId, applied: &Applied) {
         // Records of other parts of the master come by here too.
         let Some(ticket) = self.by_proposal.remove(&id) else { return };
@@ -151,7 +151,8 @@ impl Mutations {
         let locks;
         (locks, operation.locked) = operation.change.lock_set(state);
         let (ticket, runs) = self.locks.request(locks);
-        self.by_mutation.insert(operation.mutation, ticket);
+        let other = self.by_mutation.insert(operation.mutation, ticket);
+        assert!(other.is_none() || broken(Rule::R24), "a mutation is on its way once (R24)");
         self.operations.insert(ticket, operation);
         ready.extend(runs.then_some(ticket));
     }
@@ -162,7 +163,7 @@ impl Mutations {
         let mut next = 0;
         while let Some(&ticket) = ready.get(next) {
             next += 1;
-            let operation = self.operations.get(&ticket).expect("who holds locks is here (U1)");
+            let operation = self.operations.get(&ticket).expect("who holds locks is here (MU1)");
             let record = match resolve(step, &operation.change, &operation.locked) {
                 Ok(Resolved::Propose(record)) => record,
                 Ok(Resolved::LockAgain) => {
@@ -177,12 +178,13 @@ impl Mutations {
                 }
             };
             let id = step.out.propose(record);
-            self.by_proposal.insert(id, ticket);
+            let other = self.by_proposal.insert(id, ticket);
+            assert!(other.is_none(), "a record is one mutation's");
         }
     }
 
     fn end(&mut self, ticket: Ticket) -> PendingMutation {
-        let operation = self.operations.remove(&ticket).expect("a mutation ends once (U1)");
+        let operation = self.operations.remove(&ticket).expect("a mutation ends once (MU1)");
         // With R24 broken, another one of the same name may stand there.
         if self.by_mutation.get(&operation.mutation) == Some(&ticket) {
             self.by_mutation.remove(&operation.mutation);

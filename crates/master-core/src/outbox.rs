@@ -30,20 +30,21 @@ const _: () = assert!(FAILURE_LINE_SIZE_MAX > 3 * PATH_SIZE_MAX);
 /// Effects on their way out, and the ids for them.
 ///
 /// Effect ids from 1 up are the core's; the driver's own are its concern and start at
-/// [`Outbox::DRIVER_EFFECTS`].
+/// [`MasterOutbox::DRIVER_EFFECTS`].
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct MasterOutbox {
     effects: Vec<MasterEffect>,
     last_effect: u64,
     last_proposal: u64,
 }
 
-impl Outbox {
+impl MasterOutbox {
     /// Effect ids from here on belong to the driver.
     pub const DRIVER_EFFECTS: u64 = 1 << 63;
 
     fn fresh(&mut self) -> EffectId {
         self.last_effect += 1;
+        assert!(self.last_effect < Self::DRIVER_EFFECTS, "the driver's ids begin there");
         EffectId(self.last_effect)
     }
 
@@ -98,14 +99,14 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use super::{MasterEffect, Outbox};
+    use super::{MasterEffect, MasterOutbox};
     use cairn_env::{Caller, ConnectionId, Effect};
     use cairn_protocol::{ErrorCode, Failure, MESSAGE_SIZE_MAX, RequestId};
     use cairn_types::wire::Message;
 
     #[test]
     fn a_failure_that_quotes_a_huge_request_still_fits_a_message() {
-        let mut out = Outbox::default();
+        let mut out = MasterOutbox::default();
         let to = Caller { connection: ConnectionId(1), request: RequestId(1) };
         let line = "é".repeat(MESSAGE_SIZE_MAX as usize);
         out.reply(to, Err(Failure::refused(ErrorCode::Invalid, line)));

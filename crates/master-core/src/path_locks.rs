@@ -8,9 +8,9 @@
 //! All or nothing, in order of arrival: an operation runs once no earlier one that is still here
 //! conflicts with it. Held and waiting locks therefore stand in the same queues.
 //!
-//! - K1: of two that conflict, the one that came first runs first, to its end.
-//! - K2: the earliest operation that is here runs, so none waits for ever.
-//! - K3: a path that nobody locks takes no memory.
+//! - PL1: of two that conflict, the one that came first runs first, to its end.
+//! - PL2: the earliest operation that is here runs, so none waits for ever.
+//! - PL3: a path that nobody locks takes no memory.
 //!
 //! Knows names only; what they stand for is looked up when the locks are held.
 
@@ -78,6 +78,7 @@ struct Queue {
 impl Queue {
     /// The last in the order of arrival joins.
     fn join(&mut self, ticket: Ticket, mode: Mode) {
+        assert!(self.all.back().is_none_or(|last| *last < ticket), "in order of arrival (PL1)");
         self.all.push_back(ticket);
         if mode == Mode::Write {
             self.writers.push_back(ticket);
@@ -85,11 +86,12 @@ impl Queue {
     }
 
     fn leave(&mut self, ticket: Ticket) {
-        for tickets in [&mut self.all, &mut self.writers] {
-            if let Ok(index) = tickets.binary_search(&ticket) {
-                tickets.remove(index);
-            }
+        let index = self.all.binary_search(&ticket).expect("who leaves has joined");
+        self.all.remove(index);
+        if let Ok(index) = self.writers.binary_search(&ticket) {
+            self.writers.remove(index);
         }
+        assert!(self.writers.len() <= self.all.len(), "a writer is one of all");
     }
 }
 
@@ -137,13 +139,17 @@ impl PathLocks {
 
     /// Gives locks back; adds those that may run now to `ready`, in order of arrival.
     pub(crate) fn release(&mut self, ticket: Ticket, ready: &mut Vec<Ticket>) {
-        let Some(gone) = self.operations.remove(&ticket) else { return };
+        let Some(gone) = self.operations.remove(&ticket) else {
+            unreachable!("locks are given back once");
+        };
         if !gone.runs {
             self.count_waiting(&gone.locks, |waiting| waiting - 1);
         }
         let mut candidates = BTreeSet::new();
         for (path, _) in gone.locks.paths() {
-            let Some(queue) = self.queues.get_mut(path) else { continue };
+            let Some(queue) = self.queues.get_mut(path) else {
+                unreachable!("whoever locks a path stands in its queue");
+            };
             queue.leave(ticket);
             if queue.all.is_empty() {
                 self.queues.remove(path);
@@ -160,25 +166,24 @@ impl PathLocks {
     }
 
     fn start_if_ready(&mut self, ticket: Ticket, ready: &mut Vec<Ticket>) {
-        let Some(operation) = self.operations.get(&ticket).filter(|operation| !operation.runs)
-        else {
-            return;
+        let Some(operation) = self.operations.get(&ticket) else {
+            unreachable!("whoever stands in a queue is here");
         };
-        if !self.may_run(ticket, &operation.locks) {
+        if operation.runs || !self.may_run(ticket, &operation.locks) {
             return;
         }
         let locks = operation.locks.clone();
         self.count_waiting(&locks, |waiting| waiting - 1);
-        if let Some(operation) = self.operations.get_mut(&ticket) {
-            operation.runs = true;
-        }
+        self.operations.insert(ticket, LockedOperation { locks, runs: true });
         ready.push(ticket);
     }
 
-    /// Whether no earlier operation conflicts (K1).
+    /// Whether no earlier operation conflicts (PL1).
     fn may_run(&self, ticket: Ticket, locks: &LockSet) -> bool {
         locks.paths().all(|(path, mode)| {
-            let Some(queue) = self.queues.get(path) else { return true };
+            let Some(queue) = self.queues.get(path) else {
+                unreachable!("whoever asks for a path has joined its queue");
+            };
             let rivals = if mode == Mode::Write { &queue.all } else { &queue.writers };
             rivals.front().is_none_or(|first| *first >= ticket)
         })
@@ -186,8 +191,10 @@ impl PathLocks {
 
     fn count_waiting(&mut self, locks: &LockSet, change: impl Fn(u64) -> u64) {
         for (path, _) in locks.paths() {
+            // The last one to leave takes the queue along (PL3).
             if let Some(queue) = self.queues.get_mut(path) {
                 queue.waiting = change(queue.waiting);
+                assert!(queue.waiting <= queue.all.len() as u64, "who waits stands in the queue");
             }
         }
     }
@@ -268,15 +275,15 @@ mod tests {
         let here: Vec<Ticket> = arrived.iter().filter(|t| !ended.contains(t)).copied().collect();
         for (at, one) in here.iter().enumerate() {
             let waits = here[..at].iter().any(|earlier| conflict(wish(*earlier), wish(*one)));
-            assert_eq!(running.contains(one), !waits, "K1 and no more: {trail:?}");
+            assert_eq!(running.contains(one), !waits, "PL1 and no more: {trail:?}");
         }
         let all = arrived.len() == wishes.len();
         if trail.len() == 2 * wishes.len() {
-            assert!(held.queues.is_empty(), "K3");
+            assert!(held.queues.is_empty(), "PL3");
             *done += 1;
             return;
         }
-        assert!(!all || !running.is_empty(), "K2: {trail:?}");
+        assert!(!all || !running.is_empty(), "PL2: {trail:?}");
         for step in usize::from(all)..=running.len() {
             explore(wishes, done, &[trail, &[step]].concat());
         }

@@ -52,7 +52,9 @@ fn find_each<'a>(
         let record = records.next().flatten();
         record.map(|record| (id, record)).ok_or_else(|| no_such_file(id))
     };
-    ids.into_iter().map(|id| id.and_then(&mut with_record)).collect()
+    let found: Vec<_> = ids.into_iter().map(|id| id.and_then(&mut with_record)).collect();
+    assert!(records.next().is_none(), "each record is of one path");
+    found
 }
 
 pub(crate) fn stat(view: &View<'_>, stat: &Stat) -> Result<StatAnswer, Failure> {
@@ -132,6 +134,7 @@ pub(crate) fn open_each(
             answers.push(if left.is_some() { answer } else { Err(no_room()) });
         }
     }
+    assert_eq!(answers.len(), wishes.len(), "each is answered, in order");
     answers
 }
 

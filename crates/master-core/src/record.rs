@@ -3,8 +3,8 @@
 //! ```text
 //!   decide (locks held, ids resolved) ──► Record ──► durable ──► committed ──► State::apply
 //! ```
-//! - O1: a record carries the time and every choice made, so that applying it decides nothing.
-//! - O2: a record names entries by id and states what its proposer saw; `apply` checks that again,
+//! - RC1: a record carries the time and every choice made, so that applying it decides nothing.
+//! - RC2: a record names entries by id and states what its proposer saw; `apply` checks that again,
 //!   and a record that no longer fits changes nothing but the remembered outcome (R23).
 
 use cairn_protocol::Failure;

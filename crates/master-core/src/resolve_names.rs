@@ -1,5 +1,5 @@
 //! From a request that changes names to the record that does it: ids are looked up while its locks
-//! are held (R35, U1 of the mutations).
+//! are held (R35, MU1 of the mutations).
 
 use crate::name_mutation::{NameMutation, invalid, topmost_missing, walk};
 use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry, NewDirectory, Record};

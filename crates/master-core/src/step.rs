@@ -2,7 +2,7 @@
 
 use crate::fleet::Fleet;
 use crate::numbers::TermNumbers;
-use crate::outbox::Outbox;
+use crate::outbox::MasterOutbox;
 use crate::state::State;
 use cairn_env::Now;
 use cairn_types::Random;
@@ -19,7 +19,7 @@ pub(crate) struct Step<'a> {
     /// For choices among equals.
     pub(crate) random: &'a mut Random,
     /// Effects and proposals.
-    pub(crate) out: &'a mut Outbox,
+    pub(crate) out: &'a mut MasterOutbox,
 }
 
 /// The same, where chunks are concerned: with what is known of chunkservers, which their answers
@@ -31,7 +31,7 @@ pub(crate) struct ChunkStep<'a> {
     pub(crate) fleet: &'a mut Fleet,
     pub(crate) numbers: &'a mut TermNumbers,
     pub(crate) random: &'a mut Random,
-    pub(crate) out: &'a mut Outbox,
+    pub(crate) out: &'a mut MasterOutbox,
 }
 
 impl Step<'_> {

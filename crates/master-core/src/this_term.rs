@@ -19,6 +19,8 @@ impl ThisTerm {
 
     /// A record of this term is applied: requests come, and time counts.
     pub(crate) fn begin(&mut self, now: Time, config: &CellConfig) {
+        let [silent, lease, dead] = [config.silent_ms, config.lease_ms, config.dead_ms];
+        assert!(silent <= dead && lease <= dead, "settings are checked before they hold (R6)");
         self.started = now;
         self.config = config.clone();
     }

@@ -21,6 +21,8 @@ pub(crate) enum Activity {
     Changing(ChunkHandle),
     /// The same, while the chunk's lease goes on.
     Shrinking(ChunkHandle),
+    /// It has this chunk's close logged, and changes no replica.
+    Closing(ChunkHandle),
     /// It makes this chunk.
     Making(ChunkHandle),
 }
@@ -30,7 +32,10 @@ impl Activity {
     pub(crate) fn handle(self) -> Option<ChunkHandle> {
         match self {
             Self::Nothing => None,
-            Self::Changing(handle) | Self::Shrinking(handle) | Self::Making(handle) => Some(handle),
+            Self::Changing(handle)
+            | Self::Shrinking(handle)
+            | Self::Closing(handle)
+            | Self::Making(handle) => Some(handle),
         }
     }
 }
@@ -53,7 +58,11 @@ impl Underway {
             return;
         }
         if let Some(Activity::Making(handle)) = before {
-            self.making.remove(&handle);
+            let known = self.making.remove(&handle);
+            assert!(known, "chunk {} was being made (K2)", handle.short());
+        }
+        if let Some(Activity::Changing(handle) | Activity::Shrinking(handle)) = doing {
+            assert!(!self.is_raised(place, handle), "one raise of a chunk at a time (K1)");
         }
         if let Some(Activity::Making(handle)) = doing {
             let fresh = self.making.insert(handle);
@@ -75,6 +84,13 @@ impl Underway {
     pub(crate) fn is_taken(&self, place: ChunkPlace, handle: ChunkHandle) -> bool {
         let mut of_file = self.places.range(ChunkPlace::all_of(place.file));
         of_file.any(|(other, doing)| *other != place && doing.handle() == Some(handle))
+    }
+
+    /// Whether the job of another place raises this chunk.
+    fn is_raised(&self, place: ChunkPlace, handle: ChunkHandle) -> bool {
+        let raises = [Activity::Changing(handle), Activity::Shrinking(handle)];
+        let mut of_file = self.places.range(ChunkPlace::all_of(place.file));
+        of_file.any(|(other, doing)| *other != place && raises.contains(doing))
     }
 
     /// The next place of the file that has a job: where it makes a chunk, the present last one is

@@ -14,8 +14,8 @@ use crate::recovery::TakenFrom;
 use cairn_consensus::{CommittedRecord, Consensus, ConsensusError};
 use cairn_env::{Completion, DiskError, Driver, Effect, EffectId, Event, Lane, Now};
 use cairn_master_core::{
-    Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, Outbox, ProposalId, Record,
-    State,
+    Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, MasterOutbox, ProposalId,
+    Record, State,
 };
 use cairn_pagetree::Damaged;
 use cairn_protocol::Hello;
@@ -70,7 +70,7 @@ impl Master {
             last_checkpoint: from.index,
             page_file: from.page_file,
             checkpoint_size: 0,
-            last_effect: Outbox::DRIVER_EFFECTS,
+            last_effect: MasterOutbox::DRIVER_EFFECTS,
             marking: None,
             halted: false,
         }

@@ -1,13 +1,13 @@
 //! What a primary master makes of its chunkservers' words: whom it takes in, whose leases go on,
 //! who may delete what (§3.1, §4.4).
 //!
-//! - J1: a server that has obeyed a later term, or heard of its numbers, is not this master's to
+//! - CS1: a server that has obeyed a later term, or heard of its numbers, is not this master's to
 //!   command: this master is the past (R1, R3). So is one that has heard of a number of this very
 //!   term which this master has not given out: there was another master of this term.
 
 use super::Chunks;
 use crate::applied::Applied;
-use crate::fleet::InventorySlice;
+use crate::fleet::SliceNews;
 use crate::record::{self, KnowServer};
 use crate::rules::garbage::{is_garbage, named};
 use crate::step::Step;
@@ -89,7 +89,8 @@ impl Chunks {
             return step.out.reply(from, Err(Failure::not_done(ErrorCode::Busy, line)));
         }
         let proposal = step.out.propose(record::ForgetServer { time: step.now.wall, server });
-        self.forgetting.insert(proposal, (from, server));
+        let other = self.forgetting.insert(proposal, (from, server));
+        assert!(other.is_none(), "a record forgets one server");
     }
 
     pub(super) fn on_forgotten(
@@ -107,7 +108,7 @@ impl Chunks {
         step.out.reply(from, Ok(Response::ForgetServer(ForgetServerAnswer {})));
     }
 
-    /// J1. A group of one cannot win back a term that it does not remember.
+    /// CS1. A group of one cannot win back a term that it does not remember.
     fn check_term(&self, heard: Term, server: ServerId) -> Result<(), Failure> {
         let term = self.scheduler.term().number;
         if heard <= term || broken(Rule::R1) {
@@ -126,7 +127,7 @@ impl Chunks {
         inventory: &Inventory,
     ) -> Result<InventoryAnswer, Failure> {
         match self.fleet.hear_slice(step.now.time, inventory)? {
-            InventorySlice::Next => {
+            SliceNews::Next => {
                 self.take_reports(step, inventory.server, &inventory.replicas.0);
                 let holder = (inventory.server, inventory.incarnation);
                 for held in &inventory.leases {
@@ -137,7 +138,7 @@ impl Chunks {
                     self.scheduler.end_former_leases(at, inventory);
                 }
             }
-            InventorySlice::Repeated => {}
+            SliceNews::Repeated => {}
         }
         Ok(self.fleet.answer_slice(inventory))
     }
@@ -183,7 +184,7 @@ impl Chunks {
     }
 }
 
-/// J1: numbers of this term come from here alone.
+/// CS1: numbers of this term come from here alone.
 fn check_numbers(step: &Step<'_>, join: &Join) -> Result<(), Failure> {
     let handles = join.highest_handle <= step.numbers.last_handle();
     let versions = join.highest_version <= step.numbers.last_version();

@@ -52,6 +52,7 @@ impl Chunks {
 
     /// A record of this term is applied: from here on requests come, and time counts.
     pub(crate) fn on_term_begins(&mut self, step: &mut Step<'_>) {
+        assert_eq!(self.tick, None, "a term begins once");
         let (now, config) = (step.now.time, step.state.config());
         self.scheduler.begin(now, config);
         self.fleet.begin(now, config, step.state.servers());

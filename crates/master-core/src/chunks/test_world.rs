@@ -2,7 +2,7 @@
 
 use super::Chunks;
 use crate::numbers::TermNumbers;
-use crate::outbox::{MasterEffect, Outbox, ProposalId};
+use crate::outbox::{MasterEffect, MasterOutbox, ProposalId};
 use crate::record::{AddFile, Begin, FoundCell, Record};
 use crate::state::{ROOT, State};
 use crate::step::Step;
@@ -43,7 +43,7 @@ pub(super) struct World {
     pub(super) chunks: Chunks,
     pub(super) numbers: TermNumbers,
     pub(super) random: Random,
-    pub(super) out: Outbox,
+    pub(super) out: MasterOutbox,
     pub(super) sent: Vec<Sent>,
     pub(super) replies: Vec<(Caller, Result<Response, Failure>)>,
     pub(super) proposed: Vec<(ProposalId, Record)>,
@@ -78,7 +78,7 @@ impl World {
             chunks: Chunks::new(term),
             numbers: TermNumbers::new(term),
             random: Random::new(7),
-            out: Outbox::default(),
+            out: MasterOutbox::default(),
             sent: vec![],
             replies: vec![],
             proposed: vec![],

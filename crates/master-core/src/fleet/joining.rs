@@ -22,7 +22,7 @@ const SLICES_PER_MS: u64 = 2;
 
 /// Whether a slice of an inventory tells anything new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InventorySlice {
+pub(crate) enum SliceNews {
     /// What it holds is to be taken in.
     Next,
     /// It was taken in before, and its answer was lost.
@@ -46,7 +46,7 @@ impl Fleet {
         &mut self,
         now: Time,
         inventory: &Inventory,
-    ) -> Result<InventorySlice, Failure> {
+    ) -> Result<SliceNews, Failure> {
         let id = inventory.server;
         let Some(server) = self.servers.present(id, inventory.incarnation) else {
             let line = format!("server {id} must join before it tells what it holds");
@@ -58,13 +58,13 @@ impl Fleet {
         }
         server.heard = now;
         if inventory.number < server.slices {
-            return Ok(InventorySlice::Repeated);
+            return Ok(SliceNews::Repeated);
         }
         server.slices += 1;
         if inventory.last {
             server.inventoried = Some(now);
         }
-        Ok(InventorySlice::Next)
+        Ok(SliceNews::Next)
     }
 
     /// What the server is asked to tell of first, and how long it pauses (J2).

@@ -4,7 +4,7 @@
 //! ```text
 //!   Join, Inventory, Heartbeat ──► Fleet ──► who lives, who holds what, what nobody's log knows
 //! ```
-//! - F1: nothing here is concluded from a server's silence about a chunk while it may still tell
+//! - FL1: nothing here is concluded from a server's silence about a chunk while it may still tell
 //!   (`joining.rs`).
 //!
 //! Takes in what servers say, and answers questions. Knows nothing of leases, nor of what the
@@ -17,7 +17,7 @@ mod servers;
 mod unknown_chunks;
 mod wanted;
 
-pub(crate) use joining::InventorySlice;
+pub(crate) use joining::SliceNews;
 pub(crate) use locations::{KnownReplica, LocationTable, behind};
 pub(crate) use servers::ServerTable;
 pub(crate) use unknown_chunks::is_empty_creation;

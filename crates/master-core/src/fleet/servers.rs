@@ -63,6 +63,7 @@ impl ServerTable {
         self.silent = Duration::from_millis(config.silent_ms);
         let dead_ms = if broken(Rule::R6) { config.silent_ms } else { config.dead_ms };
         self.dead = Duration::from_millis(dead_ms);
+        assert!(self.silent <= self.dead, "a server is silent before it is dead (R6)");
     }
 
     /// Takes a server in, or refuses a second life of one that lives.
@@ -98,6 +99,7 @@ impl ServerTable {
             awaited: false,
         };
         self.servers.insert(join.at.server, server);
+        assert!(self.servers.len() <= SERVER_COUNT_MAX, "all fit one answer (V3)");
         Ok(())
     }
 
@@ -235,6 +237,7 @@ impl ServerTable {
     }
 
     pub(crate) fn placed_on(&mut self, id: ServerId) {
+        // It may have given way to another one since it was chosen (V3).
         if let Some(server) = self.servers.get_mut(&id) {
             server.creations += 1;
         }

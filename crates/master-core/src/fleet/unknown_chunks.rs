@@ -11,7 +11,7 @@
 //! history of its own (R3), nothing here may decide that such bytes are garbage. Comparing with the
 //! highest handle on record would not do: the restored master's first new chunk is above them all.
 //!
-//! - W1: a replica that holds bytes goes only if the log knows its chunk.
+//! - UC1: a replica that holds bytes goes only if the log knows its chunk.
 //!   Whoever purges chunks from the state one day must leave in it that they were there.
 //!
 //! Only a person deletes what is kept here.
@@ -53,7 +53,7 @@ impl UnknownChunks {
     }
 }
 
-/// Whether nothing that was applied to this replica is on it (W1).
+/// Whether nothing that was applied to this replica is on it (UC1).
 pub(crate) fn is_empty_creation(report: &ReplicaReport) -> bool {
     report.length == 0
         && report.serial.get() == 0

@@ -5,9 +5,9 @@
 //!   a slice of an inventory is answered: wanted, as far as this server was not asked yet
 //!   its next slice tells of those first
 //! ```
-//! - W1: a server is asked once for each, and only while its inventory is not complete: what it
+//! - WA1: a server is asked once for each, and only while its inventory is not complete: what it
 //!   does not tell then, it tells with the rest, or does not hold.
-//! - W2: what is kept is bounded, whatever clients ask; who finds no room waits for the slices.
+//! - WA2: what is kept is bounded, whatever clients ask; who finds no room waits for the slices.
 
 use cairn_types::ChunkHandle;
 use std::collections::BTreeSet;
@@ -31,6 +31,7 @@ impl WantedChunks {
     pub(super) fn note(&mut self, handle: ChunkHandle) {
         if self.order.len() < WANTED_MAX && self.known.insert(handle) {
             self.order.push(handle);
+            assert_eq!(self.order.len(), self.known.len(), "each is wanted once (WA1)");
         }
     }
 

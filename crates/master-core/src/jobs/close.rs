@@ -1,11 +1,34 @@
-//! Logging a close alone: there are too few servers for a next chunk, and the primary that closed
-//! this one need not wait for them (R18).
+//! A chunk that its primary has closed (R18); and logging that alone: there are too few servers for
+//! a next chunk, and the primary need not wait for them.
 
 use super::acts::{Act, Acts};
 use super::events::JobEvent;
+use crate::chunk_place::ChunkPlace;
 use crate::record::CloseChunk;
 use crate::view::View;
+use cairn_protocol::{ChunkClosed, ErrorCode, Failure};
 use cairn_types::ChunkHandle;
+
+/// A primary says that its chunk is closed: the record did not fit, every replica holds the mark.
+/// The place of the next chunk, whose opening logs the close; none: it is logged.
+pub(crate) fn told_by_primary(
+    view: &View<'_>,
+    request: &ChunkClosed,
+) -> Result<Option<ChunkPlace>, Failure> {
+    let (handle, short) = (request.handle, request.handle.short());
+    let chunk = view
+        .state
+        .chunk(handle)
+        .ok_or_else(|| Failure::refused(ErrorCode::NoSuchChunk, format!("no chunk {short}")))?;
+    if chunk.closed {
+        return Ok(None);
+    }
+    if view.leases.get(handle).is_none_or(|lease| lease.id != request.lease) {
+        let line = format!("chunk {short}: the master knows of no such lease");
+        return Err(Failure::not_done(ErrorCode::NotPrimary, line));
+    }
+    Ok(Some(ChunkPlace::new(chunk.file, chunk.index).next()))
+}
 
 /// A close on its way into the log.
 #[derive(Debug)]
@@ -25,7 +48,7 @@ impl CloseJob {
 
     pub(crate) fn on(&mut self, event: JobEvent<'_>, acts: &mut Acts<'_>) {
         let JobEvent::Applied(_) = event else {
-            unreachable!("a close waits for its record alone (B2): {event:?}");
+            unreachable!("a close waits for its record alone (JB2): {event:?}");
         };
         acts.push(Act::AnswerClosed);
         // Whoever wants a next chunk waits for servers.

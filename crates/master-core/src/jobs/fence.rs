@@ -5,7 +5,7 @@
 //!   Raise(close) to whoever can be reached ─┬─► one stands at it: fenced, the next chunk is opened
 //!                                           └─► none does: its lease runs out
 //! ```
-//! - C1: fencing changes neither the logged version nor the set. It stops acknowledgements and
+//! - FE1: fencing changes neither the logged version nor the set. It stops acknowledgements and
 //!   nothing else: members that were not reached hold every acknowledged byte, and those that were
 //!   stand above the logged version, which is as good (R9).
 
@@ -45,7 +45,7 @@ impl FenceJob {
 
     pub(crate) fn on(&mut self, event: JobEvent<'_>, acts: &mut Acts<'_>) {
         let JobEvent::RaiseAnswered(server, result) = event else {
-            unreachable!("a fence waits for its raise alone (B2): {event:?}");
+            unreachable!("a fence waits for its raise alone (JB2): {event:?}");
         };
         if !self.raise.on_answer(server, result) {
             return;
@@ -53,6 +53,7 @@ impl FenceJob {
         if self.raise.raised().is_empty() {
             return acts.wait("no replica of the chunk before answered");
         }
+        assert!(self.raise.kind().close, "a fence leaves the close mark (R18)");
         acts.push(Act::Fence(self.raise.handle()));
         acts.push(Act::LookAgain(String::new()));
     }

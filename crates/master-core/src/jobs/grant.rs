@@ -5,7 +5,7 @@
 //!      │ ▲ fresh number                    └─► not taken: another primary is tried
 //!      └─┘      └─► appends that the set may not take go on in the next chunk; writes wait
 //! ```
-//! - N1: a version is logged only when every replica asked stands at it (R8) and they may be a set
+//! - GR1: a version is logged only when every replica asked stands at it (R8) and they may be a set
 //!   (`replica_set.rs`); only then does anybody get the lease.
 
 use super::acts::{Act, Acts, Question};
@@ -98,7 +98,7 @@ impl GrantJob {
             (GrantPhase::Granting { lease, primary }, JobEvent::GrantAnswered(result)) => {
                 on_granted(self.handle, (*lease, *primary), result, acts);
             }
-            (phase, event) => unreachable!("{event:?} is not waited for in {phase:?} (B2)"),
+            (phase, event) => unreachable!("{event:?} is not waited for in {phase:?} (JB2)"),
         }
     }
 
@@ -128,6 +128,8 @@ impl GrantJob {
             Err(blocked) => acts.wait(blocked.why),
             // R8: whoever was asked and is not of the set may stand at this very version.
             Ok(()) if (raise.all_answered() && stale.is_empty()) || broken(Rule::R8) => {
+                let above = raise.to() > chunk.version || broken(Rule::R1);
+                assert!(above, "a raise's version is above the logged one (R7)");
                 acts.propose(SetVersion {
                     time: view.now.wall,
                     handle,
@@ -177,6 +179,7 @@ fn grant(
     // R18: no append lease on a closed chunk, nor on one that is about to be.
     let open = !chunk.closed && !marked && view.underway.later(place).is_none();
     let takes_appends = open && at.wants.appends;
+    assert!(!takes_appends || !chunk.closed, "no append lease on a closed chunk (R18)");
     let primary = choose_primary(view, handle, &raised, at.failed_grants).clone();
     let length = raised.iter().map(|r| r.report.length).max().unwrap_or(0);
     let serial = raised.iter().map(|r| r.report.serial).max().unwrap_or_default();

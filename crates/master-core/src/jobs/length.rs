@@ -82,12 +82,18 @@ fn acknowledged(view: &View<'_>, handle: ChunkHandle) -> u64 {
 /// So many bytes of the last chunk are acknowledged.
 pub(crate) fn heard(view: &View<'_>, asked_by: LengthRequest, acknowledged: u64) -> LengthStep {
     let LengthRequest { file, index, .. } = asked_by;
-    let length = view.term.config.chunk_size * index.get() + acknowledged;
+    let length = length_at(view, index, acknowledged);
     let recorded = recorded(view, file);
     if length <= recorded {
         return LengthStep::Answer(recorded);
     }
     LengthStep::Record(SetLength { time: view.now.wall, file, length }, asked_by)
+}
+
+/// The length of a file whose last chunk has so many bytes. Clients choose indexes, and
+/// chunkservers tell bytes: none of them makes it too large for a number.
+fn length_at(view: &View<'_>, index: ChunkIndex, bytes: u64) -> u64 {
+    view.term.config.chunk_size.saturating_mul(index.get()).saturating_add(bytes)
 }
 
 /// The length that is on record.
@@ -102,7 +108,7 @@ pub(crate) fn at_end_of_lease(
     lease: &GrantedLease,
 ) -> Option<SetLength> {
     let chunk = view.state.chunk(handle)?;
-    let length = view.term.config.chunk_size * chunk.index.get() + lease.acknowledged;
+    let length = length_at(view, chunk.index, lease.acknowledged);
     let recorded = view.state.entry(chunk.file).map_or(u64::MAX, |entry| entry.length);
     let more = lease.acknowledged > 0 && length > recorded;
     more.then_some(SetLength { time: view.now.wall, file: chunk.file, length })

@@ -8,9 +8,9 @@
 //!      │       ├─► CloseJob ─┤
 //!      └───────┴─► ShrinkJob ┘
 //! ```
-//! - B1: a job changes nothing but itself: it looks at what is known, takes an event and says what
+//! - JB1: a job changes nothing but itself: it looks at what is known, takes an event and says what
 //!   is to be done (`acts.rs`).
-//! - B2: an event that a job is not waiting for does not reach it: calls and records are its own.
+//! - JB2: an event that a job is not waiting for does not reach it: calls and records are its own.
 
 pub(crate) mod acts;
 pub(crate) mod close;
@@ -52,7 +52,7 @@ impl PlaceJob {
     /// Takes an event, and says what is to be done.
     pub(crate) fn on(&mut self, at: &PlaceView<'_>, event: JobEvent<'_>, acts: &mut Acts<'_>) {
         match self {
-            Self::Waiting(why) => unreachable!("who waits ({why}) has asked for nothing (B2)"),
+            Self::Waiting(why) => unreachable!("who waits ({why}) has asked for nothing (JB2)"),
             Self::Probe(job) => job.on(event, acts),
             Self::Grant(job) => job.on(at, event, acts),
             Self::Fence(job) => job.on(event, acts),
@@ -69,7 +69,7 @@ impl PlaceJob {
             Self::Grant(job) => Activity::Changing(job.handle()),
             Self::Fence(job) => Activity::Changing(job.handle()),
             Self::Open(job) => Activity::Making(job.handle()),
-            Self::Close(job) => Activity::Changing(job.handle()),
+            Self::Close(job) => Activity::Closing(job.handle()),
             Self::Shrink(job) => Activity::Shrinking(job.handle()),
         }
     }

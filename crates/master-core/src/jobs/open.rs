@@ -5,7 +5,7 @@
 //!      │ ▲ fresh number, whoever did not answer is replaced (R8)
 //!      └─┘
 //! ```
-//! - O1: `OpenChunk` is proposed only when nobody can acknowledge an append in the chunk that it
+//! - OC1: `OpenChunk` is proposed only when nobody can acknowledge an append in the chunk that it
 //!   closes: its primary said so, one of its set took a later raise, or the lease is over
 //!   (`next_step.rs`).
 
@@ -88,7 +88,7 @@ impl OpenJob {
                 }
                 other => unreachable!("OpenChunk opens a chunk, or fails: {other:?}"),
             },
-            (phase, event) => unreachable!("{event:?} is not waited for in {phase:?} (B2)"),
+            (phase, event) => unreachable!("{event:?} is not waited for in {phase:?} (JB2)"),
         }
     }
 
@@ -98,6 +98,9 @@ impl OpenJob {
         let raised = raise.raised();
         let accepted = raise.all_answered() || (broken(Rule::R10) && !raised.is_empty());
         if accepted {
+            let closes = open_before(at.view.state, at.place).map(|(before, _)| before);
+            assert_ne!(closes, Some(self.handle), "a chunk does not close itself");
+            assert!(!raised.is_empty(), "a chunk is made somewhere");
             acts.propose(OpenChunk {
                 time: at.view.now.wall,
                 file: at.place.file,
@@ -105,7 +108,7 @@ impl OpenJob {
                 handle: self.handle,
                 version: raise.to(),
                 set_size: set_size(&raised),
-                closes: open_before(at.view.state, at.place).map(|(before, _)| before),
+                closes,
             });
             self.phase = OpenPhase::Logging(raised);
             return;

@@ -29,6 +29,7 @@ impl ProbeJob {
         lease: &GrantedLease,
         acts: &mut Acts<'_>,
     ) -> Self {
+        assert!(lease.serves(view.now.time), "only who serves is asked whether it does");
         let probe = Probe { term: view.term.number, handle, lease: lease.id };
         let deadline = view.now.time + 2 * view.term.heartbeat();
         acts.ask(lease.holder.clone(), Question::Probe(probe), deadline);
@@ -37,7 +38,7 @@ impl ProbeJob {
 
     pub(crate) fn on(&mut self, event: JobEvent<'_>, acts: &mut Acts<'_>) {
         let JobEvent::ProbeAnswered(result) = event else {
-            unreachable!("a probe waits for its answer alone (B2): {event:?}");
+            unreachable!("a probe waits for its answer alone (JB2): {event:?}");
         };
         let status = match result {
             Ok(answer) if answer.holds => return acts.push(Act::Finish),

@@ -44,7 +44,7 @@ pub(crate) struct RaisedReplica {
 
 /// One replica that was asked.
 #[derive(Debug)]
-struct AskedReplica {
+struct MemberAnswer {
     at: ReplicaAt,
     /// None while it is waited for.
     result: Option<Result<ReplicaReport, Failure>>,
@@ -98,7 +98,7 @@ impl RaiseAsked {
 pub(crate) struct RaiseRound {
     kind: RaiseKind,
     to: ChunkVersion,
-    asked: BTreeMap<ServerId, AskedReplica>,
+    asked: BTreeMap<ServerId, MemberAnswer>,
 }
 
 impl RaiseRound {
@@ -128,7 +128,7 @@ impl RaiseRound {
                 sync: kind.shrinks,
             };
             acts.ask(at.clone(), Question::Raise(request, kind.keeps_lease), deadline);
-            let twice = asked.insert(at.server, AskedReplica { at, result: None });
+            let twice = asked.insert(at.server, MemberAnswer { at, result: None });
             assert!(twice.is_none(), "a server has one replica of a chunk");
         }
         assert!(!asked.is_empty(), "somebody is raised");
@@ -166,7 +166,7 @@ impl RaiseRound {
 
     /// Those that stand at it, in order of server.
     pub(crate) fn raised(&self) -> Vec<RaisedReplica> {
-        let raised = |asked: &AskedReplica| match &asked.result {
+        let raised = |asked: &MemberAnswer| match &asked.result {
             Some(Ok(report)) => {
                 Some(RaisedReplica { at: asked.at.clone(), report: report.clone() })
             }
@@ -191,5 +191,6 @@ pub(crate) fn again(raised: Vec<RaisedReplica>) -> impl Iterator<Item = RaiseMem
 
 /// How many replicas a set has, as records say it.
 pub(crate) fn set_size(raised: &[RaisedReplica]) -> u32 {
+    assert!(!raised.is_empty(), "no set is empty");
     u32::try_from(raised.len()).expect("a set is small")
 }

@@ -16,7 +16,9 @@ pub(crate) fn leases_below(view: &View<'_>, entry: EntryId) -> Vec<Revocation> {
         let revoke = RevokeLease { term: view.term.number, handle, lease: lease.id };
         (lease.status == LeaseStatus::Serving).then(|| (lease.holder.clone(), revoke))
     };
-    handles_below(view, entry).filter_map(serving).collect()
+    let revoked: Vec<Revocation> = handles_below(view, entry).filter_map(serving).collect();
+    assert!(revoked.is_empty() || !is_live_file(view.state, entry), "of what is hidden (R20)");
+    revoked
 }
 
 /// The chunks of a hidden file; of a hidden directory, those of its files that have leases.

@@ -3,8 +3,8 @@
 //! ```text
 //!   primary ── SecondaryFailed ──► Raising: primary and the rest ─► Logging ─► answered
 //! ```
-//! - H1: the primary is told of a version only when it is logged and all of the set stand at it.
-//! - H2: a set is never shrunk below two, or below its goal of one (R11). Then the primary gives
+//! - SH1: the primary is told of a version only when it is logged and all of the set stand at it.
+//! - SH2: a set is never shrunk below two, or below its goal of one (R11). Then the primary gives
 //!   up; appends go on in a next chunk, writes wait until the replica is back.
 
 use super::acts::{Act, Acts};
@@ -15,13 +15,25 @@ use crate::chunk_place::ChunkPlace;
 use crate::leases::{GrantedLease, LeaseStatus};
 use crate::record::SetVersion;
 use crate::rules::members::{least_set, secondaries_of};
-use crate::state::ChunkRecord;
+use crate::state::{ChunkRecord, State};
 use crate::underway::Activity;
 use crate::view::View;
 use cairn_env::Caller;
 use cairn_protocol::{ErrorCode, Failure, SecondaryFailed, SecondaryFailedAnswer};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, ReplicaAt, ServerId};
+
+/// The chunk whose secondaries failed, and its place.
+pub(crate) fn place_of(
+    state: &State,
+    request: &SecondaryFailed,
+) -> Result<(ChunkPlace, ChunkRecord), Failure> {
+    let chunk = state.chunk(request.handle).ok_or_else(|| {
+        let line = format!("chunk {}: no such chunk", request.handle.short());
+        Failure::not_done(ErrorCode::NotPrimary, line)
+    })?;
+    Ok((ChunkPlace::new(chunk.file, chunk.index), chunk))
+}
 
 /// How far the shrinking is.
 #[derive(Debug)]
@@ -68,7 +80,7 @@ impl ShrinkJob {
             Ok(ShrinkPlan::Done(answer)) => Ok(answer),
             Err(failure) => {
                 if failure.code == ErrorCode::TooFewServers {
-                    // H2: it serves no more.
+                    // SH2: it serves no more.
                     let (handle, lease) = (request.handle, request.lease);
                     acts.push(Act::DoubtLease(handle, lease, LeaseStatus::Doubted));
                 }
@@ -126,7 +138,7 @@ impl ShrinkJob {
                 let (version, raised) = (*version, std::mem::take(raised));
                 self.go_on(version, raised, acts);
             }
-            (phase, event) => unreachable!("{event:?} is not waited for in {phase:?} (B2)"),
+            (phase, event) => unreachable!("{event:?} is not waited for in {phase:?} (JB2)"),
         }
     }
 
@@ -146,6 +158,7 @@ impl ShrinkJob {
             self.phase = ShrinkPhase::Raising(raise);
             return;
         }
+        assert!(raise.kind().keeps_lease && raise.kind().shrinks, "a lease goes on (R14)");
         let (version, set_size) = (raise.to(), set_size(&raised));
         acts.propose(SetVersion { time: at.view.now.wall, handle, version, set_size });
         self.phase = ShrinkPhase::Logging { version, raised };
@@ -159,7 +172,7 @@ impl ShrinkJob {
         acts.push(Act::LookAgain(line.to_owned()));
     }
 
-    /// The smaller set is logged: its primary goes on (H1).
+    /// The smaller set is logged: its primary goes on (SH1).
     fn go_on(&self, version: ChunkVersion, raised: Vec<RaisedReplica>, acts: &mut Acts<'_>) {
         let others = raised.into_iter().map(|r| r.at).filter(|at| at.server != self.primary);
         let secondaries: Vec<ReplicaAt> = others.collect();

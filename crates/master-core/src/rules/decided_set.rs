@@ -5,13 +5,13 @@
 //!                            A: sound                       B, C: suspect  ─► the set is A
 //!                            A: suspect                     B, C: dead     ─► the set is A
 //! ```
-//! - D1: decided only where a replica may have lost bytes, or lacks acknowledged ones, and the rest
-//!   is fewer than a set needs (R11). Members that are merely away are waited for.
-//! - D2: only when every member has told how it stands, or is dead, and some time after that.
+//! - DS1: decided only where a replica may have lost bytes, or lacks acknowledged ones, and the
+//!   rest is fewer than a set needs (R11). Members that are merely away are waited for.
+//! - DS2: only when every member has told how it stands, or is dead, and some time after that.
 //!   While a lease may live, what replicas told at different times says nothing of which is behind.
-//! - D3: a sound replica that lacks nothing acknowledged comes before a suspect one; of suspects,
+//! - DS3: a sound replica that lacks nothing acknowledged comes before a suspect one; of suspects,
 //!   the furthest, by (version last mutated under, serial number) (R29).
-//! - D4: the decision is logged as any raise is, by the record of the version and its smaller set.
+//! - DS4: the decision is logged as any raise is, by the record of the version and its smaller set.
 //!   Who is left out is stale by version from then on, and kept until the chunk has its goal.
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
@@ -55,7 +55,7 @@ pub(crate) fn decide(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
         };
         usable.iter().filter(of).map(|(server, _)| *server).collect::<Vec<ServerId>>()
     };
-    // D1. With all of the set suspect, those that are level are an ordinary set.
+    // DS1. With all of the set suspect, those that are level are an ordinary set.
     let (sound, suspect) = (level(true), level(false));
     let no_sound = usable.iter().all(|(_, replica)| replica.suspect);
     let all_suspect = no_sound && usable.len() >= chunk.set_size as usize;
@@ -68,12 +68,16 @@ pub(crate) fn decide(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
         None => SetDecision::NotNeeded,
         Some(at) if view.now.time < at => SetDecision::At(at),
         Some(_) if !sound.is_empty() => SetDecision::Set(sound),
-        Some(_) => SetDecision::Set(furthest(&usable)),
+        Some(_) => {
+            let furthest = furthest(&usable);
+            assert!(!furthest.is_empty(), "of some, one has gone furthest (DS3)");
+            SetDecision::Set(furthest)
+        }
     }
 }
 
 /// When the last word was waited for long enough; none while a member may still come, or has
-/// not told since the last lease ended (D2).
+/// not told since the last lease ended (DS2).
 fn all_told_at(
     view: &View<'_>,
     handle: ChunkHandle,
@@ -101,7 +105,7 @@ fn all_told_at(
     Some(last.max(heard) + dead * SUSPECT_WAIT_FOR_DEAD)
 }
 
-/// Those that have applied the most (D3).
+/// Those that have applied the most (DS3).
 fn furthest(replicas: &[(ServerId, KnownReplica)]) -> Vec<ServerId> {
     let place = |replica: &KnownReplica| (replica.mutated_version, replica.serial, replica.length);
     let most = replicas.iter().map(|(_, replica)| place(replica)).max();

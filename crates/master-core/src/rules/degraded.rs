@@ -23,6 +23,7 @@ pub(crate) fn list(view: &View<'_>, wish: &ListDegraded) -> ListDegradedAnswer {
         }
         answer.resume = Some(handle);
         let (good, readable) = replica_counts(view, handle, &chunk);
+        assert!(good <= readable, "a good replica can be read");
         if good < chunk.goal as usize {
             answer.chunks.push(DegradedChunk {
                 handle,

@@ -1,9 +1,9 @@
 //! What a server may delete (§4.4, R33).
 //!
-//! - B1: never a handle in the making, never an up-to-date replica, never bytes of a chunk that
+//! - GB1: never a handle in the making, never an up-to-date replica, never bytes of a chunk that
 //!   the log does not know (`unknown_chunks.rs`).
-//! - B2: a stale replica goes only when the chunk has its goal of good ones.
-//! - B3: what is named is judged from a report that came in this term, after its first record was
+//! - GB2: a stale replica goes only when the chunk has its goal of good ones.
+//! - GB3: what is named is judged from a report that came in this term, after its first record was
 //!   applied; handle *and* version are named, so that nothing newer goes.
 
 use super::members::current;
@@ -13,7 +13,7 @@ use crate::view::View;
 use cairn_protocol::{Garbage, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
 
-/// The deletion of what was reported (B3).
+/// The deletion of what was reported (GB3).
 pub(crate) fn named(report: &ReplicaReport) -> Garbage {
     Garbage { handle: report.handle, version: report.version }
 }

@@ -37,6 +37,7 @@ pub(crate) fn health(view: &View<'_>) -> Health {
                 suspect += u64::from(replica.suspect && !replica.damaged);
             }
         }
+        assert!(sound <= readable, "a sound replica can be read");
         health.under_replicated += u64::from(sound < chunk.goal as usize);
         health.unavailable += u64::from(readable == 0);
     }

@@ -34,6 +34,10 @@ pub(crate) fn consider(view: &View<'_>, request: &LeaseRequest) -> LeaseAdvice {
     if !is_live_file(view.state, file) {
         return LeaseAdvice::Answer(Err(no_file(file)));
     }
+    if request.index.get().checked_mul(view.term.config.chunk_size).is_none() {
+        let line = format!("file {}: no file has so many chunks", file.short());
+        return LeaseAdvice::Answer(Err(Failure::refused(ErrorCode::Invalid, line)));
+    }
     let place = ChunkPlace::new(file, index_wanted(view, request));
     let Some(handle) = view.state.chunk_at(file, place.index) else {
         if request.purpose == LeasePurpose::Level {

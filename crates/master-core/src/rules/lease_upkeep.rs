@@ -1,9 +1,9 @@
 //! What a heartbeat does for the leases that its sender holds: extensions, and leases of an earlier
 //! term (R21, R22).
 //!
-//! - A1: a lease of an earlier term goes on if its holder tells of it before anybody else got one;
+//! - LU1: a lease of an earlier term goes on if its holder tells of it before anybody else got one;
 //!   only while it is told is it extended.
-//! - A2: an extension is of this lease, at its version, for this life of its holder; and only
+//! - LU2: an extension is of this lease, at its version, for this life of its holder; and only
 //!   while the chunk is in use and nothing is under way that speaks against it (G3).
 
 use crate::chunk_place::ChunkPlace;
@@ -17,7 +17,7 @@ use cairn_types::{Incarnation, ServerId};
 /// A server in one of its lives.
 pub(crate) type Holder = (ServerId, Incarnation);
 
-/// Whether a lease goes on for a whole lease time (A2).
+/// Whether a lease goes on for a whole lease time (LU2).
 pub(crate) fn may_extend(view: &View<'_>, (server, incarnation): Holder, held: &HeldLease) -> bool {
     // Of a chunk without a record, or without a lease here, the holder's runs out by itself.
     let Some(chunk) = view.state.chunk(held.handle) else { return false };
@@ -37,7 +37,7 @@ pub(crate) fn may_extend(view: &View<'_>, (server, incarnation): Holder, held: &
         && !hidden
 }
 
-/// The lease that an earlier term granted, to be taken over (A1).
+/// The lease that an earlier term granted, to be taken over (LU1).
 pub(crate) fn adopted(
     view: &View<'_>,
     (server, incarnation): Holder,
@@ -53,6 +53,7 @@ pub(crate) fn adopted(
     if known || !earlier || view.state.is_hidden(chunk.file) {
         return None;
     }
+    assert!(held.lease.term() < view.term.number, "of an earlier term (LU1)");
     let now = view.now.time;
     Some(GrantedLease {
         id: held.lease,

@@ -67,5 +67,6 @@ pub(crate) fn secondaries_of(
     });
     let others: Vec<ReplicaAt> =
         others.filter_map(|(server, _)| view.fleet.at(server).cloned()).collect();
+    assert!(!others.contains(&lease.holder), "the holder is not its own secondary");
     (others.len() + 1 == chunk.set_size as usize).then_some(others)
 }

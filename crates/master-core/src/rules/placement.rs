@@ -72,6 +72,7 @@ fn choose(
         racks.push(candidate.rack.clone());
         chosen.push(candidate.server);
     }
+    assert!(chosen.len() <= count, "no more replicas than asked for");
     chosen
 }
 

@@ -53,6 +53,7 @@ pub(crate) fn plan_raise(
     let members = live_members(view, usable);
     let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
     may_be_set(view, handle, chunk, &servers)?;
+    assert!(!members.is_empty(), "no set is empty (T2)");
     Ok(members)
 }
 

@@ -1,6 +1,7 @@
 //! Answers of chunkservers and applied records: what each tells, and whom it goes to.
 
-use super::{CallPurpose, RecordPurpose, Scheduler};
+use super::Scheduler;
+use super::in_flight::{AwaitedCall, AwaitedRecord};
 use crate::applied::{Applied, EntryMoved};
 use crate::jobs::events::JobEvent;
 use crate::jobs::length::{self, LengthRequest};
@@ -24,36 +25,35 @@ impl Scheduler {
         id: EffectId,
         result: Result<Response, Failure>,
     ) {
-        let purpose = self.calls.remove(&id).expect("each call is answered once");
-        match purpose {
-            CallPurpose::Raise(job, asked) => {
+        match self.in_flight.answered(id) {
+            AwaitedCall::Raise(job, asked) => {
                 let result = asked.check(Raise::answer(result));
                 self.note_raised(step, &asked, &result);
                 let event = JobEvent::RaiseAnswered(asked.server, result);
                 self.tell(step, job, event);
             }
-            CallPurpose::Probe(job) => {
+            AwaitedCall::Probe(job) => {
                 let event = JobEvent::ProbeAnswered(Probe::answer(result));
                 self.tell(step, job, event);
             }
-            CallPurpose::Grant(job) => {
+            AwaitedCall::Grant(job) => {
                 let event = JobEvent::GrantAnswered(GrantLease::answer(result));
                 self.tell(step, job, event);
             }
-            CallPurpose::Refresh(handle, server) => {
+            AwaitedCall::Refresh(handle, server) => {
                 // No answer tells nothing; the next raise will ask again.
                 if let Ok(answer) = Probe::answer(result) {
                     let when = (step.now.time, step.state);
                     step.fleet.note_replica(when, handle, server, &answer.replica);
                 }
             }
-            CallPurpose::Revoke(handle, lease) => {
+            AwaitedCall::Revoke(handle, lease) => {
                 // A lease that is not given back runs out by itself.
                 if let Ok(answer) = RevokeLease::answer(result) {
                     self.on_revoked(step, (handle, lease), &answer);
                 }
             }
-            CallPurpose::Length(asked_by) => {
+            AwaitedCall::Length(asked_by) => {
                 self.on_length(step, asked_by, ChunkLength::answer(result).map(|a| a.length));
             }
         }
@@ -86,8 +86,13 @@ impl Scheduler {
                 let (term, lease) = (self.term.number, LeaseId::default());
                 let request = Probe { term, handle, lease };
                 let deadline = step.now.time + 2 * self.term.heartbeat();
-                let effect = step.out.call(at.address, server, request, deadline);
-                self.calls.insert(effect, CallPurpose::Refresh(handle, server));
+                self.in_flight.call(
+                    step.out,
+                    at,
+                    request,
+                    deadline,
+                    AwaitedCall::Refresh(handle, server),
+                );
             }
             // It told nothing of its replica.
             Err(_) => {}
@@ -144,11 +149,11 @@ impl Scheduler {
             | Applied::ChunkOpened(_)
             | Applied::Changed(_) => {}
         }
-        match self.proposals.remove(&proposal) {
-            Some(RecordPurpose::Job(job)) => {
+        match self.in_flight.applied(proposal) {
+            Some(AwaitedRecord::Job(job)) => {
                 self.tell(step, job, JobEvent::Applied(applied));
             }
-            Some(RecordPurpose::Length(asked_by)) => {
+            Some(AwaitedRecord::Length(asked_by)) => {
                 let view = self.view(step.now, step.state, step.fleet);
                 let answer = RecordLengthAnswer { length: length::recorded(&view, asked_by.file) };
                 step.out.reply(asked_by.from, Ok(Response::RecordLength(answer)));
@@ -167,8 +172,13 @@ impl Scheduler {
         for (holder, revoke) in revocations {
             let RevokeLease { handle, lease, .. } = revoke;
             self.leases.set_status(handle, lease, LeaseStatus::Doubted);
-            let effect = step.out.call(holder.address, holder.server, revoke, deadline);
-            self.calls.insert(effect, CallPurpose::Revoke(handle, lease));
+            self.in_flight.call(
+                step.out,
+                holder,
+                revoke,
+                deadline,
+                AwaitedCall::Revoke(handle, lease),
+            );
         }
     }
 }

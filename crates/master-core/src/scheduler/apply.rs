@@ -1,7 +1,8 @@
 //! Jobs begin, take events and end; what they want done is done here, in their order.
 
+use super::Scheduler;
+use super::in_flight::{AwaitedCall, AwaitedRecord};
 use super::places::JobName;
-use super::{CallPurpose, RecordPurpose, Scheduler};
 use crate::chunk_place::ChunkPlace;
 use crate::jobs::PlaceJob;
 use crate::jobs::acts::{Act, Acts, Question};
@@ -48,7 +49,7 @@ impl Scheduler {
         self.apply(step, place, acts);
     }
 
-    /// Tells a job what has come of something that it wanted done (S2).
+    /// Tells a job what has come of something that it wanted done (SC2).
     pub(super) fn tell(&mut self, step: &mut ChunkStep<'_>, job: JobName, event: JobEvent<'_>) {
         // A probe is dropped where a primary shrinks its set meanwhile; all others wait to their
         // end.
@@ -106,8 +107,8 @@ impl Scheduler {
         match act {
             Act::Ask { at, question, deadline } => self.ask(step, place, at, question, deadline),
             Act::Propose(record) => {
-                let proposal = step.out.propose(record);
-                self.proposals.insert(proposal, RecordPurpose::Job(self.places.name_of(place)));
+                let purpose = AwaitedRecord::Job(self.places.name_of(place));
+                self.in_flight.propose(step.out, record, purpose);
             }
             Act::Record(record) => {
                 step.out.propose(record);
@@ -150,21 +151,21 @@ impl Scheduler {
         &mut self,
         step: &mut ChunkStep<'_>,
         place: ChunkPlace,
-        ReplicaAt { server, address, .. }: ReplicaAt,
+        at: ReplicaAt,
         question: Question,
         deadline: Time,
     ) {
         let job = self.places.name_of(place);
-        let (purpose, request): (CallPurpose, Request) = match question {
+        let (purpose, request): (AwaitedCall, Request) = match question {
             Question::Raise(raise, keeps_lease) => {
+                let server = at.server;
                 let asked = RaiseAsked { handle: raise.handle, to: raise.to, server, keeps_lease };
-                (CallPurpose::Raise(job, asked), raise.into())
+                (AwaitedCall::Raise(job, asked), raise.into())
             }
-            Question::Probe(probe) => (CallPurpose::Probe(job), probe.into()),
-            Question::Grant(grant) => (CallPurpose::Grant(job), grant.into()),
+            Question::Probe(probe) => (AwaitedCall::Probe(job), probe.into()),
+            Question::Grant(grant) => (AwaitedCall::Grant(job), grant.into()),
         };
-        let effect = step.out.call(address, server, request, deadline);
-        self.calls.insert(effect, purpose);
+        self.in_flight.call(step.out, at, request, deadline, purpose);
     }
 
     /// Another primary is tried at once; when each had its turn, with the next tick.
@@ -180,6 +181,7 @@ impl Scheduler {
     /// Takes the waiters that append to the place after this one.
     fn go_on_in_next(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace) {
         self.places.set_job(place, PlaceJob::Waiting("the chunk is being closed".to_owned()));
+        assert!(place.next() > place, "no chunk is the last that there can be");
         let work = self.places.work_at(place, step.now.time);
         let appends = work.waiters.take_going_on();
         if work.waiters.is_empty() {

@@ -6,10 +6,10 @@
 //!   answer, applied record ──► the job that waits for it ──► acts ──► …
 //!   tick ──► leases run out, jobs that wait are looked at again
 //! ```
-//! - S1: a place has one job; who wants something of a place that has one waits for it.
-//! - S2: an answer or a record goes to the job that asked for it and to no other: a job that has
+//! - SC1: a place has one job; who wants something of a place that has one waits for it.
+//! - SC2: an answer or a record goes to the job that asked for it and to no other: a job that has
 //!   taken the place since is not told.
-//! - S3: nothing here is logged but through a record; all of it can be lost at any time, and is
+//! - SC3: nothing here is logged but through a record; all of it can be lost at any time, and is
 //!   told anew by chunkservers (A10).
 //!
 //! Decides nothing: rules and jobs do. Changes what is known only by what servers said.
@@ -17,55 +17,34 @@
 mod answers;
 mod apply;
 mod held_leases;
+mod in_flight;
 mod places;
 
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::Fleet;
 use crate::jobs::PlaceJob;
 use crate::jobs::acts::Acts;
-use crate::jobs::length::{self, LengthRequest, LengthStep};
+use crate::jobs::close;
+use crate::jobs::length::{self, LengthStep};
 use crate::jobs::probe::ProbeJob;
-use crate::jobs::raise::RaiseAsked;
-use crate::jobs::shrink::ShrinkJob;
+use crate::jobs::shrink::{self, ShrinkJob};
 use crate::jobs::waiters::{ChunkWaiter, ChunkWish};
 use crate::leases::Leases;
-use crate::outbox::ProposalId;
 use crate::rules::explain::JobLine;
 use crate::rules::lease_request::{LeaseAdvice, consider};
 use crate::state::State;
 use crate::step::ChunkStep;
 use crate::this_term::ThisTerm;
 use crate::view::View;
-use cairn_env::{Caller, EffectId, Now};
+use cairn_env::{Caller, Now};
 use cairn_protocol::{
-    ChunkClosed, ChunkClosedAnswer, ErrorCode, Failure, Lease as LeaseRequest, RecordLengthAnswer,
-    Response, SecondaryFailed,
+    ChunkClosed, ChunkClosedAnswer, Lease as LeaseRequest, RecordLengthAnswer, Response,
+    SecondaryFailed,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellConfig, ChunkHandle, EntryId, LeaseId, ServerId, Term, Time};
-use places::{JobName, PlaceWork, Places};
-use std::collections::BTreeMap;
-
-/// What a call that is on its way is for.
-#[derive(Debug)]
-enum CallPurpose {
-    Raise(JobName, RaiseAsked),
-    Probe(JobName),
-    Grant(JobName),
-    /// To learn how a replica stands that refused a raise.
-    Refresh(ChunkHandle, ServerId),
-    Revoke(ChunkHandle, LeaseId),
-    Length(LengthRequest),
-}
-
-/// What a record that is on its way is for.
-#[derive(Debug)]
-enum RecordPurpose {
-    /// A step of a job.
-    Job(JobName),
-    /// Somebody waits for this length.
-    Length(LengthRequest),
-}
+use cairn_types::{CellConfig, EntryId, ServerId, Term, Time};
+use in_flight::{AwaitedCall, AwaitedRecord, InFlight};
+use places::Places;
 
 /// Jobs, calls, proposals and leases of one term.
 #[derive(Debug)]
@@ -73,8 +52,7 @@ pub(crate) struct Scheduler {
     term: ThisTerm,
     leases: Leases,
     places: Places,
-    calls: BTreeMap<EffectId, CallPurpose>,
-    proposals: BTreeMap<ProposalId, RecordPurpose>,
+    in_flight: InFlight,
 }
 
 impl Scheduler {
@@ -83,13 +61,13 @@ impl Scheduler {
             term: ThisTerm::new(term),
             leases: Leases::default(),
             places: Places::default(),
-            calls: BTreeMap::new(),
-            proposals: BTreeMap::new(),
+            in_flight: InFlight::default(),
         }
     }
 
     /// A record of this term is applied: from here on requests come, and time counts.
     pub(crate) fn begin(&mut self, now: Time, config: &CellConfig) {
+        assert!(self.leases.is_empty(), "nothing holds before the term is served");
         self.term.begin(now, config);
     }
 
@@ -138,13 +116,10 @@ impl Scheduler {
         from: Caller,
         request: &SecondaryFailed,
     ) {
-        let handle = request.handle;
-        let Some(chunk) = step.state.chunk(handle) else {
-            let line = format!("chunk {}: no such chunk", handle.short());
-            let failure = Failure::not_done(ErrorCode::NotPrimary, line);
-            return step.out.reply(from, Err(failure));
+        let (place, chunk) = match shrink::place_of(step.state, request) {
+            Ok(found) => found,
+            Err(failure) => return step.out.reply(from, Err(failure)),
         };
-        let place = ChunkPlace::new(chunk.file, chunk.index);
         let view = self.view(step.now, step.state, step.fleet);
         let mut acts = Acts::new(step.numbers, step.random);
         let job = ShrinkJob::start(&view, (from, place), (request, chunk), &mut acts);
@@ -164,21 +139,15 @@ impl Scheduler {
         from: Caller,
         request: &ChunkClosed,
     ) {
-        let (handle, short) = (request.handle, request.handle.short());
-        let Some(chunk) = step.state.chunk(handle) else {
-            let failure = Failure::refused(ErrorCode::NoSuchChunk, format!("no chunk {short}"));
-            return step.out.reply(from, Err(failure));
-        };
-        if chunk.closed {
-            return step.out.reply(from, Ok(Response::ChunkClosed(ChunkClosedAnswer {})));
+        match close::told_by_primary(&self.view(step.now, step.state, step.fleet), request) {
+            Ok(Some(next)) => {
+                self.leases.give_up(request.handle, request.lease);
+                let waiter = ChunkWaiter { from, since: step.now.time, wish: ChunkWish::Closed };
+                self.join(step, next, waiter);
+            }
+            Ok(None) => step.out.reply(from, Ok(Response::ChunkClosed(ChunkClosedAnswer {}))),
+            Err(failure) => step.out.reply(from, Err(failure)),
         }
-        if !self.leases.give_up(handle, request.lease) {
-            let line = format!("chunk {short}: the master knows of no such lease");
-            return step.out.reply(from, Err(Failure::not_done(ErrorCode::NotPrimary, line)));
-        }
-        let next = ChunkPlace::new(chunk.file, chunk.index).next();
-        let waiter = ChunkWaiter { from, since: step.now.time, wish: ChunkWish::Closed };
-        self.join(step, next, waiter);
     }
 
     /// A client wants a file's length to be recorded.
@@ -201,12 +170,16 @@ impl Scheduler {
                 step.out.reply(from, Ok(Response::RecordLength(answer)));
             }
             LengthStep::Ask { holder, question, deadline, asked_by } => {
-                let effect = step.out.call(holder.address, holder.server, question, deadline);
-                self.calls.insert(effect, CallPurpose::Length(asked_by));
+                self.in_flight.call(
+                    step.out,
+                    holder,
+                    question,
+                    deadline,
+                    AwaitedCall::Length(asked_by),
+                );
             }
             LengthStep::Record(record, asked_by) => {
-                let proposal = step.out.propose(record);
-                self.proposals.insert(proposal, RecordPurpose::Length(asked_by));
+                self.in_flight.propose(step.out, record, AwaitedRecord::Length(asked_by));
             }
         }
     }
@@ -248,11 +221,6 @@ impl Scheduler {
 
     /// What is under way for the chunks of a file, for a person.
     pub(crate) fn job_lines(&self, now: Time, file: EntryId) -> Vec<JobLine> {
-        let line = |(place, work): (&ChunkPlace, &PlaceWork)| JobLine {
-            index: place.index,
-            waits: matches!(work.job, PlaceJob::Waiting(_)),
-            line: format!("for {} ms: {}", now.since(work.since).as_millis(), work.job.describe()),
-        };
-        self.places.of_file(file).map(line).collect()
+        self.places.of_file(file).map(|(place, work)| work.line(now, *place)).collect()
     }
 }

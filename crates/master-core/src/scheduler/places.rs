@@ -1,12 +1,13 @@
 //! The places at which something is under way, each with its job and with who waits for it.
 //!
-//! - P1: what rules and other jobs may know of it (`underway.rs`) is written down with every
+//! - PW1: what rules and other jobs may know of it (`underway.rs`) is written down with every
 //!   change.
 
 use crate::chunk_place::ChunkPlace;
 use crate::jobs::PlaceJob;
 use crate::jobs::events::PlaceView;
 use crate::jobs::waiters::ChunkWaiters;
+use crate::rules::explain::JobLine;
 use crate::step::ChunkStep;
 use crate::underway::Underway;
 use crate::view::View;
@@ -15,7 +16,7 @@ use cairn_types::{EntryId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Names a job within one term (S2).
+/// Names a job within one term (SC2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct JobNumber(u64);
 
@@ -53,6 +54,13 @@ impl PlaceWork {
             let line = format!("{place}: {}", self.job.describe());
             step.out.reply(waiter.from, Err(Failure::not_done(ErrorCode::Busy, line)));
         }
+    }
+
+    /// What is under way, for a person.
+    pub(super) fn line(&self, now: Time, place: ChunkPlace) -> JobLine {
+        let (age, what) = (now.since(self.since).as_millis(), self.job.describe());
+        let waits = matches!(self.job, PlaceJob::Waiting(_));
+        JobLine { index: place.index, waits, line: format!("for {age} ms: {what}") }
     }
 
     /// What its job sees.
@@ -110,7 +118,7 @@ impl Places {
         work
     }
 
-    /// Gives a place another job, with a number of its own (S2).
+    /// Gives a place another job, with a number of its own (SC2).
     pub(super) fn set_job(&mut self, place: ChunkPlace, job: PlaceJob) {
         let work = self.works.get_mut(&place).expect("a job has a place");
         self.last_job = JobNumber(self.last_job.0 + 1);
@@ -133,6 +141,6 @@ impl Places {
     pub(super) fn put(&mut self, place: ChunkPlace, work: PlaceWork) {
         self.underway.set(place, Some(work.job.doing()));
         let other = self.works.insert(place, work);
-        assert!(other.is_none(), "a place has one job (S1)");
+        assert!(other.is_none(), "a place has one job (SC1)");
     }
 }

@@ -30,7 +30,7 @@ fn any_record(drawer: &mut Drawer, state: &State, earlier: &[Record]) -> Record 
     raw.and_then(|raw| Record::decode(&raw).ok()).unwrap_or(fitting)
 }
 
-/// Both tables of chunks name each other (chunk_table.rs, C1).
+/// Both tables of chunks name each other (chunk_table.rs, CT1).
 pub(super) fn check_chunks(state: &State) {
     for (handle, chunk) in state.chunks() {
         assert_eq!(state.chunk_at(chunk.file, chunk.index), Some(handle));

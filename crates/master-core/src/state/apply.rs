@@ -1,5 +1,6 @@
 //! Applying a record: the one way in which durable state changes (S1).
 
+use super::apply_chunks::ChunkChanges;
 use super::{Remembered, State};
 use crate::applied::{Applied, Changed};
 use crate::record::{Begin, FoundCell, Record};
@@ -66,18 +67,23 @@ impl State {
         match record {
             Record::Begin(record) => Ok(self.begin(record)),
             Record::FoundCell(record) => self.found_cell(record),
-            Record::AddDirectories(record) => self.add_directories(record),
-            Record::AddFile(record) => self.add_file(record),
-            Record::MoveEntry(record) => self.move_entry(record),
-            Record::HideEntry(record) => self.hide_entry(record),
-            Record::OpenChunk(record) => self.open_chunk(record),
-            Record::CloseChunk(record) => self.close_chunk(record),
-            Record::SetVersion(record) => self.set_version(record),
-            Record::SetLength(record) => self.set_length(record),
+            Record::AddDirectories(record) => self.names.add_directories(record),
+            Record::AddFile(record) => self.names.add_file(record),
+            Record::MoveEntry(record) => self.names.move_entry(record),
+            Record::HideEntry(record) => self.names.hide_entry(record),
+            Record::OpenChunk(record) => self.chunk_changes().open_chunk(record),
+            Record::CloseChunk(record) => self.chunk_changes().close_chunk(record),
+            Record::SetVersion(record) => self.chunk_changes().set_version(record),
+            Record::SetLength(record) => self.chunk_changes().set_length(record),
             Record::Refuse(record) => Err(record.failure.clone()),
             Record::KnowServer(record) => self.know_server(record),
             Record::ForgetServer(record) => self.forget_server(record),
         }
+    }
+
+    fn chunk_changes(&mut self) -> ChunkChanges<'_> {
+        let chunk_size = self.config.chunk_size;
+        ChunkChanges { names: &mut self.names, chunks: &mut self.chunks, chunk_size }
     }
 
     fn begin(&mut self, record: &Begin) -> Applied {

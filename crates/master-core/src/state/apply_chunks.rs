@@ -1,6 +1,8 @@
-//! Applying records about chunks.
+//! Applying records about chunks: they change the chunk table, and the files that chunks are of.
 
-use super::{ChunkRecord, EntryRecord, State};
+use super::chunk_table::{ChunkRecord, ChunkTable};
+use super::entry_record::EntryRecord;
+use super::names::NameTree;
 use crate::applied::{Applied, Changed, ChunkOpened};
 use crate::record::{CloseChunk, OpenChunk, SetLength, SetVersion};
 use cairn_protocol::{ErrorCode, Failure};
@@ -11,7 +13,14 @@ fn no_chunk(handle: ChunkHandle) -> Failure {
     Failure::refused(ErrorCode::NoSuchChunk, format!("chunk {}: no such chunk", handle.short()))
 }
 
-impl State {
+/// What a record about chunks may change.
+pub(super) struct ChunkChanges<'a> {
+    pub(super) names: &'a mut NameTree,
+    pub(super) chunks: &'a mut ChunkTable,
+    pub(super) chunk_size: u64,
+}
+
+impl ChunkChanges<'_> {
     pub(super) fn open_chunk(&mut self, record: &OpenChunk) -> Result<Applied, Failure> {
         let file = self.live_file(record.file)?;
         let goal = file.replication;
@@ -21,7 +30,7 @@ impl State {
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
         let there = match record.index.get() < file.chunk_count {
-            true => self.place(record.file, &file, record.index),
+            true => self.chunks.of_record(record.file, &file, record.index),
             false => None,
         };
         let taken = || self.chunks.contains(record.handle) && !broken(Rule::R1);
@@ -68,7 +77,7 @@ impl State {
         let mut chunk = self.chunks.get(handle).ok_or_else(|| no_chunk(handle))?;
         chunk.closed = true;
         self.chunks.set(handle, &chunk);
-        let length = chunk.index.get().saturating_add(1).saturating_mul(self.config.chunk_size);
+        let length = chunk.index.get().saturating_add(1).saturating_mul(self.chunk_size);
         if let Some(file) = self.names.entry(chunk.file)
             && length > file.length
         {

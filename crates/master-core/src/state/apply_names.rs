@@ -1,7 +1,8 @@
-//! Applying records about names. Each checks again what its proposer saw (R23).
+//! Applying records about names, which change the tree of names alone. Each checks again what its
+//! proposer saw (R23).
 
-use super::names::{HIDDEN_NAME, HIDDEN_ROOT, ROOT};
-use super::{EntryRecord, State};
+use super::entry_record::EntryRecord;
+use super::names::{HIDDEN_NAME, HIDDEN_ROOT, NameTree, ROOT};
 use crate::applied::{Applied, DirectoryMade, EntryHidden, EntryMoved, FileMade};
 use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry};
 use cairn_protocol::{ErrorCode, Failure};
@@ -9,16 +10,16 @@ use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellPath, EntryId, EntryKind, NAME_SIZE_MAX, PATH_SIZE_MAX, WallTime};
 use std::collections::BTreeSet;
 
-impl State {
+impl NameTree {
     pub(super) fn add_directories(&mut self, record: &AddDirectories) -> Result<Applied, Failure> {
         self.check_directories(record)?;
         let mut parent = record.parent;
         for new in &record.directories {
-            parent = match self.names.child(parent, &new.name) {
+            parent = match self.child(parent, &new.name) {
                 Some(there) => there,
                 None => {
                     let entry = EntryRecord::directory(parent, record.time);
-                    self.names.insert(new.id, &new.name, &entry);
+                    self.insert(new.id, &new.name, &entry);
                     new.id
                 }
             };
@@ -37,7 +38,7 @@ impl State {
             if !fresh.insert(new.id) {
                 return Err(id_taken(new.id));
             }
-            let Some(there) = parent.and_then(|parent| self.names.child(parent, &new.name)) else {
+            let Some(there) = parent.and_then(|parent| self.child(parent, &new.name)) else {
                 parent = None;
                 continue;
             };
@@ -53,8 +54,8 @@ impl State {
     pub(super) fn add_file(&mut self, record: &AddFile) -> Result<Applied, Failure> {
         self.live_directory(record.parent)?;
         check_name(&record.name)?;
-        if let Some(there) = self.names.child(record.parent, &record.name) {
-            let is_file = self.names.entry(there).is_some_and(|e| e.kind == EntryKind::File);
+        if let Some(there) = self.child(record.parent, &record.name) {
+            let is_file = self.entry(there).is_some_and(|e| e.kind == EntryKind::File);
             return match (is_file, record.or_open) {
                 (true, true) => Ok(Applied::FileMade(FileMade { id: there, created: false })),
                 (true, false) => Err(self.taken(there)),
@@ -73,7 +74,7 @@ impl State {
             modified: record.time,
             synced: record.synced,
         };
-        self.names.insert(record.id, &record.name, &entry);
+        self.insert(record.id, &record.name, &entry);
         Ok(Applied::FileMade(FileMade { id: record.id, created: true }))
     }
 
@@ -82,15 +83,15 @@ impl State {
         self.live_directory(record.to_parent)?;
         check_name(&record.to_name)?;
         // R35: a directory inside itself would be cut off from the root. Nothing is in a file.
-        let inside = entry.kind == EntryKind::Directory
-            && self.names.is_within(record.to_parent, record.entry);
+        let inside =
+            entry.kind == EntryKind::Directory && self.is_within(record.to_parent, record.entry);
         if inside && !broken(Rule::R35) {
-            let from = self.names.path_of(record.entry).unwrap_or_default();
+            let from = self.path_of(record.entry).unwrap_or_default();
             let line = format!("{from}: a directory cannot be moved into itself");
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
         self.check_paths_below(record)?;
-        let there = self.names.child(record.to_parent, &record.to_name);
+        let there = self.child(record.to_parent, &record.to_name);
         // Onto itself: nothing to do, as in rename(2).
         let replaced = there.filter(|there| *there != record.entry);
         if let Some(there) = replaced {
@@ -99,7 +100,7 @@ impl State {
         }
         if there != Some(record.entry) {
             let to = (record.to_parent, record.to_name.as_str());
-            self.names.rename((record.entry, &entry), &record.from_name, to);
+            self.rename((record.entry, &entry), &record.from_name, to);
         }
         Ok(Applied::EntryMoved(EntryMoved { replaced }))
     }
@@ -114,16 +115,16 @@ impl State {
             return Ok(());
         }
         let size = |parent, name: &str| {
-            let above = self.names.path_of(parent).unwrap_or_default().len();
+            let above = self.path_of(parent).unwrap_or_default().len();
             above + usize::from(parent != ROOT) + name.len()
         };
         let old = size(record.from_parent, &record.from_name);
         let new = size(record.to_parent, &record.to_name);
         // A hidden path is longer than any other by its hidden name.
-        if new <= old && !self.names.is_hidden(record.entry) {
+        if new <= old && !self.is_hidden(record.entry) {
             return Ok(());
         }
-        let longest = new + self.names.longest_below(record.entry);
+        let longest = new + self.longest_below(record.entry);
         if longest <= PATH_SIZE_MAX {
             return Ok(());
         }
@@ -141,7 +142,7 @@ impl State {
         by: EntryKind,
         record: &MoveEntry,
     ) -> Result<EntryRecord, Failure> {
-        let entry = self.names.entry(there).filter(|entry| entry.kind == EntryKind::File);
+        let entry = self.entry(there).filter(|entry| entry.kind == EntryKind::File);
         let Some(entry) = entry else {
             return Err(if record.replace {
                 self.is_a_directory(there)
@@ -153,7 +154,7 @@ impl State {
             return Err(self.taken(there));
         }
         if by == EntryKind::Directory {
-            let path = self.names.path_of(there).unwrap_or_default();
+            let path = self.path_of(there).unwrap_or_default();
             let line = format!("{path}: a directory does not replace a file");
             return Err(Failure::refused(ErrorCode::NotADirectory, line));
         }
@@ -162,13 +163,13 @@ impl State {
 
     pub(super) fn hide_entry(&mut self, record: &HideEntry) -> Result<Applied, Failure> {
         let entry = self.check_place(record.entry, record.parent, &record.name)?;
-        if self.names.is_hidden(record.parent) {
-            let path = self.names.path_of(record.entry).unwrap_or_default();
+        if self.is_hidden(record.parent) {
+            let path = self.path_of(record.entry).unwrap_or_default();
             return Err(Failure::refused(ErrorCode::Invalid, format!("{path}: deleted already")));
         }
         let may_hold_names = entry.kind == EntryKind::Directory;
-        if may_hold_names && !record.recursive && self.names.has_children(record.entry) {
-            let path = self.names.path_of(record.entry).unwrap_or_default();
+        if may_hold_names && !record.recursive && self.has_children(record.entry) {
+            let path = self.path_of(record.entry).unwrap_or_default();
             let line = format!("{path}: the directory has entries; delete it recursively");
             return Err(Failure::refused(ErrorCode::DirectoryNotEmpty, line));
         }
@@ -183,17 +184,18 @@ impl State {
         let mut name = format!("{HIDDEN_NAME}-{}-{time}-{old}", entry.0.short());
         // A long name loses its end; the id keeps the hidden one unique.
         name.truncate(name.floor_char_boundary(NAME_SIZE_MAX));
-        self.names.rename(entry, old, (HIDDEN_ROOT, &name));
+        assert!(CellPath::is_name(&name), "a hidden name is a name (NA1)");
+        self.rename(entry, old, (HIDDEN_ROOT, &name));
         format!("/{HIDDEN_NAME}/{name}")
     }
 
     /// A directory that is there and not deleted, so that nothing is made where none will look.
     fn live_directory(&self, id: EntryId) -> Result<(), Failure> {
-        if self.names.is_live_directory(id) {
+        if self.is_live_directory(id) {
             return Ok(());
         }
-        if self.names.entry(id).is_some_and(|entry| entry.kind == EntryKind::File) {
-            let path = self.names.path_of(id).unwrap_or_default();
+        if self.entry(id).is_some_and(|entry| entry.kind == EntryKind::File) {
+            let path = self.path_of(id).unwrap_or_default();
             let line = format!("{path}: a file where a directory is meant");
             return Err(Failure::refused(ErrorCode::NotADirectory, line));
         }
@@ -208,9 +210,9 @@ impl State {
         parent: EntryId,
         name: &str,
     ) -> Result<EntryRecord, Failure> {
-        let entry = self.names.entry(id).filter(|_| id != ROOT && id != HIDDEN_ROOT);
+        let entry = self.entry(id).filter(|_| id != ROOT && id != HIDDEN_ROOT);
         if let Some(entry) = entry.filter(|entry| entry.parent == parent)
-            && self.names.child(parent, name) == Some(id)
+            && self.child(parent, name) == Some(id)
         {
             return Ok(entry);
         }
@@ -219,16 +221,16 @@ impl State {
     }
 
     fn check_fresh(&self, id: EntryId) -> Result<(), Failure> {
-        if self.names.has_entry(id) { Err(id_taken(id)) } else { Ok(()) }
+        if self.has_entry(id) { Err(id_taken(id)) } else { Ok(()) }
     }
 
     fn taken(&self, there: EntryId) -> Failure {
-        let path = self.names.path_of(there).unwrap_or_default();
+        let path = self.path_of(there).unwrap_or_default();
         Failure::refused(ErrorCode::AlreadyExists, format!("{path}: exists already"))
     }
 
     fn is_a_directory(&self, there: EntryId) -> Failure {
-        let path = self.names.path_of(there).unwrap_or_default();
+        let path = self.path_of(there).unwrap_or_default();
         let line = format!("{path}: a directory where a file is meant");
         Failure::refused(ErrorCode::IsADirectory, line)
     }

@@ -3,9 +3,10 @@
 //! ```text
 //!   places  (file id, index) → handle          chunks  handle → record
 //! ```
-//! - C1: the trees name each other: every chunk has one place, every place one chunk. A file's
+//! - CT1: the trees name each other: every chunk has one place, every place one chunk. A file's
 //!   first place, index 0, is in the file's own record and not here.
 
+use super::entry_record::EntryRecord;
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId};
@@ -105,6 +106,16 @@ impl ChunkTable {
         self.places.get(&place_key(file, index), |packed| unpack_handle(file, packed))
     }
 
+    /// The chunk at an index of a file whose record is at hand.
+    pub(super) fn of_record(
+        &self,
+        id: EntryId,
+        file: &EntryRecord,
+        index: ChunkIndex,
+    ) -> Option<ChunkHandle> {
+        if index == ChunkIndex::default() { file.first } else { self.at(id, index) }
+    }
+
     /// Those of a file from one index on and before another, but for the first.
     pub(super) fn between(&self, file: EntryId, indexes: Range<u64>) -> Vec<ChunkHandle> {
         // To look for a few costs less than to begin a walk.
@@ -189,7 +200,7 @@ impl ChunkTable {
         self.chunks.len()
     }
 
-    /// Enters a chunk whose place and handle are free (C1). The caller notes a file's first.
+    /// Enters a chunk whose place and handle are free (CT1). The caller notes a file's first.
     pub(super) fn insert(&mut self, handle: ChunkHandle, record: &ChunkRecord) {
         if record.index != ChunkIndex::default() {
             let mut place = Vec::new();

@@ -14,7 +14,7 @@ use super::State;
 use super::chunk_table::ChunkTable;
 use super::known_servers::KnownServers;
 use super::map::{DamageMark, Map};
-use super::names::Names;
+use super::names::NameTree;
 use super::outcomes::Outcomes;
 use bytes::Bytes;
 use cairn_pagetree::{
@@ -105,6 +105,7 @@ impl State {
             live_bytes += made.record.live_bytes;
             trees.push(ImageTree { record: made.record.encode().into() });
         }
+        assert_eq!(trees.len(), TREE_COUNT, "an image has all trees");
         Ok(Image { root: encode(&ImageRoot { head: self.image_head(), trees }), live_bytes })
     }
 
@@ -137,7 +138,7 @@ impl State {
             applied: head.applied,
             applied_term: head.applied_term,
             servers: KnownServers::of(head.servers),
-            names: Names::of([names, entries], [head.file_count, head.hidden_count]),
+            names: NameTree::of([names, entries], [head.file_count, head.hidden_count]),
             chunks: ChunkTable::of([places, chunks]),
             outcomes: Outcomes::of([kept, by_time, floors, floors_by_time], head.outcome_count),
             mark,

@@ -33,6 +33,7 @@ impl KnownServers {
             return false;
         }
         Arc::make_mut(&mut self.0).insert(at.server, at.clone());
+        assert!(self.0.len() <= SERVER_COUNT_MAX, "no more than a cell may have (W2)");
         true
     }
 

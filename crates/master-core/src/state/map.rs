@@ -1,13 +1,13 @@
 //! A tree of the state: what it cannot read is noted once for all, and answered as if not there.
 //!
-//! - D1: the first damage of any of a state's trees is kept, for the state and all its clones;
+//! - DM1: the first damage of any of a state's trees is kept, for the state and all its clones;
 //!   whoever asks the state looks at it before believing an answer.
 
 use cairn_pagetree::{Damage, Damaged, EditError, Finger, Tree, TreeRange, multi_get};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Where damage is noted; clones share it (D1).
+/// Where damage is noted; clones share it (DM1).
 #[derive(Clone, Debug, Default)]
 pub(super) struct DamageMark(Arc<OnceLock<Damaged>>);
 

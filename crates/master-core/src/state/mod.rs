@@ -54,7 +54,7 @@ use cairn_types::{
 use chunk_table::ChunkTable;
 use known_servers::KnownServers;
 use map::DamageMark;
-use names::Names;
+use names::NameTree;
 use outcomes::Outcomes;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -74,7 +74,7 @@ pub struct State {
     applied: LogIndex,
     applied_term: Term,
     servers: KnownServers,
-    names: Names,
+    names: NameTree,
     chunks: ChunkTable,
     outcomes: Outcomes,
     /// Of all trees (S5).
@@ -94,7 +94,7 @@ impl Default for State {
             applied: LogIndex::default(),
             applied_term: Term::default(),
             servers: KnownServers::default(),
-            names: Names::new(&mark),
+            names: NameTree::new(&mark),
             chunks: ChunkTable::new(&mark),
             outcomes: Outcomes::new(&mark),
             mark,
@@ -257,11 +257,6 @@ impl State {
         self.chunks.at(file, index)
     }
 
-    /// The same, of a file whose record is at hand.
-    fn place(&self, id: EntryId, file: &EntryRecord, index: ChunkIndex) -> Option<ChunkHandle> {
-        if index == ChunkIndex::default() { file.first } else { self.chunks.at(id, index) }
-    }
-
     /// The last chunk of a file.
     #[must_use]
     pub fn last_chunk(&self, file: EntryId) -> Option<(ChunkIndex, ChunkHandle)> {
@@ -277,7 +272,7 @@ impl State {
     ) -> Option<(ChunkIndex, ChunkHandle)> {
         // A file's chunks are never taken away, so the count tells where the last one is.
         let index = ChunkIndex::new(record.chunk_count.checked_sub(1)?);
-        Some((index, self.place(file, record, index)?))
+        Some((index, self.chunks.of_record(file, record, index)?))
     }
 
     /// Chunks of a file from `first` on, in order; holes are left out.

@@ -9,14 +9,14 @@
 //! Keyed by the parent's id and not by full path, so that a rename touches one name. A lookup
 //! builds no text.
 //!
-//! - N1: every entry but the two roots stands in its parent's directory under its own name.
-//! - N2: `/.deleted` is the hidden root's path; no other entry has that name in the root.
-//! - N3: the counts are of what is there; they are kept beside the trees, so that nobody counts.
+//! - NA1: every entry but the two roots stands in its parent's directory under its own name.
+//! - NA2: `/.deleted` is the hidden root's path; no other entry has that name in the root.
+//! - NA3: the counts are of what is there; they are kept beside the trees, so that nobody counts.
 
 use super::entry_record::EntryRecord;
 use super::map::{DamageMark, Map, MapFinger, Walk};
 use super::packing::{Packed, put_near};
-use super::path_cache::Ways;
+use super::path_cache::PathCache;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{CellPath, Entry, EntryId, EntryKind, NAME_SIZE_MAX, WallTime};
 
@@ -36,15 +36,15 @@ const IS_DIRECTORY: u8 = 1;
 
 /// The tree.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Names {
+pub(super) struct NameTree {
     names: Map,
     entries: Map,
-    ways: Ways,
+    paths: PathCache,
     file_count: u64,
     hidden_count: u64,
 }
 
-impl Names {
+impl NameTree {
     /// The two roots.
     pub(super) fn new(mark: &DamageMark) -> Self {
         let mut entries = Map::new(mark);
@@ -57,7 +57,7 @@ impl Names {
 
     /// From what an image has.
     pub(super) fn of([names, entries]: [Map; 2], [file_count, hidden_count]: [u64; 2]) -> Self {
-        Self { names, entries, ways: Ways::default(), file_count, hidden_count }
+        Self { names, entries, paths: PathCache::default(), file_count, hidden_count }
     }
 
     pub(super) fn maps(&self) -> [&Map; 2] {
@@ -163,7 +163,7 @@ impl Names {
         let Some((directory, name)) = path.as_str().rsplit_once('/') else {
             return self.walk_down(path);
         };
-        let Some(parent) = self.ways.get(directory) else { return self.walk_down(path) };
+        let Some(parent) = self.paths.get(directory) else { return self.walk_down(path) };
         let child = self.step(parent, name, &mut Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX));
         child.ok_or_else(|| self.missing(parent, EntryKind::Directory, path))
     }
@@ -176,8 +176,8 @@ impl Names {
         let (mut keys, mut ends, mut parents, mut found) = (vec![], vec![], vec![], vec![]);
         for path in paths {
             let way = path.as_str().rsplit_once('/');
-            // Not in the root, where not all that is found stands in the tree (N2).
-            let parent = way.and_then(|(directory, _)| self.ways.get(directory));
+            // Not in the root, where not all that is found stands in the tree (NA2).
+            let parent = way.and_then(|(directory, _)| self.paths.get(directory));
             let parent = parent.filter(|parent| *parent != ROOT);
             found.push(if let (Some(parent), Some((_, name))) = (parent, way) {
                 keys.extend_from_slice(&entry_key(parent));
@@ -224,7 +224,7 @@ impl Names {
         if parent != ROOT
             && let Some((directory, _)) = path.as_str().rsplit_once('/')
         {
-            self.ways.remember(directory, parent);
+            self.paths.remember(directory, parent);
         }
         Ok((at, kind))
     }
@@ -282,28 +282,28 @@ impl Names {
 
     pub(super) fn is_live_directory(&self, id: EntryId) -> bool {
         let is_directory = || self.entry(id).is_some_and(|it| it.kind == EntryKind::Directory);
-        match self.ways.is_hidden(id) {
+        match self.paths.is_hidden(id) {
             Some(is_hidden) => !is_hidden,
             None => is_directory() && !self.is_hidden(id),
         }
     }
 
     pub(super) fn is_hidden(&self, id: EntryId) -> bool {
-        if let Some(is_hidden) = self.ways.is_hidden(id) {
+        if let Some(is_hidden) = self.paths.is_hidden(id) {
             return is_hidden;
         }
         let (mut directory, mut top) = (None, None);
         for (at, record, _) in self.way_up(id) {
             if record.kind == EntryKind::Directory {
                 directory.get_or_insert(at);
-            } else if let Some(is_hidden) = self.ways.is_hidden(record.parent) {
+            } else if let Some(is_hidden) = self.paths.is_hidden(record.parent) {
                 return is_hidden;
             }
             top = Some(at);
         }
         // Else the way up is broken, and nothing is known.
         if let (Some(directory), Some(ROOT | HIDDEN_ROOT)) = (directory, top) {
-            self.ways.remember_hidden(directory, top == Some(HIDDEN_ROOT));
+            self.paths.remember_hidden(directory, top == Some(HIDDEN_ROOT));
         }
         top != Some(ROOT)
     }
@@ -325,23 +325,25 @@ impl Names {
         self.hidden_count
     }
 
-    /// Enters an entry under a fresh id and a free name (N1).
+    /// Enters an entry under a fresh id and a free name (NA1).
     pub(super) fn insert(&mut self, id: EntryId, name: &str, record: &EntryRecord) {
+        assert!(id != ROOT && id != HIDDEN_ROOT, "the two roots are there from the start");
         self.file_count += u64::from(record.kind == EntryKind::File);
         self.entries.set(&entry_key(id), &record.pack(id, name));
         self.enter(id, name, record);
     }
 
-    /// Gives an entry, which is and is called so, another parent and name, which is free (N1).
+    /// Gives an entry, which is and is called so, another parent and name, which is free (NA1).
     pub(super) fn rename(
         &mut self,
         (id, record): (EntryId, &EntryRecord),
         name: &str,
         to: (EntryId, &str),
     ) {
-        // Y1: what lies below it goes with it.
+        assert_ne!((record.parent, name), to, "what stays is not moved (NA1)");
+        // PC1: what lies below it goes with it.
         if record.kind == EntryKind::Directory {
-            self.ways.forget();
+            self.paths.forget();
         }
         let mut key = Vec::new();
         name_key(record.parent, name, &mut key);
@@ -436,7 +438,7 @@ fn unpack_child(directory: EntryId, packed: &[u8]) -> Option<(EntryId, EntryKind
 
 #[cfg(test)]
 mod tests {
-    use super::{DamageMark, EntryRecord, HIDDEN_ROOT, Names, ROOT};
+    use super::{DamageMark, EntryRecord, HIDDEN_ROOT, NameTree, ROOT};
     use cairn_protocol::ErrorCode;
     use cairn_types::{CellPath, EntryId, EntryKind, WallTime};
 
@@ -448,8 +450,8 @@ mod tests {
     }
 
     /// `/a` a directory, `/a/b` a file.
-    fn names() -> Names {
-        let mut names = Names::new(&DamageMark::default());
+    fn names() -> NameTree {
+        let mut names = NameTree::new(&DamageMark::default());
         let directory = EntryRecord::directory(ROOT, WallTime::default());
         names.insert(A, "a", &directory);
         let file = EntryRecord { kind: EntryKind::File, parent: A, ..directory };
@@ -502,7 +504,7 @@ mod tests {
     fn a_directory_moved_below_the_hidden_root_hides_all_below_it() {
         let mut names = names();
         assert!(!names.is_hidden(B));
-        let rename = |names: &mut Names, name, to| {
+        let rename = |names: &mut NameTree, name, to| {
             let entry = names.entry(A).expect("there");
             names.rename((A, &entry), name, to);
         };

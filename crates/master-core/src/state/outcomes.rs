@@ -9,14 +9,14 @@
 //! A client counts without gaps, so a block is one write to each of its outcomes and is found,
 //! expires and goes as one.
 //!
-//! - H1: what is forgotten, and when, follows from the log alone, so that every replay forgets the
+//! - RO1: what is forgotten, and when, follows from the log alone, so that every replay forgets the
 //!   same; and a number at or below its session's floor that is not kept is refused, never done
 //!   again. No floor is below a forgotten number.
-//! - H2: memory is bounded however fast clients go: at most [`OUTCOME_COUNT_MAX`] outcomes, of one
+//! - RO2: memory is bounded however fast clients go: at most [`OUTCOME_COUNT_MAX`] outcomes, of one
 //!   session in the [`SESSION_BLOCK_SPAN`] blocks up to its highest, and at most
 //!   [`FLOOR_COUNT_MAX`] floors. What comes first goes first, then sooner than `retry_window`: at
 //!   ten thousand mutations a second after 26 s, and after 1.6 s if all are of one session.
-//! - H3: each block stands in `by_time` at its first outcome's time or later, never later than its
+//! - RO3: each block stands in `by_time` at its first outcome's time or later, never later than its
 //!   last one's; what stands there may be gone. It is filed anew only when its time has come. With
 //!   floors it is the same.
 
@@ -154,7 +154,7 @@ impl Outcomes {
         }
     }
 
-    /// Keeps the outcome of a new mutation (H2).
+    /// Keeps the outcome of a new mutation (RO2).
     pub(super) fn keep(&mut self, time: Duration, mutation: MutationName, outcome: Applied) {
         let name = block_of(mutation);
         let key = block_key(name);
@@ -226,7 +226,7 @@ impl Outcomes {
     }
 
     /// Forgets the block that stands first in time, or files it anew where its last outcome is
-    /// younger, and `wanted` (H3). False where nothing could be done: a damage, which was noted.
+    /// younger, and `wanted` (RO3). False where nothing could be done: a damage, which was noted.
     fn forget_oldest(&mut self, now: Duration, wanted: impl Fn(Duration) -> bool) -> bool {
         let Some((filed, name)) = self.by_time.first(unpack_time) else { return false };
         let left = self.by_time.len();
@@ -252,6 +252,7 @@ impl Outcomes {
     }
 
     fn remove_block(&mut self, name: BlockName, sum: BlockSum) {
+        assert!(sum.count <= BLOCK_NUMBERS, "a block holds so many outcomes");
         self.kept.remove(&block_key(name));
         self.count = self.count.saturating_sub(sum.count);
     }
@@ -399,7 +400,7 @@ fn push_to_block(block: &mut Vec<u8>, number: MutationNumber, time: Duration, ou
     block.extend_from_slice(&outcome);
 }
 
-/// An outcome as it is remembered (H2).
+/// An outcome as it is remembered (RO2).
 fn short(mut outcome: Applied) -> Applied {
     if let Applied::Failed(failure) = &mut outcome {
         failure.shorten(FAILURE_LINE_SIZE_MAX);

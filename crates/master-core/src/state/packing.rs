@@ -1,8 +1,8 @@
 //! Small numbers in few bytes: how keys and values of the state's trees are written
 //! (docs/formats/state-image.md).
 //!
-//! - P1: unpacking is total: bytes that were not packed so give nothing, never a panic.
-//! - P2: keys are big-endian, so that their order as bytes is that of their numbers.
+//! - PK1: unpacking is total: bytes that were not packed so give nothing, never a panic.
+//! - PK2: keys are big-endian, so that their order as bytes is that of their numbers.
 
 use cairn_types::varint;
 

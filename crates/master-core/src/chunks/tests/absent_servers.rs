@@ -1,5 +1,5 @@
-//! Servers that are away are missed by name: in `status`, in `explain` and among the chunks that lack
-//! replicas, after a restart of the master too, until they are forgotten.
+//! Servers that are away are missed by name: in `status`, in `explain` and among the chunks that
+//! lack replicas, after a restart of the master too, until they are forgotten.
 
 use super::{World, members, report, server};
 use crate::record::Record;

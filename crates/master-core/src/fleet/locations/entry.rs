@@ -4,9 +4,9 @@
 //!   flags │ version │ mutated version │ serial │ length │ acknowledged │ ack'ed serial │ servers
 //!   ─────────────── as a server tells them (protocol's report_slice.rs) ───────────────  varints
 //! ```
-//! - Y1: the same facts are the same bytes, and no facts begin with others (S2 there): to compare
+//! - EN1: the same facts are the same bytes, and no facts begin with others (S2 there): to compare
 //!   facts is to compare bytes.
-//! - Y2: the servers stand in order of their ids, each once.
+//! - EN2: the servers stand in order of their ids, each once.
 
 use super::replica::KnownReplica;
 use super::server_numbers::ServerNumber;

@@ -198,7 +198,7 @@ impl LocationTable {
         };
         let (alike, mut left): (Vec<&ReplicaReport>, Vec<_>) = run.iter().partition(may_settle);
         let Some(first) = alike.first() else { return left };
-        // What is new is always written: no page stays empty (P1 of the pages).
+        // What is new is always written: no page stays empty (PG1 of the pages).
         let page = self.settled.page_of(first.handle, first.version);
         page.list(listed);
         let (base, numbers) = (page.base(), &mut self.numbers);
@@ -253,7 +253,9 @@ impl LocationTable {
         let Some((facts, servers)) = self.settled.get(handle) else { return };
         let replicas = servers.map(|number| (number, facts)).collect();
         self.settled.remove(handle);
-        self.unsettled.insert(handle, Unsettled { replicas, quiet: Time::default() });
+        let unsettled = Unsettled { replicas, quiet: Time::default() };
+        let both = self.unsettled.insert(handle, unsettled);
+        assert!(both.is_none(), "a chunk is settled or unsettled, never both (L4)");
     }
 
     /// Puts a chunk into its page if it can be there (L4); forgets one that nobody holds.
@@ -287,6 +289,8 @@ impl LocationTable {
         if !settled || chunk.replicas.len() > HOLDERS_MAX {
             return;
         }
+        let both = self.settled.get(handle);
+        assert!(both.is_none(), "a chunk is settled or unsettled, never both (L4)");
         let page = self.settled.page_of(handle, first.version);
         let base = page.base();
         let slot = (Slot::of(handle), &chunk.replicas);

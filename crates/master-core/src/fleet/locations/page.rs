@@ -206,6 +206,7 @@ impl Page {
         let count = self.count();
         sizes.extend_from_slice(&self.bytes[copied..count]);
         entries.extend_from_slice(&self.bytes[start..]);
+        assert_eq!(sizes.len(), present.count_ones() as usize, "a size for each entry (Z2)");
         self.present = present;
         self.listed |= present;
         let size = sizes.len() + entries.len();
@@ -218,6 +219,7 @@ impl Page {
     }
 
     pub(super) fn remove(&mut self, slot: Slot) {
+        // An entry that is not there is as good as removed.
         let Spot { rank, start, size: Some(size), .. } = self.find(slot) else { return };
         self.bytes.drain(start..start + size);
         self.bytes.remove(rank);
@@ -256,6 +258,7 @@ impl Page {
             }
             start = end;
         }
+        assert_eq!(start, self.bytes.len(), "the sizes add up to the entries (Z2)");
         if removed.len() > before {
             sizes.append(&mut entries);
             (self.present, self.bytes) = (present, sizes);

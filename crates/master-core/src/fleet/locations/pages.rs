@@ -7,7 +7,7 @@
 //! Ten million chunks are 1 221 groups: the map of them stays in the processor's cache, and a
 //! chunk that nobody asked for lately costs two or three lines of memory.
 //!
-//! - P1: no page is empty, and no group without a page.
+//! - PG1: no page is empty, and no group without a page.
 
 use super::entry::HolderNumbers;
 use super::page::{HANDLES, Page, Slot};
@@ -92,7 +92,7 @@ impl Pages {
     /// The page that a chunk is to come to, a new one where there is none; `version` is the
     /// chunk's.
     ///
-    /// Something must be put there (P1).
+    /// Something must be put there (PG1).
     pub(super) fn page_of(&mut self, handle: ChunkHandle, version: ChunkVersion) -> &mut Page {
         let (group, index, _) = place_of(handle);
         let group = self.groups.entry(group).or_insert_with(|| Box::new([const { None }; PAGES]));
@@ -102,10 +102,10 @@ impl Pages {
     /// Forgets a chunk.
     pub(super) fn remove(&mut self, handle: ChunkHandle) {
         let (number, index, slot) = place_of(handle);
-        let Some(group) = self.groups.get_mut(&number) else { return };
-        if let Some(page) = &mut group[index] {
-            page.remove(slot);
-        }
+        let page = self.groups.get_mut(&number).and_then(|group| group[index].as_mut());
+        let Some(page) = page else { unreachable!("only a chunk that is there is forgotten") };
+        page.remove(slot);
+        let group = self.groups.get_mut(&number).expect("its page was there just now");
         if drop_empty(group) {
             self.groups.remove(&number);
         }
@@ -143,7 +143,7 @@ impl Pages {
     }
 }
 
-/// Drops a group's pages that are empty; tells whether none is left (P1).
+/// Drops a group's pages that are empty; tells whether none is left (PG1).
 fn drop_empty(group: &mut Group) -> bool {
     for page in group.iter_mut() {
         if page.as_ref().is_some_and(Page::is_empty) {

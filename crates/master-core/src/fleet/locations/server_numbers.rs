@@ -4,10 +4,10 @@
 //!                           ┌─► dies ─► buried ─┐
 //!   joins ─► lowest free number ────────────────┴─► joins anew ─► over ─► nothing names it ─► free
 //! ```
-//! - U1: a number stands for one life of one server: what was told in a life that is over counts
+//! - SN1: a number stands for one life of one server: what was told in a life that is over counts
 //!   no more from the moment it is over, wherever it still stands.
-//! - U2: a number is given again only when nothing names it.
-//! - U3: what a buried server held is remembered for people, and counts for nothing else.
+//! - SN2: a number is given again only when nothing names it.
+//! - SN3: what a buried server held is remembered for people, and counts for nothing else.
 
 use cairn_types::ServerId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ impl ServerNumber {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LifeStage {
     Present,
-    /// It is dead, and has not come back (U3).
+    /// It is dead, and has not come back (SN3).
     Buried,
     Over,
 }
@@ -64,7 +64,10 @@ impl ServerNumbers {
         }
         let life = Life { server, stage: LifeStage::Present, named: 0 };
         let number = if let Some(number) = self.free.pop_first() {
-            self.lives[usize::from(number)] = life;
+            let former = &mut self.lives[usize::from(number)];
+            assert_eq!(former.named, 0, "nothing names a free number (SN2)");
+            assert_eq!(former.stage, LifeStage::Over, "a free number's life is over (SN2)");
+            *former = life;
             number
         } else {
             let number = u16::try_from(self.lives.len()).ok()?;
@@ -80,7 +83,7 @@ impl ServerNumbers {
         self.present.get(&server).copied()
     }
 
-    /// The server is dead (U3).
+    /// The server is dead (SN3).
     pub(super) fn bury(&mut self, server: ServerId) {
         // One that holds nothing has no number.
         if let Some(number) = self.present.get(&server) {
@@ -88,10 +91,12 @@ impl ServerNumbers {
         }
     }
 
-    /// The server's present life is over (U1).
+    /// The server's present life is over (SN1).
     pub(super) fn end_life(&mut self, server: ServerId) {
+        // Of a server that has told of no replica yet there is nothing to end.
         let Some(number) = self.present.remove(&server) else { return };
         let life = &mut self.lives[usize::from(number.0)];
+        assert_ne!(life.stage, LifeStage::Over, "a life ends once (SN1)");
         life.stage = LifeStage::Over;
         if life.named == 0 {
             self.free.insert(number.0);
@@ -123,15 +128,19 @@ impl ServerNumbers {
 
     /// A replica stands under the number from now on.
     pub(super) fn retain(&mut self, number: ServerNumber) {
-        self.lives[usize::from(number.0)].named += 1;
+        let life = &mut self.lives[usize::from(number.0)];
+        assert_ne!(life.stage, LifeStage::Over, "what a life that is over told is void (SN1)");
+        life.named += 1;
     }
 
     /// A replica that stood under the number does so no more.
     pub(super) fn release(&mut self, number: ServerNumber) {
         let life = &mut self.lives[usize::from(number.0)];
+        assert!(life.named > 0, "what was retained is released once");
         life.named -= 1;
         if life.stage == LifeStage::Over && life.named == 0 {
-            self.free.insert(number.0);
+            let fresh = self.free.insert(number.0);
+            assert!(fresh && self.dead_count > 0, "a number becomes free once (SN2)");
             self.dead_count -= 1;
         }
     }

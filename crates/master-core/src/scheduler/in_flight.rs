@@ -1,0 +1,79 @@
+//! What is on its way: calls to chunkservers and records into the log, and what each is for.
+
+use super::places::JobName;
+use crate::jobs::length::LengthRequest;
+use crate::jobs::raise::RaiseAsked;
+use crate::outbox::{MasterOutbox, ProposalId};
+use crate::record::Record;
+use cairn_env::EffectId;
+use cairn_protocol::Request;
+use cairn_types::{ChunkHandle, LeaseId, ReplicaAt, ServerId, Time};
+use std::collections::BTreeMap;
+
+/// What a call that is on its way is for.
+#[derive(Debug)]
+pub(super) enum AwaitedCall {
+    Raise(JobName, RaiseAsked),
+    Probe(JobName),
+    Grant(JobName),
+    /// To learn how a replica stands that refused a raise.
+    Refresh(ChunkHandle, ServerId),
+    Revoke(ChunkHandle, LeaseId),
+    Length(LengthRequest),
+}
+
+/// What a record that is on its way is for.
+#[derive(Debug)]
+pub(super) enum AwaitedRecord {
+    /// A step of a job.
+    Job(JobName),
+    /// Somebody waits for this length.
+    Length(LengthRequest),
+}
+
+/// All that is on its way.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    calls: BTreeMap<EffectId, AwaitedCall>,
+    records: BTreeMap<ProposalId, AwaitedRecord>,
+}
+
+impl InFlight {
+    /// Asks a chunkserver.
+    pub(super) fn call(
+        &mut self,
+        out: &mut MasterOutbox,
+        ReplicaAt { server, address, .. }: ReplicaAt,
+        request: impl Into<Request>,
+        deadline: Time,
+        purpose: AwaitedCall,
+    ) {
+        let effect = out.call(address, server, request, deadline);
+        let other = self.calls.insert(effect, purpose);
+        assert!(other.is_none(), "a call has one purpose");
+    }
+
+    /// Puts a record on its way into the log.
+    pub(super) fn propose(
+        &mut self,
+        out: &mut MasterOutbox,
+        record: impl Into<Record>,
+        purpose: AwaitedRecord,
+    ) {
+        let other = self.records.insert(out.propose(record), purpose);
+        assert!(other.is_none(), "a record has one purpose");
+    }
+
+    /// A call is answered: what it was for.
+    pub(super) fn answered(&mut self, id: EffectId) -> AwaitedCall {
+        let Some(call) = self.calls.remove(&id) else {
+            unreachable!("each call is answered once");
+        };
+        call
+    }
+
+    /// A record is applied: what it was for, if it was one of these.
+    pub(super) fn applied(&mut self, id: ProposalId) -> Option<AwaitedRecord> {
+        self.records.remove(&id)
+    }
+}
