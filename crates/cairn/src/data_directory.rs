@@ -1,7 +1,7 @@
 //! Whether a directory is fit to be a server's, before anything is written to it.
 //!
-//! - D1: what is not empty and was never a server's is somebody else's.
-//! - D2: no directory of a server lies in another one of it, nor is named twice.
+//! - DD1: what is not empty and was never a server's is somebody else's.
+//! - DD2: no directory of a server lies in another one of it, nor is named twice.
 
 use crate::cli_error::Cause;
 use crate::exit_codes::Exit;
@@ -12,7 +12,7 @@ const OURS: [&str; 2] = ["lock", "identity"];
 /// What a file system makes by itself.
 const NOBODYS: &str = "lost+found";
 
-/// Refuses a directory with somebody's files in it (D1).
+/// Refuses a directory with somebody's files in it (DD1).
 ///
 /// # Errors
 /// With one of the files.
@@ -34,7 +34,7 @@ pub(crate) fn check_ours(data: &Path) -> Result<(), Cause> {
     })
 }
 
-/// Refuses directories that are one, or lie in each other (D2).
+/// Refuses directories that are one, or lie in each other (DD2).
 ///
 /// # Errors
 /// With the two.

@@ -38,8 +38,8 @@ impl InFlight {
     }
 }
 
-/// Does `work` for each item, as many at once as may be in flight; beside an item stand its bytes. A
-/// failure of one is told; the others go on.
+/// Does `work` for each item, as many at once as may be in flight; beside an item stand its bytes.
+/// A failure of one is told; the others go on.
 ///
 /// # Errors
 /// The first failure.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   limit ─┬─ FIXED_COUNT   logs, journals, locks, epoll, directories while they are synced
-//!          ├─ files         half of the rest at most: chunk files, and pipes on their way to sockets
+//!          ├─ files         half of the rest at most: chunk files, and pipes on their way out
 //!          └─ connections   two of three accepted, one of three dialled
 //! ```
 //! - B1: the parts together are below the limit; so a peer that opens connections takes no file

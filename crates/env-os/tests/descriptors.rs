@@ -13,6 +13,7 @@ use cairn_types::{CellId, ChunkHandle, ChunkVersion, ServerId};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
+use std::io::Read;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +76,9 @@ fn a_process_without_descriptors_loses_nothing_but_the_work_that_needs_one() {
     all.pop();
     let knocking = TcpStream::connect(&address).expect("the kernel takes it in");
     let before = cpu_time();
-    std::thread::sleep(Duration::from_millis(500));
+    let patience = Some(Duration::from_millis(500));
+    knocking.set_read_timeout(patience).expect("sets");
+    assert!((&knocking).read(&mut [0]).is_err(), "nobody speaks to it yet");
     let spent = cpu_time() - before;
     assert!(spent < Duration::from_millis(100), "{spent:?} of half a second");
     let answer = client.probe(&server).expect("whoever is in is answered");

@@ -167,16 +167,16 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the system says.
     fn space(&self) -> Result<Space, IoFailure>;
-    /// How many of its files may be open at once, those of [`DiskFile::hold`] not counted. Who keeps
-    /// files open beside those in use stays well below.
+    /// How many of its files may be open at once, those of [`DiskFile::hold`] not counted. Who
+    /// keeps files open beside those in use stays well below.
     fn open_files_max(&self) -> usize {
         usize::MAX
     }
     /// For people: where this disk is.
     fn describe(&self) -> String;
     /// Names the life of the page cache behind this directory: the same after a mere restart of the
-    /// process; another one after a boot of the machine, after the file system was mounted anew, and
-    /// wherever nothing proves that it was not (R27).
+    /// process; another one after a boot of the machine, after the file system was mounted anew,
+    /// and wherever nothing proves that it was not (R27).
     ///
     /// # Errors
     /// As the system says.

@@ -278,7 +278,10 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// In order of handles. `resume` is what to ask `after` next; none at the end.
-    pub struct ListDegradedAnswer { 1 => chunks: Vec<DegradedChunk>, 2 => resume: Option<ChunkHandle> }
+    pub struct ListDegradedAnswer {
+        1 => chunks: Vec<DegradedChunk>,
+        2 => resume: Option<ChunkHandle>,
+    }
 }
 
 cairn_types::message! {

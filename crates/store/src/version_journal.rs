@@ -7,7 +7,7 @@
 //! - V1: a line that is flushed comes before whatever its sender does because of it; so many lines
 //!   share a flush, and a torn tail was never believed by anyone.
 //! - V2: a journal names the life of the page cache that it was begun in. In another one, what has
-//!   the dirty mark may have lost bytes: it is suspect, and stays so through any number of restarts.
+//!   the dirty mark may have lost bytes: it is suspect, and stays so through all restarts.
 //! - V3: where a start finds no room for its journal, the one of the last life stays as it is, and
 //!   every line is refused until there is room to begin the new one. What was read is served; no
 //!   change is accepted, for none could be remembered.
