@@ -9,6 +9,9 @@ use std::path::Path;
 /// The page that names the tests by which each row stands.
 const ROWS: &str = "docs/rows.md";
 
+/// The page that walks through files and their functions.
+const WALKS: &str = "ARCHITECTURE.md";
+
 /// Checks every page of the repository, and the comments of every file.
 ///
 /// # Errors
@@ -22,6 +25,8 @@ pub(crate) fn check(root: &Path, sources: &[Source], findings: &mut Vec<Finding>
         check_citations(path, (1..).zip(text.lines()), exists, findings);
     }
     check_tests_named(&std::fs::read_to_string(root.join(ROWS)).context(ROWS)?, sources, findings);
+    let walks = std::fs::read_to_string(root.join(WALKS)).unwrap_or_default();
+    check_walks(&walks, sources, findings);
     for source in sources {
         let comment = |(at, line)| comment_of(line).map(|comment| (at, comment));
         let comments = (1..).zip(source.text.lines()).filter_map(comment);
@@ -87,6 +92,24 @@ fn check_tests_named(rows: &str, sources: &[Source], findings: &mut Vec<Finding>
     }
 }
 
+/// A row ``| step | `file` | `function`, … |`` names functions that the file has.
+fn check_walks(walks: &str, sources: &[Source], findings: &mut Vec<Finding>) {
+    for (at, line) in (1..).zip(walks.lines()) {
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let [_, file, functions] = cells.as_slice() else { continue };
+        let file = file.trim_matches('`');
+        let Some(source) = sources.iter().find(|source| source.path == file) else { continue };
+        for function in functions.split('`').skip(1).step_by(2) {
+            let is_it = |after: char| after == '(' || after == '<';
+            let starts = |rest: &str| rest.starts_with(is_it);
+            if !source.text.split(&format!("fn {function}")).skip(1).any(starts) {
+                let message = format!("{file} has no function {function}");
+                findings.push(Finding::new("citation", WALKS, at, message));
+            }
+        }
+    }
+}
+
 /// The invariants of a file, `//! - L1: …`, have a letter that no other file of the crate uses,
 /// and never R, which is the protocol's.
 fn check_invariants(sources: &[Source], findings: &mut Vec<Finding>) {
@@ -115,7 +138,7 @@ fn invariant(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_citations, check_invariants, check_tests_named, comment_of};
+    use super::{check_citations, check_invariants, check_tests_named, check_walks, comment_of};
     use crate::source::Source;
 
     fn broken(path: &str, line: &str) -> usize {
@@ -142,6 +165,15 @@ mod tests {
         check_tests_named(rows, &[source], &mut findings);
         let lines: Vec<_> = findings.iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [1, 2]);
+    }
+
+    #[test]
+    fn a_walk_names_functions_that_are_there() {
+        let source = Source::new("a.rs", "fn go<T>() {}\nfn gone() {}").expect("Rust");
+        let mut findings = Vec::new();
+        let walk = "| step | `a.rs` | `go`, `gone` |\n| step | `a.rs` | `gon` |\n| a | b |";
+        check_walks(walk, &[source], &mut findings);
+        assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [2]);
     }
 
     #[test]
