@@ -13,9 +13,9 @@ pub struct Scenario {
     pub config: RunConfig,
 }
 
-/// Seeds that fail again since commits 382e8b9 to 2b2b165 of 2026-11-23, which changed what a
-/// reader believes of a close mark, how a damaged journal is opened, and how files are kept open: zeros
-/// are read where acknowledged bytes stood. Not mended yet; nothing else may be added here.
+/// Seeds that fail again since the commits 382e8b9 to 2b2b165 of 2026-11-23, which changed what a
+/// reader believes of a close mark, how a damaged journal is opened, and how files are kept open:
+/// zeros are read where acknowledged bytes stood. To be mended; nothing else may be added here.
 const UNMENDED: [u64; 1] = [247];
 
 /// All of them.
