@@ -206,3 +206,22 @@ fn a_flipped_byte_in_a_journal_makes_replicas_suspect_and_refuses_none() {
     }
     assert!(told > size / 2, "{told} of {size} told: all but what pads a line");
 }
+
+#[test]
+fn a_block_that_lies_in_anothers_place_with_its_checksum_is_refused() {
+    let (_, disk, model) = chunks().pop().unwrap();
+    let (store, _) = open(&disk);
+    let moved = |kind: &str, from: u64, to: u64, size: u64| {
+        let file = disk.session().open(&path(kind), OpenMode::Write).unwrap();
+        let mut bytes = vec![0; usize::try_from(size).unwrap()];
+        assert_eq!(file.read_at(&mut bytes, from).unwrap(), bytes.len());
+        file.write_at(&bytes, to).unwrap();
+    };
+    let (from, to, size) = (0, 2, u64::from(BLOCK));
+    moved("chunk", from * size, to * size, size);
+    moved("meta", HEADS_SIZE + 4 * from, HEADS_SIZE + 4 * to, 4);
+    let whole = model.contents.last().unwrap();
+    assert!(read(&store, from * size, size).is_ok_and(|got| got.verifies()));
+    assert!(!read(&store, to * size, size).is_ok_and(|got| got.verifies()));
+    check_readable(&store, whole, "a moved block");
+}

@@ -34,5 +34,8 @@ pub use record::{ProducerId, RECORD_OVERHEAD, RECORD_SIZE_MAX, encode_record};
 pub use record_scanner::{Record, RecordScanner, Scanned};
 pub use record_window::{RECORD_WINDOW, RecordWindow};
 pub use redo::{RedoEntry, redo_seed};
-pub use sidecar::{BLOCK_CHECKSUMS_OFFSET, ChunkHead, HEAD_SLOT_SIZE, block_checksum_offset};
+pub use sidecar::{
+    BLOCK_CHECKSUMS_OFFSET, ChunkHead, HEAD_SLOT_SIZE, block_checksum_offset,
+    decode_block_checksums, encode_block_checksums,
+};
 pub use stream::Corruption;

@@ -1,13 +1,15 @@
 //! What lies beside each chunk file; docs/formats/chunk-sidecar.md.
 //!
 //! ```text
-//!   0  head slot 0, 512 bytes     512  head slot 1     1024  CRC32C u32 of each whole block …
+//!   0  head slot 0, 512 bytes     512  head slot 1     1024  bound CRC32C u32 of each whole block …
 //! ```
 //! The last block's checksum stands in the head while the block is partial, because it changes
 //! with each append and must change with the length, at once.
 //!
 //! - H1: a head says how much of the array behind it counts: `length / block_size` checksums.
 //! - H2: heads are numbered; the newest that is whole and fits its data is the chunk's (R26).
+//! - H3: a block's checksum is bound to its place: what a disk wrote to a wrong one, bytes and
+//!   checksums alike, does not match there.
 
 use crate::{FormatError, sealed};
 use cairn_types::{ChunkHandle, ChunkVersion, Crc32c, SerialNumber};
@@ -18,7 +20,7 @@ pub const HEAD_SLOT_SIZE: usize = 512;
 pub const BLOCK_CHECKSUMS_OFFSET: u64 = 2 * HEAD_SLOT_SIZE as u64;
 
 const MAGIC: [u8; 8] = *b"CAIRNCHK";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// How a replica's bytes stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,6 +108,29 @@ impl ChunkHead {
     }
 }
 
+/// What tells this block's place from all others, as far as 32 bits can.
+fn place_of(handle: ChunkHandle, block: u64) -> u32 {
+    let mixed = handle.get().wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(block);
+    let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed >> 32) as u32
+}
+
+/// The array's bytes for these checksums of whole blocks from `first` on (H3).
+#[must_use]
+pub fn encode_block_checksums(handle: ChunkHandle, first: u64, checksums: &[Crc32c]) -> Vec<u8> {
+    let bound = |(block, sum): (u64, &Crc32c)| (sum ^ place_of(handle, block)).to_le_bytes();
+    (first..).zip(checksums).flat_map(bound).collect()
+}
+
+/// The checksums of whole blocks from `first` on, out of the array's bytes (H3).
+#[must_use]
+pub fn decode_block_checksums(handle: ChunkHandle, first: u64, raw: &[u8]) -> Vec<Crc32c> {
+    let (sums, _) = raw.as_chunks::<4>();
+    let unbound =
+        |(block, sum): (u64, &[u8; 4])| Crc32c::from_le_bytes(*sum) ^ place_of(handle, block);
+    (first..).zip(sums).map(unbound).collect()
+}
+
 /// Where the checksum of whole block `block` stands.
 #[must_use]
 pub const fn block_checksum_offset(block: u64) -> u64 {
@@ -114,7 +139,7 @@ pub const fn block_checksum_offset(block: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChunkHead, HEAD_SLOT_SIZE};
+    use super::{ChunkHead, HEAD_SLOT_SIZE, decode_block_checksums, encode_block_checksums};
     use crate::FormatError;
     use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
     use proptest::prelude::{any, proptest};
@@ -148,6 +173,21 @@ mod tests {
             let mut raw = head().encode();
             raw[bit / 8] ^= 1 << (bit % 8);
             assert!(ChunkHead::decode(&raw).is_err(), "bit {bit} went unnoticed");
+        }
+    }
+
+    #[test]
+    fn checksums_come_back_at_their_place_and_at_no_other() {
+        let (chunk, other) = (ChunkHandle::new(77), ChunkHandle::new(78));
+        let sums = [1, 2, 3];
+        let raw = encode_block_checksums(chunk, 5, &sums);
+        assert_eq!(decode_block_checksums(chunk, 5, &raw), sums);
+        for (handle, first) in [(chunk, 4), (chunk, 6), (other, 5), (other, 4)] {
+            let moved = decode_block_checksums(handle, first, &raw);
+            assert!(
+                moved.iter().zip(sums).all(|(there, here)| *there != here),
+                "{handle:?} {first}"
+            );
         }
     }
 

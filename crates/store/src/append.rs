@@ -13,7 +13,7 @@ use crate::mutation::ReadyMutation;
 use crate::whole_files::disk_error;
 use bytes::Bytes;
 use cairn_env::{DiskError, DiskFile, PushedData};
-use cairn_format::{ChunkHead, block_checksum_offset};
+use cairn_format::{ChunkHead, block_checksum_offset, encode_block_checksums};
 use cairn_types::planted::{self, Rule};
 use cairn_types::{Crc32c, crc32c_append};
 
@@ -145,7 +145,7 @@ impl AppendRun {
             }
         }
         if !self.checksums.is_empty() {
-            let raw: Vec<u8> = self.checksums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+            let raw = encode_block_checksums(self.head.handle, self.first_block, &self.checksums);
             let offset = block_checksum_offset(self.first_block);
             files.meta.write_at(&raw, offset).map_err(disk_error)?;
         }

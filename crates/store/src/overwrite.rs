@@ -16,7 +16,7 @@ use crate::reading::read_block;
 use crate::whole_files::disk_error;
 use bytes::Bytes;
 use cairn_env::{ChunkError, DiskError};
-use cairn_format::{ChunkHead, RedoEntry, block_checksum_offset};
+use cairn_format::{ChunkHead, RedoEntry, block_checksum_offset, encode_block_checksums};
 use cairn_types::crc32c;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -136,7 +136,8 @@ pub(crate) fn write_in_place(files: &ChunkFiles, entry: &RedoEntry) -> Result<()
     }
     for (block, checksum) in &entry.checksums {
         let offset = block_checksum_offset(*block);
-        files.meta.write_at(&checksum.to_le_bytes(), offset).map_err(disk_error)?;
+        let raw = encode_block_checksums(entry.head.handle, *block, &[*checksum]);
+        files.meta.write_at(&raw, offset).map_err(disk_error)?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::whole_files::disk_error;
 use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{ChunkError, DiskError, Payload, ReadDone};
-use cairn_format::{ChunkHead, block_checksum_offset};
+use cairn_format::{ChunkHead, block_checksum_offset, decode_block_checksums};
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
 use std::ops::Range;
 
@@ -48,8 +48,7 @@ fn stored_checksums(
             return Err(ChunkError::Corrupt { offset: missing * u64::from(head.block_size) });
         }
     }
-    let (sums, _) = raw.as_chunks::<4>();
-    let mut sums: Vec<Crc32c> = sums.iter().map(|sum| Crc32c::from_le_bytes(*sum)).collect();
+    let mut sums = decode_block_checksums(head.handle, whole.start, &raw);
     if blocks.end > head.whole_blocks() && head.tail_size() > 0 {
         sums.push(head.tail_checksum);
     }
