@@ -230,6 +230,15 @@ impl SimDisk {
         self.state().steps
     }
 
+    /// Whether it has room, and nothing goes wrong from now on.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        let state = self.state();
+        state.fuse.is_none_or(|left| left > u64::MAX / 2)
+            && state.faults.is_over()
+            && state.used() < state.capacity
+    }
+
     /// Sets how much fits.
     pub fn set_capacity(&self, capacity: u64) {
         self.state().capacity = capacity;

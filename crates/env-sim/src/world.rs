@@ -18,7 +18,7 @@ use crate::trace::Trace;
 use crate::watch::{MessageWatch, SeenRequest};
 use cairn_env::{Answer, Caller, EffectId, Now, Payload};
 use cairn_protocol::{Failure, Request, Response};
-use cairn_types::Random;
+use cairn_types::{Address, Random};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,6 +148,26 @@ impl SimWorld {
     #[must_use]
     pub fn name(&self, node: NodeId) -> &str {
         &self.nodes[node.0].name
+    }
+
+    /// Whether a machine runs, at its own speed, with disks that have room and do nothing wrong.
+    #[must_use]
+    pub fn is_well(&self, node: NodeId) -> bool {
+        let it = &self.nodes[node.0];
+        let quick = it.slow == 1 && it.slow_disk == 1 && it.paused_until <= self.time.now;
+        it.process.is_some() && quick && it.disks.iter().all(SimDisk::is_well)
+    }
+
+    /// Whether what one machine sends reaches another.
+    #[must_use]
+    pub fn reaches(&self, from: NodeId, to: NodeId) -> bool {
+        !self.network.blocked.contains(&(from, to))
+    }
+
+    /// The machine that listens there.
+    #[must_use]
+    pub fn node_at(&self, address: &Address) -> Option<NodeId> {
+        self.network.by_address.get(address).copied()
     }
 
     /// A machine's disks.

@@ -1,11 +1,15 @@
 //! Runs seeds from the command line: `seeds FROM COUNT`, or `seeds SEED` with every step told; with
-//! `hard` at the end their hard runs, with `hard Outage` those with no other new kind of fault.
+//! `hard` at the end their hard runs, with `hard Outage` those with no other new kind of fault; with
+//! `pinned` the seed as it is pinned.
 
 use cairn_sim::{FaultKind, FaultMix, RunConfig, run};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 fn config(seed: u64, words: &[String]) -> RunConfig {
+    if words.iter().any(|word| word == "pinned") {
+        return cairn_sim::scenarios::as_pinned(seed);
+    }
     let Some(at) = words.iter().position(|word| word == "hard") else {
         return RunConfig::of(seed);
     };

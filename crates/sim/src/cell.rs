@@ -2,6 +2,7 @@
 
 use crate::checkers::replay_is_state::SharedMaster;
 use crate::observer::Observer;
+use crate::prober::Prober;
 use crate::report::RunConfig;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig};
 use cairn_client_core::{ClientCore, ClientSettings, NoDisk};
@@ -142,4 +143,18 @@ fn add_client(world: &mut SimWorld, at: usize) -> NodeId {
             Ok(DriverProcess::boxed(boot.node, driver, Arc::new(NoDisk), None))
         }),
     })
+}
+
+/// Adds a machine that asks anything of anyone, and starts it.
+pub(crate) fn add_prober(world: &mut SimWorld) -> NodeId {
+    let prober = world.add(NodePlan {
+        name: "prober".to_owned(),
+        address: Address::new("prober:0"),
+        disks: Vec::new(),
+        factory: Box::new(|boot| {
+            Ok(DriverProcess::boxed(boot.node, Prober::default(), Arc::new(NoDisk), None))
+        }),
+    });
+    world.restart(prober).expect("a fresh process starts");
+    prober
 }

@@ -148,6 +148,16 @@ impl FileModel {
         demand: ReadDemand,
     ) -> Result<(), String> {
         self.judge_length(read, bytes.len() as u64, demand)?;
+        self.judge_bytes(read, bytes, demand)
+    }
+
+    /// Judges the bytes that a read gave, however few they are.
+    pub(crate) fn judge_bytes(
+        &self,
+        read: ReadNote,
+        bytes: &[u8],
+        demand: ReadDemand,
+    ) -> Result<(), String> {
         let end = read.offset + bytes.len() as u64;
         let mut cuts: Vec<u64> = self
             .writes

@@ -21,6 +21,8 @@ mod observer;
 mod operations;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod prober;
+mod replica_audit;
 mod report;
 mod run;
 pub mod scenarios;

@@ -6,11 +6,12 @@ use crate::checkers::linearizable_names::{Judgement, judge};
 use crate::checkers::replay_is_state::ReplayIsState;
 use crate::fault_injector::FaultInjector;
 use crate::observer::Observer;
+use crate::replica_audit::{AuditedFile, audit};
 use crate::report::{CheckFailure, RunConfig, RunReport};
 use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
-    Appender, FinalReads, NameHistory, NamespaceChurn, RandomWriter, RecordFile, SequentialFiles,
-    SharedFile, TailingReader,
+    Appender, FinalReads, NameHistory, NamespaceChurn, Progress, RandomWriter, RecordFile,
+    SequentialFiles, SharedFile, TailingReader,
 };
 use cairn_env_sim::{WorldStep, WorldTime};
 use cairn_types::CellConfig;
@@ -79,7 +80,7 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
         records: vec![RecordFile::named("/log-1"), RecordFile::named("/log-2")],
         names: Rc::default(),
     };
-    let mut workloads = workloads(&sim, &shared, config.batches);
+    let mut workloads = workloads(&sim, &shared, config);
     start_all(&mut sim, &mut workloads, 0);
     injector.start(&mut sim);
     run_for(&mut sim, &mut injector, &mut workloads, config.seconds, |_, _| false);
@@ -98,13 +99,21 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     workloads.push(Box::new(last_reader(&shared)));
     start_all(&mut sim, &mut workloads, first);
     run_for(&mut sim, &mut injector, &mut workloads, READING_SECONDS, quiet);
+    if config.strict && observer.borrow().failure.is_none() {
+        audit(&mut sim, &audited(&shared));
+    }
     finish(&mut sim, report);
 }
 
-fn workloads(sim: &Simulation, shared: &WorkloadFiles, batches: bool) -> Vec<Box<dyn Workload>> {
+fn workloads(
+    sim: &Simulation,
+    shared: &WorkloadFiles,
+    config: &RunConfig,
+) -> Vec<Box<dyn Workload>> {
+    let batches = config.batches;
     let reach = 6 * sim.cell_config.chunk_size;
     let record = |at: usize| shared.records[at].clone();
-    vec![
+    let mut workloads: Vec<Box<dyn Workload>> = vec![
         Box::new(SequentialFiles::new(0, shared.sequential.clone())),
         Box::new(SequentialFiles::new(1, shared.sequential.clone())),
         Box::new(RandomWriter::new(0, shared.random.clone(), reach)),
@@ -121,13 +130,24 @@ fn workloads(sim: &Simulation, shared: &WorkloadFiles, batches: bool) -> Vec<Box
         Box::new(NamespaceChurn::new(3, shared.names.clone(), batches)),
         Box::new(NamespaceChurn::new(4, shared.names.clone(), batches)),
         Box::new(NamespaceChurn::new(1, shared.names.clone(), batches)),
-    ]
+    ];
+    if config.strict {
+        workloads.push(Box::new(Progress::new(3)));
+    }
+    workloads
 }
 
 fn last_reader(shared: &WorkloadFiles) -> FinalReads {
     let mut bytes = shared.sequential.borrow().clone();
     bytes.push(shared.random.clone());
     FinalReads::new(bytes, shared.records.clone())
+}
+
+fn audited(shared: &WorkloadFiles) -> Vec<AuditedFile> {
+    let mut bytes = shared.sequential.borrow().clone();
+    bytes.push(shared.random.clone());
+    let records = shared.records.iter().cloned().map(AuditedFile::Records);
+    bytes.into_iter().map(AuditedFile::Bytes).chain(records).collect()
 }
 
 fn start_all(sim: &mut Simulation, workloads: &mut [Box<dyn Workload>], from: usize) {

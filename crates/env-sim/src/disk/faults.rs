@@ -74,6 +74,11 @@ impl FaultState {
         *self.fired.entry(what).or_default() += 1;
     }
 
+    /// Whether nothing goes wrong from now on.
+    pub(super) fn is_over(&self) -> bool {
+        self.faults == DiskFaults::default() && self.failing_syncs == 0
+    }
+
     /// Draws only where there is something to draw: a disk without faults takes nothing from its
     /// generator.
     fn chance(&mut self, permille: u64) -> bool {

@@ -1,9 +1,9 @@
 //! A client's part of a mutation, one message at a time (GFS §3.1, Figure 2): the prober in a
 //! client's place, so that a drill can do what no client would, or do it just then.
 
-use super::prober::ProbeRequest;
 use super::script::DrillScript;
 use crate::checkers::Verdict;
+use crate::prober::ProbeRequest;
 use crate::simulation::told;
 use bytes::Bytes;
 use cairn_env::Answer;

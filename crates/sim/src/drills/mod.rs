@@ -12,7 +12,6 @@ mod manual_client;
 mod masters;
 mod mutations;
 mod names;
-mod prober;
 mod raises;
 mod script;
 

@@ -1,6 +1,5 @@
 //! What a drill may do: ask, wait, hold a message back, and break things, in the order it tells.
 
-use super::prober::Prober;
 use crate::cell::{self, CellNodes};
 use crate::checkers::{self, Verdict};
 use crate::fault_mix::FaultMix;
@@ -11,16 +10,12 @@ use crate::report::{RunConfig, RunReport};
 use crate::run::finish;
 use crate::simulation::{Simulation, told};
 use bytes::Bytes;
-use cairn_client_core::NoDisk;
-use cairn_env_sim::{
-    DiskFaults, DiskImage, DriverProcess, NodeId, NodePlan, SeenRequest, WorldStep,
-};
+use cairn_env_sim::{DiskFaults, DiskImage, NodeId, SeenRequest, WorldStep};
 use cairn_protocol::Failure;
 use cairn_types::{Address, CellConfig, ChunkHandle, ChunkIndex, Content, EntryId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Clients of a drill's cell.
@@ -49,19 +44,12 @@ impl DrillScript {
             trace,
             faults: FaultMix::calm(),
             batches: false,
+            strict: false,
         };
         let cell_config = CellConfig::tiny();
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
         let (mut world, nodes) = cell::build(&config, &cell_config, CLIENTS, &observer);
-        let prober = world.add(NodePlan {
-            name: "prober".to_owned(),
-            address: Address::new("prober:0"),
-            disks: Vec::new(),
-            factory: Box::new(|boot| {
-                Ok(DriverProcess::boxed(boot.node, Prober::default(), Arc::new(NoDisk), None))
-            }),
-        });
-        world.restart(prober).expect("a fresh process starts");
+        let prober = cell::add_prober(&mut world);
         let sim = Simulation::new(world, nodes, cell_config, observer);
         let mut script = Self { sim, prober, ended: BTreeMap::new(), tokens: 0 };
         // Servers join and the master learns of them.

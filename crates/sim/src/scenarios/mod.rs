@@ -31,12 +31,14 @@ pub fn pinned() -> Vec<Scenario> {
         (247, "a shared file read as none of its writes after a power failure"),
         (363, "a record that two intact replicas held was overruled by one that had lost it"),
     ];
-    let as_found = |seed| {
-        let config = RunConfig::of(seed);
-        // What was not there yet when these were found.
-        let faults = config.faults.with(FaultKind::PowerLossAll, 0);
-        RunConfig { faults, batches: false, ..config }
-    };
     let mended = found.into_iter().filter(|(seed, _)| !UNMENDED.contains(seed));
-    mended.map(|(seed, name)| Scenario { name, config: as_found(seed) }).collect()
+    mended.map(|(seed, name)| Scenario { name, config: as_pinned(seed) }).collect()
+}
+
+/// The run of a seed as it was when the pinned ones were found: without what was not there yet.
+#[must_use]
+pub fn as_pinned(seed: u64) -> RunConfig {
+    let config = RunConfig::of(seed);
+    let faults = config.faults.with(FaultKind::PowerLossAll, 0);
+    RunConfig { faults, batches: false, ..config }
 }

@@ -3,6 +3,7 @@
 mod concurrent_appends;
 mod final_reads;
 mod namespace_churn;
+mod progress;
 mod random_writes;
 mod record_file;
 mod sequential_files;
@@ -12,6 +13,7 @@ mod tailing_readers;
 pub(crate) use concurrent_appends::Appender;
 pub(crate) use final_reads::FinalReads;
 pub(crate) use namespace_churn::{NameHistory, NamespaceChurn};
+pub(crate) use progress::Progress;
 pub(crate) use random_writes::RandomWriter;
 pub(crate) use record_file::RecordFile;
 pub(crate) use sequential_files::SequentialFiles;

@@ -43,6 +43,27 @@ impl SharedFile {
         }
     }
 
+    /// Judges what one replica gave, unless what is missing may be.
+    pub(crate) fn judge_replica(
+        &self,
+        sim: &mut Simulation,
+        whose: &str,
+        read: ReadNote,
+        bytes: &[u8],
+    ) {
+        let file = self.id.expect("a file that is read is known");
+        let mut demand = ReadDemand::Acknowledged;
+        if sim.excused(file, read.offset, read.size) {
+            let kept = sim.synced_is_kept(file, read.offset, read.size);
+            demand = if kept { ReadDemand::Synced } else { ReadDemand::Nothing };
+        }
+        if let Err(message) = self.model.judge_bytes(read, bytes, demand) {
+            let place = sim.describe(file, read.offset);
+            let message = format!("{} on {whose} ({place}): {message}", self.name);
+            sim.fail("every_replica", message);
+        }
+    }
+
     fn complain(&self, sim: &mut Simulation, read: ReadNote, message: &str) {
         let from = read.from.seconds();
         sim.fail("regions", format!("{} (read from {from:.3}s): {message}", self.name));

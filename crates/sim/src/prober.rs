@@ -12,16 +12,16 @@ use std::time::Duration;
 type AnswerCallback = Box<dyn FnOnce(Result<Answer, Failure>)>;
 
 /// One question.
-pub(super) struct ProbeRequest {
-    pub(super) to: Address,
-    pub(super) request: Request,
-    pub(super) payload: Bytes,
-    pub(super) done: AnswerCallback,
+pub(crate) struct ProbeRequest {
+    pub(crate) to: Address,
+    pub(crate) request: Request,
+    pub(crate) payload: Bytes,
+    pub(crate) done: AnswerCallback,
 }
 
 /// The machine that asks.
 #[derive(Default)]
-pub(super) struct Prober {
+pub(crate) struct Prober {
     next: u64,
     open: BTreeMap<EffectId, AnswerCallback>,
 }
