@@ -5,14 +5,19 @@ use crate::master_link::{LinkContext, MasterLink};
 use crate::outbox::{
     CallPurpose, DiskPurpose, Finished, Outbox, ReplicaCall, ReplicaJob, WakePurpose, failure_of,
 };
+use crate::reads;
 use crate::replica::{AfterFailure, Replica, WaitingChange};
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
-use cairn_env::{Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, Space};
+use crate::sync::answer_primary;
+use bytes::Bytes;
+use cairn_env::{
+    Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, ReadDone, Space,
+};
 use cairn_protocol::{
-    ClientToChunkserver, Directed, ErrorCode, Failure, Forward, Heartbeat, HeartbeatAnswer,
-    Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport, Request, Response,
-    Rpc, SecondaryFailed, SyncChunk,
+    Acknowledged, ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, FetchAnswer, Forward,
+    Heartbeat, HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary,
+    ReplicaReport, ReplicaToReplica, Request, Response, Rpc, SecondaryFailed, SyncChunk,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Term, Time};
@@ -126,7 +131,7 @@ impl ChunkCore {
             now: now.time,
             config: self.settings.config(),
             out: &mut self.out,
-            me: self.me.at.server,
+            me: &self.me.at,
             master: self.link.master(&self.me),
         };
         (&mut self.table, cx)
@@ -174,6 +179,10 @@ impl ChunkCore {
             Directed::MasterToChunkserver(order) => self.on_order(now, from, order),
             Directed::ClientToChunkserver(request) => self.on_client(now, from, request),
             Directed::PrimaryToSecondary(request) => self.on_primary(now, from, request),
+            Directed::ReplicaToReplica(ReplicaToReplica::Fetch(fetch)) => {
+                let (replica, mut cx) = self.replica_asked_for(now, fetch.handle)?;
+                reads::on_fetch(replica, &mut cx, from, fetch)
+            }
             Directed::Handshake(_)
             | Directed::ClientToMaster(_)
             | Directed::ChunkserverToMaster(_) => Err(not_served(name)),
@@ -254,11 +263,11 @@ impl ChunkCore {
             }
             ClientToChunkserver::Read(read) => {
                 let (replica, mut cx) = self.replica_asked_for(now, read.handle)?;
-                replica.on_read(&mut cx, from, &read);
+                reads::on_read(replica, &mut cx, from, &read);
             }
             ClientToChunkserver::ChunkLength(ask) => {
                 let (replica, mut cx) = self.replica_asked_for(now, ask.handle)?;
-                replica.on_length(&mut cx, from, &ask);
+                reads::on_length(replica, &mut cx, from, &ask);
             }
             ClientToChunkserver::SyncChunk(sync) => {
                 let (replica, mut cx) = self.replica_asked_for(now, sync.handle)?;
@@ -344,7 +353,10 @@ impl ChunkCore {
         }
         let Some((replica, mut cx)) = self.replica(now, handle) else {
             // Who waited for it was told when it went, but for those whom it did not know.
-            if let ReplicaJob::Read { to, .. } | ReplicaJob::SyncForPrimary { to } = job {
+            if let ReplicaJob::Read { to, .. }
+            | ReplicaJob::Fetch { to }
+            | ReplicaJob::SyncForPrimary { to } = job
+            {
                 let why = format!("chunk {} is gone from this server", handle.short());
                 self.out.refuse(to, Failure::not_done(ErrorCode::NoSuchChunk, why));
             }
@@ -363,23 +375,31 @@ impl ChunkCore {
                 after = replica.on_change_failed(cx, &error.to_string());
             }
             (ReplicaJob::Read { to, end, closed }, Ok(ChunkDone::Read(done))) => {
-                replica.on_read_done(cx, to, (end, closed), done);
+                reads::on_read_done(replica, cx, to, (end, closed), done);
             }
-            (ReplicaJob::Read { to, .. }, Err(error)) => replica.on_read_failed(cx, to, &error),
+            (ReplicaJob::Fetch { to }, Ok(ChunkDone::Read(done))) => give_fetched(cx, to, done),
+            (ReplicaJob::Read { to, .. } | ReplicaJob::Fetch { to }, Err(error)) => {
+                replica.on_read_failed(cx, to, &error);
+            }
+            (ReplicaJob::Checksums, Ok(ChunkDone::Checksums { length, checksums })) => {
+                replica.on_checksums(cx, (length, checksums));
+            }
+            (ReplicaJob::Checksums, Err(error)) => replica.on_apply_failed(cx, &error),
             (ReplicaJob::Verify, Ok(ChunkDone::Verified { good })) => replica.on_verified(good),
             // The disk could not look: the doubt will be told again.
             (ReplicaJob::Verify, Err(_)) => {}
-            (ReplicaJob::SyncHere { lease, round }, Ok(ChunkDone::Synced)) => {
-                replica.on_synced(cx, (lease, round), None, Ok(()));
-            }
-            (ReplicaJob::SyncHere { lease, round }, Err(error)) => {
-                replica.on_synced(cx, (lease, round), None, Err(failure_of(&error)));
+            (ReplicaJob::SyncHere { lease, round }, result @ (Ok(ChunkDone::Synced) | Err(_))) => {
+                let result = result.map(drop).map_err(|error| failure_of(&error));
+                replica.as_primary_of(cx, lease, |primary, stored, cx| {
+                    primary.on_synced(stored, cx, round, None, result);
+                    Ok(())
+                });
             }
             (ReplicaJob::SyncForPrimary { to }, Ok(ChunkDone::Synced)) => {
-                replica.on_synced_for_primary(cx, to, Ok(()));
+                answer_primary(replica.stored(), cx, to);
             }
             (ReplicaJob::SyncForPrimary { to }, Err(error)) => {
-                replica.on_synced_for_primary(cx, to, Err(error));
+                cx.out.refuse(to, failure_of(&error));
             }
             (job, Ok(done)) => panic!("the disk was asked for {job:?} and did {done:?}"),
         }
@@ -390,9 +410,15 @@ impl ChunkCore {
 
     // Answers to calls.
 
-    fn on_answer(&mut self, now: Now, purpose: CallPurpose, result: Result<Response, Failure>) {
+    fn on_answer(&mut self, now: Now, purpose: CallPurpose, result: Result<Answer, Failure>) {
+        let (result, payload) = match result {
+            Ok(answer) => (Ok(answer.response), answer.payload),
+            Err(failure) => (Err(failure), Bytes::new()),
+        };
         match purpose {
-            CallPurpose::Replica(handle, call) => self.on_replica_call(now, handle, call, result),
+            CallPurpose::Replica(handle, call) => {
+                self.on_replica_call(now, handle, call, (result, payload));
+            }
             CallPurpose::Join => {
                 self.with_link(now, |link, cx| link.on_joined(cx, Join::answer(result)));
             }
@@ -406,7 +432,6 @@ impl ChunkCore {
                     self.heed(now, sent, answer);
                 }
             }
-            CallPurpose::Nobody => {}
         }
     }
 
@@ -415,7 +440,7 @@ impl ChunkCore {
         now: Now,
         handle: ChunkHandle,
         call: ReplicaCall,
-        result: Result<Response, Failure>,
+        (result, payload): (Result<Response, Failure>, Bytes),
     ) {
         // Who waited for a replica that is gone was told when it went.
         let Some((replica, mut cx)) = self.replica(now, handle) else { return };
@@ -423,15 +448,38 @@ impl ChunkCore {
         match call {
             ReplicaCall::Forward { version, lease, secondary } => {
                 let serial = Forward::answer(result).map(|answer| answer.serial);
-                replica.on_forwarded(cx, (lease, version), secondary, serial);
+                replica.as_primary_of(cx, lease, |primary, stored, cx| {
+                    primary.on_forwarded(stored, cx, version, secondary, serial)
+                });
+            }
+            ReplicaCall::Fetch { version } => {
+                let blocks = Fetch::answer(result).map(|answer| (answer, payload));
+                replica.on_fetched(cx, version, blocks);
+            }
+            ReplicaCall::Tell { lease, secondary } => {
+                let heard = Acknowledged::answer(result).is_ok();
+                replica.as_primary_of(cx, lease, |primary, _, cx| {
+                    primary.on_told(cx, secondary, heard);
+                    Ok(())
+                });
             }
             ReplicaCall::Shrink { lease } => {
-                replica.on_shrunk(cx, lease, SecondaryFailed::answer(result));
+                let result = SecondaryFailed::answer(result);
+                replica.as_primary_of(cx, lease, |primary, stored, cx| {
+                    primary.on_shrunk(stored, cx, result)
+                });
             }
-            ReplicaCall::LogClose { lease } => replica.on_close_logged(cx, lease),
+            ReplicaCall::LogClose { lease } => {
+                replica.as_primary_of(cx, lease, |primary, stored, cx| {
+                    Err(primary.on_close_logged(stored, cx.out))
+                });
+            }
             ReplicaCall::SyncThere { lease, round, secondary } => {
                 let result = SyncChunk::answer(result).map(drop);
-                replica.on_synced(cx, (lease, round), Some(secondary), result);
+                replica.as_primary_of(cx, lease, |primary, stored, cx| {
+                    primary.on_synced(stored, cx, round, Some(secondary), result);
+                    Ok(())
+                });
             }
         }
     }
@@ -465,6 +513,12 @@ impl ChunkCore {
             self.out.chunk_job(handle, DiskPurpose::Trashed(handle), job);
         }
     }
+}
+
+/// Sends another server the blocks that its replica lacks.
+fn give_fetched(cx: &mut ReplicaContext<'_>, to: Caller, done: ReadDone) {
+    let answer = FetchAnswer { offset: done.offset, checksums: done.checksums };
+    cx.out.reply_with(to, Response::Fetch(answer), done.payload);
 }
 
 fn not_served(name: &str) -> Failure {

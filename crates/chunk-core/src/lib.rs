@@ -15,7 +15,7 @@
 //!   write.rs ──────────┐                                    ┌─► secondaries.rs ──► Forward
 //!                      ├─► primary.rs ─► mutation_pipeline ─┤
 //!   record_append.rs ──┘                                    └─► closing.rs, when it is full
-//!   Forward ──► secondary.rs
+//!   Forward ──► secondary.rs         what one lacks comes by catch_up.rs, before its lease
 //! ```
 //! - C1: a replica obeys only its present version and lease (R7, R12).
 //! - C2: mutations are applied in serial order, each once (R13).
@@ -25,6 +25,7 @@
 //!
 //! Knows handles, versions and the time it is handed. Never sees files, sockets or paths.
 
+mod catch_up;
 mod chunk_core_config;
 mod closing;
 mod core;

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use cairn_env::{
-    Caller, ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Effect, EffectId,
+    Answer, Caller, ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Effect, EffectId,
     JournalEntry, Lane, Payload,
 };
 use cairn_protocol::{ErrorCode, Failure, Request, Response};
@@ -42,6 +42,10 @@ pub(crate) enum ReplicaJob {
     /// Bytes for a reader, who asked for a range up to `end` of a chunk that it knows as closed, or
     /// as open.
     Read { to: Caller, end: u64, closed: bool },
+    /// Its own checksums, to catch up with another replica.
+    Checksums,
+    /// Blocks for another server, which catches up with this one.
+    Fetch { to: Caller },
     /// A doubted block is looked at again (R31).
     Verify,
     /// The primary's own part of a sync.
@@ -61,8 +65,6 @@ pub(crate) enum CallPurpose {
     Inventory { join: JoinId, number: u64, last: bool },
     /// The master answers a heartbeat that was sent then.
     Heartbeat(Time),
-    /// Nobody waits for it.
-    Nobody,
 }
 
 /// What was asked of another server for one replica.
@@ -70,6 +72,10 @@ pub(crate) enum CallPurpose {
 pub(crate) enum ReplicaCall {
     /// A secondary applies a batch.
     Forward { version: ChunkVersion, lease: LeaseId, secondary: ServerId },
+    /// Another replica gives the blocks that this one lacks.
+    Fetch { version: ChunkVersion },
+    /// A secondary hears how far the chunk is acknowledged.
+    Tell { lease: LeaseId, secondary: ServerId },
     /// The master shrinks the set.
     Shrink { lease: LeaseId },
     /// The master logs that the chunk is closed.
@@ -98,7 +104,7 @@ enum Purpose {
 #[derive(Debug)]
 pub(crate) enum Finished {
     Disk(DiskPurpose, ChunkResult),
-    Call(CallPurpose, Result<Response, Failure>),
+    Call(CallPurpose, Result<Answer, Failure>),
     Wake(WakePurpose),
 }
 
@@ -184,7 +190,7 @@ impl Outbox {
         match (purpose, result) {
             (Purpose::Disk(purpose), Completion::Disk(result)) => Finished::Disk(purpose, result),
             (Purpose::Call(purpose), Completion::Answered(result)) => {
-                Finished::Call(purpose, result.map(|answer| answer.response))
+                Finished::Call(purpose, result)
             }
             (Purpose::Wake(purpose), Completion::Woken) => Finished::Wake(purpose),
             (purpose, result) => panic!("{purpose:?} came to {result:?} (O1)"),
@@ -207,6 +213,7 @@ pub(crate) fn failure_of(error: &ChunkError) -> Failure {
     match error {
         ChunkError::Disk(DiskError::NoSpace) => Failure::not_done(ErrorCode::DiskFull, line),
         ChunkError::Corrupt { .. } => Failure::not_done(ErrorCode::ChecksumMismatch, line),
+        ChunkError::FetchedDiffers { .. } => Failure::not_done(ErrorCode::ReplicaFailed, line),
         ChunkError::PushMissing { .. } => Failure::not_done(ErrorCode::PushMissing, line),
         ChunkError::PushDiffers { .. } => Failure::refused(ErrorCode::Invalid, line),
         ChunkError::NoSuchChunk => Failure::not_done(ErrorCode::NoSuchChunk, line),

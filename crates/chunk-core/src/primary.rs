@@ -7,7 +7,8 @@
 //! ```
 //! - P1: the holder's lease ends before the master's does: it counts from when it answered the
 //!   raise, and by a clock that may run slow (R4).
-//! - P2: the first act of a lease is to level the replicas to the longest among them (R16).
+//! - P2: the first act of a lease is to level the replicas: to the bytes of the one that has gone
+//!   furthest, and to the longest length among them (R16).
 //! - P3: nothing is acknowledged after the lease's end, nor before every replica of the set has
 //!   applied it (R14).
 //!
@@ -24,8 +25,8 @@ use crate::stored_replica::StoredReplica;
 use crate::sync::SyncRounds;
 use cairn_env::{Caller, ChunkError, ConnectionId};
 use cairn_protocol::{
-    ErrorCode, Failure, GrantLease, GrantLeaseAnswer, HeldLease, Response, RevokeLeaseAnswer,
-    SecondaryFailed, SecondaryFailedAnswer, SyncChunk,
+    ErrorCode, Failure, GrantLease, GrantLeaseAnswer, HeldLease, LevelSource, Response,
+    RevokeLeaseAnswer, SecondaryFailed, SecondaryFailedAnswer, SyncChunk,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkVersion, LeaseId, SerialNumber, ServerId, Time};
@@ -73,6 +74,8 @@ pub(crate) struct Primary {
     lease: LeaseId,
     expires: Time,
     phase: LeasePhase,
+    /// How this replica stood when the lease began: what the others are levelled to (P2).
+    source: LevelSource,
     secondaries: Secondaries,
     pipeline: MutationPipeline,
     close: ChunkClose,
@@ -90,19 +93,30 @@ impl Primary {
     /// Takes a lease that lasts until `expires`; levels first (P2).
     pub(crate) fn start(
         stored: &StoredReplica,
-        out: &mut Outbox,
+        cx: &mut ReplicaContext<'_>,
         from: Caller,
         grant: GrantLease,
         expires: Time,
     ) -> (Self, PrimaryChange) {
         assert!(!stored.is_suspect() && !stored.is_damaged(), "a primary's bytes are in doubt");
-        let serial = grant.serial.max(stored.serial()).next();
+        // No fresh number: who levels and fails has gone no further for it than the others. But
+        // one, where nothing was ever applied: what all have applied is counted by it.
+        let serial = grant.serial.max(stored.serial()).max(SerialNumber::new(1));
+        // Who has caught up stands as the one that it caught up with.
+        let own = stored.as_source(cx.me.clone());
+        let source = match grant.source {
+            Some(LevelSource { mutated_version, serial, .. }) => {
+                LevelSource { mutated_version, serial, ..own }
+            }
+            None => own,
+        };
         let longest = grant.length.max(stored.length());
         let length = if broken(Rule::R16) { stored.length() } else { longest };
         let primary = Self {
             lease: grant.lease,
             expires,
             phase: LeasePhase::Levelling(from),
+            source,
             secondaries: Secondaries::of(grant.secondaries),
             pipeline: MutationPipeline::opened_by(PrimaryMutation::levelling(serial, length)),
             close: ChunkClose::open(grant.file, grant.index),
@@ -112,7 +126,7 @@ impl Primary {
             draining: None,
             used: true,
         };
-        primary.apply(stored, out);
+        primary.apply(stored, cx.out);
         (primary, PrimaryChange::Batch)
     }
 
@@ -310,7 +324,8 @@ impl Primary {
     ) -> Result<(), LeaseEnd> {
         self.acknowledge(stored, cx)?;
         if !self.is_shrinking() {
-            let (unacknowledged, level) = (self.pipeline.unacknowledged(), !self.has_levelled());
+            let level = (!self.has_levelled()).then_some(&self.source);
+            let unacknowledged = self.pipeline.unacknowledged();
             self.secondaries.forward(cx, stored, self.lease, unacknowledged, level);
         }
         Ok(())
@@ -426,7 +441,7 @@ impl Primary {
         {
             self.secondary_failed(stored, cx, server);
         }
-        self.syncs.on_synced(round, result, cx.me, cx.out);
+        self.syncs.on_synced(round, result, cx.me.server, cx.out);
     }
 
     /// A secondary cannot apply, or cannot sync: the set has to go on without it (R14).
@@ -490,6 +505,11 @@ impl Primary {
             stored.settle(cx.out);
         }
         Ok(())
+    }
+
+    /// A secondary has heard the mark, or has not.
+    pub(crate) fn on_told(&mut self, cx: &ReplicaContext<'_>, server: ServerId, heard: bool) {
+        self.secondaries.told(cx, server, heard);
     }
 
     /// The master wants the lease back: stop, drain, answer.

@@ -13,10 +13,13 @@
 //!   One whose end is not known tells no reader that it ends.
 
 use crate::outbox::{Outbox, ReplicaJob};
+use crate::primary::Primary;
+use crate::replica::Replica;
+use crate::replica_context::ReplicaContext;
 use crate::stored_replica::StoredReplica;
 use cairn_env::{Caller, ChunkJob, ReadDone};
 use cairn_protocol::{
-    ChunkLength, ChunkLengthAnswer, ErrorCode, Failure, Read, ReadAnswer, Response,
+    ChunkLength, ChunkLengthAnswer, ErrorCode, Failure, Fetch, Read, ReadAnswer, Response,
 };
 use cairn_types::planted::{Rule, broken};
 
@@ -80,8 +83,7 @@ impl ReadView<'_> {
         let stored = end.min(self.stored.length());
         if stored <= read.offset && self.stored.is_end_unknown() {
             // An empty answer, or zeros, would say that the chunk ends here (R19).
-            let why = format!("chunk {} is damaged here: what it held is lost", handle.short());
-            return Err(Failure::not_done(ErrorCode::ChecksumMismatch, why));
+            return Err(self.stored.end_lost());
         }
         if stored <= read.offset {
             let zeros = end.saturating_sub(read.offset);
@@ -125,4 +127,63 @@ impl ReadView<'_> {
             primary: self.holds_lease,
         }))
     }
+}
+
+/// What one may see of it to whom the master said that the chunk is closed, or open.
+fn view<'r>(replica: &'r Replica, cx: &ReplicaContext<'_>, closed: bool) -> ReadView<'r> {
+    let holds = |primary: &Primary| primary.is_live(cx.now) && primary.has_levelled();
+    ReadView {
+        stored: replica.stored(),
+        chunk_size: cx.config.chunk_size,
+        holds_lease: replica.role().primary().is_some_and(holds),
+        knows_closed: closed,
+        is_marking: replica.role().primary().is_some_and(Primary::is_marking),
+    }
+}
+
+pub(crate) fn on_read(replica: &Replica, cx: &mut ReplicaContext<'_>, from: Caller, read: &Read) {
+    if let Err(failure) = view(replica, cx, read.closed).read(cx.out, from, read) {
+        cx.out.refuse(from, failure);
+    }
+}
+
+/// The disk has the bytes of a range that ends at `end`, for one who knows the chunk as closed,
+/// or as open.
+pub(crate) fn on_read_done(
+    replica: &Replica,
+    cx: &mut ReplicaContext<'_>,
+    to: Caller,
+    (end, closed): (u64, bool),
+    done: ReadDone,
+) {
+    view(replica, cx, closed).serve(cx.out, to, end, done);
+}
+
+pub(crate) fn on_length(
+    replica: &Replica,
+    cx: &mut ReplicaContext<'_>,
+    from: Caller,
+    ask: &ChunkLength,
+) {
+    match view(replica, cx, true).length(ask) {
+        Ok(answer) => cx.out.reply(from, answer),
+        Err(failure) => cx.out.refuse(from, failure),
+    }
+}
+
+/// Another server's replica catches up with this one: blocks that it lacks (R16).
+pub(crate) fn on_fetch(
+    replica: &Replica,
+    cx: &mut ReplicaContext<'_>,
+    from: Caller,
+    fetch: Fetch,
+) -> Result<(), Failure> {
+    let Fetch { handle, version, offset, length, known } = fetch;
+    replica.stored().check_version(version)?;
+    if replica.stored().is_end_unknown() {
+        return Err(replica.stored().end_lost());
+    }
+    let job = ChunkJob::Fetch { handle, offset, length, known };
+    cx.out.replica_job(handle, ReplicaJob::Fetch { to: from }, job);
+    Ok(())
 }

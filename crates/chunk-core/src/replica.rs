@@ -8,24 +8,26 @@
 //! - X1: at most one change is under way, so what a raise reports is what is stored.
 //! - X2: a raise refuses the old version from the moment it is taken up, and is answered only
 //!   once it is durable (R7).
-//! - X3: whatever a role wants done to the bytes goes through the change under way; a change may
+//! - X3: a raise does not wait for bytes of an older version: catching up ends where one comes.
+//! - X4: whatever a role wants done to the bytes goes through the change under way; a change may
 //!   outlive the lease that it was made for.
 
+use crate::catch_up::{CatchUp, CatchUpProgress};
 use crate::outbox::{DiskPurpose, ReplicaJob, failure_of};
-use crate::primary::{LeaseEnd, Primary, PrimaryChange, check_grant, not_holder};
-use crate::reads::ReadView;
+use crate::primary::{LeaseEnd, Primary, PrimaryChange, check_grant};
 use crate::replica_context::ReplicaContext;
 use crate::replica_role::ReplicaRole;
 use crate::secondary::{Secondary, SecondaryBatch, check_form, check_order, not_followed};
 use crate::stored_replica::StoredReplica;
-use cairn_env::{Caller, ChunkError, ChunkJob, ConnectionId, DiskError, ReadDone};
+use bytes::Bytes;
+use cairn_env::{Caller, ChunkError, ChunkJob, ConnectionId, DiskError};
 use cairn_protocol::{
-    Acknowledged, AcknowledgedAnswer, Append, ChunkLength, ErrorCode, Failure, Forward, GrantLease,
-    HeldLease, Probe, ProbeAnswer, Raise, RaiseAnswer, Read, Response, RevokeLease,
-    RevokeLeaseAnswer, SecondaryFailedAnswer, SyncChunk, SyncChunkAnswer, Write,
+    Acknowledged, AcknowledgedAnswer, Append, ErrorCode, Failure, FetchAnswer, Forward, GrantLease,
+    HeldLease, Probe, ProbeAnswer, Raise, RaiseAnswer, Response, RevokeLease, RevokeLeaseAnswer,
+    SyncChunk, Write,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkVersion, LeaseId, SerialNumber, ServerId, Time};
+use cairn_types::{BlockChecksums, ChunkVersion, LeaseId, SerialNumber, Time};
 use std::collections::VecDeque;
 
 /// A change that waits for the one under way.
@@ -45,6 +47,8 @@ enum ChangeUnderWay {
     Primary(PrimaryChange),
     /// What the primary forwarded.
     Secondary(SecondaryBatch),
+    /// The bytes of one that has gone further, before a lease is taken, or a levelling.
+    CatchingUp { catch_up: Box<CatchUp>, from: Caller, then: Box<WaitingChange> },
 }
 
 /// What is left of a replica whose change the disk refused.
@@ -94,6 +98,7 @@ impl Replica {
         waiting: WaitingChange,
     ) {
         self.waiting.push_back((from, waiting));
+        self.give_way_to_raise(cx);
         self.pump(cx);
     }
 
@@ -167,9 +172,25 @@ impl Replica {
             return;
         }
         self.end_lease(cx, "a newer lease was granted");
+        match &grant.source {
+            Some(source) => {
+                let started = CatchUp::start(&self.stored, cx, source);
+                self.catch_up_first(cx, started, from, WaitingChange::Grant(Box::new(grant)));
+            }
+            None => self.take_lease(cx, from, grant),
+        }
+    }
+
+    /// The same, nobody having gone further.
+    fn take_lease(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, grant: GrantLease) {
+        // A block may have been found bad meanwhile.
+        if let Err(failure) = check_grant(&self.stored, cx.config, &grant) {
+            cx.out.refuse(from, failure);
+            return;
+        }
         self.stored.become_current(cx.out);
         let expires = cx.holder_expiry(self.raised_at);
-        let (primary, levelling) = Primary::start(&self.stored, cx.out, from, grant, expires);
+        let (primary, levelling) = Primary::start(&self.stored, cx, from, grant, expires);
         assert!(self.role.primary().is_none(), "two leases at once");
         self.role = ReplicaRole::Primary(Box::new(primary));
         self.begin(ChangeUnderWay::Primary(levelling));
@@ -181,8 +202,18 @@ impl Replica {
             cx.out.refuse(from, failure);
             return;
         }
-        if forward.level {
-            self.end_lease(cx, "another replica is the primary now");
+        match &forward.level {
+            Some(source) => {
+                self.end_lease(cx, "another replica is the primary now");
+                let started = CatchUp::start(&self.stored, cx, source);
+                self.catch_up_first(cx, started, from, WaitingChange::Forward(forward.clone()));
+            }
+            None => self.apply_forwarded(cx, from, forward),
+        }
+    }
+
+    fn apply_forwarded(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, forward: &Forward) {
+        if forward.level.is_some() {
             self.role = ReplicaRole::Secondary(Secondary::following(forward.lease));
             self.stored.become_current(cx.out);
         }
@@ -191,9 +222,95 @@ impl Replica {
         }
     }
 
+    /// Catches up, if that is needed, before it goes on.
+    fn catch_up_first(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        started: Result<Option<CatchUp>, Failure>,
+        from: Caller,
+        then: WaitingChange,
+    ) {
+        match started {
+            Ok(Some(catch_up)) => {
+                let (catch_up, then) = (Box::new(catch_up), Box::new(then));
+                self.begin(ChangeUnderWay::CatchingUp { catch_up, from, then });
+            }
+            Ok(None) => self.go_on_level(cx, from, then),
+            Err(failure) => cx.out.refuse(from, failure),
+        }
+    }
+
+    /// It stands as the source does.
+    fn go_on_level(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, then: WaitingChange) {
+        match then {
+            WaitingChange::Grant(grant) => self.take_lease(cx, from, *grant),
+            WaitingChange::Forward(forward) => self.apply_forwarded(cx, from, &forward),
+            WaitingChange::Raise(_) => unreachable!("a raise needs nobody's bytes"),
+        }
+    }
+
+    /// Lets a catch-up go on, if one is under way, and then whatever became possible.
+    fn as_catching_up(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        go_on: impl FnOnce(
+            &mut CatchUp,
+            &StoredReplica,
+            &mut ReplicaContext<'_>,
+        ) -> Result<CatchUpProgress, Failure>,
+    ) {
+        match self.change.take() {
+            Some(ChangeUnderWay::CatchingUp { mut catch_up, from, then }) => {
+                match go_on(&mut catch_up, &self.stored, cx) {
+                    Ok(CatchUpProgress::UnderWay) => {
+                        self.begin(ChangeUnderWay::CatchingUp { catch_up, from, then });
+                    }
+                    Ok(CatchUpProgress::Done) => self.go_on_level(cx, from, *then),
+                    Err(failure) => cx.out.refuse(from, failure),
+                }
+            }
+            other => self.change = other,
+        }
+        self.give_way_to_raise(cx);
+        self.pump(cx);
+    }
+
+    pub(crate) fn on_checksums(&mut self, cx: &mut ReplicaContext<'_>, own: (u64, BlockChecksums)) {
+        self.as_catching_up(cx, |it, stored, cx| Ok(it.on_checksums(stored, cx, own)));
+    }
+
+    /// The source's answer to a question that was asked at that version.
+    pub(crate) fn on_fetched(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        version: ChunkVersion,
+        blocks: Result<(FetchAnswer, Bytes), Failure>,
+    ) {
+        let asked = match &self.change {
+            Some(ChangeUnderWay::CatchingUp { catch_up, .. }) => catch_up.is_at(version),
+            _ => false,
+        };
+        if asked {
+            self.as_catching_up(cx, |it, stored, cx| it.on_fetched(stored, cx, blocks));
+        }
+    }
+
+    /// Whoever raises does not wait for bytes of an older version (X3).
+    fn give_way_to_raise(&mut self, cx: &mut ReplicaContext<'_>) {
+        let is_raise = |(_, it): &(Caller, WaitingChange)| matches!(it, WaitingChange::Raise(_));
+        if let Some(ChangeUnderWay::CatchingUp { catch_up, from, .. }) = &self.change
+            && catch_up.is_asking()
+            && self.waiting.iter().any(is_raise)
+        {
+            let why = "the chunk's version is raised before all bytes were fetched";
+            cx.out.refuse(*from, Failure::not_done(ErrorCode::StaleVersion, why));
+            self.change = None;
+        }
+    }
+
     fn check_forward(&self, cx: &ReplicaContext<'_>, forward: &Forward) -> Result<(), Failure> {
         self.stored.check_version(forward.version)?;
-        let follows = forward.level || self.role.follows(forward.lease);
+        let follows = forward.level.is_some() || self.role.follows(forward.lease);
         if !follows && !broken(Rule::R12) {
             return Err(not_followed(&self.stored));
         }
@@ -217,6 +334,11 @@ impl Replica {
                 self.stored.changed(length, serial);
                 let rest = batch.on_applied(&mut self.stored, cx.out);
                 self.change = rest.map(ChangeUnderWay::Secondary);
+            }
+            Some(it @ ChangeUnderWay::CatchingUp { .. }) => {
+                self.stored.changed(length, serial);
+                self.change = Some(it);
+                self.as_catching_up(cx, |it, stored, cx| Ok(it.on_installed(stored, cx)));
             }
             // It was the change of a replica that stood here before this one.
             other => self.change = other,
@@ -242,7 +364,6 @@ impl Replica {
             Some(ChangeUnderWay::Secondary(batch)) => {
                 batch.on_close_mark(&mut self.stored, cx.out);
             }
-            // It was the change of a replica that stood here before this one.
             other => self.change = other,
         }
         self.pump(cx);
@@ -292,8 +413,8 @@ impl Replica {
                 cx.out.refuse(from, failure);
             }
             Some(ChangeUnderWay::Secondary(batch)) => batch.refuse(cx.out, failure),
+            Some(ChangeUnderWay::CatchingUp { from, .. }) => cx.out.refuse(from, failure),
             Some(ChangeUnderWay::Primary(_)) => self.end_lease(cx, why),
-            // It was the change of a replica that stood here before this one.
             None => {}
         }
         self.pump(cx);
@@ -306,7 +427,9 @@ impl Replica {
         let line = format!("chunk {}: {why}", self.stored.handle().short());
         let failure = Failure::unknown(ErrorCode::NoSuchChunk, line);
         match self.change.take() {
-            Some(ChangeUnderWay::Raise { from, .. }) => cx.out.refuse(from, failure.clone()),
+            Some(ChangeUnderWay::Raise { from, .. } | ChangeUnderWay::CatchingUp { from, .. }) => {
+                cx.out.refuse(from, failure.clone());
+            }
             Some(ChangeUnderWay::Secondary(batch)) => batch.refuse(cx.out, failure.clone()),
             // Who waited for the primary was told at the end of its lease.
             Some(ChangeUnderWay::Primary(_)) | None => {}
@@ -337,8 +460,9 @@ impl Replica {
         }
     }
 
-    /// The same, for what came of a call of that lease; then whatever became possible.
-    fn as_primary_of(
+    /// The same, for what came of something that was asked for that lease; then whatever became
+    /// possible.
+    pub(crate) fn as_primary_of(
         &mut self,
         cx: &mut ReplicaContext<'_>,
         lease: LeaseId,
@@ -399,35 +523,6 @@ impl Replica {
         self.role.forget_connection(connection);
     }
 
-    // Answers to what the primary asked of others.
-
-    pub(crate) fn on_forwarded(
-        &mut self,
-        cx: &mut ReplicaContext<'_>,
-        (lease, sent_under): (LeaseId, ChunkVersion),
-        server: ServerId,
-        result: Result<SerialNumber, Failure>,
-    ) {
-        self.as_primary_of(cx, lease, |primary, stored, cx| {
-            primary.on_forwarded(stored, cx, sent_under, server, result)
-        });
-    }
-
-    pub(crate) fn on_shrunk(
-        &mut self,
-        cx: &mut ReplicaContext<'_>,
-        lease: LeaseId,
-        result: Result<SecondaryFailedAnswer, Failure>,
-    ) {
-        self.as_primary_of(cx, lease, |primary, stored, cx| primary.on_shrunk(stored, cx, result));
-    }
-
-    pub(crate) fn on_close_logged(&mut self, cx: &mut ReplicaContext<'_>, lease: LeaseId) {
-        self.as_primary_of(cx, lease, |primary, stored, cx| {
-            Err(primary.on_close_logged(stored, cx.out))
-        });
-    }
-
     // Clients.
 
     pub(crate) fn on_write(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, write: Write) {
@@ -452,36 +547,6 @@ impl Replica {
         }
     }
 
-    /// What one may see of it to whom the master said that the chunk is closed, or open.
-    fn view<'r>(&'r self, cx: &ReplicaContext<'_>, closed: bool) -> ReadView<'r> {
-        let holds = |primary: &Primary| primary.is_live(cx.now) && primary.has_levelled();
-        ReadView {
-            stored: &self.stored,
-            chunk_size: cx.config.chunk_size,
-            holds_lease: self.role.primary().is_some_and(holds),
-            knows_closed: closed,
-            is_marking: self.role.primary().is_some_and(Primary::is_marking),
-        }
-    }
-
-    pub(crate) fn on_read(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, read: &Read) {
-        if let Err(failure) = self.view(cx, read.closed).read(cx.out, from, read) {
-            cx.out.refuse(from, failure);
-        }
-    }
-
-    /// The disk has the bytes of a range that ends at `end`, for one who knows the chunk as closed,
-    /// or as open.
-    pub(crate) fn on_read_done(
-        &self,
-        cx: &mut ReplicaContext<'_>,
-        to: Caller,
-        (end, closed): (u64, bool),
-        done: ReadDone,
-    ) {
-        self.view(cx, closed).serve(cx.out, to, end, done);
-    }
-
     pub(crate) fn on_read_failed(
         &mut self,
         cx: &mut ReplicaContext<'_>,
@@ -490,13 +555,6 @@ impl Replica {
     ) {
         self.stored.learn_of(error);
         cx.out.refuse(to, failure_of(error));
-    }
-
-    pub(crate) fn on_length(&self, cx: &mut ReplicaContext<'_>, from: Caller, ask: &ChunkLength) {
-        match self.view(cx, true).length(ask) {
-            Ok(answer) => cx.out.reply(from, answer),
-            Err(failure) => cx.out.refuse(from, failure),
-        }
     }
 
     /// Someone doubts a block: it is verified behind the mutations that are under way (R31).
@@ -523,58 +581,9 @@ impl Replica {
     // Syncs.
 
     pub(crate) fn on_sync(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, sync: &SyncChunk) {
-        if let Err(failure) = self.start_sync(cx, from, sync) {
+        if let Err(failure) = self.role.start_sync(&self.stored, cx, from, sync) {
             cx.out.refuse(from, failure);
         }
-    }
-
-    fn start_sync(
-        &mut self,
-        cx: &mut ReplicaContext<'_>,
-        from: Caller,
-        sync: &SyncChunk,
-    ) -> Result<(), Failure> {
-        self.stored.check_version(sync.version)?;
-        match &mut self.role {
-            ReplicaRole::Secondary(secondary) if sync.from_primary => {
-                secondary.on_sync(&self.stored, cx.out, from, sync.lease)
-            }
-            ReplicaRole::Primary(primary) if !sync.from_primary => {
-                primary.on_sync(&self.stored, cx, from, sync)
-            }
-            _ => Err(not_holder(&self.stored)),
-        }
-    }
-
-    /// A secondary's own part of a sync is done.
-    pub(crate) fn on_synced_for_primary(
-        &self,
-        cx: &mut ReplicaContext<'_>,
-        to: Caller,
-        result: Result<(), ChunkError>,
-    ) {
-        match result {
-            Ok(()) => {
-                let length = self.stored.acknowledged().length;
-                let answer = SyncChunkAnswer { length, server: cx.me };
-                cx.out.reply(to, Response::SyncChunk(answer));
-            }
-            Err(error) => cx.out.refuse(to, failure_of(&error)),
-        }
-    }
-
-    /// One replica of a round of that lease is on disk, or is not.
-    pub(crate) fn on_synced(
-        &mut self,
-        cx: &mut ReplicaContext<'_>,
-        (lease, round): (LeaseId, u64),
-        secondary: Option<ServerId>,
-        result: Result<(), Failure>,
-    ) {
-        self.as_primary_of(cx, lease, |primary, stored, cx| {
-            primary.on_synced(stored, cx, round, secondary, result);
-            Ok(())
-        });
     }
 
     /// The primary's word on how far its chunk is acknowledged (R17).

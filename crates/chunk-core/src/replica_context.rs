@@ -3,7 +3,7 @@
 use crate::outbox::{CallPurpose, Outbox, ReplicaCall};
 use cairn_protocol::Request;
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Address, CellConfig, ChunkHandle, ServerId, Time};
+use cairn_types::{Address, CellConfig, ChunkHandle, ReplicaAt, ServerId, Time};
 use std::time::Duration;
 
 pub(crate) struct ReplicaContext<'a> {
@@ -11,7 +11,7 @@ pub(crate) struct ReplicaContext<'a> {
     pub(crate) config: &'a CellConfig,
     pub(crate) out: &'a mut Outbox,
     /// This server.
-    pub(crate) me: ServerId,
+    pub(crate) me: &'a ReplicaAt,
     /// The primary master, as far as known.
     pub(crate) master: &'a Address,
 }

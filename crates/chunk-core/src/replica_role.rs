@@ -12,7 +12,7 @@ use crate::secondary::Secondary;
 use crate::stored_replica::StoredReplica;
 use crate::write::check_write;
 use cairn_env::{Caller, ConnectionId};
-use cairn_protocol::{Acknowledged, Append, Failure, HeldLease, Write};
+use cairn_protocol::{Acknowledged, Append, Failure, HeldLease, SyncChunk, Write};
 use cairn_types::{ChunkVersion, LeaseId, Time};
 
 #[derive(Debug, Default)]
@@ -109,6 +109,24 @@ impl ReplicaRole {
         match self {
             Self::Primary(primary) => primary.on_append(stored, cx, from, append),
             Self::Idle | Self::Secondary(_) => Err(refusal(stored, append.version)),
+        }
+    }
+
+    /// What is stored is to be brought to disk: a client asks the primary, and that one the others.
+    pub(crate) fn start_sync(
+        &mut self,
+        stored: &StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        sync: &SyncChunk,
+    ) -> Result<(), Failure> {
+        stored.check_version(sync.version)?;
+        match self {
+            Self::Secondary(secondary) if sync.from_primary => {
+                secondary.on_sync(stored, cx.out, from, sync.lease)
+            }
+            Self::Primary(primary) if !sync.from_primary => primary.on_sync(stored, cx, from, sync),
+            _ => Err(not_holder(stored)),
         }
     }
 

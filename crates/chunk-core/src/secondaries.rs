@@ -9,10 +9,11 @@ use crate::outbox::{CallPurpose, ReplicaCall};
 use crate::primary_mutation::PrimaryMutation;
 use crate::replica_context::ReplicaContext;
 use crate::stored_replica::{AcknowledgedMark, StoredReplica};
-use cairn_protocol::{Acknowledged, Forward};
+use cairn_protocol::{Acknowledged, Forward, LevelSource};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{BLOCKS_PER_CHUNK_MAX, LeaseId, ReplicaAt, SerialNumber, ServerId};
+use cairn_types::{BLOCKS_PER_CHUNK_MAX, LeaseId, ReplicaAt, SerialNumber, ServerId, Time};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Checksums that one forward may carry, unless a single mutation has more: what a secondary lacks
 /// may be several batches, and they share a message.
@@ -30,12 +31,18 @@ struct SecondaryProgress {
     /// A batch is on its way.
     outstanding: bool,
     failed: bool,
+    /// The mark that it was told last, and has heard.
+    told: AcknowledgedMark,
+    /// The one that it is being told.
+    telling: Option<AcknowledgedMark>,
+    /// When it is told again what it has not heard.
+    tell_at: Time,
 }
 
 #[derive(Debug)]
 pub(crate) struct Secondaries {
     all: Vec<SecondaryProgress>,
-    /// The mark that they were last told.
+    /// The newest mark that any of them was told while nothing else was to be said.
     told: AcknowledgedMark,
 }
 
@@ -43,8 +50,10 @@ impl Secondaries {
     /// Of a lease that begins: nobody knows yet what they have.
     pub(crate) fn of(set: Vec<ReplicaAt>) -> Self {
         let progress = |at| {
-            let applied = SerialNumber::default();
-            SecondaryProgress { at, applied, outstanding: false, failed: false }
+            let (applied, told) = (SerialNumber::default(), AcknowledgedMark::default());
+            let (outstanding, failed, telling) = (false, false, None);
+            let tell_at = Time::default();
+            SecondaryProgress { at, applied, outstanding, failed, told, telling, tell_at }
         };
         let told = AcknowledgedMark::default();
         Self { all: set.into_iter().map(progress).collect(), told }
@@ -60,14 +69,14 @@ impl Secondaries {
         counted.map(|secondary| secondary.applied).min()
     }
 
-    /// Sends each what it lacks (F1, F2). `level` opens the lease (R16).
+    /// Sends each what it lacks (F1, F2). `level` opens the lease: as this one stood (R16).
     pub(crate) fn forward(
         &mut self,
         cx: &mut ReplicaContext<'_>,
         stored: &StoredReplica,
         lease: LeaseId,
         unacknowledged: &VecDeque<PrimaryMutation>,
-        level: bool,
+        level: Option<&LevelSource>,
     ) {
         for secondary in &mut self.all {
             // The bug: whatever comes meanwhile goes out at once, by itself (F1).
@@ -83,7 +92,7 @@ impl Secondaries {
             if batch.is_empty() {
                 continue;
             }
-            assert!(!level || batch.len() == 1, "the levelling goes out alone (R16)");
+            assert!(level.is_none() || batch.len() == 1, "the levelling goes out alone (R16)");
             secondary.outstanding = true;
             let (handle, version) = (stored.handle(), stored.version());
             let mark = stored.acknowledged();
@@ -95,7 +104,7 @@ impl Secondaries {
                 mutations: batch.into_iter().map(|it| it.forwarded.clone()).collect(),
                 acknowledged: mark.length,
                 acknowledged_serial: mark.serial,
-                level,
+                level: level.cloned(),
             };
             let (to, server) = (secondary.at.address.clone(), secondary.at.server);
             let what = ReplicaCall::Forward { version, lease, secondary: server };
@@ -141,7 +150,7 @@ impl Secondaries {
         }
     }
 
-    /// Tells them how far readers may go, once for each mark (R17); whether that was news.
+    /// Tells each how far readers may go until it has heard (R17); whether the mark is a new one.
     pub(crate) fn tell_acknowledged(
         &mut self,
         cx: &mut ReplicaContext<'_>,
@@ -149,9 +158,6 @@ impl Secondaries {
         lease: LeaseId,
     ) -> bool {
         let mark = stored.acknowledged();
-        if std::mem::replace(&mut self.told, mark) == mark {
-            return false;
-        }
         let notice = Acknowledged {
             handle: stored.handle(),
             version: stored.version(),
@@ -160,11 +166,28 @@ impl Secondaries {
             acknowledged_serial: mark.serial,
         };
         let deadline = cx.replica_deadline();
-        for at in self.each() {
-            let (to, server) = (at.address.clone(), at.server);
-            cx.out.call(CallPurpose::Nobody, to, server, notice.clone(), deadline);
+        let lacks = |it: &&mut SecondaryProgress| {
+            it.told != mark && it.telling.is_none() && it.tell_at <= cx.now
+        };
+        for secondary in self.all.iter_mut().filter(lacks) {
+            secondary.telling = Some(mark);
+            let (to, server) = (secondary.at.address.clone(), secondary.at.server);
+            let what = ReplicaCall::Tell { lease, secondary: server };
+            let purpose = CallPurpose::Replica(stored.handle(), what);
+            cx.out.call(purpose, to, server, notice.clone(), deadline);
         }
-        true
+        std::mem::replace(&mut self.told, mark) != mark
+    }
+
+    /// One has heard the mark that it was told, or has to be told again.
+    pub(crate) fn told(&mut self, cx: &ReplicaContext<'_>, server: ServerId, heard: bool) {
+        let Some(secondary) = self.find(server) else { return };
+        let mark = secondary.telling.take();
+        if heard {
+            secondary.told = mark.unwrap_or(secondary.told);
+        } else {
+            secondary.tell_at = cx.now + Duration::from_millis(cx.config.heartbeat_ms);
+        }
     }
 }
 

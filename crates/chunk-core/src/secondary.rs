@@ -89,7 +89,7 @@ pub(crate) fn check_order(stored: &StoredReplica, forward: &Forward) -> Result<(
             continue;
         }
         let follows = mutation.serial.get() == last.get() + 1;
-        if !follows && !forward.level && !broken(Rule::R13) {
+        if !follows && forward.level.is_none() && !broken(Rule::R13) {
             return Err(Failure::not_done(
                 ErrorCode::OutOfOrder,
                 format!("serial number {} does not follow {last}", mutation.serial),
@@ -118,7 +118,8 @@ impl SecondaryBatch {
         forward: &Forward,
     ) -> Option<Self> {
         let applied = stored.serial();
-        let fresh = forward.mutations.iter().filter(|it| forward.level || it.serial > applied);
+        let levels = forward.level.is_some();
+        let fresh = forward.mutations.iter().filter(|it| levels || it.serial > applied);
         let (marks, bytes): (Vec<&Forwarded>, Vec<&Forwarded>) = fresh.partition(|it| it.close);
         let close = marks.first().map(|mark| mark.serial);
         let is_behind = |mark| bytes.iter().all(|it| it.serial < mark);

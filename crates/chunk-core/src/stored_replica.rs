@@ -5,9 +5,9 @@
 
 use crate::outbox::{DiskPurpose, Outbox, ReplicaJob};
 use cairn_env::{ApplyMutation, ChunkError, ChunkJob, JournalEntry};
-use cairn_protocol::{ErrorCode, Failure, Forwarded, Raise, ReplicaReport};
+use cairn_protocol::{ErrorCode, Failure, Forwarded, LevelSource, Raise, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
+use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, SerialNumber};
 
 /// How far a chunk's bytes are acknowledged: where readers may go (R17), and what no up-to-date
 /// replica lacks (R29).
@@ -68,6 +68,17 @@ impl StoredReplica {
             acknowledged: self.acknowledged.length,
             acknowledged_serial: self.acknowledged.serial,
         }
+    }
+
+    /// How it stands, as one that others are levelled by; it is `at` that server (R16).
+    pub(crate) fn as_source(&self, at: ReplicaAt) -> LevelSource {
+        let Self { mutated_version, serial, length, .. } = *self;
+        LevelSource { at, mutated_version, serial, length }
+    }
+
+    /// Whether its bytes are those of the source: in one order, the same mutations.
+    pub(crate) fn stands_as(&self, source: &LevelSource) -> bool {
+        *source == self.as_source(source.at.clone())
     }
 
     pub(crate) fn handle(&self) -> ChunkHandle {
@@ -151,6 +162,13 @@ impl StoredReplica {
     /// Whether it lacks bytes that it had, and nobody knows how many.
     pub(crate) fn is_end_unknown(&self) -> bool {
         self.end_unknown
+    }
+
+    /// What one is told who asks for such bytes.
+    pub(crate) fn end_lost(&self) -> Failure {
+        let short = self.handle.short();
+        let why = format!("chunk {short} is damaged here: what it held is lost");
+        Failure::not_done(ErrorCode::ChecksumMismatch, why)
     }
 
     /// Its disk has lost bytes of it, nobody knows how many.

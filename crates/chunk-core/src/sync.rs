@@ -16,6 +16,12 @@ use cairn_protocol::{ErrorCode, Failure, Response, SyncChunk, SyncChunkAnswer};
 use cairn_types::ServerId;
 use std::collections::BTreeMap;
 
+/// A secondary's own part of a sync is done.
+pub(crate) fn answer_primary(stored: &StoredReplica, cx: &mut ReplicaContext<'_>, to: Caller) {
+    let (length, server) = (stored.acknowledged().length, cx.me.server);
+    cx.out.reply(to, Response::SyncChunk(SyncChunkAnswer { length, server }));
+}
+
 /// Syncs that wait for the replicas of a set.
 #[derive(Debug, Default)]
 pub(crate) struct SyncRounds {

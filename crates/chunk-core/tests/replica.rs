@@ -7,13 +7,14 @@ use cairn_env::{
     DiskError, Effect, EffectId, Event, Now, ReadDone, Space,
 };
 use cairn_protocol::{
-    Append, ChunkClosedAnswer, ErrorCode, Failure, Forward, ForwardAnswer, Forwarded, GrantLease,
-    HeartbeatAnswer, InventoryAnswer, JoinAnswer, Outcome, Raise, Read, Request, RequestId,
-    Response, SecondaryFailedAnswer, SyncChunk, SyncChunkAnswer,
+    AcknowledgedAnswer, Append, ChunkClosedAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Forward,
+    ForwardAnswer, Forwarded, GrantLease, HeartbeatAnswer, InventoryAnswer, JoinAnswer,
+    LevelSource, Outcome, Raise, Read, Request, RequestId, Response, SecondaryFailedAnswer,
+    SyncChunk, SyncChunkAnswer,
 };
 use cairn_types::{
-    Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, LeaseId, MutationNumber,
-    PushId, ReplicaAt, SerialNumber, ServerId, SessionId, Term, Time, WallTime,
+    Address, BlockChecksums, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, LeaseId,
+    MutationNumber, PushId, ReplicaAt, SerialNumber, ServerId, SessionId, Term, Time, WallTime,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -440,7 +441,7 @@ fn a_lease_is_extended_from_when_the_heartbeat_was_sent() {
 #[test]
 fn a_secondary_applies_in_serial_order_and_nothing_twice() {
     let mut bench = Bench::with_replica();
-    bench.ask(Forward { level: true, ..forward(1, 1) });
+    bench.ask(Forward { level: Some(LevelSource::default()), ..forward(1, 1) });
     bench.applied(10);
     assert!(bench.reply().1.is_ok());
     bench.ask(forward(3, 1));
@@ -456,7 +457,7 @@ fn a_secondary_applies_in_serial_order_and_nothing_twice() {
 #[test]
 fn readers_see_what_is_acknowledged_and_nothing_before() {
     let mut bench = Bench::with_replica();
-    bench.ask(Forward { level: true, ..forward(1, 1) });
+    bench.ask(Forward { level: Some(LevelSource::default()), ..forward(1, 1) });
     bench.applied(10);
     assert!(bench.reply().1.is_ok());
     bench.ask(read(0, 10));
@@ -594,7 +595,7 @@ fn a_replica_that_could_not_be_created_leaves_nothing_behind() {
 #[test]
 fn a_mark_is_the_end_only_for_readers_who_have_the_close_from_the_master() {
     let mut bench = Bench::with_replica();
-    bench.ask(Forward { level: true, ..forward(1, 1) });
+    bench.ask(Forward { level: Some(LevelSource::default()), ..forward(1, 1) });
     bench.applied(10);
     assert!(bench.reply().1.is_ok());
     bench.ask(Raise { close: true, ..raise(version(1), version(2)) });
@@ -664,7 +665,7 @@ fn a_replica_vouches_for_a_sync_only_while_it_follows_the_lease() {
     // As after a restart within the lease: at the same version, with fewer bytes perhaps.
     bench.ask(of_primary.clone());
     assert_eq!(bench.failure().code, ErrorCode::NotPrimary);
-    bench.ask(Forward { level: true, ..forward(1, 1) });
+    bench.ask(Forward { level: Some(LevelSource::default()), ..forward(1, 1) });
     bench.applied(10);
     assert!(bench.reply().1.is_ok());
     bench.ask(SyncChunk { lease: LeaseId::of(TERM, 10), ..of_primary.clone() });
@@ -739,4 +740,156 @@ fn a_person_hears_that_a_master_takes_the_server_in_and_once_why_none_does() {
         }
     }
     assert_eq!(bench.logged[2], taken_in);
+}
+
+fn source(serial: u64, length: u64) -> LevelSource {
+    let (at, serial) = (server(2), SerialNumber::new(serial));
+    LevelSource { at, serial, length, mutated_version: version(1) }
+}
+
+/// The levelling by server 2, which has applied five mutations and holds 1 000 bytes.
+fn levelling() -> Forward {
+    let serial = SerialNumber::new(5);
+    let zeros = Forwarded { serial, size: 1_000, ..Forwarded::default() };
+    Forward { mutations: vec![zeros], level: Some(source(5, 1_000)), ..forward(1, 0) }
+}
+
+impl Bench {
+    /// It tells the checksums of its own blocks, and asks the source for what differs.
+    fn asked_with(&mut self, length: u64, known: &[u32]) -> (EffectId, Fetch) {
+        let (id, job) = self.job();
+        assert_eq!(job, ChunkJob::Checksums { handle: handle() });
+        let checksums = BlockChecksums(known.to_vec());
+        self.done(id, Ok(ChunkDone::Checksums { length, checksums }));
+        self.asked()
+    }
+
+    fn asked(&mut self) -> (EffectId, Fetch) {
+        let (id, request) = self.call();
+        let Request::Fetch(fetch) = request else { panic!("{request:?}") };
+        assert_eq!((fetch.handle, fetch.version), (handle(), version(1)));
+        (id, fetch)
+    }
+
+    /// The source sends blocks of which each has the checksum 7.
+    fn fetched(&mut self, id: EffectId, offset: u64, size: usize) {
+        let blocks = size.div_ceil(CellConfig::tiny().block_size as usize);
+        let checksums = BlockChecksums(vec![7; blocks]);
+        let response = Response::Fetch(FetchAnswer { offset, checksums });
+        let answer = Answer { response, payload: Bytes::from(vec![1; size]) };
+        self.step(Event::Completed { id, result: Completion::Answered(Ok(answer)) });
+    }
+}
+
+#[test]
+fn one_that_is_behind_fetches_the_blocks_that_differ_before_it_answers_the_levelling() {
+    let block = u64::from(CellConfig::tiny().block_size);
+    let mut bench = Bench::with_replica();
+    bench.ask(levelling());
+    let (id, fetch) = bench.asked_with(3 * block, &[1, 2, 3]);
+    assert_eq!((fetch.offset, fetch.length, fetch.known.0), (0, 3 * block, vec![1, 2, 3]));
+    bench.fetched(id, block, 2);
+    let (id, job) = bench.job();
+    assert!(matches!(job, ChunkJob::Install { offset, .. } if offset == block), "{job:?}");
+    bench.done(id, Ok(ChunkDone::Applied { length: 3 * block, serial: SerialNumber::default() }));
+    // A partial block is the last one.
+    assert_eq!(bench.applied(1_000), 1, "the levelling itself");
+    let Ok(Response::Forward(answer)) = bench.reply().1 else { panic!("levelled") };
+    assert_eq!(answer.serial, SerialNumber::new(5));
+}
+
+#[test]
+fn it_asks_behind_each_answer_until_nothing_differs() {
+    let block = u64::from(CellConfig::tiny().block_size);
+    let mut bench = Bench::with_replica();
+    bench.ask(levelling());
+    let (id, _) = bench.asked_with(3 * block, &[1, 2, 3]);
+    bench.fetched(id, block, CellConfig::tiny().block_size as usize);
+    let (id, _) = bench.job();
+    bench.done(id, Ok(ChunkDone::Applied { length: 3 * block, serial: SerialNumber::default() }));
+    let (id, fetch) = bench.asked();
+    assert_eq!((fetch.offset, fetch.known.0), (2 * block, vec![3]));
+    bench.fetched(id, 1_000, 0);
+    assert_eq!(bench.applied(1_000), 1, "the levelling itself");
+    assert!(bench.reply().1.is_ok());
+}
+
+#[test]
+fn a_raise_does_not_wait_for_bytes_that_are_being_fetched() {
+    let mut bench = Bench::with_replica();
+    bench.ask(levelling());
+    let (late, _) = bench.asked_with(0, &[]);
+    bench.ask(raise(version(1), version(2)));
+    assert_eq!(bench.failure().code, ErrorCode::StaleVersion, "the levelling broke off");
+    bench.journaled();
+    assert!(matches!(bench.reply().1, Ok(Response::Raise(_))));
+    bench.fetched(late, 0, 10);
+    assert!(bench.jobs.is_empty(), "bytes of an older version");
+}
+
+#[test]
+fn bytes_are_not_taken_from_one_that_has_applied_less() {
+    let mut bench = Bench::with_replica();
+    bench.ask(Forward { level: Some(source(0, 0)), ..forward(1, 1) });
+    let (id, _) = bench.asked_with(0, &[]);
+    bench.fetched(id, 0, 0);
+    bench.applied(10);
+    assert!(bench.reply().1.is_ok());
+    bench.ask(Forward { level: Some(source(0, 0)), ..forward(2, 1) });
+    assert_eq!(bench.failure().code, ErrorCode::OutOfOrder);
+    assert!(bench.jobs.is_empty() && bench.calls.is_empty());
+}
+
+#[test]
+fn a_primary_that_is_behind_catches_up_before_it_levels_the_others_by_those_bytes() {
+    let mut bench = Bench::with_replica();
+    let serial = SerialNumber::new(5);
+    bench.ask(GrantLease { serial, length: 10, source: Some(source(5, 10)), ..grant() });
+    let (id, _) = bench.asked_with(0, &[]);
+    bench.fetched(id, 0, 10);
+    let (id, _) = bench.job();
+    bench.done(id, Ok(ChunkDone::Applied { length: 10, serial: SerialNumber::default() }));
+    bench.applied(10);
+    let levelling = bench.forward_answered();
+    assert_eq!(levelling.level, Some(LevelSource { at: server(1), ..source(5, 10) }));
+    assert_eq!(levelling.mutations[0].serial, serial, "it has gone no further for that");
+    bench.forward_answered();
+    assert!(matches!(bench.reply().1, Ok(Response::GrantLease(_))));
+}
+
+#[test]
+fn a_source_that_does_not_answer_is_named_to_the_master() {
+    let mut bench = Bench::with_replica();
+    bench.ask(GrantLease { source: Some(source(5, 10)), ..grant() });
+    let (id, _) = bench.asked_with(0, &[]);
+    bench.answer(id, Err(Failure::unknown(ErrorCode::Unreachable, "gone")));
+    let failure = bench.failure();
+    assert_eq!((failure.code, failure.server), (ErrorCode::ReplicaFailed, ServerId::new(2)));
+}
+
+#[test]
+fn the_idle_notice_is_told_again_until_it_is_heard() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    bench.forward_answered();
+    bench.forward_answered();
+    let told = |bench: &mut Bench, later| {
+        bench.tick(later);
+        let calls = std::mem::take(&mut bench.calls).into_iter();
+        let notice = |(id, request)| match request {
+            Request::Acknowledged(notice) => Some((id, notice.acknowledged)),
+            _ => None,
+        };
+        calls.filter_map(notice).collect::<Vec<_>>()
+    };
+    let tick = Duration::from_millis(50);
+    let [heard, lost] = told(&mut bench, tick)[..] else { panic!("both are told") };
+    assert_eq!((heard.1, lost.1), (100, 100));
+    assert_eq!(told(&mut bench, tick), [], "each is being told");
+    bench.answer(heard.0, Ok(Response::Acknowledged(AcknowledgedAnswer {})));
+    bench.answer(lost.0, Err(Failure::unknown(ErrorCode::Unreachable, "gone")));
+    assert_eq!(told(&mut bench, tick), [], "not at once");
+    let later = Duration::from_millis(CellConfig::tiny().heartbeat_ms);
+    assert_eq!(told(&mut bench, later).len(), 1, "the one that has not heard");
 }

@@ -4,9 +4,10 @@
 
 mod chunk_model;
 
+use bytes::Bytes;
 use cairn_env::{
-    ApplyMutation, ChunkDone, ChunkError, ChunkJob, Disk, DiskError, JournalEntry, PushedData,
-    Service,
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, Disk, DiskError, JournalEntry, OpenMode,
+    PushedData, Service,
 };
 use cairn_env_sim::SimDisk;
 use cairn_store::{ChunkDisk, RecoveredChunks, StoreOpenError};
@@ -235,4 +236,95 @@ fn directories_of_two_servers_do_not_make_one() {
     drop(open(&with_new));
     let joined = open(&with_new[1..]).1.identity;
     assert_eq!(joined, Some((CellId::new(1), ServerId::new(0))), "the new one is this server's");
+}
+
+/// A service whose chunk has these bytes, written from serial number 1 on.
+fn holding(parts: &[&[u8]]) -> ChunkDisk {
+    let (service, _) = open(&[new_disk()]);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    let (mut serial, mut offset) = (0, 0);
+    for part in parts {
+        serial += 1;
+        let written = mutation(&service, serial, offset, part);
+        offset += part.len() as u64;
+        assert!(service.run(vec![apply(HANDLE, vec![written], false)])[0].is_ok());
+    }
+    service
+}
+
+/// Brings the one to the bytes of the other, range by range, as servers do; in how many.
+fn catch_up(behind: &ChunkDisk, source: &ChunkDisk) -> usize {
+    let block = u64::from(chunk_model::BLOCK);
+    let (mut offset, mut ranges) = (0, 0);
+    loop {
+        let own = behind.run(vec![ChunkJob::Checksums { handle: HANDLE }]).remove(0);
+        let Ok(ChunkDone::Checksums { length, checksums }) = own else { panic!("{own:?}") };
+        let known = checksums.0.into_iter().skip(usize::try_from(offset / block).unwrap());
+        let known = BlockChecksums(known.collect());
+        let fetch = ChunkJob::Fetch { handle: HANDLE, offset, length, known };
+        let fetched = source.run(vec![fetch]).remove(0);
+        let Ok(ChunkDone::Read(done)) = fetched else { panic!("{fetched:?}") };
+        let (bytes, checksums) = (done.payload.into_bytes(), done.checksums);
+        if bytes.is_empty() {
+            return ranges;
+        }
+        ranges += 1;
+        let (version, next) = (version(1), done.offset + bytes.len() as u64);
+        let install =
+            ChunkJob::Install { handle: HANDLE, version, offset: done.offset, checksums, bytes };
+        assert!(behind.run(vec![install])[0].is_ok());
+        if !next.is_multiple_of(block) {
+            return ranges;
+        }
+        offset = next;
+    }
+}
+
+#[test]
+fn a_replica_that_lacks_blocks_fetches_those_that_differ_and_no_others() {
+    let block = chunk_model::BLOCK as usize;
+    let whole = vec![1; 3 * block + 10];
+    for (ours, ranges) in [(0, 1), (10, 1), (block, 1), (3 * block, 1), (3 * block + 10, 0)] {
+        let (behind, source) = (holding(&[&whole[..ours]]), holding(&[&whole]));
+        assert_eq!(catch_up(&behind, &source), ranges, "{ours} bytes are here");
+        assert_eq!(read(&behind, HANDLE), whole);
+    }
+    let mut changed = whole.clone();
+    (changed[0], changed[2 * block]) = (2, 2);
+    let (behind, source) = (holding(&[&whole]), holding(&[&changed]));
+    assert_eq!(catch_up(&behind, &source), 2, "the first block and the third");
+    assert_eq!(read(&behind, HANDLE), changed);
+}
+
+#[test]
+fn what_was_fetched_counts_no_mutation_and_stays_if_the_rest_never_comes() {
+    let (behind, source) = (holding(&[b"a"]), holding(&[b"a", b"bc"]));
+    catch_up(&behind, &source);
+    let more = mutation(&behind, 2, 3, b"d");
+    let applied = behind.run(vec![apply(HANDLE, vec![more], false)]);
+    assert_eq!(applied, [Ok(ChunkDone::Applied { length: 4, serial: SerialNumber::new(2) })]);
+    assert_eq!(read(&behind, HANDLE), b"abcd");
+}
+
+#[test]
+fn blocks_that_are_damaged_here_or_on_their_way_do_not_spread() {
+    let (handle, version) = (HANDLE, version(1));
+    let behind = holding(&[b"a"]);
+    let checksums = BlockChecksums::of(0, b"what was sent", chunk_model::BLOCK);
+    let bytes = Bytes::from_static(b"what has come");
+    let install = ChunkJob::Install { handle, version, offset: 0, checksums, bytes };
+    let refused = behind.run(vec![install]);
+    assert_eq!(refused, [Err(ChunkError::FetchedDiffers { offset: 0 })]);
+    assert_eq!(read(&behind, HANDLE), b"a", "nothing was changed");
+    let disk = new_disk();
+    let (source, _) = open(std::slice::from_ref(&disk));
+    source.run(vec![raise(HANDLE, 1, true)]);
+    let written = mutation(&source, 1, 0, &[3; 100]);
+    source.run(vec![apply(HANDLE, vec![written], false)]);
+    let path = format!("chunks/05/{:016x}.chunk", HANDLE.get());
+    let file = disk.session().open(&path, OpenMode::Write).unwrap();
+    file.write_at(&[4], 50).unwrap();
+    let (length, known) = (0, BlockChecksums::default());
+    let fetched = source.run(vec![ChunkJob::Fetch { handle, offset: 0, length, known }]);
+    assert_eq!(fetched, [Err(ChunkError::Corrupt { offset: 0 })]);
 }

@@ -1,5 +1,6 @@
 //! The contract of a chunkserver's disk work: coarse jobs, checksums included.
 
+use bytes::Bytes;
 use cairn_types::{
     BlockChecksums, CellId, ChunkHandle, ChunkVersion, PushId, SerialNumber, ServerId, Term,
 };
@@ -76,6 +77,37 @@ pub enum ChunkJob {
         /// How many bytes; beyond the stored end nothing comes.
         size: u64,
     },
+    /// The stored checksums of all blocks, as one who is to be levelled tells them (R16).
+    Checksums {
+        /// Which chunk.
+        handle: ChunkHandle,
+    },
+    /// Reads, for another server, the first run of whole blocks from `offset` on that differ from
+    /// those that it has; each is verified before it goes.
+    Fetch {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// Where a block begins.
+        offset: u64,
+        /// Bytes that the other server stores.
+        length: u64,
+        /// The checksums of its blocks from `offset` on.
+        known: BlockChecksums,
+    },
+    /// Puts whole blocks of another server's replica in their place, verified; the serial number
+    /// stays as it is. Done like `Apply`, and answered like it.
+    Install {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// Under which version.
+        version: ChunkVersion,
+        /// Where a block begins.
+        offset: u64,
+        /// One per block.
+        checksums: BlockChecksums,
+        /// The blocks, as they arrived.
+        bytes: Bytes,
+    },
     /// Verifies the block at `offset` against its checksum (R31).
     Verify {
         /// Which chunk.
@@ -131,7 +163,7 @@ pub struct ReadDone {
 /// What came of a [`ChunkJob`].
 #[derive(Debug, PartialEq)]
 pub enum ChunkDone {
-    /// Of `Apply`: stored bytes now.
+    /// Of `Apply` and `Install`: stored bytes now.
     Applied {
         /// Stored bytes of the chunk.
         length: u64,
@@ -140,8 +172,15 @@ pub enum ChunkDone {
     },
     /// Of `Journal`.
     Journaled,
-    /// Of `Read`.
+    /// Of `Read` and `Fetch`.
     Read(ReadDone),
+    /// Of `Checksums`.
+    Checksums {
+        /// Stored bytes of the chunk.
+        length: u64,
+        /// One per block.
+        checksums: BlockChecksums,
+    },
     /// Of `Verify`.
     Verified {
         /// Whether the block matches its checksum.
@@ -182,6 +221,12 @@ pub enum ChunkError {
     PushDiffers {
         /// Which.
         push: PushId,
+    },
+    /// Another server's blocks do not match the checksums that came with them.
+    #[error("the block at offset {offset} did not arrive as it was sent")]
+    FetchedDiffers {
+        /// Start of the block within the chunk.
+        offset: u64,
     },
     /// No such chunk here.
     #[error("no such chunk on this server")]

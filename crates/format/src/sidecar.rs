@@ -1,7 +1,7 @@
 //! What lies beside each chunk file; docs/formats/chunk-sidecar.md.
 //!
 //! ```text
-//!   0  head slot 0, 512 bytes     512  head slot 1     1024  bound CRC32C u32 of each whole block …
+//!   0  head slot 0, 512 bytes     512  head slot 1     1024  bound CRC32C u32 of each whole block
 //! ```
 //! The last block's checksum stands in the head while the block is partial, because it changes
 //! with each append and must change with the length, at once.

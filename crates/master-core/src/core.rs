@@ -187,7 +187,8 @@ impl MasterCore {
             other @ (Directed::Handshake(_)
             | Directed::MasterToChunkserver(_)
             | Directed::ClientToChunkserver(_)
-            | Directed::PrimaryToSecondary(_)) => {
+            | Directed::PrimaryToSecondary(_)
+            | Directed::ReplicaToReplica(_)) => {
                 let line = format!("a master does not serve {}", Request::from(other).name());
                 self.out.reply(from, Err(Failure::refused(ErrorCode::Invalid, line)));
             }

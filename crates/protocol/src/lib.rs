@@ -39,14 +39,15 @@ pub use master_calls::{
     StatusAnswer,
 };
 pub use mutation_calls::{
-    Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Forward, ForwardAnswer, Forwarded,
-    Push, PushAnswer, SyncChunk, SyncChunkAnswer, Write, WriteAnswer,
+    Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Fetch, FetchAnswer, Forward,
+    ForwardAnswer, Forwarded, LevelSource, Push, PushAnswer, SyncChunk, SyncChunkAnswer, Write,
+    WriteAnswer,
 };
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
 pub use report_slice::{ReportBase, ReportSlice, SLICE_COUNT_MAX, put_report, take_report};
 pub use rpc::{
     ChunkserverToMaster, ClientToChunkserver, ClientToMaster, Directed, Handshake,
-    MasterToChunkserver, PrimaryToSecondary, Request, Response, Rpc, proto_table,
+    MasterToChunkserver, PrimaryToSecondary, ReplicaToReplica, Request, Response, Rpc, proto_table,
 };
 pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,

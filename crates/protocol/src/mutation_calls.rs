@@ -64,6 +64,19 @@ cairn_types::message! {
 }
 
 cairn_types::message! {
+    /// Whose bytes a levelling spreads, and how that replica stood before it: one that stands
+    /// otherwise fetches what it lacks from there (R16).
+    pub struct LevelSource {
+        1 => at: ReplicaAt,
+        /// The version under which its bytes last changed.
+        2 => mutated_version: ChunkVersion,
+        3 => serial: SerialNumber,
+        /// Stored bytes.
+        4 => length: u64,
+    }
+}
+
+cairn_types::message! {
     /// One mutation in its order, as the primary hands it on. `push` none: zeros up to
     /// `offset + size` (levelling, R16).
     pub struct Forwarded {
@@ -89,13 +102,37 @@ cairn_types::message! {
         8 => acknowledged_serial: SerialNumber,
         6 => sync: bool,
         /// The levelling that opens a lease: serial numbers go on from here whatever the replica
-        /// last applied.
-        7 => level: bool,
+        /// last applied, and its bytes become those of this one.
+        9 => level: Option<LevelSource>,
     }
 }
 cairn_types::message! {
     /// All of the batch is applied.
     pub struct ForwardAnswer { 1 => serial: SerialNumber }
+}
+
+cairn_types::message! {
+    /// Blocks of a chunk, as it stands at `version`, from one server to another that has, or is to
+    /// have, a replica of it: the first run from `offset` on that differs from the asker's blocks.
+    /// Mutations may go on meanwhile. Who asks again behind each answer has all of them in the end.
+    pub struct Fetch {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        /// Where a block begins.
+        3 => offset: u64,
+        /// Bytes that the asker stores.
+        4 => length: u64,
+        /// The checksums of the asker's blocks from `offset` on.
+        5 => known: BlockChecksums,
+    }
+}
+cairn_types::message! {
+    /// Whole blocks from `offset` on are the payload, verified where they were stored; none: no
+    /// block differs. One checksum per block.
+    pub struct FetchAnswer {
+        1 => offset: u64,
+        2 => checksums: BlockChecksums,
+    }
 }
 
 cairn_types::message! {

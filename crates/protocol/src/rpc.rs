@@ -13,12 +13,12 @@ use crate::failure::{ErrorCode, Failure};
 use crate::{
     Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Batch, BatchAnswer, CellInfo,
     CellInfoAnswer, ChunkClosed, ChunkClosedAnswer, ChunkGrant, ChunkLength, ChunkLengthAnswer,
-    Create, CreateAnswer, Delete, DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer,
-    ForgetServer, ForgetServerAnswer, Forward, ForwardAnswer, GrantLease, GrantLeaseAnswer,
-    Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join, JoinAnswer, Lease, List,
-    ListAnswer, ListDegraded, ListDegradedAnswer, Locate, LocateAnswer, MakeDirectory,
-    MakeDirectoryAnswer, Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer, Raise,
-    RaiseAnswer, Read, ReadAnswer, RecordLength, RecordLengthAnswer, Rename, RenameAnswer,
+    Create, CreateAnswer, Delete, DeleteAnswer, Explain, ExplainAnswer, Fetch, FetchAnswer, Find,
+    FindAnswer, ForgetServer, ForgetServerAnswer, Forward, ForwardAnswer, GrantLease,
+    GrantLeaseAnswer, Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join,
+    JoinAnswer, Lease, List, ListAnswer, ListDegraded, ListDegradedAnswer, Locate, LocateAnswer,
+    MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer,
+    Raise, RaiseAnswer, Read, ReadAnswer, RecordLength, RecordLengthAnswer, Rename, RenameAnswer,
     ReportBadBlock, ReportBadBlockAnswer, RevokeLease, RevokeLeaseAnswer, SecondaryFailed,
     SecondaryFailedAnswer, Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer,
     SyncChunk, SyncChunkAnswer, Welcome, Write, WriteAnswer,
@@ -273,6 +273,10 @@ rpcs! {
     PrimaryToSecondary {
         90 => Forward -> ForwardAnswer,
         91 => Acknowledged -> AcknowledgedAnswer,
+    }
+    /// What the server of one replica asks of another's.
+    ReplicaToReplica {
+        92 => Fetch -> FetchAnswer,
     }
 }
 

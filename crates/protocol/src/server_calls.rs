@@ -1,6 +1,6 @@
 //! Between master and chunkservers: joining, inventories, heartbeats, raises, leases.
 
-use crate::ReportSlice;
+use crate::{LevelSource, ReportSlice};
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId,
     LeaseId, ReplicaAt, SerialNumber, ServerId, Term,
@@ -195,6 +195,8 @@ cairn_types::message! {
         /// No append is taken, only writes (a closed chunk, R18).
         10 => writes_only: bool,
         11 => server: ServerId,
+        /// Who has gone further than the receiver, which first fetches what it lacks from there.
+        12 => source: Option<LevelSource>,
     }
 }
 cairn_types::message! {

@@ -1,6 +1,6 @@
 //! Runs seeds from the command line: `seeds FROM COUNT`, or `seeds SEED` with every step told; with
-//! `hard` at the end their hard runs, with `hard Outage` those with no other new kind of fault; with
-//! `pinned` the seed as it is pinned.
+//! `hard` at the end their hard runs, with `hard Outage` those with no other new kind of fault;
+//! with `pinned` the seed as it is pinned.
 
 use cairn_sim::{FaultKind, FaultMix, RunConfig, run};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 
 use cairn_env::{ChunkJob, JournalEntry};
 use cairn_env_sim::{NodeId, WorldTime};
-use cairn_protocol::{Failure, ReplicaReport, Request, Response};
+use cairn_protocol::{Failure, Fetch, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,8 +55,26 @@ pub(crate) struct ChunkLedger {
     pub(crate) acknowledged: Vec<AcknowledgedMutation>,
     /// Pushes of which a client may have been told that all disks have them.
     pub(crate) told_synced: BTreeSet<PushId>,
+    /// From whom a node last fetched blocks, and at which version.
+    fetched: BTreeMap<NodeId, (NodeId, ChunkVersion)>,
     /// Nodes that have ever applied a push, whatever became of their disks.
     pub(crate) appliers: BTreeMap<PushId, BTreeSet<NodeId>>,
+}
+
+impl ReplicaLedger {
+    /// It has the bytes of one that had at least as much (R16).
+    fn level_to(&mut self, first: &Self) {
+        for (push, place) in &first.applied {
+            if !self.applied.contains_key(push) || self.gone.contains(push) {
+                self.applied.insert(*push, *place);
+                if first.gone.contains(push) {
+                    self.gone.insert(*push);
+                } else {
+                    self.gone.remove(push);
+                }
+            }
+        }
+    }
 }
 
 impl ChunkLedger {
@@ -128,7 +146,12 @@ impl Ledger {
         match job {
             ChunkJob::Apply { handle, version, mutations, sync, .. } => {
                 let chunk = self.chunk(*handle);
+                let levels = mutations.iter().any(|mutation| mutation.push.is_none());
+                let source = chunk.fetched.get(&node).filter(|(_, at)| levels && at == version);
+                let source = source.and_then(|(from, _)| chunk.replicas.get(from).cloned());
                 let replica = chunk.replicas.entry(node).or_default();
+                // It has fetched all that it lacked (R16).
+                source.iter().for_each(|source| replica.level_to(source));
                 for mutation in mutations {
                     if let Some(push) = mutation.push {
                         replica.applied.insert(push, (*version, mutation.serial));
@@ -160,6 +183,11 @@ impl Ledger {
             }
             _ => {}
         }
+    }
+
+    /// A node was given blocks of another's replica, or was told that it lacks none.
+    pub(crate) fn fetched(&mut self, to: NodeId, from: NodeId, fetch: &Fetch) {
+        self.chunk(fetch.handle).fetched.insert(to, (from, fetch.version));
     }
 
     /// A replica says, being raised, how far it has come.

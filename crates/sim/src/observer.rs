@@ -187,6 +187,9 @@ impl MessageWatch for Observer {
         if let Ok(Response::Raise(raised)) = answer {
             self.ledger.raised(seen.to, &raised.replica);
         }
+        if let (Request::Fetch(fetch), Ok(_)) = (seen.request, answer) {
+            self.ledger.fetched(seen.from, seen.to, fetch);
+        }
         let applied = crate::ledger::acknowledges(seen.request, answer);
         if let Some((handle, push, serial)) = applied {
             self.ledger.acknowledge(handle, push, serial, seen.at);
@@ -235,6 +238,7 @@ impl Observer {
             (Request::SecondaryFailed(_), Ok(_)) => "secondary failed, set shrunk",
             (Request::SecondaryFailed(_), Err(_)) => "secondary failed, not shrunk",
             (Request::Probe(_), _) => "probe",
+            (Request::Fetch(_), Ok(_)) => "replica caught up with another",
             (Request::Batch(batch), _)
                 if matches!(batch.entries.first(), Some(BatchEntry::Open(_))) =>
             {

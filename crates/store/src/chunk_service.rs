@@ -242,6 +242,19 @@ impl ChunkDisk {
             ChunkJob::Read { handle, offset, size } => {
                 self.store_of(handle)?.read(handle, offset, size).map(ChunkDone::Read)
             }
+            ChunkJob::Checksums { handle } => {
+                let (length, checksums) = self.store_of(handle)?.checksums(handle)?;
+                Ok(ChunkDone::Checksums { length, checksums })
+            }
+            ChunkJob::Fetch { handle, offset, length, known } => {
+                let done = self.store_of(handle)?.fetch(handle, offset, (length, &known))?;
+                Ok(ChunkDone::Read(done))
+            }
+            ChunkJob::Install { handle, version, offset, checksums, bytes } => {
+                let store = self.store_of(handle)?;
+                let (length, serial) = store.install(handle, version, offset, checksums, bytes)?;
+                Ok(ChunkDone::Applied { length, serial })
+            }
             ChunkJob::Verify { handle, offset } => {
                 let good = self.store_of(handle)?.verify(handle, offset)?;
                 Ok(ChunkDone::Verified { good })

@@ -16,18 +16,20 @@ use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, KINDS, path};
 use crate::identity_file::{read_identity, write_identity};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
-use crate::reading::{ReadMode, read, read_block};
+use crate::reading::{ReadMode, all_checksums, read, read_block, read_differing};
 use crate::recovery::{LastLife, recover};
 use crate::trash::{empty, throw_away};
 use crate::version_journal::VersionJournal;
 use crate::whole_files::disk_error;
+use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{
-    ChunkError, Disk, DiskError, DiskLock, IoFailure, JournalEntry, OpenMode, ReadDone, Space,
+    ChunkError, Disk, DiskError, DiskLock, IoFailure, JournalEntry, OpenMode, PushedData, ReadDone,
+    Space,
 };
 use cairn_format::{Identity, IdentityKind, JournalLine};
 use cairn_types::planted::{self, Rule};
-use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
+use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -336,6 +338,65 @@ impl ChunkStore {
             let how = if chunk.changed_in_place { ReadMode::Copy } else { ReadMode::Hold };
             read(&files, &chunk.head, offset, size, how, &self.pool)
         })
+    }
+
+    /// Stored bytes, and the checksums of all their blocks.
+    ///
+    /// # Errors
+    /// [`ChunkError`].
+    pub fn checksums(&self, handle: ChunkHandle) -> Result<(u64, BlockChecksums), ChunkError> {
+        self.with_chunk(handle, |chunk| {
+            if chunk.head.length == 0 {
+                return Ok((0, BlockChecksums::default()));
+            }
+            let files = self.directory.files(handle, false)?;
+            Ok((chunk.head.length, all_checksums(&files, &chunk.head)?))
+        })
+    }
+
+    /// The first run of blocks from `offset` on that another replica does not have, which stores
+    /// so many bytes with these checksums from `offset` on; each is verified.
+    ///
+    /// # Errors
+    /// [`ChunkError::Corrupt`] where one of them does not match its checksum.
+    pub fn fetch(
+        &self,
+        handle: ChunkHandle,
+        offset: u64,
+        theirs: (u64, &BlockChecksums),
+    ) -> Result<ReadDone, ChunkError> {
+        self.with_chunk(handle, |chunk| {
+            if offset >= chunk.head.length {
+                return Ok(ReadDone { offset, ..ReadDone::default() });
+            }
+            let files = self.directory.files(handle, false)?;
+            read_differing(&files, &chunk.head, offset, theirs, &self.pool)
+        })
+    }
+
+    /// Puts whole blocks of another replica in their place, verified, under `version` and the
+    /// serial number that this one has; gives the stored length and that serial number.
+    ///
+    /// # Errors
+    /// [`ChunkError::FetchedDiffers`] where they do not match their checksums; nothing was changed.
+    pub fn install(
+        &self,
+        handle: ChunkHandle,
+        version: ChunkVersion,
+        offset: u64,
+        checksums: BlockChecksums,
+        bytes: Bytes,
+    ) -> Result<(u64, SerialNumber), ChunkError> {
+        let block_size = self.block_size(handle)?;
+        let differs = checksums.first_mismatch(offset, &bytes, block_size);
+        if !offset.is_multiple_of(u64::from(block_size)) || differs.is_some() {
+            return Err(ChunkError::FetchedDiffers { offset: differs.unwrap_or(offset) });
+        }
+        let serial = self.with_chunk(handle, |chunk| Ok(chunk.head.serial))?;
+        let size = bytes.len() as u64;
+        let data = PushedData { block_offset: 0, block_size, checksums, segments: vec![bytes] };
+        let blocks = ReadyMutation { serial, offset, size, data: Some(data) };
+        self.apply(handle, version, &[blocks], AcknowledgedMark::default(), false)
     }
 
     /// Whether the block at `offset` matches its checksum (R31).

@@ -21,6 +21,8 @@ use std::ops::Range;
 
 /// Blocks beyond which a range is widened to whole ones.
 const BLOCKS_CUT_MAX: u64 = 2;
+/// Bytes that another server is given at once, unless a single block is larger.
+const FETCH_SIZE_MAX: u64 = 4 << 20;
 
 fn memory(size: u64) -> usize {
     usize::try_from(size).expect("a range within a chunk of at most 4 GiB")
@@ -30,6 +32,11 @@ fn memory(size: u64) -> usize {
 fn block_range(head: &ChunkHead, block: u64) -> Range<u64> {
     let size = u64::from(head.block_size);
     block * size..((block + 1) * size).min(head.length)
+}
+
+/// Stored blocks, the last of which may be partial.
+fn block_count(head: &ChunkHead) -> u64 {
+    head.length.div_ceil(u64::from(head.block_size))
 }
 
 /// The checksums that the sidecar has for blocks `blocks`; a partial last one's is the head's.
@@ -106,8 +113,7 @@ pub(crate) fn verify_from(
     head: &ChunkHead,
     first: u64,
 ) -> Result<bool, DiskError> {
-    let blocks = head.length.div_ceil(u64::from(head.block_size));
-    for block in first..blocks {
+    for block in first..block_count(head) {
         match read_block(files, head, block) {
             Ok(_) => {}
             Err(ChunkError::Disk(error)) => return Err(error),
@@ -115,6 +121,49 @@ pub(crate) fn verify_from(
         }
     }
     Ok(true)
+}
+
+/// The checksums of all stored blocks.
+pub(crate) fn all_checksums(
+    files: &ChunkFiles,
+    head: &ChunkHead,
+) -> Result<BlockChecksums, ChunkError> {
+    stored_checksums(files, head, 0..block_count(head)).map(BlockChecksums)
+}
+
+/// Reads the first run of whole blocks from `offset` on that differ from those of another replica,
+/// which has `length` bytes and, from `offset` on, the checksums `known`. Each is verified: what is
+/// damaged here must not spread.
+pub(crate) fn read_differing(
+    files: &ChunkFiles,
+    head: &ChunkHead,
+    offset: u64,
+    (length, known): (u64, &BlockChecksums),
+    pool: &BufferPool,
+) -> Result<ReadDone, ChunkError> {
+    let block_size = u64::from(head.block_size);
+    let first = offset / block_size;
+    let all = first..block_count(head).max(first);
+    let stored = stored_checksums(files, head, all.clone())?;
+    let differs = |block: &u64| {
+        let range = block_range(head, *block);
+        let theirs = range.start..((block + 1) * block_size).min(length);
+        let at = memory(block - first);
+        range != theirs || known.0.get(at) != stored.get(at)
+    };
+    let Some(start) = all.clone().find(differs) else {
+        return Ok(ReadDone { offset: head.length, ..ReadDone::default() });
+    };
+    let at_once = (FETCH_SIZE_MAX / block_size).max(1);
+    let end = start + (start..all.end).take(memory(at_once)).take_while(differs).count() as u64;
+    let offset = start * block_size;
+    let size = memory(block_range(head, end - 1).end - offset);
+    let bytes = stored_bytes(files, head, offset, size, pool)?;
+    let checksums = BlockChecksums(stored[memory(start - first)..memory(end - first)].to_vec());
+    match checksums.first_mismatch(offset, &bytes, head.block_size) {
+        Some(offset) => Err(ChunkError::Corrupt { offset }),
+        None => Ok(ReadDone { offset, payload: bytes.into(), checksums }),
+    }
 }
 
 /// How whole blocks are read (B3).

@@ -114,7 +114,10 @@ impl NoBytes {
                 ChunkDone::Applied { length, serial }
             }
             ChunkJob::Journal(_) => ChunkDone::Journaled,
-            ChunkJob::Read { .. } => return Err(ChunkError::NoSuchChunk),
+            ChunkJob::Read { .. }
+            | ChunkJob::Checksums { .. }
+            | ChunkJob::Fetch { .. }
+            | ChunkJob::Install { .. } => return Err(ChunkError::NoSuchChunk),
             ChunkJob::Verify { .. } => ChunkDone::Verified { good: true },
             ChunkJob::Sync { .. } => ChunkDone::Synced,
             ChunkJob::Settle { .. } => ChunkDone::Settled,

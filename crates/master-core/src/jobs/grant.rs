@@ -21,7 +21,9 @@ use crate::rules::next_step::bears_a_wait;
 use crate::rules::replica_set::{LiveMember, may_be_set};
 use crate::state::ChunkRecord;
 use crate::view::View;
-use cairn_protocol::{ErrorCode, Failure, GrantLease, GrantLeaseAnswer, Outcome};
+use cairn_protocol::{
+    ErrorCode, Failure, GrantLease, GrantLeaseAnswer, LevelSource, Outcome, ReplicaReport,
+};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, LeaseId, ReplicaAt, ServerId};
 use std::cmp::Reverse;
@@ -180,7 +182,8 @@ fn grant(
     let open = !chunk.closed && !marked && view.underway.later(place).is_none();
     let takes_appends = open && at.wants.appends;
     assert!(!takes_appends || !chunk.closed, "no append lease on a closed chunk (R18)");
-    let primary = choose_primary(view, handle, &raised, at.failed_grants).clone();
+    let chosen = choose_primary(view, handle, &raised, at.failed_grants);
+    let (primary, source) = (chosen.at.clone(), furthest_before(chosen, &raised));
     let length = raised.iter().map(|r| r.report.length).max().unwrap_or(0);
     let serial = raised.iter().map(|r| r.report.serial).max().unwrap_or_default();
     let secondaries: Vec<ReplicaAt> =
@@ -197,6 +200,7 @@ fn grant(
         index: place.index,
         writes_only: !takes_appends,
         server: primary.server,
+        source,
     };
     acts.push(Act::InsertLease(handle, sent(view, &request, &primary)));
     let phase = GrantPhase::Granting { lease: request.lease, primary: primary.server };
@@ -225,25 +229,35 @@ fn sent(view: &View<'_>, request: &GrantLease, holder: &ReplicaAt) -> GrantedLea
     }
 }
 
-/// Who has gone furthest: it levels the others, and what only it has may have been acknowledged
-/// though its primary could tell nobody (R29). Of several, the former holder, whose lease is over
-/// by the raise; else whoever holds the fewest leases. After grants that failed, another one each
-/// time.
+/// Who has gone furthest: the others are levelled to its bytes, and what only it has may have been
+/// acknowledged though its primary could tell nobody (R29). Of several, one whose bytes are not in
+/// doubt; the former holder, whose lease is over by the raise; else whoever holds the fewest
+/// leases. After grants that failed, another one each time, which first fetches what it lacks.
 fn choose_primary<'a>(
     view: &View<'_>,
     handle: ChunkHandle,
     raised: &'a [RaisedReplica],
     failed_grants: usize,
-) -> &'a ReplicaAt {
+) -> &'a RaisedReplica {
     assert!(!raised.is_empty(), "a set has members (R11)");
     let former = view.leases.get(handle).map(|lease| lease.holder.server);
     let mut order: Vec<&RaisedReplica> = raised.iter().collect();
     order.sort_by_key(|raised| {
         let (server, report) = (raised.at.server, &raised.report);
-        let furthest = Reverse((report.mutated_version, report.serial));
-        (furthest, Some(server) != former, view.leases.count_of(server), server)
+        let (furthest, few) = (Reverse(report.serial), view.leases.count_of(server));
+        (furthest, report.suspect, Some(server) != former, few, server)
     });
-    &order[failed_grants % order.len()].at
+    order[failed_grants % order.len()]
+}
+
+/// Whom one that is to be primary catches up with; nobody, where none has gone further (R16).
+/// Mutations of a chunk are numbered through all its leases, so the number alone tells.
+fn furthest_before(chosen: &RaisedReplica, raised: &[RaisedReplica]) -> Option<LevelSource> {
+    let furthest = raised.iter().max_by_key(|it| (it.report.serial, !it.report.suspect))?;
+    let ReplicaReport { mutated_version, serial, length, .. } = furthest.report;
+    let at = furthest.at.clone();
+    let source = LevelSource { at, mutated_version, serial, length };
+    (serial > chosen.report.serial).then_some(source)
 }
 
 fn on_granted(

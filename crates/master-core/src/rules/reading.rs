@@ -11,7 +11,7 @@ use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{ChunkLocations, ServerState};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId};
+use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, SerialNumber, ServerId};
 
 /// Where a chunk can be read; nowhere, if nobody who has it can be reached.
 pub(crate) fn locations(view: &View<'_>, handle: ChunkHandle) -> ChunkLocations {
@@ -83,6 +83,8 @@ fn without_lease(
     if !former_holder_unknown(view, handle, chunk) {
         let left_behind = behind(&replicas);
         replicas.retain(|(server, _)| !left_behind.contains(server));
+        let furthest = furthest_live(view, &replicas);
+        replicas.retain(|(_, replica)| replica.serial >= furthest || broken(Rule::R29));
     }
     let worth = |version: ChunkVersion| {
         let of_it = replicas.iter().filter(|(_, replica)| replica.version == version);
@@ -104,6 +106,15 @@ fn without_lease(
     let candidate =
         |(server, replica): (_, KnownReplica)| ReadCandidate { server, sound: replica.is_sound() };
     (best, of_it.map(candidate).collect())
+}
+
+/// How far the furthest of those goes that readers can reach and whose bytes are not in doubt. What
+/// it has may be acknowledged though nobody is left who knows: until one that has less is levelled,
+/// no reader is sent there (R16).
+fn furthest_live(view: &View<'_>, replicas: &[(ServerId, KnownReplica)]) -> SerialNumber {
+    let (now, servers) = (view.now.time, view.fleet.servers());
+    let live = replicas.iter().filter(|(at, it)| it.is_sound() && servers.is_live(now, *at));
+    live.map(|(_, replica)| replica.serial).max().unwrap_or_default()
 }
 
 /// Live servers; a silent, suspect or damaged one only where no other is.

@@ -181,7 +181,7 @@ fn one_name_is_pushed_with_different_bytes(script: &mut DrillScript) -> Verdict 
 
 /// A primary dies when one secondary has applied its last record and the other has not. The longer
 /// one hears too late that it is to be the next primary, so the shorter one becomes it: it must
-/// level to the longest first, or the next record is put over the middle of what the longer one
+/// fetch what it lacks first, or the next record is put over the middle of what the longer one
 /// holds.
 fn the_next_primary_is_shorter(script: &mut DrillScript) -> Verdict {
     let file = script.create("/f", Content::Bytes)?;
@@ -210,10 +210,10 @@ fn the_next_primary_is_shorter(script: &mut DrillScript) -> Verdict {
     script.release();
     script.wait(over).map_err(|failure| failure.to_string())?;
     script.append(1, file, b"second")?;
-    let next = script.grant(file)?;
-    let next = script.set_of(&next);
+    let grant = script.grant(file)?;
+    let next = script.set_of(&grant);
     if (next.primary, next.secondaries.as_slice()) != (shorter, &[longer]) {
         return Err(format!("{next:?} is the set, not {shorter:?} and {longer:?}"));
     }
-    Ok(())
+    all_give(script, &grant, &[b"First".as_slice(), &[b'x'; 500], b"second"].concat())
 }

@@ -11,8 +11,7 @@ pub(super) const DRILLS: &[Drill] = &[Drill::of_finding(
     "a replica is set back, and nobody left knows what was acknowledged",
     3,
     a_replica_is_set_back_and_nobody_knows_the_mark,
-)
-.unmended("chunk-core, master-core")];
+)];
 
 /// What stands on all replicas at the end.
 const WHOLE: &[u8] = b"First second";
