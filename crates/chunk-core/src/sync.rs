@@ -10,7 +10,7 @@
 use crate::outbox::{CallPurpose, Outbox, ReplicaCall, ReplicaJob};
 use crate::replica_context::ReplicaContext;
 use crate::secondaries::Secondaries;
-use crate::stored_replica::StoredReplica;
+use crate::stored_replica::{AcknowledgedMark, StoredReplica};
 use cairn_env::Caller;
 use cairn_protocol::{ErrorCode, Failure, Response, SyncChunk, SyncChunkAnswer};
 use cairn_types::ServerId;
@@ -18,8 +18,9 @@ use std::collections::BTreeMap;
 
 /// A secondary's own part of a sync is done.
 pub(crate) fn answer_primary(stored: &StoredReplica, cx: &mut ReplicaContext<'_>, to: Caller) {
-    let (length, server) = (stored.acknowledged().length, cx.me.server);
-    cx.out.reply(to, Response::SyncChunk(SyncChunkAnswer { length, server }));
+    let AcknowledgedMark { length, serial } = stored.acknowledged();
+    let answer = SyncChunkAnswer { length, server: cx.me.server, serial };
+    cx.out.reply(to, Response::SyncChunk(answer));
 }
 
 /// Syncs that wait for the replicas of a set.
@@ -33,7 +34,7 @@ pub(crate) struct SyncRounds {
 struct SyncRound {
     from: Caller,
     /// What was acknowledged when it began.
-    length: u64,
+    acknowledged: AcknowledgedMark,
     /// Replicas that have not answered.
     missing: usize,
 }
@@ -49,7 +50,7 @@ impl SyncRounds {
         sync: &SyncChunk,
     ) {
         self.last += 1;
-        let (round, length) = (self.last, stored.acknowledged().length);
+        let (round, acknowledged) = (self.last, stored.acknowledged());
         stored.sync(cx.out, ReplicaJob::SyncHere { lease: sync.lease, round });
         let mut missing = 1;
         let deadline = cx.replica_deadline();
@@ -60,7 +61,7 @@ impl SyncRounds {
             let purpose = CallPurpose::Replica(stored.handle(), what);
             cx.out.call(purpose, at.address.clone(), at.server, ask, deadline);
         }
-        let before = self.open.insert(round, SyncRound { from, length, missing });
+        let before = self.open.insert(round, SyncRound { from, acknowledged, missing });
         assert!(before.is_none(), "two rounds of one number");
     }
 
@@ -85,11 +86,12 @@ impl SyncRounds {
         let Some(open) = self.open.get_mut(&round) else { return };
         assert!(open.missing > 0, "more replicas answered than were asked");
         open.missing -= 1;
-        let (from, length, missing) = (open.from, open.length, open.missing);
+        let (from, missing) = (open.from, open.missing);
+        let AcknowledgedMark { length, serial } = open.acknowledged;
         match result {
             Ok(()) if missing > 0 => return,
             Ok(()) => {
-                let answer = SyncChunkAnswer { length, server: me };
+                let answer = SyncChunkAnswer { length, server: me, serial };
                 out.reply(from, Response::SyncChunk(answer));
             }
             Err(failure) => {

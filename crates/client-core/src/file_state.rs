@@ -16,6 +16,8 @@ pub(crate) struct Unsynced {
     pub(crate) last: u64,
     /// Where in the chunk the furthest acknowledged byte ends.
     pub(crate) end: u64,
+    /// The oldest life of the chunk's unsynced bytes that any of it was acknowledged in.
+    pub(crate) life: u64,
 }
 
 /// Everything of one file.
@@ -78,10 +80,12 @@ impl FileState {
     }
 
     /// A mutation up to `end` of a chunk was acknowledged that may not be on disk yet.
-    pub(crate) fn written(&mut self, index: ChunkIndex, end: u64) {
+    pub(crate) fn written(&mut self, index: ChunkIndex, end: u64, life: u64) {
         self.acknowledged += 1;
-        let unsynced = self.unsynced.entry(index).or_default();
-        *unsynced = Unsynced { last: self.acknowledged, end: unsynced.end.max(end) };
+        let first = Unsynced { life, ..Unsynced::default() };
+        let before = self.unsynced.get(&index).copied().unwrap_or(first);
+        let (end, life) = (before.end.max(end), before.life.min(life));
+        self.unsynced.insert(index, Unsynced { last: self.acknowledged, end, life });
     }
 
     /// Whether nothing would be lost by forgetting it.

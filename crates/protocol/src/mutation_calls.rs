@@ -161,6 +161,11 @@ cairn_types::message! {
     }
 }
 cairn_types::message! {
-    /// On every replica's disk up to this acknowledged length.
-    pub struct SyncChunkAnswer { 1 => length: u64, 2 => server: ServerId }
+    /// On every replica's disk up to this acknowledged length and this mutation, whose number tells
+    /// of which life of the chunk's unsynced bytes all is there.
+    pub struct SyncChunkAnswer {
+        1 => length: u64,
+        2 => server: ServerId,
+        3 => serial: SerialNumber,
+    }
 }

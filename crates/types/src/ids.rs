@@ -155,7 +155,25 @@ number! {
 }
 number! {
     /// The order of a mutation of one chunk, given by its primary (§3.1). Grows for ever.
+    ///
+    /// The upper bits count the *lives* of the chunk's unsynced bytes: a new one begins where a
+    /// replica that may have lost some becomes what the chunk is (R28). All that was acknowledged
+    /// in the present life is there.
     SerialNumber
+}
+
+impl SerialNumber {
+    /// Which life of the chunk's unsynced bytes it belongs to.
+    #[must_use]
+    pub const fn life(self) -> u64 {
+        self.0 >> COUNTER_BITS
+    }
+
+    /// The first number of the next life; the largest there is, where lives are spent.
+    #[must_use]
+    pub fn next_life(self) -> Self {
+        Self((self.life() + 1).saturating_mul(1 << COUNTER_BITS))
+    }
 }
 number! {
     /// Which chunk of a file, from 0.

@@ -50,7 +50,7 @@ impl AppendOperation {
         range: &AppliedRange,
     ) -> Progress<Output> {
         if !self.sync {
-            cx.client.files.file(self.file).written(range.index, range.end);
+            cx.client.files.file(self.file).written(range.index, range.end, range.life);
         }
         // Saturating: the index is a master's word.
         let before = range.index.get().saturating_mul(cx.client.cell().chunk_size);

@@ -2,9 +2,10 @@
 //! its replicas, then the master records the length.
 //!
 //! - S1: a chunk that is written while its sync is under way stays unsynced.
-//! - S2: a chunk that now ends before what was acknowledged has lost bytes, as after a power loss
-//!   of all its replicas. The sync that finds out fails, once: like `fsync`, it tells of what is
-//!   gone.
+//! - S2: what was acknowledged in an earlier life of the chunk's unsynced bytes than the one that
+//!   is on disk now may be lost, as after a power loss of all its replicas; and what now lies
+//!   behind the chunk's end is. The sync that finds out fails, once: like `fsync`, it tells of what
+//!   is gone.
 
 use crate::file_state::Unsynced;
 use crate::ids::TaskId;
@@ -67,12 +68,13 @@ impl SyncOperation {
         if unsynced.get(&index) == Some(&before) {
             unsynced.remove(&index);
         }
-        if range.end < before.end {
+        if range.end < before.end || range.life > before.life {
             // S2
             let why = format!(
-                "chunk {index} of the file had {} acknowledged bytes and has {}: what was not \
-                 synced is lost, as after a power failure of all its replicas; write it again",
-                before.end, range.end
+                "chunk {index} of the file had {} acknowledged bytes, and what of them was not \
+                 synced is lost, or may be, as after a power failure of all its replicas; write it \
+                 again",
+                before.end
             );
             return Poll::Ready(Err(Failure::refused(ErrorCode::Io, why)));
         }

@@ -60,7 +60,7 @@ impl WriteOperation {
     ) -> Progress<Output> {
         cx.has_changed_the_file();
         if !self.sync {
-            cx.client.files.file(self.file).written(range.index, range.end);
+            cx.client.files.file(self.file).written(range.index, range.end, range.life);
         }
         self.go_on(cx)
     }

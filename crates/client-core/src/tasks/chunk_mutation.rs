@@ -51,6 +51,8 @@ pub(crate) struct AppliedRange {
     pub(crate) offset: u64,
     /// Where in the chunk it ends; of a sync, what of the chunk is on disk.
     pub(crate) end: u64,
+    /// In which life of the chunk's unsynced bytes; of a sync, which life's are on disk.
+    pub(crate) life: u64,
 }
 
 #[derive(Debug)]
@@ -388,14 +390,18 @@ impl ChunkMutation {
         // Saturating: an offset that was not ours is a server's word.
         let applied = match self.kind {
             MutationKind::Write { offset, .. } => {
-                Write::answer(result).map(|_| (offset, offset + size))
+                Write::answer(result).map(|answer| (offset, offset + size, answer.serial))
             }
             MutationKind::Append { .. } => Append::answer(result)
-                .map(|answer| (answer.offset, answer.offset.saturating_add(size))),
-            MutationKind::Sync { .. } => SyncChunk::answer(result).map(|answer| (0, answer.length)),
+                .map(|it| (it.offset, it.offset.saturating_add(size), it.serial)),
+            MutationKind::Sync { .. } => {
+                SyncChunk::answer(result).map(|answer| (0, answer.length, answer.serial))
+            }
         };
         match applied {
-            Ok((offset, end)) => Poll::Ready(Ok(AppliedRange { index, offset, end })),
+            Ok((offset, end, serial)) => {
+                Poll::Ready(Ok(AppliedRange { index, offset, end, life: serial.life() }))
+            }
             Err(failure) => self.refused(cx, failure),
         }
     }

@@ -25,7 +25,7 @@ use cairn_protocol::{
     ErrorCode, Failure, GrantLease, GrantLeaseAnswer, LevelSource, Outcome, ReplicaReport,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, LeaseId, ReplicaAt, ServerId};
+use cairn_types::{ChunkHandle, LeaseId, ReplicaAt, SerialNumber, ServerId};
 use std::cmp::Reverse;
 
 /// How far a grant is.
@@ -185,7 +185,7 @@ fn grant(
     let chosen = choose_primary(view, handle, &raised, at.failed_grants);
     let (primary, source) = (chosen.at.clone(), furthest_before(chosen, &raised));
     let length = raised.iter().map(|r| r.report.length).max().unwrap_or(0);
-    let serial = raised.iter().map(|r| r.report.serial).max().unwrap_or_default();
+    let serial = first_serial(&raised);
     let secondaries: Vec<ReplicaAt> =
         raised.into_iter().map(|r| r.at).filter(|at| at.server != primary.server).collect();
     let request = GrantLease {
@@ -248,6 +248,17 @@ fn choose_primary<'a>(
         (furthest, report.suspect, Some(server) != former, few, server)
     });
     order[failed_grants % order.len()]
+}
+
+/// The number that the lease begins with (R16): the highest there is; of a new life, where the
+/// bytes that are spread are those of one that may have lost some (R28).
+fn first_serial(raised: &[RaisedReplica]) -> SerialNumber {
+    let furthest = raised.iter().max_by_key(|it| (it.report.serial, !it.report.suspect));
+    match furthest.map(|it| &it.report) {
+        Some(report) if report.suspect && !broken(Rule::R28) => report.serial.next_life(),
+        Some(report) => report.serial,
+        None => SerialNumber::default(),
+    }
 }
 
 /// Whom one that is to be primary catches up with; nobody, where none has gone further (R16).

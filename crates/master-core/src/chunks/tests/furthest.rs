@@ -76,3 +76,20 @@ fn until_it_is_levelled_no_reader_is_sent_to_one_that_is_behind_while_another_ca
     world.pass(6000, &[1, 3]);
     assert_eq!(readable(&mut world), [1, 3], "there is no other");
 }
+
+#[test]
+fn bytes_of_one_that_may_have_lost_some_begin_a_new_life_of_the_chunk() {
+    for suspect in [false, true] {
+        let mut world = World::new(3);
+        world.first_chunk();
+        world.pass(4500, &[1, 2, 3]);
+        world.request(2, lease(LeasePurpose::Write, 0));
+        for (id, _, raise) in world.raises() {
+            let serial = SerialNumber::new(9);
+            world.accept(id, &raise, ReplicaReport { serial, suspect, ..ReplicaReport::default() });
+        }
+        world.commit();
+        let (_, grant) = world.take_grant();
+        assert_eq!(grant.serial.life(), u64::from(suspect));
+    }
+}

@@ -19,8 +19,7 @@ pub(super) const DRILLS: &[Drill] = &[
         "a set loses unsynced bytes, another client writes past them, and the first syncs",
         3,
         another_writes_past_lost_bytes,
-    )
-    .unmended("client-core"),
+    ),
 ];
 
 /// "first" is synced, " second" acknowledged. The secondary loses power, and with it " second"; it
