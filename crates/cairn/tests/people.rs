@@ -1,5 +1,5 @@
-//! What people stumbled over (findings U1, U5, U7, U10, U11, U13 and the hints that led astray),
-//! row by row.
+//! What people stumbled over (findings U1, U2, U4, U5, U7, U10, U11, U13 and the hints that led
+//! astray), row by row.
 
 mod cell;
 
@@ -94,6 +94,27 @@ fn u2_a_server_that_does_not_come_back_is_missed_by_name_and_its_files_are_liste
     assert_eq!(cell.run(["servers", "--forget", "nobody:1"]).code(), 2);
     cell.ok(["servers", "--forget", &gone]);
     assert!(!cell.ok(["servers"]).contains(&gone), "missed no more");
+}
+
+#[test]
+fn u4_a_file_whose_servers_are_all_dead_is_told_at_once_with_who_must_come_back() {
+    let mut cell = Cell::start(2);
+    cell.ok_with(["put", "-", "/f"], b"on two servers");
+    let at = |number: usize, cell: &Cell| cell.chunkservers[number].address().to_owned();
+    let both = [at(0, &cell), at(1, &cell)];
+    cell.chunkservers[0].kill();
+    cell.chunkservers[1].kill();
+    await_until("both are dead", || {
+        let servers = cell.ok(["servers"]);
+        servers.lines().filter(|line| line.contains("dead")).count() == 2
+    });
+    let began = Instant::now();
+    let done = cell.run(["cat", "/f"]);
+    assert_eq!(done.code(), 7, "{}", done.stderr);
+    assert!(began.elapsed() < Duration::from_secs(15), "half of what it waited before");
+    assert!(both.iter().all(|address| done.stderr.contains(address)), "{}", done.stderr);
+    cell.chunkservers[1].restart().expect("starts again");
+    await_until("it is read again", || cell.run(["cat", "/f"]).text() == "on two servers");
 }
 
 /// Sends a signal to a process that was started here.

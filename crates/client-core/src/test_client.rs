@@ -246,6 +246,7 @@ pub(crate) fn chunk(
         closed: false,
         replicas: servers.iter().map(|n| server(*n)).collect(),
         primary: primary.map(ServerId::new),
+        lost: vec![],
     }
 }
 

@@ -16,6 +16,9 @@ cairn_types::message! {
         5 => replicas: Vec<ReplicaAt>,
         /// The lease holder, where a lease is live; it alone knows the acknowledged length.
         6 => primary: Option<ServerId>,
+        /// Where there is no replica, and none will come by itself: the servers that held one when
+        /// they died, or have not come back to tell what they hold.
+        7 => lost: Vec<ReplicaAt>,
     }
 }
 

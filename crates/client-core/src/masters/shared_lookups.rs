@@ -101,7 +101,8 @@ pub(crate) fn keep_grant(
     let mut replicas = vec![grant.primary];
     replicas.extend(grant.secondaries);
     let (index, handle, version) = (grant.index, grant.handle, grant.version);
-    let chunk = ChunkLocations { index, handle, version, closed: false, replicas, primary };
+    let known = ChunkLocations { index, handle, version, ..ChunkLocations::default() };
+    let chunk = ChunkLocations { replicas, primary, ..known };
     let until = client.usable_until(sent);
     client.files.file(file).locations.absorb_grant(chunk, asked, until);
     Ok(())

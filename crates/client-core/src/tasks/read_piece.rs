@@ -16,6 +16,7 @@
 //!   it (R28).
 
 use crate::locations::KnownChunk;
+use crate::retry::is_silence;
 use crate::settings::HEDGE_AFTER;
 use crate::tasks::piece_read::{PieceRead, UnfitAnswer, verified};
 use crate::tasks::replica_choice::ReplicaChoice;
@@ -238,8 +239,11 @@ impl ReadPiece {
             cx.prefetch_locations(file, next);
         }
         let Some((call, replica)) = self.ask_a_replica(cx, &known, chunk) else {
-            // None left, or none reachable: another look after a rest.
             self.choice.set_primary_only(false);
+            if chunk.replicas.is_empty() {
+                return self.out_of_reach(cx, &known, chunk);
+            }
+            // None left: another look after a rest.
             return self.rest(cx);
         };
         self.state = ReadState::Reading(CallsUnderWay::of(call, replica));
@@ -252,6 +256,31 @@ impl ReadPiece {
             return self.locate_again(cx);
         }
         if known.inner { self.fill_with_zeros() } else { self.end(None) }
+    }
+
+    /// The master names nobody who can be asked. Where it knows that nobody will come by himself,
+    /// and whose return is needed, waiting is of no use.
+    fn out_of_reach(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        known: &KnownChunk,
+        chunk: &ChunkLocations,
+    ) -> Progress<PieceRead> {
+        let index = chunk.index;
+        if chunk.lost.is_empty() {
+            let why = format!("no server that has chunk {index} of the file can be reached");
+            self.last_failure = Some(Failure::not_done(ErrorCode::ReplicaFailed, why));
+            return self.rest(cx);
+        }
+        if known.asked <= self.began {
+            return self.locate_again(cx);
+        }
+        let lost: Vec<&str> = chunk.lost.iter().map(|at| at.address.as_str()).collect();
+        let why = format!(
+            "no server that has chunk {index} of the file is there any more: start {} again",
+            lost.join(" or ")
+        );
+        Poll::Ready(Err(Failure::not_done(ErrorCode::ReplicaFailed, why)))
     }
 
     /// Asks the nearest replica that may be asked, if there is one.
@@ -445,7 +474,10 @@ impl ReadPiece {
         if matches!(code, ErrorCode::Invalid | ErrorCode::VersionUnsupported) {
             return Poll::Ready(Err(failure));
         }
-        self.last_failure = Some(failure);
+        // A master is there: what lacks is a server of this chunk.
+        let silent = is_silence(&failure);
+        let told = if silent { ErrorCode::ReplicaFailed } else { code };
+        self.last_failure = Some(Failure { code: told, ..failure });
         if matches!(&self.state, ReadState::Reading(calls) if !calls.is_empty()) {
             self.choice.rule_out(replica.server);
             return Poll::Pending;

@@ -13,6 +13,9 @@ use cairn_protocol::{ChunkLocations, ServerState};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, SerialNumber, ServerId};
 
+/// Servers that are named as those that may hold what can be read nowhere.
+const LOST_MAX: usize = 8;
+
 /// Where a chunk can be read; nowhere, if nobody who has it can be reached.
 pub(crate) fn locations(view: &View<'_>, handle: ChunkHandle) -> ChunkLocations {
     locations_of(view, handle, view.state.chunk(handle))
@@ -38,14 +41,33 @@ fn locations_of(
         Some(lease) => (lease.version, of_lease(view, handle, lease, &chunk)),
         None => without_lease(view, handle, &chunk),
     };
+    let replicas = best_first(view, servers);
+    let lost = if replicas.is_empty() { lost(view, handle, &chunk) } else { Vec::new() };
     ChunkLocations {
         index: chunk.index,
         handle,
         version,
         closed: chunk.closed,
-        replicas: best_first(view, servers),
+        replicas,
         primary: lease.map(|lease| lease.holder.server),
+        lost,
     }
+}
+
+/// Whose return is waited for where a chunk can be read nowhere: the servers that held it when they
+/// died; else those that have not come back since the master started. None while anybody who is
+/// there may still tell of a replica.
+fn lost(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> Vec<ReplicaAt> {
+    let (now, servers) = (view.now.time, view.fleet.servers());
+    let locations = view.fleet.locations();
+    let holds = |server| locations.get(handle, server).is_some();
+    if view.term.is_starting(now) || servers.may_tell_more(now, holds) {
+        return Vec::new();
+    }
+    let held = locations.lost(handle).filter(|(_, replica)| replica.is_current(chunk.version));
+    let held: Vec<ReplicaAt> =
+        held.filter_map(|(server, _)| Some(servers.get(server)?.at.clone())).collect();
+    if held.is_empty() { servers.absent(now).take(LOST_MAX).cloned().collect() } else { held }
 }
 
 /// Whether a lease is live, whose holder alone knows the acknowledged length.

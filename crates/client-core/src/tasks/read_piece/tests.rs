@@ -3,10 +3,12 @@
 use crate::operation::{Operation, Output};
 use crate::test_client::{
     FILE, TestClient, bytes_read, chunk, connected, connected_to, grant, handle, is_done, located,
-    result,
+    result, server,
 };
-use cairn_protocol::{ErrorCode, Failure, LeasePurpose, Read, ReadAnswer, Request};
-use cairn_types::{CellConfig, ChunkVersion};
+use cairn_protocol::{
+    ChunkLocations, ErrorCode, Failure, LeasePurpose, Outcome, Read, ReadAnswer, Request, Response,
+};
+use cairn_types::{CellConfig, ChunkVersion, ReplicaAt};
 use std::time::Duration;
 
 fn read(offset: u64, size: u64) -> Operation {
@@ -372,4 +374,31 @@ fn near_the_end_of_what_is_known_the_next_locations_are_fetched_ahead() {
         .iter()
         .any(|request| matches!(request, Request::Locate(locate) if locate.first.get() == 30));
     assert!(ahead, "{kinds:?}");
+}
+
+/// Chunk 0 of a file of one, which the master cannot send anybody to.
+fn nowhere(lost: Vec<ReplicaAt>) -> Response {
+    located(1, vec![ChunkLocations { lost, ..chunk(0, 5, &[], None) }])
+}
+
+#[test]
+fn where_all_servers_of_a_chunk_are_dead_a_read_says_at_once_which_must_come_back() {
+    let mut client = connected();
+    let done = client.start(read(0, 4));
+    client.answer(nowhere(vec![server(1), server(2)]));
+    let failure = result(&done).expect_err("nobody has it");
+    assert_eq!((failure.code, failure.outcome), (ErrorCode::ReplicaFailed, Outcome::NotDone));
+    assert!(failure.message.ends_with("start s1:1 or s2:1 again"), "{failure}");
+    client.assert_asks_nobody();
+}
+
+#[test]
+fn where_a_server_may_yet_come_a_read_waits_and_says_what_it_waits_for() {
+    let mut client = connected();
+    let done = client.start(read(0, 4));
+    client.answer(nowhere(vec![]));
+    client.pass(Duration::from_secs(61));
+    let failure = result(&done).expect_err("nobody came");
+    assert_eq!(failure.code, ErrorCode::ReplicaFailed);
+    assert!(failure.message.contains("no server that has chunk 0"), "{failure}");
 }

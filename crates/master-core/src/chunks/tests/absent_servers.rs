@@ -3,6 +3,7 @@
 
 use super::{World, members, report, server};
 use crate::record::Record;
+use crate::rules::reading::locations;
 use crate::rules::{degraded, health};
 use cairn_env::Now;
 use cairn_protocol::{
@@ -117,4 +118,30 @@ fn chunks_that_lack_replicas_are_listed_with_their_files_page_by_page() {
     let page = ListDegradedAnswer { chunks: vec![lacks], resume: None };
     assert_eq!(world.degraded(ChunkHandle::default(), 10), page);
     assert_eq!(world.degraded(handle, 10), none);
+}
+
+#[test]
+fn where_all_servers_of_a_chunk_are_dead_a_reader_is_told_who_must_come_back() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    let held = members(&grant);
+    for id in &held {
+        world.beat(*id, vec![report(&grant)], vec![]);
+    }
+    let lost = |world: &World| {
+        let at = locations(&world.chunks.view(world.moment(), &world.state), grant.handle);
+        assert!(at.replicas.is_empty() || at.lost.is_empty(), "{at:?}");
+        at.lost.iter().map(|at| at.server.get()).collect::<Vec<u64>>()
+    };
+    let other = (1..=4).find(|id| !held.contains(id)).expect("four, and a set of three");
+    world.pass(3000, &[other]);
+    assert_eq!(lost(&world), [], "they are silent, and may come");
+    world.pass(3000, &[other]);
+    assert_eq!(lost(&world), held);
+    // Whatever the master had been told is gone with it.
+    let mut world = world.restarted(2);
+    assert_eq!(lost(&world), [], "it has just started");
+    world.join(other, vec![], vec![]);
+    world.pass(6000, &[other]);
+    assert_eq!(lost(&world), held, "all that have not come back");
 }
