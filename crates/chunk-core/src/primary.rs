@@ -323,7 +323,7 @@ impl Primary {
         cx: &mut ReplicaContext<'_>,
     ) -> Result<(), LeaseEnd> {
         self.acknowledge(stored, cx)?;
-        if !self.is_shrinking() {
+        if !self.is_shrinking() && !self.secondaries.has_failed() {
             let level = (!self.has_levelled()).then_some(&self.source);
             let unacknowledged = self.pipeline.unacknowledged();
             self.secondaries.forward(cx, stored, self.lease, unacknowledged, level);
@@ -402,8 +402,9 @@ impl Primary {
                 cx.out.refuse(from, told);
                 return Err(LeaseEnd::because("a replica could not be levelled"));
             }
-            (Err(_), _) => self.secondary_failed(stored, cx, server),
+            (Err(_), _) => self.secondaries.fail(server),
         }
+        self.ask_to_shrink(stored, cx);
         self.acknowledge_and_forward(stored, cx)
     }
 
@@ -439,20 +440,19 @@ impl Primary {
             && self.is_serving()
             && self.syncs.is_open(round)
         {
-            self.secondary_failed(stored, cx, server);
+            self.secondaries.fail(server);
+            self.ask_to_shrink(stored, cx);
         }
         self.syncs.on_synced(round, result, cx.me.server, cx.out);
     }
 
-    /// A secondary cannot apply, or cannot sync: the set has to go on without it (R14).
-    fn secondary_failed(
-        &mut self,
-        stored: &StoredReplica,
-        cx: &mut ReplicaContext<'_>,
-        server: ServerId,
-    ) {
-        if !self.secondaries.fail(server) || !self.is_serving() {
-            // Left out already, or the master was asked already: who is left is tried again then.
+    /// Secondaries that cannot apply, or cannot sync: the set has to go on without them (R14). The
+    /// master is asked once nobody is waited for any more: a primary that is cut off loses all of
+    /// them, and must not go on with the one whose failure it notices last.
+    fn ask_to_shrink(&mut self, stored: &StoredReplica, cx: &mut ReplicaContext<'_>) {
+        let gathered = self.secondaries.has_failed() && !self.secondaries.is_waited_for();
+        if !gathered || !self.is_serving() {
+            // Or the master was asked already: who is left is tried again then.
             return;
         }
         self.phase = LeasePhase::Shrinking;

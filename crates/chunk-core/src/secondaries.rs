@@ -131,11 +131,20 @@ impl Secondaries {
         true
     }
 
-    /// One cannot apply, or cannot sync; whether it is of the set.
-    pub(crate) fn fail(&mut self, server: ServerId) -> bool {
-        let Some(secondary) = self.find(server) else { return false };
-        secondary.failed = true;
-        true
+    /// One cannot apply, or cannot sync; nothing, if it is not of the set any more.
+    pub(crate) fn fail(&mut self, server: ServerId) {
+        if let Some(secondary) = self.find(server) {
+            secondary.failed = true;
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.all.iter().any(|it| it.failed)
+    }
+
+    /// Whether one that has not failed has yet to answer.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.all.iter().any(|it| it.outstanding && !it.failed)
     }
 
     pub(crate) fn failed(&self) -> Vec<ServerId> {

@@ -504,25 +504,29 @@ fn a_block_that_fails_its_checksum_is_reported_and_the_others_are_still_read() {
 }
 
 #[test]
-fn a_refusal_of_the_old_version_that_comes_late_costs_nobody_a_place_in_the_set() {
-    let mut bench = Bench::primary();
-    bench.ask(append(1, 100));
-    bench.applied(100);
-    let (failed, _) = bench.call();
-    let (late, _) = bench.call();
-    bench.answer(failed, Err(Failure::unknown(ErrorCode::Unreachable, "gone")));
-    let (shrink, _) = bench.call();
-    bench.ask(raise(version(1), version(2)));
-    bench.journaled();
-    assert!(matches!(bench.reply().1, Ok(Response::Raise(_))));
-    let answer = SecondaryFailedAnswer { version: version(2), secondaries: vec![server(3)] };
-    bench.answer(shrink, Ok(Response::SecondaryFailed(answer)));
-    // The raise overtook the forward at server 3.
-    bench.answer(late, Err(Failure::not_done(ErrorCode::StaleVersion, "raised")));
-    let again = bench.forward_answered();
-    assert_eq!(again.version, version(2));
-    assert!(matches!(bench.reply().1, Ok(Response::Append(_))));
-    assert!(bench.calls.is_empty(), "nobody else is left out: {:?}", bench.calls);
+fn a_primary_names_all_secondaries_that_it_lost_at_once_and_asks_for_nothing_before() {
+    for both in [true, false] {
+        let mut bench = Bench::primary();
+        bench.ask(append(1, 100));
+        bench.applied(100);
+        let (failed, _) = bench.call();
+        let (late, request) = bench.call();
+        bench.answer(failed, Err(Failure::unknown(ErrorCode::Unreachable, "gone")));
+        assert!(bench.calls.is_empty(), "the other has not answered: {:?}", bench.calls);
+        bench.ask(append(2, 100));
+        bench.applied(200);
+        assert!(bench.calls.is_empty(), "nothing is forwarded before the set is known");
+        let Request::Forward(forward) = request else { panic!("{request:?}") };
+        let serial = forward.mutations.last().expect("never an empty batch").serial;
+        match both {
+            true => bench.answer(late, Err(Failure::unknown(ErrorCode::DeadlineExceeded, "late"))),
+            false => bench.answer(late, Ok(Response::Forward(ForwardAnswer { serial }))),
+        }
+        let (_, request) = bench.call();
+        let Request::SecondaryFailed(request) = request else { panic!("{request:?}") };
+        assert_eq!(request.failed.len(), if both { 2 } else { 1 });
+        assert!(bench.replies.is_empty(), "nothing is acknowledged (R14)");
+    }
 }
 
 #[test]

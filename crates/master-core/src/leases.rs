@@ -99,6 +99,12 @@ impl Leases {
         self.get(handle).filter(|lease| lease.may_live(now))
     }
 
+    /// Whether a server is a secondary under the chunk's lease.
+    pub(crate) fn has_secondary(&self, handle: ChunkHandle, server: ServerId) -> bool {
+        let secondaries = self.get(handle).and_then(|lease| lease.secondaries.as_ref());
+        secondaries.is_some_and(|all| all.iter().any(|at| at.server == server))
+    }
+
     /// Takes a fresh lease up, in place of one that is over (G1); what was fenced before is so no
     /// more.
     pub(crate) fn insert(&mut self, handle: ChunkHandle, lease: GrantedLease) {

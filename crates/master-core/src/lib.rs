@@ -30,6 +30,7 @@ mod scheduler;
 pub mod state;
 mod step;
 mod this_term;
+mod troubles;
 mod underway;
 mod view;
 

@@ -4,6 +4,7 @@ use crate::fleet::Fleet;
 use crate::leases::Leases;
 use crate::state::State;
 use crate::this_term::ThisTerm;
+use crate::troubles::Troubles;
 use crate::underway::Underway;
 use cairn_env::Now;
 
@@ -17,6 +18,8 @@ pub(crate) struct View<'a> {
     /// What chunkservers told.
     pub(crate) fleet: &'a Fleet,
     pub(crate) leases: &'a Leases,
+    /// What went wrong lately.
+    pub(crate) troubles: &'a Troubles,
     /// What is being done.
     pub(crate) underway: &'a Underway,
 }

@@ -23,6 +23,7 @@ mod furthest;
 mod late_heartbeat;
 mod opened_together;
 mod slices;
+mod troubled_grants;
 
 /// Client 2 doubts the primary; its probe is on its way.
 fn doubt(world: &mut World, grant: &ChunkGrant, purpose: LeasePurpose) {
@@ -154,7 +155,7 @@ fn with_nobody_left_to_fence_the_next_chunk_waits_for_the_lease_to_end() {
 }
 
 #[test]
-fn a_write_waits_for_the_dead_primary_s_lease_and_for_its_death() {
+fn a_write_waits_for_the_dead_primary_s_lease_and_a_lease_for_itself() {
     let mut world = World::new(3);
     let grant = world.first_chunk();
     let dead = grant.primary.server.get();
@@ -164,11 +165,11 @@ fn a_write_waits_for_the_dead_primary_s_lease_and_for_its_death() {
     world.answer(id, Err(lost_answer()));
     assert_eq!(world.accept_raises(&[dead]).len(), 3, "it is asked, being live by its heartbeats");
     assert!(world.proposed.is_empty(), "no version without the holder while its lease may run");
-    world.pass(3750, &alive);
-    world.accept_raises(&[dead]);
-    assert!(world.proposed.is_empty(), "a missing member that is not yet dead (R11)");
-    world.pass(500, &alive);
+    world.pass(500, &[1, 2, 3]);
+    world.pass(1750, &alive);
     world.request(3, lease(LeasePurpose::Write, 0));
+    assert!(world.raises().is_empty(), "its last word is younger than a lease (R11)");
+    world.pass(250, &alive);
     assert_eq!(world.accept_raises(&[]).len(), 2);
     let logged = world.commit();
     assert!(matches!(&logged[..], [Record::SetVersion(set)] if set.set_size == 2), "{logged:?}");
@@ -500,12 +501,13 @@ fn a_blocked_chunk_says_what_it_waits_for() {
     let grant = world.first_chunk();
     let lost = grant.secondaries[0].server.get();
     let alive: Vec<u64> = (1..=3).filter(|id| *id != lost).collect();
-    world.pass(2250, &alive);
+    world.pass(500, &[1, 2, 3]);
+    world.pass(1750, &alive);
     world.request(5, cairn_protocol::Explain { subject: "/f".into() });
     let Some(Ok(Response::Explain(answer))) = world.reply(5) else { panic!("explained") };
     assert!(!answer.healthy);
     let text = answer.lines.join("\n");
-    assert!(text.contains("1 replicas of 3 are missing, not yet dead"), "{text}");
+    assert!(text.contains("1 replicas of 3 are missing and waited for"), "{text}");
     let health = world.with(|chunks, step| health(&chunks.view(step.now, step.state)));
     assert_eq!((health.under_replicated, health.unavailable), (1, 0));
 }

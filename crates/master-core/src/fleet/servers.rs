@@ -222,6 +222,16 @@ impl ServerTable {
         })
     }
 
+    /// Whether a server's last word is no older than that.
+    pub(crate) fn is_heard_within(&self, now: Time, id: ServerId, span: Duration) -> bool {
+        self.servers.get(&id).is_some_and(|server| now < server.heard + span)
+    }
+
+    /// Whether a server that is not dead has not told yet all that it holds.
+    pub(crate) fn is_telling(&self, now: Time) -> bool {
+        self.may_tell_more(now, |_| false)
+    }
+
     /// Servers that are telling what they hold.
     pub(crate) fn telling_count(&self) -> usize {
         let telling = |server: &&KnownServer| {

@@ -35,6 +35,8 @@ pub(crate) enum Act {
     ConfirmLease(ChunkHandle, LeaseId),
     /// A lease is relied upon less.
     DoubtLease(ChunkHandle, LeaseId, LeaseStatus),
+    /// A lease came to nothing; whom of the set, or itself, its primary blames for that.
+    BlameFor { handle: ChunkHandle, primary: ServerId, blamed: ServerId },
     /// A lease goes on with a smaller set.
     ShrinkLease(ChunkHandle, LeaseId, ChunkVersion, Vec<ReplicaAt>),
     /// No former holder acknowledges an append in this chunk any more (R18).
@@ -54,8 +56,6 @@ pub(crate) enum Act {
     Wait(String),
     /// The job waits, and is looked at again at once.
     LookAgain(String),
-    /// The primary did not take the lease; why. Another one is tried.
-    GrantFailed(String),
     /// The chunk stands, raised and logged: its lease is granted.
     GrantLease(ChunkHandle, Vec<RaisedReplica>),
     /// The close of the chunk is logged without a next one.

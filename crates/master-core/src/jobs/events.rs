@@ -28,6 +28,4 @@ pub(crate) struct PlaceView<'a> {
     /// Since when something is under way at this place.
     pub(crate) since: Time,
     pub(crate) wants: Wants,
-    /// Grants that failed since then; the next one tries another primary.
-    pub(crate) failed_grants: usize,
 }

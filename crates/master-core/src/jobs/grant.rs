@@ -182,7 +182,7 @@ fn grant(
     let open = !chunk.closed && !marked && view.underway.later(place).is_none();
     let takes_appends = open && at.wants.appends;
     assert!(!takes_appends || !chunk.closed, "no append lease on a closed chunk (R18)");
-    let chosen = choose_primary(view, handle, &raised, at.failed_grants);
+    let chosen = choose_primary(view, handle, &raised);
     let (primary, source) = (chosen.at.clone(), furthest_before(chosen, &raised));
     let length = raised.iter().map(|r| r.report.length).max().unwrap_or(0);
     let serial = first_serial(&raised);
@@ -232,22 +232,22 @@ fn sent(view: &View<'_>, request: &GrantLease, holder: &ReplicaAt) -> GrantedLea
 /// Who has gone furthest: the others are levelled to its bytes, and what only it has may have been
 /// acknowledged though its primary could tell nobody (R29). Of several, one whose bytes are not in
 /// doubt; the former holder, whose lease is over by the raise; else whoever holds the fewest
-/// leases. After grants that failed, another one each time, which first fetches what it lacks.
+/// leases. Before all that, whose leases came to nothing least often of late: each of the set gets
+/// its turn, and first fetches what it lacks.
 fn choose_primary<'a>(
     view: &View<'_>,
     handle: ChunkHandle,
     raised: &'a [RaisedReplica],
-    failed_grants: usize,
 ) -> &'a RaisedReplica {
     assert!(!raised.is_empty(), "a set has members (R11)");
     let former = view.leases.get(handle).map(|lease| lease.holder.server);
-    let mut order: Vec<&RaisedReplica> = raised.iter().collect();
-    order.sort_by_key(|raised| {
+    let first = raised.iter().min_by_key(|raised| {
         let (server, report) = (raised.at.server, &raised.report);
+        let failures = view.troubles.failures_of(handle, server);
         let (furthest, few) = (Reverse(report.serial), view.leases.count_of(server));
-        (furthest, report.suspect, Some(server) != former, few, server)
+        (failures, furthest, report.suspect, Some(server) != former, few, server)
     });
-    order[failed_grants % order.len()]
+    first.expect("a set has members")
 }
 
 /// The number that the lease begins with (R16): the highest there is; of a new life, where the
@@ -291,5 +291,9 @@ fn on_granted(
     if failure.code == ErrorCode::ChecksumMismatch {
         acts.push(Act::MarkDamaged(handle, primary));
     }
-    acts.push(Act::GrantFailed(format!("the lease was not taken: {}", failure.message)));
+    let other = failure.code == ErrorCode::ReplicaFailed;
+    let blamed = if other { failure.server } else { primary };
+    acts.push(Act::BlameFor { handle, primary, blamed });
+    // Another primary is tried at once; when each had its turn, after a while.
+    acts.push(Act::LookAgain(format!("the lease was not taken: {}", failure.message)));
 }

@@ -17,7 +17,7 @@
 use super::acts::{Acts, Question};
 use crate::view::View;
 use cairn_protocol::{ErrorCode, Failure, Raise as RaiseRequest, RaiseAnswer, ReplicaReport};
-use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId};
+use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
 
 /// A replica to ask.
@@ -69,6 +69,8 @@ pub(crate) struct RaiseAsked {
     pub(crate) to: ChunkVersion,
     pub(crate) server: ServerId,
     pub(crate) keeps_lease: bool,
+    /// When.
+    pub(crate) at: Time,
 }
 
 impl RaiseAsked {

@@ -83,6 +83,11 @@ impl ShrinkJob {
                     // SH2: it serves no more.
                     let (handle, lease) = (request.handle, request.lease);
                     acts.push(Act::DoubtLease(handle, lease, LeaseStatus::Doubted));
+                    if let Some(primary) = view.leases.get(handle).map(|lease| lease.holder.server)
+                        && let Some(blamed) = request.failed.first().copied()
+                    {
+                        acts.push(Act::BlameFor { handle, primary, blamed });
+                    }
                 }
                 Err(failure)
             }

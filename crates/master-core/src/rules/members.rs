@@ -4,6 +4,7 @@ use crate::fleet::KnownReplica;
 use crate::leases::GrantedLease;
 use crate::state::ChunkRecord;
 use crate::view::View;
+use cairn_protocol::ServerState;
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
 
 /// Replicas at the logged version or above (R9).
@@ -49,6 +50,33 @@ pub(crate) fn missing_may_come(view: &View<'_>, handle: ChunkHandle, chunk: &Chu
         })
     };
     now < view.term.started + view.term.dead() || view.fleet.servers().may_tell_more(now, holds)
+}
+
+/// R11: whether a lease waits for a member of the set that is not among `servers`. A silent one is
+/// waited for until a lease after its last word, and so is one that lives and is late with raises
+/// of this chunk; a dead one is not, nor one whom two primaries could not reach.
+pub(crate) fn missing_is_awaited(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    servers: &[ServerId],
+) -> bool {
+    let (now, fleet) = (view.now.time, view.fleet.servers());
+    let known = current(view, handle, chunk);
+    if now < view.term.started + view.term.dead() && known.count() < chunk.set_size as usize {
+        // Which servers made up the set is not logged: anybody may.
+        return true;
+    }
+    let none_sound = !current(view, handle, chunk).any(|(_, replica)| replica.is_sound());
+    let wanted = |replica: &KnownReplica| replica.is_sound() || (none_sound && !replica.damaged);
+    let awaited = |server: ServerId| match fleet.state(now, server) {
+        Some(ServerState::Live) => view.troubles.is_late(handle, server),
+        Some(ServerState::Silent) => fleet.is_heard_within(now, server, view.term.config.lease()),
+        Some(ServerState::Dead) | None => false,
+    };
+    let mut missing = current(view, handle, chunk)
+        .filter(|(server, replica)| wanted(replica) && !servers.contains(server));
+    let given_up = |server| view.troubles.is_given_up(handle, server);
+    missing.any(|(server, _)| awaited(server) && !given_up(server)) || fleet.is_telling(now)
 }
 
 /// The holder's secondaries. Under a lease from an earlier term: whoever stands at the logged

@@ -10,6 +10,7 @@ use super::closing::{may_take_appends, open_before};
 use super::decided_set::{SetDecision, decide};
 use super::live_file::{is_live_file, no_file};
 use super::members::current;
+use super::placement::is_enough_without_trouble;
 use super::replica_set::{Blocked, LiveMember, live_members, plan_raise};
 use crate::chunk_place::ChunkPlace;
 use crate::leases::LeaseStatus;
@@ -84,6 +85,15 @@ fn with_chunk(
     if appends && decided && !broken(Rule::R11) {
         return NextStep::GoOnInNext;
     }
+    let failed = view.troubles.has_failed(handle);
+    if appends && failed && goes_elsewhere(view, (place, since), &chunk) {
+        return NextStep::GoOnInNext;
+    }
+    if let Some(rest) = view.troubles.rest(view.now.time, handle) {
+        let why =
+            format!("the last try came to nothing; the next one is in {} ms", rest.as_millis());
+        return NextStep::Wait { why, want: None };
+    }
     let has_mark = current(view, handle, &chunk).any(|(_, replica)| replica.closed);
     match plan_raise(view, handle, &chunk) {
         // A primary closed it and its word was lost: no append lease any more (R18).
@@ -110,6 +120,19 @@ pub(crate) fn bears_a_wait(
     let patience = view.term.config.lease() / 4;
     blocked.starting
         || view.state.entry(place.file).is_some_and(of_bytes) && view.now.time < since + patience
+}
+
+/// Whether appends to a chunk whose lease came to nothing had better go on in the next one, which
+/// can be made on servers that are in no trouble.
+fn goes_elsewhere(
+    view: &View<'_>,
+    (place, since): (ChunkPlace, Time),
+    chunk: &ChunkRecord,
+) -> bool {
+    let starting = view.term.is_starting(view.now.time);
+    let blocked = Blocked { why: String::new(), starting };
+    let elsewhere = is_enough_without_trouble(view, chunk.goal as usize);
+    elsewhere && !bears_a_wait(view, place, since, &blocked)
 }
 
 fn without_chunk(view: &View<'_>, place: ChunkPlace) -> NextStep {

@@ -18,6 +18,14 @@ struct PlacementCandidate {
     /// Used bytes in parts of a thousand of its capacity.
     used_permille: u64,
     creations: u32,
+    /// It did not do lately, or did not reach others: last of all.
+    avoided: bool,
+}
+
+/// Whether so many live servers with room are in no trouble.
+pub(crate) fn is_enough_without_trouble(view: &View<'_>, count: usize) -> bool {
+    let all = candidates(view, &BTreeSet::new());
+    all.iter().filter(|candidate| !candidate.avoided).count() >= count
 }
 
 /// Chooses up to `count` live servers with room for a chunk, the best first: none of those that
@@ -29,23 +37,27 @@ pub(crate) fn choose_servers(
     count: usize,
     random: &mut Random,
 ) -> Vec<ReplicaAt> {
+    let candidates = candidates(view, tried);
+    let racks: Vec<Rack> = kept.iter().map(|at| at.rack.clone()).collect();
+    let chosen = choose(&candidates, racks, count, random);
+    let at = |server| view.fleet.at(server).expect("only servers that are known were candidates");
+    chosen.into_iter().map(|server| at(server).clone()).collect()
+}
+
+/// Live servers with room for a chunk, but those that were `tried`.
+fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandidate> {
     let room = view.term.config.chunk_size;
     let fits = |used: u64, capacity: u64| capacity == 0 || capacity.saturating_sub(used) >= room;
-    let servers = view.fleet.servers();
-    let candidates: Vec<PlacementCandidate> = servers
-        .live(view.now.time)
-        .filter(|s| !tried.contains(&s.at.server) && fits(s.used, s.capacity))
+    let live = view.fleet.servers().live(view.now.time);
+    live.filter(|s| !tried.contains(&s.at.server) && fits(s.used, s.capacity))
         .map(|s| PlacementCandidate {
             server: s.at.server,
             rack: s.at.rack.clone(),
             used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
             creations: s.creations,
+            avoided: view.troubles.is_avoided(s.at.server),
         })
-        .collect();
-    let racks: Vec<Rack> = kept.iter().map(|at| at.rack.clone()).collect();
-    let chosen = choose(&candidates, racks, count, random);
-    let at = |server| servers.at(server).expect("only servers that are known were candidates");
-    chosen.into_iter().map(|server| at(server).clone()).collect()
+        .collect()
 }
 
 /// Chooses up to `count` of the candidates, which are different servers; `racks` are those of the
@@ -65,7 +77,7 @@ fn choose(
         let best = left.iter().enumerate().min_by_key(|(_, (tie, candidate))| {
             let neighbours = racks.iter().filter(|rack| **rack == candidate.rack).count();
             let full = candidate.used_permille > average + USE_SLACK_PERMILLE;
-            (neighbours, full, candidate.creations, *tie)
+            (candidate.avoided, neighbours, full, candidate.creations, *tie)
         });
         let Some((at, _)) = best else { break };
         let (_, candidate) = left.swap_remove(at);
@@ -92,6 +104,7 @@ mod tests {
             rack: Rack::new(rack),
             used_permille,
             creations,
+            avoided: false,
         }
     }
 

@@ -2,11 +2,12 @@
 //!
 //! - T1: nobody outside the set may still act under an older lease, known or not.
 //! - T2: a set is never smaller than two, where goal and logged size allow two, nor smaller than
-//!   the logged one while a missing member may still come; but for one that the master decides on
-//!   (`decided_set.rs`).
+//!   the logged one while a missing member is waited for (`members.rs`); but for one that the master
+//!   decides on (`decided_set.rs`).
+//! - T3: who is given up (`troubles.rs`) is not raised, where the set can do without.
 
 use super::decided_set::{SetDecision, decide};
-use super::members::{current, former_holder_unknown, least_set, missing_may_come};
+use super::members::{current, former_holder_unknown, least_set, missing_is_awaited};
 use crate::fleet::KnownReplica;
 use crate::state::ChunkRecord;
 use crate::view::View;
@@ -48,6 +49,14 @@ pub(crate) fn plan_raise(
         let suspects: Vec<(ServerId, KnownReplica)> = suspects.collect();
         if suspects.len() >= chunk.set_size as usize {
             usable = suspects;
+        }
+    }
+    if decided.is_none() && !broken(Rule::R11) {
+        let kept = |server| !view.troubles.is_given_up(handle, server);
+        let count = usable.iter().filter(|(server, _)| kept(*server)).count();
+        if count >= least_set(chunk) {
+            // T3
+            usable.retain(|(server, _)| kept(*server));
         }
     }
     let members = live_members(view, usable);
@@ -108,9 +117,9 @@ pub(crate) fn may_be_set(
         return blocked(format!("{size} usable replicas of {logged}; {least} are needed"));
     }
     let not_waited_for = broken(Rule::R11) || (broken(Rule::R22) && old_holder_unknown);
-    if size < logged && !not_waited_for && missing_may_come(view, handle, chunk) {
+    if size < logged && !not_waited_for && missing_is_awaited(view, (handle, chunk), servers) {
         let missing = logged - size;
-        return blocked(format!("{missing} replicas of {logged} are missing, not yet dead"));
+        return blocked(format!("{missing} replicas of {logged} are missing and waited for"));
     }
     Ok(())
 }

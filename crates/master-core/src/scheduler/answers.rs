@@ -67,8 +67,10 @@ impl Scheduler {
         result: &Result<ReplicaReport, Failure>,
     ) {
         let RaiseAsked { handle, server, keeps_lease, .. } = *asked;
+        let when = (asked.at, step.now.time);
         match result {
             Ok(report) => {
+                self.troubles.note_raised(handle, server);
                 // Of a chunk that is being made, or was not made in the end, nothing is noted.
                 let noted =
                     step.fleet.note_replica((step.now.time, step.state), handle, server, report);
@@ -81,6 +83,7 @@ impl Scheduler {
             }
             // It stands elsewhere than it last told: ask, so that the next raise fits.
             Err(failure) if failure.code == ErrorCode::StaleVersion => {
+                self.troubles.note_stands_elsewhere(step.now.time, handle, server);
                 // Who was forgotten meanwhile will tell anew.
                 let Some(at) = step.fleet.at(server).cloned() else { return };
                 let (term, lease) = (self.term.number, LeaseId::default());
@@ -95,7 +98,10 @@ impl Scheduler {
                 );
             }
             // It told nothing of its replica.
-            Err(_) => {}
+            Err(_) => {
+                self.troubles.note_late(when, handle, server);
+                self.troubles.note_server(step.now.time, server);
+            }
         }
     }
 

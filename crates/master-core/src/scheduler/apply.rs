@@ -1,22 +1,21 @@
 //! Jobs begin, take events and end; what they want done is done here, in their order.
 
 use super::Scheduler;
-use super::in_flight::{AwaitedCall, AwaitedRecord};
+use super::in_flight::AwaitedRecord;
 use super::places::JobName;
 use crate::chunk_place::ChunkPlace;
 use crate::jobs::PlaceJob;
-use crate::jobs::acts::{Act, Acts, Question};
+use crate::jobs::acts::{Act, Acts};
 use crate::jobs::close::CloseJob;
 use crate::jobs::events::{JobEvent, PlaceView};
 use crate::jobs::fence::FenceJob;
 use crate::jobs::grant::GrantJob;
 use crate::jobs::open::OpenJob;
-use crate::jobs::raise::RaiseAsked;
 use crate::jobs::waiters::ChunkWish;
 use crate::rules::next_step::{NextStep, next_step};
 use crate::step::ChunkStep;
-use cairn_protocol::{ChunkClosedAnswer, Failure, Lease as LeaseRequest, Request, Response};
-use cairn_types::{ReplicaAt, ServerId, Time};
+use cairn_protocol::{ChunkClosedAnswer, Failure, Lease as LeaseRequest, Response};
+use cairn_types::ServerId;
 
 impl Scheduler {
     /// Lets a place's job, or what begins one, look at everything and say what is to be done.
@@ -105,7 +104,10 @@ impl Scheduler {
     fn apply_one(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace, act: Act) {
         let now = step.now.time;
         match act {
-            Act::Ask { at, question, deadline } => self.ask(step, place, at, question, deadline),
+            Act::Ask { at, question, deadline } => {
+                let job = (now, self.places.name_of(place));
+                self.in_flight.ask(step.out, job, at, question, deadline);
+            }
             Act::Propose(record) => {
                 let purpose = AwaitedRecord::Job(self.places.name_of(place));
                 self.in_flight.propose(step.out, record, purpose);
@@ -114,7 +116,19 @@ impl Scheduler {
                 step.out.propose(record);
             }
             Act::InsertLease(handle, lease) => self.leases.insert(handle, lease),
-            Act::ConfirmLease(handle, lease) => self.leases.confirm(handle, lease),
+            Act::ConfirmLease(handle, lease) => {
+                self.leases.confirm(handle, lease);
+                if let Some(lease) = self.leases.get(handle) {
+                    self.troubles.note_serving(handle, lease);
+                }
+            }
+            Act::BlameFor { handle, primary, blamed } => {
+                let set_size = step.state.chunk(handle).map_or(1, |chunk| chunk.set_size);
+                // Who is not of the set is no answer to why it failed.
+                let of_set = self.leases.has_secondary(handle, blamed);
+                let blamed = if of_set { blamed } else { primary };
+                self.troubles.note_failed((now, handle), (primary, blamed), set_size);
+            }
             Act::DoubtLease(handle, lease, status) => self.leases.set_status(handle, lease, status),
             Act::ShrinkLease(handle, lease, version, secondaries) => {
                 self.leases.shrink(handle, lease, (version, secondaries));
@@ -134,7 +148,6 @@ impl Scheduler {
                 self.places.set_job(place, PlaceJob::Waiting(why));
                 self.advance(step, place);
             }
-            Act::GrantFailed(why) => self.grant_failed(step, place, why),
             Act::GrantLease(handle, raised) => self.start(step, place, |at, acts| {
                 GrantJob::start_granting(at, handle, raised, acts).map(PlaceJob::Grant)
             }),
@@ -144,37 +157,6 @@ impl Scheduler {
             Act::GoOnInNext => self.go_on_in_next(step, place),
             Act::Finish => self.finish(step, place),
             Act::Fail(failure) => self.fail(step, place, &failure),
-        }
-    }
-
-    fn ask(
-        &mut self,
-        step: &mut ChunkStep<'_>,
-        place: ChunkPlace,
-        at: ReplicaAt,
-        question: Question,
-        deadline: Time,
-    ) {
-        let job = self.places.name_of(place);
-        let (purpose, request): (AwaitedCall, Request) = match question {
-            Question::Raise(raise, keeps_lease) => {
-                let server = at.server;
-                let asked = RaiseAsked { handle: raise.handle, to: raise.to, server, keeps_lease };
-                (AwaitedCall::Raise(job, asked), raise.into())
-            }
-            Question::Probe(probe) => (AwaitedCall::Probe(job), probe.into()),
-            Question::Grant(grant) => (AwaitedCall::Grant(job), grant.into()),
-        };
-        self.in_flight.call(step.out, at, request, deadline, purpose);
-    }
-
-    /// Another primary is tried at once; when each had its turn, with the next tick.
-    fn grant_failed(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace, why: String) {
-        self.places.set_job(place, PlaceJob::Waiting(why));
-        let work = self.places.work_at(place, step.now.time);
-        work.failed_grants += 1;
-        if !work.failed_grants.is_multiple_of(3) {
-            self.advance(step, place);
         }
     }
 

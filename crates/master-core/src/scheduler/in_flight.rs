@@ -1,12 +1,13 @@
 //! What is on its way: calls to chunkservers and records into the log, and what each is for.
 
 use super::places::JobName;
+use crate::jobs::acts::Question;
 use crate::jobs::length::LengthRequest;
 use crate::jobs::raise::RaiseAsked;
 use crate::outbox::{MasterOutbox, ProposalId};
 use crate::record::Record;
 use cairn_env::EffectId;
-use cairn_protocol::Request;
+use cairn_protocol::{Raise, Request};
 use cairn_types::{ChunkHandle, LeaseId, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
 
@@ -51,6 +52,27 @@ impl InFlight {
         let effect = out.call(address, server, request, deadline);
         let other = self.calls.insert(effect, purpose);
         assert!(other.is_none(), "a call has one purpose");
+    }
+
+    /// Asks a chunkserver what a job wants to know.
+    pub(super) fn ask(
+        &mut self,
+        out: &mut MasterOutbox,
+        (now, job): (Time, JobName),
+        at: ReplicaAt,
+        question: Question,
+        deadline: Time,
+    ) {
+        let (purpose, request): (AwaitedCall, Request) = match question {
+            Question::Raise(raise, keeps_lease) => {
+                let Raise { handle, to, .. } = raise;
+                let asked = RaiseAsked { handle, to, server: at.server, keeps_lease, at: now };
+                (AwaitedCall::Raise(job, asked), raise.into())
+            }
+            Question::Probe(probe) => (AwaitedCall::Probe(job), probe.into()),
+            Question::Grant(grant) => (AwaitedCall::Grant(job), grant.into()),
+        };
+        self.call(out, at, request, deadline, purpose);
     }
 
     /// Puts a record on its way into the log.

@@ -35,6 +35,7 @@ use crate::rules::lease_request::{LeaseAdvice, consider};
 use crate::state::State;
 use crate::step::ChunkStep;
 use crate::this_term::ThisTerm;
+use crate::troubles::Troubles;
 use crate::view::View;
 use cairn_env::{Caller, Now};
 use cairn_protocol::{
@@ -53,6 +54,7 @@ pub(crate) struct Scheduler {
     leases: Leases,
     places: Places,
     in_flight: InFlight,
+    troubles: Troubles,
 }
 
 impl Scheduler {
@@ -62,6 +64,7 @@ impl Scheduler {
             leases: Leases::default(),
             places: Places::default(),
             in_flight: InFlight::default(),
+            troubles: Troubles::default(),
         }
     }
 
@@ -69,6 +72,7 @@ impl Scheduler {
     pub(crate) fn begin(&mut self, now: Time, config: &CellConfig) {
         assert!(self.leases.is_empty(), "nothing holds before the term is served");
         self.term.begin(now, config);
+        self.troubles.begin(config);
     }
 
     pub(crate) fn term(&self) -> &ThisTerm {
@@ -78,7 +82,7 @@ impl Scheduler {
     /// All that is known.
     pub(crate) fn view<'a>(&'a self, now: Now, state: &'a State, fleet: &'a Fleet) -> View<'a> {
         let (term, leases, underway) = (&self.term, &self.leases, self.places.underway());
-        View { now, state, term, fleet, leases, underway }
+        View { now, state, term, fleet, leases, troubles: &self.troubles, underway }
     }
 
     /// A client wants a lease.
@@ -120,6 +124,10 @@ impl Scheduler {
             Ok(found) => found,
             Err(failure) => return step.out.reply(from, Err(failure)),
         };
+        let lease = self.leases.serving(request.handle, step.now.time);
+        if let Some(lease) = lease.filter(|lease| lease.id == request.lease) {
+            self.troubles.note_blame(step.now.time, (request.handle, lease), &request.failed);
+        }
         let view = self.view(step.now, step.state, step.fleet);
         let mut acts = Acts::new(step.numbers, step.random);
         let job = ShrinkJob::start(&view, (from, place), (request, chunk), &mut acts);
@@ -199,6 +207,7 @@ impl Scheduler {
                 step.out.propose(record);
             }
         }
+        self.troubles.pass(step.now.time);
         self.go_on_waiting(step);
     }
 

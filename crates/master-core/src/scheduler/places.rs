@@ -34,13 +34,12 @@ pub(super) struct PlaceWork {
     number: JobNumber,
     pub(super) waiters: ChunkWaiters,
     pub(super) since: Time,
-    pub(super) failed_grants: usize,
 }
 
 impl PlaceWork {
     fn new(since: Time) -> Self {
         let (job, number) = (PlaceJob::Waiting(String::new()), JobNumber::default());
-        Self { job, number, waiters: ChunkWaiters::default(), since, failed_grants: 0 }
+        Self { job, number, waiters: ChunkWaiters::default(), since }
     }
 
     /// A client that has waited for so long is told why, and may ask again.
@@ -66,7 +65,7 @@ impl PlaceWork {
     /// What its job sees.
     pub(super) fn seen<'a>(&self, view: View<'a>, place: ChunkPlace) -> PlaceView<'a> {
         let (since, wants) = (self.since, self.waiters.wants());
-        PlaceView { view, place, since, wants, failed_grants: self.failed_grants }
+        PlaceView { view, place, since, wants }
     }
 }
 

@@ -27,15 +27,13 @@ pub(super) const DRILLS: &[Drill] = &[
         "a primary reaches the master and not its peers, and clients append",
         6,
         appends_go_on_without_a_primary,
-    )
-    .unmended("master-core"),
+    ),
     Drill::of_finding(
         "P4",
         "a primary reaches the master and not its peers, and clients write",
         6,
         writes_go_on_without_a_primary,
-    )
-    .unmended("master-core"),
+    ),
 ];
 
 /// How long the fault lasts: many leases, and far beyond `dead_ms`.

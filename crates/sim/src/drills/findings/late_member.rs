@@ -14,8 +14,7 @@ pub(super) const DRILLS: &[Drill] = &[Drill::of_finding(
     "a member that heartbeats is late with one raise",
     3,
     a_member_that_heartbeats_is_late_with_one_raise,
-)
-.unmended("master-core")];
+)];
 
 /// A lease has ended. A client writes, and the raise that this takes reaches one of the three
 /// members two seconds late; its heartbeats come all the time. Whoever is not dead is waited for
