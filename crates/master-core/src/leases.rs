@@ -72,7 +72,8 @@ pub(crate) struct Leases {
     leases: BTreeMap<ChunkHandle, GrantedLease>,
     /// How many each server holds: asked for at every grant.
     counts: BTreeMap<ServerId, u64>,
-    /// Chunks that this term has fenced, so that no former holder acknowledges appends (R18).
+    /// Chunks that this term has fenced, so that no former holder acknowledges appends (R18); until
+    /// their close is logged.
     fenced: BTreeSet<ChunkHandle>,
 }
 
@@ -131,6 +132,12 @@ impl Leases {
         if let Some(id) = self.get(handle).map(|lease| lease.id) {
             self.set_status(handle, id, LeaseStatus::Doubted);
         }
+    }
+
+    /// Forgets the fences of chunks that are none of these: nobody grants an append there any more,
+    /// fenced or not.
+    pub(crate) fn keep_fences(&mut self, of: impl Fn(ChunkHandle) -> bool) {
+        self.fenced.retain(|handle| of(*handle));
     }
 
     pub(crate) fn is_fenced(&self, handle: ChunkHandle) -> bool {

@@ -6,9 +6,9 @@
 //!                                             failed    leases that came to nothing, by primary
 //!   of a server, for a while:                 whom it does not reach, and who does not reach it
 //! ```
-//! - TR1: one is given up who was late for a whole lease, or whom two primaries of the chunk blamed:
-//!   of one word alone nobody knows which of the two is cut off. Whether the set can do without
-//!   is for others to say (R11).
+//! - TR1: one is given up who was late for a whole lease, or whom two primaries of the chunk
+//!   blamed: of one word alone nobody knows which of the two is cut off. Whether the set can do
+//!   without is for others to say (R11).
 //! - TR2: all of it is soft: what is forgotten here is found out again.
 //! - TR3: what is kept is bounded, and goes when nothing was heard of it for as long as a server
 //!   takes to die.
@@ -72,9 +72,9 @@ impl Troubles {
         if full && !self.chunks.contains_key(&handle) {
             return None;
         }
-        let chunk = self.chunks.entry(handle).or_default();
-        chunk.heard = now;
-        Some(chunk)
+        self.chunks.entry(handle).or_default().heard = now;
+        assert!(self.chunks.len() <= CHUNKS_MAX, "what is kept is bounded (TR3)");
+        self.chunks.get_mut(&handle)
     }
 
     /// A member has taken a raise.
@@ -92,6 +92,7 @@ impl Troubles {
         handle: ChunkHandle,
         server: ServerId,
     ) {
+        assert!(asked <= now, "a raise is given up after it was sent");
         let (lease, rests_until) = (self.lease, now + self.heartbeat);
         let Some(chunk) = self.chunk(now, handle) else { return };
         let late = chunk.late.entry(server).or_insert(LateMember {
@@ -166,6 +167,7 @@ impl Troubles {
         } else {
             self.blame(now, handle, (primary, blamed));
         }
+        assert!(set_size > 0, "no set is empty (R11)");
         let (heartbeat, lease) = (self.heartbeat, self.lease);
         let Some(chunk) = self.chunk(now, handle) else { return };
         *chunk.failed.entry(primary).or_default() += 1;

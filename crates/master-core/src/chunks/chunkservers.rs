@@ -8,7 +8,8 @@
 use super::Chunks;
 use crate::applied::Applied;
 use crate::fleet::SliceNews;
-use crate::record::{self, KnowServer};
+use crate::record::{self, CloseChunk, KnowServer};
+use crate::rules::closing::lacks_close;
 use crate::rules::garbage::{is_garbage, named};
 use crate::step::Step;
 use cairn_env::Caller;
@@ -177,6 +178,9 @@ impl Chunks {
             }
         }
         let view = self.view(step.now, step.state);
+        for report in beat.held.iter().filter(|report| lacks_close(&view, report)) {
+            step.out.propose(CloseChunk { time: step.now.wall, handle: report.handle });
+        }
         let garbage = beat.held.iter().filter(|report| is_garbage(&view, report));
         let garbage = garbage.map(named).collect();
         let verify = self.fleet.take_bad_blocks(beat.server);

@@ -21,6 +21,7 @@ mod absent_servers;
 mod after_power_loss;
 mod furthest;
 mod late_heartbeat;
+mod marked_and_open;
 mod opened_together;
 mod slices;
 mod troubled_grants;
@@ -129,6 +130,12 @@ fn a_dead_primary_is_fenced_by_its_secondaries_before_the_next_chunk_is_opened()
     assert_eq!((chunk.version, chunk.set_size), (grant.version, 3), "a fence is not logged");
     world.accept_grant();
     assert_eq!(world.granted(2).index, ChunkIndex::new(1));
+    let is_fenced = |world: &mut World| {
+        world.with(|chunks, step| chunks.view(step.now, step.state).leases.is_fenced(grant.handle))
+    };
+    assert!(is_fenced(&mut world));
+    world.pass(250, &[1, 2, 3, 4]);
+    assert!(!is_fenced(&mut world), "once the close is logged, the fence is not kept");
 }
 
 #[test]
@@ -165,16 +172,23 @@ fn a_write_waits_for_the_dead_primary_s_lease_and_a_lease_for_itself() {
     world.answer(id, Err(lost_answer()));
     assert_eq!(world.accept_raises(&[dead]).len(), 3, "it is asked, being live by its heartbeats");
     assert!(world.proposed.is_empty(), "no version without the holder while its lease may run");
-    world.pass(500, &[1, 2, 3]);
-    world.pass(1750, &alive);
-    world.request(3, lease(LeasePurpose::Write, 0));
-    assert!(world.raises().is_empty(), "its last word is younger than a lease (R11)");
-    world.pass(250, &alive);
+    let died = world.millis + 500;
+    loop {
+        let there: &[u64] = if world.millis < died { &[1, 2, 3] } else { &alive };
+        world.pass(250, there);
+        world.request(3, lease(LeasePurpose::Write, 0));
+        if world.millis >= died + 2000 {
+            break;
+        }
+        world.accept_raises(&[dead]);
+        assert!(world.proposed.is_empty(), "its last word is younger than a lease (R11)");
+    }
+    world.request(7, lease(LeasePurpose::Write, 0));
     assert_eq!(world.accept_raises(&[]).len(), 2);
     let logged = world.commit();
     assert!(matches!(&logged[..], [Record::SetVersion(set)] if set.set_size == 2), "{logged:?}");
     world.accept_grant();
-    assert_eq!(members(&world.granted(3)), alive);
+    assert_eq!(members(&world.granted(7)), alive);
 }
 
 #[test]

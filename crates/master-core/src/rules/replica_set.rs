@@ -2,8 +2,8 @@
 //!
 //! - T1: nobody outside the set may still act under an older lease, known or not.
 //! - T2: a set is never smaller than two, where goal and logged size allow two, nor smaller than
-//!   the logged one while a missing member is waited for (`members.rs`); but for one that the master
-//!   decides on (`decided_set.rs`).
+//!   the logged one while a missing member is waited for (`members.rs`); but for one that the
+//!   master decides on (`decided_set.rs`).
 //! - T3: who is given up (`troubles.rs`) is not raised, where the set can do without.
 
 use super::decided_set::{SetDecision, decide};

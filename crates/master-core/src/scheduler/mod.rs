@@ -208,6 +208,8 @@ impl Scheduler {
             }
         }
         self.troubles.pass(step.now.time);
+        let open = |handle| step.state.chunk(handle).is_some_and(|chunk| !chunk.closed);
+        self.leases.keep_fences(open);
         self.go_on_waiting(step);
     }
 

@@ -1,5 +1,5 @@
-//! Leases that come to nothing, and members that are late: who is left out of the set, who is waited
-//! for, and that nobody is asked in a hurry for ever (R11).
+//! Leases that come to nothing, and members that are late: who is left out of the set, who is
+//! waited for, and that nobody is asked in a hurry for ever (R11).
 
 use super::{World, lease, lost_answer, members, mutation, server};
 use crate::record::AddFile;
