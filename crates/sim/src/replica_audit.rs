@@ -2,7 +2,8 @@
 //! reader meets one of them, and which one is luck; what is acknowledged has to stand on all.
 //!
 //! - E1: what a replica answers is judged as any read is, over as many bytes as it answers. One
-//!   that refuses, or warns that it may have lost bytes (R28), has said so.
+//!   that refuses, or warns that it may have lost bytes (R28), has said so; what does not match
+//!   the checksums beside it reaches no reader.
 //! - E2: an old image of a disk that came back at the version that holds is known to nobody before
 //!   a raise compares the replicas (R29); what a lying disk has lost, never.
 
@@ -103,6 +104,11 @@ impl ReplicaAudit<'_> {
             return self.sim.reach("current replica excused: it may have lost bytes");
         }
         let mut bytes = payload.to_vec();
+        if !given.checksums.verify(given.offset, &bytes, self.sim.cell_config.block_size) {
+            return self
+                .sim
+                .reach("current replica excused: its bytes do not match their checksums");
+        }
         let zeros = usize::try_from(given.zeros).expect("less than a chunk");
         bytes.resize(bytes.len() + zeros, 0);
         self.sim.reach("current replica read by itself");
