@@ -13,11 +13,6 @@ pub struct Scenario {
     pub config: RunConfig,
 }
 
-/// Seeds that fail again since the commits 382e8b9 to 2b2b165 of 2026-11-23, which changed what a
-/// reader believes of a close mark, how a damaged journal is opened, and how files are kept open:
-/// zeros are read where acknowledged bytes stood. To be mended; nothing else may be added here.
-const UNMENDED: [u64; 1] = [247];
-
 /// All of them.
 #[must_use]
 pub fn pinned() -> Vec<Scenario> {
@@ -31,8 +26,7 @@ pub fn pinned() -> Vec<Scenario> {
         (247, "a shared file read as none of its writes after a power failure"),
         (363, "a record that two intact replicas held was overruled by one that had lost it"),
     ];
-    let mended = found.into_iter().filter(|(seed, _)| !UNMENDED.contains(seed));
-    mended.map(|(seed, name)| Scenario { name, config: as_pinned(seed) }).collect()
+    found.map(|(seed, name)| Scenario { name, config: as_pinned(seed) }).to_vec()
 }
 
 /// The run of a seed as it was when the pinned ones were found: without what was not there yet.
