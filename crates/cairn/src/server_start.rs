@@ -148,6 +148,7 @@ pub(crate) fn start_master(
     if let Some(count) = start.checkpoint_every_records {
         config.checkpoint_every_records = count;
     }
+    cairn_env_os::end_at_unreadable_pages(Exit::Halted.number()).doing(doing)?;
     let (driver, service) = Master::open(disk, config).doing(doing)?;
     let options = LaunchOptions {
         listener: Some(listener),

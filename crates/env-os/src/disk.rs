@@ -5,11 +5,14 @@
 //!
 //! Knows files. Never knows what is in them.
 
+use crate::bus_errors::MappedName;
 use crate::mapping::OsMapping;
 use crate::page_cache::page_cache_id;
 use crate::pipes::Pipes;
+use crate::unreadable::NoteFile;
 use cairn_env::{
     Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space, SyncError,
+    UnreadableBytes,
 };
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -30,6 +33,7 @@ pub struct OsDisk {
     /// Files that may be open at once; pipes are others.
     files_max: usize,
     pipes: Arc<Pipes>,
+    note: Arc<NoteFile>,
 }
 
 /// Of a directory's descriptors, one of so many is for pipes.
@@ -53,7 +57,8 @@ impl OsDisk {
         let root = directory.as_ref().to_owned();
         std::fs::create_dir_all(&root).map_err(failure)?;
         let pipes = Arc::new(Pipes::within(descriptors / PIPES_SHARE));
-        Ok(Self { root, files_max: descriptors - descriptors / PIPES_SHARE, pipes })
+        let note = Arc::new(NoteFile::in_directory(&root));
+        Ok(Self { root, files_max: descriptors - descriptors / PIPES_SHARE, pipes, note })
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -93,7 +98,8 @@ impl Disk for OsDisk {
             OpenMode::CreateNew => options.write(true).create_new(true),
         };
         let file = options.open(self.at(path)).map_err(failure)?;
-        Ok(Box::new(OsFile { file, pipes: Arc::clone(&self.pipes) }))
+        let (pipes, note) = (Arc::clone(&self.pipes), Arc::clone(&self.note));
+        Ok(Box::new(OsFile { file, path: path.to_owned(), pipes, note }))
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>, IoFailure> {
@@ -159,6 +165,17 @@ impl Disk for OsDisk {
     fn page_cache_id(&self) -> Result<String, IoFailure> {
         page_cache_id(&self.root).map_err(failure)
     }
+
+    fn unreadable(&self) -> Result<Option<UnreadableBytes>, IoFailure> {
+        self.note.read().map_err(failure)
+    }
+
+    fn forget_unreadable(&self) -> Result<(), SyncError> {
+        match self.unreadable().map_err(SyncError::NotTried)? {
+            None => Ok(()),
+            Some(_) => self.note.clear().map_err(sync_failed),
+        }
+    }
 }
 
 /// An flock, released when the file is closed, by a crash too.
@@ -172,7 +189,10 @@ impl DiskLock for OsLock {}
 #[derive(Debug)]
 struct OsFile {
     file: File,
+    /// As it was opened.
+    path: String,
     pipes: Arc<Pipes>,
+    note: Arc<NoteFile>,
 }
 
 impl DiskFile for OsFile {
@@ -224,7 +244,10 @@ impl DiskFile for OsFile {
     }
 
     fn map(&self, size: u64) -> Result<Arc<dyn Mapping>, IoFailure> {
-        Ok(Arc::new(OsMapping::new(&self.file, size).map_err(failure)?))
+        let name = MappedName { directory: self.note.directory(), path: &self.path };
+        // Where there is no room for a note, it is still said what cannot be read.
+        let note = self.note.ready().ok();
+        Ok(Arc::new(OsMapping::new(&self.file, size, name, note).map_err(failure)?))
     }
 }
 

@@ -13,6 +13,7 @@
 //! handshake and pushes.
 
 mod attached;
+mod bus_errors;
 pub mod clock;
 mod context;
 mod descriptors;
@@ -41,9 +42,11 @@ mod reactor;
 mod relays;
 mod socket_options;
 mod timers;
+mod unreadable;
 mod wire;
 
 pub use attached::{Attached, Turned};
+pub use bus_errors::end_at_unreadable_pages;
 pub use descriptors::{DescriptorBudget, DescriptorShare, TooFewDescriptors};
 pub use disk::OsDisk;
 pub use launch::{

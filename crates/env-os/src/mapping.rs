@@ -1,28 +1,37 @@
-//! Mapped files: the one place with unsafe code, and why it is sound.
+//! Mapped files: unsafe code, and why it is sound.
 //!
 //! - P1: the bytes of a mapping do not change. Whoever maps promises so (`cairn_env::Mapping`):
 //!   files of pages only grow, and only the process that holds the directory's lock writes them.
 //! - P2: the file has the bytes when it is mapped, and is not cut later, so no access lies beyond
 //!   its end. A file that is shorter than the mapping would be is refused.
 //!
-//! Where the disk itself cannot be read, or somebody cuts the file against P2, the kernel ends the
-//! process with SIGBUS: nothing wrong is read, nothing was acknowledged that is not in the log.
+//! Where the disk itself cannot be read, or somebody cuts the file against P2, the kernel sends
+//! SIGBUS, and that ends the process (`bus_errors`): nothing wrong is read, and nothing was
+//! acknowledged that is not in the log.
 
+use crate::bus_errors::{MappedName, WatchedRange};
 use cairn_env::Mapping;
 use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::io::{Error, ErrorKind};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// A mapped file.
 #[derive(Debug)]
 pub(crate) struct OsMapping {
-    /// None where nothing is mapped: the kernel maps no empty range.
-    map: Option<Mmap>,
+    /// None where nothing is mapped: the kernel maps no empty range. Watched until it is unmapped.
+    map: Option<(WatchedRange, Mmap)>,
 }
 
 impl OsMapping {
-    /// Maps the first `size` bytes of a file.
-    pub(crate) fn new(file: &File, size: u64) -> Result<Self, Error> {
+    /// Maps the first `size` bytes of a file; what of them cannot be read is noted down.
+    pub(crate) fn new(
+        file: &File,
+        size: u64,
+        name: MappedName<'_>,
+        note: Option<Arc<File>>,
+    ) -> Result<Self, Error> {
         if file.metadata()?.len() < size {
             let reason = "the file ends before its mapping would";
             return Err(Error::new(ErrorKind::UnexpectedEof, reason));
@@ -36,12 +45,14 @@ impl OsMapping {
         #[allow(unsafe_code, reason = "the kernel's mapping has no safe form")]
         // SAFETY: a mapping must not change while it is read, nor be cut: P1 and P2.
         let map = unsafe { options.map(file)? };
-        Ok(Self { map: Some(map) })
+        let start = map.as_ptr() as usize;
+        let watched = WatchedRange::new(start..start + size, name, note)?;
+        Ok(Self { map: Some((watched, map)) })
     }
 }
 
 impl Mapping for OsMapping {
-    fn bytes(&self) -> &[u8] {
-        self.map.as_deref().unwrap_or_default()
+    fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+        self.map.as_ref().map_or(&[][..], |(_, map)| &map[..]).get(range)
     }
 }

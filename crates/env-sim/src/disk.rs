@@ -20,9 +20,10 @@ pub use faults::DiskFaults;
 use bytes::Bytes;
 use cairn_env::{
     Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space, SyncError,
+    UnreadableBytes,
 };
 use cairn_types::Random;
-use faults::{FaultState, SyncOutcome};
+use faults::{FaultState, SimMapping, SyncOutcome};
 use inode::{Inode, Kept, PAGE_SIZE, page_of};
 use names::{NameTable, NameTarget};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +67,8 @@ struct DiskState {
     faults: FaultState,
     steps: u64,
     locks: BTreeSet<String>,
+    /// What a process ended of that looked at it under a mapping.
+    unreadable: Option<UnreadableBytes>,
 }
 
 impl DiskState {
@@ -165,6 +168,7 @@ impl SimDisk {
             faults: FaultState::new(),
             steps: 0,
             locks: BTreeSet::new(),
+            unreadable: None,
         };
         Self { state: Arc::new(Mutex::new(state)), session: None }
     }
@@ -218,7 +222,8 @@ impl SimDisk {
         self.state().fuse = Some(steps);
     }
 
-    /// Whether the fuse has cut something: the process must be killed now.
+    /// Whether the fuse has cut something, or something unreadable was looked at under a mapping:
+    /// the process must be killed now.
     #[must_use]
     pub fn fuse_blown(&self) -> bool {
         self.state().fuse_blown
@@ -271,6 +276,8 @@ impl SimDisk {
         let mut state = self.state();
         state.files = image.files.clone();
         state.names = image.names.clone();
+        state.unreadable = None;
+        state.faults.written_anew();
         let highest = state.files.last_key_value().map_or(0, |(number, _)| *number);
         state.next_inode = state.next_inode.max(highest);
         state.begin_session();
@@ -379,6 +386,17 @@ impl Disk for SimDisk {
     fn page_cache_id(&self) -> Result<String, IoFailure> {
         let state = self.living()?;
         Ok(format!("boot {}, mount {}", state.boot, state.mount))
+    }
+
+    fn unreadable(&self) -> Result<Option<UnreadableBytes>, IoFailure> {
+        Ok(self.living()?.unreadable.clone())
+    }
+
+    fn forget_unreadable(&self) -> Result<(), SyncError> {
+        let mut state = self.living().map_err(SyncError::NotTried)?;
+        state.change().map_err(SyncError::NotTried)?;
+        state.unreadable = None;
+        Ok(())
     }
 }
 
@@ -508,7 +526,8 @@ impl DiskFile for SimFile {
         let size = usize::try_from(size).expect("a simulated disk fits into memory");
         let mut bytes = vec![0; size];
         inode.read_at(&mut bytes, 0);
-        Ok(Arc::new(SimMapping { bytes }))
+        let state = Arc::clone(&self.state);
+        Ok(Arc::new(SimMapping { state, session: self.session, inode: self.inode, bytes }))
     }
 }
 
@@ -539,22 +558,5 @@ impl HeldBytes for SimHeld {
             inode.read_at(&mut bytes, offset);
         }
         bytes.into()
-    }
-}
-
-/// What the file held when it was mapped; whoever maps promises not to change it.
-struct SimMapping {
-    bytes: Vec<u8>,
-}
-
-impl std::fmt::Debug for SimMapping {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SimMapping").field("size", &self.bytes.len()).finish()
-    }
-}
-
-impl Mapping for SimMapping {
-    fn bytes(&self) -> &[u8] {
-        &self.bytes
     }
 }

@@ -1,11 +1,16 @@
 //! What can go wrong, done on purpose. Each fault is counted under its name.
 
 use crate::clock::WorldTime;
+use crate::disk::SimDisk;
 use crate::network::StallFilter;
 use crate::node::{DeathCause, NodeId, ProcessBoot};
+use crate::process::Process;
 use crate::queue::ScheduledEvent;
 use crate::world::SimWorld;
 use std::time::Duration;
+
+/// Each unreadable sector ends one start at most.
+const STARTS_MAX: u32 = 16;
 
 impl SimWorld {
     /// Switches a machine on, or its process on again.
@@ -15,8 +20,8 @@ impl SimWorld {
     pub fn restart(&mut self, node: NodeId) -> Result<(), String> {
         assert!(!self.is_alive(node), "it runs already");
         let seed = self.time.random.next_u64();
+        let process = self.boot_process(node, seed)?;
         let it = &mut self.nodes[node.0];
-        let process = (it.factory)(ProcessBoot { node, disks: &it.disks, seed })?;
         it.process = Some(process);
         it.life += 1;
         it.death = None;
@@ -29,6 +34,21 @@ impl SimWorld {
         self.watch_lives(node, true);
         self.time.reach("process started");
         Ok(())
+    }
+
+    /// Starts the process until it is not ended by something that cannot be read.
+    fn boot_process(&mut self, node: NodeId, seed: u64) -> Result<Box<dyn Process>, String> {
+        let it = &mut self.nodes[node.0];
+        for _ in 0..STARTS_MAX {
+            let process = (it.factory)(ProcessBoot { node, disks: &it.disks, seed });
+            if !it.disks.iter().any(SimDisk::fuse_blown) {
+                return process;
+            }
+            drop(process);
+            it.disks.iter().for_each(SimDisk::crash);
+            self.time.reach("killed while it started by an unreadable sector under a mapping");
+        }
+        Err(format!("it was killed by unreadable sectors {STARTS_MAX} times while it started"))
     }
 
     /// Ends a process at once: what it had not written to its disk is gone, what it wrote is not.

@@ -365,6 +365,11 @@ impl SimWorld {
         let Some(process) = self.nodes[node.0].process.as_mut() else { return };
         let mut outputs = std::mem::take(&mut self.outputs);
         with(process.as_mut(), now, &mut outputs);
+        if self.nodes[node.0].disks.iter().any(SimDisk::fuse_blown) {
+            outputs.clear();
+            self.time.reach("killed by an unreadable sector under a mapping");
+            self.kill(node);
+        }
         for output in outputs.drain(..) {
             self.act(node, output);
         }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use cairn_env::{DiskFile, OpenMode};
+use cairn_env::{DiskFile, IoFailure, OpenMode, UnreadableBytes};
 use cairn_env_sim::{DiskFaults, SimDisk};
 use cairn_types::Random;
 
@@ -72,6 +72,23 @@ fn what_cannot_be_read_is_told_until_it_is_written_anew() {
     assert_eq!(first_bytes(&disk), [2]);
     file.write_at(&[3], 0).unwrap();
     assert_eq!(first_bytes(&disk), [3, 2]);
+}
+
+#[test]
+fn who_looks_at_an_unreadable_sector_under_a_mapping_ends_and_the_next_one_is_told_where() {
+    let disk = SimDisk::new("sim", ROOM);
+    let mapping = synced_file(&disk, [1, 2]).map(2 * PAGE as u64).unwrap();
+    assert!(disk.make_unreadable("file", PAGE as u64 + 5));
+    assert_eq!(mapping.bytes(0..PAGE), Some([1; PAGE].as_slice()));
+    assert!(!disk.fuse_blown());
+    let _ = mapping.bytes(PAGE - 1..PAGE + 1);
+    assert!(disk.fuse_blown());
+    assert_eq!(disk.session().open("file", OpenMode::Read).map(drop), Err(IoFailure::Ended));
+    disk.crash();
+    let (path, offset) = ("file".to_owned(), PAGE as u64);
+    assert_eq!(disk.session().unreadable(), Ok(Some(UnreadableBytes { path, offset })));
+    disk.session().forget_unreadable().unwrap();
+    assert_eq!(disk.session().unreadable(), Ok(None));
 }
 
 #[test]

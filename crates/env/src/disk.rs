@@ -8,6 +8,7 @@
 
 use crate::HeldBytes;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Why a file operation failed.
@@ -119,10 +120,21 @@ pub trait DiskLock: Send + Sync + fmt::Debug {}
 
 /// Bytes of a file as they were when it was mapped, read from the disk when they are looked at.
 ///
-/// Whoever maps a file neither changes nor cuts these bytes as long as the mapping lives.
+/// Whoever maps a file neither changes nor cuts these bytes as long as the mapping lives. Where
+/// the disk cannot read them, the process that looks at them ends, and [`Disk::unreadable`] tells
+/// the next one where.
 pub trait Mapping: Send + Sync + fmt::Debug {
-    /// The bytes; the same at each call.
-    fn bytes(&self) -> &[u8];
+    /// Some of the bytes; the same at each call. None where the mapping ends before they do.
+    fn bytes(&self, range: Range<usize>) -> Option<&[u8]>;
+}
+
+/// Mapped bytes that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableBytes {
+    /// Of which file.
+    pub path: String,
+    /// Where the page begins that was looked at.
+    pub offset: u64,
 }
 
 /// A directory on some disk.
@@ -181,6 +193,17 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the system says.
     fn page_cache_id(&self) -> Result<String, IoFailure>;
+    /// The bytes whose reading ended a process that had this disk open ([`Mapping`]); told until
+    /// they are [forgotten](Self::forget_unreadable).
+    ///
+    /// # Errors
+    /// As the system says.
+    fn unreadable(&self) -> Result<Option<UnreadableBytes>, IoFailure>;
+    /// Forgets them, durably.
+    ///
+    /// # Errors
+    /// As the system says; they may be told again then.
+    fn forget_unreadable(&self) -> Result<(), SyncError>;
 }
 
 /// An open file.

@@ -33,6 +33,7 @@ pub use chunk_jobs::{
 };
 pub use disk::{
     Disk, DiskError, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space, SyncError,
+    UnreadableBytes,
 };
 pub use driver::{Driver, Service};
 pub use effect::{Answer, Caller, Completion, ConnectionId, Effect, EffectId, Event, Lane, Now};

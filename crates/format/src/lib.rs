@@ -18,6 +18,7 @@ mod redo;
 mod sealed;
 mod sidecar;
 pub mod stream;
+mod unreadable_note;
 
 pub use checkpoint::{CheckpointRoot, PAGE_FILE_HEADER_SIZE, PageFileHeader};
 pub use chunk_journal::{
@@ -39,3 +40,4 @@ pub use sidecar::{
     decode_block_checksums, encode_block_checksums,
 };
 pub use stream::Corruption;
+pub use unreadable_note::{UNREADABLE_NOTE_SIZE, UNREADABLE_PATH_MAX, UnreadableNote};

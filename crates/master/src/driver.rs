@@ -12,7 +12,7 @@ use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
 use crate::recovery::TakenFrom;
 use cairn_consensus::{CommittedRecord, Consensus, ConsensusError};
-use cairn_env::{Completion, DiskError, Driver, Effect, EffectId, Event, Lane, Now};
+use cairn_env::{Completion, DiskError, Driver, Effect, EffectId, Event, Lane, LogEvent, Now};
 use cairn_master_core::{
     Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, MasterOutbox, ProposalId,
     Record, State,
@@ -46,6 +46,8 @@ pub struct Master {
     /// Bytes that the last checkpoint wrote.
     checkpoint_size: u64,
     last_effect: u64,
+    /// What recovery found, to be told when it starts.
+    pub(crate) told: Vec<LogEvent>,
     /// The checkpoint is being marked for this damage (D4).
     marking: Option<(EffectId, Damaged)>,
     halted: bool,
@@ -71,6 +73,7 @@ impl Master {
             page_file: from.page_file,
             checkpoint_size: 0,
             last_effect: MasterOutbox::DRIVER_EFFECTS,
+            told: Vec::new(),
             marking: None,
             halted: false,
         }
@@ -91,6 +94,8 @@ impl Master {
     fn on_event(&mut self, now: Now, event: Event<(), LogResult>, wishes: &mut Vec<MasterEffect>) {
         match event {
             Event::Started => {
+                let told = self.told.drain(..).map(|event| MasterEffect::Env(Effect::Log(event)));
+                wishes.extend(told);
                 wishes.push(MasterEffect::Env(Effect::Identify(self.hello.clone())));
                 let founding = (self.hello.cell, self.config.cluster.clone());
                 self.core.begin(now, founding, wishes);

@@ -117,7 +117,7 @@ impl Master {
         let cell = identity.cell;
         let mut checkpoints =
             Checkpoints::open(Arc::clone(&disk), cell, config.page_file_limits).map_err(refuse)?;
-        let RecoveredState { state, log, from } =
+        let RecoveredState { state, log, from, told } =
             recovery::recover(&disk, cell, config.segment_size, &mut checkpoints)
                 .map_err(unrecovered)?;
 
@@ -130,7 +130,8 @@ impl Master {
             Incarnation::new(random.next_u64()),
         );
         let service = MasterDisk::new(log, checkpoints, lock);
-        let master = Self::new(core, consensus, config, hello, from);
+        let mut master = Self::new(core, consensus, config, hello, from);
+        master.told = told;
         Ok((master, Arc::new(service)))
     }
 }

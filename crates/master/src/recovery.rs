@@ -6,13 +6,15 @@
 //!         └───────────────────── the one before ──────────────────────┘
 //! ```
 //! A page is verified when it is first touched: what replay does not touch may show itself damaged
-//! while the master runs, which then stops and marks the checkpoint (`driver`, D4).
+//! while the master runs, which then stops and marks the checkpoint (`driver`, D4). A page that the
+//! disk cannot read ends the process that looks at it; the next one marks the checkpoint first.
 
 use bytes::Bytes;
 use cairn_consensus::StoredRecord;
-use cairn_env::{Disk, DiskError};
+use cairn_env::{Disk, DiskError, LogEvent, UnreadableBytes};
 use cairn_master_core::state::ImageError;
 use cairn_master_core::{Record, State};
+use cairn_pagetree::Damaged;
 use cairn_store::{Checkpoints, LogOpenError, OperationLog};
 use cairn_types::wire::Message;
 use cairn_types::{CellId, LogIndex};
@@ -71,6 +73,8 @@ pub(crate) struct RecoveredState {
     pub(crate) state: State,
     pub(crate) log: OperationLog,
     pub(crate) from: TakenFrom,
+    /// What a person should know of it.
+    pub(crate) told: Vec<LogEvent>,
 }
 
 /// The state on a disk, made of the newest checkpoint in which no damage shows.
@@ -80,7 +84,12 @@ pub(crate) fn recover(
     segment_size: u64,
     checkpoints: &mut Checkpoints,
 ) -> Result<RecoveredState, RecoveryError> {
-    let (mut from, mut state) = newest(checkpoints)?;
+    let mut told = Vec::new();
+    if let Some(UnreadableBytes { path, offset }) = checkpoints.mark_unreadable()? {
+        let event = LogEvent::error(SET_ASIDE).with("file", path).with_number("from", offset);
+        told.push(event.with("why", "the disk cannot read it, which ended the process before"));
+    }
+    let (mut from, mut state) = newest(checkpoints, &mut told)?;
     let (log, found) = OperationLog::open(Arc::clone(disk), cell, segment_size, from.index)?;
     let mut records = found.records;
     loop {
@@ -89,19 +98,41 @@ pub(crate) fn recover(
         }
         replay(&mut state, &records)?;
         let Some(damaged) = state.damage() else {
-            return Ok(RecoveredState { state, log, from });
+            return Ok(RecoveredState { state, log, from, told });
         };
         let page_file = from.page_file.expect("a state that reads no file meets no damage");
-        checkpoints.mark_damaged(page_file, &damaged)?;
-        (from, state) = newest(checkpoints)?;
+        set_aside(checkpoints, page_file, &damaged, &mut told)?;
+        (from, state) = newest(checkpoints, &mut told)?;
         records = OperationLog::read(disk.as_ref(), cell, from.index)?;
     }
 }
 
+/// The event of a checkpoint that is not read again.
+const SET_ASIDE: &str = "checkpoint set aside";
+
+fn set_aside(
+    checkpoints: &Checkpoints,
+    page_file: u64,
+    damaged: &Damaged,
+    told: &mut Vec<LogEvent>,
+) -> Result<(), DiskError> {
+    checkpoints.mark_damaged(page_file, damaged)?;
+    let event = LogEvent::error(SET_ASIDE).with_number("page_file", page_file);
+    told.push(event.with_number("from", damaged.offset).with("why", damaged));
+    Ok(())
+}
+
 /// The newest checkpoint that opens, and its state; empty where there is none.
-fn newest(checkpoints: &mut Checkpoints) -> Result<(TakenFrom, State), RecoveryError> {
+fn newest(
+    checkpoints: &mut Checkpoints,
+    told: &mut Vec<LogEvent>,
+) -> Result<(TakenFrom, State), RecoveryError> {
     for index in checkpoints.list()? {
-        let Some(found) = checkpoints.load(index)? else { continue };
+        let Some(found) = checkpoints.load(index)? else {
+            let event = LogEvent::warn("checkpoint passed over").with_number("index", index.get());
+            told.push(event.with("why", "its root does not read, or its page file is not there"));
+            continue;
+        };
         let (backing, file) = (Arc::clone(&found.mapped.backing), found.mapped.file);
         let page_file = found.root.page_file;
         match State::open_image(backing, file, &found.root.root) {
@@ -109,7 +140,9 @@ fn newest(checkpoints: &mut Checkpoints) -> Result<(TakenFrom, State), RecoveryE
                 checkpoints.go_on_from(found);
                 return Ok((TakenFrom { index, page_file: Some(page_file) }, state));
             }
-            Err(ImageError::Damaged(damaged)) => checkpoints.mark_damaged(page_file, &damaged)?,
+            Err(ImageError::Damaged(damaged)) => {
+                set_aside(checkpoints, page_file, &damaged, told)?;
+            }
             Err(error) => return Err(RecoveryError::Checkpoint { index, error }),
         }
     }

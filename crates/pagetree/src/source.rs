@@ -8,18 +8,20 @@ use crate::damaged::{Damage, Damaged};
 use cairn_types::{Crc32c, crc32c};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The bytes of a file of pages, such as a mapped file.
 pub trait Backing: Send + Sync {
-    /// All of them, from the file's first byte. The same bytes at each call.
-    fn bytes(&self) -> &[u8];
+    /// Some of them, counted from the file's first byte; the same bytes at each call. None where
+    /// the file ends before they do.
+    fn bytes(&self, range: Range<usize>) -> Option<&[u8]>;
 }
 
 impl Backing for Vec<u8> {
-    fn bytes(&self) -> &[u8] {
-        self
+    fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+        self.get(range)
     }
 }
 
@@ -100,10 +102,9 @@ impl PageSource {
 
     /// The bytes of a page, unverified.
     pub(crate) fn page(&self, place: &PagePlace) -> Result<&[u8], Damaged> {
-        let bytes = self.backing.bytes();
         let start = usize::try_from(place.offset).ok();
         let range = start.and_then(|start| Some(start..start.checked_add(place.size as usize)?));
-        range.and_then(|range| bytes.get(range)).ok_or(place.damaged(Damage::Outside))
+        range.and_then(|range| self.backing.bytes(range)).ok_or(place.damaged(Damage::Outside))
     }
 
     /// The bytes of a page, which are those that were written.

@@ -6,6 +6,7 @@ use cairn_pagetree::{
     Backing, CheckpointError, Damage, FileId, RootRecord, Tree, checkpoint, multi_get, rewrite,
 };
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -143,8 +144,9 @@ struct Rotting {
 }
 
 impl Backing for Rotting {
-    fn bytes(&self) -> &[u8] {
-        if self.has_rotted.load(Ordering::Relaxed) { &self.rotten } else { &self.whole }
+    fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+        let rotten = self.has_rotted.load(Ordering::Relaxed);
+        if rotten { self.rotten.get(range) } else { self.whole.get(range) }
     }
 }
 

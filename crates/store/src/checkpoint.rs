@@ -13,11 +13,12 @@
 //!   no kept root names is removed.
 //! - C4: after an error a page file is given up: what is in it is not known (`pagetree`'s C4).
 //! - C5: a checkpoint in which damage was found keeps its bytes under another name, for a person,
-//!   and is never read again; it goes when it would have gone.
+//!   and is never read again; it goes when it would have gone. So it is with one whose pages the
+//!   disk cannot read, which ended the process that looked at them.
 
 use crate::page_file::{MappedPages, PageFile, PageWriter, open_page_file, page_file_path};
 use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
-use cairn_env::{Disk, DiskError};
+use cairn_env::{Disk, DiskError, IoFailure, UnreadableBytes};
 use cairn_format::{CheckpointRoot, PageFileHeader};
 use cairn_pagetree::{CheckpointError, Damaged, FileId};
 use cairn_types::{CellId, LogIndex, Term};
@@ -146,7 +147,11 @@ impl Checkpoints {
 
     /// The root in a file, if it reads and is this cell's.
     fn read_root(&self, path: &str) -> Result<Option<CheckpointRoot>, DiskError> {
-        let file = read_file(self.disk.as_ref(), path).map_err(disk_error)?;
+        let file = match read_file(self.disk.as_ref(), path) {
+            // C2: what the disk cannot read is as good as damaged.
+            Err(IoFailure::Device) => None,
+            read => read.map_err(disk_error)?,
+        };
         let root = CheckpointRoot::decode(&file.unwrap_or_default()).ok();
         Ok(root.filter(|root| root.cell == self.cell))
     }
@@ -187,11 +192,31 @@ impl Checkpoints {
     /// # Errors
     /// [`DiskError`]; they may be read again then.
     pub fn mark_damaged(&self, page_file: u64, damaged: &Damaged) -> Result<(), DiskError> {
+        self.mark_from(page_file, damaged.offset)
+    }
+
+    /// The same for pages that ended the process before, which could not read them; told where
+    /// there are such.
+    ///
+    /// # Errors
+    /// [`DiskError`]; they may end this process too.
+    pub fn mark_unreadable(&self) -> Result<Option<UnreadableBytes>, DiskError> {
+        let Some(unreadable) = self.disk.unreadable().map_err(disk_error)? else { return Ok(None) };
+        let name = unreadable.path.strip_prefix(DIRECTORY).and_then(|rest| rest.strip_prefix('/'));
+        let numbers = numbered(&name.map(str::to_owned).into_iter().collect::<Vec<_>>(), PAGES);
+        for page_file in numbers {
+            self.mark_from(page_file, unreadable.offset)?;
+        }
+        self.disk.forget_unreadable().map_err(sync_failure)?;
+        Ok(Some(unreadable))
+    }
+
+    fn mark_from(&self, page_file: u64, offset: u64) -> Result<(), DiskError> {
         let mut is_newest = true;
         for index in self.list()? {
             let root = self.read_root(&path(index, ROOT))?;
             let Some(root) = root.filter(|root| root.page_file == page_file) else { continue };
-            if is_newest || damaged.offset < root.page_file_size {
+            if is_newest || offset < root.page_file_size {
                 self.disk.rename(&path(index, ROOT), &path(index, DAMAGED)).map_err(disk_error)?;
             }
             is_newest = false;

@@ -15,6 +15,7 @@ use cairn_format::{CheckpointRoot, PAGE_FILE_HEADER_SIZE, PageFileHeader};
 use cairn_pagetree::{Backing, FileId, PageSink};
 use cairn_types::{CellId, LogIndex};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes gathered before they are written.
@@ -60,8 +61,8 @@ impl fmt::Debug for MappedPages {
 struct MappedBytes(Arc<dyn Mapping>);
 
 impl Backing for MappedBytes {
-    fn bytes(&self) -> &[u8] {
-        self.0.bytes()
+    fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+        self.0.bytes(range)
     }
 }
 
@@ -172,6 +173,7 @@ pub(crate) fn open_page_file(
     let mut pages = PageFile { number, begun, id, file, end, durable_end, live, mapped: None };
     let mapped = pages.map(root.page_file_size)?;
     let expected = Ok(PageFileHeader { cell, number });
-    let found = PageFileHeader::decode(mapped.backing.bytes());
+    let header = mapped.backing.bytes(0..PAGE_FILE_HEADER_SIZE);
+    let found = PageFileHeader::decode(header.expect("compared above"));
     Ok((found == expected).then_some((pages, mapped)))
 }

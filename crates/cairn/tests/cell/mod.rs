@@ -120,12 +120,18 @@ impl Cell {
 
     /// With settings of its own, and the chunkservers' data where the caller wants it.
     pub(crate) fn start_with(servers: usize, settings: &str, data: Option<&Path>) -> Self {
+        Self::start_plan(servers, |plan| {
+            plan.settings = settings.to_owned();
+            plan.data = data.map(Path::to_owned);
+        })
+    }
+
+    /// With a plan of its own.
+    pub(crate) fn start_plan(servers: usize, change: impl FnOnce(&mut CellPlan)) -> Self {
         let directory = TempDir::new().expect("a scratch directory");
-        let plan = CellPlan {
-            settings: settings.to_owned(),
-            data: data.map(Path::to_owned),
-            ..CellPlan::new(program(), directory.path(), servers)
-        };
+        let mut plan = CellPlan::new(program(), directory.path(), servers);
+        plan.settings = SETTINGS.to_owned();
+        change(&mut plan);
         Self { processes: CellProcesses::start(plan).expect("starts"), directory }
     }
 

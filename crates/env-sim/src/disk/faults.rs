@@ -7,10 +7,14 @@
 //! ```
 //! Each kind is counted where it bites, so that a run can tell what it reached.
 
+use super::inode::{PAGE_SIZE, page_of};
 use super::{DiskState, InodeNumber, NameTarget, SimDisk};
-use cairn_env::IoFailure;
+use cairn_env::{IoFailure, Mapping, UnreadableBytes};
 use cairn_types::Random;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a disk does wrong until it is told otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,7 +101,7 @@ impl FaultState {
     pub(super) fn on_read(
         &mut self,
         inode: InodeNumber,
-        pages: std::ops::RangeInclusive<u64>,
+        pages: RangeInclusive<u64>,
     ) -> Result<(), IoFailure> {
         if self.chance(self.faults.read_errors_permille) {
             self.fire("disk: read failed");
@@ -111,6 +115,18 @@ impl FaultState {
         Ok(())
     }
 
+    /// The first of these pages that cannot be read, which is looked at under a mapping.
+    pub(super) fn unreadable_under_mapping(
+        &mut self,
+        inode: InodeNumber,
+        pages: RangeInclusive<u64>,
+    ) -> Option<u64> {
+        let bad = (inode, *pages.start())..=(inode, *pages.end());
+        let page = self.unreadable.range(bad).next().map(|(_, page)| *page)?;
+        self.fire("disk: unreadable sector under a mapping");
+        Some(page)
+    }
+
     /// Before a part of a page is written; a sector that is written anew can be read again.
     pub(super) fn on_write(&mut self, inode: InodeNumber, page: u64) -> Result<(), IoFailure> {
         if self.chance(self.faults.write_errors_permille) {
@@ -119,6 +135,11 @@ impl FaultState {
         }
         self.unreadable.remove(&(inode, page));
         Ok(())
+    }
+
+    /// All of the disk is written anew.
+    pub(super) fn written_anew(&mut self) {
+        self.unreadable.clear();
     }
 
     pub(super) fn on_sync(&mut self) -> SyncOutcome {
@@ -146,11 +167,52 @@ impl FaultState {
 }
 
 impl DiskState {
+    fn look_at(&mut self, session: u64, inode: InodeNumber, pages: RangeInclusive<u64>) {
+        if self.alive(session).is_err() {
+            return;
+        }
+        let Some(page) = self.faults.unreadable_under_mapping(inode, pages) else { return };
+        // A file without a name is read by nobody after this process.
+        self.unreadable = self.names.path_of(inode).map(|path| {
+            let offset = page * PAGE_SIZE as u64;
+            UnreadableBytes { path: path.to_owned(), offset }
+        });
+        self.fuse_blown = true;
+    }
+
     fn inode_of(&self, path: &str) -> Option<InodeNumber> {
         match self.names.get(path) {
             Some(NameTarget::File(inode)) => Some(inode),
             _ => None,
         }
+    }
+}
+
+/// What the file held when it was mapped; whoever maps promises not to change it.
+pub(super) struct SimMapping {
+    pub(super) state: Arc<Mutex<DiskState>>,
+    pub(super) session: u64,
+    pub(super) inode: InodeNumber,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl fmt::Debug for SimMapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimMapping").field("size", &self.bytes.len()).finish()
+    }
+}
+
+impl Mapping for SimMapping {
+    /// Where a page cannot be read, the process is as good as dead: its disk takes nothing more,
+    /// and its world drops what it does in the rest of its turn, with the bytes as they were.
+    fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+        let bytes = self.bytes.get(range.clone())?;
+        if let Some(last) = range.end.checked_sub(1).filter(|last| *last >= range.start) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let pages = page_of(range.start as u64)..=page_of(last as u64);
+            state.look_at(self.session, self.inode, pages);
+        }
+        Some(bytes)
     }
 }
 
@@ -200,7 +262,7 @@ impl SimDisk {
         let Some(number) = state.inode_of(path) else { return false };
         let there = state.files.get(&number).is_some_and(|inode| offset < inode.size());
         if there {
-            state.faults.unreadable.insert((number, super::inode::page_of(offset)));
+            state.faults.unreadable.insert((number, page_of(offset)));
         }
         there
     }

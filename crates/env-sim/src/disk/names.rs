@@ -83,6 +83,12 @@ impl NameTable {
         Ok(names.map(str::to_owned).collect())
     }
 
+    /// The name that leads to a file.
+    pub(super) fn path_of(&self, inode: InodeNumber) -> Option<&str> {
+        let mut names = self.cached.iter();
+        names.find(|(_, node)| **node == NameTarget::File(inode)).map(|(path, _)| path.as_str())
+    }
+
     pub(super) fn files(&self) -> Vec<String> {
         let file = |(path, node): (&String, &NameTarget)| {
             matches!(node, NameTarget::File(_)).then(|| path.clone())

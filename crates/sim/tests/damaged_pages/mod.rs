@@ -79,6 +79,12 @@ impl Left {
         (path, newest(&self.disk, ".pages"), places)
     }
 
+    /// Makes the page at a place of a file unreadable, and alters nothing.
+    fn lose_sector(&self, path: &str, offset: u64) {
+        self.disk.restore(&self.image);
+        assert!(self.disk.make_unreadable(path, offset));
+    }
+
     /// Alters a byte of each of these files, and nothing else.
     fn alter(&self, bytes: &[(&str, u64)]) {
         self.disk.restore(&self.image);
@@ -86,11 +92,17 @@ impl Left {
     }
 
     /// Starts masters that touch all names and then make so many more, one after the other, until
-    /// one does not stop: it has all names.
+    /// one neither stops nor is ended: it has all names.
     fn goes_on(&self, creations: u64) -> Found {
         let mut ids = self.ids.clone();
         for halts in 0..LIVES_MAX {
-            let mut running = Running::started(&self.disk, 2 + halts);
+            let opened = Running::open(&self.disk, 2 + halts);
+            if self.disk.fuse_blown() {
+                self.disk.crash();
+                continue;
+            }
+            let mut running = opened.expect("opens");
+            running.settle();
             let (names, answered) = (ids.len(), touch(&mut running, &ids));
             for at in 0..creations {
                 let number = 12_000 + 1000 * halts + at;
@@ -101,6 +113,11 @@ impl Left {
                 }
             }
             running.settle();
+            if self.disk.fuse_blown() {
+                drop(running);
+                self.disk.power_loss_of_all_unsynced();
+                continue;
+            }
             let Some(line) = running.halted.take() else {
                 assert_eq!(answered, names);
                 let paths = self.disk.paths();
@@ -143,6 +160,22 @@ fn a_page_altered_anywhere_leads_to_an_older_checkpoint_whenever_it_is_met() {
     for (halts, set_aside) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
         assert!(ways.contains_key(&Found { halts, set_aside }), "{ways:?}");
     }
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_ends_one_master_at_most_and_leads_to_an_older_checkpoint() {
+    let left = Left::new();
+    let (_, pages, places) = left.newest();
+    let mut ways: BTreeMap<Found, u64> = BTreeMap::new();
+    for place in places {
+        left.lose_sector(&pages, place);
+        *ways.entry(left.goes_on(0)).or_default() += 1;
+        assert_eq!(left.disk.session().unreadable(), Ok(None), "it is acted on once");
+    }
+    for set_aside in [1, 2] {
+        assert!(ways.contains_key(&Found { halts: 1, set_aside }), "{ways:?}");
+    }
+    assert!(ways.keys().all(|found| found.halts <= 1), "{ways:?}");
 }
 
 #[test]

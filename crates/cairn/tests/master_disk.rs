@@ -1,0 +1,66 @@
+//! A master whose disk cannot be read any more, or is full: what it says, and what goes on.
+
+mod cell;
+
+use cell::{Cell, await_output, await_until};
+use std::fs::{File, OpenOptions};
+use std::path::PathBuf;
+
+/// The newest page file of a cell's master, and how large it is.
+fn page_file(cell: &Cell) -> (PathBuf, u64) {
+    let directory = cell.local("master/checkpoints");
+    let names = std::fs::read_dir(directory).expect("lists").map(|entry| entry.expect("is there"));
+    let paths = names.map(|entry| entry.path());
+    let newest = paths.filter(|path| path.extension().is_some_and(|it| it == "pages")).max();
+    let path = newest.expect("there is one");
+    let size = path.metadata().expect("is there").len();
+    (path, size)
+}
+
+/// Files of the master's checkpoints with such an end.
+fn count(cell: &Cell, suffix: &str) -> usize {
+    let names = std::fs::read_dir(cell.local("master/checkpoints")).expect("lists");
+    let names = names.map(|entry| entry.expect("is there").file_name());
+    names.filter(|name| name.to_string_lossy().ends_with(suffix)).count()
+}
+
+#[test]
+fn a_page_that_cannot_be_read_is_told_and_the_next_start_takes_an_older_checkpoint() {
+    let mut cell = Cell::start_plan(0, |plan| {
+        plan.master_arguments = ["--checkpoint-every-records", "40"].map(str::to_owned).into();
+    });
+    let names: Vec<String> = (0..120).map(|number| format!("/directory-{number}")).collect();
+    for name in &names {
+        cell.ok(["mkdir", name]);
+    }
+    await_until("two checkpoints", || count(&cell, ".root") >= 2);
+    cell.master.kill();
+    cell.master.restart().expect("starts");
+    // Beyond the end of a file, a mapping of it has nothing to read: as on a sector that is gone.
+    let (path, size) = page_file(&cell);
+    let whole = std::fs::read(&path).expect("reads");
+    let file = OpenOptions::new().write(true).open(&path).expect("opens");
+    file.set_len(4096).expect("cuts");
+    let done = cell.run(["ls", "/", "--deadline", "5"]);
+    assert!(!done.status.success(), "it has nothing to answer with");
+    await_until("its end", || !cell.master.runs());
+    let log = std::fs::read_to_string(cell.master.log()).expect("reads");
+    let said = format!("cairn: the bytes of {} from ", path.display());
+    let line = log.lines().find(|line| line.starts_with(&said)).expect("it says why it ends");
+    assert!(line.contains("cannot be read (SIGBUS); start it again"), "{line}");
+    // The bytes are there again: what is passed over now is passed over because it was noted down.
+    std::fs::write(&path, &whole).expect("writes");
+    assert_eq!(size, whole.len() as u64);
+    File::open(&path).and_then(|file| file.sync_all()).expect("syncs");
+    cell.master.kill();
+    cell.master.restart().expect("starts");
+    assert!(count(&cell, ".damaged") >= 1, "it is set aside");
+    await_output(cell.master.log(), "ERROR checkpoint set aside file=checkpoints/");
+    let listed = cell.ok(["ls", "/"]);
+    assert_eq!(listed.lines().count(), names.len());
+    cell.master.kill();
+    cell.master.restart().expect("starts");
+    cell.ok(["ls", "/"]);
+    let again = std::fs::read_to_string(cell.master.log()).expect("reads");
+    assert_eq!(again.matches("checkpoint set aside").count(), 1, "once");
+}
