@@ -91,7 +91,9 @@ pub(crate) fn advice(code: ErrorCode, outcome: Outcome) -> &'static str {
         ErrorCode::TooFewServers => {
             "start more chunkservers, or wait for them; 'cairn servers' shows who is there"
         }
-        ErrorCode::DiskFull => "remove files or add chunkservers; 'cairn servers' shows the space",
+        ErrorCode::DiskFull => {
+            "make room on that disk; for chunkservers also: remove files, or add servers"
+        }
         ErrorCode::ChecksumMismatch => "'cairn explain' says which replicas are left",
         ErrorCode::WrongCell | ErrorCode::WrongServer => {
             "check --cell and which server listens at that address"

@@ -13,6 +13,7 @@ use cairn_testkit::ServerProcess;
 use cairn_types::wire::Message;
 use cairn_types::{CellId, Incarnation, MutationName, MutationNumber, ServerId, SessionId};
 use cell::row::{Row, judge};
+use cell::small_disk::SmallDisk;
 use cell::{Cell, await_until, cairn, run};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -478,30 +479,6 @@ fn too_few_servers_is_told_and_heals_when_they_come() {
     cell.await_live(1).expect("live");
     cell.ok(["put", &file, "/f"]);
     assert_eq!(cell.ok(["cat", "/kept", "/f"]), "preciousprecious");
-}
-
-/// A file system of a set size, gone at the end.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    /// None where this user may not mount.
-    fn mount(megabytes: u64) -> Option<Self> {
-        let at = tempfile::TempDir::new().expect("a scratch directory");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "cairn-test"]);
-        let done = mount.arg(at.path()).output().ok()?;
-        done.status.success().then_some(Self(at))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
 }
 
 #[test]

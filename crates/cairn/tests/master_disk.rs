@@ -2,8 +2,11 @@
 
 mod cell;
 
+use cell::row::{Row, judge};
+use cell::small_disk::SmallDisk;
 use cell::{Cell, await_output, await_until};
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 /// The newest page file of a cell's master, and how large it is.
@@ -63,4 +66,36 @@ fn a_page_that_cannot_be_read_is_told_and_the_next_start_takes_an_older_checkpoi
     cell.ok(["ls", "/"]);
     let again = std::fs::read_to_string(cell.master.log()).expect("reads");
     assert_eq!(again.matches("checkpoint set aside").count(), 1, "once");
+}
+
+#[test]
+fn a_master_on_a_full_disk_refuses_changes_and_answers_look_ups_until_there_is_room() {
+    let Some(disk) = SmallDisk::mount(64) else {
+        eprintln!("SKIPPED: a full disk cannot be had where mounting is not allowed (not root?)");
+        return;
+    };
+    let mut cell = Cell::start_plan(1, |plan| {
+        symlink(disk.path(), plan.directory.join("master")).expect("links");
+    });
+    let file = cell.file("file", b"precious");
+    cell.ok(["put", &file, "/kept"]);
+    cell.master.kill();
+    // Somebody else has taken all that the log has not, and what it took in advance.
+    std::fs::remove_file(disk.path().join("log/spare")).expect("is there");
+    disk.resize(18);
+    cell.master.restart().expect("starts");
+    cell.await_live(1).expect("live");
+    let done = cell.run(["mkdir", "/more"]);
+    judge(&Row { what: "a master's full disk", done, code: 8, says: &["no space left", "master"] });
+    let done = cell.run(["put", &file, "/more"]);
+    judge(&Row { what: "a file on it", done, code: 8, says: &["no space left", "master"] });
+    assert_eq!(cell.ok(["ls", "/"]), "kept\n");
+    assert_eq!(cell.ok(["cat", "/kept"]), "precious");
+    assert!(cell.ok(["status"]).contains("no space left"), "it is told");
+    await_output(cell.master.log(), "ERROR no room for the operation log");
+    assert!(cell.master.runs());
+    disk.resize(64);
+    await_until("room", || cell.run(["mkdir", "/more"]).status.success());
+    cell.ok(["put", &file, "/more/file"]);
+    assert!(!cell.ok(["status"]).contains("no space left"), "it is taken back");
 }

@@ -495,7 +495,7 @@ impl DiskFile for SimFile {
         let mut state = self.to_write()?;
         state.change()?;
         let more = state.inode(self.inode)?.missing_pages(size) * PAGE_SIZE as u64;
-        if state.used() + more > state.capacity {
+        if more > 0 && state.used() + more > state.capacity {
             return Err(IoFailure::NoSpace);
         }
         state.inode(self.inode)?.allocate(size);

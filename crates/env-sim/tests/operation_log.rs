@@ -282,3 +282,56 @@ fn a_mark_is_carried_over_where_a_killed_process_did_not() {
         assert_eq!(found.mark.as_ref(), Some(&mark.1), "step {step}");
     }
 }
+
+/// Bytes that the disk has in use.
+fn used(disk: &SimDisk) -> u64 {
+    disk.session().space().unwrap().used
+}
+
+#[test]
+fn a_full_disk_is_known_a_segment_before_and_an_append_without_room_is_no_end() {
+    let disk = disk();
+    let (mut log, _) = open(&disk).unwrap();
+    assert!(log.has_room());
+    // No more than it has: what it took in advance is used up, and nothing is there after it.
+    disk.set_capacity(used(&disk));
+    let (mut index, mut warned) = (0, 0);
+    let refused = loop {
+        index += 1;
+        match log.append(&[record(index, 1000)]) {
+            Ok(()) => warned += u64::from(!log.has_room()),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, DiskError::NoSpace);
+    assert!(warned >= 7, "only {warned} records went in after it was known");
+    assert_eq!(log.append(&[record(index, 1000)]), Err(DiskError::NoSpace));
+    let full = used(&disk);
+    assert!(full <= disk.session().space().unwrap().capacity, "half a segment is held");
+    assert!(!disk.paths().iter().any(|path| path.ends_with("spare")), "it was given back");
+    disk.set_capacity(1 << 30);
+    assert!(log.take_room().unwrap());
+    log.append(&[record(index, 1000), record(index + 1, 1000)]).unwrap();
+    drop(log);
+    disk.crash();
+    let (_, found) = open(&disk).unwrap();
+    let all: Vec<_> = (1..=index + 1).map(|index| record(index, 1000)).collect();
+    assert_eq!(found.records, all);
+}
+
+#[test]
+fn a_log_on_a_full_disk_opens_keeps_its_room_and_goes_on_as_long_as_that_lasts() {
+    let disk = disk();
+    let (mut log, _) = open(&disk).unwrap();
+    log.append(&[record(1, 1000)]).unwrap();
+    drop(log);
+    disk.crash();
+    disk.set_capacity(1);
+    for life in 2..10 {
+        let (mut log, _) = open(&disk).unwrap();
+        assert!(log.has_room(), "what was taken in advance is there");
+        log.append(&[record(life, 500)]).unwrap();
+        drop(log);
+        disk.crash();
+    }
+}

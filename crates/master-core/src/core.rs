@@ -30,6 +30,28 @@ use cairn_protocol::{
 use cairn_types::{CellConfig, CellId, LogIndex, Random, Term, WallTime};
 use std::sync::Arc;
 
+/// What is wrong, and what a person can do about it.
+const NO_ROOM: &str =
+    "the master's disk has no space left for the operation log: make room on it; look-ups go on";
+
+fn no_room() -> Failure {
+    Failure::not_done(ErrorCode::DiskFull, NO_ROOM)
+}
+
+/// Whether a record of the log may come of it; a batch is looked at entry by entry.
+fn is_change(request: &ClientToMaster) -> bool {
+    matches!(
+        request,
+        ClientToMaster::MakeDirectory(_)
+            | ClientToMaster::Create(_)
+            | ClientToMaster::Rename(_)
+            | ClientToMaster::Delete(_)
+            | ClientToMaster::Lease(_)
+            | ClientToMaster::ForgetServer(_)
+            | ClientToMaster::RecordLength(_)
+    )
+}
+
 /// The primary master of one term.
 #[derive(Debug)]
 pub struct MasterCore {
@@ -45,6 +67,8 @@ pub struct MasterCore {
     chunks: Chunks,
     /// Of the driver, for a person.
     warning: Option<String>,
+    /// The log has no room: what would go into it is refused, look-ups are answered.
+    is_full: bool,
     out: MasterOutbox,
 }
 
@@ -62,6 +86,7 @@ impl MasterCore {
             mutations: Mutations::default(),
             chunks: Chunks::new(term),
             warning: None,
+            is_full: false,
             out: MasterOutbox::default(),
         }
     }
@@ -158,6 +183,11 @@ impl MasterCore {
         self.warning = warning;
     }
 
+    /// Whether the operation log has no room: clients' changes are refused meanwhile.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
     /// The time as this term counts it (M3).
     fn steady(&self, now: Now) -> Now {
         let passed = now.time.since(self.began.time).as_millis();
@@ -197,6 +227,9 @@ impl MasterCore {
 
     /// What clients ask: answered at once from what is known, or taken into a room of its own.
     fn on_client(&mut self, now: Now, from: Caller, request: ClientToMaster) {
+        if self.is_full && is_change(&request) {
+            return self.out.reply(from, Err(no_room()));
+        }
         let (state, view) = (&self.state, self.chunks.view(now, &self.state));
         let answer = match request {
             ClientToMaster::Stat(stat) => reads::stat(&view, &stat).map(Response::Stat),
@@ -212,6 +245,7 @@ impl MasterCore {
             ClientToMaster::Status(_) => {
                 let mut status = reads::status(&view);
                 status.reasons.extend(self.warning.clone());
+                status.reasons.extend(self.is_full.then(|| NO_ROOM.to_owned()));
                 Ok(Response::Status(status))
             }
             ClientToMaster::ListDegraded(wish) => {
@@ -293,7 +327,12 @@ impl MasterCore {
             BatchEntry::Rename(rename) => BatchItem::Mutation(NameMutation::Rename(rename)),
             BatchEntry::Delete(delete) => BatchItem::Mutation(NameMutation::Delete(delete)),
         };
-        let entries = batch.entries.into_iter().map(take).collect();
+        let refused = self.is_full.then(|| BatchResult::failed(no_room()));
+        let refuse = |item| match (item, &refused) {
+            (BatchItem::Mutation(_), Some(refused)) => BatchItem::Known(refused.clone()),
+            (item, _) => item,
+        };
+        let entries = batch.entries.into_iter().map(take).map(refuse).collect();
         let (mut step, mutations, _) = self.parts(now);
         mutations.on_batch(&mut step, from, entries);
     }

@@ -15,6 +15,8 @@ pub enum LogJob {
     /// Each names its index; one at or below an earlier one's takes the place of that one and of
     /// all after it (what a new primary master overwrites).
     Append(Vec<(LogIndex, Bytes)>),
+    /// Takes the room that the operation log needs next, on a disk that was full.
+    TakeRoom,
     /// Makes a checkpoint of this state, beside running work; then removes what is older than the
     /// kept ones.
     Checkpoint(Box<State>),
@@ -34,6 +36,7 @@ impl fmt::Debug for LogJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Append(records) => f.debug_tuple("Append").field(records).finish(),
+            Self::TakeRoom => f.write_str("TakeRoom"),
             // A state is too much to read.
             Self::Checkpoint(state) => f.debug_tuple("Checkpoint").field(&state.applied()).finish(),
             Self::Free(state) => f.debug_tuple("Free").field(&state.applied()).finish(),
@@ -49,7 +52,12 @@ impl fmt::Debug for LogJob {
 #[derive(Clone, Debug)]
 pub enum LogDone {
     /// Durable.
-    Appended,
+    Appended {
+        /// Whether the log has the room that it needs next.
+        has_room: bool,
+    },
+    /// Whether the log has the room that it needs next.
+    Room(bool),
     /// Durable.
     Checkpointed(Checkpointed),
     /// The checkpoint was not made: a page that it had to copy is not what was written.

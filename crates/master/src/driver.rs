@@ -7,11 +7,14 @@
 //! - D3: when an append fails the process stops: what is on disk is not known.
 //! - D4: when the state meets a damaged page, nothing of the event that met it leaves. The
 //!   checkpoint is marked, durably, and the process stops; the next one takes another checkpoint.
+//! - D5: while the disk has no room for the log, changes wait or are refused, and look-ups go on
+//!   (`log_room`).
 
+use crate::log_room::{Append, LogRoom, ROOM_PAUSE};
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
 use crate::recovery::TakenFrom;
-use cairn_consensus::{CommittedRecord, Consensus, ConsensusError};
+use cairn_consensus::{CommittedRecord, Consensus, ConsensusError, LogBatch};
 use cairn_env::{Completion, DiskError, Driver, Effect, EffectId, Event, Lane, LogEvent, Now};
 use cairn_master_core::{
     Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, MasterOutbox, ProposalId,
@@ -36,8 +39,9 @@ pub struct Master {
     hello: Hello,
     /// What each record on its way is, and who proposed it.
     proposed: BTreeMap<LogIndex, (ProposalId, Record)>,
-    /// The append on its way, and its number in the consensus (D2).
-    appending: Option<(EffectId, u64)>,
+    /// The append on its way (D2).
+    appending: Option<(EffectId, Append)>,
+    room: LogRoom,
     checkpointing: Option<EffectId>,
     /// The last checkpoint made or tried.
     last_checkpoint: LogIndex,
@@ -68,6 +72,7 @@ impl Master {
             hello,
             proposed: BTreeMap::new(),
             appending: None,
+            room: LogRoom::default(),
             checkpointing: None,
             last_checkpoint: from.index,
             page_file: from.page_file,
@@ -101,25 +106,79 @@ impl Master {
                 self.core.begin(now, founding, wishes);
             }
             Event::Completed { id, result: Completion::Disk(result) } => {
-                self.on_disk(id, result, wishes);
+                self.on_disk(now, id, result, wishes);
+            }
+            Event::Completed { id, result: Completion::Woken } if self.room.was_asked(id) => {
+                self.look_for_room(wishes);
             }
             other => self.core.step(now, other, wishes),
         }
     }
 
-    fn on_disk(&mut self, id: EffectId, result: LogResult, wishes: &mut Vec<MasterEffect>) {
+    fn on_disk(
+        &mut self,
+        now: Now,
+        id: EffectId,
+        result: LogResult,
+        wishes: &mut Vec<MasterEffect>,
+    ) {
         if self.checkpointing == Some(id) {
             self.checkpointing = None;
             self.on_checkpoint(result, wishes);
-        } else if let Some((_, number)) = self.appending.take_if(|(append, _)| *append == id) {
+        } else if let Some((_, append)) = self.appending.take_if(|(effect, _)| *effect == id) {
+            let has_room = matches!(result, Ok(LogDone::Appended { has_room: true }));
             let durable = match result {
-                Ok(_) => self.consensus.durable(number).map_err(|error| error.to_string()),
+                Ok(_) => self.consensus.durable(append.number).map_err(|error| error.to_string()),
+                Err(DiskError::NoSpace) => {
+                    self.room.refuse(append);
+                    Ok(())
+                }
                 Err(error) => Err(error.to_string()),
             };
-            if let Err(reason) = durable {
-                self.halt(&reason, wishes);
+            match durable {
+                Ok(()) => self.set_room(now, has_room, wishes),
+                Err(reason) => self.halt(&reason, wishes),
+            }
+        } else if self.room.was_asked(id) {
+            match result {
+                Err(DiskError::SyncFailed(why)) => self.halt(&why.to_string(), wishes),
+                told => self.set_room(now, matches!(told, Ok(LogDone::Room(true))), wishes),
             }
         }
+    }
+
+    /// Whether the log has the room that it needs next (D5).
+    fn set_room(&mut self, now: Now, has_room: bool, wishes: &mut Vec<MasterEffect>) {
+        if self.room.set_full(!has_room) {
+            self.core.set_full(!has_room);
+            let event = if has_room {
+                LogEvent::info("room for the operation log again")
+            } else {
+                LogEvent::error("no room for the operation log").with("what", "changes are refused")
+            };
+            wishes.push(MasterEffect::Env(Effect::Log(event)));
+        }
+        if self.room.is_to_be_asked() {
+            let id = self.fresh();
+            self.room.ask(id);
+            wishes.push(MasterEffect::Env(Effect::Wake { id, at: now.time + ROOM_PAUSE }));
+        }
+    }
+
+    /// What waits for room is tried again; where nothing does, the log is asked.
+    fn look_for_room(&mut self, wishes: &mut Vec<MasterEffect>) {
+        if let Some(append) = self.room.take_refused() {
+            return wishes.push(MasterEffect::Env(self.append_effect(append)));
+        }
+        let (id, job) = self.disk_effect(LOG_LANE, LogJob::TakeRoom);
+        self.room.ask(id);
+        wishes.push(MasterEffect::Env(job));
+    }
+
+    fn append_effect(&mut self, append: Append) -> Effect<LogJob> {
+        let (id, effect) = self.disk_effect(LOG_LANE, LogJob::Append(append.records.clone()));
+        self.appending = Some((id, append));
+        effect
     }
 
     fn on_checkpoint(&mut self, result: LogResult, wishes: &mut Vec<MasterEffect>) {
@@ -227,16 +286,14 @@ impl Master {
     }
 
     fn append(&mut self, effects: &mut Vec<Effect<LogJob>>) -> Result<(), ConsensusError> {
-        if self.appending.is_some() {
+        if self.appending.is_some() || self.room.holds_back() {
             return Ok(());
         }
-        let Some(batch) = self.consensus.take()? else { return Ok(()) };
-        let (id, append) = self.disk_effect(LOG_LANE, LogJob::Append(batch.records));
-        effects.push(append);
-        self.appending = Some((id, batch.number));
+        let Some(LogBatch { number, records }) = self.consensus.take()? else { return Ok(()) };
+        effects.push(self.append_effect(Append { number, records }));
         if broken(Rule::R23) {
             // R23 broken: what the disk has only been asked for counts as durable.
-            self.consensus.durable(batch.number)?;
+            self.consensus.durable(number)?;
         }
         Ok(())
     }
@@ -258,7 +315,11 @@ impl Master {
         let paid = self.checkpoint_size / CHECKPOINT_BYTES_PER_RECORD;
         let due = self.config.checkpoint_every_records.max(paid);
         let due_at = self.last_checkpoint.get().saturating_add(due);
-        if self.checkpointing.is_some() || index.get() < due_at {
+        if self.checkpointing.is_some() {
+            return;
+        }
+        let is_wished = self.room.take_checkpoint_wish() && index > self.last_checkpoint;
+        if index.get() < due_at && !is_wished {
             return;
         }
         self.last_checkpoint = index;
@@ -268,9 +329,13 @@ impl Master {
         self.checkpointing = Some(id);
     }
 
-    fn disk_effect(&mut self, lane: Lane, job: LogJob) -> (EffectId, Effect<LogJob>) {
+    fn fresh(&mut self) -> EffectId {
         self.last_effect += 1;
-        let id = EffectId(self.last_effect);
+        EffectId(self.last_effect)
+    }
+
+    fn disk_effect(&mut self, lane: Lane, job: LogJob) -> (EffectId, Effect<LogJob>) {
+        let id = self.fresh();
         (id, Effect::Disk { id, lane, job })
     }
 }

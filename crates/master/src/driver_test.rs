@@ -64,7 +64,7 @@ fn start(master: &mut Master) -> Option<(EffectId, Box<State>)> {
         for effect in handle(master, event) {
             match effect {
                 Effect::Disk { id, job: LogJob::Append(_), .. } => {
-                    events.push(completed(id, LogDone::Appended));
+                    events.push(completed(id, LogDone::Appended { has_room: true }));
                 }
                 Effect::Disk { id, job: LogJob::Checkpoint(state), .. } => {
                     checkpoint = Some((id, state));

@@ -10,6 +10,7 @@
 mod driver;
 #[cfg(test)]
 mod driver_test;
+mod log_room;
 mod master_disk;
 mod open;
 mod recovery;

@@ -55,8 +55,9 @@ impl MasterDisk {
         match job {
             LogJob::Append(batch) => {
                 records.extend(batch);
-                Ok(LogDone::Appended)
+                Ok(LogDone::Appended { has_room: true })
             }
+            LogJob::TakeRoom => Ok(LogDone::Room(lock(&self.log).take_room()?)),
             LogJob::Checkpoint(state) => self.checkpoint(&state),
             LogJob::Free(state) => {
                 drop(state);
@@ -99,11 +100,12 @@ impl Service for MasterDisk {
         if records.is_empty() {
             return results;
         }
-        if let Err(error) = lock(&self.log).append(&records) {
-            for result in &mut results {
-                if matches!(result, Ok(LogDone::Appended)) {
-                    *result = Err(error.clone());
-                }
+        let mut log = lock(&self.log);
+        let appended =
+            log.append(&records).map(|()| LogDone::Appended { has_room: log.has_room() });
+        for result in &mut results {
+            if matches!(result, Ok(LogDone::Appended { .. })) {
+                *result = appended.clone();
             }
         }
         results

@@ -165,6 +165,7 @@ impl JobWatch<LogJob, LogResult> for Observer {
                 self.reach("state reads from its checkpoint");
                 self.check_replay(at, ReplayIsState::check);
             }
+            LogJob::TakeRoom => self.reach("room for the log asked for"),
             LogJob::MarkDamaged { .. } => self.reach("checkpoint marked as damaged"),
         }
     }

@@ -12,7 +12,7 @@ use cairn_master_core::record::AddFile;
 use cairn_master_core::state::ROOT;
 use cairn_master_core::{Checkpointed, LogDone, LogJob, LogResult, Record, State};
 use cairn_pagetree::{Damage, Damaged};
-use cairn_protocol::{Create, Failure, Request, RequestId, Response, Stat, Status};
+use cairn_protocol::{Create, ErrorCode, Failure, Request, RequestId, Response, Stat, Status};
 use cairn_types::{
     CellConfig, CellPath, EntryId, MutationName, MutationNumber, Random, SessionId, Term, Time,
     WallTime,
@@ -27,6 +27,8 @@ struct Running {
     jobs: VecDeque<(EffectId, LogJob)>,
     answers: BTreeMap<u64, Result<Response, Failure>>,
     halted: Option<String>,
+    /// What it waits for, none of which comes by itself here.
+    wakes: Vec<EffectId>,
     asked: u64,
 }
 
@@ -60,7 +62,8 @@ impl Running {
     fn open(disk: &SimDisk, seed: u64) -> Result<Self, MasterOpenError> {
         let (master, service) = Master::open(disk.session(), config(seed))?;
         let (jobs, answers) = (VecDeque::new(), BTreeMap::new());
-        let mut running = Self { master, service, jobs, answers, halted: None, asked: 0 };
+        let (halted, wakes) = (None, Vec::new());
+        let mut running = Self { master, service, jobs, answers, halted, wakes, asked: 0 };
         running.handle(Event::Started);
         Ok(running)
     }
@@ -80,6 +83,7 @@ impl Running {
                 Effect::Disk { id, job, .. } => self.jobs.push_back((id, job)),
                 Effect::Reply { to, answer, .. } => drop(self.answers.insert(to.request.0, answer)),
                 Effect::Halt(reason) => self.halted = Some(reason),
+                Effect::Wake { id, .. } => self.wakes.push(id),
                 _ => {}
             }
         }
@@ -98,6 +102,14 @@ impl Running {
             let result = self.service.run(vec![job]).remove(0);
             self.handle(Event::Completed { id, result: Completion::Disk(result) });
         }
+    }
+
+    /// All that it waits for comes, and the disk work that follows is done.
+    fn wake(&mut self) {
+        for id in std::mem::take(&mut self.wakes) {
+            self.handle(Event::Completed { id, result: Completion::Woken });
+        }
+        self.settle();
     }
 
     /// Creates files from `number` on until a checkpoint is due, which is not made; how many.
@@ -176,6 +188,78 @@ fn a_failed_flush_stops_the_master_and_answers_nobody() {
     assert!(!running.ok(late));
 }
 
+/// Of an answer that is a failure, its code.
+fn code(running: &Running, asked: u64) -> Option<ErrorCode> {
+    running.answers.get(&asked)?.as_ref().err().map(|failure| failure.code)
+}
+
+#[test]
+fn a_full_disk_refuses_changes_and_look_ups_go_on_until_there_is_room_again() {
+    let disk = disk();
+    let mut running = Running::started(&disk, 1);
+    running.settle();
+    disk.set_capacity(1);
+    let (mut made, mut refused) = (Vec::new(), 0);
+    for number in 1..200 {
+        let asked = running.send(create(number));
+        running.settle();
+        assert_eq!(running.halted, None, "it goes on");
+        match code(&running, asked) {
+            None => made.push(number),
+            Some(ErrorCode::DiskFull) => refused += 1,
+            Some(other) => panic!("{other:?}"),
+        }
+        assert!(running.answers.contains_key(&asked), "file {number} is answered");
+        assert!(running.file(1).is_some(), "look-ups go on");
+    }
+    assert!(made.len() > 5 && refused > 100, "{made:?}");
+    let asked = running.send(Status {});
+    let Some(Ok(Response::Status(status))) = running.answers.get(&asked) else { panic!("answers") };
+    assert!(status.reasons.iter().any(|line| line.contains("no space left")), "{status:?}");
+    running.wake();
+    let asked = running.send(create(200));
+    running.settle();
+    assert_eq!(code(&running, asked), Some(ErrorCode::DiskFull), "it is still full");
+
+    disk.set_capacity(64 << 20);
+    running.wake();
+    let asked = running.send(create(201));
+    running.settle();
+    assert!(running.ok(asked));
+    made.push(201);
+    drop(running);
+    disk.crash();
+    let mut running = Running::started(&disk, 2);
+    for number in 1..=201 {
+        assert_eq!(running.file(number).is_some(), made.contains(&number), "file {number}");
+    }
+}
+
+#[test]
+fn what_finds_no_room_at_all_waits_and_is_answered_when_there_is_some() {
+    let disk = disk();
+    let mut running = Running::started(&disk, 1);
+    disk.set_capacity(1);
+    // All at once: nobody could be told before that it would get full.
+    let asked: Vec<u64> = (1..300).map(|number| running.send(create(number))).collect();
+    running.settle();
+    assert_eq!(running.halted, None, "it goes on");
+    let waiting = |running: &Running| {
+        asked.iter().filter(|asked| !running.answers.contains_key(asked)).count()
+    };
+    assert!(waiting(&running) > 100, "only {} wait", waiting(&running));
+    running.wake();
+    assert!(waiting(&running) > 100 && running.halted.is_none());
+    disk.set_capacity(64 << 20);
+    running.wake();
+    running.wake();
+    assert_eq!(waiting(&running), 0);
+    assert!(asked.iter().all(|asked| running.ok(*asked)));
+    let late = running.send(create(400));
+    running.settle();
+    assert!(running.ok(late));
+}
+
 #[test]
 fn a_checkpoint_lets_the_log_before_it_go_and_recovery_needs_it() {
     let disk = disk();
@@ -185,7 +269,7 @@ fn a_checkpoint_lets_the_log_before_it_go_and_recovery_needs_it() {
         running.settle();
     }
     let paths = disk.paths();
-    let logs = paths.iter().filter(|path| path.starts_with("log/")).count();
+    let logs = paths.iter().filter(|path| path.ends_with(".log")).count();
     let checkpoints = paths.iter().filter(|path| path.ends_with(".root")).count();
     let pages = paths.iter().filter(|path| path.ends_with(".pages")).count();
     // One checkpoint is kept of the page file before, up to two of the present one (so many records

@@ -19,6 +19,7 @@ mod chunk_store;
 mod chunk_store_open;
 mod identity_file;
 mod log_recovery;
+mod log_spare;
 mod mutation;
 mod operation_log;
 mod overwrite;

@@ -9,10 +9,11 @@
 //! - Anything else that is missing or damaged is corruption: the master refuses to start, and says
 //!   what to do. Starting without acknowledged records would be losing them in silence.
 
+use crate::log_spare::SpareSegment;
 use crate::operation_log::{LOG_DIRECTORY, OpenSegment, OperationLog, segment_path};
 use crate::whole_files::{disk_error, read_all, sync_failure};
 use bytes::Bytes;
-use cairn_env::{Disk, DiskError, OpenMode};
+use cairn_env::{Disk, DiskError, IoFailure, OpenMode};
 use cairn_format::{
     Corruption, FormatError, SEGMENT_HEADER_SIZE, SegmentHeader, SegmentRecord, SegmentScan,
     scan_segment, segment_seed,
@@ -125,12 +126,15 @@ impl OperationLog {
                 let number = contents.unused.unwrap_or(1);
                 let after = LogIndex::default();
                 let header = SegmentHeader { cell, number, previous_end: 0, after };
-                OpenSegment::create(disk.as_ref(), &header, segment_size)?
+                let room = SpareSegment::take(disk.as_ref(), segment_size)?;
+                OpenSegment::begin(disk.as_ref(), &header, room)?
             }
         };
         let has_mark = contents.segments.last().is_none_or(ReadSegment::has_mark);
         let mark = recovered.mark.clone();
-        let mut log = Self { disk, cell, segment_size, closed, current, mark, failed: None };
+        let (spare, failed) = (None, None);
+        let mut log = Self { disk, cell, segment_size, closed, current, spare, mark, failed };
+        log.take_room()?;
         if let Some(mark) = log.mark.clone().filter(|_| !has_mark) {
             // Killed between beginning the segment and carrying the mark over (L3).
             log.append(&[(LogIndex::default(), mark)])?;
@@ -154,6 +158,7 @@ impl OperationLog {
 
 /// Opens the last segment for appending, its torn tail made zeros (format::stream, S3).
 ///
+/// The room that it has is kept: on a full disk somebody else would take what was given away.
 /// Where the flush of its last records failed, the page cache has them and takes them for clean,
 /// and the disk does not: another flush would save nothing. So what no record proves to have been
 /// durable is written once more.
@@ -164,12 +169,17 @@ fn continue_segment(
 ) -> Result<OpenSegment, DiskError> {
     let file = disk.open(&segment_path(last.number), OpenMode::Write).map_err(disk_error)?;
     let end = last.end;
-    let size = segment_size.max(last.bytes.len() as u64);
-    file.set_size(end).map_err(disk_error)?;
+    let found = last.bytes.len() as u64;
     let unproven = usize::try_from(last.proven).expect("an offset within what was read");
     let records_end = usize::try_from(end).expect("an offset within what was read");
-    file.write_at(&last.bytes[unproven..records_end], last.proven).map_err(disk_error)?;
-    file.allocate(size).map_err(disk_error)?;
+    let torn = last.bytes[records_end..].iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    let mut bytes = last.bytes[unproven..records_end].to_vec();
+    bytes.resize(bytes.len() + torn, 0);
+    file.write_at(&bytes, last.proven).map_err(disk_error)?;
+    let size = match file.allocate(segment_size.max(found)) {
+        Err(IoFailure::NoSpace) => found,
+        allocated => allocated.map(|()| segment_size.max(found)).map_err(disk_error)?,
+    };
     file.sync().map_err(sync_failure)?;
     Ok(OpenSegment { number: last.number, file, end, filled: end, size, last: last.last })
 }

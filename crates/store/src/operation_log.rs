@@ -13,12 +13,17 @@
 //!   into each new segment, so that removing old segments never removes it. One of the last two
 //!   segments has it: a process killed before it was carried over does so when it opens the log.
 //! - L4: after a failed flush the log is of no more use: what is on disk is not known.
+//! - L5: the room of the next segment is taken as soon as the one before is begun. A full disk is
+//!   known while a whole segment is left, and room that cannot be had is not held by halves.
+//!   An append that finds none left says [`DiskError::NoSpace`] and may be tried again: what of it
+//!   is in the log then takes its own place (L2).
 //!
 //! Recovery is `log_recovery`'s.
 
+use crate::log_spare::SpareSegment;
 use crate::whole_files::{disk_error, sync_failure};
 use bytes::Bytes;
-use cairn_env::{Disk, DiskError, DiskFile, OpenMode};
+use cairn_env::{Disk, DiskError, DiskFile};
 use cairn_format::{
     SEGMENT_HEADER_SIZE, SegmentHeader, log_record_size, put_log_record, segment_seed,
 };
@@ -44,6 +49,8 @@ pub struct OperationLog {
     /// Segments before the current one: number, and the highest index in it or before it.
     pub(crate) closed: Vec<(u64, LogIndex)>,
     pub(crate) current: OpenSegment,
+    /// The next one's room; none where the disk has none (L5).
+    pub(crate) spare: Option<SpareSegment>,
     pub(crate) mark: Option<Bytes>,
     pub(crate) failed: Option<DiskError>,
 }
@@ -69,18 +76,13 @@ pub(crate) fn segment_path(number: u64) -> String {
 }
 
 impl OpenSegment {
-    /// Makes segment `number`, durably, room enough for one record of `record_size` in it.
-    pub(crate) fn create(
+    /// Makes a segment of the room that was taken for it, durably.
+    pub(crate) fn begin(
         disk: &dyn Disk,
         header: &SegmentHeader,
-        size: u64,
+        spare: SpareSegment,
     ) -> Result<Self, DiskError> {
-        let file = disk.open(&segment_path(header.number), OpenMode::Create).map_err(disk_error)?;
-        file.set_size(0).map_err(disk_error)?;
-        file.allocate(size).map_err(disk_error)?;
-        file.write_at(&header.encode(), 0).map_err(disk_error)?;
-        file.sync().map_err(sync_failure)?;
-        disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
+        let (file, size) = spare.become_segment(disk, header)?;
         let end = SEGMENT_HEADER_SIZE as u64;
         Ok(Self { number: header.number, file, end, filled: end, size, last: header.after })
     }
@@ -103,18 +105,23 @@ impl OpenSegment {
     }
 }
 
+/// Where a segment's room turns out to be none after all, what is on disk is not known (L4).
+fn midway(error: DiskError) -> DiskError {
+    if error == DiskError::NoSpace { DiskError::NoSpaceMidway } else { error }
+}
+
 impl OperationLog {
     /// Appends records and flushes them, once for all (L1, L2). Index zero is a mark (L3).
     ///
     /// # Errors
-    /// [`DiskError`]: some of the records may be in the log, and the log takes no more (L4): each
-    /// later append gets the first one's error.
+    /// [`DiskError::NoSpace`]: there is no room for all of them now (L5). Any other: some of them
+    /// may be in the log, and it takes no more (L4): each later append gets the first one's error.
     pub fn append(&mut self, records: &[(LogIndex, Bytes)]) -> Result<(), DiskError> {
         if let Some(first) = &self.failed {
             return Err(first.clone());
         }
         let written = self.write_all(records);
-        self.failed = written.as_ref().err().cloned();
+        self.failed = written.as_ref().err().filter(|error| **error != DiskError::NoSpace).cloned();
         written
     }
 
@@ -123,12 +130,16 @@ impl OperationLog {
         for (index, record) in records {
             let size = log_record_size(record.len()) as u64;
             if self.current.end + batch.len() as u64 + size > self.current.size {
-                self.current.write(std::mem::take(&mut batch))?;
+                self.write(std::mem::take(&mut batch))?;
                 self.begin_segment(size)?;
             }
             self.put(*index, record, &mut batch);
         }
-        self.current.write(batch)
+        self.write(batch)
+    }
+
+    fn write(&mut self, records: Vec<u8>) -> Result<(), DiskError> {
+        self.current.write(records).map_err(midway)
     }
 
     fn put(&mut self, index: LogIndex, record: &Bytes, batch: &mut Vec<u8>) {
@@ -149,15 +160,48 @@ impl OperationLog {
         };
         let mark_size = self.mark.as_ref().map_or(0, |mark| log_record_size(mark.len()) as u64);
         let needed = SEGMENT_HEADER_SIZE as u64 + mark_size + record_size;
-        let next = OpenSegment::create(self.disk.as_ref(), &header, needed.max(self.segment_size))?;
+        let size = needed.max(self.segment_size);
+        if self.spare.as_ref().is_none_or(|spare| spare.size() < size) {
+            self.spare = None;
+            self.spare = Some(SpareSegment::take(self.disk.as_ref(), size)?);
+        }
+        let spare = self.spare.take().expect("taken above, where there was none");
+        let next = OpenSegment::begin(self.disk.as_ref(), &header, spare).map_err(midway)?;
         let before = std::mem::replace(&mut self.current, next);
         self.closed.push((before.number, before.last));
         if let Some(mark) = self.mark.clone() {
             let mut batch = Vec::new();
             self.put(LogIndex::default(), &mark, &mut batch);
-            self.current.write(batch)?;
+            self.write(batch)?;
         }
+        self.take_room()?;
         Ok(())
+    }
+
+    /// Whether the next segment has its room (L5).
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.spare.is_some()
+    }
+
+    /// Takes the room of the next segment, where that is still to be done; whether it has it now.
+    ///
+    /// # Errors
+    /// [`DiskError`]; a full disk is none.
+    pub fn take_room(&mut self) -> Result<bool, DiskError> {
+        if self.spare.is_none() {
+            self.spare = match SpareSegment::take(self.disk.as_ref(), self.segment_size) {
+                Err(DiskError::NoSpace) => None,
+                taken => Some(taken?),
+            };
+        }
+        Ok(self.has_room())
+    }
+
+    /// Bytes of its segments, as far as they were written to.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.closed.len() as u64 * self.segment_size + self.current.end
     }
 
     /// Removes the segments that hold nothing but records before `index`; says how many.
