@@ -17,8 +17,6 @@ use cell::small_disk::SmallDisk;
 use cell::{Cell, await_until, cairn, run};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: [&str; 2] = ["--deadline", "5"];
