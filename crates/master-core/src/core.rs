@@ -332,7 +332,9 @@ impl MasterCore {
             (BatchItem::Mutation(_), Some(refused)) => BatchItem::Known(refused.clone()),
             (item, _) => item,
         };
-        let entries = batch.entries.into_iter().map(take).map(refuse).collect();
+        let entries: Vec<_> = batch.entries.into_iter().map(take).map(refuse).collect();
+        assert!(looked.next().is_none(), "what was looked at is some entry's");
+        assert!(opened.next().is_none(), "what was opened is some entry's");
         let (mut step, mutations, _) = self.parts(now);
         mutations.on_batch(&mut step, from, entries);
     }
