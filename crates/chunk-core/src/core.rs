@@ -374,8 +374,8 @@ impl ChunkCore {
             (ReplicaJob::SyncToRaise | ReplicaJob::Journal, Err(error)) => {
                 after = replica.on_change_failed(cx, &error.to_string());
             }
-            (ReplicaJob::Read { to, end, closed }, Ok(ChunkDone::Read(done))) => {
-                reads::on_read_done(replica, cx, to, (end, closed), done);
+            (ReplicaJob::Read { to, stored, end, closed }, Ok(ChunkDone::Read(done))) => {
+                reads::on_read_done(replica, cx, to, (stored, end, closed), done);
             }
             (ReplicaJob::Fetch { to }, Ok(ChunkDone::Read(done))) => give_fetched(cx, to, done),
             (ReplicaJob::Read { to, .. } | ReplicaJob::Fetch { to }, Err(error)) => {

@@ -40,8 +40,8 @@ pub(crate) enum ReplicaJob {
     /// Its version or close mark becomes durable.
     Journal,
     /// Bytes for a reader, who asked for a range up to `end` of a chunk that it knows as closed, or
-    /// as open.
-    Read { to: Caller, end: u64, closed: bool },
+    /// as open; up to `stored` the disk is believed to have them.
+    Read { to: Caller, stored: u64, end: u64, closed: bool },
     /// Its own checksums, to catch up with another replica.
     Checksums,
     /// Blocks for another server, which catches up with this one.

@@ -10,7 +10,8 @@
 //!   close is logged, and may come to nothing.
 //! - a damaged replica gets no lease, and the master names it to readers only where there is
 //!   no other; then its good blocks, each of which is verified as it is read, are worth having.
-//!   One whose end is not known tells no reader that it ends.
+//!   One whose end is not known, or whose disk has less than it should, tells no reader that it
+//!   ends.
 
 use crate::outbox::{Outbox, ReplicaJob};
 use crate::primary::Primary;
@@ -94,7 +95,8 @@ impl ReadView<'_> {
         let size = stored - read.offset;
         assert!(size <= READ_SIZE_MAX, "an answer of {size} bytes");
         let job = ChunkJob::Read { handle, offset: read.offset, size };
-        out.replica_job(handle, ReplicaJob::Read { to: from, end, closed: read.closed }, job);
+        let what = ReplicaJob::Read { to: from, stored, end, closed: read.closed };
+        out.replica_job(handle, what, job);
         Ok(())
     }
 
@@ -150,12 +152,18 @@ pub(crate) fn on_read(replica: &Replica, cx: &mut ReplicaContext<'_>, from: Call
 /// The disk has the bytes of a range that ends at `end`, for one who knows the chunk as closed,
 /// or as open.
 pub(crate) fn on_read_done(
-    replica: &Replica,
+    replica: &mut Replica,
     cx: &mut ReplicaContext<'_>,
     to: Caller,
-    (end, closed): (u64, bool),
+    (stored, end, closed): (u64, u64, bool),
     done: ReadDone,
 ) {
+    if done.offset + (done.payload.len() as u64) < stored {
+        // Zeros would say that nothing was ever written there (R19).
+        replica.lose_bytes();
+        cx.out.refuse(to, replica.stored().end_lost());
+        return;
+    }
     view(replica, cx, closed).serve(cx.out, to, end, done);
 }
 

@@ -135,8 +135,9 @@ impl Replica {
             cx.out.refuse(from, failure);
             return;
         }
-        // A lease survives the raise that shrinks its set, unless that closes the chunk.
-        let shrinking = self.role.primary().is_some_and(Primary::is_shrinking);
+        // A lease survives the raise that shrinks its set, unless that closes the chunk; and no
+        // other, which may be for another's lease.
+        let shrinking = raise.keeps_lease && self.role.primary().is_some_and(Primary::is_shrinking);
         let closes = raise.close && !self.stored.is_closed();
         // From here on the old version is refused everywhere (X2).
         self.stored.rise(raise);

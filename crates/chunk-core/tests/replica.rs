@@ -205,7 +205,7 @@ impl Bench {
 
 fn raise(from: ChunkVersion, to: ChunkVersion) -> Raise {
     let (handle, server) = (handle(), ServerId::new(1));
-    Raise { term: TERM, handle, from, to, create: false, close: false, server, sync: false }
+    Raise { term: TERM, handle, from, to, server, ..Raise::default() }
 }
 
 fn grant() -> GrantLease {
@@ -335,7 +335,7 @@ fn a_failed_secondary_holds_the_answer_until_the_set_is_changed_and_the_rest_hav
     let Request::SecondaryFailed(request) = request else { panic!("{request:?}") };
     assert_eq!(request.failed, [ServerId::new(2)]);
     // The master raises this replica too; the lease goes on.
-    bench.ask(raise(version(1), version(2)));
+    bench.ask(Raise { keeps_lease: true, ..raise(version(1), version(2)) });
     bench.journaled();
     assert!(matches!(bench.reply().1, Ok(Response::Raise(_))));
     let answer = SecondaryFailedAnswer { version: version(2), secondaries: vec![server(3)] };
@@ -468,7 +468,8 @@ fn readers_see_what_is_acknowledged_and_nothing_before() {
     bench.ask(read(0, 20));
     let (id, job) = bench.job();
     assert_eq!(job, ChunkJob::Read { handle: handle(), offset: 0, size: 10 });
-    bench.done(id, Ok(ChunkDone::Read(ReadDone::default())));
+    let payload = Bytes::from_static(&[1; 10]).into();
+    bench.done(id, Ok(ChunkDone::Read(ReadDone { payload, ..ReadDone::default() })));
     assert!(matches!(bench.reply().1, Ok(Response::Read(answer)) if answer.readable == 10));
 }
 
@@ -478,6 +479,40 @@ fn a_lease_holder_answers_the_end_where_another_replica_does_not_know_it() {
     bench.ask(read(0, 10));
     let Ok(Response::Read(answer)) = bench.reply().1 else { panic!("the end, from the primary") };
     assert_eq!((answer.readable, answer.closed, answer.zeros), (0, false, 0));
+}
+
+#[test]
+fn where_the_disk_has_less_than_was_stored_a_reader_gets_no_zeros_for_it() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    bench.forward_answered();
+    bench.forward_answered();
+    assert!(bench.reply().1.is_ok());
+    for _ in 0..2 {
+        bench.ask(read(0, 100));
+        let (id, _) = bench.job();
+        let payload = Bytes::from_static(&[1; 60]).into();
+        bench.done(id, Ok(ChunkDone::Read(ReadDone { payload, ..ReadDone::default() })));
+        assert_eq!(bench.failure().code, ErrorCode::ChecksumMismatch);
+    }
+    bench.ask(read(100, 10));
+    assert_eq!(bench.failure().code, ErrorCode::ChecksumMismatch, "where it ends is not known");
+}
+
+#[test]
+fn a_lease_does_not_survive_a_raise_that_its_holder_did_not_ask_for() {
+    for keeps_lease in [false, true] {
+        let mut bench = Bench::primary();
+        bench.ask(append(1, 100));
+        bench.applied(100);
+        let (failed, _) = bench.call();
+        bench.forward_answered();
+        bench.answer(failed, Err(Failure::unknown(ErrorCode::Unreachable, "gone")));
+        assert!(matches!(bench.call().1, Request::SecondaryFailed(_)));
+        bench.ask(Raise { keeps_lease, ..raise(version(1), version(2)) });
+        assert_eq!(bench.replies.len(), usize::from(!keeps_lease), "who waits is told at the end");
+    }
 }
 
 #[test]
@@ -654,7 +689,7 @@ fn a_secondary_that_cannot_sync_is_left_out_of_the_set() {
     let Request::SecondaryFailed(failed) = request else { panic!("R14: {request:?}") };
     assert_eq!(failed.failed, [ServerId::new(3)]);
     let answer = SecondaryFailedAnswer { version: version(2), secondaries: vec![server(2)] };
-    bench.ask(raise(version(1), version(2)));
+    bench.ask(Raise { keeps_lease: true, ..raise(version(1), version(2)) });
     bench.journaled();
     bench.answer(shrink, Ok(Response::SecondaryFailed(answer)));
     bench.ask(SyncChunk { version: version(2), ..sync });

@@ -161,7 +161,8 @@ cairn_types::message! {
 cairn_types::message! {
     /// Raises a replica from the version that it reported to a fresh one (R7). With `create`
     /// there is nothing yet and `from` is none. With `close` it takes the close mark. With `sync`
-    /// everything that it holds is on disk before it answers.
+    /// everything that it holds is on disk before it answers. With `keeps_lease` its set is being
+    /// shrunk, as the holder of the lease asked, and the lease goes on.
     pub struct Raise {
         1 => term: Term,
         2 => handle: ChunkHandle,
@@ -171,6 +172,7 @@ cairn_types::message! {
         6 => close: bool,
         7 => server: ServerId,
         8 => sync: bool,
+        9 => keeps_lease: bool,
     }
 }
 cairn_types::message! {

@@ -128,6 +128,7 @@ impl RaiseRound {
                 close: kind.close,
                 server: at.server,
                 sync: kind.shrinks,
+                keeps_lease: kind.keeps_lease,
             };
             acts.ask(at.clone(), Question::Raise(request, kind.keeps_lease), deadline);
             let twice = asked.insert(at.server, MemberAnswer { at, result: None });
