@@ -113,6 +113,7 @@ fn u4_a_file_whose_servers_are_all_dead_is_told_at_once_with_who_must_come_back(
     assert_eq!(done.code(), 7, "{}", done.stderr);
     assert!(began.elapsed() < Duration::from_secs(15), "half of what it waited before");
     assert!(both.iter().all(|address| done.stderr.contains(address)), "{}", done.stderr);
+    cell.chunkservers[0].restart().expect("starts again");
     cell.chunkservers[1].restart().expect("starts again");
     await_until("it is read again", || cell.run(["cat", "/f"]).text() == "on two servers");
 }
