@@ -328,3 +328,29 @@ fn blocks_that_are_damaged_here_or_on_their_way_do_not_spread() {
     let fetched = source.run(vec![ChunkJob::Fetch { handle, offset: 0, length, known }]);
     assert_eq!(fetched, [Err(ChunkError::Corrupt { offset: 0 })]);
 }
+
+#[test]
+fn a_directory_that_refuses_keeps_no_other_from_being_emptied_and_counted() {
+    let disks = [SimDisk::new("a", 1 << 22), SimDisk::new("b", 1 << 20)];
+    let (service, _) = open(&disks);
+    let other = ChunkHandle::new(6);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    disks[0].set_capacity(1 << 16);
+    service.run(vec![raise(other, 1, true)]);
+    let version = cairn_types::ChunkVersion::new(u64::MAX);
+    for handle in [HANDLE, other] {
+        let gone = service.run(vec![ChunkJob::Trash { handle, version }]);
+        assert_eq!(gone, [Ok(ChunkDone::Trashed { gone: true })]);
+    }
+    let thrown = |disk: &SimDisk| disk.paths().iter().filter(|at| at.contains("trash/")).count();
+    assert!(disks.iter().all(|disk| thrown(disk) > 0), "each has one");
+    // The first of them refuses everything from its next change on.
+    disks[0].arm_fuse(0);
+    let empty = |now_ms| ChunkJob::EmptyTrash { before_ms: now_ms, now_ms };
+    for now_ms in [1000, 2000] {
+        assert!(service.run(vec![empty(now_ms)])[0].is_err(), "one of them refuses");
+    }
+    assert_eq!(thrown(&disks[1]), 0, "the other was emptied");
+    let space = service.run(vec![ChunkJob::Space]);
+    assert!(matches!(&space[0], Ok(ChunkDone::Space(space)) if space.capacity == 1 << 20));
+}

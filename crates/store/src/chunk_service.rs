@@ -227,9 +227,13 @@ impl ChunkDisk {
     }
 
     fn space(&self) -> ChunkResult {
+        let told: Vec<_> = self.working().into_iter().map(|at| self.stores[at].space()).collect();
+        // One that cannot say has no room for anything, and keeps nobody from using the others (D2).
+        if let (Some(Err(error)), true) = (told.first(), told.iter().all(Result::is_err)) {
+            return Err(error.clone());
+        }
         let mut sum = Space::default();
-        for place in self.working() {
-            let space = self.stores[place].space()?;
+        for space in told.into_iter().flatten() {
             sum.capacity += space.capacity;
             sum.used += space.used;
         }
@@ -268,9 +272,10 @@ impl ChunkDisk {
             }
             ChunkJob::Trash { handle, version } => self.trash(handle, version),
             ChunkJob::EmptyTrash { before_ms, now_ms } => {
-                for place in self.working() {
-                    self.stores[place].empty_trash(before_ms, now_ms)?;
-                }
+                let empty = |place: usize| self.stores[place].empty_trash(before_ms, now_ms);
+                // All of them, whatever one says (D2).
+                let emptied: Vec<_> = self.working().into_iter().map(empty).collect();
+                emptied.into_iter().collect::<Result<Vec<()>, _>>()?;
                 Ok(ChunkDone::TrashEmptied)
             }
             ChunkJob::Space => self.space(),
