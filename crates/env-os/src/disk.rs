@@ -55,7 +55,7 @@ impl OsDisk {
     /// As the system says.
     pub fn open_within(directory: impl AsRef<Path>, descriptors: usize) -> Result<Self, IoFailure> {
         let root = directory.as_ref().to_owned();
-        std::fs::create_dir_all(&root).map_err(failure)?;
+        make_durably(&root).map_err(failure)?;
         let pipes = Arc::new(Pipes::within(descriptors / PIPES_SHARE));
         let note = Arc::new(NoteFile::in_directory(&root));
         Ok(Self { root, files_max: descriptors - descriptors / PIPES_SHARE, pipes, note })
@@ -64,6 +64,19 @@ impl OsDisk {
     fn at(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
+}
+
+/// Makes a directory and those above it, so that a power loss leaves none of them without its
+/// name; gives those whose names were synced, lowest first.
+fn make_durably(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let absolute = std::path::absolute(directory)?;
+    let missing = absolute.ancestors().take_while(|above| !above.exists());
+    let parents: Vec<PathBuf> = missing.filter_map(Path::parent).map(Path::to_owned).collect();
+    std::fs::create_dir_all(&absolute)?;
+    for parent in &parents {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(parents)
 }
 
 fn failure(error: Error) -> IoFailure {
@@ -253,13 +266,23 @@ impl DiskFile for OsFile {
 
 #[cfg(test)]
 mod tests {
-    use super::OsDisk;
+    use super::{OsDisk, make_durably};
     use cairn_env::{Disk, IoFailure, OpenMode, conformance};
 
     #[test]
     fn a_directory_does_what_the_contract_of_a_disk_says() {
         let directory = tempfile::tempdir().expect("a scratch directory");
         conformance::judge_disk(&OsDisk::open(directory.path()).expect("opens"));
+    }
+
+    #[test]
+    fn a_new_directory_and_those_above_it_have_durable_names() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let at = |name: &str| scratch.path().join(name);
+        let synced = make_durably(&at("a/b/c")).expect("makes");
+        assert_eq!(synced, [at("a/b"), at("a"), scratch.path().to_owned()]);
+        assert!(at("a/b/c").is_dir());
+        assert_eq!(make_durably(&at("a/b")).expect("is there"), Vec::<std::path::PathBuf>::new());
     }
 
     #[test]

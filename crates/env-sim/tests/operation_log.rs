@@ -335,3 +335,18 @@ fn a_log_on_a_full_disk_opens_keeps_its_room_and_goes_on_as_long_as_that_lasts()
         disk.crash();
     }
 }
+
+#[test]
+fn a_page_torn_between_sectors_takes_nothing_that_was_acknowledged() {
+    // Records share sectors with those before them: the sectors' old bytes are written again.
+    for seed in 0..300 {
+        let mut random = Random::new(1000 + seed);
+        let disk = disk();
+        disk.tear_pages();
+        let script = batches(&mut random, 6);
+        disk.arm_fuse(random.below(60));
+        let acknowledged = append_all(&disk, &script);
+        disk.power_loss(&mut random);
+        check(&disk, &script.concat(), acknowledged, &format!("seed {seed}"));
+    }
+}
