@@ -407,3 +407,32 @@ fn on_a_full_disk_a_store_opens_and_is_read_and_takes_changes_again_when_there_i
     let (_, found) = open(&disk);
     assert_eq!(found.map(|it| it.version), Some(version(2)));
 }
+
+#[test]
+fn what_was_killed_on_its_way_to_disk_is_on_disk_before_it_is_told() {
+    let run = |fuse: Option<u64>| {
+        let disk = new_disk();
+        let (store, mut model) = filled(&disk, 3000);
+        model.take(&store, &Step::Sync).unwrap();
+        let before = disk.steps();
+        fuse.into_iter().for_each(|steps| disk.arm_fuse(steps));
+        let Step::Apply { writes, .. } = write(3000, bytes(5000)) else {
+            unreachable!("it is one")
+        };
+        let _ = model.take(&store, &Step::Apply { writes, sync: true });
+        (disk.clone(), disk.steps() - before)
+    };
+    let mut told_more = 0;
+    for fuse in 0..run(None).1 {
+        let (disk, _) = run(Some(fuse));
+        disk.crash();
+        let (store, told) = open(&disk);
+        let told = told.unwrap();
+        drop(store);
+        disk.power_loss_of_all_unsynced();
+        let left = open(&disk).1.unwrap();
+        told_more += u64::from(told.length > 3000);
+        assert!(left.suspect || left.serial >= told.serial, "step {fuse}: {told:?}, then {left:?}");
+    }
+    assert!(told_more > 0);
+}

@@ -217,7 +217,8 @@ fn recover_all(
     for line in journal.replicas.values_mut() {
         let heads_from_creation = header.heads_from_creation;
         let last_life = LastLife { page_cache_lost, heads_from_creation };
-        let recovered = recover_or_suspect(directory, line, last_life)?;
+        let mut recovered = recover_or_suspect(directory, line, last_life)?;
+        sync_unmarked(directory, line, last_life, &mut recovered)?;
         if recovered.damaged {
             line.suspect = true;
             damaged.push(line.handle);
@@ -231,6 +232,22 @@ fn recover_all(
         journal.suspect_all();
     }
     Ok(RecoveredDirectory { journal, chunks, damaged })
+}
+
+/// What was to be on disk before it was answered has no dirty mark meanwhile (R27). After a kill
+/// it may be in the page cache alone: it is brought to disk before anybody hears of it.
+fn sync_unmarked(
+    directory: &ChunkDirectory,
+    line: &ReplicaLine,
+    last_life: LastLife,
+    recovered: &mut RecoveredChunk,
+) -> Result<(), DiskError> {
+    let is_sound = !recovered.damaged && !recovered.chunk.head_lost && !recovered.chunk.torn;
+    let may_be_unsynced = recovered.chunk.head.sequence != line.clean_sequence;
+    if last_life.page_cache_lost || line.dirty || line.suspect || !is_sound || !may_be_unsynced {
+        return Ok(());
+    }
+    recovered.chunk.sync(directory)
 }
 
 /// One chunk that cannot be read, or has no room for what recovery has to write, does not keep the
