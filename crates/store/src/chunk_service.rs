@@ -228,7 +228,7 @@ impl ChunkDisk {
 
     fn space(&self) -> ChunkResult {
         let told: Vec<_> = self.working().into_iter().map(|at| self.stores[at].space()).collect();
-        // One that cannot say has no room for anything, and keeps nobody from using the others (D2).
+        // One that cannot say has no room for anything, and keeps nobody from the others (D2).
         if let (Some(Err(error)), true) = (told.first(), told.iter().all(Result::is_err)) {
             return Err(error.clone());
         }
