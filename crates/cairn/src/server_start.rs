@@ -227,7 +227,7 @@ fn descriptors(
 
 fn limits(descriptors: DescriptorShare) -> LaunchLimits {
     let DescriptorShare { accepted_max, dialled_max, .. } = descriptors;
-    LaunchLimits { accepted_max, dialled_max }
+    LaunchLimits { accepted_max, dialled_max, ..LaunchLimits::default() }
 }
 
 /// Waits for the end, which comes by a kill (V2) or by a halt that says why.

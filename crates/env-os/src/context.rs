@@ -12,7 +12,7 @@ use crate::ids::RelayId;
 use crate::poller::Poller;
 use crate::timers::LoopTimers;
 use bytes::Bytes;
-use cairn_env::{Answer, Caller, ConnectionId, EffectId};
+use cairn_env::{Answer, Caller, ConnectionId, EffectId, LogEvent};
 use cairn_protocol::{Failure, Push, Request};
 use cairn_types::Time;
 use std::collections::VecDeque;
@@ -20,10 +20,18 @@ use std::collections::VecDeque;
 /// What the network has for the driver.
 #[derive(Debug)]
 pub(crate) enum News {
-    Request { from: Caller, request: Request },
+    Request {
+        from: Caller,
+        request: Request,
+    },
     Disconnected(ConnectionId),
-    Answered { id: EffectId, result: Result<Answer, Failure> },
+    Answered {
+        id: EffectId,
+        result: Result<Answer, Failure>,
+    },
     Woken(EffectId),
+    /// For whoever runs the process, past the driver.
+    Log(LogEvent),
 }
 
 /// What the connections have for the relays.

@@ -26,15 +26,16 @@ use rustix::net::{RecvFlags, recv};
 const SCRATCH_SIZE: usize = 32 << 10;
 /// Bytes read from one connection before the others get their turn: about a segment, so that it
 /// is passed on while it is still in the cache.
-const READ_BUDGET: usize = 288 << 10;
-/// A carry buffer that a large message made larger than this is given back.
-const CARRY_KEPT_MAX: usize = 256 << 10;
+pub(crate) const READ_BUDGET: usize = 288 << 10;
+/// A carry buffer that a large message made larger than this is given back: thousands of idle
+/// connections may keep one.
+const CARRY_KEPT_MAX: usize = 4 << 10;
 
 /// Something that came in.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A request without payload.
-    Request(RequestId, Request),
+    /// A request without payload, and the size of its message.
+    Request(RequestId, Request, usize),
     /// The head of a push; its segments follow.
     PushStarted { id: RequestId, push: Push, size: usize },
     /// Verified bytes of the push at hand; `last` ends it.
@@ -123,6 +124,8 @@ pub(crate) struct FrameReader {
     /// The beginning of a head that has not arrived whole.
     carry: Vec<u8>,
     sink: Sink,
+    /// Bytes read, ever.
+    received: u64,
 }
 
 /// A frame that ends the connection, as [`Arrival::Broken`] tells it.
@@ -130,10 +133,38 @@ struct Broken(RequestId, Failure);
 
 impl FrameReader {
     pub(crate) fn new(expecting: Expecting) -> Self {
-        Self { expecting, carry: Vec::new(), sink: Sink::Head }
+        Self { expecting, carry: Vec::new(), sink: Sink::Head, received: 0 }
     }
 
-    /// Reads what is there, up to a budget; whether the socket was empty then. Its end is told by
+    /// Bytes read, ever.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Bytes that the frame at hand says it has and that stay with us until it is whole: its
+    /// message, or the payload of a push.
+    pub(crate) fn announced(&self) -> usize {
+        match &self.sink {
+            Sink::Head => {
+                let header = self.carry.first_chunk().map(FrameHeader::decode);
+                let announced = header.and_then(Result::ok).map(|header| header.message_size);
+                self.carry.len().max(announced.map_or(0, |size| size as usize))
+            }
+            Sink::Push(receiver) => receiver.size(),
+            Sink::Skip(_) | Sink::Answer { .. } => 0,
+        }
+    }
+
+    /// How many of them are here.
+    pub(crate) fn arrived(&self) -> usize {
+        match &self.sink {
+            Sink::Head => self.carry.capacity(),
+            Sink::Push(receiver) => receiver.received(),
+            Sink::Skip(_) | Sink::Answer { .. } => 0,
+        }
+    }
+
+    /// Reads what is there, up to `limit`; whether the socket was empty then. Its end is told by
     /// epoll even so.
     ///
     /// # Errors
@@ -141,15 +172,18 @@ impl FrameReader {
     pub(crate) fn receive(
         &mut self,
         socket: impl AsFd,
+        limit: usize,
         buffers: &mut ReadBuffers,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<bool, Ended> {
         let ReadBuffers { pool, scratch, .. } = buffers;
+        let scratch_size = scratch.len().min(limit);
+        let scratch = &mut scratch[..scratch_size];
         let mut taken = 0;
-        while taken < READ_BUDGET {
+        while taken < limit {
             let direct = self.sink.target().filter(|target| target.len() >= scratch.len());
             let is_direct = direct.is_some();
-            let target = direct.unwrap_or(&mut scratch[..]);
+            let target = direct.unwrap_or(&mut *scratch);
             let offered = target.len();
             let count = match recv(socket.as_fd(), target, RecvFlags::empty()) {
                 Ok((_, 0)) => return Err(Ended::Closed),
@@ -164,6 +198,7 @@ impl FrameReader {
                 arrivals.push(Arrival::Broken { id, failure });
                 return Ok(false);
             }
+            self.received += count as u64;
             // The socket is empty; epoll tells when it is not.
             if count < offered {
                 return Ok(true);
@@ -237,7 +272,9 @@ impl FrameReader {
                 match Request::decode(header.rpc, message).map_err(wrong)? {
                     Some(Request::Push(push)) => self.push(id, push, size, pool, arrivals),
                     Some(_) if size > 0 => return broken("a request with a payload".to_owned()),
-                    Some(request) => arrivals.push(Arrival::Request(id, request)),
+                    Some(request) => {
+                        arrivals.push(Arrival::Request(id, request, message.len()));
+                    }
                     None => return broken(unknown_rpc(header.rpc)),
                 }
             }
@@ -355,7 +392,7 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrival, Ended, Expecting, FrameReader, ReadBuffers};
+    use super::{Arrival, Ended, Expecting, FrameReader, READ_BUDGET, ReadBuffers};
     use cairn_protocol::{
         FrameKind, List, Probe, Push, Read, ReadAnswer, Request, RequestId, Response, encode_frame,
     };
@@ -380,11 +417,11 @@ mod tests {
             theirs.write_all(part).expect("writes");
             // A part may need several turns: a budget bounds each.
             for _ in 0..3 {
-                reader.receive(&ours, &mut buffers, &mut arrivals).expect("open");
+                reader.receive(&ours, READ_BUDGET, &mut buffers, &mut arrivals).expect("open");
             }
         }
         drop(theirs);
-        let ended = reader.receive(&ours, &mut buffers, &mut arrivals);
+        let ended = reader.receive(&ours, READ_BUDGET, &mut buffers, &mut arrivals);
         assert!(matches!(ended, Err(Ended::Closed)) || !arrivals.is_empty());
         arrivals
     }
@@ -400,7 +437,10 @@ mod tests {
         request(3, &Read { size: 9, ..Read::default() }.into(), b"", &mut bytes);
         for step in [1009, 39, 40_000, bytes.len()] {
             let mut seen = arrivals(Expecting::Requests, &bytes, step).into_iter();
-            assert!(matches!(seen.next(), Some(Arrival::Request(RequestId(1), Request::Probe(_)))));
+            assert!(matches!(
+                seen.next(),
+                Some(Arrival::Request(RequestId(1), Request::Probe(_), _))
+            ));
             let Some(Arrival::PushStarted { push: started, size: 100_000, .. }) = seen.next()
             else {
                 panic!("the push starts")
@@ -410,7 +450,10 @@ mod tests {
                 panic!("one segment")
             };
             assert!(bytes == payload);
-            assert!(matches!(seen.next(), Some(Arrival::Request(RequestId(3), Request::Read(_)))));
+            assert!(matches!(
+                seen.next(),
+                Some(Arrival::Request(RequestId(3), Request::Read(_), _))
+            ));
             assert!(seen.next().is_none());
         }
     }
@@ -442,7 +485,7 @@ mod tests {
         let seen = arrivals(Expecting::Requests, &bytes, 50_000);
         assert!(matches!(
             seen[..],
-            [Arrival::PushStarted { .. }, Arrival::PushCorrupt, Arrival::Request(RequestId(2), _)]
+            [Arrival::PushStarted { .. }, Arrival::PushCorrupt, Arrival::Request(RequestId(2), ..)]
         ));
     }
 

@@ -10,16 +10,20 @@
 //! - A3: where as many connections are open as may be, a newcomer takes the place of the one that
 //!   has asked nothing for the longest: who holds connections keeps nobody else out.
 //!
+//! - A4: what all connections together make us hold is bounded (memory_budget.rs).
+//!
 //! Knows accepted connections. Never sees a dialled one, nor where a push goes on to.
 
 use crate::context::{NetworkContext, News, RelayEvent};
 use crate::frame_reader::{Arrival, Ended, Expecting};
 use crate::ids::EpollToken;
 use crate::inbound_connection::{InboundConnection, InboundStage};
+use crate::limits::LaunchLimits;
+use crate::memory_budget::MemoryBudget;
 use crate::socket_options::prepare;
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
-use cairn_env::{Caller, ConnectionId, Payload};
+use cairn_env::{Caller, ConnectionId, LogEvent, Payload};
 use cairn_protocol::{ErrorCode, Failure, Hello, Request, RequestId, Response, judge_hello};
 use cairn_types::Time;
 use rustix::event::epoll::EventFlags;
@@ -40,6 +44,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_BATCH: usize = 64;
 /// How long after one search for idle connections the next may come: it looks at all of them.
 const IDLE_SEARCH_PAUSE: Duration = Duration::from_millis(100);
+/// How long after one search for stalled connections the next comes, while somebody waits.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(250);
 
 /// The listening side.
 #[derive(Debug)]
@@ -56,20 +62,28 @@ pub(crate) struct Inbound {
     /// Those that were idle when they were searched for, in the order in which they may go (A3).
     idle: Vec<ConnectionId>,
     idle_searched: Time,
+    budget: MemoryBudget,
+    /// Connections that go on only when there is room in the budget.
+    waiting: BTreeSet<ConnectionId>,
+    /// The shortage is looked at again by an alarm.
+    is_watched: bool,
 }
 
 impl Inbound {
-    pub(crate) fn new(listener: Option<TcpListener>, connections_max: usize) -> Self {
+    pub(crate) fn new(listener: Option<TcpListener>, limits: LaunchLimits) -> Self {
         Self {
             listener,
             is_listening: false,
             identity: None,
             connections: BTreeMap::new(),
-            connections_max,
+            connections_max: limits.accepted_max,
             last_id: ConnectionId::default(),
             marked: BTreeSet::new(),
             idle: Vec::new(),
             idle_searched: Time::default(),
+            budget: MemoryBudget::new(limits.memory_max),
+            waiting: BTreeSet::new(),
+            is_watched: false,
         }
     }
 
@@ -184,11 +198,12 @@ impl Inbound {
     fn read(&mut self, cx: &mut NetworkContext, id: ConnectionId) -> bool {
         let connection = self.connections.get_mut(&id).expect("found by whoever calls this");
         let mut arrivals = cx.buffers.take_arrivals();
-        let received = connection.receive(&mut cx.buffers, &mut arrivals);
+        let received = connection.receive(&self.budget, &mut cx.buffers, &mut arrivals);
         for arrival in arrivals.drain(..) {
             self.arrived(cx, id, arrival);
         }
         cx.buffers.give_back_arrivals(arrivals);
+        self.find_room(cx, id);
         let is_empty = *received.as_ref().unwrap_or(&false);
         self.ended(cx, id, received.err());
         self.watch(cx, id);
@@ -215,12 +230,12 @@ impl Inbound {
     /// The first frame of a connection.
     fn greeted_with(&mut self, cx: &mut NetworkContext, id: ConnectionId, arrival: Arrival) {
         let (request, judged) = match arrival {
-            Arrival::Request(request, Request::Hello(hello)) => {
+            Arrival::Request(request, Request::Hello(hello), _) => {
                 let ours = self.identity.as_ref().expect("A2: nobody is accepted before");
                 (request, judge_hello(&hello, ours))
             }
             Arrival::Broken { id: request, failure } => (request, Err(failure)),
-            Arrival::Request(request, _)
+            Arrival::Request(request, ..)
             | Arrival::PushStarted { id: request, .. }
             | Arrival::PushRefused(request, _) => {
                 let why = "a connection starts with Hello";
@@ -237,7 +252,7 @@ impl Inbound {
                 connection.begin_push(cx.now);
                 cx.timers.cancel(connection.patience());
                 let to = Caller { connection: id, request };
-                self.reply(to, &Ok(Response::Hello(welcome)), Payload::default());
+                self.reply(cx, to, &Ok(Response::Hello(welcome)), Payload::default());
             }
             Err(failure) => self.dismiss(cx, id, request, &failure),
         }
@@ -248,12 +263,14 @@ impl Inbound {
         let connection = self.connections.get_mut(&id).expect("read from just now");
         let caller = |request| Caller { connection: id, request };
         match arrival {
-            Arrival::Request(request, Request::Hello(_)) => {
+            Arrival::Request(request, Request::Hello(_), _) => {
                 let failure = Failure::refused(ErrorCode::Invalid, "a second Hello");
                 self.dismiss(cx, id, request, &failure);
             }
-            Arrival::Request(request, message) => {
-                if let Some(message) = connection.admit(cx.now, request, message) {
+            Arrival::Request(request, message, size) => {
+                let message = (message, size);
+                if let Some(message) = connection.admit(&mut self.budget, cx.now, request, message)
+                {
                     let from = caller(request);
                     cx.news.push_back(News::Request { from, request: message });
                 }
@@ -269,7 +286,7 @@ impl Inbound {
             Arrival::PushCorrupt => cx.relay_events.push_back(RelayEvent::Corrupt { from: id }),
             Arrival::PushRefused(request, failure) => {
                 connection.begin_push(cx.now);
-                self.reply(caller(request), &Err(failure), Payload::default());
+                self.reply(cx, caller(request), &Err(failure), Payload::default());
             }
             Arrival::Broken { id: request, failure } => self.dismiss(cx, id, request, &failure),
             Arrival::Answered { .. } => unreachable!("only on the dialling side"),
@@ -280,13 +297,14 @@ impl Inbound {
     /// contract of `Effect::Reply`.
     pub(crate) fn reply(
         &mut self,
+        cx: &NetworkContext,
         to: Caller,
         answer: &Result<Response, Failure>,
         payload: Payload,
     ) {
         let Some(connection) = self.connections.get_mut(&to.connection) else { return };
         if connection.stage() == InboundStage::Open {
-            connection.answer(to.request, answer, payload);
+            connection.answer(cx.now, to.request, answer, payload);
             self.marked.insert(to.connection);
         }
     }
@@ -322,12 +340,13 @@ impl Inbound {
         }
     }
 
-    /// Whether something waits to be written.
+    /// Whether something waits to be written, or for room that there may be now.
     pub(crate) fn has_work(&self) -> bool {
         !self.marked.is_empty()
     }
 
-    /// Writes all that waits, as far as the kernel takes it.
+    /// Writes all that waits, as far as the kernel takes it; then whoever waits for room goes on,
+    /// as far as there is some.
     pub(crate) fn flush(&mut self, cx: &mut NetworkContext) {
         while let Some(id) = self.marked.pop_first() {
             // One that was marked may have been lost since.
@@ -336,11 +355,62 @@ impl Inbound {
                 self.lose(cx, id);
                 continue;
             }
-            while let Some((request, message)) = connection.unpark(cx.now) {
+            connection.settle(&mut self.budget, cx.now);
+            while let Some((request, message)) = connection.unpark(&mut self.budget, cx.now) {
                 let from = Caller { connection: id, request };
                 cx.news.push_back(News::Request { from, request: message });
             }
+            self.find_room(cx, id);
             self.watch(cx, id);
+            self.let_go_on();
+        }
+    }
+
+    /// Takes room for what a connection has begun to send, or has it wait for that.
+    fn find_room(&mut self, cx: &mut NetworkContext, id: ConnectionId) {
+        let connection = self.connections.get_mut(&id).expect("looked at just now");
+        connection.reserve(&mut self.budget, cx.now);
+        if !connection.is_short() {
+            self.waiting.remove(&id);
+            return;
+        }
+        self.waiting.insert(id);
+        if !std::mem::replace(&mut self.is_watched, true) {
+            cx.timers.set(cx.now + SHORTAGE_PAUSE, LoopAlarm::Shortage);
+        }
+    }
+
+    /// Where something was given back, all who wait for room are looked at again.
+    fn let_go_on(&mut self) {
+        if self.budget.take_freed() {
+            self.marked.append(&mut self.waiting);
+        }
+    }
+
+    /// Somebody has waited for room: whoever holds some and moves nothing goes, until most is free
+    /// (M4).
+    pub(crate) fn relieve(&mut self, cx: &mut NetworkContext) {
+        self.is_watched = false;
+        if self.waiting.is_empty() {
+            return;
+        }
+        let stalled = self.connections.iter().filter(|(_, one)| one.is_stalled(cx.now));
+        let mut stalled: Vec<_> = stalled.map(|(id, one)| (one.charged(), *id)).collect();
+        stalled.sort_unstable();
+        let (held, mut count) = (self.budget.held(), 0);
+        while self.budget.held() > self.budget.max() / 4
+            && let Some((_, id)) = stalled.pop()
+        {
+            self.lose(cx, id);
+            count += 1;
+        }
+        self.marked.append(&mut self.waiting);
+        if count > 0 {
+            let event = LogEvent::warn("stalled connections closed, to free memory")
+                .with_number("count", count)
+                .with_number("held_bytes", held as u64)
+                .with_number("limit_bytes", self.budget.max() as u64);
+            cx.news.push_back(News::Log(event));
         }
     }
 
@@ -358,6 +428,9 @@ impl Inbound {
         // Gone already: several may find out at once.
         let Some(connection) = self.connections.remove(&id) else { return };
         cx.timers.cancel(connection.patience());
+        self.budget.settle(connection.charged(), 0);
+        self.waiting.remove(&id);
+        self.let_go_on();
         cx.relay_events.push_back(RelayEvent::UpstreamEnded(id));
         if connection.was_open() {
             cx.news.push_back(News::Disconnected(id));
@@ -388,6 +461,7 @@ impl Inbound {
 mod tests {
     use super::{GREETING_TIME_MAX, Inbound};
     use crate::context::NetworkContext;
+    use crate::limits::LaunchLimits;
     use crate::poller::Poller;
     use crate::timers::LoopAlarm;
     use cairn_protocol::{Hello, Role};
@@ -401,7 +475,7 @@ mod tests {
         listener.set_nonblocking(true).expect("non-blocking");
         let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
         let mut cx = NetworkContext::new(Poller::new().expect("an epoll"));
-        let mut inbound = Inbound::new(Some(listener), 10);
+        let mut inbound = Inbound::new(Some(listener), LaunchLimits::default());
         let (cell, server) = (CellId::default(), ServerId::default());
         inbound.identify(&mut cx, Hello::new(cell, Role::Master, server, Incarnation::default()));
         while inbound.connections.is_empty() {

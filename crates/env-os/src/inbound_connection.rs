@@ -4,16 +4,17 @@
 //!   Greeting ──Hello──► Open ──► Farewell ──► gone
 //! ```
 //! - N1: nothing but the handshake is taken or sent before `Open`.
-//! - N2: bytes that wait to be written to it, or are being read for it, are bounded: over the bound
-//!   its requests are parked, and it is not read any more.
+//! - N2: what it makes us hold is bounded by itself and by the budget of all connections: over a
+//!   bound its requests are parked, and it is not read any more.
 
 use crate::frame_encoding::{encode_answer, encode_failure};
-use crate::frame_reader::{Arrival, Ended, ReadBuffers};
+use crate::frame_reader::{Arrival, Ended, READ_BUDGET, ReadBuffers};
+use crate::memory_budget::{MEMORY_ALLOWANCE, MemoryBudget, STALLED_TIME};
 use crate::poller::Poller;
 use crate::timers::LoopAlarmId;
 use crate::wire::Wire;
 use cairn_env::Payload;
-use cairn_protocol::{Failure, PAYLOAD_SIZE_MAX, Request, RequestId, Response};
+use cairn_protocol::{Failure, Request, RequestId, Response, SMALL_ANSWER_SIZE};
 use cairn_types::Time;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +23,12 @@ use std::collections::{BTreeMap, VecDeque};
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// Requests of one connection that may be without an answer.
 const IN_FLIGHT_MAX: usize = 1024;
+/// What each of them is charged at least: itself, what a core remembers of it, its answer.
+const REQUEST_CHARGE: usize = 2 * SMALL_ANSWER_SIZE;
+/// Bytes of memory that a message takes for each of its own, once it is decoded.
+const DECODED_FACTOR: usize = 4;
+/// Whoever moves so many bytes, or has nothing more to move, has moved (M4).
+const MOVED_SIZE: u64 = 64 << 10;
 
 /// How far an accepted connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +54,23 @@ pub(crate) struct InboundConnection {
     last_asked: Time,
     /// Requests without an answer.
     in_flight: usize,
-    /// Those of them with large answers, and how large these may be.
-    reads: BTreeMap<RequestId, usize>,
+    /// Those of them that are charged more than the least, and how much more. A caller may use an
+    /// id twice; that is its own confusion, and must not be ours (P2): so they are numbered.
+    charges: BTreeMap<(RequestId, u32), usize>,
     /// Sum of that.
-    read_bytes: usize,
-    /// Requests that arrived over the bound (N2), in order.
-    parked: VecDeque<(RequestId, Request)>,
+    charged_more: usize,
+    /// Requests that arrived over a bound (N2), in order, with the sizes of their messages.
+    parked: VecDeque<(RequestId, Request, usize)>,
+    /// Bytes of memory that these take.
+    parked_bytes: usize,
+    /// Bytes that there is room for, of the frame that is being received.
+    reserved: usize,
+    /// What the budget has it down for.
+    charged: usize,
+    /// It goes on only when there is room in the budget.
+    is_short: bool,
+    /// When it last moved bytes or had none to move, and how many it had moved by then (M4).
+    moved: (Time, u64),
     /// The next server of the push that it brings has enough to take for now.
     is_held_back: bool,
 }
@@ -66,9 +84,14 @@ impl InboundConnection {
             was_open: false,
             last_asked: now,
             in_flight: 0,
-            reads: BTreeMap::new(),
-            read_bytes: 0,
+            charges: BTreeMap::new(),
+            charged_more: 0,
             parked: VecDeque::new(),
+            parked_bytes: 0,
+            reserved: 0,
+            charged: 0,
+            is_short: false,
+            moved: (now, 0),
             is_held_back: false,
         }
     }
@@ -102,14 +125,17 @@ impl InboundConnection {
         self.was_open = true;
     }
 
-    /// Reads what is there; see [`Wire::receive`].
+    /// Reads what is there; see [`Wire::receive`]. Little, where there may be no room for more.
     pub(crate) fn receive(
         &mut self,
+        budget: &MemoryBudget,
         buffers: &mut ReadBuffers,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<bool, Ended> {
         assert_ne!(self.stage, InboundStage::Farewell, "what comes then is thrown away");
-        self.wire.receive(buffers, arrivals)
+        let is_tight = budget.free() < budget.max() / 2 && self.reserved == 0;
+        let limit = if is_tight { MEMORY_ALLOWANCE / 2 } else { READ_BUDGET };
+        self.wire.receive(limit, buffers, arrivals)
     }
 
     /// Throws away what it still sends after its last failure.
@@ -117,35 +143,113 @@ impl InboundConnection {
         self.wire.discard(buffers)
     }
 
-    /// A request has come: back it comes if it may be handed on, or it is parked until there is
-    /// room for its answer (N2).
-    pub(crate) fn admit(&mut self, now: Time, id: RequestId, request: Request) -> Option<Request> {
-        if self.is_paused() {
-            self.parked.push_back((id, request));
-            return None;
-        }
-        self.begin(now, id, &request);
-        Some(request)
+    /// A request has come with a message of so many bytes: back it comes if it may be handed on,
+    /// or it is parked until there is room for it and its answer (N2).
+    pub(crate) fn admit(
+        &mut self,
+        budget: &mut MemoryBudget,
+        now: Time,
+        id: RequestId,
+        (request, size): (Request, usize),
+    ) -> Option<Request> {
+        let more = charge(&request, size);
+        let is_next = !self.is_paused();
+        let admitted = if is_next && budget.allows(self.holds(), REQUEST_CHARGE + more) {
+            self.begin(now, id, more);
+            Some(request)
+        } else {
+            self.is_short |= is_next;
+            self.parked_bytes += REQUEST_CHARGE + DECODED_FACTOR * size;
+            self.parked.push_back((id, request, size));
+            None
+        };
+        self.settle(budget, now);
+        admitted
     }
 
     /// A parked request for which there is room now.
-    pub(crate) fn unpark(&mut self, now: Time) -> Option<(RequestId, Request)> {
+    pub(crate) fn unpark(
+        &mut self,
+        budget: &mut MemoryBudget,
+        now: Time,
+    ) -> Option<(RequestId, Request)> {
+        self.is_short = false;
         if self.is_full() {
             return None;
         }
-        let (id, request) = self.parked.pop_front()?;
-        self.begin(now, id, &request);
+        let (_, request, size) = self.parked.front()?;
+        let more = charge(request, *size);
+        let parked = REQUEST_CHARGE + DECODED_FACTOR * size;
+        if !budget.allows(self.holds() - parked, REQUEST_CHARGE + more) {
+            self.is_short = true;
+            return None;
+        }
+        let (id, request, _) = self.parked.pop_front()?;
+        self.parked_bytes -= parked;
+        self.begin(now, id, more);
+        self.settle(budget, now);
         Some((id, request))
     }
 
-    fn begin(&mut self, now: Time, id: RequestId, request: &Request) {
+    /// Takes room for the frame that is being received (M3), or waits for it.
+    pub(crate) fn reserve(&mut self, budget: &mut MemoryBudget, now: Time) {
+        let announced = self.wire.announced();
+        let rest = self.holds() - self.arriving();
+        self.is_short |= announced > self.reserved && !budget.allows(rest, announced);
+        if announced <= self.reserved || !self.is_short {
+            self.reserved = announced;
+        }
+        self.settle(budget, now);
+    }
+
+    /// Has the budget charge it with what it holds now.
+    pub(crate) fn settle(&mut self, budget: &mut MemoryBudget, now: Time) {
+        let holds = self.holds();
+        budget.settle(std::mem::replace(&mut self.charged, holds), holds);
+        let moved = self.wire.moved();
+        if !self.owes() || moved - self.moved.1 >= MOVED_SIZE {
+            self.moved = (now, moved);
+        }
+    }
+
+    /// What it makes us hold.
+    fn holds(&self) -> usize {
+        let requests = self.in_flight * REQUEST_CHARGE + self.charged_more + self.parked_bytes;
+        requests + self.wire.out.size() + self.arriving()
+    }
+
+    fn arriving(&self) -> usize {
+        self.reserved.max(self.wire.arrived())
+    }
+
+    /// Whether we wait for it: to take what is written, or to send the rest of what it began.
+    fn owes(&self) -> bool {
+        self.wire.out.size() > 0 || self.wire.announced() > 0
+    }
+
+    /// What the budget has it down for.
+    pub(crate) fn charged(&self) -> usize {
+        self.charged
+    }
+
+    /// Whether it goes on only when there is room in the budget.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// Whether it holds room that others could use, and moves nothing (M4).
+    pub(crate) fn is_stalled(&self, now: Time) -> bool {
+        let since = self.moved.0 + STALLED_TIME;
+        self.charged > MEMORY_ALLOWANCE && self.owes() && since <= now
+    }
+
+    fn begin(&mut self, now: Time, id: RequestId, more: usize) {
         self.begin_push(now);
-        if let Request::Read(read) = request {
-            let size = usize::try_from(read.size).unwrap_or(usize::MAX);
-            let size = size.min(PAYLOAD_SIZE_MAX as usize);
-            // A caller may use an id twice; that is its own confusion, and must not be ours (P2).
-            let before = self.reads.insert(id, size).unwrap_or(0);
-            self.read_bytes = self.read_bytes + size - before;
+        if more > 0 {
+            let same = self.charges.range((id, 0)..=(id, u32::MAX)).next_back();
+            let number = same.map_or(0, |((_, number), _)| number + 1);
+            self.charges.insert((id, number), more);
+            self.charged_more += more;
         }
     }
 
@@ -158,6 +262,7 @@ impl InboundConnection {
     /// Queues the answer to a request.
     pub(crate) fn answer(
         &mut self,
+        now: Time,
         request: RequestId,
         answer: &Result<Response, Failure>,
         payload: Payload,
@@ -165,12 +270,23 @@ impl InboundConnection {
         assert_eq!(self.stage, InboundStage::Open, "N1: answers go to open connections");
         assert!(self.in_flight > 0, "a request is answered once");
         self.in_flight -= 1;
-        self.read_bytes -= self.reads.remove(&request).unwrap_or(0);
+        self.give_back(request);
+        if !self.owes() {
+            self.moved = (now, self.wire.moved());
+        }
         let mut brings_payload = false;
         let size = payload.len();
         self.wire.out.frame(|out| brings_payload = encode_answer(request, answer, size, out));
         if brings_payload && size > 0 {
             self.wire.out.payload(payload);
+        }
+    }
+
+    /// What a request was charged beside the least.
+    fn give_back(&mut self, request: RequestId) {
+        let last = self.charges.range((request, 0)..=(request, u32::MAX)).next_back();
+        if let Some(key) = last.map(|(key, _)| *key) {
+            self.charged_more -= self.charges.remove(&key).expect("found just now");
         }
     }
 
@@ -184,6 +300,7 @@ impl InboundConnection {
         self.stage = InboundStage::Farewell;
         self.patience = patience;
         self.parked.clear();
+        self.parked_bytes = 0;
         self.wire.out.frame(|out| encode_failure(request, why, out));
     }
 
@@ -212,13 +329,13 @@ impl InboundConnection {
     /// # Errors
     /// The connection is of no further use.
     pub(crate) fn watch(&mut self, poller: &mut Poller) -> Result<(), Errno> {
-        let reads = !self.is_paused() && !self.is_held_back;
+        let reads = !self.is_paused() && !self.is_held_back && !self.is_short;
         self.wire.watch(poller, self.wire.both_ways(reads))
     }
 
     /// Whether another request has to wait (N2).
     fn is_full(&self) -> bool {
-        let bytes = self.wire.out.size() + self.read_bytes;
+        let bytes = self.wire.out.size() + self.charged_more;
         self.in_flight >= IN_FLIGHT_MAX || bytes > ANSWER_BYTES_MAX
     }
 
@@ -231,6 +348,12 @@ impl InboundConnection {
     pub(crate) fn is_read(&self) -> bool {
         self.wire.is_read()
     }
+}
+
+/// What a request is charged beside the least: what it says, and the most that it is answered.
+fn charge(request: &Request, size: usize) -> usize {
+    let all = request.answer_size_max().saturating_add(DECODED_FACTOR * size);
+    all.saturating_sub(REQUEST_CHARGE)
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod limits;
 mod log_sink;
 mod mailbox;
 mod mapping;
+mod memory_budget;
 mod name_lookup;
 mod network;
 mod out_queue;

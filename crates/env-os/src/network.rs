@@ -48,7 +48,7 @@ impl OsNetwork {
     ) -> Self {
         Self {
             cx: NetworkContext::new(poller),
-            inbound: Inbound::new(listener, limits.accepted_max),
+            inbound: Inbound::new(listener, limits),
             outbound: Outbound::new(limits.dialled_max),
             relays: Relays::new(keep),
         }
@@ -88,7 +88,7 @@ impl OsNetwork {
         answer: &Result<Response, Failure>,
         payload: Payload,
     ) {
-        self.inbound.reply(to, answer, payload);
+        self.inbound.reply(&self.cx, to, answer, payload);
     }
 
     /// The driver wants to be woken.
@@ -160,6 +160,7 @@ impl OsNetwork {
                     relays.overdue(cx, &mut BothSides { inbound, outbound }, id);
                 }
                 LoopAlarm::AcceptAgain => inbound.listen(cx),
+                LoopAlarm::Shortage => inbound.relieve(cx),
             }
             self.tell_relays();
         }

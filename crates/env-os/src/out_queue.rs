@@ -22,6 +22,8 @@ use std::io::IoSlice;
 const COPY_SIZE_MAX: usize = 4 << 10;
 /// Small frames are put together in buffers of about this size.
 const TAIL_SIZE: usize = 64 << 10;
+/// A buffer larger than this is not kept empty: thousands of idle connections may keep one.
+const SPARE_SIZE_MAX: usize = 8 << 10;
 /// Slices handed to the kernel at once.
 const SLICES_MAX: usize = 32;
 
@@ -178,7 +180,7 @@ impl OutQueue {
         {
             self.front -= first.len();
             if let Some(Piece::Owned(mut buffer)) = self.pieces.pop_front()
-                && buffer.capacity() <= 2 * TAIL_SIZE
+                && buffer.capacity() <= SPARE_SIZE_MAX
             {
                 buffer.clear();
                 self.spare = buffer;

@@ -8,7 +8,7 @@
 //!   very server that is to take our requests.
 
 use crate::frame_encoding::encode_request;
-use crate::frame_reader::{Arrival, Ended, ReadBuffers};
+use crate::frame_reader::{Arrival, Ended, READ_BUDGET, ReadBuffers};
 use crate::ids::RelayId;
 use crate::name_lookup::NameLookup;
 use crate::poller::Poller;
@@ -299,7 +299,7 @@ impl OutboundConnection {
         buffers: &mut ReadBuffers,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<bool, Ended> {
-        self.wire.receive(buffers, arrivals)
+        self.wire.receive(READ_BUDGET, buffers, arrivals)
     }
 
     /// Writes as much as the kernel takes.

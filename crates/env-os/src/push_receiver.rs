@@ -37,6 +37,8 @@ pub(crate) struct PushReceiver {
     next_checksum: usize,
     /// Where the segment starts, counted from the start of the push's first block.
     position: usize,
+    /// Bytes of the whole push.
+    size: usize,
     /// Bytes of the push behind the segment.
     left: usize,
     segment: Buffer,
@@ -72,10 +74,22 @@ impl PushReceiver {
             checksums: push.checksums.0.clone(),
             next_checksum: 0,
             position,
+            size,
             left: size - first,
             segment: pool.take(first),
             filled: 0,
         })
+    }
+
+    /// Bytes of the whole push, and of its checksums.
+    pub(crate) fn size(&self) -> usize {
+        self.size + size_of_val(self.checksums.as_slice())
+    }
+
+    /// How many of its bytes are here.
+    pub(crate) fn received(&self) -> usize {
+        let ahead = self.left + self.segment.as_ref().len() - self.filled;
+        self.size - ahead + size_of_val(self.checksums.as_slice())
     }
 
     /// Where the next bytes go; never empty, never beyond the segment.

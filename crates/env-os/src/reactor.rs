@@ -136,6 +136,10 @@ impl<R: Driver> Reactor<R> {
                     Event::Completed { id, result: Completion::Answered(result) }
                 }
                 News::Woken(id) => Event::Completed { id, result: Completion::Woken },
+                News::Log(event) => {
+                    self.log.put(self.wall.now().wall, &event);
+                    continue;
+                }
             };
             self.step(event, turn)?;
         }

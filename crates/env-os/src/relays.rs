@@ -195,7 +195,7 @@ impl Relays {
         let upstream = self.abort(cx, sides, id);
         let why = "pushed data does not match its checksums; it was damaged on its way here";
         let failure = Failure::not_done(ErrorCode::ChecksumMismatch, why);
-        sides.inbound.reply(upstream, &Err(failure), Payload::default());
+        sides.inbound.reply(cx, upstream, &Err(failure), Payload::default());
     }
 
     /// Forgets a push that will never be whole; whom it came from.
@@ -277,7 +277,7 @@ impl Relays {
         cx.timers.cancel(relay.alarm);
         let result = [relay.kept, relay.passed_on].into_iter().flatten().collect::<Result<(), _>>();
         let answer = result.map(|()| Response::Push(PushAnswer {}));
-        sides.inbound.reply(relay.upstream, &answer, Payload::default());
+        sides.inbound.reply(cx, relay.upstream, &answer, Payload::default());
     }
 }
 
@@ -293,6 +293,7 @@ mod tests {
     use crate::context::{NetworkContext, RelayEvent};
     use crate::ids::OutboundId;
     use crate::inbound::Inbound;
+    use crate::limits::LaunchLimits;
     use crate::outbound::{Outbound, PUSH_SHARE_MAX};
     use crate::poller::Poller;
     use bytes::Bytes;
@@ -319,7 +320,7 @@ mod tests {
             let address = Address::new(listener.local_addr().expect("bound").to_string());
             Self {
                 cx: NetworkContext::new(Poller::new().expect("an epoll")),
-                inbound: Inbound::new(None, 10),
+                inbound: Inbound::new(None, LaunchLimits::default()),
                 outbound: Outbound::new(10),
                 relays: Relays::new(Box::new(|_, _| Ok(()))),
                 next: ReplicaAt { server: ServerId::new(2), address, rack: Rack::default() },

@@ -21,6 +21,8 @@ pub(crate) enum LoopAlarm {
     RelayPatience(RelayId),
     /// Accepting may be tried again.
     AcceptAgain,
+    /// Somebody waits for room in the budget of memory.
+    Shortage,
 }
 
 /// Names one alarm, and tells when it rings.

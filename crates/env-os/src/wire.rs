@@ -55,16 +55,32 @@ impl Wire {
         added
     }
 
-    /// Reads what is there, up to a budget; whether the socket was empty then.
+    /// Reads what is there, up to `limit`; whether the socket was empty then.
     ///
     /// # Errors
     /// The connection has ended; what had arrived whole is in `arrivals`.
     pub(crate) fn receive(
         &mut self,
+        limit: usize,
         buffers: &mut ReadBuffers,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<bool, Ended> {
-        self.reader.receive(&self.socket, buffers, arrivals)
+        self.reader.receive(&self.socket, limit, buffers, arrivals)
+    }
+
+    /// Bytes that the frame at hand will have; see [`FrameReader::announced`].
+    pub(crate) fn announced(&self) -> usize {
+        self.reader.announced()
+    }
+
+    /// How many of them are here.
+    pub(crate) fn arrived(&self) -> usize {
+        self.reader.arrived()
+    }
+
+    /// Bytes that went either way, ever.
+    pub(crate) fn moved(&self) -> u64 {
+        self.reader.received() + self.out.written()
     }
 
     /// Throws away some of what is there.

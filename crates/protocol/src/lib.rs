@@ -8,6 +8,7 @@
 //!
 //! Knows types and bytes. Never sees a socket.
 
+mod answer_size;
 mod batch;
 mod failure;
 mod frame;
@@ -19,6 +20,7 @@ mod report_slice;
 mod rpc;
 mod server_calls;
 
+pub use answer_size::SMALL_ANSWER_SIZE;
 pub use batch::{
     BATCH_COUNT_MAX, BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch,
     BatchAnswer, BatchEntry, BatchResult, Looked, SESSION_MUTATIONS_MAX,

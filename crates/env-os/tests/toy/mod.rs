@@ -11,10 +11,10 @@ use cairn_env::{
 };
 use cairn_env_os::{LaunchLimits, LaunchOptions, Running, bind, launch};
 use cairn_protocol::{
-    ExplainAnswer, Failure, Hello, MESSAGE_SIZE_MAX, Probe, ProbeAnswer, ReadAnswer, Request,
-    Response, Role, StatusAnswer,
+    ExplainAnswer, Failure, Hello, ListAnswer, MESSAGE_SIZE_MAX, Probe, ProbeAnswer, ReadAnswer,
+    Request, Response, Role, StatusAnswer,
 };
-use cairn_types::{Address, CellId, Incarnation, PushId, ServerId};
+use cairn_types::{Address, CellId, Entry, Incarnation, PushId, ServerId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -70,9 +70,10 @@ impl Service for ToyService {
 pub struct SeenByToy {
     pub requests: AtomicUsize,
     pub reads: AtomicUsize,
+    pub lists: AtomicUsize,
 }
 
-/// `Probe` is answered at once, `Read` with bytes, `Status` after a disk job; `Stat` never, and
+/// `Probe` is answered at once, `Read` with bytes, `List` with long names, `Status` after a disk job; `Stat` never, and
 /// `Explain` halts.
 pub struct Toy {
     hello: Hello,
@@ -122,6 +123,13 @@ impl Toy {
                 let payload = Bytes::from(vec![read.offset as u8; read.size as usize]);
                 let answer = ReadAnswer { offset: read.offset, ..ReadAnswer::default() };
                 effects.push(reply(Response::Read(answer), payload));
+            }
+            Request::List(list) => {
+                self.seen.lists.fetch_add(1, Ordering::SeqCst);
+                let entry = Entry { name: "n".repeat(250), ..Entry::default() };
+                let entries = vec![entry; list.limit as usize];
+                let answer = ListAnswer { entries, ..ListAnswer::default() };
+                effects.push(reply(Response::List(answer), Bytes::new()));
             }
             Request::Status(_) => {
                 let id = self.fresh();

@@ -1,0 +1,130 @@
+//! How large the answer to a request may be: what a server has to have room for before it begins.
+//!
+//! - Z1: an answer is no larger than said here, but for texts that servers chose for themselves
+//!   (addresses and racks), which are taken to be of common length.
+
+use crate::{
+    BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, Batch, BatchEntry, MESSAGE_SIZE_MAX,
+    PAYLOAD_SIZE_MAX, Request,
+};
+use cairn_types::{NAME_SIZE_MAX, PATH_SIZE_MAX};
+
+/// An answer of a few numbers, or a failure's line beside what the request itself said.
+pub const SMALL_ANSWER_SIZE: usize = 1 << 10;
+/// An entry of a directory: a name, ids, times.
+const ENTRY_SIZE: usize = NAME_SIZE_MAX + 128;
+/// A chunk with its replicas, as most cells have them.
+const LOCATION_SIZE: usize = 1 << 10;
+/// Entries of a page, where the request does not say fewer.
+const PAGE_COUNT: usize = 1000;
+/// A page of paths ends where it has so many bytes.
+const PATHS_SIZE: usize = (1 << 20) + 4 * PATH_SIZE_MAX;
+/// Chunks told of at once.
+const LOCATED_COUNT: usize = 256;
+
+impl Request {
+    /// Bytes that its answer may have (Z1), payload included.
+    #[must_use]
+    pub fn answer_size_max(&self) -> usize {
+        let whole = MESSAGE_SIZE_MAX as usize;
+        match self {
+            Self::Read(read) => {
+                let payload = size_of_count(read.size).min(PAYLOAD_SIZE_MAX as usize);
+                // A checksum for each block, which may be as small as a page.
+                payload + payload / 1024 + SMALL_ANSWER_SIZE
+            }
+            Self::List(list) => SMALL_ANSWER_SIZE + page(list.limit) * ENTRY_SIZE,
+            Self::Find(find) => {
+                let found = page(find.limit) * (PATH_SIZE_MAX + ENTRY_SIZE);
+                SMALL_ANSWER_SIZE + found.min(PATHS_SIZE)
+            }
+            Self::ListDegraded(list) => (SMALL_ANSWER_SIZE
+                + page(list.limit) * (PATH_SIZE_MAX + SMALL_ANSWER_SIZE))
+                .min(whole),
+            Self::Open(open) => SMALL_ANSWER_SIZE + located(open.count) * LOCATION_SIZE,
+            Self::Locate(locate) => SMALL_ANSWER_SIZE + located(locate.count) * LOCATION_SIZE,
+            Self::Batch(batch) => batch.answer_size_max().min(whole),
+            Self::Servers(_) | Self::Status(_) | Self::Explain(_) | Self::Inventory(_) => whole / 2,
+            Self::Heartbeat(beat) => 4 * SMALL_ANSWER_SIZE + 16 * beat.leases.len(),
+            _ => SMALL_ANSWER_SIZE,
+        }
+    }
+}
+
+impl Batch {
+    fn answer_size_max(&self) -> usize {
+        let (mut all, mut locations) = (SMALL_ANSWER_SIZE, 0);
+        for entry in &self.entries {
+            // What failed says of which path.
+            all += SMALL_ANSWER_SIZE + entry.paths_size();
+            if let BatchEntry::Open(open) = entry {
+                locations += located(open.count.min(BATCH_OPEN_COUNT_MAX)) * LOCATION_SIZE;
+            }
+        }
+        all + locations.min(BATCH_LOCATIONS_SIZE_MAX)
+    }
+}
+
+fn page(limit: u32) -> usize {
+    match limit {
+        0 => PAGE_COUNT,
+        limit => (limit as usize).min(PAGE_COUNT),
+    }
+}
+
+fn located(count: u32) -> usize {
+    (count as usize).min(LOCATED_COUNT)
+}
+
+fn size_of_count(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SMALL_ANSWER_SIZE;
+    use crate::{
+        Batch, BatchEntry, Find, List, ListAnswer, ListDegraded, Locate, MESSAGE_SIZE_MAX, Open,
+        PAYLOAD_SIZE_MAX, Probe, Read, Request, Stat,
+    };
+    use cairn_types::wire::Message;
+    use cairn_types::{Entry, NAME_SIZE_MAX};
+
+    #[test]
+    fn no_number_in_a_request_makes_its_answer_larger_than_a_frame() {
+        let most = u32::MAX;
+        let entry = BatchEntry::Open(Open { count: most, ..Open::default() });
+        let requests: [Request; 7] = [
+            Read { size: u64::MAX, ..Read::default() }.into(),
+            List { limit: most, ..List::default() }.into(),
+            Find { limit: most, ..Find::default() }.into(),
+            ListDegraded { limit: most, ..ListDegraded::default() }.into(),
+            Open { count: most, ..Open::default() }.into(),
+            Locate { count: most, ..Locate::default() }.into(),
+            Batch { entries: vec![entry; 100_000] }.into(),
+        ];
+        for request in requests {
+            let size = request.answer_size_max();
+            let limit = match &request {
+                Request::Read(_) => PAYLOAD_SIZE_MAX / 1024 * 1025 + 1024,
+                _ => MESSAGE_SIZE_MAX,
+            };
+            assert!(size <= limit as usize, "{}: {size}", request.name());
+        }
+    }
+
+    #[test]
+    fn a_full_page_of_the_longest_names_is_no_larger_than_said() {
+        let entry = Entry { name: "n".repeat(NAME_SIZE_MAX), ..Entry::default() };
+        let answer = ListAnswer { entries: vec![entry; 1000], ..ListAnswer::default() };
+        let said = Request::from(List { limit: 1000, ..List::default() }).answer_size_max();
+        assert!(answer.to_bytes().len() <= said);
+    }
+
+    #[test]
+    fn a_few_numbers_are_answered_with_little() {
+        for request in [Request::from(Probe::default()), Stat::default().into()] {
+            assert_eq!(request.answer_size_max(), SMALL_ANSWER_SIZE);
+        }
+    }
+}
