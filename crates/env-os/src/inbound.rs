@@ -340,30 +340,46 @@ impl Inbound {
         }
     }
 
+    /// The next turn of the loop begins (T5).
+    pub(crate) fn end_turn(&mut self) {
+        self.budget.end_turn();
+    }
+
     /// Whether something waits to be written, or for room that there may be now.
     pub(crate) fn has_work(&self) -> bool {
-        !self.marked.is_empty()
+        !self.marked.is_empty() || (!self.waiting.is_empty() && self.budget.has_freed())
     }
 
     /// Writes all that waits, as far as the kernel takes it; then whoever waits for room goes on,
-    /// as far as there is some.
+    /// as far as there is some: who holds least goes first, so that nobody waits behind greed.
     pub(crate) fn flush(&mut self, cx: &mut NetworkContext) {
-        while let Some(id) = self.marked.pop_first() {
-            // One that was marked may have been lost since.
-            let Some(connection) = self.connections.get_mut(&id) else { continue };
-            if connection.flush().is_err() {
-                self.lose(cx, id);
-                continue;
+        while self.has_work() {
+            while let Some(id) = self.marked.pop_first() {
+                self.flush_one(cx, id);
             }
-            connection.settle(&mut self.budget, cx.now);
-            while let Some((request, message)) = connection.unpark(&mut self.budget, cx.now) {
-                let from = Caller { connection: id, request };
-                cx.news.push_back(News::Request { from, request: message });
+            if self.budget.take_freed() {
+                let charged = |id| self.connections.get(&id).map_or(0, InboundConnection::charged);
+                let waiting = std::mem::take(&mut self.waiting);
+                let mut waiting: Vec<_> = waiting.into_iter().map(|id| (charged(id), id)).collect();
+                waiting.sort_unstable();
+                waiting.into_iter().for_each(|(_, id)| self.flush_one(cx, id));
             }
-            self.find_room(cx, id);
-            self.watch(cx, id);
-            self.let_go_on();
         }
+    }
+
+    fn flush_one(&mut self, cx: &mut NetworkContext, id: ConnectionId) {
+        // One that was marked, or waited, may have been lost since.
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.flush().is_err() {
+            return self.lose(cx, id);
+        }
+        connection.settle(&mut self.budget, cx.now);
+        while let Some((request, message)) = connection.unpark(&mut self.budget, cx.now) {
+            let from = Caller { connection: id, request };
+            cx.news.push_back(News::Request { from, request: message });
+        }
+        self.find_room(cx, id);
+        self.watch(cx, id);
     }
 
     /// Takes room for what a connection has begun to send, or has it wait for that.
@@ -380,20 +396,15 @@ impl Inbound {
         }
     }
 
-    /// Where something was given back, all who wait for room are looked at again.
-    fn let_go_on(&mut self) {
-        if self.budget.take_freed() {
-            self.marked.append(&mut self.waiting);
-        }
-    }
-
     /// Somebody has waited for room: whoever holds some and moves nothing goes, until most is free
-    /// (M4).
+    /// (T4).
     pub(crate) fn relieve(&mut self, cx: &mut NetworkContext) {
         self.is_watched = false;
         if self.waiting.is_empty() {
             return;
         }
+        self.is_watched = true;
+        cx.timers.set(cx.now + SHORTAGE_PAUSE, LoopAlarm::Shortage);
         let stalled = self.connections.iter().filter(|(_, one)| one.is_stalled(cx.now));
         let mut stalled: Vec<_> = stalled.map(|(id, one)| (one.charged(), *id)).collect();
         stalled.sort_unstable();
@@ -404,7 +415,6 @@ impl Inbound {
             self.lose(cx, id);
             count += 1;
         }
-        self.marked.append(&mut self.waiting);
         if count > 0 {
             let event = LogEvent::warn("stalled connections closed, to free memory")
                 .with_number("count", count)
@@ -430,7 +440,6 @@ impl Inbound {
         cx.timers.cancel(connection.patience());
         self.budget.settle(connection.charged(), 0);
         self.waiting.remove(&id);
-        self.let_go_on();
         cx.relay_events.push_back(RelayEvent::UpstreamEnded(id));
         if connection.was_open() {
             cx.news.push_back(News::Disconnected(id));

@@ -27,7 +27,7 @@ const IN_FLIGHT_MAX: usize = 1024;
 const REQUEST_CHARGE: usize = 2 * SMALL_ANSWER_SIZE;
 /// Bytes of memory that a message takes for each of its own, once it is decoded.
 const DECODED_FACTOR: usize = 4;
-/// Whoever moves so many bytes, or has nothing more to move, has moved (M4).
+/// Whoever moves so many bytes, or has nothing more to move, has moved (T4).
 const MOVED_SIZE: u64 = 64 << 10;
 
 /// How far an accepted connection has come.
@@ -69,7 +69,7 @@ pub(crate) struct InboundConnection {
     charged: usize,
     /// It goes on only when there is room in the budget.
     is_short: bool,
-    /// When it last moved bytes or had none to move, and how many it had moved by then (M4).
+    /// When it last moved bytes or had none to move, and how many it had moved by then (T4).
     moved: (Time, u64),
     /// The next server of the push that it brings has enough to take for now.
     is_held_back: bool,
@@ -155,6 +155,7 @@ impl InboundConnection {
         let more = charge(&request, size);
         let is_next = !self.is_paused();
         let admitted = if is_next && budget.allows(self.holds(), REQUEST_CHARGE + more) {
+            budget.begin(more);
             self.begin(now, id, more);
             Some(request)
         } else {
@@ -186,12 +187,13 @@ impl InboundConnection {
         }
         let (id, request, _) = self.parked.pop_front()?;
         self.parked_bytes -= parked;
+        budget.begin(more);
         self.begin(now, id, more);
         self.settle(budget, now);
         Some((id, request))
     }
 
-    /// Takes room for the frame that is being received (M3), or waits for it.
+    /// Takes room for the frame that is being received (T3), or waits for it.
     pub(crate) fn reserve(&mut self, budget: &mut MemoryBudget, now: Time) {
         let announced = self.wire.announced();
         let rest = self.holds() - self.arriving();
@@ -237,7 +239,7 @@ impl InboundConnection {
         self.is_short
     }
 
-    /// Whether it holds room that others could use, and moves nothing (M4).
+    /// Whether it holds room that others could use, and moves nothing (T4).
     pub(crate) fn is_stalled(&self, now: Time) -> bool {
         let since = self.moved.0 + STALLED_TIME;
         self.charged > MEMORY_ALLOWANCE && self.owes() && since <= now

@@ -136,6 +136,7 @@ impl OsNetwork {
 
     /// Writes all that waits, as far as the kernel takes it.
     pub(crate) fn flush(&mut self) {
+        self.inbound.end_turn();
         while self.inbound.has_work() || self.outbound.has_work() {
             self.outbound.flush(&mut self.cx);
             self.inbound.flush(&mut self.cx);

@@ -11,6 +11,7 @@ use crate::node::NodeId;
 use crate::queue::ScheduledEvent;
 use crate::world::SimWorld;
 use bytes::Bytes;
+use cairn_env::buffer_pool::SEGMENT_SIZE;
 use cairn_env::{Caller, Payload, PushedData};
 use cairn_protocol::{ErrorCode, Failure, Push, PushAnswer, Request, Response};
 use cairn_types::{BLOCK_SIZE, Random, ServerId};
@@ -67,7 +68,13 @@ fn block_size(push: &Push) -> u32 {
 
 impl SimWorld {
     pub(crate) fn serve_push(&mut self, node: NodeId, caller: Caller, push: Push, payload: Bytes) {
-        if !push.checksums.verify(u64::from(push.block_offset), &payload, block_size(&push)) {
+        let block = block_size(&push);
+        if block as usize > SEGMENT_SIZE || push.block_offset >= block || payload.is_empty() {
+            self.time.reach("push refused: impossible");
+            let why = "what the message says cannot be true of its payload";
+            return self.answer_push(caller, &Err(Failure::refused(ErrorCode::Invalid, why)));
+        }
+        if !push.checksums.verify(u64::from(push.block_offset), &payload, block) {
             self.time.reach("push refused: checksum");
             let failure = Failure::not_done(ErrorCode::ChecksumMismatch, "pushed data is damaged");
             return self.answer_push(caller, &Err(failure));

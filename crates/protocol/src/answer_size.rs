@@ -33,6 +33,8 @@ impl Request {
                 // A checksum for each block, which may be as small as a page.
                 payload + payload / 1024 + SMALL_ANSWER_SIZE
             }
+            // Whole blocks, as many as a read's answer.
+            Self::Fetch(_) => 2 * whole,
             Self::List(list) => SMALL_ANSWER_SIZE + page(list.limit) * ENTRY_SIZE,
             Self::Find(find) => {
                 let found = page(find.limit) * (PATH_SIZE_MAX + ENTRY_SIZE);

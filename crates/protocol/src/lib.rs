@@ -13,6 +13,8 @@ mod batch;
 mod failure;
 mod frame;
 mod handshake;
+#[cfg(any(test, feature = "samples"))]
+mod lies;
 mod master_calls;
 mod mutation_calls;
 mod read_calls;
@@ -31,6 +33,8 @@ pub use frame::{
     PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, RequestId, VERSION_ANY, encode_frame,
 };
 pub use handshake::{Hello, Role, Welcome, judge_hello};
+#[cfg(any(test, feature = "samples"))]
+pub use lies::{Liar, lies};
 pub use master_calls::{
     CellInfo, CellInfoAnswer, ChunkGrant, ChunkLocations, Create, CreateAnswer, DegradedChunk,
     Delete, DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer, ForgetServer,

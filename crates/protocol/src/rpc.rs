@@ -185,7 +185,8 @@ macro_rules! rpcs {
         )*
 
         /// One request of each rpc with an answer to it.
-        #[cfg(test)]
+        #[cfg(any(test, feature = "samples"))]
+        #[must_use]
         pub(crate) fn sample_each(random: &mut cairn_types::Random) -> Vec<(Request, Response)> {
             use cairn_types::sample::Sample;
             vec![ $( (

@@ -8,6 +8,7 @@ use cairn_chunkserver::{Chunkserver, ChunkserverConfig};
 use cairn_client_core::{ClientCore, ClientSettings, NoDisk};
 use cairn_env_sim::{DriverProcess, NodeId, NodePlan, SimDisk, SimWorld, WatchOf, WorldSettings};
 use cairn_master::{Master, MasterConfig, PageFileLimits};
+use cairn_protocol::Role;
 use cairn_types::{Address, CellConfig, Rack};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -145,14 +146,14 @@ fn add_client(world: &mut SimWorld, at: usize) -> NodeId {
     })
 }
 
-/// Adds a machine that asks anything of anyone, and starts it.
-pub(crate) fn add_prober(world: &mut SimWorld) -> NodeId {
+/// Adds a machine that asks anything of anyone, as what it says it is, and starts it.
+pub(crate) fn add_prober(world: &mut SimWorld, name: &str, role: Role) -> NodeId {
     let prober = world.add(NodePlan {
-        name: "prober".to_owned(),
-        address: Address::new("prober:0"),
+        name: name.to_owned(),
+        address: Address::new(format!("{name}:0")),
         disks: Vec::new(),
-        factory: Box::new(|boot| {
-            Ok(DriverProcess::boxed(boot.node, Prober::default(), Arc::new(NoDisk), None))
+        factory: Box::new(move |boot| {
+            Ok(DriverProcess::boxed(boot.node, Prober::of(role), Arc::new(NoDisk), None))
         }),
     });
     world.restart(prober).expect("a fresh process starts");

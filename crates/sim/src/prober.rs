@@ -22,8 +22,16 @@ pub(crate) struct ProbeRequest {
 /// The machine that asks.
 #[derive(Default)]
 pub(crate) struct Prober {
+    role: Role,
     next: u64,
     open: BTreeMap<EffectId, AnswerCallback>,
+}
+
+impl Prober {
+    /// One that says it is this.
+    pub(crate) fn of(role: Role) -> Self {
+        Self { role, ..Self::default() }
+    }
 }
 
 /// How long an answer may take.
@@ -42,7 +50,7 @@ impl Driver for Prober {
         match event {
             Event::Started => {
                 let (cell, server) = (CellId::default(), ServerId::default());
-                let hello = Hello::new(cell, Role::Client, server, Incarnation::default());
+                let hello = Hello::new(cell, self.role, server, Incarnation::default());
                 effects.push(Effect::Identify(hello));
             }
             Event::Command(ProbeRequest { to, request, payload, done }) => {

@@ -15,7 +15,7 @@ use crate::workloads::{RecordFile, SharedFile};
 use bytes::Bytes;
 use cairn_env::Answer;
 use cairn_env_sim::{NodeId, WorldStep};
-use cairn_protocol::{ChunkLocations, Failure, Locate, Read, Request, Response};
+use cairn_protocol::{ChunkLocations, Failure, Locate, Read, Request, Response, Role};
 use cairn_types::{Address, ChunkIndex, EntryId};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -40,7 +40,8 @@ impl AuditedFile {
 
 /// Reads every current replica of these files.
 pub(crate) fn audit(sim: &mut Simulation, files: &[AuditedFile]) {
-    let mut audit = ReplicaAudit { prober: add_prober(&mut sim.world), sim };
+    let mut audit =
+        ReplicaAudit { prober: add_prober(&mut sim.world, "auditor", Role::Client), sim };
     for file in files {
         let Some(id) = file.id() else { continue };
         for chunk in audit.chunks_of(id) {

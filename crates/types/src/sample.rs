@@ -9,8 +9,8 @@
 //!
 //! Half of all numbers are small, so that ids drawn apart from each other meet.
 
-use crate::Random;
-use crate::wire::{Message, WireType, encode_slice, next_key, take_slice};
+use crate::wire::{Message, WireType, encode_slice, next_key, put_key, take_slice};
+use crate::{Random, varint};
 use bytes::Bytes;
 use std::fmt::Debug;
 
@@ -114,6 +114,33 @@ pub fn crossed(one: &[u8], other: &[u8], random: &mut Random) -> Option<Vec<u8>>
     inner.extend_from_slice(&second[place(second.len(), random)..]);
     let mut out = Vec::new();
     encode_slice(tag, &inner, &mut out);
+    Some(out)
+}
+
+/// A message with some of its numbers told otherwise: one of `known`, or one at a limit. The form
+/// stays: whoever reads it finds every field, and a lie in it. None where it is no message.
+#[must_use]
+pub fn renumbered(message: &[u8], known: &[u64], random: &mut Random) -> Option<Vec<u8>> {
+    const LIMITS: [u64; 8] =
+        [0, 1, (1 << 16) - 1, 1 << 26, u32::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX];
+    let (mut rest, mut out) = (message, Vec::new());
+    while let Some((tag, wire)) = next_key(&mut rest).ok()? {
+        if wire == WireType::Varint {
+            let told = varint::take(&mut rest)?;
+            let number = match random.below(4) {
+                0 => *random.pick(known).unwrap_or(&told),
+                1 => *random.pick(&LIMITS).expect("there are some"),
+                _ => told,
+            };
+            put_key(tag, wire, &mut out);
+            varint::put(&mut out, number);
+        } else {
+            let told = take_slice(wire, &mut rest).ok()?;
+            // A message of its own, or text that looks like one, or neither.
+            let inner = renumbered(told, known, random);
+            encode_slice(tag, inner.as_deref().unwrap_or(told), &mut out);
+        }
+    }
     Some(out)
 }
 

@@ -9,7 +9,8 @@
 //! conversion for each message; here the newtypes themselves know their encoding.
 //!
 //! - W1: a field that holds its default is not written; an unknown field is skipped.
-//! - W2: decoding never panics and never takes memory that the input does not itself fill.
+//! - W2: decoding never panics, and takes no more memory than a few times the input's: a list of
+//!   nothings, of two bytes each on the wire, ends at [`REPEATED_COUNT_MAX`].
 
 mod tokens;
 
@@ -18,6 +19,9 @@ use bytes::Bytes;
 pub use prost::encoding::WireType;
 pub use tokens::{encode_nested, encode_slice, next_key, skip, take_slice, take_text};
 pub(crate) use tokens::{put_key, take_varint};
+
+/// Elements that one list of a message may have.
+pub const REPEATED_COUNT_MAX: usize = 1 << 17;
 
 /// Why bytes are not the message they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -155,6 +159,9 @@ impl<T: Field> Field for Vec<T> {
         }
     }
     fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+        if self.len() == REPEATED_COUNT_MAX {
+            return Err(WireError::Malformed);
+        }
         self.push(T::take(wire, input)?);
         Ok(())
     }
@@ -432,7 +439,7 @@ macro_rules! for_samples {
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "the macros make public structs")]
 mod tests {
-    use super::{Message, WireError};
+    use super::{Message, REPEATED_COUNT_MAX, WireError};
     use crate::sample::{Sample, check_bytes, check_wire, crossed};
     use crate::{
         BlockChecksums, CellConfig, CellPath, ChunkHandle, Entry, MutationName, PushId, Random,
@@ -457,6 +464,18 @@ mod tests {
     }
     crate::choice! {
         pub enum Either { 1 => Left(Inner), 2 => Right(Outer) }
+    }
+
+    #[test]
+    fn a_list_of_nothings_ends_before_it_takes_much_memory() {
+        // Two bytes each: the key, and a length of none.
+        let nothings = |count: usize| [3 << 3 | 2, 0].repeat(count);
+        let decode = |count| Outer::decode(&nothings(count));
+        assert_eq!(
+            decode(REPEATED_COUNT_MAX).expect("as many as may be").many[9],
+            Inner::default()
+        );
+        assert_eq!(decode(REPEATED_COUNT_MAX + 1), Err(WireError::Malformed));
     }
 
     fn outer() -> Outer {

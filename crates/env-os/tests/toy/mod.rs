@@ -73,8 +73,8 @@ pub struct SeenByToy {
     pub lists: AtomicUsize,
 }
 
-/// `Probe` is answered at once, `Read` with bytes, `List` with long names, `Status` after a disk job; `Stat` never, and
-/// `Explain` halts.
+/// `Probe` is answered at once, `Read` with bytes, `List` with long names, `Status` after a disk
+/// job; `Stat` never, and `Explain` halts.
 pub struct Toy {
     hello: Hello,
     seen: Arc<SeenByToy>,

@@ -8,6 +8,7 @@
 mod disks;
 mod drill;
 mod findings;
+mod lies;
 mod manual_client;
 mod masters;
 mod mutations;
@@ -22,5 +23,6 @@ pub use drill::{Drill, run_drill};
 pub fn drills() -> Vec<Drill> {
     let of_rules =
         [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
+    let of_rules = [&of_rules.concat()[..], lies::DRILLS];
     [of_rules.concat(), findings::drills()].concat()
 }

@@ -11,8 +11,8 @@ use crate::run::finish;
 use crate::simulation::{Simulation, told};
 use bytes::Bytes;
 use cairn_env_sim::{DiskFaults, DiskImage, NodeId, SeenRequest, WorldStep};
-use cairn_protocol::Failure;
-use cairn_types::{Address, CellConfig, ChunkHandle, ChunkIndex, Content, EntryId};
+use cairn_protocol::{Failure, Role};
+use cairn_types::{Address, CellConfig, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -49,12 +49,17 @@ impl DrillScript {
         let cell_config = CellConfig::tiny();
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
         let (mut world, nodes) = cell::build(&config, &cell_config, CLIENTS, &observer);
-        let prober = cell::add_prober(&mut world);
+        let prober = cell::add_prober(&mut world, "prober", Role::Client);
         let sim = Simulation::new(world, nodes, cell_config, observer);
         let mut script = Self { sim, prober, ended: BTreeMap::new(), tokens: 0 };
         // Servers join and the master learns of them.
         script.pass(Duration::from_secs(3));
         script
+    }
+
+    /// From now on the prober says that it is a chunkserver.
+    pub(super) fn pose_as_chunkserver(&mut self) {
+        self.prober = cell::add_prober(&mut self.sim.world, "impostor", Role::Chunkserver);
     }
 
     pub(super) fn nodes(&self) -> &CellNodes {
@@ -403,6 +408,12 @@ impl DrillScript {
         let observer = self.sim.observer.borrow();
         let chunk = observer.ledger.chunks.get(&handle);
         chunk.map(|chunk| chunk.replicas.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// The logged version of a chunk.
+    pub(super) fn version(&self, handle: ChunkHandle) -> Option<ChunkVersion> {
+        let observer = self.sim.observer.borrow();
+        observer.ledger.chunks.get(&handle)?.version().map(|(version, _)| version)
     }
 
     /// How many members the logged set of a chunk has.

@@ -1,0 +1,204 @@
+//! Hostile peers against a cell of real processes: they lie in every rpc, connect and say nothing,
+//! ask and do not read. No process ends, none holds more than it may, and what others have stored
+//! is read as it was.
+//!
+//! `CAIRN_HOSTILE_SECONDS` makes it longer, `CAIRN_HOSTILE_IDLE` and `CAIRN_HOSTILE_GREEDY` larger.
+
+mod cell;
+
+use cairn_protocol::{
+    Directed, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, Liar, List, Open, Request,
+    RequestId, Response, Role, encode_frame, lies,
+};
+use cairn_types::{CellId, CellPath, Incarnation, Random, ServerId};
+use cell::Cell;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of memory that a server of a small cell takes at most: its budgets and itself.
+const RESIDENT_MAX: u64 = 640 << 20;
+
+/// A number from the environment, for longer runs.
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+fn frame(request: &Request, id: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let message = |out: &mut Vec<u8>| request.encode(out);
+    encode_frame(request.kind(), FrameKind::Request, RequestId(id), &message, 0, &mut out);
+    out
+}
+
+/// A connection that has said Hello, whatever came of it.
+fn dial(address: &str, role: Role) -> std::io::Result<TcpStream> {
+    let mut peer = TcpStream::connect(address)?;
+    let patience = Some(Duration::from_secs(20));
+    peer.set_read_timeout(patience).and_then(|()| peer.set_write_timeout(patience))?;
+    let (cell, server, incarnation) =
+        (CellId::default(), ServerId::default(), Incarnation::default());
+    let hello = Hello::new(cell, role, server, incarnation);
+    peer.write_all(&frame(&Request::Hello(hello), 0))?;
+    read_answer(&mut peer)?;
+    Ok(peer)
+}
+
+fn read_answer(peer: &mut TcpStream) -> std::io::Result<Option<Response>> {
+    let mut raw = [0; FRAME_HEADER_SIZE];
+    peer.read_exact(&mut raw)?;
+    let header = FrameHeader::decode(&raw).expect("a server sends frames");
+    let mut message = vec![0; header.message_size as usize];
+    peer.read_exact(&mut message)?;
+    peer.read_exact(&mut vec![0; header.payload_size as usize])?;
+    let is_answer = header.kind == FrameKind::Response;
+    Ok(if is_answer { Response::decode(header.rpc, &message).expect("an answer") } else { None })
+}
+
+/// Numbers that mean something: of a file's chunks, their versions, and the file itself. Who has a
+/// file's id may make it longer, as any client may: so that of an innocent one is left out.
+fn numbers_of(cell: &Cell, path: &str, with_id: bool) -> Vec<u64> {
+    let path = CellPath::parse(path).expect("a path");
+    let open = Request::from(Open { path, count: 16, ..Open::default() });
+    let mut peer = dial(cell.address(), Role::Client).expect("the master listens");
+    peer.write_all(&frame(&open, 1)).expect("asks");
+    let Ok(Some(Response::Open(answer))) = read_answer(&mut peer) else { panic!("opened") };
+    let chunks = answer.chunks.iter().flat_map(|chunk| [chunk.handle.get(), chunk.version.get()]);
+    chunks.chain(with_id.then_some(answer.entry.id.get())).collect()
+}
+
+/// What a process takes of memory, at most so far.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("as ever");
+    let kib = line.split_whitespace().nth(1).and_then(|text| text.parse::<u64>().ok());
+    kib.expect("a number") << 10
+}
+
+/// All processes run, and none has ever held more than it may.
+fn all_are_well(cell: &mut Cell) {
+    let mut pids = vec![("master".to_owned(), cell.master.pid())];
+    pids.extend(cell.chunkservers.iter().map(|one| (one.name().to_owned(), one.pid())));
+    for (name, pid) in pids {
+        let most = resident(pid.unwrap_or_else(|| panic!("{name} runs")));
+        eprintln!("{name}: {} MB at most", most >> 20);
+        assert!(most < RESIDENT_MAX, "{name} held {} MB", most >> 20);
+    }
+    assert!(cell.master.runs() && cell.chunkservers.iter_mut().all(|one| one.runs()));
+}
+
+/// Tells lies until it is over; how many.
+fn lie(cell: &[String], known: &[u64], liar: Liar, seed: u64, over: &AtomicBool) -> u64 {
+    let (random, mut told) = (&mut Random::new(seed), 0);
+    let role = if liar == Liar::Client { Role::Client } else { Role::Chunkserver };
+    let mut peers: Vec<Option<TcpStream>> = cell.iter().map(|_| None).collect();
+    while !over.load(Ordering::SeqCst) {
+        for lie in lies(liar, known, random) {
+            let to = match lie.clone().directed() {
+                Directed::ClientToMaster(_) | Directed::ChunkserverToMaster(_) => 0,
+                _ => 1 + random.below(cell.len() as u64 - 1) as usize,
+            };
+            // A connection that was closed, for what was said on it, is made anew.
+            if peers[to].is_none() || random.chance(10) {
+                peers[to] = dial(&cell[to], role).ok();
+            }
+            told += 1;
+            let sent = peers[to].as_mut().map(|peer| peer.write_all(&frame(&lie, told)));
+            if !matches!(sent, Some(Ok(()))) {
+                peers[to] = None;
+            }
+        }
+        // What is answered is read now and then, as much as is there.
+        for peer in peers.iter_mut().flatten() {
+            let mut sink = [0; 64 << 10];
+            let _ = peer.set_nonblocking(true);
+            while peer.read(&mut sink).is_ok_and(|count| count > 0) {}
+            let _ = peer.set_nonblocking(false);
+        }
+    }
+    told
+}
+
+/// Ends the liars, however the test ends.
+struct OverOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OverOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn lies_of_every_rpc_harm_nobody() {
+    let mut cell = Cell::start(3);
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
+    let file = cell.file("innocent", &bytes);
+    cell.ok(["put", &file, "/innocent"]);
+    cell.ok_with(["append", "/records"], b"a record\n");
+    cell.ok(["put", &file, "/bait"]);
+    let innocent = ["/innocent", "/records"].map(|path| numbers_of(&cell, path, false));
+    let known = [innocent.concat(), numbers_of(&cell, "/bait", true)].concat();
+    let mut addresses = vec![cell.address().to_owned()];
+    addresses.extend(cell.chunkservers.iter().map(|one| one.address().to_owned()));
+    let (over, told) = (AtomicBool::new(false), AtomicU64::new(0));
+    let end = Instant::now() + Duration::from_secs(setting("CAIRN_HOSTILE_SECONDS", 6));
+    std::thread::scope(|scope| {
+        for (seed, liar) in [Liar::Client, Liar::Chunkserver, Liar::Client].into_iter().enumerate()
+        {
+            let (addresses, known, over, told) = (&addresses, &known, &over, &told);
+            scope.spawn(move || {
+                let count = lie(addresses, known, liar, seed as u64, over);
+                told.fetch_add(count, Ordering::SeqCst);
+            });
+        }
+        let _over = OverOnDrop(&over);
+        while Instant::now() < end {
+            assert!(cell.ok_with(["cat", "/innocent"], b"") == bytes, "read as it was written");
+        }
+    });
+    eprintln!("{} lies", told.load(Ordering::SeqCst));
+    assert!(told.load(Ordering::SeqCst) > 1000);
+    all_are_well(&mut cell);
+    assert!(cell.ok_with(["cat", "/innocent"], b"") == bytes, "read as it was written");
+    cell.ok(["put", &file, "/another"]);
+    assert!(cell.ok_with(["cat", "/another"], b"") == bytes);
+    cell.ok_with(["append", "/records"], b"another\n");
+}
+
+#[test]
+fn idle_and_greedy_connections_change_neither_answers_nor_bounds() {
+    let mut cell = Cell::start(1);
+    let bytes = vec![7; 1 << 20];
+    let file = cell.file("innocent", &bytes);
+    cell.ok(["put", &file, "/innocent"]);
+    let names: Vec<String> = (0..1000).map(|at| format!("/d/{at:0>240}")).collect();
+    cell.ok(["mkdir", "/d"]);
+    cell.ok(["mkdir"].into_iter().chain(names.iter().map(String::as_str)));
+    let path = CellPath::parse("/d").expect("a path");
+    let list = Request::from(List { path, limit: 1000, ..List::default() });
+    let asked: Vec<u8> = (1..=1000).flat_map(|id| frame(&list, id)).collect();
+    let dial = |_| dial(cell.address(), Role::Client).expect("let in");
+    let idle: Vec<_> = (0..setting("CAIRN_HOSTILE_IDLE", 500)).map(dial).collect();
+    let mut greedy: Vec<_> = (0..setting("CAIRN_HOSTILE_GREEDY", 50)).map(dial).collect();
+    for peer in &mut greedy {
+        // The kernel takes what the master does not.
+        peer.set_nonblocking(true).expect("sets");
+        let _ = peer.write(&asked);
+    }
+    let begun = Instant::now();
+    let mut slowest = Duration::ZERO;
+    for _ in 0..4 {
+        let before = Instant::now();
+        assert!(cell.ok_with(["cat", "/innocent"], b"") == bytes);
+        assert_eq!(cell.ok(["ls", "/d"]).lines().count(), 1000);
+        slowest = slowest.max(before.elapsed());
+    }
+    eprintln!(
+        "{} idle, {} greedy: cat and ls four times in {:?}, {slowest:?} at most",
+        idle.len(),
+        greedy.len(),
+        begun.elapsed()
+    );
+    all_are_well(&mut cell);
+}
