@@ -436,3 +436,21 @@ fn what_was_killed_on_its_way_to_disk_is_on_disk_before_it_is_told() {
     }
     assert!(told_more > 0);
 }
+
+#[test]
+fn a_chunk_whose_files_are_removed_under_a_running_server_is_told_as_damaged() {
+    for kind in [".chunk", ".meta"] {
+        let disk = new_disk();
+        let (store, mut model) = filled(&disk, 3000);
+        model.take(&store, &Step::Sync).unwrap();
+        drop(store);
+        disk.crash();
+        let (store, _) = open(&disk);
+        disk.session().remove(&data_path().replace(".chunk", kind)).unwrap();
+        for _ in 0..2 {
+            let refused = read(&store, 0, 100).map(drop);
+            assert_eq!(refused, Err(ChunkError::Corrupt { offset: 0 }), "{kind}");
+        }
+        assert_eq!(store.sync(HANDLE), Err(ChunkError::Corrupt { offset: 0 }), "{kind}");
+    }
+}

@@ -147,7 +147,14 @@ impl ChunkStore {
             if chunk.head_lost {
                 return Err(ChunkError::Corrupt { offset: 0 });
             }
-            work(&mut chunk)
+            match work(&mut chunk) {
+                Err(ChunkError::Disk(DiskError::Io(IoFailure::NotFound))) => {
+                    // Somebody has removed its files: what it held is lost, and that is told.
+                    chunk.head_lost = true;
+                    Err(ChunkError::Corrupt { offset: 0 })
+                }
+                done => done,
+            }
         })
     }
 
