@@ -30,6 +30,9 @@ use std::collections::BTreeMap;
 /// pages, checkpoints come later rather than fill the disk's time.
 const CHECKPOINT_BYTES_PER_RECORD: u64 = 4096;
 
+/// A checkpoint is made when so much of the bytes that the log may have came since the last one.
+const CHECKPOINT_LOG_SHARE: u64 = 4;
+
 /// A master as the worlds drive it.
 #[derive(Debug)]
 pub struct Master {
@@ -45,6 +48,8 @@ pub struct Master {
     checkpointing: Option<EffectId>,
     /// The last checkpoint made or tried.
     last_checkpoint: LogIndex,
+    /// Bytes of records since then.
+    logged: u64,
     /// The number of the page file that the state reads from.
     page_file: Option<u64>,
     /// Bytes that the last checkpoint wrote.
@@ -75,6 +80,7 @@ impl Master {
             room: LogRoom::default(),
             checkpointing: None,
             last_checkpoint: from.index,
+            logged: 0,
             page_file: from.page_file,
             checkpoint_size: 0,
             last_effect: MasterOutbox::DRIVER_EFFECTS,
@@ -290,6 +296,7 @@ impl Master {
             return Ok(());
         }
         let Some(LogBatch { number, records }) = self.consensus.take()? else { return Ok(()) };
+        self.logged += records.iter().map(|(_, record)| record.len() as u64).sum::<u64>();
         effects.push(self.append_effect(Append { number, records }));
         if broken(Rule::R23) {
             // R23 broken: what the disk has only been asked for counts as durable.
@@ -319,9 +326,12 @@ impl Master {
             return;
         }
         let is_wished = self.room.take_checkpoint_wish() && index > self.last_checkpoint;
-        if index.get() < due_at && !is_wished {
+        let is_long = self.logged >= self.config.log_size_max / CHECKPOINT_LOG_SHARE;
+        let is_by_size = is_long && self.config.checkpoint_every_records < u64::MAX;
+        if index.get() < due_at && !is_wished && !is_by_size {
             return;
         }
+        self.logged = 0;
         self.last_checkpoint = index;
         let snapshot = LogJob::Checkpoint(self.core.state().clone().into());
         let (id, job) = self.disk_effect(CHECKPOINT_LANE, snapshot);

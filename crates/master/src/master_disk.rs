@@ -22,6 +22,7 @@ pub const CHECKPOINT_LANE: Lane = Lane(1);
 pub struct MasterDisk {
     log: Mutex<OperationLog>,
     checkpoints: Mutex<Checkpoints>,
+    log_size_max: u64,
     /// Held as long as anything here can write.
     _lock: Box<dyn DiskLock>,
 }
@@ -30,14 +31,19 @@ impl MasterDisk {
     pub(crate) fn new(
         log: OperationLog,
         checkpoints: Checkpoints,
+        log_size_max: u64,
         lock: Box<dyn DiskLock>,
     ) -> Self {
-        Self { log: Mutex::new(log), checkpoints: Mutex::new(checkpoints), _lock: lock }
+        let (log, checkpoints) = (Mutex::new(log), Mutex::new(checkpoints));
+        Self { log, checkpoints, log_size_max, _lock: lock }
     }
 
     fn checkpoint(&self, state: &State) -> LogResult {
         let mut checkpoints = lock(&self.checkpoints);
         let index = state.applied();
+        if lock(&self.log).size() > self.log_size_max {
+            checkpoints.begin_afresh();
+        }
         let written = match write_checkpoint(&mut checkpoints, state) {
             Ok(written) => written,
             Err(CheckpointError::Damaged(damaged)) => return Ok(LogDone::Damaged(damaged)),

@@ -29,6 +29,9 @@ pub struct MasterConfig {
     pub checkpoint_every_records: u64,
     /// When a checkpoint is written whole into a fresh page file.
     pub page_file_limits: PageFileLimits,
+    /// About so many bytes the operation log may have, whatever its records' sizes: then a
+    /// checkpoint goes into a fresh page file, on which what is kept of the log hangs.
+    pub log_size_max: u64,
     /// Bytes that a segment of the operation log has.
     pub segment_size: u64,
 }
@@ -42,6 +45,7 @@ impl MasterConfig {
             seed,
             checkpoint_every_records: 100_000,
             page_file_limits: PageFileLimits::standard(),
+            log_size_max: 1 << 30,
             segment_size: SEGMENT_SIZE_STANDARD,
         }
     }
@@ -129,7 +133,7 @@ impl Master {
             ServerId::new(identity.id),
             Incarnation::new(random.next_u64()),
         );
-        let service = MasterDisk::new(log, checkpoints, lock);
+        let service = MasterDisk::new(log, checkpoints, config.log_size_max, lock);
         let mut master = Self::new(core, consensus, config, hello, from);
         master.told = told;
         Ok((master, Arc::new(service)))

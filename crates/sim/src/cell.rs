@@ -88,6 +88,7 @@ fn add_master(
                 seed: boot.seed,
                 checkpoint_every_records: CHECKPOINT_EVERY,
                 page_file_limits: PAGE_FILE_LIMITS,
+                log_size_max: 1 << 30,
                 segment_size: SEGMENT_SIZE,
             };
             let opened = Master::open(boot.disks[0].session(), config);

@@ -42,6 +42,7 @@ fn config(seed: u64) -> MasterConfig {
         seed,
         checkpoint_every_records: 7,
         page_file_limits: PageFileLimits { garbage_max: 8 << 10, records_max: 40 },
+        log_size_max: 1 << 30,
         segment_size: 4096,
     }
 }
@@ -60,7 +61,11 @@ fn create(number: u64) -> Create {
 
 impl Running {
     fn open(disk: &SimDisk, seed: u64) -> Result<Self, MasterOpenError> {
-        let (master, service) = Master::open(disk.session(), config(seed))?;
+        Self::open_with(disk, config(seed))
+    }
+
+    fn open_with(disk: &SimDisk, config: MasterConfig) -> Result<Self, MasterOpenError> {
+        let (master, service) = Master::open(disk.session(), config)?;
         let (jobs, answers) = (VecDeque::new(), BTreeMap::new());
         let (halted, wakes) = (None, Vec::new());
         let mut running = Self { master, service, jobs, answers, halted, wakes, asked: 0 };
@@ -280,6 +285,27 @@ fn a_checkpoint_lets_the_log_before_it_go_and_recovery_needs_it() {
     disk.crash();
     let running = Running::open(&disk, 2).expect("opens");
     assert_eq!(running.master.state(), &before);
+}
+
+#[test]
+fn the_log_is_bounded_by_bytes_where_records_are_large() {
+    let disk = disk();
+    let page_file_limits = PageFileLimits { garbage_max: 1 << 30, records_max: u64::MAX };
+    let log_size_max = 32 << 10;
+    let by_bytes = MasterConfig { checkpoint_every_records: 1 << 40, log_size_max, ..config(1) };
+    let config = MasterConfig { page_file_limits, ..by_bytes };
+    let mut running = Running::open_with(&disk, config).expect("opens");
+    running.settle();
+    for number in 1..1500 {
+        running.send(create(number));
+        running.settle();
+        let segments = disk.paths().iter().filter(|path| path.ends_with(".log")).count() as u64;
+        assert!(segments * 4096 <= 2 * log_size_max, "{segments} segments after {number} files");
+    }
+    let before = running.master.state().clone();
+    drop(running);
+    disk.crash();
+    assert_eq!(Running::open(&disk, 2).expect("opens").master.state(), &before);
 }
 
 /// The roots of checkpoints, oldest first.
