@@ -394,6 +394,9 @@ impl Primary {
             // The set is being changed, or was: the old version is refused for a good reason.
             (Err(failure), LeasePhase::Shrinking) if failure.code == ErrorCode::StaleVersion => {}
             (Err(_), LeasePhase::Serving) if sent_under < version => {}
+            (Err(failure), LeasePhase::Serving)
+                if failure.code == ErrorCode::PushMissing
+                    && self.secondaries.awaits_data(cx, server) => {}
             (Err(failure), LeasePhase::Levelling(from)) => {
                 // The master is told who failed, and not once more that the lease ended.
                 self.phase = LeasePhase::Serving;
@@ -494,11 +497,14 @@ impl Primary {
     /// What time does to a lease: its end, and news for idle secondaries.
     pub(crate) fn on_tick(
         &mut self,
-        stored: &StoredReplica,
+        stored: &mut StoredReplica,
         cx: &mut ReplicaContext<'_>,
     ) -> Result<(), LeaseEnd> {
         if !self.is_live(cx.now) {
             return Err(LeaseEnd::settled("the lease has run out"));
+        }
+        if self.is_serving() && self.secondaries.is_to_be_asked_again(cx.now) {
+            self.acknowledge_and_forward(stored, cx)?;
         }
         let idle = self.is_serving() && self.pipeline.all_acknowledged();
         if idle && self.secondaries.tell_acknowledged(cx, stored, self.lease) {

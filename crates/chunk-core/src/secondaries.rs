@@ -3,6 +3,7 @@
 //!
 //! - F1: one batch at a time to each secondary; what gathers meanwhile goes as the next.
 //! - F2: one that failed is sent nothing until the master has said who is left (R14).
+//! - F3: one that lacks pushed data has not failed as long as that may be on its way.
 
 use crate::mutation_pipeline::BATCH_COUNT_MAX;
 use crate::outbox::{CallPurpose, ReplicaCall};
@@ -23,6 +24,9 @@ const _: () = assert!(
         < cairn_protocol::MESSAGE_SIZE_MAX as usize
 );
 
+/// After so long one that lacked pushed data is asked again.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
 /// How far one secondary has come.
 #[derive(Debug)]
 struct SecondaryProgress {
@@ -30,6 +34,8 @@ struct SecondaryProgress {
     applied: SerialNumber,
     /// A batch is on its way.
     outstanding: bool,
+    /// It lacks pushed data, since when as far as is known, and when it is asked again (F3).
+    lacks_data: Option<(Time, Time)>,
     failed: bool,
     /// The mark that it was told last, and has heard.
     told: AcknowledgedMark,
@@ -53,7 +59,17 @@ impl Secondaries {
             let (applied, told) = (SerialNumber::default(), AcknowledgedMark::default());
             let (outstanding, failed, telling) = (false, false, None);
             let tell_at = Time::default();
-            SecondaryProgress { at, applied, outstanding, failed, told, telling, tell_at }
+            let lacks_data = None;
+            SecondaryProgress {
+                at,
+                applied,
+                outstanding,
+                lacks_data,
+                failed,
+                told,
+                telling,
+                tell_at,
+            }
         };
         let told = AcknowledgedMark::default();
         Self { all: set.into_iter().map(progress).collect(), told }
@@ -82,7 +98,8 @@ impl Secondaries {
             // The bug: whatever comes meanwhile goes out at once, by itself (F1).
             let hasty = secondary.outstanding && broken(Rule::R13);
             let busy = secondary.outstanding && !hasty;
-            if busy || secondary.failed {
+            let waits = secondary.lacks_data.is_some_and(|(_, again)| cx.now < again);
+            if busy || waits || secondary.failed {
                 continue;
             }
             let sent = if hasty { unacknowledged.len().saturating_sub(1) } else { 0 };
@@ -128,7 +145,25 @@ impl Secondaries {
         let Some(secondary) = self.find(server) else { return false };
         secondary.outstanding &= !of_this_version;
         secondary.applied = secondary.applied.max(applied.unwrap_or_default());
+        if applied.is_some() {
+            secondary.lacks_data = None;
+        }
         true
+    }
+
+    /// One has not got the data yet that a client pushes to it, by a slower way perhaps than to the
+    /// others. Whether it is waited for (F3).
+    pub(crate) fn awaits_data(&mut self, cx: &ReplicaContext<'_>, server: ServerId) -> bool {
+        let Some(secondary) = self.find(server) else { return false };
+        let (since, _) = secondary.lacks_data.unwrap_or((cx.now, cx.now));
+        secondary.lacks_data = Some((since, cx.now + ASKED_AGAIN_AFTER));
+        cx.now < since + Duration::from_millis(cx.config.silent_ms)
+    }
+
+    /// Whether one that lacked pushed data is to be asked again.
+    pub(crate) fn is_to_be_asked_again(&self, now: Time) -> bool {
+        let due = |it: &SecondaryProgress| it.lacks_data.is_some_and(|(_, again)| again <= now);
+        self.all.iter().any(|it| due(it) && !it.outstanding && !it.failed)
     }
 
     /// One cannot apply, or cannot sync; nothing, if it is not of the set any more.

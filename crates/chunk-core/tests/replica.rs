@@ -932,3 +932,31 @@ fn the_idle_notice_is_told_again_until_it_is_heard() {
     let later = Duration::from_millis(CellConfig::tiny().heartbeat_ms);
     assert_eq!(told(&mut bench, later).len(), 1, "the one that has not heard");
 }
+
+#[test]
+fn a_secondary_that_lacks_pushed_data_is_asked_again_for_a_while_before_it_has_failed() {
+    for arrives in [true, false] {
+        let mut bench = Bench::primary();
+        bench.ask(append(1, 100));
+        bench.applied(100);
+        bench.forward_answered();
+        let lacks = |bench: &mut Bench| {
+            let (id, request) = bench.call();
+            let missing = Failure::not_done(ErrorCode::PushMissing, "not here yet");
+            assert!(matches!(request, Request::Forward(_)), "{request:?}");
+            bench.answer(id, Err(missing));
+        };
+        lacks(&mut bench);
+        assert!(bench.calls.is_empty(), "its data may be on its way: {:?}", bench.calls);
+        bench.tick(Duration::from_millis(100));
+        if arrives {
+            bench.forward_answered();
+            assert!(matches!(bench.reply().1, Ok(Response::Append(_))));
+            continue;
+        }
+        bench.tick(Duration::from_millis(1000));
+        lacks(&mut bench);
+        let asks = |(_, request): &CallEffect| matches!(request, Request::SecondaryFailed(_));
+        assert!(bench.calls.iter().any(asks), "R14: {:?}", bench.calls);
+    }
+}

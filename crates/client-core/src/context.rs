@@ -74,6 +74,12 @@ impl ClientContext {
         Duration::from_millis((lease_ms / 2).clamp(500, 5_000))
     }
 
+    /// After how long it is time to look whether a chunkserver that has not answered is there: a
+    /// second, with leases of ten.
+    pub(crate) fn impatience(&self) -> Duration {
+        (self.patience() / 5).max(Duration::from_millis(500))
+    }
+
     /// Until when a location may be used that was asked for at `sent`.
     pub(crate) fn usable_until(&self, sent: Time) -> Time {
         let ttl_ms = self.config.as_ref().map_or(0, |config| config.location_ttl_ms);

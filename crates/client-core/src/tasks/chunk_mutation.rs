@@ -12,6 +12,9 @@
 //! - U2: as long as the lease is the same, so is the push: the primary answers a repeat with the
 //!   first result (R15). At another lease the push has another name.
 //! - U3: once an order's end was unknown, a failure of the whole is *unknown*.
+//! - U4: a primary that lets wait is doubted before its answer is overdue: the master looks whether
+//!   it is there, and while it is, its answer is waited for. Where the master has gone on to
+//!   another lease, so does the mutation.
 
 use crate::ids::TaskId;
 use crate::nearness::order;
@@ -28,10 +31,13 @@ use cairn_protocol::{
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{
-    BlockChecksums, ChunkIndex, ChunkVersion, EntryId, LeaseId, PushId, ReplicaAt, ServerId,
+    BlockChecksums, ChunkIndex, ChunkVersion, EntryId, LeaseId, PushId, ReplicaAt, ServerId, Time,
 };
 use std::task::Poll;
 use std::time::Duration;
+
+/// The time between two doubts is doubled so often at most (U4).
+const DOUBT_DOUBLINGS_MAX: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum MutationKind {
@@ -85,7 +91,11 @@ pub(crate) struct ChunkMutation {
     /// A primary that did not do, to be told to the master.
     failed_primary: Option<(ServerId, ChunkVersion)>,
     tries_at_primary: u32,
+    /// How often the primary was doubted under this grant (U4).
+    doubts: u32,
     attempts: u32,
+    /// When the alarm comes that counts; one that was set for a state that is over does not.
+    alarm_at: Option<Time>,
     /// Some order may have been carried out (U3).
     unknown: bool,
     last_failure: Option<Failure>,
@@ -128,7 +138,9 @@ impl ChunkMutation {
             push: None,
             failed_primary: None,
             tries_at_primary: 0,
+            doubts: 0,
             attempts: 0,
+            alarm_at: None,
             unknown: false,
             last_failure: None,
         }
@@ -201,17 +213,75 @@ impl ChunkMutation {
                 self.take_grant(cx)
             }
             (MutationState::Granting, TaskInput::LookedUp(Err(failure))) => self.give_up(failure),
-            (MutationState::Resting, TaskInput::Alarm) => self.rested(cx),
+            (_, TaskInput::LookedUp(_)) => self.looked_up_in_doubt(cx),
+            (_, TaskInput::Alarm) => self.alarmed(cx),
             (MutationState::Waiting, TaskInput::Passed) => self.order(cx),
-            (MutationState::Pushing(_), TaskInput::Answered(call, result)) => {
+            (MutationState::Pushing(pushes), TaskInput::Answered(call, result))
+                if pushes.awaits(call) =>
+            {
                 self.pushed(cx, call, result)
             }
-            (MutationState::Ordering(call), TaskInput::Answered(id, result)) => {
-                assert_eq!(*call, id, "one order is under way");
+            (MutationState::Ordering(call), TaskInput::Answered(id, result)) if *call == id => {
                 self.ordered(cx, result.map(|answer| answer.response))
             }
+            // Of a push that was not waited for, or of a primary that is given up.
+            (_, TaskInput::Answered(..)) => Poll::Pending,
             (state, input) => unreachable!("{state:?} is not moved by {input:?}"),
         }
+    }
+
+    fn alarmed(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
+        if self.alarm_at.is_none_or(|at| cx.now() < at) {
+            return Poll::Pending;
+        }
+        self.alarm_at = None;
+        match &mut self.state {
+            MutationState::Resting => self.rested(cx),
+            MutationState::Pushing(pushes) => {
+                pushes.hurry();
+                self.doubt(cx);
+                self.order_once_pushed(cx)
+            }
+            MutationState::Ordering(_) => {
+                self.doubt(cx);
+                Poll::Pending
+            }
+            MutationState::Granting | MutationState::Waiting => Poll::Pending,
+        }
+    }
+
+    /// Is moved by the alarm after so long, unless another one is set before.
+    fn set_alarm(&mut self, cx: &mut TaskContext<'_>, after: Duration) {
+        self.alarm_at = Some(cx.now() + after);
+        cx.set_alarm(after);
+    }
+
+    /// Has the master look whether the primary is there, and again after a while (U4).
+    fn doubt(&mut self, cx: &mut TaskContext<'_>) {
+        let grant = self.grant();
+        let failed = Some((grant.primary.server, grant.version));
+        let (purpose, index) = self.purpose();
+        cx.look_up_grant(self.file, index, purpose, failed);
+        self.doubts += 1;
+        let pause = cx.client.impatience() * (1 << self.doubts.min(DOUBT_DOUBLINGS_MAX));
+        self.set_alarm(cx, pause);
+    }
+
+    /// The master has looked; whether the mutation goes on where the master has gone on (U4).
+    fn looked_up_in_doubt(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
+        let ordering = matches!(self.state, MutationState::Ordering(_));
+        if !ordering && !matches!(self.state, MutationState::Pushing(_)) {
+            return Poll::Pending;
+        }
+        let (purpose, index) = self.purpose();
+        let lease = self.grant().lease;
+        let other = |grant: &ChunkGrant| grant.lease != lease;
+        if !cx.file(self.file).grant(purpose, index).is_some_and(other) {
+            return Poll::Pending;
+        }
+        self.unknown |= ordering;
+        self.grant = None;
+        self.take_grant(cx)
     }
 
     fn rested(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
@@ -229,7 +299,7 @@ impl ChunkMutation {
             return Poll::Pending;
         };
         self.failed_primary = None;
-        self.tries_at_primary = 0;
+        (self.tries_at_primary, self.doubts) = (0, 0);
         self.grant = Some(grant);
         if self.has_data() { self.push(cx) } else { self.order(cx) }
     }
@@ -286,7 +356,13 @@ impl ChunkMutation {
         };
         // A second more for each MiB, so that a slow network is not taken for a dead server.
         let for_size = Duration::from_secs(self.bytes.len() as u64 >> 20);
-        let patience = cx.client.patience() + for_size;
+        // A chain is as slow as its slowest, and there is another way for the data.
+        let patience = match self.kind {
+            _ if rest.is_empty() => cx.client.patience(),
+            MutationKind::Append { .. } => cx.client.impatience(),
+            MutationKind::Write { .. } | MutationKind::Sync { .. } => cx.client.patience() / 2,
+        };
+        let patience = patience + for_size;
         let to = (first.address.clone(), first.server);
         let call = cx.call(to, push, self.bytes.clone(), patience);
         pushes.sent(call, first.server);
@@ -327,18 +403,24 @@ impl ChunkMutation {
             }
         }
         self.state = MutationState::Pushing(pushes);
+        let grace = match self.kind {
+            MutationKind::Append { .. } => cx.client.impatience() / 4,
+            MutationKind::Write { .. } | MutationKind::Sync { .. } => cx.client.impatience(),
+        };
+        self.set_alarm(cx, grace);
     }
 
-    /// Orders once no push is under way and the primary has the data (U1).
+    /// Orders once the primary has the data, and whoever is not late (U1).
     fn order_once_pushed(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
         let MutationState::Pushing(pushes) = &self.state else {
             unreachable!("pushes end while pushing: {self:?}")
         };
-        if !pushes.is_over() {
-            return Poll::Pending;
-        }
-        if pushes.has_failed(self.grant().primary.server) {
+        let primary = self.grant().primary.server;
+        if pushes.has_failed(primary) {
             return self.another_grant(cx, true);
+        }
+        if !pushes.will_do(primary) {
+            return Poll::Pending;
         }
         if let Some((start, _)) = self.span()
             && self.last_failure.is_none()
@@ -359,6 +441,8 @@ impl ChunkMutation {
         let patience = 2 * cx.client.patience();
         let call = cx.call(to, request, Bytes::new(), patience);
         self.state = MutationState::Ordering(call);
+        let impatience = cx.client.impatience();
+        self.set_alarm(cx, impatience);
         Poll::Pending
     }
 
@@ -449,7 +533,7 @@ impl ChunkMutation {
         if rest.is_zero() {
             return self.rested(cx);
         }
-        cx.set_alarm(rest);
+        self.set_alarm(cx, rest);
         Poll::Pending
     }
 

@@ -7,7 +7,8 @@
 //!   a push to each apart that may still be there ──► those that answered have it
 //! ```
 //! - P1: data that one secondary cannot take is no reason to stop: the order goes to the primary
-//!   anyway, whose forward then fails there, and the set is shrunk (R14).
+//!   anyway, whose forward then fails there, and the set is shrunk (R14). One that is slow gets the
+//!   data meanwhile.
 
 use crate::retry::{is_final, is_silence};
 use cairn_env::EffectId;
@@ -23,6 +24,10 @@ pub(crate) struct PushProgress {
     /// To each server apart, since the chain broke.
     apart: bool,
     failed: BTreeSet<ServerId>,
+    /// Who has the data, of those that got it apart.
+    taken: BTreeSet<ServerId>,
+    /// Whoever does not have it by now is not waited for.
+    hurries: bool,
 }
 
 /// What a failed push means.
@@ -43,6 +48,21 @@ impl PushProgress {
         self.pending.insert(call, server);
     }
 
+    /// Whether it is one of those under way.
+    pub(crate) fn awaits(&self, call: EffectId) -> bool {
+        self.pending.contains_key(&call)
+    }
+
+    /// From now on it will do that this server has the data.
+    pub(crate) fn hurry(&mut self) {
+        self.hurries = true;
+    }
+
+    /// Whether the order can go to that primary (P1).
+    pub(crate) fn will_do(&self, primary: ServerId) -> bool {
+        self.pending.is_empty() || (self.hurries && self.taken.contains(&primary))
+    }
+
     /// A push has ended.
     ///
     /// # Errors
@@ -53,7 +73,10 @@ impl PushProgress {
         result: Result<(), Failure>,
     ) -> Result<(), FailedPush> {
         let first = self.pending.remove(&call).expect("a push ends once");
-        let Err(failure) = result else { return Ok(()) };
+        let Err(failure) = result else {
+            self.taken.insert(first);
+            return Ok(());
+        };
         if is_final(&failure) && !is_silence(&failure) {
             return Err(FailedPush::Final(failure));
         }
@@ -78,10 +101,5 @@ impl PushProgress {
     /// Whether a server is known not to have the data.
     pub(crate) fn has_failed(&self, server: ServerId) -> bool {
         self.failed.contains(&server)
-    }
-
-    /// Whether no push is under way.
-    pub(crate) fn is_over(&self) -> bool {
-        self.pending.is_empty()
     }
 }

@@ -4,6 +4,7 @@ use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::report::{CheckFailure, RunReport};
 use cairn_env_sim::WorldTime;
+use cairn_types::CellConfig;
 use cairn_types::planted::Rule;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,6 +23,7 @@ pub struct Drill {
     /// The interleaving, in a line.
     pub name: &'static str,
     servers: usize,
+    config: fn() -> CellConfig,
     run: DrillSteps,
 }
 
@@ -33,12 +35,28 @@ impl Drill {
         servers: usize,
         run: DrillSteps,
     ) -> Self {
-        Self { rule: Some(rule), finding: None, unmended: None, name, servers, run }
+        Self {
+            rule: Some(rule),
+            finding: None,
+            unmended: None,
+            name,
+            servers,
+            config: CellConfig::tiny,
+            run,
+        }
     }
 
     /// Failed in a whole cell once, for a bug now mended.
     pub(super) const fn of_bug(name: &'static str, servers: usize, run: DrillSteps) -> Self {
-        Self { rule: None, finding: None, unmended: None, name, servers, run }
+        Self {
+            rule: None,
+            finding: None,
+            unmended: None,
+            name,
+            servers,
+            config: CellConfig::tiny,
+            run,
+        }
     }
 
     /// Repeats a finding.
@@ -48,7 +66,20 @@ impl Drill {
         servers: usize,
         run: DrillSteps,
     ) -> Self {
-        Self { rule: None, finding: Some(finding), unmended: None, name, servers, run }
+        Self {
+            rule: None,
+            finding: Some(finding),
+            unmended: None,
+            name,
+            servers,
+            config: CellConfig::tiny,
+            run,
+        }
+    }
+
+    /// In a cell with the times that real ones have.
+    pub(super) const fn with_real_times(self) -> Self {
+        Self { config: real_times, ..self }
     }
 
     /// Still fails: these crates' mend is awaited.
@@ -57,13 +88,19 @@ impl Drill {
     }
 }
 
+/// Small chunks, and all times by default.
+fn real_times() -> CellConfig {
+    let CellConfig { chunk_size, block_size, trash_ms, .. } = CellConfig::tiny();
+    CellConfig { chunk_size, block_size, trash_ms, ..CellConfig::standard() }
+}
+
 /// Runs a drill, with a rule broken or none.
 #[must_use]
 pub fn run_drill(drill: &Drill, planted: Option<Rule>, trace: bool) -> RunReport {
     crate::run::plant(planted);
     let mut report = RunReport::default();
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        let mut script = DrillScript::new(drill.servers, trace);
+        let mut script = DrillScript::new(drill.servers, (drill.config)(), trace);
         let verdict = (drill.run)(&mut script);
         script.finish(verdict, &mut report);
     }));

@@ -35,7 +35,7 @@ pub(super) struct DrillScript {
 }
 
 impl DrillScript {
-    pub(super) fn new(servers: usize, trace: bool) -> Self {
+    pub(super) fn new(servers: usize, cell_config: CellConfig, trace: bool) -> Self {
         let config = RunConfig {
             seed: 1,
             seconds: 0,
@@ -46,7 +46,6 @@ impl DrillScript {
             batches: false,
             strict: false,
         };
-        let cell_config = CellConfig::tiny();
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
         let (mut world, nodes) = cell::build(&config, &cell_config, CLIENTS, &observer);
         let prober = cell::add_prober(&mut world, "prober", Role::Client);

@@ -270,6 +270,10 @@ fn an_append_that_was_ordered_and_not_answered_is_unknown_and_one_only_pushed_no
     let _ordered = ordered(&mut client);
     client.pass(Duration::from_secs(61));
     assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::Unknown));
+    while client.has_calls() {
+        // Whether the primary is there, nobody has told.
+        client.call();
+    }
 
     let done = client.start(append(10));
     let _pushed = pushed(&mut client);
@@ -401,4 +405,60 @@ fn a_write_to_a_full_disk_is_refused_at_once() {
     push_ok(&mut client);
     client.fail(Failure::not_done(ErrorCode::DiskFull, "no space left"));
     assert_eq!(result(&done).map_err(|f| f.code), Err(ErrorCode::DiskFull));
+}
+
+/// An append whose primary, server 4, has been told and says nothing for a while: the master is
+/// asked about it.
+fn doubted(client: &mut TestClient) -> (ResultSlot, Call) {
+    let done = client.start(append(10));
+    leased(client, grant(0, 8, 1, &[4, 1]));
+    push_ok(client);
+    let (_, order) = ordered(client);
+    client.pass(Duration::from_millis(600));
+    (done, order)
+}
+
+#[test]
+fn a_primary_that_lets_wait_is_waited_for_while_the_master_vouches_for_it() {
+    let mut client = connected();
+    let (done, order) = doubted(&mut client);
+    let lease = leased(&mut client, grant(0, 9, 1, &[4]));
+    assert_eq!((lease.failed, lease.failed_version), (ServerId::new(4), ChunkVersion::new(8)));
+    client.assert_asks_nobody();
+    client.pass(Duration::from_millis(1100));
+    leased(&mut client, grant(0, 9, 1, &[4]));
+    client.assert_asks_nobody();
+    client.tell(&order, Ok(appended(40)));
+    assert_eq!(result(&done), Ok(Output::Appended { offset: 40 }));
+}
+
+#[test]
+fn where_the_master_has_gone_on_to_another_lease_the_mutation_follows_and_may_have_happened() {
+    let mut client = connected();
+    let (done, order) = doubted(&mut client);
+    leased(&mut client, grant(1, 9, 2, &[1, 3]));
+    assert_eq!(push_ok(&mut client).chain.len(), 1);
+    let (append, call) = ordered(&mut client);
+    assert_eq!((append.handle, append.lease), (handle(1), LeaseId::new(2)));
+    client.tell(&order, Err(Failure::unknown(ErrorCode::DeadlineExceeded, "it hung")));
+    assert!(!is_done(&done), "the word of the one that was given up counts no more");
+    client.tell(&call, Err(Failure::refused(ErrorCode::Invalid, "no")));
+    assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::Unknown));
+}
+
+#[test]
+fn an_order_does_not_wait_for_a_replica_that_is_late_with_its_data() {
+    let mut client = connected();
+    client.start(append(10));
+    leased(&mut client, grant(0, 8, 1, &[4, 1, 3]));
+    let (_, chain) = pushed(&mut client);
+    client.tell(&chain, Err(Failure::unknown(ErrorCode::DeadlineExceeded, "no answer")));
+    let apart = [(); 3].map(|()| pushed(&mut client).1);
+    for call in apart.iter().filter(|call| call.to.as_str() != "s3:1") {
+        client.tell(call, Ok(Response::Push(PushAnswer {})));
+    }
+    client.assert_asks_nobody();
+    client.pass(Duration::from_millis(200));
+    let calls = [client.call(), client.call()];
+    assert!(calls.iter().any(|call| matches!(call.request, Request::Append(_))), "{calls:?}");
 }

@@ -3,6 +3,7 @@
 mod append_beside_a_lone_replica;
 mod copies_behind;
 mod cut_off_from_peers;
+mod hung_servers;
 mod late_member;
 mod left_out_and_serving;
 mod length_after_restart;
@@ -29,6 +30,7 @@ pub(super) fn drills() -> Vec<Drill> {
         length_after_restart::DRILLS,
         append_beside_a_lone_replica::DRILLS,
         left_out_and_serving::DRILLS,
+        hung_servers::DRILLS,
     ]
     .concat()
 }
