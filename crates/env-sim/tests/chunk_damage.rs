@@ -225,3 +225,17 @@ fn a_block_that_lies_in_anothers_place_with_its_checksum_is_refused() {
     assert!(!read(&store, to * size, size).is_ok_and(|got| got.verifies()));
     check_readable(&store, whole, "a moved block");
 }
+
+#[test]
+fn a_file_that_says_it_is_huge_takes_no_memory_and_is_damage_of_its_chunk_alone() {
+    for (name, disk, model) in chunks() {
+        for kind in ["meta", "redo"] {
+            let image = disk.image();
+            let file = disk.session().open(&path(kind), OpenMode::Create).unwrap();
+            file.set_size(1 << 50).unwrap();
+            drop(file);
+            assert!(check_told(&disk, &model, &format!("{name}: {kind}")), "{name}: {kind}");
+            disk.restore(&image);
+        }
+    }
+}

@@ -14,9 +14,19 @@ pub(crate) fn sync_failure(error: SyncError) -> DiskError {
     error.into()
 }
 
+/// No file that is read whole is near so large. What says that it is (a hole in it costs nobody
+/// anything) is refused before it takes memory.
+const FILE_SIZE_MAX: u64 = 1 << 30;
+/// What systems say of such a file.
+const EFBIG: i32 = 27;
+
 /// Reads all of an open file.
 pub(crate) fn read_all(file: &dyn DiskFile) -> Result<Vec<u8>, IoFailure> {
-    let size = usize::try_from(file.size()?).expect("a file that fits into memory");
+    let size = file.size()?;
+    if size > FILE_SIZE_MAX {
+        return Err(IoFailure::System(EFBIG));
+    }
+    let size = usize::try_from(size).expect("compared above");
     let mut bytes = vec![0; size];
     let read = file.read_at(&mut bytes, 0)?;
     bytes.truncate(read);
