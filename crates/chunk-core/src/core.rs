@@ -69,7 +69,7 @@ impl ChunkCore {
         for handle in handles {
             // One that has gone meanwhile has nothing to lose.
             if let Some(replica) = self.table.touch(*handle) {
-                replica.lose_bytes();
+                replica.stored_mut().lose_bytes();
             }
         }
     }
@@ -133,6 +133,7 @@ impl ChunkCore {
             out: &mut self.out,
             me: &self.me.at,
             master: self.link.master(&self.me),
+            standing: self.link.standing(),
         };
         (&mut self.table, cx)
     }
@@ -427,7 +428,8 @@ impl ChunkCore {
             }),
             CallPurpose::Heartbeat(sent) => {
                 let result = Heartbeat::answer(result);
-                let answer = self.with_link(now, |link, cx| link.on_heartbeat_answer(cx, result));
+                let answer =
+                    self.with_link(now, |link, cx| link.on_heartbeat_answer(cx, sent, result));
                 if let Some(answer) = answer {
                     self.heed(now, sent, answer);
                 }

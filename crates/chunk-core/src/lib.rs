@@ -44,6 +44,7 @@ mod replica_role;
 mod replica_table;
 mod secondaries;
 mod secondary;
+mod standing;
 mod stored_replica;
 mod sync;
 mod write;

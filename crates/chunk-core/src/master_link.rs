@@ -13,6 +13,7 @@ use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
 use crate::inventory::InventoryProgress;
 use crate::outbox::{CallPurpose, DiskPurpose, Outbox, WakePurpose};
 use crate::replica_table::ReplicaTable;
+use crate::standing::Standing;
 use cairn_env::{ChunkJob, Effect, JournalEntry, LogEvent, Now, Space};
 use cairn_protocol::{
     ErrorCode, Failure, Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join,
@@ -70,6 +71,10 @@ pub(crate) struct MasterLink {
     refused_since: Option<Time>,
     /// When the master last answered.
     heard: Time,
+    /// What that is worth to readers.
+    standing: Standing,
+    /// The last news of this join that were heeded, by number.
+    heeded: u64,
     /// Since when no master took this server in.
     away_since: Option<Time>,
     /// What was said last of why none did.
@@ -90,6 +95,8 @@ impl MasterLink {
             held_told: ChunkHandle::default(),
             refused_since: None,
             heard: Time::default(),
+            standing: Standing::default(),
+            heeded: 0,
             away_since: None,
             said: String::new(),
         }
@@ -98,6 +105,10 @@ impl MasterLink {
     /// The master that is talked to.
     pub(crate) fn master<'m>(&self, me: &'m ChunkCoreConfig) -> &'m Address {
         &me.masters[self.master_index % me.masters.len()]
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing
     }
 
     pub(crate) fn learn_space(&mut self, space: Space) {
@@ -171,6 +182,8 @@ impl MasterLink {
             self.identify(cx.me, cx.out);
         }
         cx.settings.learn(answer.config);
+        self.standing.join(cx.now.time, cx.settings.config());
+        self.heeded = 0;
         self.heard = cx.now.time;
         self.refused_since = None;
         self.state = LinkState::Joined(cx.now.time);
@@ -323,6 +336,7 @@ impl MasterLink {
             damaged: cx.table.damaged(),
             held: self.replicas_to_tell(cx.table),
             term: self.term,
+            heeded: self.heeded,
         };
         self.call(cx, CallPurpose::Heartbeat(cx.now.time), request);
     }
@@ -331,6 +345,7 @@ impl MasterLink {
     pub(crate) fn on_heartbeat_answer(
         &mut self,
         cx: &mut LinkContext<'_>,
+        sent: Time,
         result: Result<HeartbeatAnswer, Failure>,
     ) -> Option<HeartbeatAnswer> {
         let answer = match result {
@@ -351,9 +366,23 @@ impl MasterLink {
         if answer.rejoin {
             self.state = LinkState::Away(cx.now.time);
             self.inventory = None;
+            self.standing.leave();
             return None;
         }
+        self.heed_news(cx.table, &answer);
+        self.standing.hear(sent);
         Some(answer)
+    }
+
+    /// Sets go on without replicas that are here: nobody is served from these any more.
+    fn heed_news(&mut self, table: &mut ReplicaTable, answer: &HeartbeatAnswer) {
+        for set in &answer.left_out {
+            // What is gone serves nobody.
+            if let Some(replica) = table.touch(set.handle) {
+                replica.stored_mut().leave_out(set.version);
+            }
+        }
+        self.heeded = self.heeded.max(answer.news);
     }
 
     /// Takes over a higher term, durably before anything of it is done; refuses a lower one (M1).

@@ -12,17 +12,22 @@
 //!   no other; then its good blocks, each of which is verified as it is read, are worth having.
 //!   One whose end is not known, or whose disk has less than it should, tells no reader that it
 //!   ends.
+//! - who is out of its chunk's set serves nobody, nor does one that may be, without having
+//!   heard of it, for a reader whose word from a master is old (`standing.rs`).
 
 use crate::outbox::{Outbox, ReplicaJob};
 use crate::primary::Primary;
 use crate::replica::Replica;
 use crate::replica_context::ReplicaContext;
+use crate::standing::Standing;
 use crate::stored_replica::StoredReplica;
 use cairn_env::{Caller, ChunkJob, ReadDone};
 use cairn_protocol::{
     ChunkLength, ChunkLengthAnswer, ErrorCode, Failure, Fetch, Read, ReadAnswer, Response,
 };
+use cairn_types::Time;
 use cairn_types::planted::{Rule, broken};
+use std::time::Duration;
 
 /// The most that one answer carries; a reader that wants more asks again. Far below the limit of
 /// a frame's payload, whole blocks at both ends included.
@@ -35,8 +40,12 @@ const _: () = assert!(READ_SIZE_MAX * 2 < cairn_protocol::PAYLOAD_SIZE_MAX as u6
 pub(crate) struct ReadView<'r> {
     pub(crate) stored: &'r StoredReplica,
     pub(crate) chunk_size: u64,
+    /// It holds the lease: nothing changes without it.
+    pub(crate) orders: bool,
     /// It holds the lease and has levelled: it alone knows what is acknowledged (R16).
     pub(crate) holds_lease: bool,
+    /// Whether this server would hear by now if sets went on without it.
+    pub(crate) standing: (Time, Standing),
     /// The reader has it from the master that the chunk is closed.
     pub(crate) knows_closed: bool,
     /// Its close mark is not yet on the other replicas, and may come to nothing (R18).
@@ -67,6 +76,7 @@ impl ReadView<'_> {
     /// Sees to it that a reader gets its bytes, or hears at once that there are none.
     pub(crate) fn read(&self, out: &mut Outbox, from: Caller, read: &Read) -> Result<(), Failure> {
         self.stored.check_version(read.version)?;
+        self.check_set(Duration::from_millis(read.location_age_ms))?;
         let (handle, readable) = (self.stored.handle(), self.readable());
         // A suspect one says so in its answer; who reads decides what that is worth (R28).
         let stores_more = self.stored.length() > self.stored.acknowledged().length;
@@ -98,6 +108,20 @@ impl ReadView<'_> {
         let what = ReplicaJob::Read { to: from, stored, end, closed: read.closed };
         out.replica_job(handle, what, job);
         Ok(())
+    }
+
+    ///
+    fn check_set(&self, location_age: Duration) -> Result<(), Failure> {
+        let (now, standing) = self.standing;
+        let why = if self.stored.is_left_out() {
+            "the others have gone on without this replica"
+        } else if !self.orders && !standing.covers(now, location_age) {
+            "this server has not heard lately whether the others have gone on without it"
+        } else {
+            return Ok(());
+        };
+        let line = format!("chunk {}: {why}; ask the master", self.stored.handle().short());
+        Err(Failure::not_done(ErrorCode::StaleVersion, line))
     }
 
     fn answer(&self) -> ReadAnswer {
@@ -133,11 +157,13 @@ impl ReadView<'_> {
 
 /// What one may see of it to whom the master said that the chunk is closed, or open.
 fn view<'r>(replica: &'r Replica, cx: &ReplicaContext<'_>, closed: bool) -> ReadView<'r> {
-    let holds = |primary: &Primary| primary.is_live(cx.now) && primary.has_levelled();
+    let primary = replica.role().primary().filter(|primary| primary.is_live(cx.now));
     ReadView {
         stored: replica.stored(),
         chunk_size: cx.config.chunk_size,
-        holds_lease: replica.role().primary().is_some_and(holds),
+        orders: primary.is_some(),
+        holds_lease: primary.is_some_and(Primary::has_levelled),
+        standing: (cx.now, cx.standing),
         knows_closed: closed,
         is_marking: replica.role().primary().is_some_and(Primary::is_marking),
     }
@@ -160,7 +186,7 @@ pub(crate) fn on_read_done(
 ) {
     if done.offset + (done.payload.len() as u64) < stored {
         // Zeros would say that nothing was ever written there (R19).
-        replica.lose_bytes();
+        replica.stored_mut().lose_bytes();
         cx.out.refuse(to, replica.stored().end_lost());
         return;
     }

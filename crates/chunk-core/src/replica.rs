@@ -574,9 +574,9 @@ impl Replica {
         }
     }
 
-    /// The disk has lost bytes of it.
-    pub(crate) fn lose_bytes(&mut self) {
-        self.stored.lose_bytes();
+    /// For what its disk or its master said of it.
+    pub(crate) fn stored_mut(&mut self) -> &mut StoredReplica {
+        &mut self.stored
     }
 
     // Syncs.

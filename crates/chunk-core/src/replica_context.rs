@@ -1,6 +1,7 @@
 //! What a decision about a replica may look at besides the replica, and where its effects go.
 
 use crate::outbox::{CallPurpose, Outbox, ReplicaCall};
+use crate::standing::Standing;
 use cairn_protocol::Request;
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{Address, CellConfig, ChunkHandle, ReplicaAt, ServerId, Time};
@@ -14,6 +15,8 @@ pub(crate) struct ReplicaContext<'a> {
     pub(crate) me: &'a ReplicaAt,
     /// The primary master, as far as known.
     pub(crate) master: &'a Address,
+    /// Whether it would hear if a set went on without it.
+    pub(crate) standing: Standing,
 }
 
 impl ReplicaContext<'_> {

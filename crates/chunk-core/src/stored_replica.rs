@@ -29,6 +29,8 @@ pub(crate) struct StoredReplica {
     suspect: bool,
     damaged: bool,
     end_unknown: bool,
+    /// Its set goes on without it, as its master said.
+    left_out: bool,
 }
 
 impl StoredReplica {
@@ -53,6 +55,7 @@ impl StoredReplica {
             suspect: recovered.suspect,
             damaged: false,
             end_unknown: false,
+            left_out: false,
         }
     }
 
@@ -140,6 +143,18 @@ impl StoredReplica {
     pub(crate) fn rise(&mut self, raise: &Raise) {
         assert!(raise.to > self.version, "{} is not a raise of {} (T1)", raise.to, self.version);
         self.version = raise.to;
+        // It is asked, so it may be of the set again.
+        self.left_out = false;
+    }
+
+    /// The set stands at `version`: below it, this replica is none of it.
+    pub(crate) fn leave_out(&mut self, version: ChunkVersion) {
+        self.left_out |= self.version < version;
+    }
+
+    /// Whether its set goes on without it.
+    pub(crate) fn is_left_out(&self) -> bool {
+        self.left_out
     }
 
     /// The close mark is durable here (R18).

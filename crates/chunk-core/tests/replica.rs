@@ -8,7 +8,7 @@ use cairn_env::{
 };
 use cairn_protocol::{
     AcknowledgedAnswer, Append, ChunkClosedAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Forward,
-    ForwardAnswer, Forwarded, GrantLease, HeartbeatAnswer, InventoryAnswer, JoinAnswer,
+    ForwardAnswer, Forwarded, GrantLease, HeartbeatAnswer, InventoryAnswer, JoinAnswer, LeftOut,
     LevelSource, Outcome, Raise, Read, Request, RequestId, Response, SecondaryFailedAnswer,
     SyncChunk, SyncChunkAnswer,
 };
@@ -232,7 +232,7 @@ fn append(number: u64, size: u64) -> Append {
 }
 
 fn read(offset: u64, size: u64) -> Read {
-    Read { handle: handle(), version: version(1), offset, size, closed: false }
+    Read { handle: handle(), version: version(1), offset, size, ..Read::default() }
 }
 
 fn forward(first: u64, count: u64) -> Forward {
@@ -436,6 +436,47 @@ fn a_lease_is_extended_from_when_the_heartbeat_was_sent() {
     bench.time = sent + config.lease_of_holder();
     bench.ask(append(2, 10));
     assert_eq!(bench.failure().code, ErrorCode::NotPrimary);
+}
+
+#[test]
+fn a_replica_that_the_set_goes_on_without_serves_no_reader_until_it_is_raised() {
+    let mut bench = Bench::with_replica();
+    bench.tick(Duration::from_millis(50));
+    let beat = bench.calls.iter().find(|(_, request)| matches!(request, Request::Heartbeat(_)));
+    let beat = beat.expect("a heartbeat is due").0;
+    bench.ask(read(0, 10));
+    assert!(bench.reply().1.is_ok());
+    let left_out = vec![LeftOut { handle: handle(), version: version(2) }];
+    let answer = HeartbeatAnswer { term: TERM, left_out, news: 4, ..HeartbeatAnswer::default() };
+    bench.answer(beat, Ok(Response::Heartbeat(answer)));
+    bench.ask(read(0, 10));
+    assert_eq!(bench.failure().code, ErrorCode::StaleVersion);
+    bench.calls.clear();
+    bench.tick(Duration::from_secs(1));
+    let heeded = bench.calls.iter().find_map(|(_, request)| match request {
+        Request::Heartbeat(beat) => Some(beat.heeded),
+        _ => None,
+    });
+    assert_eq!(heeded, Some(4));
+    bench.ask(raise(version(1), version(3)));
+    bench.journaled();
+    assert!(bench.reply().1.is_ok());
+    bench.ask(Read { version: version(3), ..read(0, 10) });
+    assert!(bench.reply().1.is_ok());
+}
+
+#[test]
+fn a_reader_with_an_old_location_is_served_by_a_primary_and_by_who_hears_its_master() {
+    let silent_ms = CellConfig::tiny().silent_ms;
+    let old = Read { location_age_ms: silent_ms + 1, ..read(0, 10) };
+    let mut bench = Bench::with_replica();
+    bench.ask(old.clone());
+    assert_eq!(bench.failure().code, ErrorCode::StaleVersion, "located before this server joined");
+    bench.ask(read(0, 10));
+    assert!(bench.reply().1.is_ok(), "located just now");
+    let mut bench = Bench::primary();
+    bench.ask(old);
+    assert!(bench.reply().1.is_ok(), "nobody changes the chunk without it");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What tasks and operations share: the time, the cell's settings, the caches, the way out.
 
 use crate::file_cache::FileCache;
+use crate::locations::LocationQuestion;
 use crate::masters::lookup::LookupRequest;
 use crate::masters::master_list::MasterList;
 use crate::outbox::Outbox;
@@ -80,9 +81,9 @@ impl ClientContext {
         (self.patience() / 5).max(Duration::from_millis(500))
     }
 
-    /// Until when a location may be used that was asked for at `sent`.
-    pub(crate) fn usable_until(&self, sent: Time) -> Time {
+    /// The question of that number, sent then, and until when its answer may be used.
+    pub(crate) fn question(&self, asked: u64, sent: Time) -> LocationQuestion {
         let ttl_ms = self.config.as_ref().map_or(0, |config| config.location_ttl_ms);
-        sent + Duration::from_millis(ttl_ms)
+        LocationQuestion { asked, sent, until: sent + Duration::from_millis(ttl_ms) }
     }
 }

@@ -25,7 +25,26 @@ pub(crate) struct KnownChunk {
     pub(crate) inner: bool,
     /// The number of the question.
     pub(crate) asked: u64,
+    /// When that was sent.
+    pub(crate) sent: Time,
     until: Time,
+}
+
+/// The question that brought a location.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocationQuestion {
+    /// Its number.
+    pub(crate) asked: u64,
+    pub(crate) sent: Time,
+    /// Until when the answer may be used.
+    pub(crate) until: Time,
+}
+
+impl KnownChunk {
+    fn of(chunk: Option<ChunkLocations>, inner: bool, question: LocationQuestion) -> Self {
+        let LocationQuestion { asked, sent, until } = question;
+        Self { chunk, inner, asked, sent, until }
+    }
 }
 
 /// The cache.
@@ -61,8 +80,7 @@ impl Locations {
         entry: &Entry,
         first: ChunkIndex,
         mut chunks: Vec<ChunkLocations>,
-        asked: u64,
-        until: Time,
+        question: LocationQuestion,
     ) {
         self.chunk_count = self.chunk_count.max(entry.chunk_count);
         for place in first.get()..first.get().saturating_add(u64::from(LOCATE_COUNT)) {
@@ -71,7 +89,7 @@ impl Locations {
             let chunk = at.map(|at| chunks.swap_remove(at));
             let chunk = chunk.filter(|chunk| !chunk.handle.is_none());
             let inner = place + 1 < entry.chunk_count;
-            self.learn(first, index, KnownChunk { chunk, inner, asked, until });
+            self.learn(first, index, KnownChunk::of(chunk, inner, question));
             if place >= entry.chunk_count {
                 break;
             }
@@ -79,10 +97,10 @@ impl Locations {
     }
 
     /// A lease grant tells of one chunk.
-    pub(crate) fn absorb_grant(&mut self, chunk: ChunkLocations, asked: u64, until: Time) {
+    pub(crate) fn absorb_grant(&mut self, chunk: ChunkLocations, question: LocationQuestion) {
         let index = chunk.index;
         let inner = index.get() + 1 < self.chunk_count;
-        self.learn(index, index, KnownChunk { chunk: Some(chunk), inner, asked, until });
+        self.learn(index, index, KnownChunk::of(Some(chunk), inner, question));
     }
 
     /// Where a chunk stands, or would.
@@ -121,7 +139,7 @@ impl Locations {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNKS_MAX, Locations};
+    use super::{CHUNKS_MAX, LocationQuestion, Locations};
     use cairn_protocol::ChunkLocations;
     use cairn_types::{ChunkHandle, ChunkIndex, Entry, Term, Time};
 
@@ -137,11 +155,15 @@ mod tests {
         Entry { chunk_count, ..Entry::default() }
     }
 
+    fn question(asked: u64, until: Time) -> LocationQuestion {
+        LocationQuestion { asked, sent: Time::default(), until }
+    }
+
     #[test]
     fn a_location_is_used_for_a_limited_time_and_not_where_a_younger_one_is_wanted() {
         let (at, index) = (Time::from_nanos, ChunkIndex::new(0));
         let mut locations = Locations::default();
-        locations.absorb(&entry(1), index, vec![chunk(0, 1)], 5, at(100));
+        locations.absorb(&entry(1), index, vec![chunk(0, 1)], question(5, at(100)));
         assert!(locations.find(index, at(99), 4).is_some());
         assert!(locations.find(index, at(99), 5).is_none(), "R19");
         assert!(locations.find(index, at(100), 4).is_none(), "too old");
@@ -151,7 +173,8 @@ mod tests {
     fn what_the_answer_leaves_out_is_a_hole_before_the_last_chunk_and_the_end_behind_it() {
         let mut locations = Locations::default();
         let first = ChunkIndex::new(0);
-        locations.absorb(&entry(3), first, vec![chunk(0, 1), chunk(2, 2)], 1, Time::from_nanos(9));
+        let asked = question(1, Time::from_nanos(9));
+        locations.absorb(&entry(3), first, vec![chunk(0, 1), chunk(2, 2)], asked);
         let found = |place| {
             let known = locations.find(ChunkIndex::new(place), Time::default(), 0);
             known.map(|known| (known.chunk.is_some(), known.inner))
@@ -168,7 +191,7 @@ mod tests {
         let mut locations = Locations::default();
         for first in (0..all / 16).rev().map(|nth| 16 * nth) {
             let chunks = (first..first + 16).map(|index| chunk(index, index)).collect();
-            locations.absorb(&entry(all), ChunkIndex::new(first), chunks, 1, until);
+            locations.absorb(&entry(all), ChunkIndex::new(first), chunks, question(1, until));
             for index in first..first + 16 {
                 assert!(locations.told(ChunkIndex::new(index), 0).is_some(), "{index} (H3)");
             }
@@ -180,8 +203,8 @@ mod tests {
     fn an_answer_that_was_overtaken_changes_nothing() {
         let mut locations = Locations::default();
         let first = ChunkIndex::new(0);
-        locations.absorb(&entry(1), first, vec![chunk(0, 2)], 8, Time::from_nanos(9));
-        locations.absorb(&entry(1), first, vec![chunk(0, 1)], 7, Time::from_nanos(9));
+        locations.absorb(&entry(1), first, vec![chunk(0, 2)], question(8, Time::from_nanos(9)));
+        locations.absorb(&entry(1), first, vec![chunk(0, 1)], question(7, Time::from_nanos(9)));
         let known = locations.find(first, Time::default(), 0).expect("known");
         assert_eq!(known.chunk, Some(chunk(0, 2)));
     }

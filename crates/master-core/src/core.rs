@@ -10,6 +10,7 @@
 //! - M3: within a term, wall time goes on as the boot-time clock does: setting the wall clock
 //!   changes nothing (R4).
 
+use crate::applied::Applied;
 use crate::chunks::Chunks;
 use crate::log_jobs::LogResult;
 use crate::mutations::{BatchItem, Mutations};
@@ -163,6 +164,9 @@ impl MasterCore {
             chunks.on_term_begins(&mut step);
         }
         mutations.on_applied(&mut step, proposal, &applied);
+        if !matches!(applied, Applied::Failed(_)) {
+            chunks.note_logged(record);
+        }
         chunks.on_applied(&mut step, proposal, &applied);
         effects.extend(self.out.drain());
     }

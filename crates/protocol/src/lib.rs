@@ -57,7 +57,7 @@ pub use rpc::{
 };
 pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,
-    HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join, JoinAnswer, Probe, ProbeAnswer,
-    Raise, RaiseAnswer, ReplicaReport, RevokeLease, RevokeLeaseAnswer, SecondaryFailed,
-    SecondaryFailedAnswer,
+    HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join, JoinAnswer, LeftOut, Probe,
+    ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, RevokeLease, RevokeLeaseAnswer,
+    SecondaryFailed, SecondaryFailedAnswer,
 };

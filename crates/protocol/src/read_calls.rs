@@ -12,6 +12,9 @@ cairn_types::message! {
         /// The master says that the chunk is closed. A replica's close mark counts for nobody else:
         /// a fence may have put it on this replica alone, and come to nothing (R19).
         5 => closed: bool,
+        /// How long ago the reader asked the master where the chunk lies. A server that may have
+        /// been left out since then without hearing of it refuses.
+        6 => location_age_ms: u64,
     }
 }
 cairn_types::message! {

@@ -93,6 +93,12 @@ cairn_types::message! {
     pub struct Garbage { 1 => handle: ChunkHandle, 2 => version: ChunkVersion }
 }
 cairn_types::message! {
+    /// A chunk's set stands at this version: a replica below it is none of the set, and serves
+    /// nobody.
+    #[derive(Copy)]
+    pub struct LeftOut { 1 => handle: ChunkHandle, 2 => version: ChunkVersion }
+}
+cairn_types::message! {
     /// The pulse of a chunkserver.
     pub struct Heartbeat {
         1 => server: ServerId,
@@ -105,6 +111,8 @@ cairn_types::message! {
         /// A slice of what it holds, in turn, so that the master can name what is garbage.
         7 => held: Vec<ReplicaReport>,
         8 => term: Term,
+        /// The last news by number that an answer of this term told it.
+        9 => heeded: u64,
     }
 }
 cairn_types::message! {
@@ -118,6 +126,11 @@ cairn_types::message! {
         4 => rejoin: bool,
         /// Blocks that a client says are bad; verified here before anyone believes it (R31).
         5 => verify: Vec<DoubtedBlock>,
+        /// Sets that go on without their replica here; told until a heartbeat says that it was
+        /// heeded.
+        6 => left_out: Vec<LeftOut>,
+        /// The number of the last news in this answer; zero: there was none.
+        7 => news: u64,
     }
 }
 cairn_types::message! {

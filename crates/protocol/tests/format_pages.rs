@@ -104,6 +104,7 @@ fn messages_within_others() -> String {
         protocol::Forwarded::proto_text(),
         protocol::Found::proto_text(),
         protocol::Garbage::proto_text(),
+        protocol::LeftOut::proto_text(),
         protocol::HeldLease::proto_text(),
         protocol::LevelSource::proto_text(),
         protocol::Looked::proto_text(),

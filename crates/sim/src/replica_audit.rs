@@ -93,7 +93,7 @@ impl ReplicaAudit<'_> {
         let size = self.sim.cell_config.chunk_size;
         let (handle, version, closed) = (chunk.handle, chunk.version, chunk.closed);
         let from = self.sim.now();
-        let read = Read { handle, version, offset: 0, size, closed };
+        let read = Read { handle, version, size, closed, ..Read::default() };
         let Ok(Answer { response: Response::Read(given), payload }) =
             self.ask(at.clone(), read.into())
         else {

@@ -76,8 +76,8 @@ pub(crate) fn keep_locations(
 ) -> Result<(), Failure> {
     let MasterAnswer { response, asked, sent } = answer;
     let answer = Locate::answer(Ok(response))?;
-    let until = client.usable_until(sent);
-    client.files.file(file).locations.absorb(&answer.entry, first, answer.chunks, asked, until);
+    let question = client.question(asked, sent);
+    client.files.file(file).locations.absorb(&answer.entry, first, answer.chunks, question);
     Ok(())
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn keep_grant(
     let (index, handle, version) = (grant.index, grant.handle, grant.version);
     let known = ChunkLocations { index, handle, version, ..ChunkLocations::default() };
     let chunk = ChunkLocations { replicas, primary, ..known };
-    let until = client.usable_until(sent);
-    client.files.file(file).locations.absorb_grant(chunk, asked, until);
+    let question = client.question(asked, sent);
+    client.files.file(file).locations.absorb_grant(chunk, question);
     Ok(())
 }

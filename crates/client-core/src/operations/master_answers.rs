@@ -40,10 +40,10 @@ pub(crate) fn complete_stat(
         return None;
     }
     let StatAnswer { entry, .. } = stat;
-    let until = cx.client.usable_until(answer.sent);
+    let question = cx.client.question(answer.asked, answer.sent);
     let locations = &mut cx.client.files.file(entry.id).locations;
     locations.chunk_count = locations.chunk_count.max(entry.chunk_count);
-    locations.absorb_grant(last.clone(), answer.asked, until);
+    locations.absorb_grant(last.clone(), question);
     let stat = Some(Box::new(stat.clone()));
     Some(LengthOperation::read_end(cx, entry.id, last.index, entry.length, stat))
 }
@@ -77,9 +77,9 @@ fn learn_locations(client: &mut ClientContext, answer: &mut OpenAnswer, asked: u
     if answer.entry.kind == EntryKind::File {
         let (entry, chunks) = (&answer.entry, std::mem::take(&mut answer.chunks));
         let first = chunks.first().map(|chunk| chunk.index).unwrap_or_default();
-        let until = client.usable_until(sent);
+        let question = client.question(asked, sent);
         let locations = &mut client.files.opened(entry.id).locations;
-        locations.absorb(entry, first, chunks, asked, until);
+        locations.absorb(entry, first, chunks, question);
     }
 }
 

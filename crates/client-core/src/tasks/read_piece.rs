@@ -294,7 +294,9 @@ impl ReadPiece {
         let replica = self.choice.pick(&cx.client.rack, salt, chunk)?;
         let (handle, version, offset) = (chunk.handle, chunk.version, self.position());
         let closed = chunk.closed;
-        let read = Read { handle, version, offset, size: self.left(), closed };
+        let location_age_ms = age_ms(known, cx.now());
+        let size = self.left();
+        let read = Read { handle, version, offset, size, closed, location_age_ms };
         let asked = AskedReplica {
             server: replica.server,
             handle,
@@ -556,6 +558,12 @@ impl ReadPiece {
         let read = std::mem::take(&mut self.read);
         Poll::Ready(Ok(PieceRead { end: true, readable, ..read }))
     }
+}
+
+/// How old a location is, rounded up: a server that is not sure refuses what is too old.
+fn age_ms(known: &KnownChunk, now: Time) -> u64 {
+    let nanos = now.since(known.sent).as_nanos();
+    u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// How long a replica that lost nothing is waited for where only suspect ones are there: until a

@@ -10,7 +10,7 @@ use crate::applied::Applied;
 use crate::fleet::SliceNews;
 use crate::record::{self, CloseChunk, KnowServer};
 use crate::rules::closing::lacks_close;
-use crate::rules::garbage::{is_garbage, named};
+use crate::rules::garbage::{is_garbage, left_out_of, named};
 use crate::step::Step;
 use cairn_env::Caller;
 use cairn_protocol::{
@@ -165,6 +165,10 @@ impl Chunks {
         if !self.fleet.hear_heartbeat(step.now.time, beat) {
             return Ok(HeartbeatAnswer { term, rejoin: true, ..HeartbeatAnswer::default() });
         }
+        let news = self.fleet.news_for(beat, beat.term == term);
+        if news.lost {
+            return Ok(HeartbeatAnswer { term, rejoin: true, ..HeartbeatAnswer::default() });
+        }
         self.take_reports(step, beat.server, &beat.held);
         for handle in &beat.damaged {
             self.fleet.mark_damaged(*handle, beat.server);
@@ -183,8 +187,11 @@ impl Chunks {
         }
         let garbage = beat.held.iter().filter(|report| is_garbage(&view, report));
         let garbage = garbage.map(named).collect();
+        let mut left_out = news.left_out;
+        left_out.extend(beat.held.iter().filter_map(|report| left_out_of(step.state, report)));
         let verify = self.fleet.take_bad_blocks(beat.server);
-        Ok(HeartbeatAnswer { term, extended, garbage, rejoin: false, verify })
+        let news = news.last;
+        Ok(HeartbeatAnswer { term, extended, garbage, rejoin: false, verify, left_out, news })
     }
 }
 

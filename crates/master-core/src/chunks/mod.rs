@@ -15,13 +15,14 @@ mod chunkservers;
 use crate::applied::Applied;
 use crate::fleet::Fleet;
 use crate::outbox::ProposalId;
+use crate::record::{Record, SetVersion};
 use crate::rules::explain::explain;
 use crate::scheduler::Scheduler;
 use crate::state::State;
 use crate::step::Step;
 use crate::view::View;
 use cairn_env::{Caller, EffectId, Now};
-use cairn_protocol::{ExplainAnswer, Failure, Lease, ReportBadBlock, Response};
+use cairn_protocol::{ExplainAnswer, Failure, Lease, LeftOut, ReportBadBlock, Response};
 use cairn_types::{ChunkHandle, EntryId, ServerId, Term, Time};
 use std::collections::BTreeMap;
 
@@ -113,6 +114,13 @@ impl Chunks {
         self.schedule_tick(step);
         let dead = self.fleet.pass(step.now.time);
         self.scheduler.on_tick(&mut step.with(&mut self.fleet), &dead);
+    }
+
+    /// A record has changed the state: a set may go on without some who were of it.
+    pub(crate) fn note_logged(&mut self, record: &Record) {
+        if let Record::SetVersion(SetVersion { handle, version, .. }) = *record {
+            self.fleet.leave_out_all_below(LeftOut { handle, version });
+        }
     }
 
     /// A record is applied, of this term or an earlier one.

@@ -21,6 +21,7 @@ mod absent_servers;
 mod after_power_loss;
 mod furthest;
 mod late_heartbeat;
+mod left_out;
 mod marked_and_open;
 mod opened_together;
 mod slices;

@@ -12,6 +12,7 @@
 
 mod bad_blocks;
 mod joining;
+mod left_out;
 mod locations;
 mod servers;
 mod unknown_chunks;
@@ -24,8 +25,9 @@ pub(crate) use unknown_chunks::is_empty_creation;
 
 use crate::state::State;
 use bad_blocks::BadBlockHints;
-use cairn_protocol::{DoubtedBlock, ReplicaReport, ReportBadBlock};
+use cairn_protocol::{DoubtedBlock, Heartbeat, LeftOut, ReplicaReport, ReportBadBlock};
 use cairn_types::{CellConfig, ChunkHandle, ReplicaAt, ServerId, Time};
+use left_out::{LeftOutNews, ServerNews};
 use std::time::Duration;
 use unknown_chunks::UnknownChunks;
 use wanted::WantedChunks;
@@ -41,6 +43,8 @@ pub(crate) struct Fleet {
     wanted: WantedChunks,
     /// Bad blocks that clients reported.
     hints: BadBlockHints,
+    /// Sets that go on without a server, which is to hear of it.
+    news: LeftOutNews,
     /// Until then any server may come and tell what it holds.
     gathers_until: Time,
 }
@@ -106,6 +110,7 @@ impl Fleet {
     fn forget_all_of(&mut self, server: ServerId) {
         self.locations.remove_server(server);
         self.unknown.remove_server(server);
+        self.news.forget(server);
     }
 
     /// Takes in what a server answered of its replica of a chunk; nothing, where that is another's,
@@ -175,6 +180,23 @@ impl Fleet {
     /// How often readers reported bad blocks of a replica.
     pub(crate) fn bad_block_count(&self, handle: ChunkHandle, server: ServerId) -> u64 {
         self.hints.count(handle, server)
+    }
+
+    /// A version of a chunk is logged: whoever holds it at an older one is out of its set, and is
+    /// to hear of it.
+    pub(crate) fn leave_out_all_below(&mut self, set: LeftOut) {
+        let below = self.locations.of(set.handle);
+        let below = below.filter(|(_, replica)| !replica.is_current(set.version));
+        for (server, _) in below {
+            self.news.note(server, set);
+        }
+    }
+
+    /// What a server has not heeded yet of the sets that go on without it; `same_term`: its word
+    /// on what it heeded is about this master's news.
+    pub(crate) fn news_for(&mut self, beat: &Heartbeat, same_term: bool) -> ServerNews {
+        let heeded = if same_term { beat.heeded } else { 0 };
+        self.news.tell(beat.server, heeded)
     }
 
     /// Somebody asked for a chunk of which no replica is known.

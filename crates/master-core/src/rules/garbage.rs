@@ -1,4 +1,4 @@
-//! What a server may delete (§4.4, R33).
+//! What a server may delete (§4.4, R33), and what it may not serve any more (§4.5).
 //!
 //! - GB1: never a handle in the making, never an up-to-date replica, never bytes of a chunk that
 //!   the log does not know (`unknown_chunks.rs`).
@@ -9,13 +9,21 @@
 use super::members::current;
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::is_empty_creation;
+use crate::state::State;
 use crate::view::View;
-use cairn_protocol::{Garbage, ReplicaReport};
+use cairn_protocol::{Garbage, LeftOut, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
 
 /// The deletion of what was reported (GB3).
 pub(crate) fn named(report: &ReplicaReport) -> Garbage {
     Garbage { handle: report.handle, version: report.version }
+}
+
+/// The set that goes on without what was reported, if one does.
+pub(crate) fn left_out_of(state: &State, report: &ReplicaReport) -> Option<LeftOut> {
+    let handle = report.handle;
+    let chunk = state.chunk(handle).filter(|chunk| report.version < chunk.version)?;
+    Some(LeftOut { handle, version: chunk.version })
 }
 
 /// Whether what a server has just reported can go.

@@ -218,7 +218,7 @@ impl DrillScript {
         size: u64,
     ) -> Result<Vec<u8>, String> {
         let (handle, version) = (grant.handle, grant.version);
-        let read = Read { handle, version, offset: 0, size, closed: false };
+        let read = Read { handle, version, size, ..Read::default() };
         let answer = self.probe(server, read, Bytes::new()).map_err(|why| told(&why))?;
         // Whole blocks come; what lies behind the size asked for is cut off.
         let size = usize::try_from(size).expect("small reads");

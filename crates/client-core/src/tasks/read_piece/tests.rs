@@ -39,7 +39,8 @@ fn a_whole_read_asks_the_master_once_and_the_nearest_replica_once() {
     let (to, sent, call) = asked(&mut client);
     let version = ChunkVersion::new(5);
     assert_eq!(to, "s1:1");
-    assert_eq!(sent, Read { handle: handle(0), version, offset: 10, size: 20, closed: false });
+    let wanted = Read { handle: handle(0), version, offset: 10, size: 20, ..Read::default() };
+    assert_eq!(sent, wanted);
     client.send_bytes(&call, &[7; 20], readable(100));
     assert_eq!(bytes_read(&done), [7; 20]);
     client.assert_asks_nobody();
