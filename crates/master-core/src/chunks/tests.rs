@@ -19,6 +19,7 @@ use cairn_types::{
 
 mod absent_servers;
 mod after_power_loss;
+mod closed_unmarked;
 mod furthest;
 mod late_heartbeat;
 mod left_out;

@@ -2,23 +2,25 @@
 //!
 //! ```text
 //!   a chunk there:  may its set be raised? ─yes─► raise, to grant a lease
-//!                     └─no─► an append: close it and go on in the next chunk;  a write: wait
+//!                     ├─no─► an append: close it and go on in the next chunk;  a write: wait
+//!                     └─no, and it is closed: whoever lacks the mark is given it
 //!   none there:     may the chunk before take appends? ─yes─► fence it     ─no─► open one
 //! ```
 
 use super::closing::{may_take_appends, open_before};
 use super::decided_set::{SetDecision, decide};
 use super::live_file::{is_live_file, no_file};
-use super::members::current;
+use super::members::{current, former_holder_unknown};
 use super::placement::is_enough_without_trouble;
 use super::replica_set::{Blocked, LiveMember, live_members, plan_raise};
 use crate::chunk_place::ChunkPlace;
+use crate::fleet::KnownReplica;
 use crate::leases::LeaseStatus;
 use crate::state::{ChunkRecord, EntryRecord};
 use crate::view::View;
 use cairn_protocol::Failure;
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, Content, Time};
+use cairn_types::{ChunkHandle, Content, ServerId, Time};
 
 /// What a place's job does next.
 #[derive(Debug)]
@@ -33,7 +35,8 @@ pub(crate) enum NextStep {
     Wait { why: String, want: Option<ChunkHandle> },
     /// The chunk's set is raised, to grant a lease on it.
     Raise(ChunkHandle, ChunkRecord, Vec<LiveMember>),
-    /// The chunk before is closed to appends by raising these with the mark.
+    /// The chunk before is closed to appends by raising these with the mark, or this one, closed
+    /// already, gets it.
     Fence(ChunkHandle, Vec<LiveMember>),
     /// A chunk is made.
     Open,
@@ -102,8 +105,31 @@ fn with_chunk(
         Err(blocked) if appends && !bears_a_wait(view, place, since, &blocked) => {
             NextStep::GoOnInNext
         }
-        Err(blocked) => NextStep::Wait { why: blocked.why, want: Some(handle) },
+        Err(blocked) => match to_be_marked(view, handle, &chunk) {
+            Some(members) => NextStep::Fence(handle, members),
+            None => NextStep::Wait { why: blocked.why, want: Some(handle) },
+        },
     }
+}
+
+/// Who is raised with the mark of a closed chunk that gets no lease: a chunk may be closed while
+/// nobody could be given it, and without it no reader is told where the chunk's bytes end (R19).
+/// That changes neither the logged version nor the set.
+fn to_be_marked(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+) -> Option<Vec<LiveMember>> {
+    let may_be_leased = view.leases.possible(handle, view.now.time).is_some()
+        || former_holder_unknown(view, handle, chunk);
+    if !chunk.closed || may_be_leased {
+        return None;
+    }
+    let servers = view.fleet.servers();
+    let live = |server: &ServerId| servers.is_live(view.now.time, *server);
+    let lacks_mark = |(server, replica): (ServerId, KnownReplica)| live(&server) && !replica.closed;
+    let lacking = current(view, handle, chunk).any(lacks_mark);
+    lacking.then(|| live_members(view, current(view, handle, chunk)))
 }
 
 /// Whether appends wait where the chunk is blocked, rather than go on in the next one. What is left

@@ -13,8 +13,7 @@ pub(super) const DRILLS: &[Drill] = &[Drill::of_finding(
     "two of three servers die one after the other, and a client appends",
     3,
     two_of_three_die_and_a_client_appends,
-)
-.unmended("master-core")];
+)];
 
 /// One server dies and, when the master counts it as dead, another. The file can be read. A client
 /// appends, and the file can be read as before, with what was appended where that was acknowledged.
