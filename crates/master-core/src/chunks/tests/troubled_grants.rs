@@ -4,8 +4,11 @@
 use super::{World, lease, lost_answer, members, mutation, server};
 use crate::record::AddFile;
 use crate::state::ROOT;
-use cairn_protocol::{ErrorCode, Failure, GrantLease, Lease, LeasePurpose, SecondaryFailed};
-use cairn_types::{ChunkIndex, Content, EntryId};
+use cairn_protocol::{
+    ErrorCode, Failure, GrantLease, Lease, LeasePurpose, ProbeAnswer, RaiseAnswer, ReplicaReport,
+    Response, SecondaryFailed,
+};
+use cairn_types::{ChunkHandle, ChunkIndex, Content, EntryId};
 
 const RECORDS: EntryId = EntryId::new(78);
 
@@ -137,4 +140,27 @@ fn a_member_that_was_late_once_is_of_the_set_when_it_answers() {
     assert_eq!(raised(&mut world).secondaries.len(), 2);
     world.accept_grant();
     assert_eq!(world.granted(2).index, ChunkIndex::new(0));
+}
+
+#[test]
+fn whoever_says_yes_to_a_raise_and_stands_elsewhere_or_answers_something_else_has_not_taken_it() {
+    for odd in 0..4 {
+        let (mut world, _) = wanted_again(3);
+        for (at, (id, _, raise)) in world.raises().into_iter().enumerate() {
+            let (handle, version) = (raise.handle, raise.to);
+            let stands = ReplicaReport { handle, version, ..ReplicaReport::default() };
+            let other = ChunkHandle::new(handle.get() + 1);
+            let replica = match odd {
+                1 if at == 2 => ReplicaReport { version: raise.from, ..stands },
+                2 if at == 2 => ReplicaReport { handle: other, ..stands },
+                _ => stands,
+            };
+            let answer = match odd {
+                3 if at == 2 => Response::Probe(ProbeAnswer { replica, holds: true }),
+                _ => Response::Raise(RaiseAnswer { replica }),
+            };
+            world.answer(id, Ok(answer));
+        }
+        assert_eq!(world.proposed.len(), usize::from(odd == 0), "case {odd} (E1)");
+    }
 }
