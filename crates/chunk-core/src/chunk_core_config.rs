@@ -1,7 +1,7 @@
 //! Who a chunkserver is, and what its cell has agreed on.
 
 use cairn_types::{
-    Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, ReplicaAt, Term,
+    Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, ReignId, ReplicaAt, Term,
 };
 
 /// Who this server is and whom it serves.
@@ -17,6 +17,8 @@ pub struct ChunkCoreConfig {
     pub cell: CellId,
     /// The highest term it has heard of (R2).
     pub term: Term,
+    /// Whose term it was that took it in last (R1).
+    pub reign: (Term, ReignId),
     /// The highest handle that its disks have ever seen (R1).
     pub highest_handle: ChunkHandle,
     /// The highest version that its disks have ever seen (R1).

@@ -17,10 +17,10 @@ use crate::standing::Standing;
 use cairn_env::{ChunkJob, Effect, JournalEntry, LogEvent, Now, Space};
 use cairn_protocol::{
     ErrorCode, Failure, Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join,
-    JoinAnswer, ReplicaReport, ReportSlice, Request, Role,
+    JoinAnswer, ReplicaReport, ReportSlice, Request, Role, ServedReign,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Address, CellId, ChunkHandle, JoinId, ServerId, Term, Time};
+use cairn_types::{Address, CellId, ChunkHandle, JoinId, ReignId, ServerId, Term, Time};
 use std::time::Duration;
 
 /// Replicas that a heartbeat reports in turn, so that the master can name what is garbage.
@@ -59,6 +59,8 @@ pub(crate) struct MasterLink {
     inventory: Option<InventoryProgress>,
     /// The highest term heard of (R2).
     term: Term,
+    /// Whose term it was that took this server in last (R1).
+    reign: (Term, ReignId),
     cell: CellId,
     /// How full the disks were when last asked.
     space: Space,
@@ -88,6 +90,7 @@ impl MasterLink {
             state: LinkState::Away(Time::default()),
             inventory: None,
             term: me.term,
+            reign: me.reign,
             cell: me.cell,
             space,
             master_index: 0,
@@ -152,6 +155,7 @@ impl MasterLink {
             term: self.term,
             highest_handle,
             highest_version,
+            served: self.served(),
         };
         self.call(cx, CallPurpose::Join, request);
     }
@@ -169,6 +173,7 @@ impl MasterLink {
                 return Err(Failure::refused(ErrorCode::WrongCell, why));
             }
             self.obey_term(answer.term, cx.out)?;
+            self.take_reign(answer.term, answer.reign, cx.out)?;
             Ok(answer)
         });
         let answer = match taken_in {
@@ -337,6 +342,7 @@ impl MasterLink {
             held: self.replicas_to_tell(cx.table),
             term: self.term,
             heeded: self.heeded,
+            served: self.served(),
         };
         self.call(cx, CallPurpose::Heartbeat(cx.now.time), request);
     }
@@ -395,6 +401,28 @@ impl MasterLink {
             let before = std::mem::replace(&mut self.term, term);
             // The journal keeps order: whatever this term asks for lies behind this entry.
             out.journal(DiskPurpose::TermKept(before), JournalEntry::Term(term));
+        }
+        Ok(())
+    }
+
+    /// The last master that took this server in.
+    fn served(&self) -> ServedReign {
+        let (term, reign) = self.reign;
+        ServedReign { term, reign }
+    }
+
+    /// A master takes this server in: from here on no other of the same term does (R1).
+    fn take_reign(&mut self, term: Term, reign: ReignId, out: &mut Outbox) -> Result<(), Failure> {
+        let (known_term, known) = self.reign;
+        let another = term == known_term && known != ReignId::default() && reign != known;
+        if another && !broken(Rule::R1) {
+            let why = "another master of this very term has taken this server in before";
+            return Err(Failure::refused(ErrorCode::NotPrimaryMaster, why));
+        }
+        // One that knows of no reigns says none.
+        if reign != ReignId::default() && (term, reign) != self.reign {
+            self.reign = (term, reign);
+            out.journal(DiskPurpose::Nobody, JournalEntry::Reign(term, reign));
         }
         Ok(())
     }

@@ -37,6 +37,7 @@ impl Bench {
             masters: vec![Address::new("master:1")],
             cell: CellId::new(5),
             term: Term::new(1),
+            reign: Default::default(),
             highest_handle: ChunkHandle::default(),
             highest_version: ChunkVersion::default(),
         };
@@ -84,7 +85,16 @@ impl Bench {
         let (id, _) = self.calls.remove(at.expect("it joins"));
         let (cell, join) = (CellId::new(5), JoinId::new(join));
         let config = CellConfig::tiny();
-        self.answer(id, Ok(Response::Join(JoinAnswer { term: Term::new(1), cell, config, join })));
+        self.answer(
+            id,
+            Ok(Response::Join(JoinAnswer {
+                term: Term::new(1),
+                cell,
+                config,
+                join,
+                ..JoinAnswer::default()
+            })),
+        );
     }
 
     /// The slices on their way, taken out.

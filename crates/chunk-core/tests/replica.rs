@@ -67,6 +67,7 @@ impl Bench {
             masters: vec![Address::new("master:1")],
             cell: CellId::new(5),
             term: TERM,
+            reign: Default::default(),
             highest_handle: ChunkHandle::default(),
             highest_version: ChunkVersion::default(),
         };

@@ -66,6 +66,7 @@ impl Chunkserver {
             masters: config.masters,
             cell,
             term: found.term,
+            reign: found.reign,
             highest_handle: found.highest_handle,
             highest_version: found.highest_version,
         };

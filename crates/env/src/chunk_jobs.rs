@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use cairn_types::{
-    BlockChecksums, CellId, ChunkHandle, ChunkVersion, PushId, SerialNumber, ServerId, Term,
+    BlockChecksums, CellId, ChunkHandle, ChunkVersion, PushId, ReignId, SerialNumber, ServerId,
+    Term,
 };
 
 use crate::{DiskError, Payload, Space};
@@ -40,6 +41,8 @@ pub enum JournalEntry {
     },
     /// The highest term heard of (R2).
     Term(Term),
+    /// Whose term that is (R1).
+    Reign(Term, ReignId),
     /// This server belongs to a cell.
     Joined(CellId, ServerId),
     /// A suspect replica became current by a logged decision (R28).

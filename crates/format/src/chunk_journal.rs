@@ -9,14 +9,15 @@
 
 use crate::fields::{FieldReader, put_sized};
 use crate::{FormatError, sealed};
-use cairn_types::{ChunkHandle, ChunkVersion, Term, crc32c};
+use cairn_types::{ChunkHandle, ChunkVersion, ReignId, Term, crc32c};
 
 /// Bytes of the header.
 pub const JOURNAL_HEADER_SIZE: usize = 64;
 
 const MAGIC: [u8; 8] = *b"CAIRNJNL";
-/// From version 2 on, a chunk's files and its first head are written before the line that makes it.
-const VERSION: u32 = 2;
+/// From version 2 on, a chunk's files and its first head are written before the line that makes it;
+/// from version 3 on there are lines that say whose a term is.
+const VERSION: u32 = 3;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub enum JournalLine {
     },
     /// The highest term heard of (R2).
     Term(Term),
+    /// Whose term that is (R1).
+    Reign(Term, ReignId),
     /// The dirty mark: bytes that are not on disk yet may be acknowledged from here on (R27).
     Dirty(ChunkHandle),
     /// All of the chunk is on disk, as of the head of this number: no dirty mark.
@@ -92,6 +95,7 @@ impl JournalLine {
                 numbers(1, &[handle.get(), version.get()], flags, out);
             }
             Self::Term(term) => numbers(2, &[term.get()], 0, out),
+            Self::Reign(term, reign) => numbers(9, &[term.get(), reign.get()], 0, out),
             Self::Dirty(handle) => numbers(3, &[handle.get()], 0, out),
             Self::Clean { handle, sequence } => numbers(4, &[handle.get(), *sequence], 0, out),
             Self::Cleared(handle) => numbers(5, &[handle.get()], 0, out),
@@ -125,6 +129,7 @@ impl JournalLine {
                 close: flags & 2 != 0,
             },
             2 => Self::Term(Term::new(fields.u64()?)),
+            9 => Self::Reign(Term::new(fields.u64()?), ReignId::new(fields.u64()?)),
             3 => Self::Dirty(handle()?),
             4 => Self::Clean { handle: handle()?, sequence: fields.u64()? },
             5 => Self::Cleared(handle()?),
@@ -196,7 +201,7 @@ mod tests {
     use super::{
         JournalHeader, JournalLine, ReplicaLine, decode_journal_header, encode_journal_header,
     };
-    use cairn_types::{ChunkHandle, ChunkVersion, Term};
+    use cairn_types::{ChunkHandle, ChunkVersion, ReignId, Term};
     use proptest::prelude::{any, proptest};
 
     fn lines() -> Vec<JournalLine> {
@@ -205,6 +210,7 @@ mod tests {
             JournalLine::Raise { handle, version, create: true, close: false },
             JournalLine::Raise { handle, version, create: false, close: true },
             JournalLine::Term(Term::new(4)),
+            JournalLine::Reign(Term::new(4), ReignId::new(77)),
             JournalLine::Dirty(handle),
             JournalLine::Clean { handle, sequence: 17 },
             JournalLine::Cleared(handle),

@@ -28,7 +28,7 @@ use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ClientToMaster,
     Directed, ErrorCode, Failure, Open, ReportBadBlockAnswer, Request, Response, Stat,
 };
-use cairn_types::{CellConfig, CellId, LogIndex, Random, Term, WallTime};
+use cairn_types::{CellConfig, CellId, LogIndex, Random, ReignId, Term, WallTime};
 use std::sync::Arc;
 
 /// What is wrong, and what a person can do about it.
@@ -118,7 +118,9 @@ impl MasterCore {
             let (cell, config) = founding;
             self.out.propose(FoundCell { time: now.wall, cell, config });
         }
-        self.out.propose(Begin { time: now.wall, term: self.term });
+        let reign = ReignId::new(self.random.next_u64().max(1));
+        self.chunks.reign(reign);
+        self.out.propose(Begin { time: now.wall, term: self.term, reign });
         effects.extend(self.out.drain());
     }
 
@@ -234,6 +236,9 @@ impl MasterCore {
         if self.is_full && is_change(&request) {
             return self.out.reply(from, Err(no_room()));
         }
+        if let Some(failure) = self.refusal(&request) {
+            return self.out.reply(from, Err(failure));
+        }
         let (state, view) = (&self.state, self.chunks.view(now, &self.state));
         let answer = match request {
             ClientToMaster::Stat(stat) => reads::stat(&view, &stat).map(Response::Stat),
@@ -250,6 +255,7 @@ impl MasterCore {
                 let mut status = reads::status(&view);
                 status.reasons.extend(self.warning.clone());
                 status.reasons.extend(self.is_full.then(|| NO_ROOM.to_owned()));
+                status.reasons.extend(self.chunks.behind().map(str::to_owned));
                 Ok(Response::Status(status))
             }
             ClientToMaster::ListDegraded(wish) => {
@@ -292,6 +298,21 @@ impl MasterCore {
             self.chunks.want(now.time, chunk);
         }
         self.out.reply(from, answer);
+    }
+
+    /// What a master that lacks a part of its cell's history answers still: who it is and how it
+    /// stands, for a person.
+    fn refusal(&self, request: &ClientToMaster) -> Option<Failure> {
+        let behind = self.chunks.behind()?;
+        let answered = matches!(
+            request,
+            ClientToMaster::CellInfo(_)
+                | ClientToMaster::Servers(_)
+                | ClientToMaster::Status(_)
+                | ClientToMaster::Explain(_)
+                | ClientToMaster::ListDegraded(_)
+        );
+        (!answered).then(|| Failure::not_done(ErrorCode::NotPrimaryMaster, behind))
     }
 
     fn change_names(&mut self, now: Now, from: Caller, change: NameMutation) {

@@ -11,12 +11,12 @@ use cairn_protocol::Failure;
 use cairn_types::wire::Message;
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, MutationName,
-    ReplicaAt, ServerId, Term, WallTime,
+    ReignId, ReplicaAt, ServerId, Term, WallTime,
 };
 
 cairn_types::message! {
     /// The first record of a term; requests are taken once it is applied (R23).
-    pub struct Begin { 1 => time: WallTime, 2 => term: Term }
+    pub struct Begin { 1 => time: WallTime, 2 => term: Term, 3 => reign: ReignId }
 }
 cairn_types::message! {
     /// The cell's founding, once, at the first start of all.

@@ -67,7 +67,7 @@ pub fn seed(
     write_identity(disk.as_ref(), &identity)?;
     let founding = [
         Record::FoundCell(FoundCell { time: begun, cell, config: config.clone() }),
-        Record::Begin(Begin { time: begun, term: SEED_TERM }),
+        Record::Begin(Begin { time: begun, term: SEED_TERM, ..Begin::default() }),
     ];
     let mut state = State::default();
     for record in founding.into_iter().chain(records) {

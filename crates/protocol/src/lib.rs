@@ -59,5 +59,5 @@ pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,
     HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join, JoinAnswer, LeftOut, Probe,
     ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, RevokeLease, RevokeLeaseAnswer,
-    SecondaryFailed, SecondaryFailedAnswer,
+    SecondaryFailed, SecondaryFailedAnswer, ServedReign,
 };

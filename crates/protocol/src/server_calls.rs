@@ -3,7 +3,7 @@
 use crate::{LevelSource, ReportSlice};
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId,
-    LeaseId, ReplicaAt, SerialNumber, ServerId, Term,
+    LeaseId, ReignId, ReplicaAt, SerialNumber, ServerId, Term,
 };
 
 cairn_types::message! {
@@ -28,6 +28,12 @@ cairn_types::message! {
 }
 
 cairn_types::message! {
+    /// The master that took a server in last: its term, and which of those that a term may have had
+    /// where one of them was started from an old copy of its directory (R1).
+    #[derive(Copy)]
+    pub struct ServedReign { 1 => term: Term, 2 => reign: ReignId }
+}
+cairn_types::message! {
     /// A chunkserver's first word to a master.
     pub struct Join {
         1 => at: ReplicaAt,
@@ -40,6 +46,7 @@ cairn_types::message! {
         6 => term: Term,
         7 => highest_handle: ChunkHandle,
         8 => highest_version: ChunkVersion,
+        9 => served: ServedReign,
     }
 }
 cairn_types::message! {
@@ -50,6 +57,8 @@ cairn_types::message! {
         3 => config: CellConfig,
         /// Names this join: the inventory that follows belongs to it.
         4 => join: JoinId,
+        /// Durable at the server before it obeys this master again after a restart.
+        5 => reign: ReignId,
     }
 }
 
@@ -113,6 +122,7 @@ cairn_types::message! {
         8 => term: Term,
         /// The last news by number that an answer of this term told it.
         9 => heeded: u64,
+        10 => served: ServedReign,
     }
 }
 cairn_types::message! {

@@ -105,6 +105,7 @@ fn messages_within_others() -> String {
         protocol::Found::proto_text(),
         protocol::Garbage::proto_text(),
         protocol::LeftOut::proto_text(),
+        protocol::ServedReign::proto_text(),
         protocol::HeldLease::proto_text(),
         protocol::LevelSource::proto_text(),
         protocol::Looked::proto_text(),

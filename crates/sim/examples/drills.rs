@@ -13,8 +13,7 @@ fn main() {
         if wanted.is_some_and(|wanted| of != wanted && !drill.name.contains(wanted.as_str())) {
             continue;
         }
-        let waits = drill.unmended.map(|owner| format!(" [unmended: {owner}]")).unwrap_or_default();
-        println!("{of}: {}{waits}", drill.name);
+        println!("{of}: {}", drill.name);
         match run_drill(&drill, None, trace).failure {
             Some(it) => println!("  {} at {:.3}s: {}", it.checker, it.at.seconds(), it.message),
             None => println!("  no complaint"),

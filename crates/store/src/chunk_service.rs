@@ -86,6 +86,7 @@ impl ChunkDisk {
             }
             all.identity = all.identity.or(found.identity);
             all.term = all.term.max(found.term);
+            all.reign = all.reign.max(found.reign);
             all.highest_handle = all.highest_handle.max(found.highest_handle);
             all.highest_version = all.highest_version.max(found.highest_version);
             all.damaged.extend(found.damaged);
@@ -192,7 +193,7 @@ impl ChunkDisk {
         let mut placed = Vec::new();
         for entry in entries {
             placed.push(match entry {
-                JournalEntry::Term(_) | JournalEntry::Joined(..) => None,
+                JournalEntry::Term(_) | JournalEntry::Reign(..) | JournalEntry::Joined(..) => None,
                 JournalEntry::Raise { handle, create, .. } => {
                     let known = locked(&self.places).get(handle).copied();
                     let place = match known.or_else(|| created.get(handle).copied()) {

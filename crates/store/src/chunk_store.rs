@@ -221,6 +221,7 @@ impl ChunkStore {
                     lines.push(JournalLine::Raise { handle, version, create, close });
                 }
                 JournalEntry::Term(term) => lines.push(JournalLine::Term(term)),
+                JournalEntry::Reign(term, reign) => lines.push(JournalLine::Reign(term, reign)),
                 JournalEntry::Cleared(handle) => lines.push(JournalLine::Cleared(handle)),
                 JournalEntry::Joined(cell, server) => {
                     let kind = IdentityKind::Chunkserver;

@@ -14,7 +14,7 @@ use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{Disk, DiskError, IoFailure, LogEvent, OpenMode};
 use cairn_format::{Identity, IdentityKind, JournalHeader, ReplicaLine};
 use cairn_protocol::ReplicaReport;
-use cairn_types::{BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, ServerId, Term};
+use cairn_types::{BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, ReignId, ServerId, Term};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,6 +26,8 @@ pub struct RecoveredChunks {
     pub identity: Option<(CellId, ServerId)>,
     /// The highest term heard of (R2).
     pub term: Term,
+    /// Whose term it was that a master last said (R1).
+    pub reign: (Term, ReignId),
     /// The highest handle ever seen (R1, R3).
     pub highest_handle: ChunkHandle,
     /// The highest version ever seen (R1, R3).
@@ -297,6 +299,7 @@ fn summary(
     RecoveredChunks {
         identity,
         term: state.term,
+        reign: state.reign,
         highest_handle: state.highest_handle,
         highest_version: state.highest_version,
         replicas: chunks.iter().map(replica).collect(),

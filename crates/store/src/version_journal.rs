@@ -22,7 +22,7 @@ use cairn_format::{
     decode_journal_header, encode_journal_header, guess_journal_header, journal_seed, stream,
 };
 use cairn_types::planted::{self, Rule};
-use cairn_types::{ChunkHandle, ChunkVersion, Term};
+use cairn_types::{ChunkHandle, ChunkVersion, ReignId, Term};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,6 +35,7 @@ const GROWTH_MAX: u64 = 1 << 20;
 pub(crate) struct JournalState {
     pub(crate) replicas: BTreeMap<ChunkHandle, ReplicaLine>,
     pub(crate) term: Term,
+    pub(crate) reign: (Term, ReignId),
     /// The highest ever seen, those in the trash too (R1).
     pub(crate) highest_handle: ChunkHandle,
     pub(crate) highest_version: ChunkVersion,
@@ -56,6 +57,7 @@ impl JournalState {
                 self.highest_version = self.highest_version.max(*version);
             }
             JournalLine::Term(term) => self.term = self.term.max(*term),
+            JournalLine::Reign(term, reign) => self.reign = (*term, *reign),
             JournalLine::Dirty(handle) => self.change(*handle, |replica| replica.dirty = true),
             JournalLine::Clean { handle, sequence } => self.change(*handle, |replica| {
                 replica.dirty = false;
@@ -110,7 +112,9 @@ impl JournalState {
             version: self.highest_version,
         };
         let stood = self.replicas.values().copied().map(JournalLine::Stood);
-        [begun, JournalLine::Term(self.term)].into_iter().chain(stood)
+        let (term, reign) = self.reign;
+        let terms = [JournalLine::Term(self.term), JournalLine::Reign(term, reign)];
+        std::iter::once(begun).chain(terms).chain(stood)
     }
 }
 

@@ -188,6 +188,12 @@ number! {
     Incarnation
 }
 number! {
+    /// Names the one master that a term had, drawn when the term begins; zero: not known (R1). A
+    /// master that is started from an old copy of its directory begins a term that there was
+    /// already, but not its reign.
+    ReignId
+}
+number! {
     /// The place of a mutation or push in its client session, from 1.
     MutationNumber
 }

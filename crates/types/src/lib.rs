@@ -29,7 +29,7 @@ pub use checksum::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c, crc32c_append};
 pub use entry::{Content, Entry, EntryKind};
 pub use ids::{
     CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId, LeaseId, LogIndex,
-    MutationName, MutationNumber, PushId, SerialNumber, ServerId, SessionId, Term,
+    MutationName, MutationNumber, PushId, ReignId, SerialNumber, ServerId, SessionId, Term,
 };
 pub use name_pattern::{is_name_pattern, name_matches};
 pub use path::{CellPath, NAME_SIZE_MAX, PATH_SIZE_MAX, PathError};

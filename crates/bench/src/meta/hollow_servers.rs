@@ -68,6 +68,7 @@ impl ServersPart {
             masters: vec![Address::new(self.master.as_str())],
             cell: CellId::default(),
             term: Term::default(),
+            reign: Default::default(),
             highest_handle: ChunkHandle::default(),
             highest_version: ChunkVersion::default(),
         };

@@ -1,9 +1,10 @@
 //! What a primary master makes of its chunkservers' words: whom it takes in, whose leases go on,
 //! who may delete what (§3.1, §4.4).
 //!
-//! - CS1: a server that has obeyed a later term, or heard of its numbers, is not this master's to
-//!   command: this master is the past (R1, R3). So is one that has heard of a number of this very
-//!   term which this master has not given out: there was another master of this term.
+//! - CS1: a server that has obeyed a later term, or a master of a term that this log does not know
+//!   or knows as another's, is not this master's to command: this master was started from an old
+//!   copy of its directory, and is the past (R1, R3). It would give out numbers that were given out
+//!   before. From then on it serves nobody, until it is started from the newer directory.
 
 use super::Chunks;
 use crate::applied::Applied;
@@ -16,10 +17,10 @@ use cairn_env::Caller;
 use cairn_protocol::{
     ChunkserverToMaster, ErrorCode, Failure, ForgetServer, ForgetServerAnswer, Heartbeat,
     HeartbeatAnswer, Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, Response,
-    ServerState,
+    ServedReign, ServerState,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ServerId, Term};
+use cairn_types::{CellId, ServerId, Term};
 
 impl Chunks {
     /// Takes what a chunkserver says.
@@ -29,6 +30,10 @@ impl Chunks {
         from: Caller,
         request: ChunkserverToMaster,
     ) {
+        if let Some(why) = &self.behind {
+            let failure = Failure::not_done(ErrorCode::NotPrimaryMaster, why.clone());
+            return step.out.reply(from, Err(failure));
+        }
         let answer = match request {
             ChunkserverToMaster::SecondaryFailed(request) => {
                 let step = &mut step.with(&mut self.fleet);
@@ -60,6 +65,7 @@ impl Chunks {
             return Err(Failure::refused(ErrorCode::WrongCell, line));
         }
         let newest = join.term.max(join.highest_handle.term()).max(join.highest_version.term());
+        self.check_history(step, join.cell, join.served, server)?;
         self.check_term(newest, server)?;
         check_numbers(step, join)?;
         let id = step.numbers.join();
@@ -72,7 +78,7 @@ impl Chunks {
             step.out.propose(KnowServer { time: step.now.wall, at: join.at.clone() });
         }
         let (term, config) = (self.scheduler.term().number, step.state.config().clone());
-        Ok(JoinAnswer { term, cell, config, join: id })
+        Ok(JoinAnswer { term, cell, config, join: id, reign: self.reign })
     }
 
     /// A person says that a server will not come back.
@@ -122,6 +128,27 @@ impl Chunks {
         Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
     }
 
+    /// CS1. A server that belongs to no cell has no history.
+    fn check_history(
+        &mut self,
+        step: &Step<'_>,
+        cell: CellId,
+        served: ServedReign,
+        server: ServerId,
+    ) -> Result<(), Failure> {
+        let ServedReign { term, reign } = served;
+        if cell.is_none() || step.state.may_have_had(term, reign) || broken(Rule::R1) {
+            return Ok(());
+        }
+        let line = format!(
+            "server {server} has served a master of term {term} whose changes are not in this \
+             one's log: this master was started from an old copy of its directory, and serves \
+             nobody; start the newer one"
+        );
+        self.behind = Some(line.clone());
+        Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
+    }
+
     fn on_inventory(
         &mut self,
         step: &mut Step<'_>,
@@ -160,6 +187,7 @@ impl Chunks {
         step: &mut Step<'_>,
         beat: &Heartbeat,
     ) -> Result<HeartbeatAnswer, Failure> {
+        self.check_history(step, step.state.cell(), beat.served, beat.server)?;
         self.check_term(beat.term, beat.server)?;
         let term = self.scheduler.term().number;
         if !self.fleet.hear_heartbeat(step.now.time, beat) {

@@ -23,7 +23,7 @@ use crate::step::Step;
 use crate::view::View;
 use cairn_env::{Caller, EffectId, Now};
 use cairn_protocol::{ExplainAnswer, Failure, Lease, LeftOut, ReportBadBlock, Response};
-use cairn_types::{ChunkHandle, EntryId, ServerId, Term, Time};
+use cairn_types::{ChunkHandle, EntryId, ReignId, ServerId, Term, Time};
 use std::collections::BTreeMap;
 
 /// The soft state of one term.
@@ -32,6 +32,10 @@ pub(crate) struct Chunks {
     fleet: Fleet,
     scheduler: Scheduler,
     tick: Option<EffectId>,
+    /// Tells this master from any other of its term (R1).
+    reign: ReignId,
+    /// Why this master is the past: it serves nobody (CS1).
+    behind: Option<String>,
     /// Servers whose forgetting is on its way into the log, and who asked for it.
     forgetting: BTreeMap<ProposalId, (Caller, ServerId)>,
 }
@@ -42,8 +46,20 @@ impl Chunks {
             fleet: Fleet::default(),
             scheduler: Scheduler::new(term),
             tick: None,
+            reign: ReignId::default(),
+            behind: None,
             forgetting: BTreeMap::new(),
         }
+    }
+
+    /// The reign that servers are told of from now on.
+    pub(crate) fn reign(&mut self, reign: ReignId) {
+        self.reign = reign;
+    }
+
+    /// Why this master serves nobody, if it lacks a part of its cell's history.
+    pub(crate) fn behind(&self) -> Option<&str> {
+        self.behind.as_deref()
     }
 
     /// All that is known.

@@ -87,7 +87,7 @@ impl World {
     }
 
     pub(super) fn begin(&mut self, term: u64) {
-        self.apply(Begin { time: WallTime::default(), term: Term::new(term) });
+        self.apply(Begin { term: Term::new(term), ..Begin::default() });
         self.with(|chunks, step| chunks.on_term_begins(step));
     }
 

@@ -89,6 +89,7 @@ impl State {
     fn begin(&mut self, record: &Begin) -> Applied {
         self.term = record.term;
         self.term_began = record.time;
+        self.history.begin(record.term, record.reign);
         Applied::Changed(Changed::default())
     }
 

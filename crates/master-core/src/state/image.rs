@@ -12,6 +12,7 @@
 
 use super::State;
 use super::chunk_table::ChunkTable;
+use super::history::{History, TermReign};
 use super::known_servers::KnownServers;
 use super::map::{DamageMark, Map};
 use super::names::NameTree;
@@ -49,6 +50,8 @@ cairn_types::message! {
         9 => file_count: u64,
         10 => hidden_count: u64,
         11 => outcome_count: u64,
+        /// Whose the last terms were.
+        12 => reigns: Vec<TermReign>,
         /// Those that have joined and were not forgotten.
         13 => servers: Vec<ReplicaAt>,
     }
@@ -138,6 +141,7 @@ impl State {
             applied: head.applied,
             applied_term: head.applied_term,
             servers: KnownServers::of(head.servers),
+            history: History::of(head.reigns),
             names: NameTree::of([names, entries], [head.file_count, head.hidden_count]),
             chunks: ChunkTable::of([places, chunks]),
             outcomes: Outcomes::of([kept, by_time, floors, floors_by_time], head.outcome_count),
@@ -183,6 +187,7 @@ impl State {
             file_count: self.names.file_count(),
             hidden_count: self.names.hidden_count(),
             outcome_count: self.outcomes.count(),
+            reigns: self.history.reigns(),
             servers: self.servers.iter().cloned().collect(),
         }
     }

@@ -26,6 +26,7 @@ mod apply_names;
 mod apply_servers;
 mod chunk_table;
 mod entry_record;
+mod history;
 mod image;
 #[cfg(test)]
 mod image_test;
@@ -49,9 +50,10 @@ pub use outcomes::Remembered;
 use cairn_protocol::Failure;
 use cairn_types::{
     CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, LogIndex,
-    MutationName, ReplicaAt, ServerId, Term, WallTime,
+    MutationName, ReignId, ReplicaAt, ServerId, Term, WallTime,
 };
 use chunk_table::ChunkTable;
+use history::History;
 use known_servers::KnownServers;
 use map::DamageMark;
 use names::NameTree;
@@ -74,6 +76,7 @@ pub struct State {
     applied: LogIndex,
     applied_term: Term,
     servers: KnownServers,
+    history: History,
     names: NameTree,
     chunks: ChunkTable,
     outcomes: Outcomes,
@@ -94,6 +97,7 @@ impl Default for State {
             applied: LogIndex::default(),
             applied_term: Term::default(),
             servers: KnownServers::default(),
+            history: History::default(),
             names: NameTree::new(&mark),
             chunks: ChunkTable::new(&mark),
             outcomes: Outcomes::new(&mark),
@@ -129,6 +133,12 @@ impl State {
     #[must_use]
     pub fn term(&self) -> Term {
         self.term
+    }
+
+    /// Whether the log may have had that term under that reign (R1, R3).
+    #[must_use]
+    pub fn may_have_had(&self, term: Term, reign: ReignId) -> bool {
+        self.history.may_have_had(term, reign)
     }
 
     /// When that term began.

@@ -22,7 +22,7 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 pub(super) fn founding() -> [Record; 2] {
     let config = CellConfig { retry_window_ms: 300, ..CellConfig::tiny() };
     let found = FoundCell { time: WallTime::default(), cell: CellId::new(5), config };
-    [found.into(), Begin { time: WallTime::default(), term: TERM }.into()]
+    [found.into(), Begin { term: TERM, ..Begin::default() }.into()]
 }
 
 /// Draws records that fit the state often enough to change it.
@@ -72,7 +72,8 @@ impl Drawer {
         if self.random.chance(20) {
             // A new term, by another clock.
             self.clock = self.random.below(5000);
-            return Begin { time: WallTime::from_millis(self.clock), term: TERM }.into();
+            let time = WallTime::from_millis(self.clock);
+            return Begin { time, term: TERM, ..Begin::default() }.into();
         }
         let mutation = self.mutation();
         let parent = self.entry(state, EntryKind::Directory);

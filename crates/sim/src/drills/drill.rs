@@ -18,8 +18,6 @@ pub struct Drill {
     pub rule: Option<Rule>,
     /// The finding of a review or a chaos test that it repeats (issue 15).
     pub finding: Option<&'static str>,
-    /// Whose mend it waits for; none: it passes.
-    pub unmended: Option<&'static str>,
     /// The interleaving, in a line.
     pub name: &'static str,
     servers: usize,
@@ -35,28 +33,12 @@ impl Drill {
         servers: usize,
         run: DrillSteps,
     ) -> Self {
-        Self {
-            rule: Some(rule),
-            finding: None,
-            unmended: None,
-            name,
-            servers,
-            config: CellConfig::tiny,
-            run,
-        }
+        Self { rule: Some(rule), finding: None, name, servers, config: CellConfig::tiny, run }
     }
 
     /// Failed in a whole cell once, for a bug now mended.
     pub(super) const fn of_bug(name: &'static str, servers: usize, run: DrillSteps) -> Self {
-        Self {
-            rule: None,
-            finding: None,
-            unmended: None,
-            name,
-            servers,
-            config: CellConfig::tiny,
-            run,
-        }
+        Self { rule: None, finding: None, name, servers, config: CellConfig::tiny, run }
     }
 
     /// Repeats a finding.
@@ -66,25 +48,12 @@ impl Drill {
         servers: usize,
         run: DrillSteps,
     ) -> Self {
-        Self {
-            rule: None,
-            finding: Some(finding),
-            unmended: None,
-            name,
-            servers,
-            config: CellConfig::tiny,
-            run,
-        }
+        Self { rule: None, finding: Some(finding), name, servers, config: CellConfig::tiny, run }
     }
 
     /// In a cell with the times that real ones have.
     pub(super) const fn with_real_times(self) -> Self {
         Self { config: real_times, ..self }
-    }
-
-    /// Still fails: these crates' mend is awaited.
-    pub(super) const fn unmended(self, owner: &'static str) -> Self {
-        Self { unmended: Some(owner), ..self }
     }
 }
 

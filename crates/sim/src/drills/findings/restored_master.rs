@@ -13,8 +13,7 @@ pub(super) const DRILLS: &[Drill] = &[Drill::of_finding(
     "a master is restored from a backup, and new files are made",
     6,
     a_master_is_restored_and_new_files_are_made,
-)
-.unmended("master-core, chunk-core")];
+)];
 
 /// Files of each half.
 const FILES: usize = 12;

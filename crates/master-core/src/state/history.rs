@@ -1,0 +1,87 @@
+//! Whose the terms of this log were: what tells a server of this cell's past from one of another,
+//! where a master was started from an old copy of its directory (R1, R3).
+//!
+//! ```text
+//!   this log:      1 ─ 2 ─ 3            server: "3 of reign c took me in"
+//!   the copy's:    1 ─ 2 ─ 3'           c is not the reign of 3': the log lacks what 3 logged
+//! ```
+//! - HI1: the last [`REIGNS_MAX`] terms are remembered; older ones are believed.
+
+use cairn_types::{ReignId, Term};
+use std::sync::Arc;
+
+/// Terms whose reigns are remembered: starts of a master.
+const REIGNS_MAX: usize = 1024;
+
+cairn_types::message! {
+    /// One term, and which master's it was.
+    #[derive(Copy)]
+    pub struct TermReign { 1 => term: Term, 2 => reign: ReignId }
+}
+
+/// In order of term; clones share it until one of them begins another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct History(Arc<Vec<TermReign>>);
+
+impl History {
+    /// From what an image has.
+    pub(super) fn of(reigns: Vec<TermReign>) -> Self {
+        Self(Arc::new(reigns))
+    }
+
+    pub(super) fn reigns(&self) -> Vec<TermReign> {
+        self.0.to_vec()
+    }
+
+    /// A term begins.
+    pub(super) fn begin(&mut self, term: Term, reign: ReignId) {
+        let reigns = Arc::make_mut(&mut self.0);
+        // The term of a `Begin` that was repeated is the later one's.
+        reigns.retain(|known| known.term < term);
+        if reigns.len() == REIGNS_MAX {
+            reigns.remove(0);
+        }
+        reigns.push(TermReign { term, reign });
+        assert!(reigns.len() <= REIGNS_MAX, "so many are remembered (HI1)");
+    }
+
+    /// Whether this log may have had that term under that reign.
+    pub(super) fn may_have_had(&self, term: Term, reign: ReignId) -> bool {
+        let oldest = self.0.first().map(|known| known.term);
+        if reign == ReignId::default() || oldest.is_none_or(|oldest| term < oldest) {
+            return true;
+        }
+        let known = self.0.iter().find(|known| known.term == term);
+        known.is_some_and(|known| known.reign == ReignId::default() || known.reign == reign)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{History, REIGNS_MAX};
+    use cairn_types::{ReignId, Term};
+
+    #[test]
+    fn a_term_of_another_reign_or_one_that_the_log_lacks_is_of_another_history() {
+        let mut history = History::default();
+        let had = |history: &History, term, reign| {
+            history.may_have_had(Term::new(term), ReignId::new(reign))
+        };
+        assert!(had(&history, 4, 9), "nothing is known so far");
+        for (term, reign) in [(2, 20), (3, 0), (5, 50)] {
+            history.begin(Term::new(term), ReignId::new(reign));
+        }
+        assert!(had(&history, 2, 20) && had(&history, 5, 50));
+        assert!(!had(&history, 2, 21) && !had(&history, 4, 40) && !had(&history, 6, 60));
+        assert!(had(&history, 3, 7), "a build that knew of no reigns began it");
+        assert!(had(&history, 1, 7), "older than what is remembered");
+        assert!(had(&history, 5, 0), "the server has not been told");
+    }
+
+    #[test]
+    fn so_many_terms_are_remembered_and_no_more() {
+        let mut history = History::default();
+        (1..=2 * REIGNS_MAX as u64).for_each(|it| history.begin(Term::new(it), ReignId::new(it)));
+        assert_eq!(history.reigns().len(), REIGNS_MAX);
+    }
+}
