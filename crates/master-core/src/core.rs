@@ -236,9 +236,6 @@ impl MasterCore {
         if self.is_full && is_change(&request) {
             return self.out.reply(from, Err(no_room()));
         }
-        if let Some(failure) = self.refusal(&request) {
-            return self.out.reply(from, Err(failure));
-        }
         let (state, view) = (&self.state, self.chunks.view(now, &self.state));
         let answer = match request {
             ClientToMaster::Stat(stat) => reads::stat(&view, &stat).map(Response::Stat),
@@ -255,7 +252,6 @@ impl MasterCore {
                 let mut status = reads::status(&view);
                 status.reasons.extend(self.warning.clone());
                 status.reasons.extend(self.is_full.then(|| NO_ROOM.to_owned()));
-                status.reasons.extend(self.chunks.behind().map(str::to_owned));
                 Ok(Response::Status(status))
             }
             ClientToMaster::ListDegraded(wish) => {
@@ -298,21 +294,6 @@ impl MasterCore {
             self.chunks.want(now.time, chunk);
         }
         self.out.reply(from, answer);
-    }
-
-    /// What a master that lacks a part of its cell's history answers still: who it is and how it
-    /// stands, for a person.
-    fn refusal(&self, request: &ClientToMaster) -> Option<Failure> {
-        let behind = self.chunks.behind()?;
-        let answered = matches!(
-            request,
-            ClientToMaster::CellInfo(_)
-                | ClientToMaster::Servers(_)
-                | ClientToMaster::Status(_)
-                | ClientToMaster::Explain(_)
-                | ClientToMaster::ListDegraded(_)
-        );
-        (!answered).then(|| Failure::not_done(ErrorCode::NotPrimaryMaster, behind))
     }
 
     fn change_names(&mut self, now: Now, from: Caller, change: NameMutation) {

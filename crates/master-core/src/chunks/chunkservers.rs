@@ -3,8 +3,8 @@
 //!
 //! - CS1: a server that has obeyed a later term, or a master of a term that this log does not know
 //!   or knows as another's, is not this master's to command: this master was started from an old
-//!   copy of its directory, and is the past (R1, R3). It would give out numbers that were given out
-//!   before. From then on it serves nobody, until it is started from the newer directory.
+//!   copy of its directory, and is the past (R1, R3).
+//!   It would give out numbers that were given out before, and files would swap their contents.
 
 use super::Chunks;
 use crate::applied::Applied;
@@ -30,10 +30,6 @@ impl Chunks {
         from: Caller,
         request: ChunkserverToMaster,
     ) {
-        if let Some(why) = &self.behind {
-            let failure = Failure::not_done(ErrorCode::NotPrimaryMaster, why.clone());
-            return step.out.reply(from, Err(failure));
-        }
         let answer = match request {
             ChunkserverToMaster::SecondaryFailed(request) => {
                 let step = &mut step.with(&mut self.fleet);
@@ -65,7 +61,7 @@ impl Chunks {
             return Err(Failure::refused(ErrorCode::WrongCell, line));
         }
         let newest = join.term.max(join.highest_handle.term()).max(join.highest_version.term());
-        self.check_history(step, join.cell, join.served, server)?;
+        Self::check_history(step, join.cell, join.served, server)?;
         self.check_term(newest, server)?;
         check_numbers(step, join)?;
         let id = step.numbers.join();
@@ -130,7 +126,6 @@ impl Chunks {
 
     /// CS1. A server that belongs to no cell has no history.
     fn check_history(
-        &mut self,
         step: &Step<'_>,
         cell: CellId,
         served: ServedReign,
@@ -142,10 +137,9 @@ impl Chunks {
         }
         let line = format!(
             "server {server} has served a master of term {term} whose changes are not in this \
-             one's log: this master was started from an old copy of its directory, and serves \
-             nobody; start the newer one"
+             one's log: was the master started from an old copy of its directory? start the \
+             newer one"
         );
-        self.behind = Some(line.clone());
         Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
     }
 
@@ -187,7 +181,7 @@ impl Chunks {
         step: &mut Step<'_>,
         beat: &Heartbeat,
     ) -> Result<HeartbeatAnswer, Failure> {
-        self.check_history(step, step.state.cell(), beat.served, beat.server)?;
+        Self::check_history(step, step.state.cell(), beat.served, beat.server)?;
         self.check_term(beat.term, beat.server)?;
         let term = self.scheduler.term().number;
         if !self.fleet.hear_heartbeat(step.now.time, beat) {

@@ -34,8 +34,6 @@ pub(crate) struct Chunks {
     tick: Option<EffectId>,
     /// Tells this master from any other of its term (R1).
     reign: ReignId,
-    /// Why this master is the past: it serves nobody (CS1).
-    behind: Option<String>,
     /// Servers whose forgetting is on its way into the log, and who asked for it.
     forgetting: BTreeMap<ProposalId, (Caller, ServerId)>,
 }
@@ -47,7 +45,6 @@ impl Chunks {
             scheduler: Scheduler::new(term),
             tick: None,
             reign: ReignId::default(),
-            behind: None,
             forgetting: BTreeMap::new(),
         }
     }
@@ -55,11 +52,6 @@ impl Chunks {
     /// The reign that servers are told of from now on.
     pub(crate) fn reign(&mut self, reign: ReignId) {
         self.reign = reign;
-    }
-
-    /// Why this master serves nobody, if it lacks a part of its cell's history.
-    pub(crate) fn behind(&self) -> Option<&str> {
-        self.behind.as_deref()
     }
 
     /// All that is known.
