@@ -7,7 +7,7 @@ use crate::ledger::ServerLedger;
 use crate::simulation::Simulation;
 use cairn_env_sim::{DiskFaults, DiskImage, NodeId, SimDisk};
 use cairn_protocol::Request;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The script token that fires the next fault.
@@ -51,7 +51,7 @@ pub(crate) struct FaultInjector {
     may_halt: BTreeMap<NodeId, u32>,
     /// Where files cannot be opened, or nothing more be written: what runs there goes on, what
     /// starts may not.
-    cramped: BTreeSet<NodeId>,
+    cramped: BTreeMap<NodeId, u32>,
     /// Whose disk lies about syncs, if one does.
     liar: Option<NodeId>,
 }
@@ -65,7 +65,7 @@ impl FaultInjector {
             over: false,
             image: None,
             may_halt: BTreeMap::new(),
-            cramped: BTreeSet::new(),
+            cramped: BTreeMap::new(),
             liar: None,
         }
     }
@@ -226,7 +226,7 @@ impl FaultInjector {
             "disk full for a while"
         });
         sim.world.disks(node).iter().for_each(|disk| disk.set_capacity(1));
-        self.cramped.insert(node);
+        *self.cramped.entry(node).or_default() += 1;
         self.later(sim, 4_000, FaultEnd::Roomy(node));
     }
 
@@ -290,7 +290,7 @@ impl FaultInjector {
             FaultEnd::Clean => sim.world.corrupt(0),
             FaultEnd::Roomy(node) => {
                 make_room(sim, node);
-                self.cramped.remove(&node);
+                one_less(&mut self.cramped, node);
             }
             FaultEnd::Sound(node) => {
                 self.mend_disk(sim, node);
@@ -298,7 +298,7 @@ impl FaultInjector {
             }
             FaultEnd::Descriptors(node) => {
                 self.mend_disk(sim, node);
-                self.cramped.remove(&node);
+                one_less(&mut self.cramped, node);
             }
             FaultEnd::FailedSync(node) => self.end_failed_sync(sim, node),
             FaultEnd::Release => sim.world.release(),
@@ -337,6 +337,16 @@ impl FaultInjector {
 
 fn make_room(sim: &mut Simulation, node: NodeId) {
     sim.world.disks(node).iter().for_each(|disk| disk.set_capacity(DISK_CAPACITY));
+}
+
+/// One of the faults that are counted of a machine is over.
+fn one_less(faults: &mut BTreeMap<NodeId, u32>, node: NodeId) {
+    if let Some(count) = faults.get_mut(&node) {
+        *count -= 1;
+        if *count == 0 {
+            faults.remove(&node);
+        }
+    }
 }
 
 /// A running process is not killed by a fuse any more.
@@ -413,7 +423,7 @@ impl FaultInjector {
         let faults =
             DiskFaults { no_descriptors: true, lying_syncs_permille, ..DiskFaults::default() };
         self.set_disk_faults(sim, node, faults);
-        self.cramped.insert(node);
+        *self.cramped.entry(node).or_default() += 1;
         self.later(sim, 4_000, FaultEnd::Descriptors(node));
     }
 
@@ -453,12 +463,7 @@ impl FaultInjector {
     /// One of the faults that may end a process is over.
     fn must_not_halt(&mut self, sim: &mut Simulation, node: NodeId) {
         self.take_halts(sim);
-        if let Some(faults) = self.may_halt.get_mut(&node) {
-            *faults -= 1;
-            if *faults == 0 {
-                self.may_halt.remove(&node);
-            }
-        }
+        one_less(&mut self.may_halt, node);
     }
 
     /// For many leases; the master and the clients reach it all the time.
@@ -522,9 +527,15 @@ impl FaultInjector {
         for disk in sim.world.disks(node) {
             disk.crash();
         }
-        let Err(why) = sim.world.restart(node) else { return };
+        let unread = sim.world.disks(node).iter().any(SimDisk::fails_reads);
+        let Err(why) = sim.world.restart(node) else {
+            if unread {
+                sim.observer.borrow_mut().ledger.started_unread(node);
+            }
+            return;
+        };
         let name = sim.world.name(node).to_owned();
-        let handicapped = self.may_halt.contains_key(&node) || self.cramped.contains(&node);
+        let handicapped = self.may_halt.contains_key(&node) || self.cramped.contains_key(&node);
         if handicapped && !self.over {
             sim.reach("process not started: its disk fails or is full");
             self.later(sim, 2_000, FaultEnd::Restart(node));

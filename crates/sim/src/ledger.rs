@@ -29,7 +29,8 @@ pub(crate) struct ReplicaLedger {
     pub(crate) turned_back: Option<WorldTime>,
     /// How far it said that it has come, when it was last raised.
     pub(crate) claimed: (ChunkVersion, SerialNumber),
-    /// A bit of it flipped; its server cannot know before it reads the block.
+    /// A bit of it flipped, which its server cannot know before it reads the block; or it could not
+    /// be read when its server started.
     pub(crate) flipped: bool,
 }
 
@@ -255,6 +256,16 @@ impl Ledger {
     /// A stored bit of this chunk flipped there.
     pub(crate) fn flipped(&mut self, node: NodeId, handle: ChunkHandle) {
         self.chunk(handle).replicas.entry(node).or_default().flipped = true;
+    }
+
+    /// A node's process has started while reads of its disk failed: what it could not read counts
+    /// as damaged with it, and with a decision that is made meanwhile (R28), for good.
+    pub(crate) fn started_unread(&mut self, node: NodeId) {
+        for chunk in self.chunks.values_mut() {
+            if let Some(replica) = chunk.replicas.get_mut(&node) {
+                replica.flipped = true;
+            }
+        }
     }
 
     /// The chunks of a file.

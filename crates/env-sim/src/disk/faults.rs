@@ -224,6 +224,12 @@ impl SimDisk {
         state.faults.random = Random::new(seed);
     }
 
+    /// Whether some of its reads fail.
+    #[must_use]
+    pub fn fails_reads(&self) -> bool {
+        self.state().faults.faults.read_errors_permille > 0
+    }
+
     /// The next `count` syncs fail, and what they were to save is never saved.
     pub fn fail_syncs(&self, count: u64) {
         self.fail_syncs_after(0, count);

@@ -101,6 +101,15 @@ fn with_ragged_tails_the_one_that_holds_all_that_was_acknowledged_becomes_the_se
 }
 
 #[test]
+fn of_suspects_the_one_that_holds_more_is_waited_for_while_it_is_silent() {
+    let told = [((10, 9), true), ((18, 18), true), ((10, 9), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    disks.remove(&2);
+    world.pass(2500, &[1, 3]);
+    assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Write, 1000), None);
+}
+
+#[test]
 fn a_sound_replica_alone_among_suspects_becomes_the_set_after_a_wait() {
     let told = [((18, 18), true), ((18, 18), false), ((18, 18), true)];
     let (mut world, mut disks) = after_power_loss(&told);
