@@ -54,8 +54,8 @@ pub(crate) fn missing_may_come(view: &View<'_>, handle: ChunkHandle, chunk: &Chu
 
 /// R11: whether a lease waits for a member of the set that is not among `servers`. A silent one is
 /// waited for until a lease after its last word, and so is one that lives and is late with raises
-/// of this chunk; a dead one is not, nor one whom two primaries could not reach. Where none is sound,
-/// a silent one is waited for until it is dead: it may be the one that lost nothing (R28).
+/// of this chunk; a dead one is not, nor one whom two primaries could not reach. Where none is
+/// sound, a silent one is waited for until it is dead: it may be the one that lost nothing (R28).
 pub(crate) fn missing_is_awaited(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
