@@ -19,6 +19,7 @@ use crate::numbers::TermNumbers;
 use crate::outbox::{MasterEffect, MasterOutbox, ProposalId};
 use crate::reads;
 use crate::record::{Begin, FoundCell, Record};
+use crate::room::{NO_ROOM, no_room};
 use crate::rules::degraded;
 use crate::state::State;
 use crate::step::Step;
@@ -31,23 +32,11 @@ use cairn_protocol::{
 use cairn_types::{CellConfig, CellId, LogIndex, Random, ReignId, Term, WallTime};
 use std::sync::Arc;
 
-/// What is wrong, and what a person can do about it.
-const NO_ROOM: &str =
-    "the master's disk has no space left for the operation log: make room on it; look-ups go on";
-
-fn no_room() -> Failure {
-    Failure::not_done(ErrorCode::DiskFull, NO_ROOM)
-}
-
-/// Whether a record of the log may come of it; a batch is looked at entry by entry.
+/// Whether a record of the log may come of it; changes of names look for room themselves (MU3).
 fn is_change(request: &ClientToMaster) -> bool {
     matches!(
         request,
-        ClientToMaster::MakeDirectory(_)
-            | ClientToMaster::Create(_)
-            | ClientToMaster::Rename(_)
-            | ClientToMaster::Delete(_)
-            | ClientToMaster::Lease(_)
+        ClientToMaster::Lease(_)
             | ClientToMaster::ForgetServer(_)
             | ClientToMaster::RecordLength(_)
     )
@@ -192,6 +181,7 @@ impl MasterCore {
     /// Whether the operation log has no room: clients' changes are refused meanwhile.
     pub fn set_full(&mut self, is_full: bool) {
         self.is_full = is_full;
+        self.mutations.set_full(is_full);
     }
 
     /// The time as this term counts it (M3).
@@ -333,12 +323,7 @@ impl MasterCore {
             BatchEntry::Rename(rename) => BatchItem::Mutation(NameMutation::Rename(rename)),
             BatchEntry::Delete(delete) => BatchItem::Mutation(NameMutation::Delete(delete)),
         };
-        let refused = self.is_full.then(|| BatchResult::failed(no_room()));
-        let refuse = |item| match (item, &refused) {
-            (BatchItem::Mutation(_), Some(refused)) => BatchItem::Known(refused.clone()),
-            (item, _) => item,
-        };
-        let entries: Vec<_> = batch.entries.into_iter().map(take).map(refuse).collect();
+        let entries: Vec<_> = batch.entries.into_iter().map(take).collect();
         assert!(looked.next().is_none(), "what was looked at is some entry's");
         assert!(opened.next().is_none(), "what was opened is some entry's");
         let (mut step, mutations, _) = self.parts(now);

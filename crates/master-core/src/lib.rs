@@ -25,6 +25,7 @@ mod path_locks;
 mod reads;
 pub mod record;
 mod resolve_names;
+mod room;
 mod rules;
 mod scheduler;
 pub mod state;

@@ -10,6 +10,8 @@
 //!   (R35).
 //! - MU2: a refusal that hangs on the names as they are is a record too. The caller may have sent
 //!   the request twice; the other copy comes when the names have changed, and must find the answer.
+//! - MU3: where the log has no room, what is new is refused; a retry of what was done, or is on its
+//!   way, is not told that it was not.
 
 use crate::applied::Applied;
 use crate::batches::{Batches, MutationWaiter};
@@ -18,6 +20,7 @@ use crate::outbox::ProposalId;
 use crate::path_locks::{PathLocks, Ticket};
 use crate::record::{Record, Refuse};
 use crate::resolve_names::{Resolved, resolve};
+use crate::room::no_room;
 use crate::state::{Remembered, State};
 use crate::step::Step;
 use cairn_env::Caller;
@@ -58,6 +61,8 @@ impl BatchItem {
 /// All namespace mutations on their way.
 #[derive(Debug, Default)]
 pub(crate) struct Mutations {
+    /// The operation log has no room (MU3).
+    is_full: bool,
     batches: Batches,
     locks: PathLocks,
     operations: BTreeMap<Ticket, PendingMutation>,
@@ -66,6 +71,11 @@ pub(crate) struct Mutations {
 }
 
 impl Mutations {
+    /// Whether the operation log has no room.
+    pub(crate) fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
     /// Takes a request that changes names.
     pub(crate) fn on_request(&mut self, step: &mut Step<'_>, from: Caller, change: NameMutation) {
         let mut ready = Vec::new();
@@ -124,6 +134,9 @@ impl Mutations {
             {
                 return operation.waiters.push(waiter);
             }
+        }
+        if self.is_full {
+            return self.batches.answer(step.out, waiter, Err(no_room()));
         }
         let (waiters, locked) = (vec![waiter], CellPath::root());
         self.lock(step.state, PendingMutation { mutation, change, waiters, locked }, ready);

@@ -2,7 +2,7 @@
 
 use crate::cell::CellNodes;
 use crate::file_model::{MutationEnd, ReadNote};
-use crate::ledger::ChunkLedger;
+use crate::ledger::{ChunkLedger, ReplicaLedger};
 use crate::observer::Observer;
 use crate::operations::{ClientOp, OpResult, OpTicket, done_of, tell};
 use cairn_client_core::Command;
@@ -151,15 +151,32 @@ impl Simulation {
     }
 
     /// Whether what was acknowledged in a range of a file may rightly be missing: of one of its
-    /// chunks no intact replica is alive.
+    /// chunks no intact replica is alive, or a disk that lied about its syncs has lost some of it,
+    /// which nobody can tell from a replica that is whole.
     pub(crate) fn excused(&self, file: EntryId, offset: u64, size: u64) -> bool {
         self.nobody_alive_has(file, offset, size, ChunkLedger::intact)
+            || self.lost_by_lies(file, offset, size)
     }
 
     /// Whether what was synced in a range of a file must be there: of each of its chunks a replica
     /// is alive that no power failure, no old image and no flipped bit took it from.
     pub(crate) fn synced_is_kept(&self, file: EntryId, offset: u64, size: u64) -> bool {
         !self.nobody_alive_has(file, offset, size, ChunkLedger::with_all_synced)
+            && !self.lost_by_lies(file, offset, size)
+    }
+
+    fn lost_by_lies(&self, file: EntryId, offset: u64, size: u64) -> bool {
+        let observer = self.observer.borrow();
+        let chunk = self.cell_config.chunk_size;
+        let places = offset / chunk..=(offset + size.max(1) - 1) / chunk;
+        let handles = places
+            .filter_map(|index| observer.ledger.by_place.get(&(file, ChunkIndex::new(index))));
+        let liars = &observer.ledger.liars;
+        let lost =
+            |(node, replica): (&NodeId, &ReplicaLedger)| replica.lost && liars.contains(node);
+        handles
+            .filter_map(|handle| observer.ledger.chunks.get(handle))
+            .any(|chunk| chunk.replicas.iter().any(lost))
     }
 
     /// Whether of some chunk in a range of a file none of these replicas is alive.

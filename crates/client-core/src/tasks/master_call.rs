@@ -8,13 +8,16 @@
 //! - Q1: a retry is the same message: a namespace mutation keeps its number, so that it happens
 //!   once (R24).
 //! - Q2: an answer, good or bad, to a mutation is believed even after tries whose end is unknown,
-//!   because the master knows the number again; but not that the number is too old.
+//!   because the master knows the number again; but not that the number is too old, nor that it
+//!   was not done: this try was not.
 
 use crate::retry::{at_deadline, is_final, is_silence};
 use crate::settings::MASTER_PATIENCE;
 use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
 use cairn_env::EffectId;
-use cairn_protocol::{BatchEntry, ErrorCode, Failure, Lease, Outcome, Request, Response};
+use cairn_protocol::{
+    BatchAnswer, BatchEntry, BatchResult, ErrorCode, Failure, Lease, Outcome, Request, Response,
+};
 use cairn_types::Time;
 use std::task::Poll;
 use std::time::Duration;
@@ -129,17 +132,38 @@ impl MasterCall {
     /// done anything.
     fn checked(&self, response: Response) -> Result<Response, Failure> {
         if response.kind() == self.request.kind() {
-            return Ok(response);
+            return Ok(match response {
+                Response::Batch(answer) => Response::Batch(self.with_outcomes(answer)),
+                response => response,
+            });
         }
         let (asked, answered) = (self.request.name(), response.name());
         let line = format!("a master answered {asked} as if it had been {answered}");
         Err(Failure::unknown(ErrorCode::Internal, line))
     }
 
+    /// The same of the entries of a batch.
+    fn with_outcomes(&self, mut answer: BatchAnswer) -> BatchAnswer {
+        for result in &mut answer.results {
+            if let BatchResult::Failed(failure) = result {
+                failure.outcome = self.outcome_of(failure);
+            }
+        }
+        answer
+    }
+
+    /// What a final failure says of the change. A refusal that the log remembers is the answer to
+    /// all tries; that this one was not done says nothing of an earlier one.
+    fn outcome_of(&self, failure: &Failure) -> Outcome {
+        let forgotten = failure.code == ErrorCode::TooOld;
+        let of_this_try = forgotten || failure.outcome == Outcome::NotDone;
+        let maybe = self.unknown && self.is_mutation();
+        if maybe && of_this_try { Outcome::Unknown } else { failure.outcome }
+    }
+
     fn failed(&mut self, cx: &mut TaskContext<'_>, failure: Failure) -> Progress<MasterAnswer> {
         if is_final(&failure) {
-            let forgotten = failure.code == ErrorCode::TooOld && self.unknown;
-            let outcome = if forgotten { Outcome::Unknown } else { failure.outcome };
+            let outcome = self.outcome_of(&failure);
             return Poll::Ready(Err(Failure { outcome, ..failure }));
         }
         self.unknown |= failure.outcome == Outcome::Unknown;
@@ -183,6 +207,23 @@ mod tests {
         let answer = Response::Delete(DeleteAnswer { hidden: "h".to_owned() });
         client.tell(&second, Ok(answer.clone()));
         assert_eq!(result(&done), Ok(Output::Answered(answer)));
+    }
+
+    #[test]
+    fn that_a_retry_was_not_done_says_nothing_of_an_earlier_try() {
+        let full = || Failure::not_done(ErrorCode::DiskFull, "no room");
+        for (first, outcome) in
+            [(Outcome::Unknown, Outcome::Unknown), (Outcome::NotDone, Outcome::NotDone)]
+        {
+            let mut client = client();
+            let done = client.start(Operation::Ask(Delete::default().into()));
+            client.fail(unreachable(first));
+            client.pass(Duration::from_millis(20));
+            let second = client.call();
+            client.tell(&second, Err(full()));
+            let failure = result(&done).expect_err("refused");
+            assert_eq!((failure.code, failure.outcome), (ErrorCode::DiskFull, outcome));
+        }
     }
 
     #[test]

@@ -50,6 +50,22 @@ fn a_retry_gets_the_first_answer_while_it_is_on_its_way_and_long_after() {
 }
 
 #[test]
+fn where_there_is_no_room_what_is_new_is_refused_and_a_retry_gets_its_answer() {
+    let mut cell = Cell::new();
+    let (done, late) = (cell.create("/f"), cell.create("/g"));
+    let first = cell.ask(done.clone());
+    let waits = cell.send(late.clone());
+    cell.core.set_full(true);
+    assert_eq!(cell.ask(done), first, "R24");
+    let again = cell.send(late);
+    let new = cell.create("/h");
+    assert_eq!(cell.code(new), Some(ErrorCode::DiskFull));
+    cell.commit();
+    assert!(cell.answer(again).is_some_and(Result::is_ok));
+    assert_eq!(cell.answer(waits), cell.answer(again), "R24");
+}
+
+#[test]
 fn setting_the_wall_clock_makes_the_master_forget_nothing() {
     let mut cell = Cell::new();
     let create = cell.create("/f");
