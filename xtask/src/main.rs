@@ -25,7 +25,7 @@ usage: cargo xtask <command>
   sim         whole cells under faults:
                 --seeds N [--from K]    many seeds, on all processors
                 --seed N [--trace]      one seed, event by event
-                … --hard                with the faults that came last, of disks and networks
+                … --mild                without the rarer faults, and less strictly judged
                 --planted               each rule broken on purpose; a checker must notice
   soak        a cell of real processes at the size people run; minutes and gigabytes:
                 tree | appends | kills

@@ -3,7 +3,7 @@
 //! ```text
 //!   --seeds N [--from K]    seeds K … K+N−1
 //!   --seed N [--trace]      one of them, event by event
-//!   … --hard                with the faults that disks and networks have beyond the usual ones
+//!   … --mild                without the rarer faults, and less strictly judged
 //!   --planted               each rule broken on purpose: a checker must notice
 //! ```
 //! - M1: a run's seed is all there is to it; a failure is printed with the command that repeats it.
@@ -22,17 +22,17 @@ use std::time::Instant;
 /// # Errors
 /// When they make no sense, or something failed that should not, or did not that should.
 pub(crate) fn sim(words: &[&str]) -> Result<()> {
-    let (words, hard) = match words {
-        [words @ .., "--hard"] => (words, true),
+    let (words, mild) = match words {
+        [words @ .., "--mild"] => (words, true),
         words => (words, false),
     };
     match words {
-        ["--planted"] if !hard => planted(),
-        ["--seed", seed] => one(number(seed)?, hard, false),
-        ["--seed", seed, "--trace"] => one(number(seed)?, hard, true),
-        ["--seeds", count] => seeds(1, number(count)?, hard),
-        ["--seeds", count, "--from", from] => seeds(number(from)?, number(count)?, hard),
-        _ => bail!("sim --seeds N [--from K] [--hard] | --seed N [--trace] [--hard] | --planted"),
+        ["--planted"] if !mild => planted(),
+        ["--seed", seed] => one(number(seed)?, mild, false),
+        ["--seed", seed, "--trace"] => one(number(seed)?, mild, true),
+        ["--seeds", count] => seeds(1, number(count)?, mild),
+        ["--seeds", count, "--from", from] => seeds(number(from)?, number(count)?, mild),
+        _ => bail!("sim --seeds N [--from K] [--mild] | --seed N [--trace] [--mild] | --planted"),
     }
 }
 
@@ -41,22 +41,22 @@ fn number(word: &str) -> Result<u64> {
 }
 
 /// One seed, told in full; its last line but for a failure is the trace's hash.
-fn one(seed: u64, hard: bool, trace: bool) -> Result<()> {
-    let report = run_seed(seed, hard, trace);
+fn one(seed: u64, mild: bool, trace: bool) -> Result<()> {
+    let report = run_seed(seed, mild, trace);
     println!("{} operations", report.operations);
     print_reached(&report.reached);
     println!("trace {:016x}", report.trace_hash);
-    report.failure.map_or(Ok(()), |failure| Err(failed(seed, hard, &failure)))
+    report.failure.map_or(Ok(()), |failure| Err(failed(seed, mild, &failure)))
 }
 
 /// Many seeds; every failure is printed, and counted at the end.
-pub(crate) fn seeds(from: u64, count: u64, hard: bool) -> Result<()> {
+pub(crate) fn seeds(from: u64, count: u64, mild: bool) -> Result<()> {
     let start = Instant::now();
     let all: Vec<u64> = (from..from + count).collect();
     let reports = on_all_processors(&all, |seed| {
-        let report = run_seed(*seed, hard, false);
+        let report = run_seed(*seed, mild, false);
         if let Some(failure) = &report.failure {
-            println!("{:#}", failed(*seed, hard, failure));
+            println!("{:#}", failed(*seed, mild, failure));
         }
         report
     });
@@ -120,8 +120,8 @@ pub(crate) fn pinned() -> Result<()> {
     if count > 0 { bail!("{count} bugs are back") } else { Ok(()) }
 }
 
-fn run_seed(seed: u64, hard: bool, trace: bool) -> RunReport {
-    let config = if hard { RunConfig::hard(seed) } else { RunConfig::of(seed) };
+fn run_seed(seed: u64, mild: bool, trace: bool) -> RunReport {
+    let config = if mild { RunConfig::of(seed) } else { RunConfig::hard(seed) };
     cairn_sim::run(&RunConfig { trace, ..config })
 }
 
@@ -131,11 +131,11 @@ pub(crate) fn describe(failure: &CheckFailure) -> String {
 }
 
 /// What to print of a failed seed: what, where, and how to see it again.
-fn failed(seed: u64, hard: bool, failure: &CheckFailure) -> Error {
+fn failed(seed: u64, mild: bool, failure: &CheckFailure) -> Error {
     let what = describe(failure);
     let commit = commit();
-    let hard = if hard { " --hard" } else { "" };
-    let again = format!("cargo xtask sim --seed {seed} --trace{hard}");
+    let mild = if mild { " --mild" } else { "" };
+    let again = format!("cargo xtask sim --seed {seed} --trace{mild}");
     anyhow!("seed {seed} at commit {commit}: {what}\n  again: {again}")
 }
 
