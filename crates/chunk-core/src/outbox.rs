@@ -1,6 +1,6 @@
 //! What a step wants done, and what each completion will mean when it comes.
 //!
-//! - O1: each effect completes once, with a completion of its own kind (E1). The worlds keep this
+//! - OB1: each effect completes once, with a completion of its own kind (E1). The worlds keep this
 //!   contract, so a breach of it is a defect of this program and not the word of a peer.
 
 use bytes::Bytes;
@@ -184,16 +184,16 @@ impl Outbox {
         self.effects.push(effect);
     }
 
-    /// What the completion of `id` means (O1).
+    /// What the completion of `id` means (OB1).
     pub(crate) fn finish(&mut self, id: EffectId, result: Completion<ChunkResult>) -> Finished {
-        let purpose = self.purposes.remove(&id).expect("an effect completes once (O1)");
+        let purpose = self.purposes.remove(&id).expect("an effect completes once (OB1)");
         match (purpose, result) {
             (Purpose::Disk(purpose), Completion::Disk(result)) => Finished::Disk(purpose, result),
             (Purpose::Call(purpose), Completion::Answered(result)) => {
                 Finished::Call(purpose, result)
             }
             (Purpose::Wake(purpose), Completion::Woken) => Finished::Wake(purpose),
-            (purpose, result) => panic!("{purpose:?} came to {result:?} (O1)"),
+            (purpose, result) => panic!("{purpose:?} came to {result:?} (OB1)"),
         }
     }
 

@@ -5,11 +5,11 @@
 //!                                    │
 //!        raise, expiry, revoke ──────┴──► ended: unanswered mutations are *unknown*
 //! ```
-//! - P1: the holder's lease ends before the master's does: it counts from when it answered the
+//! - PR1: the holder's lease ends before the master's does: it counts from when it answered the
 //!   raise, and by a clock that may run slow (R4).
-//! - P2: the first act of a lease is to level the replicas: to the bytes of the one that has gone
+//! - PR2: the first act of a lease is to level the replicas: to the bytes of the one that has gone
 //!   furthest, and to the longest length among them (R16).
-//! - P3: nothing is acknowledged after the lease's end, nor before every replica of the set has
+//! - PR3: nothing is acknowledged after the lease's end, nor before every replica of the set has
 //!   applied it (R14).
 //!
 //! Writes come in by `write.rs`, appends by `record_append.rs`.
@@ -74,7 +74,7 @@ pub(crate) struct Primary {
     lease: LeaseId,
     expires: Time,
     phase: LeasePhase,
-    /// How this replica stood when the lease began: what the others are levelled to (P2).
+    /// How this replica stood when the lease began: what the others are levelled to (PR2).
     source: LevelSource,
     secondaries: Secondaries,
     pipeline: MutationPipeline,
@@ -90,7 +90,7 @@ pub(crate) struct Primary {
 }
 
 impl Primary {
-    /// Takes a lease that lasts until `expires`; levels first (P2).
+    /// Takes a lease that lasts until `expires`; levels first (PR2).
     pub(crate) fn start(
         stored: &StoredReplica,
         cx: &mut ReplicaContext<'_>,
@@ -178,7 +178,7 @@ impl Primary {
         }
     }
 
-    /// The master's word that the lease goes on; it never ends sooner for that (P1).
+    /// The master's word that the lease goes on; it never ends sooner for that (PR1).
     pub(crate) fn extend(&mut self, until: Time) {
         self.expires = self.expires.max(until);
     }
@@ -331,7 +331,7 @@ impl Primary {
         Ok(())
     }
 
-    /// Answers every mutation, in order, that all replicas have applied (P3).
+    /// Answers every mutation, in order, that all replicas have applied (PR3).
     fn acknowledge(
         &mut self,
         stored: &mut StoredReplica,

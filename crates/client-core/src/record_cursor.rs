@@ -6,7 +6,7 @@
 //!       ▲                     │ wants to skip bytes that came by a cached location
 //!       └── the same again, fresh ◄┘
 //! ```
-//! - J1: bytes that are no record are skipped only when they were read at a version that the
+//! - RC1: bytes that are no record are skipped only when they were read at a version that the
 //!   master gave out after the first try (R19); a replica left behind may hold anything there.
 //!
 //! Pure: whoever drives it does the reading, one read after another or several ahead.
@@ -84,7 +84,7 @@ impl RecordCursor {
                     self.fresh = true;
                     return false;
                 }
-                // Padding, or what a failed append left (J1).
+                // Padding, or what a failed append left (RC1).
                 Scanned::Skipped(_) => {}
             }
         }

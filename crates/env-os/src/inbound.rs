@@ -4,13 +4,13 @@
 //!   listener ─► Greeting ─► requests ─► news (the driver) ─► reply ─► flush
 //!                             └─ pushes ─► relay events ──────┘
 //! ```
-//! - A1: whoever does not say Hello within [`GREETING_TIME_MAX`] is closed, and so is whoever
+//! - IN1: whoever does not say Hello within [`GREETING_TIME_MAX`] is closed, and so is whoever
 //!   sends what no Cairn would; the reason goes out first where that is possible.
-//! - A2: nobody is taken in before the driver has said who it is (`Effect::Identify`).
-//! - A3: where as many connections are open as may be, a newcomer takes the place of the one that
+//! - IN2: nobody is taken in before the driver has said who it is (`Effect::Identify`).
+//! - IN3: where as many connections are open as may be, a newcomer takes the place of the one that
 //!   has asked nothing for the longest: who holds connections keeps nobody else out.
 //!
-//! - A4: what all connections together make us hold is bounded (memory_budget.rs).
+//! - IN4: what all connections together make us hold is bounded (memory_budget.rs).
 //!
 //! Knows accepted connections. Never sees a dialled one, nor where a push goes on to.
 
@@ -52,14 +52,14 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) struct Inbound {
     listener: Option<TcpListener>,
     is_listening: bool,
-    /// What is said in handshakes; none before the driver has said it (A2).
+    /// What is said in handshakes; none before the driver has said it (IN2).
     identity: Option<Hello>,
     connections: BTreeMap<ConnectionId, InboundConnection>,
     connections_max: usize,
     last_id: ConnectionId,
     /// Connections with bytes to write, or another reason to be looked at before waiting.
     marked: BTreeSet<ConnectionId>,
-    /// Those that were idle when they were searched for, in the order in which they may go (A3).
+    /// Those that were idle when they were searched for, in the order in which they may go (IN3).
     idle: Vec<ConnectionId>,
     idle_searched: Time,
     budget: MemoryBudget,
@@ -93,7 +93,7 @@ impl Inbound {
         self.listen(cx);
     }
 
-    /// Takes connections from now on, where there is a listener and a name to answer under (A2).
+    /// Takes connections from now on, where there is a listener and a name to answer under (IN2).
     pub(crate) fn listen(&mut self, cx: &mut NetworkContext) {
         let Some(listener) = &self.listener else { return };
         if self.identity.is_none() || self.is_listening {
@@ -125,7 +125,7 @@ impl Inbound {
         }
     }
 
-    /// Whether another connection may be taken in, for which an idle one may have to go (A3).
+    /// Whether another connection may be taken in, for which an idle one may have to go (IN3).
     fn has_room(&mut self, cx: &mut NetworkContext) -> bool {
         if self.connections.len() < self.connections_max {
             return true;
@@ -231,7 +231,7 @@ impl Inbound {
     fn greeted_with(&mut self, cx: &mut NetworkContext, id: ConnectionId, arrival: Arrival) {
         let (request, judged) = match arrival {
             Arrival::Request(request, Request::Hello(hello), _) => {
-                let ours = self.identity.as_ref().expect("A2: nobody is accepted before");
+                let ours = self.identity.as_ref().expect("IN2: nobody is accepted before");
                 (request, judge_hello(&hello, ours))
             }
             Arrival::Broken { id: request, failure } => (request, Err(failure)),
@@ -309,7 +309,7 @@ impl Inbound {
         }
     }
 
-    /// Says why, and ends the connection once that is written (A1).
+    /// Says why, and ends the connection once that is written (IN1).
     fn dismiss(
         &mut self,
         cx: &mut NetworkContext,

@@ -1,11 +1,11 @@
 //! Mapped files: unsafe code, and why it is sound.
 //!
-//! - P1: the bytes of a mapping do not change. Whoever maps promises so (`cairn_env::Mapping`):
+//! - MP1: the bytes of a mapping do not change. Whoever maps promises so (`cairn_env::Mapping`):
 //!   files of pages only grow, and only the process that holds the directory's lock writes them.
-//! - P2: the file has the bytes when it is mapped, and is not cut later, so no access lies beyond
+//! - MP2: the file has the bytes when it is mapped, and is not cut later, so no access lies beyond
 //!   its end. A file that is shorter than the mapping would be is refused.
 //!
-//! Where the disk itself cannot be read, or somebody cuts the file against P2, the kernel sends
+//! Where the disk itself cannot be read, or somebody cuts the file against MP2, the kernel sends
 //! SIGBUS, and that ends the process (`bus_errors`): nothing wrong is read, and nothing was
 //! acknowledged that is not in the log.
 
@@ -43,7 +43,7 @@ impl OsMapping {
         let mut options = MmapOptions::new();
         options.len(size);
         #[allow(unsafe_code, reason = "the kernel's mapping has no safe form")]
-        // SAFETY: a mapping must not change while it is read, nor be cut: P1 and P2.
+        // SAFETY: a mapping must not change while it is read, nor be cut: MP1 and MP2.
         let map = unsafe { options.map(file)? };
         let start = map.as_ptr() as usize;
         let watched = WatchedRange::new(start..start + size, name, note)?;

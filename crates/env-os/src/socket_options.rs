@@ -1,6 +1,6 @@
 //! How our sockets behave, whoever made the connection.
 //!
-//! - P1: a peer whose machine is gone is noticed, though nothing is sent to it: it would keep its
+//! - OP1: a peer whose machine is gone is noticed, though nothing is sent to it: it would keep its
 //!   descriptor for ever.
 
 use rustix::fd::AsFd;
@@ -12,7 +12,7 @@ use std::time::Duration;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// It asks again after so long,
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// and gives up after so many times (P1).
+/// and gives up after so many times (OP1).
 const KEEPALIVE_COUNT: u32 = 3;
 /// How long bytes may be on their way, or wait for a peer that takes none.
 const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);

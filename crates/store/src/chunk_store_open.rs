@@ -145,7 +145,7 @@ impl ChunkStore {
 }
 
 /// Begins this life's journal. On a full disk the last life's has to do, so that what is there can
-/// be read (version_journal.rs, V3); the first life of all needs one of its own.
+/// be read (version_journal.rs, VJ3); the first life of all needs one of its own.
 fn begin_journal(
     disk: &Arc<dyn Disk>,
     state: JournalState,

@@ -4,14 +4,14 @@
 //!   journal          begun anew at each start (all replicas as they stand), then line by line
 //!   journal.draft    the next one, until it is durable and takes the name
 //! ```
-//! - V1: a line that is flushed comes before whatever its sender does because of it; so many lines
+//! - VJ1: a line that is flushed comes before whatever its sender does because of it; so many lines
 //!   share a flush, and a torn tail was never believed by anyone.
-//! - V2: a journal names the life of the page cache that it was begun in. In another one, what has
+//! - VJ2: a journal names the life of the page cache that it was begun in. In another one, what has
 //!   the dirty mark may have lost bytes: it is suspect, and stays so through all restarts.
-//! - V3: where a start finds no room for its journal, the one of the last life stays as it is, and
+//! - VJ3: where a start finds no room for its journal, the one of the last life stays as it is, and
 //!   every line is refused until there is room to begin the new one. What was read is served; no
 //!   change is accepted, for none could be remembered.
-//! - V4: where a line is damaged that was durable, each replica may have stood otherwise than the
+//! - VJ4: where a line is damaged that was durable, each replica may have stood otherwise than the
 //!   others say: at a higher version, closed, dirty. So all are suspect, and are served as such;
 //!   files without a line are replicas too, at the version that they were last changed under.
 
@@ -86,7 +86,7 @@ impl JournalState {
         }
     }
 
-    /// V2: dirty marks of an earlier life of the page cache become suspicion.
+    /// VJ2: dirty marks of an earlier life of the page cache become suspicion.
     pub(crate) fn suspect_all_dirty(&mut self) {
         for replica in self.replicas.values_mut().filter(|replica| replica.dirty) {
             replica.suspect = true;
@@ -94,7 +94,7 @@ impl JournalState {
         }
     }
 
-    /// V4: lines are missing, of whichever replica; and what is missing may have been the highest.
+    /// VJ4: lines are missing, of whichever replica; and what is missing may have been the highest.
     pub(crate) fn suspect_all(&mut self) {
         for replica in self.replicas.values_mut() {
             (replica.suspect, replica.dirty) = (true, false);
@@ -134,7 +134,7 @@ pub enum JournalOpenError {
 pub(crate) struct FoundJournal {
     pub(crate) header: JournalHeader,
     pub(crate) state: JournalState,
-    /// Where lines that were durable are damaged, if any are (V4).
+    /// Where lines that were durable are damaged, if any are (VJ4).
     pub(crate) damaged_at: Option<usize>,
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct VersionJournal {
     synced: u64,
     /// Its size when it was begun.
     begun_size: u64,
-    /// It is the last life's, and takes no line (V3).
+    /// It is the last life's, and takes no line (VJ3).
     to_be_begun: bool,
     state: JournalState,
 }
@@ -197,7 +197,7 @@ impl VersionJournal {
         Ok(Self { disk, file, generation, end, synced: end, begun_size: end, to_be_begun, state })
     }
 
-    /// The journal of the last life, of this generation, where a new one could not be begun (V3).
+    /// The journal of the last life, of this generation, where a new one could not be begun (VJ3).
     pub(crate) fn of_last_life(
         disk: Arc<dyn Disk>,
         state: JournalState,
@@ -219,7 +219,7 @@ impl VersionJournal {
         self.state.replicas.get(&handle).copied()
     }
 
-    /// Appends lines and flushes them (V1).
+    /// Appends lines and flushes them (VJ1).
     pub(crate) fn append(&mut self, lines: &[JournalLine]) -> Result<(), DiskError> {
         if self.to_be_begun {
             *self = Self::begin(Arc::clone(&self.disk), self.state.clone(), self.generation + 1)?;

@@ -1,6 +1,6 @@
 //! The operations under way, and the callers who are to be told.
 //!
-//! - K1: each operation is finished exactly once.
+//! - OT1: each operation is finished exactly once.
 
 use crate::context::ClientContext;
 use crate::ids::{OperationId, TaskId};
@@ -66,11 +66,11 @@ impl OperationTable {
     }
 
     fn get(&self, id: OperationId) -> &ActiveOperation {
-        self.active.get(&id).expect("K1: whoever moves an operation knows that it is under way")
+        self.active.get(&id).expect("OT1: whoever moves an operation knows that it is under way")
     }
 
     fn get_mut(&mut self, id: OperationId) -> &mut ActiveOperation {
-        self.active.get_mut(&id).expect("K1: whoever moves an operation knows it is under way")
+        self.active.get_mut(&id).expect("OT1: whoever moves an operation knows it is under way")
     }
 
     pub(crate) fn deadline(&self, id: OperationId) -> Time {
@@ -107,13 +107,13 @@ impl OperationTable {
         header.first_mutation = first;
     }
 
-    /// Whether some of it was done, or may yet be by requests already sent (K1).
+    /// Whether some of it was done, or may yet be by requests already sent (OT1).
     pub(crate) fn may_have_happened(&self, id: OperationId, tasks: &TaskTable) -> bool {
         let header = &self.get(id).header;
         header.changed || header.tasks.iter().any(|task| tasks.get(*task).may_have_happened())
     }
 
-    /// The caller is told, or will be; whatever is still under way no longer matters (K1). Gives
+    /// The caller is told, or will be; whatever is still under way no longer matters (OT1). Gives
     /// back the first number of the mutations of names that it asked for.
     pub(crate) fn finish(
         &mut self,
@@ -122,7 +122,7 @@ impl OperationTable {
         tasks: &mut TaskTable,
         result: Result<Output, Failure>,
     ) -> Option<MutationNumber> {
-        let active = self.active.remove(&id).expect("K1: an operation is finished once");
+        let active = self.active.remove(&id).expect("OT1: an operation is finished once");
         let header = active.header;
         client.outbox.cancel_alarm(header.alarm);
         for task in header.tasks {

@@ -1,8 +1,8 @@
 //! Sync and close (design §4, §5): every chunk written since the last sync is made durable on all
 //! its replicas, then the master records the length.
 //!
-//! - S1: a chunk that is written while its sync is under way stays unsynced.
-//! - S2: what was acknowledged in an earlier life of the chunk's unsynced bytes than the one that
+//! - SO1: a chunk that is written while its sync is under way stays unsynced.
+//! - SO2: what was acknowledged in an earlier life of the chunk's unsynced bytes than the one that
 //!   is on disk now may be lost, as after a power loss of all its replicas; and what now lies
 //!   behind the chunk's end is. The sync that finds out fails, once: like `fsync`, it tells of what
 //!   is gone.
@@ -69,7 +69,7 @@ impl SyncOperation {
             unsynced.remove(&index);
         }
         if range.end < before.end || range.life > before.life {
-            // S2
+            // SO2
             let why = format!(
                 "chunk {index} of the file had {} acknowledged bytes, and what of them was not \
                  synced is lost, or may be, as after a power failure of all its replicas; write it \

@@ -8,10 +8,10 @@
 //!      │     did                   on where the chunk ends (R17, R28)
 //!      └── refused, or short: the rest at a version fetched since (R19)
 //! ```
-//! - V1: bytes that fail their checksum are left out; the replica that sent them is reported and
+//! - RP1: bytes that fail their checksum are left out; the replica that sent them is reported and
 //!   left alone (§5.2, R31).
-//! - V2: the end is believed under R19 (`short_answer.rs`).
-//! - V3: the end of suspect replicas is believed only where the master names no other, has not
+//! - RP2: the end is believed under R19 (`short_answer.rs`).
+//! - RP3: the end of suspect replicas is believed only where the master names no other, has not
 //!   levelled them for as long as a missing server may take to come back, and nothing lies behind
 //!   it (R28).
 
@@ -58,7 +58,7 @@ enum ReadState {
 #[derive(Debug)]
 struct CallsUnderWay([Option<(EffectId, AskedReplica)>; 2]);
 
-/// Suspect replicas end before what was asked for (V3).
+/// Suspect replicas end before what was asked for (RP3).
 #[derive(Clone, Copy, Debug)]
 struct SuspectEnd {
     /// Until when a better replica is waited for.
@@ -382,7 +382,7 @@ impl ReadPiece {
         }
     }
 
-    /// V1
+    /// RP1
     fn left_out(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -407,7 +407,7 @@ impl ReadPiece {
 
     /// A suspect replica has no more: what it lacks it may have lost, so its end says nothing
     /// (R28). The grant of a lease makes what is left the truth; where the master grants none, and
-    /// names no better replica for long enough, the file ends where these end (V3).
+    /// names no better replica for long enough, the file ends where these end (RP3).
     fn suspect_ended(
         &mut self,
         cx: &mut TaskContext<'_>,

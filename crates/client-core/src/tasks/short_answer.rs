@@ -8,7 +8,7 @@
 //!   none, chunks behind this one ────────────────► Zeros
 //!   none, and it is the last chunk ──────────────► End
 //! ```
-//! - V2: the end is believed only from an empty answer at a version that the master gave out after
+//! - SA2: the end is believed only from an empty answer at a version that the master gave out after
 //!   the first try (R19).
 
 use cairn_protocol::ReadAnswer;

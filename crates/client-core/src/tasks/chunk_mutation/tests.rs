@@ -305,7 +305,7 @@ fn a_sync_covers_what_was_acknowledged_before_it_and_leaves_what_came_meanwhile(
 
     client.start(Operation::Sync { file: FILE });
     let call = client.answer(synced(20));
-    assert!(matches!(call.request, Request::SyncChunk(_)), "S1");
+    assert!(matches!(call.request, Request::SyncChunk(_)), "SO1");
     client.answer(recorded.clone());
     client.start(Operation::Sync { file: FILE });
     let call = client.answer(recorded);
