@@ -21,6 +21,7 @@ mod absent_servers;
 mod after_power_loss;
 mod closed_unmarked;
 mod furthest;
+mod impossible_index;
 mod late_heartbeat;
 mod left_out;
 mod marked_and_open;
