@@ -64,7 +64,11 @@ fn lost(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> Vec<Replic
     if view.term.is_starting(now) || servers.may_tell_more(now, holds) {
         return Vec::new();
     }
-    let held = locations.lost(handle).filter(|(_, replica)| replica.is_current(chunk.version));
+    // A server is dead by the clock; what it held is buried only with the next tick.
+    let dead = |server: ServerId| servers.state(now, server) == Some(ServerState::Dead);
+    let unburied = locations.of(handle).filter(|(server, _)| dead(*server));
+    let held = locations.lost(handle).chain(unburied);
+    let held = held.filter(|(_, replica)| replica.is_current(chunk.version));
     let held: Vec<ReplicaAt> =
         held.filter_map(|(server, _)| Some(servers.get(server)?.at.clone())).collect();
     if held.is_empty() { servers.absent(now).take(LOST_MAX).cloned().collect() } else { held }
