@@ -109,7 +109,8 @@ impl CatchUp {
         result: Result<(FetchAnswer, Bytes), Failure>,
     ) -> Result<CatchUpProgress, Failure> {
         self.asking = false;
-        let (FetchAnswer { offset, checksums }, bytes) = result.map_err(|it| self.failed(&it))?;
+        let (FetchAnswer { offset, checksums, .. }, bytes) =
+            result.map_err(|it| self.failed(&it))?;
         if bytes.is_empty() {
             return Ok(CatchUpProgress::Done);
         }

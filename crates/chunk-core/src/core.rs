@@ -11,13 +11,11 @@ use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
 use crate::sync::answer_primary;
 use bytes::Bytes;
-use cairn_env::{
-    Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, ReadDone, Space,
-};
+use cairn_env::{Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, Space};
 use cairn_protocol::{
-    Acknowledged, ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, FetchAnswer, Forward,
-    Heartbeat, HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary,
-    ReplicaReport, ReplicaToReplica, Request, Response, Rpc, SecondaryFailed, SyncChunk,
+    Acknowledged, ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, Forward, Heartbeat,
+    HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport,
+    ReplicaToReplica, Request, Response, Rpc, SecondaryFailed, SyncChunk,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Term, Time};
@@ -201,6 +199,9 @@ impl ChunkCore {
         match order {
             MasterToChunkserver::Raise(raise) => {
                 self.obey(raise.term, raise.server)?;
+                if raise.adopt {
+                    return Err(not_served("Raise of a clone"));
+                }
                 if raise.create {
                     self.create(raise.handle)?;
                 }
@@ -221,6 +222,14 @@ impl ChunkCore {
                 self.obey(probe.term, me)?;
                 let (replica, mut cx) = self.replica_asked_for(now, probe.handle)?;
                 replica.on_probe(&mut cx, from, &probe);
+            }
+            MasterToChunkserver::CloneChunk(clone) => {
+                self.obey(clone.term, clone.server)?;
+                return Err(not_served("CloneChunk"));
+            }
+            MasterToChunkserver::DropClone(drop) => {
+                self.obey(drop.term, drop.server)?;
+                return Err(not_served("DropClone"));
             }
         }
         Ok(())
@@ -378,7 +387,9 @@ impl ChunkCore {
             (ReplicaJob::Read { to, stored, end, closed }, Ok(ChunkDone::Read(done))) => {
                 reads::on_read_done(replica, cx, to, (stored, end, closed), done);
             }
-            (ReplicaJob::Fetch { to }, Ok(ChunkDone::Read(done))) => give_fetched(cx, to, done),
+            (ReplicaJob::Fetch { to }, Ok(ChunkDone::Read(done))) => {
+                reads::on_fetch_done(replica, cx, to, done);
+            }
             (ReplicaJob::Read { to, .. } | ReplicaJob::Fetch { to }, Err(error)) => {
                 replica.on_read_failed(cx, to, &error);
             }
@@ -515,12 +526,6 @@ impl ChunkCore {
             self.out.chunk_job(handle, DiskPurpose::Trashed(handle), job);
         }
     }
-}
-
-/// Sends another server the blocks that its replica lacks.
-fn give_fetched(cx: &mut ReplicaContext<'_>, to: Caller, done: ReadDone) {
-    let answer = FetchAnswer { offset: done.offset, checksums: done.checksums };
-    cx.out.reply_with(to, Response::Fetch(answer), done.payload);
 }
 
 fn not_served(name: &str) -> Failure {

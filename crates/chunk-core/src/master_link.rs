@@ -343,6 +343,7 @@ impl MasterLink {
             term: self.term,
             heeded: self.heeded,
             served: self.served(),
+            clones: Vec::new(),
         };
         self.call(cx, CallPurpose::Heartbeat(cx.now.time), request);
     }

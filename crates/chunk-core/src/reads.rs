@@ -23,7 +23,8 @@ use crate::standing::Standing;
 use crate::stored_replica::StoredReplica;
 use cairn_env::{Caller, ChunkJob, ReadDone};
 use cairn_protocol::{
-    ChunkLength, ChunkLengthAnswer, ErrorCode, Failure, Fetch, Read, ReadAnswer, Response,
+    ChunkLength, ChunkLengthAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Read, ReadAnswer,
+    Response,
 };
 use cairn_types::Time;
 use cairn_types::planted::{Rule, broken};
@@ -220,4 +221,22 @@ pub(crate) fn on_fetch(
     let job = ChunkJob::Fetch { handle, offset, length, known };
     cx.out.replica_job(handle, ReplicaJob::Fetch { to: from }, job);
     Ok(())
+}
+
+/// The disk has blocks for another server. What was asked of the disk for this chunk before them
+/// is done, and nothing else: so they are of the replica as it stands now.
+pub(crate) fn on_fetch_done(
+    replica: &Replica,
+    cx: &mut ReplicaContext<'_>,
+    to: Caller,
+    done: ReadDone,
+) {
+    let ReadDone { offset, payload, checksums } = done;
+    assert_eq!(
+        payload.is_empty(),
+        checksums.0.is_empty(),
+        "each block goes with its checksum (CU3)"
+    );
+    let answer = FetchAnswer { offset, checksums, replica: replica.stored().report() };
+    cx.out.reply_with(to, Response::Fetch(answer), payload);
 }

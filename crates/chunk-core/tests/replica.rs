@@ -856,7 +856,7 @@ impl Bench {
     fn fetched(&mut self, id: EffectId, offset: u64, size: usize) {
         let blocks = size.div_ceil(CellConfig::tiny().block_size as usize);
         let checksums = BlockChecksums(vec![7; blocks]);
-        let response = Response::Fetch(FetchAnswer { offset, checksums });
+        let response = Response::Fetch(FetchAnswer { offset, checksums, ..FetchAnswer::default() });
         let answer = Answer { response, payload: Bytes::from(vec![1; size]) };
         self.step(Event::Completed { id, result: Completion::Answered(Ok(answer)) });
     }
@@ -1001,4 +1001,21 @@ fn a_secondary_that_lacks_pushed_data_is_asked_again_for_a_while_before_it_has_f
         let asks = |(_, request): &CallEffect| matches!(request, Request::SecondaryFailed(_));
         assert!(bench.calls.iter().any(asks), "R14: {:?}", bench.calls);
     }
+}
+
+#[test]
+fn blocks_go_to_another_server_with_how_the_replica_stands_that_they_are_of() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    let (offset, length, known) = (0, 0, BlockChecksums::default());
+    bench.ask(Fetch { handle: handle(), version: version(1), offset, length, known });
+    let (id, job) = bench.job();
+    assert!(matches!(job, ChunkJob::Fetch { .. }), "{job:?}");
+    bench.done(id, Ok(ChunkDone::Read(ReadDone::default())));
+    let Ok(Response::Fetch(FetchAnswer { replica, .. })) = bench.reply().1 else {
+        panic!("it serves its bytes while they change");
+    };
+    assert_eq!((replica.length, replica.version), (100, version(1)));
+    assert_eq!((replica.serial, replica.acknowledged), (SerialNumber::new(2), 0));
 }

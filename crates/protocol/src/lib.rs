@@ -10,6 +10,7 @@
 
 mod answer_size;
 mod batch;
+mod clone_calls;
 mod failure;
 mod frame;
 mod handshake;
@@ -27,6 +28,7 @@ pub use batch::{
     BATCH_COUNT_MAX, BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch,
     BatchAnswer, BatchEntry, BatchResult, Looked, SESSION_MUTATIONS_MAX,
 };
+pub use clone_calls::{CloneChunk, CloneChunkAnswer, CloneProgress, DropClone, DropCloneAnswer};
 pub use failure::{ErrorCode, Failure, Outcome};
 pub use frame::{
     FRAME_HEADER_SIZE, FrameError, FrameHeader, FrameKind, MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX,

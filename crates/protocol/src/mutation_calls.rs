@@ -1,6 +1,7 @@
 //! Data and control of a mutation (GFS §3.1 to §3.3): push down the chain, then one `Write` or
 //! `Append` to the primary, which forwards in serial order.
 
+use crate::ReplicaReport;
 use cairn_types::{
     BlockChecksums, ChunkHandle, ChunkVersion, LeaseId, PushId, ReplicaAt, SerialNumber, ServerId,
 };
@@ -132,6 +133,8 @@ cairn_types::message! {
     pub struct FetchAnswer {
         1 => offset: u64,
         2 => checksums: BlockChecksums,
+        /// How the replica stood that they were read from.
+        3 => replica: ReplicaReport,
     }
 }
 

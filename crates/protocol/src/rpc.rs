@@ -13,15 +13,16 @@ use crate::failure::{ErrorCode, Failure};
 use crate::{
     Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Batch, BatchAnswer, CellInfo,
     CellInfoAnswer, ChunkClosed, ChunkClosedAnswer, ChunkGrant, ChunkLength, ChunkLengthAnswer,
-    Create, CreateAnswer, Delete, DeleteAnswer, Explain, ExplainAnswer, Fetch, FetchAnswer, Find,
-    FindAnswer, ForgetServer, ForgetServerAnswer, Forward, ForwardAnswer, GrantLease,
-    GrantLeaseAnswer, Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join,
-    JoinAnswer, Lease, List, ListAnswer, ListDegraded, ListDegradedAnswer, Locate, LocateAnswer,
-    MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer,
-    Raise, RaiseAnswer, Read, ReadAnswer, RecordLength, RecordLengthAnswer, Rename, RenameAnswer,
-    ReportBadBlock, ReportBadBlockAnswer, RevokeLease, RevokeLeaseAnswer, SecondaryFailed,
-    SecondaryFailedAnswer, Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer,
-    SyncChunk, SyncChunkAnswer, Welcome, Write, WriteAnswer,
+    CloneChunk, CloneChunkAnswer, Create, CreateAnswer, Delete, DeleteAnswer, DropClone,
+    DropCloneAnswer, Explain, ExplainAnswer, Fetch, FetchAnswer, Find, FindAnswer, ForgetServer,
+    ForgetServerAnswer, Forward, ForwardAnswer, GrantLease, GrantLeaseAnswer, Heartbeat,
+    HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join, JoinAnswer, Lease, List, ListAnswer,
+    ListDegraded, ListDegradedAnswer, Locate, LocateAnswer, MakeDirectory, MakeDirectoryAnswer,
+    Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer, Raise, RaiseAnswer, Read, ReadAnswer,
+    RecordLength, RecordLengthAnswer, Rename, RenameAnswer, ReportBadBlock, ReportBadBlockAnswer,
+    RevokeLease, RevokeLeaseAnswer, SecondaryFailed, SecondaryFailedAnswer, Servers, ServersAnswer,
+    Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer, Welcome, Write,
+    WriteAnswer,
 };
 use cairn_types::wire::{Message, WireError};
 
@@ -259,6 +260,8 @@ rpcs! {
         61 => GrantLease -> GrantLeaseAnswer,
         62 => RevokeLease -> RevokeLeaseAnswer,
         63 => Probe -> ProbeAnswer,
+        64 => CloneChunk -> CloneChunkAnswer,
+        65 => DropClone -> DropCloneAnswer,
     }
     /// What clients ask of a chunkserver; `Push` is served by the worlds, and is what one
     /// chunkserver passes on to the next, too.

@@ -1,6 +1,6 @@
 //! Between master and chunkservers: joining, inventories, heartbeats, raises, leases.
 
-use crate::{LevelSource, ReportSlice};
+use crate::{CloneProgress, LevelSource, ReportSlice};
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId,
     LeaseId, ReignId, ReplicaAt, SerialNumber, ServerId, Term,
@@ -123,6 +123,8 @@ cairn_types::message! {
         /// The last news by number that an answer of this term told it.
         9 => heeded: u64,
         10 => served: ServedReign,
+        /// Clones that are being made here (R30).
+        11 => clones: Vec<CloneProgress>,
     }
 }
 cairn_types::message! {
@@ -185,7 +187,8 @@ cairn_types::message! {
     /// Raises a replica from the version that it reported to a fresh one (R7). With `create`
     /// there is nothing yet and `from` is none. With `close` it takes the close mark. With `sync`
     /// everything that it holds is on disk before it answers. With `keeps_lease` its set is being
-    /// shrunk, as the holder of the lease asked, and the lease goes on.
+    /// shrunk, as the holder of the lease asked, and the lease goes on. With `adopt` the finished
+    /// clone that is there becomes the replica, and `from` is none (R30).
     pub struct Raise {
         1 => term: Term,
         2 => handle: ChunkHandle,
@@ -196,6 +199,7 @@ cairn_types::message! {
         7 => server: ServerId,
         8 => sync: bool,
         9 => keeps_lease: bool,
+        10 => adopt: bool,
     }
 }
 cairn_types::message! {

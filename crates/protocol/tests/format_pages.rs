@@ -98,6 +98,7 @@ fn messages_within_others() -> String {
         protocol::BatchEntry::proto_text(),
         protocol::BatchResult::proto_text(),
         protocol::ChunkLocations::proto_text(),
+        protocol::CloneProgress::proto_text(),
         protocol::DegradedChunk::proto_text(),
         protocol::DoubtedBlock::proto_text(),
         protocol::Failure::proto_text(),

@@ -129,6 +129,7 @@ impl RaiseRound {
                 server: at.server,
                 sync: kind.shrinks,
                 keeps_lease: kind.keeps_lease,
+                adopt: false,
             };
             acts.ask(at.clone(), Question::Raise(request, kind.keeps_lease), deadline);
             let twice = asked.insert(at.server, MemberAnswer { at, result: None });
