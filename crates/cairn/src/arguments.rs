@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     #[arg(env = "CAIRN_CELL", value_name = "ADDRESS")]
     pub(crate) cell: Option<String>,
-    /// Seconds that one operation may take [default: 30]
+    /// Seconds that one operation may take [default: 30; 5 for a cell that never answered]
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     #[arg(env = "CAIRN_DEADLINE", value_name = "SECONDS")]
     pub(crate) deadline: Option<u64>,

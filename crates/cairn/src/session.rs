@@ -11,8 +11,11 @@ use cairn_transfer::PartialFiles;
 use cairn_types::{CellPath, Rack};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{IsTerminal, stderr};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// What flags and environment say about the client's side.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +75,10 @@ impl RemotePath {
 
 /// How long a cell that may not be there is waited for, where no deadline was chosen.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
+/// A person at a terminal is told what is waited for after so long.
+const SILENT_WAIT: Duration = Duration::from_secs(1);
+/// What the library says of a wait that has an end of its own here.
+const TRIED: &str = " (tried until the deadline)";
 
 /// How a client behaves: the deadline of the flag or environment, else of the settings file.
 ///
@@ -100,6 +107,56 @@ fn no_cell_there(error: cairn_client::Error) -> Cause {
     }
     let why = format!("no master listens there ({error})");
     Cause::new(Exit::Unreachable, why, advice(ErrorCode::Unreachable, Outcome::NotDone))
+}
+
+/// Why a cell did not answer: where nobody said how long to wait, with how long that was.
+fn told(error: cairn_client::Error, first_wait: Option<Duration>) -> Cause {
+    let mut cause = no_cell_there(error);
+    if let (Some(waited), Exit::Unreachable) = (first_wait, cause.exit)
+        && let Some(why) = cause.why.strip_suffix(TRIED)
+    {
+        cause.why = format!("{why} (tried for {} s)", waited.as_secs());
+        cause.advice.push_str("; --deadline SECONDS waits longer");
+    }
+    cause
+}
+
+/// Comes back only where none of the names leads anywhere, with the reason: a mistyped name is
+/// not waited for.
+async fn no_such_name(address: &CellAddress) -> Cause {
+    let (tell, told) = oneshot::channel();
+    let all: Vec<String> = address.as_str().split(',').map(str::to_owned).collect();
+    if all.iter().any(|one| one.parse::<SocketAddr>().is_ok()) {
+        return std::future::pending().await;
+    }
+    // A thread that nobody waits for: a name server may take its time.
+    std::thread::spawn(move || {
+        let why = all.iter().try_fold(None, |_, one| match one.to_socket_addrs() {
+            Ok(_) => Err(()),
+            Err(error) => Ok(Some(format!("{one}: {error}"))),
+        });
+        if let Ok(Some(why)) = why {
+            // Where it was answered meanwhile, nobody listens.
+            let _ = tell.send(why);
+        }
+    });
+    match told.await {
+        Ok(why) => {
+            let advice = "check --cell (or CAIRN_CELL); --deadline SECONDS waits for the name";
+            Cause::new(Exit::Unreachable, why, advice)
+        }
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Tells a person at a terminal what takes so long; never ends.
+async fn say_waiting(address: &CellAddress, patience: Duration) -> Cause {
+    tokio::time::sleep(SILENT_WAIT).await;
+    if stderr().is_terminal() {
+        let patience = patience.as_secs();
+        eprintln!("cairn: waiting for the cell at {address}, for {patience} s at most");
+    }
+    std::future::pending().await
 }
 
 impl Session {
@@ -162,10 +219,20 @@ impl Session {
         if let Some(cell) = known(&self.connected) {
             return Ok(cell);
         }
-        let connected = Cell::connect(address.as_str(), self.options.clone()).await;
-        let cell =
-            connected.map_err(no_cell_there).doing(|| format!("reaching the cell at {address}"))?;
+        let cell = self.reach(address).await.doing(|| format!("reaching the cell at {address}"))?;
         let mut cells = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(cells.entry(address.clone()).or_insert(cell).clone())
+    }
+
+    async fn reach(&self, address: &CellAddress) -> Result<Cell, Cause> {
+        let first_wait = self.options.first_wait;
+        let patience = first_wait.unwrap_or(self.options.deadline);
+        tokio::select! {
+            connected = Cell::connect(address.as_str(), self.options.clone()) => {
+                connected.map_err(|error| told(error, first_wait))
+            }
+            cause = no_such_name(address), if first_wait.is_some() => Err(cause),
+            cause = say_waiting(address, patience) => Err(cause),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What people stumbled over (findings U1, U2, U4, U5, U7, U10, U11, U13 and the hints that led
+//! What people stumbled over (findings U1, U2, U4, U5, U7, U9, U10, U11, U13 and the hints that led
 //! astray), row by row.
 
 mod cell;
@@ -150,6 +150,30 @@ fn u7_whoever_is_interrupted_takes_away_what_is_not_whole() {
     let partial = |name: &str| name.starts_with(".large.get-");
     let left = names.filter(|entry| partial(&entry.file_name().to_string_lossy())).count();
     assert_eq!(left, 0, "{code:?}");
+}
+
+#[test]
+fn u9_a_cell_that_is_not_there_is_waited_for_as_long_as_is_said() {
+    let run = |arguments: &[&str]| {
+        let begun = Instant::now();
+        (cell::run(cell::cairn(arguments), b""), begun.elapsed())
+    };
+    // No name may have two dots in a row.
+    let (mistyped, took) = run(&["ls", "/", "--cell", "m1..example:7400"]);
+    assert!(took < Duration::from_secs(4), "a mistyped name is not waited for: {took:?}");
+    let says = &["m1..example:7400: ", "check --cell", "--deadline SECONDS"][..];
+    judge(&Row { what: "a mistyped name", done: mistyped, code: 6, says });
+    let (silent, took) = run(&["ls", "/", "--cell", "127.0.0.1:1"]);
+    assert!(took >= Duration::from_secs(5), "{took:?}");
+    assert!(!silent.stderr.contains("until the deadline"), "it gave up before: {}", silent.stderr);
+    let says = &["tried for 5 s", "--deadline SECONDS waits longer"][..];
+    judge(&Row { what: "nobody listens", done: silent, code: 6, says });
+    let (chosen, took) = run(&["ls", "/", "--cell", "m1..example:7400", "--deadline", "2"]);
+    assert!(took >= Duration::from_secs(2), "a name may come to be: {took:?}");
+    let says = &["tried until the deadline"][..];
+    judge(&Row { what: "a chosen deadline", done: chosen, code: 6, says });
+    let help = run(&["ls", "--help"]).0.text();
+    assert!(help.contains("[default: 30; 5 for a cell that never answered]"), "{help}");
 }
 
 fn json(line: &str) -> Value {
