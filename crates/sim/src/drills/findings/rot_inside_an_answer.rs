@@ -6,7 +6,7 @@ use crate::drills::script::DrillScript;
 use crate::operations::ClientOp;
 use bytes::Bytes;
 use cairn_env_sim::NodeId;
-use cairn_protocol::{Locate, Response};
+use cairn_protocol::{Lease, LeasePurpose, Locate, Response};
 use cairn_types::{ChunkHandle, ChunkIndex, Content, EntryId};
 use std::time::Duration;
 
@@ -18,6 +18,12 @@ pub(super) const DRILLS: &[Drill] = &[
         a_block_rots_that_is_not_the_first_of_an_answer,
     ),
     Drill::of_finding("C3", "two replicas rot, and a reader reads the third", 3, two_replicas_rot),
+    Drill::of_finding(
+        "C3",
+        "two replicas rot, and the whole one stands at another version",
+        3,
+        the_whole_one_stands_at_another_version,
+    ),
 ];
 
 /// Ten blocks.
@@ -63,6 +69,39 @@ fn named(script: &mut DrillScript, file: EntryId) -> Result<Vec<NodeId>, String>
         }
         other => Err(format!("asked where the file is: {other:?}")),
     }
+}
+
+/// A raise reached one of three replicas before its master died; the two others rot. Readers find
+/// the whole one, at the version that only it stands at (R9).
+fn the_whole_one_stands_at_another_version(script: &mut DrillScript) -> Verdict {
+    let (file, chunk) = written_file(script)?;
+    let (master, holders) = (script.nodes().master, script.holders(chunk));
+    let logged = script.version(chunk);
+    for rotten in &holders[..2] {
+        script.mute(master, *rotten);
+    }
+    let index = ChunkIndex::new(0);
+    let lease = Lease { file, index, purpose: LeasePurpose::Write, ..Lease::default() };
+    drop(script.send(master, lease, Bytes::new()));
+    script.pass(Duration::from_millis(200));
+    script.kill(master);
+    for rotten in &holders[..2] {
+        script.heal(master, *rotten);
+        script.flip(*rotten, chunk, ROTTEN)?;
+    }
+    script.restart(master)?;
+    script.pass(Duration::from_secs(8));
+    for client in 0..3 {
+        let bytes = script.read(client, file, 0, SIZE)?;
+        if bytes != Bytes::from_static(&[b'x'; SIZE as usize]) {
+            return Err(format!("it reads as {} other bytes", bytes.len()));
+        }
+    }
+    let named = named(script, file)?;
+    if script.version(chunk) != logged || named != holders[2..] {
+        return Err(format!("readers are sent to {named:?}, of {holders:?}"));
+    }
+    Ok(())
 }
 
 /// Two of three replicas have a rotten block each; whoever reads reads the third, and writers go
