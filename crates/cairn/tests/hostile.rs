@@ -7,10 +7,10 @@
 mod cell;
 
 use cairn_protocol::{
-    Directed, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, Liar, List, Open, Request,
+    Directed, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, Liar, List, Open, Probe, Request,
     RequestId, Response, Role, encode_frame, lies,
 };
-use cairn_types::{CellId, CellPath, Incarnation, Random, ServerId};
+use cairn_types::{CellId, CellPath, ChunkHandle, Incarnation, Random, ServerId, Term};
 use cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -91,7 +91,7 @@ fn all_are_well(cell: &mut Cell) {
 /// Tells lies until it is over; how many.
 fn lie(cell: &[String], known: &[u64], liar: Liar, seed: u64, over: &AtomicBool) -> u64 {
     let (random, mut told) = (&mut Random::new(seed), 0);
-    let role = if liar == Liar::Client { Role::Client } else { Role::Chunkserver };
+    let role = liar.role();
     let mut peers: Vec<Option<TcpStream>> = cell.iter().map(|_| None).collect();
     while !over.load(Ordering::SeqCst) {
         for lie in lies(liar, known, random) {
@@ -164,6 +164,24 @@ fn lies_of_every_rpc_harm_nobody() {
     cell.ok(["put", &file, "/another"]);
     assert!(cell.ok_with(["cat", "/another"], b"") == bytes);
     cell.ok_with(["append", "/records"], b"another\n");
+}
+
+/// Orders in the name of the last term that there can be: whoever obeyed one would never again obey
+/// its own master (R2).
+#[test]
+fn who_is_no_master_gives_no_orders() {
+    let cell = Cell::start(1);
+    cell.ok_with(["append", "/records"], b"a record\n");
+    let handle = ChunkHandle::new(numbers_of(&cell, "/records", false)[0]);
+    let order = Probe { term: Term::new(u64::MAX), handle, ..Probe::default() };
+    for role in [Role::Client, Role::Chunkserver] {
+        let mut peer = dial(cell.chunkservers[0].address(), role).expect("let in");
+        peer.write_all(&frame(&order.clone().into(), 1)).expect("asks");
+        assert_eq!(read_answer(&mut peer).expect("a frame"), None, "refused");
+        assert_eq!(peer.read(&mut [0]).expect("closed, not reset"), 0, "and gone");
+    }
+    cell.ok_with(["append", "/records"], b"another\n");
+    cell.ok_with(["put", "-", "/new"], b"bytes");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cairn_env::{Completion, Driver, Effect, EffectId, Event, Now, PushedData, Service};
 use cairn_env_os::{LaunchOptions, Running, bind, launch};
 use cairn_protocol::{
-    Failure, Hello, Probe, ProbeAnswer, Push, Read, ReadAnswer, Request, Response, Role,
+    ChunkLength, ChunkLengthAnswer, Failure, Hello, Push, Read, ReadAnswer, Request, Response, Role,
 };
 use cairn_types::{
     Address, BLOCK_SIZE, BlockChecksums, CellId, Incarnation, MutationNumber, PushId, Rack,
@@ -63,11 +63,13 @@ impl Driver for Server {
     fn handle(&mut self, _: Now, event: Event<(), ()>, effects: &mut Vec<Effect<()>>) {
         match event {
             Event::Started => effects.push(Effect::Identify(hello(self.id))),
-            Event::Request { from, request: Request::Probe(_) } => effects.push(Effect::Reply {
-                to: from,
-                answer: Ok(Response::Probe(ProbeAnswer::default())),
-                payload: Bytes::new().into(),
-            }),
+            Event::Request { from, request: Request::ChunkLength(_) } => {
+                effects.push(Effect::Reply {
+                    to: from,
+                    answer: Ok(Response::ChunkLength(ChunkLengthAnswer::default())),
+                    payload: Bytes::new().into(),
+                })
+            }
             Event::Request { from, .. } => effects.push(Effect::Reply {
                 to: from,
                 answer: Ok(Response::Read(ReadAnswer::default())),
@@ -79,7 +81,7 @@ impl Driver for Server {
 }
 
 fn hello(id: ServerId) -> Hello {
-    Hello::new(CellId::new(1), Role::Chunkserver, id, Incarnation::new(1))
+    Hello::new(CellId::new(1), Role::Client, id, Incarnation::new(1))
 }
 
 /// What the callers ask, again and again.
@@ -104,7 +106,7 @@ struct Callers {
 impl Callers {
     fn ask(&mut self, now: Now, caller: u64, effects: &mut Vec<Effect<()>>) {
         let (request, payload) = match &self.load {
-            Load::Probes => (Probe::default().into(), Bytes::new()),
+            Load::Probes => (ChunkLength::default().into(), Bytes::new()),
             Load::Reads(size) => (Read { size: *size, ..Read::default() }.into(), Bytes::new()),
             Load::Pushes { data, chain } => {
                 let number = MutationNumber::new(self.done + caller);

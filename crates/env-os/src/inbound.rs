@@ -9,8 +9,8 @@
 //! - IN2: nobody is taken in before the driver has said who it is (`Effect::Identify`).
 //! - IN3: where as many connections are open as may be, a newcomer takes the place of the one that
 //!   has asked nothing for the longest: who holds connections keeps nobody else out.
-//!
 //! - IN4: what all connections together make us hold is bounded (memory_budget.rs).
+//! - IN5: who asks what is not for one of its role to ask is closed, and nobody hears of it (R2).
 //!
 //! Knows accepted connections. Never sees a dialled one, nor where a push goes on to.
 
@@ -24,7 +24,9 @@ use crate::socket_options::prepare;
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
 use cairn_env::{Caller, ConnectionId, LogEvent, Payload};
-use cairn_protocol::{ErrorCode, Failure, Hello, Request, RequestId, Response, judge_hello};
+use cairn_protocol::{
+    ErrorCode, Failure, Hello, Request, RequestId, Response, judge_hello, judge_request,
+};
 use cairn_types::Time;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
@@ -232,7 +234,7 @@ impl Inbound {
         let (request, judged) = match arrival {
             Arrival::Request(request, Request::Hello(hello), _) => {
                 let ours = self.identity.as_ref().expect("IN2: nobody is accepted before");
-                (request, judge_hello(&hello, ours))
+                (request, judge_hello(&hello, ours).map(|welcome| (welcome, hello.role)))
             }
             Arrival::Broken { id: request, failure } => (request, Err(failure)),
             Arrival::Request(request, ..)
@@ -246,9 +248,9 @@ impl Inbound {
             }
         };
         match judged {
-            Ok(welcome) => {
+            Ok((welcome, caller)) => {
                 let connection = self.connections.get_mut(&id).expect("it has just said Hello");
-                connection.open();
+                connection.open(caller);
                 connection.begin_push(cx.now);
                 cx.timers.cancel(connection.patience());
                 let to = Caller { connection: id, request };
@@ -268,6 +270,9 @@ impl Inbound {
                 self.dismiss(cx, id, request, &failure);
             }
             Arrival::Request(request, message, size) => {
+                if let Err(failure) = judge_request(connection.caller(), &message) {
+                    return self.dismiss(cx, id, request, &failure);
+                }
                 let message = (message, size);
                 if let Some(message) = connection.admit(&mut self.budget, cx.now, request, message)
                 {
@@ -455,7 +460,7 @@ impl Inbound {
     ) -> ConnectionId {
         let id = self.take_in(cx, socket).expect("is watched");
         let connection = self.connections.get_mut(&id).expect("taken in just now");
-        connection.open();
+        connection.open(cairn_protocol::Role::Client);
         connection.begin_push(cx.now);
         id
     }

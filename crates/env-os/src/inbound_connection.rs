@@ -14,7 +14,7 @@ use crate::poller::Poller;
 use crate::timers::LoopAlarmId;
 use crate::wire::Wire;
 use cairn_env::Payload;
-use cairn_protocol::{Failure, Request, RequestId, Response, SMALL_ANSWER_SIZE};
+use cairn_protocol::{Failure, Request, RequestId, Response, Role, SMALL_ANSWER_SIZE};
 use cairn_types::Time;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
@@ -46,6 +46,8 @@ pub(crate) enum InboundStage {
 pub(crate) struct InboundConnection {
     wire: Wire,
     stage: InboundStage,
+    /// What it said that it is, in its Hello; before that, whatever may ask least.
+    caller: Role,
     /// Ends a handshake or a farewell that takes too long.
     patience: LoopAlarmId,
     /// Requests came by it: the driver hears when it is gone.
@@ -80,6 +82,7 @@ impl InboundConnection {
         Self {
             wire,
             stage: InboundStage::Greeting,
+            caller: Role::default(),
             patience,
             was_open: false,
             last_asked: now,
@@ -118,10 +121,16 @@ impl InboundConnection {
         self.patience
     }
 
-    /// The handshake is done (N1).
-    pub(crate) fn open(&mut self) {
+    /// What it said that it is.
+    pub(crate) fn caller(&self) -> Role {
+        self.caller
+    }
+
+    /// The handshake is done, and this is what it says that it is (N1).
+    pub(crate) fn open(&mut self, caller: Role) {
         assert_eq!(self.stage, InboundStage::Greeting, "N1: opened by its first frame");
         self.stage = InboundStage::Open;
+        self.caller = caller;
         self.was_open = true;
     }
 
@@ -368,6 +377,7 @@ mod tests {
     use crate::wire::Wire;
     use bytes::Bytes;
     use cairn_env::{ConnectionId, EffectId};
+    use cairn_protocol::Role;
     use cairn_types::Time;
     use rustix::event::epoll::EventFlags;
     use std::os::unix::net::UnixStream;
@@ -381,7 +391,7 @@ mod tests {
         let patience = LoopTimers::default().set(Time::default(), LoopAlarm::Wake(EffectId(1)));
         let mut connection =
             InboundConnection::new(wire.expect("is watched"), patience, Time::default());
-        connection.open();
+        connection.open(Role::Client);
         connection.wire.out.payload(Bytes::from(vec![0; ANSWER_BYTES_MAX]));
         assert!(!connection.is_paused());
         connection.wire.out.payload(Bytes::from(vec![0; 1]));

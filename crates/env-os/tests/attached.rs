@@ -4,7 +4,7 @@ mod toy;
 
 use bytes::Bytes;
 use cairn_env_os::{Attached, LaunchOptions, Running, Turned, attach, bind};
-use cairn_protocol::{PAYLOAD_SIZE_MAX, Probe, Response};
+use cairn_protocol::{ChunkLength, PAYLOAD_SIZE_MAX, Response};
 use cairn_types::{Address, ServerId};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::OwnedFd;
@@ -97,7 +97,7 @@ fn ask_with(
     let command = Command::Call {
         to: to.clone(),
         server,
-        request: Box::new(Probe::default().into()),
+        request: Box::new(ChunkLength::default().into()),
         payload,
         timeout: PATIENCE,
         done,
@@ -118,7 +118,7 @@ fn a_call_is_answered_while_somebody_turns_it_and_a_command_wakes_whom_it_waits_
     let outcome = ask(&running, &other);
     assert_eq!(bell.0.load(Ordering::SeqCst), 1, "woken for the command");
     let answer = turn_until(&mut attached, &edges, || outcome.try_recv().ok());
-    assert!(matches!(answer.expect("an answer").response, Response::Probe(_)));
+    assert!(matches!(answer.expect("an answer").response, Response::ChunkLength(_)));
     drop(running);
     assert_eq!(attached.turn(&waker, false), Ok(Turned::Stopped));
 }
@@ -149,7 +149,7 @@ fn an_end_that_comes_together_with_the_last_answer_is_noticed() {
     has_ended.recv().expect("ends");
     let begun = std::time::Instant::now();
     let answer = turn_until(&mut attached, &edges, || first.try_recv().ok());
-    assert!(matches!(answer.expect("an answer").response, Response::Probe(_)));
+    assert!(matches!(answer.expect("an answer").response, Response::ChunkLength(_)));
     let lost = turn_until(&mut attached, &edges, || second.try_recv().ok());
     assert!(lost.is_err_and(|failure| failure.message.contains("closed")));
     assert!(begun.elapsed() < PATIENCE, "noticed, not given up");

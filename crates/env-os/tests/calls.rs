@@ -6,7 +6,7 @@ mod toy;
 use bytes::Bytes;
 use cairn_env_os::bind;
 use cairn_protocol::{
-    ErrorCode, Explain, FrameKind, Hello, Outcome, PAYLOAD_SIZE_MAX, Probe, Read, Request,
+    ChunkLength, ErrorCode, Explain, FrameKind, Hello, Outcome, PAYLOAD_SIZE_MAX, Read, Request,
     RequestId, Response, Role, Stat, Status, encode_frame,
 };
 use cairn_types::{Address, CellId, ChunkHandle, Incarnation, ServerId};
@@ -52,7 +52,7 @@ fn an_answer_over_its_limit_is_a_failure_and_the_server_goes_on() {
     let large = Read { size: u64::from(PAYLOAD_SIZE_MAX) + 1, ..Read::default() };
     let failure = client.ask(&server, large, Bytes::new()).expect_err("too many bytes");
     assert_eq!((failure.code, failure.outcome), (ErrorCode::Internal, Outcome::Unknown));
-    let long = Probe { handle: ChunkHandle::new(toy::LONG_ANSWER), ..Probe::default() };
+    let long = ChunkLength { handle: ChunkHandle::new(toy::LONG_ANSWER), ..ChunkLength::default() };
     let failure = client.ask(&server, long, Bytes::new()).expect_err("too long a message");
     assert_eq!(failure.code, ErrorCode::Internal);
     client.probe(&server).expect("the server, and the connection, go on");
@@ -95,7 +95,8 @@ fn a_call_that_never_got_past_the_handshake_is_not_done_at_its_deadline() {
     let ((_mute, address), client) = (listen(), Node::start(2));
     let short = Duration::from_millis(50);
     let server = ServerId::default();
-    let outcome = client.begin(&address, server, Probe::default().into(), Bytes::new(), short);
+    let outcome =
+        client.begin(&address, server, ChunkLength::default().into(), Bytes::new(), short);
     let failure = outcome.recv_timeout(PATIENCE).unwrap().expect_err("nobody welcomes");
     assert_eq!((failure.code, failure.outcome), (ErrorCode::DeadlineExceeded, Outcome::NotDone));
 }
@@ -104,14 +105,16 @@ fn a_call_that_never_got_past_the_handshake_is_not_done_at_its_deadline() {
 fn a_call_whose_connection_is_lost_after_it_was_sent_is_unknown() {
     let ((listener, address), client) = (listen(), Node::start(2));
     let server = ServerId::new(9);
-    let outcome = client.begin(&address, server, Probe::default().into(), Bytes::new(), PATIENCE);
+    let outcome =
+        client.begin(&address, server, ChunkLength::default().into(), Bytes::new(), PATIENCE);
     let mut peer = welcome(&listener, 9);
-    assert_eq!(read_frame(&mut peer).0.rpc, Request::from(Probe::default()).kind());
+    assert_eq!(read_frame(&mut peer).0.rpc, Request::from(ChunkLength::default()).kind());
     drop(peer);
     let failure = outcome.recv().unwrap().expect_err("lost");
     assert_eq!((failure.code, failure.outcome), (ErrorCode::Unreachable, Outcome::Unknown));
 
-    let again = client.begin(&address, server, Probe::default().into(), Bytes::new(), PATIENCE);
+    let again =
+        client.begin(&address, server, ChunkLength::default().into(), Bytes::new(), PATIENCE);
     let mut peer = welcome(&listener, 9);
     read_frame(&mut peer);
     drop((peer, again));
@@ -121,7 +124,7 @@ fn a_call_whose_connection_is_lost_after_it_was_sent_is_unknown() {
 fn a_name_that_leads_nowhere_is_not_done() {
     let client = Node::start(2);
     let nowhere = Address::new("there-is-no-such-host.invalid:1");
-    let probe = Probe::default().into();
+    let probe = ChunkLength::default().into();
     let outcome = client.begin(&nowhere, ServerId::new(1), probe, Bytes::new(), PATIENCE);
     let failure = outcome.recv().unwrap().expect_err("nobody is there");
     assert_eq!(failure.outcome, Outcome::NotDone);
@@ -135,7 +138,7 @@ fn a_server_that_is_not_there_is_unreachable_until_it_is() {
     let address = Address::new(listener.local_addr().unwrap().to_string());
     drop(listener);
     let ask = || {
-        let probe = Probe::default().into();
+        let probe = ChunkLength::default().into();
         client.begin(&address, ServerId::new(1), probe, Bytes::new(), PATIENCE)
     };
     let failure = ask().recv().unwrap().expect_err("nobody listens");
@@ -149,7 +152,7 @@ fn a_name_that_leads_to_several_addresses_is_tried_at_each() {
     let (server, client) = (Node::start(1), Node::start(2));
     let port = server.address.as_str().rsplit(':').next().unwrap();
     let by_name = Address::new(format!("localhost:{port}"));
-    let probe = Probe::default().into();
+    let probe = ChunkLength::default().into();
     let outcome = client.begin(&by_name, server.server, probe, Bytes::new(), PATIENCE);
     outcome.recv().unwrap().expect("one of them answers");
 }
@@ -159,7 +162,7 @@ fn another_server_at_the_address_is_told_apart_from_the_one_meant() {
     let (server, client) = (Node::start(1), Node::start(2));
     client.probe(&server).expect("the one meant");
     let ask = |id| {
-        let probe = Probe::default().into();
+        let probe = ChunkLength::default().into();
         let outcome =
             client.begin(&server.address, ServerId::new(id), probe, Bytes::new(), PATIENCE);
         outcome.recv().unwrap()
@@ -174,7 +177,8 @@ fn another_server_at_the_address_is_told_apart_from_the_one_meant() {
 fn a_server_that_welcomes_under_another_id_than_the_one_meant_gets_no_request() {
     let ((listener, address), client) = (listen(), Node::start(2));
     let server = ServerId::new(9);
-    let outcome = client.begin(&address, server, Probe::default().into(), Bytes::new(), PATIENCE);
+    let outcome =
+        client.begin(&address, server, ChunkLength::default().into(), Bytes::new(), PATIENCE);
     let mut peer = welcome(&listener, 8);
     let failure = outcome.recv().unwrap().expect_err("another one");
     assert_eq!((failure.code, failure.outcome), (ErrorCode::WrongServer, Outcome::NotDone));
@@ -225,7 +229,7 @@ fn whatever_is_not_cairn_is_told_why_and_closed() {
     assert!(refusal(&server, None, garbage).contains("not a Cairn frame"));
     assert!(refusal(&server, hello(), garbage).contains("not a Cairn frame"));
 
-    let probe = encode(&Probe::default().into(), 1);
+    let probe = encode(&ChunkLength::default().into(), 1);
     assert!(refusal(&server, None, &probe).contains("starts with Hello"));
     let mut oversized = probe.clone();
     oversized[20..24].copy_from_slice(&u32::MAX.to_le_bytes());

@@ -18,7 +18,8 @@ use crate::watch::SeenRequest;
 use bytes::Bytes;
 use cairn_env::{Answer, Caller, ConnectionId, Payload};
 use cairn_protocol::{
-    ErrorCode, Failure, Hello, Outcome, Request, RequestId, Response, judge_hello,
+    ErrorCode, Failure, Hello, Outcome, Request, RequestId, Response, Role, judge_hello,
+    judge_request,
 };
 use cairn_types::{Address, ServerId};
 use std::collections::BTreeMap;
@@ -110,6 +111,7 @@ impl NetworkHandler<'_> {
                 from_life: self.nodes[from.0].life,
                 to,
                 to_life: None,
+                caller: Role::default(),
                 address: address.clone(),
                 state: ConnectionState::Dialling,
                 next_request: 0,
@@ -185,6 +187,7 @@ impl NetworkHandler<'_> {
     fn arrives_there(&mut self, id: ConnectionId, frame: SimFrame) {
         let connection = self.network.connections.get(&id).expect("checked by deliver");
         let (to, from, to_life) = (connection.to, connection.from, connection.to_life);
+        let caller = connection.caller;
         let node = &self.nodes[to.0];
         if node.process.is_none() {
             if node.death != Some(DeathCause::PowerLoss) {
@@ -206,6 +209,9 @@ impl NetworkHandler<'_> {
                 self.deliveries.push(Delivery::Push { to, caller, push, payload });
             }
             request => {
+                if let Err(failure) = judge_request(caller, &request) {
+                    return self.dismiss(id, (request_id, request.kind()), failure);
+                }
                 let at = self.time.now;
                 let seen = SeenRequest { at, from, to, request: &request };
                 if self.network.stall.as_mut().is_some_and(|chosen| chosen(&seen)) {
@@ -221,12 +227,24 @@ impl NetworkHandler<'_> {
         let connection = self.network.connections.get_mut(&id).expect("checked by deliver");
         let node = &self.nodes[connection.to.0];
         connection.to_life = Some(node.life);
+        connection.caller = hello.role;
         let answer = match &node.hello {
             Some(ours) => judge_hello(hello, ours).map(Response::Hello),
             None => Err(Failure::not_done(ErrorCode::Busy, "the server is starting")),
         };
         let frame = SimFrame::answer(1, HANDSHAKE, &answer, Payload::default());
         self.send(id, Direction::Back, frame);
+    }
+
+    /// Whoever asks what is not for one of its role to ask is told so, and gone (R2).
+    fn dismiss(&mut self, id: ConnectionId, (request, rpc): (RequestId, u16), why: Failure) {
+        self.time.reach("asked out of role");
+        self.send(
+            id,
+            Direction::Back,
+            SimFrame::answer(rpc, request, &Err(why), Payload::default()),
+        );
+        self.break_connection(id);
     }
 
     fn arrives_back(&mut self, id: ConnectionId, frame: SimFrame) {

@@ -11,7 +11,7 @@ use crate::watch::SeenRequest;
 use bytes::Bytes;
 use cairn_env::{Answer, Caller, ConnectionId, EffectId, Payload};
 use cairn_protocol::{
-    FRAME_HEADER_SIZE, Failure, FrameHeader, FrameKind, Push, Request, RequestId, Response,
+    FRAME_HEADER_SIZE, Failure, FrameHeader, FrameKind, Push, Request, RequestId, Response, Role,
     encode_frame,
 };
 use cairn_types::wire::Message;
@@ -154,6 +154,8 @@ pub(crate) struct SimConnection {
     pub(crate) to: NodeId,
     /// The listener's life that accepted it.
     pub(crate) to_life: Option<u64>,
+    /// What the dialler said that it is; before its handshake, whatever may ask least.
+    pub(crate) caller: Role,
     pub(crate) address: Address,
     pub(crate) state: ConnectionState,
     pub(crate) next_request: u64,

@@ -87,7 +87,7 @@ impl Driver for EchoDriver {
         match event {
             Event::Started => effects.push(Effect::Identify(Hello::new(
                 CellId::new(1),
-                Role::Chunkserver,
+                Role::Client,
                 self.id,
                 Incarnation::new(1),
             ))),

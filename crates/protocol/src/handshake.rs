@@ -1,6 +1,6 @@
 //! The first frame each way: who speaks, which versions, which cell (design §3).
 
-use crate::{ErrorCode, Failure, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST};
+use crate::{ErrorCode, Failure, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, Request, RpcDirection};
 use cairn_types::{CellId, Incarnation, ServerId};
 
 cairn_types::code! {
@@ -65,6 +65,52 @@ impl Hello {
     }
 }
 
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Chunkserver => "chunkserver",
+            Self::Master => "master",
+        }
+    }
+
+    /// Whether such a one asks this of anyone (R2). No catch-all arm: whoever adds a direction says
+    /// whose it is.
+    fn asks(self, request: &Request) -> bool {
+        match request.direction() {
+            // A connection has one, and that comes before anyone has a role.
+            RpcDirection::Handshake => false,
+            RpcDirection::ClientToMaster => self == Self::Client,
+            RpcDirection::ClientToChunkserver => match request {
+                // Bytes in a buffer do nothing to anyone, whoever brought them.
+                Request::Push(_) => true,
+                // A primary asks its secondaries for it.
+                Request::SyncChunk(_) => self != Self::Master,
+                // A master asks the primary of a file's last chunk for it.
+                Request::ChunkLength(_) => self != Self::Chunkserver,
+                _ => self == Self::Client,
+            },
+            RpcDirection::ChunkserverToMaster
+            | RpcDirection::PrimaryToSecondary
+            | RpcDirection::ReplicaToReplica => self == Self::Chunkserver,
+            RpcDirection::MasterToChunkserver => self == Self::Master,
+        }
+    }
+}
+
+/// The listening side's judgement of a request: whether one who said that it is this may ask it
+/// (R2). Whoever asks more is not what it said.
+///
+/// # Errors
+/// A [`Failure`] that names both, after which nothing more is to be taken from it.
+pub fn judge_request(caller: Role, request: &Request) -> Result<(), Failure> {
+    if caller.asks(request) {
+        return Ok(());
+    }
+    let line = format!("a {} does not ask {} of anyone", caller.name(), request.name());
+    Err(Failure::refused(ErrorCode::Invalid, line))
+}
+
 /// The listening side's judgement: the highest version both speak, one cell, the server meant.
 ///
 /// # Errors
@@ -108,8 +154,10 @@ pub fn judge_hello(hello: &Hello, ours: &Hello) -> Result<Welcome, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hello, Role, judge_hello};
-    use crate::ErrorCode;
+    use super::{Hello, Role, judge_hello, judge_request};
+    use crate::{
+        Append, ChunkLength, ErrorCode, Forward, Heartbeat, Push, Raise, Request, Stat, SyncChunk,
+    };
     use cairn_types::sample::Sample;
     use cairn_types::{CellId, Incarnation, Random, ServerId};
     use proptest::prelude::proptest;
@@ -135,6 +183,30 @@ mod tests {
         assert_eq!(code(hello(0), hello(2)), Ok(()));
         let expects = Hello { expects: ServerId::new(6), ..hello(2) };
         assert_eq!(code(expects, hello(2)), Err(ErrorCode::WrongServer));
+    }
+
+    #[test]
+    fn a_role_asks_for_what_is_its_own_and_nothing_else() {
+        let [client, server, master] = [Role::Client, Role::Chunkserver, Role::Master];
+        let rows: [(Request, &[Role]); 9] = [
+            (Stat::default().into(), &[client]),
+            (Append::default().into(), &[client]),
+            (Push::default().into(), &[client, server, master]),
+            (SyncChunk::default().into(), &[client, server]),
+            (ChunkLength::default().into(), &[client, master]),
+            (Heartbeat::default().into(), &[server]),
+            (Forward::default().into(), &[server]),
+            (Raise::default().into(), &[master]),
+            (hello(9).into(), &[]),
+        ];
+        for (request, askers) in rows {
+            for role in [client, server, master] {
+                let judged = judge_request(role, &request);
+                assert_eq!(judged.is_ok(), askers.contains(&role), "{role:?} {request:?}");
+            }
+        }
+        let refusal = judge_request(client, &Raise::default().into()).expect_err("a master's");
+        assert_eq!(refusal.message, "a client does not ask Raise of anyone");
     }
 
     proptest! {

@@ -34,7 +34,7 @@ pub use frame::{
     FRAME_HEADER_SIZE, FrameError, FrameHeader, FrameKind, MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX,
     PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, RequestId, VERSION_ANY, encode_frame,
 };
-pub use handshake::{Hello, Role, Welcome, judge_hello};
+pub use handshake::{Hello, Role, Welcome, judge_hello, judge_request};
 #[cfg(any(test, feature = "samples"))]
 pub use lies::{Liar, lies};
 pub use master_calls::{
@@ -55,7 +55,8 @@ pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
 pub use report_slice::{ReportBase, ReportSlice, SLICE_COUNT_MAX, put_report, take_report};
 pub use rpc::{
     ChunkserverToMaster, ClientToChunkserver, ClientToMaster, Directed, Handshake,
-    MasterToChunkserver, PrimaryToSecondary, ReplicaToReplica, Request, Response, Rpc, proto_table,
+    MasterToChunkserver, PrimaryToSecondary, ReplicaToReplica, Request, Response, Rpc,
+    RpcDirection, proto_table,
 };
 pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,

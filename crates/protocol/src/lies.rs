@@ -6,9 +6,12 @@
 //! stand at a limit.
 
 use crate::rpc::sample_each;
-use crate::{Directed, Request};
+use crate::{Request, Role, RpcDirection, judge_request};
 use cairn_types::Random;
 use cairn_types::sample::renumbered;
+
+/// How often, in a thousand, a liar asks what is not for one of its role.
+const OUT_OF_ROLE_PERMILLE: u64 = 5;
 
 /// Who lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,23 +23,27 @@ pub enum Liar {
 }
 
 impl Liar {
-    /// Whether such a one asks this of anyone.
-    fn asks(self, request: &Request) -> bool {
-        match request.clone().directed() {
-            Directed::Handshake(_) | Directed::MasterToChunkserver(_) => false,
-            Directed::ClientToMaster(_) | Directed::ClientToChunkserver(_) => true,
-            Directed::ChunkserverToMaster(_)
-            | Directed::PrimaryToSecondary(_)
-            | Directed::ReplicaToReplica(_) => self == Self::Chunkserver,
+    /// What it says that it is.
+    #[must_use]
+    pub fn role(self) -> Role {
+        match self {
+            Self::Client => Role::Client,
+            Self::Chunkserver => Role::Chunkserver,
         }
     }
 }
 
-/// One lie of each rpc; `known` are numbers that mean something where it is told.
+/// One lie of each rpc that one of its role may ask, and now and then one of another, for which it
+/// is shown the door (R2); `known` are numbers that mean something where it is told.
 #[must_use]
 pub fn lies(liar: Liar, known: &[u64], random: &mut Random) -> Vec<Request> {
-    let samples = sample_each(random).into_iter().map(|(request, _)| request);
-    let asked: Vec<Request> = samples.filter(|request| liar.asks(request)).collect();
+    let samples = sample_each(random);
+    let told = |request: &Request| match request.direction() {
+        RpcDirection::Handshake => false,
+        _ => judge_request(liar.role(), request).is_ok() || random.chance(OUT_OF_ROLE_PERMILLE),
+    };
+    let samples = samples.into_iter().map(|(request, _)| request);
+    let asked: Vec<Request> = samples.filter(told).collect();
     let lie = |request: Request| {
         let mut message = Vec::new();
         request.encode(&mut message);
@@ -50,17 +57,18 @@ pub fn lies(liar: Liar, known: &[u64], random: &mut Random) -> Vec<Request> {
 #[cfg(test)]
 mod tests {
     use super::{Liar, lies};
-    use crate::{Directed, Request};
+    use crate::{Request, RpcDirection};
     use cairn_types::{ChunkHandle, Random};
 
     #[test]
     fn lies_tell_of_what_is_there_and_of_limits() {
         let known = 0x0123_4567_89ab;
         let random = &mut Random::new(7);
-        let mut reads = (false, false);
+        let (mut reads, mut orders) = ((false, false), 0);
         for _ in 0..300 {
             for lie in lies(Liar::Client, &[known], random) {
-                assert!(!matches!(lie.clone().directed(), Directed::MasterToChunkserver(_)));
+                assert_ne!(lie.direction(), RpcDirection::Handshake);
+                orders += u32::from(lie.direction() == RpcDirection::MasterToChunkserver);
                 if let Request::Read(read) = &lie {
                     reads.0 |= read.handle == ChunkHandle::new(known);
                     reads.1 |= read.offset == u64::MAX;
@@ -68,6 +76,7 @@ mod tests {
             }
         }
         assert_eq!(reads, (true, true));
+        assert!((1..100).contains(&orders), "now and then it gives a master's orders: {orders}");
         let of_chunkserver = lies(Liar::Chunkserver, &[known], random);
         assert!(of_chunkserver.iter().any(|lie| matches!(lie, Request::Heartbeat(_))));
     }

@@ -79,7 +79,18 @@ macro_rules! rpcs {
             }
         }
 
+        /// Who asks whom.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each variant is the direction of its name")]
+        pub enum RpcDirection { $( $direction, )* }
+
         impl Request {
+            /// Who asks whom for this.
+            #[must_use]
+            pub fn direction(&self) -> RpcDirection {
+                match self { $($( Self::$request(_) => RpcDirection::$direction, )*)* }
+            }
+
             /// The same request, by who asks whom.
             #[must_use]
             pub fn directed(self) -> Directed {

@@ -11,8 +11,8 @@ use cairn_env::{
 };
 use cairn_env_os::{LaunchLimits, LaunchOptions, Running, bind, launch};
 use cairn_protocol::{
-    ExplainAnswer, Failure, Hello, ListAnswer, MESSAGE_SIZE_MAX, Probe, ProbeAnswer, ReadAnswer,
-    Request, Response, Role, StatusAnswer,
+    ChunkLength, ChunkLengthAnswer, ExplainAnswer, Failure, Hello, ListAnswer, MESSAGE_SIZE_MAX,
+    ReadAnswer, Request, Response, Role, StatusAnswer,
 };
 use cairn_types::{Address, CellId, Entry, Incarnation, PushId, ServerId};
 use std::collections::BTreeMap;
@@ -73,8 +73,8 @@ pub struct SeenByToy {
     pub lists: AtomicUsize,
 }
 
-/// `Probe` is answered at once, `Read` with bytes, `List` with long names, `Status` after a disk
-/// job; `Stat` never, and `Explain` halts.
+/// `ChunkLength` is answered at once, `Read` with bytes, `List` with long names, `Status` after a
+/// disk job; `Stat` never, and `Explain` halts.
 pub struct Toy {
     hello: Hello,
     seen: Arc<SeenByToy>,
@@ -88,7 +88,7 @@ pub struct Toy {
 impl Toy {
     pub fn new(cell: CellId, server: ServerId, seen: Arc<SeenByToy>, gone: Sender<()>) -> Self {
         Self {
-            hello: Hello::new(cell, Role::Chunkserver, server, Incarnation::new(1)),
+            hello: Hello::new(cell, Role::Client, server, Incarnation::new(1)),
             seen,
             gone,
             next: 0,
@@ -110,13 +110,14 @@ impl Toy {
             Effect::Reply { to: from, answer: Ok(response), payload }
         };
         match request {
-            Request::Probe(probe) if probe.handle.get() == LONG_ANSWER => {
+            Request::ChunkLength(probe) if probe.handle.get() == LONG_ANSWER => {
                 let lines = vec!["x".repeat(MESSAGE_SIZE_MAX as usize)];
                 let answer = ExplainAnswer { lines, ..ExplainAnswer::default() };
                 effects.push(reply(Response::Explain(answer), Bytes::new()));
             }
-            Request::Probe(_) => {
-                effects.push(reply(Response::Probe(ProbeAnswer::default()), Bytes::new()));
+            Request::ChunkLength(_) => {
+                effects
+                    .push(reply(Response::ChunkLength(ChunkLengthAnswer::default()), Bytes::new()));
             }
             Request::Read(read) => {
                 self.seen.reads.fetch_add(1, Ordering::SeqCst);
@@ -255,6 +256,6 @@ impl Node {
 
     /// Whether the other one answers.
     pub fn probe(&self, to: &Node) -> CallOutcome {
-        self.ask(to, Probe::default(), Bytes::new())
+        self.ask(to, ChunkLength::default(), Bytes::new())
     }
 }

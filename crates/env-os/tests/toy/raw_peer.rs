@@ -2,8 +2,8 @@
 
 use super::CELL;
 use cairn_protocol::{
-    FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, ProbeAnswer, Request, RequestId, Response,
-    Role, Welcome, encode_frame,
+    ChunkLengthAnswer, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, Request, RequestId,
+    Response, Role, Welcome, encode_frame,
 };
 use cairn_types::{Incarnation, ServerId};
 use std::io::{Read as _, Write as _};
@@ -50,9 +50,9 @@ pub fn welcome(listener: &TcpListener, server: u64) -> TcpStream {
     peer
 }
 
-/// Answers a `Probe`.
+/// Answers a `ChunkLength`.
 pub fn answer_probe(peer: &mut TcpStream, request: RequestId) {
-    answer(peer, request, &Response::Probe(ProbeAnswer::default()));
+    answer(peer, request, &Response::ChunkLength(ChunkLengthAnswer::default()));
 }
 
 fn answer(peer: &mut TcpStream, request: RequestId, response: &Response) {

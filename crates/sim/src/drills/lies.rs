@@ -6,13 +6,16 @@ use super::drill::Drill;
 use super::script::DrillScript;
 use crate::checkers::Verdict;
 use bytes::Bytes;
-use cairn_protocol::{Directed, Join, Liar, Request, Response, lies};
-use cairn_types::{Address, Content, EntryId, Incarnation, Rack, Random, ReplicaAt, ServerId};
+use cairn_protocol::{Directed, Join, Liar, Probe, Request, Response, lies};
+use cairn_types::{
+    Address, Content, EntryId, Incarnation, Rack, Random, ReplicaAt, ServerId, Term,
+};
 use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::of_bug("a client lies about everything that it may ask", 4, a_client_lies),
     Drill::of_bug("a chunkserver lies about everything that it may ask", 4, a_chunkserver_lies),
+    Drill::of_bug("a client gives a master's orders", 4, a_client_gives_orders),
 ];
 
 /// How often each rpc is lied in.
@@ -38,6 +41,21 @@ fn a_chunkserver_lies(script: &mut DrillScript) -> Verdict {
     };
     let known = vec![server.get(), incarnation.get(), joined.join.get(), joined.term.get()];
     lie_and_look(script, Liar::Chunkserver, known)
+}
+
+/// Orders in the name of the last term that there can be: whoever obeyed one would never again obey
+/// the cell's own master (R2).
+fn a_client_gives_orders(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/log", Content::Records)?;
+    script.append(0, file, BYTES)?;
+    let chunk = script.chunk(file, 0)?;
+    for node in script.nodes().servers.clone() {
+        let order = Probe { term: Term::new(u64::MAX), handle: chunk, ..Probe::default() };
+        drop(script.probe(node, order, Bytes::new()));
+    }
+    // Every lease is over, and every server has to be asked for the next.
+    script.pass(Duration::from_secs(20));
+    script.append(1, file, BYTES).map(drop)
 }
 
 fn lie_and_look(script: &mut DrillScript, liar: Liar, mut known: Vec<u64>) -> Verdict {
