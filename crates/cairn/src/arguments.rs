@@ -105,6 +105,8 @@ pub(crate) enum ClientCommand {
     Mv(commands::mv::MvArguments),
     /// Remove files, and directories with -r
     Rm(commands::rm::RmArguments),
+    /// Bring back what was removed
+    Undelete(commands::undelete::UndeleteArguments),
     /// Find paths by name, kind, size and age
     Find(commands::find::FindArguments),
     /// Sum the lengths of files

@@ -15,6 +15,7 @@ mod cell_address;
 mod cli_error;
 mod commands;
 mod data_directory;
+mod deleted_list;
 mod destination;
 mod entry_text;
 mod exit_codes;
@@ -122,6 +123,7 @@ async fn client_command(
         ClientCommand::Append(it) => commands::append::run(it, session).await,
         ClientCommand::Cp(it) => commands::cp::run(it, session, output).await,
         ClientCommand::Mv(it) => commands::mv::run(it, session, output).await,
+        ClientCommand::Undelete(it) => commands::undelete::run(it, session, output).await,
         ClientCommand::Rm(it) => commands::rm::run(it, session, output).await,
         ClientCommand::Find(it) => commands::find::run(it, session, output).await,
         ClientCommand::Du(it) => commands::du::run(it, session, output).await,

@@ -116,6 +116,7 @@ new_cell! {
     location_ttl_ms: u64,
     retry_window_ms: u64,
     trash_ms: u64,
+    keep_deleted_ms: u64,
 }
 
 impl SettingsFile {

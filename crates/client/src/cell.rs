@@ -5,9 +5,10 @@ use crate::file::File;
 use crate::link::{Link, wait_for};
 use cairn_client_core::Operation;
 use cairn_protocol::{
-    CellInfo, CellInfoAnswer, ChunkLocations, Create, DegradedChunk, Delete, Explain,
-    ExplainAnswer, Find, FindAnswer, ForgetServer, ListDegraded, Locate, MakeDirectory, Open,
-    Rename, Rpc, ServerStatus, Servers, Stat, Status, StatusAnswer,
+    CellInfo, CellInfoAnswer, ChunkLocations, Create, DegradedChunk, Delete, DeletedEntry,
+    DeletedMark, Explain, ExplainAnswer, Find, FindAnswer, ForgetServer, ListDegraded, ListDeleted,
+    Locate, MakeDirectory, Open, Rename, Rpc, ServerStatus, Servers, Stat, Status, StatusAnswer,
+    Undelete,
 };
 use cairn_types::{
     Address, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack, ServerId,
@@ -198,6 +199,33 @@ impl Cell {
     pub async fn delete(&self, path: &CellPath, recursive: bool) -> Result<String, Error> {
         let (mutation, path) = (MutationName::default(), path.clone());
         Ok(self.link.ask(Delete { mutation, path, recursive }).await?.hidden)
+    }
+
+    /// Brings a deleted file or directory back, with all that was in it; answers the path that it
+    /// has now. `path` is where it was, and means what was deleted there last; or it is a hidden
+    /// path. Without `to` it comes back to where it was, in its directory wherever that is now.
+    ///
+    /// # Errors
+    /// `NotFound`: nothing of this name is deleted, or the directory that it was in is gone too;
+    /// `AlreadyExists`: something has the name now.
+    pub async fn undelete(&self, path: &CellPath, to: Option<&CellPath>) -> Result<String, Error> {
+        let (mutation, path, to) = (MutationName::default(), path.clone(), to.cloned());
+        Ok(self.link.ask(Undelete { mutation, path, to }).await?.path)
+    }
+
+    /// The next of what is deleted and can be brought back: of all, or of what was deleted from
+    /// `directory`; and what to ask `after` next, none at the end.
+    ///
+    /// # Errors
+    /// `NotFound`: there is no such directory.
+    pub async fn deleted(
+        &self,
+        directory: Option<&CellPath>,
+        after: Option<DeletedMark>,
+    ) -> Result<(Vec<DeletedEntry>, Option<DeletedMark>), Error> {
+        let directory = directory.cloned();
+        let answer = self.link.ask(ListDeleted { directory, after, limit: PAGE_SIZE }).await?;
+        Ok((answer.entries, answer.resume))
     }
 
     /// Where each chunk of a file lies; holes are left out.

@@ -15,8 +15,9 @@ cairn_types::message! {
     pub struct FileMade { 1 => id: EntryId, 2 => created: bool }
 }
 cairn_types::message! {
-    /// Moved; `replaced` is the file that is hidden now.
-    pub struct EntryMoved { 1 => replaced: Option<EntryId> }
+    /// Moved; `replaced` is the file that is hidden now, `restored` the path of what was hidden
+    /// before.
+    pub struct EntryMoved { 1 => replaced: Option<EntryId>, 2 => restored: String }
 }
 cairn_types::message! {
     /// Hidden, and by what path it can still be read.

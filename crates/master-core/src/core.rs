@@ -23,6 +23,7 @@ use crate::room::{NO_ROOM, no_room};
 use crate::rules::degraded;
 use crate::state::State;
 use crate::step::Step;
+use crate::undelete;
 use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
@@ -232,6 +233,9 @@ impl MasterCore {
             ClientToMaster::Open(open) => reads::open(&view, &open).map(Response::Open),
             ClientToMaster::Locate(wish) => reads::locate(&view, &wish).map(Response::Locate),
             ClientToMaster::List(list) => reads::list(state, &list).map(Response::List),
+            ClientToMaster::ListDeleted(wish) => {
+                undelete::list(now, state, &wish).map(Response::ListDeleted)
+            }
             ClientToMaster::Find(find) => crate::find::find(state, &find).map(Response::Find),
             ClientToMaster::CellInfo(_) => {
                 let (cell, config) = (state.cell(), state.config().clone());
@@ -265,6 +269,9 @@ impl MasterCore {
             }
             ClientToMaster::Delete(delete) => {
                 return self.change_names(now, from, NameMutation::Delete(delete));
+            }
+            ClientToMaster::Undelete(undelete) => {
+                return self.change_names(now, from, NameMutation::Undelete(undelete));
             }
             ClientToMaster::Batch(batch) => return self.on_batch(now, from, batch),
             ClientToMaster::Lease(lease) => {

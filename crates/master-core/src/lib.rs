@@ -32,6 +32,7 @@ pub mod state;
 mod step;
 mod this_term;
 mod troubles;
+mod undelete;
 mod underway;
 mod view;
 

@@ -17,7 +17,7 @@ use crate::applied::Applied;
 use crate::batches::{Batches, MutationWaiter};
 use crate::name_mutation::NameMutation;
 use crate::outbox::ProposalId;
-use crate::path_locks::{PathLocks, Ticket};
+use crate::path_locks::{LockSet, PathLocks, Ticket};
 use crate::record::{Record, Refuse};
 use crate::resolve_names::{Resolved, resolve};
 use crate::room::no_room;
@@ -36,8 +36,8 @@ struct PendingMutation {
     change: NameMutation,
     /// Who asked, and who asked again.
     waiters: Vec<MutationWaiter>,
-    /// The path that is locked for writing; of a rename, the new one.
-    locked: CellPath,
+    /// The paths that are locked for writing.
+    locked: Vec<CellPath>,
 }
 
 /// An entry of a batch.
@@ -138,7 +138,7 @@ impl Mutations {
         if self.is_full {
             return self.batches.answer(step.out, waiter, Err(no_room()));
         }
-        let (waiters, locked) = (vec![waiter], CellPath::root());
+        let (waiters, locked) = (vec![waiter], Vec::new());
         self.lock(step.state, PendingMutation { mutation, change, waiters, locked }, ready);
     }
 
@@ -161,8 +161,8 @@ impl Mutations {
 
     /// Asks for the operation's locks; it joins `ready` where they are free.
     fn lock(&mut self, state: &State, mut operation: PendingMutation, ready: &mut Vec<Ticket>) {
-        let locks;
-        (locks, operation.locked) = operation.change.lock_set(state);
+        operation.locked = operation.change.paths_to_lock(state);
+        let locks = operation.locked.iter().fold(LockSet::default(), LockSet::write);
         let (ticket, runs) = self.locks.request(locks);
         let other = self.by_mutation.insert(operation.mutation, ticket);
         assert!(other.is_none() || broken(Rule::R24), "a mutation is on its way once (R24)");

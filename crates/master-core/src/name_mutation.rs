@@ -1,12 +1,12 @@
-//! The four requests that change names (§4.1): what is refused at once, which locks each needs, and
+//! The requests that change names (§4.1): what is refused at once, which locks each needs, and
 //! how each is answered.
 
 use crate::applied::Applied;
-use crate::path_locks::LockSet;
 use crate::state::{HIDDEN_NAME, ROOT, State};
+use crate::undelete::{hidden_depth, paths_to_lock};
 use cairn_protocol::{
     Create, CreateAnswer, Delete, DeleteAnswer, ErrorCode, Failure, MakeDirectory,
-    MakeDirectoryAnswer, Rename, RenameAnswer, Response, Rpc,
+    MakeDirectoryAnswer, Rename, RenameAnswer, Response, Rpc, Undelete, UndeleteAnswer,
 };
 use cairn_types::{CellPath, EntryId, MutationName};
 
@@ -20,6 +20,7 @@ pub(crate) enum NameMutation {
     Create(Create),
     Rename(Rename),
     Delete(Delete),
+    Undelete(Undelete),
 }
 
 /// A request that makes no sense, whatever names there are.
@@ -35,6 +36,7 @@ impl NameMutation {
             Self::Create(create) => create.mutation,
             Self::Rename(rename) => rename.mutation,
             Self::Delete(delete) => delete.mutation,
+            Self::Undelete(undelete) => undelete.mutation,
         }
     }
 
@@ -45,6 +47,7 @@ impl NameMutation {
             Self::Create(create) => &create.path,
             Self::Rename(rename) => &rename.to,
             Self::Delete(delete) => &delete.path,
+            Self::Undelete(undelete) => undelete.to.as_ref().unwrap_or(&undelete.path),
         }
     }
 
@@ -55,7 +58,8 @@ impl NameMutation {
             let line = format!("{path}: the request names no session and number of its own");
             return Err(invalid(line));
         }
-        if path.names().next() == Some(HIDDEN_NAME) {
+        let restores = matches!(self, Self::Undelete(undelete) if undelete.to.is_none());
+        if hidden_depth(path).is_some() && !restores {
             let line = format!("{path}: deleted files are read and restored, not changed");
             return Err(invalid(line));
         }
@@ -72,22 +76,24 @@ impl NameMutation {
             Self::Rename(rename) => check_rename(rename),
             Self::Delete(_) if path.is_root() => Err(invalid("/: the root stays".to_owned())),
             Self::Delete(_) => Ok(()),
+            Self::Undelete(wish) if hidden_depth(&wish.path) == Some(0) => {
+                let path = &wish.path;
+                Err(invalid(format!("{path}: the place of deleted files stays where it is")))
+            }
+            Self::Undelete(_) => Ok(()),
         }
     }
 
-    /// The locks that it needs as the names stand now, and the path that it writes.
-    pub(crate) fn lock_set(&self, state: &State) -> (LockSet, CellPath) {
-        let locks = LockSet::default();
-        let path = match self {
-            Self::MakeDirectory(make) if make.parents => topmost_missing(state, &make.path),
-            Self::MakeDirectory(make) => make.path.clone(),
-            Self::Create(create) => create.path.clone(),
-            Self::Delete(delete) => delete.path.clone(),
-            Self::Rename(rename) => {
-                return (locks.write(&rename.from).write(&rename.to), rename.to.clone());
-            }
-        };
-        (locks.write(&path), path)
+    /// The paths that it writes as the names stand now: they are to be locked.
+    pub(crate) fn paths_to_lock(&self, state: &State) -> Vec<CellPath> {
+        match self {
+            Self::MakeDirectory(make) if make.parents => vec![topmost_missing(state, &make.path)],
+            Self::MakeDirectory(make) => vec![make.path.clone()],
+            Self::Create(create) => vec![create.path.clone()],
+            Self::Delete(delete) => vec![delete.path.clone()],
+            Self::Rename(rename) => vec![rename.from.clone(), rename.to.clone()],
+            Self::Undelete(wish) => paths_to_lock(state, wish),
+        }
     }
 
     /// The answer to it, where this came of its record, or of the one that has its name.
@@ -111,11 +117,15 @@ impl NameMutation {
             (Self::Delete(_), Applied::EntryHidden(hidden)) => {
                 Ok(Response::Delete(DeleteAnswer { hidden: hidden.hidden.clone() }))
             }
-            (Self::MakeDirectory(_) | Self::Create(_) | Self::Rename(_) | Self::Delete(_), _) => {
-                Err(invalid(format!(
-                    "{}: its session and number belong to another request",
-                    self.name()
-                )))
+            (Self::Undelete(_), Applied::EntryMoved(moved)) => {
+                // What lay in a deleted directory is where it was wanted.
+                let path = Some(&moved.restored).filter(|path| !path.is_empty());
+                let path = path.map_or_else(|| self.path().to_string(), Clone::clone);
+                Ok(Response::Undelete(UndeleteAnswer { path }))
+            }
+            (_, _) => {
+                let name = self.name();
+                Err(invalid(format!("{name}: its session and number belong to another request")))
             }
         }
     }
@@ -127,6 +137,7 @@ impl NameMutation {
             Self::Create(_) => Create::NAME,
             Self::Rename(_) => Rename::NAME,
             Self::Delete(_) => Delete::NAME,
+            Self::Undelete(_) => Undelete::NAME,
         }
     }
 }

@@ -63,6 +63,8 @@ cairn_types::message! {
         6 => to_parent: EntryId,
         7 => to_name: String,
         8 => replace: bool,
+        /// How long the file that is hidden can be brought back.
+        9 => keeps_ms: u64,
     }
 }
 cairn_types::message! {
@@ -74,6 +76,8 @@ cairn_types::message! {
         4 => parent: EntryId,
         5 => name: String,
         6 => recursive: bool,
+        /// How long it can be brought back.
+        7 => keeps_ms: u64,
     }
 }
 cairn_types::message! {

@@ -5,6 +5,7 @@ use crate::name_mutation::{NameMutation, invalid, topmost_missing, walk};
 use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry, NewDirectory, Record};
 use crate::state::{EntryRecord, State};
 use crate::step::Step;
+use crate::undelete::{paths_to_lock, restore};
 use cairn_protocol::{Create, Delete, ErrorCode, Failure, MakeDirectory, Rename};
 use cairn_types::{CellPath, EntryId, EntryKind};
 
@@ -15,18 +16,23 @@ pub(crate) enum Resolved {
     LockAgain,
 }
 
-/// Looks ids up and says what to do, the locks being held; `locked` is the path that is locked for
-/// writing.
+/// Looks ids up and says what to do, the locks being held; `locked` are the paths that are locked
+/// for writing.
 pub(crate) fn resolve(
     step: &mut Step<'_>,
     change: &NameMutation,
-    locked: &CellPath,
+    locked: &[CellPath],
 ) -> Result<Resolved, Failure> {
     match change {
         NameMutation::MakeDirectory(make) => resolve_make_directory(step, make, locked),
         NameMutation::Create(create) => resolve_create(step, create),
         NameMutation::Rename(rename) => resolve_rename(step, rename),
         NameMutation::Delete(delete) => resolve_delete(step, delete),
+        // UD2: what is meant now may be another than was locked.
+        NameMutation::Undelete(wish) if paths_to_lock(step.state, wish) != locked => {
+            Ok(Resolved::LockAgain)
+        }
+        NameMutation::Undelete(wish) => restore(step, wish).map(Resolved::Propose),
     }
 }
 
@@ -63,7 +69,7 @@ fn standing<'a>(
 fn resolve_make_directory(
     step: &mut Step<'_>,
     make: &MakeDirectory,
-    locked: &CellPath,
+    locked: &[CellPath],
 ) -> Result<Resolved, Failure> {
     let (parent, names) = if make.parents {
         walk(step.state, &make.path)
@@ -80,7 +86,8 @@ fn resolve_make_directory(
         return Err(Failure::refused(ErrorCode::NotADirectory, line));
     }
     // The lock is on the topmost name that was missing then; one above it may be missing now.
-    if !topmost_missing(step.state, &make.path).is_within(locked) {
+    let topmost = topmost_missing(step.state, &make.path);
+    if !locked.iter().any(|locked| topmost.is_within(locked)) {
         return Ok(Resolved::LockAgain);
     }
     let mut directory =
@@ -126,6 +133,7 @@ fn resolve_rename(step: &mut Step<'_>, rename: &Rename) -> Result<Resolved, Fail
         to_parent,
         to_name: to_name.to_owned(),
         replace: rename.replace,
+        keeps_ms: step.state.config().keep_deleted_ms,
     })))
 }
 
@@ -138,5 +146,6 @@ fn resolve_delete(step: &mut Step<'_>, delete: &Delete) -> Result<Resolved, Fail
         parent,
         name: name.to_owned(),
         recursive: delete.recursive,
+        keeps_ms: step.state.config().keep_deleted_ms,
     })))
 }

@@ -39,12 +39,12 @@ pub use handshake::{Hello, Role, Welcome, judge_hello, judge_request};
 pub use lies::{Liar, lies};
 pub use master_calls::{
     CellInfo, CellInfoAnswer, ChunkGrant, ChunkLocations, Create, CreateAnswer, DegradedChunk,
-    Delete, DeleteAnswer, Explain, ExplainAnswer, Find, FindAnswer, ForgetServer,
-    ForgetServerAnswer, Found, Lease, LeasePurpose, List, ListAnswer, ListDegraded,
-    ListDegradedAnswer, Locate, LocateAnswer, MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer,
-    RecordLength, RecordLengthAnswer, Rename, RenameAnswer, ReportBadBlock, ReportBadBlockAnswer,
-    SERVER_COUNT_MAX, ServerState, ServerStatus, Servers, ServersAnswer, Stat, StatAnswer, Status,
-    StatusAnswer,
+    Delete, DeleteAnswer, DeletedEntry, DeletedMark, Explain, ExplainAnswer, Find, FindAnswer,
+    ForgetServer, ForgetServerAnswer, Found, Lease, LeasePurpose, List, ListAnswer, ListDegraded,
+    ListDegradedAnswer, ListDeleted, ListDeletedAnswer, Locate, LocateAnswer, MakeDirectory,
+    MakeDirectoryAnswer, Open, OpenAnswer, RecordLength, RecordLengthAnswer, Rename, RenameAnswer,
+    ReportBadBlock, ReportBadBlockAnswer, SERVER_COUNT_MAX, ServerState, ServerStatus, Servers,
+    ServersAnswer, Stat, StatAnswer, Status, StatusAnswer, Undelete, UndeleteAnswer,
 };
 pub use mutation_calls::{
     Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Fetch, FetchAnswer, Forward,

@@ -142,6 +142,54 @@ cairn_types::message! {
     pub struct DeleteAnswer { 1 => hidden: String }
 }
 
+cairn_types::message! {
+    /// Brings a deleted file or directory back. `path` is where it was, and means what was deleted
+    /// there last; or it is a hidden path. Without `to` it comes back to where it was.
+    pub struct Undelete {
+        1 => mutation: MutationName,
+        2 => path: CellPath,
+        3 => to: Option<CellPath>,
+    }
+}
+cairn_types::message! {
+    /// The path that it has now.
+    pub struct UndeleteAnswer { 1 => path: String }
+}
+
+cairn_types::message! {
+    /// What is deleted and can be brought back: all of it, or what was deleted from one directory.
+    pub struct ListDeleted {
+        1 => directory: Option<CellPath>,
+        2 => after: Option<DeletedMark>,
+        3 => limit: u32,
+    }
+}
+cairn_types::message! {
+    /// Where a page ended.
+    pub struct DeletedMark { 1 => id: EntryId, 2 => name: String, 3 => deleted: WallTime }
+}
+cairn_types::message! {
+    /// Something deleted; a directory stands for all that is in it.
+    pub struct DeletedEntry {
+        /// The path by which it is read.
+        1 => hidden: String,
+        /// The path where it was, as it would be now; empty where its directory is gone.
+        2 => path: String,
+        3 => entry: Entry,
+        4 => deleted: WallTime,
+        /// How long it is kept.
+        5 => left_ms: u64,
+    }
+}
+cairn_types::message! {
+    /// All of it by age of the entries, or of one directory by name, the last to be deleted first.
+    /// `resume` is what to ask `after` next; none at the end.
+    pub struct ListDeletedAnswer {
+        1 => entries: Vec<DeletedEntry>,
+        2 => resume: Option<DeletedMark>,
+    }
+}
+
 cairn_types::code! {
     /// What a lease is wanted for.
     #[derive(Default)]

@@ -24,6 +24,7 @@ use crate::{
     Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer, Welcome, Write,
     WriteAnswer,
 };
+use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
 use cairn_types::wire::{Message, WireError};
 
 /// A request message, and what answers it.
@@ -256,6 +257,8 @@ rpcs! {
         26 => Batch -> BatchAnswer,
         27 => ForgetServer -> ForgetServerAnswer,
         28 => ListDegraded -> ListDegradedAnswer,
+        29 => Undelete -> UndeleteAnswer,
+        30 => ListDeleted -> ListDeletedAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {

@@ -100,6 +100,8 @@ fn messages_within_others() -> String {
         protocol::ChunkLocations::proto_text(),
         protocol::CloneProgress::proto_text(),
         protocol::DegradedChunk::proto_text(),
+        protocol::DeletedEntry::proto_text(),
+        protocol::DeletedMark::proto_text(),
         protocol::DoubtedBlock::proto_text(),
         protocol::Failure::proto_text(),
         protocol::Forwarded::proto_text(),

@@ -59,6 +59,9 @@ crate::message! {
         11 => retry_window_ms: u64,
         /// How long bytes deleted by garbage collection stay in a server's trash.
         12 => trash_ms: u64,
+        /// How long what was deleted can be brought back before it is purged. For whoever weighs
+        /// disk space against second thoughts.
+        13 => keep_deleted_ms: u64,
     }
 }
 
@@ -79,6 +82,7 @@ impl CellConfig {
             location_ttl_ms: 60_000,
             retry_window_ms: 600_000,
             trash_ms: 3_600_000,
+            keep_deleted_ms: 3 * DAY_MS,
         }
     }
 
@@ -97,7 +101,8 @@ impl CellConfig {
     /// 4 KB chunks and 64-byte blocks: in tests the rare paths become common.
     #[must_use]
     pub fn tiny() -> Self {
-        Self { chunk_size: 4096, block_size: 64, trash_ms: 10_000, ..Self::small() }
+        let (trash_ms, keep_deleted_ms) = (10_000, 10_000);
+        Self { chunk_size: 4096, block_size: 64, trash_ms, keep_deleted_ms, ..Self::small() }
     }
 
     /// The most that one appended record may have: a quarter of a chunk (§3.3).
@@ -158,7 +163,7 @@ impl CellConfig {
     /// Each setting within what makes sense for it, whatever the others are.
     fn validate_each(&self) -> Result<(), ConfigError> {
         let (replication, min_replicas) = (self.replication.into(), self.min_replicas.into());
-        let limits: [(&'static str, u64, RangeInclusive<u64>); 12] = [
+        let limits: [(&'static str, u64, RangeInclusive<u64>); 13] = [
             ("chunk_size", self.chunk_size, 64..=CHUNK_SIZE_MAX),
             ("block_size", self.block_size.into(), 16..=BLOCK_SIZE_MAX.into()),
             ("replication", replication, 1..=16),
@@ -172,6 +177,7 @@ impl CellConfig {
             ("location_ttl_ms", self.location_ttl_ms, SECOND_MS..=DAY_MS),
             ("retry_window_ms", self.retry_window_ms, 10 * SECOND_MS..=7 * DAY_MS),
             ("trash_ms", self.trash_ms, SECOND_MS..=30 * DAY_MS),
+            ("keep_deleted_ms", self.keep_deleted_ms, SECOND_MS..=365 * DAY_MS),
         ];
         for (setting, value, range) in limits {
             if !range.contains(&value) {
@@ -208,7 +214,7 @@ mod tests {
     fn no_setting_goes_without_a_least_and_a_most_value() {
         let standard = CellConfig::standard;
         type Set = fn(&mut CellConfig, u64);
-        let all: [(&str, Set); 12] = [
+        let all: [(&str, Set); 13] = [
             ("chunk_size", |config, value| config.chunk_size = value),
             ("block_size", |config, value| config.block_size = value as u32),
             ("replication", |config, value| config.replication = value as u32),
@@ -221,6 +227,7 @@ mod tests {
             ("location_ttl_ms", |config, value| config.location_ttl_ms = value),
             ("retry_window_ms", |config, value| config.retry_window_ms = value),
             ("trash_ms", |config, value| config.trash_ms = value),
+            ("keep_deleted_ms", |config, value| config.keep_deleted_ms = value),
         ];
         for (setting, set) in all {
             for value in [0, u64::MAX] {

@@ -1,6 +1,7 @@
 //! `cairn ls`: names in directories.
 
 use crate::cli_error::{CliError, Doing, Tally};
+use crate::deleted_list::DeletedForm;
 use crate::entry_text::{EntryJson, LONG_COLUMNS, long_cells};
 use crate::many_paths::{Lengths, entries};
 use crate::output::{Output, Table};
@@ -8,9 +9,6 @@ use crate::session::{RemotePath, Session};
 use cairn_types::{Entry, EntryKind};
 use clap::Args;
 use std::cmp::Reverse;
-
-/// Where deleted names lie.
-const DELETED: &str = "/.deleted";
 
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
@@ -42,10 +40,10 @@ pub(crate) struct LsArguments {
     /// Everything below
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Deleted names; without a path all of them
+    /// What was removed and can be brought back: from these directories, or all of it
     #[arg(long)]
     deleted: bool,
-    /// What to list [default: /, with --deleted /.deleted]
+    /// What to list [default: /, with --deleted all]
     paths: Vec<String>,
 }
 
@@ -55,8 +53,12 @@ pub(crate) async fn run(
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {
+    if ls.deleted {
+        let form = DeletedForm { long: ls.long, human: ls.human };
+        return form.show(&ls.paths, session, output).await;
+    }
     if ls.paths.is_empty() {
-        ls.paths.push(if ls.deleted { DELETED } else { "/" }.to_owned());
+        ls.paths.push("/".to_owned());
     }
     // Where no length is shown, no primary needs to be asked for one.
     let shows_lengths = ls.long || ls.by_size || output.json();
@@ -115,9 +117,9 @@ async fn directory_pages(
     let is_sorted = ls.by_time || ls.by_size || ls.reverse;
     let wants_all = is_sorted || (ls.long && !output.json());
     let (mut rows, mut below) = (Vec::new(), Vec::new());
-    let mut listing = directory.cell.listing(&directory.path, ls.deleted);
+    let mut listing = directory.cell.listing(&directory.path, false);
     while let Some(mut page) = listing.next_page().await.doing(|| format!("listing {directory}"))? {
-        page.retain(|entry| ls.all || ls.deleted || !entry.name.starts_with('.'));
+        page.retain(|entry| ls.all || !entry.name.starts_with('.'));
         if ls.recursive {
             let directories = page.iter().filter(|entry| entry.kind == EntryKind::Directory);
             below.extend(directories.map(|entry| entry.name.clone()));

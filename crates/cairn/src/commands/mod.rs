@@ -23,3 +23,4 @@ pub(crate) mod servers;
 pub(crate) mod stat;
 pub(crate) mod status;
 pub(crate) mod tail;
+pub(crate) mod undelete;

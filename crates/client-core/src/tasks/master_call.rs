@@ -70,7 +70,8 @@ impl MasterCall {
             Request::MakeDirectory(_)
             | Request::Create(_)
             | Request::Rename(_)
-            | Request::Delete(_) => true,
+            | Request::Delete(_)
+            | Request::Undelete(_) => true,
             Request::Batch(batch) => batch.entries.iter().any(BatchEntry::is_mutation),
             _ => false,
         }

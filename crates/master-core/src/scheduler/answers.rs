@@ -145,10 +145,10 @@ impl Scheduler {
     ) {
         match applied {
             Applied::EntryHidden(hidden) => self.revoke_below(step, hidden.id),
-            Applied::EntryMoved(EntryMoved { replaced: Some(file) }) => {
+            Applied::EntryMoved(EntryMoved { replaced: Some(file), .. }) => {
                 self.revoke_below(step, *file);
             }
-            Applied::EntryMoved(EntryMoved { replaced: None })
+            Applied::EntryMoved(EntryMoved { replaced: None, .. })
             | Applied::Failed(_)
             | Applied::DirectoryMade(_)
             | Applied::FileMade(_)

@@ -10,7 +10,7 @@ use cairn_types::{LogIndex, Term};
 use std::time::Duration;
 
 /// Log time ends where a checkpoint can no longer say it, which no honest clock comes near to.
-const LOG_TIME_MAX: Duration = Duration::from_millis(u64::MAX);
+pub(super) const LOG_TIME_MAX: Duration = Duration::from_millis(u64::MAX);
 
 /// Answered where the record of a mutation may have come a second time: its outcome, if there was
 /// one, is gone.
@@ -57,9 +57,7 @@ impl State {
             self.last_record = time;
             return;
         }
-        let passed = time.as_millis().saturating_sub(self.last_record.as_millis());
-        let log_time = self.log_time.saturating_add(Duration::from_millis(passed));
-        self.log_time = log_time.min(LOG_TIME_MAX);
+        self.log_time = self.log_time_at(time);
         self.last_record = self.last_record.max(time);
     }
 
@@ -69,8 +67,8 @@ impl State {
             Record::FoundCell(record) => self.found_cell(record),
             Record::AddDirectories(record) => self.names.add_directories(record),
             Record::AddFile(record) => self.names.add_file(record),
-            Record::MoveEntry(record) => self.names.move_entry(record),
-            Record::HideEntry(record) => self.names.hide_entry(record),
+            Record::MoveEntry(record) => self.names.move_entry(record, self.log_time),
+            Record::HideEntry(record) => self.names.hide_entry(record, self.log_time),
             Record::OpenChunk(record) => self.chunk_changes().open_chunk(record),
             Record::CloseChunk(record) => self.chunk_changes().close_chunk(record),
             Record::SetVersion(record) => self.chunk_changes().set_version(record),

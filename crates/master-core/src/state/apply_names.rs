@@ -1,14 +1,17 @@
 //! Applying records about names, which change the tree of names alone. Each checks again what its
 //! proposer saw (R23).
 
+use super::apply::LOG_TIME_MAX;
 use super::entry_record::EntryRecord;
-use super::names::{HIDDEN_NAME, HIDDEN_ROOT, NameTree, ROOT};
+use super::hidden::{HIDDEN_NAME, HiddenRecord};
+use super::names::{HIDDEN_ROOT, NameTree, ROOT};
 use crate::applied::{Applied, DirectoryMade, EntryHidden, EntryMoved, FileMade};
 use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellPath, EntryId, EntryKind, NAME_SIZE_MAX, PATH_SIZE_MAX, WallTime};
+use cairn_types::{CellPath, EntryId, EntryKind, PATH_SIZE_MAX};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 impl NameTree {
     pub(super) fn add_directories(&mut self, record: &AddDirectories) -> Result<Applied, Failure> {
@@ -78,7 +81,11 @@ impl NameTree {
         Ok(Applied::FileMade(FileMade { id: record.id, created: true }))
     }
 
-    pub(super) fn move_entry(&mut self, record: &MoveEntry) -> Result<Applied, Failure> {
+    pub(super) fn move_entry(
+        &mut self,
+        record: &MoveEntry,
+        log_time: Duration,
+    ) -> Result<Applied, Failure> {
         let entry = self.check_place(record.entry, record.from_parent, &record.from_name)?;
         self.live_directory(record.to_parent)?;
         check_name(&record.to_name)?;
@@ -96,13 +103,22 @@ impl NameTree {
         let replaced = there.filter(|there| *there != record.entry);
         if let Some(there) = replaced {
             let gives_way = self.check_replaceable(there, entry.kind, record)?;
-            self.hide((there, &gives_way), &record.to_name, record.time);
+            let hidden = HiddenRecord {
+                parent: record.to_parent,
+                name: record.to_name.clone(),
+                deleted: record.time,
+                until: kept_until(log_time, record.keeps_ms),
+            };
+            self.hide((there, &gives_way), &hidden);
         }
         if there != Some(record.entry) {
             let to = (record.to_parent, record.to_name.as_str());
             self.rename((record.entry, &entry), &record.from_name, to);
         }
-        Ok(Applied::EntryMoved(EntryMoved { replaced }))
+        let restored = record.from_parent == HIDDEN_ROOT;
+        let restored = restored.then(|| self.path_in(record.to_parent, &record.to_name));
+        let restored = restored.unwrap_or_default();
+        Ok(Applied::EntryMoved(EntryMoved { replaced, restored }))
     }
 
     /// What a move would give a path that no request can name stays where it is.
@@ -161,7 +177,11 @@ impl NameTree {
         Ok(entry)
     }
 
-    pub(super) fn hide_entry(&mut self, record: &HideEntry) -> Result<Applied, Failure> {
+    pub(super) fn hide_entry(
+        &mut self,
+        record: &HideEntry,
+        log_time: Duration,
+    ) -> Result<Applied, Failure> {
         let entry = self.check_place(record.entry, record.parent, &record.name)?;
         if self.is_hidden(record.parent) {
             let path = self.path_of(record.entry).unwrap_or_default();
@@ -173,20 +193,21 @@ impl NameTree {
             let line = format!("{path}: the directory has entries; delete it recursively");
             return Err(Failure::refused(ErrorCode::DirectoryNotEmpty, line));
         }
-        let hidden = self.hide((record.entry, &entry), &record.name, record.time);
+        let hidden = HiddenRecord {
+            parent: record.parent,
+            name: record.name.clone(),
+            deleted: record.time,
+            until: kept_until(log_time, record.keeps_ms),
+        };
+        let hidden = self.hide((record.entry, &entry), &hidden);
+        let hidden = format!("/{HIDDEN_NAME}/{hidden}");
         Ok(Applied::EntryHidden(EntryHidden { id: record.entry, hidden }))
     }
 
-    /// Gives a live entry, called `old` so far, its hidden name, which is unique because the id is;
-    /// tells its path.
-    fn hide(&mut self, entry: (EntryId, &EntryRecord), old: &str, time: WallTime) -> String {
-        let time = time.as_millis();
-        let mut name = format!("{HIDDEN_NAME}-{}-{time}-{old}", entry.0.short());
-        // A long name loses its end; the id keeps the hidden one unique.
-        name.truncate(name.floor_char_boundary(NAME_SIZE_MAX));
-        assert!(CellPath::is_name(&name), "a hidden name is a name (NA1)");
-        self.rename(entry, old, (HIDDEN_ROOT, &name));
-        format!("/{HIDDEN_NAME}/{name}")
+    /// The path of a name in a directory.
+    fn path_in(&self, directory: EntryId, name: &str) -> String {
+        let above = self.path_of(directory).filter(|_| directory != ROOT);
+        format!("{}/{name}", above.unwrap_or_default())
     }
 
     /// A directory that is there and not deleted, so that nothing is made where none will look.
@@ -234,6 +255,11 @@ impl NameTree {
         let line = format!("{path}: a directory where a file is meant");
         Failure::refused(ErrorCode::IsADirectory, line)
     }
+}
+
+/// The log time up to which what is deleted now is kept.
+fn kept_until(log_time: Duration, keeps_ms: u64) -> Duration {
+    log_time.saturating_add(Duration::from_millis(keeps_ms)).min(LOG_TIME_MAX)
 }
 
 /// A name that no path can have would hide its entry from everyone.

@@ -12,6 +12,7 @@
 
 use super::State;
 use super::chunk_table::ChunkTable;
+use super::hidden::HiddenTable;
 use super::history::{History, TermReign};
 use super::known_servers::KnownServers;
 use super::map::{DamageMark, Map};
@@ -28,12 +29,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"CAIRNSTA";
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// Magic, version, size of the body.
 const HEAD_SIZE: usize = 8 + 4 + 4;
 /// The trees of a state, in the order in which an image has them.
-const TREE_NAMES: [&str; 8] =
-    ["names", "entries", "places", "chunks", "kept", "by time", "floors", "floors by time"];
+const TREE_NAMES: [&str; 11] = [
+    "names",
+    "entries",
+    "hidden",
+    "hidden by place",
+    "hidden by time",
+    "places",
+    "chunks",
+    "kept",
+    "by time",
+    "floors",
+    "floors by time",
+];
 const TREE_COUNT: usize = TREE_NAMES.len();
 
 cairn_types::message! {
@@ -48,7 +60,6 @@ cairn_types::message! {
         7 => applied: LogIndex,
         8 => applied_term: Term,
         9 => file_count: u64,
-        10 => hidden_count: u64,
         11 => outcome_count: u64,
         /// Whose the last terms were.
         12 => reigns: Vec<TermReign>,
@@ -130,7 +141,7 @@ impl State {
             maps.push(Map::of(tree, &mark));
         }
         let maps: [Map; TREE_COUNT] = maps.try_into().map_err(|_| ImageError::Malformed)?;
-        let [names, entries, places, chunks, kept, by_time, floors, floors_by_time] = maps;
+        let [names, entries, hidden, by_place, until, places, chunks, rest @ ..] = maps;
         Ok(Self {
             cell: head.cell,
             config: head.config,
@@ -142,9 +153,13 @@ impl State {
             applied_term: head.applied_term,
             servers: KnownServers::of(head.servers),
             history: History::of(head.reigns),
-            names: NameTree::of([names, entries], [head.file_count, head.hidden_count]),
+            names: NameTree::of(
+                [names, entries],
+                HiddenTable::of([hidden, by_place, until]),
+                head.file_count,
+            ),
             chunks: ChunkTable::of([places, chunks]),
-            outcomes: Outcomes::of([kept, by_time, floors, floors_by_time], head.outcome_count),
+            outcomes: Outcomes::of(rest, head.outcome_count),
             mark,
         })
     }
@@ -185,7 +200,6 @@ impl State {
             applied: self.applied,
             applied_term: self.applied_term,
             file_count: self.names.file_count(),
-            hidden_count: self.names.hidden_count(),
             outcome_count: self.outcomes.count(),
             reigns: self.history.reigns(),
             servers: self.servers.iter().cloned().collect(),
@@ -195,12 +209,12 @@ impl State {
     /// All trees, in the order in which an image has them.
     fn maps(&self) -> impl Iterator<Item = &Map> {
         let (names, chunks) = (self.names.maps(), self.chunks.maps());
-        names.into_iter().chain(chunks).chain(self.outcomes.maps())
+        names.chain(chunks).chain(self.outcomes.maps())
     }
 
     fn maps_mut(&mut self) -> impl Iterator<Item = &mut Map> {
         let (names, chunks) = (self.names.maps_mut(), self.chunks.maps_mut());
-        names.into_iter().chain(chunks).chain(self.outcomes.maps_mut())
+        names.chain(chunks).chain(self.outcomes.maps_mut())
     }
 }
 

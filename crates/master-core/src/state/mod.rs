@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   names      (directory id, name) → entry id;  entry id → record
+//!   hidden     where each deleted entry was, and until when it is kept
 //!   chunks     (file id, index) → handle, but for index 0, which stands in the file's record;
 //!              handle → record
 //!   outcomes   (session, number) → outcome, for retry_window of log time (R24)
@@ -26,6 +27,7 @@ mod apply_names;
 mod apply_servers;
 mod chunk_table;
 mod entry_record;
+mod hidden;
 mod history;
 mod image;
 #[cfg(test)]
@@ -43,8 +45,9 @@ mod size_test;
 
 pub use chunk_table::ChunkRecord;
 pub use entry_record::EntryRecord;
+pub use hidden::{DeletedFrom, HIDDEN_NAME, HiddenRecord};
 pub use image::{Image, ImageError};
-pub use names::{Children, HIDDEN_NAME, HIDDEN_ROOT, ROOT};
+pub use names::{Children, HIDDEN_ROOT, ROOT};
 pub use outcomes::Remembered;
 
 use cairn_protocol::Failure;
@@ -153,6 +156,13 @@ impl State {
         self.log_time
     }
 
+    /// Log time as it will be where the next record of this term is proposed then (S2).
+    #[must_use]
+    pub fn log_time_at(&self, wall: WallTime) -> Duration {
+        let passed = wall.as_millis().saturating_sub(self.last_record.as_millis());
+        self.log_time.saturating_add(Duration::from_millis(passed)).min(apply::LOG_TIME_MAX)
+    }
+
     /// The last applied record.
     #[must_use]
     pub fn applied(&self) -> LogIndex {
@@ -255,6 +265,36 @@ impl State {
     #[must_use]
     pub fn is_hidden(&self, id: EntryId) -> bool {
         self.names.is_hidden(id)
+    }
+
+    /// What is known of something deleted, by its id.
+    #[must_use]
+    pub fn hidden(&self, id: EntryId) -> Option<HiddenRecord> {
+        self.names.hidden().get(id)
+    }
+
+    /// What was deleted last of what was called `name` in a directory.
+    #[must_use]
+    pub fn newest_hidden(&self, directory: EntryId, name: &str) -> Option<EntryId> {
+        self.names.hidden().newest(directory, name)
+    }
+
+    /// What is deleted, by id, behind one of them.
+    pub fn hidden_after(
+        &self,
+        id: EntryId,
+    ) -> impl Iterator<Item = (EntryId, HiddenRecord)> + use<'_> {
+        self.names.hidden().after(id)
+    }
+
+    /// What was deleted from a directory and is not purged, in order of names, the newest of one
+    /// name first; with `from`, what comes at or behind it.
+    pub fn hidden_from(
+        &self,
+        directory: EntryId,
+        from: Option<DeletedFrom<'_>>,
+    ) -> impl Iterator<Item = EntryId> + use<'_> {
+        self.names.hidden().of_directory(directory, from)
     }
 
     /// The chunk at an index of a file; none: a hole, or past the end.

@@ -14,6 +14,7 @@
 //! - NA3: the counts are of what is there; they are kept beside the trees, so that nobody counts.
 
 use super::entry_record::EntryRecord;
+use super::hidden::{HIDDEN_NAME, HiddenRecord, HiddenTable};
 use super::map::{DamageMark, Map, MapFinger, Walk};
 use super::packing::{Packed, put_near};
 use super::path_cache::PathCache;
@@ -24,8 +25,6 @@ use cairn_types::{CellPath, Entry, EntryId, EntryKind, NAME_SIZE_MAX, WallTime};
 pub const ROOT: EntryId = EntryId::new(1);
 /// The directory of hidden (deleted) names.
 pub const HIDDEN_ROOT: EntryId = EntryId::new(2);
-/// The hidden root's name in the root.
-pub const HIDDEN_NAME: &str = ".deleted";
 
 /// More steps up than any entry has: a way that is longer is a broken tree.
 const DEPTH_MAX: usize = 100_000;
@@ -39,9 +38,9 @@ const IS_DIRECTORY: u8 = 1;
 pub(super) struct NameTree {
     names: Map,
     entries: Map,
+    hidden: HiddenTable,
     paths: PathCache,
     file_count: u64,
-    hidden_count: u64,
 }
 
 impl NameTree {
@@ -52,20 +51,25 @@ impl NameTree {
             let root = EntryRecord::directory(id, WallTime::default());
             entries.set(&entry_key(id), &root.pack(id, name));
         }
-        Self::of([Map::new(mark), entries], [0, 0])
+        Self::of([Map::new(mark), entries], HiddenTable::new(mark), 0)
     }
 
     /// From what an image has.
-    pub(super) fn of([names, entries]: [Map; 2], [file_count, hidden_count]: [u64; 2]) -> Self {
-        Self { names, entries, paths: PathCache::default(), file_count, hidden_count }
+    pub(super) fn of([names, entries]: [Map; 2], hidden: HiddenTable, file_count: u64) -> Self {
+        Self { names, entries, hidden, paths: PathCache::default(), file_count }
     }
 
-    pub(super) fn maps(&self) -> [&Map; 2] {
-        [&self.names, &self.entries]
+    pub(super) fn maps(&self) -> impl Iterator<Item = &Map> {
+        [&self.names, &self.entries].into_iter().chain(self.hidden.maps())
     }
 
-    pub(super) fn maps_mut(&mut self) -> [&mut Map; 2] {
-        [&mut self.names, &mut self.entries]
+    pub(super) fn maps_mut(&mut self) -> impl Iterator<Item = &mut Map> {
+        [&mut self.names, &mut self.entries].into_iter().chain(self.hidden.maps_mut())
+    }
+
+    /// What is deleted.
+    pub(super) fn hidden(&self) -> &HiddenTable {
+        &self.hidden
     }
 
     pub(super) fn entry(&self, id: EntryId) -> Option<EntryRecord> {
@@ -322,7 +326,7 @@ impl NameTree {
     }
 
     pub(super) fn hidden_count(&self) -> u64 {
-        self.hidden_count
+        self.hidden.count()
     }
 
     /// Enters an entry under a fresh id and a free name (NA1).
@@ -348,10 +352,20 @@ impl NameTree {
         let mut key = Vec::new();
         name_key(record.parent, name, &mut key);
         self.names.remove(&key);
-        self.hidden_count -= u64::from(record.parent == HIDDEN_ROOT && self.hidden_count > 0);
+        if record.parent == HIDDEN_ROOT {
+            self.hidden.remove(id);
+        }
         let record = EntryRecord { parent: to.0, ..*record };
         self.entries.set(&entry_key(id), &record.pack(id, to.1));
         self.enter(id, to.1, &record);
+    }
+
+    /// Gives a live entry its hidden name, and notes where it was; tells the name.
+    pub(super) fn hide(&mut self, entry: (EntryId, &EntryRecord), record: &HiddenRecord) -> String {
+        let hidden = record.hidden_name(entry.0);
+        self.rename(entry, &record.name, (HIDDEN_ROOT, &hidden));
+        self.hidden.set(entry.0, record);
+        hidden
     }
 
     /// Enters a name into its directory.
@@ -363,7 +377,6 @@ impl NameTree {
             child.push(IS_DIRECTORY);
         }
         self.names.set(&key, &child);
-        self.hidden_count += u64::from(record.parent == HIDDEN_ROOT);
     }
 }
 
@@ -438,9 +451,10 @@ fn unpack_child(directory: EntryId, packed: &[u8]) -> Option<(EntryId, EntryKind
 
 #[cfg(test)]
 mod tests {
-    use super::{DamageMark, EntryRecord, HIDDEN_ROOT, NameTree, ROOT};
+    use super::{DamageMark, EntryRecord, HiddenRecord, NameTree, ROOT};
     use cairn_protocol::ErrorCode;
     use cairn_types::{CellPath, EntryId, EntryKind, WallTime};
+    use std::time::Duration;
 
     const A: EntryId = EntryId::new(10);
     const B: EntryId = EntryId::new(11);
@@ -504,18 +518,19 @@ mod tests {
     fn a_directory_moved_below_the_hidden_root_hides_all_below_it() {
         let mut names = names();
         assert!(!names.is_hidden(B));
-        let rename = |names: &mut NameTree, name, to| {
-            let entry = names.entry(A).expect("there");
-            names.rename((A, &entry), name, to);
-        };
-        rename(&mut names, "a", (HIDDEN_ROOT, "x"));
-        assert_eq!(names.hidden_count(), 1);
+        let entry = names.entry(A).expect("there");
+        let (deleted, until) = (WallTime::default(), Duration::ZERO);
+        let record = HiddenRecord { parent: ROOT, name: "a".to_owned(), deleted, until };
+        let hidden = names.hide((A, &entry), &record);
+        assert_eq!((names.hidden_count(), names.hidden().newest(ROOT, "a")), (1, Some(A)));
         assert!(names.is_hidden(B));
-        assert_eq!(names.path_of(B).as_deref(), Some("/.deleted/x/b"));
-        assert_eq!(names.resolve(&path("/.deleted/x/b")), Ok((B, EntryKind::File)));
+        let below = format!("/.deleted/{hidden}/b");
+        assert_eq!(names.path_of(B).as_deref(), Some(below.as_str()));
+        assert_eq!(names.resolve(&path(&below)), Ok((B, EntryKind::File)));
         assert!(names.resolve(&path("/a")).is_err());
         assert!(names.is_hidden(EntryId::new(99)), "what is not there is hidden too");
-        rename(&mut names, "x", (ROOT, "y"));
+        let entry = names.entry(A).expect("there");
+        names.rename((A, &entry), &hidden, (ROOT, "y"));
         assert_eq!((names.hidden_count(), names.is_hidden(B)), (0, false));
     }
 }

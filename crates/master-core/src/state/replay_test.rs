@@ -104,7 +104,8 @@ impl Drawer {
                 let (parent, name) =
                     (there.parent, state.name_of(entry).expect("picked from there"));
                 let recursive = self.random.chance(500);
-                HideEntry { time, mutation, entry, parent, name, recursive }.into()
+                let keeps_ms = self.random.below(400);
+                HideEntry { time, mutation, entry, parent, name, recursive, keeps_ms }.into()
             }
             5 | 6 => {
                 let last = state.last_chunk(file);
@@ -155,6 +156,7 @@ impl Drawer {
             to_parent: self.entry(state, EntryKind::Directory),
             to_name: self.name(),
             replace: self.random.chance(500),
+            keeps_ms: self.random.below(400),
         }
         .into()
     }
@@ -164,6 +166,21 @@ pub(super) fn reloaded(state: &State) -> State {
     let mut pages = Vec::new();
     let root = state.write_image(FileId::fresh(), &mut pages).expect("memory takes it").root;
     State::open_image(Arc::new(pages), FileId::fresh(), &root).expect("as written")
+}
+
+/// What stands in the hidden root is noted as hidden, and nothing else (hidden.rs, HD1).
+fn check_hidden(state: &State) {
+    let mut standing: Vec<EntryId> = state.children(HIDDEN_ROOT, "").map(|(_, id, _)| id).collect();
+    standing.sort();
+    let noted: Vec<EntryId> = state.hidden_after(EntryId::default()).map(|(id, _)| id).collect();
+    assert_eq!(noted, standing);
+    for id in noted {
+        let record = state.hidden(id).expect("noted");
+        assert_eq!(state.child(HIDDEN_ROOT, &record.hidden_name(id)), Some(id));
+        assert!(state.hidden_from(record.parent, None).any(|other| other == id));
+        let newest = state.newest_hidden(record.parent, &record.name).expect("there is one");
+        assert!(state.hidden(newest).expect("noted").deleted >= record.deleted);
+    }
 }
 
 /// Every entry is reached from one of the roots, under its own name; counts add up.
@@ -232,6 +249,7 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
                 changed[usize::from(record.to_bytes()[0] >> 3)] += 1;
             }
             check_tree(&live);
+            check_hidden(&live);
             led += check_ways(&live, &mut Random::new(index.get()));
             if drawer.random.chance(50) {
                 restored = reloaded(&restored);

@@ -66,8 +66,8 @@ impl History {
 }
 
 /// Bytes of memory for each file.
-fn bytes_each(maps: [&Map; 2]) -> u64 {
-    let bytes: u64 = maps.iter().map(|map| map.tree().usage().memory_bytes()).sum();
+fn bytes_each<'a>(maps: impl IntoIterator<Item = &'a Map>) -> u64 {
+    let bytes: u64 = maps.into_iter().map(|map| map.tree().usage().memory_bytes()).sum();
     bytes / (DIRECTORIES * FILES_OF_EACH)
 }
 

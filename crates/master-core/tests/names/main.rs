@@ -2,6 +2,7 @@
 
 mod batches;
 mod cell;
+mod undelete;
 
 use cairn_protocol::{Create, ErrorCode, Failure, List, Open, Response, Stat, Status};
 use cairn_types::CellPath;
