@@ -139,7 +139,7 @@ impl ClientCore {
 
     fn ring(&mut self, alarm: Alarm) {
         match alarm {
-            Alarm::Task(task) => self.tasks.wake(task, TaskInput::Alarm),
+            Alarm::Task(task) => self.tasks.ring(task),
             Alarm::Pause(operation) => self.finish(operation, Ok(Output::Paused)),
             Alarm::Deadline(operation) => {
                 let maybe = self.operations.may_have_happened(operation, &self.tasks);

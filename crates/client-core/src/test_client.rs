@@ -189,9 +189,9 @@ impl TestClient {
         self.tell_with(call, Ok(Response::Read(answer)), bytes.into());
     }
 
-    /// Lets time pass, with all wakes that fall into it.
-    pub(crate) fn pass(&mut self, span: Duration) {
-        let end = self.now + span;
+    /// Lets time pass, with all wakes that fall into it; how many did.
+    pub(crate) fn pass(&mut self, span: Duration) -> usize {
+        let (end, mut rung) = (self.now + span, 0);
         loop {
             self.wakes.sort_by_key(|(id, at)| (*at, *id));
             let Some((id, at)) = self.wakes.first().copied().filter(|(_, at)| *at <= end) else {
@@ -200,8 +200,10 @@ impl TestClient {
             self.wakes.remove(0);
             self.now = self.now.max(at);
             self.event(Event::Completed { id, result: Completion::Woken });
+            rung += 1;
         }
         self.now = end;
+        rung
     }
 }
 

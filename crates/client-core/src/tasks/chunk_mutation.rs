@@ -31,7 +31,7 @@ use cairn_protocol::{
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{
-    BlockChecksums, ChunkIndex, ChunkVersion, EntryId, LeaseId, PushId, ReplicaAt, ServerId, Time,
+    BlockChecksums, ChunkIndex, ChunkVersion, EntryId, LeaseId, PushId, ReplicaAt, ServerId,
 };
 use std::task::Poll;
 use std::time::Duration;
@@ -94,8 +94,6 @@ pub(crate) struct ChunkMutation {
     /// How often the primary was doubted under this grant (U4).
     doubts: u32,
     attempts: u32,
-    /// When the alarm comes that counts; one that was set for a state that is over does not.
-    alarm_at: Option<Time>,
     /// Some order may have been carried out (U3).
     unknown: bool,
     last_failure: Option<Failure>,
@@ -140,7 +138,6 @@ impl ChunkMutation {
             tries_at_primary: 0,
             doubts: 0,
             attempts: 0,
-            alarm_at: None,
             unknown: false,
             last_failure: None,
         }
@@ -231,10 +228,6 @@ impl ChunkMutation {
     }
 
     fn alarmed(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
-        if self.alarm_at.is_none_or(|at| cx.now() < at) {
-            return Poll::Pending;
-        }
-        self.alarm_at = None;
         match &mut self.state {
             MutationState::Resting => self.rested(cx),
             MutationState::Pushing(pushes) => {
@@ -250,12 +243,6 @@ impl ChunkMutation {
         }
     }
 
-    /// Is moved by the alarm after so long, unless another one is set before.
-    fn set_alarm(&mut self, cx: &mut TaskContext<'_>, after: Duration) {
-        self.alarm_at = Some(cx.now() + after);
-        cx.set_alarm(after);
-    }
-
     /// Has the master look whether the primary is there, and again after a while (U4).
     fn doubt(&mut self, cx: &mut TaskContext<'_>) {
         let grant = self.grant();
@@ -264,7 +251,7 @@ impl ChunkMutation {
         cx.look_up_grant(self.file, index, purpose, failed);
         self.doubts += 1;
         let pause = cx.client.impatience() * (1 << self.doubts.min(DOUBT_DOUBLINGS_MAX));
-        self.set_alarm(cx, pause);
+        cx.set_alarm(pause);
     }
 
     /// The master has looked; whether the mutation goes on where the master has gone on (U4).
@@ -407,7 +394,7 @@ impl ChunkMutation {
             MutationKind::Append { .. } => cx.client.impatience() / 4,
             MutationKind::Write { .. } | MutationKind::Sync { .. } => cx.client.impatience(),
         };
-        self.set_alarm(cx, grace);
+        cx.set_alarm(grace);
     }
 
     /// Orders once the primary has the data, and whoever is not late (U1).
@@ -442,7 +429,7 @@ impl ChunkMutation {
         let call = cx.call(to, request, Bytes::new(), patience);
         self.state = MutationState::Ordering(call);
         let impatience = cx.client.impatience();
-        self.set_alarm(cx, impatience);
+        cx.set_alarm(impatience);
         Poll::Pending
     }
 
@@ -533,7 +520,7 @@ impl ChunkMutation {
         if rest.is_zero() {
             return self.rested(cx);
         }
-        self.set_alarm(cx, rest);
+        cx.set_alarm(rest);
         Poll::Pending
     }
 

@@ -50,8 +50,8 @@ enum ReadState {
     Levelling,
     /// Replicas are asked.
     Reading(CallsUnderWay),
-    /// Nobody is asked before `until`.
-    Resting { until: Time },
+    /// Nobody is asked before the alarm.
+    Resting,
 }
 
 /// The replicas that are being asked: one, or another too because it is slow.
@@ -138,11 +138,7 @@ impl ReadPiece {
 
     fn alarm(&mut self, cx: &mut TaskContext<'_>) -> Progress<PieceRead> {
         match self.state {
-            // An alarm that was set to hedge a read, and rings after that read has failed, must
-            // not cut the rest short and begin another: there would be more with each try, and
-            // the master would be asked by all of them.
-            ReadState::Resting { until } if cx.now() < until => Poll::Pending,
-            ReadState::Resting { .. } | ReadState::Locating | ReadState::Levelling => {
+            ReadState::Resting | ReadState::Locating | ReadState::Levelling => {
                 self.read_where_known(cx)
             }
             ReadState::Reading(_) => {
@@ -543,7 +539,7 @@ impl ReadPiece {
         self.doubt_locations(cx);
         let rest = cx.client.backoff(self.attempts);
         self.attempts += 1;
-        self.state = ReadState::Resting { until: cx.now() + rest };
+        self.state = ReadState::Resting;
         cx.set_alarm(rest);
         Poll::Pending
     }

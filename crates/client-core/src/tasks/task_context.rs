@@ -5,6 +5,7 @@ use crate::file_state::FileState;
 use crate::ids::TaskId;
 use crate::masters::lookup::{Lookup, LookupRequest};
 use crate::outbox::{Alarm, OutgoingCall};
+use crate::timers::TimerKey;
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
 use cairn_protocol::{Failure, LeasePurpose, ReportBadBlock, Request};
@@ -37,6 +38,8 @@ pub(crate) struct TaskContext<'a> {
     pub(crate) id: TaskId,
     /// When its operation gives up.
     pub(crate) deadline: Time,
+    /// The alarm that the task has set last, until it rings.
+    pub(crate) alarm: &'a mut Option<TimerKey>,
 }
 
 impl TaskContext<'_> {
@@ -80,10 +83,18 @@ impl TaskContext<'_> {
         self.client.outbox.tell(call);
     }
 
-    /// Is moved by an alarm `after` so long.
+    /// Is moved by an alarm `after` so long, which takes the place of one set before (TT1).
     pub(crate) fn set_alarm(&mut self, after: Duration) {
+        self.drop_alarm();
         let at = self.client.now + after;
-        self.client.outbox.set_alarm(at, Alarm::Task(self.id));
+        *self.alarm = Some(self.client.outbox.set_alarm(at, Alarm::Task(self.id)));
+    }
+
+    /// Is moved by no alarm.
+    pub(crate) fn drop_alarm(&mut self) {
+        if let Some(alarm) = self.alarm.take() {
+            self.client.outbox.cancel_alarm(alarm);
+        }
     }
 
     /// Looks up where a chunk lies, by a question younger than `newer_than`.

@@ -5,6 +5,7 @@ use crate::ids::TaskId;
 use crate::tasks::master_call::MasterCall;
 use crate::tasks::task::{Task, TaskOwner, TaskResult};
 use crate::tasks::task_context::{TaskContext, TaskInput};
+use crate::timers::TimerKey;
 use cairn_protocol::Failure;
 use cairn_types::Time;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,10 +15,15 @@ use std::task::Poll;
 struct RunningTask {
     owner: TaskOwner,
     deadline: Time,
+    /// The one that it has set last, until it rings.
+    alarm: Option<TimerKey>,
     task: Task,
 }
 
 /// All tasks of one client.
+///
+/// - TT1: a task has one alarm at a time, and none once it is over: those of mutations would
+///   otherwise wake the client once more for each of them, a second after it.
 #[derive(Debug, Default)]
 pub(crate) struct TaskTable {
     /// Boxed: a map moves what stands in it with each neighbour that goes.
@@ -31,7 +37,8 @@ impl TaskTable {
     pub(crate) fn start(&mut self, owner: TaskOwner, deadline: Time, task: Task) -> TaskId {
         self.last_id += 1;
         let id = TaskId(self.last_id);
-        let same = self.running.insert(id, Box::new(RunningTask { owner, deadline, task }));
+        let same =
+            self.running.insert(id, Box::new(RunningTask { owner, deadline, alarm: None, task }));
         assert!(same.is_none(), "each task has a number of its own");
         self.ready.push_back((id, TaskInput::Begin));
         id
@@ -40,6 +47,14 @@ impl TaskTable {
     /// Has a task moved by `input` after all that is ready now.
     pub(crate) fn wake(&mut self, id: TaskId, input: TaskInput) {
         self.ready.push_back((id, input));
+    }
+
+    /// The alarm that a task has set has rung.
+    pub(crate) fn ring(&mut self, id: TaskId) {
+        let running = self.running.get_mut(&id).expect("TT1: the alarm of a task that is over");
+        let rung = running.alarm.take();
+        assert!(rung.is_some(), "TT1: {id:?} has set no alarm");
+        self.wake(id, TaskInput::Alarm);
     }
 
     /// The next to be moved.
@@ -54,11 +69,13 @@ impl TaskTable {
         id: TaskId,
         input: TaskInput,
     ) -> Option<(TaskOwner, Result<TaskResult, Failure>)> {
-        // It may have been taken away while an answer or an alarm for it was on its way.
+        // It may have been taken away while an answer for it was on its way.
         let running = self.running.get_mut(&id)?;
-        let mut cx = TaskContext { client, id, deadline: running.deadline };
-        let Poll::Ready(result) = running.task.on(&mut cx, input) else { return None };
-        let owner = running.owner;
+        let RunningTask { owner, deadline, alarm, task } = &mut **running;
+        let mut cx = TaskContext { client, id, deadline: *deadline, alarm };
+        let Poll::Ready(result) = task.on(&mut cx, input) else { return None };
+        let owner = *owner;
+        cx.drop_alarm();
         self.running.remove(&id);
         Some((owner, result))
     }
@@ -66,6 +83,9 @@ impl TaskTable {
     /// Takes a task away, before it is over or after.
     pub(crate) fn remove(&mut self, client: &mut ClientContext, id: TaskId) {
         if let Some(running) = self.running.remove(&id) {
+            if let Some(alarm) = running.alarm {
+                client.outbox.cancel_alarm(alarm);
+            }
             running.task.leave(client, id);
         }
     }

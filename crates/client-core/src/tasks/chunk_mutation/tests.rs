@@ -83,6 +83,24 @@ fn an_append_is_granted_pushed_nearest_first_and_ordered_by_the_primary() {
 }
 
 #[test]
+fn mutations_that_are_over_wake_nobody_any_more() {
+    let mut client = connected();
+    for round in 0..9 {
+        let done = client.start(append(100));
+        if round == 0 {
+            leased(&mut client, grant(3, 8, 21, &[4, 1, 3]));
+        }
+        push_ok(&mut client);
+        let (_, call) = ordered(&mut client);
+        client.tell(&call, Ok(appended(0)));
+        assert!(is_done(&done));
+        client.pass(Duration::from_millis(1));
+    }
+    let rung = client.pass(Duration::from_secs(2));
+    assert_eq!(rung, 1, "the first one's impatience was asked for, and finds nothing to watch");
+}
+
+#[test]
 fn a_write_is_cut_at_the_chunk_boundary_and_its_pieces_at_block_boundaries() {
     let mut client = connected();
     let bytes = Bytes::from(vec![6; 50]);
