@@ -9,8 +9,8 @@
 //! - CU1: bytes are never taken from a replica that has applied less.
 //! - CU2: until all of them are here the serial number stays behind. What was fetched stays too: a
 //!   catch-up that breaks off claims nothing, and the next one has less to do.
-//! - CU3: bytes pass by as they came; the disk verifies them (`ChunkJob::Install`).
 
+use crate::fetched_blocks::FetchedBlocks;
 use crate::outbox::{CallPurpose, ReplicaCall, ReplicaJob};
 use crate::replica_context::ReplicaContext;
 use crate::stored_replica::StoredReplica;
@@ -109,17 +109,15 @@ impl CatchUp {
         result: Result<(FetchAnswer, Bytes), Failure>,
     ) -> Result<CatchUpProgress, Failure> {
         self.asking = false;
-        let (FetchAnswer { offset, checksums, .. }, bytes) =
-            result.map_err(|it| self.failed(&it))?;
-        if bytes.is_empty() {
+        let asked = self.offset;
+        let blocks = result.and_then(|(FetchAnswer { offset, checksums, .. }, bytes)| {
+            FetchedBlocks::of(asked, (offset, checksums), bytes, cx.config)
+        });
+        let Some(blocks) = blocks.map_err(|it| self.failed(&it))? else {
             return Ok(CatchUpProgress::Done);
-        }
-        let end = offset.checked_add(bytes.len() as u64);
-        let Some(end) = end.filter(|end| offset >= self.offset && *end <= cx.config.chunk_size)
-        else {
-            let why = format!("{} bytes at {offset} were not asked for", bytes.len());
-            return Err(self.failed(&Failure::not_done(ErrorCode::Invalid, why)));
         };
+        let end = blocks.end();
+        let FetchedBlocks { offset, checksums, bytes } = blocks;
         let block_size = u64::from(cx.config.block_size);
         let passed = end.div_ceil(block_size) - self.offset / block_size;
         let passed = usize::try_from(passed).unwrap_or(usize::MAX).min(self.known.0.len());

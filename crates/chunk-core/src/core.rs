@@ -1,6 +1,8 @@
 //! One chunkserver's replicas behind one entrance: who is meant by an event.
 
 use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
+use crate::client_load::ClientLoad;
+use crate::cloning::{Clones, answer_dropped};
 use crate::master_link::{LinkContext, MasterLink};
 use crate::outbox::{
     CallPurpose, DiskPurpose, Finished, Outbox, ReplicaCall, ReplicaJob, WakePurpose, failure_of,
@@ -9,13 +11,14 @@ use crate::reads;
 use crate::replica::{AfterFailure, Replica, WaitingChange};
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
+use crate::stored_replica::StoredReplica;
 use crate::sync::answer_primary;
 use bytes::Bytes;
 use cairn_env::{Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, Space};
 use cairn_protocol::{
     Acknowledged, ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, Forward, Heartbeat,
-    HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport,
-    ReplicaToReplica, Request, Response, Rpc, SecondaryFailed, SyncChunk,
+    HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary, Raise,
+    ReplicaReport, ReplicaToReplica, Request, Response, Rpc, SecondaryFailed, SyncChunk,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Term, Time};
@@ -36,6 +39,8 @@ pub struct ChunkCore {
     me: ChunkCoreConfig,
     settings: CellSettings,
     table: ReplicaTable,
+    clones: Clones,
+    load: ClientLoad,
     link: MasterLink,
     out: Outbox,
 }
@@ -46,7 +51,8 @@ impl ChunkCore {
     pub fn new(me: ChunkCoreConfig, recovered: &[ReplicaReport], space: Space) -> Self {
         let link = MasterLink::new(&me, space);
         let table = ReplicaTable::of_recovered(recovered);
-        Self { me, settings: CellSettings::untold(), table, link, out: Outbox::default() }
+        let (clones, load, out) = (Clones::default(), ClientLoad::default(), Outbox::default());
+        Self { me, settings: CellSettings::untold(), table, clones, load, link, out }
     }
 
     /// The cell's settings, as far as known.
@@ -116,7 +122,8 @@ impl ChunkCore {
     ) -> T {
         let (me, settings, table, out) =
             (&self.me, &mut self.settings, &mut self.table, &mut self.out);
-        act(&mut self.link, &mut LinkContext { now, me, settings, table, out })
+        let clones = &self.clones;
+        act(&mut self.link, &mut LinkContext { now, me, settings, table, clones, out })
     }
 
     fn tick_link(&mut self, now: Now) {
@@ -173,6 +180,7 @@ impl ChunkCore {
             let why = "this chunkserver has not joined its cell yet; try again";
             return Err(Failure::not_done(ErrorCode::Busy, why));
         }
+        self.note_load(now.time, &request);
         let name = request.name();
         match request.directed() {
             Directed::MasterToChunkserver(order) => self.on_order(now, from, order),
@@ -188,6 +196,18 @@ impl ChunkCore {
         }
     }
 
+    /// What clients, and those that they wait for, ask for.
+    fn note_load(&mut self, now: Time, request: &Request) {
+        let size = match request {
+            Request::Read(read) => read.size.min(reads::READ_SIZE_MAX),
+            Request::Write(write) => write.size,
+            Request::Append(append) => append.size,
+            Request::Forward(forward) => forward.mutations.iter().map(|it| it.size).sum(),
+            _ => return,
+        };
+        self.load.note(now, size);
+    }
+
     /// A master's order, once it may give it: its term, and the server that is meant (R2, R5).
     fn on_order(
         &mut self,
@@ -199,9 +219,7 @@ impl ChunkCore {
         match order {
             MasterToChunkserver::Raise(raise) => {
                 self.obey(raise.term, raise.server)?;
-                if raise.adopt {
-                    return Err(not_served("Raise of a clone"));
-                }
+                let raise = if raise.adopt { self.adopt(raise)? } else { raise };
                 if raise.create {
                     self.create(raise.handle)?;
                 }
@@ -225,11 +243,13 @@ impl ChunkCore {
             }
             MasterToChunkserver::CloneChunk(clone) => {
                 self.obey(clone.term, clone.server)?;
-                return Err(not_served("CloneChunk"));
+                self.table.check_absent(clone.handle)?;
+                self.with_clones(now, |clones, cx| clones.order(cx, from, clone))?;
             }
             MasterToChunkserver::DropClone(drop) => {
                 self.obey(drop.term, drop.server)?;
-                return Err(not_served("DropClone"));
+                let (purpose, why) = (DiskPurpose::CloneDropped(from), "its master gave it up");
+                self.clones.give_up(&mut self.out, drop.handle, purpose, why);
             }
         }
         Ok(())
@@ -249,11 +269,31 @@ impl ChunkCore {
             let why = "a chunk's handle is never zero";
             return Err(Failure::refused(ErrorCode::Invalid, why));
         }
-        if !self.table.create(handle) {
-            let why = format!("chunk {} is here already", handle.short());
-            return Err(Failure::not_done(ErrorCode::AlreadyExists, why));
-        }
+        self.table.check_absent(handle)?;
+        self.table.insert(StoredReplica::to_be_created(handle));
         Ok(())
+    }
+
+    /// The finished clone becomes a replica, which the raise then gives its version (R10, R30).
+    fn adopt(&mut self, raise: Raise) -> Result<Raise, Failure> {
+        self.table.check_absent(raise.handle)?;
+        let stands = self.clones.take_finished(raise.handle)?;
+        self.table.insert(StoredReplica::of_clone(&stands));
+        // A closed chunk's clone is closed: the mark is taken with the version.
+        Ok(Raise { close: raise.close || stands.closed, ..raise })
+    }
+
+    /// The clones, and what their work may look at.
+    fn with_clones<T>(
+        &mut self,
+        now: Now,
+        act: impl FnOnce(&mut Clones, &mut ReplicaContext<'_>) -> T,
+    ) -> T {
+        let mut clones = std::mem::take(&mut self.clones);
+        let (_, mut cx) = self.replicas(now);
+        let result = act(&mut clones, &mut cx);
+        self.clones = clones;
+        result
     }
 
     fn on_client(
@@ -315,6 +355,7 @@ impl ChunkCore {
         let (table, mut cx) = self.replicas(now);
         table.tick(|replica| replica.on_tick(&mut cx));
         self.sync_idle(now.time);
+        self.with_clones(now, Clones::tick);
         self.tick_link(now);
     }
 
@@ -347,6 +388,10 @@ impl ChunkCore {
                     self.link.learn_space(space);
                 }
             }
+            DiskPurpose::Clone { handle, number } => {
+                self.with_clones(now, |clones, cx| clones.on_disk(cx, (handle, number), result));
+            }
+            DiskPurpose::CloneDropped(to) => answer_dropped(&mut self.out, to, result),
             DiskPurpose::Nobody => {}
         }
     }
@@ -416,7 +461,10 @@ impl ChunkCore {
             (job, Ok(done)) => panic!("the disk was asked for {job:?} and did {done:?}"),
         }
         if after == AfterFailure::NeverWas {
-            self.forget(now, handle, "it could not be created");
+            let why = "it could not be created";
+            self.forget(now, handle, why);
+            // Where it was a clone, something of that may be left.
+            self.clones.give_up(&mut self.out, handle, DiskPurpose::Nobody, why);
         }
     }
 
@@ -430,6 +478,14 @@ impl ChunkCore {
         match purpose {
             CallPurpose::Replica(handle, call) => {
                 self.on_replica_call(now, handle, call, (result, payload));
+            }
+            CallPurpose::Clone { handle, number } => {
+                let blocks = Fetch::answer(result).map(|answer| (answer, payload));
+                let mut load = std::mem::take(&mut self.load);
+                self.with_clones(now, |clones, cx| {
+                    clones.on_fetched(cx, &mut load, (handle, number), blocks);
+                });
+                self.load = load;
             }
             CallPurpose::Join => {
                 self.with_link(now, |link, cx| link.on_joined(cx, Join::answer(result)));

@@ -16,6 +16,7 @@
 //!                      ├─► primary.rs ─► mutation_pipeline ─┤
 //!   record_append.rs ──┘                                    └─► closing.rs, when it is full
 //!   Forward ──► secondary.rs         what one lacks comes by catch_up.rs, before its lease
+//!   CloneChunk ──► cloning.rs ──► a replica, by a raise
 //! ```
 //! - C1: a replica obeys only its present version and lease (R7, R12).
 //! - C2: mutations are applied in serial order, each once (R13).
@@ -27,9 +28,13 @@
 
 mod catch_up;
 mod chunk_core_config;
+mod client_load;
+mod clone_order;
+mod cloning;
 mod closing;
 mod core;
 mod duplicate_filter;
+mod fetched_blocks;
 mod inventory;
 mod master_link;
 mod mutation_pipeline;

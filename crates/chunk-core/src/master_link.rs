@@ -10,6 +10,7 @@
 //! - M2: a lease is extended from when the heartbeat was *sent* (R4), and only while it lasts.
 
 use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
+use crate::cloning::Clones;
 use crate::inventory::InventoryProgress;
 use crate::outbox::{CallPurpose, DiskPurpose, Outbox, WakePurpose};
 use crate::replica_table::ReplicaTable;
@@ -49,6 +50,7 @@ pub(crate) struct LinkContext<'a> {
     pub(crate) me: &'a ChunkCoreConfig,
     pub(crate) settings: &'a mut CellSettings,
     pub(crate) table: &'a mut ReplicaTable,
+    pub(crate) clones: &'a Clones,
     pub(crate) out: &'a mut Outbox,
 }
 
@@ -343,7 +345,7 @@ impl MasterLink {
             term: self.term,
             heeded: self.heeded,
             served: self.served(),
-            clones: Vec::new(),
+            clones: cx.clones.progress(),
         };
         self.call(cx, CallPurpose::Heartbeat(cx.now.time), request);
     }

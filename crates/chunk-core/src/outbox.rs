@@ -26,6 +26,10 @@ pub(crate) enum DiskPurpose {
     TermKept(Term),
     /// How full the disks are.
     Space,
+    /// Something of a clone.
+    Clone { handle: ChunkHandle, number: u64 },
+    /// A clone is gone, as a master ordered.
+    CloneDropped(Caller),
     /// Nobody waits for it.
     Nobody,
 }
@@ -59,6 +63,8 @@ pub(crate) enum ReplicaJob {
 pub(crate) enum CallPurpose {
     /// Something of one replica.
     Replica(ChunkHandle, ReplicaCall),
+    /// The source of a clone gives its blocks.
+    Clone { handle: ChunkHandle, number: u64 },
     /// The master takes this server in.
     Join,
     /// The master takes in a slice of that join's inventory.

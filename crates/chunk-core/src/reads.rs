@@ -32,7 +32,7 @@ use std::time::Duration;
 
 /// The most that one answer carries; a reader that wants more asks again. Far below the limit of
 /// a frame's payload, whole blocks at both ends included.
-const READ_SIZE_MAX: u64 = 4 << 20;
+pub(crate) const READ_SIZE_MAX: u64 = 4 << 20;
 
 const _: () = assert!(READ_SIZE_MAX * 2 < cairn_protocol::PAYLOAD_SIZE_MAX as u64);
 
@@ -235,7 +235,7 @@ pub(crate) fn on_fetch_done(
     assert_eq!(
         payload.is_empty(),
         checksums.0.is_empty(),
-        "each block goes with its checksum (CU3)"
+        "each block goes with its checksum (FB1)"
     );
     let answer = FetchAnswer { offset, checksums, replica: replica.stored().report() };
     cx.out.reply_with(to, Response::Fetch(answer), payload);

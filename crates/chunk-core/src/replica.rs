@@ -125,13 +125,7 @@ impl Replica {
     }
 
     fn start_raise(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, raise: &Raise) {
-        let known = if raise.create { Ok(()) } else { self.stored.check_version(raise.from) };
-        let forwards = || {
-            let why = format!("a raise to {} goes backwards", raise.to.short());
-            Failure::not_done(ErrorCode::StaleVersion, why)
-        };
-        let rises = || if raise.to > self.stored.version() { Ok(()) } else { Err(forwards()) };
-        if let Err(failure) = known.and_then(|()| rises()) {
+        if let Err(failure) = self.stored.check_raise(raise) {
             cx.out.refuse(from, failure);
             return;
         }
@@ -145,7 +139,8 @@ impl Replica {
             self.end_lease(cx, "the master raised the chunk's version");
         }
         self.begin(ChangeUnderWay::Raise { from, raise: raise.clone() });
-        if raise.sync {
+        // What is adopted is on disk already.
+        if raise.sync && !raise.adopt {
             self.stored.sync(cx.out, ReplicaJob::SyncToRaise);
         } else {
             self.journal_raise(cx);
@@ -163,7 +158,7 @@ impl Replica {
             self.on_journaled(cx);
             return;
         }
-        self.stored.journal(cx.out, raise.create, raise.close);
+        self.stored.journal_raise(cx.out, raise);
     }
 
     /// Becomes the primary, levelling first (R16).
@@ -408,7 +403,7 @@ impl Replica {
         let mut after = AfterFailure::Kept;
         match self.change.take() {
             Some(ChangeUnderWay::Raise { from, raise }) => {
-                if raise.create {
+                if raise.create || raise.adopt {
                     after = AfterFailure::NeverWas;
                 }
                 cx.out.refuse(from, failure);

@@ -7,7 +7,7 @@
 use crate::replica::Replica;
 use crate::stored_replica::StoredReplica;
 use cairn_env::ConnectionId;
-use cairn_protocol::{HeldLease, ReplicaReport};
+use cairn_protocol::{ErrorCode, Failure, HeldLease, ReplicaReport};
 use cairn_types::{ChunkHandle, LeaseId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -32,14 +32,20 @@ impl ReplicaTable {
         Self { replicas, unsynced, ..Self::default() }
     }
 
-    /// Makes room for a replica of a new chunk; the raise then gives it its version (R10). Whether
-    /// there was none.
-    pub(crate) fn create(&mut self, handle: ChunkHandle) -> bool {
-        let is_new = !self.replicas.contains_key(&handle);
-        if is_new {
-            self.replicas.insert(handle, Replica::of(StoredReplica::to_be_created(handle)));
+    /// Refuses where the chunk has a replica here.
+    pub(crate) fn check_absent(&self, handle: ChunkHandle) -> Result<(), Failure> {
+        if !self.replicas.contains_key(&handle) {
+            return Ok(());
         }
-        is_new
+        let why = format!("chunk {} is here already", handle.short());
+        Err(Failure::not_done(ErrorCode::AlreadyExists, why))
+    }
+
+    /// Takes in a replica that is about to be; the raise then gives it its version (R10).
+    pub(crate) fn insert(&mut self, stored: StoredReplica) {
+        let handle = stored.handle();
+        let before = self.replicas.insert(handle, Replica::of(stored));
+        assert!(before.is_none(), "two replicas of {handle:?} on one server");
     }
 
     /// A replica, to do something with it. From here on it is watched.

@@ -39,6 +39,13 @@ impl StoredReplica {
         Self { handle, ..Self::default() }
     }
 
+    /// A replica that a clone is about to become: it has bytes, and no version yet (R30).
+    pub(crate) fn of_clone(stands: &ReplicaReport) -> Self {
+        assert!(!stands.suspect, "a clone of bytes that may be lost");
+        let version = ChunkVersion::default();
+        Self::from_recovered(&ReplicaReport { version, closed: false, ..stands.clone() })
+    }
+
     /// A replica as its disk was found.
     pub(crate) fn from_recovered(recovered: &ReplicaReport) -> Self {
         Self {
@@ -136,6 +143,18 @@ impl StoredReplica {
                 version.short()
             ),
         ))
+    }
+
+    /// Whether it may be raised so (R7).
+    pub(crate) fn check_raise(&self, raise: &Raise) -> Result<(), Failure> {
+        if !raise.create && !raise.adopt {
+            self.check_version(raise.from)?;
+        }
+        if raise.to > self.version {
+            return Ok(());
+        }
+        let why = format!("a raise to {} goes backwards", raise.to.short());
+        Err(Failure::not_done(ErrorCode::StaleVersion, why))
     }
 
     /// Stands at a newer version from here on, whether or not it is durable yet. A close mark is
@@ -257,6 +276,17 @@ impl StoredReplica {
     pub(crate) fn journal(&self, out: &mut Outbox, create: bool, close: bool) {
         let (handle, version) = (self.handle, self.version);
         let entry = JournalEntry::Raise { handle, version, create, close };
+        out.journal(DiskPurpose::Replica(handle, ReplicaJob::Journal), entry);
+    }
+
+    /// The same as a raise wants it: a clone becomes a replica by it (R30).
+    pub(crate) fn journal_raise(&self, out: &mut Outbox, raise: &Raise) {
+        let (handle, version) = (self.handle, self.version);
+        let Raise { create, close, adopt, .. } = *raise;
+        if !adopt {
+            return self.journal(out, create, close);
+        }
+        let entry = JournalEntry::Adopt { handle, version, close };
         out.journal(DiskPurpose::Replica(handle, ReplicaJob::Journal), entry);
     }
 

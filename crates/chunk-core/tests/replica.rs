@@ -1,257 +1,26 @@
 //! A chunkserver's decisions, effect by effect: what goes out for what comes in.
 
+mod bench;
+
+use bench::{
+    Bench, CallEffect, TERM, append, forward, grant, handle, lease, push, raise, read, server,
+    version,
+};
 use bytes::Bytes;
-use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
 use cairn_env::{
-    Answer, Caller, ChunkDone, ChunkError, ChunkJob, ChunkResult, Completion, ConnectionId,
-    DiskError, Effect, EffectId, Event, Now, ReadDone, Space,
+    Answer, ChunkDone, ChunkError, ChunkJob, Completion, DiskError, EffectId, Event, ReadDone,
 };
 use cairn_protocol::{
-    AcknowledgedAnswer, Append, ChunkClosedAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Forward,
+    AcknowledgedAnswer, ChunkClosedAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Forward,
     ForwardAnswer, Forwarded, GrantLease, HeartbeatAnswer, InventoryAnswer, JoinAnswer, LeftOut,
-    LevelSource, Outcome, Raise, Read, Request, RequestId, Response, SecondaryFailedAnswer,
-    SyncChunk, SyncChunkAnswer,
+    LevelSource, Outcome, Raise, Read, Request, Response, SecondaryFailedAnswer, SyncChunk,
+    SyncChunkAnswer,
 };
 use cairn_types::{
-    Address, BlockChecksums, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, LeaseId,
-    MutationNumber, PushId, ReplicaAt, SerialNumber, ServerId, SessionId, Term, Time, WallTime,
+    BlockChecksums, CellConfig, CellId, ChunkHandle, ChunkVersion, LeaseId, SerialNumber, ServerId,
+    Term,
 };
-use std::collections::VecDeque;
 use std::time::Duration;
-
-type JobEffect = (EffectId, ChunkJob);
-type CallEffect = (EffectId, Request);
-type Reply = (Caller, Result<Response, Failure>);
-
-/// A core on a bench: effects are sorted into what a test looks at.
-struct Bench {
-    core: ChunkCore,
-    time: Time,
-    requests: u64,
-    jobs: VecDeque<JobEffect>,
-    calls: VecDeque<CallEffect>,
-    replies: VecDeque<Reply>,
-    wakes: VecDeque<EffectId>,
-    logged: Vec<String>,
-}
-
-const TERM: Term = Term::new(3);
-
-fn handle() -> ChunkHandle {
-    ChunkHandle::of(TERM, 1)
-}
-
-fn version(counter: u64) -> ChunkVersion {
-    ChunkVersion::of(TERM, counter)
-}
-
-fn lease() -> LeaseId {
-    LeaseId::of(TERM, 9)
-}
-
-fn server(id: u64) -> ReplicaAt {
-    let address = Address::new(format!("host{id}:1"));
-    ReplicaAt { server: ServerId::new(id), address, ..ReplicaAt::default() }
-}
-
-fn push(number: u64) -> PushId {
-    PushId { session: SessionId::new(7), number: MutationNumber::new(number) }
-}
-
-impl Bench {
-    /// A server that holds nothing and has begun to join its cell.
-    fn alone() -> Self {
-        let settings = ChunkCoreConfig {
-            at: server(1),
-            incarnation: Incarnation::new(1),
-            masters: vec![Address::new("master:1")],
-            cell: CellId::new(5),
-            term: TERM,
-            reign: Default::default(),
-            highest_handle: ChunkHandle::default(),
-            highest_version: ChunkVersion::default(),
-        };
-        let mut bench = Self {
-            core: ChunkCore::new(settings, &[], Space::default()),
-            time: Time::from_nanos(1_000_000_000),
-            requests: 0,
-            jobs: VecDeque::new(),
-            calls: VecDeque::new(),
-            replies: VecDeque::new(),
-            wakes: VecDeque::new(),
-            logged: vec![],
-        };
-        bench.step(Event::Started);
-        bench
-    }
-
-    /// The same, once it has joined.
-    fn joined() -> Self {
-        let mut bench = Self::alone();
-        let config = CellConfig::tiny();
-        let join = bench.call();
-        assert!(matches!(join.1, Request::Join(_)));
-        let answer =
-            JoinAnswer { term: TERM, cell: CellId::new(5), config, ..JoinAnswer::default() };
-        bench.answer(join.0, Ok(Response::Join(answer)));
-        let inventory = bench.call();
-        assert!(matches!(inventory.1, Request::Inventory(_)));
-        bench.answer(inventory.0, Ok(Response::Inventory(InventoryAnswer::default())));
-        bench
-    }
-
-    /// The same, holding an empty replica at `version(1)`.
-    fn with_replica() -> Self {
-        let mut bench = Self::joined();
-        let to = version(1);
-        let create = Raise { create: true, ..raise(ChunkVersion::default(), to) };
-        bench.ask(create);
-        bench.journaled();
-        assert!(bench.reply().1.is_ok());
-        bench
-    }
-
-    /// The same, being the primary of servers 2 and 3.
-    fn primary() -> Self {
-        let mut bench = Self::with_replica();
-        bench.ask(grant());
-        bench.applied(0);
-        for _ in 0..2 {
-            bench.forward_answered();
-        }
-        assert!(matches!(bench.reply().1, Ok(Response::GrantLease(_))));
-        bench
-    }
-
-    fn step(&mut self, event: Event<(), ChunkResult>) {
-        let now = Now { time: self.time, wall: WallTime::from_millis(1) };
-        let mut effects = Vec::new();
-        self.core.step(now, event, &mut effects);
-        for effect in effects {
-            match effect {
-                Effect::Disk { job: ChunkJob::Space | ChunkJob::Settle { .. }, .. } => {}
-                Effect::Disk { id, job, .. } => self.jobs.push_back((id, job)),
-                Effect::Call { id, request, .. } => self.calls.push_back((id, request)),
-                Effect::Reply { to, answer, .. } => self.replies.push_back((to, answer)),
-                Effect::Wake { id, .. } => self.wakes.push_back(id),
-                Effect::Identify(_) => {}
-                Effect::Log(event) => self.logged.push(event.to_string()),
-                Effect::Halt(why) => panic!("halted: {why}"),
-            }
-        }
-    }
-
-    fn ask(&mut self, request: impl Into<Request>) -> Caller {
-        self.requests += 1;
-        let from = Caller { connection: ConnectionId(1), request: RequestId(self.requests) };
-        self.step(Event::Request { from, request: request.into() });
-        from
-    }
-
-    fn tick(&mut self, later: Duration) {
-        self.time = self.time + later;
-        let id = self.wakes.pop_front().expect("a wake is always set");
-        self.step(Event::Completed { id, result: Completion::Woken });
-    }
-
-    fn job(&mut self) -> JobEffect {
-        self.jobs.pop_front().expect("a disk job")
-    }
-
-    fn call(&mut self) -> CallEffect {
-        self.calls.pop_front().expect("a call")
-    }
-
-    fn reply(&mut self) -> Reply {
-        self.replies.pop_front().expect("a reply")
-    }
-
-    fn failure(&mut self) -> Failure {
-        self.reply().1.expect_err("a failure")
-    }
-
-    fn done(&mut self, id: EffectId, result: ChunkResult) {
-        self.step(Event::Completed { id, result: Completion::Disk(result) });
-    }
-
-    fn answer(&mut self, id: EffectId, result: Result<Response, Failure>) {
-        let result = result.map(|response| Answer { response, payload: Bytes::new() });
-        self.step(Event::Completed { id, result: Completion::Answered(result) });
-    }
-
-    fn journaled(&mut self) {
-        let (id, job) = self.job();
-        assert!(matches!(job, ChunkJob::Journal(_)), "{job:?}");
-        self.done(id, Ok(ChunkDone::Journaled));
-    }
-
-    /// The next apply succeeds and leaves `length` bytes.
-    fn applied(&mut self, length: u64) -> usize {
-        let (id, job) = self.job();
-        let ChunkJob::Apply { mutations, .. } = job else { panic!("{job:?}") };
-        let serial = mutations.last().expect("never an empty batch").serial;
-        self.done(id, Ok(ChunkDone::Applied { length, serial }));
-        mutations.len()
-    }
-
-    /// The next forward succeeds.
-    fn forward_answered(&mut self) -> Forward {
-        let (id, request) = self.call();
-        let Request::Forward(forward) = request else { panic!("{request:?}") };
-        let serial = forward.mutations.last().expect("never an empty batch").serial;
-        self.answer(id, Ok(Response::Forward(ForwardAnswer { serial })));
-        forward
-    }
-}
-
-fn raise(from: ChunkVersion, to: ChunkVersion) -> Raise {
-    let (handle, server) = (handle(), ServerId::new(1));
-    Raise { term: TERM, handle, from, to, server, ..Raise::default() }
-}
-
-fn grant() -> GrantLease {
-    GrantLease {
-        term: TERM,
-        handle: handle(),
-        version: version(1),
-        lease: lease(),
-        secondaries: vec![server(2), server(3)],
-        server: ServerId::new(1),
-        ..GrantLease::default()
-    }
-}
-
-fn append(number: u64, size: u64) -> Append {
-    Append {
-        handle: handle(),
-        version: version(1),
-        lease: lease(),
-        push: push(number),
-        size,
-        ..Append::default()
-    }
-}
-
-fn read(offset: u64, size: u64) -> Read {
-    Read { handle: handle(), version: version(1), offset, size, ..Read::default() }
-}
-
-fn forward(first: u64, count: u64) -> Forward {
-    let mutation = |n: u64| Forwarded {
-        serial: SerialNumber::new(n),
-        offset: (n - 1) * 10,
-        size: 10,
-        push: Some(push(n)),
-        ..Forwarded::default()
-    };
-    Forward {
-        handle: handle(),
-        version: version(1),
-        lease: lease(),
-        mutations: (first..first + count).map(mutation).collect(),
-        ..Forward::default()
-    }
-}
 
 #[test]
 fn settings_that_do_not_fit_together_are_not_taken_over_and_the_server_asks_again() {

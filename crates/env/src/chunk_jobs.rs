@@ -1,6 +1,7 @@
 //! The contract of a chunkserver's disk work: coarse jobs, checksums included.
 
 use bytes::Bytes;
+use cairn_protocol::ReplicaReport;
 use cairn_types::{
     BlockChecksums, CellId, ChunkHandle, ChunkVersion, PushId, ReignId, SerialNumber, ServerId,
     Term,
@@ -36,6 +37,15 @@ pub enum JournalEntry {
         version: ChunkVersion,
         /// There was nothing before.
         create: bool,
+        /// Takes the close mark.
+        close: bool,
+    },
+    /// The finished clone of a chunk becomes its replica, at `version` (R30).
+    Adopt {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// The version it stands at.
+        version: ChunkVersion,
         /// Takes the close mark.
         close: bool,
     },
@@ -150,6 +160,39 @@ pub enum ChunkJob {
     },
     /// How full the disks are.
     Space,
+    /// Work on a clone: a copy of a chunk under a temporary name, in no inventory (R30).
+    Clone {
+        /// Of which chunk.
+        handle: ChunkHandle,
+        /// What is to be done.
+        work: CloneWork,
+    },
+}
+
+/// What is to be done with a clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloneWork {
+    /// Makes its files where there are none, or all anew; tells the checksums of what they hold.
+    Begin {
+        /// What is there goes.
+        anew: bool,
+    },
+    /// Puts whole blocks of the source in their place, verified.
+    Install {
+        /// Where a block begins, at the clone's end or before.
+        offset: u64,
+        /// One per block.
+        checksums: BlockChecksums,
+        /// The blocks, as they arrived.
+        bytes: Bytes,
+    },
+    /// Brings it to disk as one that stands as its source does.
+    Finish {
+        /// How the source stands.
+        stands: ReplicaReport,
+    },
+    /// Removes its files.
+    Drop,
 }
 
 /// Bytes read, with the checksums of their pieces.
@@ -202,6 +245,8 @@ pub enum ChunkDone {
     TrashEmptied,
     /// Of `Space`: one per data directory, summed.
     Space(Space),
+    /// Of `Clone`, but for its beginning, which is answered like `Checksums`.
+    Cloned,
 }
 
 /// Why a [`ChunkJob`] failed.

@@ -29,7 +29,7 @@ mod payload;
 mod push_buffer;
 
 pub use chunk_jobs::{
-    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, JournalEntry, ReadDone,
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, JournalEntry, ReadDone,
 };
 pub use disk::{
     Disk, DiskError, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space, SyncError,

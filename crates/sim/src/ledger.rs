@@ -172,7 +172,9 @@ impl Ledger {
             }
             ChunkJob::Journal(entries) => {
                 for entry in entries {
-                    if let JournalEntry::Raise { handle, version, .. } = entry {
+                    if let JournalEntry::Raise { handle, version, .. }
+                    | JournalEntry::Adopt { handle, version, .. } = entry
+                    {
                         let replica = self.chunk(*handle).replicas.entry(node).or_default();
                         replica.version = *version;
                         replica.dirty = true;

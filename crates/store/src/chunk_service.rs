@@ -12,8 +12,8 @@ use crate::chunk_store_open::{RecoveredChunks, StoreOpenError};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::push_shelf::PushShelf;
 use cairn_env::{
-    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, Disk, JournalEntry, PushedData,
-    Service, Space,
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, Disk, JournalEntry,
+    PushedData, Service, Space,
 };
 use cairn_protocol::Failure;
 use cairn_types::{CellConfig, CellId, ChunkHandle, ChunkVersion, PushId, SerialNumber, ServerId};
@@ -26,6 +26,8 @@ pub struct ChunkDisk {
     stores: Vec<ChunkStore>,
     /// Which store has a chunk.
     places: Mutex<BTreeMap<ChunkHandle, usize>>,
+    /// Which store has a clone.
+    clones: Mutex<BTreeMap<ChunkHandle, usize>>,
     pushes: Mutex<PushShelf>,
 }
 
@@ -102,7 +104,7 @@ impl ChunkDisk {
             join_new_directories(&stores, cell, server)?;
         }
         let pushes = Mutex::new(PushShelf::new(push_buffer_size));
-        Ok((Self { stores, places: Mutex::new(places), pushes }, all))
+        Ok((Self { stores, places: Mutex::new(places), clones: Mutex::default(), pushes }, all))
     }
 
     /// Takes over the cell's settings; before the first mutation.
@@ -171,6 +173,7 @@ impl ChunkDisk {
             .collect();
         // Only what was made has a place: nothing stays of a create that was refused.
         created.retain(|handle, store| self.stores[*store].holds(*handle));
+        locked(&self.clones).retain(|handle, _| !created.contains_key(handle));
         locked(&self.places).extend(created);
         let outcome =
             |stores: Vec<usize>| match stores.iter().find_map(|s| flushed[s].clone().err()) {
@@ -206,6 +209,12 @@ impl ChunkDisk {
                     }
                     Some(place)
                 }
+                JournalEntry::Adopt { handle, .. } => {
+                    let place = locked(&self.clones).get(handle).copied();
+                    let place = place.ok_or(ChunkError::NoSuchChunk)?;
+                    created.insert(*handle, place);
+                    Some(place)
+                }
                 JournalEntry::Cleared(handle) => {
                     let place = locked(&self.places).get(handle).copied();
                     Some(place.ok_or(ChunkError::NoSuchChunk)?)
@@ -225,6 +234,22 @@ impl ChunkDisk {
             locked(&self.places).remove(&handle);
         }
         Ok(ChunkDone::Trashed { gone })
+    }
+
+    /// Work on a clone; a new one goes where a new chunk would (D1).
+    fn clone_work(&self, handle: ChunkHandle, work: &CloneWork) -> ChunkResult {
+        let known = locked(&self.clones).get(&handle).copied();
+        let place = match (known, work) {
+            (Some(place), _) => place,
+            (None, CloneWork::Begin { .. }) => self.roomiest()?,
+            (None, CloneWork::Drop) => return Ok(ChunkDone::Cloned),
+            (None, _) => return Err(ChunkError::NoSuchChunk),
+        };
+        match work {
+            CloneWork::Drop => drop(locked(&self.clones).remove(&handle)),
+            _ => drop(locked(&self.clones).insert(handle, place)),
+        }
+        self.stores[place].clone_work(handle, work)
     }
 
     fn space(&self) -> ChunkResult {
@@ -280,6 +305,7 @@ impl ChunkDisk {
                 Ok(ChunkDone::TrashEmptied)
             }
             ChunkJob::Space => self.space(),
+            ChunkJob::Clone { handle, work } => self.clone_work(handle, &work),
             ChunkJob::Apply { .. } | ChunkJob::Journal(_) => {
                 unreachable!("done in runs by `run`")
             }

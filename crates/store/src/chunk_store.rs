@@ -14,6 +14,7 @@
 use crate::apply::{apply, settle};
 use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, KINDS, path};
+use crate::clone_files::CloneDirectory;
 use crate::identity_file::{read_identity, write_identity};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::reading::{ReadMode, all_checksums, read, read_block, read_differing};
@@ -24,8 +25,8 @@ use crate::whole_files::disk_error;
 use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{
-    ChunkError, Disk, DiskError, DiskLock, IoFailure, JournalEntry, OpenMode, PushedData, ReadDone,
-    Space,
+    ChunkDone, ChunkError, ChunkResult, CloneWork, Disk, DiskError, DiskLock, IoFailure,
+    JournalEntry, OpenMode, PushedData, ReadDone, Space,
 };
 use cairn_format::{Identity, IdentityKind, JournalLine};
 use cairn_types::planted::{self, Rule};
@@ -43,6 +44,7 @@ pub struct ChunkStore {
     pub(crate) directory: ChunkDirectory,
     pub(crate) chunks: Mutex<BTreeMap<ChunkHandle, Arc<Mutex<Chunk>>>>,
     pub(crate) journal: Mutex<VersionJournal>,
+    pub(crate) clones: CloneDirectory,
     pub(crate) block_size: AtomicU32,
     /// What readers are sent.
     pub(crate) pool: BufferPool,
@@ -179,19 +181,26 @@ impl ChunkStore {
     /// here. Files without a line are thrown away at the next start.
     fn make_chunks(&self, entries: &[JournalEntry]) -> Result<Vec<Chunk>, ChunkError> {
         let created = entries.iter().filter_map(|entry| match entry {
-            JournalEntry::Raise { handle, create: true, .. } => Some(*handle),
+            JournalEntry::Raise { handle, create: true, .. } => Some((*handle, false)),
+            JournalEntry::Adopt { handle, .. } => Some((*handle, true)),
             _ => None,
         });
         let mut made: BTreeMap<ChunkHandle, Chunk> = BTreeMap::new();
-        for handle in created {
+        for (handle, is_clone) in created {
             if self.holds(handle) || made.contains_key(&handle) {
                 continue;
             }
-            match Chunk::create(&self.directory, handle, self.configured_block_size()) {
+            let chunk = if is_clone {
+                self.clones.adopt(handle, &self.directory)
+            } else {
+                let block_size = self.configured_block_size();
+                Chunk::create(&self.directory, handle, block_size).map_err(ChunkError::from)
+            };
+            match chunk {
                 Ok(chunk) => drop(made.insert(handle, chunk)),
                 Err(error) => {
                     made.keys().chain([&handle]).for_each(|handle| self.unmake(*handle));
-                    return Err(error.into());
+                    return Err(error);
                 }
             }
         }
@@ -219,6 +228,9 @@ impl ChunkStore {
                         return Err(ChunkError::NoSuchChunk);
                     }
                     lines.push(JournalLine::Raise { handle, version, create, close });
+                }
+                JournalEntry::Adopt { handle, version, close } => {
+                    lines.push(JournalLine::Raise { handle, version, create: true, close });
                 }
                 JournalEntry::Term(term) => lines.push(JournalLine::Term(term)),
                 JournalEntry::Reign(term, reign) => lines.push(JournalLine::Reign(term, reign)),
@@ -459,6 +471,28 @@ impl ChunkStore {
     /// [`ChunkError`].
     pub fn empty_trash(&self, before_ms: u64, now_ms: u64) -> Result<(), ChunkError> {
         self.guarded(|| Ok(empty(self.disk(), before_ms, now_ms).map_err(disk_error)?))
+    }
+
+    /// Works on a clone (R30).
+    ///
+    /// # Errors
+    /// [`ChunkError`]; the clone is of no more use, but for what was already in it.
+    pub fn clone_work(&self, handle: ChunkHandle, work: &CloneWork) -> ChunkResult {
+        self.guarded(|| {
+            match work {
+                CloneWork::Begin { anew } => {
+                    let block_size = self.configured_block_size();
+                    let (length, checksums) = self.clones.begin(handle, block_size, *anew)?;
+                    return Ok(ChunkDone::Checksums { length, checksums });
+                }
+                CloneWork::Install { offset, checksums, bytes } => {
+                    self.clones.install(handle, *offset, checksums, bytes)?;
+                }
+                CloneWork::Finish { stands } => self.clones.finish(handle, stands)?,
+                CloneWork::Drop => self.clones.remove(handle)?,
+            }
+            Ok(ChunkDone::Cloned)
+        })
     }
 
     /// How full the disk is.

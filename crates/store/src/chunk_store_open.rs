@@ -3,6 +3,7 @@
 use crate::chunk::Chunk;
 use crate::chunk_files::{CHUNKS_DIRECTORY, ChunkDirectory, handles_with_files};
 use crate::chunk_store::{ChunkStore, FAILED_PATH};
+use crate::clone_files::CloneDirectory;
 use crate::identity_file::{IdentityError, read_identity};
 use crate::recovery::{LastLife, RecoveredChunk, recover};
 use crate::trash::{TRASH_DIRECTORY, throw_away};
@@ -118,6 +119,7 @@ impl ChunkStore {
             return Err(StoreOpenError::JournalMissing { directory });
         }
         let found = read.unwrap_or_else(no_journal);
+        let clones = CloneDirectory::open(Arc::clone(&disk)).map_err(failed)?;
         let (generation, damaged_at) = (found.header.generation, found.damaged_at);
         let chunk_directory = ChunkDirectory::new(Arc::clone(&disk));
         let RecoveredDirectory { journal, chunks, damaged } =
@@ -135,6 +137,7 @@ impl ChunkStore {
             directory: chunk_directory,
             chunks: Mutex::new(chunks.into_iter().map(shared).collect()),
             journal: Mutex::new(journal),
+            clones,
             block_size: AtomicU32::new(BLOCK_SIZE),
             pool: BufferPool::default(),
             failed: OnceLock::new(),

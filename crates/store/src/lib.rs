@@ -17,6 +17,7 @@ mod chunk_files;
 mod chunk_service;
 mod chunk_store;
 mod chunk_store_open;
+mod clone_files;
 mod identity_file;
 mod log_recovery;
 mod log_spare;

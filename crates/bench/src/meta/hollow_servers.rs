@@ -118,7 +118,8 @@ impl NoBytes {
             ChunkJob::Read { .. }
             | ChunkJob::Checksums { .. }
             | ChunkJob::Fetch { .. }
-            | ChunkJob::Install { .. } => return Err(ChunkError::NoSuchChunk),
+            | ChunkJob::Install { .. }
+            | ChunkJob::Clone { .. } => return Err(ChunkError::NoSuchChunk),
             ChunkJob::Verify { .. } => ChunkDone::Verified { good: true },
             ChunkJob::Sync { .. } => ChunkDone::Synced,
             ChunkJob::Settle { .. } => ChunkDone::Settled,

@@ -46,7 +46,8 @@ impl Checker for SpentNumbers {
     ) -> Verdict {
         let (ChunkJob::Journal(entries), Ok(_)) = (job, result) else { return Ok(()) };
         entries.iter().try_for_each(|entry| match entry {
-            JournalEntry::Raise { handle, version, .. } => {
+            JournalEntry::Raise { handle, version, .. }
+            | JournalEntry::Adopt { handle, version, .. } => {
                 self.taken.entry((*handle, *version)).or_default().insert(node);
                 self.judge(*handle, *version, ledger)
             }

@@ -1,0 +1,454 @@
+//! Clones that are being made on this server: chunks that it is to have replicas of (R30).
+//!
+//! ```text
+//!   CloneChunk ─► begin ─► Fetch ─► install ─► rest, as the rate asks ─┐
+//!                            ▲  └─► none differs: answered, finished   │
+//!                            └─────────────────────────────────────────┘
+//!   Raise{adopt} ─► what is finished is a replica
+//!   DropClone, or long left alone ─► gone
+//! ```
+//! - CL1: until it is adopted a clone is in no table of replicas: nobody reads it, no heartbeat
+//!   tells of it as held.
+//! - CL2: one thing of a clone is under way at a time. An order that comes meanwhile takes the
+//!   place of the one before, and goes on with what is there.
+//! - CL3: where this server's disk refuses, the clone goes; where the source does, what was fetched
+//!   stays for the next order, until nobody has asked for it for long.
+
+use crate::client_load::{ClientLoad, time_at};
+use crate::clone_order::{AfterPass, CloneOrder};
+use crate::fetched_blocks::FetchedBlocks;
+use crate::outbox::{CallPurpose, DiskPurpose, Outbox, failure_of};
+use crate::replica_context::ReplicaContext;
+use bytes::Bytes;
+use cairn_env::{Caller, ChunkDone, ChunkJob, ChunkResult, CloneWork};
+use cairn_protocol::{
+    CloneChunk, CloneProgress, DropCloneAnswer, ErrorCode, Failure, Fetch, FetchAnswer,
+    ReplicaReport, Response,
+};
+use cairn_types::{BlockChecksums, ChunkHandle, Crc32c, Time};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Clones that a server makes at once.
+const CLONES_MAX: usize = 64;
+/// Times `silent_ms` that a source may take for one answer: its link may be shared by many.
+const PATIENCE: u32 = 3;
+/// What a clone that comes to its turn late makes up for.
+const BEHIND_MAX: Duration = Duration::from_millis(100);
+
+/// What is under way.
+#[derive(Debug)]
+enum ClonePhase {
+    /// Nothing.
+    Idle,
+    /// Its files are made, or looked at.
+    Beginning,
+    /// The source was asked, from there on.
+    Asking { offset: u64, since: Time },
+    /// It is to be asked from there on, then.
+    Resting { offset: u64, until: Time },
+    /// Blocks that came are stored.
+    Installing { offset: u64, end: u64, checksums: BlockChecksums },
+    /// It is brought to disk as one that stands so.
+    Finishing(ReplicaReport),
+    /// It is on disk as one that stands so.
+    Finished(ReplicaReport),
+}
+
+/// One clone.
+#[derive(Debug)]
+struct ChunkClone {
+    handle: ChunkHandle,
+    /// Tells the completions of this one from those of an earlier one of the same chunk.
+    number: u64,
+    phase: ClonePhase,
+    order: Option<CloneOrder>,
+    /// Came while something was under way (CL2).
+    next: Option<CloneOrder>,
+    length: u64,
+    checksums: Vec<Crc32c>,
+    /// Bytes that the source stores.
+    total: u64,
+    /// Until then what was fetched lasts at the rate allowed.
+    due: Time,
+    /// When it was last worked on.
+    touched: Time,
+}
+
+/// Whether a clone lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CloneFate {
+    Kept,
+    Gone,
+}
+
+/// The clones of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Clones {
+    by_handle: BTreeMap<ChunkHandle, ChunkClone>,
+    last: u64,
+}
+
+impl Clones {
+    /// A master's order.
+    pub(crate) fn order(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        clone: CloneChunk,
+    ) -> Result<(), Failure> {
+        let handle = clone.handle;
+        if handle == ChunkHandle::default() {
+            return Err(Failure::refused(ErrorCode::Invalid, "a chunk's handle is never zero"));
+        }
+        if !self.by_handle.contains_key(&handle) {
+            if self.by_handle.len() == CLONES_MAX {
+                let why = format!("{CLONES_MAX} clones are being made here already");
+                return Err(Failure::not_done(ErrorCode::Busy, why));
+            }
+            self.last += 1;
+            self.by_handle.insert(handle, ChunkClone::new(handle, self.last, cx.now));
+        }
+        let known = self.by_handle.get_mut(&handle).expect("it was there, or was made just now");
+        known.take_order(cx, CloneOrder::new(from, clone));
+        Ok(())
+    }
+
+    /// A clone is given up; whoever waits for it is told.
+    pub(crate) fn give_up(
+        &mut self,
+        out: &mut Outbox,
+        handle: ChunkHandle,
+        purpose: DiskPurpose,
+        why: &str,
+    ) {
+        if let Some(mut clone) = self.by_handle.remove(&handle) {
+            clone.refuse_all(out, &Failure::not_done(ErrorCode::NoSuchChunk, why));
+        }
+        out.chunk_job(handle, purpose, ChunkJob::Clone { handle, work: CloneWork::Drop });
+    }
+
+    /// The finished clone of a chunk, which becomes a replica: from here on it is none of these.
+    pub(crate) fn take_finished(&mut self, handle: ChunkHandle) -> Result<ReplicaReport, Failure> {
+        let clone = self.by_handle.get(&handle);
+        match clone.map(|clone| (&clone.phase, &clone.next)) {
+            Some((ClonePhase::Finished(stands), None)) => {
+                let stands = stands.clone();
+                self.by_handle.remove(&handle);
+                Ok(stands)
+            }
+            _ => {
+                let why = format!("no finished clone of chunk {} is here", handle.short());
+                Err(Failure::not_done(ErrorCode::NoSuchChunk, why))
+            }
+        }
+    }
+
+    /// What comes due.
+    pub(crate) fn tick(&mut self, cx: &mut ReplicaContext<'_>) {
+        let patience = Duration::from_millis(cx.config.dead_ms);
+        assert!(self.by_handle.len() <= CLONES_MAX, "{} clones", self.by_handle.len());
+        let left = |clone: &&ChunkClone| clone.is_left_alone(cx.now, patience);
+        let left: Vec<ChunkHandle> =
+            self.by_handle.values().filter(left).map(|it| it.handle).collect();
+        for handle in left {
+            self.give_up(cx.out, handle, DiskPurpose::Nobody, "nobody has asked for it for long");
+        }
+        self.by_handle.values_mut().for_each(|clone| clone.tick(cx));
+    }
+
+    /// How far each is.
+    pub(crate) fn progress(&self) -> Vec<CloneProgress> {
+        let progress = |clone: &ChunkClone| CloneProgress {
+            handle: clone.handle,
+            copied: clone.length,
+            total: clone.total.max(clone.length),
+        };
+        self.by_handle.values().map(progress).collect()
+    }
+
+    /// One of them, if it is the one meant.
+    fn with(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        (handle, number): (ChunkHandle, u64),
+        act: impl FnOnce(&mut ChunkClone, &mut ReplicaContext<'_>) -> CloneFate,
+    ) {
+        let Some(clone) = self.by_handle.get_mut(&handle).filter(|it| it.number == number) else {
+            // It was given up; whoever waited for it was told.
+            return;
+        };
+        assert_eq!(clone.handle, handle, "another chunk's clone");
+        clone.touched = cx.now;
+        if act(clone, cx) == CloneFate::Gone {
+            self.by_handle.remove(&handle);
+            let job = ChunkJob::Clone { handle, work: CloneWork::Drop };
+            cx.out.chunk_job(handle, DiskPurpose::Nobody, job);
+        }
+    }
+
+    /// The disk has done what it was asked for.
+    pub(crate) fn on_disk(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        clone: (ChunkHandle, u64),
+        result: ChunkResult,
+    ) {
+        self.with(cx, clone, |clone, cx| clone.on_disk(cx, result));
+    }
+
+    /// The source has answered, or has not.
+    pub(crate) fn on_fetched(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        load: &mut ClientLoad,
+        clone: (ChunkHandle, u64),
+        result: Result<(FetchAnswer, Bytes), Failure>,
+    ) {
+        self.with(cx, clone, |clone, cx| {
+            clone.on_fetched(cx, load, result);
+            CloneFate::Kept
+        });
+    }
+}
+
+impl ChunkClone {
+    fn new(handle: ChunkHandle, number: u64, now: Time) -> Self {
+        Self {
+            handle,
+            number,
+            phase: ClonePhase::Idle,
+            order: None,
+            next: None,
+            length: 0,
+            checksums: Vec::new(),
+            total: 0,
+            due: now,
+            touched: now,
+        }
+    }
+
+    fn refuse_all(&mut self, out: &mut Outbox, failure: &Failure) {
+        for order in self.order.take().into_iter().chain(self.next.take()) {
+            out.refuse(order.from, failure.clone());
+        }
+    }
+
+    /// The order under way is over; the clone stays as it is (CL3).
+    fn refuse(&mut self, out: &mut Outbox, failure: Failure) {
+        if let Some(order) = self.order.take() {
+            out.refuse(order.from, failure);
+        }
+    }
+
+    fn is_left_alone(&self, now: Time, patience: Duration) -> bool {
+        self.order.is_none() && self.next.is_none() && now.since(self.touched) > patience
+    }
+
+    fn disk(&self, out: &mut Outbox, work: CloneWork) {
+        let (handle, number) = (self.handle, self.number);
+        let purpose = DiskPurpose::Clone { handle, number };
+        out.chunk_job(handle, purpose, ChunkJob::Clone { handle, work });
+    }
+
+    fn take_order(&mut self, cx: &mut ReplicaContext<'_>, order: CloneOrder) {
+        self.touched = cx.now;
+        if let Some(waiting) = self.next.replace(order) {
+            cx.out.refuse(waiting.from, displaced());
+        }
+        match self.phase {
+            ClonePhase::Idle | ClonePhase::Resting { .. } | ClonePhase::Finished(_) => {
+                self.start_next(cx.out);
+            }
+            ClonePhase::Beginning
+            | ClonePhase::Asking { .. }
+            | ClonePhase::Installing { .. }
+            | ClonePhase::Finishing(_) => {}
+        }
+    }
+
+    /// Starts the order that came meanwhile, if one did (CL2).
+    fn start_next(&mut self, out: &mut Outbox) -> bool {
+        let Some(next) = self.next.take() else { return false };
+        self.refuse(out, displaced());
+        assert_eq!(next.clone.handle, self.handle, "an order for another chunk");
+        self.order = Some(next);
+        self.begin(out, false);
+        true
+    }
+
+    fn begin(&mut self, out: &mut Outbox, anew: bool) {
+        self.phase = ClonePhase::Beginning;
+        self.disk(out, CloneWork::Begin { anew });
+    }
+
+    fn begin_pass(&mut self, cx: &mut ReplicaContext<'_>) {
+        self.phase = ClonePhase::Idle;
+        match self.order.as_mut().map(CloneOrder::begin_pass) {
+            Some(Ok(())) => self.ask(cx, 0),
+            Some(Err(failure)) => self.refuse(cx.out, failure),
+            None => {}
+        }
+    }
+
+    fn ask(&mut self, cx: &mut ReplicaContext<'_>, offset: u64) {
+        let order = self.order.as_ref().expect("a source is asked for an order");
+        let block_size = u64::from(cx.config.block_size);
+        assert!(offset.is_multiple_of(block_size), "asked from within a block: {offset}");
+        let first = usize::try_from(offset / block_size).expect("a block of a chunk");
+        let known = BlockChecksums(self.checksums.get(first..).unwrap_or_default().to_vec());
+        let (handle, version, length) = (self.handle, order.clone.version, self.length);
+        let fetch = Fetch { handle, version, offset, length, known };
+        let purpose = CallPurpose::Clone { handle, number: self.number };
+        let source = &order.clone.source;
+        let deadline = cx.now + PATIENCE * Duration::from_millis(cx.config.silent_ms);
+        cx.out.call(purpose, source.address.clone(), source.server, fetch, deadline);
+        self.phase = ClonePhase::Asking { offset, since: cx.now };
+    }
+
+    fn tick(&mut self, cx: &mut ReplicaContext<'_>) {
+        if let ClonePhase::Resting { offset, until } = self.phase
+            && cx.now >= until
+        {
+            self.ask(cx, offset);
+        }
+    }
+
+    fn on_disk(&mut self, cx: &mut ReplicaContext<'_>, result: ChunkResult) -> CloneFate {
+        let done = match result {
+            Ok(done) => done,
+            Err(error) => {
+                self.refuse_all(cx.out, &failure_of(&error));
+                return CloneFate::Gone;
+            }
+        };
+        match (std::mem::replace(&mut self.phase, ClonePhase::Idle), done) {
+            (ClonePhase::Beginning, ChunkDone::Checksums { length, checksums }) => {
+                (self.length, self.checksums) = (length, checksums.0);
+                if !self.start_next(cx.out) {
+                    self.begin_pass(cx);
+                }
+            }
+            (ClonePhase::Installing { offset, end, checksums }, ChunkDone::Cloned) => {
+                self.installed(cx, (offset, end), &checksums);
+            }
+            (ClonePhase::Finishing(stands), ChunkDone::Cloned) => {
+                if let Some(order) = self.order.take() {
+                    let answer = order.answer(&stands);
+                    cx.out.reply(order.from, Response::CloneChunk(answer));
+                }
+                self.phase = ClonePhase::Finished(stands);
+                self.start_next(cx.out);
+            }
+            (phase, done) => panic!("a clone in {phase:?} came to {done:?}"),
+        }
+        CloneFate::Kept
+    }
+
+    /// Blocks are stored.
+    fn installed(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        (offset, end): (u64, u64),
+        checksums: &BlockChecksums,
+    ) {
+        let block_size = u64::from(cx.config.block_size);
+        let first = usize::try_from(offset / block_size).expect("a block of a chunk");
+        let count = self.checksums.len().max(first + checksums.0.len());
+        self.checksums.resize(count, 0);
+        self.checksums[first..first + checksums.0.len()].copy_from_slice(&checksums.0);
+        self.length = self.length.max(end);
+        if self.start_next(cx.out) {
+            return;
+        }
+        // A partial block, which is the last, is asked for once more: it may have grown.
+        let offset = end - end % block_size;
+        if cx.now < self.due {
+            self.phase = ClonePhase::Resting { offset, until: self.due };
+        } else {
+            self.ask(cx, offset);
+        }
+    }
+
+    fn on_fetched(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        load: &mut ClientLoad,
+        result: Result<(FetchAnswer, Bytes), Failure>,
+    ) {
+        let phase = std::mem::replace(&mut self.phase, ClonePhase::Idle);
+        let ClonePhase::Asking { offset, since } = phase else {
+            panic!("a source answered a clone in {phase:?}");
+        };
+        if self.start_next(cx.out) {
+            return;
+        }
+        let order = self.order.as_mut().expect("a source is asked for an order");
+        let heard = result.and_then(|(answer, bytes)| {
+            let FetchAnswer { offset: at, checksums, replica } = answer;
+            order.hear(&replica)?;
+            let blocks = FetchedBlocks::of(offset, (at, checksums), bytes, cx.config)?;
+            Ok((replica, blocks))
+        });
+        match heard {
+            Err(failure) => {
+                let failure = order.failed_at_source(&failure);
+                self.refuse(cx.out, failure);
+            }
+            Ok((stands, blocks)) => {
+                self.total = stands.length;
+                if stands.length < self.length {
+                    // What is here is of one that had gone further, and of no use.
+                    self.begin(cx.out, true);
+                } else if let Some(blocks) = blocks {
+                    let size = blocks.bytes.len() as u64;
+                    order.copied += size;
+                    // A lease is paused meanwhile.
+                    let rate = if order.clone.finish { 0 } else { order.clone.rate };
+                    let lasts = time_at(size, load.allowed(cx.now, rate));
+                    let is_behind = since.since(self.due) > BEHIND_MAX;
+                    self.due = if is_behind { since + lasts } else { self.due + lasts };
+                    self.install(cx.out, blocks);
+                } else {
+                    self.end_pass(cx, &stands);
+                }
+            }
+        }
+    }
+
+    fn install(&mut self, out: &mut Outbox, blocks: FetchedBlocks) {
+        let end = blocks.end();
+        let FetchedBlocks { offset, checksums, bytes } = blocks;
+        self.phase = ClonePhase::Installing { offset, end, checksums: checksums.clone() };
+        self.disk(out, CloneWork::Install { offset, checksums, bytes });
+    }
+
+    fn end_pass(&mut self, cx: &mut ReplicaContext<'_>, stands: &ReplicaReport) {
+        let order = self.order.as_ref().expect("a pass is of an order");
+        match order.end_pass(stands) {
+            AfterPass::Answered(answer) => {
+                cx.out.reply(order.from, Response::CloneChunk(answer));
+                self.order = None;
+            }
+            AfterPass::Equal(stands) => {
+                let work = CloneWork::Finish { stands: stands.clone() };
+                self.phase = ClonePhase::Finishing(stands);
+                self.disk(cx.out, work);
+            }
+            AfterPass::Again => self.begin_pass(cx),
+        }
+    }
+}
+
+/// What an order is told in whose place another one comes.
+fn displaced() -> Failure {
+    Failure::not_done(ErrorCode::Busy, "another order for this clone has come since")
+}
+
+/// Nothing is left of a clone that was given up.
+pub(crate) fn answer_dropped(out: &mut Outbox, to: Caller, result: ChunkResult) {
+    match result {
+        Ok(_) => out.reply(to, Response::DropClone(DropCloneAnswer {})),
+        Err(error) => out.refuse(to, failure_of(&error)),
+    }
+}

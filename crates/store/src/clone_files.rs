@@ -1,0 +1,211 @@
+//! Clones: copies of chunks on their way here, each under a temporary name (R30).
+//!
+//! ```text
+//!   begun ─► clones/<handle>.chunk grows, block by block ─► finished: .meta beside it, synced
+//!                                   adopted: both get a replica's names, then a line says so
+//! ```
+//! - CF1: what lies here is no replica: no journal names it, no inventory tells of it, and the next
+//!   start removes it.
+//! - CF2: block checksums are in memory until a clone is finished; then they are on disk with a
+//!   head, before anybody may take it for a replica.
+//! - CF3: a replica's names are durable before the journal's line that makes it one. Files that
+//!   have such names and no line are thrown away at the next start.
+
+use crate::chunk::Chunk;
+use crate::chunk_files::{ChunkDirectory, directory, path};
+use crate::whole_files::{disk_error, sync_failure};
+use cairn_env::{ChunkError, Disk, DiskError, DiskFile, IoFailure, OpenMode};
+use cairn_format::{ChunkHead, block_checksum_offset, encode_block_checksums};
+use cairn_protocol::ReplicaReport;
+use cairn_types::{BlockChecksums, ChunkHandle, Crc32c};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The directory.
+const CLONES_DIRECTORY: &str = "clones";
+/// The kinds of files that a clone may have.
+const CLONE_KINDS: [&str; 2] = ["chunk", "meta"];
+
+fn clone_path(handle: ChunkHandle, kind: &str) -> String {
+    format!("{CLONES_DIRECTORY}/{:016x}.{kind}", handle.get())
+}
+
+/// One clone.
+#[derive(Debug)]
+struct CloneFiles {
+    handle: ChunkHandle,
+    data: Box<dyn DiskFile>,
+    block_size: u32,
+    length: u64,
+    /// One per block; the last may be partial.
+    checksums: Vec<Crc32c>,
+    /// As it is on disk, all of it; none while it is not.
+    finished: Option<ChunkHead>,
+}
+
+/// The clones of one data directory.
+#[derive(Debug)]
+pub(crate) struct CloneDirectory {
+    disk: Arc<dyn Disk>,
+    clones: Mutex<BTreeMap<ChunkHandle, Arc<Mutex<CloneFiles>>>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remove_files(disk: &dyn Disk, handle: ChunkHandle) -> Result<(), DiskError> {
+    for kind in CLONE_KINDS {
+        match disk.remove(&clone_path(handle, kind)) {
+            Ok(()) | Err(IoFailure::NotFound) => {}
+            Err(failure) => return Err(disk_error(failure)),
+        }
+    }
+    Ok(())
+}
+
+impl CloneDirectory {
+    /// Of a data directory that has just been opened: what the last life left is removed (CF1).
+    pub(crate) fn open(disk: Arc<dyn Disk>) -> Result<Self, DiskError> {
+        match disk.list(CLONES_DIRECTORY) {
+            Ok(names) => {
+                for name in names {
+                    disk.remove(&format!("{CLONES_DIRECTORY}/{name}")).map_err(disk_error)?;
+                }
+            }
+            Err(IoFailure::NotFound) => {}
+            Err(failure) => return Err(disk_error(failure)),
+        }
+        Ok(Self { disk, clones: Mutex::default() })
+    }
+
+    fn get(&self, handle: ChunkHandle) -> Result<Arc<Mutex<CloneFiles>>, ChunkError> {
+        locked(&self.clones).get(&handle).cloned().ok_or(ChunkError::NoSuchChunk)
+    }
+
+    /// Makes a clone where there is none, or an empty one in its place; gives its bytes, and the
+    /// checksums of its blocks.
+    pub(crate) fn begin(
+        &self,
+        handle: ChunkHandle,
+        block_size: u32,
+        anew: bool,
+    ) -> Result<(u64, BlockChecksums), ChunkError> {
+        if !anew && let Ok(clone) = self.get(handle) {
+            let clone = locked(&clone);
+            return Ok((clone.length, BlockChecksums(clone.checksums.clone())));
+        }
+        self.remove(handle)?;
+        self.disk.make_dir(CLONES_DIRECTORY).map_err(disk_error)?;
+        let data = self.disk.open(&clone_path(handle, "chunk"), OpenMode::Create);
+        let (data, length) = (data.map_err(disk_error)?, 0);
+        let (checksums, finished) = (Vec::new(), None);
+        let clone = CloneFiles { handle, data, block_size, length, checksums, finished };
+        locked(&self.clones).insert(handle, Arc::new(Mutex::new(clone)));
+        Ok((0, BlockChecksums::default()))
+    }
+
+    /// Puts whole blocks in their place.
+    pub(crate) fn install(
+        &self,
+        handle: ChunkHandle,
+        offset: u64,
+        checksums: &BlockChecksums,
+        bytes: &[u8],
+    ) -> Result<(), ChunkError> {
+        locked(&*self.get(handle)?).install(offset, checksums, bytes)
+    }
+
+    /// Brings it to disk as a replica that stands so.
+    pub(crate) fn finish(
+        &self,
+        handle: ChunkHandle,
+        stands: &ReplicaReport,
+    ) -> Result<(), ChunkError> {
+        locked(&*self.get(handle)?).finish(self.disk.as_ref(), stands)
+    }
+
+    /// Removes it, if it is there.
+    pub(crate) fn remove(&self, handle: ChunkHandle) -> Result<(), ChunkError> {
+        locked(&self.clones).remove(&handle);
+        Ok(remove_files(self.disk.as_ref(), handle)?)
+    }
+
+    /// Gives a finished clone a replica's names, durably (CF3).
+    pub(crate) fn adopt(
+        &self,
+        handle: ChunkHandle,
+        chunks: &ChunkDirectory,
+    ) -> Result<Chunk, ChunkError> {
+        let clone = self.get(handle)?;
+        let finished = locked(&clone).finished.ok_or(ChunkError::NoSuchChunk)?;
+        chunks.close(handle);
+        self.disk.make_dir(&directory(handle)).map_err(disk_error)?;
+        for kind in CLONE_KINDS {
+            let (from, to) = (clone_path(handle, kind), path(handle, kind));
+            self.disk.rename(&from, &to).map_err(disk_error)?;
+        }
+        locked(&self.clones).remove(&handle);
+        chunks.sync_names(handle)?;
+        Ok(Chunk {
+            head: finished,
+            slot: 0,
+            synced_slot: Some(0),
+            names_synced: true,
+            ..Chunk::empty(handle, finished.block_size)
+        })
+    }
+}
+
+impl CloneFiles {
+    fn install(
+        &mut self,
+        offset: u64,
+        checksums: &BlockChecksums,
+        bytes: &[u8],
+    ) -> Result<(), ChunkError> {
+        let block_size = u64::from(self.block_size);
+        let differs = checksums.first_mismatch(offset, bytes, self.block_size);
+        let is_block = offset.is_multiple_of(block_size) && offset <= self.length;
+        if !is_block || differs.is_some() {
+            return Err(ChunkError::FetchedDiffers { offset: differs.unwrap_or(offset) });
+        }
+        self.finished = None;
+        self.data.write_at(bytes, offset).map_err(disk_error)?;
+        let first = usize::try_from(offset / block_size).expect("a block of a chunk");
+        let known = self.checksums.len().max(first + checksums.0.len());
+        self.checksums.resize(known, 0);
+        self.checksums[first..first + checksums.0.len()].copy_from_slice(&checksums.0);
+        self.length = self.length.max(offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    fn finish(&mut self, disk: &dyn Disk, stands: &ReplicaReport) -> Result<(), ChunkError> {
+        if stands.length != self.length {
+            return Err(ChunkError::FetchedDiffers { offset: stands.length.min(self.length) });
+        }
+        let mut head = ChunkHead {
+            sequence: 1,
+            mutated_version: stands.mutated_version,
+            serial: stands.serial,
+            length: self.length,
+            acknowledged: stands.acknowledged,
+            acknowledged_serial: stands.acknowledged_serial,
+            ..ChunkHead::empty(self.handle, self.block_size)
+        };
+        if head.tail_size() > 0 {
+            head.tail_checksum = self.checksums.last().copied().unwrap_or_default();
+        }
+        let whole = usize::try_from(head.whole_blocks()).expect("blocks of a chunk");
+        let sums = encode_block_checksums(self.handle, 0, &self.checksums[..whole]);
+        let meta = disk.open(&clone_path(self.handle, "meta"), OpenMode::Create);
+        let meta = meta.map_err(disk_error)?;
+        meta.set_size(0).map_err(disk_error)?;
+        meta.write_at(&head.encode(), 0).map_err(disk_error)?;
+        meta.write_at(&sums, block_checksum_offset(0)).map_err(disk_error)?;
+        self.data.sync().map_err(sync_failure)?;
+        meta.sync().map_err(sync_failure)?;
+        self.finished = Some(head);
+        Ok(())
+    }
+}
