@@ -1,7 +1,7 @@
 //! The simulator's own books on every chunk, kept from what is seen at the seam: what the log
 //! says, what each disk has applied, what was acknowledged. Never the system's opinion.
 
-use cairn_env::{ChunkJob, JournalEntry};
+use cairn_env::{ChunkJob, CloneWork, JournalEntry};
 use cairn_env_sim::{NodeId, WorldTime};
 use cairn_protocol::{Failure, Fetch, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
@@ -58,6 +58,8 @@ pub(crate) struct ChunkLedger {
     pub(crate) told_synced: BTreeSet<PushId>,
     /// From whom a node last fetched blocks, and at which version.
     fetched: BTreeMap<NodeId, (NodeId, ChunkVersion)>,
+    /// Clones that are finished and not adopted.
+    clones: BTreeMap<NodeId, ReplicaLedger>,
     /// Nodes that have ever applied a push, whatever became of their disks.
     pub(crate) appliers: BTreeMap<PushId, BTreeSet<NodeId>>,
 }
@@ -75,6 +77,19 @@ impl ReplicaLedger {
                 }
             }
         }
+    }
+}
+
+impl ReplicaLedger {
+    /// What a copy of it has that is on disk as one that stands so: each block was verified when it
+    /// was read (R30).
+    fn copied(&self, stands: &ReplicaReport) -> Self {
+        let has =
+            |(_, (_, serial)): &(&PushId, &(ChunkVersion, SerialNumber))| *serial <= stands.serial;
+        let applied: BTreeMap<_, _> =
+            self.applied.iter().filter(has).map(|(push, place)| (*push, *place)).collect();
+        let (gone, synced) = applied.keys().partition(|push| self.gone.contains(push));
+        Self { applied, gone, synced, lost: self.lost, ..Self::default() }
     }
 }
 
@@ -108,6 +123,30 @@ impl ChunkLedger {
                 && self.acknowledged.iter().all(|done| replica.applied.contains_key(&done.push))
         };
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
+    }
+
+    /// A node's disk has worked on a clone.
+    fn clone_did(&mut self, node: NodeId, work: &CloneWork) {
+        match work {
+            CloneWork::Finish { stands } => {
+                let source = self.fetched.get(&node).and_then(|(from, _)| self.replicas.get(from));
+                let clone = source.map(|source| source.copied(stands)).unwrap_or_default();
+                self.clones.insert(node, clone);
+            }
+            CloneWork::Begin { anew: false } => {}
+            CloneWork::Begin { anew: true } | CloneWork::Install { .. } | CloneWork::Drop => {
+                self.clones.remove(&node);
+            }
+        }
+    }
+
+    /// A node's clone is a replica from here on.
+    fn adopt(&mut self, node: NodeId) {
+        let replica = self.clones.remove(&node).unwrap_or_default();
+        for push in replica.applied.keys() {
+            self.appliers.entry(*push).or_default().insert(node);
+        }
+        self.replicas.insert(node, replica);
     }
 
     /// Nodes whose disks hold, undamaged, everything that was told to be on all disks.
@@ -172,6 +211,9 @@ impl Ledger {
             }
             ChunkJob::Journal(entries) => {
                 for entry in entries {
+                    if let JournalEntry::Adopt { handle, .. } = entry {
+                        self.chunk(*handle).adopt(node);
+                    }
                     if let JournalEntry::Raise { handle, version, .. }
                     | JournalEntry::Adopt { handle, version, .. } = entry
                     {
@@ -184,6 +226,7 @@ impl Ledger {
             ChunkJob::Trash { handle, .. } => {
                 self.chunk(*handle).replicas.remove(&node);
             }
+            ChunkJob::Clone { handle, work } => self.chunk(*handle).clone_did(node, work),
             _ => {}
         }
     }
