@@ -7,8 +7,8 @@ use cairn_client_core::Operation;
 use cairn_protocol::{
     CellInfo, CellInfoAnswer, ChunkLocations, Create, DegradedChunk, Delete, DeletedEntry,
     DeletedMark, Explain, ExplainAnswer, Find, FindAnswer, ForgetServer, ListDegraded, ListDeleted,
-    Locate, MakeDirectory, Open, Rename, Rpc, ServerStatus, Servers, Stat, Status, StatusAnswer,
-    Undelete,
+    Locate, MakeDirectory, Open, Rename, RepairStatus, RepairStatusAnswer, Rpc, ServerStatus,
+    Servers, Stat, Status, StatusAnswer, Undelete,
 };
 use cairn_types::{
     Address, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack, ServerId,
@@ -273,6 +273,14 @@ impl Cell {
     ) -> Result<(Vec<DegradedChunk>, Option<ChunkHandle>), Error> {
         let answer = self.link.ask(ListDegraded { after, limit: PAGE_SIZE }).await?;
         Ok((answer.chunks, answer.resume))
+    }
+
+    /// Which chunks lack replicas, and what is being done about it.
+    ///
+    /// # Errors
+    /// Only that no master answers.
+    pub async fn repair_status(&self) -> Result<RepairStatusAnswer, Error> {
+        self.link.ask(RepairStatus {}).await
     }
 
     /// How the cell is; `reasons` is empty when all is well.

@@ -46,8 +46,8 @@ mod writer;
 
 pub use cairn_format::{ProducerId, RECORD_WINDOW, Record};
 pub use cairn_protocol::{
-    CellInfoAnswer, ChunkLocations, ErrorCode, ExplainAnswer, FindAnswer, Found, Outcome,
-    ServerState, ServerStatus, StatusAnswer,
+    BelowGoalCount, CellInfoAnswer, ChunkLocations, ErrorCode, ExplainAnswer, FindAnswer, Found,
+    Outcome, RepairStatusAnswer, ServerState, ServerStatus, StatusAnswer,
 };
 pub use cairn_types::{CellPath, Content, Entry, EntryKind, PathError};
 

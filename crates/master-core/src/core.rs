@@ -157,7 +157,7 @@ impl MasterCore {
         }
         mutations.on_applied(&mut step, proposal, &applied);
         if !matches!(applied, Applied::Failed(_)) {
-            chunks.note_logged(record);
+            chunks.note_logged(step.state, record);
         }
         chunks.on_applied(&mut step, proposal, &applied);
         effects.extend(self.out.drain());
@@ -247,6 +247,9 @@ impl MasterCore {
                 status.reasons.extend(self.warning.clone());
                 status.reasons.extend(self.is_full.then(|| NO_ROOM.to_owned()));
                 Ok(Response::Status(status))
+            }
+            ClientToMaster::RepairStatus(_) => {
+                Ok(Response::RepairStatus(self.chunks.repair_status()))
             }
             ClientToMaster::ListDegraded(wish) => {
                 Ok(Response::ListDegraded(degraded::list(&view, &wish)))

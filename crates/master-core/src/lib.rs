@@ -24,6 +24,7 @@ mod outbox;
 mod path_locks;
 mod reads;
 pub mod record;
+mod repair;
 mod resolve_names;
 mod room;
 mod rules;

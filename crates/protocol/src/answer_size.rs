@@ -49,7 +49,11 @@ impl Request {
             Self::Open(open) => SMALL_ANSWER_SIZE + located(open.count) * LOCATION_SIZE,
             Self::Locate(locate) => SMALL_ANSWER_SIZE + located(locate.count) * LOCATION_SIZE,
             Self::Batch(batch) => batch.answer_size_max().min(whole),
-            Self::Servers(_) | Self::Status(_) | Self::Explain(_) | Self::Inventory(_) => whole / 2,
+            Self::Servers(_)
+            | Self::Status(_)
+            | Self::Explain(_)
+            | Self::Inventory(_)
+            | Self::RepairStatus(_) => whole / 2,
             Self::Heartbeat(beat) => 4 * SMALL_ANSWER_SIZE + 16 * beat.leases.len(),
             _ => SMALL_ANSWER_SIZE,
         }

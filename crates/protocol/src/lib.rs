@@ -19,6 +19,7 @@ mod lies;
 mod master_calls;
 mod mutation_calls;
 mod read_calls;
+mod repair_status;
 mod report_slice;
 mod rpc;
 mod server_calls;
@@ -52,6 +53,7 @@ pub use mutation_calls::{
     WriteAnswer,
 };
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
+pub use repair_status::{BelowGoalCount, RepairStatus, RepairStatusAnswer};
 pub use report_slice::{ReportBase, ReportSlice, SLICE_COUNT_MAX, put_report, take_report};
 pub use rpc::{
     ChunkserverToMaster, ClientToChunkserver, ClientToMaster, Directed, Handshake,

@@ -19,10 +19,10 @@ use crate::{
     HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join, JoinAnswer, Lease, List, ListAnswer,
     ListDegraded, ListDegradedAnswer, Locate, LocateAnswer, MakeDirectory, MakeDirectoryAnswer,
     Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer, Raise, RaiseAnswer, Read, ReadAnswer,
-    RecordLength, RecordLengthAnswer, Rename, RenameAnswer, ReportBadBlock, ReportBadBlockAnswer,
-    RevokeLease, RevokeLeaseAnswer, SecondaryFailed, SecondaryFailedAnswer, Servers, ServersAnswer,
-    Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer, Welcome, Write,
-    WriteAnswer,
+    RecordLength, RecordLengthAnswer, Rename, RenameAnswer, RepairStatus, RepairStatusAnswer,
+    ReportBadBlock, ReportBadBlockAnswer, RevokeLease, RevokeLeaseAnswer, SecondaryFailed,
+    SecondaryFailedAnswer, Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer,
+    SyncChunk, SyncChunkAnswer, Welcome, Write, WriteAnswer,
 };
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
 use cairn_types::wire::{Message, WireError};
@@ -259,6 +259,7 @@ rpcs! {
         28 => ListDegraded -> ListDegradedAnswer,
         29 => Undelete -> UndeleteAnswer,
         30 => ListDeleted -> ListDeletedAnswer,
+        33 => RepairStatus -> RepairStatusAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {

@@ -97,6 +97,7 @@ fn messages_within_others() -> String {
         cairn_types::ReplicaAt::proto_text(),
         protocol::BatchEntry::proto_text(),
         protocol::BatchResult::proto_text(),
+        protocol::BelowGoalCount::proto_text(),
         protocol::ChunkLocations::proto_text(),
         protocol::CloneProgress::proto_text(),
         protocol::DegradedChunk::proto_text(),

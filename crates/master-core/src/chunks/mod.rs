@@ -16,13 +16,16 @@ use crate::applied::Applied;
 use crate::fleet::Fleet;
 use crate::outbox::ProposalId;
 use crate::record::{Record, SetVersion};
+use crate::repair::Repair;
 use crate::rules::explain::explain;
 use crate::scheduler::Scheduler;
 use crate::state::State;
 use crate::step::Step;
 use crate::view::View;
 use cairn_env::{Caller, EffectId, Now};
-use cairn_protocol::{ExplainAnswer, Failure, Lease, LeftOut, ReportBadBlock, Response};
+use cairn_protocol::{
+    ExplainAnswer, Failure, Lease, LeftOut, RepairStatusAnswer, ReportBadBlock, Response,
+};
 use cairn_types::{ChunkHandle, EntryId, ReignId, ServerId, Term, Time};
 use std::collections::BTreeMap;
 
@@ -31,6 +34,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Chunks {
     fleet: Fleet,
     scheduler: Scheduler,
+    repair: Repair,
     tick: Option<EffectId>,
     /// Tells this master from any other of its term (R1).
     reign: ReignId,
@@ -43,6 +47,7 @@ impl Chunks {
         Self {
             fleet: Fleet::default(),
             scheduler: Scheduler::new(term),
+            repair: Repair::default(),
             tick: None,
             reign: ReignId::default(),
             forgetting: BTreeMap::new(),
@@ -95,6 +100,11 @@ impl Chunks {
         self.fleet.want(now, handle);
     }
 
+    /// Which chunks lack replicas, and what is being done about it.
+    pub(crate) fn repair_status(&self) -> RepairStatusAnswer {
+        self.repair.status()
+    }
+
     /// Why a path's chunks, or one chunk, are as they are.
     pub(crate) fn explain(
         &self,
@@ -122,10 +132,14 @@ impl Chunks {
         self.schedule_tick(step);
         let dead = self.fleet.pass(step.now.time);
         self.scheduler.on_tick(&mut step.with(&mut self.fleet), &dead);
+        let thinned = self.repair.take_thinned(&mut self.fleet);
+        let view = self.scheduler.view(step.now, step.state, &self.fleet);
+        self.repair.pass(&view, thinned);
     }
 
     /// A record has changed the state: a set may go on without some who were of it.
-    pub(crate) fn note_logged(&mut self, record: &Record) {
+    pub(crate) fn note_logged(&mut self, state: &State, record: &Record) {
+        self.repair.note_logged(state, record);
         if let Record::SetVersion(SetVersion { handle, version, .. }) = *record {
             self.fleet.leave_out_all_below(LeftOut { handle, version });
         }

@@ -19,6 +19,7 @@ use cairn_types::{
 
 mod absent_servers;
 mod after_power_loss;
+mod below_goal;
 mod closed_unmarked;
 mod furthest;
 mod impossible_index;

@@ -63,6 +63,7 @@ impl Fleet {
         server.slices += 1;
         if inventory.last {
             server.inventoried = Some(now);
+            self.thinned.note_many();
         }
         Ok(SliceNews::Next)
     }

@@ -15,6 +15,7 @@ mod joining;
 mod left_out;
 mod locations;
 mod servers;
+mod thinned;
 mod unknown_chunks;
 mod wanted;
 
@@ -29,6 +30,7 @@ use cairn_protocol::{DoubtedBlock, Heartbeat, LeftOut, ReplicaReport, ReportBadB
 use cairn_types::{CellConfig, ChunkHandle, ReplicaAt, ServerId, Time};
 use left_out::{LeftOutNews, ServerNews};
 use std::time::Duration;
+use thinned::ThinnedChunks;
 use unknown_chunks::UnknownChunks;
 use wanted::WantedChunks;
 
@@ -45,6 +47,8 @@ pub(crate) struct Fleet {
     hints: BadBlockHints,
     /// Sets that go on without a server, which is to hear of it.
     news: LeftOutNews,
+    /// What may have fewer replicas than before.
+    thinned: ThinnedChunks,
     /// Until then any server may come and tell what it holds.
     gathers_until: Time,
 }
@@ -92,8 +96,13 @@ impl Fleet {
         for server in &dead {
             self.locations.bury_server(*server);
             self.unknown.remove_server(*server);
+            self.thinned.note_many();
         }
-        self.locations.sweep_some();
+        // Who has joined anew may still tell of what it held; and what it does not tell of must be
+        // seen before it is swept away.
+        if !self.thinned.is_walking() && self.servers.telling_count() == 0 {
+            self.locations.sweep_some();
+        }
         // Nobody is telling: nobody is asked.
         if !self.wanted.is_empty() && !self.may_be_told(now) {
             self.wanted = WantedChunks::default();
@@ -147,11 +156,19 @@ impl Fleet {
     /// A server said that it has no replica of a chunk.
     pub(crate) fn forget_replica(&mut self, handle: ChunkHandle, server: ServerId) {
         self.locations.remove(handle, server);
+        self.thinned.note(handle);
     }
 
     /// A server said that blocks of a replica fail their checksums.
     pub(crate) fn mark_damaged(&mut self, handle: ChunkHandle, server: ServerId) {
         self.locations.mark_damaged(handle, server);
+        self.thinned.note(handle);
+    }
+
+    /// About so many chunks that may have fewer replicas than before: each is told until it was
+    /// looked at once.
+    pub(crate) fn take_thinned(&mut self, count: usize) -> Vec<ChunkHandle> {
+        self.thinned.take(&self.locations, count)
     }
 
     /// Nobody mutates the chunk any more: what is told from now on is where its bytes stay.

@@ -240,6 +240,16 @@ impl ServerTable {
         self.servers.values().filter(telling).count()
     }
 
+    /// Whether a server that is not dead has not told yet all that it holds, and not had as long
+    /// for that as a server takes to die.
+    pub(crate) fn is_gathering(&self, now: Time) -> bool {
+        self.servers.values().any(|server| {
+            let has_time = now < server.joined + self.dead;
+            let dead = self.state_of(now, server) == ServerState::Dead;
+            server.inventoried.is_none() && has_time && !dead
+        })
+    }
+
     /// When a server was last heard of that is dead now.
     pub(crate) fn dead_heard(&self, now: Time) -> Option<Time> {
         let dead = |server: &&KnownServer| self.state_of(now, server) == ServerState::Dead;

@@ -5,7 +5,7 @@
 //!   live_file   members ◄── replica_set ◄── next_step      what a place's job does next
 //!                 ▲  ▲──── decided_set       lease_request  what a client is answered
 //!                 │                          lease_upkeep   what a heartbeat extends
-//!   closing ──────┘   garbage  placement  reading  health  degraded  explain
+//!   closing ──────┘   garbage  placement  reading  health  degraded  explain  lacking
 //! ```
 
 pub(crate) mod closing;
@@ -14,6 +14,7 @@ pub(crate) mod degraded;
 pub(crate) mod explain;
 pub(crate) mod garbage;
 pub(crate) mod health;
+pub(crate) mod lacking;
 pub(crate) mod lease_request;
 pub(crate) mod lease_upkeep;
 pub(crate) mod live_file;

@@ -45,6 +45,23 @@ use std::ops::RangeInclusive;
 /// Groups of 8 192 handles, and unsettled chunks, that one sweep looks at: a millisecond or two.
 const GROUPS_SWEPT: usize = 8;
 const UNSETTLED_SWEPT: usize = 4096;
+/// Pages that one step of a walk looks at.
+const PAGES_WALKED: usize = 1024;
+
+/// Where a walk over all chunks goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WalkPlace {
+    /// Settled ones, from this one's page.
+    Settled(ChunkHandle),
+    /// Unsettled ones, from this one.
+    Unsettled(ChunkHandle),
+}
+
+impl Default for WalkPlace {
+    fn default() -> Self {
+        Self::Settled(ChunkHandle::default())
+    }
+}
 
 /// A chunk whose replicas are not, or not known to be, all alike.
 #[derive(Debug, Default)]
@@ -415,6 +432,50 @@ impl LocationTable {
         handles.into_iter().for_each(|handle| self.settle(handle));
     }
 
+    /// Walks on over all chunks, until so many are found or enough was looked at: those that are
+    /// unsettled, and of the others those that a server held which is dead, or which joined anew
+    /// and has not told of them. Answers where to go on; nowhere at the end.
+    pub(super) fn walk(
+        &self,
+        place: WalkPlace,
+        count: usize,
+        found: &mut Vec<ChunkHandle>,
+    ) -> Option<WalkPlace> {
+        match place {
+            WalkPlace::Settled(handle) => Some(self.walk_settled(handle, count, found)),
+            WalkPlace::Unsettled(handle) => {
+                let mut rest = self.unsettled.range(handle..).map(|(handle, _)| *handle);
+                found.extend(rest.by_ref().take(count));
+                rest.next().map(WalkPlace::Unsettled)
+            }
+        }
+    }
+
+    fn walk_settled(
+        &self,
+        mut handle: ChunkHandle,
+        count: usize,
+        found: &mut Vec<ChunkHandle>,
+    ) -> WalkPlace {
+        let enough = found.len() + count;
+        let gone = |number| self.numbers.server(number).is_none();
+        for _ in 0..PAGES_WALKED {
+            let Some((first, page)) = self.settled.page_from(handle) else {
+                return WalkPlace::Unsettled(ChunkHandle::default());
+            };
+            page.each(|slot, mut holders| {
+                if holders.any(gone) {
+                    found.push(slot.handle(first));
+                }
+            });
+            handle = ChunkHandle::new(page_around(first).end().get() + 1);
+            if found.len() >= enough {
+                break;
+            }
+        }
+        WalkPlace::Settled(handle)
+    }
+
     /// Replicas that are up to date by version and lack what was acknowledged, by what each told
     /// last. One may have gone on since and lack nothing; it is read from again when it says so,
     /// with its next heartbeat. One that was set back while a lease was live says no more (R29).
@@ -427,7 +488,7 @@ impl LocationTable {
 
 #[cfg(test)]
 mod tests {
-    use super::LocationTable;
+    use super::{LocationTable, WalkPlace};
     use cairn_protocol::ReplicaReport;
     use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber, ServerId, Time};
     use std::cell::Cell;
@@ -512,6 +573,41 @@ mod tests {
             assert_eq!((unlisted.len(), asked.get()), (0, 1));
         }
         assert_eq!(locations.of(ChunkHandle::new(21)).count(), 3);
+    }
+
+    #[test]
+    fn a_walk_finds_some_with_each_step_and_all_that_a_dead_server_held() {
+        let mut locations = LocationTable::default();
+        let handles = || (0..9000).map(|number| ChunkHandle::new(3 * number));
+        let table = |range: RangeInclusive<ChunkHandle>| {
+            handles().filter(move |handle| range.contains(handle))
+        };
+        let holds = |id: u64, handle: &ChunkHandle| id < 3 || handle.get() % 2 == 1;
+        for id in 1..=3 {
+            let report = |handle| ReplicaReport { handle, ..ReplicaReport::default() };
+            let held = handles().filter(|handle| holds(id, handle)).map(report);
+            locations.report_all(Time::default(), server(id), &held.collect::<Vec<_>>(), table);
+        }
+        // One is unsettled: whatever it is, it is looked at.
+        locations.mark_damaged(ChunkHandle::new(300), server(1));
+        let walked = |locations: &LocationTable| {
+            let (mut found, mut steps, mut place) = (Vec::new(), 0, Some(WalkPlace::default()));
+            while let Some(at) = place {
+                let before = found.len();
+                place = locations.walk(at, 500, &mut found);
+                assert!(found.len() < before + 500 + 128, "a page more at the most");
+                steps += 1;
+            }
+            found.sort_unstable();
+            (found, steps)
+        };
+        assert_eq!(walked(&locations).0, [ChunkHandle::new(300)]);
+        locations.bury_server(server(3));
+        let held: Vec<ChunkHandle> =
+            handles().filter(|at| holds(3, at) || at.get() == 300).collect();
+        let (found, steps) = walked(&locations);
+        assert_eq!(found, held);
+        assert!(steps > held.len() / 700, "{steps} steps");
     }
 
     #[test]

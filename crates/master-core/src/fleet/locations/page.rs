@@ -43,6 +43,11 @@ impl Slot {
         Self(u32::try_from(handle.get() % u64::from(HANDLES)).expect("less than a page"))
     }
 
+    /// Its handle in the page that begins with this one.
+    pub(super) fn handle(self, first: ChunkHandle) -> ChunkHandle {
+        ChunkHandle::new(first.get() + u64::from(self.0))
+    }
+
     /// Its bit.
     #[inline]
     pub(super) fn bit(self) -> u128 {
@@ -144,6 +149,20 @@ impl Page {
         let mut entry = self.entry(&self.find(slot))?;
         let facts = take_facts(&mut entry, self.base);
         Some((facts, HolderNumbers(entry)))
+    }
+
+    /// Looks at who holds each of its chunks.
+    pub(super) fn each(&self, mut see: impl FnMut(Slot, HolderNumbers<'_>)) {
+        let mut start = self.count();
+        let slots = (0..HANDLES).map(Slot).filter(|slot| self.has(*slot));
+        for (rank, slot) in slots.enumerate() {
+            let end = start + usize::from(self.bytes[rank]);
+            let mut entry = &self.bytes[start..end];
+            take_facts(&mut entry, self.base);
+            see(slot, HolderNumbers(entry));
+            start = end;
+        }
+        assert_eq!(start, self.bytes.len(), "the sizes add up to the entries (Z2)");
     }
 
     /// Bytes that its sizes and entries take.

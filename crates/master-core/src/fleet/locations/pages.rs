@@ -111,6 +111,19 @@ impl Pages {
         }
     }
 
+    /// Looks at the page of a chunk, or the first after it: the page's first handle, and the page.
+    pub(super) fn page_from(&self, handle: ChunkHandle) -> Option<(ChunkHandle, &Page)> {
+        let (first, index, _) = place_of(handle);
+        self.groups.range(first..).find_map(|(number, group)| {
+            let from = if *number == first { index } else { 0 };
+            let pages = group.iter().enumerate().skip(from);
+            pages.filter_map(|(at, page)| Some((at, page.as_ref()?))).next().map(|(at, page)| {
+                let page_number = number.0 * PAGES as u64 + at as u64;
+                (ChunkHandle::new(page_number * u64::from(HANDLES)), page)
+            })
+        })
+    }
+
     /// Bytes of memory, but for what the allocator adds.
     #[cfg(test)]
     pub(super) fn memory_size(&self) -> usize {

@@ -1,0 +1,67 @@
+//! Chunks that may have fewer replicas than before: told one by one, or found by a walk over all
+//! that is known, some at a time.
+//!
+//! ```text
+//!   a replica is gone, or bad ───────────────────────────► told ──┬──► looked at, some with
+//!   a server died, or has told what it holds now ─► the walk ─────┘    each tick
+//! ```
+//! - TH1: a walk that begins after something has changed passes every chunk that it may have
+//!   changed: one that is under way when more changes is followed by another.
+
+use super::locations::{LocationTable, WalkPlace};
+use cairn_types::ChunkHandle;
+use std::collections::BTreeSet;
+
+/// Chunks that are told at once; of more, the walk finds them.
+const TOLD_MAX: usize = 65_536;
+
+/// What is to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct ThinnedChunks {
+    told: BTreeSet<ChunkHandle>,
+    walk: Option<WalkPlace>,
+    /// Another walk is to follow (TH1).
+    again: bool,
+}
+
+impl ThinnedChunks {
+    /// A replica of a chunk is gone, or is not what it was.
+    pub(super) fn note(&mut self, handle: ChunkHandle) {
+        if self.told.len() < TOLD_MAX {
+            self.told.insert(handle);
+        } else {
+            self.note_many();
+        }
+    }
+
+    /// Many chunks may have changed (TH1).
+    pub(super) fn note_many(&mut self) {
+        match self.walk {
+            Some(_) => self.again = true,
+            None => self.walk = Some(WalkPlace::default()),
+        }
+    }
+
+    pub(super) fn is_walking(&self) -> bool {
+        self.walk.is_some()
+    }
+
+    /// About so many of them.
+    pub(super) fn take(&mut self, locations: &LocationTable, count: usize) -> Vec<ChunkHandle> {
+        let mut taken = Vec::new();
+        while taken.len() < count
+            && let Some(handle) = self.told.pop_first()
+        {
+            taken.push(handle);
+        }
+        if let Some(place) = self.walk
+            && taken.len() < count
+        {
+            self.walk = locations.walk(place, count - taken.len(), &mut taken);
+            if self.walk.is_none() && std::mem::take(&mut self.again) {
+                self.walk = Some(WalkPlace::default());
+            }
+        }
+        taken
+    }
+}
