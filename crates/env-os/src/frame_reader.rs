@@ -27,9 +27,8 @@ const SCRATCH_SIZE: usize = 32 << 10;
 /// Bytes read from one connection before the others get their turn: about a segment, so that it
 /// is passed on while it is still in the cache.
 pub(crate) const READ_BUDGET: usize = 288 << 10;
-/// A carry buffer that a large message made larger than this is given back: thousands of idle
-/// connections may keep one.
-const CARRY_KEPT_MAX: usize = 4 << 10;
+/// A carry buffer that a large message made larger than this is not kept for the next.
+const CARRY_KEPT_MAX: usize = 64 << 10;
 
 /// Something that came in.
 #[derive(Debug)]
@@ -64,6 +63,9 @@ pub(crate) enum Ended {
 pub(crate) struct ReadBuffers {
     pool: BufferPool,
     scratch: Vec<u8>,
+    /// An empty buffer for the first connection whose frame comes in parts: they pass it on, so
+    /// that thousands of idle ones keep none.
+    spare_carry: Vec<u8>,
     /// An empty list, kept for the next reading.
     arrivals: Vec<Arrival>,
 }
@@ -71,7 +73,7 @@ pub(crate) struct ReadBuffers {
 impl Default for ReadBuffers {
     fn default() -> Self {
         let (pool, scratch) = (BufferPool::default(), vec![0; SCRATCH_SIZE]);
-        Self { pool, scratch, arrivals: Vec::new() }
+        Self { pool, scratch, spare_carry: Vec::new(), arrivals: Vec::new() }
     }
 }
 
@@ -176,7 +178,7 @@ impl FrameReader {
         buffers: &mut ReadBuffers,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<bool, Ended> {
-        let ReadBuffers { pool, scratch, .. } = buffers;
+        let ReadBuffers { pool, scratch, spare_carry, .. } = buffers;
         let scratch_size = scratch.len().min(limit);
         let scratch = &mut scratch[..scratch_size];
         let mut taken = 0;
@@ -194,7 +196,9 @@ impl FrameReader {
             };
             if is_direct {
                 self.sink.advance(count, pool, arrivals);
-            } else if let Err(Broken(id, failure)) = self.take(&scratch[..count], pool, arrivals) {
+            } else if let Err(Broken(id, failure)) =
+                self.take(&scratch[..count], pool, spare_carry, arrivals)
+            {
                 arrivals.push(Arrival::Broken { id, failure });
                 return Ok(false);
             }
@@ -212,19 +216,26 @@ impl FrameReader {
         &mut self,
         bytes: &[u8],
         pool: &BufferPool,
+        spare_carry: &mut Vec<u8>,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), Broken> {
         if self.carry.is_empty() {
             let used = self.frames(bytes, pool, arrivals)?;
-            self.carry.extend_from_slice(&bytes[used..]);
+            let rest = &bytes[used..];
+            if !rest.is_empty() {
+                self.carry = std::mem::take(spare_carry);
+                self.carry.extend_from_slice(rest);
+            }
             return Ok(());
         }
         let mut carry = std::mem::take(&mut self.carry);
         carry.extend_from_slice(bytes);
         let used = self.frames(&carry, pool, arrivals)?;
         carry.drain(..used);
-        if !carry.is_empty() || carry.capacity() <= CARRY_KEPT_MAX {
+        if !carry.is_empty() {
             self.carry = carry;
+        } else if carry.capacity() <= CARRY_KEPT_MAX {
+            *spare_carry = carry;
         }
         Ok(())
     }
