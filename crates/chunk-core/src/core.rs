@@ -80,7 +80,10 @@ impl ChunkCore {
 
     /// A data directory is gone, and these replicas with it (R27). Whoever waits for them is told.
     pub fn lose(&mut self, now: Now, handles: &[ChunkHandle]) {
-        handles.iter().for_each(|handle| self.forget(now, *handle, "its data directory failed"));
+        for handle in handles {
+            self.forget(now, *handle, "its data directory failed");
+            self.table.tell_lost(*handle);
+        }
     }
 
     /// Takes one event; what is to be done is pushed to `effects`.
@@ -384,8 +387,9 @@ impl ChunkCore {
             }
             DiskPurpose::Space => {
                 // What a disk does not tell is as it was told last.
-                if let Ok(ChunkDone::Space(space)) = result {
-                    self.link.learn_space(space);
+                if let Ok(ChunkDone::Space { all, room }) = result {
+                    let is_full = room < self.settings.config().chunk_size;
+                    self.link.learn_space(all, is_full);
                 }
             }
             DiskPurpose::Clone { handle, number } => {

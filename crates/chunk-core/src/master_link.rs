@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// Replicas that a heartbeat reports in turn, so that the master can name what is garbage.
 const HELD_PER_HEARTBEAT: usize = 200;
+/// Lost replicas that a heartbeat tells of.
+const LOST_PER_HEARTBEAT: usize = 10_000;
 /// Pause before another try to join.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
 /// How long one call to the master may take.
@@ -66,6 +68,8 @@ pub(crate) struct MasterLink {
     cell: CellId,
     /// How full the disks were when last asked.
     space: Space,
+    /// No new chunk has room.
+    is_full: bool,
     /// Which of the masters is talked to; counts up.
     master_index: usize,
     beats: u64,
@@ -79,6 +83,8 @@ pub(crate) struct MasterLink {
     standing: Standing,
     /// The last news of this join that were heeded, by number.
     heeded: u64,
+    /// What the last heartbeat told as lost, and when it was sent.
+    lost_told: (Time, Vec<ChunkHandle>),
     /// Since when no master took this server in.
     away_since: Option<Time>,
     /// What was said last of why none did.
@@ -95,6 +101,7 @@ impl MasterLink {
             reign: me.reign,
             cell: me.cell,
             space,
+            is_full: false,
             master_index: 0,
             beats: 0,
             held_told: ChunkHandle::default(),
@@ -102,6 +109,7 @@ impl MasterLink {
             heard: Time::default(),
             standing: Standing::default(),
             heeded: 0,
+            lost_told: Default::default(),
             away_since: None,
             said: String::new(),
         }
@@ -116,8 +124,9 @@ impl MasterLink {
         self.standing
     }
 
-    pub(crate) fn learn_space(&mut self, space: Space) {
-        self.space = space;
+    /// How full the disks are, and whether a new chunk has room on any of them.
+    pub(crate) fn learn_space(&mut self, space: Space, is_full: bool) {
+        (self.space, self.is_full) = (space, is_full);
     }
 
     /// Whatever time asks of the link.
@@ -191,6 +200,8 @@ impl MasterLink {
         cx.settings.learn(answer.config);
         self.standing.join(cx.now.time, cx.settings.config());
         self.heeded = 0;
+        // The inventory tells what is held; nothing else is.
+        cx.table.forget_lost();
         self.heard = cx.now.time;
         self.refused_since = None;
         self.state = LinkState::Joined(cx.now.time);
@@ -346,7 +357,10 @@ impl MasterLink {
             heeded: self.heeded,
             served: self.served(),
             clones: cx.clones.progress(),
+            lost: cx.table.lost(LOST_PER_HEARTBEAT),
+            full: self.is_full,
         };
+        self.lost_told = (cx.now.time, request.lost.clone());
         self.call(cx, CallPurpose::Heartbeat(cx.now.time), request);
     }
 
@@ -377,6 +391,9 @@ impl MasterLink {
             self.inventory = None;
             self.standing.leave();
             return None;
+        }
+        if sent == self.lost_told.0 {
+            cx.table.lost_heard(&self.lost_told.1);
         }
         self.heed_news(cx.table, &answer);
         self.standing.hear(sent);

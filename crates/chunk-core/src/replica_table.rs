@@ -18,6 +18,8 @@ pub(crate) struct ReplicaTable {
     watched: BTreeSet<ChunkHandle>,
     /// Changed since a heartbeat told of them.
     untold: BTreeSet<ChunkHandle>,
+    /// Gone with their disk, and no master was told so.
+    lost: BTreeSet<ChunkHandle>,
     /// Changed since they were last brought to disk, and when.
     unsynced: BTreeMap<ChunkHandle, Time>,
 }
@@ -46,6 +48,7 @@ impl ReplicaTable {
         let handle = stored.handle();
         let before = self.replicas.insert(handle, Replica::of(stored));
         assert!(before.is_none(), "two replicas of {handle:?} on one server");
+        self.lost.remove(&handle);
     }
 
     /// A replica, to do something with it. From here on it is watched.
@@ -76,6 +79,29 @@ impl ReplicaTable {
         self.watched.remove(&handle);
         self.untold.remove(&handle);
         self.unsynced.remove(&handle);
+    }
+
+    /// A replica is gone with its disk, and the master is to hear of it.
+    pub(crate) fn tell_lost(&mut self, handle: ChunkHandle) {
+        assert!(!self.replicas.contains_key(&handle), "{handle:?} is held, and said to be lost");
+        self.lost.insert(handle);
+    }
+
+    /// Up to `count_max` of those that no master was told of.
+    pub(crate) fn lost(&self, count_max: usize) -> Vec<ChunkHandle> {
+        self.lost.iter().copied().take(count_max).collect()
+    }
+
+    /// A master has heard of them.
+    pub(crate) fn lost_heard(&mut self, heard: &[ChunkHandle]) {
+        for handle in heard {
+            self.lost.remove(handle);
+        }
+    }
+
+    /// A master hears of all that is held.
+    pub(crate) fn forget_lost(&mut self) {
+        self.lost.clear();
     }
 
     /// What is stored of it, or its version, has changed.

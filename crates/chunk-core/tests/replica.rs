@@ -8,7 +8,7 @@ use bench::{
 };
 use bytes::Bytes;
 use cairn_env::{
-    Answer, ChunkDone, ChunkError, ChunkJob, Completion, DiskError, EffectId, Event, ReadDone,
+    Answer, ChunkDone, ChunkError, ChunkJob, Completion, DiskError, EffectId, Event, Now, ReadDone,
 };
 use cairn_protocol::{
     AcknowledgedAnswer, ChunkClosedAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Forward,
@@ -18,7 +18,7 @@ use cairn_protocol::{
 };
 use cairn_types::{
     BlockChecksums, CellConfig, CellId, ChunkHandle, ChunkVersion, LeaseId, SerialNumber, ServerId,
-    Term,
+    Term, WallTime,
 };
 use std::time::Duration;
 
@@ -787,4 +787,32 @@ fn blocks_go_to_another_server_with_how_the_replica_stands_that_they_are_of() {
     };
     assert_eq!((replica.length, replica.version), (100, version(1)));
     assert_eq!((replica.serial, replica.acknowledged), (SerialNumber::new(2), 0));
+}
+
+#[test]
+fn what_went_with_a_disk_is_told_until_the_master_has_heard_it_and_not_what_came_again() {
+    let mut bench = Bench::with_replica();
+    let other = ChunkHandle::of(TERM, 2);
+    bench.ask(Raise { handle: other, create: true, ..raise(Default::default(), version(1)) });
+    bench.journaled();
+    let now = Now { time: bench.time, wall: WallTime::from_millis(1) };
+    bench.core.lose(now, &[handle(), other]);
+    let beat = |bench: &mut Bench| {
+        bench.calls.clear();
+        bench.tick(Duration::from_secs(1));
+        let beats = std::mem::take(&mut bench.calls).into_iter();
+        let beat = |(id, request)| match request {
+            Request::Heartbeat(beat) => Some((id, beat)),
+            _ => None,
+        };
+        beats.filter_map(beat).next_back().expect("a heartbeat")
+    };
+    assert_eq!(beat(&mut bench).1.lost, [handle(), other]);
+    bench.ask(Raise { handle: other, create: true, ..raise(Default::default(), version(2)) });
+    bench.journaled();
+    let (id, told) = beat(&mut bench);
+    assert_eq!((told.lost, told.held.len()), (vec![handle()], 2), "one is there again");
+    let answer = HeartbeatAnswer { term: TERM, ..HeartbeatAnswer::default() };
+    bench.answer(id, Ok(Response::Heartbeat(answer)));
+    assert_eq!(beat(&mut bench).1.lost, []);
 }

@@ -2,9 +2,9 @@
 
 use cairn_chunk_core::ChunkCore;
 use cairn_env::{
-    ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Driver, Effect, Event, LogEvent, Now,
+    ChunkDone, ChunkJob, ChunkResult, Completion, Driver, Effect, Event, LogEvent, Now,
 };
-use cairn_store::ChunkDisk;
+use cairn_store::{ChunkDisk, DirectoryState};
 use cairn_types::ServerId;
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub struct Chunkserver {
     pub(crate) core: ChunkCore,
     pub(crate) disk: Arc<ChunkDisk>,
+    /// How the data directories were when last looked at.
+    pub(crate) directories: Vec<DirectoryState>,
     /// The block size that the disk was last told.
     pub(crate) block_size: u32,
     /// How the data directories were found, until it is told.
@@ -27,32 +29,41 @@ impl Chunkserver {
     }
 }
 
-/// Why a data directory cannot be believed any more, if that is what this event says.
-fn is_failed_sync(event: &Event<(), ChunkResult>) -> Option<String> {
+/// Whether a data directory may have failed, or another have been taken in.
+fn concerns_directories(event: &Event<(), ChunkResult>) -> bool {
     match event {
-        Event::Completed {
-            result:
-                Completion::Disk(Err(
-                    error @ (ChunkError::Disk(DiskError::SyncFailed(_))
-                    | ChunkError::NoDirectoryLeft),
-                )),
-            ..
-        } => Some(error.to_string()),
-        _ => None,
+        Event::Completed { result: Completion::Disk(result), .. } => {
+            matches!(result, Err(_) | Ok(ChunkDone::Space { .. }))
+        }
+        _ => false,
     }
 }
 
 impl Chunkserver {
-    /// Drops what a failed fsync leaves in doubt (R27); goes on with the other directories, if
-    /// there are any.
-    fn drop_failed_directories(
-        &mut self,
-        now: Now,
-        why: &str,
-        effects: &mut Vec<Effect<ChunkJob>>,
-    ) {
-        self.core.lose(now, &self.disk.lost());
+    /// Drops what lay in directories that failed (R27); goes on with the others, if there are any.
+    fn look_at_directories(&mut self, now: Now, effects: &mut Vec<Effect<ChunkJob>>) {
+        let states = self.disk.directories();
+        if states == self.directories {
+            return;
+        }
+        let before = std::mem::replace(&mut self.directories, states);
+        for (state, before) in self.directories.iter().zip(before) {
+            let told = |event: LogEvent| Effect::Log(event.with("directory", &state.directory));
+            match (&state.failure, before.failure) {
+                (Some(why), None) => {
+                    let event = LogEvent::error("a data directory is given up").with("why", why);
+                    effects.push(told(event));
+                }
+                (None, Some(_)) => {
+                    effects.push(told(LogEvent::info("an empty data directory is taken in")));
+                }
+                (None, None) | (Some(_), Some(_)) => {}
+            }
+        }
+        self.core.lose(now, &self.disk.take_lost());
         if self.disk.has_failed() {
+            let why = self.directories.iter().find_map(|it| it.failure.clone());
+            let why = why.map(|why| why.to_string()).unwrap_or_default();
             let line = format!("no data directory is left: {why}; see the disk's log");
             effects.push(Effect::Halt(line));
         }
@@ -70,10 +81,10 @@ impl Driver for Chunkserver {
         effects: &mut Vec<Effect<ChunkJob>>,
     ) {
         effects.extend(self.warnings.drain(..).map(Effect::Log));
-        let failed_sync = is_failed_sync(&event);
+        let look = concerns_directories(&event);
         self.core.step(now, event, effects);
-        if let Some(why) = failed_sync {
-            self.drop_failed_directories(now, &why, effects);
+        if look {
+            self.look_at_directories(now, effects);
         }
         // What the cell agrees on is known from the join on, before any mutation comes.
         let config = self.core.config();

@@ -73,6 +73,7 @@ impl Chunkserver {
         let mut core = ChunkCore::new(settings, &found.replicas, space);
         core.mark_damaged(&found.damaged);
         let disk = Arc::new(disk);
-        Ok((Self { core, disk: disk.clone(), block_size: 0, warnings: found.warnings }, disk))
+        let (directories, warnings) = (disk.directories(), found.warnings);
+        Ok((Self { core, disk: disk.clone(), directories, block_size: 0, warnings }, disk))
     }
 }

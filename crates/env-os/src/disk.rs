@@ -18,7 +18,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Error, ErrorKind};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,6 +34,9 @@ pub struct OsDisk {
     files_max: usize,
     pipes: Arc<Pipes>,
     note: Arc<NoteFile>,
+    /// A file system of its own was mounted here: without it, there is nothing here but a hole in
+    /// another one.
+    mounted: bool,
 }
 
 /// Of a directory's descriptors, one of so many is for pipes.
@@ -58,7 +61,9 @@ impl OsDisk {
         make_durably(&root).map_err(failure)?;
         let pipes = Arc::new(Pipes::within(descriptors / PIPES_SHARE));
         let note = Arc::new(NoteFile::in_directory(&root));
-        Ok(Self { root, files_max: descriptors - descriptors / PIPES_SHARE, pipes, note })
+        let files_max = descriptors - descriptors / PIPES_SHARE;
+        let mounted = is_mounted(&root).map_err(failure)?;
+        Ok(Self { root, files_max, pipes, note, mounted })
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -77,6 +82,13 @@ fn make_durably(directory: &Path) -> Result<Vec<PathBuf>, Error> {
         File::open(parent)?.sync_all()?;
     }
     Ok(parents)
+}
+
+/// Whether the directory is on another file system than the one above it.
+fn is_mounted(directory: &Path) -> Result<bool, Error> {
+    let real = directory.canonicalize()?;
+    let above = real.parent().unwrap_or(&real);
+    Ok(std::fs::metadata(&real)?.dev() != std::fs::metadata(above)?.dev())
 }
 
 fn failure(error: Error) -> IoFailure {
@@ -165,6 +177,16 @@ impl Disk for OsDisk {
             capacity: told.f_blocks * told.f_frsize,
             used: told.f_blocks.saturating_sub(told.f_bavail) * told.f_frsize,
         })
+    }
+
+    fn look_again(&self) -> Result<Arc<dyn Disk>, IoFailure> {
+        let mounted = is_mounted(&self.root).map_err(failure)?;
+        if self.mounted && !mounted {
+            return Err(IoFailure::NotFound);
+        }
+        let (root, pipes) = (self.root.clone(), Arc::clone(&self.pipes));
+        let note = Arc::new(NoteFile::in_directory(&root));
+        Ok(Arc::new(Self { root, files_max: self.files_max, pipes, note, mounted }))
     }
 
     fn open_files_max(&self) -> usize {
@@ -283,6 +305,23 @@ mod tests {
         assert_eq!(synced, [at("a/b"), at("a"), scratch.path().to_owned()]);
         assert!(at("a/b/c").is_dir());
         assert_eq!(make_durably(&at("a/b")).expect("is there"), Vec::<std::path::PathBuf>::new());
+    }
+
+    #[test]
+    fn another_look_finds_what_is_there_now_and_makes_nothing() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let at = scratch.path().join("disk");
+        let disk = OsDisk::open(&at).expect("opens");
+        disk.open("file", OpenMode::Create).expect("makes");
+        std::fs::remove_dir_all(&at).expect("removes");
+        assert_eq!(disk.look_again().map(drop), Err(IoFailure::NotFound));
+        assert!(!at.exists(), "nobody made it");
+        std::fs::create_dir(&at).expect("makes");
+        let again = disk.look_again().expect("another one is there");
+        assert_eq!(again.list(""), Ok(vec![]));
+        let unmounted = OsDisk { mounted: true, ..OsDisk::open(&at).expect("opens") };
+        let missed = unmounted.look_again().map(drop);
+        assert_eq!(missed, Err(IoFailure::NotFound), "a hole where a disk was mounted");
     }
 
     #[test]

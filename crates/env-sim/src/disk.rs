@@ -69,6 +69,8 @@ struct DiskState {
     locks: BTreeSet<String>,
     /// What a process ended of that looked at it under a mapping.
     unreadable: Option<UnreadableBytes>,
+    /// It was pulled out.
+    absent: bool,
 }
 
 impl DiskState {
@@ -79,7 +81,7 @@ impl DiskState {
         if self.fuse_blown {
             return Err(IoFailure::Ended);
         }
-        Ok(())
+        if self.absent { Err(IoFailure::NotFound) } else { Ok(()) }
     }
 
     /// One change of a page, a size or a name: a place to be killed at.
@@ -169,6 +171,7 @@ impl SimDisk {
             steps: 0,
             locks: BTreeSet::new(),
             unreadable: None,
+            absent: false,
         };
         Self { state: Arc::new(Mutex::new(state)), session: None }
     }
@@ -269,6 +272,21 @@ impl SimDisk {
     pub fn image(&self) -> DiskImage {
         let state = self.state();
         DiskImage { files: state.files.clone(), names: state.names.clone() }
+    }
+
+    /// Pulls it out, with all that it holds, while whoever has it open lives on.
+    pub fn pull_out(&self) {
+        let mut state = self.state();
+        state.absent = true;
+        state.files.clear();
+        state.names = NameTable::default();
+        state.locks.clear();
+        state.unreadable = None;
+    }
+
+    /// Puts an empty one in its place.
+    pub fn put_in(&self) {
+        self.state().absent = false;
     }
 
     /// Puts an old image in the place of what is there; whoever had it open is dead.
@@ -377,6 +395,11 @@ impl Disk for SimDisk {
     fn space(&self) -> Result<Space, IoFailure> {
         let state = self.living()?;
         Ok(Space { capacity: state.capacity, used: state.used() })
+    }
+
+    fn look_again(&self) -> Result<Arc<dyn Disk>, IoFailure> {
+        drop(self.living()?);
+        Ok(Arc::new(self.clone()))
     }
 
     fn describe(&self) -> String {

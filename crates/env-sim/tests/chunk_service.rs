@@ -9,11 +9,11 @@ use cairn_env::{
     ApplyMutation, ChunkDone, ChunkError, ChunkJob, Disk, DiskError, JournalEntry, OpenMode,
     PushedData, Service,
 };
-use cairn_env_sim::SimDisk;
+use cairn_env_sim::{DiskFaults, SimDisk};
 use cairn_store::{ChunkDisk, RecoveredChunks, StoreOpenError};
 use cairn_types::{
     BlockChecksums, CellConfig, CellId, ChunkHandle, MutationNumber, PushId, SerialNumber,
-    ServerId, SessionId,
+    ServerId, SessionId, Term,
 };
 use chunk_model::{new_disk, pushed, version};
 
@@ -213,12 +213,13 @@ fn a_directory_that_failed_is_dropped_and_the_others_serve_on() {
     let other = ChunkHandle::new(6);
     let failed = service.run(vec![raise(HANDLE, 2, false)]);
     assert!(matches!(failed[0], Err(ChunkError::Disk(DiskError::SyncFailed(_)))));
-    assert_eq!(service.lost(), [HANDLE]);
+    assert_eq!(service.take_lost(), [HANDLE]);
+    assert_eq!(service.take_lost(), [], "it is told once");
     assert_eq!(service.run(vec![raise(other, 1, true)]), [Ok(ChunkDone::Journaled)]);
     service.run(vec![apply(other, vec![mutation(&service, 1, 0, b"bytes")], false)]);
     assert_eq!(read(&service, other), b"bytes");
     let space = service.run(vec![ChunkJob::Space]);
-    assert!(matches!(&space[0], Ok(ChunkDone::Space(space)) if space.capacity == 1 << 20));
+    assert!(matches!(&space[0], Ok(ChunkDone::Space { all, .. }) if all.capacity == 1 << 20));
 }
 
 #[test]
@@ -352,5 +353,95 @@ fn a_directory_that_refuses_keeps_no_other_from_being_emptied_and_counted() {
     }
     assert_eq!(thrown(&disks[1]), 0, "the other was emptied");
     let space = service.run(vec![ChunkJob::Space]);
-    assert!(matches!(&space[0], Ok(ChunkDone::Space(space)) if space.capacity == 1 << 20));
+    assert!(matches!(&space[0], Ok(ChunkDone::Space { all, .. }) if all.capacity == 1 << 20));
+}
+
+fn look(service: &ChunkDisk, times: usize) {
+    for _ in 0..times {
+        space(service);
+    }
+}
+
+fn space(service: &ChunkDisk) -> (u64, u64) {
+    match service.run(vec![ChunkJob::Space]).pop() {
+        Some(Ok(ChunkDone::Space { all, room })) => (all.capacity, room),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_directory_that_vanishes_is_dropped_alone_and_an_empty_one_in_its_place_is_taken_in() {
+    let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 22)];
+    let (service, _) = open(&disks);
+    service.run(vec![ChunkJob::Journal(vec![
+        JournalEntry::Joined(CellId::new(1), ServerId::new(2)),
+        JournalEntry::Term(Term::new(7)),
+    ])]);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    assert_eq!(space(&service).0, (1 << 20) + (1 << 22));
+    disks[1].pull_out();
+    assert_eq!(space(&service).0, 1 << 20);
+    let failures = |service: &ChunkDisk| {
+        service.directories().into_iter().map(|it| it.failure.is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!(failures(&service), [false, true]);
+    assert!(!service.has_failed());
+    disks[1].put_in();
+    assert_eq!(space(&service).0, 1 << 20, "what it held was not told as lost yet");
+    assert_eq!(service.take_lost(), [HANDLE]);
+    assert_eq!(space(&service).0, (1 << 20) + (1 << 22));
+    assert_eq!(failures(&service), [false, false]);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    service.run(vec![apply(HANDLE, vec![mutation(&service, 1, 0, b"bytes")], false)]);
+    assert_eq!((read(&service, HANDLE), service.take_lost()), (b"bytes".to_vec(), vec![]));
+    drop(service);
+    disks[1].crash();
+    let found = open(&disks[1..]).1;
+    assert_eq!(found.identity, Some((CellId::new(1), ServerId::new(2))), "it is this server's");
+    assert_eq!(found.term, Term::new(7), "R2");
+}
+
+#[test]
+fn a_directory_with_a_past_is_not_taken_in_while_the_server_runs() {
+    let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 22)];
+    let (service, _) = open(&disks);
+    disks[1].pull_out();
+    space(&service);
+    assert_eq!(service.take_lost(), []);
+    disks[1].put_in();
+    disks[1].open("journal", OpenMode::Create).unwrap();
+    assert_eq!(space(&service).0, 1 << 20);
+}
+
+#[test]
+fn a_directory_that_takes_no_writes_is_given_up_after_a_few_and_one_bad_write_costs_nothing() {
+    let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 22)];
+    let (service, _) = open(&disks);
+    let faults = |permille| DiskFaults { write_errors_permille: permille, ..DiskFaults::default() };
+    let failed = || service.directories().iter().filter(|it| it.failure.is_some()).count();
+    disks[1].set_faults(faults(1000), 1);
+    look(&service, 11);
+    assert_eq!(failed(), 0);
+    disks[1].set_faults(faults(0), 1);
+    look(&service, 30);
+    disks[1].set_faults(faults(1000), 1);
+    look(&service, 13);
+    assert_eq!(failed(), 1);
+}
+
+#[test]
+fn no_chunk_begins_where_a_whole_one_has_no_room() {
+    let config = CellConfig::tiny();
+    let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 20)];
+    let (service, _) = open(&disks);
+    assert!(space(&service).1 >= config.chunk_size);
+    for disk in &disks {
+        let used = disk.space().unwrap().used;
+        disk.set_capacity(used + config.chunk_size - 1);
+    }
+    let refused = service.run(vec![raise(HANDLE, 1, true)]);
+    assert_eq!(refused, [Err(ChunkError::Disk(DiskError::NoSpace))], "both have some room");
+    assert!(space(&service).1 < config.chunk_size);
+    disks[0].set_capacity(1 << 20);
+    assert_eq!(service.run(vec![raise(HANDLE, 1, true)]), [Ok(ChunkDone::Journaled)]);
 }

@@ -158,7 +158,8 @@ pub enum ChunkJob {
         /// Wall time in milliseconds, for what is thrown away from now on.
         now_ms: u64,
     },
-    /// How full the disks are.
+    /// How full the disks are; on this occasion it is looked whether each is still there, and
+    /// whether another one has been put in the place of one that failed.
     Space,
     /// Work on a clone: a copy of a chunk under a temporary name, in no inventory (R30).
     Clone {
@@ -243,8 +244,13 @@ pub enum ChunkDone {
     },
     /// Of `EmptyTrash`.
     TrashEmptied,
-    /// Of `Space`: one per data directory, summed.
-    Space(Space),
+    /// Of `Space`.
+    Space {
+        /// Of all data directories that work.
+        all: Space,
+        /// Bytes that are free in the emptiest of them.
+        room: u64,
+    },
     /// Of `Clone`, but for its beginning, which is answered like `Checksums`.
     Cloned,
 }

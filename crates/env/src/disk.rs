@@ -179,6 +179,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the system says.
     fn space(&self) -> Result<Space, IoFailure>;
+    /// Another look at the place where this disk is, which was given up: what is there now, perhaps
+    /// another disk. Nothing is made there.
+    ///
+    /// # Errors
+    /// [`IoFailure::NotFound`] where nothing is, or not what is expected there.
+    fn look_again(&self) -> Result<Arc<dyn Disk>, IoFailure>;
     /// How many of its files may be open at once, those of [`DiskFile::hold`] not counted. Who
     /// keeps files open beside those in use stays well below.
     fn open_files_max(&self) -> usize {

@@ -125,6 +125,10 @@ cairn_types::message! {
         10 => served: ServedReign,
         /// Clones that are being made here (R30).
         11 => clones: Vec<CloneProgress>,
+        /// Replicas that have gone with a disk; told until a heartbeat with them is answered.
+        12 => lost: Vec<ChunkHandle>,
+        /// No new chunk has room on any of its disks.
+        13 => full: bool,
     }
 }
 cairn_types::message! {

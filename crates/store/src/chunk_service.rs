@@ -4,29 +4,41 @@
 //!   jobs of a lane ──► journal jobs: one flush for all      apply jobs of a chunk: one run
 //!   pushes ──► PushShelf ──► looked up and compared (R15) when a mutation names them
 //! ```
-//! - D1: a new chunk goes where most space is free.
-//! - D2: a directory whose sync failed answers nothing but that; the others serve on (design §5).
+//! - D1: a new chunk goes where most space is free, and nowhere where a whole one has no room: what
+//!   is there already may grow.
+//! - D2: a directory that failed answers nothing but that; the others serve on (design §5).
 
 use crate::chunk_store::ChunkStore;
 use crate::chunk_store_open::{RecoveredChunks, StoreOpenError};
+use crate::data_directories::{DataDirectories, DirectoryState};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::push_shelf::PushShelf;
 use cairn_env::{
-    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, Disk, JournalEntry,
-    PushedData, Service, Space,
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, Disk, DiskError,
+    JournalEntry, PushedData, Service, Space,
 };
 use cairn_protocol::Failure;
-use cairn_types::{CellConfig, CellId, ChunkHandle, ChunkVersion, PushId, SerialNumber, ServerId};
+use cairn_types::{
+    BLOCK_SIZE, CellConfig, CellId, ChunkHandle, ChunkVersion, PushId, ReignId, SerialNumber,
+    ServerId, Term,
+};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All disks of a chunkserver.
 #[derive(Debug)]
 pub struct ChunkDisk {
-    stores: Vec<ChunkStore>,
-    /// Which store has a chunk.
+    directories: DataDirectories,
+    /// What the whole server knows, which stands in each directory.
+    known: Mutex<ServerKnowledge>,
+    block_size: AtomicU32,
+    /// Bytes that must be free where a new chunk goes.
+    room_min: AtomicU64,
+    /// Which directory has a chunk.
     places: Mutex<BTreeMap<ChunkHandle, usize>>,
-    /// Which store has a clone.
+    /// Which directory has a clone.
     clones: Mutex<BTreeMap<ChunkHandle, usize>>,
     pushes: Mutex<PushShelf>,
 }
@@ -37,18 +49,43 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A directory that was added to a server belongs to it from now on.
 fn join_new_directories(
-    stores: &[ChunkStore],
-    cell: CellId,
-    server: ServerId,
+    stores: &[(Arc<dyn Disk>, ChunkStore)],
+    known: &ServerKnowledge,
 ) -> Result<(), StoreOpenError> {
-    for store in stores.iter().filter(|store| !store.has_joined()) {
-        let joined = [JournalEntry::Joined(cell, server)];
-        store.journal(&joined).map_err(|error| match error {
+    for (_, store) in stores.iter().filter(|(_, store)| !store.has_joined()) {
+        store.journal(&known.entries()).map_err(|error| match error {
             ChunkError::Disk(error) => StoreOpenError::Disk { directory: store.describe(), error },
             error => unreachable!("joining names no chunk, and yet: {error}"),
         })?;
     }
     Ok(())
+}
+
+/// What concerns no chunk, but the server.
+#[derive(Clone, Debug, Default)]
+struct ServerKnowledge {
+    identity: Option<(CellId, ServerId)>,
+    term: Term,
+    reign: (Term, ReignId),
+}
+
+impl ServerKnowledge {
+    fn note(&mut self, entry: &JournalEntry) {
+        match *entry {
+            JournalEntry::Term(term) => self.term = self.term.max(term),
+            JournalEntry::Reign(term, reign) => self.reign = (term, reign),
+            JournalEntry::Joined(cell, server) => self.identity = Some((cell, server)),
+            JournalEntry::Raise { .. } | JournalEntry::Adopt { .. } | JournalEntry::Cleared(_) => {}
+        }
+    }
+
+    /// What a directory is told that is the server's from now on; nothing where it has no cell yet.
+    fn entries(&self) -> Vec<JournalEntry> {
+        let Some((cell, server)) = self.identity else { return Vec::new() };
+        let (term, reign) = self.reign;
+        let joined = JournalEntry::Joined(cell, server);
+        vec![joined, JournalEntry::Term(self.term), JournalEntry::Reign(term, reign)]
+    }
 }
 
 /// Apply jobs of one chunk, version and durability, as one.
@@ -79,7 +116,7 @@ impl ChunkDisk {
         let mut replicas = BTreeMap::new();
         for disk in disks {
             let directory = disk.describe();
-            let (store, found) = ChunkStore::open(disk)?;
+            let (store, found) = ChunkStore::open(Arc::clone(&disk))?;
             if let (Some(mine), Some((cell, server))) = (all.identity, found.identity)
                 && mine != (cell, server)
             {
@@ -97,51 +134,75 @@ impl ChunkDisk {
                 places.insert(replica.handle, stores.len());
                 replicas.insert(replica.handle, replica);
             }
-            stores.push(store);
+            stores.push((disk, store));
         }
         all.replicas = replicas.into_values().collect();
-        if let Some((cell, server)) = all.identity {
-            join_new_directories(&stores, cell, server)?;
-        }
-        let pushes = Mutex::new(PushShelf::new(push_buffer_size));
-        Ok((Self { stores, places: Mutex::new(places), clones: Mutex::default(), pushes }, all))
+        let (identity, term, reign) = (all.identity, all.term, all.reign);
+        let known = ServerKnowledge { identity, term, reign };
+        join_new_directories(&stores, &known)?;
+        let disk = Self {
+            directories: DataDirectories::new(stores),
+            known: Mutex::new(known),
+            block_size: AtomicU32::new(BLOCK_SIZE),
+            room_min: AtomicU64::new(0),
+            places: Mutex::new(places),
+            clones: Mutex::default(),
+            pushes: Mutex::new(PushShelf::new(push_buffer_size)),
+        };
+        Ok((disk, all))
     }
 
     /// Takes over the cell's settings; before the first mutation.
     pub fn configure(&self, config: &CellConfig) {
-        self.stores.iter().for_each(|store| store.configure(config.block_size));
+        self.block_size.store(config.block_size, Ordering::Relaxed);
+        self.room_min.store(config.chunk_size, Ordering::Relaxed);
+        self.directories.all().for_each(|(_, store)| store.configure(config.block_size));
     }
 
-    /// The chunks of directories that failed: lost, as far as this process goes (D2).
+    /// Lets go of what lay in directories that failed: it is lost, as far as this process goes
+    /// (D2). Tells each chunk once; from then on another directory may take the place.
     #[must_use]
-    pub fn lost(&self) -> Vec<ChunkHandle> {
-        let failed = self.stores.iter().filter(|store| store.has_failed());
-        failed.flat_map(ChunkStore::handles).collect()
+    pub fn take_lost(&self) -> Vec<ChunkHandle> {
+        let mut lost = Vec::new();
+        for (failed, _) in self.directories.all().filter(|(_, store)| store.has_failed()) {
+            locked(&self.clones).retain(|_, place| *place != failed);
+            let mut places = locked(&self.places);
+            lost.extend(places.extract_if(.., |_, place| *place == failed).map(|(it, _)| it));
+            self.directories.await_another(failed);
+        }
+        lost.sort_unstable();
+        lost
+    }
+
+    /// How each data directory is.
+    #[must_use]
+    pub fn directories(&self) -> Vec<DirectoryState> {
+        self.directories.states()
     }
 
     /// Whether no data directory is left.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.stores.iter().all(ChunkStore::has_failed)
+        self.directories.all().all(|(_, store)| store.has_failed())
     }
 
-    fn store_of(&self, handle: ChunkHandle) -> Result<&ChunkStore, ChunkError> {
+    fn store_of(&self, handle: ChunkHandle) -> Result<Arc<ChunkStore>, ChunkError> {
         let place = locked(&self.places).get(&handle).copied();
-        place.map(|place| &self.stores[place]).ok_or(ChunkError::NoSuchChunk)
+        place.map(|place| self.directories.at(place)).ok_or(ChunkError::NoSuchChunk)
     }
 
     /// Where a new chunk goes (D1).
     fn roomiest(&self) -> Result<usize, ChunkError> {
-        let mut best = None;
-        for (place, store) in self.stores.iter().enumerate() {
-            if let Ok(space) = store.space() {
-                let free = space.capacity.saturating_sub(space.used);
-                if best.is_none_or(|(most, _)| free > most) {
-                    best = Some((free, place));
-                }
-            }
+        let free = |(place, store): (usize, Arc<ChunkStore>)| {
+            let space = store.space().ok()?;
+            Some((space.capacity.saturating_sub(space.used), Reverse(place)))
+        };
+        let best = self.directories.all().filter_map(free).max();
+        let (free, Reverse(place)) = best.ok_or(ChunkError::NoDirectoryLeft)?;
+        if free < self.room_min.load(Ordering::Relaxed) {
+            return Err(DiskError::NoSpace.into());
         }
-        best.map(|(_, place)| place).ok_or(ChunkError::NoDirectoryLeft)
+        Ok(place)
     }
 
     /// Does journal jobs that came together, one flush for each directory concerned.
@@ -157,8 +218,9 @@ impl ChunkDisk {
                     // What concerns the server stands in every directory that works.
                     let concerned = match store {
                         Some(store) => vec![store],
-                        None => self.working(),
+                        None => self.directories.working().iter().map(|(at, _)| *at).collect(),
                     };
+                    locked(&self.known).note(entry);
                     for store in concerned {
                         by_store.entry(store).or_default().push(entry.clone());
                         stores.push(store);
@@ -169,10 +231,10 @@ impl ChunkDisk {
         }
         let flushed: BTreeMap<usize, Result<(), ChunkError>> = by_store
             .into_iter()
-            .map(|(store, entries)| (store, self.stores[store].journal(&entries)))
+            .map(|(store, entries)| (store, self.directories.at(store).journal(&entries)))
             .collect();
         // Only what was made has a place: nothing stays of a create that was refused.
-        created.retain(|handle, store| self.stores[*store].holds(*handle));
+        created.retain(|handle, store| self.directories.at(*store).holds(*handle));
         locked(&self.clones).retain(|handle, _| !created.contains_key(handle));
         locked(&self.places).extend(created);
         let outcome =
@@ -181,10 +243,6 @@ impl ChunkDisk {
                 None => Ok(ChunkDone::Journaled),
             };
         results.into_iter().map(|result| result.and_then(outcome)).collect()
-    }
-
-    fn working(&self) -> Vec<usize> {
-        (0..self.stores.len()).filter(|place| !self.stores[*place].has_failed()).collect()
     }
 
     /// The store of each entry; none: all. Those of chunks to be made are put into `created`.
@@ -249,21 +307,27 @@ impl ChunkDisk {
             CloneWork::Drop => drop(locked(&self.clones).remove(&handle)),
             _ => drop(locked(&self.clones).insert(handle, place)),
         }
-        self.stores[place].clone_work(handle, work)
+        self.directories.at(place).clone_work(handle, work)
     }
 
+    /// How full the disks are; looks at each of them first.
     fn space(&self) -> ChunkResult {
-        let told: Vec<_> = self.working().into_iter().map(|at| self.stores[at].space()).collect();
+        self.directories.all().for_each(|(_, store)| store.probe());
+        let known = locked(&self.known).entries();
+        self.directories.take_in(self.block_size.load(Ordering::Relaxed), &known);
+        let working = self.directories.working();
+        let told: Vec<_> = working.into_iter().map(|(_, store)| store.space()).collect();
         // One that cannot say has no room for anything, and keeps nobody from the others (D2).
         if let (Some(Err(error)), true) = (told.first(), told.iter().all(Result::is_err)) {
             return Err(error.clone());
         }
-        let mut sum = Space::default();
+        let (mut all, mut room) = (Space::default(), 0);
         for space in told.into_iter().flatten() {
-            sum.capacity += space.capacity;
-            sum.used += space.used;
+            all.capacity += space.capacity;
+            all.used += space.used;
+            room = room.max(space.capacity.saturating_sub(space.used));
         }
-        Ok(ChunkDone::Space(sum))
+        Ok(ChunkDone::Space { all, room })
     }
 
     /// A job that is neither of the journal nor an apply.
@@ -298,9 +362,10 @@ impl ChunkDisk {
             }
             ChunkJob::Trash { handle, version } => self.trash(handle, version),
             ChunkJob::EmptyTrash { before_ms, now_ms } => {
-                let empty = |place: usize| self.stores[place].empty_trash(before_ms, now_ms);
+                let empty = |store: Arc<ChunkStore>| store.empty_trash(before_ms, now_ms);
                 // All of them, whatever one says (D2).
-                let emptied: Vec<_> = self.working().into_iter().map(empty).collect();
+                let working = self.directories.working().into_iter();
+                let emptied: Vec<_> = working.map(|(_, store)| empty(store)).collect();
                 emptied.into_iter().collect::<Result<Vec<()>, _>>()?;
                 Ok(ChunkDone::TrashEmptied)
             }

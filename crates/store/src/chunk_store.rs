@@ -20,8 +20,8 @@ use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::reading::{ReadMode, all_checksums, read, read_block, read_differing};
 use crate::recovery::{LastLife, recover};
 use crate::trash::{empty, throw_away};
-use crate::version_journal::VersionJournal;
-use crate::whole_files::disk_error;
+use crate::version_journal::{JOURNAL_PATH, VersionJournal};
+use crate::whole_files::{disk_error, sync_failure};
 use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{
@@ -37,6 +37,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Where a failed sync is noted for the next start (S3).
 pub(crate) const FAILED_PATH: &str = "failed";
+/// Written now and then, to see whether the disk still takes what it is given.
+const PROBE_PATH: &str = "probe";
+/// Looks at a directory from one such write to the next.
+const PROBES_PER_WRITE: u32 = 10;
+/// Such writes refused one after the other, after which the directory is given up.
+const REFUSED_MAX: u32 = 3;
 
 /// One data directory.
 #[derive(Debug)]
@@ -50,6 +56,8 @@ pub struct ChunkStore {
     pub(crate) pool: BufferPool,
     /// Why the directory is of no more use (S3).
     pub(crate) failed: OnceLock<IoFailure>,
+    pub(crate) probes: AtomicU32,
+    pub(crate) refused_probes: AtomicU32,
     pub(crate) _lock: Box<dyn DiskLock>,
 }
 
@@ -68,6 +76,60 @@ impl ChunkStore {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failed.get().is_some()
+    }
+
+    /// Why every job fails, if a sync failed or the directory is gone.
+    #[must_use]
+    pub fn failure(&self) -> Option<IoFailure> {
+        self.failed.get().cloned()
+    }
+
+    /// The directory is of no more use (S3).
+    fn give_up(&self, reason: &IoFailure) {
+        if self.failed.set(reason.clone()).is_ok() {
+            // As well as it goes: this disk is failing. Only this boot needs the note; after the
+            // next one what has the dirty mark is suspect in any case.
+            drop(self.disk().open(FAILED_PATH, OpenMode::Create));
+        }
+    }
+
+    /// Looks whether the directory is still there and takes what is written; otherwise it is given
+    /// up. What there is no room or no descriptor for says nothing.
+    pub fn probe(&self) {
+        if self.has_failed() {
+            return;
+        }
+        match self.disk().open(JOURNAL_PATH, OpenMode::Read) {
+            Err(reason @ IoFailure::NotFound) => return self.give_up(&reason),
+            Err(IoFailure::NoDescriptors) => return,
+            Ok(_) | Err(_) => {}
+        }
+        let refused = self.refused_probes.load(Ordering::Relaxed);
+        let number = self.probes.fetch_add(1, Ordering::Relaxed);
+        if refused == 0 && !number.is_multiple_of(PROBES_PER_WRITE) {
+            return;
+        }
+        match self.guarded(|| self.write_probe()) {
+            Ok(()) => self.refused_probes.store(0, Ordering::Relaxed),
+            Err(ChunkError::Disk(DiskError::Io(reason)))
+                if reason != IoFailure::NoDescriptors && refused + 1 == REFUSED_MAX =>
+            {
+                self.give_up(&reason);
+            }
+            Err(ChunkError::Disk(DiskError::Io(IoFailure::NoDescriptors | IoFailure::Ended))) => {}
+            Err(ChunkError::Disk(DiskError::Io(_))) => {
+                self.refused_probes.store(refused + 1, Ordering::Relaxed);
+            }
+            // No room, or it is given up already.
+            Err(_) => {}
+        }
+    }
+
+    fn write_probe(&self) -> Result<(), ChunkError> {
+        let file = self.disk().open(PROBE_PATH, OpenMode::Create).map_err(disk_error)?;
+        file.write_at(b"written now and then, to see whether this disk works", 0)
+            .map_err(disk_error)?;
+        Ok(file.sync().map_err(sync_failure)?)
     }
 
     /// The chunks here.
@@ -113,12 +175,8 @@ impl ChunkStore {
             return Err(DiskError::SyncFailed(reason.clone()).into());
         }
         let result = work();
-        if let Err(ChunkError::Disk(DiskError::SyncFailed(reason))) = &result
-            && self.failed.set(reason.clone()).is_ok()
-        {
-            // As well as it goes: this disk is failing. Only this boot needs the note; after the
-            // next one what has the dirty mark is suspect in any case.
-            drop(self.disk().open(FAILED_PATH, OpenMode::Create));
+        if let Err(ChunkError::Disk(DiskError::SyncFailed(reason))) = &result {
+            self.give_up(reason);
         }
         result
     }

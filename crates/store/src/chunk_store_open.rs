@@ -141,6 +141,8 @@ impl ChunkStore {
             block_size: AtomicU32::new(BLOCK_SIZE),
             pool: BufferPool::default(),
             failed: OnceLock::new(),
+            probes: AtomicU32::new(1),
+            refused_probes: AtomicU32::new(0),
             _lock: lock,
         };
         Ok((store, recovered))

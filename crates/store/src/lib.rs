@@ -18,6 +18,7 @@ mod chunk_service;
 mod chunk_store;
 mod chunk_store_open;
 mod clone_files;
+mod data_directories;
 mod identity_file;
 mod log_recovery;
 mod log_spare;
@@ -40,6 +41,7 @@ pub use checkpoint::{
 pub use chunk_service::ChunkDisk;
 pub use chunk_store::ChunkStore;
 pub use chunk_store_open::{RecoveredChunks, StoreOpenError};
+pub use data_directories::DirectoryState;
 pub use identity_file::{IdentityError, read_identity, write_identity};
 pub use log_recovery::{LogOpenError, RecoveredLog};
 pub use mutation::{AcknowledgedMark, ReadyMutation};

@@ -26,7 +26,7 @@ use cairn_types::{ChunkHandle, ChunkVersion, ReignId, Term};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const PATH: &str = "journal";
+pub(crate) const JOURNAL_PATH: &str = "journal";
 /// Bytes that a journal may grow by, beyond its double, before it is begun anew.
 const GROWTH_MAX: u64 = 1 << 20;
 
@@ -140,7 +140,7 @@ pub(crate) struct FoundJournal {
 
 /// What is in the journal of `disk`; nothing where there is none.
 pub(crate) fn read_journal(disk: &dyn Disk) -> Result<Option<FoundJournal>, JournalOpenError> {
-    let Some(file) = read_file(disk, PATH).map_err(disk_error)? else {
+    let Some(file) = read_file(disk, JOURNAL_PATH).map_err(disk_error)? else {
         return Ok(None);
     };
     let (header, mut damaged_at) = match decode_journal_header(&file) {
@@ -191,7 +191,7 @@ impl VersionJournal {
         for line in state.lines() {
             put_line(&line, generation, 0, &mut bytes);
         }
-        let file = replace_file(disk.as_ref(), PATH, &bytes)?;
+        let file = replace_file(disk.as_ref(), JOURNAL_PATH, &bytes)?;
         let end = bytes.len() as u64;
         let to_be_begun = false;
         Ok(Self { disk, file, generation, end, synced: end, begun_size: end, to_be_begun, state })
@@ -203,7 +203,7 @@ impl VersionJournal {
         state: JournalState,
         generation: u64,
     ) -> Result<Self, DiskError> {
-        let file = disk.open(PATH, OpenMode::Write).map_err(disk_error)?;
+        let file = disk.open(JOURNAL_PATH, OpenMode::Write).map_err(disk_error)?;
         let end = file.size().map_err(disk_error)?;
         let to_be_begun = true;
         Ok(Self { disk, file, generation, end, synced: end, begun_size: end, to_be_begun, state })

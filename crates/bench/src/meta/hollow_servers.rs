@@ -125,7 +125,9 @@ impl NoBytes {
             ChunkJob::Settle { .. } => ChunkDone::Settled,
             ChunkJob::Trash { .. } => ChunkDone::Trashed { gone: true },
             ChunkJob::EmptyTrash { .. } => ChunkDone::TrashEmptied,
-            ChunkJob::Space => ChunkDone::Space(self.space),
+            ChunkJob::Space => {
+                ChunkDone::Space { all: self.space, room: self.space.capacity - self.space.used }
+            }
         })
     }
 }

@@ -192,6 +192,9 @@ impl Chunks {
             return Ok(HeartbeatAnswer { term, rejoin: true, ..HeartbeatAnswer::default() });
         }
         self.take_reports(step, beat.server, &beat.held);
+        for handle in &beat.lost {
+            self.fleet.forget_replica(*handle, beat.server);
+        }
         for handle in &beat.damaged {
             self.fleet.mark_damaged(*handle, beat.server);
         }

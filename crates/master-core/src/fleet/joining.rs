@@ -85,6 +85,7 @@ impl Fleet {
         server.heard = now;
         server.capacity = beat.capacity;
         server.used = beat.used;
+        server.full = beat.full;
         server.creations /= 2;
         true
     }

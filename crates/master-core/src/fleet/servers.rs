@@ -42,6 +42,8 @@ pub(crate) struct KnownServer {
     pub(crate) asked: usize,
     /// When its whole inventory had come.
     pub(crate) inventoried: Option<Time>,
+    /// No new chunk has room there, as it says.
+    pub(crate) full: bool,
     /// Chunks placed there lately and not yet seen in its disk use (§4.2).
     pub(crate) creations: u32,
     /// Declared dead; what it held counts no more (V2).
@@ -94,6 +96,7 @@ impl ServerTable {
             slices: 0,
             asked: 0,
             inventoried: None,
+            full: false,
             creations: 0,
             buried: false,
             awaited: false,
@@ -116,6 +119,7 @@ impl ServerTable {
             slices: 0,
             asked: 0,
             inventoried: None,
+            full: false,
             creations: 0,
             buried: false,
             awaited: true,

@@ -49,7 +49,7 @@ fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandi
     let room = view.term.config.chunk_size;
     let fits = |used: u64, capacity: u64| capacity == 0 || capacity.saturating_sub(used) >= room;
     let live = view.fleet.servers().live(view.now.time);
-    live.filter(|s| !tried.contains(&s.at.server) && fits(s.used, s.capacity))
+    live.filter(|s| !tried.contains(&s.at.server) && !s.full && fits(s.used, s.capacity))
         .map(|s| PlacementCandidate {
             server: s.at.server,
             rack: s.at.rack.clone(),

@@ -1,0 +1,113 @@
+//! The data directories of a server: each by itself, so that one that fails is dropped alone, and
+//! an empty one that is put in its place is taken in (design §5).
+//!
+//! ```text
+//!   at work ──fails, vanishes──► failed ──its chunks are told as lost──► awaited
+//!      ▲                                                                    │ another directory is
+//!      └────────────────────────────────────────────────────────────────────┘ there, and empty
+//! ```
+//! - DD1: a directory counts as vanished when its journal has; as failed when a sync fails, or
+//!   when it refuses a few small writes one after the other. A bad sector is damage of one chunk.
+//! - DD2: only an empty directory is taken in while a server runs. One that has a past is recovered
+//!   by a start, where all that is known of its chunks is compared with what the others hold.
+
+use crate::chunk_store::ChunkStore;
+use cairn_env::{Disk, IoFailure, JournalEntry};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What may be in an empty directory: what file systems make by themselves.
+const NOBODYS: &str = "lost+found";
+
+/// How a data directory is, for whoever tells a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryState {
+    /// Where it is.
+    pub directory: String,
+    /// Why it was given up; none: it is at work.
+    pub failure: Option<IoFailure>,
+}
+
+/// The place of one directory.
+#[derive(Debug)]
+struct DirectorySlot {
+    disk: Arc<dyn Disk>,
+    store: RwLock<Arc<ChunkStore>>,
+    /// What the failed one held was told as lost, so that nothing of it is looked for here.
+    awaits: AtomicBool,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct DataDirectories {
+    slots: Vec<DirectorySlot>,
+}
+
+impl DataDirectories {
+    pub(crate) fn new(stores: Vec<(Arc<dyn Disk>, ChunkStore)>) -> Self {
+        let slot = |(disk, store)| DirectorySlot {
+            disk,
+            store: RwLock::new(Arc::new(store)),
+            awaits: AtomicBool::new(false),
+        };
+        Self { slots: stores.into_iter().map(slot).collect() }
+    }
+
+    /// The store of a place.
+    pub(crate) fn at(&self, place: usize) -> Arc<ChunkStore> {
+        Arc::clone(&self.slots[place].store.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// All places with their stores.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, Arc<ChunkStore>)> {
+        (0..self.slots.len()).map(|place| (place, self.at(place)))
+    }
+
+    /// Those that work.
+    pub(crate) fn working(&self) -> Vec<(usize, Arc<ChunkStore>)> {
+        self.all().filter(|(_, store)| !store.has_failed()).collect()
+    }
+
+    /// How each is.
+    pub(crate) fn states(&self) -> Vec<DirectoryState> {
+        let state = |(_, store): (usize, Arc<ChunkStore>)| DirectoryState {
+            directory: store.describe(),
+            failure: store.failure(),
+        };
+        self.all().map(state).collect()
+    }
+
+    /// What a failed directory held was told: another one may take its place.
+    pub(crate) fn await_another(&self, place: usize) {
+        self.slots[place].awaits.store(true, Ordering::Release);
+    }
+
+    /// Looks for directories in the places of those that failed; each that is there and empty is
+    /// at work from here on, knowing what the whole server knows.
+    pub(crate) fn take_in(&self, block_size: u32, known: &[JournalEntry]) {
+        for slot in &self.slots {
+            if slot.awaits.load(Ordering::Acquire)
+                && let Some(store) = slot.look_again()
+            {
+                store.configure(block_size);
+                if store.journal(known).is_ok() {
+                    *slot.store.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(store);
+                    slot.awaits.store(false, Ordering::Release);
+                }
+            }
+        }
+    }
+}
+
+impl DirectorySlot {
+    /// The directory that is there now, if it is an empty one (DD2).
+    fn look_again(&self) -> Option<ChunkStore> {
+        let disk = self.disk.look_again().ok()?;
+        let names = disk.list("").ok()?;
+        if names.iter().any(|name| name != NOBODYS) {
+            return None;
+        }
+        // What cannot be used now may be later.
+        ChunkStore::open(disk).ok().map(|(store, _)| store)
+    }
+}
