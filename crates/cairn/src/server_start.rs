@@ -16,7 +16,7 @@ use cairn_env_os::{
 };
 use cairn_master::{CHECKPOINT_LANE, Master, MasterConfig, MasterOpenError, RecoveryError};
 use cairn_store::{LogOpenError, StoreOpenError};
-use cairn_types::{Address, CellConfig, Rack};
+use cairn_types::{Address, CellConfig, Rack, Term};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl From<TooFewDescriptors> for Cause {
 impl From<MasterOpenError> for Cause {
     fn from(error: MasterOpenError) -> Self {
         let exit = match &error {
-            MasterOpenError::Config(_) => Exit::Usage,
+            MasterOpenError::Config(_) | MasterOpenError::TermsSpent => Exit::Usage,
             MasterOpenError::NotAMaster { .. } => Exit::Stranger,
             MasterOpenError::Disk { error, .. }
             | MasterOpenError::Recovery {
@@ -96,6 +96,8 @@ pub(crate) struct MasterStart {
     pub(crate) config: CellConfig,
     /// Records from one checkpoint to the next; none: as it is built in.
     pub(crate) checkpoint_every_records: Option<u64>,
+    /// The term up to which changes are lost with a newer directory (R3).
+    pub(crate) recover_past: Option<Term>,
     /// Servers in this process, this one among them: they share its descriptors.
     pub(crate) servers: usize,
     /// What it tells the person who runs it.
@@ -148,6 +150,7 @@ pub(crate) fn start_master(
     if let Some(count) = start.checkpoint_every_records {
         config.checkpoint_every_records = count;
     }
+    config.recover_past = start.recover_past;
     cairn_env_os::end_at_unreadable_pages(Exit::Halted.number()).doing(doing)?;
     let (driver, service) = Master::open(disk, config).doing(doing)?;
     let options = LaunchOptions {

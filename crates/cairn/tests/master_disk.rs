@@ -1,4 +1,5 @@
-//! A master whose disk cannot be read any more, or is full: what it says, and what goes on.
+//! A master whose disk cannot be read any more, is full, or is an old copy: what it says, and what
+//! goes on.
 
 mod cell;
 
@@ -7,7 +8,7 @@ use cell::small_disk::SmallDisk;
 use cell::{Cell, await_output, await_until};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The newest page file of a cell's master, and how large it is.
 fn page_file(cell: &Cell) -> (PathBuf, u64) {
@@ -66,6 +67,53 @@ fn a_page_that_cannot_be_read_is_told_and_the_next_start_takes_an_older_checkpoi
     cell.ok(["ls", "/"]);
     let again = std::fs::read_to_string(cell.master.log()).expect("reads");
     assert_eq!(again.matches("checkpoint set aside").count(), 1, "once");
+}
+
+/// Copies a directory with all below it.
+fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("makes");
+    for entry in std::fs::read_dir(from).expect("lists").map(|entry| entry.expect("is there")) {
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy_tree(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).expect("copies");
+        }
+    }
+}
+
+#[test]
+fn a_master_from_an_old_copy_takes_no_change_until_it_is_told_to_go_on() {
+    let mut cell = Cell::start(3);
+    let [old, new] = [cell.file("old", b"as it was"), cell.file("new", b"as it is")];
+    cell.ok(["put", &old, "/file"]);
+    cell.master.kill();
+    let (directory, copy) = (cell.local("master"), cell.local("copy"));
+    copy_tree(&directory, &copy);
+    cell.master.restart().expect("starts");
+    cell.await_live(3).expect("live");
+    cell.ok(["put", &new, "/lost"]);
+    cell.master.kill();
+    std::fs::remove_dir_all(&directory).expect("removes");
+    copy_tree(&copy, &directory);
+    cell.master.restart().expect("starts");
+    await_until("the cell knows better", || cell.ok(["status"]).contains("--recover-past 2"));
+    let done = cell.run(["mkdir", "/more", "--deadline", "5"]);
+    judge(&Row { what: "a change", done, code: 7, says: &["an old copy of its directory"] });
+    await_output(cell.master.log(), "ERROR behind the cell");
+    assert_eq!(cell.ok(["ls", "/"]), "file\n", "look-ups are answered");
+    let data = directory.display().to_string();
+    for _ in 0..2 {
+        cell.master.kill();
+        let arguments = ["master", "--data", &data, "--recover-past", "2"].map(str::to_owned);
+        cell.master.restart_with(arguments.into()).expect("starts");
+        cell.await_live(3).expect("they are taken in again");
+        await_until("it reads", || cell.run(["cat", "/file"]).status.success());
+        assert_eq!(cell.ok(["cat", "/file"]), "as it was");
+        cell.ok(["put", "-f", &new, "/another"]);
+        assert_eq!(cell.ok(["cat", "/another"]), "as it is");
+    }
+    assert!(cell.ok(["status"]).contains("UNKNOWN_CHUNKS"), "what it does not know is kept");
 }
 
 #[test]

@@ -20,10 +20,11 @@ use crate::outbox::{MasterEffect, MasterOutbox, ProposalId};
 use crate::reads;
 use crate::record::{Begin, FoundCell, Record};
 use crate::room::{NO_ROOM, no_room};
-use crate::rules::degraded;
+use crate::rules::{behind, degraded};
 use crate::state::State;
 use crate::step::Step;
 use crate::undelete;
+use crate::view::View;
 use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
@@ -43,6 +44,19 @@ fn is_change(request: &ClientToMaster) -> bool {
     )
 }
 
+/// Whether it is to change names, or any of a batch is.
+fn changes_names(request: &ClientToMaster) -> bool {
+    let is_look = |entry: &BatchEntry| entry.as_stat().is_some() || entry.as_open().is_some();
+    match request {
+        ClientToMaster::MakeDirectory(_)
+        | ClientToMaster::Create(_)
+        | ClientToMaster::Rename(_)
+        | ClientToMaster::Delete(_) => true,
+        ClientToMaster::Batch(batch) => !batch.entries.iter().all(is_look),
+        _ => false,
+    }
+}
+
 /// The primary master of one term.
 #[derive(Debug)]
 pub struct MasterCore {
@@ -58,6 +72,8 @@ pub struct MasterCore {
     chunks: Chunks,
     /// Of the driver, for a person.
     warning: Option<String>,
+    /// This term begins a history (R3).
+    begins_history: bool,
     /// The log has no room: what would go into it is refused, look-ups are answered.
     is_full: bool,
     out: MasterOutbox,
@@ -77,9 +93,17 @@ impl MasterCore {
             mutations: Mutations::default(),
             chunks: Chunks::new(term),
             warning: None,
+            begins_history: false,
             is_full: false,
             out: MasterOutbox::default(),
         }
+    }
+
+    /// With this term a history begins: whatever earlier terms logged that is not here is lost, a
+    /// person says so (R3).
+    pub fn begin_history(&mut self) {
+        assert!(!self.serving, "a history begins with a term");
+        self.begins_history = true;
     }
 
     /// The durable state as applied.
@@ -110,7 +134,8 @@ impl MasterCore {
         }
         let reign = ReignId::new(self.random.next_u64().max(1));
         self.chunks.reign(reign);
-        self.out.propose(Begin { time: now.wall, term: self.term, reign });
+        let new_history = self.begins_history;
+        self.out.propose(Begin { time: now.wall, term: self.term, reign, new_history });
         effects.extend(self.out.drain());
     }
 
@@ -222,10 +247,29 @@ impl MasterCore {
         }
     }
 
+    /// Why no change is taken now, if this asks for one.
+    fn refusal(&self, now: Now, request: &ClientToMaster) -> Option<Failure> {
+        let changes = is_change(request);
+        if self.is_full && changes {
+            return Some(no_room());
+        }
+        let refusal = behind::refusal(&self.chunks.view(now, &self.state));
+        refusal.filter(|_| changes || changes_names(request))
+    }
+
+    /// How the cell stands, and this master.
+    fn status(&self, view: &View<'_>) -> Response {
+        let mut status = reads::status(view);
+        let full = self.is_full.then(|| NO_ROOM.to_owned());
+        let reasons = [behind::warning(view), self.warning.clone(), full];
+        status.reasons.extend(reasons.into_iter().flatten());
+        Response::Status(status)
+    }
+
     /// What clients ask: answered at once from what is known, or taken into a room of its own.
     fn on_client(&mut self, now: Now, from: Caller, request: ClientToMaster) {
-        if self.is_full && is_change(&request) {
-            return self.out.reply(from, Err(no_room()));
+        if let Some(refusal) = self.refusal(now, &request) {
+            return self.out.reply(from, Err(refusal));
         }
         let (state, view) = (&self.state, self.chunks.view(now, &self.state));
         let answer = match request {
@@ -242,12 +286,7 @@ impl MasterCore {
                 Ok(Response::CellInfo(CellInfoAnswer { cell, config, term: self.term }))
             }
             ClientToMaster::Servers(_) => Ok(Response::Servers(reads::servers(&view))),
-            ClientToMaster::Status(_) => {
-                let mut status = reads::status(&view);
-                status.reasons.extend(self.warning.clone());
-                status.reasons.extend(self.is_full.then(|| NO_ROOM.to_owned()));
-                Ok(Response::Status(status))
-            }
+            ClientToMaster::Status(_) => Ok(self.status(&view)),
             ClientToMaster::RepairStatus(_) => {
                 Ok(Response::RepairStatus(self.chunks.repair_status()))
             }

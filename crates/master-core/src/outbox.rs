@@ -3,7 +3,7 @@
 use crate::log_jobs::LogJob;
 use crate::record::Record;
 use bytes::Bytes;
-use cairn_env::{Caller, Effect, EffectId, Payload};
+use cairn_env::{Caller, Effect, EffectId, LogEvent, Payload};
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::{Address, PATH_SIZE_MAX, ServerId, Time};
 
@@ -76,6 +76,11 @@ impl MasterOutbox {
         let id = self.fresh();
         self.world(Effect::Wake { id, at });
         id
+    }
+
+    /// Tells the person who runs the master.
+    pub fn log(&mut self, event: LogEvent) {
+        self.world(Effect::Log(event));
     }
 
     /// Puts a record on its way into the log.

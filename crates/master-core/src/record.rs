@@ -16,7 +16,13 @@ use cairn_types::{
 
 cairn_types::message! {
     /// The first record of a term; requests are taken once it is applied (R23).
-    pub struct Begin { 1 => time: WallTime, 2 => term: Term, 3 => reign: ReignId }
+    pub struct Begin {
+        1 => time: WallTime,
+        2 => term: Term,
+        3 => reign: ReignId,
+        /// It begins a history: what earlier terms logged may lack here (R3).
+        4 => new_history: bool,
+    }
 }
 cairn_types::message! {
     /// The cell's founding, once, at the first start of all.

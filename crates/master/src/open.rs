@@ -12,7 +12,7 @@ use cairn_store::{
     Checkpoints, IdentityError, PageFileLimits, SEGMENT_SIZE_STANDARD, read_identity,
     write_identity,
 };
-use cairn_types::{CellConfig, CellId, ConfigError, Incarnation, Random, ServerId};
+use cairn_types::{CellConfig, CellId, ConfigError, Incarnation, Random, ServerId, Term};
 use std::sync::Arc;
 
 /// Whoever holds this file's lock is the directory's master.
@@ -34,6 +34,9 @@ pub struct MasterConfig {
     pub log_size_max: u64,
     /// Bytes that a segment of the operation log has.
     pub segment_size: u64,
+    /// The term up to which servers know of changes that are lost with a newer directory: the first
+    /// start with it begins a history past that term (R3), later ones find it begun.
+    pub recover_past: Option<Term>,
 }
 
 impl MasterConfig {
@@ -47,6 +50,7 @@ impl MasterConfig {
             page_file_limits: PageFileLimits::standard(),
             log_size_max: 1 << 30,
             segment_size: SEGMENT_SIZE_STANDARD,
+            recover_past: None,
         }
     }
 }
@@ -88,6 +92,9 @@ pub enum MasterOpenError {
         /// Why not.
         error: RecoveryError,
     },
+    /// There is no term after the one that is lost.
+    #[error("no term comes after that: give the one that the master named")]
+    TermsSpent,
     /// The consensus library refuses.
     #[error("{0}")]
     Consensus(#[from] ConsensusError),
@@ -125,8 +132,16 @@ impl Master {
             recovery::recover(&disk, cell, config.segment_size, &mut checkpoints)
                 .map_err(unrecovered)?;
 
-        let consensus = Consensus::start((state.applied(), state.applied_term()))?;
-        let core = MasterCore::new(state, consensus.term(), random.next_u64());
+        let lost = config.recover_past.filter(|past| *past >= state.applied_term());
+        let last = lost.unwrap_or(state.applied_term());
+        if last >= Term::LAST {
+            return Err(MasterOpenError::TermsSpent);
+        }
+        let consensus = Consensus::start((state.applied(), last))?;
+        let mut core = MasterCore::new(state, consensus.term(), random.next_u64());
+        if lost.is_some() {
+            core.begin_history();
+        }
         let hello = Hello::new(
             cell,
             Role::Master,

@@ -90,6 +90,7 @@ fn add_master(
                 page_file_limits: PAGE_FILE_LIMITS,
                 log_size_max: 1 << 30,
                 segment_size: SEGMENT_SIZE,
+                recover_past: observer.borrow().recover_past,
             };
             let opened = Master::open(boot.disks[0].session(), config);
             let (driver, disk) = opened.map_err(|why| why.to_string())?;

@@ -10,8 +10,8 @@ use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
 use cairn_master::Master;
 use cairn_master_core::{LogJob, LogResult, Record};
 use cairn_protocol::{BatchEntry, Failure, Request, Response};
-use cairn_types::ChunkHandle;
 use cairn_types::wire::Message;
+use cairn_types::{ChunkHandle, Term};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,6 +27,8 @@ pub(crate) struct Observer {
     pub(crate) suspect_answers: Vec<(NodeId, WorldTime)>,
     /// Who accepted the last lease on each chunk.
     pub(crate) primaries: BTreeMap<ChunkHandle, NodeId>,
+    /// What the master is started with: the term up to which changes are lost (R3).
+    pub(crate) recover_past: Option<Term>,
     replay: ReplayIsState,
     master: Option<NodeId>,
     checkers: Vec<Box<dyn Checker>>,
@@ -51,6 +53,7 @@ impl Observer {
             stale_answers: Vec::new(),
             suspect_answers: Vec::new(),
             primaries: BTreeMap::new(),
+            recover_past: None,
             replay: ReplayIsState::default(),
             master: None,
             checkers,

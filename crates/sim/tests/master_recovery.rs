@@ -44,6 +44,7 @@ fn config(seed: u64) -> MasterConfig {
         page_file_limits: PageFileLimits { garbage_max: 8 << 10, records_max: 40 },
         log_size_max: 1 << 30,
         segment_size: 4096,
+        recover_past: None,
     }
 }
 

@@ -162,6 +162,11 @@ number! {
     SerialNumber
 }
 
+impl Term {
+    /// The last that the numbers given out in it have room for.
+    pub const LAST: Self = Self((1 << (64 - COUNTER_BITS)) - 1);
+}
+
 impl SerialNumber {
     /// Which life of the chunk's unsynced bytes it belongs to.
     #[must_use]

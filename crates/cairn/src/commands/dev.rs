@@ -49,6 +49,7 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
         data: data.join("master"),
         listen: dev.listen.clone(),
         checkpoint_every_records: None,
+        recover_past: None,
         log: dev.log.settings(file),
         config: file.new_cell.apply(CellConfig::small()),
         servers,

@@ -4,7 +4,7 @@ use crate::cli_error::CliError;
 use crate::log_arguments::LogArguments;
 use crate::server_start::{MasterStart, run_until_halted, say_ready, start_master};
 use crate::settings::SettingsFile;
-use cairn_types::CellConfig;
+use cairn_types::{CellConfig, Term};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -27,6 +27,11 @@ pub(crate) struct MasterArguments {
     #[arg(long, hide = true, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     checkpoint_every_records: Option<u64>,
+    /// Go on from an old copy of the directory, past the TERM that the master has named: a newer
+    /// directory is lost, and with it the names that it alone knows. Other starts with it change
+    /// nothing more
+    #[arg(long, value_name = "TERM")]
+    recover_past: Option<u64>,
     #[command(flatten)]
     log: LogArguments,
 }
@@ -47,6 +52,7 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
         listen: listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
         config: file.new_cell.apply(base),
         checkpoint_every_records: arguments.checkpoint_every_records,
+        recover_past: arguments.recover_past.map(Term::new),
         servers: 1,
         log: arguments.log.settings(file),
     };

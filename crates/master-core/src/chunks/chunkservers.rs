@@ -3,7 +3,7 @@
 //!
 //! - CS1: a server that has obeyed a later term, or a master of a term that this log does not know
 //!   or knows as another's, is not this master's to command: this master was started from an old
-//!   copy of its directory, and is the past (R1, R3).
+//!   copy of its directory, and is the past (R1, R3), until a person has it begin a history.
 //!   It would give out numbers that were given out before, and files would swap their contents.
 
 use super::Chunks;
@@ -13,7 +13,7 @@ use crate::record::{self, CloseChunk, KnowServer};
 use crate::rules::closing::lacks_close;
 use crate::rules::garbage::{is_garbage, left_out_of, named};
 use crate::step::Step;
-use cairn_env::Caller;
+use cairn_env::{Caller, LogEvent};
 use cairn_protocol::{
     ChunkserverToMaster, ErrorCode, Failure, ForgetServer, ForgetServerAnswer, Heartbeat,
     HeartbeatAnswer, Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, Response,
@@ -60,10 +60,12 @@ impl Chunks {
             );
             return Err(Failure::refused(ErrorCode::WrongCell, line));
         }
-        let newest = join.term.max(join.highest_handle.term()).max(join.highest_version.term());
-        Self::check_history(step, join.cell, join.served, server)?;
-        self.check_term(newest, server)?;
-        check_numbers(step, join)?;
+        let obeyed = join.term.max(join.highest_handle.term()).max(join.highest_version.term());
+        let newest = obeyed.max(join.served.term);
+        let known = Self::check_history(step, join.cell, join.served, (server, newest))
+            .and_then(|()| self.check_term(obeyed, server))
+            .and_then(|()| check_numbers(step, join, newest));
+        self.unless_ahead(step, (server, newest), known)?;
         let id = step.numbers.join();
         let restarted = self.fleet.join(step.now.time, join, id)?;
         if restarted {
@@ -118,8 +120,8 @@ impl Chunks {
             return Ok(());
         }
         let line = format!(
-            "server {server} has obeyed a master of term {heard}, this one is of term {term}: was \
-             the master started from an old copy of its directory? start the newer one"
+            "server {server} has obeyed a master of term {heard}, this one is of term {term}: {}",
+            how_to_go_on(heard)
         );
         Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
     }
@@ -129,7 +131,7 @@ impl Chunks {
         step: &Step<'_>,
         cell: CellId,
         served: ServedReign,
-        server: ServerId,
+        (server, newest): (ServerId, Term),
     ) -> Result<(), Failure> {
         let ServedReign { term, reign } = served;
         if cell.is_none() || step.state.may_have_had(term, reign) || broken(Rule::R1) {
@@ -137,10 +139,28 @@ impl Chunks {
         }
         let line = format!(
             "server {server} has served a master of term {term} whose changes are not in this \
-             one's log: was the master started from an old copy of its directory? start the \
-             newer one"
+             one's log: {}",
+            how_to_go_on(newest)
         );
         Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
+    }
+
+    /// Remembers a server that is refused because it knows more than the log, for the person who
+    /// has to decide how to go on (R3).
+    fn unless_ahead(
+        &mut self,
+        step: &mut Step<'_>,
+        (server, newest): (ServerId, Term),
+        known: Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if let Err(failure) = &known
+            && step.state.server(server).is_some()
+            && self.fleet.note_ahead(step.now.time, server, newest)
+        {
+            let event = LogEvent::error("behind the cell").with("why", &failure.message);
+            step.out.log(event);
+        }
+        known
     }
 
     fn on_inventory(
@@ -181,8 +201,10 @@ impl Chunks {
         step: &mut Step<'_>,
         beat: &Heartbeat,
     ) -> Result<HeartbeatAnswer, Failure> {
-        Self::check_history(step, step.state.cell(), beat.served, beat.server)?;
-        self.check_term(beat.term, beat.server)?;
+        let (server, newest) = (beat.server, beat.term.max(beat.served.term));
+        let known = Self::check_history(step, step.state.cell(), beat.served, (server, newest))
+            .and_then(|()| self.check_term(beat.term, server));
+        self.unless_ahead(step, (server, newest), known)?;
         let term = self.scheduler.term().number;
         if !self.fleet.hear_heartbeat(step.now.time, beat) {
             return Ok(HeartbeatAnswer { term, rejoin: true, ..HeartbeatAnswer::default() });
@@ -220,17 +242,24 @@ impl Chunks {
     }
 }
 
+fn how_to_go_on(newest: Term) -> String {
+    format!(
+        "was the master started from an old copy of its directory? start the newer one, or, if it \
+         is lost, this one with --recover-past {newest}"
+    )
+}
+
 /// CS1: numbers of this term come from here alone.
-fn check_numbers(step: &Step<'_>, join: &Join) -> Result<(), Failure> {
+fn check_numbers(step: &Step<'_>, join: &Join, newest: Term) -> Result<(), Failure> {
     let handles = join.highest_handle <= step.numbers.last_handle();
     let versions = join.highest_version <= step.numbers.last_version();
     if (handles && versions) || broken(Rule::R1) {
         return Ok(());
     }
     let line = format!(
-        "server {} knows of numbers that this master has not given out yet: was the master \
-         started from an old copy of its directory? start the newer one",
-        join.at.server
+        "server {} knows of numbers that this master has not given out yet: {}",
+        join.at.server,
+        how_to_go_on(newest)
     );
     Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
 }

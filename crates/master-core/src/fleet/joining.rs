@@ -37,6 +37,7 @@ impl Fleet {
         let former = self.servers.get(server).filter(|known| !known.awaited);
         let former = former.map(|known| known.incarnation);
         self.servers.join(now, join, id)?;
+        self.ahead.forget(server);
         self.forget_all_of(server);
         Ok(former.is_some_and(|former| former != join.incarnation))
     }

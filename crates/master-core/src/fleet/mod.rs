@@ -15,6 +15,7 @@ mod joining;
 mod left_out;
 mod locations;
 mod servers;
+mod servers_ahead;
 mod thinned;
 mod unknown_chunks;
 mod wanted;
@@ -22,12 +23,13 @@ mod wanted;
 pub(crate) use joining::SliceNews;
 pub(crate) use locations::{KnownReplica, LocationTable, behind};
 pub(crate) use servers::ServerTable;
+pub(crate) use servers_ahead::ServersAhead;
 pub(crate) use unknown_chunks::is_empty_creation;
 
 use crate::state::State;
 use bad_blocks::BadBlockHints;
 use cairn_protocol::{DoubtedBlock, Heartbeat, LeftOut, ReplicaReport, ReportBadBlock};
-use cairn_types::{CellConfig, ChunkHandle, ReplicaAt, ServerId, Time};
+use cairn_types::{CellConfig, ChunkHandle, ReplicaAt, ServerId, Term, Time};
 use left_out::{LeftOutNews, ServerNews};
 use std::time::Duration;
 use thinned::ThinnedChunks;
@@ -47,6 +49,8 @@ pub(crate) struct Fleet {
     hints: BadBlockHints,
     /// Sets that go on without a server, which is to hear of it.
     news: LeftOutNews,
+    /// Who knows of changes that the log lacks.
+    ahead: ServersAhead,
     /// What may have fewer replicas than before.
     thinned: ThinnedChunks,
     /// Until then any server may come and tell what it holds.
@@ -73,6 +77,17 @@ impl Fleet {
 
     pub(crate) fn locations(&self) -> &LocationTable {
         &self.locations
+    }
+
+    /// Servers that know of changes that the log lacks.
+    pub(crate) fn ahead(&self) -> &ServersAhead {
+        &self.ahead
+    }
+
+    /// A server that the log knows is not taken in, because it knows of changes up to that term
+    /// that the log lacks. Whether that is news.
+    pub(crate) fn note_ahead(&mut self, now: Time, server: ServerId, term: Term) -> bool {
+        self.ahead.note(now, server, term)
     }
 
     /// The servers that keep a chunk that the log does not know.
@@ -113,6 +128,7 @@ impl Fleet {
     /// A server will not come back.
     pub(crate) fn forget_server(&mut self, server: ServerId) {
         self.servers.forget(server);
+        self.ahead.forget(server);
         self.forget_all_of(server);
     }
 

@@ -5,16 +5,40 @@ use crate::leases::GrantedLease;
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::ServerState;
-use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
+use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId};
 
-/// Replicas at the logged version or above (R9).
+/// Where the replicas have to stand that are up to date: at the logged version; in a new history,
+/// where the log may lack later ones, at the highest that was given out before it, once all who may
+/// know of one have told (R9).
+fn up_to_date_at(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+) -> Option<ChunkVersion> {
+    let (logged, began) = (chunk.version, view.state.history_began());
+    if logged.term() >= began {
+        return Some(logged);
+    }
+    if view.fleet.servers().is_telling(view.now.time) {
+        return None;
+    }
+    let told = view.fleet.locations().of(handle).map(|(_, replica)| replica.version);
+    let before = told.filter(|version| version.term() < began);
+    let at = before.fold(logged, ChunkVersion::max);
+    assert!(at.term() < began, "what this history raised is logged in it (R8)");
+    Some(at)
+}
+
+/// Replicas that stand there or above (R9).
 pub(crate) fn current(
     view: &View<'_>,
     handle: ChunkHandle,
     chunk: &ChunkRecord,
 ) -> impl Iterator<Item = (ServerId, KnownReplica)> {
-    let logged = chunk.version;
-    view.fleet.locations().of(handle).filter(move |(_, replica)| replica.is_current(logged))
+    let up_to_date_at = up_to_date_at(view, handle, chunk);
+    let is_current =
+        move |replica: &KnownReplica| up_to_date_at.is_some_and(|at| replica.is_current(at));
+    view.fleet.locations().of(handle).filter(move |(_, replica)| is_current(replica))
 }
 
 /// The fewest replicas that a set may have (R11); a chunk that was created smaller stays usable.

@@ -8,6 +8,7 @@
 //!   closing ──────┘   garbage  placement  reading  health  degraded  explain  lacking
 //! ```
 
+pub(crate) mod behind;
 pub(crate) mod closing;
 pub(crate) mod decided_set;
 pub(crate) mod degraded;

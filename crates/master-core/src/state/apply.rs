@@ -87,7 +87,7 @@ impl State {
     fn begin(&mut self, record: &Begin) -> Applied {
         self.term = record.term;
         self.term_began = record.time;
-        self.history.begin(record.term, record.reign);
+        self.history.begin(record.term, record.reign, record.new_history);
         Applied::Changed(Changed::default())
     }
 

@@ -6,6 +6,8 @@
 //!   the copy's:    1 ─ 2 ─ 3'           c is not the reign of 3': the log lacks what 3 logged
 //! ```
 //! - HI1: the last [`REIGNS_MAX`] terms are remembered; older ones are believed.
+//! - HI2: a new history believes every term before its first: a person has said that what they
+//!   logged is lost, or is here.
 
 use cairn_types::{ReignId, Term};
 use std::sync::Arc;
@@ -19,23 +21,36 @@ cairn_types::message! {
     pub struct TermReign { 1 => term: Term, 2 => reign: ReignId }
 }
 
-/// In order of term; clones share it until one of them begins another.
+/// In order of term; clones share them until one of them begins another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct History(Arc<Vec<TermReign>>);
+pub(super) struct History {
+    reigns: Arc<Vec<TermReign>>,
+    /// The first term of this history; zero where it goes back to the cell's founding.
+    began: Term,
+}
 
 impl History {
     /// From what an image has.
-    pub(super) fn of(reigns: Vec<TermReign>) -> Self {
-        Self(Arc::new(reigns))
+    pub(super) fn of(reigns: Vec<TermReign>, began: Term) -> Self {
+        Self { reigns: Arc::new(reigns), began }
     }
 
     pub(super) fn reigns(&self) -> Vec<TermReign> {
-        self.0.to_vec()
+        self.reigns.to_vec()
     }
 
-    /// A term begins.
-    pub(super) fn begin(&mut self, term: Term, reign: ReignId) {
-        let reigns = Arc::make_mut(&mut self.0);
+    /// The first term of this history.
+    pub(super) fn began(&self) -> Term {
+        self.began
+    }
+
+    /// A term begins, and with it perhaps a history (HI2).
+    pub(super) fn begin(&mut self, term: Term, reign: ReignId, new_history: bool) {
+        let reigns = Arc::make_mut(&mut self.reigns);
+        if new_history {
+            reigns.clear();
+            self.began = term;
+        }
         // The term of a `Begin` that was repeated is the later one's.
         reigns.retain(|known| known.term < term);
         if reigns.len() == REIGNS_MAX {
@@ -47,11 +62,11 @@ impl History {
 
     /// Whether this log may have had that term under that reign.
     pub(super) fn may_have_had(&self, term: Term, reign: ReignId) -> bool {
-        let oldest = self.0.first().map(|known| known.term);
+        let oldest = self.reigns.first().map(|known| known.term);
         if reign == ReignId::default() || oldest.is_none_or(|oldest| term < oldest) {
             return true;
         }
-        let known = self.0.iter().find(|known| known.term == term);
+        let known = self.reigns.iter().find(|known| known.term == term);
         known.is_some_and(|known| known.reign == ReignId::default() || known.reign == reign)
     }
 }
@@ -69,7 +84,7 @@ mod tests {
         };
         assert!(had(&history, 4, 9), "nothing is known so far");
         for (term, reign) in [(2, 20), (3, 0), (5, 50)] {
-            history.begin(Term::new(term), ReignId::new(reign));
+            history.begin(Term::new(term), ReignId::new(reign), false);
         }
         assert!(had(&history, 2, 20) && had(&history, 5, 50));
         assert!(!had(&history, 2, 21) && !had(&history, 4, 40) && !had(&history, 6, 60));
@@ -81,7 +96,24 @@ mod tests {
     #[test]
     fn so_many_terms_are_remembered_and_no_more() {
         let mut history = History::default();
-        (1..=2 * REIGNS_MAX as u64).for_each(|it| history.begin(Term::new(it), ReignId::new(it)));
+        let begin = |it| history.begin(Term::new(it), ReignId::new(it), false);
+        (1..=2 * REIGNS_MAX as u64).for_each(begin);
         assert_eq!(history.reigns().len(), REIGNS_MAX);
+    }
+
+    #[test]
+    fn a_new_history_believes_all_terms_before_its_first_and_no_other_of_its_own() {
+        let mut history = History::default();
+        let had = |history: &History, term, reign| {
+            history.may_have_had(Term::new(term), ReignId::new(reign))
+        };
+        history.begin(Term::new(5), ReignId::new(50), false);
+        assert!(!had(&history, 5, 51) && !had(&history, 8, 80));
+        history.begin(Term::new(9), ReignId::new(90), true);
+        assert!(had(&history, 5, 51) && had(&history, 8, 80) && had(&history, 9, 90));
+        assert!(!had(&history, 9, 91) && !had(&history, 10, 100));
+        assert_eq!(history.began(), Term::new(9));
+        history.begin(Term::new(10), ReignId::new(100), false);
+        assert_eq!(history.began(), Term::new(9));
     }
 }

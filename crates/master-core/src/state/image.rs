@@ -65,6 +65,8 @@ cairn_types::message! {
         12 => reigns: Vec<TermReign>,
         /// Those that have joined and were not forgotten.
         13 => servers: Vec<ReplicaAt>,
+        /// The first term of this history.
+        14 => history_began: Term,
     }
 }
 cairn_types::message! {
@@ -152,7 +154,7 @@ impl State {
             applied: head.applied,
             applied_term: head.applied_term,
             servers: KnownServers::of(head.servers),
-            history: History::of(head.reigns),
+            history: History::of(head.reigns, head.history_began),
             names: NameTree::of(
                 [names, entries],
                 HiddenTable::of([hidden, by_place, until]),
@@ -202,6 +204,7 @@ impl State {
             file_count: self.names.file_count(),
             outcome_count: self.outcomes.count(),
             reigns: self.history.reigns(),
+            history_began: self.history.began(),
             servers: self.servers.iter().cloned().collect(),
         }
     }

@@ -144,6 +144,12 @@ impl State {
         self.history.may_have_had(term, reign)
     }
 
+    /// The first term of this history: what was logged before it may lack here (R3).
+    #[must_use]
+    pub fn history_began(&self) -> Term {
+        self.history.began()
+    }
+
     /// When that term began.
     #[must_use]
     pub fn term_began(&self) -> WallTime {
