@@ -205,7 +205,10 @@ impl ChunkCore {
             Request::Read(read) => read.size.min(reads::READ_SIZE_MAX),
             Request::Write(write) => write.size,
             Request::Append(append) => append.size,
-            Request::Forward(forward) => forward.mutations.iter().map(|it| it.size).sum(),
+            // Whoever lies about sizes is refused later, by each.
+            Request::Forward(forward) => {
+                forward.mutations.iter().fold(0, |all: u64, it| all.saturating_add(it.size))
+            }
             _ => return,
         };
         self.load.note(now, size);
