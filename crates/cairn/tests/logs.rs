@@ -5,7 +5,7 @@ mod cell;
 use cell::row::{Row, judge};
 use cell::{Cell, KilledOnDrop, await_output, await_until, cairn, run};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// Another chunkserver of a cell, which writes its log where the caller says.
@@ -44,6 +44,55 @@ fn events_have_a_time_a_level_and_a_name_in_the_form_that_was_asked_for() {
         }
     }
     assert_eq!(std::fs::read_to_string(&few).expect("reads"), "", "nothing so urgent");
+}
+
+/// A chunk that a server stores, the one that has bytes.
+fn stored_chunk(directory: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("lists").map(|it| it.expect("is there"));
+    entries.map(|entry| entry.path()).find_map(|path| {
+        if path.is_dir() {
+            return stored_chunk(&path);
+        }
+        path.extension().is_some_and(|it| it == "chunk").then_some(path)
+    })
+}
+
+/// What an operator asks for, in the logs of a master and a chunkserver: who came and went, what is
+/// damaged, what was saved.
+#[test]
+fn what_happens_to_servers_and_replicas_is_told_once_each() {
+    let mut cell = Cell::start_plan(2, |plan| {
+        plan.master_arguments = ["--checkpoint-every-records", "10"].map(str::to_owned).into();
+    });
+    let log = cell.master.log().to_owned();
+    let joined = format!("INFO chunkserver joined address={}", cell.chunkservers[0].address());
+    await_output(&log, &joined);
+    let file = cell.file("file", &[7; 100_000]);
+    cell.ok(["put", &file, "/file"]);
+    // A stored byte changes by itself, on both: whoever is asked finds it.
+    for number in 0..2 {
+        let directory = cell.local(&format!("chunkserver-{}", number + 1));
+        let stored = stored_chunk(&directory).expect("it has one");
+        let mut bytes = std::fs::read(&stored).expect("reads");
+        bytes[50_000] ^= 1;
+        std::fs::write(&stored, bytes).expect("writes");
+    }
+    let done = cell.run(["cat", "/file", "--deadline", "5"]);
+    assert!(!done.status.success(), "no good replica is left");
+    let own = cell.chunkservers[0].log().to_owned();
+    await_output(&own, "ERROR bad block chunk=");
+    await_output(&log, "ERROR replica damaged chunk=");
+    for number in 0..12 {
+        cell.ok(["mkdir", &format!("/{number}")]);
+    }
+    await_output(&log, "INFO checkpoint index=");
+    let address = cell.chunkservers[1].address().to_owned();
+    cell.chunkservers[1].kill();
+    await_output(&log, &format!("WARN chunkserver silent address={address}"));
+    await_output(&log, &format!("ERROR chunkserver dead address={address}"));
+    let text = std::fs::read_to_string(&log).expect("reads");
+    assert_eq!(text.matches("chunkserver silent").count(), 1, "{text}");
+    assert_eq!(text.matches("chunkserver dead").count(), 1, "{text}");
 }
 
 #[test]

@@ -449,7 +449,9 @@ impl ChunkCore {
                 replica.on_checksums(cx, (length, checksums));
             }
             (ReplicaJob::Checksums, Err(error)) => replica.on_apply_failed(cx, &error),
-            (ReplicaJob::Verify, Ok(ChunkDone::Verified { good })) => replica.on_verified(good),
+            (ReplicaJob::Verify, Ok(ChunkDone::Verified { good })) => {
+                replica.on_verified(cx.out, good)
+            }
             // The disk could not look: the doubt will be told again.
             (ReplicaJob::Verify, Err(_)) => {}
             (ReplicaJob::SyncHere { lease, round }, result @ (Ok(ChunkDone::Synced) | Err(_))) => {

@@ -13,7 +13,7 @@
 //!   outlive the lease that it was made for.
 
 use crate::catch_up::{CatchUp, CatchUpProgress};
-use crate::outbox::{DiskPurpose, ReplicaJob, failure_of};
+use crate::outbox::{DiskPurpose, Outbox, ReplicaJob, failure_of};
 use crate::primary::{LeaseEnd, Primary, PrimaryChange, check_grant};
 use crate::replica_context::ReplicaContext;
 use crate::replica_role::ReplicaRole;
@@ -449,9 +449,11 @@ impl Replica {
     ) {
         let Some(primary) = self.role.primary_mut() else { return };
         if let Err(end) = go_on(primary, &mut self.stored, cx) {
-            self.end_lease(cx, &end.why);
             if end.settle {
+                self.role.end_lease(&self.stored, cx.out, &end.why);
                 self.stored.settle(cx.out);
+            } else {
+                self.end_lease(cx, &end.why);
             }
         }
     }
@@ -476,7 +478,7 @@ impl Replica {
     }
 
     fn end_lease(&mut self, cx: &mut ReplicaContext<'_>, why: &str) {
-        self.role.end_lease(&self.stored, cx.out, why);
+        self.role.lose_lease(&self.stored, cx, why);
     }
 
     pub(crate) fn on_tick(&mut self, cx: &mut ReplicaContext<'_>) {
@@ -556,16 +558,16 @@ impl Replica {
     /// Someone doubts a block: it is verified behind the mutations that are under way (R31).
     pub(crate) fn verify(&mut self, cx: &mut ReplicaContext<'_>, offset: u64) {
         if broken(Rule::R31) {
-            self.stored.damage();
+            self.stored.find_bad_block(cx.out);
             return;
         }
         let handle = self.stored.handle();
         cx.out.replica_job(handle, ReplicaJob::Verify, ChunkJob::Verify { handle, offset });
     }
 
-    pub(crate) fn on_verified(&mut self, good: bool) {
+    pub(crate) fn on_verified(&mut self, out: &mut Outbox, good: bool) {
         if !good {
-            self.stored.damage();
+            self.stored.find_bad_block(out);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::replica_context::ReplicaContext;
 use crate::secondary::Secondary;
 use crate::stored_replica::StoredReplica;
 use crate::write::check_write;
-use cairn_env::{Caller, ConnectionId};
+use cairn_env::{Caller, ConnectionId, Effect, LogEvent};
 use cairn_protocol::{Acknowledged, Append, Failure, HeldLease, SyncChunk, Write};
 use cairn_types::{ChunkVersion, LeaseId, Time};
 
@@ -61,6 +61,21 @@ impl ReplicaRole {
             Self::Secondary(secondary) => secondary.follows(lease),
             Self::Idle | Self::Primary(_) => false,
         }
+    }
+
+    /// A lease that is held ends before its time: a person is told.
+    pub(crate) fn lose_lease(
+        &mut self,
+        stored: &StoredReplica,
+        cx: &mut ReplicaContext<'_>,
+        why: &str,
+    ) {
+        if self.primary_mut().is_some_and(|primary| primary.is_live(cx.now)) {
+            let chunk = stored.handle().short();
+            let event = LogEvent::warn("lease lost").with("chunk", chunk).with("why", why);
+            cx.out.push(Effect::Log(event));
+        }
+        self.end_lease(stored, cx.out, why);
     }
 
     /// Ends the lease that it holds, if it holds one.

@@ -189,6 +189,7 @@ impl ReplicaTable {
 #[cfg(test)]
 mod tests {
     use super::ReplicaTable;
+    use crate::outbox::Outbox;
     use cairn_protocol::ReplicaReport;
     use cairn_types::ChunkHandle;
 
@@ -200,7 +201,7 @@ mod tests {
         let mut table = ReplicaTable::of_recovered(&held);
         let [read, damaged] = [7, 8].map(ChunkHandle::new);
         assert!(table.touch(read).is_some());
-        table.touch(damaged).expect("it is held").on_verified(false);
+        table.touch(damaged).expect("it is held").on_verified(&mut Outbox::default(), false);
         assert_eq!(table.watched.len(), 2);
         table.tick(|replica| panic!("no lease is held: {replica:?}"));
         assert_eq!(table.watched.iter().collect::<Vec<_>>(), [&damaged]);

@@ -4,7 +4,7 @@
 //! - T2: no more is told as acknowledged than is stored here (R17).
 
 use crate::outbox::{DiskPurpose, Outbox, ReplicaJob};
-use cairn_env::{ApplyMutation, ChunkError, ChunkJob, JournalEntry};
+use cairn_env::{ApplyMutation, ChunkError, ChunkJob, Effect, JournalEntry, LogEvent};
 use cairn_protocol::{ErrorCode, Failure, Forwarded, LevelSource, Raise, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, SerialNumber};
@@ -210,9 +210,12 @@ impl StoredReplica {
         (self.damaged, self.end_unknown) = (true, true);
     }
 
-    /// A block was looked at, and does not match its checksum.
-    pub(crate) fn damage(&mut self) {
-        self.damaged = true;
+    /// A block was looked at, and does not match its checksum: a person is told of the first.
+    pub(crate) fn find_bad_block(&mut self, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.damaged, true) {
+            let event = LogEvent::error("bad block").with("chunk", self.handle.short());
+            out.push(Effect::Log(event));
+        }
     }
 
     /// Takes a newer mark as far as the bytes reach (T2); whether that changed anything.

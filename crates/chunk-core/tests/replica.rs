@@ -323,6 +323,8 @@ fn a_lease_does_not_survive_a_raise_that_its_holder_did_not_ask_for() {
         assert!(matches!(bench.call().1, Request::SecondaryFailed(_)));
         bench.ask(Raise { keeps_lease, ..raise(version(1), version(2)) });
         assert_eq!(bench.replies.len(), usize::from(!keeps_lease), "who waits is told at the end");
+        let lost = bench.logged.iter().any(|event| event.contains("lease lost"));
+        assert_eq!(lost, !keeps_lease, "{:?}", bench.logged);
     }
 }
 

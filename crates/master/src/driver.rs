@@ -23,12 +23,16 @@ use cairn_master_core::{
 use cairn_pagetree::Damaged;
 use cairn_protocol::Hello;
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{LogIndex, Term};
+use cairn_types::{LogIndex, Term, Time};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A record pays for so many bytes of the next checkpoint: where changes are scattered over many
 /// pages, checkpoints come later rather than fill the disk's time.
 const CHECKPOINT_BYTES_PER_RECORD: u64 = 4096;
+
+/// A flush of the operation log that takes longer is told of.
+const SLOW_FLUSH: Duration = Duration::from_secs(1);
 
 /// A checkpoint is made when so much of the bytes that the log may have came since the last one.
 const CHECKPOINT_LOG_SHARE: u64 = 4;
@@ -42,8 +46,9 @@ pub struct Master {
     hello: Hello,
     /// What each record on its way is, and who proposed it.
     proposed: BTreeMap<LogIndex, (ProposalId, Record)>,
-    /// The append on its way (D2).
+    /// The append on its way (D2), and since when.
     appending: Option<(EffectId, Append)>,
+    appending_since: Time,
     room: LogRoom,
     checkpointing: Option<EffectId>,
     /// The last checkpoint made or tried.
@@ -77,6 +82,7 @@ impl Master {
             hello,
             proposed: BTreeMap::new(),
             appending: None,
+            appending_since: Time::default(),
             room: LogRoom::default(),
             checkpointing: None,
             last_checkpoint: from.index,
@@ -115,7 +121,7 @@ impl Master {
                 self.on_disk(now, id, result, wishes);
             }
             Event::Completed { id, result: Completion::Woken } if self.room.was_asked(id) => {
-                self.look_for_room(wishes);
+                self.look_for_room(now, wishes);
             }
             other => self.core.step(now, other, wishes),
         }
@@ -132,6 +138,7 @@ impl Master {
             self.checkpointing = None;
             self.on_checkpoint(result, wishes);
         } else if let Some((_, append)) = self.appending.take_if(|(effect, _)| *effect == id) {
+            self.tell_if_slow(now, wishes);
             let has_room = matches!(result, Ok(LogDone::Appended { has_room: true }));
             let durable = match result {
                 Ok(_) => self.consensus.durable(append.number).map_err(|error| error.to_string()),
@@ -150,6 +157,16 @@ impl Master {
                 Err(DiskError::SyncFailed(why)) => self.halt(&why.to_string(), wishes),
                 told => self.set_room(now, matches!(told, Ok(LogDone::Room(true))), wishes),
             }
+        }
+    }
+
+    /// Changes wait for as long as a flush takes: a disk that is slow is told of.
+    fn tell_if_slow(&mut self, now: Now, wishes: &mut Vec<MasterEffect>) {
+        let took = now.time.since(self.appending_since);
+        if took >= SLOW_FLUSH {
+            let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            let event = LogEvent::warn("slow flush").with_number("took_ms", took);
+            wishes.push(MasterEffect::Env(Effect::Log(event)));
         }
     }
 
@@ -172,8 +189,9 @@ impl Master {
     }
 
     /// What waits for room is tried again; where nothing does, the log is asked.
-    fn look_for_room(&mut self, wishes: &mut Vec<MasterEffect>) {
+    fn look_for_room(&mut self, now: Now, wishes: &mut Vec<MasterEffect>) {
         if let Some(append) = self.room.take_refused() {
+            self.appending_since = now.time;
             return wishes.push(MasterEffect::Env(self.append_effect(append)));
         }
         let (id, job) = self.disk_effect(LOG_LANE, LogJob::TakeRoom);
@@ -191,6 +209,10 @@ impl Master {
         match result {
             Ok(LogDone::Checkpointed(Checkpointed { size, page_file, to_adopt, .. })) => {
                 self.checkpoint_size = size;
+                let event = LogEvent::info("checkpoint")
+                    .with_number("index", self.last_checkpoint.get())
+                    .with_number("bytes", size);
+                wishes.push(MasterEffect::Env(Effect::Log(event)));
                 self.core.set_warning(None);
                 let before = to_adopt.and_then(|(pages, file)| self.core.adopt(&pages, file));
                 if let Some(before) = before {
@@ -202,7 +224,11 @@ impl Master {
             Ok(LogDone::Damaged(damaged)) => self.damaged(damaged, wishes),
             Ok(_) => {}
             Err(DiskError::SyncFailed(why)) => self.halt(&why.to_string(), wishes),
-            Err(error) => self.core.set_warning(Some(format!("checkpoint: {error}"))),
+            Err(error) => {
+                let event = LogEvent::error("checkpoint failed").with("why", &error);
+                wishes.push(MasterEffect::Env(Effect::Log(event)));
+                self.core.set_warning(Some(format!("checkpoint: {error}")));
+            }
         }
     }
 
@@ -291,11 +317,16 @@ impl Master {
         }
     }
 
-    fn append(&mut self, effects: &mut Vec<Effect<LogJob>>) -> Result<(), ConsensusError> {
+    fn append(
+        &mut self,
+        now: Now,
+        effects: &mut Vec<Effect<LogJob>>,
+    ) -> Result<(), ConsensusError> {
         if self.appending.is_some() || self.room.holds_back() {
             return Ok(());
         }
         let Some(LogBatch { number, records }) = self.consensus.take()? else { return Ok(()) };
+        self.appending_since = now.time;
         self.logged += records.iter().map(|(_, record)| record.len() as u64).sum::<u64>();
         effects.push(self.append_effect(Append { number, records }));
         if broken(Rule::R23) {
@@ -372,7 +403,7 @@ impl Driver for Master {
             return;
         }
         let mut wishes = Vec::new();
-        if let Err(error) = self.append(effects) {
+        if let Err(error) = self.append(now, effects) {
             self.halt(&error.to_string(), &mut wishes);
         }
         self.move_on(now, wishes, effects);

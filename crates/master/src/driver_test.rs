@@ -1,4 +1,5 @@
-//! D4: a state that turns out to be damaged is no ground for an answer.
+//! D4: a state that turns out to be damaged is no ground for an answer. And what is told of a disk
+//! that is slow.
 
 use crate::recovery::TakenFrom;
 use crate::{Master, MasterConfig};
@@ -10,9 +11,10 @@ use cairn_master_core::{Checkpointed, LogDone, LogJob, LogResult, MasterCore, Re
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{Hello, Request, Role, Stat};
 use cairn_types::{
-    CellConfig, CellId, CellPath, EntryId, Incarnation, LogIndex, ServerId, Term, WallTime,
+    CellConfig, CellId, CellPath, EntryId, Incarnation, LogIndex, ServerId, Term, Time, WallTime,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 const CELL: CellId = CellId::new(5);
 /// What the state was opened from.
@@ -126,6 +128,27 @@ fn damage_is_told_of_the_page_file_that_is_read_from_which_is_a_new_one_once_it_
     let made = Checkpointed { index, size, page_file, to_adopt };
     handle(&mut master, completed(id, LogDone::Checkpointed(made)));
     assert_eq!(marking(&handle(&mut master, stat())).1, page_file);
+}
+
+#[test]
+fn a_flush_that_takes_long_is_told_of() {
+    for (seconds, told) in [(0, false), (2, true)] {
+        let mut master = master(opened(None));
+        let append = handle(&mut master, Event::Started);
+        let append = append.iter().find_map(|effect| match effect {
+            Effect::Disk { id, job: LogJob::Append(_), .. } => Some(*id),
+            _ => None,
+        });
+        let id = append.expect("the first record of the term");
+        let later = Now { time: Time::default() + Duration::from_secs(seconds), ..Now::default() };
+        let mut effects = Vec::new();
+        master.handle(later, completed(id, LogDone::Appended { has_room: true }), &mut effects);
+        let told_of = effects.iter().filter_map(|effect| match effect {
+            Effect::Log(event) => Some(event.name),
+            _ => None,
+        });
+        assert!(told_of.eq(told.then_some("slow flush")), "after {seconds} s");
+    }
 }
 
 #[test]

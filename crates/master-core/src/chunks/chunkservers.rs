@@ -6,7 +6,7 @@
 //!   copy of its directory, and is the past (R1, R3), until a person has it begin a history.
 //!   It would give out numbers that were given out before, and files would swap their contents.
 
-use super::Chunks;
+use super::{Chunks, told_of};
 use crate::applied::Applied;
 use crate::fleet::SliceNews;
 use crate::record::{self, CloseChunk, KnowServer};
@@ -71,6 +71,7 @@ impl Chunks {
         if restarted {
             self.scheduler.doubt_holder(server);
         }
+        step.out.log(told_of(LogEvent::info("chunkserver joined"), &join.at));
         if step.state.server(server) != Some(&join.at) {
             // Nobody waits for it: without it the server is missed by nobody after a restart.
             step.out.propose(KnowServer { time: step.now.wall, at: join.at.clone() });
@@ -218,6 +219,12 @@ impl Chunks {
             self.fleet.forget_replica(*handle, beat.server);
         }
         for handle in &beat.damaged {
+            let known = self.fleet.locations().get(*handle, beat.server);
+            if known.is_some_and(|replica| !replica.damaged) {
+                let event = LogEvent::error("replica damaged").with("chunk", handle.short());
+                let at = self.fleet.at(beat.server).expect("its heartbeat was taken just now");
+                step.out.log(told_of(event, at));
+            }
             self.fleet.mark_damaged(*handle, beat.server);
         }
         let holder = (beat.server, beat.incarnation);

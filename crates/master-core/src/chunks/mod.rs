@@ -22,11 +22,11 @@ use crate::scheduler::Scheduler;
 use crate::state::State;
 use crate::step::Step;
 use crate::view::View;
-use cairn_env::{Caller, EffectId, Now};
+use cairn_env::{Caller, EffectId, LogEvent, Now};
 use cairn_protocol::{
     ExplainAnswer, Failure, Lease, LeftOut, RepairStatusAnswer, ReportBadBlock, Response,
 };
-use cairn_types::{ChunkHandle, EntryId, ReignId, ServerId, Term, Time};
+use cairn_types::{ChunkHandle, EntryId, ReignId, ReplicaAt, ServerId, Term, Time};
 use std::collections::BTreeMap;
 
 /// The soft state of one term.
@@ -130,7 +130,13 @@ impl Chunks {
     pub(crate) fn on_wake(&mut self, step: &mut Step<'_>, id: EffectId) {
         assert_eq!(self.tick, Some(id), "one tick is set at a time");
         self.schedule_tick(step);
+        for at in self.fleet.newly_silent(step.now.time) {
+            step.out.log(told_of(LogEvent::warn("chunkserver silent"), &at));
+        }
         let dead = self.fleet.pass(step.now.time);
+        for at in dead.iter().filter_map(|server| self.fleet.at(*server)) {
+            step.out.log(told_of(LogEvent::error("chunkserver dead"), at));
+        }
         self.scheduler.on_tick(&mut step.with(&mut self.fleet), &dead);
         let thinned = self.repair.take_thinned(&mut self.fleet);
         let view = self.scheduler.view(step.now, step.state, &self.fleet);
@@ -157,6 +163,11 @@ impl Chunks {
         }
         self.scheduler.on_applied(&mut step.with(&mut self.fleet), proposal, applied);
     }
+}
+
+/// An event about a server.
+fn told_of(event: LogEvent, at: &ReplicaAt) -> LogEvent {
+    event.with("address", &at.address).with("server", at.server).with("rack", &at.rack)
 }
 
 #[cfg(test)]

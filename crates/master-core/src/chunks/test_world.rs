@@ -114,6 +114,8 @@ impl World {
                     self.replies.push((to, answer));
                 }
                 MasterEffect::Env(Effect::Wake { id, .. }) => self.wake = Some(id),
+                // What a person is told changes nothing.
+                MasterEffect::Env(Effect::Log(_)) => {}
                 MasterEffect::Env(other) => panic!("unexpected {other:?}"),
             }
         }

@@ -84,6 +84,7 @@ impl Fleet {
             return false;
         };
         server.heard = now;
+        server.told_silent = false;
         server.capacity = beat.capacity;
         server.used = beat.used;
         server.full = beat.full;

@@ -104,6 +104,11 @@ impl Fleet {
         self.servers.at(server)
     }
 
+    /// Servers that have just fallen silent: each is told of once.
+    pub(crate) fn newly_silent(&mut self, now: Time) -> Vec<ReplicaAt> {
+        self.servers.newly_silent(now)
+    }
+
     /// Time has passed: whoever has been silent for long is dead, and what it held counts no more.
     /// Tells whom.
     pub(crate) fn pass(&mut self, now: Time) -> Vec<ServerId> {

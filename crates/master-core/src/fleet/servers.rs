@@ -50,6 +50,10 @@ pub(crate) struct KnownServer {
     pub(crate) buried: bool,
     /// The log knows it, and it has not joined in this term.
     pub(crate) awaited: bool,
+    /// It was told of as silent, and has said nothing since.
+    pub(crate) told_silent: bool,
+    /// Whom it took the place of at the same address.
+    former: Option<Incarnation>,
 }
 
 /// All chunkservers.
@@ -73,18 +77,24 @@ impl ServerTable {
         self.make_room(join)?;
         if let Some(known) = self.servers.get(&join.at.server)
             && known.incarnation != join.incarnation
-            // The same address cannot be two processes: that is a restart.
-            && known.at.address != join.at.address
+            // At the same address it is a restart; but an address is a text, behind which there may
+            // be two processes: whoever was replaced comes back only when the other is gone.
+            && (known.at.address != join.at.address || known.former == Some(join.incarnation))
             && self.state(now, join.at.server) == Some(ServerState::Live)
             && !broken(Rule::R5)
         {
             let line = format!(
-                "server {} joins from {} while it lives at {}: is its disk a copy of another's? \
-                 give one of them an empty data directory",
+                "server {} joins from {} while another process is it at {}: is its disk a copy of \
+                 the other's? give one of them an empty data directory",
                 join.at.server, join.at.address, known.at.address
             );
             return Err(Failure::refused(ErrorCode::WrongServer, line));
         }
+        let known = self.servers.get(&join.at.server).filter(|known| !known.awaited);
+        let former = known.and_then(|known| match known.incarnation == join.incarnation {
+            true => known.former,
+            false => Some(known.incarnation),
+        });
         let server = KnownServer {
             at: join.at.clone(),
             incarnation: join.incarnation,
@@ -100,6 +110,8 @@ impl ServerTable {
             creations: 0,
             buried: false,
             awaited: false,
+            told_silent: false,
+            former,
         };
         self.servers.insert(join.at.server, server);
         assert!(self.servers.len() <= SERVER_COUNT_MAX, "all fit one answer (V3)");
@@ -123,6 +135,8 @@ impl ServerTable {
             creations: 0,
             buried: false,
             awaited: true,
+            told_silent: false,
+            former: None,
         };
         let former = self.servers.insert(at.server, server);
         assert!(former.is_none(), "a term begins with servers that nobody has heard of");
@@ -267,6 +281,22 @@ impl ServerTable {
         }
     }
 
+    /// Servers that have just fallen silent: each is told of once.
+    pub(crate) fn newly_silent(&mut self, now: Time) -> Vec<ReplicaAt> {
+        let (silent, dead) = (self.silent, self.dead);
+        let is_new = |server: &&mut KnownServer| {
+            let silence = now.since(server.heard);
+            let told = server.told_silent || server.awaited || server.buried;
+            !told && silence >= silent && silence < dead
+        };
+        let new = self.servers.values_mut().filter(is_new);
+        new.map(|server| {
+            server.told_silent = true;
+            server.at.clone()
+        })
+        .collect()
+    }
+
     /// Declares dead whoever has been silent for that long; tells whom (V2).
     pub(crate) fn bury(&mut self, now: Time) -> Vec<ServerId> {
         let dead = self.dead;
@@ -356,6 +386,9 @@ mod tests {
             .map_err(|failure| failure.code);
         assert_eq!(twin, Err(ErrorCode::WrongServer));
         assert_eq!(servers.join(at(500), &join("a:1", 12), JoinId::default()), Ok(()));
+        let ousted = servers.join(at(600), &join("a:1", 10), JoinId::default());
+        let ousted = ousted.map_err(|failure| failure.code);
+        assert_eq!(ousted, Err(ErrorCode::WrongServer), "two processes behind one name");
         assert_eq!(
             servers.join(at(1500), &join("b:1", 13), JoinId::default()),
             Ok(()),
