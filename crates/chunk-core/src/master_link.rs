@@ -28,6 +28,8 @@ use std::time::Duration;
 const HELD_PER_HEARTBEAT: usize = 200;
 /// Lost replicas that a heartbeat tells of.
 const LOST_PER_HEARTBEAT: usize = 10_000;
+/// The same while some of what was reported is garbage: there is more of it, mostly.
+const HELD_WHILE_SHEDDING: usize = 1000;
 /// Pause before another try to join.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
 /// How long one call to the master may take.
@@ -75,6 +77,8 @@ pub(crate) struct MasterLink {
     beats: u64,
     /// Heartbeats have told of replicas in turn up to here.
     held_told: ChunkHandle,
+    /// Some of what was told last was garbage.
+    sheds: bool,
     /// Since when another incarnation is in the way (R5).
     refused_since: Option<Time>,
     /// When the master last answered.
@@ -105,6 +109,7 @@ impl MasterLink {
             master_index: 0,
             beats: 0,
             held_told: ChunkHandle::default(),
+            sheds: false,
             refused_since: None,
             heard: Time::default(),
             standing: Standing::default(),
@@ -321,8 +326,9 @@ impl MasterLink {
     /// What a heartbeat tells of replicas: first of those that changed since they were told of,
     /// as far as there is room, and then of the others in turn.
     fn replicas_to_tell(&mut self, table: &mut ReplicaTable) -> Vec<ReplicaReport> {
-        let mut held = table.take_untold(HELD_PER_HEARTBEAT / 2);
-        let wanted = HELD_PER_HEARTBEAT - held.len();
+        let most = if self.sheds { HELD_WHILE_SHEDDING } else { HELD_PER_HEARTBEAT };
+        let mut held = table.take_untold(most / 2);
+        let wanted = most - held.len();
         let in_turn = table.behind(self.held_told).take(wanted);
         let in_turn: Vec<ReplicaReport> = in_turn.map(|it| it.stored().report()).collect();
         self.held_told = match in_turn.last() {
@@ -330,7 +336,7 @@ impl MasterLink {
             _ => ChunkHandle::default(),
         };
         held.extend(in_turn);
-        assert!(held.len() <= HELD_PER_HEARTBEAT, "{} replicas in a heartbeat", held.len());
+        assert!(held.len() <= most, "{} replicas in a heartbeat", held.len());
         held
     }
 
@@ -386,6 +392,7 @@ impl MasterLink {
             return None;
         }
         self.heard = cx.now.time;
+        self.sheds = !answer.garbage.is_empty();
         if answer.rejoin {
             self.state = LinkState::Away(cx.now.time);
             self.inventory = None;

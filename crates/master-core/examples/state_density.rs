@@ -119,6 +119,7 @@ impl History {
             version: ChunkVersion::of(TERM, self.fresh()),
             set_size: 3,
             closes: None,
+            floor: ChunkHandle::default(),
         };
         let length = 1_000_000 + self.files % 60_000_000;
         self.files += 1;

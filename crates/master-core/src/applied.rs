@@ -28,6 +28,10 @@ cairn_types::message! {
     pub struct ChunkOpened { 1 => handle: ChunkHandle }
 }
 cairn_types::message! {
+    /// A slice of what was deleted is gone: these chunks, and with `whole` all of it.
+    pub struct EntryPurged { 1 => entry: EntryId, 2 => whole: bool, 3 => chunks: Vec<ChunkHandle> }
+}
+cairn_types::message! {
     /// As the record says.
     pub struct Changed { }
 }
@@ -49,6 +53,8 @@ cairn_types::choice! {
         6 => ChunkOpened(ChunkOpened),
         /// Of any other record.
         7 => Changed(Changed),
+        /// Of `Purge`.
+        8 => EntryPurged(EntryPurged),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::name_mutation::NameMutation;
 use crate::numbers::TermNumbers;
 use crate::outbox::{MasterEffect, MasterOutbox, ProposalId};
 use crate::reads;
+use crate::reclaim::Reclaim;
 use crate::record::{Begin, FoundCell, Record};
 use crate::room::{NO_ROOM, no_room};
 use crate::rules::{behind, degraded};
@@ -70,6 +71,7 @@ pub struct MasterCore {
     random: Random,
     mutations: Mutations,
     chunks: Chunks,
+    reclaim: Reclaim,
     /// Of the driver, for a person.
     warning: Option<String>,
     /// This term begins a history (R3).
@@ -92,6 +94,7 @@ impl MasterCore {
             random: Random::new(seed),
             mutations: Mutations::default(),
             chunks: Chunks::new(term),
+            reclaim: Reclaim::default(),
             warning: None,
             begins_history: false,
             is_full: false,
@@ -150,8 +153,17 @@ impl MasterCore {
                 chunks.on_answer(&mut step, id, result);
             }
             Event::Completed { id, result: Completion::Woken } => {
-                let (mut step, _, chunks) = self.parts(now);
-                chunks.on_wake(&mut step, id);
+                let view = self.chunks.view(now, &self.state);
+                let made = view.underway.lowest_made();
+                let floor = made.unwrap_or_else(|| self.numbers.next_handle());
+                let takes_changes = !self.is_full && behind::refusal(&view).is_none();
+                let floor = takes_changes.then_some(floor);
+                let (state, out) = (&self.state, &mut self.out);
+                let (numbers, random) = (&mut self.numbers, &mut self.random);
+                let mut step = Step { now, state, numbers, random, out };
+                if !self.reclaim.on_wake(&mut step, id, floor) {
+                    self.chunks.on_wake(&mut step, id);
+                }
             }
             // Disk jobs are the driver's own; the world drops what is answered to a lost caller.
             Event::Completed { result: Completion::Disk(_), .. }
@@ -185,6 +197,14 @@ impl MasterCore {
             chunks.note_logged(step.state, record);
         }
         chunks.on_applied(&mut step, proposal, &applied);
+        let (state, out) = (&self.state, &mut self.out);
+        let (numbers, random) = (&mut self.numbers, &mut self.random);
+        let mut step = Step { now, state, numbers, random, out };
+        if begins {
+            self.reclaim.on_term_begins(&mut step);
+        }
+        let purged = self.reclaim.on_applied(&mut step, proposal, &applied);
+        self.chunks.forget_chunks(purged);
         effects.extend(self.out.drain());
     }
 

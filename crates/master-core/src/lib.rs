@@ -23,6 +23,7 @@ mod numbers;
 mod outbox;
 mod path_locks;
 mod reads;
+mod reclaim;
 pub mod record;
 mod repair;
 mod resolve_names;

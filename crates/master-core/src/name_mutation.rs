@@ -58,8 +58,14 @@ impl NameMutation {
             let line = format!("{path}: the request names no session and number of its own");
             return Err(invalid(line));
         }
-        let restores = matches!(self, Self::Undelete(undelete) if undelete.to.is_none());
-        if hidden_depth(path).is_some() && !restores {
+        let depth = hidden_depth(path);
+        let may = match self {
+            Self::Undelete(undelete) => undelete.to.is_none(),
+            // Once more: it is kept no longer.
+            Self::Delete(_) => depth == Some(1),
+            Self::MakeDirectory(_) | Self::Create(_) | Self::Rename(_) => false,
+        };
+        if depth.is_some() && !may {
             let line = format!("{path}: deleted files are read and restored, not changed");
             return Err(invalid(line));
         }

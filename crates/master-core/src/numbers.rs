@@ -32,6 +32,11 @@ impl TermNumbers {
         ChunkHandle::of(self.term, self.counter)
     }
 
+    /// No handle below this one is given out any more.
+    pub(crate) fn next_handle(&self) -> ChunkHandle {
+        ChunkHandle::of(self.term, self.counter + 1)
+    }
+
     /// No version above this one was given out so far.
     pub(crate) fn last_version(&self) -> ChunkVersion {
         ChunkVersion::of(self.term, self.counter)

@@ -98,6 +98,8 @@ cairn_types::message! {
         5 => version: ChunkVersion,
         6 => set_size: u32,
         7 => closes: Option<ChunkHandle>,
+        /// The lowest handle of its term that may still be opened, this one or below it.
+        8 => floor: ChunkHandle,
     }
 }
 cairn_types::message! {
@@ -124,12 +126,37 @@ cairn_types::message! {
 }
 
 cairn_types::message! {
-    /// A chunkserver has joined, here: from now on it is missed when it is away.
-    pub struct KnowServer { 1 => time: WallTime, 2 => at: ReplicaAt }
+    /// A chunkserver has joined, here: from now on it is missed when it is away. What it holds of
+    /// terms before `since` may be of another history of the cell (R3).
+    pub struct KnowServer { 1 => time: WallTime, 2 => at: ReplicaAt, 3 => since: Term }
 }
 cairn_types::message! {
     /// A chunkserver will not come back: a person says so.
     pub struct ForgetServer { 1 => time: WallTime, 2 => server: ServerId }
+}
+
+cairn_types::message! {
+    /// Deletes once more: what is deleted, and called so, is kept no longer.
+    pub struct Expedite {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => entry: EntryId,
+        4 => name: String,
+    }
+}
+cairn_types::message! {
+    /// Takes away a slice of what is deleted and kept no longer: at most `count` names and chunks.
+    pub struct Purge {
+        1 => time: WallTime,
+        2 => entry: EntryId,
+        3 => count: u32,
+        /// The lowest handle of this term that may still be opened.
+        4 => floor: ChunkHandle,
+    }
+}
+cairn_types::message! {
+    /// A person lets go of a chunk that is on servers and that the log does not know.
+    pub struct LetGo { 1 => time: WallTime, 2 => handle: ChunkHandle }
 }
 
 cairn_types::choice! {
@@ -161,6 +188,12 @@ cairn_types::choice! {
         12 => KnowServer(KnowServer),
         /// A chunkserver that is not.
         13 => ForgetServer(ForgetServer),
+        /// A deletion of what is deleted.
+        14 => Expedite(Expedite),
+        /// A slice of what is deleted.
+        15 => Purge(Purge),
+        /// A chunk of another log.
+        16 => LetGo(LetGo),
     }
 }
 
@@ -182,6 +215,9 @@ impl Record {
             Self::Refuse(record) => record.time,
             Self::KnowServer(record) => record.time,
             Self::ForgetServer(record) => record.time,
+            Self::Expedite(record) => record.time,
+            Self::Purge(record) => record.time,
+            Self::LetGo(record) => record.time,
         }
     }
 
@@ -194,6 +230,7 @@ impl Record {
             Self::MoveEntry(record) => Some(record.mutation),
             Self::HideEntry(record) => Some(record.mutation),
             Self::Refuse(record) => Some(record.mutation),
+            Self::Expedite(record) => Some(record.mutation),
             _ => None,
         }
     }

@@ -2,8 +2,10 @@
 //! are held (R35, MU1 of the mutations).
 
 use crate::name_mutation::{NameMutation, invalid, topmost_missing, walk};
-use crate::record::{AddDirectories, AddFile, HideEntry, MoveEntry, NewDirectory, Record};
-use crate::state::{EntryRecord, State};
+use crate::record::{
+    AddDirectories, AddFile, Expedite, HideEntry, MoveEntry, NewDirectory, Record,
+};
+use crate::state::{EntryRecord, HIDDEN_ROOT, State};
 use crate::step::Step;
 use crate::undelete::{paths_to_lock, restore};
 use cairn_protocol::{Create, Delete, ErrorCode, Failure, MakeDirectory, Rename};
@@ -139,6 +141,11 @@ fn resolve_rename(step: &mut Step<'_>, rename: &Rename) -> Result<Resolved, Fail
 
 fn resolve_delete(step: &mut Step<'_>, delete: &Delete) -> Result<Resolved, Failure> {
     let (entry, (parent, name)) = standing(step.state, &delete.path)?;
+    if parent == HIDDEN_ROOT {
+        // R24: under its hidden name it is nothing that was made anew.
+        let (time, mutation, name) = (step.now.wall, delete.mutation, name.to_owned());
+        return Ok(Resolved::Propose(Record::from(Expedite { time, mutation, entry, name })));
+    }
     Ok(Resolved::Propose(Record::from(HideEntry {
         time: step.now.wall,
         mutation: delete.mutation,

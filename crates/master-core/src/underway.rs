@@ -99,6 +99,11 @@ impl Underway {
         self.places.range(place.behind()).next().map(|(later, _)| later.index)
     }
 
+    /// The lowest handle that is in the making (K2).
+    pub(crate) fn lowest_made(&self) -> Option<ChunkHandle> {
+        self.making.first().copied()
+    }
+
     /// Whether the handle is in the making (K2).
     pub(crate) fn makes(&self, handle: ChunkHandle) -> bool {
         self.making.contains(&handle)

@@ -54,7 +54,10 @@ impl Request {
             | Self::Explain(_)
             | Self::Inventory(_)
             | Self::RepairStatus(_) => whole / 2,
-            Self::Heartbeat(beat) => 4 * SMALL_ANSWER_SIZE + 16 * beat.leases.len(),
+            // All that it tells of may be garbage.
+            Self::Heartbeat(beat) => {
+                4 * SMALL_ANSWER_SIZE + 16 * beat.leases.len() + 32 * beat.held.len()
+            }
             _ => SMALL_ANSWER_SIZE,
         }
     }

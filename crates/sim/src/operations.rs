@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cairn_client_core::{Operation, Output};
 use cairn_protocol::{
     Batch, BatchEntry, BatchResult, Create, Delete, Failure, List, MakeDirectory, Open, Rename,
-    Request, Response, Stat,
+    Request, Response, Stat, Undelete,
 };
 use cairn_types::{CellPath, Content, Entry, EntryId};
 use std::fmt;
@@ -35,6 +35,10 @@ pub(crate) enum ClientOp {
     Delete {
         path: CellPath,
         recursive: bool,
+    },
+    /// Brings back what was deleted there last, or what has this hidden name.
+    Undelete {
+        path: CellPath,
     },
     Stat {
         path: CellPath,
@@ -77,6 +81,8 @@ pub(crate) enum OpOutput {
     Nothing,
     Entry(Entry),
     Entries(Vec<Entry>),
+    /// Of a deletion: the path by which it can still be read.
+    Hidden(String),
     /// Of a batch: one for each entry.
     Many(Vec<OpResult>),
     /// Bytes read, and whether the file ends behind them.
@@ -109,6 +115,7 @@ impl ClientOp {
             Self::Delete { path, recursive } => {
                 Request::Delete(Delete { mutation, path, recursive })
             }
+            Self::Undelete { path } => Request::Undelete(Undelete { mutation, path, to: None }),
             Self::Stat { path } => Request::Stat(Stat { path }),
             Self::Open { path } => {
                 return Operation::Open(Open { path, ..Open::default() }.into());
@@ -177,6 +184,7 @@ pub(crate) fn done_of(output: Output) -> OpOutput {
         Output::Answered(Response::Create(answer)) => OpOutput::Entry(answer.entry),
         Output::Answered(Response::Stat(answer)) => OpOutput::Entry(answer.entry),
         Output::Answered(Response::Open(answer)) => OpOutput::Entry(answer.entry),
+        Output::Answered(Response::Delete(answer)) => OpOutput::Hidden(answer.hidden),
         Output::Answered(Response::List(answer)) => OpOutput::Entries(answer.entries),
         Output::Answered(Response::Batch(answer)) => {
             OpOutput::Many(answer.results.into_iter().map(result_of).collect())

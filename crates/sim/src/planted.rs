@@ -29,6 +29,7 @@ pub fn rules() -> Vec<Rule> {
     vec![
         Rule::R1,
         Rule::R2,
+        Rule::R3,
         Rule::R4,
         Rule::R5,
         Rule::R6,

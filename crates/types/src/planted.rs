@@ -17,6 +17,8 @@ crate::code! {
         R1 = 1,
         /// Terms fence.
         R2 = 2,
+        /// What a log does not know is not garbage.
+        R3 = 3,
         /// Clocks: the holder counts shorter than the master.
         R4 = 4,
         /// One live incarnation of a server.

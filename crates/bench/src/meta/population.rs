@@ -159,6 +159,7 @@ impl Population {
                 version: version(rank),
                 set_size: 3,
                 closes: None,
+                floor: ChunkHandle::default(),
             };
             let length = SetLength { time, file, length: length(rank) };
             [Record::OpenChunk(open), Record::SetLength(length)]

@@ -11,7 +11,7 @@ use crate::applied::Applied;
 use crate::fleet::SliceNews;
 use crate::record::{self, CloseChunk, KnowServer};
 use crate::rules::closing::lacks_close;
-use crate::rules::garbage::{is_garbage, left_out_of, named};
+use crate::rules::garbage::{is_garbage, is_purged, left_out_of, named, since};
 use crate::step::Step;
 use cairn_env::{Caller, LogEvent};
 use cairn_protocol::{
@@ -72,11 +72,14 @@ impl Chunks {
             self.scheduler.doubt_holder(server);
         }
         step.out.log(told_of(LogEvent::info("chunkserver joined"), &join.at));
-        if step.state.server(server) != Some(&join.at) {
-            // Nobody waits for it: without it the server is missed by nobody after a restart.
-            step.out.propose(KnowServer { time: step.now.wall, at: join.at.clone() });
-        }
         let (term, config) = (self.scheduler.term().number, step.state.config().clone());
+        let since = since(step.state, join, term);
+        let known = step.state.server(server).zip(step.state.server_since(server));
+        if known != Some((&join.at, since)) {
+            // Nobody waits for it: without it the server is missed by nobody after a restart.
+            let at = join.at.clone();
+            step.out.propose(KnowServer { time: step.now.wall, at, since });
+        }
         Ok(JoinAnswer { term, cell, config, join: id, reign: self.reign })
     }
 
@@ -191,7 +194,8 @@ impl Chunks {
         let when = (step.now.time, step.state);
         for report in self.fleet.note_replicas(when, server, reports) {
             // One in the making will have its record in a moment.
-            if !self.scheduler.makes(report.handle) {
+            let purged = is_purged(step.state, server, report.handle);
+            if !purged && !self.scheduler.makes(report.handle) {
                 self.fleet.note_unknown(server, report);
             }
         }
@@ -239,7 +243,7 @@ impl Chunks {
         for report in beat.held.iter().filter(|report| lacks_close(&view, report)) {
             step.out.propose(CloseChunk { time: step.now.wall, handle: report.handle });
         }
-        let garbage = beat.held.iter().filter(|report| is_garbage(&view, report));
+        let garbage = beat.held.iter().filter(|report| is_garbage(&view, beat.server, report));
         let garbage = garbage.map(named).collect();
         let mut left_out = news.left_out;
         left_out.extend(beat.held.iter().filter_map(|report| left_out_of(step.state, report)));

@@ -15,7 +15,7 @@ mod chunkservers;
 use crate::applied::Applied;
 use crate::fleet::Fleet;
 use crate::outbox::ProposalId;
-use crate::record::{Record, SetVersion};
+use crate::record::{LetGo, Record, SetVersion};
 use crate::repair::Repair;
 use crate::rules::explain::explain;
 use crate::scheduler::Scheduler;
@@ -143,12 +143,22 @@ impl Chunks {
         self.repair.pass(&view, thinned);
     }
 
-    /// A record has changed the state: a set may go on without some who were of it.
+    /// A record has changed the state: a set may go on without some who were of it, or somebody let
+    /// go of a lost chunk.
     pub(crate) fn note_logged(&mut self, state: &State, record: &Record) {
         self.repair.note_logged(state, record);
-        if let Record::SetVersion(SetVersion { handle, version, .. }) = *record {
-            self.fleet.leave_out_all_below(LeftOut { handle, version });
+        match *record {
+            Record::SetVersion(SetVersion { handle, version, .. }) => {
+                self.fleet.leave_out_all_below(LeftOut { handle, version });
+            }
+            Record::LetGo(LetGo { handle, .. }) => self.fleet.let_go(handle),
+            _ => {}
         }
+    }
+
+    /// The state has these chunks no more.
+    pub(crate) fn forget_chunks(&mut self, purged: &[ChunkHandle]) {
+        purged.iter().for_each(|handle| self.fleet.forget_chunk(*handle));
     }
 
     /// A record is applied, of this term or an earlier one.

@@ -27,6 +27,7 @@ mod late_heartbeat;
 mod left_out;
 mod marked_and_open;
 mod opened_together;
+mod purged;
 mod slices;
 mod troubled_grants;
 

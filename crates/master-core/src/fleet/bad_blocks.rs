@@ -39,6 +39,15 @@ impl BadBlockHints {
         self.waiting.remove(&server).unwrap_or_default()
     }
 
+    /// There is no such chunk any more.
+    pub(crate) fn forget(&mut self, handle: ChunkHandle) {
+        let first = (handle, ServerId::default());
+        let of_it = self.counts.range(first..).take_while(|((of, _), _)| *of == handle);
+        for replica in of_it.map(|(replica, _)| *replica).collect::<Vec<_>>() {
+            self.counts.remove(&replica);
+        }
+    }
+
     pub(crate) fn count(&self, handle: ChunkHandle, server: ServerId) -> u64 {
         self.counts.get(&(handle, server)).copied().unwrap_or(0)
     }

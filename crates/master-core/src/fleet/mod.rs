@@ -169,6 +169,17 @@ impl Fleet {
         self.locations.report_all(now, server, reports, table)
     }
 
+    /// The chunk table has this chunk no more: nothing is known of it.
+    pub(crate) fn forget_chunk(&mut self, handle: ChunkHandle) {
+        self.locations.forget_chunk(handle);
+        self.hints.forget(handle);
+    }
+
+    /// A person let go of a chunk that no record knows.
+    pub(crate) fn let_go(&mut self, handle: ChunkHandle) {
+        self.unknown.remove(handle);
+    }
+
     /// A server holds a chunk that no record knows, and that nobody is about to make.
     pub(crate) fn note_unknown(&mut self, server: ServerId, report: &ReplicaReport) {
         self.unknown.note(server, report);

@@ -3,16 +3,16 @@
 //! ```text
 //!   a handle without a record ─┬─ nothing was ever applied to it ─► a creation that came to
 //!                              │                                     nothing: garbage
-//!                              └─ it holds bytes ─► kept, counted, told to people
+//!                              ├─ it holds bytes, and the log purged it ─► garbage
+//!                              └─ it holds bytes, and was not ─► kept, counted, told to people
 //! ```
 //! A chunk gets its record before its first lease, so one that was mutated was once recorded. If
 //! this log does not know it, the log is the one that is behind: a backup of the master was
-//! restored, perhaps one of its present term, and the chunk is newer. Until a restored log begins a
-//! history of its own (R3), nothing here may decide that such bytes are garbage. Comparing with the
-//! highest handle on record would not do: the restored master's first new chunk is above them all.
+//! restored, perhaps one of its present term, and the chunk is newer. Comparing with the highest
+//! handle on record would not do: the restored master's first new chunk is above them all.
 //!
-//! - UC1: a replica that holds bytes goes only if the log knows its chunk.
-//!   Whoever purges chunks from the state one day must leave in it that they were there.
+//! - UC1: a replica that holds bytes goes only if the log had its chunk, and purged it
+//!   (`state/purged.rs`), or a person let go of it.
 //!
 //! Only a person deletes what is kept here.
 
@@ -40,6 +40,11 @@ impl UnknownChunks {
             servers.remove(&server);
             !servers.is_empty()
         });
+    }
+
+    /// It is lost no more: a person let go of it.
+    pub(crate) fn remove(&mut self, handle: ChunkHandle) {
+        self.kept.remove(&handle);
     }
 
     /// The servers that keep a chunk that the log does not know.

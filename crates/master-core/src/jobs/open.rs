@@ -101,6 +101,8 @@ impl OpenJob {
             let closes = open_before(at.view.state, at.place).map(|(before, _)| before);
             assert_ne!(closes, Some(self.handle), "a chunk does not close itself");
             assert!(!raised.is_empty(), "a chunk is made somewhere");
+            let floor =
+                at.view.underway.lowest_made().map_or(self.handle, |it| it.min(self.handle));
             acts.propose(OpenChunk {
                 time: at.view.now.wall,
                 file: at.place.file,
@@ -109,6 +111,7 @@ impl OpenJob {
                 version: raise.to(),
                 set_size: set_size(&raised),
                 closes,
+                floor,
             });
             self.phase = OpenPhase::Logging(raised);
             return;

@@ -1,18 +1,21 @@
 //! What a server may delete (§4.4, R33), and what it may not serve any more (§4.5).
 //!
 //! - GB1: never a handle in the making, never an up-to-date replica, never bytes of a chunk that
-//!   the log does not know (`unknown_chunks.rs`).
+//!   the log does not know and has not purged (`unknown_chunks.rs`).
 //! - GB2: a stale replica goes only when the chunk has its goal of good ones.
 //! - GB3: what is named is judged from a report that came in this term, after its first record was
 //!   applied; handle *and* version are named, so that nothing newer goes.
+//! - GB4: that the log purged a chunk says something of those servers alone whose past is this
+//!   log's (R3): one that came with a past that nobody can tell keeps what it had then.
 
 use super::members::current;
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::is_empty_creation;
 use crate::state::State;
 use crate::view::View;
-use cairn_protocol::{Garbage, LeftOut, ReplicaReport};
+use cairn_protocol::{Garbage, Join, LeftOut, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, ReignId, ServerId, Term};
 
 /// The deletion of what was reported (GB3).
 pub(crate) fn named(report: &ReplicaReport) -> Garbage {
@@ -26,13 +29,38 @@ pub(crate) fn left_out_of(state: &State, report: &ReplicaReport) -> Option<LeftO
     Some(LeftOut { handle, version: chunk.version })
 }
 
+/// Whether the chunk of a replica was purged, as far as its server is concerned (GB4).
+pub(crate) fn is_purged(state: &State, server: ServerId, handle: ChunkHandle) -> bool {
+    let is_of_this_log = state.server_since(server).is_some_and(|since| handle.term() >= since);
+    // R3 broken: what the table lacks is taken for purged.
+    let lacks = broken(Rule::R3) && state.chunk(handle).is_none();
+    is_of_this_log && (state.is_purged(handle) || lacks)
+}
+
+/// The first term of which what a server holds that joins is of this log's history (GB4).
+pub(crate) fn since(state: &State, join: &Join, now: Term) -> Term {
+    let is_empty = join.cell.is_none();
+    let served = join.served;
+    // Of what came before this history a person has said that it is this cell's.
+    let is_before = served.reign != ReignId::default() && served.term < state.history_began();
+    let is_of_this_log = state.had(served.term, served.reign) || is_before;
+    match state.server_since(join.at.server) {
+        Some(since) if is_of_this_log => since,
+        _ if is_empty => Term::default(),
+        // Forgotten, or of a past that the log does not remember.
+        _ => now,
+    }
+}
+
 /// Whether what a server has just reported can go.
-pub(crate) fn is_garbage(view: &View<'_>, report: &ReplicaReport) -> bool {
+pub(crate) fn is_garbage(view: &View<'_>, server: ServerId, report: &ReplicaReport) -> bool {
     let handle = report.handle;
     if view.underway.makes(handle) && !broken(Rule::R33) {
         return false;
     }
-    let Some(chunk) = view.state.chunk(handle) else { return is_empty_creation(report) };
+    let Some(chunk) = view.state.chunk(handle) else {
+        return is_empty_creation(report) || is_purged(view.state, server, handle);
+    };
     if report.version >= chunk.version {
         return false;
     }

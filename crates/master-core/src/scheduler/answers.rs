@@ -153,6 +153,7 @@ impl Scheduler {
             | Applied::DirectoryMade(_)
             | Applied::FileMade(_)
             | Applied::ChunkOpened(_)
+            | Applied::EntryPurged(_)
             | Applied::Changed(_) => {}
         }
         match self.in_flight.applied(proposal) {

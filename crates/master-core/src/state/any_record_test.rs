@@ -56,8 +56,8 @@ pub(super) fn look_around(state: &State) {
 /// Of each kind of record, how many odd ones changed something, and how many were refused.
 #[derive(Default)]
 struct Counts {
-    changed: [u64; 16],
-    refused: [u64; 16],
+    changed: [u64; 20],
+    refused: [u64; 20],
 }
 
 /// A history of fitting and odd records, all of it checked.

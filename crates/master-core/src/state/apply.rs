@@ -1,6 +1,7 @@
 //! Applying a record: the one way in which durable state changes (S1).
 
-use super::apply_chunks::ChunkChanges;
+use super::apply_chunks::{ChunkChanges, handle_taken};
+use super::apply_purge::Purges;
 use super::{Remembered, State};
 use crate::applied::{Applied, Changed};
 use crate::record::{Begin, FoundCell, Record};
@@ -69,13 +70,33 @@ impl State {
             Record::AddFile(record) => self.names.add_file(record),
             Record::MoveEntry(record) => self.names.move_entry(record, self.log_time),
             Record::HideEntry(record) => self.names.hide_entry(record, self.log_time),
-            Record::OpenChunk(record) => self.chunk_changes().open_chunk(record),
+            Record::OpenChunk(record) => {
+                self.purges().raise_floor(record.floor);
+                // What was let go of is garbage somewhere.
+                if self.is_purged(record.handle) && !broken(Rule::R1) {
+                    return Err(handle_taken(record.handle));
+                }
+                self.chunk_changes().open_chunk(record)
+            }
             Record::CloseChunk(record) => self.chunk_changes().close_chunk(record),
             Record::SetVersion(record) => self.chunk_changes().set_version(record),
             Record::SetLength(record) => self.chunk_changes().set_length(record),
             Record::Refuse(record) => Err(record.failure.clone()),
-            Record::KnowServer(record) => self.know_server(record),
-            Record::ForgetServer(record) => self.forget_server(record),
+            Record::KnowServer(record) => self.servers.know_server(record),
+            Record::ForgetServer(record) => self.servers.forget_server(record),
+            Record::Expedite(record) => self.purges().expedite(record),
+            Record::Purge(record) => self.purges().purge(record),
+            Record::LetGo(record) => self.purges().let_go(record),
+        }
+    }
+
+    fn purges(&mut self) -> Purges<'_> {
+        Purges {
+            names: &mut self.names,
+            chunks: &mut self.chunks,
+            purged: &mut self.purged,
+            history: &mut self.history,
+            log_time: self.log_time,
         }
     }
 

@@ -13,6 +13,10 @@ fn no_chunk(handle: ChunkHandle) -> Failure {
     Failure::refused(ErrorCode::NoSuchChunk, format!("chunk {}: no such chunk", handle.short()))
 }
 
+pub(super) fn handle_taken(handle: ChunkHandle) -> Failure {
+    Failure::refused(ErrorCode::Internal, format!("chunk {}: the handle is taken", handle.short()))
+}
+
 /// What a record about chunks may change.
 pub(super) struct ChunkChanges<'a> {
     pub(super) names: &'a mut NameTree,
@@ -35,8 +39,7 @@ impl ChunkChanges<'_> {
         };
         let taken = || self.chunks.contains(record.handle) && !broken(Rule::R1);
         if there.is_none() && taken() {
-            let line = format!("chunk {}: the handle is taken", record.handle.short());
-            return Err(Failure::refused(ErrorCode::Internal, line));
+            return Err(handle_taken(record.handle));
         }
         if let Some(closes) = record.closes {
             // Closing k and opening k+1 is one record (R18), and one that fails closes nothing.

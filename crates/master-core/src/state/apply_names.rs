@@ -2,6 +2,7 @@
 //! proposer saw (R23).
 
 use super::apply::LOG_TIME_MAX;
+use super::apply_purge::is_purging;
 use super::entry_record::EntryRecord;
 use super::hidden::{HIDDEN_NAME, HiddenRecord};
 use super::names::{HIDDEN_ROOT, NameTree, ROOT};
@@ -87,6 +88,11 @@ impl NameTree {
         log_time: Duration,
     ) -> Result<Applied, Failure> {
         let entry = self.check_place(record.entry, record.from_parent, &record.from_name)?;
+        // PU1
+        if self.is_hidden(record.from_parent) && is_purging(self, record.entry) {
+            let line = format!("{}: it is being purged", record.from_name);
+            return Err(Failure::refused(ErrorCode::NotFound, line));
+        }
         self.live_directory(record.to_parent)?;
         check_name(&record.to_name)?;
         // R35: a directory inside itself would be cut off from the root. Nothing is in a file.
@@ -103,12 +109,9 @@ impl NameTree {
         let replaced = there.filter(|there| *there != record.entry);
         if let Some(there) = replaced {
             let gives_way = self.check_replaceable(there, entry.kind, record)?;
-            let hidden = HiddenRecord {
-                parent: record.to_parent,
-                name: record.to_name.clone(),
-                deleted: record.time,
-                until: kept_until(log_time, record.keeps_ms),
-            };
+            let until = kept_until(log_time, record.keeps_ms);
+            let from = (record.to_parent, record.to_name.as_str());
+            let hidden = HiddenRecord::new(from, record.time, until);
             self.hide((there, &gives_way), &hidden);
         }
         if there != Some(record.entry) {
@@ -116,7 +119,7 @@ impl NameTree {
             self.rename((record.entry, &entry), &record.from_name, to);
         }
         let restored = record.from_parent == HIDDEN_ROOT;
-        let restored = restored.then(|| self.path_in(record.to_parent, &record.to_name));
+        let restored = restored.then(|| path_in(self, record.to_parent, &record.to_name));
         let restored = restored.unwrap_or_default();
         Ok(Applied::EntryMoved(EntryMoved { replaced, restored }))
     }
@@ -193,21 +196,11 @@ impl NameTree {
             let line = format!("{path}: the directory has entries; delete it recursively");
             return Err(Failure::refused(ErrorCode::DirectoryNotEmpty, line));
         }
-        let hidden = HiddenRecord {
-            parent: record.parent,
-            name: record.name.clone(),
-            deleted: record.time,
-            until: kept_until(log_time, record.keeps_ms),
-        };
+        let until = kept_until(log_time, record.keeps_ms);
+        let hidden = HiddenRecord::new((record.parent, &record.name), record.time, until);
         let hidden = self.hide((record.entry, &entry), &hidden);
         let hidden = format!("/{HIDDEN_NAME}/{hidden}");
         Ok(Applied::EntryHidden(EntryHidden { id: record.entry, hidden }))
-    }
-
-    /// The path of a name in a directory.
-    fn path_in(&self, directory: EntryId, name: &str) -> String {
-        let above = self.path_of(directory).filter(|_| directory != ROOT);
-        format!("{}/{name}", above.unwrap_or_default())
     }
 
     /// A directory that is there and not deleted, so that nothing is made where none will look.
@@ -255,6 +248,12 @@ impl NameTree {
         let line = format!("{path}: a directory where a file is meant");
         Failure::refused(ErrorCode::IsADirectory, line)
     }
+}
+
+/// The path of a name in a directory.
+fn path_in(names: &NameTree, directory: EntryId, name: &str) -> String {
+    let above = names.path_of(directory).filter(|_| directory != ROOT);
+    format!("{}/{name}", above.unwrap_or_default())
 }
 
 /// The log time up to which what is deleted now is kept.

@@ -1,13 +1,13 @@
 //! Applying records about chunkservers.
 
-use super::State;
+use super::known_servers::KnownServers;
 use crate::applied::{Applied, Changed};
 use crate::record::{ForgetServer, KnowServer};
 use cairn_protocol::{ErrorCode, Failure, SERVER_COUNT_MAX};
 
-impl State {
+impl KnownServers {
     pub(super) fn know_server(&mut self, record: &KnowServer) -> Result<Applied, Failure> {
-        if self.servers.know(&record.at) {
+        if self.know(&record.at, record.since) {
             return Ok(Applied::Changed(Changed::default()));
         }
         let line = format!("{SERVER_COUNT_MAX} chunkservers are known; forget one that is gone");
@@ -15,7 +15,7 @@ impl State {
     }
 
     pub(super) fn forget_server(&mut self, record: &ForgetServer) -> Result<Applied, Failure> {
-        if self.servers.forget(record.server) {
+        if self.forget(record.server) {
             return Ok(Applied::Changed(Changed::default()));
         }
         let line = format!("server {}: no such chunkserver", record.server);

@@ -210,6 +210,14 @@ impl ChunkTable {
         self.set(handle, record);
     }
 
+    /// Takes a chunk out of its place (CT1). The caller notes a file's first.
+    pub(super) fn remove(&mut self, handle: ChunkHandle, (file, index): (EntryId, ChunkIndex)) {
+        if index != ChunkIndex::default() {
+            self.places.remove(&place_key(file, index));
+        }
+        self.chunks.remove(&chunk_key(handle));
+    }
+
     /// Changes a chunk, but not its place.
     pub(super) fn set(&mut self, handle: ChunkHandle, record: &ChunkRecord) {
         self.chunks.set(&chunk_key(handle), &record.pack(handle));

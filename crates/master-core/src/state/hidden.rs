@@ -29,9 +29,18 @@ pub struct HiddenRecord {
     pub deleted: WallTime,
     /// It is kept up to this log time.
     pub until: Duration,
+    /// Some of it is gone, so that it is brought back no more.
+    pub purging: bool,
 }
 
 impl HiddenRecord {
+    /// Of what stood there, and is kept whole.
+    pub(super) fn new(from: (EntryId, &str), deleted: WallTime, until: Duration) -> Self {
+        let (parent, name) = (from.0, from.1.to_owned());
+        assert!(CellPath::is_name(&name), "it stood there under a name");
+        Self { parent, name, deleted, until, purging: false }
+    }
+
     /// The name that it has in the hidden root, unique because the id is. A long name loses its
     /// end in it.
     #[must_use]
@@ -48,6 +57,7 @@ impl HiddenRecord {
         put_near(&mut out, self.parent.get(), id.get());
         put_number(&mut out, self.deleted.as_millis());
         put_number(&mut out, millis(self.until));
+        out.push(u8::from(self.purging));
         out.extend_from_slice(self.name.as_bytes());
         out
     }
@@ -57,8 +67,13 @@ impl HiddenRecord {
         let parent = EntryId::new(packed.near(id.get())?);
         let deleted = WallTime::from_millis(packed.number()?);
         let until = Duration::from_millis(packed.number()?);
+        let purging = match packed.byte()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
         let name = packed.text().filter(|name| CellPath::is_name(name))?.to_owned();
-        Some(Self { parent, name, deleted, until })
+        Some(Self { parent, name, deleted, until, purging })
     }
 }
 
@@ -124,6 +139,16 @@ impl HiddenTable {
         let from = DeletedFrom { name: &record.name, deleted: record.deleted, id };
         self.by_place.remove(&place_key(record.parent, from));
         self.by_time.remove(&time_key(record.until, id));
+    }
+
+    /// One that is kept no longer at this log time.
+    pub(super) fn due(&self, log_time: Duration) -> Option<EntryId> {
+        self.by_time.walk(&[]).unpack(|key, _| {
+            let mut key = Packed(key);
+            let is_due = Duration::from_millis(key.key()?) <= log_time;
+            let id = EntryId::new(key.key()?);
+            key.end(is_due.then_some(id))
+        })
     }
 
     /// The entries behind an id, in order of ids.
@@ -206,7 +231,8 @@ mod tests {
 
     fn record(name: &str, deleted: u64, until: u64) -> HiddenRecord {
         let (deleted, until) = (WallTime::from_millis(deleted), Duration::from_millis(until));
-        HiddenRecord { parent: DIRECTORY, name: name.to_owned(), deleted, until }
+        let (parent, name) = (DIRECTORY, name.to_owned());
+        HiddenRecord { parent, name, deleted, until, purging: false }
     }
 
     #[test]
@@ -234,11 +260,11 @@ mod tests {
     proptest! {
         #[test]
         fn a_record_comes_back_and_no_bytes_make_it_panic(
-            ids: (u64, u64), name in "[a-zü]{1,40}", times: (u64, u64),
+            ids: (u64, u64), name in "[a-zü]{1,40}", times: (u64, u64), purging: bool,
             raw in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             let parent = EntryId::new(ids.1);
-            let record = HiddenRecord { parent, ..record(&name, times.0, times.1) };
+            let record = HiddenRecord { parent, purging, ..record(&name, times.0, times.1) };
             let id = EntryId::new(ids.0);
             assert_eq!(HiddenRecord::unpack(id, &record.pack(id)), Some(record));
             let _ = HiddenRecord::unpack(id, &raw);

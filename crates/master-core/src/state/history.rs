@@ -5,20 +5,22 @@
 //!   this log:      1 ─ 2 ─ 3            server: "3 of reign c took me in"
 //!   the copy's:    1 ─ 2 ─ 3'           c is not the reign of 3': the log lacks what 3 logged
 //! ```
-//! - HI1: the last [`REIGNS_MAX`] terms are remembered; older ones are believed.
+//! - HI1: the last [`REIGNS_MAX`] terms are remembered; older ones are believed, and nothing is
+//!   known of their floors.
 //! - HI2: a new history believes every term before its first: a person has said that what they
 //!   logged is lost, or is here.
 
-use cairn_types::{ReignId, Term};
+use cairn_types::{ChunkHandle, ReignId, Term};
 use std::sync::Arc;
 
 /// Terms whose reigns are remembered: starts of a master.
 const REIGNS_MAX: usize = 1024;
 
 cairn_types::message! {
-    /// One term, and which master's it was.
+    /// One term, which master's it was, and its floor: no handle of it below that is opened any
+    /// more.
     #[derive(Copy)]
-    pub struct TermReign { 1 => term: Term, 2 => reign: ReignId }
+    pub struct TermReign { 1 => term: Term, 2 => reign: ReignId, 3 => floor: ChunkHandle }
 }
 
 /// In order of term; clones share them until one of them begins another.
@@ -56,8 +58,34 @@ impl History {
         if reigns.len() == REIGNS_MAX {
             reigns.remove(0);
         }
-        reigns.push(TermReign { term, reign });
+        reigns.push(TermReign { term, reign, floor: ChunkHandle::default() });
         assert!(reigns.len() <= REIGNS_MAX, "so many are remembered (HI1)");
+    }
+
+    /// No handle of its term below this one is opened any more; whether anything is new of that.
+    pub(super) fn raise_floor(&mut self, floor: ChunkHandle) -> bool {
+        let mut known = self.reigns.iter().enumerate().rev();
+        let Some((index, known)) = known.find(|(_, known)| known.term == floor.term()) else {
+            return false;
+        };
+        if floor <= known.floor {
+            return false;
+        }
+        Arc::make_mut(&mut self.reigns)[index].floor = floor;
+        true
+    }
+
+    /// No handle of this term below it is opened any more; of a term that is not remembered nothing
+    /// is known.
+    pub(super) fn floor(&self, term: Term) -> ChunkHandle {
+        let known = self.reigns.iter().rev().find(|known| known.term == term);
+        known.map(|known| known.floor).unwrap_or_default()
+    }
+
+    /// Whether this log had that term, under that reign and no other.
+    pub(super) fn had(&self, term: Term, reign: ReignId) -> bool {
+        let told = reign != ReignId::default();
+        told && self.reigns.iter().any(|known| (known.term, known.reign) == (term, reign))
     }
 
     /// Whether this log may have had that term under that reign.

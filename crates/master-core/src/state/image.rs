@@ -14,26 +14,27 @@ use super::State;
 use super::chunk_table::ChunkTable;
 use super::hidden::HiddenTable;
 use super::history::{History, TermReign};
-use super::known_servers::KnownServers;
+use super::known_servers::{KnownServer, KnownServers};
 use super::map::{DamageMark, Map};
 use super::names::NameTree;
 use super::outcomes::Outcomes;
+use super::purged::PurgedChunks;
 use bytes::Bytes;
 use cairn_pagetree::{
     Backing, CheckpointError, Damaged, FileId, PageSink, RecordError, RootRecord, Tree, TreeUsage,
     checkpoint,
 };
 use cairn_types::wire::Message;
-use cairn_types::{CellConfig, CellId, LogIndex, ReplicaAt, Term, WallTime, crc32c};
+use cairn_types::{CellConfig, CellId, LogIndex, Term, WallTime, crc32c};
 use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"CAIRNSTA";
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 /// Magic, version, size of the body.
 const HEAD_SIZE: usize = 8 + 4 + 4;
 /// The trees of a state, in the order in which an image has them.
-const TREE_NAMES: [&str; 11] = [
+const TREE_NAMES: [&str; 12] = [
     "names",
     "entries",
     "hidden",
@@ -41,6 +42,7 @@ const TREE_NAMES: [&str; 11] = [
     "hidden by time",
     "places",
     "chunks",
+    "purged",
     "kept",
     "by time",
     "floors",
@@ -64,7 +66,7 @@ cairn_types::message! {
         /// Whose the last terms were.
         12 => reigns: Vec<TermReign>,
         /// Those that have joined and were not forgotten.
-        13 => servers: Vec<ReplicaAt>,
+        13 => servers: Vec<KnownServer>,
         /// The first term of this history.
         14 => history_began: Term,
     }
@@ -143,7 +145,7 @@ impl State {
             maps.push(Map::of(tree, &mark));
         }
         let maps: [Map; TREE_COUNT] = maps.try_into().map_err(|_| ImageError::Malformed)?;
-        let [names, entries, hidden, by_place, until, places, chunks, rest @ ..] = maps;
+        let [names, entries, hidden, by_place, until, places, chunks, purged, rest @ ..] = maps;
         Ok(Self {
             cell: head.cell,
             config: head.config,
@@ -161,6 +163,7 @@ impl State {
                 head.file_count,
             ),
             chunks: ChunkTable::of([places, chunks]),
+            purged: PurgedChunks::of(purged),
             outcomes: Outcomes::of(rest, head.outcome_count),
             mark,
         })
@@ -212,12 +215,12 @@ impl State {
     /// All trees, in the order in which an image has them.
     fn maps(&self) -> impl Iterator<Item = &Map> {
         let (names, chunks) = (self.names.maps(), self.chunks.maps());
-        names.chain(chunks).chain(self.outcomes.maps())
+        names.chain(chunks).chain([self.purged.map()]).chain(self.outcomes.maps())
     }
 
     fn maps_mut(&mut self) -> impl Iterator<Item = &mut Map> {
         let (names, chunks) = (self.names.maps_mut(), self.chunks.maps_mut());
-        names.chain(chunks).chain(self.outcomes.maps_mut())
+        names.chain(chunks).chain([self.purged.map_mut()]).chain(self.outcomes.maps_mut())
     }
 }
 

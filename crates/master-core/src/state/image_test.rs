@@ -127,6 +127,9 @@ impl Model {
             (Record::ForgetServer(forget), Applied::Changed(_)) => {
                 assert!(self.servers.remove(&forget.server).is_some(), "it was there");
             }
+            (Record::Purge(purge), Applied::EntryPurged(_)) => {
+                self.purge(purge.entry, purge.count.clamp(1, 4096));
+            }
             (Record::CloseChunk(close), Applied::Changed(_)) => {
                 self.close(close.handle, chunk_size)
             }
@@ -168,6 +171,45 @@ impl Model {
         self.chunks.insert(handle, chunk);
     }
 
+    /// The first name below an entry that has nothing below it.
+    fn deepest_first(&self, top: EntryId) -> EntryId {
+        let below = self.entries.iter().filter(|(_, (entry, _))| entry.parent == top);
+        let first = below.min_by_key(|(_, (_, name))| name);
+        first.map_or(top, |(id, _)| self.deepest_first(*id))
+    }
+
+    fn purge(&mut self, top: EntryId, mut left: u32) {
+        while left > 0 {
+            let id = self.deepest_first(top);
+            let of_file = self.chunks.iter().filter(|(_, chunk)| chunk.file == id);
+            let mut chunks: Vec<(ChunkIndex, ChunkHandle)> =
+                of_file.map(|(handle, chunk)| (chunk.index, *handle)).collect();
+            // The first goes last.
+            chunks.sort_by_key(|(index, _)| index.get().wrapping_sub(1));
+            for (_, handle) in chunks.into_iter().take(left as usize) {
+                self.chunks.remove(&handle);
+                left -= 1;
+            }
+            if left == 0 {
+                let has_first = |chunk: &super::ChunkRecord| {
+                    chunk.file == id && chunk.index == ChunkIndex::default()
+                };
+                let has_first = self.chunks.values().any(has_first);
+                let (entry, _) = self.entries.get_mut(&id).expect("there");
+                let first = entry.first.filter(|_| has_first);
+                if entry.kind == EntryKind::File {
+                    *entry = EntryRecord { length: 0, chunk_count: 0, first, ..*entry };
+                }
+                return;
+            }
+            self.entries.remove(&id);
+            left -= 1;
+            if id == top {
+                return;
+            }
+        }
+    }
+
     fn close(&mut self, handle: ChunkHandle, chunk_size: u64) {
         let chunk = self.chunks.get_mut(&handle).expect("there");
         chunk.closed = true;
@@ -196,9 +238,12 @@ impl Model {
                 state.chunks_of(*id, ChunkIndex::default()).eq(places.clone()),
                 "a file's chunks",
             );
-            right(state.last_chunk(*id) == places.last().copied(), "a last chunk");
+            // What is purged in part is empty already.
+            let last = places.last().filter(|_| entry.chunk_count > 0);
+            right(state.last_chunk(*id) == last.copied(), "a last chunk");
             for first in 0..3 {
                 let indexes = first..2 * first + 1;
+                let indexes = indexes.start..indexes.end.min(entry.chunk_count.max(indexes.start));
                 let between = places.iter().filter(|(index, _)| indexes.contains(&index.get()));
                 let told = state.chunks_between(*id, entry, indexes.clone());
                 right(told.eq(between.map(|(_, handle)| *handle)), "chunks between");
@@ -472,8 +517,8 @@ fn root_bytes_altered_or_cut_anywhere_are_refused() {
         assert!(open(&altered).is_err(), "altered at {at}");
     }
     let mut earlier = root.clone();
-    earlier[8] = 5;
+    earlier[8] = 6;
     let told = open(&earlier).expect_err("of another build").to_string();
-    assert_eq!(told, "an image of version 5; this build reads version 6");
+    assert_eq!(told, "an image of version 6; this build reads version 7");
     assert_eq!(world.live_bytes, world.bytes.len() as u64, "one image, and no garbage");
 }

@@ -5,6 +5,7 @@
 //!   hidden     where each deleted entry was, and until when it is kept
 //!   chunks     (file id, index) → handle, but for index 0, which stands in the file's record;
 //!              handle → record
+//!   purged     handles that had a record, as far as no floor tells of them
 //!   outcomes   (session, number) → outcome, for retry_window of log time (R24)
 //! ```
 //! - S1: it changes by [`State::apply`] alone, in log order, deterministically; checkpoint plus
@@ -24,6 +25,7 @@ mod any_record_test;
 mod apply;
 mod apply_chunks;
 mod apply_names;
+mod apply_purge;
 mod apply_servers;
 mod chunk_table;
 mod entry_record;
@@ -38,6 +40,7 @@ mod names;
 mod outcomes;
 mod packing;
 mod path_cache;
+mod purged;
 #[cfg(test)]
 mod replay_test;
 #[cfg(test)]
@@ -61,6 +64,7 @@ use known_servers::KnownServers;
 use map::DamageMark;
 use names::NameTree;
 use outcomes::Outcomes;
+use purged::PurgedChunks;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
@@ -82,6 +86,7 @@ pub struct State {
     history: History,
     names: NameTree,
     chunks: ChunkTable,
+    purged: PurgedChunks,
     outcomes: Outcomes,
     /// Of all trees (S5).
     mark: DamageMark,
@@ -103,6 +108,7 @@ impl Default for State {
             history: History::default(),
             names: NameTree::new(&mark),
             chunks: ChunkTable::new(&mark),
+            purged: PurgedChunks::new(&mark),
             outcomes: Outcomes::new(&mark),
             mark,
         }
@@ -115,6 +121,7 @@ impl PartialEq for State {
         self.image_head() == other.image_head()
             && self.names == other.names
             && self.chunks == other.chunks
+            && self.purged == other.purged
             && self.outcomes == other.outcomes
     }
 }
@@ -150,6 +157,12 @@ impl State {
         self.history.began()
     }
 
+    /// Whether the log had that term under that reign, and no other.
+    #[must_use]
+    pub fn had(&self, term: Term, reign: ReignId) -> bool {
+        self.history.had(term, reign)
+    }
+
     /// When that term began.
     #[must_use]
     pub fn term_began(&self) -> WallTime {
@@ -183,13 +196,20 @@ impl State {
 
     /// The chunkservers that have joined the cell and were not forgotten, by id.
     pub fn servers(&self) -> impl ExactSizeIterator<Item = &ReplicaAt> {
-        self.servers.iter()
+        self.servers.iter().map(|known| &known.at)
     }
 
     /// Where a chunkserver was that joined last.
     #[must_use]
     pub fn server(&self, server: ServerId) -> Option<&ReplicaAt> {
-        self.servers.get(server)
+        self.servers.get(server).map(|known| &known.at)
+    }
+
+    /// What a chunkserver holds of terms before this one may be of another history (R3); none where
+    /// it is not known.
+    #[must_use]
+    pub fn server_since(&self, server: ServerId) -> Option<Term> {
+        self.servers.get(server).map(|known| known.since)
     }
 
     /// An entry by id.
@@ -303,6 +323,19 @@ impl State {
         self.names.hidden().of_directory(directory, from)
     }
 
+    /// Something deleted that is kept no longer at this log time.
+    #[must_use]
+    pub fn to_be_purged(&self, log_time: Duration) -> Option<EntryId> {
+        self.names.hidden().due(log_time)
+    }
+
+    /// Whether the log had this chunk and purged it, or will never have it (R3).
+    #[must_use]
+    pub fn is_purged(&self, handle: ChunkHandle) -> bool {
+        let below = handle < self.history.floor(handle.term());
+        (below || self.purged.contains(handle)) && !self.chunks.contains(handle)
+    }
+
     /// The chunk at an index of a file; none: a hole, or past the end.
     #[must_use]
     pub fn chunk_at(&self, file: EntryId, index: ChunkIndex) -> Option<ChunkHandle> {
@@ -326,7 +359,7 @@ impl State {
         file: EntryId,
         record: &EntryRecord,
     ) -> Option<(ChunkIndex, ChunkHandle)> {
-        // A file's chunks are never taken away, so the count tells where the last one is.
+        // A file's chunks go with it, so the count tells where the last one is.
         let index = ChunkIndex::new(record.chunk_count.checked_sub(1)?);
         Some((index, self.chunks.of_record(file, record, index)?))
     }

@@ -368,6 +368,24 @@ impl NameTree {
         hidden
     }
 
+    /// What is hidden is kept otherwise than before.
+    pub(super) fn keep_hidden(&mut self, id: EntryId, record: &HiddenRecord) {
+        assert!(self.hidden.get(id).is_some(), "it is hidden");
+        self.hidden.set(id, record);
+    }
+
+    /// Takes out an entry that is called so, and has nothing in it.
+    pub(super) fn take_out(&mut self, (id, record): (EntryId, &EntryRecord), name: &str) {
+        let mut key = Vec::new();
+        name_key(record.parent, name, &mut key);
+        self.names.remove(&key);
+        self.entries.remove(&entry_key(id));
+        self.file_count = self.file_count.saturating_sub(u64::from(record.kind == EntryKind::File));
+        if record.parent == HIDDEN_ROOT {
+            self.hidden.remove(id);
+        }
+    }
+
     /// Enters a name into its directory.
     fn enter(&mut self, id: EntryId, name: &str, record: &EntryRecord) {
         let (mut key, mut child) = (Vec::new(), Vec::new());
@@ -520,7 +538,8 @@ mod tests {
         assert!(!names.is_hidden(B));
         let entry = names.entry(A).expect("there");
         let (deleted, until) = (WallTime::default(), Duration::ZERO);
-        let record = HiddenRecord { parent: ROOT, name: "a".to_owned(), deleted, until };
+        let (parent, name, purging) = (ROOT, "a".to_owned(), false);
+        let record = HiddenRecord { parent, name, deleted, until, purging };
         let hidden = names.hide((A, &entry), &record);
         assert_eq!((names.hidden_count(), names.hidden().newest(ROOT, "a")), (1, Some(A)));
         assert!(names.is_hidden(B));

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use super::{HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
 use crate::record::{
-    AddDirectories, AddFile, Begin, CloseChunk, ForgetServer, FoundCell, HideEntry, KnowServer,
-    MoveEntry, NewDirectory, OpenChunk, Record, Refuse, SetLength, SetVersion,
+    AddDirectories, AddFile, Begin, CloseChunk, Expedite, ForgetServer, FoundCell, HideEntry,
+    KnowServer, LetGo, MoveEntry, NewDirectory, OpenChunk, Purge, Record, Refuse, SetLength,
+    SetVersion,
 };
 use cairn_pagetree::FileId;
 use cairn_protocol::{ErrorCode, Failure};
@@ -82,6 +83,9 @@ impl Drawer {
         if self.random.chance(40) {
             return self.draw_server(time);
         }
+        if self.random.chance(120) {
+            return self.draw_purge(state, time, mutation);
+        }
         match self.random.below(10) {
             0 => {
                 let second =
@@ -109,11 +113,15 @@ impl Drawer {
             }
             5 | 6 => {
                 let last = state.last_chunk(file);
+                // Chunks are logged out of order, and none below the floor.
+                let handle = self.fresh() + self.random.below(3);
+                self.counter += 3;
                 OpenChunk {
                     time,
                     file,
                     index: ChunkIndex::new(last.map_or(0, |(index, _)| index.get() + 1)),
-                    handle: ChunkHandle::of(TERM, self.fresh()),
+                    floor: ChunkHandle::of(TERM, handle.saturating_sub(self.random.below(20))),
+                    handle: ChunkHandle::of(TERM, handle),
                     version: ChunkVersion::of(TERM, self.fresh()),
                     set_size: 3,
                     closes: last.map(|(_, handle)| handle),
@@ -140,7 +148,26 @@ impl Drawer {
             return ForgetServer { time, server }.into();
         }
         let address = Address::new(format!("h{}:1", self.random.below(3)));
-        KnowServer { time, at: ReplicaAt { server, address, rack: Rack::default() } }.into()
+        let (at, since) = (ReplicaAt { server, address, rack: Rack::default() }, TERM);
+        KnowServer { time, at, since }.into()
+    }
+
+    /// The end of something deleted, or of a chunk that nobody knows.
+    fn draw_purge(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {
+        if self.random.chance(150) {
+            return LetGo { time, handle: ChunkHandle::of(TERM, self.fresh()) }.into();
+        }
+        let hidden: Vec<EntryId> =
+            state.hidden_after(EntryId::default()).map(|(id, _)| id).collect();
+        let entry = self.random.pick(&hidden).copied().unwrap_or(ROOT);
+        if self.random.chance(300) {
+            let name = state.hidden(entry).map(|hidden| hidden.hidden_name(entry));
+            return Expedite { time, mutation, entry, name: name.unwrap_or_default() }.into();
+        }
+        let floor = ChunkHandle::of(TERM, self.counter.saturating_sub(self.random.below(20)));
+        let count = u32::try_from(1 + self.random.below(4)).expect("a few");
+        let due = state.to_be_purged(state.log_time()).unwrap_or(entry);
+        Purge { time, entry: due, count, floor }.into()
     }
 
     fn draw_move(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {
@@ -227,7 +254,7 @@ fn check_ways(state: &State, random: &mut Random) -> u64 {
 
 #[test]
 fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
-    let mut changed = [0u64; 16];
+    let mut changed = [0u64; 20];
     let mut led = 0;
     for seed in 0..20 {
         let (mut live, mut restored) = (State::default(), State::default());
@@ -258,7 +285,8 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
         }
     }
     // Each kind of record has changed something, or the test shows nothing.
-    assert!(changed[1..=10].iter().all(|count| *count >= 20), "{changed:?}");
+    let mut kinds = changed[1..=10].iter().chain(&changed[14..=16]);
+    assert!(kinds.all(|count| *count >= 20), "{changed:?}");
     assert!(led >= 1000, "{led}");
 }
 

@@ -61,6 +61,7 @@ impl History {
             version: ChunkVersion::of(TERM, version),
             set_size: 3,
             closes: None,
+            floor: ChunkHandle::default(),
         });
     }
 }

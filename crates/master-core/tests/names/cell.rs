@@ -1,6 +1,6 @@
 //! A master core whose log the test holds in its hand.
 
-use cairn_env::{Caller, ConnectionId, Effect, Event, Now};
+use cairn_env::{Caller, ConnectionId, Effect, EffectId, Event, Now};
 use cairn_master_core::{MasterCore, MasterEffect, ProposalId, Record, State};
 use cairn_protocol::{
     Create, Delete, ErrorCode, Failure, List, MakeDirectory, Rename, Request, RequestId, Response,
@@ -25,6 +25,8 @@ pub(crate) struct Cell {
     pub(crate) answers: Vec<(u64, Result<Response, Failure>)>,
     pub(crate) asked: u64,
     pub(crate) mutations: u64,
+    /// What is to be woken, and when.
+    pub(crate) wakes: Vec<(EffectId, u64)>,
 }
 
 pub(crate) fn path(text: &str) -> CellPath {
@@ -42,6 +44,7 @@ impl Cell {
             answers: Vec::new(),
             asked: 0,
             mutations: 0,
+            wakes: Vec::new(),
         }
     }
 
@@ -71,6 +74,9 @@ impl Cell {
                 MasterEffect::Propose(id, record) => self.proposed.push((id, record)),
                 MasterEffect::Env(Effect::Reply { to, answer, .. }) => {
                     self.answers.push((to.request.0, answer));
+                }
+                MasterEffect::Env(Effect::Wake { id, at }) => {
+                    self.wakes.push((id, at.as_nanos() / 1_000_000));
                 }
                 MasterEffect::Env(_) => {}
             }

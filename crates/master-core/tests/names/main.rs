@@ -2,6 +2,7 @@
 
 mod batches;
 mod cell;
+mod purge;
 mod undelete;
 
 use cairn_protocol::{Create, ErrorCode, Failure, List, Open, Response, Stat, Status};

@@ -6,6 +6,7 @@ mod acknowledged_length;
 mod append_only;
 mod checker;
 mod closed_for_ever;
+mod deletions;
 pub(crate) mod linearizable_names;
 mod no_live_chunk_collected;
 mod one_primary;

@@ -1,16 +1,27 @@
-//! No live chunk is collected: a replica at or above the logged version is never thrown away, nor
-//! one of a chunk that is in the making (R33).
+//! No live chunk is collected: a replica at or above the logged version is never thrown away, but
+//! where its file was deleted long enough ago, by what clients asked and saw; nor one of a chunk
+//! that is in the making (R3, R33).
 
 use super::checker::{Checker, Verdict};
+use super::deletions::Deletions;
 use crate::ledger::Ledger;
 use cairn_env::{ChunkDone, ChunkJob, ChunkResult};
-use cairn_env_sim::NodeId;
+use cairn_env_sim::{NodeId, SeenRequest};
 use cairn_master_core::Record;
+use cairn_protocol::{Failure, Response};
 use cairn_types::{ChunkHandle, ChunkVersion};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Clocks drift, and the time is that of the last request.
+const SLACK: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(crate) struct NoLiveChunkCollected {
+    /// What clients asked and saw.
+    deletions: Deletions,
+    /// How long a cell keeps what is deleted.
+    kept: Duration,
     /// Thrown away before any log record named the chunk, and the version at which.
     unlogged: BTreeMap<ChunkHandle, Vec<(NodeId, ChunkVersion)>>,
 }
@@ -42,18 +53,39 @@ impl Checker for NoLiveChunkCollected {
             Some((version, _))
                 if replica.version >= version && !replica.lost && !replica.flipped =>
             {
-                Err(format!(
-                    "{node:?} throws away chunk {} at version {}; {} is the logged one",
-                    handle.short(),
-                    replica.version.short(),
-                    version.short(),
-                ))
+                self.deletions.may_go(chunk.file, self.kept).map_err(|why| {
+                    format!(
+                        "{node:?} throws away chunk {} at version {}; {} is the logged one: {why}",
+                        handle.short(),
+                        replica.version.short(),
+                        version.short(),
+                    )
+                })
             }
             Some(_) => Ok(()),
         }
     }
 
+    fn delivered(&mut self, seen: &SeenRequest<'_>, _: &Ledger) -> Verdict {
+        self.deletions.delivered(seen);
+        Ok(())
+    }
+
+    fn answered(
+        &mut self,
+        seen: &SeenRequest<'_>,
+        answer: &Result<Response, Failure>,
+        _: &Ledger,
+    ) -> Verdict {
+        self.deletions.answered(seen, answer);
+        Ok(())
+    }
+
     fn logged(&mut self, record: &Record, _: &Ledger) -> Verdict {
+        if let Record::FoundCell(found) = record {
+            let kept = Duration::from_millis(found.config.keep_deleted_ms);
+            self.kept = kept.saturating_sub(SLACK);
+        }
         let Record::OpenChunk(open) = record else { return Ok(()) };
         let gone = self.unlogged.get(&open.handle).into_iter().flatten();
         match gone.into_iter().find(|(_, version)| *version >= open.version) {

@@ -5,6 +5,7 @@
 //! drill itself sees bytes or answers that must not be. The fault injector finds what nobody
 //! thought of; a drill finds again what the rule's author thought of.
 
+mod deletion;
 mod disks;
 mod drill;
 mod findings;
@@ -24,5 +25,5 @@ pub fn drills() -> Vec<Drill> {
     let of_rules =
         [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
     let of_rules = [&of_rules.concat()[..], lies::DRILLS];
-    [of_rules.concat(), findings::drills()].concat()
+    [of_rules.concat(), deletion::DRILLS.to_vec(), findings::drills()].concat()
 }

@@ -20,8 +20,8 @@
 //!   not.
 //! - L6: what a server held that died is remembered, for people alone, until it joins again or the
 //!   chunk has gone on without it.
-//! - L7: only chunks of the chunk table are here, and the table loses none: a page remembers which
-//!   of its handles the table has, and for those it is not asked again.
+//! - L7: only chunks of the chunk table are here: a page remembers which of its handles the table
+//!   has, and for those it is not asked again. What the table loses is forgotten at once.
 
 mod entry;
 #[cfg(test)]
@@ -399,6 +399,16 @@ impl LocationTable {
             self.numbers.release(number);
         }
         self.settle(handle);
+    }
+
+    /// The table has the chunk no more (L7).
+    pub(super) fn forget_chunk(&mut self, handle: ChunkHandle) {
+        self.unsettle(handle);
+        let chunk = self.unsettled.remove(&handle);
+        for (number, _) in chunk.into_iter().flat_map(|chunk| chunk.replicas) {
+            self.numbers.release(number);
+        }
+        self.settled.unlist(handle);
     }
 
     /// The server is dead: what it held counts no more (L6).

@@ -10,7 +10,7 @@
 //! ```
 //! An entry is found by counting the bits before its own and adding up as many sizes.
 //!
-//! - Z1: what is present is listed. No chunk leaves the table (L7): what is listed stays so.
+//! - Z1: what is present is listed.
 //! - Z2: as many sizes as bits are set, and the sizes add up to the entries' bytes.
 
 use super::entry::HOLDERS_MAX;
@@ -106,6 +106,12 @@ impl Page {
     /// The chunk table has these.
     pub(super) fn list(&mut self, listed: u128) {
         self.listed |= listed;
+    }
+
+    /// The chunk table has this one no more.
+    pub(super) fn unlist(&mut self, slot: Slot) {
+        assert!(!self.has(slot), "it was forgotten before (Z1)");
+        self.listed &= !slot.bit();
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -124,6 +124,15 @@ impl Pages {
         })
     }
 
+    /// The chunk table has it no more; it is not here.
+    pub(super) fn unlist(&mut self, handle: ChunkHandle) {
+        let (group, index, slot) = place_of(handle);
+        // Where there is no page, nothing is listed.
+        if let Some(page) = self.groups.get_mut(&group).and_then(|group| group[index].as_mut()) {
+            page.unlist(slot);
+        }
+    }
+
     /// Bytes of memory, but for what the allocator adds.
     #[cfg(test)]
     pub(super) fn memory_size(&self) -> usize {

@@ -1,0 +1,161 @@
+//! Chunks of purged files go from the servers; what the log has not had, or may not have had, stays
+//! for a person (R3, R33).
+
+use super::super::test_world::{FILE, World, report, server};
+use crate::applied::Applied;
+use crate::record::{Begin, HideEntry, LetGo, OpenChunk, Purge};
+use crate::state::ROOT;
+use cairn_protocol::{Join, ReplicaReport, ServedReign};
+use cairn_types::{
+    CellId, ChunkHandle, ChunkIndex, ChunkVersion, MutationName, MutationNumber, ReignId,
+    ReplicaAt, SerialNumber, SessionId, Term,
+};
+
+fn of(term: u64, counter: u64) -> ChunkHandle {
+    ChunkHandle::of(Term::new(term), counter)
+}
+
+/// A replica with a byte on it.
+fn written(handle: ChunkHandle) -> ReplicaReport {
+    let (version, serial) = (ChunkVersion::of(handle.term(), 900), SerialNumber::new(1));
+    ReplicaReport {
+        handle,
+        version,
+        mutated_version: version,
+        serial,
+        length: 1,
+        ..Default::default()
+    }
+}
+
+impl World {
+    /// The file is deleted and purged, in slices of `count`; the chunks that went.
+    fn purge_file(&mut self, count: u32, floor: ChunkHandle) -> Vec<ChunkHandle> {
+        let (session, number) = (SessionId::new(5), MutationNumber::new(self.millis));
+        self.apply(HideEntry {
+            mutation: MutationName { session, number },
+            entry: FILE,
+            parent: ROOT,
+            name: "f".to_owned(),
+            ..HideEntry::default()
+        });
+        let mut gone = Vec::new();
+        loop {
+            match self.apply(Purge { entry: FILE, count, floor, ..Purge::default() }) {
+                Applied::EntryPurged(purged) => {
+                    gone.extend(&purged.chunks);
+                    self.chunks.forget_chunks(&purged.chunks);
+                    if purged.whole {
+                        return gone;
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn open(&mut self, index: u64, handle: ChunkHandle, floor: ChunkHandle) {
+        let (index, version) = (ChunkIndex::new(index), ChunkVersion::of(handle.term(), 900));
+        let open = OpenChunk { file: FILE, index, handle, version, floor, ..OpenChunk::default() };
+        assert!(matches!(self.apply(open), Applied::ChunkOpened(_)));
+    }
+
+    /// What a server that holds these is told to throw away.
+    fn garbage(&mut self, id: u64, held: Vec<ReplicaReport>) -> Vec<ChunkHandle> {
+        let answer = self.beat(id, held, vec![]);
+        answer.garbage.iter().map(|garbage| garbage.handle).collect()
+    }
+}
+
+#[test]
+fn replicas_of_a_purged_file_go_with_the_next_word_about_them() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let handle = grant.handle;
+    let held = ReplicaReport { length: 5, serial: SerialNumber::new(1), ..report(&grant) };
+    assert_eq!(world.garbage(1, vec![held.clone()]), []);
+    assert_eq!(world.purge_file(9, ChunkHandle::default()), [handle]);
+    assert_eq!(world.garbage(1, vec![held.clone()]), [handle]);
+    // A master that starts knows as much from the log.
+    let mut world = world.restarted(2);
+    world.join(2, vec![held.clone()], vec![]);
+    assert_eq!(world.garbage(2, vec![held]), [handle]);
+    let unknown = world.with(|chunks, _| chunks.fleet.unknown_count());
+    assert_eq!(unknown, 0, "what is purged is not lost");
+}
+
+#[test]
+fn a_chunk_that_a_later_log_opened_below_one_of_this_is_kept() {
+    // 100 is logged and the backup is taken; then 99, which was in the making, is logged, written.
+    let mut world = World::new(3);
+    world.open(0, of(1, 100), of(1, 99));
+    world.purge_file(9, of(1, 99));
+    let mut world = world.restarted(2);
+    world.join(1, vec![], vec![]);
+    let held = [98, 99, 100, 101].map(|counter| written(of(1, counter)));
+    assert_eq!(world.garbage(1, held.to_vec()), [of(1, 98), of(1, 100)], "R3");
+    let lost = world.with(|chunks, _| chunks.fleet.unknown_count());
+    assert_eq!(lost, 2);
+    // A person lets go of one of them.
+    let let_go = LetGo { handle: of(1, 99), ..LetGo::default() };
+    world.with(|_, step| step.out.propose(let_go));
+    world.commit();
+    assert_eq!(world.garbage(1, held.to_vec()), [of(1, 98), of(1, 99), of(1, 100)]);
+    let lost = world.with(|chunks, _| chunks.fleet.unknown_count());
+    assert_eq!(lost, 1);
+}
+
+#[test]
+fn slices_take_a_file_from_its_end_to_its_name_and_remember_each_chunk() {
+    let mut world = World::new(1);
+    let all = [10, 11, 12, 13, 14].map(|counter| of(1, counter));
+    for (index, handle) in all.into_iter().enumerate() {
+        world.open(index as u64, handle, of(1, 10));
+    }
+    assert_eq!(world.purge_file(2, of(1, 12)), [all[1], all[2], all[3], all[4], all[0]]);
+    assert_eq!((world.state.chunk_count(), world.state.file_count()), (0, 0));
+    assert_eq!(world.state.hidden_count(), 0);
+    assert!(all.iter().all(|handle| world.state.is_purged(*handle)));
+    assert!(!world.state.is_purged(of(1, 15)));
+    assert!(!world.state.is_purged(of(2, 1)), "no such term was here");
+}
+
+#[test]
+fn the_purged_of_a_term_that_is_not_remembered_are_kept() {
+    let mut world = World::new(1);
+    world.open(0, of(1, 10), of(1, 10));
+    world.purge_file(9, of(1, 20));
+    assert!(world.state.is_purged(of(1, 15)));
+    for term in 2..1500 {
+        world.apply(Begin { term: Term::new(term), ..Begin::default() });
+    }
+    assert!(!world.state.is_purged(of(1, 15)), "whose term it was is forgotten");
+}
+
+#[test]
+fn a_server_whose_past_nobody_can_tell_keeps_what_it_had_then() {
+    let mut world = World::new(1);
+    world.open(0, of(1, 10), of(1, 10));
+    world.purge_file(9, of(1, 20));
+    let held = vec![written(of(1, 10)), written(of(1, 12))];
+    let mut world = world.restarted(2);
+    world.apply(Begin { term: Term::new(2), reign: ReignId::new(7), ..Begin::default() });
+    // It has served a build that told of no reigns.
+    let at = ReplicaAt { server: server(8), ..ReplicaAt::default() };
+    let join = Join { at, cell: CellId::new(5), ..Join::default() };
+    world.request(5, join.clone());
+    world.commit();
+    assert_eq!(world.state.server_since(server(8)), Some(Term::new(2)));
+    let told = world.beat_as(8, 0, held.clone(), vec![]);
+    assert_eq!(told.garbage, [], "R3");
+    // That it has served this one since says nothing of what it had before.
+    let served = ServedReign { term: Term::new(2), reign: ReignId::new(7) };
+    world.request(5, Join { served, ..join.clone() });
+    world.commit();
+    assert_eq!(world.beat_as(8, 0, held, vec![]).garbage, [], "R3");
+    // An empty one has nothing of anybody's.
+    let at = ReplicaAt { server: server(9), ..ReplicaAt::default() };
+    world.request(5, Join { at, cell: CellId::default(), ..join });
+    world.commit();
+    assert_eq!(world.state.server_since(server(9)), Some(Term::default()));
+}

@@ -1,0 +1,93 @@
+//! The end of what was deleted: purged slice by slice once it is kept no longer (§4.4).
+//!
+//! ```text
+//!   tick ──► due? ──► Purge, a slice ──► applied ──► a pause ──► the next slice … ──► nothing due
+//! ```
+//! - RE1: one slice is on its way at a time, and each is small: others wait for a slice at most,
+//!   however much was deleted at once.
+//! - RE2: what is due is judged again when the record is applied: what was brought back meanwhile
+//!   stays (R23).
+//! - RE3: in the first while of a term nothing is purged: servers are yet to say whether this log
+//!   lacks what they know (R3).
+//!
+//! Chunks that are gone from the state go from the servers as garbage (`rules/garbage.rs`).
+
+use crate::applied::{Applied, EntryPurged};
+use crate::outbox::ProposalId;
+use crate::record::Purge;
+use crate::step::Step;
+use cairn_env::EffectId;
+use cairn_types::ChunkHandle;
+use std::time::Duration;
+
+/// Names and chunks of one slice: a millisecond or two.
+const SLICE_COUNT: u32 = 256;
+/// Between two slices.
+const SLICE_PAUSE: Duration = Duration::from_millis(5);
+
+/// What becomes of the deleted in one term.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    /// It is looked again then.
+    wake: Option<EffectId>,
+    /// A slice that is on its way into the log (RE1).
+    slice: Option<ProposalId>,
+}
+
+impl Reclaim {
+    /// A record of this term is applied.
+    pub(crate) fn on_term_begins(&mut self, step: &mut Step<'_>) {
+        assert_eq!(self.wake, None, "a term begins once");
+        // RE3
+        let pause = Duration::from_millis(step.state.config().dead_ms);
+        self.look_again(step, pause);
+    }
+
+    fn look_again(&mut self, step: &mut Step<'_>, pause: Duration) {
+        self.wake = Some(step.out.wake(step.now.time + pause));
+    }
+
+    /// Time has passed; whether that was waited for here. `floor` is the lowest handle of this term
+    /// that may still be opened; none: no change is taken now.
+    pub(crate) fn on_wake(
+        &mut self,
+        step: &mut Step<'_>,
+        id: EffectId,
+        floor: Option<ChunkHandle>,
+    ) -> bool {
+        if self.wake != Some(id) {
+            return false;
+        }
+        assert_eq!(self.slice, None, "one slice at a time (RE1)");
+        self.wake = None;
+        let due = step.state.to_be_purged(step.state.log_time_at(step.now.wall));
+        match due.zip(floor) {
+            Some((entry, floor)) => {
+                let (time, count) = (step.now.wall, SLICE_COUNT);
+                self.slice = Some(step.out.propose(Purge { time, entry, count, floor }));
+            }
+            None => {
+                let pause = Duration::from_millis(step.state.config().heartbeat_ms);
+                self.look_again(step, pause);
+            }
+        }
+        true
+    }
+
+    /// A record is applied; gives the chunks that are in the state no more.
+    pub(crate) fn on_applied<'a>(
+        &mut self,
+        step: &mut Step<'_>,
+        proposal: ProposalId,
+        applied: &'a Applied,
+    ) -> &'a [ChunkHandle] {
+        if self.slice == Some(proposal) {
+            self.slice = None;
+            self.look_again(step, SLICE_PAUSE);
+        }
+        match applied {
+            Applied::EntryPurged(EntryPurged { chunks, .. }) => chunks,
+            _ => &[],
+        }
+    }
+}

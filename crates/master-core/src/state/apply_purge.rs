@@ -1,0 +1,171 @@
+//! Applying the end of what was deleted: it goes in slices, depth first, so that no record takes
+//! long (§4.4).
+//!
+//! ```text
+//!   Purge ─► the deepest first name below ─► its chunks ─► itself ─► what is next … ─► the entry
+//!               └─ so many names and chunks, then the next record goes on
+//! ```
+//! - PU1: only what is kept no longer goes; what has begun to go is brought back no more.
+//! - PU2: each chunk that goes is remembered as gone (`purged.rs`).
+
+use super::chunk_table::ChunkTable;
+use super::entry_record::EntryRecord;
+use super::hidden::{HIDDEN_NAME, HiddenRecord};
+use super::history::History;
+use super::names::{HIDDEN_ROOT, NameTree};
+use super::purged::PurgedChunks;
+use crate::applied::{Applied, Changed, EntryHidden, EntryPurged};
+use crate::record::{Expedite, LetGo, Purge};
+use cairn_protocol::{ErrorCode, Failure};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind};
+use std::time::Duration;
+
+/// Names and chunks that one record may take away: a few milliseconds.
+const PURGE_COUNT_MAX: u32 = 4096;
+
+/// What a purge takes from.
+pub(super) struct Purges<'a> {
+    pub(super) names: &'a mut NameTree,
+    pub(super) chunks: &'a mut ChunkTable,
+    pub(super) purged: &'a mut PurgedChunks,
+    pub(super) history: &'a mut History,
+    pub(super) log_time: Duration,
+}
+
+/// A slice that is being taken.
+struct PurgedSlice<'a> {
+    names: &'a mut NameTree,
+    chunks: &'a mut ChunkTable,
+    purged: &'a mut PurgedChunks,
+    history: &'a History,
+    /// How much more may go.
+    left: usize,
+    gone: Vec<ChunkHandle>,
+}
+
+impl Purges<'_> {
+    /// What is deleted is kept no longer (§4.4).
+    pub(super) fn expedite(&mut self, record: &Expedite) -> Result<Applied, Failure> {
+        let Expedite { entry, name, .. } = record;
+        let hidden = self.names.hidden().get(*entry);
+        let hidden = hidden.filter(|_| self.names.child(HIDDEN_ROOT, name) == Some(*entry));
+        let hidden = hidden.ok_or_else(|| not_deleted(*entry))?;
+        self.names.keep_hidden(*entry, &HiddenRecord { until: Duration::ZERO, ..hidden });
+        let hidden = format!("/{HIDDEN_NAME}/{name}");
+        Ok(Applied::EntryHidden(EntryHidden { id: *entry, hidden }))
+    }
+
+    /// Takes away a slice of what is deleted.
+    pub(super) fn purge(&mut self, record: &Purge) -> Result<Applied, Failure> {
+        let entry = record.entry;
+        let hidden = self.names.hidden().get(entry).ok_or_else(|| not_deleted(entry))?;
+        if hidden.until > self.log_time {
+            let line = format!("entry {}: it is kept for a while yet", entry.short());
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        self.raise_floor(record.floor);
+        if !hidden.purging {
+            self.names.keep_hidden(entry, &HiddenRecord { purging: true, ..hidden.clone() });
+        }
+        let mut slice = PurgedSlice {
+            names: self.names,
+            chunks: self.chunks,
+            purged: self.purged,
+            history: self.history,
+            left: record.count.clamp(1, PURGE_COUNT_MAX) as usize,
+            gone: Vec::new(),
+        };
+        let whole = slice.take_below(entry, hidden.hidden_name(entry));
+        assert!(slice.gone.len() <= PURGE_COUNT_MAX as usize, "a slice is small");
+        Ok(Applied::EntryPurged(EntryPurged { entry, whole, chunks: slice.gone }))
+    }
+
+    /// A person lets go of a chunk that the log does not know: from now on it is as if purged.
+    pub(super) fn let_go(&mut self, record: &LetGo) -> Result<Applied, Failure> {
+        let handle = record.handle;
+        if self.chunks.contains(handle) {
+            let line = format!("chunk {}: it is a file's, and not lost", handle.short());
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        if handle >= self.history.floor(handle.term()) {
+            self.purged.insert(handle);
+        }
+        Ok(Applied::Changed(Changed::default()))
+    }
+
+    /// No handle of its term below this one will be opened that was not opened before (GN1).
+    pub(super) fn raise_floor(&mut self, floor: ChunkHandle) {
+        if self.history.raise_floor(floor) {
+            self.purged.forget_below(floor);
+        }
+    }
+}
+
+impl PurgedSlice<'_> {
+    /// Takes away what lies below an entry, and it; whether all of it is gone.
+    fn take_below(&mut self, top: EntryId, name: String) -> bool {
+        let mut way = vec![(top, name)];
+        while let Some((id, name)) = way.last() {
+            // Nothing is known of what is damaged, which was noted.
+            let Some(record) = self.names.entry(*id) else { return false };
+            if record.kind == EntryKind::Directory
+                && let Some((child, id, _)) = self.names.children(*id, "").next()
+            {
+                way.push((id, child));
+                continue;
+            }
+            let is_file = record.kind == EntryKind::File;
+            if self.left == 0 || (is_file && !self.take_chunks(*id, record)) {
+                return false;
+            }
+            self.names.take_out((*id, &record), name);
+            self.left -= 1;
+            way.pop();
+        }
+        true
+    }
+
+    /// Takes away the chunks of a file; whether none is left and the file can go, too.
+    fn take_chunks(&mut self, id: EntryId, file: EntryRecord) -> bool {
+        let second = ChunkIndex::default().next();
+        let behind = self.chunks.of_file(id, second).take(self.left);
+        let behind: Vec<(ChunkIndex, ChunkHandle)> = behind.collect();
+        for (index, handle) in &behind {
+            self.take_chunk(id, *index, *handle);
+        }
+        let mut first = file.first;
+        if let Some(handle) = file.first.filter(|_| self.left > 0) {
+            self.take_chunk(id, ChunkIndex::default(), handle);
+            first = None;
+        }
+        if self.left > 0 {
+            return true;
+        }
+        // Who reads it by its hidden name finds it empty, and no holes where something was.
+        self.names.set(id, &EntryRecord { length: 0, chunk_count: 0, first, ..file });
+        false
+    }
+
+    fn take_chunk(&mut self, file: EntryId, index: ChunkIndex, handle: ChunkHandle) {
+        self.chunks.remove(handle, (file, index));
+        // PU2
+        if self.history.floor(handle.term()) <= handle {
+            self.purged.insert(handle);
+        }
+        self.gone.push(handle);
+        self.left -= 1;
+    }
+}
+
+/// Whether something hidden has begun to be purged, with all that is in it (PU1).
+pub(super) fn is_purging(names: &NameTree, id: EntryId) -> bool {
+    let mut way = names.way_up(id);
+    let top = way.find(|(_, record, _)| record.parent == HIDDEN_ROOT);
+    let hidden = top.and_then(|(id, ..)| names.hidden().get(id));
+    hidden.is_some_and(|hidden| hidden.purging)
+}
+
+fn not_deleted(entry: EntryId) -> Failure {
+    let line = format!("entry {}: it is not deleted (any more)", entry.short());
+    Failure::refused(ErrorCode::NotFound, line)
+}

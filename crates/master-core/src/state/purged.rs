@@ -1,0 +1,92 @@
+//! Which chunks the log has purged: what tells garbage from a chunk that only a later log knows
+//! (R3, R33).
+//!
+//! ```text
+//!   a handle without a record ─┬─ below its term's floor (`history.rs`) ──► purged, or came to
+//!                              ├─ written down here ──────────────────────► nothing: garbage
+//!                              └─ neither ──► of a later log, or another: kept for a person
+//! ```
+//! A chunk that is not in the table may be one that this log has not heard of yet: a master that
+//! was started from a backup finds servers with chunks that were opened after the backup. "No
+//! higher than the highest that was opened" would not tell them apart: chunks are made side by
+//! side, and 100 may be logged, the backup taken, and 99 logged and written to.
+//!
+//! - GN1: below the floor stands what was logged before it was raised, or never will be: with every
+//!   chunk that is opened the log says which handle of its term is the lowest that may still be
+//!   opened.
+//! - GN2: what is purged at or above its term's floor is written down here, one by one, until the
+//!   floor has passed it: the last few of each term.
+
+use super::map::{DamageMark, Map};
+use super::packing::Packed;
+use cairn_types::ChunkHandle;
+
+/// Purged at or above their terms' floors.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PurgedChunks(Map);
+
+impl PurgedChunks {
+    pub(super) fn new(mark: &DamageMark) -> Self {
+        Self(Map::new(mark))
+    }
+
+    /// From what an image has.
+    pub(super) fn of(map: Map) -> Self {
+        Self(map)
+    }
+
+    pub(super) fn map(&self) -> &Map {
+        &self.0
+    }
+
+    pub(super) fn map_mut(&mut self) -> &mut Map {
+        &mut self.0
+    }
+
+    pub(super) fn contains(&self, handle: ChunkHandle) -> bool {
+        self.0.contains(&key(handle))
+    }
+
+    /// Writes down a chunk (GN2).
+    pub(super) fn insert(&mut self, handle: ChunkHandle) {
+        self.0.set(&key(handle), &[]);
+    }
+
+    /// A term's floor says it of these from now on (GN2).
+    pub(super) fn forget_below(&mut self, floor: ChunkHandle) {
+        let first = ChunkHandle::of(floor.term(), 0);
+        while let Some(lowest) = self.lowest_from(first).filter(|lowest| *lowest < floor) {
+            let left = self.0.len();
+            self.0.remove(&key(lowest));
+            // What cannot be taken out is damaged, and was noted.
+            if self.0.len() == left {
+                return;
+            }
+        }
+    }
+
+    fn lowest_from(&self, first: ChunkHandle) -> Option<ChunkHandle> {
+        self.0.walk(&key(first)).unpack(|key, _| Some(Some(ChunkHandle::new(Packed(key).key()?))))
+    }
+}
+
+fn key(handle: ChunkHandle) -> [u8; 8] {
+    handle.get().to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DamageMark, PurgedChunks};
+    use cairn_types::{ChunkHandle, Term};
+
+    #[test]
+    fn what_a_floor_has_passed_is_forgotten_of_its_own_term_alone() {
+        let mut purged = PurgedChunks::new(&DamageMark::default());
+        let of = |term, counter| ChunkHandle::of(Term::new(term), counter);
+        let all = [of(1, 9), of(2, 3), of(2, 7), of(2, 8), of(3, 1)];
+        all.into_iter().for_each(|handle| purged.insert(handle));
+        purged.forget_below(of(2, 8));
+        let kept = all.map(|handle| purged.contains(handle));
+        assert_eq!(kept, [true, false, false, true, true]);
+    }
+}

@@ -1,0 +1,169 @@
+//! What may have been deleted, by what clients asked and saw: an oracle of its own, which knows
+//! nothing of the log.
+//!
+//! ```text
+//!   a file was seen at a path ──► Delete of that path, or one above, is asked ──► kept so long
+//!        ▲                                                                            ──► may go
+//!        └──── seen again after that was answered: it was brought back
+//! ```
+//! - DO1: what was seen and never deleted may never go; nor what was deleted and seen again since;
+//!   nor what was deleted a shorter while ago than deleted files are kept, but where its hidden
+//!   name, which somebody was told, was deleted once more.
+
+use cairn_env_sim::{SeenRequest, WorldTime};
+use cairn_protocol::{BatchEntry, BatchResult, Failure, Rename, Request, Response};
+use cairn_types::{CellPath, EntryId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Hidden names lie below.
+const HIDDEN: &str = "/.deleted/";
+
+/// A deletion that somebody asked for.
+#[derive(Debug)]
+struct AskedDeletion {
+    path: CellPath,
+    asked: WorldTime,
+    /// When the master answered; none: its answer is not known, and it may be done at any time.
+    answered: Option<WorldTime>,
+    /// When it was asked for under its hidden name, which was told.
+    expedited: Option<WorldTime>,
+}
+
+/// What clients saw and asked.
+#[derive(Debug, Default)]
+pub(super) struct Deletions {
+    now: WorldTime,
+    /// Where it may be, and when it was seen last.
+    seen: BTreeMap<EntryId, (Vec<CellPath>, WorldTime)>,
+    asked: Vec<AskedDeletion>,
+    /// Which path stands behind a hidden name.
+    hidden: BTreeMap<String, CellPath>,
+}
+
+impl Deletions {
+    /// A request reaches the master.
+    pub(super) fn delivered(&mut self, seen: &SeenRequest<'_>) {
+        self.now = self.now.max(seen.at);
+        match seen.request {
+            Request::Delete(delete) => self.deletion_asked(&delete.path),
+            Request::Rename(rename) => self.move_asked(rename),
+            Request::Batch(batch) => {
+                for entry in &batch.entries {
+                    match entry {
+                        BatchEntry::Delete(delete) => self.deletion_asked(&delete.path),
+                        BatchEntry::Rename(rename) => self.move_asked(rename),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it is done, or has been done before, nobody knows: from now on it may be at either.
+    fn move_asked(&mut self, rename: &Rename) {
+        if rename.replace {
+            self.deletion_asked(&rename.to);
+        }
+        for (paths, _) in self.seen.values_mut() {
+            let moved = paths.iter().filter(|path| path.is_within(&rename.from)).map(|path| {
+                let below = &path.as_str()[rename.from.as_str().len()..];
+                CellPath::parse(&format!("{}{below}", rename.to)).expect("a path of short names")
+            });
+            let moved: Vec<CellPath> = moved.filter(|path| !paths.contains(path)).collect();
+            paths.extend(moved);
+        }
+    }
+
+    fn deletion_asked(&mut self, path: &CellPath) {
+        let now = self.now;
+        if path.as_str().starts_with(HIDDEN) {
+            // Of a name that nobody was told, nothing is known.
+            let Some(path) = self.hidden.get(path.as_str()) else { return };
+            for deletion in self.asked.iter_mut().filter(|deletion| deletion.path == *path) {
+                deletion.expedited.get_or_insert(now);
+            }
+            return;
+        }
+        let path = path.clone();
+        self.asked.push(AskedDeletion { path, asked: now, answered: None, expedited: None });
+    }
+
+    /// The master answers.
+    pub(super) fn answered(&mut self, seen: &SeenRequest<'_>, answer: &Result<Response, Failure>) {
+        self.now = self.now.max(seen.at);
+        match (seen.request, answer) {
+            (Request::Delete(delete), answer) => {
+                self.deletion_answered(&delete.path);
+                if let Ok(Response::Delete(done)) = answer {
+                    self.hidden.insert(done.hidden.clone(), delete.path.clone());
+                }
+            }
+            (Request::Rename(rename), _) if rename.replace => self.deletion_answered(&rename.to),
+            (Request::Create(create), Ok(Response::Create(done))) => {
+                self.saw(&create.path, done.entry.id);
+            }
+            (Request::Open(open), Ok(Response::Open(done))) => self.saw(&open.path, done.entry.id),
+            (Request::Stat(stat), Ok(Response::Stat(done))) => self.saw(&stat.path, done.entry.id),
+            (Request::Batch(batch), Ok(Response::Batch(done))) => {
+                for both in batch.entries.iter().zip(&done.results) {
+                    self.entry_answered(both);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn entry_answered(&mut self, both: (&BatchEntry, &BatchResult)) {
+        match both {
+            (BatchEntry::Delete(delete), _) => self.deletion_answered(&delete.path),
+            (BatchEntry::Rename(rename), _) if rename.replace => self.deletion_answered(&rename.to),
+            (BatchEntry::Create(create), BatchResult::Create(done)) => {
+                self.saw(&create.path, done.entry.id);
+            }
+            (BatchEntry::Open(open), BatchResult::Open(done)) => {
+                self.saw(&open.path, done.entry.id);
+            }
+            (BatchEntry::Stat(stat), BatchResult::Stat(looked)) => {
+                self.saw(&stat.path, looked.entry.id);
+            }
+            _ => {}
+        }
+    }
+
+    fn deletion_answered(&mut self, path: &CellPath) {
+        let now = self.now;
+        let open =
+            |deletion: &&mut AskedDeletion| deletion.path == *path && deletion.answered.is_none();
+        // Which of several is answered nobody knows: the last is left longest.
+        if let Some(deletion) = self.asked.iter_mut().find(open) {
+            deletion.answered = Some(now);
+        }
+    }
+
+    fn saw(&mut self, path: &CellPath, id: EntryId) {
+        if !path.as_str().starts_with(HIDDEN) {
+            self.seen.insert(id, (vec![path.clone()], self.now));
+        }
+    }
+
+    /// Whether a file's chunks may go, deleted files being kept so long; why not.
+    pub(super) fn may_go(&self, file: EntryId, kept: Duration) -> Result<(), String> {
+        let Some((paths, seen)) = self.seen.get(&file) else {
+            return Err("nobody was told that it is gone".to_owned());
+        };
+        let kept = u64::try_from(kept.as_nanos()).unwrap_or(u64::MAX);
+        let goes = self.asked.iter().any(|deletion| {
+            let since = deletion.expedited.map_or(deletion.asked.0 + kept, |at| at.0);
+            let undone = deletion.answered.is_some_and(|answered| answered < *seen);
+            let is_it = paths.iter().any(|path| path.is_within(&deletion.path));
+            is_it && !undone && since <= self.now.0
+        });
+        if goes {
+            return Ok(());
+        }
+        let (path, seen) = (&paths[0], seen.seconds());
+        Err(format!("{path} was seen at {seen:.3}s, and not deleted long enough ago"))
+    }
+}

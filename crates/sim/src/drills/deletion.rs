@@ -1,0 +1,150 @@
+//! Drills of what is deleted: it goes when its time has come, and nothing else does.
+
+use super::drill::Drill;
+use super::script::DrillScript;
+use crate::checkers::Verdict;
+use crate::operations::{ClientOp, OpOutput, path};
+use bytes::Bytes;
+use cairn_protocol::Request;
+use cairn_types::planted::Rule;
+use cairn_types::{ChunkHandle, Content, EntryId};
+use std::time::Duration;
+
+pub(super) const DRILLS: &[Drill] = &[
+    Drill::of_rule(
+        Rule::R3,
+        "a backup that knows a later chunk and not the one before it throws neither away",
+        6,
+        a_backup_that_knows_a_later_chunk_and_not_the_one_before_it_throws_neither_away,
+    ),
+    Drill::of_bug(
+        "what is deleted goes from all disks, and what is brought back stays on all",
+        4,
+        what_is_deleted_goes_from_all_disks_and_what_is_brought_back_stays_on_all,
+    ),
+    Drill::of_bug(
+        "a deletion that was told twice is purged at once, and not what was made anew",
+        3,
+        a_deletion_that_was_told_twice_is_purged_at_once_and_not_what_was_made_anew,
+    ),
+    Drill::of_bug(
+        "a server that was away while a file was purged gives its replica up when it is back",
+        4,
+        a_server_that_was_away_while_a_file_was_purged_gives_its_replica_up_when_it_is_back,
+    ),
+];
+
+const BYTES: &[u8] = b"bytes of a file";
+
+fn delete(script: &mut DrillScript, at: &str) -> Result<String, String> {
+    match script.done(1, ClientOp::Delete { path: path(at), recursive: true })? {
+        OpOutput::Hidden(hidden) => Ok(hidden),
+        other => Err(format!("deleting {at}: {other:?}")),
+    }
+}
+
+/// A file with a chunk.
+fn written(script: &mut DrillScript, at: &str) -> Result<(EntryId, ChunkHandle), String> {
+    let file = script.create(at, Content::Bytes)?;
+    script.write(0, file, 0, BYTES)?;
+    Ok((file, script.chunk(file, 0)?))
+}
+
+fn reads_as_written(script: &mut DrillScript, file: EntryId) -> Verdict {
+    let bytes = script.read(2, file, 0, 100)?;
+    if bytes == BYTES { Ok(()) } else { Err(format!("it reads as {bytes:?}")) }
+}
+
+fn until_nobody_holds(script: &mut DrillScript, chunk: ChunkHandle) -> Verdict {
+    script.until("all replicas are gone", |script| script.holders(chunk).is_empty())
+}
+
+/// The first of two chunks is in the making while the second is logged and a backup of the master
+/// taken; then the first is logged, too, and written to. The backup comes back: the chunk that it
+/// does not know is older than one that it knows, and no garbage (R3).
+fn a_backup_that_knows_a_later_chunk_and_not_the_one_before_it_throws_neither_away(
+    script: &mut DrillScript,
+) -> Verdict {
+    let [first, second] = ["/first", "/second"].map(|name| script.create(name, Content::Bytes));
+    let (first, second) = (first?, second?);
+    script.stall(|seen| matches!(seen.request, Request::Raise(raise) if raise.create));
+    let bytes = Bytes::from_static(BYTES);
+    let write = ClientOp::Write { file: first, offset: 0, bytes, sync: false };
+    let writing = script.ask(1, write);
+    script.until_stalled()?;
+    // Logged at other servers, while the first waits for one of its own.
+    script.write(0, second, 0, BYTES)?;
+    let backup = script.backup_of_master();
+    if script.chunk(first, 0).is_ok() {
+        return Err("the first chunk is logged before the second".to_owned());
+    }
+    script.release();
+    script.wait(writing).map_err(|why| format!("the first is not written: {why:?}"))?;
+    let [lost, known] = [script.chunk(first, 0)?, script.chunk(second, 0)?];
+    if lost > known {
+        return Err("the chunks were made in the other order".to_owned());
+    }
+    script.restore_master(&backup);
+    script.pass(Duration::from_secs(8));
+    if script.holders(lost).is_empty() {
+        return Err("a chunk that a later log knows is gone".to_owned());
+    }
+    reads_as_written(script, second)
+}
+
+/// Two files are deleted; one is brought back in time. The other's replicas go from all disks.
+fn what_is_deleted_goes_from_all_disks_and_what_is_brought_back_stays_on_all(
+    script: &mut DrillScript,
+) -> Verdict {
+    let (_, gone) = written(script, "/gone")?;
+    let (back, kept) = written(script, "/back")?;
+    delete(script, "/gone")?;
+    delete(script, "/back")?;
+    script.pass(Duration::from_secs(6));
+    if script.holders(gone).is_empty() {
+        return Err("a file went before its time".to_owned());
+    }
+    script.done(1, ClientOp::Undelete { path: path("/back") })?;
+    script.done(1, ClientOp::Stat { path: path("/back") })?;
+    until_nobody_holds(script, gone)?;
+    script.pass(Duration::from_secs(10));
+    if script.holders(kept).len() < 3 {
+        return Err("what was brought back has lost replicas".to_owned());
+    }
+    reads_as_written(script, back)
+}
+
+fn a_deletion_that_was_told_twice_is_purged_at_once_and_not_what_was_made_anew(
+    script: &mut DrillScript,
+) -> Verdict {
+    script.done(1, ClientOp::MakeDirectory { path: path("/d") })?;
+    let (_, old) = written(script, "/d/f")?;
+    let hidden = delete(script, "/d")?;
+    script.done(1, ClientOp::MakeDirectory { path: path("/d") })?;
+    let (anew, kept) = written(script, "/d/f")?;
+    delete(script, &hidden)?;
+    until_nobody_holds(script, old)?;
+    script.pass(Duration::from_secs(15));
+    if script.holders(kept).len() < 3 {
+        return Err("what was made anew has lost replicas".to_owned());
+    }
+    reads_as_written(script, anew)
+}
+
+/// It is away while the file is purged, and the master is started anew before it comes back: what
+/// was purged is in the log.
+fn a_server_that_was_away_while_a_file_was_purged_gives_its_replica_up_when_it_is_back(
+    script: &mut DrillScript,
+) -> Verdict {
+    let (_, chunk) = written(script, "/f")?;
+    let away = script.holders(chunk)[0];
+    script.kill(away);
+    delete(script, "/f")?;
+    script.until("the others gave it up", |script| script.holders(chunk) == [away])?;
+    let master = script.nodes().master;
+    script.kill(master);
+    script.restart(master)?;
+    written(script, "/other")?;
+    script.restart(away)?;
+    until_nobody_holds(script, chunk)
+}
