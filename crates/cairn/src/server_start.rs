@@ -8,7 +8,7 @@ use crate::cli_error::{Cause, CliError, Doing};
 use crate::data_directory::check_ours;
 use crate::exit_codes::Exit;
 use crate::log_form::LogSettings;
-use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError};
+use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError, ScrubSettings};
 use cairn_env::{Disk, DiskError, LogEvent};
 use cairn_env_os::{
     BindError, DescriptorBudget, DescriptorShare, HaltReason, LaunchError, LaunchLimits,
@@ -116,6 +116,8 @@ pub(crate) struct ChunkserverStart {
     pub(crate) advertise: Option<String>,
     /// Where it stands.
     pub(crate) rack: Rack,
+    /// How often its blocks are verified, and how fast.
+    pub(crate) scrub: ScrubSettings,
     /// Servers in this process, this one among them: they share its descriptors.
     pub(crate) servers: usize,
     /// What it tells the person who runs it.
@@ -197,6 +199,7 @@ pub(crate) fn start_chunkserver(
         masters: start.masters.clone(),
         seed,
         push_buffer_size: PUSH_BUFFER_SIZE,
+        scrub: start.scrub,
     };
     let (driver, service) = Chunkserver::open(disks, config).doing(doing)?;
     let options = LaunchOptions {

@@ -23,12 +23,16 @@
 use crate::cli_error::{Cause, CliError};
 use crate::exit_codes::Exit;
 use crate::log_form::{LogFormat, LogThreshold};
+use cairn_chunkserver::ScrubSettings;
 use cairn_types::CellConfig;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
 /// Seconds that an operation may take unless said otherwise.
 pub(crate) const DEADLINE_DEFAULT_S: u64 = 30;
+
+/// Milliseconds of a day.
+const DAY_MS: u64 = 24 * 3600 * 1000;
 
 /// What a settings file may say.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -84,6 +88,22 @@ pub(crate) struct ChunkserverSection {
     pub(crate) advertise: Option<String>,
     /// Where it stands.
     pub(crate) rack: Option<String>,
+    /// Days from the beginning of one round over all its blocks to the next.
+    pub(crate) scrub_days: Option<u32>,
+    /// Bytes a second that are verified; none at all where it is zero.
+    pub(crate) scrub_rate: Option<u64>,
+}
+
+impl ChunkserverSection {
+    /// How often its blocks are verified, and how fast.
+    pub(crate) fn scrub(&self) -> ScrubSettings {
+        let standard = ScrubSettings::default();
+        let days = |days| u64::from(days) * DAY_MS;
+        ScrubSettings {
+            period_ms: self.scrub_days.map_or(standard.period_ms, days),
+            rate: self.scrub_rate.unwrap_or(standard.rate),
+        }
+    }
 }
 
 macro_rules! new_cell {
@@ -145,6 +165,7 @@ impl SettingsFile {
 #[cfg(test)]
 mod tests {
     use super::SettingsFile;
+    use cairn_chunkserver::ScrubSettings;
     use cairn_types::CellConfig;
 
     #[test]
@@ -156,6 +177,14 @@ mod tests {
         assert!(refusal.starts_with("line 1: unknown field `chunkservers`"), "{refusal}");
         assert!(why("cell = 7").is_err());
         assert_eq!(why(""), Ok(()));
+    }
+
+    #[test]
+    fn a_scrub_is_as_often_and_as_fast_as_the_file_says() {
+        let scrub = |text| SettingsFile::parse(text).expect("good settings").chunkserver.scrub();
+        assert_eq!(scrub(""), ScrubSettings::default());
+        let told = scrub("[chunkserver]\nscrub_days = 2\nscrub_rate = 1000\n");
+        assert_eq!(told, ScrubSettings { period_ms: 172_800_000, rate: 1000 });
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Who a chunkserver is, and what its cell has agreed on.
 
+use crate::scrub::ScrubSettings;
+use cairn_format::ScrubPosition;
 use cairn_types::{
     Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, ReignId, ReplicaAt, Term,
 };
@@ -23,6 +25,10 @@ pub struct ChunkCoreConfig {
     pub highest_handle: ChunkHandle,
     /// The highest version that its disks have ever seen (R1).
     pub highest_version: ChunkVersion,
+    /// How often its blocks are verified.
+    pub scrub: ScrubSettings,
+    /// How far they were verified in an earlier life.
+    pub scrubbed: ScrubPosition,
 }
 
 /// The cell's settings, as the master tells them.

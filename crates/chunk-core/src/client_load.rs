@@ -1,5 +1,7 @@
 //! How busy clients keep this server: what may wait gives way to them.
 
+use crate::reads::READ_SIZE_MAX;
+use cairn_protocol::Request;
 use cairn_types::Time;
 use std::time::Duration;
 
@@ -30,9 +32,23 @@ impl ClientLoad {
     }
 
     /// A request of a client, or of one that a client waits for, that moves so many bytes.
-    pub(crate) fn note(&mut self, now: Time, size: u64) {
+    fn note(&mut self, now: Time, size: u64) {
         self.turn(now);
         self.moved = self.moved.saturating_add(size).saturating_add(REQUEST_SIZE);
+    }
+
+    /// The same for what only clients, and those that they wait for, ask for.
+    pub(crate) fn note_request(&mut self, now: Time, request: &Request) {
+        let size = match request {
+            Request::Read(read) => read.size.min(READ_SIZE_MAX),
+            Request::Write(write) => write.size,
+            Request::Append(append) => append.size,
+            Request::Forward(forward) => {
+                forward.mutations.iter().map(|it| it.size).fold(0, u64::saturating_add)
+            }
+            _ => return,
+        };
+        self.note(now, size);
     }
 
     /// Whether clients are busy.

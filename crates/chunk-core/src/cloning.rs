@@ -19,10 +19,12 @@ use crate::clone_order::{AfterPass, CloneOrder};
 use crate::fetched_blocks::FetchedBlocks;
 use crate::outbox::{CallPurpose, DiskPurpose, Outbox, failure_of};
 use crate::replica_context::ReplicaContext;
+use crate::replica_table::ReplicaTable;
+use crate::stored_replica::StoredReplica;
 use bytes::Bytes;
 use cairn_env::{Caller, ChunkDone, ChunkJob, ChunkResult, CloneWork};
 use cairn_protocol::{
-    CloneChunk, CloneProgress, DropCloneAnswer, ErrorCode, Failure, Fetch, FetchAnswer,
+    CloneChunk, CloneProgress, DropCloneAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Raise,
     ReplicaReport, Response,
 };
 use cairn_types::{BlockChecksums, ChunkHandle, Crc32c, Time};
@@ -128,8 +130,25 @@ impl Clones {
         out.chunk_job(handle, purpose, ChunkJob::Clone { handle, work: CloneWork::Drop });
     }
 
-    /// The finished clone of a chunk, which becomes a replica: from here on it is none of these.
-    pub(crate) fn take_finished(&mut self, handle: ChunkHandle) -> Result<ReplicaReport, Failure> {
+    /// Where a raise adopts a clone, it is among the replicas from here on; the raise then gives it
+    /// its version (R10).
+    pub(crate) fn adopt(
+        &mut self,
+        table: &mut ReplicaTable,
+        raise: Raise,
+    ) -> Result<Raise, Failure> {
+        if !raise.adopt {
+            return Ok(raise);
+        }
+        table.check_absent(raise.handle)?;
+        let stands = self.take_finished(raise.handle)?;
+        table.insert(StoredReplica::of_clone(&stands));
+        // A closed chunk's clone is closed: the mark is taken with the version.
+        Ok(Raise { close: raise.close || stands.closed, ..raise })
+    }
+
+    /// The finished clone of a chunk, which is none of these any more.
+    fn take_finished(&mut self, handle: ChunkHandle) -> Result<ReplicaReport, Failure> {
         let clone = self.by_handle.get(&handle);
         match clone.map(|clone| (&clone.phase, &clone.next)) {
             Some((ClonePhase::Finished(stands), None)) => {

@@ -11,14 +11,14 @@ use crate::reads;
 use crate::replica::{AfterFailure, Replica, WaitingChange};
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
-use crate::stored_replica::StoredReplica;
+use crate::scrub::Scrub;
 use crate::sync::answer_primary;
 use bytes::Bytes;
 use cairn_env::{Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, Space};
 use cairn_protocol::{
     Acknowledged, ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, Forward, Heartbeat,
-    HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary, Raise,
-    ReplicaReport, ReplicaToReplica, Request, Response, Rpc, SecondaryFailed, SyncChunk,
+    HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport,
+    ReplicaToReplica, Request, Response, Rpc, SecondaryFailed, SyncChunk,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Term, Time};
@@ -41,6 +41,7 @@ pub struct ChunkCore {
     table: ReplicaTable,
     clones: Clones,
     load: ClientLoad,
+    scrub: Scrub,
     link: MasterLink,
     out: Outbox,
 }
@@ -52,7 +53,8 @@ impl ChunkCore {
         let link = MasterLink::new(&me, space);
         let table = ReplicaTable::of_recovered(recovered);
         let (clones, load, out) = (Clones::default(), ClientLoad::default(), Outbox::default());
-        Self { me, settings: CellSettings::untold(), table, clones, load, link, out }
+        let scrub = Scrub::new(me.scrub, me.scrubbed);
+        Self { me, settings: CellSettings::untold(), table, clones, load, scrub, link, out }
     }
 
     /// The cell's settings, as far as known.
@@ -74,6 +76,17 @@ impl ChunkCore {
             // One that has gone meanwhile has nothing to lose.
             if let Some(replica) = self.table.touch(*handle) {
                 replica.stored_mut().lose_bytes();
+            }
+        }
+    }
+
+    /// In an earlier life a block of these replicas was found bad.
+    pub fn mark_bad(&mut self, handles: &[ChunkHandle]) {
+        for handle in handles {
+            // As above.
+            if let Some(replica) = self.table.touch(*handle) {
+                replica.stored_mut().find_bad_block(&mut self.out);
+                self.table.note_damage(*handle);
             }
         }
     }
@@ -125,8 +138,8 @@ impl ChunkCore {
     ) -> T {
         let (me, settings, table, out) =
             (&self.me, &mut self.settings, &mut self.table, &mut self.out);
-        let clones = &self.clones;
-        act(&mut self.link, &mut LinkContext { now, me, settings, table, clones, out })
+        let (clones, scrub) = (&self.clones, &self.scrub);
+        act(&mut self.link, &mut LinkContext { now, me, settings, table, clones, scrub, out })
     }
 
     fn tick_link(&mut self, now: Now) {
@@ -183,7 +196,7 @@ impl ChunkCore {
             let why = "this chunkserver has not joined its cell yet; try again";
             return Err(Failure::not_done(ErrorCode::Busy, why));
         }
-        self.note_load(now.time, &request);
+        self.load.note_request(now.time, &request);
         let name = request.name();
         match request.directed() {
             Directed::MasterToChunkserver(order) => self.on_order(now, from, order),
@@ -199,21 +212,6 @@ impl ChunkCore {
         }
     }
 
-    /// What clients, and those that they wait for, ask for.
-    fn note_load(&mut self, now: Time, request: &Request) {
-        let size = match request {
-            Request::Read(read) => read.size.min(reads::READ_SIZE_MAX),
-            Request::Write(write) => write.size,
-            Request::Append(append) => append.size,
-            // Whoever lies about sizes is refused later, by each.
-            Request::Forward(forward) => {
-                forward.mutations.iter().fold(0, |all: u64, it| all.saturating_add(it.size))
-            }
-            _ => return,
-        };
-        self.load.note(now, size);
-    }
-
     /// A master's order, once it may give it: its term, and the server that is meant (R2, R5).
     fn on_order(
         &mut self,
@@ -225,9 +223,9 @@ impl ChunkCore {
         match order {
             MasterToChunkserver::Raise(raise) => {
                 self.obey(raise.term, raise.server)?;
-                let raise = if raise.adopt { self.adopt(raise)? } else { raise };
+                let raise = self.clones.adopt(&mut self.table, raise)?;
                 if raise.create {
-                    self.create(raise.handle)?;
+                    self.table.create(raise.handle)?;
                 }
                 let (replica, mut cx) = self.replica_asked_for(now, raise.handle)?;
                 replica.enqueue(&mut cx, from, WaitingChange::Raise(raise));
@@ -268,25 +266,6 @@ impl ChunkCore {
             return Err(Failure::refused(ErrorCode::WrongServer, why));
         }
         self.link.obey_term(term, &mut self.out)
-    }
-
-    fn create(&mut self, handle: ChunkHandle) -> Result<(), Failure> {
-        if handle == ChunkHandle::default() {
-            let why = "a chunk's handle is never zero";
-            return Err(Failure::refused(ErrorCode::Invalid, why));
-        }
-        self.table.check_absent(handle)?;
-        self.table.insert(StoredReplica::to_be_created(handle));
-        Ok(())
-    }
-
-    /// The finished clone becomes a replica, which the raise then gives its version (R10, R30).
-    fn adopt(&mut self, raise: Raise) -> Result<Raise, Failure> {
-        self.table.check_absent(raise.handle)?;
-        let stands = self.clones.take_finished(raise.handle)?;
-        self.table.insert(StoredReplica::of_clone(&stands));
-        // A closed chunk's clone is closed: the mark is taken with the version.
-        Ok(Raise { close: raise.close || stands.closed, ..raise })
     }
 
     /// The clones, and what their work may look at.
@@ -362,6 +341,9 @@ impl ChunkCore {
         table.tick(|replica| replica.on_tick(&mut cx));
         self.sync_idle(now.time);
         self.with_clones(now, Clones::tick);
+        if self.settings.are_told() {
+            self.scrub.tick(now, &self.table, &mut self.out);
+        }
         self.tick_link(now);
     }
 
@@ -398,9 +380,19 @@ impl ChunkCore {
             DiskPurpose::Clone { handle, number } => {
                 self.with_clones(now, |clones, cx| clones.on_disk(cx, (handle, number), result));
             }
+            DiskPurpose::Scrub => self.on_scrubbed(now, result),
             DiskPurpose::CloneDropped(to) => answer_dropped(&mut self.out, to, result),
             DiskPurpose::Nobody => {}
         }
+    }
+
+    fn on_scrubbed(&mut self, now: Now, result: ChunkResult) {
+        let bad = self.scrub.on_done(now, &mut self.load, result, &mut self.out);
+        // What is gone meanwhile is nobody's loss.
+        if let Some(replica) = bad.and_then(|handle| self.table.touch(handle)) {
+            replica.stored_mut().find_bad_block(&mut self.out);
+        }
+        self.scrub.tick(now, &self.table, &mut self.out);
     }
 
     fn on_replica_job(

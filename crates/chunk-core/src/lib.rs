@@ -47,6 +47,7 @@ mod replica;
 mod replica_context;
 mod replica_role;
 mod replica_table;
+mod scrub;
 mod secondaries;
 mod secondary;
 mod standing;
@@ -56,3 +57,4 @@ mod write;
 
 pub use crate::chunk_core_config::ChunkCoreConfig;
 pub use crate::core::ChunkCore;
+pub use crate::scrub::ScrubSettings;

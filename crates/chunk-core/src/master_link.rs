@@ -14,6 +14,7 @@ use crate::cloning::Clones;
 use crate::inventory::InventoryProgress;
 use crate::outbox::{CallPurpose, DiskPurpose, Outbox, WakePurpose};
 use crate::replica_table::ReplicaTable;
+use crate::scrub::Scrub;
 use crate::standing::Standing;
 use cairn_env::{ChunkJob, Effect, JournalEntry, LogEvent, Now, Space};
 use cairn_protocol::{
@@ -55,6 +56,7 @@ pub(crate) struct LinkContext<'a> {
     pub(crate) settings: &'a mut CellSettings,
     pub(crate) table: &'a mut ReplicaTable,
     pub(crate) clones: &'a Clones,
+    pub(crate) scrub: &'a Scrub,
     pub(crate) out: &'a mut Outbox,
 }
 
@@ -351,6 +353,9 @@ impl MasterLink {
             let job = ChunkJob::EmptyTrash { before_ms, now_ms };
             cx.out.server_job(DiskPurpose::Nobody, job);
         }
+        for handle in cx.table.take_unnoted_damage() {
+            cx.out.journal(DiskPurpose::Nobody, JournalEntry::Damaged(handle));
+        }
         let request = Heartbeat {
             server: cx.me.at.server,
             incarnation: cx.me.incarnation,
@@ -365,6 +370,7 @@ impl MasterLink {
             clones: cx.clones.progress(),
             lost: cx.table.lost(LOST_PER_HEARTBEAT),
             full: self.is_full,
+            scrub: cx.scrub.progress(),
         };
         self.lost_told = (cx.now.time, request.lost.clone());
         self.call(cx, CallPurpose::Heartbeat(cx.now.time), request);

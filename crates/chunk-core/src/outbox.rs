@@ -28,6 +28,8 @@ pub(crate) enum DiskPurpose {
     Space,
     /// Something of a clone.
     Clone { handle: ChunkHandle, number: u64 },
+    /// A part of what is stored is verified.
+    Scrub,
     /// A clone is gone, as a master ordered.
     CloneDropped(Caller),
     /// Nobody waits for it.

@@ -18,6 +18,8 @@ pub(crate) struct ReplicaTable {
     watched: BTreeSet<ChunkHandle>,
     /// Changed since a heartbeat told of them.
     untold: BTreeSet<ChunkHandle>,
+    /// Damaged, as a journal knows.
+    noted: BTreeSet<ChunkHandle>,
     /// Gone with their disk, and no master was told so.
     lost: BTreeSet<ChunkHandle>,
     /// Changed since they were last brought to disk, and when.
@@ -41,6 +43,17 @@ impl ReplicaTable {
         }
         let why = format!("chunk {} is here already", handle.short());
         Err(Failure::not_done(ErrorCode::AlreadyExists, why))
+    }
+
+    /// Makes room for a replica of a new chunk; the raise then gives it its version (R10).
+    pub(crate) fn create(&mut self, handle: ChunkHandle) -> Result<(), Failure> {
+        if handle == ChunkHandle::default() {
+            let why = "a chunk's handle is never zero";
+            return Err(Failure::refused(ErrorCode::Invalid, why));
+        }
+        self.check_absent(handle)?;
+        self.insert(StoredReplica::to_be_created(handle));
+        Ok(())
     }
 
     /// Takes in a replica that is about to be; the raise then gives it its version (R10).
@@ -78,6 +91,7 @@ impl ReplicaTable {
         self.replicas.remove(&handle);
         self.watched.remove(&handle);
         self.untold.remove(&handle);
+        self.noted.remove(&handle);
         self.unsynced.remove(&handle);
     }
 
@@ -150,6 +164,20 @@ impl ReplicaTable {
         let watched = self.watched.iter().filter_map(|handle| self.replicas.get(handle));
         let damaged = watched.filter(|replica| replica.stored().is_damaged());
         damaged.map(|replica| replica.stored().handle()).collect()
+    }
+
+    /// A journal knows that it is damaged.
+    pub(crate) fn note_damage(&mut self, handle: ChunkHandle) {
+        assert!(self.replicas.contains_key(&handle), "{handle:?} is not here");
+        self.noted.insert(handle);
+    }
+
+    /// Those of which no journal knows that they are damaged; one does from here on.
+    pub(crate) fn take_unnoted_damage(&mut self) -> Vec<ChunkHandle> {
+        let damaged = self.damaged().into_iter();
+        let unnoted: Vec<_> = damaged.filter(|handle| !self.noted.contains(handle)).collect();
+        self.noted.extend(&unnoted);
+        unnoted
     }
 
     /// Whether nobody has been told of its last change.

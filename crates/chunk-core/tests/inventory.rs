@@ -1,7 +1,7 @@
 //! How a server tells a master what it holds.
 
 use bytes::Bytes;
-use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
+use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
 use cairn_env::{Answer, ChunkResult, Completion, Effect, EffectId, Event, Now, Space};
 use cairn_protocol::{
     ErrorCode, Failure, Inventory, InventoryAnswer, JoinAnswer, ReplicaReport, Request, Response,
@@ -40,6 +40,8 @@ impl Bench {
             reign: Default::default(),
             highest_handle: ChunkHandle::default(),
             highest_version: ChunkVersion::default(),
+            scrub: ScrubSettings::default(),
+            scrubbed: Default::default(),
         };
         let core = ChunkCore::new(settings, &held, Space::default());
         let time = Time::from_nanos(1_000_000_000);

@@ -1,7 +1,7 @@
 //! Starting a chunkserver on its data directories.
 
 use crate::Chunkserver;
-use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
+use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
 use cairn_env::{Disk, Space};
 use cairn_store::{ChunkDisk, StoreOpenError};
 use cairn_types::{Address, CellId, Incarnation, Rack, Random, ReplicaAt, ServerId};
@@ -21,6 +21,8 @@ pub struct ChunkserverConfig {
     /// Bytes of pushed data that may wait for their mutation. For whoever has many clients and
     /// little memory.
     pub push_buffer_size: u64,
+    /// How often its blocks are verified, and how fast.
+    pub scrub: ScrubSettings,
 }
 
 /// Why a chunkserver cannot start.
@@ -69,8 +71,11 @@ impl Chunkserver {
             reign: found.reign,
             highest_handle: found.highest_handle,
             highest_version: found.highest_version,
+            scrub: config.scrub,
+            scrubbed: found.scrub,
         };
         let mut core = ChunkCore::new(settings, &found.replicas, space);
+        core.mark_bad(&found.bad);
         core.mark_damaged(&found.damaged);
         let disk = Arc::new(disk);
         let (directories, warnings) = (disk.directories(), found.warnings);

@@ -57,6 +57,15 @@ pub enum JournalEntry {
     Joined(CellId, ServerId),
     /// A suspect replica became current by a logged decision (R28).
     Cleared(ChunkHandle),
+    /// A block of a replica does not match its checksum.
+    Damaged(ChunkHandle),
+    /// How far the blocks of all replicas were verified.
+    Scrubbed {
+        /// Wall time in milliseconds at which the round began.
+        began_ms: u64,
+        /// Up to this one, in the order of handles.
+        handle: ChunkHandle,
+    },
 }
 
 /// What a chunkserver asks of its disks.
@@ -126,6 +135,14 @@ pub enum ChunkJob {
         /// Which chunk.
         handle: ChunkHandle,
         /// Anywhere in the block.
+        offset: u64,
+    },
+    /// Verifies some blocks, and what stands beside them, from `offset` on: the next part of a
+    /// round over all that is stored.
+    Scrub {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// Where a block begins.
         offset: u64,
     },
     /// Makes everything applied to a chunk durable, and clears its dirty mark where nothing
@@ -231,6 +248,15 @@ pub enum ChunkDone {
     /// Of `Verify`.
     Verified {
         /// Whether the block matches its checksum.
+        good: bool,
+    },
+    /// Of `Scrub`.
+    Scrubbed {
+        /// Bytes that were read.
+        size: u64,
+        /// Where the next part begins; none: there is none.
+        next: Option<u64>,
+        /// All of it is as it was written.
         good: bool,
     },
     /// Of `Sync`.

@@ -4,9 +4,9 @@
 use crate::stream::{put_record, record_size, scan, scan_front};
 use crate::{
     CheckpointRoot, ChunkHead, Corruption, FormatError, Identity, IdentityKind, JournalLine,
-    PageFileHeader, RedoEntry, ReplicaLine, SEGMENT_HEADER_SIZE, SegmentHeader, SegmentScan,
-    decode_journal_header, encode_journal_header, put_log_record, redo_seed, scan_segment,
-    segment_seed,
+    PageFileHeader, RedoEntry, ReplicaLine, SEGMENT_HEADER_SIZE, ScrubPosition, SegmentHeader,
+    SegmentScan, decode_journal_header, encode_journal_header, put_log_record, redo_seed,
+    scan_segment, segment_seed,
 };
 use bytes::Bytes;
 use cairn_types::sample::{Sample, damaged};
@@ -45,12 +45,15 @@ fn lines(random: &mut Random) -> Vec<JournalLine> {
         JournalLine::Clean { handle, sequence: draw(random) },
         JournalLine::Cleared(handle),
         JournalLine::Gone(handle),
+        JournalLine::Damaged(handle),
+        JournalLine::Scrubbed(ScrubPosition { began_ms: draw(random), handle }),
         JournalLine::Stood(ReplicaLine {
             handle,
             version,
             clean_sequence: draw(random),
             closed: draw(random),
             dirty: draw(random),
+            damaged: draw(random),
             suspect: draw(random),
         }),
         JournalLine::Begun { page_cache: draw(random), handle, version },

@@ -16,8 +16,9 @@ pub const JOURNAL_HEADER_SIZE: usize = 64;
 
 const MAGIC: [u8; 8] = *b"CAIRNJNL";
 /// From version 2 on, a chunk's files and its first head are written before the line that makes it;
-/// from version 3 on there are lines that say whose a term is.
-const VERSION: u32 = 3;
+/// from version 3 on there are lines that say whose a term is; from version 4 on, what is damaged,
+/// and how far blocks were verified.
+const VERSION: u32 = 4;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,10 @@ pub enum JournalLine {
     Cleared(ChunkHandle),
     /// The replica is in the trash.
     Gone(ChunkHandle),
+    /// A block of the replica does not match its checksum: it is to be replaced.
+    Damaged(ChunkHandle),
+    /// How far the blocks of the server's replicas were verified, in the order of handles.
+    Scrubbed(ScrubPosition),
     /// How a replica stood when this journal was begun (J1).
     Stood(ReplicaLine),
     /// The life of the page cache in which what follows was written (R27), and the highest handle
@@ -62,6 +67,15 @@ pub enum JournalLine {
         /// The highest version.
         version: ChunkVersion,
     },
+}
+
+/// A round in which the blocks of all replicas are verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScrubPosition {
+    /// Wall time at which it began, in milliseconds; zero: there was none.
+    pub began_ms: u64,
+    /// Replicas up to here are verified; the highest of all: the round is over.
+    pub handle: ChunkHandle,
 }
 
 /// A replica as a journal knows it.
@@ -79,6 +93,8 @@ pub struct ReplicaLine {
     pub dirty: bool,
     /// May have lost bytes.
     pub suspect: bool,
+    /// A block does not match its checksum.
+    pub damaged: bool,
 }
 
 impl JournalLine {
@@ -100,9 +116,11 @@ impl JournalLine {
             Self::Clean { handle, sequence } => numbers(4, &[handle.get(), *sequence], 0, out),
             Self::Cleared(handle) => numbers(5, &[handle.get()], 0, out),
             Self::Gone(handle) => numbers(6, &[handle.get()], 0, out),
+            Self::Damaged(handle) => numbers(10, &[handle.get()], 0, out),
+            Self::Scrubbed(at) => numbers(11, &[at.began_ms, at.handle.get()], 0, out),
             Self::Stood(line) => {
-                let flags =
-                    u8::from(line.closed) | u8::from(line.dirty) << 1 | u8::from(line.suspect) << 2;
+                let flags = [line.closed, line.dirty, line.suspect, line.damaged];
+                let flags = flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag));
                 let fields = [line.handle.get(), line.version.get(), line.clean_sequence];
                 numbers(7, &fields, flags, out);
             }
@@ -134,6 +152,11 @@ impl JournalLine {
             4 => Self::Clean { handle: handle()?, sequence: fields.u64()? },
             5 => Self::Cleared(handle()?),
             6 => Self::Gone(handle()?),
+            10 => Self::Damaged(handle()?),
+            11 => Self::Scrubbed(ScrubPosition {
+                began_ms: fields.u64()?,
+                handle: ChunkHandle::new(fields.u64()?),
+            }),
             7 => Self::Stood(ReplicaLine {
                 handle: handle()?,
                 version: ChunkVersion::new(fields.u64()?),
@@ -141,6 +164,7 @@ impl JournalLine {
                 closed: flags & 1 != 0,
                 dirty: flags & 2 != 0,
                 suspect: flags & 4 != 0,
+                damaged: flags & 8 != 0,
             }),
             8 => Self::Begun {
                 handle: handle()?,
@@ -199,7 +223,8 @@ pub fn journal_seed(generation: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{
-        JournalHeader, JournalLine, ReplicaLine, decode_journal_header, encode_journal_header,
+        JournalHeader, JournalLine, ReplicaLine, ScrubPosition, decode_journal_header,
+        encode_journal_header,
     };
     use cairn_types::{ChunkHandle, ChunkVersion, ReignId, Term};
     use proptest::prelude::{any, proptest};
@@ -215,6 +240,8 @@ mod tests {
             JournalLine::Clean { handle, sequence: 17 },
             JournalLine::Cleared(handle),
             JournalLine::Gone(handle),
+            JournalLine::Damaged(handle),
+            JournalLine::Scrubbed(ScrubPosition { began_ms: 5, handle }),
             JournalLine::Stood(ReplicaLine {
                 handle,
                 version,
@@ -222,6 +249,7 @@ mod tests {
                 closed: true,
                 dirty: false,
                 suspect: true,
+                damaged: true,
             }),
             JournalLine::Begun { page_cache: "a life".to_owned(), handle, version },
         ]

@@ -22,8 +22,8 @@ mod unreadable_note;
 
 pub use checkpoint::{CheckpointRoot, PAGE_FILE_HEADER_SIZE, PageFileHeader};
 pub use chunk_journal::{
-    JOURNAL_HEADER_SIZE, JournalHeader, JournalLine, ReplicaLine, decode_journal_header,
-    encode_journal_header, guess_journal_header, journal_seed,
+    JOURNAL_HEADER_SIZE, JournalHeader, JournalLine, ReplicaLine, ScrubPosition,
+    decode_journal_header, encode_journal_header, guess_journal_header, journal_seed,
 };
 pub use error::FormatError;
 pub use identity::{IDENTITY_SIZE, Identity, IdentityKind};

@@ -63,6 +63,6 @@ pub use rpc::{
 pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,
     HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join, JoinAnswer, LeftOut, Probe,
-    ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, RevokeLease, RevokeLeaseAnswer,
+    ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, RevokeLease, RevokeLeaseAnswer, ScrubProgress,
     SecondaryFailed, SecondaryFailedAnswer, ServedReign,
 };

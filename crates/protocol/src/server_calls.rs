@@ -108,6 +108,20 @@ cairn_types::message! {
     pub struct LeftOut { 1 => handle: ChunkHandle, 2 => version: ChunkVersion }
 }
 cairn_types::message! {
+    /// How far a server is with verifying all that it stores.
+    #[derive(Copy)]
+    pub struct ScrubProgress {
+        /// Bytes, in the round that is under way, or was the last.
+        1 => verified: u64,
+        2 => total: u64,
+        /// When it began (wall time); zero: there was none.
+        3 => began_ms: u64,
+        /// Bad replicas found since the server started.
+        4 => bad: u64,
+        5 => is_over: bool,
+    }
+}
+cairn_types::message! {
     /// The pulse of a chunkserver.
     pub struct Heartbeat {
         1 => server: ServerId,
@@ -129,6 +143,7 @@ cairn_types::message! {
         12 => lost: Vec<ChunkHandle>,
         /// No new chunk has room on any of its disks.
         13 => full: bool,
+        14 => scrub: ScrubProgress,
     }
 }
 cairn_types::message! {

@@ -114,6 +114,7 @@ fn messages_within_others() -> String {
         protocol::LevelSource::proto_text(),
         protocol::Looked::proto_text(),
         protocol::ReplicaReport::proto_text(),
+        protocol::ScrubProgress::proto_text(),
         protocol::ServerStatus::proto_text(),
     ]
     .concat()

@@ -4,7 +4,7 @@ use crate::checkers::replay_is_state::SharedMaster;
 use crate::observer::Observer;
 use crate::prober::Prober;
 use crate::report::RunConfig;
-use cairn_chunkserver::{Chunkserver, ChunkserverConfig};
+use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ScrubSettings};
 use cairn_client_core::{ClientCore, ClientSettings, NoDisk};
 use cairn_env_sim::{DriverProcess, NodeId, NodePlan, SimDisk, SimWorld, WatchOf, WorldSettings};
 use cairn_master::{Master, MasterConfig, PageFileLimits};
@@ -24,6 +24,8 @@ const PAGE_FILE_LIMITS: PageFileLimits = PageFileLimits { garbage_max: 32 << 10,
 const SEGMENT_SIZE: u64 = 16 << 10;
 /// Small, so that pushed data ages out now and then.
 pub(crate) const PUSH_BUFFER: u64 = 64 << 10;
+/// A round every few seconds: what rots is to be found while a run lasts.
+const SCRUB: ScrubSettings = ScrubSettings { period_ms: 8_000, rate: 1 << 20 };
 
 /// Who is who.
 #[derive(Clone, Debug)]
@@ -121,6 +123,7 @@ pub(crate) fn add_chunkserver(
                 masters: vec![master_address()],
                 seed: boot.seed,
                 push_buffer_size: PUSH_BUFFER,
+                scrub: SCRUB,
             };
             let disks = boot.disks.iter().map(SimDisk::session).collect();
             let opened = Chunkserver::open(disks, config);

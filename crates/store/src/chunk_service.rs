@@ -75,7 +75,11 @@ impl ServerKnowledge {
             JournalEntry::Term(term) => self.term = self.term.max(term),
             JournalEntry::Reign(term, reign) => self.reign = (term, reign),
             JournalEntry::Joined(cell, server) => self.identity = Some((cell, server)),
-            JournalEntry::Raise { .. } | JournalEntry::Adopt { .. } | JournalEntry::Cleared(_) => {}
+            JournalEntry::Raise { .. }
+            | JournalEntry::Adopt { .. }
+            | JournalEntry::Cleared(_)
+            | JournalEntry::Damaged(_)
+            | JournalEntry::Scrubbed { .. } => {}
         }
     }
 
@@ -129,6 +133,8 @@ impl ChunkDisk {
             all.highest_handle = all.highest_handle.max(found.highest_handle);
             all.highest_version = all.highest_version.max(found.highest_version);
             all.damaged.extend(found.damaged);
+            all.bad.extend(found.bad);
+            all.scrub = all.scrub.max(found.scrub);
             all.warnings.extend(found.warnings);
             for replica in found.replicas {
                 places.insert(replica.handle, stores.len());
@@ -254,7 +260,10 @@ impl ChunkDisk {
         let mut placed = Vec::new();
         for entry in entries {
             placed.push(match entry {
-                JournalEntry::Term(_) | JournalEntry::Reign(..) | JournalEntry::Joined(..) => None,
+                JournalEntry::Term(_)
+                | JournalEntry::Reign(..)
+                | JournalEntry::Joined(..)
+                | JournalEntry::Scrubbed { .. } => None,
                 JournalEntry::Raise { handle, create, .. } => {
                     let known = locked(&self.places).get(handle).copied();
                     let place = match known.or_else(|| created.get(handle).copied()) {
@@ -273,7 +282,7 @@ impl ChunkDisk {
                     created.insert(*handle, place);
                     Some(place)
                 }
-                JournalEntry::Cleared(handle) => {
+                JournalEntry::Cleared(handle) | JournalEntry::Damaged(handle) => {
                     let place = locked(&self.places).get(handle).copied();
                     Some(place.ok_or(ChunkError::NoSuchChunk)?)
                 }
@@ -352,6 +361,10 @@ impl ChunkDisk {
             ChunkJob::Verify { handle, offset } => {
                 let good = self.store_of(handle)?.verify(handle, offset)?;
                 Ok(ChunkDone::Verified { good })
+            }
+            ChunkJob::Scrub { handle, offset } => {
+                let (size, next, good) = self.store_of(handle)?.scrub(handle, offset)?;
+                Ok(ChunkDone::Scrubbed { size, next, good })
             }
             ChunkJob::Sync { handle } => {
                 self.store_of(handle)?.sync(handle).map(|()| ChunkDone::Synced)

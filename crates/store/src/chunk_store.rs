@@ -17,8 +17,9 @@ use crate::chunk_files::{ChunkDirectory, KINDS, path};
 use crate::clone_files::CloneDirectory;
 use crate::identity_file::{read_identity, write_identity};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
-use crate::reading::{ReadMode, all_checksums, read, read_block, read_differing};
+use crate::reading::{ReadMode, all_checksums, read, read_differing};
 use crate::recovery::{LastLife, recover};
+use crate::scrub::{is_good, scrub};
 use crate::trash::{empty, throw_away};
 use crate::version_journal::{JOURNAL_PATH, VersionJournal};
 use crate::whole_files::{disk_error, sync_failure};
@@ -28,7 +29,7 @@ use cairn_env::{
     ChunkDone, ChunkError, ChunkResult, CloneWork, Disk, DiskError, DiskLock, IoFailure,
     JournalEntry, OpenMode, PushedData, ReadDone, Space,
 };
-use cairn_format::{Identity, IdentityKind, JournalLine};
+use cairn_format::{Identity, IdentityKind, JournalLine, ScrubPosition};
 use cairn_types::planted::{self, Rule};
 use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
@@ -293,6 +294,10 @@ impl ChunkStore {
                 JournalEntry::Term(term) => lines.push(JournalLine::Term(term)),
                 JournalEntry::Reign(term, reign) => lines.push(JournalLine::Reign(term, reign)),
                 JournalEntry::Cleared(handle) => lines.push(JournalLine::Cleared(handle)),
+                JournalEntry::Damaged(handle) => lines.push(JournalLine::Damaged(handle)),
+                JournalEntry::Scrubbed { began_ms, handle } => {
+                    lines.push(JournalLine::Scrubbed(ScrubPosition { began_ms, handle }));
+                }
                 JournalEntry::Joined(cell, server) => {
                     let kind = IdentityKind::Chunkserver;
                     let identity = Identity { kind, cell, id: server.get() };
@@ -487,12 +492,21 @@ impl ChunkStore {
                 return Ok(true);
             }
             let files = self.directory.files(handle, false)?;
-            match read_block(&files, &chunk.head, offset / u64::from(chunk.head.block_size)) {
-                Ok(_) => Ok(true),
-                Err(ChunkError::Corrupt { .. }) => Ok(false),
-                Err(error) => Err(error),
-            }
+            is_good(&files, &chunk.head, offset / u64::from(chunk.head.block_size))
         })
+    }
+
+    /// Verifies some blocks from `offset` on, and behind the last of them the head that says what
+    /// they are: bytes read, where the next part begins, and whether all was good.
+    ///
+    /// # Errors
+    /// [`ChunkError`] where it cannot be said.
+    pub fn scrub(
+        &self,
+        handle: ChunkHandle,
+        offset: u64,
+    ) -> Result<(u64, Option<u64>, bool), ChunkError> {
+        self.with_chunk(handle, |chunk| scrub(chunk, &self.directory, offset))
     }
 
     /// Moves a replica to the trash, unless it is newer than `version` (R33); says whether there is

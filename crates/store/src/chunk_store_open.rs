@@ -13,7 +13,7 @@ use crate::version_journal::{
 use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{Disk, DiskError, IoFailure, LogEvent, OpenMode};
-use cairn_format::{Identity, IdentityKind, JournalHeader, ReplicaLine};
+use cairn_format::{Identity, IdentityKind, JournalHeader, ReplicaLine, ScrubPosition};
 use cairn_protocol::ReplicaReport;
 use cairn_types::{BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, ReignId, ServerId, Term};
 use std::collections::BTreeMap;
@@ -38,6 +38,10 @@ pub struct RecoveredChunks {
     /// Those of them of which bytes that were on disk are missing or wrong: where they end is not
     /// known. All are suspect.
     pub damaged: Vec<ChunkHandle>,
+    /// Those in which an earlier life of the server has found a bad block.
+    pub bad: Vec<ChunkHandle>,
+    /// How far their blocks were verified.
+    pub scrub: ScrubPosition,
     /// What a person should know of how the directories were found.
     pub warnings: Vec<LogEvent>,
 }
@@ -309,6 +313,8 @@ fn summary(
         highest_version: state.highest_version,
         replicas: chunks.iter().map(replica).collect(),
         damaged,
+        bad: state.replicas.values().filter(|it| it.damaged).map(|it| it.handle).collect(),
+        scrub: state.scrub,
         warnings: Vec::new(),
     }
 }

@@ -30,6 +30,7 @@ mod push_shelf;
 mod reading;
 mod recovery;
 mod redo_journal;
+mod scrub;
 mod trash;
 mod version_journal;
 mod whole_files;

@@ -18,7 +18,7 @@
 use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
 use cairn_env::{Disk, DiskError, DiskFile, OpenMode};
 use cairn_format::{
-    FormatError, JOURNAL_HEADER_SIZE, JournalHeader, JournalLine, ReplicaLine,
+    FormatError, JOURNAL_HEADER_SIZE, JournalHeader, JournalLine, ReplicaLine, ScrubPosition,
     decode_journal_header, encode_journal_header, guess_journal_header, journal_seed, stream,
 };
 use cairn_types::planted::{self, Rule};
@@ -39,6 +39,7 @@ pub(crate) struct JournalState {
     /// The highest ever seen, those in the trash too (R1).
     pub(crate) highest_handle: ChunkHandle,
     pub(crate) highest_version: ChunkVersion,
+    pub(crate) scrub: ScrubPosition,
     /// The life of the page cache in which its lines were written.
     pub(crate) page_cache: String,
 }
@@ -66,6 +67,8 @@ impl JournalState {
             JournalLine::Cleared(handle) => {
                 self.change(*handle, |replica| replica.suspect = false);
             }
+            JournalLine::Damaged(handle) => self.change(*handle, |replica| replica.damaged = true),
+            JournalLine::Scrubbed(at) => self.scrub = *at,
             JournalLine::Gone(handle) => {
                 self.replicas.remove(handle);
             }
@@ -113,8 +116,12 @@ impl JournalState {
         };
         let stood = self.replicas.values().copied().map(JournalLine::Stood);
         let (term, reign) = self.reign;
-        let terms = [JournalLine::Term(self.term), JournalLine::Reign(term, reign)];
-        std::iter::once(begun).chain(terms).chain(stood)
+        let server = [
+            JournalLine::Term(self.term),
+            JournalLine::Reign(term, reign),
+            JournalLine::Scrubbed(self.scrub),
+        ];
+        std::iter::once(begun).chain(server).chain(stood)
     }
 }
 
@@ -280,9 +287,9 @@ mod tests {
 
     /// A line of any kind; few handles, so that lines meet.
     fn any_line(random: &mut Random) -> JournalLine {
-        let (kind, flags) = (1 + random.below(8) as u8, random.below(8) as u8);
+        let (kind, flags) = (1 + random.below(11) as u8, random.below(8) as u8);
         let numbers = match kind {
-            2 | 3 | 5 | 6 => 1,
+            2 | 3 | 5 | 6 | 10 => 1,
             7 => 3,
             _ => 2,
         };

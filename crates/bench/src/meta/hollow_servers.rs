@@ -9,7 +9,7 @@
 
 use super::population::{Population, SERVERS};
 use crate::error::{BenchCause, BenchError, Doing};
-use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
+use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
 use cairn_env::{
     ChunkDone, ChunkError, ChunkJob, ChunkResult, Driver, Effect, Event, Now, Service, Space,
 };
@@ -71,6 +71,8 @@ impl ServersPart {
             reign: Default::default(),
             highest_handle: ChunkHandle::default(),
             highest_version: ChunkVersion::default(),
+            scrub: ScrubSettings { rate: 0, ..ScrubSettings::default() },
+            scrubbed: Default::default(),
         };
         let held: Vec<ReplicaReport> = self.population.replicas(server).collect();
         let used = held.iter().map(|replica| replica.length).sum();
@@ -121,6 +123,7 @@ impl NoBytes {
             | ChunkJob::Install { .. }
             | ChunkJob::Clone { .. } => return Err(ChunkError::NoSuchChunk),
             ChunkJob::Verify { .. } => ChunkDone::Verified { good: true },
+            ChunkJob::Scrub { .. } => ChunkDone::Scrubbed { size: 0, next: None, good: true },
             ChunkJob::Sync { .. } => ChunkDone::Synced,
             ChunkJob::Settle { .. } => ChunkDone::Settled,
             ChunkJob::Trash { .. } => ChunkDone::Trashed { gone: true },

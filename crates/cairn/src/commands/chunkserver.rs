@@ -63,6 +63,7 @@ pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Resul
         listen: arguments.listen.or(section.listen).unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
         advertise,
         rack: Rack::new(rack),
+        scrub: file.chunkserver.scrub(),
         servers: 1,
         log: arguments.log.settings(file),
     };

@@ -62,6 +62,7 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
             listen: "127.0.0.1:0".to_owned(),
             advertise: None,
             rack: Rack::new(format!("/rack-{number}")),
+            scrub: file.chunkserver.scrub(),
             servers,
             log: dev.log.settings(file),
         })?);

@@ -3,14 +3,15 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file includes it and uses a part")]
 
 use bytes::Bytes;
-use cairn_chunk_core::{ChunkCore, ChunkCoreConfig};
+use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
 use cairn_env::{
     Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Completion, ConnectionId, Effect, EffectId,
     Event, Now, Space,
 };
+use cairn_format::ScrubPosition;
 use cairn_protocol::{
     Append, Failure, Forward, ForwardAnswer, Forwarded, GrantLease, InventoryAnswer, JoinAnswer,
-    Raise, Read, Request, RequestId, Response,
+    Raise, Read, ReplicaReport, Request, RequestId, Response,
 };
 use cairn_types::{
     Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, LeaseId, MutationNumber,
@@ -27,8 +28,10 @@ pub type Reply = (Caller, Result<Response, Failure>);
 pub struct Bench {
     pub core: ChunkCore,
     pub time: Time,
+    pub wall_ms: u64,
     requests: u64,
     pub jobs: VecDeque<JobEffect>,
+    pub scrubs: VecDeque<JobEffect>,
     pub calls: VecDeque<CallEffect>,
     pub replies: VecDeque<Reply>,
     pub wakes: VecDeque<EffectId>,
@@ -61,6 +64,12 @@ pub fn push(number: u64) -> PushId {
 impl Bench {
     /// A server that holds nothing and has begun to join its cell.
     pub fn alone() -> Self {
+        Self::starting(&[], ScrubPosition::default(), &[])
+    }
+
+    /// A server that finds these replicas of ten bytes at `version(1)`, of which it knows some as
+    /// bad, and has begun to join its cell.
+    fn starting(held: &[ChunkHandle], scrubbed: ScrubPosition, bad: &[ChunkHandle]) -> Self {
         let settings = ChunkCoreConfig {
             at: server(1),
             incarnation: Incarnation::new(1),
@@ -70,12 +79,25 @@ impl Bench {
             reign: Default::default(),
             highest_handle: ChunkHandle::default(),
             highest_version: ChunkVersion::default(),
+            scrub: ScrubSettings { period_ms: 3_600_000, rate: 1000 },
+            scrubbed,
         };
+        let report = |handle: &ChunkHandle| ReplicaReport {
+            handle: *handle,
+            version: version(1),
+            length: 10,
+            ..ReplicaReport::default()
+        };
+        let held: Vec<ReplicaReport> = held.iter().map(report).collect();
+        let mut core = ChunkCore::new(settings, &held, Space::default());
+        core.mark_bad(bad);
         let mut bench = Self {
-            core: ChunkCore::new(settings, &[], Space::default()),
+            core,
             time: Time::from_nanos(1_000_000_000),
+            wall_ms: 1,
             requests: 0,
             jobs: VecDeque::new(),
+            scrubs: VecDeque::new(),
             calls: VecDeque::new(),
             replies: VecDeque::new(),
             wakes: VecDeque::new(),
@@ -88,16 +110,28 @@ impl Bench {
     /// The same, once it has joined.
     pub fn joined() -> Self {
         let mut bench = Self::alone();
+        bench.join();
+        bench
+    }
+
+    /// A server that has verified its replicas up to `scrubbed` in an earlier life, and has joined.
+    pub fn restarted(held: &[ChunkHandle], scrubbed: ChunkHandle, bad: &[ChunkHandle]) -> Self {
+        let scrubbed = ScrubPosition { began_ms: 1, handle: scrubbed };
+        let mut bench = Self::starting(held, scrubbed, bad);
+        bench.join();
+        bench
+    }
+
+    fn join(&mut self) {
         let config = CellConfig::tiny();
-        let join = bench.call();
+        let join = self.call();
         assert!(matches!(join.1, Request::Join(_)));
         let answer =
             JoinAnswer { term: TERM, cell: CellId::new(5), config, ..JoinAnswer::default() };
-        bench.answer(join.0, Ok(Response::Join(answer)));
-        let inventory = bench.call();
+        self.answer(join.0, Ok(Response::Join(answer)));
+        let inventory = self.call();
         assert!(matches!(inventory.1, Request::Inventory(_)));
-        bench.answer(inventory.0, Ok(Response::Inventory(InventoryAnswer::default())));
-        bench
+        self.answer(inventory.0, Ok(Response::Inventory(InventoryAnswer::default())));
     }
 
     /// The same, holding an empty replica at `version(1)`.
@@ -124,12 +158,15 @@ impl Bench {
     }
 
     pub fn step(&mut self, event: Event<(), ChunkResult>) {
-        let now = Now { time: self.time, wall: WallTime::from_millis(1) };
+        let now = Now { time: self.time, wall: WallTime::from_millis(self.wall_ms) };
         let mut effects = Vec::new();
         self.core.step(now, event, &mut effects);
         for effect in effects {
             match effect {
                 Effect::Disk { job: ChunkJob::Space | ChunkJob::Settle { .. }, .. } => {}
+                Effect::Disk { id, job: job @ ChunkJob::Scrub { .. }, .. } => {
+                    self.scrubs.push_back((id, job));
+                }
                 Effect::Disk { id, job, .. } => self.jobs.push_back((id, job)),
                 Effect::Call { id, request, .. } => self.calls.push_back((id, request)),
                 Effect::Reply { to, answer, .. } => self.replies.push_back((to, answer)),

@@ -1,0 +1,134 @@
+//! The scrub: what is verified when, what comes of a bad block, and how a restart goes on.
+
+mod bench;
+
+use bench::{Bench, TERM, append, handle, raise, version};
+use cairn_env::{ChunkDone, ChunkError, ChunkJob, DiskError, IoFailure, JournalEntry};
+use cairn_protocol::{Heartbeat, Raise, Request};
+use cairn_types::ChunkHandle;
+use std::time::Duration;
+
+/// In a bench a thousand bytes may be verified in a second, and a round begins every hour.
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn other() -> ChunkHandle {
+    ChunkHandle::of(TERM, 2)
+}
+
+impl Bench {
+    /// With two replicas.
+    fn with_two() -> Self {
+        let mut bench = Self::with_replica();
+        bench.ask(Raise { handle: other(), create: true, ..raise(Default::default(), version(1)) });
+        bench.journaled();
+        bench.replies.clear();
+        bench
+    }
+
+    /// The next part is verified.
+    fn scrubbed(&mut self, size: u64, next: Option<u64>, good: bool) -> (ChunkHandle, u64) {
+        let (id, job) = self.scrubs.pop_front().expect("a part is to be verified");
+        let ChunkJob::Scrub { handle, offset } = job else { panic!("{job:?}") };
+        self.done(id, Ok(ChunkDone::Scrubbed { size, next, good }));
+        (handle, offset)
+    }
+
+    /// So much later.
+    fn pass(&mut self, later: Duration) {
+        self.calls.clear();
+        self.tick(later);
+    }
+
+    fn beat(&mut self) -> Heartbeat {
+        self.pass(Duration::from_secs(1));
+        let beat = self.calls.iter().find_map(|(_, request)| match request {
+            Request::Heartbeat(beat) => Some(beat.clone()),
+            _ => None,
+        });
+        beat.expect("a heartbeat is due")
+    }
+
+    fn noted(&mut self) -> Vec<JournalEntry> {
+        let entries = self.jobs.drain(..).filter_map(|(_, job)| match job {
+            ChunkJob::Journal(entries) => Some(entries),
+            _ => None,
+        });
+        entries.flatten().collect()
+    }
+}
+
+#[test]
+fn every_replica_is_verified_in_turn_at_the_rate_and_again_when_the_period_is_over() {
+    let mut bench = Bench::with_two();
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.scrubbed(904, Some(904), true), (handle(), 0));
+    // With what a part costs: five seconds.
+    bench.pass(Duration::from_millis(4_999));
+    assert!(bench.scrubs.is_empty(), "that was read too fast");
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.scrubbed(0, None, true), (handle(), 904));
+    bench.pass(Duration::from_secs(5));
+    assert_eq!(bench.scrubbed(10, None, true), (other(), 0));
+    bench.pass(Duration::from_secs(5));
+    assert!(bench.scrubs.is_empty(), "the round is over");
+    let end = ChunkHandle::new(u64::MAX);
+    let began_ms = bench.wall_ms;
+    assert!(bench.noted().contains(&JournalEntry::Scrubbed { began_ms, handle: end }));
+    let progress = bench.beat().scrub;
+    assert_eq!((progress.verified, progress.bad, progress.is_over), (914, 0, true));
+    bench.wall_ms += HOUR.as_millis() as u64;
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.scrubbed(10, None, true), (handle(), 0));
+}
+
+#[test]
+fn a_bad_block_is_told_to_the_master_and_noted_and_the_rest_of_the_replica_is_not_read() {
+    let mut bench = Bench::with_two();
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.scrubbed(900, None, false), (handle(), 0));
+    let beat = bench.beat();
+    assert_eq!((beat.damaged, beat.scrub.bad), (vec![handle()], 1));
+    assert!(bench.noted().contains(&JournalEntry::Damaged(handle())), "a restart knows it too");
+    bench.pass(Duration::from_secs(5));
+    assert!(!bench.noted().contains(&JournalEntry::Damaged(handle())), "once");
+    assert_eq!(bench.scrubbed(0, None, true), (other(), 0));
+}
+
+#[test]
+fn a_disk_that_cannot_look_says_nothing_of_the_replica() {
+    let mut bench = Bench::with_two();
+    bench.pass(Duration::from_millis(1));
+    let (id, _) = bench.scrubs.pop_front().expect("a part");
+    bench.done(id, Err(ChunkError::Disk(DiskError::Io(IoFailure::NoDescriptors))));
+    assert_eq!(bench.beat().damaged, []);
+    bench.pass(Duration::from_secs(5));
+    let (id, _) = bench.scrubs.pop_front().expect("the next one");
+    bench.done(id, Err(ChunkError::Corrupt { offset: 0 }));
+    assert_eq!(bench.beat().damaged, [other()], "its files are gone");
+}
+
+#[test]
+fn a_scrub_takes_a_quarter_of_its_rate_while_clients_are_busy() {
+    let mut bench = Bench::primary();
+    for number in 1..=80 {
+        bench.ask(append(number, 1));
+    }
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.scrubbed(904, Some(904), true), (handle(), 0));
+    bench.pass(Duration::from_secs(19));
+    assert!(bench.scrubs.is_empty(), "clients were busy");
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.scrubbed(0, None, true), (handle(), 904));
+}
+
+#[test]
+fn a_restart_goes_on_behind_what_was_verified_and_knows_what_was_found() {
+    let mut bench = Bench::restarted(&[handle(), other()], handle(), &[other()]);
+    bench.pass(Duration::from_millis(1));
+    assert!(bench.scrubs.is_empty(), "the first was verified, the second is known as bad");
+    assert_eq!(bench.beat().damaged, [other()]);
+    assert!(!bench.noted().contains(&JournalEntry::Damaged(other())), "it is noted");
+    let mut bench = Bench::restarted(&[handle(), other()], handle(), &[]);
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.scrubbed(10, None, true), (other(), 0));
+}

@@ -1,0 +1,114 @@
+//! Verifying what a data directory stores, part by part, and what is remembered of it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod chunk_model;
+
+use cairn_env::{ChunkError, JournalEntry};
+use cairn_env_sim::SimDisk;
+use cairn_store::ChunkStore;
+use cairn_types::{ChunkHandle, Random};
+use chunk_model::{HANDLE, Model, Step, Write, new_disk, open, read_all, steps};
+
+/// Two parts and a bit.
+const SIZE: usize = (2 << 20) + 700;
+
+fn path(kind: &str) -> String {
+    format!("chunks/07/{:016x}.{kind}", HANDLE.get())
+}
+
+fn filled(disk: &SimDisk, sync: bool) -> (ChunkStore, Model) {
+    let (store, _) = open(disk);
+    let mut model = Model::new();
+    let bytes = (0..SIZE).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect();
+    let writes = vec![Write::Bytes { offset: 0, bytes, block_offset: 0 }];
+    model.take_all(&store, &[Step::Raise(1), Step::Apply { writes, sync }]);
+    (store, model)
+}
+
+/// Whether all of it is good, in parts of which none is larger than is read at once.
+fn is_all_good(store: &ChunkStore) -> Result<bool, ChunkError> {
+    let (mut offset, mut parts) = (0, 0);
+    loop {
+        let (size, next, good) = store.scrub(HANDLE, offset)?;
+        assert!(size <= 1 << 20, "{size} bytes at once");
+        match next {
+            Some(next) if good => offset = next,
+            _ => return Ok(good),
+        }
+        parts += 1;
+        assert!(parts < 4, "it comes to an end");
+    }
+}
+
+#[test]
+fn a_flipped_byte_anywhere_in_a_chunk_and_beside_it_is_found_or_mended() {
+    let kinds: [(&str, u64, u64); 2] = [("chunk", 0, SIZE as u64), ("meta", 0, 1024 + 4 * 2049)];
+    for (kind, from, to) in kinds {
+        for offset in (from..to).step_by(usize::try_from((to - from) / 61).unwrap()) {
+            let disk = new_disk();
+            let (store, model) = filled(&disk, true);
+            assert_eq!(is_all_good(&store), Ok(true));
+            if !disk.flip_byte(&path(kind), offset) {
+                continue;
+            }
+            let context = format!("{kind} at {offset}");
+            if is_all_good(&store).unwrap() {
+                // What no byte of the chunk hangs on, or a head, which is written anew.
+                assert!(kind == "meta" && offset < 1024, "{context}");
+                drop(store);
+                disk.power_loss_of_all_unsynced();
+                let (store, found) = open(&disk);
+                assert_eq!(found.unwrap().length, SIZE as u64, "{context}");
+                assert!(read_all(&store).unwrap() == model.contents[1], "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unreadable_sector_counts_as_bad_and_a_sound_chunk_never_does() {
+    let disk = new_disk();
+    let (store, _) = filled(&disk, false);
+    assert!(disk.make_unreadable(&path("chunk"), 1 << 20));
+    assert_eq!(is_all_good(&store), Ok(false));
+    assert_eq!(store.verify(HANDLE, 1 << 20), Ok(false));
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let disk = new_disk();
+        let (store, _) = open(&disk);
+        let mut model = Model::new();
+        for step in steps(&mut random, 25) {
+            model.take(&store, &step).unwrap();
+            assert_eq!(is_all_good(&store), Ok(true), "seed {seed}");
+        }
+        drop(store);
+        disk.crash();
+        let (store, found) = open(&disk);
+        assert_eq!(found.map(|_| is_all_good(&store)), Some(Ok(true)), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_was_found_and_how_far_it_went_is_known_after_any_restart() {
+    let disk = new_disk();
+    let (store, _) = filled(&disk, true);
+    let handle = ChunkHandle::new(9);
+    let entries = [JournalEntry::Damaged(HANDLE), JournalEntry::Scrubbed { began_ms: 77, handle }];
+    store.journal(&entries).unwrap();
+    drop(store);
+    for _ in 0..2 {
+        disk.power_loss_of_all_unsynced();
+        let (_, found) = ChunkStore::open(disk.session()).unwrap();
+        assert_eq!(
+            (found.bad, found.scrub.began_ms, found.scrub.handle),
+            (vec![HANDLE], 77, handle)
+        );
+    }
+    let (store, _) = open(&disk);
+    store.trash(HANDLE, chunk_model::version(1)).unwrap();
+    drop(store);
+    disk.crash();
+    let (_, found) = ChunkStore::open(disk.session()).unwrap();
+    assert_eq!(found.bad, [], "it is gone, and its damage with it");
+}
