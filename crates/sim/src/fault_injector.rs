@@ -14,6 +14,8 @@ use std::time::Duration;
 pub(crate) const NEXT_FAULT: u64 = 1;
 /// Tokens of faults that end; below the workloads'.
 const ENDINGS: u64 = 1_000;
+/// The longest that a job of a slow disk takes to come back to its process.
+const TOLD_WITHIN: Duration = Duration::from_secs(3);
 
 /// What has to be undone later.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,8 @@ enum FaultEnd {
     Roomy(NodeId),
     /// The disk does nothing wrong any more.
     Sound(NodeId),
+    /// What it did wrong before that has been told to its process, however slow it is.
+    Told(NodeId),
     /// Files can be opened again.
     Descriptors(NodeId),
     /// The process is ended if its failed sync has not; then its machine may lose power.
@@ -294,8 +298,11 @@ impl FaultInjector {
             }
             FaultEnd::Sound(node) => {
                 self.mend_disk(sim, node);
-                self.must_not_halt(sim, node);
+                self.next_ending += 1;
+                self.endings.insert(self.next_ending, FaultEnd::Told(node));
+                sim.world.script(TOLD_WITHIN, self.next_ending);
             }
+            FaultEnd::Told(node) => self.must_not_halt(sim, node),
             FaultEnd::Descriptors(node) => {
                 self.mend_disk(sim, node);
                 one_less(&mut self.cramped, node);
