@@ -308,7 +308,7 @@ impl MasterCore {
             ClientToMaster::Servers(_) => Ok(Response::Servers(reads::servers(&view))),
             ClientToMaster::Status(_) => Ok(self.status(&view)),
             ClientToMaster::RepairStatus(_) => {
-                Ok(Response::RepairStatus(self.chunks.repair_status()))
+                Ok(Response::RepairStatus(self.chunks.repair_status(now, state)))
             }
             ClientToMaster::ListDegraded(wish) => {
                 Ok(Response::ListDegraded(degraded::list(&view, &wish)))

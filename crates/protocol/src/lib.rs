@@ -53,7 +53,7 @@ pub use mutation_calls::{
     WriteAnswer,
 };
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
-pub use repair_status::{BelowGoalCount, RepairStatus, RepairStatusAnswer};
+pub use repair_status::{BelowGoalCount, CloneStatus, RepairStatus, RepairStatusAnswer};
 pub use report_slice::{ReportBase, ReportSlice, SLICE_COUNT_MAX, put_report, take_report};
 pub use rpc::{
     ChunkserverToMaster, ClientToChunkserver, ClientToMaster, Directed, Handshake,

@@ -1,5 +1,7 @@
 //! What people are told of repair: which chunks lack replicas, and what is being copied.
 
+use cairn_types::{ChunkHandle, ReplicaAt};
+
 cairn_types::message! {
     /// Chunks that stand alike below their goal.
     #[derive(Copy)]
@@ -15,6 +17,23 @@ cairn_types::message! {
 }
 
 cairn_types::message! {
+    /// A clone that is being made.
+    pub struct CloneStatus {
+        1 => handle: ChunkHandle,
+        /// The file's path, a hidden one for a deleted file.
+        2 => path: String,
+        3 => source: ReplicaAt,
+        4 => receiver: ReplicaAt,
+        /// Bytes, as its receiver's heartbeats tell.
+        5 => copied: u64,
+        6 => total: u64,
+        7 => age_ms: u64,
+        /// It is copied, and joins the chunk's replicas.
+        8 => joins: bool,
+    }
+}
+
+cairn_types::message! {
     /// What is being done about chunks that lack replicas.
     pub struct RepairStatus { }
 }
@@ -24,5 +43,8 @@ cairn_types::message! {
         /// Chunks below their goal, the most urgent first. Those of which a server is merely silent
         /// are not among them.
         1 => below_goal: Vec<BelowGoalCount>,
+        2 => clone_count: u64,
+        /// The first of them, in order of handles.
+        3 => clones: Vec<CloneStatus>,
     }
 }

@@ -100,6 +100,7 @@ fn messages_within_others() -> String {
         protocol::BelowGoalCount::proto_text(),
         protocol::ChunkLocations::proto_text(),
         protocol::CloneProgress::proto_text(),
+        protocol::CloneStatus::proto_text(),
         protocol::DegradedChunk::proto_text(),
         protocol::DeletedEntry::proto_text(),
         protocol::DeletedMark::proto_text(),

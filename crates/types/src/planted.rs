@@ -67,6 +67,8 @@ crate::code! {
         R28 = 28,
         /// A replica behind the furthest is stale.
         R29 = 29,
+        /// A clone joins while nobody can mutate its chunk.
+        R30 = 30,
         /// A report of bad bytes is a hint.
         R31 = 31,
         /// Garbage: handle and version, nothing newer.

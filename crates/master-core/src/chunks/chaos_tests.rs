@@ -6,8 +6,9 @@ use super::test_world::{FILE, World, lease, lost_answer, server};
 use crate::record::Record;
 use crate::state::State;
 use cairn_protocol::{
-    ChunkClosed, ErrorCode, Failure, GrantLease, GrantLeaseAnswer, HeldLease, LeasePurpose,
-    ProbeAnswer, RaiseAnswer, ReplicaReport, Request, Response, SecondaryFailed,
+    ChunkClosed, CloneChunkAnswer, DropCloneAnswer, ErrorCode, Failure, GrantLease,
+    GrantLeaseAnswer, HeldLease, LeasePurpose, ProbeAnswer, RaiseAnswer, ReplicaReport, Request,
+    Response, RevokeLeaseAnswer, SecondaryFailed,
 };
 use cairn_types::{ChunkHandle, ChunkVersion, Random, ServerId};
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ struct Truth {
     replicas: BTreeMap<(ServerId, ChunkHandle), Replica>,
     silent_until: BTreeMap<ServerId, u64>,
     incarnation: BTreeMap<ServerId, u64>,
+    /// Clones that are finished, and whether their chunk is closed.
+    clones: BTreeMap<(ServerId, ChunkHandle), bool>,
 }
 
 impl Truth {
@@ -59,11 +62,14 @@ impl Truth {
             Request::Raise(raise) => {
                 let key = (to, raise.handle);
                 let there = self.replicas.contains_key(&key);
-                if !there && !raise.create {
+                let adopted = if raise.adopt && !there { self.clones.remove(&key) } else { None };
+                if (!there && !raise.create && adopted.is_none()) || (there && raise.adopt) {
                     return refuse(ErrorCode::NoSuchChunk);
                 }
                 let replica = self.replicas.entry(key).or_default();
-                if (!raise.create && replica.version != raise.from) || raise.to <= replica.version {
+                replica.closed |= adopted.unwrap_or_default();
+                let stands = raise.create || raise.adopt || replica.version == raise.from;
+                if !stands || raise.to <= replica.version {
                     return refuse(ErrorCode::StaleVersion);
                 }
                 replica.version = raise.to;
@@ -106,6 +112,42 @@ impl Truth {
                 let holds = held.is_some_and(|h| h.grant.lease == probe.lease && now < h.until);
                 let replica = self.report(to, probe.handle);
                 Ok(Response::Probe(ProbeAnswer { replica, holds }))
+            }
+            other => self.serve_clone(now, to, other),
+        }
+    }
+
+    fn serve_clone(
+        &mut self,
+        now: u64,
+        to: ServerId,
+        request: &Request,
+    ) -> Result<Response, Failure> {
+        match request {
+            Request::CloneChunk(clone) => {
+                let source = self.replicas.get(&(clone.source.server, clone.handle));
+                let Some(source) = source.filter(|it| it.version == clone.version) else {
+                    let failure = Failure::not_done(ErrorCode::ReplicaFailed, "not at the source");
+                    return Err(Failure { server: clone.source.server, ..failure });
+                };
+                if clone.finish {
+                    let closed = source.closed;
+                    assert!(self.able(now, clone.handle).is_empty(), "GW1: it may be mutated");
+                    self.clones.insert((to, clone.handle), closed);
+                }
+                Ok(Response::CloneChunk(CloneChunkAnswer::default()))
+            }
+            Request::DropClone(drop) => {
+                self.clones.remove(&(to, drop.handle));
+                Ok(Response::DropClone(DropCloneAnswer {}))
+            }
+            Request::RevokeLease(revoke) => {
+                let Some(replica) = self.replicas.get_mut(&(to, revoke.handle)) else {
+                    return Err(Failure::not_done(ErrorCode::NoSuchChunk, "refused"));
+                };
+                replica.held = replica.held.take().filter(|it| it.grant.lease != revoke.lease);
+                let replica = self.report(to, revoke.handle);
+                Ok(Response::RevokeLease(RevokeLeaseAnswer { replica }))
             }
             other => panic!("unexpected {other:?}"),
         }
@@ -402,6 +444,34 @@ impl Chaos {
                 }
                 assert!(self.now() < deadline + 10_000, "nobody answers");
             }
+        }
+        self.heal();
+    }
+
+    /// Every chunk gets its goal back.
+    fn heal(&mut self) {
+        // A master that has just started looks for them when its servers have told what they hold.
+        let (begins, deadline) = (self.now() + 6_000, self.now() + 60_000);
+        loop {
+            let status = self.world.chunks.repair_status(self.world.moment(), &self.world.state);
+            let lacks = !status.below_goal.is_empty() || status.clone_count > 0;
+            if !lacks && self.now() >= begins {
+                break;
+            }
+            assert!(self.now() < deadline, "it does not heal: {status:?}");
+            while !self.world.sent.is_empty() {
+                self.answer_one();
+            }
+            self.commit();
+            self.world.millis += 125;
+            self.heartbeats();
+            self.world.wake_up();
+        }
+        let count = self.world.state.entry(FILE).map_or(0, |entry| entry.chunk_count);
+        for (handle, chunk) in self.world.state.chunks() {
+            let of_it = self.truth.replicas.iter().filter(|((_, of), _)| *of == handle);
+            let good = of_it.filter(|(_, replica)| replica.version >= chunk.version).count();
+            assert!(good >= 3, "{good} replicas of one of {count} chunks");
         }
     }
 }

@@ -222,6 +222,7 @@ impl Chunks {
         for handle in &beat.lost {
             self.fleet.forget_replica(*handle, beat.server);
         }
+        self.repair.note_progress(step.now.time, beat.server, &beat.clones);
         for handle in &beat.damaged {
             let known = self.fleet.locations().get(*handle, beat.server);
             if known.is_some_and(|replica| !replica.damaged) {
@@ -243,8 +244,14 @@ impl Chunks {
         for report in beat.held.iter().filter(|report| lacks_close(&view, report)) {
             step.out.propose(CloseChunk { time: step.now.wall, handle: report.handle });
         }
-        let garbage = beat.held.iter().filter(|report| is_garbage(&view, beat.server, report));
-        let garbage = garbage.map(named).collect();
+        let mut garbage = Vec::new();
+        for report in &beat.held {
+            if is_garbage(&self.view(step.now, step.state), beat.server, report) {
+                garbage.push(named(report));
+                // It goes with the answer; where that is lost, it is told of again.
+                self.fleet.forget_replica(report.handle, beat.server);
+            }
+        }
         let mut left_out = news.left_out;
         left_out.extend(beat.held.iter().filter_map(|report| left_out_of(step.state, report)));
         let verify = self.fleet.take_bad_blocks(beat.server);

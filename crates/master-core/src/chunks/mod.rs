@@ -101,8 +101,8 @@ impl Chunks {
     }
 
     /// Which chunks lack replicas, and what is being done about it.
-    pub(crate) fn repair_status(&self) -> RepairStatusAnswer {
-        self.repair.status()
+    pub(crate) fn repair_status(&self, now: Now, state: &State) -> RepairStatusAnswer {
+        self.repair.status(&self.view(now, state))
     }
 
     /// Why a path's chunks, or one chunk, are as they are.
@@ -113,7 +113,8 @@ impl Chunks {
         subject: &str,
     ) -> Result<ExplainAnswer, Failure> {
         let jobs_of = |file| self.scheduler.job_lines(now.time, file);
-        explain(&self.view(now, state), subject, jobs_of)
+        let repair_of = |handle| self.repair.line(handle);
+        explain(&self.view(now, state), subject, (jobs_of, repair_of))
     }
 
     /// A call is answered, or its fate is known to be unknown.
@@ -123,7 +124,17 @@ impl Chunks {
         id: EffectId,
         result: Result<Response, Failure>,
     ) {
-        self.scheduler.on_answer(&mut step.with(&mut self.fleet), id, result);
+        let chunk_step = &mut step.with(&mut self.fleet);
+        if !self.repair.on_answer(chunk_step, &mut self.scheduler, (id, &result)) {
+            self.scheduler.on_answer(chunk_step, id, result);
+        }
+        self.tell_grown(step);
+    }
+
+    /// Tells repair of clones that have joined, or have not.
+    fn tell_grown(&mut self, step: &mut Step<'_>) {
+        let grown = self.scheduler.take_grown();
+        self.repair.on_grown(&mut step.with(&mut self.fleet), &mut self.scheduler, grown);
     }
 
     /// Time has passed.
@@ -138,9 +149,8 @@ impl Chunks {
             step.out.log(told_of(LogEvent::error("chunkserver dead"), at));
         }
         self.scheduler.on_tick(&mut step.with(&mut self.fleet), &dead);
-        let thinned = self.repair.take_thinned(&mut self.fleet);
-        let view = self.scheduler.view(step.now, step.state, &self.fleet);
-        self.repair.pass(&view, thinned);
+        self.repair.pass(&mut step.with(&mut self.fleet), &mut self.scheduler);
+        self.tell_grown(step);
     }
 
     /// A record has changed the state: a set may go on without some who were of it, or somebody let
@@ -172,6 +182,7 @@ impl Chunks {
             self.on_forgotten(step, from, server, applied);
         }
         self.scheduler.on_applied(&mut step.with(&mut self.fleet), proposal, applied);
+        self.tell_grown(step);
     }
 }
 

@@ -98,6 +98,11 @@ impl World {
         world
     }
 
+    pub(super) fn moment(&self) -> Now {
+        let time = Time::default() + Duration::from_millis(self.millis);
+        Now { time, wall: WallTime::default() }
+    }
+
     pub(super) fn with<T>(&mut self, act: impl FnOnce(&mut Chunks, &mut Step<'_>) -> T) -> T {
         let time = Time::default() + Duration::from_millis(self.millis);
         let now = Now { time, wall: WallTime::from_millis(self.millis) };

@@ -28,6 +28,7 @@ mod left_out;
 mod marked_and_open;
 mod opened_together;
 mod purged;
+mod repair;
 mod slices;
 mod troubled_grants;
 

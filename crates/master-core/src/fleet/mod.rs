@@ -208,6 +208,11 @@ impl Fleet {
         self.locations.quiet_since(handle, now);
     }
 
+    /// Whether such chunks are still being looked for.
+    pub(crate) fn looks_for_thinned(&self) -> bool {
+        self.thinned.is_walking()
+    }
+
     /// A chunk was placed on a server, which will show in its disk use only later.
     pub(crate) fn placed_on(&mut self, server: ServerId) {
         self.servers.placed_on(server);

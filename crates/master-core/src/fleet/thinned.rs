@@ -14,6 +14,8 @@ use std::collections::BTreeSet;
 
 /// Chunks that are told at once; of more, the walk finds them.
 const TOLD_MAX: usize = 65_536;
+/// Steps of a walk at once.
+const STEPS_MAX: usize = 3;
 
 /// What is to be looked at.
 #[derive(Debug, Default)]
@@ -54,9 +56,8 @@ impl ThinnedChunks {
         {
             taken.push(handle);
         }
-        if let Some(place) = self.walk
-            && taken.len() < count
-        {
+        for _ in 0..STEPS_MAX {
+            let Some(place) = self.walk.filter(|_| taken.len() < count) else { break };
             self.walk = locations.walk(place, count - taken.len(), &mut taken);
             if self.walk.is_none() && std::mem::take(&mut self.again) {
                 self.walk = Some(WalkPlace::default());

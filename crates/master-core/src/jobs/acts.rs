@@ -6,7 +6,8 @@ use crate::numbers::TermNumbers;
 use crate::record::Record;
 use cairn_env::Caller;
 use cairn_protocol::{
-    Failure, GrantLease, Probe, Raise as RaiseRequest, ReplicaReport, SecondaryFailedAnswer,
+    CloneChunk, Failure, GrantLease, Probe, Raise as RaiseRequest, ReplicaReport, RevokeLease,
+    SecondaryFailedAnswer,
 };
 use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, Random, ReplicaAt, ServerId, Time};
 
@@ -17,6 +18,8 @@ pub(crate) enum Question {
     Raise(RaiseRequest, bool),
     Probe(Probe),
     Grant(GrantLease),
+    Revoke(RevokeLease),
+    Clone(CloneChunk),
 }
 
 /// One thing that a job wants done.
@@ -46,6 +49,9 @@ pub(crate) enum Act {
     Placed(ChunkHandle, ServerId, ReplicaReport),
     /// Blocks of a replica fail their checksums.
     MarkDamaged(ChunkHandle, ServerId),
+
+    /// A clone has joined its chunk's set, or has not.
+    Grown(ChunkHandle, Result<(), Failure>),
 
     /// Whoever waits for the close of the chunk before has it logged.
     AnswerClosed,

@@ -4,7 +4,7 @@ use super::waiters::Wants;
 use crate::applied::Applied;
 use crate::chunk_place::ChunkPlace;
 use crate::view::View;
-use cairn_protocol::{Failure, GrantLeaseAnswer, ProbeAnswer, ReplicaReport};
+use cairn_protocol::{CloneChunkAnswer, Failure, GrantLeaseAnswer, ProbeAnswer, ReplicaReport};
 use cairn_types::{ServerId, Time};
 
 /// What has come of something that a job wanted done.
@@ -16,6 +16,10 @@ pub(crate) enum JobEvent<'a> {
     ProbeAnswered(Result<ProbeAnswer, Failure>),
     /// The new primary serves, or has not said so.
     GrantAnswered(Result<GrantLeaseAnswer, Failure>),
+    /// The holder has given its lease back, or has not said so.
+    RevokeAnswered(Result<(), Failure>),
+    /// A clone is finished, or is not.
+    CloneAnswered(Result<CloneChunkAnswer, Failure>),
     /// The job's record is applied.
     Applied(&'a Applied),
 }

@@ -6,7 +6,8 @@
 //!      ▲       ├─► FenceJob ─┤
 //!      │       ├─► OpenJob ──┼─► GrantJob
 //!      │       ├─► CloseJob ─┤
-//!      └───────┴─► ShrinkJob ┘
+//!      ├───────┼─► ShrinkJob ┤
+//!      └───────┴─► GrowJob ──┘
 //! ```
 //! - JB1: a job changes nothing but itself: it looks at what is known, takes an event and says what
 //!   is to be done (`acts.rs`).
@@ -17,6 +18,7 @@ pub(crate) mod close;
 pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod grant;
+pub(crate) mod grow;
 pub(crate) mod length;
 pub(crate) mod open;
 pub(crate) mod probe;
@@ -31,6 +33,7 @@ use close::CloseJob;
 use events::{JobEvent, PlaceView};
 use fence::FenceJob;
 use grant::GrantJob;
+use grow::GrowJob;
 use open::OpenJob;
 use probe::ProbeJob;
 use shrink::ShrinkJob;
@@ -46,6 +49,7 @@ pub(crate) enum PlaceJob {
     Open(OpenJob),
     Close(CloseJob),
     Shrink(ShrinkJob),
+    Grow(GrowJob),
 }
 
 impl PlaceJob {
@@ -59,6 +63,7 @@ impl PlaceJob {
             Self::Open(job) => job.on(at, event, acts),
             Self::Close(job) => job.on(event, acts),
             Self::Shrink(job) => job.on(at, event, acts),
+            Self::Grow(job) => job.on(at, event, acts),
         }
     }
 
@@ -71,6 +76,7 @@ impl PlaceJob {
             Self::Open(job) => Activity::Making(job.handle()),
             Self::Close(job) => Activity::Closing(job.handle()),
             Self::Shrink(job) => Activity::Shrinking(job.handle()),
+            Self::Grow(job) => Activity::Changing(job.handle()),
         }
     }
 
@@ -84,6 +90,7 @@ impl PlaceJob {
             Self::Open(job) => job.describe(),
             Self::Close(_) => "logging the close".to_owned(),
             Self::Shrink(job) => job.describe(),
+            Self::Grow(job) => job.describe(),
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use super::acts::{Act, Acts};
 use super::events::{JobEvent, PlaceView};
-use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
+use super::raise::{RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
 use crate::applied::Applied;
 use crate::record::{CloseChunk, OpenChunk};
 use crate::rules::closing::{is_hole, open_before};
@@ -148,7 +148,7 @@ fn create(
     acts: &mut Acts<'_>,
 ) -> RaiseRound {
     tried.extend(fresh.iter().map(|at| at.server));
-    let fresh = fresh.into_iter().map(|at| RaiseMember { at, from: None });
+    let fresh = fresh.into_iter().map(|at| RaiseMember { at, from: RaiseFrom::Nothing });
     RaiseRound::start(&at.view, kind, again(kept).chain(fresh), acts)
 }
 

@@ -24,14 +24,24 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RaiseMember {
     pub(crate) at: ReplicaAt,
-    /// The version it stands at; none: it is to be created.
-    pub(crate) from: Option<ChunkVersion>,
+    pub(crate) from: RaiseFrom,
+}
+
+/// What a replica is raised from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RaiseFrom {
+    /// The version that it stands at.
+    Version(ChunkVersion),
+    /// There is none yet: it is to be created.
+    Nothing,
+    /// A finished clone is to become it (R30).
+    Clone,
 }
 
 impl RaiseMember {
     /// One that stands at a version.
     pub(crate) fn standing((at, version): (ReplicaAt, ChunkVersion)) -> Self {
-        Self { at, from: Some(version) }
+        Self { at, from: RaiseFrom::Version(version) }
     }
 }
 
@@ -122,14 +132,14 @@ impl RaiseRound {
             let request = RaiseRequest {
                 term: view.term.number,
                 handle: kind.handle,
-                from: from.unwrap_or_default(),
+                from: if let RaiseFrom::Version(from) = from { from } else { Default::default() },
                 to,
-                create: from.is_none(),
+                create: from == RaiseFrom::Nothing,
                 close: kind.close,
                 server: at.server,
                 sync: kind.shrinks,
                 keeps_lease: kind.keeps_lease,
-                adopt: false,
+                adopt: from == RaiseFrom::Clone,
             };
             acts.ask(at.clone(), Question::Raise(request, kind.keeps_lease), deadline);
             let twice = asked.insert(at.server, MemberAnswer { at, result: None });

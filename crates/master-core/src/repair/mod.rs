@@ -1,24 +1,72 @@
 //! Repair: which chunks lack replicas, and what is being done about it (GFS §4.3, design §9).
 //!
+//! ```text
+//!   survey ─► the most urgent ─► CloneChunk, mutations go on ─► scheduler: the clone joins (R30)
+//!                  ▲                      │ a source or a receiver fails        │
+//!                  └──────────────────────┴─────────────────────────────────────┘
+//! ```
+//! - RP1: of chunks that could be started, none is started while one with fewer good replicas
+//!   waits.
+//! - RP2: a clone counts for nothing until the record of its set's version is applied; then it is a
+//!   replica like any other, and this room forgets it.
+//! - RP3: nothing begins while a server may still tell what it holds, nor before one that is away
+//!   is declared dead.
+//!
 //! Knows what is logged and what chunkservers told; decides nothing about leases.
 
 mod below_goal;
 mod handle_set;
+mod rests;
 mod survey;
+mod under_way;
 
-use crate::fleet::Fleet;
 use crate::record::Record;
+use crate::rules::cloning::{CloneLoad, choose_source, plan_clone};
 use crate::rules::lacking::Urgency;
+use crate::rules::replica_set::LiveMember;
+use crate::scheduler::Scheduler;
 use crate::state::State;
+use crate::step::ChunkStep;
 use crate::view::View;
-use cairn_protocol::{BelowGoalCount, RepairStatusAnswer};
-use cairn_types::ChunkHandle;
+use cairn_env::EffectId;
+use cairn_protocol::{
+    BelowGoalCount, CloneChunk, CloneChunkAnswer, CloneProgress, CloneStatus, DropClone, ErrorCode,
+    Failure, RepairStatusAnswer, Response, Rpc, ServerState,
+};
+use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
+use rests::Rests;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use survey::Survey;
+use under_way::{CloneStage, CloneUnderWay, ClonesUnderWay};
 
-/// What is known about chunks that lack replicas.
+/// Clones of a cell at once.
+const CLONES_MAX: usize = 1024;
+/// Chunks that one look for more considers.
+const CONSIDERED_MAX: usize = 512;
+/// Clones that a person is told of.
+const CLONES_TOLD_MAX: usize = 256;
+/// Bytes a second that a receiver takes for one clone.
+const CLONE_RATE: u64 = 32 << 20;
+/// Orders to copy before it joins in any case, however much is mutated meanwhile.
+const ROUNDS_MAX: u32 = 4;
+/// Of a chunk, the part that may differ when it joins: its clients wait while that is fetched.
+const DIFFERS_SHARE: u64 = 16;
+/// Failures after which a clone is given up.
+const FAILURES_MAX: u32 = 5;
+/// An order is not waited for longer, whatever happens. Who does not get on is given up before.
+const ORDER_PATIENCE: Duration = Duration::from_secs(3600);
+
+/// What is known, and being done, about chunks that lack replicas.
 #[derive(Debug, Default)]
 pub(crate) struct Repair {
     survey: Survey,
+    clones: ClonesUnderWay,
+    rests: Rests,
+    /// Calls on their way, and of which chunk.
+    calls: BTreeMap<EffectId, ChunkHandle>,
+    /// Where the look for more goes on: what comes before cannot be started now.
+    considered: (Urgency, ChunkHandle),
 }
 
 impl Repair {
@@ -27,24 +75,369 @@ impl Repair {
         self.survey.note_logged(state, record);
     }
 
-    /// What the fleet has to tell of chunks that may have fewer replicas.
-    pub(crate) fn take_thinned(&self, fleet: &mut Fleet) -> Vec<ChunkHandle> {
-        fleet.take_thinned(self.survey.room())
+    /// A receiver tells how far its clones are.
+    pub(crate) fn note_progress(&mut self, now: Time, server: ServerId, told: &[CloneProgress]) {
+        told.iter().for_each(|told| self.clones.note_progress(now, server, told));
     }
 
     /// Time has passed.
-    pub(crate) fn pass(&mut self, view: &View<'_>, thinned: Vec<ChunkHandle>) {
-        self.survey.pass(view, thinned);
+    pub(crate) fn pass(&mut self, step: &mut ChunkStep<'_>, scheduler: &mut Scheduler) {
+        let thinned = step.fleet.take_thinned(self.survey.room());
+        let view = scheduler.view(step.now, step.state, step.fleet);
+        self.survey.pass(&view, thinned);
+        self.rests.pass(step.now.time, view.term.dead());
+        self.tend(step, scheduler);
+        self.start_some(step, scheduler);
+    }
+
+    /// Whether the answer was to one of its calls.
+    pub(crate) fn on_answer(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &mut Scheduler,
+        (id, result): (EffectId, &Result<Response, Failure>),
+    ) -> bool {
+        let Some(handle) = self.calls.remove(&id) else { return false };
+        let clone = self.clones.get_mut(handle);
+        // It may have been given up since; and what is given up is not waited for.
+        if let Some(clone) = clone.filter(|clone| clone.stage == CloneStage::Copying(id)) {
+            clone.moved = step.now.time;
+            match CloneChunk::answer(result.clone()) {
+                Ok(answer) => self.on_copied(step, scheduler, handle, &answer),
+                Err(failure) => self.on_not_copied(step, scheduler, handle, &failure),
+            }
+            self.start_some(step, scheduler);
+        }
+        true
+    }
+
+    /// Clones have joined, or have not.
+    pub(crate) fn on_grown(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &mut Scheduler,
+        grown: Vec<(ChunkHandle, Result<(), Failure>)>,
+    ) {
+        let any = !grown.is_empty();
+        for (handle, result) in grown {
+            let Some(clone) = self.clones.get_mut(handle) else {
+                unreachable!("one that joins is not given up (RP2)");
+            };
+            assert_eq!(clone.stage, CloneStage::Joining, "told once of each that joins");
+            clone.moved = step.now.time;
+            match result {
+                Ok(()) => {
+                    self.clones.remove(handle);
+                    self.rests.forget(handle);
+                    let view = scheduler.view(step.now, step.state, step.fleet);
+                    self.survey.look_at(&view, handle);
+                }
+                // What it has is there still: the next try has little to do.
+                Err(failure) => {
+                    clone.stage = CloneStage::Copied;
+                    self.failed(step, scheduler, handle, &failure);
+                }
+            }
+        }
+        if any {
+            self.start_some(step, scheduler);
+        }
+    }
+
+    fn on_copied(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &mut Scheduler,
+        handle: ChunkHandle,
+        answer: &CloneChunkAnswer,
+    ) {
+        let clone = self.clones.get_mut(handle).expect("it was looked up just now");
+        (clone.copied, clone.total) = (answer.length, answer.length);
+        let differs = answer.copied > scheduler.term().config.chunk_size / DIFFERS_SHARE;
+        if differs && clone.rounds < ROUNDS_MAX {
+            self.order_again(step, scheduler, handle);
+        } else {
+            clone.stage = CloneStage::Copied;
+            self.join(step, scheduler, handle);
+        }
+    }
+
+    fn on_not_copied(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &mut Scheduler,
+        handle: ChunkHandle,
+        failure: &Failure,
+    ) {
+        let clone = self.clones.get_mut(handle).expect("it was looked up just now");
+        if failure.code == ErrorCode::ChecksumMismatch && failure.server == clone.source.server {
+            // The source has met a bad block of its own: it is no replica to count on.
+            let source = clone.source.server;
+            step.fleet.mark_damaged(handle, source);
+        }
+        clone.stage = CloneStage::Copied;
+        self.failed(step, scheduler, handle, failure);
+    }
+
+    /// A try came to nothing: another source is asked, or the clone is given up.
+    fn failed(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &mut Scheduler,
+        handle: ChunkHandle,
+        failure: &Failure,
+    ) {
+        let clone = self.clones.get_mut(handle).expect("it was looked up just now");
+        clone.failures += 1;
+        let of_source = failure.server == clone.source.server;
+        if of_source && clone.failures < FAILURES_MAX {
+            return self.order_again(step, scheduler, handle);
+        }
+        let failed = if of_source { clone.source.server } else { clone.receiver.server };
+        self.give_up(step, scheduler, handle, Some(failed));
+    }
+
+    /// Orders the receiver to go on with its copy, as the chunk stands now.
+    fn order_again(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &mut Scheduler,
+        handle: ChunkHandle,
+    ) {
+        let mut avoided = self.rests.avoided(handle);
+        let (load, random) = (CloneLoad::default(), &mut *step.random);
+        let clone = self.clones.get_mut(handle).expect("it was looked up just now");
+        if clone.failures > 0 {
+            avoided.insert(clone.source.server);
+        }
+        let view = scheduler.view(step.now, step.state, step.fleet);
+        let chunk = step.state.chunk(handle);
+        let none = BTreeSet::new();
+        let source = chunk.and_then(|chunk| {
+            let other = choose_source(&view, (handle, &chunk), (&load, &avoided), random);
+            other.or_else(|| choose_source(&view, (handle, &chunk), (&load, &none), random))
+        });
+        let Some(source) = source else {
+            return self.give_up(step, scheduler, handle, None);
+        };
+        let receiver = clone.receiver.clone();
+        clone.rounds += 1;
+        clone.source = source.0.clone();
+        let call = order(step, scheduler, handle, (source, &receiver));
+        self.calls.insert(call, handle);
+        let clone = self.clones.get_mut(handle).expect("it was looked up just now");
+        clone.stage = CloneStage::Copying(call);
+    }
+
+    /// Lets a clone join, if its chunk's place is free.
+    fn join(&mut self, step: &mut ChunkStep<'_>, scheduler: &mut Scheduler, handle: ChunkHandle) {
+        let clone = self.clones.get_mut(handle).expect("who joins is under way");
+        assert_eq!(clone.stage, CloneStage::Copied, "what is not copied does not join");
+        clone.stage = CloneStage::Joining;
+        let receiver = clone.receiver.clone();
+        if !scheduler.grow(step, handle, &receiver)
+            && let Some(clone) = self.clones.get_mut(handle)
+        {
+            clone.stage = CloneStage::Copied;
+        }
+    }
+
+    /// The clone is not made, or not to the end; on whose account, if on anybody's.
+    fn give_up(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &Scheduler,
+        handle: ChunkHandle,
+        failed: Option<ServerId>,
+    ) {
+        let clone = self.clones.remove(handle).expect("it is under way");
+        assert_ne!(clone.stage, CloneStage::Joining, "one that joins is not given up (RP2)");
+        let (now, term) = (step.now.time, scheduler.term());
+        self.rests.note((now, term.heartbeat()), handle, failed);
+        let ReplicaAt { server, address, .. } = clone.receiver;
+        let drop = DropClone { term: term.number, handle, server };
+        let call = step.out.call(address, server, drop, now + term.dead());
+        self.calls.insert(call, handle);
+    }
+
+    /// Looks after all clones: those that are not needed any more, or do not get on, are given up.
+    fn tend(&mut self, step: &mut ChunkStep<'_>, scheduler: &mut Scheduler) {
+        let now = step.now.time;
+        let handles: Vec<ChunkHandle> = self.clones.iter().map(|(handle, _)| handle).collect();
+        for handle in handles {
+            let view = scheduler.view(step.now, step.state, step.fleet);
+            let lacks = self.survey.look_at(&view, handle).is_some();
+            let state = |server| view.fleet.servers().state(now, server);
+            let clone = self.clones.get(handle).expect("only this one is looked at");
+            let gone = !matches!(
+                state(clone.receiver.server),
+                Some(ServerState::Live | ServerState::Silent)
+            );
+            let stuck = now >= clone.moved + view.term.dead();
+            match clone.stage {
+                CloneStage::Joining => {}
+                _ if !lacks => self.give_up(step, scheduler, handle, None),
+                _ if gone || stuck => {
+                    let receiver = clone.receiver.server;
+                    self.give_up(step, scheduler, handle, Some(receiver));
+                }
+                CloneStage::Copied => self.join(step, scheduler, handle),
+                CloneStage::Copying(_) => {}
+            }
+        }
+    }
+
+    /// Starts what can be started, the most urgent first (RP1).
+    fn start_some(&mut self, step: &mut ChunkStep<'_>, scheduler: &mut Scheduler) {
+        let (now, before) = (step.now.time, self.clones.count());
+        // RP3
+        if step.fleet.servers().is_gathering(now) {
+            return;
+        }
+        let (candidates, next) = self.candidates(step, scheduler);
+        let mut load = self.clones.load();
+        for handle in candidates {
+            let view = scheduler.view(step.now, step.state, step.fleet);
+            if self.clones.count() >= CLONES_MAX || !load.has_room(&view) {
+                break;
+            }
+            if self.clones.get(handle).is_some() || self.rests.rests(now, handle) {
+                continue;
+            }
+            // Since it was written down it may have got what it lacked.
+            if self.survey.look_at(&view, handle).is_none() {
+                continue;
+            }
+            let Some(chunk) = step.state.chunk(handle) else { continue };
+            let avoided = self.rests.avoided(handle);
+            let plan = plan_clone(&view, (handle, &chunk), (&load, &avoided), step.random);
+            if let Some(plan) = plan {
+                load.add(plan.source.0.server, plan.receiver.server);
+                self.start(step, scheduler, handle, (plan.source, plan.receiver));
+            }
+        }
+        let started = self.clones.count() > before;
+        self.considered = if started { Default::default() } else { next };
+    }
+
+    /// Chunks to be looked at, the most urgent first, of those that are as urgent those first for
+    /// which clients wait; and where to go on if none of them can be started.
+    fn candidates(
+        &self,
+        step: &ChunkStep<'_>,
+        scheduler: &Scheduler,
+    ) -> (Vec<ChunkHandle>, (Urgency, ChunkHandle)) {
+        let index = self.survey.index();
+        let mut listed: Vec<(Urgency, ChunkHandle)> =
+            index.from(self.considered).take(CONSIDERED_MAX + 1).collect();
+        let next = match listed.len() > CONSIDERED_MAX {
+            true => listed.pop().expect("there are more than that"),
+            false => Default::default(),
+        };
+        let waited: BTreeSet<ChunkHandle> = scheduler
+            .waiting()
+            .filter_map(|place| step.state.chunk_at(place.file, place.index))
+            .collect();
+        let urgent = |handle: &ChunkHandle| Some((index.urgency_of(*handle)?, *handle));
+        let mut all: Vec<(Urgency, ChunkHandle)> = waited.iter().filter_map(urgent).collect();
+        all.extend(listed);
+        // While more is looked for that a dead server held, a chunk may be found that has less.
+        let first = self.looks_for_worse(step, scheduler).then_some(1);
+        all.retain(|(urgency, _)| urgency.good > 0 && first.is_none_or(|it| urgency.good <= it));
+        all.sort_by_key(|(urgency, handle)| (urgency.good, !waited.contains(handle)));
+        (all.into_iter().map(|(_, handle)| handle).collect(), next)
+    }
+
+    /// Whether a server has died lately, and not all that it held is found yet.
+    fn looks_for_worse(&self, step: &ChunkStep<'_>, scheduler: &Scheduler) -> bool {
+        let now = step.now.time;
+        let heard = step.fleet.servers().dead_heard(now);
+        let lately = heard.is_some_and(|heard| now < heard + 3 * scheduler.term().dead());
+        lately && step.fleet.looks_for_thinned()
+    }
+
+    fn start(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &Scheduler,
+        handle: ChunkHandle,
+        (source, receiver): (LiveMember, ReplicaAt),
+    ) {
+        let now = step.now.time;
+        let source_at = source.0.clone();
+        let replica = step.fleet.locations().get(handle, source_at.server);
+        let total = replica.map(|replica| replica.length).unwrap_or_default();
+        let call = order(step, scheduler, handle, (source, &receiver));
+        self.calls.insert(call, handle);
+        step.fleet.placed_on(receiver.server);
+        let clone = CloneUnderWay {
+            source: source_at,
+            receiver,
+            stage: CloneStage::Copying(call),
+            began: now,
+            moved: now,
+            copied: 0,
+            total,
+            rounds: 1,
+            failures: 0,
+        };
+        self.clones.insert(handle, clone);
     }
 
     /// For a person.
-    pub(crate) fn status(&self) -> RepairStatusAnswer {
+    pub(crate) fn status(&self, view: &View<'_>) -> RepairStatusAnswer {
         let count = |(urgency, count): (Urgency, u64)| BelowGoalCount {
             good: urgency.good,
             goal: urgency.goal(),
             deleted: urgency.hidden,
             count,
         };
-        RepairStatusAnswer { below_goal: self.survey.index().counts().map(count).collect() }
+        let clones = self.clones.iter().take(CLONES_TOLD_MAX).map(|(handle, clone)| {
+            let age = view.now.time.since(clone.began).as_millis();
+            let file = view.state.chunk(handle).map(|chunk| chunk.file);
+            CloneStatus {
+                handle,
+                path: file.and_then(|file| view.state.path_of(file)).unwrap_or_default(),
+                source: clone.source.clone(),
+                receiver: clone.receiver.clone(),
+                copied: clone.copied,
+                total: clone.total,
+                age_ms: u64::try_from(age).unwrap_or(u64::MAX),
+                joins: !matches!(clone.stage, CloneStage::Copying(_)),
+            }
+        });
+        RepairStatusAnswer {
+            below_goal: self.survey.index().counts().map(count).collect(),
+            clone_count: self.clones.count() as u64,
+            clones: clones.collect(),
+        }
     }
+
+    /// What is being done about a chunk, for a person.
+    pub(crate) fn line(&self, handle: ChunkHandle) -> Option<String> {
+        let clone = self.clones.get(handle)?;
+        let (to, from) = (&clone.receiver.address, &clone.source.address);
+        let (copied, total) = (clone.copied, clone.total);
+        Some(match clone.stage {
+            CloneStage::Copying(_) => {
+                format!("  is copied from {from} to {to}: {copied} of {total} bytes")
+            }
+            CloneStage::Copied => format!("  its copy on {to} waits to join its replicas"),
+            CloneStage::Joining => format!("  its copy on {to} joins its replicas"),
+        })
+    }
+}
+
+/// Orders a copy; mutations go on meanwhile.
+fn order(
+    step: &mut ChunkStep<'_>,
+    scheduler: &Scheduler,
+    handle: ChunkHandle,
+    ((source, version), receiver): (LiveMember, &ReplicaAt),
+) -> EffectId {
+    let (term, server) = (scheduler.term().number, receiver.server);
+    let rate = CLONE_RATE;
+    let clone = CloneChunk { term, handle, version, server, source, rate, finish: false };
+    let deadline = step.now.time + ORDER_PATIENCE;
+    step.out.call(receiver.address.clone(), server, clone, deadline)
 }

@@ -34,7 +34,10 @@ pub(crate) struct JobLine {
 pub(crate) fn explain(
     view: &View<'_>,
     subject: &str,
-    jobs_of: impl Fn(EntryId) -> Vec<JobLine>,
+    (jobs_of, repair_of): (
+        impl Fn(EntryId) -> Vec<JobLine>,
+        impl Fn(ChunkHandle) -> Option<String>,
+    ),
 ) -> Result<ExplainAnswer, Failure> {
     let mut answer = ExplainAnswer { lines: Vec::new(), healthy: true };
     if !subject.starts_with('/') {
@@ -46,7 +49,7 @@ pub(crate) fn explain(
             let line = format!("{subject}: neither a path nor the handle of a chunk");
             return Err(Failure::refused(ErrorCode::NotFound, line));
         };
-        explain_chunk(view, handle, &mut answer);
+        explain_chunk(view, handle, repair_of(handle), &mut answer);
         fit(&mut answer.lines);
         return Ok(answer);
     }
@@ -57,7 +60,7 @@ pub(crate) fn explain(
         view.state.chunks_of(file, Default::default()).map(|(_, handle)| handle).collect();
     answer.lines.push(format!("{path}: {} chunks", all.len()));
     for handle in all.iter().take(EXPLAINED_MAX) {
-        explain_chunk(view, *handle, &mut answer);
+        explain_chunk(view, *handle, repair_of(*handle), &mut answer);
     }
     if all.len() > EXPLAINED_MAX {
         let rest = all.len() - EXPLAINED_MAX;
@@ -84,7 +87,12 @@ fn explain_unknown(view: &View<'_>, handle: ChunkHandle) -> Option<Vec<String>> 
     (!holders.is_empty()).then(|| vec![line])
 }
 
-fn explain_chunk(view: &View<'_>, handle: ChunkHandle, answer: &mut ExplainAnswer) {
+fn explain_chunk(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    repair: Option<String>,
+    answer: &mut ExplainAnswer,
+) {
     // Its file names it, so it is there; unless its page cannot be read.
     let Some(chunk) = view.state.chunk(handle) else { return };
     let (sound, _) = replica_counts(view, handle, &chunk);
@@ -117,8 +125,8 @@ fn explain_chunk(view: &View<'_>, handle: ChunkHandle, answer: &mut ExplainAnswe
         ));
     }
     if sound < chunk.goal as usize {
-        // Re-replication (A20) is not part of this cell yet.
-        answer.lines.push("  waits for its servers to come back; nothing clones yet".to_owned());
+        let waits = "  waits for a copy to be made, or for its servers to come back".to_owned();
+        answer.lines.push(repair.unwrap_or(waits));
     }
 }
 

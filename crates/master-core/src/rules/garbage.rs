@@ -2,16 +2,20 @@
 //!
 //! - GB1: never a handle in the making, never an up-to-date replica, never bytes of a chunk that
 //!   the log does not know and has not purged (`unknown_chunks.rs`).
-//! - GB2: a stale replica goes only when the chunk has its goal of good ones.
+//! - GB2: a stale replica goes only when the chunk has its goal of good ones; or when it stands in
+//!   the way: the chunk lacks a good one, no live server is without a replica of it, and two others
+//!   are left, a good one among them. It lies in its server's trash for a while then, as all that
+//!   is deleted does.
 //! - GB3: what is named is judged from a report that came in this term, after its first record was
 //!   applied; handle *and* version are named, so that nothing newer goes.
 //! - GB4: that the log purged a chunk says something of those servers alone whose past is this
 //!   log's (R3): one that came with a past that nobody can tell keeps what it had then.
 
+use super::lacking::lacking;
 use super::members::current;
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::is_empty_creation;
-use crate::state::State;
+use crate::state::{ChunkRecord, State};
 use crate::view::View;
 use cairn_protocol::{Garbage, Join, LeftOut, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
@@ -66,14 +70,28 @@ pub(crate) fn is_garbage(view: &View<'_>, server: ServerId, report: &ReplicaRepo
     }
     let place = ChunkPlace::new(chunk.file, chunk.index);
     let busy = view.underway.has_job(place) || view.underway.is_taken(place, handle);
+    !busy && is_needless(view, handle, &chunk)
+}
+
+/// Whether a stale replica of the chunk is of no use to it (GB2).
+fn is_needless(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
     let (now, servers) = (view.now.time, view.fleet.servers());
+    let locations = view.fleet.locations();
     // R29: one that lacks what was acknowledged is none of the goal, whatever its version.
-    let left_behind = view.fleet.locations().left_behind(handle, chunk.version);
-    let good = current(view, handle, &chunk).filter(|(server, replica)| {
+    let left_behind = locations.left_behind(handle, chunk.version);
+    let good = current(view, handle, chunk).filter(|(server, replica)| {
         let there = replica.is_sound() && servers.is_live(now, *server);
         there && !left_behind.contains(server)
     });
-    !busy && good.count() >= chunk.goal as usize
+    let good = good.count();
+    let without = |server: ServerId| locations.get(handle, server).is_none();
+    let in_the_way = || {
+        let others = locations.of(handle).count().saturating_sub(good);
+        let enough = good >= 2 || (good == 1 && others >= 2);
+        let lacks = enough && lacking(view, handle, chunk).is_some();
+        lacks && !servers.live(now).any(|server| without(server.at.server))
+    };
+    good >= chunk.goal as usize || in_the_way()
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@
 //!   live_file   members ◄── replica_set ◄── next_step      what a place's job does next
 //!                 ▲  ▲──── decided_set       lease_request  what a client is answered
 //!                 │                          lease_upkeep   what a heartbeat extends
-//!   closing ──────┘   garbage  placement  reading  health  degraded  explain  lacking
+//!   closing ──────┘   garbage  placement  reading  health  degraded  explain
+//!   lacking ◄── cloning
 //! ```
 
 pub(crate) mod behind;
+pub(crate) mod cloning;
 pub(crate) mod closing;
 pub(crate) mod decided_set;
 pub(crate) mod degraded;

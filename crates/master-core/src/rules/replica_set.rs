@@ -31,6 +31,34 @@ pub(crate) fn plan_raise(
     handle: ChunkHandle,
     chunk: &ChunkRecord,
 ) -> Result<Vec<LiveMember>, Blocked> {
+    plan(view, (handle, chunk), 0)
+}
+
+/// Whom to raise together with a clone that joins them, or what forbids it (T1, T2, R30). Nobody
+/// may have a lease, known or not: whoever had one would change what the clone was told to be
+/// equal to.
+pub(crate) fn plan_growth(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+) -> Result<Vec<LiveMember>, Blocked> {
+    let starting = view.term.is_starting(view.now.time);
+    if view.leases.possible(handle, view.now.time).is_some() && !broken(Rule::R30) {
+        return Err(Blocked { why: "it is leased".to_owned(), starting });
+    }
+    if former_holder_unknown(view, handle, chunk) {
+        let why = "a lease of an earlier term may still run".to_owned();
+        return Err(Blocked { why, starting });
+    }
+    plan(view, (handle, chunk), 1)
+}
+
+/// The same, where so many clones join.
+fn plan(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    joining: usize,
+) -> Result<Vec<LiveMember>, Blocked> {
     let decided = match decide(view, handle, chunk) {
         _ if broken(Rule::R11) => None,
         SetDecision::NotNeeded => None,
@@ -54,14 +82,14 @@ pub(crate) fn plan_raise(
     if decided.is_none() && !broken(Rule::R11) {
         let kept = |server| !view.troubles.is_given_up(handle, server);
         let count = usable.iter().filter(|(server, _)| kept(*server)).count();
-        if count >= least_set(chunk) {
+        if count + joining >= least_set(chunk) {
             // T3
             usable.retain(|(server, _)| kept(*server));
         }
     }
     let members = live_members(view, usable);
     let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
-    may_be_set(view, handle, chunk, &servers)?;
+    may_be_grown_set(view, (handle, chunk), &servers, joining)?;
     assert!(!members.is_empty(), "no set is empty (T2)");
     Ok(members)
 }
@@ -94,6 +122,17 @@ pub(crate) fn may_be_set(
     chunk: &ChunkRecord,
     servers: &[ServerId],
 ) -> Result<(), Blocked> {
+    may_be_grown_set(view, (handle, chunk), servers, 0)
+}
+
+/// Whether these replicas, and so many clones that join them, may become the chunk's set. A clone
+/// stands in for no member that is waited for: it knows no more than those here.
+pub(crate) fn may_be_grown_set(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    servers: &[ServerId],
+    joining: usize,
+) -> Result<(), Blocked> {
     let now = view.now.time;
     let blocked = |why: String| Err(Blocked { why, starting: view.term.is_starting(now) });
     // T1, R22: nobody else may still act under an older lease.
@@ -113,7 +152,7 @@ pub(crate) fn may_be_set(
         return Ok(());
     }
     let least = if broken(Rule::R11) { 1 } else { least_set(chunk) };
-    if size < least {
+    if size + joining < least || size == 0 {
         return blocked(format!("{size} usable replicas of {logged}; {least} are needed"));
     }
     let not_waited_for = broken(Rule::R11) || (broken(Rule::R22) && old_holder_unknown);

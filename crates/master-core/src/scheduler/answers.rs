@@ -2,18 +2,18 @@
 
 use super::Scheduler;
 use super::in_flight::{AwaitedCall, AwaitedRecord};
+use super::raised::RaiseLearner;
 use crate::applied::{Applied, EntryMoved};
 use crate::jobs::events::JobEvent;
 use crate::jobs::length::{self, LengthRequest};
-use crate::jobs::raise::RaiseAsked;
 use crate::jobs::revoke::leases_below;
 use crate::leases::LeaseStatus;
 use crate::outbox::ProposalId;
 use crate::step::ChunkStep;
 use cairn_env::EffectId;
 use cairn_protocol::{
-    ChunkLength, ErrorCode, Failure, GrantLease, Probe, Raise, RecordLengthAnswer, ReplicaReport,
-    Response, RevokeLease, RevokeLeaseAnswer, Rpc,
+    ChunkLength, CloneChunk, Failure, GrantLease, Probe, Raise, RecordLengthAnswer, Response,
+    RevokeLease, RevokeLeaseAnswer, Rpc,
 };
 use cairn_types::{ChunkHandle, EntryId, LeaseId};
 
@@ -28,7 +28,9 @@ impl Scheduler {
         match self.in_flight.answered(id) {
             AwaitedCall::Raise(job, asked) => {
                 let result = asked.check(Raise::answer(result));
-                self.note_raised(step, &asked, &result);
+                let (leases, troubles) = (&mut self.leases, &mut self.troubles);
+                let mut learner = RaiseLearner { leases, troubles, in_flight: &mut self.in_flight };
+                learner.note(step, &self.term, &asked, &result);
                 let event = JobEvent::RaiseAnswered(asked.server, result);
                 self.tell(step, job, event);
             }
@@ -53,54 +55,19 @@ impl Scheduler {
                     self.on_revoked(step, (handle, lease), &answer);
                 }
             }
+            AwaitedCall::RevokeForJob(job, handle, lease) => {
+                let result = RevokeLease::answer(result);
+                if let Ok(answer) = &result {
+                    self.on_revoked(step, (handle, lease), answer);
+                }
+                self.tell(step, job, JobEvent::RevokeAnswered(result.map(|_| ())));
+            }
+            AwaitedCall::Clone(job) => {
+                let event = JobEvent::CloneAnswered(CloneChunk::answer(result));
+                self.tell(step, job, event);
+            }
             AwaitedCall::Length(asked_by) => {
                 self.on_length(step, asked_by, ChunkLength::answer(result).map(|a| a.length));
-            }
-        }
-    }
-
-    /// Learns from one replica's answer to a raise.
-    fn note_raised(
-        &mut self,
-        step: &mut ChunkStep<'_>,
-        asked: &RaiseAsked,
-        result: &Result<ReplicaReport, Failure>,
-    ) {
-        let RaiseAsked { handle, server, keeps_lease, .. } = *asked;
-        let when = (asked.at, step.now.time);
-        match result {
-            Ok(report) => {
-                self.troubles.note_raised(handle, server);
-                // Of a chunk that is being made, or was not made in the end, nothing is noted.
-                let noted =
-                    step.fleet.note_replica((step.now.time, step.state), handle, server, report);
-                if noted && !keeps_lease {
-                    self.leases.raised_at(handle, server);
-                }
-            }
-            Err(failure) if failure.code == ErrorCode::NoSuchChunk => {
-                step.fleet.forget_replica(handle, server);
-            }
-            // It stands elsewhere than it last told: ask, so that the next raise fits.
-            Err(failure) if failure.code == ErrorCode::StaleVersion => {
-                self.troubles.note_stands_elsewhere(step.now.time, handle, server);
-                // Who was forgotten meanwhile will tell anew.
-                let Some(at) = step.fleet.at(server).cloned() else { return };
-                let (term, lease) = (self.term.number, LeaseId::default());
-                let request = Probe { term, handle, lease };
-                let deadline = step.now.time + 2 * self.term.heartbeat();
-                self.in_flight.call(
-                    step.out,
-                    at,
-                    request,
-                    deadline,
-                    AwaitedCall::Refresh(handle, server),
-                );
-            }
-            // It told nothing of its replica.
-            Err(_) => {
-                self.troubles.note_late(when, handle, server);
-                self.troubles.note_server(step.now.time, server);
             }
         }
     }
@@ -130,7 +97,7 @@ impl Scheduler {
             Ok(acknowledged) => {
                 let view = self.view(step.now, step.state, step.fleet);
                 let next = length::heard(&view, asked_by, acknowledged);
-                self.go_on_with_length(step, asked_by.from, next);
+                self.in_flight.go_on_with_length(step.out, asked_by.from, next);
             }
             Err(failure) => step.out.reply(asked_by.from, Err(failure)),
         }

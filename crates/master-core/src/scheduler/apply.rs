@@ -139,6 +139,7 @@ impl Scheduler {
                 step.fleet.placed_on(server);
             }
             Act::MarkDamaged(handle, server) => step.fleet.mark_damaged(handle, server),
+            Act::Grown(handle, result) => self.grown.push((handle, result)),
             Act::AnswerClosed => self.answer_closed(step, place),
             Act::AnswerShrink(from, answer) => {
                 step.out.reply(from, answer.map(Response::SecondaryFailed));

@@ -2,12 +2,12 @@
 
 use super::places::JobName;
 use crate::jobs::acts::Question;
-use crate::jobs::length::LengthRequest;
+use crate::jobs::length::{LengthRequest, LengthStep};
 use crate::jobs::raise::RaiseAsked;
 use crate::outbox::{MasterOutbox, ProposalId};
 use crate::record::Record;
-use cairn_env::EffectId;
-use cairn_protocol::{Raise, Request};
+use cairn_env::{Caller, EffectId};
+use cairn_protocol::{Raise, RecordLengthAnswer, Request, Response, RevokeLease};
 use cairn_types::{ChunkHandle, LeaseId, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
 
@@ -20,6 +20,9 @@ pub(super) enum AwaitedCall {
     /// To learn how a replica stands that refused a raise.
     Refresh(ChunkHandle, ServerId),
     Revoke(ChunkHandle, LeaseId),
+    /// The same, for a job that waits for it.
+    RevokeForJob(JobName, ChunkHandle, LeaseId),
+    Clone(JobName),
     Length(LengthRequest),
 }
 
@@ -71,6 +74,11 @@ impl InFlight {
             }
             Question::Probe(probe) => (AwaitedCall::Probe(job), probe.into()),
             Question::Grant(grant) => (AwaitedCall::Grant(job), grant.into()),
+            Question::Revoke(revoke) => {
+                let RevokeLease { handle, lease, .. } = revoke;
+                (AwaitedCall::RevokeForJob(job, handle, lease), revoke.into())
+            }
+            Question::Clone(clone) => (AwaitedCall::Clone(job), clone.into()),
         };
         self.call(out, at, request, deadline, purpose);
     }
@@ -84,6 +92,26 @@ impl InFlight {
     ) {
         let other = self.records.insert(out.propose(record), purpose);
         assert!(other.is_none(), "a record has one purpose");
+    }
+
+    /// Takes the next step towards a file's recorded length.
+    pub(super) fn go_on_with_length(
+        &mut self,
+        out: &mut MasterOutbox,
+        from: Caller,
+        next: LengthStep,
+    ) {
+        match next {
+            LengthStep::Answer(length) => {
+                out.reply(from, Ok(Response::RecordLength(RecordLengthAnswer { length })));
+            }
+            LengthStep::Ask { holder, question, deadline, asked_by } => {
+                self.call(out, holder, question, deadline, AwaitedCall::Length(asked_by));
+            }
+            LengthStep::Record(record, asked_by) => {
+                self.propose(out, record, AwaitedRecord::Length(asked_by));
+            }
+        }
     }
 
     /// A call is answered: what it was for.

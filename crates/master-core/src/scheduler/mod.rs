@@ -19,13 +19,15 @@ mod apply;
 mod held_leases;
 mod in_flight;
 mod places;
+mod raised;
 
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::Fleet;
 use crate::jobs::PlaceJob;
 use crate::jobs::acts::Acts;
 use crate::jobs::close;
-use crate::jobs::length::{self, LengthStep};
+use crate::jobs::grow::GrowJob;
+use crate::jobs::length;
 use crate::jobs::probe::ProbeJob;
 use crate::jobs::shrink::{self, ShrinkJob};
 use crate::jobs::waiters::{ChunkWaiter, ChunkWish};
@@ -36,15 +38,15 @@ use crate::state::State;
 use crate::step::ChunkStep;
 use crate::this_term::ThisTerm;
 use crate::troubles::Troubles;
+use crate::underway::Activity;
 use crate::view::View;
 use cairn_env::{Caller, Now};
 use cairn_protocol::{
-    ChunkClosed, ChunkClosedAnswer, Lease as LeaseRequest, RecordLengthAnswer, Response,
-    SecondaryFailed,
+    ChunkClosed, ChunkClosedAnswer, Failure, Lease as LeaseRequest, Response, SecondaryFailed,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellConfig, EntryId, ServerId, Term, Time};
-use in_flight::{AwaitedCall, AwaitedRecord, InFlight};
+use cairn_types::{CellConfig, ChunkHandle, EntryId, ReplicaAt, ServerId, Term, Time};
+use in_flight::InFlight;
 use places::Places;
 
 /// Jobs, calls, proposals and leases of one term.
@@ -55,6 +57,8 @@ pub(crate) struct Scheduler {
     places: Places,
     in_flight: InFlight,
     troubles: Troubles,
+    /// Clones that have joined their sets, or have not, since that was last asked.
+    grown: Vec<(ChunkHandle, Result<(), Failure>)>,
 }
 
 impl Scheduler {
@@ -65,6 +69,7 @@ impl Scheduler {
             places: Places::default(),
             in_flight: InFlight::default(),
             troubles: Troubles::default(),
+            grown: Vec::new(),
         }
     }
 
@@ -166,30 +171,48 @@ impl Scheduler {
         file: EntryId,
     ) {
         match length::consider(&self.view(step.now, step.state, step.fleet), from, file) {
-            Ok(next) => self.go_on_with_length(step, from, next),
+            Ok(next) => self.in_flight.go_on_with_length(step.out, from, next),
             Err(failure) => step.out.reply(from, Err(failure)),
         }
     }
 
-    fn go_on_with_length(&mut self, step: &mut ChunkStep<'_>, from: Caller, next: LengthStep) {
-        match next {
-            LengthStep::Answer(length) => {
-                let answer = RecordLengthAnswer { length };
-                step.out.reply(from, Ok(Response::RecordLength(answer)));
-            }
-            LengthStep::Ask { holder, question, deadline, asked_by } => {
-                self.in_flight.call(
-                    step.out,
-                    holder,
-                    question,
-                    deadline,
-                    AwaitedCall::Length(asked_by),
-                );
-            }
-            LengthStep::Record(record, asked_by) => {
-                self.in_flight.propose(step.out, record, AwaitedRecord::Length(asked_by));
-            }
+    /// A clone is to join its chunk's set (R30). Whether that has begun: what comes of it is told
+    /// by [`Self::take_grown`].
+    pub(crate) fn grow(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        handle: ChunkHandle,
+        receiver: &ReplicaAt,
+    ) -> bool {
+        let Some(chunk) = step.state.chunk(handle) else { return false };
+        let place = ChunkPlace::new(chunk.file, chunk.index);
+        let underway = self.places.underway();
+        if underway.at(place) != Activity::Nothing || underway.is_taken(place, handle) {
+            return false;
         }
+        // A client's doubts come first.
+        if matches!(self.places.get(place).map(|work| &work.job), Some(PlaceJob::Probe(_))) {
+            return false;
+        }
+        let view = self.view(step.now, step.state, step.fleet);
+        let mut acts = Acts::new(step.numbers, step.random);
+        let job = GrowJob::start(&view, (handle, &chunk), receiver, &mut acts);
+        let acts = acts.done();
+        let Some(job) = job else { return false };
+        self.places.work_at(place, step.now.time);
+        self.places.set_job(place, PlaceJob::Grow(job));
+        self.apply(step, place, acts);
+        true
+    }
+
+    /// What came of clones that were to join.
+    pub(crate) fn take_grown(&mut self) -> Vec<(ChunkHandle, Result<(), Failure>)> {
+        std::mem::take(&mut self.grown)
+    }
+
+    /// The places for which clients wait and nothing can be done right now.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = ChunkPlace> {
+        self.places.waiting()
     }
 
     /// Time has passed, and these servers have died.

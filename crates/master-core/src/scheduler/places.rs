@@ -87,6 +87,13 @@ impl Places {
         self.works.keys().copied().collect()
     }
 
+    /// Those that wait, and for which a client does.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = ChunkPlace> {
+        let waits =
+            |work: &PlaceWork| matches!(work.job, PlaceJob::Waiting(_)) && !work.waiters.is_empty();
+        self.works.iter().filter(move |(_, work)| waits(work)).map(|(place, _)| *place)
+    }
+
     pub(super) fn of_file(&self, file: EntryId) -> impl Iterator<Item = (&ChunkPlace, &PlaceWork)> {
         self.works.range(ChunkPlace::all_of(file))
     }

@@ -5,20 +5,13 @@ use super::{World, members, report, server};
 use crate::record::Record;
 use crate::rules::reading::locations;
 use crate::rules::{degraded, health};
-use cairn_env::Now;
 use cairn_protocol::{
     DegradedChunk, ErrorCode, Explain, ForgetServer, ListDegraded, ListDegradedAnswer, Response,
     ServerState,
 };
-use cairn_types::{ChunkHandle, ServerId, Time, WallTime};
-use std::time::Duration;
+use cairn_types::{ChunkHandle, ServerId};
 
 impl World {
-    fn moment(&self) -> Now {
-        let time = Time::default() + Duration::from_millis(self.millis);
-        Now { time, wall: WallTime::default() }
-    }
-
     fn states(&self) -> Vec<(ServerId, ServerState)> {
         let all = health::servers(&self.chunks.view(self.moment(), &self.state));
         all.into_iter().map(|status| (status.at.server, status.state)).collect()

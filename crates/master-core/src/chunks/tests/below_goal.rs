@@ -7,7 +7,7 @@ use cairn_types::Incarnation;
 impl World {
     /// Good replicas, goal, and how many chunks stand so.
     fn below_goal(&self) -> Vec<(u32, u32, u64)> {
-        let all = self.chunks.repair_status().below_goal;
+        let all = self.chunks.repair_status(self.moment(), &self.state).below_goal;
         all.into_iter().map(|it| (it.good, it.goal, it.count)).collect()
     }
 

@@ -1,0 +1,272 @@
+//! Chunks that lack replicas get them again (A20, R30): who is cloned first, from where to where,
+//! how a clone joins, and what becomes of it when somebody fails on the way.
+
+use super::{World, held, lease, lost_answer, members, report, server};
+use crate::record::{AddFile, Record, SetVersion};
+use crate::state::ROOT;
+use cairn_env::EffectId;
+use cairn_protocol::{
+    ChunkGrant, CloneChunk, CloneChunkAnswer, ErrorCode, Failure, Lease, LeasePurpose, Request,
+    Response, RevokeLease, RevokeLeaseAnswer,
+};
+use cairn_types::{ChunkHandle, EntryId, MutationName, MutationNumber, SessionId};
+
+impl World {
+    /// A chunk of which one server has died, and who holds it still, sorted; nobody has its lease.
+    fn lacking(servers: u64) -> (Self, ChunkGrant, Vec<u64>) {
+        let mut world = Self::new(servers);
+        let grant = world.first_chunk();
+        let all: Vec<u64> = (1..=servers).collect();
+        world.pass(3000, &all);
+        let left = world.die(&grant, 1);
+        (world, grant, left)
+    }
+
+    /// So many servers of a chunk's set die; who is left.
+    fn die(&mut self, grant: &ChunkGrant, count: usize) -> Vec<u64> {
+        let holders = members(grant);
+        for id in &holders {
+            self.beat(*id, vec![report(grant)], vec![]);
+        }
+        let (dead, left) = holders.split_at(count);
+        let alive: Vec<u64> = (1..=9).filter(|id| !dead.contains(id) && self.has(*id)).collect();
+        self.pass(4500, &alive);
+        left.to_vec()
+    }
+
+    fn has(&self, id: u64) -> bool {
+        self.chunks.fleet.servers().get(server(id)).is_some_and(|it| !it.buried)
+    }
+
+    /// The orders to clone on their way, taken out.
+    fn clones(&mut self) -> Vec<(EffectId, CloneChunk)> {
+        let (clones, others) = std::mem::take(&mut self.sent)
+            .into_iter()
+            .partition(|sent| matches!(sent.request, Request::CloneChunk(_)));
+        self.sent = others;
+        let clone = |sent: super::Sent| match sent.request {
+            Request::CloneChunk(clone) => (sent.id, clone),
+            _ => unreachable!("they were looked for"),
+        };
+        Vec::into_iter(clones).map(clone).collect()
+    }
+
+    /// The one order to clone on its way.
+    fn clone_order(&mut self) -> (EffectId, CloneChunk) {
+        let mut all = self.clones();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    fn cloned(&mut self, id: EffectId) {
+        self.answer(id, Ok(Response::CloneChunk(CloneChunkAnswer::default())));
+    }
+
+    fn drops(&mut self) -> Vec<u64> {
+        let drops = self.sent.iter().filter(|sent| matches!(sent.request, Request::DropClone(_)));
+        drops.map(|sent| sent.to.get()).collect()
+    }
+
+    fn take_revoke(&mut self) -> (EffectId, RevokeLease) {
+        let at = self.sent.iter().position(|sent| matches!(sent.request, Request::RevokeLease(_)));
+        let sent = self.sent.remove(at.expect("a lease is asked back"));
+        match sent.request {
+            Request::RevokeLease(revoke) => (sent.id, revoke),
+            _ => unreachable!("it was looked for"),
+        }
+    }
+
+    /// The sets that are logged now.
+    fn logged_sets(&mut self) -> Vec<SetVersion> {
+        let set = |record| match record {
+            Record::SetVersion(set) => Some(set),
+            _ => None,
+        };
+        self.commit().into_iter().filter_map(set).collect()
+    }
+
+    fn chunks_lacking(&self) -> u64 {
+        let status = self.chunks.repair_status(self.moment(), &self.state);
+        status.below_goal.iter().map(|it| it.count).sum()
+    }
+}
+
+#[test]
+fn a_chunk_is_copied_to_a_server_without_it_and_the_copy_joins_the_set() {
+    let (mut world, grant, left) = World::lacking(4);
+    let (id, copy) = world.clone_order();
+    assert!(!copy.finish && copy.rate > 0, "clients go on meanwhile");
+    assert!(left.contains(&copy.source.server.get()), "{copy:?}");
+    assert!(!members(&grant).contains(&copy.server.get()), "{copy:?}");
+    assert_eq!(copy.version, grant.version);
+    world.cloned(id);
+    let (id, finish) = world.clone_order();
+    assert!(finish.finish && finish.server == copy.server);
+    world.cloned(id);
+    let raised = world.accept_raises(&[]);
+    let adopts: Vec<(u64, bool)> = raised.iter().map(|(to, raise)| (*to, raise.adopt)).collect();
+    assert_eq!(adopts.iter().filter(|it| it.1).count(), 1);
+    assert!(adopts.contains(&(copy.server.get(), true)));
+    assert_eq!(world.chunks_lacking(), 1, "not before the record is applied");
+    let sets = world.logged_sets();
+    assert_eq!((sets.len(), sets[0].set_size), (1, 3));
+    assert_eq!((world.chunks_lacking(), world.clones().len(), world.drops()), (0, 0, vec![]));
+}
+
+#[test]
+fn while_clients_mutate_the_lease_is_asked_back_and_the_next_one_goes_to_all() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    let left = world.die(&grant, 1);
+    // The two that are left go on; that the third was of the set is known from their number.
+    world.request(5, Lease { failed: server(0), ..lease(LeasePurpose::Write, 0) });
+    world.accept_raises(&[]);
+    world.commit();
+    world.accept_grant();
+    let grant = world.granted(5);
+    assert_eq!(members(&grant), left);
+    let (id, copy) = world.clones().pop().expect("it is copied under the lease");
+    let stale = copy.version != grant.version;
+    let id = if stale {
+        let failure = Failure::not_done(ErrorCode::ReplicaFailed, "it stands elsewhere");
+        let failure = Failure { server: copy.source.server, ..failure };
+        world.answer(id, Err(failure));
+        world.clone_order().0
+    } else {
+        id
+    };
+    world.cloned(id);
+    let (id, revoke) = world.take_revoke();
+    assert_eq!(revoke.lease, grant.lease);
+    world.request(6, lease(LeasePurpose::Write, 0));
+    assert!(world.reply(6).is_none(), "it waits, and is told of no error");
+    let beat = world.beat(grant.primary.server.get(), vec![], vec![held(&grant)]);
+    assert!(beat.extended.is_empty(), "what is asked back is not extended");
+    world.answer(id, Ok(Response::RevokeLease(RevokeLeaseAnswer { replica: report(&grant) })));
+    let (id, finish) = world.clone_order();
+    assert!(finish.finish && finish.version == grant.version);
+    world.cloned(id);
+    world.accept_raises(&[]);
+    assert_eq!(world.logged_sets()[0].set_size, 3);
+    world.accept_raises(&[]);
+    world.commit();
+    world.accept_grant();
+    let mut all = left;
+    all.push(copy.server.get());
+    all.sort_unstable();
+    assert_eq!(members(&world.granted(6)), all);
+}
+
+#[test]
+fn a_clone_that_does_not_take_its_raise_is_left_out_by_a_fresh_version() {
+    let (mut world, grant, left) = World::lacking(5);
+    let (id, copy) = world.clone_order();
+    world.cloned(id);
+    let (id, _) = world.clone_order();
+    world.cloned(id);
+    let first = world.accept_raises(&[copy.server.get()]);
+    let second = world.accept_raises(&[]);
+    let asked: Vec<u64> = second.iter().map(|(to, _)| *to).collect();
+    assert_eq!(asked, left, "those that stand there");
+    assert!(second[0].1.to > first[0].1.to, "the number is spent (R8)");
+    let sets = world.logged_sets();
+    assert_eq!((sets[0].set_size, sets[0].version), (2, second[0].1.to));
+    assert_eq!(world.drops(), [copy.server.get()]);
+    // It is tried elsewhere.
+    world
+        .pass(1000, &[1, 2, 3, 4, 5].map(|id| if members(&grant)[0] == id { left[0] } else { id }));
+    let (_, other) = world.clone_order();
+    assert_ne!(other.server, copy.server);
+}
+
+#[test]
+fn a_server_that_comes_back_early_makes_the_clone_needless() {
+    let (mut world, grant, _) = World::lacking(4);
+    let (_, copy) = world.clone_order();
+    world.join(members(&grant)[0], vec![report(&grant)], vec![]);
+    world.pass(500, &[1, 2, 3, 4]);
+    assert_eq!((world.drops(), world.chunks_lacking()), (vec![copy.server.get()], 0));
+}
+
+#[test]
+fn a_source_with_a_bad_block_is_marked_and_another_one_is_asked() {
+    let (mut world, grant, left) = World::lacking(4);
+    let (id, copy) = world.clone_order();
+    let failure = Failure::not_done(ErrorCode::ChecksumMismatch, "a bad block");
+    world.answer(id, Err(Failure { server: copy.source.server, ..failure }));
+    let (_, other) = world.clone_order();
+    assert_eq!(other.server, copy.server, "what it has is there");
+    assert!(other.source != copy.source && left.contains(&other.source.server.get()));
+    let known = world.chunks.fleet.locations().get(grant.handle, copy.source.server);
+    assert!(known.expect("it is there").damaged);
+}
+
+#[test]
+fn a_receiver_that_does_not_get_on_is_given_up_and_another_is_chosen() {
+    let (mut world, grant, left) = World::lacking(5);
+    let (id, copy) = world.clone_order();
+    let alive: Vec<u64> = (1..=5).filter(|id| *id != members(&grant)[0]).collect();
+    world.pass(4500, &alive);
+    assert_eq!(world.drops(), [copy.server.get()]);
+    let (_, other) = world.clone_order();
+    assert!(other.server != copy.server && !left.contains(&other.server.get()));
+    world.answer(id, Err(lost_answer()));
+    assert!(world.clones().is_empty(), "its answer comes too late to matter");
+}
+
+/// More files, each with a chunk on the same world.
+fn more_chunks(world: &mut World, count: u64) -> Vec<ChunkGrant> {
+    let mut chunk = |number| {
+        let id = EntryId::new(200 + number);
+        let name = format!("g{number}");
+        let mutation =
+            MutationName { session: SessionId::new(1), number: MutationNumber::new(1 + number) };
+        let file = AddFile { mutation, parent: ROOT, name, id, ..AddFile::default() };
+        world.apply(AddFile { replication: 3, ..file });
+        world.request(1, Lease { file: id, ..lease(LeasePurpose::Append, 0) });
+        world.accept_raises(&[]);
+        world.commit();
+        world.accept_grant();
+        world.granted(1)
+    };
+    (0..count).map(&mut chunk).collect()
+}
+
+#[test]
+fn none_with_two_replicas_is_cloned_while_one_with_one_could_be() {
+    let mut world = World::new(5);
+    let grants = more_chunks(&mut world, 12);
+    world.pass(3000, &[1, 2, 3, 4, 5]);
+    let of = |id: u64| grants.iter().filter(move |grant| members(grant).contains(&id)).map(report);
+    for id in 1..=5 {
+        world.beat(id, of(id).collect(), vec![]);
+    }
+    world.pass(4500, &[1, 2, 3]);
+    let good = |handle: ChunkHandle| {
+        let of_it = grants.iter().find(|grant| grant.handle == handle).expect("one of them");
+        members(of_it).iter().filter(|id| **id <= 3).count()
+    };
+    let one: Vec<&ChunkGrant> = grants.iter().filter(|it| good(it.handle) == 1).collect();
+    assert!(!one.is_empty(), "some are left on one server");
+    let mut orders = world.clones();
+    let is_busy = |server: u64, orders: &[(EffectId, CloneChunk)]| {
+        let gives = orders.iter().filter(|it| it.1.source.server.get() == server).count();
+        let takes = orders.iter().filter(|it| it.1.server.get() == server).count();
+        (gives == 2, takes == 2)
+    };
+    let started = |grant: &ChunkGrant| orders.iter().any(|it| it.1.handle == grant.handle);
+    for grant in one.iter().filter(|grant| !started(grant)) {
+        let source = *members(grant).iter().find(|id| **id <= 3).expect("one is left");
+        let mut others = (1..=3).filter(|id| *id != source);
+        let full = others.all(|id| is_busy(id, &orders).1);
+        assert!(is_busy(source, &orders).0 || full, "RP1: it waits, and could be started");
+    }
+    assert!(orders.len() < grants.len(), "more wait than are started");
+    while let Some((id, _)) = orders.pop() {
+        world.cloned(id);
+        world.accept_raises(&[]);
+        world.commit();
+        orders.extend(world.clones());
+    }
+    assert_eq!(world.chunks_lacking(), 0, "in the end each has three");
+}

@@ -1,0 +1,242 @@
+//! A clone joins its chunk's set (R30).
+//!
+//! ```text
+//!   Revoking ─► Finishing: CloneChunk{finish} ─► Raising: set and Raise{adopt} ─► Logging ─► grown
+//!      └────────────┴──────────────────────────────┴─► not grown: the set is as it was, or goes on
+//!                                                     without whoever did not answer
+//! ```
+//! - GW1: from before the clone is told to be equal until the set is raised with it, nobody may
+//!   mutate the chunk: no lease is live, and none is granted, because this job has the place.
+//! - GW2: a version is logged only when all that were asked stand at it, the clone as well (R8).
+//!   Then and only then is it counted; one that did not answer is left out by a fresh version.
+
+use super::acts::{Act, Acts, Question};
+use super::events::{JobEvent, PlaceView};
+use super::raise::{RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
+use crate::applied::Applied;
+use crate::fleet::{KnownReplica, behind};
+use crate::leases::LeaseStatus;
+use crate::record::SetVersion;
+use crate::rules::replica_set::{LiveMember, may_be_grown_set, plan_growth};
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_protocol::{CloneChunk, CloneChunkAnswer, ErrorCode, Failure, RevokeLease};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
+
+/// How far the joining is.
+#[derive(Debug)]
+enum GrowPhase {
+    /// The lease is asked back of its holder, which answers when it has drained.
+    Revoking,
+    /// The clone fetches what differs from this server's replica.
+    Finishing(ServerId),
+    /// The set is raised, and the clone with it.
+    Raising(RaiseRound),
+    /// The version is on its way into the log; whether the clone is of it.
+    Logging { joined: bool },
+}
+
+/// A set that becomes larger.
+#[derive(Debug)]
+pub(crate) struct GrowJob {
+    handle: ChunkHandle,
+    receiver: ReplicaAt,
+    phase: GrowPhase,
+}
+
+impl GrowJob {
+    /// Asks for the lease back, or has the clone finished at once; none where neither can be.
+    pub(crate) fn start(
+        view: &View<'_>,
+        (handle, chunk): (ChunkHandle, &ChunkRecord),
+        receiver: &ReplicaAt,
+        acts: &mut Acts<'_>,
+    ) -> Option<Self> {
+        let now = view.now.time;
+        let phase = match view.leases.possible(handle, now) {
+            Some(lease) if lease.status == LeaseStatus::Serving && !broken(Rule::R30) => {
+                let (id, holder) = (lease.id, lease.holder.clone());
+                let revoke = RevokeLease { term: view.term.number, handle, lease: id };
+                acts.push(Act::DoubtLease(handle, id, LeaseStatus::Doubted));
+                acts.ask(holder, Question::Revoke(revoke), now + view.term.config.lease());
+                GrowPhase::Revoking
+            }
+            // It runs out by itself.
+            Some(_) if !broken(Rule::R30) => return None,
+            _ => {
+                let members = plan_growth(view, handle, chunk).ok()?;
+                finish(view, (handle, receiver), &members, acts)
+            }
+        };
+        Some(Self { handle, receiver: receiver.clone(), phase })
+    }
+
+    pub(crate) fn handle(&self) -> ChunkHandle {
+        self.handle
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let to = &self.receiver.address;
+        match &self.phase {
+            GrowPhase::Revoking => format!("asking for the lease back, for a clone on {to}"),
+            GrowPhase::Finishing(_) => format!("the clone on {to} fetches what differs"),
+            GrowPhase::Raising(raise) => {
+                format!("raising {} replicas with the clone on {to}", raise.size())
+            }
+            GrowPhase::Logging { .. } => "logging the version".to_owned(),
+        }
+    }
+
+    pub(crate) fn on(&mut self, at: &PlaceView<'_>, event: JobEvent<'_>, acts: &mut Acts<'_>) {
+        match (&mut self.phase, event) {
+            (GrowPhase::Revoking, JobEvent::RevokeAnswered(Ok(()))) => self.finish(at, acts),
+            (GrowPhase::Revoking, JobEvent::RevokeAnswered(Err(failure))) => {
+                self.give_up(failure, acts);
+            }
+            (GrowPhase::Finishing(source), JobEvent::CloneAnswered(result)) => {
+                let source = *source;
+                self.on_finished(at, source, result, acts);
+            }
+            (GrowPhase::Raising(raise), JobEvent::RaiseAnswered(server, result)) => {
+                if raise.on_answer(server, result) {
+                    self.on_raised(at, acts);
+                }
+            }
+            (GrowPhase::Logging { joined }, JobEvent::Applied(applied)) => {
+                let result = match applied {
+                    Applied::Failed(failure) => Err(failure.clone()),
+                    _ if *joined => Ok(()),
+                    _ => Err(left_out(self.handle)),
+                };
+                acts.push(Act::Grown(self.handle, result));
+                acts.push(Act::Finish);
+            }
+            (phase, event) => unreachable!("{event:?} is not waited for in {phase:?} (JB2)"),
+        }
+    }
+
+    /// Nobody can mutate the chunk: the clone is to become equal (GW1).
+    fn finish(&mut self, at: &PlaceView<'_>, acts: &mut Acts<'_>) {
+        match self.plan(at) {
+            Ok((_, members)) => {
+                let clone = (self.handle, &self.receiver);
+                self.phase = finish(&at.view, clone, &members, acts);
+            }
+            Err(failure) => self.give_up(failure, acts),
+        }
+    }
+
+    fn on_finished(
+        &mut self,
+        at: &PlaceView<'_>,
+        source: ServerId,
+        result: Result<CloneChunkAnswer, Failure>,
+        acts: &mut Acts<'_>,
+    ) {
+        if let Err(failure) = result {
+            if failure.code == ErrorCode::ChecksumMismatch {
+                acts.push(Act::MarkDamaged(self.handle, source));
+            }
+            return self.give_up(failure, acts);
+        }
+        let (chunk, members) = match self.plan(at) {
+            Ok(planned) => planned,
+            Err(failure) => return self.give_up(failure, acts),
+        };
+        let shrinks = members.len() < chunk.set_size as usize;
+        let (handle, close) = (self.handle, chunk.closed);
+        let kind = RaiseKind { handle, close, shrinks, keeps_lease: false };
+        let clone = RaiseMember { at: self.receiver.clone(), from: RaiseFrom::Clone };
+        let members = members.into_iter().map(RaiseMember::standing).chain([clone]);
+        self.phase = GrowPhase::Raising(RaiseRound::start(&at.view, kind, members, acts));
+    }
+
+    /// The members that the clone is to join, which does not include its own server: one that has a
+    /// replica of the chunk makes no clone of it.
+    fn plan(&self, at: &PlaceView<'_>) -> Result<(ChunkRecord, Vec<LiveMember>), Failure> {
+        let blocked = |why: &str| {
+            let line = format!("chunk {}: {why}", self.handle.short());
+            Failure::not_done(ErrorCode::Busy, line)
+        };
+        let chunk = at.view.state.chunk(self.handle).ok_or_else(|| blocked("it is gone"))?;
+        let members = plan_growth(&at.view, self.handle, &chunk);
+        let members = members.map_err(|it| blocked(&it.why))?;
+        if members.iter().any(|(at, _)| at.server == self.receiver.server) {
+            return Err(blocked("the clone's server has a replica already"));
+        }
+        Ok((chunk, members))
+    }
+
+    /// A round of the raise is over.
+    fn on_raised(&mut self, at: &PlaceView<'_>, acts: &mut Acts<'_>) {
+        let GrowPhase::Raising(raise) = &self.phase else { unreachable!("a round was over") };
+        let (view, handle) = (&at.view, self.handle);
+        let Some(chunk) = view.state.chunk(handle) else {
+            let gone = Failure::not_done(ErrorCode::NoSuchChunk, "the chunk is gone");
+            return self.give_up(gone, acts);
+        };
+        let answered = raise.raised();
+        let replica = |r: &RaisedReplica| (r.at.server, KnownReplica::of(&r.report, view.now.time));
+        let receiver = self.receiver.server;
+        let mut stale = behind(&answered.iter().map(replica).collect::<Vec<_>>());
+        stale.retain(|server| *server != receiver || !broken(Rule::R30));
+        let good: Vec<RaisedReplica> =
+            answered.into_iter().filter(|r| !stale.contains(&r.at.server)).collect();
+        let joined = good.iter().any(|r| r.at.server == receiver);
+        let members: Vec<ServerId> =
+            good.iter().map(|r| r.at.server).filter(|server| *server != receiver).collect();
+        let set = may_be_grown_set(view, (handle, &chunk), &members, usize::from(joined));
+        if let Err(blocked) = set {
+            return self.give_up(Failure::not_done(ErrorCode::TooFewServers, blocked.why), acts);
+        }
+        // R8: whoever was asked and is not of the set may stand at this very version.
+        if (raise.all_answered() && stale.is_empty()) || broken(Rule::R8) {
+            let above = raise.to() > chunk.version || broken(Rule::R1);
+            assert!(above, "a raise's version is above the logged one (R7)");
+            let (version, set_size) = (raise.to(), set_size(&good));
+            acts.propose(SetVersion { time: view.now.wall, handle, version, set_size });
+            self.phase = GrowPhase::Logging { joined };
+            return;
+        }
+        let kind = RaiseKind { shrinks: members.len() < chunk.set_size as usize, ..raise.kind() };
+        self.phase = GrowPhase::Raising(RaiseRound::start(view, kind, again(good), acts));
+    }
+
+    /// The set is as it was; whoever waits for a lease is looked at anew.
+    fn give_up(&self, failure: Failure, acts: &mut Acts<'_>) {
+        acts.push(Act::Grown(self.handle, Err(failure)));
+        acts.push(Act::Finish);
+    }
+}
+
+/// Orders the clone to become equal to the member that has gone furthest.
+fn finish(
+    view: &View<'_>,
+    (handle, receiver): (ChunkHandle, &ReplicaAt),
+    members: &[LiveMember],
+    acts: &mut Acts<'_>,
+) -> GrowPhase {
+    let serial = |server| view.fleet.locations().get(handle, server).map(|replica| replica.serial);
+    let furthest = members.iter().max_by_key(|(at, _)| serial(at.server));
+    let (source, version) = furthest.expect("no set is empty (T2)").clone();
+    let from = source.server;
+    let clone = CloneChunk {
+        term: view.term.number,
+        handle,
+        version,
+        server: receiver.server,
+        source,
+        rate: 0,
+        finish: true,
+    };
+    // Clients wait meanwhile, and most of it is there.
+    let deadline = view.now.time + view.term.config.lease();
+    acts.ask(receiver.clone(), Question::Clone(clone), deadline);
+    GrowPhase::Finishing(from)
+}
+
+fn left_out(handle: ChunkHandle) -> Failure {
+    let line = format!("chunk {}: the clone did not take its raise", handle.short());
+    Failure::not_done(ErrorCode::ReplicaFailed, line)
+}

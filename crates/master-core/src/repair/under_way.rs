@@ -1,0 +1,94 @@
+//! Clones that are being made: one for each chunk, from the order to copy it until it has joined
+//! the chunk's set.
+//!
+//! ```text
+//!   Copying ─► (again, while much differs) ─► Copied ─► Joining (jobs/grow.rs) ─► gone: it joined
+//!      ▲                                                  └─► not joined
+//!      └──────────────────────────────────────────────────────────┘
+//! ```
+
+use crate::rules::cloning::CloneLoad;
+use cairn_env::EffectId;
+use cairn_protocol::CloneProgress;
+use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
+use std::collections::BTreeMap;
+
+/// How far a clone is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CloneStage {
+    /// The receiver copies, as this call has ordered.
+    Copying(EffectId),
+    /// It is to join, as soon as its chunk's place is free.
+    Copied,
+    /// It joins.
+    Joining,
+}
+
+/// One clone.
+#[derive(Debug)]
+pub(super) struct CloneUnderWay {
+    pub(super) source: ReplicaAt,
+    pub(super) receiver: ReplicaAt,
+    pub(super) stage: CloneStage,
+    pub(super) began: Time,
+    /// When it was last seen to get on.
+    pub(super) moved: Time,
+    pub(super) copied: u64,
+    pub(super) total: u64,
+    /// Orders to copy that were given.
+    pub(super) rounds: u32,
+    /// What came to nothing.
+    pub(super) failures: u32,
+}
+
+/// All clones.
+#[derive(Debug, Default)]
+pub(super) struct ClonesUnderWay {
+    by_handle: BTreeMap<ChunkHandle, CloneUnderWay>,
+}
+
+impl ClonesUnderWay {
+    pub(super) fn insert(&mut self, handle: ChunkHandle, clone: CloneUnderWay) {
+        let other = self.by_handle.insert(handle, clone);
+        assert!(other.is_none(), "one clone of a chunk at a time");
+    }
+
+    pub(super) fn remove(&mut self, handle: ChunkHandle) -> Option<CloneUnderWay> {
+        self.by_handle.remove(&handle)
+    }
+
+    pub(super) fn get_mut(&mut self, handle: ChunkHandle) -> Option<&mut CloneUnderWay> {
+        self.by_handle.get_mut(&handle)
+    }
+
+    pub(super) fn get(&self, handle: ChunkHandle) -> Option<&CloneUnderWay> {
+        self.by_handle.get(&handle)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.by_handle.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ChunkHandle, &CloneUnderWay)> {
+        self.by_handle.iter().map(|(handle, clone)| (*handle, clone))
+    }
+
+    /// How many each server receives and gives.
+    pub(super) fn load(&self) -> CloneLoad {
+        let mut load = CloneLoad::default();
+        for clone in self.by_handle.values() {
+            load.add(clone.source.server, clone.receiver.server);
+        }
+        load
+    }
+
+    /// What a receiver's heartbeat tells.
+    pub(super) fn note_progress(&mut self, now: Time, server: ServerId, told: &CloneProgress) {
+        let clone = self.by_handle.get_mut(&told.handle);
+        // It may have been given up since, or moved elsewhere.
+        let Some(clone) = clone.filter(|clone| clone.receiver.server == server) else { return };
+        if (clone.copied, clone.total) != (told.copied, told.total) {
+            (clone.copied, clone.total, clone.moved) = (told.copied, told.total, now);
+        }
+    }
+}

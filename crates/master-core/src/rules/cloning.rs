@@ -1,0 +1,88 @@
+//! From where to where a chunk is cloned (GFS §4.3).
+//!
+//! - CN1: never to a server that has any replica of the chunk, or may have one that it has not told
+//!   of yet.
+//! - CN2: never from a replica that may lack, or have bent, anything.
+
+use super::lacking::good;
+use super::placement::choose_servers;
+use super::replica_set::{LiveMember, live_members};
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_types::{ChunkHandle, Random, ReplicaAt, ServerId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Clones that a server may receive at once, and give.
+const CLONES_OF_SERVER_MAX: u32 = 2;
+
+/// How many clones each server receives and gives.
+#[derive(Debug, Default)]
+pub(crate) struct CloneLoad {
+    receives: BTreeMap<ServerId, u32>,
+    gives: BTreeMap<ServerId, u32>,
+}
+
+impl CloneLoad {
+    pub(crate) fn add(&mut self, source: ServerId, receiver: ServerId) {
+        assert_ne!(source, receiver, "a clone is another server's (CN1)");
+        *self.gives.entry(source).or_default() += 1;
+        *self.receives.entry(receiver).or_default() += 1;
+    }
+
+    fn gives(&self, server: ServerId) -> u32 {
+        self.gives.get(&server).copied().unwrap_or_default()
+    }
+
+    fn may_receive(&self, server: ServerId) -> bool {
+        self.receives.get(&server).is_none_or(|count| *count < CLONES_OF_SERVER_MAX)
+    }
+
+    /// Whether any live server may receive another one.
+    pub(crate) fn has_room(&self, view: &View<'_>) -> bool {
+        view.fleet.servers().live(view.now.time).any(|it| self.may_receive(it.at.server))
+    }
+}
+
+/// One copy to be made.
+#[derive(Debug)]
+pub(crate) struct ClonePlan {
+    pub(crate) source: LiveMember,
+    pub(crate) receiver: ReplicaAt,
+}
+
+/// From where to where; none where nothing can be done right now.
+pub(crate) fn plan_clone(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    (load, avoided): (&CloneLoad, &BTreeSet<ServerId>),
+    random: &mut Random,
+) -> Option<ClonePlan> {
+    let source = choose_source(view, (handle, chunk), (load, avoided), random)?;
+    let servers = view.fleet.servers();
+    let mut tried = avoided.clone();
+    tried.extend(view.fleet.locations().of(handle).map(|(server, _)| server));
+    for server in servers.live(view.now.time) {
+        if server.inventoried.is_none() || !load.may_receive(server.at.server) {
+            tried.insert(server.at.server);
+        }
+    }
+    let kept: Vec<&ReplicaAt> =
+        good(view, handle, chunk).iter().filter_map(|(server, _)| servers.at(*server)).collect();
+    let receiver = choose_servers(view, &kept, &tried, 1, random).pop()?;
+    assert_ne!(receiver.server, source.0.server, "a source has a replica (CN1)");
+    Some(ClonePlan { source, receiver })
+}
+
+/// Who gives a chunk's bytes: of those that may, one that gives the fewest.
+pub(crate) fn choose_source(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    (load, avoided): (&CloneLoad, &BTreeSet<ServerId>),
+    random: &mut Random,
+) -> Option<LiveMember> {
+    let sources = live_members(view, good(view, handle, chunk));
+    let free = sources.into_iter().filter(|(at, _)| {
+        load.gives(at.server) < CLONES_OF_SERVER_MAX && !avoided.contains(&at.server)
+    });
+    free.min_by_key(|(at, _)| (load.gives(at.server), random.next_u64()))
+}
