@@ -1,12 +1,10 @@
-//! The soak's cell: a master and four chunkservers in two racks, and what its files' chunks are.
+//! The soak's cell: a master and chunkservers in racks of two, and what its files' chunks are.
 
 use crate::options::SoakOptions;
 use crate::teller::Teller;
 use anyhow::{Context, Result};
 use cairn_testkit::{CellPlan, CellProcesses, PATIENCE, Program, await_until};
 use serde_json::Value;
-
-const CHUNKSERVERS: usize = 4;
 
 /// Starts it and waits until all servers are live.
 ///
@@ -18,7 +16,7 @@ pub(crate) fn start(
     teller: &Teller,
 ) -> Result<CellProcesses> {
     let directory = std::env::temp_dir().join(format!("cairn-soak-{}", std::process::id()));
-    let mut plan = CellPlan::new(program, directory, CHUNKSERVERS);
+    let mut plan = CellPlan::new(program, directory, options.servers);
     plan.keep = options.keep;
     if options.small_cell {
         plan.master_arguments.push("--small-cell".to_owned());
@@ -27,7 +25,8 @@ pub(crate) fn start(
         plan.settings = format!("[new_cell]\nchunk_size = {chunk_size}\n");
     }
     let cell = CellProcesses::start(plan)?;
-    teller.say(format_args!("master {} and {CHUNKSERVERS} chunkservers run", cell.address()));
+    let servers = options.servers;
+    teller.say(format_args!("master {} and {servers} chunkservers run", cell.address()));
     Ok(cell)
 }
 

@@ -4,6 +4,8 @@
 //!   tree       a real tree of 500 MB and a file of 2 GB go in and come out
 //!   appends    64 clients append 205 000 records while servers die
 //!   kills      the whole cell is killed, twenty times, under that load
+//!   chaos      kills, stops, flipped bits and lost files, for ten minutes, under load
+//!   recovery   a server with gigabytes dies in a laboratory of 16 (§6.2.5)
 //! ```
 //! Not part of `verify`, which holds small forms of the same: these take minutes and gigabytes.
 //!
@@ -15,10 +17,14 @@
 
 mod appends;
 mod cell;
+mod chaos;
+mod chaos_faults;
+mod file_workload;
 mod kills;
 mod load;
 mod load_process;
 mod options;
+mod recovery;
 mod source_tree;
 mod teller;
 mod tree;
@@ -64,13 +70,21 @@ fn program() -> Result<Program> {
 /// # Errors
 /// When they make no sense, or the cell did not keep its word.
 fn soak(words: &[&str]) -> Result<()> {
-    let [what @ ("tree" | "appends" | "kills"), rest @ ..] = words else { bail!("{USAGE}") };
-    let options = SoakOptions::parse(rest)?;
+    let [what @ ("tree" | "appends" | "kills" | "chaos" | "recovery"), rest @ ..] = words else {
+        bail!("{USAGE}")
+    };
+    let options = SoakOptions::parse(what, rest)?;
     let teller = Teller::start();
+    if *what == "recovery" {
+        recovery::run(program()?, &options, &teller)?;
+        teller.say("VERDICT: soak recovery is good");
+        return Ok(());
+    }
     let mut cell = cell::start(program()?, &options, &teller)?;
     let done = match *what {
         "tree" => tree::run(&cell, &teller),
         "appends" => appends::run(&mut cell, &options, &teller),
+        "chaos" => chaos::run(&mut cell, &options, &teller),
         _ => kills::run(&mut cell, &options, &teller),
     };
     if options.keep {

@@ -3,8 +3,10 @@
 use anyhow::{Context, Result, bail};
 
 pub(crate) const USAGE: &str = "\
-soak tree|appends|kills [--small-cell] [--chunk-size BYTES] [--keep]
-     appends: [--records N] [--large-records N]      kills: [--rounds N]";
+soak tree|appends|kills|chaos|recovery [--small-cell] [--chunk-size BYTES] [--keep]
+     appends: [--records N] [--large-records N]      kills: [--rounds N]
+     chaos: [--minutes N] [--seed N], and the records of each round
+     recovery: --lab PATH [--gigabytes N]";
 
 /// What to do, and how much of it.
 #[derive(Debug)]
@@ -15,9 +17,16 @@ pub(crate) struct SoakOptions {
     pub(crate) chunk_size: Option<u64>,
     /// Leave data and logs.
     pub(crate) keep: bool,
+    /// Chunkservers.
+    pub(crate) servers: usize,
     pub(crate) records: u64,
     pub(crate) large_records: u64,
     pub(crate) rounds: u64,
+    pub(crate) minutes: u64,
+    pub(crate) seed: u64,
+    /// The laboratory's program.
+    pub(crate) lab: Option<String>,
+    pub(crate) gigabytes: u64,
 }
 
 impl Default for SoakOptions {
@@ -26,20 +35,31 @@ impl Default for SoakOptions {
             small_cell: false,
             chunk_size: None,
             keep: false,
+            servers: 4,
             records: 200_000,
             large_records: 5_000,
             rounds: 20,
+            minutes: 10,
+            seed: 1,
+            lab: None,
+            gigabytes: 2,
         }
     }
 }
 
 impl SoakOptions {
-    /// Reads the words after the soak's name.
+    /// Reads the words after the soak's name, `what`.
     ///
     /// # Errors
     /// When they make no sense.
-    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
+    pub(crate) fn parse(what: &str, words: &[&str]) -> Result<Self> {
         let mut options = Self::default();
+        if what == "chaos" {
+            // Many chunks, and servers that are taken for dead within the time that they are away.
+            options.small_cell = true;
+            options.chunk_size = Some(8 << 20);
+            options.servers = 6;
+        }
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut number = || -> Result<u64> {
@@ -53,6 +73,13 @@ impl SoakOptions {
                 "--records" => options.records = number()?,
                 "--large-records" => options.large_records = number()?,
                 "--rounds" => options.rounds = number()?,
+                "--minutes" => options.minutes = number()?,
+                "--gigabytes" => options.gigabytes = number()?,
+                "--lab" => {
+                    let path = words.next().context("--lab wants a path")?;
+                    options.lab = Some((*path).to_owned());
+                }
+                "--seed" => options.seed = number()?,
                 _ => bail!("{word}: {USAGE}"),
             }
         }
@@ -66,10 +93,10 @@ mod tests {
 
     #[test]
     fn options_are_read_and_what_is_none_is_refused() {
-        let options = SoakOptions::parse(&["--records", "9", "--keep"]).expect("good");
+        let options = SoakOptions::parse("appends", &["--records", "9", "--keep"]).expect("good");
         assert_eq!((options.records, options.large_records, options.keep), (9, 5_000, true));
         for bad in [&["--records"][..], &["--records", "x"], &["--fast"]] {
-            assert!(SoakOptions::parse(bad).is_err(), "{bad:?}");
+            assert!(SoakOptions::parse("chaos", bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -9,13 +9,15 @@ use std::process::{Command, Stdio};
 #[derive(Clone, Debug)]
 pub struct Program {
     path: PathBuf,
+    /// A command that runs it, word by word; none: it is run by itself.
+    runner: Vec<String>,
 }
 
 impl Program {
     /// The one at `path`.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self { path: path.into(), runner: Vec::new() }
     }
 
     /// The one that runs this code.
@@ -24,7 +26,14 @@ impl Program {
     /// Where the system does not say which that is.
     pub fn this() -> Result<Self, HarnessError> {
         let path = std::env::current_exe();
-        Ok(Self { path: path.map_err(HarnessError::local("looking for this program"))? })
+        Ok(Self::at(path.map_err(HarnessError::local("looking for this program"))?))
+    }
+
+    /// The same, run by a command that becomes it: the program and its arguments follow `runner`.
+    #[must_use]
+    pub fn run_by(&self, runner: &[&str]) -> Self {
+        let runner = runner.iter().map(|word| (*word).to_owned()).collect();
+        Self { path: self.path.clone(), runner }
     }
 
     /// Where it is.
@@ -36,8 +45,10 @@ impl Program {
     /// A command of it: stdin is empty, and no `CAIRN_…` of this shell reaches it.
     #[must_use]
     pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(&self.path);
-        command.args(arguments).stdin(Stdio::null());
+        let words = self.runner.iter().map(OsStr::new).chain([self.path.as_os_str()]);
+        let mut words = words.collect::<Vec<_>>().into_iter();
+        let mut command = Command::new(words.next().expect("the program at least"));
+        command.args(words).args(arguments).stdin(Stdio::null());
         for (variable, _) in std::env::vars_os() {
             if variable.to_string_lossy().starts_with("CAIRN_") {
                 command.env_remove(variable);

@@ -39,9 +39,23 @@ impl ServerProcess {
         directory: &Path,
         janitor: &Arc<Janitor>,
     ) -> Result<Self, HarnessError> {
+        Self::start_at("127.0.0.1:0", program, name, arguments, (directory, janitor))
+    }
+
+    /// The same, listening elsewhere.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub fn start_at(
+        listen: &str,
+        program: &Program,
+        name: &str,
+        arguments: Vec<String>,
+        (directory, janitor): (&Path, &Arc<Janitor>),
+    ) -> Result<Self, HarnessError> {
         let mut server = Self {
             name: name.to_owned(),
-            address: "127.0.0.1:0".to_owned(),
+            address: listen.to_owned(),
             arguments,
             log: directory.join(format!("{name}.log")),
             program: program.clone(),

@@ -59,13 +59,19 @@ async fn follow(
     tell_count(count.clone());
     let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
-        let mut records = records;
+        let (mut records, mut told) = (records, String::new());
         loop {
             match records.next().await {
                 Ok(Some(record)) => drop(sender.send(record)),
                 Ok(None) => break,
                 // It may be asked again; what is lost for good shows in the verdict.
-                Err(error) => eprintln!("following: {error}"),
+                Err(error) => {
+                    let error = error.to_string();
+                    if error != told {
+                        eprintln!("following: {error}");
+                        told = error;
+                    }
+                }
             }
         }
     });
