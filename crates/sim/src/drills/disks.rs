@@ -5,6 +5,7 @@ use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::{ClientOp, OpOutput};
 use bytes::Bytes;
+use cairn_protocol::{Explain, Response};
 use cairn_types::Content;
 use cairn_types::planted::Rule;
 use std::time::Duration;
@@ -26,6 +27,16 @@ pub(super) const DRILLS: &[Drill] = &[
         "those who stay lose power after a set was shrunk",
         3,
         those_who_stay_lose_power_after_a_set_was_shrunk,
+    ),
+    Drill::of_promise(
+        "a bit that nobody reads rots, and the master hears of it",
+        3,
+        a_bit_that_nobody_reads_rots_and_the_master_hears_of_it,
+    ),
+    Drill::of_promise(
+        "what rots unread ends with a good replica in place and the bad one gone",
+        4,
+        what_rots_unread_ends_with_a_good_replica_in_place_and_the_bad_one_gone,
     ),
     Drill::of_rule(
         Rule::R31,
@@ -142,4 +153,57 @@ fn bytes_that_a_network_damages_cost_no_replica(script: &mut DrillScript) -> Ver
     }
     // A primary, too, goes on.
     script.write(0, file, 0, b"those")
+}
+
+/// A bit of one replica flips, and no client ever reads it. Its server's scrub finds it, and tells
+/// the master; what it has found it still knows after a restart, before it could look again.
+fn a_bit_that_nobody_reads_rots_and_the_master_hears_of_it(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/file", Content::Bytes)?;
+    script.write_synced(0, file, 0, &[7; 3000])?;
+    let chunk = script.chunk(file, 0)?;
+    let [rotten, ..] = script.holders(chunk)[..] else { return Err("no replica".into()) };
+    // The lease is over, and nothing is asked of the chunk any more.
+    script.pass(Duration::from_secs(5));
+    script.flip(rotten, chunk, 2500)?;
+    let mut waited = 0;
+    while !is_told_as_damaged(script) {
+        script.pass(Duration::from_secs(1));
+        waited += 1;
+        if waited > 30 {
+            return Err("nobody has found it in half a minute".into());
+        }
+    }
+    script.kill(rotten);
+    script.restart(rotten)?;
+    script.pass(Duration::from_millis(2500));
+    if is_told_as_damaged(script) { Ok(()) } else { Err("it forgot what it had found".into()) }
+}
+
+/// Whether the master knows of a damaged replica of the file.
+fn is_told_as_damaged(script: &mut DrillScript) -> bool {
+    let master = script.nodes().master;
+    let explain = Explain { subject: "/file".to_owned() };
+    match script.probe(master, explain, Bytes::new()).map(|answer| answer.response) {
+        Ok(Response::Explain(told)) => told.lines.iter().any(|line| line.contains("damaged")),
+        _ => false,
+    }
+}
+
+/// The same where a server is to spare: the chunk is copied to it from a good replica, and when it
+/// has its goal of good ones, the bad one goes.
+fn what_rots_unread_ends_with_a_good_replica_in_place_and_the_bad_one_gone(
+    script: &mut DrillScript,
+) -> Verdict {
+    let file = script.create("/file", Content::Bytes)?;
+    script.write_synced(0, file, 0, &[7; 3000])?;
+    let chunk = script.chunk(file, 0)?;
+    let [rotten, ..] = script.holders(chunk)[..] else { return Err("no replica".into()) };
+    script.pass(Duration::from_secs(5));
+    script.flip(rotten, chunk, 2500)?;
+    script.until("the bad one is gone", |script| !script.holders(chunk).contains(&rotten))?;
+    if script.holders(chunk).len() < 3 {
+        return Err("it went before there were three good ones".into());
+    }
+    let bytes = script.read(1, file, 0, 3000)?;
+    if bytes == [7; 3000][..] { Ok(()) } else { Err("it reads otherwise than written".into()) }
 }
