@@ -22,6 +22,7 @@ mod exit_codes;
 mod find_tests;
 mod globs;
 mod interrupt;
+mod limit_arguments;
 mod log_arguments;
 mod log_form;
 mod many_paths;

@@ -7,12 +7,13 @@ use crate::cell_address::check_listen;
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::data_directory::check_ours;
 use crate::exit_codes::Exit;
+use crate::limit_arguments::ServerLimits;
 use crate::log_form::LogSettings;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError, ScrubSettings};
 use cairn_env::{Disk, DiskError, LogEvent};
 use cairn_env_os::{
     BindError, DescriptorBudget, DescriptorShare, HaltReason, LaunchError, LaunchLimits,
-    LaunchOptions, LogSink, OsDisk, Running, TooFewDescriptors,
+    LaunchOptions, LogSink, OsDisk, ProcessMeter, Running, TooFewDescriptors,
 };
 use cairn_master::{CHECKPOINT_LANE, Master, MasterConfig, MasterOpenError, RecoveryError};
 use cairn_store::{LogOpenError, StoreOpenError};
@@ -25,8 +26,6 @@ use std::sync::Arc;
 const MASTER_WORKERS: usize = 1;
 /// Threads for a chunkserver's disk work.
 const CHUNKSERVER_WORKERS: usize = 4;
-/// Bytes of pushed data that a chunkserver keeps until a mutation names them.
-const PUSH_BUFFER_SIZE: u64 = 256 << 20;
 
 impl From<BindError> for Cause {
     fn from(error: BindError) -> Self {
@@ -102,6 +101,8 @@ pub(crate) struct MasterStart {
     pub(crate) servers: usize,
     /// What it tells the person who runs it.
     pub(crate) log: LogSettings,
+    /// What it may take of its machine.
+    pub(crate) limits: ServerLimits,
 }
 
 /// How to start a chunkserver.
@@ -122,6 +123,8 @@ pub(crate) struct ChunkserverStart {
     pub(crate) servers: usize,
     /// What it tells the person who runs it.
     pub(crate) log: LogSettings,
+    /// What it may take of its machine.
+    pub(crate) limits: ServerLimits,
 }
 
 /// A server at work.
@@ -145,7 +148,7 @@ pub(crate) fn start_master(
     let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
     let address = listener.local_addr().doing(doing)?.to_string();
     let log = start.log.sink();
-    let descriptors = descriptors(1, start.servers, &log).doing(doing)?;
+    let (descriptors, limits, meter) = bounds(start.limits, 1, start.servers, &log).doing(doing)?;
     let disk = open_disk(&start.data, descriptors).doing(doing)?;
     let seed = seed().doing(doing)?;
     let mut config = MasterConfig::standard(start.config.clone(), seed);
@@ -154,12 +157,14 @@ pub(crate) fn start_master(
     }
     config.recover_past = start.recover_past;
     cairn_env_os::end_at_unreadable_pages(Exit::Halted.number()).doing(doing)?;
-    let (driver, service) = Master::open(disk, config).doing(doing)?;
+    let (mut driver, service) = Master::open(disk, config).doing(doing)?;
+    driver.measure(meter.clone());
     let options = LaunchOptions {
         listener: Some(listener),
         workers: MASTER_WORKERS,
         background: Some(CHECKPOINT_LANE),
-        limits: limits(descriptors),
+        limits,
+        meter,
         log,
         ..LaunchOptions::new("master")
     };
@@ -178,7 +183,8 @@ pub(crate) fn start_chunkserver(
     let doing = || format!("starting a chunkserver on {}", shown.join(", "));
     check_listen(&start.listen).doing(doing)?;
     let log = start.log.sink();
-    let descriptors = descriptors(start.data.len(), start.servers, &log).doing(doing)?;
+    let (descriptors, limits, meter) =
+        bounds(start.limits, start.data.len(), start.servers, &log).doing(doing)?;
     let open = |data: &PathBuf| open_disk(data, descriptors);
     let disks: Result<Vec<_>, Cause> = start.data.iter().map(open).collect();
     let disks = disks.doing(doing)?;
@@ -198,14 +204,16 @@ pub(crate) fn start_chunkserver(
         rack: start.rack.clone(),
         masters: start.masters.clone(),
         seed,
-        push_buffer_size: PUSH_BUFFER_SIZE,
+        push_buffer_size: start.limits.pushes,
         scrub: start.scrub,
     };
     let (driver, service) = Chunkserver::open(disks, config).doing(doing)?;
+    service.measure(meter.clone());
     let options = LaunchOptions {
         listener: Some(listener),
         workers: CHUNKSERVER_WORKERS,
-        limits: limits(descriptors),
+        limits,
+        meter,
         log,
         ..LaunchOptions::new("chunkserver")
     };
@@ -213,27 +221,31 @@ pub(crate) fn start_chunkserver(
     Ok(StartedServer { address, running })
 }
 
-/// A server's part of the process's descriptors; says where they are few.
-fn descriptors(
+/// A server's part of the process's descriptors, what its peers may make it hold, and who measures
+/// that; says where descriptors are few.
+fn bounds(
+    limits: ServerLimits,
     directories: usize,
     servers: usize,
     log: &LogSink,
-) -> Result<DescriptorShare, TooFewDescriptors> {
-    let budget = DescriptorBudget::raise();
+) -> Result<(DescriptorShare, LaunchLimits, Arc<ProcessMeter>), TooFewDescriptors> {
+    let budget = match limits.descriptors {
+        Some(count) => DescriptorBudget::choose(count)?,
+        None => DescriptorBudget::raise(),
+    };
     let share = budget.share(directories, servers)?;
-    if share.accepted_max < LaunchLimits::default().accepted_max {
+    let is_chosen = limits.descriptors.is_some();
+    if share.accepted_max < LaunchLimits::default().accepted_max && !is_chosen {
         let event = LogEvent::warn("few file descriptors")
             .with_number("limit", budget.limit() as u64)
             .with_number("connections", share.accepted_max as u64)
             .with_number("files_per_directory", share.files_per_directory as u64);
         log.put(cairn_env_os::clock::wall_time(), &event);
     }
-    Ok(share)
-}
-
-fn limits(descriptors: DescriptorShare) -> LaunchLimits {
-    let DescriptorShare { accepted_max, dialled_max, .. } = descriptors;
-    LaunchLimits { accepted_max, dialled_max, ..LaunchLimits::default() }
+    let DescriptorShare { accepted_max, dialled_max, .. } = share;
+    let launch = LaunchLimits { accepted_max, dialled_max, memory_max: limits.peers };
+    let meter = Arc::new(ProcessMeter::new(launch, budget.limit()));
+    Ok((share, launch, meter))
 }
 
 /// Waits for the end, which comes by a kill (V2) or by a halt that says why.

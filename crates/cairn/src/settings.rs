@@ -22,6 +22,7 @@
 
 use crate::cli_error::{Cause, CliError};
 use crate::exit_codes::Exit;
+use crate::limit_arguments::MemorySize;
 use crate::log_form::{LogFormat, LogThreshold};
 use cairn_chunkserver::ScrubSettings;
 use cairn_types::CellConfig;
@@ -72,6 +73,33 @@ pub(crate) struct MasterSection {
     pub(crate) data: Option<PathBuf>,
     /// Where it listens.
     pub(crate) listen: Option<String>,
+    /// Memory that its peers may make it hold.
+    memory: Option<MemorySize>,
+    /// Open files and connections.
+    descriptors: Option<usize>,
+}
+
+/// What a section says of a server's bounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LimitSection {
+    /// Memory that its peers may make it hold.
+    pub(crate) memory: Option<MemorySize>,
+    /// Open files and connections.
+    pub(crate) descriptors: Option<usize>,
+}
+
+impl MasterSection {
+    /// Its bounds.
+    pub(crate) fn limits(&self) -> LimitSection {
+        LimitSection { memory: self.memory, descriptors: self.descriptors }
+    }
+}
+
+impl ChunkserverSection {
+    /// Its bounds.
+    pub(crate) fn limits(&self) -> LimitSection {
+        LimitSection { memory: self.memory, descriptors: self.descriptors }
+    }
 }
 
 /// Settings of one chunkserver.
@@ -88,6 +116,10 @@ pub(crate) struct ChunkserverSection {
     pub(crate) advertise: Option<String>,
     /// Where it stands.
     pub(crate) rack: Option<String>,
+    /// Memory that its peers may make it hold.
+    memory: Option<MemorySize>,
+    /// Open files and connections.
+    descriptors: Option<usize>,
     /// Days from the beginning of one round over all its blocks to the next.
     pub(crate) scrub_days: Option<u32>,
     /// Bytes a second that are verified; none at all where it is zero.

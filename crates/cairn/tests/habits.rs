@@ -115,7 +115,7 @@ fn heads_tails_and_disks_are_asked_for_as_everywhere() {
         let told = cell.ok(&line);
         let columns: Vec<&str> =
             told.lines().next().unwrap_or_default().split_whitespace().collect();
-        assert_eq!(columns, ["CELL", "SIZE", "USED", "AVAILABLE", "USE%"], "{told}");
+        assert_eq!(columns, ["CELL", "SIZE", "USED", "STORED", "AVAILABLE", "USE%"], "{told}");
         assert!(told.contains(cell.address()) && told.contains('%'), "{told}");
     }
     assert!(cell.ok(["df", "--json"]).contains("\"available\":"));

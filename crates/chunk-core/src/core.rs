@@ -14,7 +14,9 @@ use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
 use crate::sync::answer_primary;
 use bytes::Bytes;
-use cairn_env::{Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, Space};
+use cairn_env::{
+    Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, ServerSpace,
+};
 use cairn_protocol::{
     Acknowledged, ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, Forward, Heartbeat,
     HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport,
@@ -49,7 +51,7 @@ pub struct ChunkCore {
 impl ChunkCore {
     /// A server that has just started with what its data directories hold.
     #[must_use]
-    pub fn new(me: ChunkCoreConfig, recovered: &[ReplicaReport], space: Space) -> Self {
+    pub fn new(me: ChunkCoreConfig, recovered: &[ReplicaReport], space: ServerSpace) -> Self {
         let link = MasterLink::new(&me, space);
         let table = ReplicaTable::of_recovered(recovered);
         let (clones, load, out) = (Clones::default(), ClientLoad::default(), Outbox::default());
@@ -372,9 +374,9 @@ impl ChunkCore {
             }
             DiskPurpose::Space => {
                 // What a disk does not tell is as it was told last.
-                if let Ok(ChunkDone::Space { all, room }) = result {
-                    let is_full = room < self.settings.config().chunk_size;
-                    self.link.learn_space(all, is_full);
+                if let Ok(ChunkDone::Space(space)) = result {
+                    let is_full = space.room() < self.settings.config().chunk_size;
+                    self.link.learn_space(space, is_full);
                 }
             }
             DiskPurpose::Clone { handle, number } => {

@@ -16,7 +16,7 @@ use crate::outbox::{CallPurpose, DiskPurpose, Outbox, WakePurpose};
 use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
 use crate::standing::Standing;
-use cairn_env::{ChunkJob, Effect, JournalEntry, LogEvent, Now, Space};
+use cairn_env::{ChunkJob, Effect, JournalEntry, LogEvent, Now, ServerSpace};
 use cairn_protocol::{
     ErrorCode, Failure, Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join,
     JoinAnswer, ReplicaReport, ReportSlice, Request, Role, ServedReign,
@@ -70,8 +70,8 @@ pub(crate) struct MasterLink {
     /// Whose term it was that took this server in last (R1).
     reign: (Term, ReignId),
     cell: CellId,
-    /// How full the disks were when last asked.
-    space: Space,
+    /// How full the disks were when last asked, and what the process took.
+    space: ServerSpace,
     /// No new chunk has room.
     is_full: bool,
     /// Which of the masters is talked to; counts up.
@@ -98,7 +98,7 @@ pub(crate) struct MasterLink {
 }
 
 impl MasterLink {
-    pub(crate) fn new(me: &ChunkCoreConfig, space: Space) -> Self {
+    pub(crate) fn new(me: &ChunkCoreConfig, space: ServerSpace) -> Self {
         assert!(!me.masters.is_empty(), "a chunkserver needs the address of a master");
         Self {
             state: LinkState::Away(Time::default()),
@@ -132,7 +132,7 @@ impl MasterLink {
     }
 
     /// How full the disks are, and whether a new chunk has room on any of them.
-    pub(crate) fn learn_space(&mut self, space: Space, is_full: bool) {
+    pub(crate) fn learn_space(&mut self, space: ServerSpace, is_full: bool) {
         (self.space, self.is_full) = (space, is_full);
     }
 
@@ -164,12 +164,13 @@ impl MasterLink {
             highest_handle = highest_handle.max(replica.stored().handle());
             highest_version = highest_version.max(replica.stored().version());
         }
+        let (capacity, used) = self.space.sum();
         let request = Join {
             at: cx.me.at.clone(),
             incarnation: cx.me.incarnation,
             cell: self.cell,
-            capacity: self.space.capacity,
-            used: self.space.used,
+            capacity,
+            used,
             term: self.term,
             highest_handle,
             highest_version,
@@ -356,11 +357,12 @@ impl MasterLink {
         for handle in cx.table.take_unnoted_damage() {
             cx.out.journal(DiskPurpose::Nobody, JournalEntry::Damaged(handle));
         }
+        let (capacity, used) = self.space.sum();
         let request = Heartbeat {
             server: cx.me.at.server,
             incarnation: cx.me.incarnation,
-            capacity: self.space.capacity,
-            used: self.space.used,
+            capacity,
+            used,
             leases: cx.table.held_leases(cx.now.time, true),
             damaged: cx.table.damaged(),
             held: self.replicas_to_tell(cx.table),
@@ -371,6 +373,9 @@ impl MasterLink {
             lost: cx.table.lost(LOST_PER_HEARTBEAT),
             full: self.is_full,
             scrub: cx.scrub.progress(),
+            stored: cx.table.stored_size(),
+            disks: self.space.disks.clone(),
+            resources: Box::new(self.space.resources),
         };
         self.lost_told = (cx.now.time, request.lost.clone());
         self.call(cx, CallPurpose::Heartbeat(cx.now.time), request);

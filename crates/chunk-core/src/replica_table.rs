@@ -2,7 +2,7 @@
 //!
 //! - W1: ticks and heartbeats look at the watched ones only: those that hold a lease or are
 //!   damaged, and those touched since the last tick. The others may be millions.
-//! - W2: what is watched, untold or unsynced is here.
+//! - W2: what is watched, untold, uncounted or unsynced is here.
 
 use crate::replica::Replica;
 use crate::stored_replica::StoredReplica;
@@ -24,6 +24,10 @@ pub(crate) struct ReplicaTable {
     lost: BTreeSet<ChunkHandle>,
     /// Changed since they were last brought to disk, and when.
     unsynced: BTreeMap<ChunkHandle, Time>,
+    /// Changed since their bytes were counted.
+    uncounted: BTreeSet<ChunkHandle>,
+    /// Stored bytes of all, as last counted; each replica knows what it counts for.
+    stored_size: u64,
 }
 
 impl ReplicaTable {
@@ -33,7 +37,8 @@ impl ReplicaTable {
         let replicas = recovered.iter().map(|it| (it.handle, replica(it))).collect();
         let sound = recovered.iter().filter(|it| !it.suspect);
         let unsynced = sound.map(|it| (it.handle, Time::default())).collect();
-        Self { replicas, unsynced, ..Self::default() }
+        let stored_size = recovered.iter().map(|it| it.length).sum();
+        Self { replicas, unsynced, stored_size, ..Self::default() }
     }
 
     /// Refuses where the chunk has a replica here.
@@ -59,6 +64,7 @@ impl ReplicaTable {
     /// Takes in a replica that is about to be; the raise then gives it its version (R10).
     pub(crate) fn insert(&mut self, stored: StoredReplica) {
         let handle = stored.handle();
+        self.stored_size += stored.length();
         let before = self.replicas.insert(handle, Replica::of(stored));
         assert!(before.is_none(), "two replicas of {handle:?} on one server");
         self.lost.remove(&handle);
@@ -88,7 +94,10 @@ impl ReplicaTable {
 
     /// A replica is no longer here.
     pub(crate) fn remove(&mut self, handle: ChunkHandle) {
-        self.replicas.remove(&handle);
+        if let Some(replica) = self.replicas.remove(&handle) {
+            self.stored_size -= replica.stored().counted();
+        }
+        self.uncounted.remove(&handle);
         self.watched.remove(&handle);
         self.untold.remove(&handle);
         self.noted.remove(&handle);
@@ -122,8 +131,19 @@ impl ReplicaTable {
     pub(crate) fn note_change(&mut self, handle: ChunkHandle, now: Time) {
         if self.replicas.contains_key(&handle) {
             self.untold.insert(handle);
+            self.uncounted.insert(handle);
             self.unsynced.insert(handle, now);
         }
+    }
+
+    /// Bytes that all replicas store.
+    pub(crate) fn stored_size(&mut self) -> u64 {
+        for handle in std::mem::take(&mut self.uncounted) {
+            let replica = self.replicas.get_mut(&handle).expect("what is uncounted is here (W2)");
+            let (before, now) = replica.stored_mut().count();
+            self.stored_size = self.stored_size - before + now;
+        }
+        self.stored_size
     }
 
     fn each_watched(&mut self, mut act: impl FnMut(&mut Replica)) {
@@ -218,8 +238,33 @@ impl ReplicaTable {
 mod tests {
     use super::ReplicaTable;
     use crate::outbox::Outbox;
+    use crate::stored_replica::StoredReplica;
     use cairn_protocol::ReplicaReport;
-    use cairn_types::ChunkHandle;
+    use cairn_types::{ChunkHandle, SerialNumber, Time};
+
+    #[test]
+    fn the_bytes_of_all_are_counted_as_they_come_and_go() {
+        let held = (1..=3).map(ChunkHandle::new);
+        let held: Vec<_> =
+            held.map(|handle| ReplicaReport { handle, length: 7, ..Default::default() }).collect();
+        let mut table = ReplicaTable::of_recovered(&held);
+        assert_eq!(table.stored_size(), 21);
+        let [gone, grows, fresh, cloned] = [1, 2, 4, 5].map(ChunkHandle::new);
+        let clone = ReplicaReport { handle: cloned, length: 10_000, ..Default::default() };
+        table.insert(StoredReplica::from_recovered(&clone));
+        assert_eq!(table.stored_size(), 10_021);
+        table.remove(cloned);
+        table.remove(gone);
+        table.insert(StoredReplica::to_be_created(fresh));
+        for (handle, length) in [(grows, 100), (fresh, 1000)] {
+            let replica = table.touch(handle).expect("here");
+            replica.stored_mut().changed(length, SerialNumber::default());
+            table.note_change(handle, Time::default());
+        }
+        assert_eq!(table.stored_size(), 1107);
+        table.remove(fresh);
+        assert_eq!(table.stored_size(), 107);
+    }
 
     #[test]
     fn ticks_and_heartbeats_look_at_what_is_in_use_or_damaged_and_at_nothing_else() {

@@ -31,6 +31,8 @@ pub(crate) struct StoredReplica {
     end_unknown: bool,
     /// Its set goes on without it, as its master said.
     left_out: bool,
+    /// Bytes that were counted for it last.
+    counted: u64,
 }
 
 impl StoredReplica {
@@ -63,6 +65,7 @@ impl StoredReplica {
             damaged: false,
             end_unknown: false,
             left_out: false,
+            counted: recovered.length,
         }
     }
 
@@ -105,6 +108,17 @@ impl StoredReplica {
     }
 
     /// Stored bytes.
+    /// Bytes that are counted for it.
+    pub(crate) fn counted(&self) -> u64 {
+        self.counted
+    }
+
+    /// Counts its bytes anew: as it was counted before, and now.
+    pub(crate) fn count(&mut self) -> (u64, u64) {
+        let before = std::mem::replace(&mut self.counted, self.length);
+        (before, self.counted)
+    }
+
     pub(crate) fn length(&self) -> u64 {
         self.length
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
-use cairn_env::{Answer, ChunkResult, Completion, Effect, EffectId, Event, Now, Space};
+use cairn_env::{Answer, ChunkResult, Completion, Effect, EffectId, Event, Now, ServerSpace};
 use cairn_protocol::{
     ErrorCode, Failure, Inventory, InventoryAnswer, JoinAnswer, ReplicaReport, Request, Response,
 };
@@ -43,7 +43,7 @@ impl Bench {
             scrub: ScrubSettings::default(),
             scrubbed: Default::default(),
         };
-        let core = ChunkCore::new(settings, &held, Space::default());
+        let core = ChunkCore::new(settings, &held, ServerSpace::default());
         let time = Time::from_nanos(1_000_000_000);
         let mut bench = Self { core, time, calls: vec![], wakes: vec![] };
         bench.step(Event::Started);

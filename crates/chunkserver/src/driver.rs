@@ -33,7 +33,7 @@ impl Chunkserver {
 fn concerns_directories(event: &Event<(), ChunkResult>) -> bool {
     match event {
         Event::Completed { result: Completion::Disk(result), .. } => {
-            matches!(result, Err(_) | Ok(ChunkDone::Space { .. }))
+            matches!(result, Err(_) | Ok(ChunkDone::Space(_)))
         }
         _ => false,
     }

@@ -2,7 +2,7 @@
 
 use crate::Chunkserver;
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
-use cairn_env::{Disk, Space};
+use cairn_env::Disk;
 use cairn_store::{ChunkDisk, StoreOpenError};
 use cairn_types::{Address, CellId, Incarnation, Rack, Random, ReplicaAt, ServerId};
 use std::sync::Arc;
@@ -53,10 +53,6 @@ impl Chunkserver {
         if disks.is_empty() {
             return Err(ChunkserverOpenError::Config("a chunkserver needs a data directory"));
         }
-        let space =
-            disks.iter().filter_map(|disk| disk.space().ok()).fold(Space::default(), |sum, one| {
-                Space { capacity: sum.capacity + one.capacity, used: sum.used + one.used }
-            });
         let (disk, found) = ChunkDisk::open(disks, config.push_buffer_size)?;
         let mut random = Random::new(config.seed);
         // A server that never joined draws its id; joining writes it down.
@@ -74,7 +70,7 @@ impl Chunkserver {
             scrub: config.scrub,
             scrubbed: found.scrub,
         };
-        let mut core = ChunkCore::new(settings, &found.replicas, space);
+        let mut core = ChunkCore::new(settings, &found.replicas, disk.server_space());
         core.mark_bad(&found.bad);
         core.mark_damaged(&found.damaged);
         let disk = Arc::new(disk);

@@ -7,8 +7,8 @@ use cairn_client_core::Operation;
 use cairn_protocol::{
     CellInfo, CellInfoAnswer, ChunkLocations, Create, DegradedChunk, Delete, DeletedEntry,
     DeletedMark, Explain, ExplainAnswer, Find, FindAnswer, ForgetServer, ListDegraded, ListDeleted,
-    Locate, MakeDirectory, Open, Rename, RepairStatus, RepairStatusAnswer, Rpc, ServerStatus,
-    Servers, Stat, Status, StatusAnswer, Undelete,
+    ListDisks, Locate, MakeDirectory, Open, Rename, RepairStatus, RepairStatusAnswer, Resources,
+    ResourcesAnswer, Rpc, ServerDisks, ServerStatus, Servers, Stat, Status, StatusAnswer, Undelete,
 };
 use cairn_types::{
     Address, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack, ServerId,
@@ -252,6 +252,30 @@ impl Cell {
     /// Only that no master answers.
     pub async fn servers(&self) -> Result<Vec<ServerStatus>, Error> {
         Ok(self.link.ask(Servers {}).await?.servers)
+    }
+
+    /// What the master and each chunkserver take of memory and descriptors, and may take.
+    ///
+    /// # Errors
+    /// Only that no master answers.
+    pub async fn resources(&self) -> Result<ResourcesAnswer, Error> {
+        self.link.ask(Resources {}).await
+    }
+
+    /// The data directories of all chunkservers, in order of the servers' ids.
+    ///
+    /// # Errors
+    /// Only that no master answers.
+    pub async fn disks(&self) -> Result<Vec<ServerDisks>, Error> {
+        let (mut all, mut after) = (Vec::new(), ServerId::default());
+        loop {
+            let answer = self.link.ask(ListDisks { after }).await?;
+            all.extend(answer.servers);
+            match answer.resume {
+                Some(resume) => after = resume,
+                None => return Ok(all),
+            }
+        }
     }
 
     /// Says that a dead chunkserver will not come back: it is missed no more.

@@ -38,6 +38,8 @@ pub struct TooFewDescriptors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorBudget {
     limit: usize,
+    /// Somebody chose the number: connections take what is theirs of it, however many.
+    is_chosen: bool,
 }
 
 /// One server's part of them.
@@ -65,13 +67,25 @@ impl DescriptorBudget {
         // No limit at all: as many as anyone can use.
         let limit =
             granted.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        Self { limit }
+        Self { limit, is_chosen: false }
+    }
+
+    /// As many as somebody chose for this process.
+    ///
+    /// # Errors
+    /// [`TooFewDescriptors`] where the system does not grant them.
+    pub fn choose(count: usize) -> Result<Self, TooFewDescriptors> {
+        let Self { limit, .. } = Self::raise();
+        if limit < count {
+            return Err(TooFewDescriptors { limit, needed: count });
+        }
+        Ok(Self { limit: count, is_chosen: true })
     }
 
     /// A budget of so many, for a part of a process.
     #[must_use]
     pub fn of(limit: usize) -> Self {
-        Self { limit }
+        Self { limit, is_chosen: false }
     }
 
     /// The part of one of `servers` servers in this process, with so many data directories (B1).
@@ -97,11 +111,13 @@ impl DescriptorBudget {
         };
         let connections = mine - files_per_directory * directories;
         assert!(connections >= CONNECTIONS_MIN, "B1: what files leave is enough to talk by");
-        let defaults = LaunchLimits::default();
+        let LaunchLimits { accepted_max, dialled_max, .. } = LaunchLimits::default();
+        let (accepted_max, dialled_max) =
+            if self.is_chosen { (usize::MAX, usize::MAX) } else { (accepted_max, dialled_max) };
         Ok(DescriptorShare {
             files_per_directory,
-            accepted_max: (connections / 3 * 2).min(defaults.accepted_max),
-            dialled_max: (connections / 3).min(defaults.dialled_max),
+            accepted_max: (connections / 3 * 2).min(accepted_max),
+            dialled_max: (connections / 3).min(dialled_max),
         })
     }
 
@@ -147,6 +163,16 @@ mod tests {
         assert_eq!(share, Ok(expected));
         let share = DescriptorBudget::of(1 << 20).share(4, 1).expect("enough");
         assert_eq!((share.files_per_directory, share.accepted_max), (512, 10_000));
+    }
+
+    #[test]
+    fn who_chooses_a_number_gets_the_connections_that_are_in_it() {
+        let most = DescriptorBudget::raise().limit();
+        let chosen = DescriptorBudget::choose(most).expect("it is granted");
+        let connections = chosen.share(1, 1).expect("enough").accepted_max;
+        assert!(connections >= (most - FIXED_COUNT) / 3 - 3, "{connections} of {most}");
+        let refused = DescriptorBudget::choose(usize::MAX);
+        assert!(most == usize::MAX || refused.is_err(), "{refused:?}");
     }
 
     #[test]

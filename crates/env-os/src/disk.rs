@@ -7,7 +7,7 @@
 
 use crate::bus_errors::MappedName;
 use crate::mapping::OsMapping;
-use crate::page_cache::page_cache_id;
+use crate::page_cache::{file_system, page_cache_id};
 use crate::pipes::Pipes;
 use crate::unreadable::NoteFile;
 use cairn_env::{
@@ -174,6 +174,7 @@ impl Disk for OsDisk {
         let told = rustix::fs::statvfs(&self.root).map_err(|errno| failure(errno.into()))?;
         // What only root may use counts as taken: a chunkserver need not be root.
         Ok(Space {
+            file_system: file_system(&self.root).map_err(failure)?,
             capacity: told.f_blocks * told.f_frsize,
             used: told.f_blocks.saturating_sub(told.f_bavail) * told.f_frsize,
         })

@@ -20,6 +20,7 @@ use crate::ids::EpollToken;
 use crate::inbound_connection::{InboundConnection, InboundStage};
 use crate::limits::LaunchLimits;
 use crate::memory_budget::MemoryBudget;
+use crate::process_meter::ProcessMeter;
 use crate::socket_options::prepare;
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
@@ -34,6 +35,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a new connection may take to say Hello.
@@ -65,6 +67,8 @@ pub(crate) struct Inbound {
     idle: Vec<ConnectionId>,
     idle_searched: Time,
     budget: MemoryBudget,
+    /// Told of both at each turn.
+    meter: Arc<ProcessMeter>,
     /// Connections that go on only when there is room in the budget.
     waiting: BTreeSet<ConnectionId>,
     /// The shortage is looked at again by an alarm.
@@ -72,7 +76,11 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    pub(crate) fn new(listener: Option<TcpListener>, limits: LaunchLimits) -> Self {
+    pub(crate) fn new(
+        listener: Option<TcpListener>,
+        limits: LaunchLimits,
+        meter: Arc<ProcessMeter>,
+    ) -> Self {
         Self {
             listener,
             is_listening: false,
@@ -84,6 +92,7 @@ impl Inbound {
             idle: Vec::new(),
             idle_searched: Time::default(),
             budget: MemoryBudget::new(limits.memory_max),
+            meter,
             waiting: BTreeSet::new(),
             is_watched: false,
         }
@@ -348,6 +357,7 @@ impl Inbound {
     /// The next turn of the loop begins (T5).
     pub(crate) fn end_turn(&mut self) {
         self.budget.end_turn();
+        self.meter.note(self.budget.held(), self.connections.len());
     }
 
     /// Whether something waits to be written, or for room that there may be now.
@@ -482,6 +492,7 @@ mod tests {
     use cairn_types::{CellId, Incarnation, ServerId};
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
+    use std::sync::Arc;
 
     #[test]
     fn whoever_does_not_say_hello_in_time_is_closed() {
@@ -489,7 +500,7 @@ mod tests {
         listener.set_nonblocking(true).expect("non-blocking");
         let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
         let mut cx = NetworkContext::new(Poller::new().expect("an epoll"));
-        let mut inbound = Inbound::new(Some(listener), LaunchLimits::default());
+        let mut inbound = Inbound::new(Some(listener), LaunchLimits::default(), Arc::default());
         let (cell, server) = (CellId::default(), ServerId::default());
         inbound.identify(&mut cx, Hello::new(cell, Role::Master, server, Incarnation::default()));
         while inbound.connections.is_empty() {

@@ -9,6 +9,7 @@ use crate::log_sink::LogSink;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::OsNetwork;
 use crate::poller::Poller;
+use crate::process_meter::ProcessMeter;
 use crate::reactor::Reactor;
 use cairn_env::{Driver, Lane, Service};
 use rustix::event::epoll::EventFlags;
@@ -64,6 +65,8 @@ pub struct LaunchOptions {
     pub background: Option<Lane>,
     /// What its peers may make it hold.
     pub limits: LaunchLimits,
+    /// Where the loop notes what its peers make it hold.
+    pub meter: Arc<ProcessMeter>,
     /// Who writes down what the driver and its world log; nobody, if nothing is said here.
     pub log: LogSink,
 }
@@ -78,6 +81,7 @@ impl LaunchOptions {
             workers: 1,
             background: None,
             limits: LaunchLimits::default(),
+            meter: Arc::default(),
             log: LogSink::default(),
         }
     }
@@ -224,7 +228,7 @@ fn build<R: Driver>(
     let stops = Arc::new(Mailbox::new(Arc::clone(&waker)));
     let keeper = Arc::clone(&service);
     let keep = Box::new(move |push, data| keeper.keep(push, data));
-    let network = OsNetwork::new(poller, options.listener, options.limits, keep);
+    let network = OsNetwork::new(poller, options.listener, (options.limits, options.meter), keep);
     let LaunchOptions { workers, background, .. } = options;
     let lanes = Lanes::start(service, &options.name, workers, background, Arc::clone(&results))?;
     let reactor = Reactor {

@@ -38,6 +38,7 @@ mod outbound_connection;
 mod page_cache;
 mod pipes;
 mod poller;
+mod process_meter;
 mod push_receiver;
 mod reactor;
 mod relays;
@@ -56,3 +57,4 @@ pub use launch::{
 };
 pub use limits::LaunchLimits;
 pub use log_sink::LogSink;
+pub use process_meter::ProcessMeter;

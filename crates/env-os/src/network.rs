@@ -20,6 +20,7 @@ use crate::inbound::Inbound;
 use crate::limits::LaunchLimits;
 use crate::outbound::{Outbound, OutgoingCall};
 use crate::poller::Poller;
+use crate::process_meter::ProcessMeter;
 use crate::relays::{BothSides, KeepPush, Relays};
 use crate::timers::LoopAlarm;
 use cairn_env::{Caller, EffectId, Payload};
@@ -28,6 +29,7 @@ use cairn_types::Time;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// All sockets.
@@ -43,12 +45,12 @@ impl OsNetwork {
     pub(crate) fn new(
         poller: Poller,
         listener: Option<TcpListener>,
-        limits: LaunchLimits,
+        (limits, meter): (LaunchLimits, Arc<ProcessMeter>),
         keep: KeepPush,
     ) -> Self {
         Self {
             cx: NetworkContext::new(poller),
-            inbound: Inbound::new(listener, limits),
+            inbound: Inbound::new(listener, limits, meter),
             outbound: Outbound::new(limits.dialled_max),
             relays: Relays::new(keep),
         }

@@ -11,6 +11,7 @@
 //! storage outage) is mounted anew, and what was not written is gone.
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Error;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -41,6 +42,16 @@ pub(crate) fn page_cache_id(directory: &Path) -> Result<String, Error> {
         return Ok(boot.to_owned());
     }
     Ok(format!("{boot} start {}", unproven()))
+}
+
+/// A number for the file system under `directory`, which no other has, on this machine or another:
+/// of several directories on one disk, the space is there once.
+pub(crate) fn file_system(directory: &Path) -> Result<u64, Error> {
+    let boot = std::fs::read_to_string(BOOT_ID)?;
+    let device = std::fs::metadata(directory)?.dev();
+    let mut hasher = DefaultHasher::new();
+    (boot.trim(), device).hash(&mut hasher);
+    Ok(hasher.finish())
 }
 
 /// The inode of what `/sys/fs` shows of a device: the kernel makes it at each mount that is not of

@@ -302,6 +302,7 @@ mod tests {
     use cairn_types::{Address, Rack, ReplicaAt, ServerId};
     use std::net::TcpListener;
     use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
 
     /// Both sides of a server, and a next server that never gets to welcome it.
     struct Scene {
@@ -320,7 +321,7 @@ mod tests {
             let address = Address::new(listener.local_addr().expect("bound").to_string());
             Self {
                 cx: NetworkContext::new(Poller::new().expect("an epoll")),
-                inbound: Inbound::new(None, LaunchLimits::default()),
+                inbound: Inbound::new(None, LaunchLimits::default(), Arc::default()),
                 outbound: Outbound::new(10),
                 relays: Relays::new(Box::new(|_, _| Ok(()))),
                 next: ReplicaAt { server: ServerId::new(2), address, rack: Rack::default() },

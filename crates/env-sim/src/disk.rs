@@ -22,7 +22,7 @@ use cairn_env::{
     Disk, DiskFile, DiskLock, HeldBytes, IoFailure, Mapping, OpenMode, Space, SyncError,
     UnreadableBytes,
 };
-use cairn_types::Random;
+use cairn_types::{Random, crc32c};
 use faults::{FaultState, SimMapping, SyncOutcome};
 use inode::{Inode, Kept, PAGE_SIZE, page_of};
 use names::{NameTable, NameTarget};
@@ -394,7 +394,8 @@ impl Disk for SimDisk {
 
     fn space(&self) -> Result<Space, IoFailure> {
         let state = self.living()?;
-        Ok(Space { capacity: state.capacity, used: state.used() })
+        let file_system = u64::from(crc32c(state.name.as_bytes()));
+        Ok(Space { file_system, capacity: state.capacity, used: state.used() })
     }
 
     fn look_again(&self) -> Result<Arc<dyn Disk>, IoFailure> {

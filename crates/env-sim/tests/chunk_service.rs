@@ -219,7 +219,7 @@ fn a_directory_that_failed_is_dropped_and_the_others_serve_on() {
     service.run(vec![apply(other, vec![mutation(&service, 1, 0, b"bytes")], false)]);
     assert_eq!(read(&service, other), b"bytes");
     let space = service.run(vec![ChunkJob::Space]);
-    assert!(matches!(&space[0], Ok(ChunkDone::Space { all, .. }) if all.capacity == 1 << 20));
+    assert!(matches!(&space[0], Ok(ChunkDone::Space(space)) if space.sum().0 == 1 << 20));
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn a_directory_that_refuses_keeps_no_other_from_being_emptied_and_counted() {
     }
     assert_eq!(thrown(&disks[1]), 0, "the other was emptied");
     let space = service.run(vec![ChunkJob::Space]);
-    assert!(matches!(&space[0], Ok(ChunkDone::Space { all, .. }) if all.capacity == 1 << 20));
+    assert!(matches!(&space[0], Ok(ChunkDone::Space(space)) if space.sum().0 == 1 << 20));
 }
 
 fn look(service: &ChunkDisk, times: usize) {
@@ -364,7 +364,7 @@ fn look(service: &ChunkDisk, times: usize) {
 
 fn space(service: &ChunkDisk) -> (u64, u64) {
     match service.run(vec![ChunkJob::Space]).pop() {
-        Some(Ok(ChunkDone::Space { all, room })) => (all.capacity, room),
+        Some(Ok(ChunkDone::Space(space))) => (space.sum().0, space.room()),
         other => panic!("{other:?}"),
     }
 }

@@ -7,7 +7,7 @@ use cairn_types::{
     Term,
 };
 
-use crate::{DiskError, Payload, Space};
+use crate::{DiskError, Payload, ServerSpace};
 
 /// One mutation to apply, in the order that its primary gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,7 +175,8 @@ pub enum ChunkJob {
         /// Wall time in milliseconds, for what is thrown away from now on.
         now_ms: u64,
     },
-    /// How full the disks are; on this occasion it is looked whether each is still there, and
+    /// How full the disks are, and what else the process takes; on this occasion it is looked
+    /// whether each is still there, and
     /// whether another one has been put in the place of one that failed.
     Space,
     /// Work on a clone: a copy of a chunk under a temporary name, in no inventory (R30).
@@ -271,12 +272,7 @@ pub enum ChunkDone {
     /// Of `EmptyTrash`.
     TrashEmptied,
     /// Of `Space`.
-    Space {
-        /// Of all data directories that work.
-        all: Space,
-        /// Bytes that are free in the emptiest of them.
-        room: u64,
-    },
+    Space(ServerSpace),
     /// Of `Clone`, but for its beginning, which is answered like `Checksums`.
     Cloned,
 }

@@ -109,6 +109,8 @@ pub enum OpenMode {
 /// Bytes of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
+    /// The same number, the same file system: its space is there once, whoever tells of it.
+    pub file_system: u64,
     /// All that it has.
     pub capacity: u64,
     /// What is taken.

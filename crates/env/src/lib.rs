@@ -27,6 +27,7 @@ mod effect;
 mod log;
 mod payload;
 mod push_buffer;
+mod resources;
 
 pub use chunk_jobs::{
     ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, JournalEntry, ReadDone,
@@ -40,3 +41,4 @@ pub use effect::{Answer, Caller, Completion, ConnectionId, Effect, EffectId, Eve
 pub use log::{LogEvent, LogLevel, LogValue, UnknownLogLevel};
 pub use payload::{HeldBytes, Payload};
 pub use push_buffer::{PUSH_OVERHEAD, PushBuffer, PushLookupError, PushedData};
+pub use resources::{Resources, ServerSpace, sum_of};

@@ -73,6 +73,12 @@ impl PushBuffer {
         Self { size_max, size: 0, clock: 0, by_name: BTreeMap::new(), by_age: BTreeMap::new() }
     }
 
+    /// The most bytes of memory that it takes.
+    #[must_use]
+    pub fn size_max(&self) -> u64 {
+        self.size_max
+    }
+
     /// Keeps `data`, dropping what was used longest ago where space is short (B1).
     pub fn keep(&mut self, push: PushId, data: PushedData) {
         self.remove(push);

@@ -30,7 +30,7 @@ use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ClientToMaster,
-    Directed, ErrorCode, Failure, Open, ReportBadBlockAnswer, Request, Response, Stat,
+    Directed, ErrorCode, Failure, Open, ReportBadBlockAnswer, Request, ResourceUse, Response, Stat,
 };
 use cairn_types::{CellConfig, CellId, LogIndex, Random, ReignId, Term, WallTime};
 use std::sync::Arc;
@@ -76,6 +76,8 @@ pub struct MasterCore {
     warning: Option<String>,
     /// This term begins a history (R3).
     begins_history: bool,
+    /// What this process takes, as the driver told last.
+    resources: ResourceUse,
     /// The log has no room: what would go into it is refused, look-ups are answered.
     is_full: bool,
     out: MasterOutbox,
@@ -97,6 +99,7 @@ impl MasterCore {
             reclaim: Reclaim::default(),
             warning: None,
             begins_history: false,
+            resources: ResourceUse::default(),
             is_full: false,
             out: MasterOutbox::default(),
         }
@@ -224,6 +227,11 @@ impl MasterCore {
         self.warning = warning;
     }
 
+    /// What this process takes: for `Resources`.
+    pub fn set_resources(&mut self, resources: ResourceUse) {
+        self.resources = resources;
+    }
+
     /// Whether the operation log has no room: clients' changes are refused meanwhile.
     pub fn set_full(&mut self, is_full: bool) {
         self.is_full = is_full;
@@ -310,6 +318,10 @@ impl MasterCore {
             ClientToMaster::RepairStatus(_) => {
                 Ok(Response::RepairStatus(self.chunks.repair_status(now, state)))
             }
+            ClientToMaster::Resources(_) => {
+                Ok(Response::Resources(reads::resources(&view, self.resources)))
+            }
+            ClientToMaster::ListDisks(wish) => Ok(Response::ListDisks(reads::disks(&view, &wish))),
             ClientToMaster::ListDegraded(wish) => {
                 Ok(Response::ListDegraded(degraded::list(&view, &wish)))
             }

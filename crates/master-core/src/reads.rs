@@ -7,9 +7,9 @@ use crate::state::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
 use crate::view::View;
 use cairn_pagetree::MULTI_GET_MAX;
 use cairn_protocol::{
-    BATCH_OPEN_COUNT_MAX, ChunkLocations, ErrorCode, Failure, List, ListAnswer, Locate,
-    LocateAnswer, Looked, Open, OpenAnswer, Response, ServersAnswer, Stat, StatAnswer,
-    StatusAnswer,
+    BATCH_OPEN_COUNT_MAX, ChunkLocations, ErrorCode, Failure, List, ListAnswer, ListDisks,
+    ListDisksAnswer, Locate, LocateAnswer, Looked, Open, OpenAnswer, ResourceUse, ResourcesAnswer,
+    Response, ServersAnswer, Stat, StatAnswer, StatusAnswer,
 };
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind};
 use std::ops::Range;
@@ -237,8 +237,18 @@ pub(crate) fn servers(view: &View<'_>) -> ServersAnswer {
     ServersAnswer { servers: health::servers(view) }
 }
 
+/// What each process takes; the master's own is told by its driver.
+pub(crate) fn resources(view: &View<'_>, master: ResourceUse) -> ResourcesAnswer {
+    ResourcesAnswer { master, servers: view.fleet.servers().resources(view.now.time) }
+}
+
+pub(crate) fn disks(view: &View<'_>, wish: &ListDisks) -> ListDisksAnswer {
+    view.fleet.servers().disks(wish.after)
+}
+
 pub(crate) fn status(view: &View<'_>) -> StatusAnswer {
     let (state, health) = (view.state, health::health(view));
+    let (capacity, used, stored) = view.fleet.servers().room(view.now.time);
     StatusAnswer {
         cell: state.cell(),
         term: view.term.number,
@@ -247,10 +257,12 @@ pub(crate) fn status(view: &View<'_>) -> StatusAnswer {
         chunk_count: state.chunk_count(),
         under_replicated: health.under_replicated,
         unavailable: health.unavailable,
-        servers: health::servers(view),
         reasons: health.reasons,
         started: state.term_began(),
         log_index: state.applied().get(),
         hidden_count: state.hidden_count(),
+        capacity,
+        used,
+        stored,
     }
 }

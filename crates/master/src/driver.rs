@@ -15,16 +15,19 @@ use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
 use crate::recovery::TakenFrom;
 use cairn_consensus::{CommittedRecord, Consensus, ConsensusError, LogBatch};
-use cairn_env::{Completion, DiskError, Driver, Effect, EffectId, Event, Lane, LogEvent, Now};
+use cairn_env::{
+    Completion, DiskError, Driver, Effect, EffectId, Event, Lane, LogEvent, Now, Resources,
+};
 use cairn_master_core::{
     Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, MasterOutbox, ProposalId,
     Record, State,
 };
 use cairn_pagetree::Damaged;
-use cairn_protocol::Hello;
+use cairn_protocol::{Hello, Request};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{LogIndex, Term, Time};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A record pays for so many bytes of the next checkpoint: where changes are scattered over many
@@ -65,6 +68,8 @@ pub struct Master {
     /// The checkpoint is being marked for this damage (D4).
     marking: Option<(EffectId, Damaged)>,
     halted: bool,
+    /// Who measures what the process takes.
+    resources: Option<Arc<dyn Resources>>,
 }
 
 impl Master {
@@ -93,6 +98,7 @@ impl Master {
             told: Vec::new(),
             marking: None,
             halted: false,
+            resources: None,
         }
     }
 
@@ -100,6 +106,11 @@ impl Master {
     #[must_use]
     pub fn state(&self) -> &State {
         self.core.state()
+    }
+
+    /// From now on it can say what the process takes.
+    pub fn measure(&mut self, resources: Arc<dyn Resources>) {
+        self.resources = Some(resources);
     }
 
     /// This term.
@@ -123,7 +134,14 @@ impl Master {
             Event::Completed { id, result: Completion::Woken } if self.room.was_asked(id) => {
                 self.look_for_room(now, wishes);
             }
-            other => self.core.step(now, other, wishes),
+            other => {
+                if let (Event::Request { request: Request::Resources(_), .. }, Some(meter)) =
+                    (&other, &self.resources)
+                {
+                    self.core.set_resources(meter.told());
+                }
+                self.core.step(now, other, wishes);
+            }
         }
     }
 

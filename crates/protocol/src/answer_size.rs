@@ -53,7 +53,9 @@ impl Request {
             | Self::Status(_)
             | Self::Explain(_)
             | Self::Inventory(_)
-            | Self::RepairStatus(_) => whole / 2,
+            | Self::RepairStatus(_)
+            | Self::Resources(_)
+            | Self::ListDisks(_) => whole / 2,
             // All that it tells of may be garbage.
             Self::Heartbeat(beat) => {
                 4 * SMALL_ANSWER_SIZE + 16 * beat.leases.len() + 32 * beat.held.len()

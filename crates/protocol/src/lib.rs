@@ -21,6 +21,7 @@ mod mutation_calls;
 mod read_calls;
 mod repair_status;
 mod report_slice;
+mod resource_calls;
 mod rpc;
 mod server_calls;
 
@@ -55,6 +56,10 @@ pub use mutation_calls::{
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
 pub use repair_status::{BelowGoalCount, CloneStatus, RepairStatus, RepairStatusAnswer};
 pub use report_slice::{ReportBase, ReportSlice, SLICE_COUNT_MAX, put_report, take_report};
+pub use resource_calls::{
+    DISK_COUNT_MAX, DISK_PATH_SIZE_MAX, DiskStatus, ListDisks, ListDisksAnswer, ResourceUse,
+    Resources, ResourcesAnswer, ServerDisks, ServerResources,
+};
 pub use rpc::{
     ChunkserverToMaster, ClientToChunkserver, ClientToMaster, Directed, Handshake,
     MasterToChunkserver, PrimaryToSecondary, ReplicaToReplica, Request, Response, Rpc,

@@ -289,6 +289,13 @@ cairn_types::message! {
         5 => chunk_count: u64,
         6 => lease_count: u64,
         7 => heartbeat_age_ms: u64,
+        /// Bytes that it stores of chunks; `used` is what its disks hold of anybody's.
+        8 => stored: u64,
+        9 => disk_count: u64,
+        /// Disks that failed.
+        10 => disk_failed_count: u64,
+        /// Replicas there that are damaged, or may have lost bytes.
+        11 => bad_count: u64,
     }
 }
 /// The most chunkservers that a cell may have: all of them fit one answer.
@@ -349,11 +356,16 @@ cairn_types::message! {
         5 => chunk_count: u64,
         6 => under_replicated: u64,
         7 => unavailable: u64,
-        8 => servers: Vec<ServerStatus>,
         9 => reasons: Vec<String>,
         10 => started: WallTime,
         11 => log_index: u64,
         12 => hidden_count: u64,
+        /// Bytes of all file systems under live servers, each counted once, and what is taken of
+        /// them by anybody.
+        20 => capacity: u64,
+        21 => used: u64,
+        /// Bytes that chunkservers store of chunks.
+        22 => stored: u64,
     }
 }
 

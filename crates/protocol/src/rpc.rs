@@ -17,12 +17,13 @@ use crate::{
     DropCloneAnswer, Explain, ExplainAnswer, Fetch, FetchAnswer, Find, FindAnswer, ForgetServer,
     ForgetServerAnswer, Forward, ForwardAnswer, GrantLease, GrantLeaseAnswer, Heartbeat,
     HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join, JoinAnswer, Lease, List, ListAnswer,
-    ListDegraded, ListDegradedAnswer, Locate, LocateAnswer, MakeDirectory, MakeDirectoryAnswer,
-    Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer, Raise, RaiseAnswer, Read, ReadAnswer,
-    RecordLength, RecordLengthAnswer, Rename, RenameAnswer, RepairStatus, RepairStatusAnswer,
-    ReportBadBlock, ReportBadBlockAnswer, RevokeLease, RevokeLeaseAnswer, SecondaryFailed,
-    SecondaryFailedAnswer, Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer,
-    SyncChunk, SyncChunkAnswer, Welcome, Write, WriteAnswer,
+    ListDegraded, ListDegradedAnswer, ListDisks, ListDisksAnswer, Locate, LocateAnswer,
+    MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer,
+    Raise, RaiseAnswer, Read, ReadAnswer, RecordLength, RecordLengthAnswer, Rename, RenameAnswer,
+    RepairStatus, RepairStatusAnswer, ReportBadBlock, ReportBadBlockAnswer, Resources,
+    ResourcesAnswer, RevokeLease, RevokeLeaseAnswer, SecondaryFailed, SecondaryFailedAnswer,
+    Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer,
+    Welcome, Write, WriteAnswer,
 };
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
 use cairn_types::wire::{Message, WireError};
@@ -259,6 +260,8 @@ rpcs! {
         28 => ListDegraded -> ListDegradedAnswer,
         29 => Undelete -> UndeleteAnswer,
         30 => ListDeleted -> ListDeletedAnswer,
+        31 => Resources -> ResourcesAnswer,
+        32 => ListDisks -> ListDisksAnswer,
         33 => RepairStatus -> RepairStatusAnswer,
     }
     /// What chunkservers ask of a master.

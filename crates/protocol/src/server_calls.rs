@@ -1,6 +1,6 @@
 //! Between master and chunkservers: joining, inventories, heartbeats, raises, leases.
 
-use crate::{CloneProgress, LevelSource, ReportSlice};
+use crate::{CloneProgress, DiskStatus, LevelSource, ReportSlice, ResourceUse};
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId,
     LeaseId, ReignId, ReplicaAt, SerialNumber, ServerId, Term,
@@ -144,6 +144,10 @@ cairn_types::message! {
         /// No new chunk has room on any of its disks.
         13 => full: bool,
         14 => scrub: ScrubProgress,
+        /// Bytes that it stores of chunks.
+        15 => stored: u64,
+        16 => disks: Vec<DiskStatus>,
+        17 => resources: Box<ResourceUse>,
     }
 }
 cairn_types::message! {

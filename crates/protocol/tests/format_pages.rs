@@ -104,6 +104,7 @@ fn messages_within_others() -> String {
         protocol::DegradedChunk::proto_text(),
         protocol::DeletedEntry::proto_text(),
         protocol::DeletedMark::proto_text(),
+        protocol::DiskStatus::proto_text(),
         protocol::DoubtedBlock::proto_text(),
         protocol::Failure::proto_text(),
         protocol::Forwarded::proto_text(),
@@ -115,6 +116,9 @@ fn messages_within_others() -> String {
         protocol::LevelSource::proto_text(),
         protocol::Looked::proto_text(),
         protocol::ReplicaReport::proto_text(),
+        protocol::ResourceUse::proto_text(),
+        protocol::ServerDisks::proto_text(),
+        protocol::ServerResources::proto_text(),
         protocol::ScrubProgress::proto_text(),
         protocol::ServerStatus::proto_text(),
     ]

@@ -15,9 +15,9 @@ use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::push_shelf::PushShelf;
 use cairn_env::{
     ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, Disk, DiskError,
-    JournalEntry, PushedData, Service, Space,
+    JournalEntry, PushedData, Resources, ServerSpace, Service,
 };
-use cairn_protocol::Failure;
+use cairn_protocol::{Failure, ResourceUse};
 use cairn_types::{
     BLOCK_SIZE, CellConfig, CellId, ChunkHandle, ChunkVersion, PushId, ReignId, SerialNumber,
     ServerId, Term,
@@ -25,7 +25,7 @@ use cairn_types::{
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// All disks of a chunkserver.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub struct ChunkDisk {
     /// Which directory has a clone.
     clones: Mutex<BTreeMap<ChunkHandle, usize>>,
     pushes: Mutex<PushShelf>,
+    /// Who measures what the process takes, once it is known.
+    resources: OnceLock<Arc<dyn Resources>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -154,6 +156,7 @@ impl ChunkDisk {
             places: Mutex::new(places),
             clones: Mutex::default(),
             pushes: Mutex::new(PushShelf::new(push_buffer_size)),
+            resources: OnceLock::new(),
         };
         Ok((disk, all))
     }
@@ -330,13 +333,23 @@ impl ChunkDisk {
         if let (Some(Err(error)), true) = (told.first(), told.iter().all(Result::is_err)) {
             return Err(error.clone());
         }
-        let (mut all, mut room) = (Space::default(), 0);
-        for space in told.into_iter().flatten() {
-            all.capacity += space.capacity;
-            all.used += space.used;
-            room = room.max(space.capacity.saturating_sub(space.used));
-        }
-        Ok(ChunkDone::Space { all, room })
+        Ok(ChunkDone::Space(self.server_space()))
+    }
+
+    /// How full the data directories are, and what the process takes.
+    #[must_use]
+    pub fn server_space(&self) -> ServerSpace {
+        let disks = self.directories.all().map(|(_, store)| store.status()).collect();
+        let measured = self.resources.get().map(|meter| meter.told());
+        let (pushes, pushes_max) = locked(&self.pushes).held();
+        let resources = ResourceUse { pushes, pushes_max, ..measured.unwrap_or_default() };
+        ServerSpace { disks, resources }
+    }
+
+    /// From now on the process's resources are told with its disks; once.
+    pub fn measure(&self, resources: Arc<dyn Resources>) {
+        let is_first = self.resources.set(resources).is_ok();
+        assert!(is_first, "a process is measured by one meter");
     }
 
     /// A job that is neither of the journal nor an apply.

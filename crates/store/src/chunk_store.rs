@@ -30,6 +30,7 @@ use cairn_env::{
     JournalEntry, OpenMode, PushedData, ReadDone, Space,
 };
 use cairn_format::{Identity, IdentityKind, JournalLine, ScrubPosition};
+use cairn_protocol::{DISK_PATH_SIZE_MAX, DiskStatus};
 use cairn_types::planted::{self, Rule};
 use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
@@ -573,6 +574,20 @@ impl ChunkStore {
     /// [`ChunkError`].
     pub fn space(&self) -> Result<Space, ChunkError> {
         self.guarded(|| Ok(self.disk().space().map_err(disk_error)?))
+    }
+
+    /// For people: how full it is, and whether it is of any use.
+    pub(crate) fn status(&self) -> DiskStatus {
+        let (path, chunk_count) = (self.describe(), locked(&self.chunks).len() as u64);
+        let cut = path.len().saturating_sub(DISK_PATH_SIZE_MAX);
+        let from = (cut..=path.len()).find(|at| path.is_char_boundary(*at)).unwrap_or(0);
+        let path = path[from..].to_owned();
+        match self.space() {
+            Ok(Space { file_system, capacity, used }) => {
+                DiskStatus { path, file_system, capacity, used, chunk_count, failed: false }
+            }
+            Err(_) => DiskStatus { path, chunk_count, failed: true, ..DiskStatus::default() },
+        }
     }
 }
 

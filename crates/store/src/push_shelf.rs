@@ -29,6 +29,11 @@ impl PushShelf {
         Self { buffer, applied, applied_size: 0 }
     }
 
+    /// Bytes of memory that it takes, and may take.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        (self.buffer.size(), self.buffer.size_max())
+    }
+
     /// Takes pushed data.
     pub(crate) fn keep(&mut self, push: PushId, data: PushedData) {
         self.buffer.keep(push, data);

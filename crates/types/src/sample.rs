@@ -73,6 +73,12 @@ impl<T: Sample> Sample for Vec<T> {
     }
 }
 
+impl<T: Sample> Sample for Box<T> {
+    fn sample(random: &mut Random) -> Self {
+        Self::new(T::sample(random))
+    }
+}
+
 impl<T: Sample> Sample for Option<T> {
     fn sample(random: &mut Random) -> Self {
         random.chance(500).then(|| T::sample(random))

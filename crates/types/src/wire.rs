@@ -167,6 +167,20 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
+/// A large one that most messages of the kind do without.
+impl<T: Field> Field for Box<T> {
+    const PROTO: &'static str = T::PROTO;
+    fn is_default(&self) -> bool {
+        (**self).is_default()
+    }
+    fn encode_present(&self, tag: u32, out: &mut Vec<u8>) {
+        (**self).encode_present(tag, out);
+    }
+    fn merge(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), WireError> {
+        (**self).merge(wire, input)
+    }
+}
+
 /// Optional: present even when it holds its default.
 impl<T: Field> Field for Option<T> {
     const PROTO: &'static str = T::PROTO;

@@ -11,10 +11,10 @@ use super::population::{Population, SERVERS};
 use crate::error::{BenchCause, BenchError, Doing};
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
 use cairn_env::{
-    ChunkDone, ChunkError, ChunkJob, ChunkResult, Driver, Effect, Event, Now, Service, Space,
+    ChunkDone, ChunkError, ChunkJob, ChunkResult, Driver, Effect, Event, Now, ServerSpace, Service,
 };
 use cairn_env_os::{LaunchOptions, Running};
-use cairn_protocol::ReplicaReport;
+use cairn_protocol::{DiskStatus, ReplicaReport};
 use cairn_testkit::Janitor;
 use cairn_types::{
     Address, CellId, ChunkHandle, ChunkVersion, Incarnation, Rack, ReplicaAt, ServerId, Term,
@@ -76,8 +76,9 @@ impl ServersPart {
         };
         let held: Vec<ReplicaReport> = self.population.replicas(server).collect();
         let used = held.iter().map(|replica| replica.length).sum();
-        let space = Space { capacity: CAPACITY, used };
-        let driver = HollowServer { core: ChunkCore::new(settings, &held, space) };
+        let disk = DiskStatus { capacity: CAPACITY, used, ..DiskStatus::default() };
+        let space = ServerSpace { disks: vec![disk], ..ServerSpace::default() };
+        let driver = HollowServer { core: ChunkCore::new(settings, &held, space.clone()) };
         let options =
             LaunchOptions { listener: Some(listener), ..LaunchOptions::new("hollow-server") };
         cairn_env_os::launch(driver, Arc::new(NoBytes { space }), options).doing(doing)
@@ -104,7 +105,7 @@ impl Driver for HollowServer {
 
 /// A disk that holds nothing and does whatever it is asked.
 struct NoBytes {
-    space: Space,
+    space: ServerSpace,
 }
 
 impl NoBytes {
@@ -128,9 +129,7 @@ impl NoBytes {
             ChunkJob::Settle { .. } => ChunkDone::Settled,
             ChunkJob::Trash { .. } => ChunkDone::Trashed { gone: true },
             ChunkJob::EmptyTrash { .. } => ChunkDone::TrashEmptied,
-            ChunkJob::Space => {
-                ChunkDone::Space { all: self.space, room: self.space.capacity - self.space.used }
-            }
+            ChunkJob::Space => ChunkDone::Space(self.space.clone()),
         })
     }
 }

@@ -3,6 +3,7 @@
 use crate::cell_address::{CellAddress, DEFAULT_CELL, check_advertise};
 use crate::cli_error::{CliError, Doing};
 use crate::data_directory::check_apart;
+use crate::limit_arguments::LimitArguments;
 use crate::log_arguments::LogArguments;
 use crate::server_start::{ChunkserverStart, run_until_halted, say_ready, start_chunkserver};
 use crate::settings::SettingsFile;
@@ -32,12 +33,15 @@ pub(crate) struct ChunkserverArguments {
     #[arg(long, env = "CAIRN_RACK", value_name = "PATH")]
     rack: Option<String>,
     #[command(flatten)]
+    limits: LimitArguments,
+    #[command(flatten)]
     log: LogArguments,
 }
 
 /// Runs it.
 pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Result<(), CliError> {
     let doing = || "starting a chunkserver".to_owned();
+    let limits = arguments.limits.of_chunkserver(file.chunkserver.limits()).doing(doing)?;
     let section = file.chunkserver.clone();
     let data = if arguments.data.is_empty() { section.data } else { arguments.data };
     if data.is_empty() {
@@ -65,6 +69,7 @@ pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Resul
         rack: Rack::new(rack),
         scrub: file.chunkserver.scrub(),
         servers: 1,
+        limits,
         log: arguments.log.settings(file),
     };
     let started = start_chunkserver(&start)?;

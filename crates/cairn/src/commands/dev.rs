@@ -5,6 +5,7 @@
 
 use crate::cli_error::{CliError, Doing};
 use crate::commands::master::DEFAULT_LISTEN;
+use crate::limit_arguments::ServerLimits;
 use crate::log_arguments::LogArguments;
 use crate::server_start::{
     ChunkserverStart, MasterStart, run_until_halted, say_ready, start_chunkserver, start_master,
@@ -53,6 +54,7 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
         log: dev.log.settings(file),
         config: file.new_cell.apply(CellConfig::small()),
         servers,
+        limits: ServerLimits::default(),
     })?;
     let mut chunkservers = Vec::new();
     for number in 1..=dev.servers {
@@ -64,6 +66,7 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
             rack: Rack::new(format!("/rack-{number}")),
             scrub: file.chunkserver.scrub(),
             servers,
+            limits: ServerLimits::default(),
             log: dev.log.settings(file),
         })?);
     }

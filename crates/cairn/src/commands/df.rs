@@ -1,9 +1,8 @@
-//! `cairn df`: how much room the cell has.
+//! `cairn df`: how much room the cell has, and how much of it is Cairn's.
 
 use crate::cli_error::{CliError, Doing};
 use crate::output::{Output, Table, size_text};
 use crate::session::Session;
-use cairn_protocol::ServerState;
 use clap::Args;
 use serde_json::json;
 
@@ -15,28 +14,29 @@ pub(crate) struct DfArguments {
     human: bool,
 }
 
-/// Runs it. Dead servers' disks are no room.
+/// Runs it. Only live servers' disks are room; a file system with several of them is counted once.
 pub(crate) async fn run(
     df: DfArguments,
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {
     let cell = session.cell().await?;
-    let doing = || format!("asking the cell at {} for its servers", session.address());
-    let servers = cell.servers().await.doing(doing)?;
-    let there = servers.iter().filter(|server| server.state != ServerState::Dead);
-    let (size, used) =
-        there.fold((0, 0), |(size, used), server| (size + server.capacity, used + server.used));
+    let doing = || format!("asking the cell at {} for its room", session.address());
+    let status = cell.status().await.doing(doing)?;
+    let (size, used, stored) = (status.capacity, status.used, status.stored);
     let available = size.saturating_sub(used);
     let name = session.address().to_string();
     if output.json() {
-        let value = json!({ "cell": name, "size": size, "used": used, "available": available });
+        let value = json!({
+            "cell": name, "size": size, "used": used, "stored": stored, "available": available,
+        });
         return output.value(&value);
     }
-    let mut table = Table::new(&[false, true, true, true, true]);
-    table.row(["CELL", "SIZE", "USED", "AVAILABLE", "USE%"].map(str::to_owned));
+    let mut table = Table::new(&[false, true, true, true, true, true]);
+    table.row(["CELL", "SIZE", "USED", "STORED", "AVAILABLE", "USE%"].map(str::to_owned));
     let part = (used * 100).div_ceil(size.max(1));
-    let [size, used, available] = [size, used, available].map(|bytes| size_text(bytes, df.human));
-    table.row([name, size, used, available, format!("{part}%")]);
+    let [size, used, stored, available] =
+        [size, used, stored, available].map(|bytes| size_text(bytes, df.human));
+    table.row([name, size, used, stored, available, format!("{part}%")]);
     table.lines().iter().try_for_each(|line| output.line(line))
 }

@@ -1,6 +1,7 @@
 //! `cairn master`: runs a master until it is killed.
 
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Doing};
+use crate::limit_arguments::LimitArguments;
 use crate::log_arguments::LogArguments;
 use crate::server_start::{MasterStart, run_until_halted, say_ready, start_master};
 use crate::settings::SettingsFile;
@@ -33,6 +34,8 @@ pub(crate) struct MasterArguments {
     #[arg(long, value_name = "TERM")]
     recover_past: Option<u64>,
     #[command(flatten)]
+    limits: LimitArguments,
+    #[command(flatten)]
     log: LogArguments,
 }
 
@@ -47,6 +50,8 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
     };
     let listen = arguments.listen.or_else(|| file.master.listen.clone());
     let base = if arguments.small_cell { CellConfig::small() } else { CellConfig::standard() };
+    let limits = arguments.limits.of_master(file.master.limits());
+    let limits = limits.doing(|| "starting the master".to_owned())?;
     let start = MasterStart {
         data,
         listen: listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
@@ -54,6 +59,7 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
         checkpoint_every_records: arguments.checkpoint_every_records,
         recover_past: arguments.recover_past.map(Term::new),
         servers: 1,
+        limits,
         log: arguments.log.settings(file),
     };
     let started = start_master(&start)?;

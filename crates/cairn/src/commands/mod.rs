@@ -18,6 +18,7 @@ pub(crate) mod master;
 pub(crate) mod mkdir;
 pub(crate) mod mv;
 pub(crate) mod put;
+pub(crate) mod resources;
 pub(crate) mod rm;
 pub(crate) mod servers;
 pub(crate) mod stat;

@@ -3,9 +3,11 @@
 use crate::cli_error::{CliError, Doing};
 use crate::output::{Output, Table, size_text, span_text};
 use crate::session::Session;
+use cairn_client::{Cell, DiskStatus};
 use cairn_protocol::{ServerState, ServerStatus};
 use clap::Args;
 use serde::Serialize;
+use serde_json::json;
 
 /// Arguments of `servers`.
 #[derive(Args, Debug)]
@@ -13,8 +15,11 @@ pub(crate) struct ServersArguments {
     /// Sizes in bytes
     #[arg(short)]
     bytes: bool,
+    /// Their data directories, each with its state
+    #[arg(long)]
+    disks: bool,
     /// Miss this dead server no more: its address or its id
-    #[arg(long, value_name = "SERVER")]
+    #[arg(long, value_name = "SERVER", conflicts_with = "disks")]
     forget: Option<String>,
 }
 
@@ -27,8 +32,12 @@ pub(crate) struct ServerJson {
     state: &'static str,
     capacity: u64,
     used: u64,
+    stored: u64,
     chunk_count: u64,
+    bad_count: u64,
     lease_count: u64,
+    disk_count: u64,
+    disk_failed_count: u64,
     heartbeat_age_ms: u64,
 }
 
@@ -41,8 +50,12 @@ impl From<&ServerStatus> for ServerJson {
             state: state_text(status.state),
             capacity: status.capacity,
             used: status.used,
+            stored: status.stored,
             chunk_count: status.chunk_count,
+            bad_count: status.bad_count,
             lease_count: status.lease_count,
+            disk_count: status.disk_count,
+            disk_failed_count: status.disk_failed_count,
             heartbeat_age_ms: status.heartbeat_age_ms,
         }
     }
@@ -57,10 +70,24 @@ pub(crate) fn state_text(state: ServerState) -> &'static str {
     }
 }
 
+/// `4`, or `3/4` where one of four has failed.
+fn disks_text(status: &ServerStatus) -> String {
+    let working = status.disk_count.saturating_sub(status.disk_failed_count);
+    if working == status.disk_count {
+        working.to_string()
+    } else {
+        format!("{working}/{}", status.disk_count)
+    }
+}
+
 /// The servers as lines, with a head.
 pub(crate) fn table(servers: &[ServerStatus], human: bool) -> Vec<String> {
-    let mut table = Table::new(&[false, false, false, true, true, true, true, true]);
-    let head = ["ADDRESS", "RACK", "STATE", "CHUNKS", "LEASES", "USED", "OF", "HEARD"];
+    let mut table =
+        Table::new(&[false, false, false, true, true, true, true, true, true, true, true]);
+    let head = [
+        "ADDRESS", "RACK", "STATE", "CHUNKS", "BAD", "LEASES", "STORED", "USED", "OF", "DISKS",
+        "HEARD",
+    ];
     table.row(head.map(str::to_owned));
     for status in servers {
         table.row([
@@ -68,13 +95,54 @@ pub(crate) fn table(servers: &[ServerStatus], human: bool) -> Vec<String> {
             status.at.rack.to_string(),
             state_text(status.state).to_owned(),
             status.chunk_count.to_string(),
+            status.bad_count.to_string(),
             status.lease_count.to_string(),
+            size_text(status.stored, human),
             size_text(status.used, human),
             size_text(status.capacity, human),
+            disks_text(status),
             format!("{} ago", span_text(status.heartbeat_age_ms)),
         ]);
     }
     table.lines()
+}
+
+/// Tells the data directories of all servers.
+async fn tell_disks(cell: &Cell, human: bool, output: &Output) -> Result<(), CliError> {
+    let mut all = cell.disks().await.doing(|| "asking for the servers' disks".to_owned())?;
+    all.sort_by(|a, b| a.at.address.cmp(&b.at.address));
+    let each = all.iter().flat_map(|one| one.disks.iter().map(move |disk| (&one.at, disk)));
+    if output.json() {
+        return each.into_iter().try_for_each(|(at, disk)| {
+            output.value(&json!({
+                "server": at.server.to_string(),
+                "address": at.address.to_string(),
+                "path": disk.path,
+                "state": disk_state(disk),
+                "file_system": format!("{:016x}", disk.file_system),
+                "capacity": disk.capacity,
+                "used": disk.used,
+                "chunk_count": disk.chunk_count,
+            }))
+        });
+    }
+    let mut table = Table::new(&[false, false, false, true, true, true]);
+    table.row(["ADDRESS", "DISK", "STATE", "CHUNKS", "USED", "OF"].map(str::to_owned));
+    for (at, disk) in each {
+        table.row([
+            at.address.to_string(),
+            output.name(&disk.path).into_owned(),
+            disk_state(disk).to_owned(),
+            disk.chunk_count.to_string(),
+            size_text(disk.used, human),
+            size_text(disk.capacity, human),
+        ]);
+    }
+    table.lines().iter().try_for_each(|line| output.line(line))
+}
+
+fn disk_state(disk: &DiskStatus) -> &'static str {
+    if disk.failed { "failed" } else { "working" }
 }
 
 /// Runs it.
@@ -84,6 +152,9 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), CliError> {
     let cell = session.cell().await?;
+    if servers.disks {
+        return tell_disks(&cell, !servers.bytes, output).await;
+    }
     let doing = || format!("asking the cell at {} for its servers", session.address());
     let all = cell.servers().await.doing(doing)?;
     if let Some(which) = &servers.forget {

@@ -1,16 +1,17 @@
 //! `cairn status`: the cell on one screen, with a health word and reason codes.
 
 use crate::cli_error::{CliError, Doing};
+use crate::commands::resources;
 use crate::commands::servers::{ServerJson, state_text, table};
 use crate::exit_codes::Exit;
 use crate::output::{Output, size_text, time_text};
 use crate::session::Session;
-use cairn_protocol::{ServerState, StatusAnswer};
+use cairn_protocol::{ServerState, ServerStatus, StatusAnswer};
 use clap::Args;
 use serde_json::json;
 
 /// Servers that are shown; `cairn servers` shows all.
-const SERVERS_SHOWN: usize = 10;
+const SERVERS_SHOWN: usize = 8;
 /// Reasons that are shown.
 const REASONS_SHOWN: usize = 5;
 
@@ -20,6 +21,9 @@ pub(crate) struct StatusArguments {
     /// Tell programs by the exit code too: 0 healthy, 14 degraded, 7 unavailable
     #[arg(long)]
     check: bool,
+    /// What each process takes of memory and descriptors, and may take
+    #[arg(long, conflicts_with = "check")]
+    resources: bool,
 }
 
 /// How the cell is.
@@ -65,19 +69,23 @@ pub(crate) async fn run(
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {
+    if arguments.resources {
+        return resources::tell(session, output).await;
+    }
     let cell = session.cell().await?;
     let doing = || format!("asking the cell at {} for its state", session.address());
-    let status = cell.status().await.doing(doing)?;
+    let (status, servers) = tokio::join!(cell.status(), cell.servers());
+    let (status, servers) = (status.doing(doing)?, servers.doing(doing)?);
     let health = Health::of(&status);
     if output.json() {
-        output.value(&to_json(&status, health))?;
+        output.value(&to_json(&status, &servers, health))?;
     } else {
-        lines(&status).iter().try_for_each(|line| output.line(line))?;
+        lines(&status, &servers).iter().try_for_each(|line| output.line(line))?;
     }
     if arguments.check { health.check() } else { Ok(()) }
 }
 
-fn to_json(status: &StatusAnswer, health: Health) -> serde_json::Value {
+fn to_json(status: &StatusAnswer, servers: &[ServerStatus], health: Health) -> serde_json::Value {
     json!({
             "health": health.word(),
             "reasons": status.reasons,
@@ -91,11 +99,14 @@ fn to_json(status: &StatusAnswer, health: Health) -> serde_json::Value {
             "chunk_count": status.chunk_count,
             "under_replicated": status.under_replicated,
             "unavailable": status.unavailable,
-            "servers": status.servers.iter().map(ServerJson::from).collect::<Vec<_>>(),
+            "capacity": status.capacity,
+            "used": status.used,
+            "stored": status.stored,
+            "servers": servers.iter().map(ServerJson::from).collect::<Vec<_>>(),
     })
 }
 
-fn lines(status: &StatusAnswer) -> Vec<String> {
+fn lines(status: &StatusAnswer, servers: &[ServerStatus]) -> Vec<String> {
     let mut lines =
         vec![format!("{}  cell {}", Health::of(status).word().to_uppercase(), status.cell)];
     lines.extend(status.reasons.iter().take(REASONS_SHOWN).map(|reason| format!("  {reason}")));
@@ -113,18 +124,18 @@ fn lines(status: &StatusAnswer) -> Vec<String> {
         "chunks   {}, of them {} under-replicated, {} unavailable",
         status.chunk_count, status.under_replicated, status.unavailable
     ));
-    let (used, capacity) =
-        status.servers.iter().fold((0, 0), |(u, c), server| (u + server.used, c + server.capacity));
-    let count = |state| status.servers.iter().filter(|server| server.state == state).count();
+    let count = |state| servers.iter().filter(|server| server.state == state).count();
     let states = [ServerState::Live, ServerState::Silent, ServerState::Dead];
     let states = states.map(|state| format!("{} {}", count(state), state_text(state))).join(", ");
-    let (used, capacity) = (size_text(used, true), size_text(capacity, true));
-    lines.push(format!("servers  {states}; {used} used of {capacity}"));
+    lines.push(format!("servers  {states}"));
+    let [stored, used, capacity] =
+        [status.stored, status.used, status.capacity].map(|bytes| size_text(bytes, true));
+    lines.push(format!("room     {stored} stored; {used} used of {capacity} by anybody"));
     lines.push(String::new());
-    let shown = &status.servers[..status.servers.len().min(SERVERS_SHOWN)];
+    let shown = &servers[..servers.len().min(SERVERS_SHOWN)];
     lines.extend(table(shown, true));
-    if status.servers.len() > SERVERS_SHOWN {
-        lines.push(format!("… {} in all: cairn servers", status.servers.len()));
+    if servers.len() > SERVERS_SHOWN {
+        lines.push(format!("… {} in all: cairn servers", servers.len()));
     }
     lines
 }
@@ -136,12 +147,10 @@ mod tests {
 
     #[test]
     fn a_hundred_servers_and_reasons_still_fit_one_screen() {
-        let status = StatusAnswer {
-            servers: vec![ServerStatus::default(); 100],
-            reasons: vec!["dead-server: x".into(); 100],
-            ..StatusAnswer::default()
-        };
-        assert!(lines(&status).len() <= 24, "{}", lines(&status).len());
+        let status =
+            StatusAnswer { reasons: vec!["dead-server: x".into(); 100], ..StatusAnswer::default() };
+        let lines = lines(&status, &vec![ServerStatus::default(); 100]);
+        assert!(lines.len() <= 24, "{}", lines.len());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
 use cairn_env::{
     Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Completion, ConnectionId, Effect, EffectId,
-    Event, Now, Space,
+    Event, Now, ServerSpace,
 };
 use cairn_format::ScrubPosition;
 use cairn_protocol::{
@@ -89,7 +89,7 @@ impl Bench {
             ..ReplicaReport::default()
         };
         let held: Vec<ReplicaReport> = held.iter().map(report).collect();
-        let mut core = ChunkCore::new(settings, &held, Space::default());
+        let mut core = ChunkCore::new(settings, &held, ServerSpace::default());
         core.mark_bad(bad);
         let mut bench = Self {
             core,

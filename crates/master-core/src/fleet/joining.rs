@@ -12,6 +12,7 @@
 //!   here, and where there are many servers each pauses between its slices.
 
 use super::Fleet;
+use super::servers::ServerReport;
 use cairn_protocol::{ErrorCode, Failure, Heartbeat, Inventory, InventoryAnswer, Join};
 use cairn_types::{JoinId, Time};
 
@@ -88,6 +89,7 @@ impl Fleet {
         server.capacity = beat.capacity;
         server.used = beat.used;
         server.full = beat.full;
+        server.report = ServerReport::of(beat);
         server.creations /= 2;
         true
     }

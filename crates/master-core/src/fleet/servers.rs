@@ -9,19 +9,55 @@
 //! - V2: a server that died must join again with its inventory before it counts.
 //! - V3: all of them together fit one answer; a dead one gives way to a new one.
 
+use cairn_env::sum_of;
 use cairn_protocol::{
-    ErrorCode, Failure, Join, MESSAGE_SIZE_MAX, SERVER_COUNT_MAX, ServerState, ServerStatus,
+    DISK_COUNT_MAX, DISK_PATH_SIZE_MAX, DiskStatus, ErrorCode, Failure, Heartbeat, Join,
+    ListDisksAnswer, MESSAGE_SIZE_MAX, ResourceUse, SERVER_COUNT_MAX, ServerDisks, ServerResources,
+    ServerState, ServerStatus,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, Incarnation, JoinId, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::Duration;
 
 /// Bytes that an address, or a rack, may have.
 const TEXT_SIZE_MAX: usize = 255;
 
 // V3: beside its texts, a server's status is a few numbers.
-const _: () = assert!(SERVER_COUNT_MAX * (2 * TEXT_SIZE_MAX + 128) < MESSAGE_SIZE_MAX as usize);
+const _: () = assert!(SERVER_COUNT_MAX * (2 * TEXT_SIZE_MAX + 256) < MESSAGE_SIZE_MAX as usize);
+
+/// Servers whose disks one answer tells of (V3).
+const DISKS_PAGE: usize = 128;
+
+const _: () = assert!(
+    DISKS_PAGE * (2 * TEXT_SIZE_MAX + DISK_COUNT_MAX * (DISK_PATH_SIZE_MAX + 64) + 64)
+        < MESSAGE_SIZE_MAX as usize
+);
+
+/// What a server told for people with its last heartbeat.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerReport {
+    /// Bytes of chunks.
+    pub(crate) stored: u64,
+    disks: Vec<DiskStatus>,
+    resources: ResourceUse,
+}
+
+impl ServerReport {
+    /// As far as there is room for it (V3).
+    pub(crate) fn of(beat: &Heartbeat) -> Self {
+        let fits = |disk: &&DiskStatus| disk.path.len() <= DISK_PATH_SIZE_MAX;
+        let disks: Vec<DiskStatus> =
+            beat.disks.iter().take(DISK_COUNT_MAX).filter(fits).cloned().collect();
+        assert!(disks.len() <= DISK_COUNT_MAX, "a page of them fits a message (V3)");
+        Self { stored: beat.stored, disks, resources: *beat.resources }
+    }
+
+    fn failed(&self) -> impl Iterator<Item = &DiskStatus> {
+        self.disks.iter().filter(|disk| disk.failed)
+    }
+}
 
 /// One chunkserver.
 #[derive(Clone, Debug)]
@@ -31,6 +67,8 @@ pub(crate) struct KnownServer {
     /// Bytes; zero: not told.
     pub(crate) capacity: u64,
     pub(crate) used: u64,
+    /// What its last heartbeat told for people.
+    pub(crate) report: ServerReport,
     /// When it joined last, and when it was last heard of.
     pub(crate) joined: Time,
     pub(crate) heard: Time,
@@ -100,6 +138,7 @@ impl ServerTable {
             incarnation: join.incarnation,
             capacity: join.capacity,
             used: join.used,
+            report: ServerReport::default(),
             joined: now,
             heard: now,
             join: id,
@@ -125,6 +164,7 @@ impl ServerTable {
             incarnation: Incarnation::default(),
             capacity: 0,
             used: 0,
+            report: ServerReport::default(),
             joined: now,
             heard: now,
             join: JoinId::default(),
@@ -328,11 +368,70 @@ impl ServerTable {
                 chunk_count,
                 lease_count,
                 heartbeat_age_ms: u64::try_from(age).unwrap_or(u64::MAX),
+                stored: server.report.stored,
+                disk_count: server.report.disks.len() as u64,
+                disk_failed_count: server.report.failed().count() as u64,
+                bad_count: 0,
             }
         };
         let mut all: Vec<ServerStatus> = self.servers.iter().map(status).collect();
         all.sort_by(|a, b| a.at.address.cmp(&b.at.address));
         all
+    }
+
+    /// What each server that is not dead takes of its machine, in order of address.
+    pub(crate) fn resources(&self, now: Time) -> Vec<ServerResources> {
+        let there = self
+            .servers
+            .values()
+            .filter(|server| !server.awaited && self.state_of(now, server) != ServerState::Dead);
+        let told = |server: &KnownServer| ServerResources {
+            at: server.at.clone(),
+            resources: server.report.resources,
+        };
+        let mut all: Vec<ServerResources> = there.map(told).collect();
+        all.sort_by(|a, b| a.at.address.cmp(&b.at.address));
+        all
+    }
+
+    /// The data directories of the servers behind `after`, a page of them (V3).
+    pub(crate) fn disks(&self, after: ServerId) -> ListDisksAnswer {
+        let mut answer = ListDisksAnswer::default();
+        let behind = (Bound::Excluded(after), Bound::Unbounded);
+        for (id, server) in self.servers.range(behind) {
+            assert!(answer.servers.len() <= DISKS_PAGE, "a page fits a message (V3)");
+            if answer.servers.len() == DISKS_PAGE {
+                return answer;
+            }
+            let disks = server.report.disks.clone();
+            answer.servers.push(ServerDisks { at: server.at.clone(), disks });
+            answer.resume = Some(*id);
+        }
+        answer.resume = None;
+        answer
+    }
+
+    /// Capacity and use of the file systems under live servers, each counted once, and the bytes
+    /// of chunks that they store.
+    pub(crate) fn room(&self, now: Time) -> (u64, u64, u64) {
+        let (mut capacity, mut used) =
+            sum_of(self.live(now).flat_map(|server| &server.report.disks));
+        let mut stored: u64 = 0;
+        for server in self.live(now) {
+            stored = stored.saturating_add(server.report.stored);
+            // It has joined, and not told of its disks yet.
+            if server.report.disks.is_empty() {
+                capacity = capacity.saturating_add(server.capacity);
+                used = used.saturating_add(server.used);
+            }
+        }
+        (capacity, used, stored)
+    }
+
+    /// Data directories that are of no more use, and whose they are.
+    pub(crate) fn failed_disks(&self) -> impl Iterator<Item = (&ReplicaAt, &DiskStatus)> {
+        let there = self.servers.values().filter(|server| !server.buried);
+        there.flat_map(|server| server.report.failed().map(|disk| (&server.at, disk)))
     }
 }
 

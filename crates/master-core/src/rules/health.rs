@@ -6,6 +6,9 @@ use crate::view::View;
 use cairn_protocol::{ServerState, ServerStatus};
 use cairn_types::ChunkHandle;
 
+/// Chunks that are looked at one by one for bad replicas: few are, and at most so many are told.
+const LOOKED_AT_MAX: usize = 65_536;
+
 /// How the cell's chunks stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Health {
@@ -21,7 +24,12 @@ pub(crate) struct Health {
 pub(crate) fn servers(view: &View<'_>) -> Vec<ServerStatus> {
     let held = view.fleet.locations().counts();
     let counts = |server| (held.get(&server).copied().unwrap_or(0), view.leases.count_of(server));
-    view.fleet.servers().describe(view.now.time, counts)
+    let mut all = view.fleet.servers().describe(view.now.time, counts);
+    let bad = view.fleet.locations().bad_counts(LOOKED_AT_MAX);
+    for status in &mut all {
+        status.bad_count = bad.get(&status.at.server).copied().unwrap_or(0);
+    }
+    all
 }
 
 /// Looks at every chunk of the cell.
@@ -60,6 +68,15 @@ pub(crate) fn health(view: &View<'_>) -> Health {
     say(dead.len() as u64, "SERVERS_DEAD", &gone);
     say(damaged, "DAMAGED", "replicas have blocks that do not match their checksums");
     say(suspect, "SUSPECT", "replicas may have lost bytes in a power failure");
+    let failed: Vec<String> = view
+        .fleet
+        .servers()
+        .failed_disks()
+        .map(|(at, disk)| format!("{} of {}", disk.path, at.address))
+        .collect();
+    let named_disks: Vec<&str> = failed.iter().map(String::as_str).collect();
+    let failed = format!("data directories are of no more use: {}", named(&named_disks));
+    say(named_disks.len() as u64, "DISKS_FAILED", &failed);
     let lost = "chunks on servers that this master's log does not know; kept (was a backup of the \
                 master restored?)";
     say(view.fleet.unknown_count(), "UNKNOWN_CHUNKS", lost);
@@ -69,7 +86,7 @@ pub(crate) fn health(view: &View<'_>) -> Health {
     health
 }
 
-/// The first few addresses, and how many more there are.
+/// The first few of these, and how many more there are.
 fn named(addresses: &[&str]) -> String {
     const NAMED_MAX: usize = 4;
     let first = addresses[..addresses.len().min(NAMED_MAX)].join(", ");
