@@ -54,6 +54,7 @@ pub fn rules() -> Vec<Rule> {
         Rule::R27,
         Rule::R28,
         Rule::R29,
+        Rule::R30,
         Rule::R31,
         Rule::R33,
         Rule::R35,

@@ -15,6 +15,7 @@ mod masters;
 mod mutations;
 mod names;
 mod raises;
+mod repair;
 mod script;
 
 pub use drill::{Drill, run_drill};
@@ -25,5 +26,6 @@ pub fn drills() -> Vec<Drill> {
     let of_rules =
         [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
     let of_rules = [&of_rules.concat()[..], lies::DRILLS];
-    [of_rules.concat(), deletion::DRILLS.to_vec(), findings::drills()].concat()
+    [of_rules.concat(), deletion::DRILLS.to_vec(), repair::DRILLS.to_vec(), findings::drills()]
+        .concat()
 }

@@ -1,0 +1,80 @@
+//! A cell of real processes heals (A20): what a killed server held is copied to the others while
+//! clients go on, and the server that comes back late does no harm.
+
+mod cell;
+
+use cell::{Cell, await_until};
+use std::time::Instant;
+
+/// The number that `status` tells under a name.
+fn status(cell: &Cell, name: &str) -> u64 {
+    let text = cell.ok(["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(text.trim()).expect("JSON");
+    status[name].as_u64().expect("a number")
+}
+
+fn await_whole(cell: &Cell, what: &str) {
+    await_until(what, || status(cell, "under_replicated") == 0);
+}
+
+/// Bytes that differ from block to block, so that none is taken for another.
+fn content(size: usize) -> Vec<u8> {
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[0]
+    };
+    (0..size).map(|_| next()).collect()
+}
+
+/// The number of a chunkserver that holds some of a file.
+fn a_holder(cell: &Cell, path: &str) -> usize {
+    let text = cell.ok(["stat", "--chunks", path]);
+    let holds = |number: &usize| text.contains(cell.chunkservers[*number].address());
+    (0..cell.chunkservers.len()).find(holds).expect("somebody holds it")
+}
+
+#[test]
+fn what_a_killed_server_held_is_copied_while_clients_go_on_and_its_return_does_no_harm() {
+    let mut cell = Cell::start(4);
+    let bytes = content(5 << 20);
+    let local = cell.file("local", &bytes);
+    cell.ok(["put", local.as_str(), "/file"]);
+    let mut lines = String::new();
+    let mut append = |cell: &Cell, from: usize| {
+        let more: String = (from..from + 200).map(|at| format!("line {at}\n")).collect();
+        cell.ok_with(["append", "/log", "-"], more.as_bytes());
+        lines += &more;
+        lines.clone()
+    };
+    append(&cell, 0);
+    let dead = a_holder(&cell, "/file");
+    let killed = Instant::now();
+    cell.chunkservers[dead].kill();
+    await_until("chunks that lack a replica", || status(&cell, "under_replicated") > 0);
+    append(&cell, 200);
+    await_whole(&cell, "full strength on three servers");
+    println!("healed {} ms after the kill", killed.elapsed().as_millis());
+    let wanted = append(&cell, 400);
+    assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "the same bytes");
+    assert_eq!(cell.ok(["cat", "/log"]), wanted);
+    let explained = cell.ok(["explain", "/file"]);
+    assert_eq!(explained.matches("3 of 3 good replicas reachable").count(), 5, "{explained}");
+    assert!(!explained.contains(&format!("{} (live)", cell.chunkservers[dead].address())));
+    // It comes back with replicas that are none any more, and has to let go of them.
+    cell.chunkservers[dead].restart().expect("starts");
+    cell.await_live(4).expect("it is back");
+    await_until("the stale replicas to be gone", || {
+        !cell.ok(["explain", "/file"]).contains("stale")
+    });
+    await_whole(&cell, "full strength with all of them");
+    // Another dies: what it held goes to the one that came back.
+    let other = (0..4).find(|at| *at != dead).expect("four");
+    cell.chunkservers[other].kill();
+    await_until("it to be missed", || status(&cell, "under_replicated") > 0);
+    await_whole(&cell, "full strength once more");
+    assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "the same bytes once more");
+    assert_eq!(cell.ok(["cat", "/log"]), wanted);
+}

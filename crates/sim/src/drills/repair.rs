@@ -1,0 +1,84 @@
+//! Drills of repair: clones that join while clients go on (R30).
+
+use super::drill::Drill;
+use super::script::DrillScript;
+use crate::checkers::Verdict;
+use crate::operations::ClientOp;
+use bytes::Bytes;
+use cairn_types::Content;
+use cairn_types::planted::Rule;
+use std::time::Duration;
+
+pub(super) const DRILLS: &[Drill] = &[
+    Drill::of_rule(
+        Rule::R30,
+        "a clone joins its set while a client writes",
+        4,
+        a_clone_joins_while_a_client_writes,
+    ),
+    Drill::of_bug(
+        "a server is gone for ever while records are appended, and the chunk heals",
+        4,
+        a_chunk_heals_while_records_are_appended,
+    ),
+];
+
+/// One of three replicas is gone for ever. A client writes byte after byte while the chunk is
+/// cloned, until the clone has joined. In that moment all others die: the clone has all that was
+/// acknowledged before.
+fn a_clone_joins_while_a_client_writes(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/f", Content::Bytes)?;
+    script.write(0, file, 0, b"first")?;
+    let chunk = script.chunk(file, 0)?;
+    let primary = script.primary(chunk)?;
+    let old = script.holders(chunk);
+    let dead = old.iter().copied().find(|it| *it != primary).ok_or("no secondary")?;
+    script.kill(dead);
+    // It is left out by this one.
+    script.write(0, file, 5, b"x")?;
+    let mut length = 6;
+    loop {
+        let bytes = Bytes::from_static(b"x");
+        let write = script.ask(0, ClientOp::Write { file, offset: length, bytes, sync: false });
+        let or_joined = "the write is acknowledged, or the clone has joined";
+        script.until(or_joined, |it| it.ended(write).is_some() || it.set_size(chunk) == 3)?;
+        if script.set_size(chunk) == 3 {
+            break;
+        }
+        script.wait(write).map_err(|failure| failure.to_string())?;
+        length += 1;
+    }
+    for server in old.into_iter().filter(|it| *it != dead) {
+        script.kill(server);
+    }
+    let given = script.read(1, file, 0, length)?;
+    let missing = given.iter().skip(5).position(|byte| *byte != b'x');
+    match missing.map(|at| at + 5).or((given.len() as u64 != length).then_some(given.len())) {
+        Some(at) => Err(format!("byte {at} of {length} is not on the clone that joined")),
+        None => Ok(()),
+    }
+}
+
+/// One of three servers is gone for ever while a client appends, record after record. Each is
+/// acknowledged, and within a bounded time the set has three members again, of which none is the
+/// dead one.
+fn a_chunk_heals_while_records_are_appended(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/f", Content::Bytes)?;
+    script.append(0, file, b"record;")?;
+    let chunk = script.chunk(file, 0)?;
+    let primary = script.primary(chunk)?;
+    let dead = script.holders(chunk).into_iter().find(|it| *it != primary);
+    script.kill(dead.ok_or("no secondary")?);
+    let mut count = 1;
+    while script.set_size(chunk) == 3 && count < 20 || script.set_size(chunk) < 3 {
+        script.append(0, file, b"record;")?;
+        count += 1;
+        if count == 400 {
+            return Err("it does not heal".to_owned());
+        }
+        script.pass(Duration::from_millis(50));
+    }
+    let given = script.read(1, file, 0, 7 * count)?;
+    let whole = b"record;".repeat(usize::try_from(count).expect("few"));
+    if given == whole { Ok(()) } else { Err(format!("{} bytes of {count} records", given.len())) }
+}
