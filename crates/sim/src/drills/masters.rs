@@ -129,7 +129,7 @@ fn cloned_disk(script: &mut DrillScript) -> Verdict {
     read_again_and_again(script, file)?;
     script.until("the copy gives up", |script| !script.sim.world.is_alive(twin))?;
     match script.sim.world.take_halt(twin) {
-        Some(why) if why.contains("a copy of another's") => Ok(()),
+        Some(why) if why.contains("a copy of the other's") => Ok(()),
         other => Err(format!("the copy is not told that it is one: {other:?}")),
     }
 }
