@@ -119,6 +119,8 @@ pub(crate) enum ClientCommand {
     Servers(commands::servers::ServersArguments),
     /// List the chunks that lack replicas, with their files
     Fsck(commands::fsck::FsckArguments),
+    /// List chunks that the master's log does not know, or let go of them
+    Lost(commands::lost::LostArguments),
     /// Say why a path or chunk is as it is
     Explain(commands::explain::ExplainArguments),
     /// One process of a bench's load

@@ -132,6 +132,7 @@ async fn client_command(
         ClientCommand::Status(it) => commands::status::run(it, session, output).await,
         ClientCommand::Servers(it) => commands::servers::run(it, session, output).await,
         ClientCommand::Fsck(it) => commands::fsck::run(it, session, output).await,
+        ClientCommand::Lost(it) => commands::lost::run(it, session, output).await,
         ClientCommand::Explain(it) => commands::explain::run(it, session, output).await,
         ClientCommand::BenchLoad(it) => Ok(it.run(session.cell().await?).await?),
     }

@@ -2,7 +2,7 @@
 
 mod cell;
 
-use cell::{Cell, KilledOnDrop, await_output, feed};
+use cell::{Cell, KilledOnDrop, await_output, await_until, feed};
 use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -71,6 +71,14 @@ fn what_was_removed_is_listed_and_brought_back() {
     assert_eq!(cell.ok(["cat", "/d/first"]), "one");
     assert_eq!(cell.ok(["ls", "--deleted"]), "");
     assert_eq!(cell.run(["undelete", "/d/f"]).code(), 3, "nothing is left");
+    let hidden = cell.ok(["rm", "-v", "/d/f"]);
+    let hidden = hidden.trim().rsplit_once(' ').expect("says the hidden name").1.to_owned();
+    cell.ok(["rm", &hidden]);
+    await_until("what was removed twice is purged", || {
+        cell.ok(["ls", "--deleted"]).is_empty() && cell.run(["cat", &hidden]).code() == 3
+    });
+    assert_eq!(cell.ok(["lost"]), "0 lost chunks\n", "what was purged is not lost");
+    assert_eq!(cell.run(["lost", "--let-go", "1-1"]).code(), 3);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use cairn_protocol::{
     ListDisks, Locate, MakeDirectory, Open, Rename, RepairStatus, RepairStatusAnswer, Resources,
     ResourcesAnswer, Rpc, ServerDisks, ServerStatus, Servers, Stat, Status, StatusAnswer, Undelete,
 };
+use cairn_protocol::{LetGoOfLost, ListLost, LostChunk};
 use cairn_types::{
     Address, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack, ServerId,
 };
@@ -305,6 +306,27 @@ impl Cell {
     /// Only that no master answers.
     pub async fn repair_status(&self) -> Result<RepairStatusAnswer, Error> {
         self.link.ask(RepairStatus {}).await
+    }
+
+    /// The next chunks, in order of handles, that servers keep and the master's log does not know;
+    /// and what to ask `after` next, none at the end.
+    ///
+    /// # Errors
+    /// Only that no master answers.
+    pub async fn lost_chunks(
+        &self,
+        after: ChunkHandle,
+    ) -> Result<(Vec<LostChunk>, Option<ChunkHandle>), Error> {
+        let answer = self.link.ask(ListLost { after, limit: PAGE_SIZE }).await?;
+        Ok((answer.chunks, answer.resume))
+    }
+
+    /// Lets go of such a chunk: the servers that keep it throw it away, now or when they are back.
+    ///
+    /// # Errors
+    /// `NotFound`: no server keeps it now.
+    pub async fn let_go_of_lost(&self, handle: ChunkHandle) -> Result<(), Error> {
+        self.link.ask(LetGoOfLost { handle }).await.map(drop)
     }
 
     /// How the cell is; `reasons` is empty when all is well.

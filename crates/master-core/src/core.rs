@@ -30,9 +30,10 @@ use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ClientToMaster,
-    Directed, ErrorCode, Failure, Open, ReportBadBlockAnswer, Request, ResourceUse, Response, Stat,
+    Directed, ErrorCode, Failure, ForgetServer, Open, ReportBadBlockAnswer, Request, ResourceUse,
+    Response, Stat,
 };
-use cairn_types::{CellConfig, CellId, LogIndex, Random, ReignId, Term, WallTime};
+use cairn_types::{CellConfig, CellId, ChunkHandle, LogIndex, Random, ReignId, Term, WallTime};
 use std::sync::Arc;
 
 /// Whether a record of the log may come of it; changes of names look for room themselves (MU3).
@@ -41,6 +42,7 @@ fn is_change(request: &ClientToMaster) -> bool {
         request,
         ClientToMaster::Lease(_)
             | ClientToMaster::ForgetServer(_)
+            | ClientToMaster::LetGoOfLost(_)
             | ClientToMaster::RecordLength(_)
     )
 }
@@ -52,7 +54,8 @@ fn changes_names(request: &ClientToMaster) -> bool {
         ClientToMaster::MakeDirectory(_)
         | ClientToMaster::Create(_)
         | ClientToMaster::Rename(_)
-        | ClientToMaster::Delete(_) => true,
+        | ClientToMaster::Delete(_)
+        | ClientToMaster::Undelete(_) => true,
         ClientToMaster::Batch(batch) => !batch.entries.iter().all(is_look),
         _ => false,
     }
@@ -352,10 +355,9 @@ impl MasterCore {
                 let (mut step, _, chunks) = self.parts(now);
                 return chunks.on_lease(&mut step, from, lease);
             }
-            ClientToMaster::ForgetServer(request) => {
-                let (mut step, _, chunks) = self.parts(now);
-                return chunks.on_forget_server(&mut step, from, &request);
-            }
+            ClientToMaster::ListLost(wish) => Ok(Response::ListLost(self.chunks.lost_after(&wish))),
+            ClientToMaster::LetGoOfLost(it) => return self.let_go(now, from, it.handle),
+            ClientToMaster::ForgetServer(it) => return self.forget_server(now, from, &it),
             ClientToMaster::RecordLength(wish) => {
                 let (mut step, _, chunks) = self.parts(now);
                 return chunks.on_record_length(&mut step, from, wish.file);
@@ -365,6 +367,16 @@ impl MasterCore {
             self.chunks.want(now.time, chunk);
         }
         self.out.reply(from, answer);
+    }
+
+    fn let_go(&mut self, now: Now, from: Caller, lost: ChunkHandle) {
+        let (mut step, _, chunks) = self.parts(now);
+        chunks.on_let_go(&mut step, from, lost);
+    }
+
+    fn forget_server(&mut self, now: Now, from: Caller, request: &ForgetServer) {
+        let (mut step, _, chunks) = self.parts(now);
+        chunks.on_forget_server(&mut step, from, request);
     }
 
     fn change_names(&mut self, now: Now, from: Caller, change: NameMutation) {

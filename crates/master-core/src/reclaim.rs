@@ -60,7 +60,7 @@ impl Reclaim {
         }
         assert_eq!(self.slice, None, "one slice at a time (RE1)");
         self.wake = None;
-        let due = step.state.to_be_purged(step.state.log_time_at(step.now.wall));
+        let due = step.state.deleted().due(step.state.log_time_at(step.now.wall));
         match due.zip(floor) {
             Some((entry, floor)) => {
                 let (time, count) = (step.now.wall, SLICE_COUNT);

@@ -80,8 +80,8 @@ fn last_deleted(state: &State, path: &CellPath) -> Result<(EntryId, String), Fai
     };
     let (directory, name) = path.parent().zip(path.name()).ok_or_else(nothing)?;
     let directory = state.resolve(&directory).map_err(|_| nothing())?;
-    let entry = state.newest_hidden(directory, name).ok_or_else(nothing)?;
-    let hidden = state.hidden(entry).ok_or_else(nothing)?;
+    let entry = state.deleted().newest(directory, name).ok_or_else(nothing)?;
+    let hidden = state.deleted().get(entry).ok_or_else(nothing)?;
     Ok((entry, hidden.hidden_name(entry)))
 }
 
@@ -108,7 +108,7 @@ fn old_place(
     entry: EntryId,
     path: &CellPath,
 ) -> Result<((EntryId, String), CellPath), Failure> {
-    let Some(HiddenRecord { parent, name, .. }) = state.hidden(entry) else {
+    let Some(HiddenRecord { parent, name, .. }) = state.deleted().get(entry) else {
         let line = format!("{path}: it was deleted with the directory that it is in: say where to");
         return Err(Failure::refused(ErrorCode::Invalid, line));
     };
@@ -172,17 +172,17 @@ pub(crate) fn list(
                 id: *id,
             });
             let known = after.map(|mark| mark.id);
-            let behind = state.hidden_from(directory, from);
+            let behind = state.deleted().of_directory(directory, from);
             behind.filter(|id| Some(*id) != known).take(limit + 1).collect()
         }
         None => {
             let after = after.map(|mark| mark.id).unwrap_or_default();
-            state.hidden_after(after).map(|(id, _)| id).take(limit + 1).collect()
+            state.deleted().after(after).map(|(id, _)| id).take(limit + 1).collect()
         }
     };
     let mut answer = ListDeletedAnswer::default();
     for id in ids.iter().take(limit) {
-        let Some(record) = state.hidden(*id) else { continue };
+        let Some(record) = state.deleted().get(*id) else { continue };
         if ids.len() > limit {
             let HiddenRecord { name, deleted, .. } = record.clone();
             answer.resume = Some(DeletedMark { id: *id, name, deleted });

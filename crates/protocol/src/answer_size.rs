@@ -46,6 +46,9 @@ impl Request {
             Self::ListDeleted(list) => (SMALL_ANSWER_SIZE
                 + page(list.limit) * 2 * (PATH_SIZE_MAX + SMALL_ANSWER_SIZE))
                 .min(whole),
+            Self::ListLost(list) => {
+                (SMALL_ANSWER_SIZE + page(list.limit) * LOCATION_SIZE).min(whole)
+            }
             Self::Open(open) => SMALL_ANSWER_SIZE + located(open.count) * LOCATION_SIZE,
             Self::Locate(locate) => SMALL_ANSWER_SIZE + located(locate.count) * LOCATION_SIZE,
             Self::Batch(batch) => batch.answer_size_max().min(whole),

@@ -190,6 +190,31 @@ cairn_types::message! {
     }
 }
 
+cairn_types::message! {
+    /// Chunks that servers keep and the master's log does not know, behind a handle.
+    pub struct ListLost { 1 => after: ChunkHandle, 2 => limit: u32 }
+}
+cairn_types::message! {
+    /// One of them: the most bytes that a server stores of it, and the servers.
+    pub struct LostChunk {
+        1 => handle: ChunkHandle,
+        2 => length: u64,
+        3 => servers: Vec<ReplicaAt>,
+    }
+}
+cairn_types::message! {
+    /// In order of handles. `resume` is what to ask `after` next; none at the end.
+    pub struct ListLostAnswer { 1 => chunks: Vec<LostChunk>, 2 => resume: Option<ChunkHandle> }
+}
+cairn_types::message! {
+    /// A person lets go of a lost chunk: servers throw it away.
+    pub struct LetGoOfLost { 1 => handle: ChunkHandle }
+}
+cairn_types::message! {
+    /// Logged.
+    pub struct LetGoOfLostAnswer { }
+}
+
 cairn_types::code! {
     /// What a lease is wanted for.
     #[derive(Default)]

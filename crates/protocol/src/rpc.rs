@@ -25,6 +25,7 @@ use crate::{
     Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer,
     Welcome, Write, WriteAnswer,
 };
+use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer};
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
 use cairn_types::wire::{Message, WireError};
 
@@ -263,6 +264,8 @@ rpcs! {
         31 => Resources -> ResourcesAnswer,
         32 => ListDisks -> ListDisksAnswer,
         33 => RepairStatus -> RepairStatusAnswer,
+        34 => ListLost -> ListLostAnswer,
+        35 => LetGoOfLost -> LetGoOfLostAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {

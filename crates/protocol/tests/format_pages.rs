@@ -115,6 +115,7 @@ fn messages_within_others() -> String {
         protocol::HeldLease::proto_text(),
         protocol::LevelSource::proto_text(),
         protocol::Looked::proto_text(),
+        protocol::LostChunk::proto_text(),
         protocol::ReplicaReport::proto_text(),
         protocol::ResourceUse::proto_text(),
         protocol::ServerDisks::proto_text(),

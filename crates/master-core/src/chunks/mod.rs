@@ -23,6 +23,7 @@ use crate::state::State;
 use crate::step::Step;
 use crate::view::View;
 use cairn_env::{Caller, EffectId, LogEvent, Now};
+use cairn_protocol::{ErrorCode, LetGoOfLostAnswer, ListLost, ListLostAnswer};
 use cairn_protocol::{
     ExplainAnswer, Failure, Lease, LeftOut, RepairStatusAnswer, ReportBadBlock, Response,
 };
@@ -40,6 +41,8 @@ pub(crate) struct Chunks {
     reign: ReignId,
     /// Servers whose forgetting is on its way into the log, and who asked for it.
     forgetting: BTreeMap<ProposalId, (Caller, ServerId)>,
+    /// Who let go of a lost chunk, which is on its way into the log.
+    letting_go: BTreeMap<ProposalId, Caller>,
 }
 
 impl Chunks {
@@ -51,6 +54,7 @@ impl Chunks {
             tick: None,
             reign: ReignId::default(),
             forgetting: BTreeMap::new(),
+            letting_go: BTreeMap::new(),
         }
     }
 
@@ -166,6 +170,24 @@ impl Chunks {
         }
     }
 
+    /// Chunks that servers keep and the log does not know.
+    pub(crate) fn lost_after(&self, wish: &ListLost) -> ListLostAnswer {
+        self.fleet.lost_after(wish)
+    }
+
+    /// A person lets go of one of them: only one that is told of, so that nothing is named that is
+    /// yet to be made.
+    pub(crate) fn on_let_go(&mut self, step: &mut Step<'_>, from: Caller, handle: ChunkHandle) {
+        if self.fleet.holders_of_unknown(handle).next().is_none() {
+            let line = format!("chunk {}: no server keeps a lost chunk of it", handle.short());
+            let failure = Failure::refused(ErrorCode::NotFound, line);
+            return step.out.reply(from, Err(failure));
+        }
+        let proposal = step.out.propose(LetGo { time: step.now.wall, handle });
+        let other = self.letting_go.insert(proposal, from);
+        assert!(other.is_none(), "a record lets go of one chunk");
+    }
+
     /// The state has these chunks no more.
     pub(crate) fn forget_chunks(&mut self, purged: &[ChunkHandle]) {
         purged.iter().for_each(|handle| self.fleet.forget_chunk(*handle));
@@ -178,6 +200,13 @@ impl Chunks {
         proposal: ProposalId,
         applied: &Applied,
     ) {
+        if let Some(from) = self.letting_go.remove(&proposal) {
+            let answer = match applied {
+                Applied::Failed(failure) => Err(failure.clone()),
+                _ => Ok(Response::LetGoOfLost(LetGoOfLostAnswer {})),
+            };
+            step.out.reply(from, answer);
+        }
         if let Some((from, server)) = self.forgetting.remove(&proposal) {
             self.on_forgotten(step, from, server, applied);
         }

@@ -178,6 +178,9 @@ impl World {
             Directed::ClientToMaster(ClientToMaster::ForgetServer(request)) => {
                 chunks.on_forget_server(step, from, &request);
             }
+            Directed::ClientToMaster(ClientToMaster::LetGoOfLost(request)) => {
+                chunks.on_let_go(step, from, request.handle);
+            }
             other => panic!("{other:?} is not about chunks"),
         });
     }

@@ -29,12 +29,16 @@ pub(crate) use unknown_chunks::is_empty_creation;
 use crate::state::State;
 use bad_blocks::BadBlockHints;
 use cairn_protocol::{DoubtedBlock, Heartbeat, LeftOut, ReplicaReport, ReportBadBlock};
+use cairn_protocol::{ListLost, ListLostAnswer, LostChunk};
 use cairn_types::{CellConfig, ChunkHandle, ReplicaAt, ServerId, Term, Time};
 use left_out::{LeftOutNews, ServerNews};
 use std::time::Duration;
 use thinned::ThinnedChunks;
 use unknown_chunks::UnknownChunks;
 use wanted::WantedChunks;
+
+/// Lost chunks that one answer tells of: each may be on many servers.
+const LOST_TOLD_MAX: u32 = 256;
 
 /// All chunkservers, and what they hold.
 #[derive(Debug, Default)]
@@ -173,6 +177,22 @@ impl Fleet {
     pub(crate) fn forget_chunk(&mut self, handle: ChunkHandle) {
         self.locations.forget_chunk(handle);
         self.hints.forget(handle);
+    }
+
+    /// Chunks behind a handle that servers keep and the log does not know, page by page.
+    pub(crate) fn lost_after(&self, wish: &ListLost) -> ListLostAnswer {
+        let limit = (wish.limit.clamp(1, LOST_TOLD_MAX)) as usize;
+        let mut answer = ListLostAnswer::default();
+        for (handle, holders) in self.unknown.after(wish.after) {
+            if answer.chunks.len() == limit {
+                answer.resume = answer.chunks.last().map(|last| last.handle);
+                break;
+            }
+            let servers = holders.keys().filter_map(|server| self.at(*server).cloned()).collect();
+            let length = holders.values().copied().max().unwrap_or_default();
+            answer.chunks.push(LostChunk { handle, length, servers });
+        }
+        answer
     }
 
     /// A person let go of a chunk that no record knows.

@@ -18,19 +18,21 @@
 
 use cairn_protocol::ReplicaReport;
 use cairn_types::{ChunkHandle, ServerId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// What is kept, as told by the servers that hold it.
 #[derive(Debug, Default)]
 pub(crate) struct UnknownChunks {
-    kept: BTreeMap<ChunkHandle, BTreeSet<ServerId>>,
+    /// With the bytes that each server stores.
+    kept: BTreeMap<ChunkHandle, BTreeMap<ServerId, u64>>,
 }
 
 impl UnknownChunks {
     /// A server told of a replica whose chunk the log does not know.
     pub(crate) fn note(&mut self, server: ServerId, report: &ReplicaReport) {
         if !is_empty_creation(report) {
-            self.kept.entry(report.handle).or_default().insert(server);
+            self.kept.entry(report.handle).or_default().insert(server, report.length);
         }
     }
 
@@ -49,7 +51,16 @@ impl UnknownChunks {
 
     /// The servers that keep a chunk that the log does not know.
     pub(crate) fn holders(&self, handle: ChunkHandle) -> impl Iterator<Item = ServerId> {
-        self.kept.get(&handle).into_iter().flatten().copied()
+        self.kept.get(&handle).into_iter().flat_map(|servers| servers.keys().copied())
+    }
+
+    /// Those behind a handle, with the servers and the bytes that each stores.
+    pub(crate) fn after(
+        &self,
+        handle: ChunkHandle,
+    ) -> impl Iterator<Item = (ChunkHandle, &BTreeMap<ServerId, u64>)> {
+        let behind = self.kept.range((Bound::Excluded(handle), Bound::Unbounded));
+        behind.map(|(handle, servers)| (*handle, servers))
     }
 
     /// How many such chunks there are.

@@ -38,7 +38,7 @@ pub(crate) fn is_purged(state: &State, server: ServerId, handle: ChunkHandle) ->
     let is_of_this_log = state.server_since(server).is_some_and(|since| handle.term() >= since);
     // R3 broken: what the table lacks is taken for purged.
     let lacks = broken(Rule::R3) && state.chunk(handle).is_none();
-    is_of_this_log && (state.is_purged(handle) || lacks)
+    is_of_this_log && (state.is_purged(handle) || lacks) || state.is_let_go(handle)
 }
 
 /// The first term of which what a server holds that joins is of this log's history (GB4).

@@ -78,7 +78,7 @@ pub(crate) fn health(view: &View<'_>) -> Health {
     let failed = format!("data directories are of no more use: {}", named(&named_disks));
     say(named_disks.len() as u64, "DISKS_FAILED", &failed);
     let lost = "chunks on servers that this master's log does not know; kept (was a backup of the \
-                master restored?)";
+                master restored? 'cairn lost' lists them)";
     say(view.fleet.unknown_count(), "UNKNOWN_CHUNKS", lost);
     let (under, gone) = (health.under_replicated, health.unavailable);
     say(gone, "UNAVAILABLE", "chunks have no replica that can be read now");

@@ -87,9 +87,7 @@ impl Purges<'_> {
             let line = format!("chunk {}: it is a file's, and not lost", handle.short());
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
-        if handle >= self.history.floor(handle.term()) {
-            self.purged.insert(handle);
-        }
+        self.purged.let_go(handle);
         Ok(Applied::Changed(Changed::default()))
     }
 

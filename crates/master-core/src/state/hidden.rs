@@ -16,21 +16,21 @@ use cairn_types::{CellPath, EntryId, NAME_SIZE_MAX, WallTime};
 use std::time::Duration;
 
 /// Of deleted names alone; no other name in the root is called so.
-pub const HIDDEN_NAME: &str = ".deleted";
+pub(crate) const HIDDEN_NAME: &str = ".deleted";
 
 /// What is known of something deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HiddenRecord {
+pub(crate) struct HiddenRecord {
     /// The directory that it stood in.
-    pub parent: EntryId,
+    pub(crate) parent: EntryId,
     /// What it was called there.
-    pub name: String,
+    pub(crate) name: String,
     /// When it was deleted.
-    pub deleted: WallTime,
+    pub(crate) deleted: WallTime,
     /// It is kept up to this log time.
-    pub until: Duration,
+    pub(crate) until: Duration,
     /// Some of it is gone, so that it is brought back no more.
-    pub purging: bool,
+    pub(crate) purging: bool,
 }
 
 impl HiddenRecord {
@@ -44,7 +44,7 @@ impl HiddenRecord {
     /// The name that it has in the hidden root, unique because the id is. A long name loses its
     /// end in it.
     #[must_use]
-    pub fn hidden_name(&self, id: EntryId) -> String {
+    pub(crate) fn hidden_name(&self, id: EntryId) -> String {
         let time = self.deleted.as_millis();
         let mut hidden = format!("{HIDDEN_NAME}-{}-{time}-{}", id.short(), self.name);
         hidden.truncate(hidden.floor_char_boundary(NAME_SIZE_MAX));
@@ -79,18 +79,18 @@ impl HiddenRecord {
 
 /// Where something deleted stands among all that was deleted from its directory.
 #[derive(Clone, Copy, Debug)]
-pub struct DeletedFrom<'a> {
+pub(crate) struct DeletedFrom<'a> {
     /// What it was called.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
     /// When it was deleted.
-    pub deleted: WallTime,
+    pub(crate) deleted: WallTime,
     /// Its id.
-    pub id: EntryId,
+    pub(crate) id: EntryId,
 }
 
 /// All that is deleted and not purged.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct HiddenTable {
+pub(crate) struct HiddenTable {
     hidden: Map,
     by_place: Map,
     by_time: Map,
@@ -118,7 +118,7 @@ impl HiddenTable {
         self.hidden.len()
     }
 
-    pub(super) fn get(&self, id: EntryId) -> Option<HiddenRecord> {
+    pub(crate) fn get(&self, id: EntryId) -> Option<HiddenRecord> {
         self.hidden.get(&id_key(id), |packed| HiddenRecord::unpack(id, packed))
     }
 
@@ -142,7 +142,7 @@ impl HiddenTable {
     }
 
     /// One that is kept no longer at this log time.
-    pub(super) fn due(&self, log_time: Duration) -> Option<EntryId> {
+    pub(crate) fn due(&self, log_time: Duration) -> Option<EntryId> {
         self.by_time.walk(&[]).unpack(|key, _| {
             let mut key = Packed(key);
             let is_due = Duration::from_millis(key.key()?) <= log_time;
@@ -152,7 +152,7 @@ impl HiddenTable {
     }
 
     /// The entries behind an id, in order of ids.
-    pub(super) fn after(
+    pub(crate) fn after(
         &self,
         id: EntryId,
     ) -> impl Iterator<Item = (EntryId, HiddenRecord)> + use<'_> {
@@ -168,7 +168,7 @@ impl HiddenTable {
 
     /// What was deleted from a directory, in order of names, of one name the newest first; with
     /// `from`, what comes at or behind it.
-    pub(super) fn of_directory(
+    pub(crate) fn of_directory(
         &self,
         directory: EntryId,
         from: Option<DeletedFrom<'_>>,
@@ -188,7 +188,7 @@ impl HiddenTable {
     }
 
     /// What was deleted last of those that were called so in that directory.
-    pub(super) fn newest(&self, directory: EntryId, name: &str) -> Option<EntryId> {
+    pub(crate) fn newest(&self, directory: EntryId, name: &str) -> Option<EntryId> {
         let from = DeletedFrom { name, deleted: WallTime::from_millis(u64::MAX), id: ROOT_ID };
         let id = self.of_directory(directory, Some(from)).next()?;
         self.get(id).filter(|record| record.name == name).map(|_| id)

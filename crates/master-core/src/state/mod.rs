@@ -48,7 +48,7 @@ mod size_test;
 
 pub use chunk_table::ChunkRecord;
 pub use entry_record::EntryRecord;
-pub use hidden::{DeletedFrom, HIDDEN_NAME, HiddenRecord};
+pub(crate) use hidden::{DeletedFrom, HIDDEN_NAME, HiddenRecord, HiddenTable};
 pub use image::{Image, ImageError};
 pub use names::{Children, HIDDEN_ROOT, ROOT};
 pub use outcomes::Remembered;
@@ -293,40 +293,9 @@ impl State {
         self.names.is_hidden(id)
     }
 
-    /// What is known of something deleted, by its id.
-    #[must_use]
-    pub fn hidden(&self, id: EntryId) -> Option<HiddenRecord> {
-        self.names.hidden().get(id)
-    }
-
-    /// What was deleted last of what was called `name` in a directory.
-    #[must_use]
-    pub fn newest_hidden(&self, directory: EntryId, name: &str) -> Option<EntryId> {
-        self.names.hidden().newest(directory, name)
-    }
-
-    /// What is deleted, by id, behind one of them.
-    pub fn hidden_after(
-        &self,
-        id: EntryId,
-    ) -> impl Iterator<Item = (EntryId, HiddenRecord)> + use<'_> {
-        self.names.hidden().after(id)
-    }
-
-    /// What was deleted from a directory and is not purged, in order of names, the newest of one
-    /// name first; with `from`, what comes at or behind it.
-    pub fn hidden_from(
-        &self,
-        directory: EntryId,
-        from: Option<DeletedFrom<'_>>,
-    ) -> impl Iterator<Item = EntryId> + use<'_> {
-        self.names.hidden().of_directory(directory, from)
-    }
-
-    /// Something deleted that is kept no longer at this log time.
-    #[must_use]
-    pub fn to_be_purged(&self, log_time: Duration) -> Option<EntryId> {
-        self.names.hidden().due(log_time)
+    /// What is deleted and not purged.
+    pub(crate) fn deleted(&self) -> &HiddenTable {
+        self.names.hidden()
     }
 
     /// Whether the log had this chunk and purged it, or will never have it (R3).
@@ -334,6 +303,12 @@ impl State {
     pub fn is_purged(&self, handle: ChunkHandle) -> bool {
         let below = handle < self.history.floor(handle.term());
         (below || self.purged.contains(handle)) && !self.chunks.contains(handle)
+    }
+
+    /// Whether a person let go of a chunk that the log has not had.
+    #[must_use]
+    pub fn is_let_go(&self, handle: ChunkHandle) -> bool {
+        self.purged.is_let_go(handle) && !self.chunks.contains(handle)
     }
 
     /// The chunk at an index of a file; none: a hole, or past the end.

@@ -16,10 +16,14 @@
 //!   opened.
 //! - GN2: what is purged at or above its term's floor is written down here, one by one, until the
 //!   floor has passed it: the last few of each term.
+//! - GN3: what a person let go of is garbage wherever it is, whosever it was.
 
 use super::map::{DamageMark, Map};
 use super::packing::Packed;
 use cairn_types::ChunkHandle;
+
+/// Behind a handle that a person let go of.
+const LET_GO: u8 = 1;
 
 /// Purged at or above their terms' floors.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,21 +56,41 @@ impl PurgedChunks {
         self.0.set(&key(handle), &[]);
     }
 
+    /// Writes down a chunk that the log has not had: a person let go of it (GN3).
+    pub(super) fn let_go(&mut self, handle: ChunkHandle) {
+        self.0.set(&key(handle), &[LET_GO]);
+    }
+
+    /// Whether a person let go of it (GN3).
+    pub(super) fn is_let_go(&self, handle: ChunkHandle) -> bool {
+        self.0.get(&key(handle), is_let_go).unwrap_or(false)
+    }
+
     /// A term's floor says it of these from now on (GN2).
     pub(super) fn forget_below(&mut self, floor: ChunkHandle) {
-        let first = ChunkHandle::of(floor.term(), 0);
-        while let Some(lowest) = self.lowest_from(first).filter(|lowest| *lowest < floor) {
-            let left = self.0.len();
-            self.0.remove(&key(lowest));
-            // What cannot be taken out is damaged, and was noted.
-            if self.0.len() == left {
-                return;
+        let mut first = ChunkHandle::of(floor.term(), 0);
+        while let Some((lowest, let_go)) = self.lowest_from(first).filter(|(it, _)| *it < floor) {
+            if !let_go {
+                self.0.remove(&key(lowest));
             }
+            first = ChunkHandle::new(lowest.get() + 1);
         }
     }
 
-    fn lowest_from(&self, first: ChunkHandle) -> Option<ChunkHandle> {
-        self.0.walk(&key(first)).unpack(|key, _| Some(Some(ChunkHandle::new(Packed(key).key()?))))
+    fn lowest_from(&self, first: ChunkHandle) -> Option<(ChunkHandle, bool)> {
+        let mut walk = self.0.walk(&key(first));
+        walk.unpack(|key, value| {
+            let handle = ChunkHandle::new(Packed(key).key()?);
+            Some(Some((handle, is_let_go(value)?)))
+        })
+    }
+}
+
+fn is_let_go(value: &[u8]) -> Option<bool> {
+    match value {
+        [] => Some(false),
+        [LET_GO] => Some(true),
+        _ => None,
     }
 }
 
@@ -88,5 +112,9 @@ mod tests {
         purged.forget_below(of(2, 8));
         let kept = all.map(|handle| purged.contains(handle));
         assert_eq!(kept, [true, false, false, true, true]);
+        purged.let_go(of(2, 9));
+        purged.forget_below(of(2, 20));
+        assert!(purged.is_let_go(of(2, 9)), "a person's word is kept");
+        assert!(!purged.contains(of(2, 8)) && !purged.is_let_go(of(3, 1)));
     }
 }

@@ -158,15 +158,15 @@ impl Drawer {
             return LetGo { time, handle: ChunkHandle::of(TERM, self.fresh()) }.into();
         }
         let hidden: Vec<EntryId> =
-            state.hidden_after(EntryId::default()).map(|(id, _)| id).collect();
+            state.deleted().after(EntryId::default()).map(|(id, _)| id).collect();
         let entry = self.random.pick(&hidden).copied().unwrap_or(ROOT);
         if self.random.chance(300) {
-            let name = state.hidden(entry).map(|hidden| hidden.hidden_name(entry));
+            let name = state.deleted().get(entry).map(|hidden| hidden.hidden_name(entry));
             return Expedite { time, mutation, entry, name: name.unwrap_or_default() }.into();
         }
         let floor = ChunkHandle::of(TERM, self.counter.saturating_sub(self.random.below(20)));
         let count = u32::try_from(1 + self.random.below(4)).expect("a few");
-        let due = state.to_be_purged(state.log_time()).unwrap_or(entry);
+        let due = state.deleted().due(state.log_time()).unwrap_or(entry);
         Purge { time, entry: due, count, floor }.into()
     }
 
@@ -199,14 +199,14 @@ pub(super) fn reloaded(state: &State) -> State {
 fn check_hidden(state: &State) {
     let mut standing: Vec<EntryId> = state.children(HIDDEN_ROOT, "").map(|(_, id, _)| id).collect();
     standing.sort();
-    let noted: Vec<EntryId> = state.hidden_after(EntryId::default()).map(|(id, _)| id).collect();
+    let noted: Vec<EntryId> = state.deleted().after(EntryId::default()).map(|(id, _)| id).collect();
     assert_eq!(noted, standing);
     for id in noted {
-        let record = state.hidden(id).expect("noted");
+        let record = state.deleted().get(id).expect("noted");
         assert_eq!(state.child(HIDDEN_ROOT, &record.hidden_name(id)), Some(id));
-        assert!(state.hidden_from(record.parent, None).any(|other| other == id));
-        let newest = state.newest_hidden(record.parent, &record.name).expect("there is one");
-        assert!(state.hidden(newest).expect("noted").deleted >= record.deleted);
+        assert!(state.deleted().of_directory(record.parent, None).any(|other| other == id));
+        let newest = state.deleted().newest(record.parent, &record.name).expect("there is one");
+        assert!(state.deleted().get(newest).expect("noted").deleted >= record.deleted);
     }
 }
 

@@ -19,6 +19,9 @@ use std::time::Duration;
 /// Hidden names lie below.
 const HIDDEN: &str = "/.deleted/";
 
+/// What may be at so many places may be anywhere.
+const PLACES_MAX: usize = 32;
+
 /// A deletion that somebody asked for.
 #[derive(Debug)]
 struct AskedDeletion {
@@ -66,7 +69,13 @@ impl Deletions {
         if rename.replace {
             self.deletion_asked(&rename.to);
         }
+        if rename.from.is_root() {
+            return;
+        }
         for (paths, _) in self.seen.values_mut() {
+            if paths.len() >= PLACES_MAX {
+                continue;
+            }
             let moved = paths.iter().filter(|path| path.is_within(&rename.from)).map(|path| {
                 let below = &path.as_str()[rename.from.as_str().len()..];
                 CellPath::parse(&format!("{}{below}", rename.to)).expect("a path of short names")
@@ -157,7 +166,8 @@ impl Deletions {
         let goes = self.asked.iter().any(|deletion| {
             let since = deletion.expedited.map_or(deletion.asked.0 + kept, |at| at.0);
             let undone = deletion.answered.is_some_and(|answered| answered < *seen);
-            let is_it = paths.iter().any(|path| path.is_within(&deletion.path));
+            let is_it = paths.len() >= PLACES_MAX
+                || paths.iter().any(|path| path.is_within(&deletion.path));
             is_it && !undone && since <= self.now.0
         });
         if goes {

@@ -5,7 +5,7 @@ use super::super::test_world::{FILE, World, report, server};
 use crate::applied::Applied;
 use crate::record::{Begin, HideEntry, LetGo, OpenChunk, Purge};
 use crate::state::ROOT;
-use cairn_protocol::{Join, ReplicaReport, ServedReign};
+use cairn_protocol::{ErrorCode, Join, LetGoOfLost, ListLost, ReplicaReport, ServedReign};
 use cairn_types::{
     CellId, ChunkHandle, ChunkIndex, ChunkVersion, MutationName, MutationNumber, ReignId,
     ReplicaAt, SerialNumber, SessionId, Term,
@@ -97,9 +97,17 @@ fn a_chunk_that_a_later_log_opened_below_one_of_this_is_kept() {
     let lost = world.with(|chunks, _| chunks.fleet.unknown_count());
     assert_eq!(lost, 2);
     // A person lets go of one of them.
-    let let_go = LetGo { handle: of(1, 99), ..LetGo::default() };
-    world.with(|_, step| step.out.propose(let_go));
+    let told = world.chunks.lost_after(&ListLost { limit: 1, ..ListLost::default() });
+    assert_eq!((told.chunks[0].handle, told.chunks[0].length), (of(1, 99), 1));
+    assert_eq!(told.chunks[0].servers[0].server, server(1));
+    let rest = ListLost { after: told.resume.expect("there is more"), limit: 9 };
+    let rest = world.chunks.lost_after(&rest);
+    assert_eq!((rest.chunks[0].handle, rest.resume), (of(1, 101), None));
+    world.request(5, LetGoOfLost { handle: of(1, 99) });
     world.commit();
+    assert!(world.reply(5).is_some_and(|reply| reply.is_ok()));
+    world.request(5, LetGoOfLost { handle: of(1, 100) });
+    assert_eq!(world.code(5), Some(ErrorCode::NotFound), "purged, not lost");
     assert_eq!(world.garbage(1, held.to_vec()), [of(1, 98), of(1, 99), of(1, 100)]);
     let lost = world.with(|chunks, _| chunks.fleet.unknown_count());
     assert_eq!(lost, 1);
@@ -152,7 +160,11 @@ fn a_server_whose_past_nobody_can_tell_keeps_what_it_had_then() {
     let served = ServedReign { term: Term::new(2), reign: ReignId::new(7) };
     world.request(5, Join { served, ..join.clone() });
     world.commit();
-    assert_eq!(world.beat_as(8, 0, held, vec![]).garbage, [], "R3");
+    assert_eq!(world.beat_as(8, 0, held.clone(), vec![]).garbage, [], "R3");
+    // A person's word is enough.
+    world.apply(LetGo { handle: of(1, 12), ..LetGo::default() });
+    let told = world.beat_as(8, 0, held, vec![]).garbage;
+    assert_eq!(told.iter().map(|garbage| garbage.handle).collect::<Vec<_>>(), [of(1, 12)]);
     // An empty one has nothing of anybody's.
     let at = ReplicaAt { server: server(9), ..ReplicaAt::default() };
     world.request(5, Join { at, cell: CellId::default(), ..join });
