@@ -14,7 +14,7 @@ use cairn_env_sim::{DiskFaults, DiskImage, NodeId, SeenRequest, WorldStep};
 use cairn_protocol::{Failure, Role};
 use cairn_types::{Address, CellConfig, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub(super) struct DrillScript {
     pub(super) prober: NodeId,
     ended: BTreeMap<OpTicket, OpResult>,
     tokens: u64,
+    /// Whose disks fail: their processes may end by themselves.
+    may_halt: BTreeSet<NodeId>,
 }
 
 impl DrillScript {
@@ -50,7 +52,8 @@ impl DrillScript {
         let (mut world, nodes) = cell::build(&config, &cell_config, CLIENTS, &observer);
         let prober = cell::add_prober(&mut world, "prober", Role::Client);
         let sim = Simulation::new(world, nodes, cell_config, observer);
-        let mut script = Self { sim, prober, ended: BTreeMap::new(), tokens: 0 };
+        let mut script =
+            Self { sim, prober, ended: BTreeMap::new(), tokens: 0, may_halt: BTreeSet::new() };
         // Servers join and the master learns of them.
         script.pass(Duration::from_secs(3));
         script
@@ -68,6 +71,9 @@ impl DrillScript {
     pub(super) fn finish(mut self, verdict: Verdict, report: &mut RunReport) {
         if let Err(why) = verdict {
             self.sim.fail("drill", why);
+        }
+        for node in &self.may_halt {
+            drop(self.sim.world.take_halt(*node));
         }
         finish(&mut self.sim, report);
     }
@@ -311,8 +317,9 @@ impl DrillScript {
         self.sim.world.pause(node, span);
     }
 
-    /// From now on a machine's disk does this wrong.
+    /// From now on a machine's disk does this wrong; its process may end by that.
     pub(super) fn fail_disk(&mut self, node: NodeId, faults: DiskFaults) {
+        self.may_halt.insert(node);
         self.sim.world.disks(node).iter().for_each(|disk| disk.set_faults(faults, 1));
     }
 
