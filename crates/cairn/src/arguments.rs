@@ -117,6 +117,8 @@ pub(crate) enum ClientCommand {
     Status(commands::status::StatusArguments),
     /// The chunkservers
     Servers(commands::servers::ServersArguments),
+    /// What the cell is at: jobs, how far they are, how long they will take
+    Jobs(commands::jobs::JobsArguments),
     /// List the chunks that lack replicas, with their files
     Fsck(commands::fsck::FsckArguments),
     /// List chunks that the master's log does not know, or let go of them

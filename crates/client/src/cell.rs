@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::link::{Link, wait_for};
 use cairn_client_core::Operation;
+use cairn_protocol::{CancelJob, JobStatus, ListJobs};
 use cairn_protocol::{
     CellInfo, CellInfoAnswer, ChunkLocations, Create, DegradedChunk, Delete, DeletedEntry,
     DeletedMark, Explain, ExplainAnswer, Find, FindAnswer, ForgetServer, ListDegraded, ListDeleted,
@@ -306,6 +307,22 @@ impl Cell {
     /// Only that no master answers.
     pub async fn repair_status(&self) -> Result<RepairStatusAnswer, Error> {
         self.link.ask(RepairStatus {}).await
+    }
+
+    /// What the cell is at: jobs that it does by itself, and those that somebody began.
+    ///
+    /// # Errors
+    /// Only that no master answers.
+    pub async fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
+        self.link.ask(ListJobs {}).await.map(|answer| answer.jobs)
+    }
+
+    /// Ends a job that somebody began; what it has done stays.
+    ///
+    /// # Errors
+    /// `NotFound`: there is none with this id, or it is one that the cell does by itself.
+    pub async fn cancel_job(&self, id: &str) -> Result<(), Error> {
+        self.link.ask(CancelJob { id: id.to_owned() }).await.map(drop)
     }
 
     /// The next chunks, in order of handles, that servers keep and the master's log does not know;

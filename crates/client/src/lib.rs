@@ -47,8 +47,9 @@ mod writer;
 pub use cairn_format::{ProducerId, RECORD_WINDOW, Record};
 pub use cairn_protocol::{
     BelowGoalCount, CellInfoAnswer, ChunkLocations, DiskStatus, ErrorCode, ExplainAnswer,
-    FindAnswer, Found, Outcome, RepairStatusAnswer, ResourceUse, ResourcesAnswer, ServerDisks,
-    ServerResources, ServerState, ServerStatus, StatusAnswer,
+    FindAnswer, Found, JobKind, JobState, JobStatus, JobUnit, Outcome, RepairStatusAnswer,
+    ResourceUse, ResourcesAnswer, ServerDisks, ServerResources, ServerState, ServerStatus,
+    StatusAnswer,
 };
 pub use cairn_types::{CellPath, Content, Entry, EntryKind, PathError};
 

@@ -30,8 +30,8 @@ use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ClientToMaster,
-    Directed, ErrorCode, Failure, ForgetServer, Open, ReportBadBlockAnswer, Request, ResourceUse,
-    Response, Stat,
+    Directed, ErrorCode, Failure, ForgetServer, ListJobsAnswer, Open, ReportBadBlockAnswer,
+    Request, ResourceUse, Response, Stat,
 };
 use cairn_types::{CellConfig, CellId, ChunkHandle, LogIndex, Random, ReignId, Term, WallTime};
 use std::sync::Arc;
@@ -59,6 +59,12 @@ fn changes_names(request: &ClientToMaster) -> bool {
         ClientToMaster::Batch(batch) => !batch.entries.iter().all(is_look),
         _ => false,
     }
+}
+
+/// What the cell does by itself is not cancelled.
+fn cancel_job(id: &str) -> Result<Response, Failure> {
+    let line = format!("{id}: no job that could be cancelled; 'cairn jobs' lists them");
+    Err(Failure::refused(ErrorCode::NotFound, line))
 }
 
 /// The primary master of one term.
@@ -297,6 +303,12 @@ impl MasterCore {
         Response::Status(status)
     }
 
+    /// What the cell is at.
+    fn jobs(&self, view: &View<'_>) -> ListJobsAnswer {
+        let of_chunks = self.chunks.jobs(view.now, view.state);
+        ListJobsAnswer { jobs: of_chunks.chain(self.reclaim.job(view)).collect() }
+    }
+
     /// What clients ask: answered at once from what is known, or taken into a room of its own.
     fn on_client(&mut self, now: Now, from: Caller, request: ClientToMaster) {
         if let Some(refusal) = self.refusal(now, &request) {
@@ -321,6 +333,8 @@ impl MasterCore {
             ClientToMaster::RepairStatus(_) => {
                 Ok(Response::RepairStatus(self.chunks.repair_status(now, state)))
             }
+            ClientToMaster::ListJobs(_) => Ok(Response::ListJobs(self.jobs(&view))),
+            ClientToMaster::CancelJob(it) => cancel_job(&it.id),
             ClientToMaster::Resources(_) => {
                 Ok(Response::Resources(reads::resources(&view, self.resources)))
             }

@@ -14,6 +14,7 @@ mod chunks;
 mod core;
 mod find;
 mod fleet;
+mod job_pace;
 mod jobs;
 mod leases;
 mod log_jobs;

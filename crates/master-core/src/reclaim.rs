@@ -13,10 +13,13 @@
 //! Chunks that are gone from the state go from the servers as garbage (`rules/garbage.rs`).
 
 use crate::applied::{Applied, EntryPurged};
+use crate::job_pace::JobPace;
 use crate::outbox::ProposalId;
 use crate::record::Purge;
 use crate::step::Step;
+use crate::view::View;
 use cairn_env::EffectId;
+use cairn_protocol::{JobKind, JobStatus, JobUnit};
 use cairn_types::ChunkHandle;
 use std::time::Duration;
 
@@ -24,6 +27,8 @@ use std::time::Duration;
 const SLICE_COUNT: u32 = 256;
 /// Between two slices.
 const SLICE_PAUSE: Duration = Duration::from_millis(5);
+/// Names that are counted for a person, of those that are due.
+const COUNTED_MAX: usize = 1000;
 
 /// What becomes of the deleted in one term.
 #[derive(Debug, Default)]
@@ -32,6 +37,7 @@ pub(crate) struct Reclaim {
     wake: Option<EffectId>,
     /// A slice that is on its way into the log (RE1).
     slice: Option<ProposalId>,
+    pace: JobPace,
 }
 
 impl Reclaim {
@@ -64,11 +70,15 @@ impl Reclaim {
         match due.zip(floor) {
             Some((entry, floor)) => {
                 let (time, count) = (step.now.wall, SLICE_COUNT);
+                self.pace.is_at_work(step.now);
                 self.slice = Some(step.out.propose(Purge { time, entry, count, floor }));
             }
             None => {
                 let pause = Duration::from_millis(step.state.config().heartbeat_ms);
                 self.look_again(step, pause);
+                if due.is_none() {
+                    self.pace.rests();
+                }
             }
         }
         true
@@ -86,8 +96,24 @@ impl Reclaim {
             self.look_again(step, SLICE_PAUSE);
         }
         match applied {
-            Applied::EntryPurged(EntryPurged { chunks, .. }) => chunks,
+            Applied::EntryPurged(EntryPurged { chunks, whole, .. }) => {
+                self.pace.note(step.now, u64::from(*whole));
+                chunks
+            }
             _ => &[],
         }
+    }
+
+    /// As a job, for a person; none while nothing is due.
+    pub(crate) fn job(&self, view: &View<'_>) -> Option<JobStatus> {
+        let log_time = view.state.log_time_at(view.now.wall);
+        let left = view.state.deleted().due_count(log_time, COUNTED_MAX);
+        if left == 0 {
+            return None;
+        }
+        let note = if left == COUNTED_MAX { "and perhaps more names" } else { "" };
+        let (id, note, kind) = ("purge".to_owned(), note.to_owned(), JobKind::Purge);
+        let status = JobStatus { id, kind, note, unit: JobUnit::Names, ..JobStatus::default() };
+        Some(self.pace.tell(view.now, left as u64, status))
     }
 }

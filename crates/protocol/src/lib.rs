@@ -14,6 +14,7 @@ mod clone_calls;
 mod failure;
 mod frame;
 mod handshake;
+mod job_calls;
 #[cfg(any(test, feature = "samples"))]
 mod lies;
 mod master_calls;
@@ -37,6 +38,9 @@ pub use frame::{
     PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, RequestId, VERSION_ANY, encode_frame,
 };
 pub use handshake::{Hello, Role, Welcome, judge_hello, judge_request};
+pub use job_calls::{
+    CancelJob, CancelJobAnswer, JobKind, JobState, JobStatus, JobUnit, ListJobs, ListJobsAnswer,
+};
 #[cfg(any(test, feature = "samples"))]
 pub use lies::{Liar, lies};
 pub use master_calls::{

@@ -25,6 +25,7 @@ use crate::{
     Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer,
     Welcome, Write, WriteAnswer,
 };
+use crate::{CancelJob, CancelJobAnswer, ListJobs, ListJobsAnswer};
 use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer};
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
 use cairn_types::wire::{Message, WireError};
@@ -266,6 +267,8 @@ rpcs! {
         33 => RepairStatus -> RepairStatusAnswer,
         34 => ListLost -> ListLostAnswer,
         35 => LetGoOfLost -> LetGoOfLostAnswer,
+        110 => ListJobs -> ListJobsAnswer,
+        111 => CancelJob -> CancelJobAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {

@@ -13,6 +13,7 @@ pub(crate) mod find;
 pub(crate) mod fsck;
 pub(crate) mod get;
 pub(crate) mod head;
+pub(crate) mod jobs;
 pub(crate) mod lost;
 pub(crate) mod ls;
 pub(crate) mod master;

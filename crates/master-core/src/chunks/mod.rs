@@ -25,7 +25,7 @@ use crate::view::View;
 use cairn_env::{Caller, EffectId, LogEvent, Now};
 use cairn_protocol::{ErrorCode, LetGoOfLostAnswer, ListLost, ListLostAnswer};
 use cairn_protocol::{
-    ExplainAnswer, Failure, Lease, LeftOut, RepairStatusAnswer, ReportBadBlock, Response,
+    ExplainAnswer, Failure, JobStatus, Lease, LeftOut, RepairStatusAnswer, ReportBadBlock, Response,
 };
 use cairn_types::{ChunkHandle, EntryId, ReignId, ReplicaAt, ServerId, Term, Time};
 use std::collections::BTreeMap;
@@ -107,6 +107,11 @@ impl Chunks {
     /// Which chunks lack replicas, and what is being done about it.
     pub(crate) fn repair_status(&self, now: Now, state: &State) -> RepairStatusAnswer {
         self.repair.status(&self.view(now, state))
+    }
+
+    /// What is being done for chunks, as jobs.
+    pub(crate) fn jobs(&self, now: Now, state: &State) -> impl Iterator<Item = JobStatus> {
+        self.repair.job(&self.view(now, state)).into_iter()
     }
 
     /// Why a path's chunks, or one chunk, are as they are.

@@ -20,6 +20,7 @@ mod rests;
 mod survey;
 mod under_way;
 
+use crate::job_pace::JobPace;
 use crate::record::Record;
 use crate::rules::cloning::{CloneLoad, choose_source, plan_clone};
 use crate::rules::lacking::Urgency;
@@ -31,7 +32,7 @@ use crate::view::View;
 use cairn_env::EffectId;
 use cairn_protocol::{
     BelowGoalCount, CloneChunk, CloneChunkAnswer, CloneProgress, CloneStatus, DropClone, ErrorCode,
-    Failure, RepairStatusAnswer, Response, Rpc, ServerState,
+    Failure, JobKind, JobState, JobStatus, RepairStatusAnswer, Response, Rpc, ServerState,
 };
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
 use rests::Rests;
@@ -67,6 +68,7 @@ pub(crate) struct Repair {
     calls: BTreeMap<EffectId, ChunkHandle>,
     /// Where the look for more goes on: what comes before cannot be started now.
     considered: (Urgency, ChunkHandle),
+    pace: JobPace,
 }
 
 impl Repair {
@@ -88,6 +90,10 @@ impl Repair {
         self.rests.pass(step.now.time, view.term.dead());
         self.tend(step, scheduler);
         self.start_some(step, scheduler);
+        match self.job_counts() {
+            (0, _) if self.clones.count() == 0 => self.pace.rests(),
+            _ => self.pace.is_at_work(step.now),
+        }
     }
 
     /// Whether the answer was to one of its calls.
@@ -129,6 +135,7 @@ impl Repair {
                 Ok(()) => {
                     self.clones.remove(handle);
                     self.rests.forget(handle);
+                    self.pace.note(step.now, 1);
                     let view = scheduler.view(step.now, step.state, step.fleet);
                     self.survey.look_at(&view, handle);
                 }
@@ -411,6 +418,33 @@ impl Repair {
             clone_count: self.clones.count() as u64,
             clones: clones.collect(),
         }
+    }
+
+    /// Copies that are lacking, and chunks without a good replica to copy.
+    fn job_counts(&self) -> (u64, u64) {
+        self.survey.index().counts().fold((0, 0), |(lacking, lost), (urgency, count)| {
+            let each = u64::from(urgency.goal() - urgency.good);
+            (lacking + each * count, lost + if urgency.good == 0 { count } else { 0 })
+        })
+    }
+
+    /// As a job, for a person; none while there is nothing to do.
+    pub(crate) fn job(&self, view: &View<'_>) -> Option<JobStatus> {
+        let ((left, lost), copies) = (self.job_counts(), self.clones.count());
+        if left == 0 && copies == 0 {
+            return None;
+        }
+        let mut note = format!("{copies} copies under way");
+        if lost > 0 {
+            note += &format!("; {lost} chunks have no good replica: their servers must come back");
+        } else if copies == 0 {
+            note = "nothing can be copied now: a server with room and without a replica is lacking"
+                .to_owned();
+        }
+        let state = if copies > 0 { JobState::Running } else { JobState::Waiting };
+        let kind = JobKind::Repair;
+        let status = JobStatus { id: "repair".into(), kind, state, note, ..JobStatus::default() };
+        Some(self.pace.tell(view.now, left, status))
     }
 
     /// What is being done about a chunk, for a person.

@@ -151,6 +151,20 @@ impl HiddenTable {
         })
     }
 
+    /// How many are kept no longer at this log time; no more than `max` are counted.
+    pub(crate) fn due_count(&self, log_time: Duration, max: usize) -> usize {
+        let mut walk = self.by_time.walk(&[]);
+        let due = std::iter::from_fn(move || {
+            walk.unpack(|key, _| {
+                let mut key = Packed(key);
+                let is_due = Duration::from_millis(key.key()?) <= log_time;
+                let _id = key.key()?;
+                key.end(is_due.then_some(()))
+            })
+        });
+        due.take(max).count()
+    }
+
     /// The entries behind an id, in order of ids.
     pub(crate) fn after(
         &self,

@@ -1,0 +1,90 @@
+//! Jobs: work of the cell that takes a while and that a person may ask about (design §9).
+//!
+//! An id is a text that says what it is of (`repair`, `balance`, `drain-…`): it is the same after
+//! a restart of the master.
+
+use cairn_types::WallTime;
+
+cairn_types::code! {
+    /// What a job does.
+    #[derive(Default)]
+    pub enum JobKind {
+        /// Copies chunks that lack replicas.
+        #[default]
+        Repair = 1,
+        /// Leaves out replicas that a chunk has beyond its goal.
+        Surplus = 2,
+        /// Takes away what was deleted and is kept no longer.
+        Purge = 3,
+        /// Empties a server.
+        Drain = 4,
+        /// Moves chunks from full servers to empty ones.
+        Balance = 5,
+        /// Brings what exists to what a policy says.
+        Policy = 6,
+    }
+}
+cairn_types::code! {
+    /// How a job stands.
+    #[derive(Default)]
+    pub enum JobState {
+        /// It gets on.
+        #[default]
+        Running = 1,
+        /// Nothing can be done for it right now; its note says why.
+        Waiting = 2,
+        /// It has nothing left to do.
+        Done = 3,
+    }
+}
+cairn_types::code! {
+    /// What a job counts.
+    #[derive(Default)]
+    pub enum JobUnit {
+        /// Replicas of chunks, made or given up.
+        #[default]
+        Chunks = 1,
+        /// Bytes.
+        Bytes = 2,
+        /// Names: files, or directories with all below them.
+        Names = 3,
+    }
+}
+cairn_types::message! {
+    /// One job.
+    pub struct JobStatus {
+        1 => id: String,
+        2 => kind: JobKind,
+        /// What it is about: a server, a path; empty where it is the cell.
+        3 => subject: String,
+        /// In `unit`, since it began in this term.
+        4 => done: u64,
+        /// The same with what is left as far as that is known now; it may grow.
+        5 => total: u64,
+        6 => unit: JobUnit,
+        /// Thousandths of a unit in a second, of late.
+        7 => rate_milli: u64,
+        /// None where nothing tells.
+        8 => left_ms: Option<u64>,
+        9 => state: JobState,
+        /// A line for a person; empty where there is nothing to say.
+        10 => note: String,
+        11 => began: WallTime,
+    }
+}
+cairn_types::message! {
+    /// What the cell is at.
+    pub struct ListJobs { }
+}
+cairn_types::message! {
+    /// As the master knows it now.
+    pub struct ListJobsAnswer { 1 => jobs: Vec<JobStatus> }
+}
+cairn_types::message! {
+    /// Ends a job that a person began; what it has done stays.
+    pub struct CancelJob { 1 => id: String }
+}
+cairn_types::message! {
+    /// It is logged.
+    pub struct CancelJobAnswer { }
+}
