@@ -22,7 +22,7 @@ pub(crate) struct ReplicaLedger {
     pub(crate) dirty: bool,
     /// It lost power while dirty: its server has to doubt it.
     pub(crate) suspect: bool,
-    /// It lost power with unsynced bytes.
+    /// It lost power with unsynced bytes, or on a disk that lies.
     pub(crate) lost: bool,
     /// An old image of its disk came back then; neither it nor whoever knows where it is can tell,
     /// before a raise compares the replicas (R29).
@@ -255,6 +255,8 @@ impl Ledger {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
                 if lied {
                     replica.synced.clear();
+                    // Where nothing was applied, the version that it was raised to may be gone.
+                    replica.lost = true;
                 }
                 replica.suspect |= replica.dirty;
                 replica.lost |= replica.applied.len() > replica.synced.len();
