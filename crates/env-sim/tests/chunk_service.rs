@@ -445,3 +445,30 @@ fn no_chunk_begins_where_a_whole_one_has_no_room() {
     disks[0].set_capacity(1 << 20);
     assert_eq!(service.run(vec![raise(HANDLE, 1, true)]), [Ok(ChunkDone::Journaled)]);
 }
+
+#[test]
+fn of_a_chunk_in_two_directories_the_newer_replica_counts_and_nothing_stays_of_the_older() {
+    // One directory failed, the chunk was cloned to the other, and the failed one is back.
+    for newer in [0, 1] {
+        let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 22)];
+        for (at, disk) in disks.iter().enumerate() {
+            let (service, _) = open(std::slice::from_ref(disk));
+            let bytes: &[u8] = if at == newer { b"newer" } else { b"older" };
+            service.run(vec![raise(HANDLE, 1, true)]);
+            service.run(vec![apply(HANDLE, vec![mutation(&service, 1, 0, bytes)], true)]);
+            if at == newer {
+                service.run(vec![raise(HANDLE, 2, false)]);
+            }
+        }
+        let (service, found) = open(&disks);
+        let versions: Vec<_> = found.replicas.iter().map(|it| it.version).collect();
+        assert_eq!(versions, [version(2)], "R30");
+        assert_eq!(read(&service, HANDLE), b"newer");
+        let gone = service.run(vec![ChunkJob::Trash { handle: HANDLE, version: version(2) }]);
+        assert_eq!(gone, [Ok(ChunkDone::Trashed { gone: true })]);
+        service.run(vec![raise(HANDLE, 3, true)]);
+        assert_eq!(read(&service, HANDLE), b"", "made anew, wherever");
+        drop(service);
+        assert_eq!(open(&disks).1.replicas[0].version, version(3));
+    }
+}

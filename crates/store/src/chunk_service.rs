@@ -7,6 +7,8 @@
 //! - D1: a new chunk goes where most space is free, and nowhere where a whole one has no room: what
 //!   is there already may grow.
 //! - D2: a directory that failed answers nothing but that; the others serve on (design §5).
+//! - D3: of a chunk that two directories hold (one of them failed once, and the chunk was cloned to
+//!   the other) the newer replica counts, and the older is in the trash before anything is served.
 
 use crate::chunk_store::ChunkStore;
 use crate::chunk_store_open::{RecoveredChunks, StoreOpenError};
@@ -15,9 +17,9 @@ use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::push_shelf::PushShelf;
 use cairn_env::{
     ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, Disk, DiskError,
-    JournalEntry, PushedData, Resources, ServerSpace, Service,
+    JournalEntry, LogEvent, PushedData, Resources, ServerSpace, Service,
 };
-use cairn_protocol::{Failure, ResourceUse};
+use cairn_protocol::{Failure, ReplicaReport, ResourceUse};
 use cairn_types::{
     BLOCK_SIZE, CellConfig, CellId, ChunkHandle, ChunkVersion, PushId, ReignId, SerialNumber,
     ServerId, Term,
@@ -47,6 +49,12 @@ pub struct ChunkDisk {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the first of two replicas of a chunk is the one to keep (D3).
+fn is_newer(replica: &ReplicaReport, other: &ReplicaReport) -> bool {
+    let stands = |it: &ReplicaReport| (it.version, !it.suspect, it.serial, it.length);
+    stands(replica) > stands(other)
 }
 
 /// A directory that was added to a server belongs to it from now on.
@@ -119,7 +127,8 @@ impl ChunkDisk {
         let mut stores = Vec::new();
         let mut places = BTreeMap::new();
         let mut all = RecoveredChunks::default();
-        let mut replicas = BTreeMap::new();
+        let mut replicas: BTreeMap<ChunkHandle, ReplicaReport> = BTreeMap::new();
+        let (mut give_way, mut bad) = (BTreeMap::<usize, Vec<_>>::new(), Vec::new());
         for disk in disks {
             let directory = disk.describe();
             let (store, found) = ChunkStore::open(Arc::clone(&disk))?;
@@ -134,15 +143,38 @@ impl ChunkDisk {
             all.reign = all.reign.max(found.reign);
             all.highest_handle = all.highest_handle.max(found.highest_handle);
             all.highest_version = all.highest_version.max(found.highest_version);
-            all.damaged.extend(found.damaged);
-            all.bad.extend(found.bad);
             all.scrub = all.scrub.max(found.scrub);
             all.warnings.extend(found.warnings);
             for replica in found.replicas {
-                places.insert(replica.handle, stores.len());
-                replicas.insert(replica.handle, replica);
+                let handle = replica.handle;
+                let Some(other) = replicas.get(&handle) else {
+                    places.insert(handle, stores.len());
+                    replicas.insert(handle, replica);
+                    continue;
+                };
+                // D3
+                let older = if is_newer(&replica, other) {
+                    replicas.insert(handle, replica);
+                    places.insert(handle, stores.len()).expect("the other has a place")
+                } else {
+                    stores.len()
+                };
+                give_way.entry(older).or_default().push(handle);
             }
+            bad.push((found.damaged, found.bad));
             stores.push((disk, store));
+        }
+        for (place, (damaged, bad)) in bad.into_iter().enumerate() {
+            let is_here = |handle: &ChunkHandle| places.get(handle) == Some(&place);
+            all.damaged.extend(damaged.into_iter().filter(is_here));
+            all.bad.extend(bad.into_iter().filter(is_here));
+        }
+        for (place, handles) in give_way {
+            let (_, store) = &stores[place];
+            store.give_way(&handles);
+            let what = "older replicas gave way to those of another directory";
+            let event = LogEvent::warn(what).with("directory", store.describe());
+            all.warnings.push(event.with_number("replicas", handles.len() as u64));
         }
         all.replicas = replicas.into_values().collect();
         let (identity, term, reign) = (all.identity, all.term, all.reign);

@@ -63,7 +63,7 @@ pub struct ChunkStore {
     pub(crate) _lock: Box<dyn DiskLock>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic is a broken invariant; the worlds stop the process for it.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -172,7 +172,10 @@ impl ChunkStore {
     }
 
     /// Does work unless a sync has failed; notes it if one fails now (S3).
-    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, ChunkError>) -> Result<T, ChunkError> {
+    pub(crate) fn guarded<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, ChunkError>,
+    ) -> Result<T, ChunkError> {
         if let Some(reason) = self.failed.get() {
             return Err(DiskError::SyncFailed(reason.clone()).into());
         }

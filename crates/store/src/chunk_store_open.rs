@@ -2,7 +2,7 @@
 
 use crate::chunk::Chunk;
 use crate::chunk_files::{CHUNKS_DIRECTORY, ChunkDirectory, handles_with_files};
-use crate::chunk_store::{ChunkStore, FAILED_PATH};
+use crate::chunk_store::{ChunkStore, FAILED_PATH, locked};
 use crate::clone_files::CloneDirectory;
 use crate::identity_file::{IdentityError, read_identity};
 use crate::recovery::{LastLife, RecoveredChunk, recover};
@@ -13,7 +13,9 @@ use crate::version_journal::{
 use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{Disk, DiskError, IoFailure, LogEvent, OpenMode};
-use cairn_format::{Identity, IdentityKind, JournalHeader, ReplicaLine, ScrubPosition};
+use cairn_format::{
+    Identity, IdentityKind, JournalHeader, JournalLine, ReplicaLine, ScrubPosition,
+};
 use cairn_protocol::ReplicaReport;
 use cairn_types::{BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, ReignId, ServerId, Term};
 use std::collections::BTreeMap;
@@ -150,6 +152,26 @@ impl ChunkStore {
             _lock: lock,
         };
         Ok((store, recovered))
+    }
+
+    /// Replicas are none any more, because another directory has newer ones. Where the disk takes
+    /// no word of it, it is so in this life, and found again by the next start.
+    pub(crate) fn give_way(&self, handles: &[ChunkHandle]) {
+        let noted = self.guarded(|| {
+            let mut journal = locked(&self.journal);
+            let thrown: Vec<_> = handles.iter().filter_map(|it| journal.replica(*it)).collect();
+            let lines: Vec<_> = thrown.iter().map(|it| JournalLine::Gone(it.handle)).collect();
+            journal.append(&lines)?;
+            Ok(thrown)
+        });
+        for handle in handles {
+            locked(&self.chunks).remove(handle);
+            self.directory.close(*handle);
+        }
+        for replica in noted.unwrap_or_default() {
+            // What does not move now is moved by the next start.
+            let _ = throw_away(self.directory.disk.as_ref(), replica.handle, replica.version);
+        }
     }
 }
 

@@ -146,6 +146,11 @@ impl CloneDirectory {
             self.disk.rename(&from, &to).map_err(disk_error)?;
         }
         locked(&self.clones).remove(&handle);
+        // Nothing of an earlier chunk of this name may be left.
+        match self.disk.remove(&path(handle, "redo")) {
+            Ok(()) | Err(IoFailure::NotFound) => {}
+            Err(failure) => return Err(disk_error(failure).into()),
+        }
         chunks.sync_names(handle)?;
         Ok(Chunk {
             head: finished,
