@@ -454,3 +454,27 @@ fn a_chunk_whose_files_are_removed_under_a_running_server_is_told_as_damaged() {
         assert_eq!(store.sync(HANDLE), Err(ChunkError::Corrupt { offset: 0 }), "{kind}");
     }
 }
+
+/// More chunks than a data directory keeps files open of.
+fn close_by_others(store: &ChunkStore) {
+    for other in 100..400 {
+        let (handle, version) = (ChunkHandle::new(other), version(1));
+        let made = JournalEntry::Raise { handle, version, create: true, close: false };
+        store.journal(&[made]).unwrap();
+    }
+}
+
+#[test]
+fn a_sync_vouches_for_nothing_that_was_lost_after_its_file_was_closed() {
+    for (closes, loses) in [(false, false), (true, false), (true, true)] {
+        let disk = new_disk();
+        let (store, _) = filled(&disk, 5000);
+        if closes {
+            close_by_others(&store);
+        }
+        // As where the system could not write it back, and forgot both the bytes and the error.
+        assert!(!loses || disk.flip_byte(&data_path(), 4321));
+        assert_eq!(store.sync(HANDLE).is_ok(), !loses, "{closes} {loses}");
+        assert_eq!(store.sync(HANDLE).is_ok(), !loses, "the next one is told as well");
+    }
+}

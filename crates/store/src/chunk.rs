@@ -4,11 +4,15 @@
 //!   slot A  the last head known to be on disk: not touched until a newer one is
 //!   slot B  the newest head; written again and again until a sync makes it the one on disk
 //! ```
+//! - CH1: a system may forget that it could not write a file's bytes back, once the file is closed
+//!   and out of its memory; a sync through another opening then succeeds. It vouches for nothing
+//!   before all blocks have been read back: what was forgotten is not in memory either.
 
 use crate::chunk_files::{ChunkDirectory, ChunkFiles};
+use crate::reading::is_good;
 use crate::redo_journal::RedoJournal;
 use crate::whole_files::{disk_error, sync_failure};
-use cairn_env::DiskError;
+use cairn_env::{ChunkError, DiskError, IoFailure};
 use cairn_format::{ChunkHead, HEAD_SLOT_SIZE};
 use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
 
@@ -25,6 +29,8 @@ pub(crate) struct Chunk {
     pub(crate) names_synced: bool,
     /// Something was written since the last sync.
     pub(crate) unsynced: bool,
+    /// Through which opening of its files the first of that was (CH1).
+    pub(crate) written_through: u64,
     /// Something was appended since the last sync, if only a serial number; only a sync brings it
     /// to disk.
     pub(crate) unsynced_appends: bool,
@@ -52,6 +58,7 @@ impl Chunk {
             synced_slot: Some(1),
             names_synced: false,
             unsynced: false,
+            written_through: 0,
             unsynced_appends: false,
             marked: false,
             redo: RedoJournal::empty(handle),
@@ -105,6 +112,9 @@ impl Chunk {
         files.meta.write_at(&head.encode(), offset).map_err(disk_error)?;
         self.head = head;
         self.slot = slot;
+        if !self.unsynced {
+            self.written_through = files.opening;
+        }
         self.unsynced = true;
         Ok(())
     }
@@ -118,6 +128,9 @@ impl Chunk {
         let files = chunks.files(self.head.handle, false)?;
         files.data.sync().map_err(sync_failure)?;
         files.meta.sync().map_err(sync_failure)?;
+        if self.unsynced && self.written_through != files.opening {
+            self.check_stored(&files)?;
+        }
         if !self.names_synced {
             chunks.sync_names(self.head.handle)?;
             self.names_synced = true;
@@ -126,5 +139,19 @@ impl Chunk {
         self.unsynced = false;
         self.unsynced_appends = false;
         self.redo.clear(chunks.disk.as_ref())
+    }
+
+    /// Whether what was written through files that have been closed since is there (CH1).
+    fn check_stored(&self, files: &ChunkFiles) -> Result<(), DiskError> {
+        let block_size = u64::from(self.head.block_size);
+        for block in 0..self.head.length.div_ceil(block_size) {
+            match is_good(files, &self.head, block) {
+                Ok(true) => {}
+                Ok(false) => return Err(DiskError::Io(IoFailure::Device)),
+                Err(ChunkError::Disk(error)) => return Err(error),
+                Err(_) => return Err(DiskError::Io(IoFailure::Device)),
+            }
+        }
+        Ok(())
     }
 }

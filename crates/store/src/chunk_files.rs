@@ -22,6 +22,8 @@ pub(crate) const CHUNKS_DIRECTORY: &str = "chunks";
 pub(crate) struct ChunkFiles {
     pub(crate) data: Box<dyn DiskFile>,
     pub(crate) meta: Box<dyn DiskFile>,
+    /// Which opening of files this was; no two of a directory have the same.
+    pub(crate) opening: u64,
 }
 
 /// The directory of a chunk's files.
@@ -76,6 +78,7 @@ pub(crate) fn handles_with_files(disk: &dyn Disk) -> Result<BTreeSet<ChunkHandle
 struct OpenFiles {
     count_max: usize,
     clock: u64,
+    openings: u64,
     by_handle: BTreeMap<ChunkHandle, (u64, Arc<ChunkFiles>)>,
     by_age: BTreeMap<u64, ChunkHandle>,
 }
@@ -83,7 +86,13 @@ struct OpenFiles {
 impl OpenFiles {
     fn within(granted: usize) -> Self {
         let count_max = (granted / GRANTED_PER_CHUNK).min(OPEN_MAX);
-        Self { count_max, clock: 0, by_handle: BTreeMap::new(), by_age: BTreeMap::new() }
+        let (by_handle, by_age) = (BTreeMap::new(), BTreeMap::new());
+        Self { count_max, clock: 0, openings: 0, by_handle, by_age }
+    }
+
+    fn next_opening(&mut self) -> u64 {
+        self.openings += 1;
+        self.openings
     }
 
     fn get(&mut self, handle: ChunkHandle) -> Option<Arc<ChunkFiles>> {
@@ -143,8 +152,9 @@ impl ChunkDirectory {
         let disk = self.disk.as_ref();
         let data = open(disk, handle, "chunk", create).map_err(disk_error)?;
         let meta = open(disk, handle, "meta", create).map_err(disk_error)?;
-        let files = Arc::new(ChunkFiles { data, meta });
-        self.open_files().put(handle, Arc::clone(&files));
+        let mut open = self.open_files();
+        let files = Arc::new(ChunkFiles { data, meta, opening: open.next_opening() });
+        open.put(handle, Arc::clone(&files));
         Ok(files)
     }
 

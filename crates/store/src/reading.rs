@@ -14,10 +14,13 @@ use crate::chunk_files::ChunkFiles;
 use crate::whole_files::disk_error;
 use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
-use cairn_env::{ChunkError, DiskError, Payload, ReadDone};
+use cairn_env::{ChunkError, DiskError, IoFailure, Payload, ReadDone};
 use cairn_format::{ChunkHead, block_checksum_offset, decode_block_checksums};
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
 use std::ops::Range;
+
+/// Times that a block is read before it counts as unreadable.
+const READS_MAX: u32 = 3;
 
 /// Blocks beyond which a range is widened to whole ones.
 const BLOCKS_CUT_MAX: u64 = 2;
@@ -60,6 +63,23 @@ fn stored_checksums(
         sums.push(head.tail_checksum);
     }
     Ok(sums)
+}
+
+/// Whether a block matches its checksum; one that cannot be read, however often, does not.
+pub(crate) fn is_good(
+    files: &ChunkFiles,
+    head: &ChunkHead,
+    block: u64,
+) -> Result<bool, ChunkError> {
+    for _ in 0..READS_MAX {
+        match read_block(files, head, block) {
+            Ok(_) => return Ok(true),
+            Err(ChunkError::Corrupt { .. }) => return Ok(false),
+            Err(ChunkError::Disk(DiskError::Io(IoFailure::Device))) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 /// Fills `bytes` with what is stored from `start` on; a file that ends too soon is corrupt.

@@ -1,38 +1,19 @@
 //! Verifying what is stored before anybody asks for it (GFS §5.2): some blocks at a time, and the
 //! head that says what they are.
 //!
-//! - SC1: a block that cannot be read, however often, is as bad as one that does not match.
+//! - SC1: a block that cannot be read, however often, is as bad as one that does not match
+//!   (`reading.rs`).
 //! - SC2: a head is known to its server: one that rots is written anew, and nothing is lost.
 
 use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, ChunkFiles};
-use crate::reading::read_block;
+use crate::reading::is_good;
 use crate::whole_files::disk_error;
-use cairn_env::{ChunkError, DiskError, IoFailure};
+use cairn_env::{ChunkError, IoFailure};
 use cairn_format::{ChunkHead, HEAD_SLOT_SIZE};
 
 /// Bytes verified at once: nothing else is done with the chunk meanwhile.
 const SCRUB_SIZE: u64 = 1 << 20;
-/// Times that a block is read before it counts as unreadable (SC1).
-const READS_MAX: u32 = 3;
-
-/// Whether a block matches its checksum.
-pub(crate) fn is_good(
-    files: &ChunkFiles,
-    head: &ChunkHead,
-    block: u64,
-) -> Result<bool, ChunkError> {
-    for _ in 0..READS_MAX {
-        match read_block(files, head, block) {
-            Ok(_) => return Ok(true),
-            Err(ChunkError::Corrupt { .. }) => return Ok(false),
-            Err(ChunkError::Disk(DiskError::Io(IoFailure::Device))) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(false)
-}
-
 /// Verifies blocks from `offset` on: bytes read, where the next part begins, whether all was good.
 pub(crate) fn scrub(
     chunk: &mut Chunk,
