@@ -107,6 +107,8 @@ pub(crate) enum ClientCommand {
     Rm(commands::rm::RmArguments),
     /// Bring back what was removed
     Undelete(commands::undelete::UndeleteArguments),
+    /// Show or set how files are kept: replication, deletion, durability
+    Policy(commands::policy::PolicyArguments),
     /// Find paths by name, kind, size and age
     Find(commands::find::FindArguments),
     /// Sum the lengths of files
@@ -304,6 +306,11 @@ mod tests {
             ("cairn demo --clients 0", "0 is not in 1.."),
             ("cairn demo --megabytes 99999999", "99999999 is not in 1.."),
             ("cairn dev --servers 0", "0 is not in 1.."),
+            ("cairn policy --replication 0 /x", "0 is not in 1..=16"),
+            ("cairn policy --replicas 17 /x", "17 is not in 1..=16"),
+            ("cairn policy --keep-deleted soon /x", "write it as 30m, 12h, 7d, 0 or forever"),
+            ("cairn policy --durability often /x", "buffered, synced"),
+            ("cairn policy --inherit rack /x", "replication, keep-deleted"),
             ("cairn put -j 0 x /x", "0 is not in 1.."),
             ("cairn get -j 0 /x", "0 is not in 1.."),
             ("cairn cp -j 0 /x /y", "0 is not in 1.."),

@@ -88,12 +88,18 @@ impl DeletedForm {
         let length = is_file.then(|| size_text(entry.entry.length, self.human));
         [
             time_text(entry.deleted),
-            span_text(entry.left_ms),
+            left_text(entry.left_ms),
             length.unwrap_or_else(|| "-".to_owned()),
             output.name(&entry.hidden).into_owned(),
             output.name(&entry.path).into_owned(),
         ]
     }
+}
+
+/// How long something is kept yet: for a century is for ever.
+fn left_text(millis: u64) -> String {
+    const CENTURY_MS: u64 = 100 * 366 * 86_400_000;
+    if millis > CENTURY_MS { "forever".to_owned() } else { span_text(millis) }
 }
 
 fn value(entry: &DeletedEntry) -> serde_json::Value {

@@ -125,6 +125,7 @@ async fn client_command(
         ClientCommand::Cp(it) => commands::cp::run(it, session, output).await,
         ClientCommand::Mv(it) => commands::mv::run(it, session, output).await,
         ClientCommand::Undelete(it) => commands::undelete::run(it, session, output).await,
+        ClientCommand::Policy(it) => commands::policy::run(it, session, output).await,
         ClientCommand::Rm(it) => commands::rm::run(it, session, output).await,
         ClientCommand::Find(it) => commands::find::run(it, session, output).await,
         ClientCommand::Du(it) => commands::du::run(it, session, output).await,

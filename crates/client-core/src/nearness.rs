@@ -67,4 +67,18 @@ mod tests {
             (0..20).map(|salt| pick(salt, "/b", 9)).collect();
         assert_eq!(picked, [Some(2), Some(3)].into());
     }
+
+    #[test]
+    fn many_clients_read_a_file_of_many_replicas_from_all_of_them_alike() {
+        let servers = [911, 57, 3_000_000_007, u64::MAX / 3, 42, 1 << 60].map(|it| at(it, "/r"));
+        let mut read = std::collections::BTreeMap::new();
+        let mut random = cairn_types::Random::new(5);
+        for client in 0..6000 {
+            // From the same rack, from another, and from none.
+            let rack = Rack::new(["/r", "/q", ""][client % 3]);
+            let chosen = nearest(&rack, random.next_u64(), &servers, |_| true);
+            *read.entry(chosen.expect("one").server).or_insert(0) += 1;
+        }
+        assert!(read.len() == 6 && read.values().all(|count| *count > 700), "{read:?}");
+    }
 }

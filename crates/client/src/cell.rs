@@ -43,13 +43,14 @@ impl Default for Options {
 /// How a file is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// Replicas of each chunk; zero for the cell's default.
+    /// Replicas of each chunk; zero for what its directory's policy says, or else the cell.
     pub replication: u32,
     /// Plain bytes, or records framed by [`RecordWriter`](crate::RecordWriter).
     pub content: Content,
     /// Open the file if it is there already, instead of failing.
     pub or_open: bool,
-    /// Acknowledge writes and appends only once they are on disk on every replica.
+    /// Acknowledge writes and appends only once they are on disk on every replica; where this is
+    /// not set, what its directory's policy says counts.
     pub synced: bool,
 }
 

@@ -4,7 +4,7 @@
 //! from which the answer is built, not the answer (R24).
 
 use cairn_protocol::Failure;
-use cairn_types::{ChunkHandle, EntryId};
+use cairn_types::{ChunkHandle, EntryId, JobId};
 
 cairn_types::message! {
     /// The last of the directories, made or found.
@@ -32,6 +32,15 @@ cairn_types::message! {
     pub struct EntryPurged { 1 => entry: EntryId, 2 => whole: bool, 3 => chunks: Vec<ChunkHandle> }
 }
 cairn_types::message! {
+    /// An entry has another policy; `job` is what is left to do for it, none where nothing is.
+    pub struct PolicyChanged { 1 => entry: EntryId, 2 => job: JobId }
+}
+cairn_types::message! {
+    /// A slice of a policy's job is done, and with `whole` all of it: these chunks have another
+    /// goal.
+    pub struct PolicyApplied { 1 => job: JobId, 2 => whole: bool, 3 => chunks: Vec<ChunkHandle> }
+}
+cairn_types::message! {
     /// As the record says.
     pub struct Changed { }
 }
@@ -55,6 +64,10 @@ cairn_types::choice! {
         7 => Changed(Changed),
         /// Of `Purge`.
         8 => EntryPurged(EntryPurged),
+        /// Of `ChangePolicy`.
+        9 => PolicyChanged(PolicyChanged),
+        /// Of `ApplyPolicy`.
+        10 => PolicyApplied(PolicyApplied),
     }
 }
 

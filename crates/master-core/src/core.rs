@@ -17,6 +17,8 @@ use crate::mutations::{BatchItem, Mutations};
 use crate::name_mutation::NameMutation;
 use crate::numbers::TermNumbers;
 use crate::outbox::{MasterEffect, MasterOutbox, ProposalId};
+use crate::policy_of::policy_of;
+use crate::policy_work::PolicyWork;
 use crate::reads;
 use crate::reclaim::Reclaim;
 use crate::record::{Begin, FoundCell, Record};
@@ -44,6 +46,7 @@ fn is_change(request: &ClientToMaster) -> bool {
             | ClientToMaster::ForgetServer(_)
             | ClientToMaster::LetGoOfLost(_)
             | ClientToMaster::RecordLength(_)
+            | ClientToMaster::CancelJob(_)
     )
 }
 
@@ -55,16 +58,11 @@ fn changes_names(request: &ClientToMaster) -> bool {
         | ClientToMaster::Create(_)
         | ClientToMaster::Rename(_)
         | ClientToMaster::Delete(_)
-        | ClientToMaster::Undelete(_) => true,
+        | ClientToMaster::Undelete(_)
+        | ClientToMaster::SetPolicy(_) => true,
         ClientToMaster::Batch(batch) => !batch.entries.iter().all(is_look),
         _ => false,
     }
-}
-
-/// What the cell does by itself is not cancelled.
-fn cancel_job(id: &str) -> Result<Response, Failure> {
-    let line = format!("{id}: no job that could be cancelled; 'cairn jobs' lists them");
-    Err(Failure::refused(ErrorCode::NotFound, line))
 }
 
 /// The primary master of one term.
@@ -81,6 +79,7 @@ pub struct MasterCore {
     mutations: Mutations,
     chunks: Chunks,
     reclaim: Reclaim,
+    policy_work: PolicyWork,
     /// Of the driver, for a person.
     warning: Option<String>,
     /// This term begins a history (R3).
@@ -106,6 +105,7 @@ impl MasterCore {
             mutations: Mutations::default(),
             chunks: Chunks::new(term),
             reclaim: Reclaim::default(),
+            policy_work: PolicyWork::default(),
             warning: None,
             begins_history: false,
             resources: ResourceUse::default(),
@@ -173,7 +173,9 @@ impl MasterCore {
                 let (state, out) = (&self.state, &mut self.out);
                 let (numbers, random) = (&mut self.numbers, &mut self.random);
                 let mut step = Step { now, state, numbers, random, out };
-                if !self.reclaim.on_wake(&mut step, id, floor) {
+                if !self.reclaim.on_wake(&mut step, id, floor)
+                    && !self.policy_work.on_wake(&mut step, id, takes_changes)
+                {
                     self.chunks.on_wake(&mut step, id);
                 }
             }
@@ -214,9 +216,12 @@ impl MasterCore {
         let mut step = Step { now, state, numbers, random, out };
         if begins {
             self.reclaim.on_term_begins(&mut step);
+            self.policy_work.on_term_begins(&mut step);
         }
         let purged = self.reclaim.on_applied(&mut step, proposal, &applied);
+        let regoaled = self.policy_work.on_applied(&mut step, proposal, &applied);
         self.chunks.forget_chunks(purged);
+        self.chunks.look_at(now, &self.state, &regoaled);
         effects.extend(self.out.drain());
     }
 
@@ -306,7 +311,8 @@ impl MasterCore {
     /// What the cell is at.
     fn jobs(&self, view: &View<'_>) -> ListJobsAnswer {
         let of_chunks = self.chunks.jobs(view.now, view.state);
-        ListJobsAnswer { jobs: of_chunks.chain(self.reclaim.job(view)).collect() }
+        let policies = self.policy_work.jobs(view);
+        ListJobsAnswer { jobs: of_chunks.chain(self.reclaim.job(view)).chain(policies).collect() }
     }
 
     /// What clients ask: answered at once from what is known, or taken into a room of its own.
@@ -324,6 +330,7 @@ impl MasterCore {
                 undelete::list(now, state, &wish).map(Response::ListDeleted)
             }
             ClientToMaster::Find(find) => crate::find::find(state, &find).map(Response::Find),
+            ClientToMaster::GetPolicy(wish) => policy_of(state, &wish).map(Response::GetPolicy),
             ClientToMaster::CellInfo(_) => {
                 let (cell, config) = (state.cell(), state.config().clone());
                 Ok(Response::CellInfo(CellInfoAnswer { cell, config, term: self.term }))
@@ -334,7 +341,7 @@ impl MasterCore {
                 Ok(Response::RepairStatus(self.chunks.repair_status(now, state)))
             }
             ClientToMaster::ListJobs(_) => Ok(Response::ListJobs(self.jobs(&view))),
-            ClientToMaster::CancelJob(it) => cancel_job(&it.id),
+            ClientToMaster::CancelJob(it) => return self.cancel_job(now, from, &it.id),
             ClientToMaster::Resources(_) => {
                 Ok(Response::Resources(reads::resources(&view, self.resources)))
             }
@@ -349,21 +356,12 @@ impl MasterCore {
                 self.chunks.on_report_bad_block(&hint);
                 Ok(Response::ReportBadBlock(ReportBadBlockAnswer {}))
             }
-            ClientToMaster::MakeDirectory(make) => {
-                return self.change_names(now, from, NameMutation::MakeDirectory(make));
-            }
-            ClientToMaster::Create(create) => {
-                return self.change_names(now, from, NameMutation::Create(create));
-            }
-            ClientToMaster::Rename(rename) => {
-                return self.change_names(now, from, NameMutation::Rename(rename));
-            }
-            ClientToMaster::Delete(delete) => {
-                return self.change_names(now, from, NameMutation::Delete(delete));
-            }
-            ClientToMaster::Undelete(undelete) => {
-                return self.change_names(now, from, NameMutation::Undelete(undelete));
-            }
+            ClientToMaster::MakeDirectory(it) => return self.change_names(now, from, it),
+            ClientToMaster::Create(it) => return self.change_names(now, from, it),
+            ClientToMaster::Rename(it) => return self.change_names(now, from, it),
+            ClientToMaster::Delete(it) => return self.change_names(now, from, it),
+            ClientToMaster::Undelete(it) => return self.change_names(now, from, it),
+            ClientToMaster::SetPolicy(it) => return self.change_names(now, from, it),
             ClientToMaster::Batch(batch) => return self.on_batch(now, from, batch),
             ClientToMaster::Lease(lease) => {
                 let (mut step, _, chunks) = self.parts(now);
@@ -383,6 +381,17 @@ impl MasterCore {
         self.out.reply(from, answer);
     }
 
+    /// What the cell does by itself is not cancelled.
+    fn cancel_job(&mut self, now: Now, from: Caller, id: &str) {
+        let (state, out) = (&self.state, &mut self.out);
+        let (numbers, random) = (&mut self.numbers, &mut self.random);
+        let mut step = Step { now, state, numbers, random, out };
+        if !self.policy_work.on_cancel(&mut step, from, id) {
+            let line = format!("{id}: no job that could be cancelled; 'cairn jobs' lists them");
+            self.out.reply(from, Err(Failure::refused(ErrorCode::NotFound, line)));
+        }
+    }
+
     fn let_go(&mut self, now: Now, from: Caller, lost: ChunkHandle) {
         let (mut step, _, chunks) = self.parts(now);
         chunks.on_let_go(&mut step, from, lost);
@@ -393,9 +402,9 @@ impl MasterCore {
         chunks.on_forget_server(&mut step, from, request);
     }
 
-    fn change_names(&mut self, now: Now, from: Caller, change: NameMutation) {
+    fn change_names(&mut self, now: Now, from: Caller, change: impl Into<NameMutation>) {
         let (mut step, mutations, _) = self.parts(now);
-        mutations.on_request(&mut step, from, change);
+        mutations.on_request(&mut step, from, change.into());
     }
 
     /// What a batch asks for is read at once, all of it from one state.

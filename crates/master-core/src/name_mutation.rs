@@ -2,16 +2,15 @@
 //! how each is answered.
 
 use crate::applied::Applied;
+use crate::policy_work::job_name;
 use crate::state::{HIDDEN_NAME, ROOT, State};
 use crate::undelete::{hidden_depth, paths_to_lock};
 use cairn_protocol::{
     Create, CreateAnswer, Delete, DeleteAnswer, ErrorCode, Failure, MakeDirectory,
-    MakeDirectoryAnswer, Rename, RenameAnswer, Response, Rpc, Undelete, UndeleteAnswer,
+    MakeDirectoryAnswer, Rename, RenameAnswer, Response, Rpc, SetPolicy, SetPolicyAnswer, Undelete,
+    UndeleteAnswer,
 };
-use cairn_types::{CellPath, EntryId, MutationName};
-
-/// The most replicas that a file may ask for.
-const REPLICATION_MAX: u32 = 16;
+use cairn_types::{CellPath, EntryId, MutationName, REPLICATION_MAX};
 
 /// A request that changes names.
 #[derive(Debug)]
@@ -21,7 +20,18 @@ pub(crate) enum NameMutation {
     Rename(Rename),
     Delete(Delete),
     Undelete(Undelete),
+    SetPolicy(SetPolicy),
 }
+
+macro_rules! from_requests {
+    ($($request:ident)*) => { $( impl From<$request> for NameMutation {
+        fn from(request: $request) -> Self {
+            Self::$request(request)
+        }
+    } )* };
+}
+
+from_requests! { MakeDirectory Create Rename Delete Undelete SetPolicy }
 
 /// A request that makes no sense, whatever names there are.
 pub(crate) fn invalid(line: String) -> Failure {
@@ -37,10 +47,11 @@ impl NameMutation {
             Self::Rename(rename) => rename.mutation,
             Self::Delete(delete) => delete.mutation,
             Self::Undelete(undelete) => undelete.mutation,
+            Self::SetPolicy(set) => set.mutation,
         }
     }
 
-    /// The path that it makes or takes away.
+    /// The path that it makes, takes away or changes.
     fn path(&self) -> &CellPath {
         match self {
             Self::MakeDirectory(make) => &make.path,
@@ -48,6 +59,7 @@ impl NameMutation {
             Self::Rename(rename) => &rename.to,
             Self::Delete(delete) => &delete.path,
             Self::Undelete(undelete) => undelete.to.as_ref().unwrap_or(&undelete.path),
+            Self::SetPolicy(set) => &set.path,
         }
     }
 
@@ -63,7 +75,9 @@ impl NameMutation {
             Self::Undelete(undelete) => undelete.to.is_none(),
             // Once more: it is kept no longer.
             Self::Delete(_) => depth == Some(1),
-            Self::MakeDirectory(_) | Self::Create(_) | Self::Rename(_) => false,
+            Self::MakeDirectory(_) | Self::Create(_) | Self::Rename(_) | Self::SetPolicy(_) => {
+                false
+            }
         };
         if depth.is_some() && !may {
             let line = format!("{path}: deleted files are read and restored, not changed");
@@ -87,6 +101,7 @@ impl NameMutation {
                 Err(invalid(format!("{path}: the place of deleted files stays where it is")))
             }
             Self::Undelete(_) => Ok(()),
+            Self::SetPolicy(set) => check_policy(set),
         }
     }
 
@@ -99,6 +114,7 @@ impl NameMutation {
             Self::Delete(delete) => vec![delete.path.clone()],
             Self::Rename(rename) => vec![rename.from.clone(), rename.to.clone()],
             Self::Undelete(wish) => paths_to_lock(state, wish),
+            Self::SetPolicy(set) => vec![set.path.clone()],
         }
     }
 
@@ -129,6 +145,11 @@ impl NameMutation {
                 let path = path.map_or_else(|| self.path().to_string(), Clone::clone);
                 Ok(Response::Undelete(UndeleteAnswer { path }))
             }
+            (Self::SetPolicy(_), Applied::PolicyChanged(changed)) => {
+                let job = Some(changed.job).filter(|job| !job.is_none());
+                let job = job.map(job_name).unwrap_or_default();
+                Ok(Response::SetPolicy(SetPolicyAnswer { job }))
+            }
             (_, _) => {
                 let name = self.name();
                 Err(invalid(format!("{name}: its session and number belong to another request")))
@@ -144,7 +165,21 @@ impl NameMutation {
             Self::Rename(_) => Rename::NAME,
             Self::Delete(_) => Delete::NAME,
             Self::Undelete(_) => Undelete::NAME,
+            Self::SetPolicy(_) => SetPolicy::NAME,
         }
+    }
+}
+
+fn check_policy(set: &SetPolicy) -> Result<(), Failure> {
+    let path = &set.path;
+    if !set.set.names().any() && !set.inherit.any() && !set.apply {
+        return Err(invalid(format!("{path}: a change of its policy that changes nothing")));
+    }
+    match set.set.replication {
+        Some(level) if level == 0 || level > REPLICATION_MAX => {
+            Err(invalid(format!("{path}: {level} replicas; from 1 to {REPLICATION_MAX}")))
+        }
+        _ => Ok(()),
     }
 }
 

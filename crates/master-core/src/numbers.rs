@@ -4,7 +4,7 @@
 //! offered twice because a term has one master and is never used again.
 
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ChunkVersion, EntryId, JoinId, LeaseId, Term};
+use cairn_types::{ChunkHandle, ChunkVersion, EntryId, JobId, JoinId, LeaseId, Term};
 
 /// Hands out the numbers of one term.
 #[derive(Debug)]
@@ -60,6 +60,11 @@ impl TermNumbers {
     /// A fresh name of a join.
     pub(crate) fn join(&mut self) -> JoinId {
         JoinId::of(self.term, self.take())
+    }
+
+    /// A fresh name of a job.
+    pub(crate) fn job(&mut self) -> JobId {
+        JobId::of(self.term, self.take())
     }
 
     /// A fresh file or directory id.

@@ -10,8 +10,8 @@
 use cairn_protocol::Failure;
 use cairn_types::wire::Message;
 use cairn_types::{
-    CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, MutationName,
-    ReignId, ReplicaAt, ServerId, Term, WallTime,
+    CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, JobId,
+    MutationName, PolicyPartNames, PolicyParts, ReignId, ReplicaAt, ServerId, Term, WallTime,
 };
 
 cairn_types::message! {
@@ -159,6 +159,30 @@ cairn_types::message! {
     pub struct LetGo { 1 => time: WallTime, 2 => handle: ChunkHandle }
 }
 
+cairn_types::message! {
+    /// A directory or file says something else of how files are kept.
+    pub struct ChangePolicy {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => entry: EntryId,
+        4 => set: PolicyParts,
+        /// What it says no more.
+        5 => inherit: PolicyPartNames,
+        /// What exists below gets what it would get, were it made now.
+        6 => apply: bool,
+        /// The job that this begins, where it cannot be done at once.
+        7 => job: JobId,
+    }
+}
+cairn_types::message! {
+    /// Brings a slice of what exists to what the policies say: at most `count` names and chunks.
+    pub struct ApplyPolicy { 1 => time: WallTime, 2 => job: JobId, 3 => count: u32 }
+}
+cairn_types::message! {
+    /// Such a job is given up; what it has done stays.
+    pub struct EndPolicyJob { 1 => time: WallTime, 2 => job: JobId }
+}
+
 cairn_types::choice! {
     /// Any record.
     pub enum Record {
@@ -194,6 +218,12 @@ cairn_types::choice! {
         15 => Purge(Purge),
         /// A chunk of another log.
         16 => LetGo(LetGo),
+        /// Another policy.
+        17 => ChangePolicy(ChangePolicy),
+        /// A slice of what it means for what exists.
+        18 => ApplyPolicy(ApplyPolicy),
+        /// The end of that before it is done.
+        19 => EndPolicyJob(EndPolicyJob),
     }
 }
 
@@ -218,6 +248,9 @@ impl Record {
             Self::Expedite(record) => record.time,
             Self::Purge(record) => record.time,
             Self::LetGo(record) => record.time,
+            Self::ChangePolicy(record) => record.time,
+            Self::ApplyPolicy(record) => record.time,
+            Self::EndPolicyJob(record) => record.time,
         }
     }
 
@@ -231,6 +264,7 @@ impl Record {
             Self::HideEntry(record) => Some(record.mutation),
             Self::Refuse(record) => Some(record.mutation),
             Self::Expedite(record) => Some(record.mutation),
+            Self::ChangePolicy(record) => Some(record.mutation),
             _ => None,
         }
     }

@@ -3,12 +3,12 @@
 
 use crate::name_mutation::{NameMutation, invalid, topmost_missing, walk};
 use crate::record::{
-    AddDirectories, AddFile, Expedite, HideEntry, MoveEntry, NewDirectory, Record,
+    AddDirectories, AddFile, ChangePolicy, Expedite, HideEntry, MoveEntry, NewDirectory, Record,
 };
 use crate::state::{EntryRecord, HIDDEN_ROOT, State};
 use crate::step::Step;
 use crate::undelete::{paths_to_lock, restore};
-use cairn_protocol::{Create, Delete, ErrorCode, Failure, MakeDirectory, Rename};
+use cairn_protocol::{Create, Delete, ErrorCode, Failure, MakeDirectory, Rename, SetPolicy};
 use cairn_types::{CellPath, EntryId, EntryKind};
 
 /// What the locks being held leads to.
@@ -30,6 +30,7 @@ pub(crate) fn resolve(
         NameMutation::Create(create) => resolve_create(step, create),
         NameMutation::Rename(rename) => resolve_rename(step, rename),
         NameMutation::Delete(delete) => resolve_delete(step, delete),
+        NameMutation::SetPolicy(set) => resolve_set_policy(step, set),
         // UD2: what is meant now may be another than was locked.
         NameMutation::Undelete(wish) if paths_to_lock(step.state, wish) != locked => {
             Ok(Resolved::LockAgain)
@@ -105,8 +106,8 @@ fn resolve_make_directory(
 
 fn resolve_create(step: &mut Step<'_>, create: &Create) -> Result<Resolved, Failure> {
     let (parent, name) = parent(step.state, &create.path)?;
-    let standard = step.state.config().replication;
-    let replication = if create.replication == 0 { standard } else { create.replication };
+    let policy = step.state.policies().in_directory(parent);
+    let replication = if create.replication == 0 { policy.replication } else { create.replication };
     Ok(Resolved::Propose(Record::from(AddFile {
         time: step.now.wall,
         mutation: create.mutation,
@@ -115,7 +116,7 @@ fn resolve_create(step: &mut Step<'_>, create: &Create) -> Result<Resolved, Fail
         id: step.numbers.entry(),
         content: create.content,
         replication,
-        synced: create.synced,
+        synced: create.synced || policy.synced,
         or_open: create.or_open,
     })))
 }
@@ -126,6 +127,8 @@ fn resolve_rename(step: &mut Step<'_>, rename: &Rename) -> Result<Resolved, Fail
         Some(name) if rename.to.parent() == rename.from.parent() => (from_parent, name),
         _ => parent(step.state, &rename.to)?,
     };
+    let gives_way = || step.state.child(to_parent, to_name);
+    let keeps_ms = step.state.policies().keep_deleted_ms(to_parent, gives_way);
     Ok(Resolved::Propose(Record::from(MoveEntry {
         time: step.now.wall,
         mutation: rename.mutation,
@@ -135,7 +138,7 @@ fn resolve_rename(step: &mut Step<'_>, rename: &Rename) -> Result<Resolved, Fail
         to_parent,
         to_name: to_name.to_owned(),
         replace: rename.replace,
-        keeps_ms: step.state.config().keep_deleted_ms,
+        keeps_ms,
     })))
 }
 
@@ -153,6 +156,18 @@ fn resolve_delete(step: &mut Step<'_>, delete: &Delete) -> Result<Resolved, Fail
         parent,
         name: name.to_owned(),
         recursive: delete.recursive,
-        keeps_ms: step.state.config().keep_deleted_ms,
+        keeps_ms: step.state.policies().keep_deleted_ms(parent, || Some(entry)),
+    })))
+}
+
+fn resolve_set_policy(step: &mut Step<'_>, set: &SetPolicy) -> Result<Resolved, Failure> {
+    Ok(Resolved::Propose(Record::from(ChangePolicy {
+        time: step.now.wall,
+        mutation: set.mutation,
+        entry: step.state.resolve(&set.path)?,
+        set: set.set,
+        inherit: set.inherit,
+        apply: set.apply,
+        job: step.numbers.job(),
     })))
 }

@@ -51,6 +51,7 @@ impl Request {
             }
             Self::Open(open) => SMALL_ANSWER_SIZE + located(open.count) * LOCATION_SIZE,
             Self::Locate(locate) => SMALL_ANSWER_SIZE + located(locate.count) * LOCATION_SIZE,
+            Self::GetPolicy(_) => SMALL_ANSWER_SIZE + 4 * PATH_SIZE_MAX,
             Self::Batch(batch) => batch.answer_size_max().min(whole),
             Self::Servers(_)
             | Self::Status(_)

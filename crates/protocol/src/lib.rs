@@ -19,6 +19,7 @@ mod job_calls;
 mod lies;
 mod master_calls;
 mod mutation_calls;
+mod policy_calls;
 mod read_calls;
 mod repair_status;
 mod report_slice;
@@ -57,6 +58,9 @@ pub use mutation_calls::{
     Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Fetch, FetchAnswer, Forward,
     ForwardAnswer, Forwarded, LevelSource, Push, PushAnswer, SyncChunk, SyncChunkAnswer, Write,
     WriteAnswer,
+};
+pub use policy_calls::{
+    GetPolicy, GetPolicyAnswer, PolicyOrigin, PolicySource, SetPolicy, SetPolicyAnswer,
 };
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
 pub use repair_status::{BelowGoalCount, CloneStatus, RepairStatus, RepairStatusAnswer};

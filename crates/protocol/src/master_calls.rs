@@ -106,11 +106,12 @@ cairn_types::message! {
     pub struct Create {
         1 => mutation: MutationName,
         2 => path: CellPath,
-        /// Zero: the cell's default.
+        /// Zero: what its directory's policy says, or else the cell.
         3 => replication: u32,
         4 => content: Content,
         5 => or_open: bool,
-        /// Acknowledge mutations only once they are on disk everywhere (the durability policy).
+        /// Acknowledge mutations only once they are on disk everywhere; else what its directory's
+        /// policy says.
         6 => synced: bool,
     }
 }

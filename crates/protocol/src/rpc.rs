@@ -26,6 +26,7 @@ use crate::{
     Welcome, Write, WriteAnswer,
 };
 use crate::{CancelJob, CancelJobAnswer, ListJobs, ListJobsAnswer};
+use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
 use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer};
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
 use cairn_types::wire::{Message, WireError};
@@ -267,6 +268,8 @@ rpcs! {
         33 => RepairStatus -> RepairStatusAnswer,
         34 => ListLost -> ListLostAnswer,
         35 => LetGoOfLost -> LetGoOfLostAnswer,
+        36 => GetPolicy -> GetPolicyAnswer,
+        37 => SetPolicy -> SetPolicyAnswer,
         110 => ListJobs -> ListJobsAnswer,
         111 => CancelJob -> CancelJobAnswer,
     }

@@ -1,6 +1,7 @@
 //! Settings that must agree in a whole cell. The master keeps them and hands them to all.
 
 use crate::checksum::BLOCK_SIZE;
+use crate::policy::REPLICATION_MAX;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -166,7 +167,7 @@ impl CellConfig {
         let limits: [(&'static str, u64, RangeInclusive<u64>); 13] = [
             ("chunk_size", self.chunk_size, 64..=CHUNK_SIZE_MAX),
             ("block_size", self.block_size.into(), 16..=BLOCK_SIZE_MAX.into()),
-            ("replication", replication, 1..=16),
+            ("replication", replication, 1..=REPLICATION_MAX.into()),
             ("min_replicas", min_replicas, 1..=16),
             ("lease_ms", self.lease_ms, 100..=HOUR_MS),
             ("heartbeat_ms", self.heartbeat_ms, 10..=60 * SECOND_MS),

@@ -125,6 +125,10 @@ macro_rules! master_made {
 }
 
 master_made! {
+    /// A job that somebody began, and that goes on after a restart of the master.
+    JobId
+}
+master_made! {
     /// The immutable, globally unique 64-bit name of a chunk (GFS §2.3).
     ChunkHandle
 }

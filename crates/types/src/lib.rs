@@ -12,6 +12,7 @@ mod ids;
 mod name_pattern;
 mod path;
 pub mod planted;
+mod policy;
 mod random;
 mod range;
 #[cfg(any(test, feature = "samples"))]
@@ -28,11 +29,13 @@ pub use cell_config::{
 pub use checksum::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c, crc32c_append};
 pub use entry::{Content, Entry, EntryKind};
 pub use ids::{
-    CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId, LeaseId, LogIndex,
-    MutationName, MutationNumber, PushId, ReignId, SerialNumber, ServerId, SessionId, Term,
+    CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JobId, JoinId, LeaseId,
+    LogIndex, MutationName, MutationNumber, PushId, ReignId, SerialNumber, ServerId, SessionId,
+    Term,
 };
 pub use name_pattern::{is_name_pattern, name_matches};
 pub use path::{CellPath, NAME_SIZE_MAX, PATH_SIZE_MAX, PathError};
+pub use policy::{KEEP_FOR_EVER_MS, Policy, PolicyPartNames, PolicyParts, REPLICATION_MAX};
 pub use random::Random;
 pub use range::ByteRange;
 pub use time::{Time, WallTime};

@@ -19,6 +19,7 @@ pub(crate) mod ls;
 pub(crate) mod master;
 pub(crate) mod mkdir;
 pub(crate) mod mv;
+pub(crate) mod policy;
 pub(crate) mod put;
 pub(crate) mod resources;
 pub(crate) mod rm;

@@ -14,7 +14,7 @@ use cairn_transfer::{
     LocalEntry, LocalProblem, LocalSource, LocalTree, LocalUpload, UploadOptions, groups, upload,
     upload_group,
 };
-use cairn_types::CellPath;
+use cairn_types::{CellPath, REPLICATION_MAX};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::Path;
@@ -39,9 +39,10 @@ pub(crate) struct PutArguments {
     #[arg(short, long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=256))]
     jobs: Option<u64>,
-    /// Replicas of each chunk [default: the cell's]
-    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "COUNT")]
-    replication: u32,
+    /// Replicas of each chunk [default: as the directory's policy says]
+    #[arg(long, visible_alias = "replicas", value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(REPLICATION_MAX)))]
+    replication: Option<u32>,
     /// Acknowledge bytes only once they are on disk on every replica
     #[arg(long)]
     synced: bool,
@@ -85,7 +86,7 @@ pub(crate) async fn run(
         tally.note(planned)?;
     }
     let create = CreateOptions {
-        replication: put.replication,
+        replication: put.replication.unwrap_or_default(),
         synced: put.synced,
         ..CreateOptions::default()
     };

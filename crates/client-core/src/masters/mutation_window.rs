@@ -111,6 +111,7 @@ fn names(request: &mut Request) -> impl Iterator<Item = &mut MutationName> {
         Request::Rename(asked) => (Some(&mut asked.mutation), None),
         Request::Delete(asked) => (Some(&mut asked.mutation), None),
         Request::Undelete(asked) => (Some(&mut asked.mutation), None),
+        Request::SetPolicy(asked) => (Some(&mut asked.mutation), None),
         Request::Batch(batch) => (None, Some(&mut batch.entries)),
         _ => (None, None),
     };

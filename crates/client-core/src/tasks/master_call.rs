@@ -71,7 +71,8 @@ impl MasterCall {
             | Request::Create(_)
             | Request::Rename(_)
             | Request::Delete(_)
-            | Request::Undelete(_) => true,
+            | Request::Undelete(_)
+            | Request::SetPolicy(_) => true,
             Request::Batch(batch) => batch.entries.iter().any(BatchEntry::is_mutation),
             _ => false,
         }

@@ -198,6 +198,12 @@ impl Chunks {
         purged.iter().for_each(|handle| self.fleet.forget_chunk(*handle));
     }
 
+    /// These chunks have another goal: whether they lack replicas is judged anew.
+    pub(crate) fn look_at(&mut self, now: Now, state: &State, chunks: &[ChunkHandle]) {
+        let view = self.scheduler.view(now, state, &self.fleet);
+        self.repair.look_at(&view, chunks);
+    }
+
     /// A record is applied, of this term or an earlier one.
     pub(crate) fn on_applied(
         &mut self,

@@ -77,6 +77,13 @@ impl Repair {
         self.survey.note_logged(state, record);
     }
 
+    /// How these chunks stand is judged anew.
+    pub(crate) fn look_at(&mut self, view: &View<'_>, chunks: &[ChunkHandle]) {
+        for handle in chunks {
+            self.survey.look_at(view, *handle);
+        }
+    }
+
     /// A receiver tells how far its clones are.
     pub(crate) fn note_progress(&mut self, now: Time, server: ServerId, told: &[CloneProgress]) {
         told.iter().for_each(|told| self.clones.note_progress(now, server, told));

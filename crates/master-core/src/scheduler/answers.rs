@@ -121,6 +121,8 @@ impl Scheduler {
             | Applied::FileMade(_)
             | Applied::ChunkOpened(_)
             | Applied::EntryPurged(_)
+            | Applied::PolicyChanged(_)
+            | Applied::PolicyApplied(_)
             | Applied::Changed(_) => {}
         }
         match self.in_flight.applied(proposal) {

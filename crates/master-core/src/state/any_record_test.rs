@@ -5,7 +5,7 @@
 //!   anything (sample) ──┘
 //! ```
 
-use super::replay_test::{Drawer, TERM, check_tree, founding, reloaded};
+use super::replay_test::{Drawer, TERM, check_policies, check_tree, founding, reloaded};
 use super::{ROOT, State};
 use crate::applied::Applied;
 use crate::record::{AddDirectories, AddFile, NewDirectory, OpenChunk, Record};
@@ -74,12 +74,14 @@ fn live_through(seed: u64, founded: bool, counts: &mut Counts) -> State {
         if let Applied::Failed(_) = outcome {
             assert_eq!(before.names, state.names, "changed by {record:?}");
             assert_eq!(before.chunks, state.chunks, "changed by {record:?}");
+            assert_eq!(before.policies, state.policies, "changed by {record:?}");
             counts.refused[kind] += 1;
         } else {
             counts.changed[kind] += 1;
         }
         check_tree(&state);
         check_chunks(&state);
+        check_policies(&state);
         earlier.push(record);
     }
     state

@@ -1,6 +1,7 @@
 //! Applying a record: the one way in which durable state changes (S1).
 
 use super::apply_chunks::{ChunkChanges, handle_taken};
+use super::apply_policy::PolicyChanges;
 use super::apply_purge::Purges;
 use super::{Remembered, State};
 use crate::applied::{Applied, Changed};
@@ -87,13 +88,22 @@ impl State {
             Record::Expedite(record) => self.purges().expedite(record),
             Record::Purge(record) => self.purges().purge(record),
             Record::LetGo(record) => self.purges().let_go(record),
+            Record::ChangePolicy(record) => self.policy_changes().change_policy(record),
+            Record::ApplyPolicy(record) => self.policy_changes().apply_policy(record),
+            Record::EndPolicyJob(record) => self.policy_changes().end_job(record),
         }
+    }
+
+    fn policy_changes(&mut self) -> PolicyChanges<'_> {
+        let (names, chunks) = (&mut self.names, &mut self.chunks);
+        PolicyChanges { names, chunks, policies: &mut self.policies, config: &self.config }
     }
 
     fn purges(&mut self) -> Purges<'_> {
         Purges {
             names: &mut self.names,
             chunks: &mut self.chunks,
+            policies: &mut self.policies,
             purged: &mut self.purged,
             history: &mut self.history,
             log_time: self.log_time,

@@ -97,7 +97,7 @@ impl NameTree {
         check_name(&record.to_name)?;
         // R35: a directory inside itself would be cut off from the root. Nothing is in a file.
         let inside =
-            entry.kind == EntryKind::Directory && self.is_within(record.to_parent, record.entry);
+            entry.kind == EntryKind::Directory && is_within(self, record.to_parent, record.entry);
         if inside && !broken(Rule::R35) {
             let from = self.path_of(record.entry).unwrap_or_default();
             let line = format!("{from}: a directory cannot be moved into itself");
@@ -248,6 +248,10 @@ impl NameTree {
         let line = format!("{path}: a directory where a file is meant");
         Failure::refused(ErrorCode::IsADirectory, line)
     }
+}
+
+fn is_within(names: &NameTree, id: EntryId, directory: EntryId) -> bool {
+    names.way_up(id).any(|(above, ..)| above == directory)
 }
 
 /// The path of a name in a directory.

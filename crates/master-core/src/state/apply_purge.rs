@@ -13,6 +13,7 @@ use super::entry_record::EntryRecord;
 use super::hidden::{HIDDEN_NAME, HiddenRecord};
 use super::history::History;
 use super::names::{HIDDEN_ROOT, NameTree};
+use super::policies::PolicyTable;
 use super::purged::PurgedChunks;
 use crate::applied::{Applied, Changed, EntryHidden, EntryPurged};
 use crate::record::{Expedite, LetGo, Purge};
@@ -27,6 +28,7 @@ const PURGE_COUNT_MAX: u32 = 4096;
 pub(super) struct Purges<'a> {
     pub(super) names: &'a mut NameTree,
     pub(super) chunks: &'a mut ChunkTable,
+    pub(super) policies: &'a mut PolicyTable,
     pub(super) purged: &'a mut PurgedChunks,
     pub(super) history: &'a mut History,
     pub(super) log_time: Duration,
@@ -36,6 +38,7 @@ pub(super) struct Purges<'a> {
 struct PurgedSlice<'a> {
     names: &'a mut NameTree,
     chunks: &'a mut ChunkTable,
+    policies: &'a mut PolicyTable,
     purged: &'a mut PurgedChunks,
     history: &'a History,
     /// How much more may go.
@@ -70,6 +73,7 @@ impl Purges<'_> {
         let mut slice = PurgedSlice {
             names: self.names,
             chunks: self.chunks,
+            policies: self.policies,
             purged: self.purged,
             history: self.history,
             left: record.count.clamp(1, PURGE_COUNT_MAX) as usize,
@@ -117,6 +121,7 @@ impl PurgedSlice<'_> {
                 return false;
             }
             self.names.take_out((*id, &record), name);
+            self.policies.forget(*id);
             self.left -= 1;
             way.pop();
         }

@@ -18,6 +18,8 @@ use super::known_servers::{KnownServer, KnownServers};
 use super::map::{DamageMark, Map};
 use super::names::NameTree;
 use super::outcomes::Outcomes;
+use super::policies::PolicyTable;
+use super::policy_job::PolicyJob;
 use super::purged::PurgedChunks;
 use bytes::Bytes;
 use cairn_pagetree::{
@@ -30,11 +32,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"CAIRNSTA";
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 /// Magic, version, size of the body.
 const HEAD_SIZE: usize = 8 + 4 + 4;
 /// The trees of a state, in the order in which an image has them.
-const TREE_NAMES: [&str; 12] = [
+const TREE_NAMES: [&str; 13] = [
     "names",
     "entries",
     "hidden",
@@ -47,6 +49,7 @@ const TREE_NAMES: [&str; 12] = [
     "by time",
     "floors",
     "floors by time",
+    "policies",
 ];
 const TREE_COUNT: usize = TREE_NAMES.len();
 
@@ -69,6 +72,8 @@ cairn_types::message! {
         13 => servers: Vec<KnownServer>,
         /// The first term of this history.
         14 => history_began: Term,
+        /// What is being brought to what a policy says.
+        15 => policy_jobs: Vec<PolicyJob>,
     }
 }
 cairn_types::message! {
@@ -145,7 +150,8 @@ impl State {
             maps.push(Map::of(tree, &mark));
         }
         let maps: [Map; TREE_COUNT] = maps.try_into().map_err(|_| ImageError::Malformed)?;
-        let [names, entries, hidden, by_place, until, places, chunks, purged, rest @ ..] = maps;
+        let [names, entries, hidden, by_place, until, places, chunks, purged, rest @ .., said] =
+            maps;
         Ok(Self {
             cell: head.cell,
             config: head.config,
@@ -164,6 +170,7 @@ impl State {
             ),
             chunks: ChunkTable::of([places, chunks]),
             purged: PurgedChunks::of(purged),
+            policies: PolicyTable::of(said, head.policy_jobs),
             outcomes: Outcomes::of(rest, head.outcome_count),
             mark,
         })
@@ -209,18 +216,21 @@ impl State {
             reigns: self.history.reigns(),
             history_began: self.history.began(),
             servers: self.servers.iter().cloned().collect(),
+            policy_jobs: self.policies.jobs().values().cloned().collect(),
         }
     }
 
     /// All trees, in the order in which an image has them.
     fn maps(&self) -> impl Iterator<Item = &Map> {
         let (names, chunks) = (self.names.maps(), self.chunks.maps());
-        names.chain(chunks).chain([self.purged.map()]).chain(self.outcomes.maps())
+        let rest = [self.purged.map()].into_iter().chain(self.outcomes.maps());
+        names.chain(chunks).chain(rest).chain([self.policies.map()])
     }
 
     fn maps_mut(&mut self) -> impl Iterator<Item = &mut Map> {
         let (names, chunks) = (self.names.maps_mut(), self.chunks.maps_mut());
-        names.chain(chunks).chain([self.purged.map_mut()]).chain(self.outcomes.maps_mut())
+        let rest = [self.purged.map_mut()].into_iter().chain(self.outcomes.maps_mut());
+        names.chain(chunks).chain(rest).chain([self.policies.map_mut()])
     }
 }
 
@@ -228,7 +238,8 @@ fn encode(root: &ImageRoot) -> Vec<u8> {
     let body = root.to_bytes();
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&VERSION.to_le_bytes());
-    let size = u32::try_from(body.len()).expect("settings and eight records are far below 4 GiB");
+    let size =
+        u32::try_from(body.len()).expect("settings, servers and a few jobs are far below 4 GiB");
     out.extend_from_slice(&size.to_le_bytes());
     out.extend_from_slice(&body);
     let checksum = crc32c(&out);

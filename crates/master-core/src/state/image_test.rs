@@ -2,14 +2,15 @@
 //! between; and images that were changed: a right answer or a mark, never a wrong answer.
 
 use super::outcomes::{BLOCK_NUMBERS, SESSION_BLOCK_SPAN};
+use super::policies::of_cell;
 use super::replay_test::{Drawer, TERM, founding};
 use super::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, Remembered, State};
 use crate::applied::Applied;
 use crate::record::{AddDirectories, AddFile, OpenChunk, Record};
 use cairn_pagetree::{Backing, FileId};
 use cairn_types::{
-    CellPath, ChunkHandle, ChunkIndex, EntryId, EntryKind, MutationName, MutationNumber, ReplicaAt,
-    ServerId, SessionId, WallTime,
+    CellConfig, CellPath, ChunkHandle, ChunkIndex, EntryId, EntryKind, MutationName,
+    MutationNumber, Policy, PolicyParts, ReplicaAt, ServerId, SessionId, WallTime,
 };
 use proptest::prelude::{ProptestConfig, proptest};
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ struct Model {
     kept: BTreeMap<MutationName, (Duration, Applied)>,
     floors: BTreeMap<SessionId, MutationNumber>,
     servers: BTreeMap<ServerId, ReplicaAt>,
+    said: BTreeMap<EntryId, PolicyParts>,
 }
 
 impl Model {
@@ -143,7 +145,46 @@ impl Model {
                     (file.length, file.modified) = (set.length, set.time);
                 }
             }
+            (Record::ChangePolicy(change), Applied::PolicyChanged(_)) => {
+                let said = self.said.get(&change.entry).copied().unwrap_or_default();
+                self.said.insert(change.entry, change.set.or(said.without(change.inherit)));
+                self.said.retain(|_, said| said.names().any());
+            }
             _ => {}
+        }
+    }
+
+    /// What a file inherits, or says itself.
+    fn policy(&self, config: &CellConfig, id: EntryId) -> Policy {
+        let said = |id| self.said.get(&id).copied().unwrap_or_default();
+        let (mut at, mut parts) = (id, said(id));
+        while self.entries[&at].0.parent != at {
+            at = self.entries[&at].0.parent;
+            parts = parts.or(said(at));
+        }
+        parts.over(of_cell(config))
+    }
+
+    /// Takes over what a policy has made of files and chunks, each of which is as before or as it
+    /// was to become.
+    fn take_policy(&mut self, state: &State) {
+        let ids: Vec<EntryId> = self.entries.keys().copied().collect();
+        for id in ids {
+            let (before, told) = (self.entries[&id].0, state.entry(id).expect("there"));
+            let wanted = self.policy(state.config(), id);
+            let kept = told.replication == before.replication && told.synced == before.synced;
+            let brought = [before.replication, wanted.replication].contains(&told.replication)
+                && [before.synced, wanted.synced].contains(&told.synced);
+            assert!(kept || (brought && told.kind == EntryKind::File), "{told:?}: {wanted:?}");
+            let EntryRecord { replication, synced, .. } = told;
+            self.entries.get_mut(&id).expect("there").0 =
+                EntryRecord { replication, synced, ..before };
+        }
+        for (handle, chunk) in &mut self.chunks {
+            let goal = state.chunk(*handle).expect("there").goal;
+            let level = self.entries[&chunk.file].0.replication;
+            assert!(goal == chunk.goal || goal == level, "{goal} of {level}");
+            chunk.goal = goal;
         }
     }
 
@@ -203,6 +244,7 @@ impl Model {
                 return;
             }
             self.entries.remove(&id);
+            self.said.remove(&id);
             left -= 1;
             if id == top {
                 return;
@@ -228,6 +270,8 @@ impl Model {
         for (id, (entry, name)) in &self.entries {
             right(state.entry(*id) == Some(*entry), "an entry");
             right(state.name_of(*id).as_ref() == Some(name), "a name");
+            let said = self.said.get(id).copied().unwrap_or_default();
+            right(state.policies().said(*id) == said, "what is said");
             let child = *id == ROOT || state.child(entry.parent, name) == Some(*id);
             right(child || *id == HIDDEN_ROOT, "a child");
             let chunks = self.chunks.iter().filter(|(_, chunk)| chunk.file == *id);
@@ -346,6 +390,9 @@ impl World {
             self.model.keep(mutation, now, outcome.clone());
         }
         self.model.take(record, &outcome, config.chunk_size);
+        if matches!(outcome, Applied::PolicyChanged(_) | Applied::PolicyApplied(_)) {
+            self.model.take_policy(&self.state);
+        }
     }
 
     /// Files of one chunk in one directory, so that trees come to have many pages.
@@ -517,8 +564,8 @@ fn root_bytes_altered_or_cut_anywhere_are_refused() {
         assert!(open(&altered).is_err(), "altered at {at}");
     }
     let mut earlier = root.clone();
-    earlier[8] = 6;
+    earlier[8] = 7;
     let told = open(&earlier).expect_err("of another build").to_string();
-    assert_eq!(told, "an image of version 6; this build reads version 7");
+    assert_eq!(told, "an image of version 7; this build reads version 8");
     assert_eq!(world.live_bytes, world.bytes.len() as u64, "one image, and no garbage");
 }

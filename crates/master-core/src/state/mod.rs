@@ -5,6 +5,7 @@
 //!   hidden     where each deleted entry was, and until when it is kept
 //!   chunks     (file id, index) → handle, but for index 0, which stands in the file's record;
 //!              handle → record
+//!   policies   entry id → what it says of how files are kept
 //!   purged     handles that had a record, as far as no floor tells of them
 //!   outcomes   (session, number) → outcome, for retry_window of log time (R24)
 //! ```
@@ -25,6 +26,7 @@ mod any_record_test;
 mod apply;
 mod apply_chunks;
 mod apply_names;
+mod apply_policy;
 mod apply_purge;
 mod apply_servers;
 mod chunk_table;
@@ -40,18 +42,24 @@ mod names;
 mod outcomes;
 mod packing;
 mod path_cache;
+mod policies;
+mod policy_cache;
+mod policy_job;
 mod purged;
 #[cfg(test)]
 mod replay_test;
 #[cfg(test)]
 mod size_test;
 
+pub(crate) use apply_policy::SLICE_COUNT_MAX;
 pub use chunk_table::ChunkRecord;
 pub use entry_record::EntryRecord;
 pub(crate) use hidden::{DeletedFrom, HIDDEN_NAME, HiddenRecord, HiddenTable};
 pub use image::{Image, ImageError};
 pub use names::{Children, HIDDEN_ROOT, ROOT};
 pub use outcomes::Remembered;
+pub use policies::Policies;
+pub use policy_job::{PolicyJob, PolicyStep};
 
 use cairn_protocol::Failure;
 use cairn_types::{
@@ -64,6 +72,7 @@ use known_servers::KnownServers;
 use map::DamageMark;
 use names::NameTree;
 use outcomes::Outcomes;
+use policies::PolicyTable;
 use purged::PurgedChunks;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -86,6 +95,7 @@ pub struct State {
     history: History,
     names: NameTree,
     chunks: ChunkTable,
+    policies: PolicyTable,
     purged: PurgedChunks,
     outcomes: Outcomes,
     /// Of all trees (S5).
@@ -108,6 +118,7 @@ impl Default for State {
             history: History::default(),
             names: NameTree::new(&mark),
             chunks: ChunkTable::new(&mark),
+            policies: PolicyTable::new(&mark),
             purged: PurgedChunks::new(&mark),
             outcomes: Outcomes::new(&mark),
             mark,
@@ -121,6 +132,7 @@ impl PartialEq for State {
         self.image_head() == other.image_head()
             && self.names == other.names
             && self.chunks == other.chunks
+            && self.policies == other.policies
             && self.purged == other.purged
             && self.outcomes == other.outcomes
     }
@@ -296,6 +308,12 @@ impl State {
     /// What is deleted and not purged.
     pub(crate) fn deleted(&self) -> &HiddenTable {
         self.names.hidden()
+    }
+
+    /// How files are kept, as directories and files say it.
+    #[must_use]
+    pub fn policies(&self) -> Policies<'_> {
+        Policies { table: &self.policies, names: &self.names, config: &self.config }
     }
 
     /// Whether the log had this chunk and purged it, or will never have it (R3).

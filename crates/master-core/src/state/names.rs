@@ -312,8 +312,9 @@ impl NameTree {
         top != Some(ROOT)
     }
 
-    pub(super) fn is_within(&self, id: EntryId, directory: EntryId) -> bool {
-        self.way_up(id).any(|(above, ..)| above == directory)
+    /// How often a directory has left its place.
+    pub(super) fn moves(&self) -> u64 {
+        self.paths.generation()
     }
 
     pub(super) fn file_count(&self) -> u64 {

@@ -89,6 +89,11 @@ impl PathCache {
         hidden[hidden_slot_of(directory)] = Some(HiddenStatus { directory, is_hidden, generation });
     }
 
+    /// How often a directory has left its place.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// A directory leaves its place (PC1).
     pub(super) fn forget(&mut self) {
         self.generation += 1;

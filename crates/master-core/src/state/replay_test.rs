@@ -1,20 +1,21 @@
 //! "Replay is state": random records, checkpoints at random points, and the same state either way.
 use std::sync::Arc;
 
+use super::policies::of_cell;
 use super::{HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
 use crate::record::{
-    AddDirectories, AddFile, Begin, CloseChunk, Expedite, ForgetServer, FoundCell, HideEntry,
-    KnowServer, LetGo, MoveEntry, NewDirectory, OpenChunk, Purge, Record, Refuse, SetLength,
-    SetVersion,
+    AddDirectories, AddFile, ApplyPolicy, Begin, ChangePolicy, CloseChunk, EndPolicyJob, Expedite,
+    ForgetServer, FoundCell, HideEntry, KnowServer, LetGo, MoveEntry, NewDirectory, OpenChunk,
+    Purge, Record, Refuse, SetLength, SetVersion,
 };
 use cairn_pagetree::FileId;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::wire::Message;
 use cairn_types::{
     Address, CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId,
-    EntryKind, LogIndex, MutationName, MutationNumber, Rack, Random, ReplicaAt, ServerId,
-    SessionId, Term, WallTime,
+    EntryKind, JobId, LogIndex, MutationName, MutationNumber, PolicyPartNames, PolicyParts, Rack,
+    Random, ReplicaAt, ServerId, SessionId, Term, WallTime,
 };
 
 pub(super) const TERM: Term = Term::new(3);
@@ -86,6 +87,9 @@ impl Drawer {
         if self.random.chance(120) {
             return self.draw_purge(state, time, mutation);
         }
+        if self.random.chance(150) {
+            return self.draw_policy(state, time, mutation);
+        }
         match self.random.below(10) {
             0 => {
                 let second =
@@ -102,15 +106,7 @@ impl Drawer {
                 AddFile { or_open, ..file }.into()
             }
             3 => self.draw_move(state, time, mutation),
-            4 => {
-                let entry = if self.random.chance(800) { file } else { parent };
-                let there = state.entry(entry).expect("picked from there");
-                let (parent, name) =
-                    (there.parent, state.name_of(entry).expect("picked from there"));
-                let recursive = self.random.chance(500);
-                let keeps_ms = self.random.below(400);
-                HideEntry { time, mutation, entry, parent, name, recursive, keeps_ms }.into()
-            }
+            4 => self.draw_hide(state, (time, mutation), (file, parent)),
             5 | 6 => {
                 let last = state.last_chunk(file);
                 // Chunks are logged out of order, and none below the floor.
@@ -141,6 +137,20 @@ impl Drawer {
         }
     }
 
+    fn draw_hide(
+        &mut self,
+        state: &State,
+        (time, mutation): (WallTime, MutationName),
+        (file, directory): (EntryId, EntryId),
+    ) -> Record {
+        let entry = if self.random.chance(800) { file } else { directory };
+        let there = state.entry(entry).expect("picked from there");
+        let (parent, name) = (there.parent, state.name_of(entry).expect("picked from there"));
+        let recursive = self.random.chance(500);
+        let keeps_ms = self.random.below(400);
+        HideEntry { time, mutation, entry, parent, name, recursive, keeps_ms }.into()
+    }
+
     /// Few servers, which come, come back elsewhere, and are forgotten.
     fn draw_server(&mut self, time: WallTime) -> Record {
         let server = ServerId::new(1 + self.random.below(4));
@@ -168,6 +178,35 @@ impl Drawer {
         let count = u32::try_from(1 + self.random.below(4)).expect("a few");
         let due = state.deleted().due(state.log_time()).unwrap_or(entry);
         Purge { time, entry: due, count, floor }.into()
+    }
+
+    /// Something said, a slice of what it means, or the end of that.
+    fn draw_policy(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {
+        let jobs: Vec<JobId> = state.policies().jobs().map(|job| job.id).collect();
+        if let Some(job) = self.random.pick(&jobs).copied()
+            && self.random.chance(600)
+        {
+            if self.random.chance(150) {
+                return EndPolicyJob { time, job }.into();
+            }
+            let count = u32::try_from(1 + self.random.below(4)).expect("a few");
+            return ApplyPolicy { time, job, count }.into();
+        }
+        let kind = if self.random.chance(400) { EntryKind::File } else { EntryKind::Directory };
+        let entry = self.entry(state, kind);
+        let random = &mut self.random;
+        let set = PolicyParts {
+            replication: random.chance(500).then(|| 1 + random.below(5) as u32),
+            keep_deleted_ms: random.chance(300).then(|| random.below(500)),
+            synced: random.chance(300).then(|| random.chance(500)),
+        };
+        let inherit = PolicyPartNames {
+            replication: random.chance(200),
+            keep_deleted: random.chance(200),
+            durability: random.chance(200),
+        };
+        let (apply, job) = (random.chance(600), JobId::of(TERM, self.fresh()));
+        ChangePolicy { time, mutation, entry, set, inherit, apply, job }.into()
     }
 
     fn draw_move(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {
@@ -208,6 +247,24 @@ fn check_hidden(state: &State) {
         let newest = state.deleted().newest(record.parent, &record.name).expect("there is one");
         assert!(state.deleted().get(newest).expect("noted").deleted >= record.deleted);
     }
+}
+
+/// Whoever says something is there, and what is inherited is so for a state that remembers nothing
+/// (policies.rs, PO1 and PO2).
+pub(super) fn check_policies(state: &State) {
+    let fresh = state.clone();
+    let mut sayers = 0;
+    for (id, entry) in state.names.entries() {
+        sayers += u64::from(state.policies().said(id).names().any());
+        if entry.kind == EntryKind::Directory {
+            let all = state.policies().sayers(id).map(|(_, parts)| parts);
+            let parts = all.fold(PolicyParts::default(), PolicyParts::or);
+            let policy = parts.over(of_cell(state.config()));
+            assert_eq!(state.policies().in_directory(id), policy, "{id:?}");
+            assert_eq!(fresh.policies().in_directory(id), policy, "{id:?}");
+        }
+    }
+    assert_eq!(sayers, state.policies.map().len(), "what nobody says is gone");
 }
 
 /// Every entry is reached from one of the roots, under its own name; counts add up.
@@ -277,6 +334,7 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
             }
             check_tree(&live);
             check_hidden(&live);
+            check_policies(&live);
             led += check_ways(&live, &mut Random::new(index.get()));
             if drawer.random.chance(50) {
                 restored = reloaded(&restored);
@@ -285,7 +343,7 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
         }
     }
     // Each kind of record has changed something, or the test shows nothing.
-    let mut kinds = changed[1..=10].iter().chain(&changed[14..=16]);
+    let mut kinds = changed[1..=10].iter().chain(&changed[14..=19]);
     assert!(kinds.all(|count| *count >= 20), "{changed:?}");
     assert!(led >= 1000, "{led}");
 }

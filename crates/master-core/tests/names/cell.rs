@@ -1,6 +1,6 @@
 //! A master core whose log the test holds in its hand.
 
-use cairn_env::{Caller, ConnectionId, Effect, EffectId, Event, Now};
+use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, Now};
 use cairn_master_core::{MasterCore, MasterEffect, ProposalId, Record, State};
 use cairn_protocol::{
     Create, Delete, ErrorCode, Failure, List, MakeDirectory, Rename, Request, RequestId, Response,
@@ -108,6 +108,22 @@ impl Cell {
         let mut effects = Vec::new();
         self.core.applied(self.now(), at, id, &record, &mut effects);
         self.collect(effects);
+    }
+
+    /// So many milliseconds pass, in which what has to be woken is.
+    pub(crate) fn pass(&mut self, millis: u64) {
+        let end = self.time + millis;
+        while self.time < end {
+            self.time += 5;
+            let due: Vec<_> = self.wakes.extract_if(.., |(_, at)| *at <= self.time).collect();
+            for (id, _) in due {
+                let mut effects = Vec::new();
+                let woken = Event::Completed { id, result: Completion::Woken };
+                self.core.step(self.now(), woken, &mut effects);
+                self.collect(effects);
+                self.commit();
+            }
+        }
     }
 
     pub(crate) fn answer(&self, asked: u64) -> Option<&Result<Response, Failure>> {

@@ -2,6 +2,7 @@
 
 mod batches;
 mod cell;
+mod policies;
 mod purge;
 mod undelete;
 

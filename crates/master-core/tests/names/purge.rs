@@ -6,22 +6,6 @@ use cairn_master_core::Record;
 use cairn_protocol::{ErrorCode, Response, Undelete};
 
 impl Cell {
-    /// So many milliseconds pass, in which what has to be woken is.
-    fn pass(&mut self, millis: u64) {
-        let end = self.time + millis;
-        while self.time < end {
-            self.time += 5;
-            let due: Vec<_> = self.wakes.extract_if(.., |(_, at)| *at <= self.time).collect();
-            for (id, _) in due {
-                let mut effects = Vec::new();
-                let woken = Event::Completed { id, result: Completion::Woken };
-                self.core.step(self.now(), woken, &mut effects);
-                self.collect(effects);
-                self.commit();
-            }
-        }
-    }
-
     /// A cell whose servers have had the time to say what they know.
     fn started() -> Self {
         let mut cell = Self::new();
