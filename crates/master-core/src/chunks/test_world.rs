@@ -206,6 +206,16 @@ impl World {
         self.join_as(id, id * 10, replicas, leases);
     }
 
+    /// The server joins, and tells nothing.
+    pub(super) fn join_only(&mut self, id: u64) {
+        let address = Address::new(format!("s{id}:1"));
+        let at = ReplicaAt { server: server(id), address, ..ReplicaAt::default() };
+        let incarnation = Incarnation::new(id * 10);
+        self.request(900, Join { at, incarnation, ..Join::default() });
+        assert!(matches!(self.reply(900), Some(Ok(Response::Join(_)))));
+        self.commit_servers();
+    }
+
     /// The server in that incarnation joins and tells all it holds.
     pub(super) fn join_as(
         &mut self,

@@ -72,6 +72,8 @@ pub(crate) struct KnownServer {
     /// When it joined last, and when it was last heard of.
     pub(crate) joined: Time,
     pub(crate) heard: Time,
+    /// Since when it has been given time to tell what it holds, however often it joined meanwhile.
+    gathers: Time,
     /// Its present join, whose inventory is taken.
     pub(crate) join: JoinId,
     /// Slices of its inventory that have come: the number of the next.
@@ -133,6 +135,9 @@ impl ServerTable {
             true => known.former,
             false => Some(known.incarnation),
         });
+        let untold = known.filter(|known| known.inventoried.is_none());
+        let untold = untold.filter(|known| self.state_of(now, known) != ServerState::Dead);
+        let gathers = untold.map_or(now, |known| known.gathers);
         let server = KnownServer {
             at: join.at.clone(),
             incarnation: join.incarnation,
@@ -141,6 +146,7 @@ impl ServerTable {
             report: ServerReport::default(),
             joined: now,
             heard: now,
+            gathers,
             join: id,
             slices: 0,
             asked: 0,
@@ -167,6 +173,7 @@ impl ServerTable {
             report: ServerReport::default(),
             joined: now,
             heard: now,
+            gathers: now,
             join: JoinId::default(),
             slices: 0,
             asked: 0,
@@ -299,10 +306,11 @@ impl ServerTable {
     }
 
     /// Whether a server that is not dead has not told yet all that it holds, and not had as long
-    /// for that as a server takes to die.
+    /// for that as a server takes to die: one that joins again and again, and never tells, holds
+    /// nothing up for longer.
     pub(crate) fn is_gathering(&self, now: Time) -> bool {
         self.servers.values().any(|server| {
-            let has_time = now < server.joined + self.dead;
+            let has_time = now < server.gathers + self.dead;
             let dead = self.state_of(now, server) == ServerState::Dead;
             server.inventoried.is_none() && has_time && !dead
         })

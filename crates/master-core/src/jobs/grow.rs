@@ -9,6 +9,7 @@
 //!   mutate the chunk: no lease is live, and none is granted, because this job has the place.
 //! - GW2: a version is logged only when all that were asked stand at it, the clone as well (R8).
 //!   Then and only then is it counted; one that did not answer is left out by a fresh version.
+//! - GW3: no member that is good is left out for a clone before it is dead or given up.
 
 use super::acts::{Act, Acts, Question};
 use super::events::{JobEvent, PlaceView};
@@ -17,7 +18,10 @@ use crate::applied::Applied;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::LeaseStatus;
 use crate::record::SetVersion;
-use crate::rules::replica_set::{LiveMember, may_be_grown_set, plan_growth};
+use crate::rules::lacking::good;
+use crate::rules::replica_set::{
+    LiveMember, growth_sheds, live_members, may_be_grown_set, plan_growth,
+};
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{CloneChunk, CloneChunkAnswer, ErrorCode, Failure, RevokeLease};
@@ -54,6 +58,12 @@ impl GrowJob {
         acts: &mut Acts<'_>,
     ) -> Option<Self> {
         let now = view.now.time;
+        // GW3: it waits, rather than ask for a lease back and find that out then.
+        let live = live_members(view, good(view, handle, chunk));
+        let live: Vec<ServerId> = live.iter().map(|(at, _)| at.server).collect();
+        if growth_sheds(view, (handle, chunk), &live) {
+            return None;
+        }
         let phase = match view.leases.possible(handle, now) {
             Some(lease) if lease.status == LeaseStatus::Serving && !broken(Rule::R30) => {
                 let (id, holder) = (lease.id, lease.holder.clone());
@@ -189,6 +199,12 @@ impl GrowJob {
         let set = may_be_grown_set(view, (handle, &chunk), &members, usize::from(joined));
         if let Err(blocked) = set {
             return self.give_up(Failure::not_done(ErrorCode::TooFewServers, blocked.why), acts);
+        }
+        let mut stay = members.clone();
+        stay.push(receiver);
+        if growth_sheds(view, (handle, &chunk), &stay) {
+            let why = "a member did not take its raise";
+            return self.give_up(Failure::not_done(ErrorCode::TooFewServers, why), acts);
         }
         // R8: whoever was asked and is not of the set may stand at this very version.
         if (raise.all_answered() && stale.is_empty()) || broken(Rule::R8) {

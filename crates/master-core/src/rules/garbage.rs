@@ -3,8 +3,8 @@
 //! - GB1: never a handle in the making, never an up-to-date replica, never bytes of a chunk that
 //!   the log does not know and has not purged (`unknown_chunks.rs`).
 //! - GB2: a stale replica goes only when the chunk has its goal of good ones; or when it stands in
-//!   the way: the chunk lacks a good one, no live server is without a replica of it, and two others
-//!   are left, a good one among them. It lies in its server's trash for a while then, as all that
+//!   the way: the chunk lacks a good one, no live server with room is without a replica of it, and
+//!   two others are left, a good one among them. It lies in its server's trash for a while then, as all that
 //!   is deleted does.
 //! - GB3: what is named is judged from a report that came in this term, after its first record was
 //!   applied; handle *and* version are named, so that nothing newer goes.
@@ -13,6 +13,7 @@
 
 use super::lacking::lacking;
 use super::members::current;
+use super::placement::is_room_beside;
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::is_empty_creation;
 use crate::state::{ChunkRecord, State};
@@ -84,12 +85,12 @@ fn is_needless(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> boo
         there && !left_behind.contains(server)
     });
     let good = good.count();
-    let without = |server: ServerId| locations.get(handle, server).is_none();
     let in_the_way = || {
         let others = locations.of(handle).count().saturating_sub(good);
         let enough = good >= 2 || (good == 1 && others >= 2);
         let lacks = enough && lacking(view, handle, chunk).is_some();
-        lacks && !servers.live(now).any(|server| without(server.at.server))
+        let holders = locations.of(handle).map(|(server, _)| server).collect();
+        lacks && !is_room_beside(view, &holders)
     };
     good >= chunk.goal as usize || in_the_way()
 }

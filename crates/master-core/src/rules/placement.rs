@@ -44,6 +44,11 @@ pub(crate) fn choose_servers(
     chosen.into_iter().map(|server| at(server).clone()).collect()
 }
 
+/// Whether a live server has room for a chunk, but those that were `tried`.
+pub(crate) fn is_room_beside(view: &View<'_>, tried: &BTreeSet<ServerId>) -> bool {
+    !candidates(view, tried).is_empty()
+}
+
 /// Live servers with room for a chunk, but those that were `tried`.
 fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandidate> {
     let room = view.term.config.chunk_size;

@@ -7,10 +7,12 @@
 //! - T3: who is given up (`troubles.rs`) is not raised, where the set can do without.
 
 use super::decided_set::{SetDecision, decide};
+use super::lacking::good;
 use super::members::{current, former_holder_unknown, least_set, missing_is_awaited};
 use crate::fleet::KnownReplica;
 use crate::state::ChunkRecord;
 use crate::view::View;
+use cairn_protocol::ServerState;
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId, Time};
 
@@ -50,7 +52,29 @@ pub(crate) fn plan_growth(
         let why = "a lease of an earlier term may still run".to_owned();
         return Err(Blocked { why, starting });
     }
-    plan(view, (handle, chunk), 1)
+    let members = plan(view, (handle, chunk), 1)?;
+    let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
+    if growth_sheds(view, (handle, chunk), &servers) {
+        let why = "a member that is silent costs nothing before it is dead".to_owned();
+        return Err(Blocked { why, starting });
+    }
+    Ok(members)
+}
+
+/// Whether a good replica is not among these although its server is not dead: nobody waits for a
+/// clone as clients do for a lease, so it is no reason to leave anybody out, but who was given up.
+pub(crate) fn growth_sheds(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    servers: &[ServerId],
+) -> bool {
+    let state = |server| view.fleet.servers().state(view.now.time, server);
+    let is_missed = |server: ServerId| {
+        let is_there = matches!(state(server), Some(ServerState::Live | ServerState::Silent));
+        is_there && !servers.contains(&server) && !view.troubles.is_given_up(handle, server)
+    };
+    let sheds = good(view, handle, chunk).iter().any(|(server, _)| is_missed(*server));
+    sheds && !broken(Rule::R11)
 }
 
 /// The same, where so many clones join.

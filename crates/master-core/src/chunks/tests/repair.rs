@@ -6,10 +6,12 @@ use crate::record::{AddFile, Record, SetVersion};
 use crate::state::ROOT;
 use cairn_env::EffectId;
 use cairn_protocol::{
-    ChunkGrant, CloneChunk, CloneChunkAnswer, ErrorCode, Failure, Lease, LeasePurpose, Request,
-    Response, RevokeLease, RevokeLeaseAnswer,
+    ChunkGrant, CloneChunk, CloneChunkAnswer, ErrorCode, Failure, Heartbeat, Lease, LeasePurpose,
+    ReplicaReport, Request, Response, RevokeLease, RevokeLeaseAnswer,
 };
-use cairn_types::{ChunkHandle, EntryId, MutationName, MutationNumber, SessionId};
+use cairn_types::{
+    ChunkHandle, ChunkVersion, EntryId, Incarnation, MutationName, MutationNumber, SessionId, Term,
+};
 
 impl World {
     /// A chunk of which one server has died, and who holds it still, sorted; nobody has its lease.
@@ -269,4 +271,62 @@ fn none_with_two_replicas_is_cloned_while_one_with_one_could_be() {
         orders.extend(world.clones());
     }
     assert_eq!(world.chunks_lacking(), 0, "in the end each has three");
+}
+
+#[test]
+fn a_server_that_joins_again_and_again_and_never_tells_holds_up_no_repair() {
+    let (mut world, grant, left) = World::lacking(4);
+    let (_, first) = world.clone_order();
+    world.join(members(&grant)[0], vec![report(&grant)], vec![]);
+    world.pass(500, &[1, 2, 3, 4]);
+    assert_eq!(world.drops(), [first.server.get()], "it is back");
+    world.sent.clear();
+    // Server 9 joins, and its inventory never comes through.
+    let alive = [left, vec![first.server.get()]].concat();
+    for _ in 0..12 {
+        world.join_only(9);
+        world.pass(1000, &alive);
+    }
+    assert_eq!(world.clone_order().1.handle, grant.handle);
+}
+
+#[test]
+fn a_member_that_is_silent_for_a_moment_is_not_given_for_a_clone() {
+    let (mut world, grant, left) = World::lacking(5);
+    let (id, copy) = world.clone_order();
+    // One of the two that are left is away for longer than a lease, and not dead.
+    let alive: Vec<u64> =
+        (1..=5).filter(|id| *id != left[1] && *id != members(&grant)[0]).collect();
+    world.pass(3000, &alive);
+    world.cloned(id);
+    world.pass(500, &alive);
+    for _ in 0..3 {
+        for (id, _) in world.clones() {
+            world.cloned(id);
+        }
+        let raised = world.accept_raises(&[]);
+        assert!(raised.iter().all(|(to, _)| left.contains(to)), "{raised:?}");
+        let sets = world.logged_sets();
+        assert_eq!(sets, [], "nobody is left out who costs nothing: {copy:?}");
+    }
+}
+
+#[test]
+fn a_stale_replica_goes_where_whoever_has_none_has_no_room() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    world.pass(3000, &[1, 2, 3, 4]);
+    let (holders, version) = (members(&grant), ChunkVersion::of(Term::new(1), 900));
+    let fourth = (1..=4).find(|id| !holders.contains(id)).expect("of four");
+    world.apply(SetVersion { handle: grant.handle, version, set_size: 2, ..Default::default() });
+    for id in &holders[..2] {
+        world.beat(*id, vec![ReplicaReport { version, ..report(&grant) }], vec![]);
+    }
+    assert_eq!(world.beat(holders[2], vec![report(&grant)], vec![]).garbage, [], "kept so far");
+    let (at, incarnation) = (server(fourth), Incarnation::new(fourth * 10));
+    let full = Heartbeat { server: at, incarnation, full: true, ..Heartbeat::default() };
+    world.request(901, full);
+    world.reply(901);
+    let named = world.beat(holders[2], vec![report(&grant)], vec![]).garbage;
+    assert_eq!(named.len(), 1, "else the chunk never has three");
 }
