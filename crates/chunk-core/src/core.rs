@@ -5,22 +5,24 @@ use crate::client_load::ClientLoad;
 use crate::cloning::{Clones, answer_dropped};
 use crate::master_link::{LinkContext, MasterLink};
 use crate::outbox::{
-    CallPurpose, DiskPurpose, Finished, Outbox, ReplicaCall, ReplicaJob, WakePurpose, failure_of,
+    CallPurpose, DiskPurpose, Finished, Outbox, ReplicaJob, WakePurpose, failure_of,
 };
 use crate::reads;
 use crate::replica::{AfterFailure, Replica, WaitingChange};
+use crate::replica_calls::on_replica_call;
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
 use crate::sync::answer_primary;
+use crate::traffic::Traffic;
 use bytes::Bytes;
 use cairn_env::{
     Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, ServerSpace,
 };
 use cairn_protocol::{
-    Acknowledged, ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, Forward, Heartbeat,
-    HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport,
-    ReplicaToReplica, Request, Response, Rpc, SecondaryFailed, SyncChunk,
+    ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, Heartbeat, HeartbeatAnswer,
+    Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport, ReplicaToReplica,
+    Request, Rpc,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Term, Time};
@@ -44,6 +46,7 @@ pub struct ChunkCore {
     clones: Clones,
     load: ClientLoad,
     scrub: Scrub,
+    traffic: Traffic,
     link: MasterLink,
     out: Outbox,
 }
@@ -55,8 +58,18 @@ impl ChunkCore {
         let link = MasterLink::new(&me, space);
         let table = ReplicaTable::of_recovered(recovered);
         let (clones, load, out) = (Clones::default(), ClientLoad::default(), Outbox::default());
-        let scrub = Scrub::new(me.scrub, me.scrubbed);
-        Self { me, settings: CellSettings::untold(), table, clones, load, scrub, link, out }
+        let (scrub, traffic) = (Scrub::new(me.scrub, me.scrubbed), Traffic::default());
+        Self {
+            me,
+            settings: CellSettings::untold(),
+            table,
+            clones,
+            load,
+            scrub,
+            traffic,
+            link,
+            out,
+        }
     }
 
     /// The cell's settings, as far as known.
@@ -140,8 +153,9 @@ impl ChunkCore {
     ) -> T {
         let (me, settings, table, out) =
             (&self.me, &mut self.settings, &mut self.table, &mut self.out);
-        let (clones, scrub) = (&self.clones, &self.scrub);
-        act(&mut self.link, &mut LinkContext { now, me, settings, table, clones, scrub, out })
+        let (clones, scrub, traffic) = (&self.clones, &self.scrub, &self.traffic);
+        let cx = &mut LinkContext { now, me, settings, table, clones, scrub, traffic, out };
+        act(&mut self.link, cx)
     }
 
     fn tick_link(&mut self, now: Now) {
@@ -199,6 +213,7 @@ impl ChunkCore {
             return Err(Failure::not_done(ErrorCode::Busy, why));
         }
         self.load.note_request(now.time, &request);
+        self.traffic.note_request(&request);
         let name = request.name();
         match request.directed() {
             Directed::MasterToChunkserver(order) => self.on_order(now, from, order),
@@ -389,6 +404,9 @@ impl ChunkCore {
     }
 
     fn on_scrubbed(&mut self, now: Now, result: ChunkResult) {
+        if let Ok(ChunkDone::Scrubbed { size, .. }) = &result {
+            self.traffic.note_scrubbed(*size);
+        }
         let bad = self.scrub.on_done(now, &mut self.load, result, &mut self.out);
         // What is gone meanwhile is nobody's loss.
         if let Some(replica) = bad.and_then(|handle| self.table.touch(handle)) {
@@ -406,6 +424,9 @@ impl ChunkCore {
     ) {
         if let ReplicaJob::Apply | ReplicaJob::Journal = job {
             self.table.note_change(handle, now.time);
+        }
+        if let (ReplicaJob::Read { .. }, Ok(ChunkDone::Read(done))) = (&job, &result) {
+            self.traffic.note_read(done.payload.len() as u64);
         }
         let Some((replica, mut cx)) = self.replica(now, handle) else {
             // Who waited for it was told when it went, but for those whom it did not know.
@@ -480,9 +501,13 @@ impl ChunkCore {
         };
         match purpose {
             CallPurpose::Replica(handle, call) => {
-                self.on_replica_call(now, handle, call, (result, payload));
+                // Who waited for a replica that is gone was told when it went.
+                if let Some((replica, mut cx)) = self.replica(now, handle) {
+                    on_replica_call(replica, &mut cx, call, (result, payload));
+                }
             }
             CallPurpose::Clone { handle, number } => {
+                self.traffic.note_cloned(payload.len() as u64);
                 let blocks = Fetch::answer(result).map(|answer| (answer, payload));
                 let mut load = std::mem::take(&mut self.load);
                 self.with_clones(now, |clones, cx| {
@@ -503,55 +528,6 @@ impl ChunkCore {
                 if let Some(answer) = answer {
                     self.heed(now, sent, answer);
                 }
-            }
-        }
-    }
-
-    fn on_replica_call(
-        &mut self,
-        now: Now,
-        handle: ChunkHandle,
-        call: ReplicaCall,
-        (result, payload): (Result<Response, Failure>, Bytes),
-    ) {
-        // Who waited for a replica that is gone was told when it went.
-        let Some((replica, mut cx)) = self.replica(now, handle) else { return };
-        let cx = &mut cx;
-        match call {
-            ReplicaCall::Forward { version, lease, secondary } => {
-                let serial = Forward::answer(result).map(|answer| answer.serial);
-                replica.as_primary_of(cx, lease, |primary, stored, cx| {
-                    primary.on_forwarded(stored, cx, version, secondary, serial)
-                });
-            }
-            ReplicaCall::Fetch { version } => {
-                let blocks = Fetch::answer(result).map(|answer| (answer, payload));
-                replica.on_fetched(cx, version, blocks);
-            }
-            ReplicaCall::Tell { lease, secondary } => {
-                let heard = Acknowledged::answer(result).is_ok();
-                replica.as_primary_of(cx, lease, |primary, _, cx| {
-                    primary.on_told(cx, secondary, heard);
-                    Ok(())
-                });
-            }
-            ReplicaCall::Shrink { lease } => {
-                let result = SecondaryFailed::answer(result);
-                replica.as_primary_of(cx, lease, |primary, stored, cx| {
-                    primary.on_shrunk(stored, cx, result)
-                });
-            }
-            ReplicaCall::LogClose { lease } => {
-                replica.as_primary_of(cx, lease, |primary, stored, cx| {
-                    Err(primary.on_close_logged(stored, cx.out))
-                });
-            }
-            ReplicaCall::SyncThere { lease, round, secondary } => {
-                let result = SyncChunk::answer(result).map(drop);
-                replica.as_primary_of(cx, lease, |primary, stored, cx| {
-                    primary.on_synced(stored, cx, round, Some(secondary), result);
-                    Ok(())
-                });
             }
         }
     }

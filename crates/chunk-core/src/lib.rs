@@ -44,6 +44,7 @@ mod primary_mutation;
 mod reads;
 mod record_append;
 mod replica;
+mod replica_calls;
 mod replica_context;
 mod replica_role;
 mod replica_table;
@@ -53,6 +54,7 @@ mod secondary;
 mod standing;
 mod stored_replica;
 mod sync;
+mod traffic;
 mod write;
 
 pub use crate::chunk_core_config::ChunkCoreConfig;

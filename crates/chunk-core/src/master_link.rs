@@ -16,6 +16,7 @@ use crate::outbox::{CallPurpose, DiskPurpose, Outbox, WakePurpose};
 use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
 use crate::standing::Standing;
+use crate::traffic::Traffic;
 use cairn_env::{ChunkJob, Effect, JournalEntry, LogEvent, Now, ServerSpace};
 use cairn_protocol::{
     ErrorCode, Failure, Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join,
@@ -57,6 +58,7 @@ pub(crate) struct LinkContext<'a> {
     pub(crate) table: &'a mut ReplicaTable,
     pub(crate) clones: &'a Clones,
     pub(crate) scrub: &'a Scrub,
+    pub(crate) traffic: &'a Traffic,
     pub(crate) out: &'a mut Outbox,
 }
 
@@ -372,10 +374,11 @@ impl MasterLink {
             clones: cx.clones.progress(),
             lost: cx.table.lost(LOST_PER_HEARTBEAT),
             full: self.is_full,
-            scrub: cx.scrub.progress(),
+            scrub: Box::new(cx.scrub.progress()),
             stored: cx.table.stored_size(),
             disks: self.space.disks.clone(),
             resources: Box::new(self.space.resources),
+            traffic: Box::new(cx.traffic.totals()),
         };
         self.lost_told = (cx.now.time, request.lost.clone());
         self.call(cx, CallPurpose::Heartbeat(cx.now.time), request);

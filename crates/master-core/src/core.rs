@@ -32,8 +32,8 @@ use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ClientToMaster,
-    Directed, ErrorCode, Failure, ForgetServer, ListJobsAnswer, Open, ReportBadBlockAnswer,
-    Request, ResourceUse, Response, Stat,
+    Directed, ErrorCode, Failure, ForgetServer, ListJobsAnswer, Open, ReasonCode,
+    ReportBadBlockAnswer, Request, ResourceUse, Response, Stat,
 };
 use cairn_types::{CellConfig, CellId, ChunkHandle, LogIndex, Random, ReignId, Term, WallTime};
 use std::sync::Arc;
@@ -301,9 +301,12 @@ impl MasterCore {
 
     /// How the cell stands, and this master.
     fn status(&self, view: &View<'_>) -> Response {
-        let mut status = reads::status(view);
-        let full = self.is_full.then(|| NO_ROOM.to_owned());
-        let reasons = [behind::warning(view), self.warning.clone(), full];
+        let mut status = reads::status(view, self.chunks.health(view));
+        let full = format!("{}: {NO_ROOM}", ReasonCode::MasterDiskFull.code());
+        let failed =
+            |warning: &String| format!("{}: {warning}", ReasonCode::CheckpointFailed.code());
+        let warning = self.warning.as_ref().map(failed);
+        let reasons = [behind::warning(view), warning, self.is_full.then_some(full)];
         status.reasons.extend(reasons.into_iter().flatten());
         Response::Status(status)
     }
@@ -335,7 +338,7 @@ impl MasterCore {
                 let (cell, config) = (state.cell(), state.config().clone());
                 Ok(Response::CellInfo(CellInfoAnswer { cell, config, term: self.term }))
             }
-            ClientToMaster::Servers(_) => Ok(Response::Servers(reads::servers(&view))),
+            ClientToMaster::Servers(_) => Ok(Response::Servers(self.chunks.servers(&view))),
             ClientToMaster::Status(_) => Ok(self.status(&view)),
             ClientToMaster::RepairStatus(_) => {
                 Ok(Response::RepairStatus(self.chunks.repair_status(now, state)))

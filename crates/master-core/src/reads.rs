@@ -1,15 +1,15 @@
 //! Requests that are answered at once from applied state; they take no lock, because they see
 //! all of a record or nothing of it.
 
-use crate::rules::health;
+use crate::rules::health::Health;
 use crate::rules::reading;
 use crate::state::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
 use crate::view::View;
 use cairn_pagetree::MULTI_GET_MAX;
 use cairn_protocol::{
-    BATCH_OPEN_COUNT_MAX, ChunkLocations, ErrorCode, Failure, List, ListAnswer, ListDisks,
+    BATCH_OPEN_COUNT_MAX, CellNow, ChunkLocations, ErrorCode, Failure, List, ListAnswer, ListDisks,
     ListDisksAnswer, Locate, LocateAnswer, Looked, Open, OpenAnswer, ResourceUse, ResourcesAnswer,
-    Response, ServersAnswer, Stat, StatAnswer, StatusAnswer,
+    Response, Stat, StatAnswer, StatusAnswer,
 };
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind};
 use std::ops::Range;
@@ -233,10 +233,6 @@ pub(crate) fn list(state: &State, list: &List) -> Result<ListAnswer, Failure> {
     Ok(ListAnswer { entries, more, skipped })
 }
 
-pub(crate) fn servers(view: &View<'_>) -> ServersAnswer {
-    ServersAnswer { servers: health::servers(view) }
-}
-
 /// What each process takes; the master's own is told by its driver.
 pub(crate) fn resources(view: &View<'_>, master: ResourceUse) -> ResourcesAnswer {
     ResourcesAnswer { master, servers: view.fleet.servers().resources(view.now.time) }
@@ -246,8 +242,8 @@ pub(crate) fn disks(view: &View<'_>, wish: &ListDisks) -> ListDisksAnswer {
     view.fleet.servers().disks(wish.after)
 }
 
-pub(crate) fn status(view: &View<'_>) -> StatusAnswer {
-    let (state, health) = (view.state, health::health(view));
+pub(crate) fn status(view: &View<'_>, health: Health) -> StatusAnswer {
+    let state = view.state;
     let (capacity, used, stored) = view.fleet.servers().room(view.now.time);
     StatusAnswer {
         cell: state.cell(),
@@ -255,8 +251,8 @@ pub(crate) fn status(view: &View<'_>) -> StatusAnswer {
         file_count: state.file_count(),
         directory_count: state.directory_count(),
         chunk_count: state.chunk_count(),
-        under_replicated: health.under_replicated,
-        unavailable: health.unavailable,
+        under_replicated: health.counts.below_goal,
+        unavailable: health.counts.unavailable,
         reasons: health.reasons,
         started: state.term_began(),
         log_index: state.applied().get(),
@@ -264,5 +260,9 @@ pub(crate) fn status(view: &View<'_>) -> StatusAnswer {
         capacity,
         used,
         stored,
+        now: Box::new(CellNow {
+            counts: health.counts,
+            traffic: view.fleet.servers().traffic(view.now.time),
+        }),
     }
 }

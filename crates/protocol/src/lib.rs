@@ -10,6 +10,7 @@
 
 mod answer_size;
 mod batch;
+mod chunk_counts;
 mod clone_calls;
 mod failure;
 mod frame;
@@ -21,17 +22,20 @@ mod master_calls;
 mod mutation_calls;
 mod policy_calls;
 mod read_calls;
+mod reason_code;
 mod repair_status;
 mod report_slice;
 mod resource_calls;
 mod rpc;
 mod server_calls;
+mod traffic;
 
 pub use answer_size::SMALL_ANSWER_SIZE;
 pub use batch::{
     BATCH_COUNT_MAX, BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch,
     BatchAnswer, BatchEntry, BatchResult, Looked, SESSION_MUTATIONS_MAX,
 };
+pub use chunk_counts::{CellNow, ChunkCounts, WaitReason, WaitingCount};
 pub use clone_calls::{CloneChunk, CloneChunkAnswer, CloneProgress, DropClone, DropCloneAnswer};
 pub use failure::{ErrorCode, Failure, Outcome};
 pub use frame::{
@@ -63,6 +67,7 @@ pub use policy_calls::{
     GetPolicy, GetPolicyAnswer, PolicyOrigin, PolicySource, SetPolicy, SetPolicyAnswer,
 };
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
+pub use reason_code::ReasonCode;
 pub use repair_status::{BelowGoalCount, CloneStatus, RepairStatus, RepairStatusAnswer};
 pub use report_slice::{ReportBase, ReportSlice, SLICE_COUNT_MAX, put_report, take_report};
 pub use resource_calls::{
@@ -80,3 +85,4 @@ pub use server_calls::{
     ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, RevokeLease, RevokeLeaseAnswer, ScrubProgress,
     SecondaryFailed, SecondaryFailedAnswer, ServedReign,
 };
+pub use traffic::{TrafficRates, TrafficTotals};

@@ -1,5 +1,6 @@
 //! What clients ask of a master. No file byte passes here (GFS §2.3).
 
+use crate::{CellNow, ScrubProgress, TrafficRates};
 use cairn_types::{
     CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, Content, Entry, EntryId,
     LeaseId, MutationName, ReplicaAt, ServerId, Term, WallTime,
@@ -322,6 +323,9 @@ cairn_types::message! {
         10 => disk_failed_count: u64,
         /// Replicas there that are damaged, or may have lost bytes.
         11 => bad_count: u64,
+        /// Nothing while it is silent.
+        50 => traffic: TrafficRates,
+        51 => scrub: ScrubProgress,
     }
 }
 /// The most chunkservers that a cell may have: all of them fit one answer.
@@ -392,6 +396,7 @@ cairn_types::message! {
         21 => used: u64,
         /// Bytes that chunkservers store of chunks.
         22 => stored: u64,
+        50 => now: Box<CellNow>,
     }
 }
 

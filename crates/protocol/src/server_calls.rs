@@ -1,6 +1,6 @@
 //! Between master and chunkservers: joining, inventories, heartbeats, raises, leases.
 
-use crate::{CloneProgress, DiskStatus, LevelSource, ReportSlice, ResourceUse};
+use crate::{CloneProgress, DiskStatus, LevelSource, ReportSlice, ResourceUse, TrafficTotals};
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId,
     LeaseId, ReignId, ReplicaAt, SerialNumber, ServerId, Term,
@@ -143,11 +143,12 @@ cairn_types::message! {
         12 => lost: Vec<ChunkHandle>,
         /// No new chunk has room on any of its disks.
         13 => full: bool,
-        14 => scrub: ScrubProgress,
+        14 => scrub: Box<ScrubProgress>,
         /// Bytes that it stores of chunks.
         15 => stored: u64,
         16 => disks: Vec<DiskStatus>,
         17 => resources: Box<ResourceUse>,
+        50 => traffic: Box<TrafficTotals>,
     }
 }
 cairn_types::message! {

@@ -40,6 +40,24 @@ fn every_message_that_a_field_names_is_listed_below() {
 }
 
 #[test]
+fn the_guide_has_a_row_for_each_reason_and_for_no_other() {
+    let page = page("../guide/seeing-it.md");
+    let page = std::fs::read_to_string(page).expect("seeing-it.md can be read");
+    let named = |heading: &str| {
+        let part = page.split(heading).nth(1).expect("the page has that heading");
+        let part = part.split("\n## ").next().unwrap_or_default();
+        let rows = part.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.filter_map(|row| row.split_once('`')).map(|(code, _)| code.to_owned()).collect()
+    };
+    let reasons: Vec<String> = named("## Reasons");
+    let all: Vec<&str> = protocol::ReasonCode::ALL.iter().map(|reason| reason.code()).collect();
+    assert_eq!(reasons, all);
+    let waits: Vec<String> = named("## What a chunk waits for");
+    let all: Vec<&str> = protocol::WaitReason::ALL.iter().map(|reason| reason.code()).collect();
+    assert_eq!(waits, all);
+}
+
+#[test]
 fn the_page_on_the_wire_has_a_row_for_each_rpc() {
     let page = std::fs::read_to_string(page("wire.md")).expect("wire.md can be read");
     for (kind, request, answer, _) in proto_table() {
@@ -127,6 +145,11 @@ fn messages_within_others() -> String {
         protocol::ServerResources::proto_text(),
         protocol::ScrubProgress::proto_text(),
         protocol::ServerStatus::proto_text(),
+        protocol::CellNow::proto_text(),
+        protocol::ChunkCounts::proto_text(),
+        protocol::TrafficRates::proto_text(),
+        protocol::TrafficTotals::proto_text(),
+        protocol::WaitingCount::proto_text(),
     ]
     .concat()
 }
@@ -144,6 +167,7 @@ fn enums() -> String {
         values("PolicySource", protocol::PolicySource::ALL),
         values("Role", protocol::Role::ALL),
         values("ServerState", protocol::ServerState::ALL),
+        values("WaitReason", protocol::WaitReason::ALL),
     ]
     .concat()
 }

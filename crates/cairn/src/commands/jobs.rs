@@ -116,7 +116,7 @@ pub(crate) fn progress_text(job: &JobStatus) -> String {
 }
 
 /// A line for each job, and one more where there is something to say.
-fn lines(job: &JobStatus) -> Vec<String> {
+pub(crate) fn lines(job: &JobStatus) -> Vec<String> {
     let subject = if job.subject.is_empty() { "" } else { &format!(" ({})", job.subject) };
     let (began, state) = (time_text(job.began), state_text(job.state));
     let progress = progress_text(job);

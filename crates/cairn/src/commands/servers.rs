@@ -1,10 +1,11 @@
 //! `cairn servers`: the chunkservers as the master sees them.
 
 use crate::cli_error::{CliError, Doing};
+use crate::commands::status::traffic_json;
 use crate::output::{Output, Table, size_text, span_text};
 use crate::session::Session;
 use cairn_client::{Cell, DiskStatus};
-use cairn_protocol::{ServerState, ServerStatus};
+use cairn_protocol::{ScrubProgress, ServerState, ServerStatus};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
@@ -18,6 +19,9 @@ pub(crate) struct ServersArguments {
     /// Their data directories, each with its state
     #[arg(long)]
     disks: bool,
+    /// What each moves, in bytes a second over the last ten
+    #[arg(long, conflicts_with = "disks")]
+    traffic: bool,
     /// Miss this dead server no more: its address or its id
     #[arg(long, value_name = "SERVER", conflicts_with = "disks")]
     forget: Option<String>,
@@ -39,6 +43,8 @@ pub(crate) struct ServerJson {
     disk_count: u64,
     disk_failed_count: u64,
     heartbeat_age_ms: u64,
+    traffic: serde_json::Value,
+    scrub: serde_json::Value,
 }
 
 impl From<&ServerStatus> for ServerJson {
@@ -57,8 +63,56 @@ impl From<&ServerStatus> for ServerJson {
             disk_count: status.disk_count,
             disk_failed_count: status.disk_failed_count,
             heartbeat_age_ms: status.heartbeat_age_ms,
+            traffic: traffic_json(&status.traffic),
+            scrub: scrub_json(status),
         }
     }
+}
+
+/// How far a server is with verifying what it stores.
+fn scrub_json(status: &ServerStatus) -> serde_json::Value {
+    let ScrubProgress { verified, total, began_ms, bad, is_over } = status.scrub;
+    json!({
+        "verified": verified,
+        "total": total,
+        "began_ms": (began_ms > 0).then_some(began_ms),
+        "bad_count": bad,
+        "over": is_over,
+        "left_ms": scrub_left_ms(status),
+    })
+}
+
+/// When the round will be over, at the rate of the last seconds; none: it is over, or none knows.
+fn scrub_left_ms(status: &ServerStatus) -> Option<u64> {
+    let ScrubProgress { verified, total, began_ms, is_over, .. } = status.scrub;
+    let left = total.saturating_sub(verified);
+    if is_over || began_ms == 0 {
+        return None;
+    }
+    left.saturating_mul(1000).checked_div(status.traffic.scrubbed)
+}
+
+/// `37%, 3m 20s left`, `done`, or nothing where there was no round.
+fn scrub_text(status: &ServerStatus) -> String {
+    let ScrubProgress { verified, total, began_ms, bad, is_over } = status.scrub;
+    let mut text = match (began_ms, is_over) {
+        (0, _) => "-".to_owned(),
+        (_, true) => "done".to_owned(),
+        (_, false) => {
+            let percent = verified.saturating_mul(100).checked_div(total).unwrap_or(100);
+            let left = scrub_left_ms(status).map(|left| format!(", {} left", span_text(left)));
+            format!("{}%{}", percent.min(99), left.unwrap_or_default())
+        }
+    };
+    if bad > 0 {
+        text += &format!(", {bad} bad");
+    }
+    text
+}
+
+/// `1.2M`, or `-` for none.
+fn rate_text(bytes: u64) -> String {
+    if bytes == 0 { "-".to_owned() } else { size_text(bytes, true) }
 }
 
 /// `live`, `silent` or `dead`.
@@ -83,10 +137,10 @@ fn disks_text(status: &ServerStatus) -> String {
 /// The servers as lines, with a head.
 pub(crate) fn table(servers: &[ServerStatus], human: bool) -> Vec<String> {
     let mut table =
-        Table::new(&[false, false, false, true, true, true, true, true, true, true, true]);
+        Table::new(&[false, false, false, true, true, true, true, true, true, true, true, false]);
     let head = [
         "ADDRESS", "RACK", "STATE", "CHUNKS", "BAD", "LEASES", "STORED", "USED", "OF", "DISKS",
-        "HEARD",
+        "HEARD", "SCRUB",
     ];
     table.row(head.map(str::to_owned));
     for status in servers {
@@ -102,6 +156,27 @@ pub(crate) fn table(servers: &[ServerStatus], human: bool) -> Vec<String> {
             size_text(status.capacity, human),
             disks_text(status),
             format!("{} ago", span_text(status.heartbeat_age_ms)),
+            scrub_text(status),
+        ]);
+    }
+    table.lines()
+}
+
+/// What each server moves a second, with a head.
+fn traffic_table(servers: &[ServerStatus]) -> Vec<String> {
+    let mut table = Table::new(&[false, false, true, true, true, true, true]);
+    let head = ["ADDRESS", "STATE", "READ", "WRITTEN", "REPLICATED", "COPIED", "SCRUBBED"];
+    table.row(head.map(str::to_owned));
+    for status in servers {
+        let traffic = &status.traffic;
+        table.row([
+            status.at.address.to_string(),
+            state_text(status.state).to_owned(),
+            rate_text(traffic.read),
+            rate_text(traffic.written),
+            rate_text(traffic.replicated),
+            rate_text(traffic.cloned),
+            rate_text(traffic.scrubbed),
         ]);
     }
     table.lines()
@@ -172,5 +247,28 @@ pub(crate) async fn run(
     if output.json() {
         return all.iter().try_for_each(|status| output.value(&ServerJson::from(status)));
     }
+    if servers.traffic {
+        return traffic_table(&all).iter().try_for_each(|line| output.line(line));
+    }
     table(&all, !servers.bytes).iter().try_for_each(|line| output.line(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{scrub_left_ms, scrub_text};
+    use cairn_protocol::{ScrubProgress, ServerStatus};
+
+    #[test]
+    fn the_scrub_says_how_far_it_is_when_it_will_be_over_and_what_it_found() {
+        let mut status = ServerStatus::default();
+        assert_eq!((scrub_text(&status), scrub_left_ms(&status)), ("-".to_owned(), None));
+        status.scrub =
+            ScrubProgress { verified: 300, total: 1000, began_ms: 5, bad: 0, is_over: false };
+        assert_eq!(scrub_text(&status), "30%", "it stands still, or nothing is known");
+        status.traffic.scrubbed = 7;
+        assert_eq!(scrub_text(&status), "30%, 1m 40s left");
+        status.scrub.bad = 2;
+        status.scrub.is_over = true;
+        assert_eq!((scrub_text(&status), scrub_left_ms(&status)), ("done, 2 bad".to_owned(), None));
+    }
 }

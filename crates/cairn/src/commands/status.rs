@@ -1,19 +1,22 @@
 //! `cairn status`: the cell on one screen, with a health word and reason codes.
 
 use crate::cli_error::{CliError, Doing};
-use crate::commands::resources;
 use crate::commands::servers::{ServerJson, state_text, table};
+use crate::commands::{jobs, resources};
 use crate::exit_codes::Exit;
 use crate::output::{Output, size_text, time_text};
 use crate::session::Session;
-use cairn_protocol::{ServerState, ServerStatus, StatusAnswer};
+use cairn_client::JobStatus;
+use cairn_protocol::{ReasonCode, ServerState, ServerStatus, StatusAnswer, TrafficRates};
 use clap::Args;
 use serde_json::json;
 
 /// Servers that are shown; `cairn servers` shows all.
-const SERVERS_SHOWN: usize = 8;
+const SERVERS_SHOWN: usize = 5;
+/// Jobs that are shown; `cairn jobs` shows all.
+const JOBS_SHOWN: usize = 2;
 /// Reasons that are shown.
-const REASONS_SHOWN: usize = 5;
+const REASONS_SHOWN: usize = 4;
 
 /// Arguments of `status`.
 #[derive(Args, Debug)]
@@ -30,14 +33,22 @@ pub(crate) struct StatusArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Healthy,
+    /// The master has started, and does not know yet how the cell is.
+    Starting,
     Degraded,
     Unavailable,
 }
 
 impl Health {
     fn of(status: &StatusAnswer) -> Self {
-        if status.unavailable > 0 {
+        let says = |code: ReasonCode| {
+            let code = format!("{}:", code.code());
+            status.reasons.iter().any(|reason| reason.starts_with(&code))
+        };
+        if status.unavailable > 0 || (status.chunk_count > 0 && says(ReasonCode::NoServers)) {
             Self::Unavailable
+        } else if says(ReasonCode::Starting) {
+            Self::Starting
         } else if status.reasons.is_empty() && status.under_replicated == 0 {
             Self::Healthy
         } else {
@@ -48,6 +59,7 @@ impl Health {
     fn word(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",
+            Self::Starting => "starting",
             Self::Degraded => "degraded",
             Self::Unavailable => "unavailable",
         }
@@ -57,7 +69,7 @@ impl Health {
     fn check(self) -> Result<(), CliError> {
         match self {
             Self::Healthy => Ok(()),
-            Self::Degraded => Err(CliError::told(Exit::Degraded)),
+            Self::Starting | Self::Degraded => Err(CliError::told(Exit::Degraded)),
             Self::Unavailable => Err(CliError::told(Exit::NotNow)),
         }
     }
@@ -74,18 +86,22 @@ pub(crate) async fn run(
     }
     let cell = session.cell().await?;
     let doing = || format!("asking the cell at {} for its state", session.address());
-    let (status, servers) = tokio::join!(cell.status(), cell.servers());
-    let (status, servers) = (status.doing(doing)?, servers.doing(doing)?);
+    let (status, servers, jobs) = tokio::join!(cell.status(), cell.servers(), cell.jobs());
+    let (status, servers, jobs) = (status.doing(doing)?, servers.doing(doing)?, jobs.doing(doing)?);
     let health = Health::of(&status);
     if output.json() {
-        output.value(&to_json(&status, &servers, health))?;
+        output.value(&to_json(&status, (&servers, &jobs), health))?;
     } else {
-        lines(&status, &servers).iter().try_for_each(|line| output.line(line))?;
+        lines(&status, &servers, &jobs).iter().try_for_each(|line| output.line(line))?;
     }
     if arguments.check { health.check() } else { Ok(()) }
 }
 
-fn to_json(status: &StatusAnswer, servers: &[ServerStatus], health: Health) -> serde_json::Value {
+fn to_json(
+    status: &StatusAnswer,
+    (servers, jobs): (&[ServerStatus], &[JobStatus]),
+    health: Health,
+) -> serde_json::Value {
     json!({
             "health": health.word(),
             "reasons": status.reasons,
@@ -97,16 +113,94 @@ fn to_json(status: &StatusAnswer, servers: &[ServerStatus], health: Health) -> s
             "directory_count": status.directory_count,
             "hidden_count": status.hidden_count,
             "chunk_count": status.chunk_count,
-            "under_replicated": status.under_replicated,
-            "unavailable": status.unavailable,
+            // While servers gather nothing of it is known.
+            "under_replicated": (!status.now.counts.gathering).then_some(status.under_replicated),
+            "unavailable": (!status.now.counts.gathering).then_some(status.unavailable),
+            "chunks": (!status.now.counts.gathering).then(|| chunks_json(status)),
+            "counting": status.now.counts.counting,
+            "traffic": traffic_json(&status.now.traffic),
             "capacity": status.capacity,
             "used": status.used,
             "stored": status.stored,
+            "jobs": jobs.iter().map(jobs::to_json).collect::<Vec<_>>(),
             "servers": servers.iter().map(ServerJson::from).collect::<Vec<_>>(),
     })
 }
 
-fn lines(status: &StatusAnswer, servers: &[ServerStatus]) -> Vec<String> {
+/// Chunks by what ails them.
+fn chunks_json(status: &StatusAnswer) -> serde_json::Value {
+    let counts = &status.now.counts;
+    let waiting = counts.waiting.iter().map(|it| (it.why.code().to_owned(), it.count.into()));
+    json!({
+        "below_goal": counts.below_goal,
+        "one_left": counts.one_left,
+        "copied": counts.copied,
+        "waiting": waiting.collect::<serde_json::Map<_, _>>(),
+        "damaged": counts.damaged,
+        "suspect": counts.suspect,
+        "unavailable": counts.unavailable,
+        "stale": counts.stale,
+        "unknown": counts.unknown,
+    })
+}
+
+/// Bytes a second.
+pub(crate) fn traffic_json(traffic: &TrafficRates) -> serde_json::Value {
+    json!({
+        "read": traffic.read,
+        "written": traffic.written,
+        "replicated": traffic.replicated,
+        "cloned": traffic.cloned,
+        "scrubbed": traffic.scrubbed,
+    })
+}
+
+/// The first jobs, a line each.
+fn job_lines(jobs: &[JobStatus]) -> Vec<String> {
+    let first = jobs.iter().take(JOBS_SHOWN).filter_map(|job| jobs::lines(job).into_iter().next());
+    let mut lines: Vec<String> = first.map(|line| format!("job      {line}")).collect();
+    if jobs.len() > JOBS_SHOWN {
+        lines.push(format!("job      … {} in all: cairn jobs", jobs.len()));
+    }
+    lines
+}
+
+/// What ails how many chunks, as far as anything does.
+fn chunk_lines(status: &StatusAnswer) -> Vec<String> {
+    if status.now.counts.gathering {
+        return vec![format!(
+            "chunks   {}; servers still tell which they hold",
+            status.chunk_count
+        )];
+    }
+    let counts = &status.now.counts;
+    let ails = [
+        (counts.unavailable, "unavailable"),
+        (counts.one_left, "with one replica left"),
+        (counts.below_goal, "below goal"),
+        (counts.damaged, "damaged"),
+        (counts.suspect, "suspect"),
+        (counts.stale, "with a stale replica"),
+        (counts.unknown, "unknown to the log"),
+    ];
+    let ails: Vec<String> = ails
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    let more = if status.now.counts.counting { " (still counting)" } else { "" };
+    let all = if ails.is_empty() { "all well".to_owned() } else { ails.join(", ") };
+    let mut lines = vec![format!("chunks   {}: {all}{more}", status.chunk_count)];
+    if counts.below_goal > 0 {
+        let waits = counts.waiting.iter().map(|it| format!("{} {}", it.count, it.why.code()));
+        let waits: Vec<String> = waits.collect();
+        let waits = if waits.is_empty() { "none".to_owned() } else { waits.join(", ") };
+        lines.push(format!("repair   {} being copied; waiting: {waits}", counts.copied));
+    }
+    lines
+}
+
+fn lines(status: &StatusAnswer, servers: &[ServerStatus], jobs: &[JobStatus]) -> Vec<String> {
     let mut lines =
         vec![format!("{}  cell {}", Health::of(status).word().to_uppercase(), status.cell)];
     lines.extend(status.reasons.iter().take(REASONS_SHOWN).map(|reason| format!("  {reason}")));
@@ -120,10 +214,7 @@ fn lines(status: &StatusAnswer, servers: &[ServerStatus]) -> Vec<String> {
         "names    {} files, {} directories, {} deleted",
         status.file_count, status.directory_count, status.hidden_count
     ));
-    lines.push(format!(
-        "chunks   {}, of them {} under-replicated, {} unavailable",
-        status.chunk_count, status.under_replicated, status.unavailable
-    ));
+    lines.extend(chunk_lines(status));
     let count = |state| servers.iter().filter(|server| server.state == state).count();
     let states = [ServerState::Live, ServerState::Silent, ServerState::Dead];
     let states = states.map(|state| format!("{} {}", count(state), state_text(state))).join(", ");
@@ -131,6 +222,13 @@ fn lines(status: &StatusAnswer, servers: &[ServerStatus]) -> Vec<String> {
     let [stored, used, capacity] =
         [status.stored, status.used, status.capacity].map(|bytes| size_text(bytes, true));
     lines.push(format!("room     {stored} stored; {used} used of {capacity} by anybody"));
+    let TrafficRates { read, written, cloned, scrubbed, .. } = status.now.traffic;
+    let [read, written, cloned, scrubbed] =
+        [read, written, cloned, scrubbed].map(|bytes| size_text(bytes, true));
+    lines.push(format!(
+        "traffic  {read} read, {written} written, {cloned} copied, {scrubbed} scrubbed a second"
+    ));
+    lines.extend(job_lines(jobs));
     lines.push(String::new());
     let shown = &servers[..servers.len().min(SERVERS_SHOWN)];
     lines.extend(table(shown, true));
@@ -142,14 +240,20 @@ fn lines(status: &StatusAnswer, servers: &[ServerStatus]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Health, lines};
-    use cairn_protocol::{ServerStatus, StatusAnswer};
+    use super::{Health, lines, to_json};
+    use cairn_client::JobStatus;
+    use cairn_protocol::{CellNow, ChunkCounts, ServerStatus, StatusAnswer};
+    use serde_json::json;
 
     #[test]
     fn a_hundred_servers_and_reasons_still_fit_one_screen() {
         let status =
             StatusAnswer { reasons: vec!["dead-server: x".into(); 100], ..StatusAnswer::default() };
-        let lines = lines(&status, &vec![ServerStatus::default(); 100]);
+        let counts = ChunkCounts { below_goal: 9, one_left: 1, ..ChunkCounts::default() };
+        let now = Box::new(CellNow { counts, ..CellNow::default() });
+        let status = StatusAnswer { now, ..status };
+        let lines =
+            lines(&status, &vec![ServerStatus::default(); 100], &vec![JobStatus::default(); 9]);
         assert!(lines.len() <= 24, "{}", lines.len());
     }
 
@@ -161,5 +265,16 @@ mod tests {
         assert_eq!(Health::of(&degraded), Health::Degraded);
         let unavailable = StatusAnswer { unavailable: 1, ..degraded };
         assert_eq!(Health::of(&unavailable), Health::Unavailable);
+        let reasons = vec!["STARTING: 1 of 4".to_owned(), "NO_SERVERS: 1 cell".to_owned()];
+        let counts = ChunkCounts { gathering: true, ..ChunkCounts::default() };
+        let now = Box::new(CellNow { counts, ..CellNow::default() });
+        let starting = StatusAnswer { reasons, now, ..StatusAnswer::default() };
+        assert_eq!(Health::of(&starting), Health::Starting);
+        assert_eq!(
+            to_json(&starting, (&[], &[]), Health::Starting)["under_replicated"],
+            json!(null)
+        );
+        let unserved = StatusAnswer { chunk_count: 3, ..starting };
+        assert_eq!(Health::of(&unserved), Health::Unavailable, "whatever they hold");
     }
 }

@@ -18,6 +18,7 @@ use crate::outbox::ProposalId;
 use crate::record::{LetGo, Record, SetVersion};
 use crate::repair::Repair;
 use crate::rules::explain::explain;
+use crate::rules::health::{self, Health};
 use crate::scheduler::Scheduler;
 use crate::state::State;
 use crate::step::Step;
@@ -25,7 +26,8 @@ use crate::view::View;
 use cairn_env::{Caller, EffectId, LogEvent, Now};
 use cairn_protocol::{ErrorCode, LetGoOfLostAnswer, ListLost, ListLostAnswer};
 use cairn_protocol::{
-    ExplainAnswer, Failure, JobStatus, Lease, LeftOut, RepairStatusAnswer, ReportBadBlock, Response,
+    ExplainAnswer, Failure, JobStatus, Lease, LeftOut, RepairStatusAnswer, ReportBadBlock,
+    Response, ServersAnswer,
 };
 use cairn_types::{ChunkHandle, EntryId, ReignId, ReplicaAt, ServerId, Term, Time};
 use std::collections::BTreeMap;
@@ -114,6 +116,20 @@ impl Chunks {
         self.repair.job(&self.view(now, state)).into_iter()
     }
 
+    /// How the cell stands as a whole. The view is of all that is known here.
+    pub(crate) fn health(&self, view: &View<'_>) -> Health {
+        let gathering = view.fleet.is_gathering_first(view.now.time);
+        let seen = self.repair.has_seen_all();
+        let looks = view.fleet.looks_for_thinned();
+        let counts = (!gathering).then(|| self.repair.counts(view));
+        health::health(view, counts, (seen, looks))
+    }
+
+    /// All chunkservers.
+    pub(crate) fn servers(&self, view: &View<'_>) -> ServersAnswer {
+        ServersAnswer { servers: health::servers(view, &self.repair.bad_replicas(view)) }
+    }
+
     /// Why a path's chunks, or one chunk, are as they are.
     pub(crate) fn explain(
         &self,
@@ -196,6 +212,7 @@ impl Chunks {
     /// The state has these chunks no more.
     pub(crate) fn forget_chunks(&mut self, purged: &[ChunkHandle]) {
         purged.iter().for_each(|handle| self.fleet.forget_chunk(*handle));
+        self.repair.forget_chunks(purged);
     }
 
     /// These chunks have another goal: whether they lack replicas is judged anew.

@@ -5,7 +5,6 @@ use crate::outbox::ProposalId;
 use crate::record::{
     AddDirectories, AddFile, HideEntry, MoveEntry, NewDirectory, OpenChunk, Record,
 };
-use crate::rules::health::health;
 use crate::rules::reading;
 use crate::state::ROOT;
 use cairn_protocol::{
@@ -21,6 +20,7 @@ mod absent_servers;
 mod after_power_loss;
 mod below_goal;
 mod closed_unmarked;
+mod counts;
 mod furthest;
 mod impossible_index;
 mod late_heartbeat;
@@ -540,6 +540,10 @@ fn a_blocked_chunk_says_what_it_waits_for() {
     assert!(!answer.healthy);
     let text = answer.lines.join("\n");
     assert!(text.contains("1 replicas of 3 are missing and waited for"), "{text}");
-    let health = world.with(|chunks, step| health(&chunks.view(step.now, step.state)));
-    assert_eq!((health.under_replicated, health.unavailable), (1, 0));
+    let health = world.with(|chunks, step| chunks.health(&chunks.view(step.now, step.state)));
+    let reason = format!("SERVERS_SILENT: 1 chunkservers missed their heartbeats: s{lost}:1");
+    assert_eq!(health.reasons, [reason], "it costs nothing yet");
+    world.pass(3000, &alive);
+    let health = world.with(|chunks, step| chunks.health(&chunks.view(step.now, step.state)));
+    assert_eq!((health.counts.below_goal, health.counts.unavailable), (1, 0));
 }

@@ -90,6 +90,7 @@ impl Fleet {
         server.used = beat.used;
         server.full = beat.full;
         server.report = ServerReport::of(beat);
+        server.traffic.note(now, *beat.traffic);
         server.creations /= 2;
         true
     }

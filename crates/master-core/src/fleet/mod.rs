@@ -17,6 +17,7 @@ mod locations;
 mod servers;
 mod servers_ahead;
 mod thinned;
+mod traffic_window;
 mod unknown_chunks;
 mod wanted;
 
@@ -263,6 +264,7 @@ impl Fleet {
         let below = below.filter(|(_, replica)| !replica.is_current(set.version));
         for (server, _) in below {
             self.news.note(server, set);
+            self.thinned.note(set.handle);
         }
     }
 
@@ -278,6 +280,11 @@ impl Fleet {
         if self.may_be_told(now) {
             self.wanted.note(handle);
         }
+    }
+
+    /// Whether the term has begun just now, and servers may still tell what they hold.
+    pub(crate) fn is_gathering_first(&self, now: Time) -> bool {
+        now < self.gathers_until && self.servers.is_gathering(now)
     }
 
     /// Whether servers are telling what they hold, or may be about to.

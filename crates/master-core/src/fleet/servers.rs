@@ -9,11 +9,12 @@
 //! - V2: a server that died must join again with its inventory before it counts.
 //! - V3: all of them together fit one answer; a dead one gives way to a new one.
 
+use super::traffic_window::TrafficWindow;
 use cairn_env::sum_of;
 use cairn_protocol::{
     DISK_COUNT_MAX, DISK_PATH_SIZE_MAX, DiskStatus, ErrorCode, Failure, Heartbeat, Join,
-    ListDisksAnswer, MESSAGE_SIZE_MAX, ResourceUse, SERVER_COUNT_MAX, ServerDisks, ServerResources,
-    ServerState, ServerStatus,
+    ListDisksAnswer, MESSAGE_SIZE_MAX, ResourceUse, SERVER_COUNT_MAX, ScrubProgress, ServerDisks,
+    ServerResources, ServerState, ServerStatus, TrafficRates,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, Incarnation, JoinId, ReplicaAt, ServerId, Time};
@@ -25,7 +26,7 @@ use std::time::Duration;
 const TEXT_SIZE_MAX: usize = 255;
 
 // V3: beside its texts, a server's status is a few numbers.
-const _: () = assert!(SERVER_COUNT_MAX * (2 * TEXT_SIZE_MAX + 256) < MESSAGE_SIZE_MAX as usize);
+const _: () = assert!(SERVER_COUNT_MAX * (2 * TEXT_SIZE_MAX + 384) < MESSAGE_SIZE_MAX as usize);
 
 /// Servers whose disks one answer tells of (V3).
 const DISKS_PAGE: usize = 128;
@@ -42,6 +43,7 @@ pub(crate) struct ServerReport {
     pub(crate) stored: u64,
     disks: Vec<DiskStatus>,
     resources: ResourceUse,
+    scrub: ScrubProgress,
 }
 
 impl ServerReport {
@@ -51,7 +53,7 @@ impl ServerReport {
         let disks: Vec<DiskStatus> =
             beat.disks.iter().take(DISK_COUNT_MAX).filter(fits).cloned().collect();
         assert!(disks.len() <= DISK_COUNT_MAX, "a page of them fits a message (V3)");
-        Self { stored: beat.stored, disks, resources: *beat.resources }
+        Self { stored: beat.stored, disks, resources: *beat.resources, scrub: *beat.scrub }
     }
 
     fn failed(&self) -> impl Iterator<Item = &DiskStatus> {
@@ -69,6 +71,8 @@ pub(crate) struct KnownServer {
     pub(crate) used: u64,
     /// What its last heartbeat told for people.
     pub(crate) report: ServerReport,
+    /// What it moves, as its heartbeats tell.
+    pub(super) traffic: TrafficWindow,
     /// When it joined last, and when it was last heard of.
     pub(crate) joined: Time,
     pub(crate) heard: Time,
@@ -144,6 +148,7 @@ impl ServerTable {
             capacity: join.capacity,
             used: join.used,
             report: ServerReport::default(),
+            traffic: TrafficWindow::default(),
             joined: now,
             heard: now,
             gathers,
@@ -171,6 +176,7 @@ impl ServerTable {
             capacity: 0,
             used: 0,
             report: ServerReport::default(),
+            traffic: TrafficWindow::default(),
             joined: now,
             heard: now,
             gathers: now,
@@ -380,11 +386,36 @@ impl ServerTable {
                 disk_count: server.report.disks.len() as u64,
                 disk_failed_count: server.report.failed().count() as u64,
                 bad_count: 0,
+                traffic: self.traffic_of(now, server),
+                scrub: server.report.scrub,
             }
         };
         let mut all: Vec<ServerStatus> = self.servers.iter().map(status).collect();
         all.sort_by(|a, b| a.at.address.cmp(&b.at.address));
         all
+    }
+
+    /// What a server moves a second: nothing that is known while it is silent.
+    fn traffic_of(&self, now: Time, server: &KnownServer) -> TrafficRates {
+        match self.state_of(now, server) {
+            ServerState::Live => server.traffic.rates(),
+            ServerState::Silent | ServerState::Dead => TrafficRates::default(),
+        }
+    }
+
+    /// What all servers move a second.
+    pub(crate) fn traffic(&self, now: Time) -> TrafficRates {
+        let each = self.servers.values().map(|server| self.traffic_of(now, server));
+        each.fold(TrafficRates::default(), TrafficRates::plus)
+    }
+
+    /// How many servers there are that are not dead, and how many of them have told in this term
+    /// all that they hold.
+    pub(crate) fn told_count(&self, now: Time) -> (usize, usize) {
+        let dead = |server: &&KnownServer| self.state_of(now, server) != ServerState::Dead;
+        let there = self.servers.values().filter(dead);
+        let told = there.clone().filter(|server| server.inventoried.is_some()).count();
+        (there.count(), told)
     }
 
     /// What each server that is not dead takes of its machine, in order of address.

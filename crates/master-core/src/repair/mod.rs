@@ -14,8 +14,9 @@
 //!
 //! Knows what is logged and what chunkservers told; decides nothing about leases.
 
-mod below_goal;
+mod counts;
 mod handle_set;
+mod levels;
 mod rests;
 mod survey;
 mod under_way;
@@ -31,8 +32,9 @@ use crate::step::ChunkStep;
 use crate::view::View;
 use cairn_env::EffectId;
 use cairn_protocol::{
-    BelowGoalCount, CloneChunk, CloneChunkAnswer, CloneProgress, CloneStatus, DropClone, ErrorCode,
-    Failure, JobKind, JobState, JobStatus, RepairStatusAnswer, Response, Rpc, ServerState,
+    BelowGoalCount, ChunkCounts, CloneChunk, CloneChunkAnswer, CloneProgress, CloneStatus,
+    DropClone, ErrorCode, Failure, JobKind, JobState, JobStatus, RepairStatusAnswer, Response, Rpc,
+    ServerState,
 };
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
 use rests::Rests;
@@ -352,7 +354,7 @@ impl Repair {
             .waiting()
             .filter_map(|place| step.state.chunk_at(place.file, place.index))
             .collect();
-        let urgent = |handle: &ChunkHandle| Some((index.urgency_of(*handle)?, *handle));
+        let urgent = |handle: &ChunkHandle| Some((index.level_of(*handle)?, *handle));
         let mut all: Vec<(Urgency, ChunkHandle)> = waited.iter().filter_map(urgent).collect();
         all.extend(listed);
         // While more is looked for that a dead server held, a chunk may be found that has less.
@@ -396,6 +398,26 @@ impl Repair {
             failures: 0,
         };
         self.clones.insert(handle, clone);
+    }
+
+    /// The table has these chunks no more.
+    pub(crate) fn forget_chunks(&mut self, purged: &[ChunkHandle]) {
+        purged.iter().for_each(|handle| self.survey.forget(*handle));
+    }
+
+    /// How many chunks ail, and from what.
+    pub(crate) fn counts(&self, view: &View<'_>) -> ChunkCounts {
+        counts::counts(view, &self.survey, &self.clones, &self.rests)
+    }
+
+    /// Whether each chunk was looked at once in this term.
+    pub(crate) fn has_seen_all(&self) -> bool {
+        self.survey.has_seen_all()
+    }
+
+    /// Of each server, up-to-date replicas that are damaged or may have lost bytes.
+    pub(crate) fn bad_replicas(&self, view: &View<'_>) -> BTreeMap<ServerId, u64> {
+        counts::bad_replicas(view, &self.survey)
     }
 
     /// For a person.

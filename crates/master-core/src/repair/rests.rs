@@ -53,6 +53,11 @@ impl Rests {
         self.by_handle.get(&handle).is_some_and(|rest| now < rest.until)
     }
 
+    /// How many rest now.
+    pub(super) fn count(&self, now: Time) -> u64 {
+        self.by_handle.values().filter(|rest| now < rest.until).count() as u64
+    }
+
     pub(super) fn avoided(&self, handle: ChunkHandle) -> BTreeSet<ServerId> {
         self.by_handle.get(&handle).map(|rest| rest.avoided.clone()).unwrap_or_default()
     }

@@ -11,40 +11,62 @@
 //! - SV2: all of it is soft. What was missed is found by the walk over the table, which begins when
 //!   the servers have told what they hold, and never ends.
 
-use super::below_goal::BelowGoal;
+use super::levels::Levels;
 use crate::record::{OpenChunk, Record, SetVersion};
+use crate::rules::condition::{Condition, condition};
 use crate::rules::lacking::{Urgency, lacking};
-use crate::state::State;
+use crate::state::{ChunkRecord, State};
 use crate::view::View;
 use cairn_types::ChunkHandle;
 use std::collections::BTreeSet;
 
 /// Chunks that one tick looks at: a few milliseconds (SV1).
 const LOOKED_AT_MAX: usize = 2048;
-/// Of these, chunks of the index.
+/// Of these, chunks of each index.
 const LOOKED_AGAIN_MAX: usize = 256;
 /// Of these, chunks of the table, once each was looked at in this term.
 const WALKED_MAX: usize = 256;
+/// Chunks of the table until then: what a tick looks at in the first minutes of a term, in which
+/// nobody knows how the cell is.
+const WALKED_FIRST_MAX: usize = 8192;
 
-const _: () = assert!(LOOKED_AGAIN_MAX + WALKED_MAX < LOOKED_AT_MAX);
+const _: () = assert!(2 * LOOKED_AGAIN_MAX + WALKED_MAX < LOOKED_AT_MAX);
 
-/// The index, and what keeps it.
+/// The index of chunks below their goal, that of those whose replicas ail, and what keeps them.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    index: BelowGoal,
+    index: Levels<Urgency>,
+    conditions: Levels<Condition>,
     /// Chunks whose set was logged, below the goal or no more.
     logged: BTreeSet<ChunkHandle>,
     /// Where the walk over the table goes on.
     walked: ChunkHandle,
     /// It has passed all of it once.
     walked_all: bool,
-    /// Where the index is looked at again.
+    /// Where each index is looked at again.
     again: (Urgency, ChunkHandle),
+    again_ailing: (Condition, ChunkHandle),
 }
 
 impl Survey {
-    pub(super) fn index(&self) -> &BelowGoal {
+    pub(super) fn index(&self) -> &Levels<Urgency> {
         &self.index
+    }
+
+    pub(super) fn conditions(&self) -> &Levels<Condition> {
+        &self.conditions
+    }
+
+    /// Whether each chunk was looked at once in this term.
+    pub(super) fn has_seen_all(&self) -> bool {
+        self.walked_all
+    }
+
+    /// The table has the chunk no more.
+    pub(super) fn forget(&mut self, handle: ChunkHandle) {
+        self.index.set(handle, None);
+        self.conditions.set(handle, None);
+        self.logged.remove(&handle);
     }
 
     /// A record has changed the state.
@@ -56,14 +78,15 @@ impl Survey {
         };
         // Of two that open one place the second makes no chunk.
         let Some(chunk) = state.chunk(handle) else { return };
-        if set_size < chunk.goal || self.index.urgency_of(handle).is_some() {
+        let ails = || self.conditions.level_of(handle).is_some();
+        if set_size < chunk.goal || self.index.level_of(handle).is_some() || ails() {
             self.logged.insert(handle);
         }
     }
 
     /// How many chunks the fleet may name now.
     pub(super) fn room(&self) -> usize {
-        LOOKED_AT_MAX - LOOKED_AGAIN_MAX - WALKED_MAX
+        LOOKED_AT_MAX - 2 * LOOKED_AGAIN_MAX - WALKED_MAX
     }
 
     /// Time has passed: looks at some of what may have changed; `thinned` was named by the fleet.
@@ -78,29 +101,36 @@ impl Survey {
             self.look_at(view, handle);
             left -= 1;
         }
-        self.look_again(view);
+        // What comes back with a server is seen as soon as what goes with one.
+        self.look_again(view, LOOKED_AGAIN_MAX + left);
         if !view.fleet.servers().is_gathering(view.now.time) {
-            self.walk(view, if self.walked_all { WALKED_MAX } else { WALKED_MAX + left });
+            self.walk(view, if self.walked_all { WALKED_MAX } else { WALKED_FIRST_MAX });
         }
     }
 
     /// Writes down how a chunk stands, and tells it.
     pub(super) fn look_at(&mut self, view: &View<'_>, handle: ChunkHandle) -> Option<Urgency> {
         let chunk = view.state.chunk(handle);
-        let urgency = chunk.and_then(|chunk| lacking(view, handle, &chunk));
+        self.write_down(view, handle, chunk.as_ref())
+    }
+
+    fn write_down(
+        &mut self,
+        view: &View<'_>,
+        handle: ChunkHandle,
+        chunk: Option<&ChunkRecord>,
+    ) -> Option<Urgency> {
+        let urgency = chunk.and_then(|chunk| lacking(view, handle, chunk));
         self.index.set(handle, urgency);
+        self.conditions.set(handle, chunk.and_then(|chunk| condition(view, handle, chunk)));
         urgency
     }
 
     /// Replicas come back.
-    fn look_again(&mut self, view: &View<'_>) {
-        let rest = self.index.from(self.again);
-        let mut some: Vec<(Urgency, ChunkHandle)> = rest.take(LOOKED_AGAIN_MAX + 1).collect();
-        self.again = match some.len() > LOOKED_AGAIN_MAX {
-            true => some.pop().expect("there are more than that"),
-            false => Default::default(),
-        };
-        for (_, handle) in some {
+    fn look_again(&mut self, view: &View<'_>, count: usize) {
+        let lacking = some_of(&self.index, &mut self.again, count);
+        let ailing = some_of(&self.conditions, &mut self.again_ailing, LOOKED_AGAIN_MAX);
+        for handle in lacking.into_iter().chain(ailing) {
             self.look_at(view, handle);
         }
     }
@@ -109,10 +139,25 @@ impl Survey {
     fn walk(&mut self, view: &View<'_>, count: usize) {
         let mut last = None;
         for (handle, chunk) in view.state.chunks_after(self.walked).take(count) {
-            self.index.set(handle, lacking(view, handle, &chunk));
+            self.write_down(view, handle, Some(&chunk));
             last = Some(handle);
         }
         self.walked_all |= last.is_none();
         self.walked = last.unwrap_or_default();
     }
+}
+
+/// The next of an index, in turn.
+fn some_of<K: Copy + Default + Ord>(
+    index: &Levels<K>,
+    place: &mut (K, ChunkHandle),
+    count: usize,
+) -> Vec<ChunkHandle> {
+    let mut some: Vec<(K, ChunkHandle)> = index.from(*place).take(count + 1).collect();
+    *place = match some.len() > count {
+        true => some.pop().expect("there are more than that"),
+        false => Default::default(),
+    };
+    assert!(some.len() <= count, "what is looked at is bounded (SV1)");
+    some.into_iter().map(|(_, handle)| handle).collect()
 }

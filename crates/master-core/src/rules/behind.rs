@@ -5,7 +5,7 @@
 //!   takes more of the servers that the log knows than there are live ones.
 
 use crate::view::View;
-use cairn_protocol::{ErrorCode, Failure};
+use cairn_protocol::{ErrorCode, Failure, ReasonCode};
 use cairn_types::planted::{Rule, broken};
 
 /// What a person is told, where servers know of changes that the log lacks.
@@ -13,9 +13,10 @@ pub(crate) fn warning(view: &View<'_>) -> Option<String> {
     let (count, term) = view.fleet.ahead().within(view.now.time, view.term.dead());
     (count > 0).then(|| {
         format!(
-            "BEHIND: {count} chunkservers know of changes up to term {term} that this master's log \
+            "{}: {count} chunkservers know of changes up to term {term} that this master's log \
              lacks, and are not taken in: it was started from an old copy of its directory. Start \
-             the newer one; if that is lost, start this one with --recover-past {term}"
+             the newer one; if that is lost, start this one with --recover-past {term}",
+            ReasonCode::Behind.code()
         )
     })
 }

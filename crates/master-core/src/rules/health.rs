@@ -1,54 +1,71 @@
 //! How the cell stands as a whole, and its servers (design §11).
+//!
+//! - HL1: what it takes to answer does not grow with the chunks: they are counted as they change
+//!   (repair's survey).
+//! - HL2: while servers gather after a start nothing is said of chunks: it is not known yet.
 
 use super::members::current;
 use crate::state::ChunkRecord;
 use crate::view::View;
-use cairn_protocol::{ServerState, ServerStatus};
-use cairn_types::ChunkHandle;
-
-/// Chunks that are looked at one by one for bad replicas: few are, and at most so many are told.
-const LOOKED_AT_MAX: usize = 65_536;
+use cairn_protocol::{ChunkCounts, ReasonCode, ServerState, ServerStatus};
+use cairn_types::{ChunkHandle, ServerId};
+use std::collections::BTreeMap;
 
 /// How the cell's chunks stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Health {
-    /// Chunks with fewer sound, reachable replicas than their goal.
-    pub(crate) under_replicated: u64,
-    /// Chunks that nobody can read now.
-    pub(crate) unavailable: u64,
+    pub(crate) counts: ChunkCounts,
     /// Code, colon, line; none when all is well.
     pub(crate) reasons: Vec<String>,
 }
 
-/// All chunkservers, in order of address.
-pub(crate) fn servers(view: &View<'_>) -> Vec<ServerStatus> {
+impl Health {
+    fn say(&mut self, count: u64, reason: ReasonCode, what: &str) {
+        if count > 0 {
+            self.reasons.push(format!("{}: {count} {what}", reason.code()));
+        }
+    }
+}
+
+/// All chunkservers, in order of address; `bad`: how many replicas of each are.
+pub(crate) fn servers(view: &View<'_>, bad: &BTreeMap<ServerId, u64>) -> Vec<ServerStatus> {
     let held = view.fleet.locations().counts();
     let counts = |server| (held.get(&server).copied().unwrap_or(0), view.leases.count_of(server));
     let mut all = view.fleet.servers().describe(view.now.time, counts);
-    let bad = view.fleet.locations().bad_counts(LOOKED_AT_MAX);
     for status in &mut all {
         status.bad_count = bad.get(&status.at.server).copied().unwrap_or(0);
     }
     all
 }
 
-/// Looks at every chunk of the cell.
-pub(crate) fn health(view: &View<'_>) -> Health {
-    let mut health = Health::default();
-    let (mut damaged, mut suspect) = (0, 0);
-    for (handle, chunk) in view.state.chunks() {
-        let (sound, readable) = replica_counts(view, handle, &chunk);
-        // Most chunks have all that they need: their replicas are counted once.
-        if sound < chunk.goal as usize {
-            for (_, replica) in current(view, handle, &chunk) {
-                damaged += u64::from(replica.damaged);
-                suspect += u64::from(replica.suspect && !replica.damaged);
-            }
-        }
-        assert!(sound <= readable, "a sound replica can be read");
-        health.under_replicated += u64::from(sound < chunk.goal as usize);
-        health.unavailable += u64::from(readable == 0);
+/// How the cell stands. `counts`: of its chunks, where they are known (HL2); whether each chunk was
+/// looked at in this term, and whether more that ail are being looked for.
+pub(crate) fn health(
+    view: &View<'_>,
+    counts: Option<ChunkCounts>,
+    (seen_all, looks): (bool, bool),
+) -> Health {
+    let gathering = counts.is_none();
+    let counting = gathering || !seen_all || looks;
+    let counts = ChunkCounts { gathering, counting, ..counts.unwrap_or_default() };
+    let mut health = Health { counts, reasons: Vec::new() };
+    if gathering {
+        let (there, told) = view.fleet.servers().told_count(view.now.time);
+        let line = format!(
+            "{}: the master has started: {told} of {there} chunkservers have told what they hold",
+            ReasonCode::Starting.code()
+        );
+        health.reasons.push(line);
+    } else if !seen_all {
+        let line = "the master has started, and has not looked at every chunk yet";
+        health.reasons.push(format!("{}: {line}", ReasonCode::Starting.code()));
     }
+    say_servers(view, &mut health);
+    say_chunks(&mut health);
+    health
+}
+
+fn say_servers(view: &View<'_>, health: &mut Health) {
     let servers = view.fleet.servers().describe(view.now.time, |_| (0, 0));
     let those = |wanted: ServerState| {
         let those = servers.iter().filter(move |server| server.state == wanted);
@@ -56,34 +73,35 @@ pub(crate) fn health(view: &View<'_>) -> Health {
     };
     let (live, silent, dead) =
         (those(ServerState::Live), those(ServerState::Silent), those(ServerState::Dead));
-    let mut say = |count: u64, code: &str, what: &str| {
-        if count > 0 {
-            health.reasons.push(format!("{code}: {count} {what}"));
-        }
-    };
-    say(u64::from(live.is_empty()), "NO_SERVERS", "cell without a live chunkserver");
+    let none = u64::from(live.is_empty());
+    health.say(none, ReasonCode::NoServers, "cell without a live chunkserver");
     let missed = format!("chunkservers missed their heartbeats: {}", named(&silent));
-    say(silent.len() as u64, "SERVERS_SILENT", &missed);
+    health.say(silent.len() as u64, ReasonCode::ServersSilent, &missed);
     let gone = format!("chunkservers are dead: {}", named(&dead));
-    say(dead.len() as u64, "SERVERS_DEAD", &gone);
-    say(damaged, "DAMAGED", "replicas have blocks that do not match their checksums");
-    say(suspect, "SUSPECT", "replicas may have lost bytes in a power failure");
-    let failed: Vec<String> = view
-        .fleet
-        .servers()
-        .failed_disks()
-        .map(|(at, disk)| format!("{} of {}", disk.path, at.address))
-        .collect();
-    let named_disks: Vec<&str> = failed.iter().map(String::as_str).collect();
-    let failed = format!("data directories are of no more use: {}", named(&named_disks));
-    say(named_disks.len() as u64, "DISKS_FAILED", &failed);
+    health.say(dead.len() as u64, ReasonCode::ServersDead, &gone);
+    let failed = view.fleet.servers().failed_disks();
+    let failed: Vec<String> =
+        failed.map(|(at, disk)| format!("{} of {}", disk.path, at.address)).collect();
+    let failed: Vec<&str> = failed.iter().map(String::as_str).collect();
+    let line = format!("data directories are of no more use: {}", named(&failed));
+    health.say(failed.len() as u64, ReasonCode::DisksFailed, &line);
+}
+
+fn say_chunks(health: &mut Health) {
+    let ChunkCounts { unavailable, one_left, below_goal, damaged, suspect, unknown, .. } =
+        health.counts;
+    assert!(one_left <= below_goal, "who has one left and needs no more is well");
     let lost = "chunks on servers that this master's log does not know; kept (was a backup of the \
                 master restored? 'cairn lost' lists them)";
-    say(view.fleet.unknown_count(), "UNKNOWN_CHUNKS", lost);
-    let (under, gone) = (health.under_replicated, health.unavailable);
-    say(gone, "UNAVAILABLE", "chunks have no replica that can be read now");
-    say(under, "UNDER_REPLICATED", "chunks have fewer replicas than their goal");
-    health
+    let lines = [
+        (unavailable, ReasonCode::Unavailable, "chunks have no replica that can be read now"),
+        (one_left, ReasonCode::OneReplicaLeft, "chunks have one good replica left"),
+        (below_goal, ReasonCode::UnderReplicated, "chunks have fewer replicas than their goal"),
+        (damaged, ReasonCode::Damaged, "chunks have blocks that do not match their checksums"),
+        (suspect, ReasonCode::Suspect, "chunks may have lost bytes in a power failure"),
+        (unknown, ReasonCode::UnknownChunks, lost),
+    ];
+    lines.into_iter().for_each(|(count, reason, line)| health.say(count, reason, line));
 }
 
 /// The first few of these, and how many more there are.

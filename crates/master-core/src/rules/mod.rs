@@ -6,12 +6,13 @@
 //!                 ▲  ▲──── decided_set       lease_request  what a client is answered
 //!                 │                          lease_upkeep   what a heartbeat extends
 //!   closing ──────┘   garbage  placement  reading  health  degraded  explain
-//!   lacking ◄── cloning
+//!   lacking ◄── cloning   condition
 //! ```
 
 pub(crate) mod behind;
 pub(crate) mod cloning;
 pub(crate) mod closing;
+pub(crate) mod condition;
 pub(crate) mod decided_set;
 pub(crate) mod degraded;
 pub(crate) mod explain;

@@ -3,8 +3,8 @@
 
 use super::{World, members, report, server};
 use crate::record::Record;
+use crate::rules::degraded;
 use crate::rules::reading::locations;
-use crate::rules::{degraded, health};
 use cairn_protocol::{
     DegradedChunk, ErrorCode, Explain, ForgetServer, ListDegraded, ListDegradedAnswer, Response,
     ServerState,
@@ -13,12 +13,12 @@ use cairn_types::{ChunkHandle, ServerId};
 
 impl World {
     fn states(&self) -> Vec<(ServerId, ServerState)> {
-        let all = health::servers(&self.chunks.view(self.moment(), &self.state));
+        let all = self.chunks.servers(&self.chunks.view(self.moment(), &self.state)).servers;
         all.into_iter().map(|status| (status.at.server, status.state)).collect()
     }
 
     fn reasons(&self) -> Vec<String> {
-        health::health(&self.chunks.view(self.moment(), &self.state)).reasons
+        self.chunks.health(&self.chunks.view(self.moment(), &self.state)).reasons
     }
 
     fn degraded(&self, after: ChunkHandle, limit: u32) -> ListDegradedAnswer {

@@ -3,7 +3,6 @@
 
 use super::{World, lease, members, report, server};
 use crate::record::{CloseChunk, Record};
-use crate::rules::health::health;
 use cairn_protocol::{
     ChunkGrant, ErrorCode, Explain, Join, LeasePurpose, ReplicaReport, ReportBadBlock, Request,
     Response,
@@ -191,7 +190,7 @@ fn bytes_of_a_chunk_that_the_log_does_not_know_are_kept_and_told_of() {
     let answer = world.beat(1, vec![lost.clone(), empty.clone()], vec![]);
     let named: Vec<ChunkHandle> = answer.garbage.iter().map(|garbage| garbage.handle).collect();
     assert_eq!(named, [empty.handle], "a creation that came to nothing holds no byte");
-    let health = world.with(|chunks, step| health(&chunks.view(step.now, step.state)));
+    let health = world.with(|chunks, step| chunks.health(&chunks.view(step.now, step.state)));
     let told = |reason: &String| reason.starts_with("UNKNOWN_CHUNKS: 1 ");
     assert!(health.reasons.iter().any(told), "{:?}", health.reasons);
     world.request(6, Explain { subject: lost.handle.short() });

@@ -362,20 +362,6 @@ impl LocationTable {
         self.numbers.counts()
     }
 
-    /// Of each server, replicas that are damaged or may have lost bytes, and serve nobody for it;
-    /// as far as so many of the chunks that are looked at one by one tell.
-    pub(crate) fn bad_counts(&self, looked_max: usize) -> BTreeMap<ServerId, u64> {
-        let mut counts = BTreeMap::new();
-        for (_, chunk) in self.unsettled.iter().take(looked_max) {
-            for (number, replica) in &chunk.replicas {
-                if let (false, Some(server)) = (replica.is_sound(), self.numbers.server(*number)) {
-                    *counts.entry(server).or_default() += 1;
-                }
-            }
-        }
-        counts
-    }
-
     pub(super) fn mark_damaged(&mut self, handle: ChunkHandle, server: ServerId) {
         let Some(number) = self.numbers.present(server) else { return };
         self.unsettle(handle);

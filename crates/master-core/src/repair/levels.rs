@@ -1,7 +1,8 @@
-//! The index of chunks below their goal, the most urgent first (GFS §4.3).
+//! Chunks that stand alike, level by level: the index of those below their goal, the most urgent
+//! first (GFS §4.3), and of those that ail otherwise.
 //!
 //! ```text
-//!   urgency ─► the chunks that stand so
+//!   urgency, condition ─► the chunks that stand so
 //! ```
 //! - BG1: a chunk stands here once, or not at all.
 //!
@@ -9,62 +10,66 @@
 //! looks at it again.
 
 use super::handle_set::HandleSet;
-use crate::rules::lacking::Urgency;
 use cairn_types::ChunkHandle;
 use std::collections::BTreeMap;
 
-/// Chunks by how urgently they lack replicas.
-#[derive(Debug, Default)]
-pub(super) struct BelowGoal {
-    levels: BTreeMap<Urgency, HandleSet>,
+/// Chunks by how they stand.
+#[derive(Debug)]
+pub(super) struct Levels<K> {
+    levels: BTreeMap<K, HandleSet>,
 }
 
-impl BelowGoal {
-    /// A chunk stands so from now on; none: it lacks nothing.
-    pub(super) fn set(&mut self, handle: ChunkHandle, urgency: Option<Urgency>) {
-        let former = self.urgency_of(handle);
-        if former == urgency {
+impl<K> Default for Levels<K> {
+    fn default() -> Self {
+        Self { levels: BTreeMap::new() }
+    }
+}
+
+impl<K: Copy + Ord> Levels<K> {
+    /// A chunk stands so from now on; none: it has no place here.
+    pub(super) fn set(&mut self, handle: ChunkHandle, level: Option<K>) {
+        let former = self.level_of(handle);
+        if former == level {
             return;
         }
         if let Some(former) = former {
-            let level = self.levels.get_mut(&former).expect("it is of that level");
-            level.remove(handle);
-            if level.count() == 0 {
+            let handles = self.levels.get_mut(&former).expect("it is of that level");
+            handles.remove(handle);
+            if handles.count() == 0 {
                 self.levels.remove(&former);
             }
         }
-        if let Some(urgency) = urgency {
-            let fresh = self.levels.entry(urgency).or_default().insert(handle);
+        if let Some(level) = level {
+            let fresh = self.levels.entry(level).or_default().insert(handle);
             assert!(fresh, "a chunk stands here once (BG1)");
         }
     }
 
-    pub(super) fn urgency_of(&self, handle: ChunkHandle) -> Option<Urgency> {
-        let of =
-            |(urgency, level): (&Urgency, &HandleSet)| level.contains(handle).then_some(*urgency);
+    pub(super) fn level_of(&self, handle: ChunkHandle) -> Option<K> {
+        let of = |(level, handles): (&K, &HandleSet)| handles.contains(handle).then_some(*level);
         self.levels.iter().find_map(of)
     }
 
-    /// How many chunks stand how, the most urgent first.
-    pub(super) fn counts(&self) -> impl Iterator<Item = (Urgency, u64)> {
-        self.levels.iter().map(|(urgency, level)| (*urgency, level.count()))
+    /// How many chunks stand how, in order of the levels.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (K, u64)> {
+        self.levels.iter().map(|(level, handles)| (*level, handles.count()))
     }
 
-    /// From a chunk of one urgency on.
+    /// From a chunk of one level on.
     pub(super) fn from(
         &self,
-        (urgency, handle): (Urgency, ChunkHandle),
-    ) -> impl Iterator<Item = (Urgency, ChunkHandle)> + use<'_> {
-        self.levels.range(urgency..).flat_map(move |(level, handles)| {
-            let first = if *level == urgency { handle } else { ChunkHandle::default() };
-            handles.from(first).map(|handle| (*level, handle))
+        (level, handle): (K, ChunkHandle),
+    ) -> impl Iterator<Item = (K, ChunkHandle)> + use<'_, K> {
+        self.levels.range(level..).flat_map(move |(other, handles)| {
+            let first = if *other == level { handle } else { ChunkHandle::default() };
+            handles.from(first).map(|handle| (*other, handle))
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::BelowGoal;
+    use super::Levels;
     use crate::rules::lacking::Urgency;
     use cairn_types::ChunkHandle;
 
@@ -74,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_fewest_replicas_come_first_then_live_files_then_those_that_lack_most() {
-        let mut index = BelowGoal::default();
+        let mut index = Levels::default();
         let order = [
             urgency(1, false, 3),
             urgency(1, false, 2),
@@ -86,7 +91,7 @@ mod tests {
         for (at, urgency) in order.into_iter().enumerate().rev() {
             index.set(ChunkHandle::new(at as u64), Some(urgency));
         }
-        let all = |index: &BelowGoal| {
+        let all = |index: &Levels<Urgency>| {
             let first = (Urgency::default(), ChunkHandle::default());
             index.from(first).map(|(_, handle)| handle.get()).collect::<Vec<u64>>()
         };
@@ -95,7 +100,7 @@ mod tests {
         index.set(ChunkHandle::new(2), None);
         index.set(ChunkHandle::new(9), None);
         assert_eq!(all(&index), [0, 5, 1, 3, 4]);
-        assert_eq!(index.urgency_of(ChunkHandle::new(5)), Some(order[0]));
+        assert_eq!(index.level_of(ChunkHandle::new(5)), Some(order[0]));
         assert_eq!(index.counts().next(), Some((order[0], 2)));
         let rest: Vec<u64> =
             index.from((order[0], ChunkHandle::new(1))).map(|(_, handle)| handle.get()).collect();
