@@ -11,7 +11,8 @@ use cairn_protocol::Failure;
 use cairn_types::wire::Message;
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, JobId,
-    MutationName, PolicyPartNames, PolicyParts, ReignId, ReplicaAt, ServerId, Term, WallTime,
+    MutationName, PolicyPartNames, PolicyParts, ReignId, ReplicaAt, SerialNumber, ServerId, Term,
+    WallTime,
 };
 
 cairn_types::message! {
@@ -113,6 +114,9 @@ cairn_types::message! {
         2 => handle: ChunkHandle,
         3 => version: ChunkVersion,
         4 => set_size: u32,
+        /// The master decided on the set while a member was away: one that has applied more than
+        /// this is stale, and kept for a person (R28).
+        5 => keeps_above: Option<SerialNumber>,
     }
 }
 cairn_types::message! {

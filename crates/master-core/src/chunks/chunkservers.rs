@@ -11,7 +11,7 @@ use crate::applied::Applied;
 use crate::fleet::SliceNews;
 use crate::record::{self, CloseChunk, KnowServer};
 use crate::rules::closing::lacks_close;
-use crate::rules::garbage::{is_garbage, is_purged, left_out_of, named, since};
+use crate::rules::garbage::{is_garbage, is_kept, is_purged, left_out_of, named, since};
 use crate::step::Step;
 use cairn_env::{Caller, LogEvent};
 use cairn_protocol::{
@@ -243,6 +243,9 @@ impl Chunks {
         let view = self.view(step.now, step.state);
         for report in beat.held.iter().filter(|report| lacks_close(&view, report)) {
             step.out.propose(CloseChunk { time: step.now.wall, handle: report.handle });
+        }
+        for report in beat.held.iter().filter(|report| is_kept(step.state, report)) {
+            self.fleet.note_unknown(beat.server, report);
         }
         let mut garbage = Vec::new();
         for report in &beat.held {

@@ -15,6 +15,7 @@ use crate::applied::Applied;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::{GrantedLease, LeaseStatus};
 use crate::record::SetVersion;
+use crate::rules::decided_set::keeps_above;
 use crate::rules::live_file::{is_live_file, no_file};
 use crate::rules::members::least_set;
 use crate::rules::next_step::bears_a_wait;
@@ -133,6 +134,7 @@ impl GrantJob {
                 let above = raise.to() > chunk.version || broken(Rule::R1);
                 assert!(above, "a raise's version is above the logged one (R7)");
                 acts.propose(SetVersion {
+                    keeps_above: keeps_above(view, (handle, &chunk), &servers),
                     time: view.now.wall,
                     handle,
                     version: raise.to(),

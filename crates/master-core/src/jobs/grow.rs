@@ -18,6 +18,7 @@ use crate::applied::Applied;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::LeaseStatus;
 use crate::record::SetVersion;
+use crate::rules::decided_set::keeps_above;
 use crate::rules::lacking::good;
 use crate::rules::replica_set::{
     LiveMember, growth_sheds, live_members, may_be_grown_set, plan_growth,
@@ -211,7 +212,9 @@ impl GrowJob {
             let above = raise.to() > chunk.version || broken(Rule::R1);
             assert!(above, "a raise's version is above the logged one (R7)");
             let (version, set_size) = (raise.to(), set_size(&good));
-            acts.propose(SetVersion { time: view.now.wall, handle, version, set_size });
+            let keeps_above = keeps_above(view, (handle, &chunk), &members);
+            let time = view.now.wall;
+            acts.propose(SetVersion { time, handle, version, set_size, keeps_above });
             self.phase = GrowPhase::Logging { joined };
             return;
         }

@@ -165,7 +165,13 @@ impl ShrinkJob {
         }
         assert!(raise.kind().keeps_lease && raise.kind().shrinks, "a lease goes on (R14)");
         let (version, set_size) = (raise.to(), set_size(&raised));
-        acts.propose(SetVersion { time: at.view.now.wall, handle, version, set_size });
+        acts.propose(SetVersion {
+            time: at.view.now.wall,
+            handle,
+            version,
+            set_size,
+            keeps_above: None,
+        });
         self.phase = ShrinkPhase::Logging { version, raised };
     }
 

@@ -12,7 +12,8 @@
 //! - DS3: a sound replica that lacks nothing acknowledged comes before a suspect one; of suspects,
 //!   the furthest, by (version last mutated under, serial number) (R29).
 //! - DS4: the decision is logged as any raise is, by the record of the version and its smaller set.
-//!   Who is left out is stale by version from then on, and kept until the chunk has its goal.
+//!   Who is left out is stale by version from then on, and kept until the chunk has its goal; who
+//!   was away, and comes back having applied more, until a person lets go of it (`garbage.rs`).
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
@@ -20,7 +21,7 @@ use super::members::{current, least_set, missing_may_come};
 use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
-use cairn_types::{ChunkHandle, ServerId, Time};
+use cairn_types::{ChunkHandle, SerialNumber, ServerId, Time};
 
 /// How long a decision waits after the last member has told, in `dead_ms`.
 const SUSPECT_WAIT: u32 = 1;
@@ -74,6 +75,20 @@ pub(crate) fn decide(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
             SetDecision::Set(furthest)
         }
     }
+}
+
+/// Where these are a set that is decided on while a member is away: how far they have come (R28).
+pub(crate) fn keeps_above(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    servers: &[ServerId],
+) -> Option<SerialNumber> {
+    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let is_decided = decide(view, handle, chunk) == SetDecision::Set(servers.to_vec());
+    if !is_decided || told.len() >= chunk.set_size as usize {
+        return None;
+    }
+    told.iter().filter(|(server, _)| servers.contains(server)).map(|(_, it)| it.serial).max()
 }
 
 /// When the last word was waited for long enough; none while a member may still come, or has

@@ -10,6 +10,8 @@
 //!   applied; handle *and* version are named, so that nothing newer goes.
 //! - GB4: that the log purged a chunk says something of those servers alone whose past is this
 //!   log's (R3): one that came with a past that nobody can tell keeps what it had then.
+//! - GB5: where the master decided on a set while a member was away (R28), one that comes back and
+//!   holds more is kept, and told of as lost, until a person lets go of it.
 
 use super::lacking::lacking;
 use super::members::current;
@@ -69,9 +71,20 @@ pub(crate) fn is_garbage(view: &View<'_>, server: ServerId, report: &ReplicaRepo
     if report.version >= chunk.version {
         return false;
     }
+    if is_kept(view.state, report) {
+        return false;
+    }
     let place = ChunkPlace::new(chunk.file, chunk.index);
     let busy = view.underway.has_job(place) || view.underway.is_taken(place, handle);
     !busy && is_needless(view, handle, &chunk)
+}
+
+/// Whether a replica that a decision left out holds more than the set had then: it is a person's to
+/// let go of (GB5).
+pub(crate) fn is_kept(state: &State, report: &ReplicaReport) -> bool {
+    let handle = report.handle;
+    let holds_more = state.kept_above(handle).is_some_and(|above| report.serial > above);
+    holds_more && state.chunk(handle).is_some_and(|chunk| report.version < chunk.version)
 }
 
 /// Whether a stale replica of the chunk is of no use to it (GB2).

@@ -80,7 +80,13 @@ impl State {
                 self.chunk_changes().open_chunk(record)
             }
             Record::CloseChunk(record) => self.chunk_changes().close_chunk(record),
-            Record::SetVersion(record) => self.chunk_changes().set_version(record),
+            Record::SetVersion(record) => {
+                let set = self.chunk_changes().set_version(record)?;
+                if let Some(serial) = record.keeps_above {
+                    self.purged.keep_above(record.handle, serial);
+                }
+                Ok(set)
+            }
             Record::SetLength(record) => self.chunk_changes().set_length(record),
             Record::Refuse(record) => Err(record.failure.clone()),
             Record::KnowServer(record) => self.servers.know_server(record),

@@ -87,6 +87,10 @@ impl Purges<'_> {
     /// A person lets go of a chunk that the log does not know: from now on it is as if purged.
     pub(super) fn let_go(&mut self, record: &LetGo) -> Result<Applied, Failure> {
         let handle = record.handle;
+        // What a decision left out (R28) is from now on as any stale replica.
+        if self.chunks.contains(handle) && self.purged.keep_no_more(handle) {
+            return Ok(Applied::Changed(Changed::default()));
+        }
         if self.chunks.contains(handle) {
             let line = format!("chunk {}: it is a file's, and not lost", handle.short());
             return Err(Failure::refused(ErrorCode::Invalid, line));
@@ -151,6 +155,7 @@ impl PurgedSlice<'_> {
 
     fn take_chunk(&mut self, file: EntryId, index: ChunkIndex, handle: ChunkHandle) {
         self.chunks.remove(handle, (file, index));
+        self.purged.keep_no_more(handle);
         // PU2
         if self.history.floor(handle.term()) <= handle {
             self.purged.insert(handle);

@@ -64,7 +64,7 @@ pub use policy_job::{PolicyJob, PolicyStep};
 use cairn_protocol::Failure;
 use cairn_types::{
     CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, LogIndex,
-    MutationName, ReignId, ReplicaAt, ServerId, Term, WallTime,
+    MutationName, ReignId, ReplicaAt, SerialNumber, ServerId, Term, WallTime,
 };
 use chunk_table::ChunkTable;
 use history::History;
@@ -327,6 +327,13 @@ impl State {
     #[must_use]
     pub fn is_let_go(&self, handle: ChunkHandle) -> bool {
         self.purged.is_let_go(handle) && !self.chunks.contains(handle)
+    }
+
+    /// How far the chunk's set had come when the master decided on it while a member was away:
+    /// whoever has more is kept for a person (R28).
+    #[must_use]
+    pub fn kept_above(&self, handle: ChunkHandle) -> Option<SerialNumber> {
+        self.purged.kept_above(handle)
     }
 
     /// The chunk at an index of a file; none: a hole, or past the end.

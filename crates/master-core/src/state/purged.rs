@@ -17,13 +17,25 @@
 //! - GN2: what is purged at or above its term's floor is written down here, one by one, until the
 //!   floor has passed it: the last few of each term.
 //! - GN3: what a person let go of is garbage wherever it is, whosever it was.
+//! - GN4: of a chunk whose set was decided on while a member was away (R28) it is written down here
+//!   how far that set had come: who turns up and has more is kept, until a person lets go of it.
 
 use super::map::{DamageMark, Map};
 use super::packing::Packed;
-use cairn_types::ChunkHandle;
+use cairn_types::{ChunkHandle, SerialNumber};
 
 /// Behind a handle that a person let go of.
 const LET_GO: u8 = 1;
+/// Behind that of a chunk whose set was decided on, with the set's serial number.
+const KEPT_ABOVE: u8 = 2;
+
+/// What is written down of a handle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    Purged,
+    LetGo,
+    KeptAbove(SerialNumber),
+}
 
 /// Purged at or above their terms' floors.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +60,37 @@ impl PurgedChunks {
     }
 
     pub(super) fn contains(&self, handle: ChunkHandle) -> bool {
-        self.0.contains(&key(handle))
+        matches!(self.told(handle), Some(Told::Purged | Told::LetGo))
+    }
+
+    fn told(&self, handle: ChunkHandle) -> Option<Told> {
+        self.0.get(&key(handle), told)
+    }
+
+    /// How far the set of a chunk had come that was decided on (GN4).
+    pub(super) fn kept_above(&self, handle: ChunkHandle) -> Option<SerialNumber> {
+        match self.told(handle) {
+            Some(Told::KeptAbove(serial)) => Some(serial),
+            Some(Told::Purged | Told::LetGo) | None => None,
+        }
+    }
+
+    /// Writes down how far the set of a chunk had come that is decided on: of several times, the
+    /// first (GN4).
+    pub(super) fn keep_above(&mut self, handle: ChunkHandle, serial: SerialNumber) {
+        if self.kept_above(handle).is_none() {
+            let serial = serial.get().to_be_bytes();
+            self.0.set(&key(handle), &[&[KEPT_ABOVE], serial.as_slice()].concat());
+        }
+    }
+
+    /// Nothing of it is kept for a person any more; whether something was.
+    pub(super) fn keep_no_more(&mut self, handle: ChunkHandle) -> bool {
+        let kept = self.kept_above(handle).is_some();
+        if kept {
+            self.0.remove(&key(handle));
+        }
+        kept
     }
 
     /// Writes down a chunk (GN2).
@@ -63,33 +105,37 @@ impl PurgedChunks {
 
     /// Whether a person let go of it (GN3).
     pub(super) fn is_let_go(&self, handle: ChunkHandle) -> bool {
-        self.0.get(&key(handle), is_let_go).unwrap_or(false)
+        self.told(handle) == Some(Told::LetGo)
     }
 
     /// A term's floor says it of these from now on (GN2).
     pub(super) fn forget_below(&mut self, floor: ChunkHandle) {
         let mut first = ChunkHandle::of(floor.term(), 0);
-        while let Some((lowest, let_go)) = self.lowest_from(first).filter(|(it, _)| *it < floor) {
-            if !let_go {
+        while let Some((lowest, told)) = self.lowest_from(first).filter(|(it, _)| *it < floor) {
+            if told == Told::Purged {
                 self.0.remove(&key(lowest));
             }
             first = ChunkHandle::new(lowest.get() + 1);
         }
     }
 
-    fn lowest_from(&self, first: ChunkHandle) -> Option<(ChunkHandle, bool)> {
+    fn lowest_from(&self, first: ChunkHandle) -> Option<(ChunkHandle, Told)> {
         let mut walk = self.0.walk(&key(first));
         walk.unpack(|key, value| {
             let handle = ChunkHandle::new(Packed(key).key()?);
-            Some(Some((handle, is_let_go(value)?)))
+            Some(Some((handle, told(value)?)))
         })
     }
 }
 
-fn is_let_go(value: &[u8]) -> Option<bool> {
+fn told(value: &[u8]) -> Option<Told> {
     match value {
-        [] => Some(false),
-        [LET_GO] => Some(true),
+        [] => Some(Told::Purged),
+        [LET_GO] => Some(Told::LetGo),
+        [KEPT_ABOVE, serial @ ..] => {
+            let serial = u64::from_be_bytes(serial.try_into().ok()?);
+            Some(Told::KeptAbove(SerialNumber::new(serial)))
+        }
         _ => None,
     }
 }

@@ -126,7 +126,7 @@ impl Drawer {
             }
             7 => {
                 let (handle, version) = (self.chunk(state), ChunkVersion::of(TERM, self.fresh()));
-                SetVersion { time, handle, version, set_size: 2 }.into()
+                SetVersion { time, handle, version, set_size: 2, keeps_above: None }.into()
             }
             8 => {
                 let failure = Failure::refused(ErrorCode::NotFound, "not there");

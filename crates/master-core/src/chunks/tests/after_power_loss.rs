@@ -2,10 +2,10 @@
 //! the log does not know.
 
 use super::{World, lease, members, report, server};
-use crate::record::{CloseChunk, Record};
+use crate::record::{CloseChunk, Record, SetVersion};
 use cairn_protocol::{
-    ChunkGrant, ErrorCode, Explain, Join, LeasePurpose, ReplicaReport, ReportBadBlock, Request,
-    Response,
+    ChunkGrant, ErrorCode, Explain, Join, LeasePurpose, LetGoOfLost, ListLost, ReplicaReport,
+    ReportBadBlock, Request, Response,
 };
 use cairn_types::{ChunkHandle, ChunkVersion, LogIndex, ReplicaAt, SerialNumber, Term, WallTime};
 use std::collections::BTreeMap;
@@ -151,6 +151,38 @@ fn a_suspect_becomes_the_set_when_every_other_member_is_dead_and_only_long_after
     assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Level, waited - 250), None);
     let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 3000).expect("decided");
     assert_eq!(members(&grant), [1]);
+}
+
+#[test]
+fn a_member_that_comes_back_with_more_after_the_decision_is_kept_until_a_person_lets_go_of_it() {
+    let (mut world, mut disks) = after_power_loss(&[((18, 18), true)]);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 43_000).expect("decided");
+    let handle = grant.handle;
+    assert_eq!(world.state.chunk(handle).expect("there").set_size, 1);
+    // The chunk gets its goal again.
+    let set = SetVersion { version: ChunkVersion::of(Term::new(2), 900), ..Default::default() };
+    world.apply(SetVersion { handle, set_size: 3, ..set });
+    let good = ReplicaReport { version: set.version, ..replica(&grant, (18, 18), false) };
+    for id in [1, 4, 5] {
+        world.join(id, vec![good.clone()], vec![]);
+    }
+    world.pass(3000, &[1, 4, 5]);
+    let before = |serial| ReplicaReport {
+        version: ChunkVersion::of(Term::new(1), 1),
+        ..replica(&grant, (serial, serial), false)
+    };
+    world.join(2, vec![before(18)], vec![]);
+    world.join(3, vec![before(20)], vec![]);
+    let named = world.beat(2, vec![before(18)], vec![]).garbage;
+    assert_eq!(named.len(), 1, "it has nothing that the set had not");
+    assert_eq!(world.beat(3, vec![before(20)], vec![]).garbage, [], "R28");
+    let lost = world.chunks.lost_after(&ListLost { limit: 9, ..ListLost::default() }).chunks;
+    assert_eq!((lost.len(), lost[0].servers[0].server), (1, server(3)));
+    world.request(6, LetGoOfLost { handle });
+    world.commit();
+    assert!(world.reply(6).is_some_and(|reply| reply.is_ok()));
+    assert_eq!(world.beat(3, vec![before(20)], vec![]).garbage.len(), 1);
+    assert!(world.state.chunk(handle).is_some(), "the chunk itself is nobody's to let go of");
 }
 
 #[test]

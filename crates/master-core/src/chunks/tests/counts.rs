@@ -109,8 +109,13 @@ impl World {
             let held = vec![ReplicaReport { version, ..made(number) }];
             self.beat_as(other, self.incarnation(other), held, vec![]);
         }
-        let record =
-            Record::SetVersion(SetVersion { time, handle: handle(number), version, set_size });
+        let record = Record::SetVersion(SetVersion {
+            time,
+            handle: handle(number),
+            version,
+            set_size,
+            keeps_above: None,
+        });
         self.apply(record.clone());
         self.chunks.note_logged(&self.state, &record);
     }
