@@ -6,8 +6,8 @@ mod chunk_model;
 
 use bytes::Bytes;
 use cairn_env::{
-    ApplyMutation, ChunkDone, ChunkError, ChunkJob, Disk, DiskError, JournalEntry, OpenMode,
-    PushedData, Service,
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, CloneWork, Disk, DiskError, JournalEntry,
+    OpenMode, PushedData, Service,
 };
 use cairn_env_sim::{DiskFaults, SimDisk};
 use cairn_store::{ChunkDisk, RecoveredChunks, StoreOpenError};
@@ -471,4 +471,28 @@ fn of_a_chunk_in_two_directories_the_newer_replica_counts_and_nothing_stays_of_t
         drop(service);
         assert_eq!(open(&disks).1.replicas[0].version, version(3));
     }
+}
+
+#[test]
+fn a_clone_goes_to_disk_as_it_comes_so_that_little_is_left_when_clients_wait() {
+    let disk = SimDisk::new("a", 1 << 26);
+    let (service, _) = open(std::slice::from_ref(&disk));
+    let clone = |work| service.run(vec![ChunkJob::Clone { handle: HANDLE, work }]).remove(0);
+    assert!(clone(CloneWork::Begin { anew: false }).is_ok());
+    let bytes = Bytes::from(vec![7; 1 << 20]);
+    let mut install = |number: u64| {
+        let (offset, before) = (number << 20, disk.steps());
+        let checksums = BlockChecksums::of(offset, &bytes, chunk_model::BLOCK);
+        let work = CloneWork::Install { offset, checksums, bytes: bytes.clone() };
+        assert_eq!(clone(work), Ok(ChunkDone::Cloned));
+        disk.steps() - before
+    };
+    let steps: Vec<u64> = (0..8).map(&mut install).collect();
+    let most = *steps.iter().max().expect("eight");
+    assert_eq!(
+        steps.iter().filter(|it| **it == most).count(),
+        2,
+        "every four megabytes: {steps:?}"
+    );
+    assert!(steps[3] == most && steps[7] == most && steps[0] < most, "{steps:?}");
 }

@@ -7,7 +7,8 @@
 //! - CF1: what lies here is no replica: no journal names it, no inventory tells of it, and the next
 //!   start removes it.
 //! - CF2: block checksums are in memory until a clone is finished; then they are on disk with a
-//!   head, before anybody may take it for a replica.
+//!   head, before anybody may take it for a replica. Its bytes go to disk as they come, but for the
+//!   last few megabytes, so that to finish it takes no longer than a lease may be paused.
 //! - CF3: a replica's names are durable before the journal's line that makes it one. Files that
 //!   have such names and no line are thrown away at the next start.
 
@@ -23,6 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The directory.
 const CLONES_DIRECTORY: &str = "clones";
+/// Bytes of a clone that may wait for the disk: while it is finished clients wait for it.
+const UNSYNCED_MAX: u64 = 4 << 20;
 /// The kinds of files that a clone may have.
 const CLONE_KINDS: [&str; 2] = ["chunk", "meta"];
 
@@ -37,6 +40,8 @@ struct CloneFiles {
     data: Box<dyn DiskFile>,
     block_size: u32,
     length: u64,
+    /// Bytes written since the last sync.
+    unsynced: u64,
     /// One per block; the last may be partial.
     checksums: Vec<Crc32c>,
     /// As it is on disk, all of it; none while it is not.
@@ -100,7 +105,8 @@ impl CloneDirectory {
         let data = self.disk.open(&clone_path(handle, "chunk"), OpenMode::Create);
         let (data, length) = (data.map_err(disk_error)?, 0);
         let (checksums, finished) = (Vec::new(), None);
-        let clone = CloneFiles { handle, data, block_size, length, checksums, finished };
+        let unsynced = 0;
+        let clone = CloneFiles { handle, data, block_size, length, unsynced, checksums, finished };
         locked(&self.clones).insert(handle, Arc::new(Mutex::new(clone)));
         Ok((0, BlockChecksums::default()))
     }
@@ -182,6 +188,11 @@ impl CloneFiles {
         self.checksums.resize(known, 0);
         self.checksums[first..first + checksums.0.len()].copy_from_slice(&checksums.0);
         self.length = self.length.max(offset + bytes.len() as u64);
+        self.unsynced += bytes.len() as u64;
+        if self.unsynced >= UNSYNCED_MAX {
+            self.data.sync().map_err(sync_failure)?;
+            self.unsynced = 0;
+        }
         Ok(())
     }
 
