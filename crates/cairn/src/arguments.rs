@@ -121,6 +121,8 @@ pub(crate) enum ClientCommand {
     Servers(commands::servers::ServersArguments),
     /// What the cell is at: jobs, how far they are, how long they will take
     Jobs(commands::jobs::JobsArguments),
+    /// The settings of the cell, and changing those that may be changed
+    Settings(commands::settings::SettingsArguments),
     /// List the chunks that lack replicas, with their files
     Fsck(commands::fsck::FsckArguments),
     /// List chunks that the master's log does not know, or let go of them

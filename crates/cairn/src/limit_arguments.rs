@@ -90,6 +90,12 @@ fn at_least(chosen: Option<usize>, who: &str, least: usize) -> Result<Option<usi
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemorySize(usize);
 
+impl MemorySize {
+    pub(crate) fn bytes(self) -> u64 {
+        self.0 as u64
+    }
+}
+
 impl FromStr for MemorySize {
     type Err = String;
 

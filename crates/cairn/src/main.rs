@@ -133,6 +133,7 @@ async fn client_command(
         ClientCommand::Status(it) => commands::status::run(it, session, output).await,
         ClientCommand::Servers(it) => commands::servers::run(it, session, output).await,
         ClientCommand::Jobs(it) => commands::jobs::run(it, session, output).await,
+        ClientCommand::Settings(it) => commands::settings::run(it, session, output).await,
         ClientCommand::Fsck(it) => commands::fsck::run(it, session, output).await,
         ClientCommand::Lost(it) => commands::lost::run(it, session, output).await,
         ClientCommand::Explain(it) => commands::explain::run(it, session, output).await,

@@ -169,6 +169,9 @@ new_cell! {
     retry_window_ms: u64,
     trash_ms: u64,
     keep_deleted_ms: u64,
+    clone_rate: u64,
+    clones_per_server: u32,
+    clones_per_cell: u32,
 }
 
 impl SettingsFile {

@@ -78,3 +78,30 @@ fn what_a_killed_server_held_is_copied_while_clients_go_on_and_its_return_does_n
     assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "the same bytes once more");
     assert_eq!(cell.ok(["cat", "/log"]), wanted);
 }
+
+#[test]
+fn how_fast_a_cell_heals_is_changed_while_it_heals_and_stays_so_over_a_restart() {
+    let mut cell = Cell::start(4);
+    let settings = |cell: &Cell| {
+        let text = cell.ok(["settings", "--json"]);
+        let all: serde_json::Value = serde_json::from_str(text.trim()).expect("JSON");
+        [all["clone_rate"].as_u64(), all["clones_per_server"].as_u64()].map(Option::unwrap)
+    };
+    assert_eq!(settings(&cell), [64 << 20, 2]);
+    // A chunk takes sixteen seconds so.
+    cell.ok(["settings", "clone_rate=64K"]);
+    let local = cell.file("local", &content(3 << 20));
+    cell.ok(["put", local.as_str(), "/file"]);
+    let dead = a_holder(&cell, "/file");
+    cell.chunkservers[dead].kill();
+    await_until("a copy on its way", || cell.ok(["explain", "/file"]).contains("is copied from"));
+    let shown = cell.ok(["settings", "clone_rate=0", "clones_per_server=5"]);
+    assert!(shown.contains("no limit"), "{shown}");
+    await_whole(&cell, "full strength, as fast as it goes");
+    cell.master.kill();
+    cell.master.restart().expect("starts");
+    assert_eq!(settings(&cell), [0, 5]);
+    let refused = cell.run(["settings", "lease_ms=5000"]);
+    assert_eq!(refused.code(), 2);
+    assert!(refused.stderr.contains("when a cell is founded"), "{}", refused.stderr);
+}

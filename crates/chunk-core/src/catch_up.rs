@@ -94,7 +94,7 @@ impl CatchUp {
         self.asking = true;
         let (handle, version) = (stored.handle(), self.version);
         let (offset, length, known) = (self.offset, self.length, self.known.clone());
-        let fetch = Fetch { handle, version, offset, length, known };
+        let fetch = Fetch { handle, version, offset, length, known, size_max: 0 };
         let purpose = CallPurpose::Replica(handle, ReplicaCall::Fetch { version });
         let (to, server) = (self.source.at.address.clone(), self.source.at.server);
         let deadline = cx.replica_deadline();

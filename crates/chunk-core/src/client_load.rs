@@ -52,13 +52,14 @@ impl ClientLoad {
     }
 
     /// Whether clients are busy.
-    pub(crate) fn is_busy(&mut self, now: Time) -> bool {
-        self.turn(now);
-        self.moved.max(self.before) >= BUSY_SIZE
+    pub(crate) fn is_busy(&self, now: Time) -> bool {
+        let age = now.since(self.since);
+        let most = if age < WINDOW { self.moved.max(self.before) } else { self.moved };
+        age < 2 * WINDOW && most >= BUSY_SIZE
     }
 
     /// What of a rate may be used now; zero: there is no limit.
-    pub(crate) fn allowed(&mut self, now: Time, rate: u64) -> u64 {
+    pub(crate) fn allowed(&self, now: Time, rate: u64) -> u64 {
         if rate > 0 && self.is_busy(now) { (rate / BUSY_SHARE).max(1) } else { rate }
     }
 }

@@ -1,9 +1,9 @@
 //! Clones that are being made on this server: chunks that it is to have replicas of (R30).
 //!
 //! ```text
-//!   CloneChunk ─► begin ─► Fetch ─► install ─► rest, as the rate asks ─┐
-//!                            ▲  └─► none differs: answered, finished   │
-//!                            └─────────────────────────────────────────┘
+//!   CloneChunk ─► begin ─► Fetch ─► install ─► rest, as clone_pace.rs has it ─┐
+//!                            ▲  └─► none differs: answered, finished          │
+//!                            └────────────────────────────────────────────────┘
 //!   Raise{adopt} ─► what is finished is a replica
 //!   DropClone, or long left alone ─► gone
 //! ```
@@ -14,8 +14,8 @@
 //! - CL3: where this server's disk refuses, the clone goes; where the source does, what was fetched
 //!   stays for the next order, until nobody has asked for it for long.
 
-use crate::client_load::{ClientLoad, time_at};
 use crate::clone_order::{AfterPass, CloneOrder};
+use crate::clone_pace::{AskedPiece, ClonePace};
 use crate::fetched_blocks::FetchedBlocks;
 use crate::outbox::{CallPurpose, DiskPurpose, Outbox, failure_of};
 use crate::replica_context::ReplicaContext;
@@ -27,16 +27,14 @@ use cairn_protocol::{
     CloneChunk, CloneProgress, DropCloneAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Raise,
     ReplicaReport, Response,
 };
-use cairn_types::{BlockChecksums, ChunkHandle, Crc32c, Time};
+use cairn_types::{BlockChecksums, CLONES_OF_SERVER_MAX, ChunkHandle, Crc32c, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Clones that a server makes at once.
-const CLONES_MAX: usize = 64;
+const CLONES_MAX: usize = CLONES_OF_SERVER_MAX as usize;
 /// Times `silent_ms` that a source may take for one answer: its link may be shared by many.
 const PATIENCE: u32 = 3;
-/// What a clone that comes to its turn late makes up for.
-const BEHIND_MAX: Duration = Duration::from_millis(100);
 
 /// What is under way.
 #[derive(Debug)]
@@ -46,8 +44,8 @@ enum ClonePhase {
     /// Its files are made, or looked at.
     Beginning,
     /// The source was asked, from there on.
-    Asking { offset: u64, since: Time },
-    /// It is to be asked from there on, then.
+    Asking { offset: u64, piece: AskedPiece },
+    /// It is to be asked from there on, then, when it is this clone's turn.
     Resting { offset: u64, until: Time },
     /// Blocks that came are stored.
     Installing { offset: u64, end: u64, checksums: BlockChecksums },
@@ -71,11 +69,14 @@ struct ChunkClone {
     checksums: Vec<Crc32c>,
     /// Bytes that the source stores.
     total: u64,
-    /// Until then what was fetched lasts at the rate allowed.
-    due: Time,
+    /// Its source is not asked before.
+    rests_until: Time,
     /// When it was last worked on.
     touched: Time,
 }
+
+/// The pace of all clones, and whether a piece of another one is on its way.
+type Turn<'a> = (&'a mut ClonePace, bool);
 
 /// Whether a clone lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +90,15 @@ enum CloneFate {
 pub(crate) struct Clones {
     by_handle: BTreeMap<ChunkHandle, ChunkClone>,
     last: u64,
+    pace: ClonePace,
 }
 
 impl Clones {
+    /// What the master lets all of them together take.
+    pub(crate) fn set_rate(&mut self, rate: u64) {
+        self.pace.set_rate(rate);
+    }
+
     /// A master's order.
     pub(crate) fn order(
         &mut self,
@@ -111,6 +118,7 @@ impl Clones {
             self.last += 1;
             self.by_handle.insert(handle, ChunkClone::new(handle, self.last, cx.now));
         }
+        self.pace.set_rate(clone.rate);
         let known = self.by_handle.get_mut(&handle).expect("it was there, or was made just now");
         known.take_order(cx, CloneOrder::new(from, clone));
         Ok(())
@@ -173,7 +181,30 @@ impl Clones {
         for handle in left {
             self.give_up(cx.out, handle, DiskPurpose::Nobody, "nobody has asked for it for long");
         }
-        self.by_handle.values_mut().for_each(|clone| clone.tick(cx));
+        for handle in self.in_turn(cx.now) {
+            let others = self.others_ask(handle);
+            let clone = self.by_handle.get_mut(&handle).expect("it rests");
+            if let ClonePhase::Resting { offset, .. } = clone.phase {
+                clone.go_on(cx, (&mut self.pace, others), offset);
+            }
+        }
+    }
+
+    /// The clones that have rested, those first that have waited longest for their turn.
+    fn in_turn(&self, now: Time) -> Vec<ChunkHandle> {
+        let waits = |clone: &ChunkClone| match clone.phase {
+            ClonePhase::Resting { until, .. } if now >= until => Some((until, clone.handle)),
+            _ => None,
+        };
+        let mut all: Vec<(Time, ChunkHandle)> = self.by_handle.values().filter_map(waits).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, handle)| handle).collect()
+    }
+
+    /// Whether another clone's piece is on its way.
+    fn others_ask(&self, handle: ChunkHandle) -> bool {
+        let asks = |clone: &ChunkClone| matches!(clone.phase, ClonePhase::Asking { .. });
+        self.by_handle.values().any(|clone| clone.handle != handle && asks(clone))
     }
 
     /// How far each is.
@@ -191,15 +222,16 @@ impl Clones {
         &mut self,
         cx: &mut ReplicaContext<'_>,
         (handle, number): (ChunkHandle, u64),
-        act: impl FnOnce(&mut ChunkClone, &mut ReplicaContext<'_>) -> CloneFate,
+        act: impl FnOnce(&mut ChunkClone, &mut ReplicaContext<'_>, Turn<'_>) -> CloneFate,
     ) {
+        let others = self.others_ask(handle);
         let Some(clone) = self.by_handle.get_mut(&handle).filter(|it| it.number == number) else {
             // It was given up; whoever waited for it was told.
             return;
         };
         assert_eq!(clone.handle, handle, "another chunk's clone");
         clone.touched = cx.now;
-        if act(clone, cx) == CloneFate::Gone {
+        if act(clone, cx, (&mut self.pace, others)) == CloneFate::Gone {
             self.by_handle.remove(&handle);
             let job = ChunkJob::Clone { handle, work: CloneWork::Drop };
             cx.out.chunk_job(handle, DiskPurpose::Nobody, job);
@@ -213,19 +245,18 @@ impl Clones {
         clone: (ChunkHandle, u64),
         result: ChunkResult,
     ) {
-        self.with(cx, clone, |clone, cx| clone.on_disk(cx, result));
+        self.with(cx, clone, |clone, cx, pace| clone.on_disk(cx, pace, result));
     }
 
     /// The source has answered, or has not.
     pub(crate) fn on_fetched(
         &mut self,
         cx: &mut ReplicaContext<'_>,
-        load: &mut ClientLoad,
         clone: (ChunkHandle, u64),
         result: Result<(FetchAnswer, Bytes), Failure>,
     ) {
-        self.with(cx, clone, |clone, cx| {
-            clone.on_fetched(cx, load, result);
+        self.with(cx, clone, |clone, cx, pace| {
+            clone.on_fetched(cx, pace, result);
             CloneFate::Kept
         });
     }
@@ -242,7 +273,7 @@ impl ChunkClone {
             length: 0,
             checksums: Vec::new(),
             total: 0,
-            due: now,
+            rests_until: now,
             touched: now,
         }
     }
@@ -301,39 +332,58 @@ impl ChunkClone {
         self.disk(out, CloneWork::Begin { anew });
     }
 
-    fn begin_pass(&mut self, cx: &mut ReplicaContext<'_>) {
+    fn begin_pass(&mut self, cx: &mut ReplicaContext<'_>, pace: Turn<'_>) {
         self.phase = ClonePhase::Idle;
         match self.order.as_mut().map(CloneOrder::begin_pass) {
-            Some(Ok(())) => self.ask(cx, 0),
+            Some(Ok(())) => self.go_on(cx, pace, 0),
             Some(Err(failure)) => self.refuse(cx.out, failure),
             None => {}
         }
     }
 
-    fn ask(&mut self, cx: &mut ReplicaContext<'_>, offset: u64) {
+    /// Asks the source for more, or waits for its turn.
+    fn go_on(&mut self, cx: &mut ReplicaContext<'_>, (pace, others): Turn<'_>, offset: u64) {
+        let order = self.order.as_ref().expect("a source is asked for an order");
+        // A lease is paused meanwhile.
+        if order.clone.finish {
+            return self.ask(cx, offset, AskedPiece::unpaced(cx.now));
+        }
+        if cx.now < self.rests_until || !pace.may_ask(cx.now, cx.clients_busy, others) {
+            let since = match self.phase {
+                ClonePhase::Resting { until, .. } => until,
+                _ => cx.now,
+            };
+            self.phase = ClonePhase::Resting { offset, until: since.max(self.rests_until) };
+            return;
+        }
+        // Before its first answer nobody knows how much there is.
+        let left = if self.total == 0 { u64::MAX } else { self.total.saturating_sub(offset) };
+        let piece = pace.ask(cx.now, cx.clients_busy, left);
+        self.ask(cx, offset, piece);
+    }
+
+    fn ask(&mut self, cx: &mut ReplicaContext<'_>, offset: u64, piece: AskedPiece) {
         let order = self.order.as_ref().expect("a source is asked for an order");
         let block_size = u64::from(cx.config.block_size);
         assert!(offset.is_multiple_of(block_size), "asked from within a block: {offset}");
         let first = usize::try_from(offset / block_size).expect("a block of a chunk");
         let known = BlockChecksums(self.checksums.get(first..).unwrap_or_default().to_vec());
         let (handle, version, length) = (self.handle, order.clone.version, self.length);
-        let fetch = Fetch { handle, version, offset, length, known };
+        let size_max = piece.size_max;
+        let fetch = Fetch { handle, version, offset, length, known, size_max };
         let purpose = CallPurpose::Clone { handle, number: self.number };
         let source = &order.clone.source;
         let deadline = cx.now + PATIENCE * Duration::from_millis(cx.config.silent_ms);
         cx.out.call(purpose, source.address.clone(), source.server, fetch, deadline);
-        self.phase = ClonePhase::Asking { offset, since: cx.now };
+        self.phase = ClonePhase::Asking { offset, piece };
     }
 
-    fn tick(&mut self, cx: &mut ReplicaContext<'_>) {
-        if let ClonePhase::Resting { offset, until } = self.phase
-            && cx.now >= until
-        {
-            self.ask(cx, offset);
-        }
-    }
-
-    fn on_disk(&mut self, cx: &mut ReplicaContext<'_>, result: ChunkResult) -> CloneFate {
+    fn on_disk(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        pace: Turn<'_>,
+        result: ChunkResult,
+    ) -> CloneFate {
         let done = match result {
             Ok(done) => done,
             Err(error) => {
@@ -345,11 +395,11 @@ impl ChunkClone {
             (ClonePhase::Beginning, ChunkDone::Checksums { length, checksums }) => {
                 (self.length, self.checksums) = (length, checksums.0);
                 if !self.start_next(cx.out) {
-                    self.begin_pass(cx);
+                    self.begin_pass(cx, pace);
                 }
             }
             (ClonePhase::Installing { offset, end, checksums }, ChunkDone::Cloned) => {
-                self.installed(cx, (offset, end), &checksums);
+                self.installed(cx, pace, (offset, end), &checksums);
             }
             (ClonePhase::Finishing(stands), ChunkDone::Cloned) => {
                 if let Some(order) = self.order.take() {
@@ -368,6 +418,7 @@ impl ChunkClone {
     fn installed(
         &mut self,
         cx: &mut ReplicaContext<'_>,
+        pace: Turn<'_>,
         (offset, end): (u64, u64),
         checksums: &BlockChecksums,
     ) {
@@ -381,30 +432,30 @@ impl ChunkClone {
             return;
         }
         // A partial block, which is the last, is asked for once more: it may have grown.
-        let offset = end - end % block_size;
-        if cx.now < self.due {
-            self.phase = ClonePhase::Resting { offset, until: self.due };
-        } else {
-            self.ask(cx, offset);
-        }
+        self.go_on(cx, pace, end - end % block_size);
     }
 
     fn on_fetched(
         &mut self,
         cx: &mut ReplicaContext<'_>,
-        load: &mut ClientLoad,
+        (pace, others): Turn<'_>,
         result: Result<(FetchAnswer, Bytes), Failure>,
     ) {
         let phase = std::mem::replace(&mut self.phase, ClonePhase::Idle);
-        let ClonePhase::Asking { offset, since } = phase else {
+        let ClonePhase::Asking { offset, piece } = phase else {
             panic!("a source answered a clone in {phase:?}");
         };
+        let (size, busy_there) = match &result {
+            Ok((answer, bytes)) => (bytes.len() as u64, answer.busy),
+            Err(_) => (0, false),
+        };
+        self.rests_until = pace.answered(cx.now, piece, size, (cx.clients_busy, busy_there));
         if self.start_next(cx.out) {
             return;
         }
         let order = self.order.as_mut().expect("a source is asked for an order");
         let heard = result.and_then(|(answer, bytes)| {
-            let FetchAnswer { offset: at, checksums, replica } = answer;
+            let FetchAnswer { offset: at, checksums, replica, .. } = answer;
             order.hear(&replica)?;
             let blocks = FetchedBlocks::of(offset, (at, checksums), bytes, cx.config)?;
             Ok((replica, blocks))
@@ -420,16 +471,10 @@ impl ChunkClone {
                     // What is here is of one that had gone further, and of no use.
                     self.begin(cx.out, true);
                 } else if let Some(blocks) = blocks {
-                    let size = blocks.bytes.len() as u64;
                     order.copied += size;
-                    // A lease is paused meanwhile.
-                    let rate = if order.clone.finish { 0 } else { order.clone.rate };
-                    let lasts = time_at(size, load.allowed(cx.now, rate));
-                    let is_behind = since.since(self.due) > BEHIND_MAX;
-                    self.due = if is_behind { since + lasts } else { self.due + lasts };
                     self.install(cx.out, blocks);
                 } else {
-                    self.end_pass(cx, &stands);
+                    self.end_pass(cx, (pace, others), &stands);
                 }
             }
         }
@@ -442,7 +487,7 @@ impl ChunkClone {
         self.disk(out, CloneWork::Install { offset, checksums, bytes });
     }
 
-    fn end_pass(&mut self, cx: &mut ReplicaContext<'_>, stands: &ReplicaReport) {
+    fn end_pass(&mut self, cx: &mut ReplicaContext<'_>, pace: Turn<'_>, stands: &ReplicaReport) {
         let order = self.order.as_ref().expect("a pass is of an order");
         match order.end_pass(stands) {
             AfterPass::Answered(answer) => {
@@ -454,7 +499,7 @@ impl ChunkClone {
                 self.phase = ClonePhase::Finishing(stands);
                 self.disk(cx.out, work);
             }
-            AfterPass::Again => self.begin_pass(cx),
+            AfterPass::Again => self.begin_pass(cx, pace),
         }
     }
 }

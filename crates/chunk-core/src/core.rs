@@ -171,6 +171,7 @@ impl ChunkCore {
             me: &self.me.at,
             master: self.link.master(&self.me),
             standing: self.link.standing(),
+            clients_busy: self.load.is_busy(now.time),
         };
         (&mut self.table, cx)
     }
@@ -407,7 +408,7 @@ impl ChunkCore {
         if let Ok(ChunkDone::Scrubbed { size, .. }) = &result {
             self.traffic.note_scrubbed(*size);
         }
-        let bad = self.scrub.on_done(now, &mut self.load, result, &mut self.out);
+        let bad = self.scrub.on_done(now, &self.load, result, &mut self.out);
         // What is gone meanwhile is nobody's loss.
         if let Some(replica) = bad.and_then(|handle| self.table.touch(handle)) {
             replica.stored_mut().find_bad_block(&mut self.out);
@@ -509,11 +510,7 @@ impl ChunkCore {
             CallPurpose::Clone { handle, number } => {
                 self.traffic.note_cloned(payload.len() as u64);
                 let blocks = Fetch::answer(result).map(|answer| (answer, payload));
-                let mut load = std::mem::take(&mut self.load);
-                self.with_clones(now, |clones, cx| {
-                    clones.on_fetched(cx, &mut load, (handle, number), blocks);
-                });
-                self.load = load;
+                self.with_clones(now, |clones, cx| clones.on_fetched(cx, (handle, number), blocks));
             }
             CallPurpose::Join => {
                 self.with_link(now, |link, cx| link.on_joined(cx, Join::answer(result)));
@@ -535,6 +532,7 @@ impl ChunkCore {
     /// Does what the master says in its answer to a heartbeat that was sent then.
     fn heed(&mut self, now: Now, sent: Time, answer: HeartbeatAnswer) {
         assert!(self.settings.are_told(), "a heartbeat before the first join");
+        self.clones.set_rate(answer.clone_rate);
         let (table, cx) = self.replicas(now);
         let until = cx.holder_expiry(if broken(Rule::R4) { now.time } else { sent });
         table.extend_leases(&answer.extended, now.time, until);

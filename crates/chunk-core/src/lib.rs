@@ -30,6 +30,7 @@ mod catch_up;
 mod chunk_core_config;
 mod client_load;
 mod clone_order;
+mod clone_pace;
 mod cloning;
 mod closing;
 mod core;

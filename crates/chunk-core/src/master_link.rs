@@ -187,7 +187,12 @@ impl MasterLink {
         result: Result<JoinAnswer, Failure>,
     ) {
         // Nothing is counted by settings that do not fit together.
-        let result = result.and_then(|answer| Ok(answer.config.validate().map(|()| answer)?));
+        let result = result.and_then(|answer| {
+            // Of a master that has no limits for clones yet.
+            let config = answer.config.completed();
+            config.validate()?;
+            Ok(JoinAnswer { config: Box::new(config), ..answer })
+        });
         let taken_in = result.and_then(|answer| {
             if !self.cell.is_none() && self.cell != answer.cell {
                 let why = format!("the master's cell is {}", answer.cell);
@@ -207,7 +212,7 @@ impl MasterLink {
             cx.out.journal(DiskPurpose::Nobody, entry);
             self.identify(cx.me, cx.out);
         }
-        cx.settings.learn(answer.config);
+        cx.settings.learn(*answer.config);
         self.standing.join(cx.now.time, cx.settings.config());
         self.heeded = 0;
         // The inventory tells what is held; nothing else is.

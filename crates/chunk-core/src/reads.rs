@@ -213,12 +213,12 @@ pub(crate) fn on_fetch(
     from: Caller,
     fetch: Fetch,
 ) -> Result<(), Failure> {
-    let Fetch { handle, version, offset, length, known } = fetch;
+    let Fetch { handle, version, offset, length, known, size_max } = fetch;
     replica.stored().check_version(version)?;
     if replica.stored().is_end_unknown() {
         return Err(replica.stored().end_lost());
     }
-    let job = ChunkJob::Fetch { handle, offset, length, known };
+    let job = ChunkJob::Fetch { handle, offset, length, known, size_max };
     cx.out.replica_job(handle, ReplicaJob::Fetch { to: from }, job);
     Ok(())
 }
@@ -237,6 +237,7 @@ pub(crate) fn on_fetch_done(
         checksums.0.is_empty(),
         "each block goes with its checksum (FB1)"
     );
-    let answer = FetchAnswer { offset, checksums, replica: replica.stored().report() };
+    let (replica, busy) = (replica.stored().report(), cx.clients_busy);
+    let answer = FetchAnswer { offset, checksums, replica, busy };
     cx.out.reply_with(to, Response::Fetch(answer), payload);
 }

@@ -17,6 +17,8 @@ pub(crate) struct ReplicaContext<'a> {
     pub(crate) master: &'a Address,
     /// Whether it would hear if a set went on without it.
     pub(crate) standing: Standing,
+    /// Clients are busy with this server.
+    pub(crate) clients_busy: bool,
 }
 
 impl ReplicaContext<'_> {

@@ -136,7 +136,7 @@ impl Scrub {
     pub(crate) fn on_done(
         &mut self,
         now: Now,
-        load: &mut ClientLoad,
+        load: &ClientLoad,
         result: ChunkResult,
         out: &mut Outbox,
     ) -> Option<ChunkHandle> {

@@ -10,7 +10,7 @@ use cairn_env::{
 };
 use cairn_protocol::{
     CloneChunk, CloneChunkAnswer, CloneProgress, DropClone, ErrorCode, Failure, Fetch, FetchAnswer,
-    Heartbeat, Raise, ReplicaReport, Request, Response,
+    Heartbeat, HeartbeatAnswer, Raise, ReplicaReport, Request, Response,
 };
 use cairn_types::{BlockChecksums, CellConfig, ChunkVersion, SerialNumber, ServerId};
 use std::time::Duration;
@@ -79,7 +79,7 @@ impl Bench {
     /// The source, which stands so, sends blocks from `first` on.
     fn sent(&mut self, id: EffectId, (first, count): (u64, usize), replica: ReplicaReport) {
         let checksums = BlockChecksums(vec![7; count]);
-        let answer = FetchAnswer { offset: first * block(), checksums, replica };
+        let answer = FetchAnswer { offset: first * block(), checksums, replica, busy: false };
         let payload = Bytes::from(vec![1; count * usize::try_from(block()).expect("small")]);
         let answer = Answer { response: Response::Fetch(answer), payload };
         self.step(Event::Completed { id, result: Completion::Answered(Ok(answer)) });
@@ -271,34 +271,106 @@ fn a_disk_that_refuses_ends_the_clone_and_what_there_was_of_it_goes() {
     assert_eq!(bench.heartbeat().clones, []);
 }
 
-#[test]
-fn the_receiver_reads_no_faster_than_it_may_and_slower_while_its_clients_are_busy() {
-    for (busy, pause_ms) in [(false, 1_000), (true, 4_000)] {
-        let mut bench = Bench::primary();
-        let other = cairn_types::ChunkHandle::of(TERM, 77);
-        if busy {
-            for number in 1..=80 {
-                bench.ask(append(number, 1));
-            }
+/// Whether a source is asked for more.
+fn asks(bench: &Bench) -> bool {
+    bench.calls.iter().any(|(_, request)| matches!(request, Request::Fetch(_)))
+}
+
+/// A server that is the primary of a chunk, whose clients are busy or not, begins a clone of
+/// another chunk, its source's first answer takes 100 ms, and that one's clients are busy or not.
+fn after_a_first_piece(rate: u64, (busy_here, busy_there): (bool, bool)) -> Bench {
+    let mut bench = Bench::primary();
+    let other = cairn_types::ChunkHandle::of(TERM, 77);
+    if busy_here {
+        for number in 1..=80 {
+            bench.ask(append(number, 1));
         }
-        bench.jobs.clear();
-        bench.ask(CloneChunk { handle: other, rate: 2 * block(), ..order(false) });
-        let (id, job) = bench.job();
-        assert!(matches!(job, ChunkJob::Clone { .. }), "{job:?}");
-        bench.hold(id, 0);
-        let (id, _) = bench.fetch();
-        bench.sent(id, (0, 2), ReplicaReport { handle: other, ..stands(4, 5) });
-        let (id, _) = bench.job();
-        bench.done(id, Ok(ChunkDone::Cloned));
-        let asks = |bench: &Bench| {
-            bench.calls.iter().any(|(_, request)| matches!(request, Request::Fetch(_)))
-        };
-        assert!(!asks(&bench), "two blocks a second");
-        bench.tick(Duration::from_millis(pause_ms - 1));
-        assert!(!asks(&bench), "busy: {busy}");
-        bench.tick(Duration::from_millis(1));
-        assert!(asks(&bench), "busy: {busy}");
     }
+    bench.jobs.clear();
+    bench.calls.clear();
+    bench.ask(CloneChunk { handle: other, rate, ..order(false) });
+    let (id, job) = bench.job();
+    assert!(matches!(job, ChunkJob::Clone { .. }), "{job:?}");
+    bench.hold(id, 0);
+    let (id, fetch) = bench.fetch();
+    assert_eq!(fetch.size_max > 0, rate > 0, "a piece at a time");
+    bench.tick(Duration::from_millis(100));
+    let checksums = BlockChecksums(vec![7; 2]);
+    let replica = ReplicaReport { handle: other, ..stands(4, 5) };
+    let answer = FetchAnswer { offset: 0, checksums, replica, busy: busy_there };
+    let payload = Bytes::from(vec![1; 2 * usize::try_from(block()).expect("small")]);
+    let answer = Answer { response: Response::Fetch(answer), payload };
+    bench.step(Event::Completed { id, result: Completion::Answered(Ok(answer)) });
+    let (id, _) = bench.job();
+    bench.done(id, Ok(ChunkDone::Cloned));
+    bench
+}
+
+#[test]
+fn the_receiver_asks_again_when_what_it_took_has_lasted_and_clients_have_had_their_turn() {
+    // What two blocks last at that rate, less what may be made up for; eight times 100 ms of rest.
+    let slow = 2 * block();
+    for (rate, busy, pause_ms) in [
+        (slow, (false, false), 650),
+        (64 << 20, (true, false), 800),
+        (64 << 20, (false, true), 800),
+        (slow, (true, true), 800),
+    ] {
+        let mut bench = after_a_first_piece(rate, busy);
+        assert!(!asks(&bench), "{rate} {busy:?}");
+        bench.tick(Duration::from_millis(pause_ms - 1));
+        assert!(!asks(&bench), "{rate} {busy:?}");
+        bench.tick(Duration::from_millis(1));
+        assert!(asks(&bench), "{rate} {busy:?}");
+    }
+    for (rate, busy) in [(0, (true, true)), (64 << 20, (false, false))] {
+        assert!(asks(&after_a_first_piece(rate, busy)), "{rate} {busy:?}: nothing to wait for");
+    }
+}
+
+#[test]
+fn a_rate_that_the_master_changes_holds_for_clones_that_are_being_made() {
+    let mut bench = after_a_first_piece(2 * block(), (false, false));
+    assert!(!asks(&bench));
+    bench.tick(Duration::from_millis(400));
+    let beat = bench.calls.iter().find(|(_, it)| matches!(it, Request::Heartbeat(_)));
+    let (id, _) = beat.expect("a heartbeat is due").clone();
+    let answer = HeartbeatAnswer { term: TERM, clone_rate: 0, ..HeartbeatAnswer::default() };
+    bench.answer(id, Ok(Response::Heartbeat(answer)));
+    bench.tick(Duration::from_millis(1));
+    assert!(asks(&bench), "there is no limit any more");
+}
+
+#[test]
+fn clones_of_one_server_take_turns_within_the_rate_for_all_of_them() {
+    let mut bench = Bench::joined();
+    let handles = [70, 71, 72].map(|number| cairn_types::ChunkHandle::of(TERM, number));
+    for handle in handles {
+        bench.ask(CloneChunk { handle, rate: 8 * block(), ..order(false) });
+        let (id, _) = bench.job();
+        bench.hold(id, 0);
+    }
+    let mut asked = Vec::new();
+    for _ in 0..200 {
+        while let Some((id, request)) = bench.calls.pop_front() {
+            let Request::Fetch(fetch) = request else { continue };
+            assert_eq!(fetch.size_max, block());
+            asked.push(fetch.handle);
+            let checksums = BlockChecksums(vec![7]);
+            let replica = ReplicaReport { handle: fetch.handle, ..stands(1000, 5) };
+            let answer = FetchAnswer { offset: fetch.offset, checksums, replica, busy: false };
+            let payload = Bytes::from(vec![1; usize::try_from(block()).expect("small")]);
+            let answer = Answer { response: Response::Fetch(answer), payload };
+            bench.step(Event::Completed { id, result: Completion::Answered(Ok(answer)) });
+            let (id, _) = bench.job();
+            bench.done(id, Ok(ChunkDone::Cloned));
+        }
+        bench.tick(Duration::from_millis(50));
+    }
+    let of = |handle| asked.iter().filter(|it| **it == handle).count();
+    let each = handles.map(of);
+    assert!((76..=84).contains(&asked.len()), "eight blocks a second: {}", asked.len());
+    assert!(each.iter().all(|count| (20..=34).contains(count)), "in turn: {each:?}");
 }
 
 #[test]

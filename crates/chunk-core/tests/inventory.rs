@@ -86,7 +86,7 @@ impl Bench {
         let at = self.calls.iter().position(|(_, request)| matches!(request, Request::Join(_)));
         let (id, _) = self.calls.remove(at.expect("it joins"));
         let (cell, join) = (CellId::new(5), JoinId::new(join));
-        let config = CellConfig::tiny();
+        let config = Box::new(CellConfig::tiny());
         self.answer(
             id,
             Ok(Response::Join(JoinAnswer {

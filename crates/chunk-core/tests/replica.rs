@@ -26,7 +26,7 @@ use std::time::Duration;
 fn settings_that_do_not_fit_together_are_not_taken_over_and_the_server_asks_again() {
     let mut bench = Bench::alone();
     let join = bench.call();
-    let config = CellConfig::default();
+    let config = Box::new(CellConfig::default());
     let answer = JoinAnswer { term: TERM, cell: CellId::new(5), config, ..JoinAnswer::default() };
     bench.answer(join.0, Ok(Response::Join(answer)));
     assert!(bench.calls.is_empty(), "no inventory");
@@ -579,7 +579,7 @@ fn a_person_hears_that_a_master_takes_the_server_in_and_once_why_none_does() {
     while bench.logged.len() < 3 {
         bench.tick(Duration::from_millis(250));
         while let Some((id, request)) = bench.calls.pop_front() {
-            let config = CellConfig::tiny();
+            let config = Box::new(CellConfig::tiny());
             let join =
                 JoinAnswer { term: TERM, cell: CellId::new(5), config, ..JoinAnswer::default() };
             match request {
@@ -780,14 +780,15 @@ fn blocks_go_to_another_server_with_how_the_replica_stands_that_they_are_of() {
     bench.ask(append(1, 100));
     bench.applied(100);
     let (offset, length, known) = (0, 0, BlockChecksums::default());
-    bench.ask(Fetch { handle: handle(), version: version(1), offset, length, known });
+    let (version, size_max) = (version(1), 0);
+    bench.ask(Fetch { handle: handle(), version, offset, length, known, size_max });
     let (id, job) = bench.job();
     assert!(matches!(job, ChunkJob::Fetch { .. }), "{job:?}");
     bench.done(id, Ok(ChunkDone::Read(ReadDone::default())));
     let Ok(Response::Fetch(FetchAnswer { replica, .. })) = bench.reply().1 else {
         panic!("it serves its bytes while they change");
     };
-    assert_eq!((replica.length, replica.version), (100, version(1)));
+    assert_eq!((replica.length, replica.version), (100, version));
     assert_eq!((replica.serial, replica.acknowledged), (SerialNumber::new(2), 0));
 }
 

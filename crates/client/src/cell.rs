@@ -11,9 +11,10 @@ use cairn_protocol::{
     ListDisks, Locate, MakeDirectory, Open, Rename, RepairStatus, RepairStatusAnswer, Resources,
     ResourcesAnswer, Rpc, ServerDisks, ServerStatus, Servers, Stat, Status, StatusAnswer, Undelete,
 };
-use cairn_protocol::{LetGoOfLost, ListLost, LostChunk};
+use cairn_protocol::{ChangeSettings, LetGoOfLost, ListLost, LostChunk};
 use cairn_types::{
-    Address, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack, ServerId,
+    Address, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack,
+    ServerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,6 +100,23 @@ impl Cell {
     #[must_use]
     pub fn info(&self) -> &CellInfoAnswer {
         &self.info
+    }
+
+    /// The cell's settings as they hold now.
+    ///
+    /// # Errors
+    /// `Unreachable` or `DeadlineExceeded` where no master answers.
+    pub async fn settings(&self) -> Result<CellConfig, Error> {
+        Ok(self.link.ask(CellInfo {}).await?.config)
+    }
+
+    /// Changes settings of the cell that may be changed while it runs, and gives all of them as
+    /// they hold from then on.
+    ///
+    /// # Errors
+    /// `Invalid` where they do not fit together; nothing was changed.
+    pub async fn change_settings(&self, change: ChangeSettings) -> Result<CellConfig, Error> {
+        Ok(self.link.ask(change).await?.config)
     }
 
     /// Asks the masters one question of the protocol as it stands, again where that may help,

@@ -47,12 +47,12 @@ mod writer;
 
 pub use cairn_format::{ProducerId, RECORD_WINDOW, Record};
 pub use cairn_protocol::{
-    BelowGoalCount, CellInfoAnswer, ChunkLocations, DiskStatus, ErrorCode, ExplainAnswer,
-    FindAnswer, Found, JobKind, JobState, JobStatus, JobUnit, Outcome, RepairStatusAnswer,
-    ResourceUse, ResourcesAnswer, ServerDisks, ServerResources, ServerState, ServerStatus,
-    StatusAnswer,
+    BelowGoalCount, CellInfoAnswer, ChangeSettings, ChunkLocations, DiskStatus, ErrorCode,
+    ExplainAnswer, FindAnswer, Found, JobKind, JobState, JobStatus, JobUnit, Outcome,
+    RepairStatusAnswer, ResourceUse, ResourcesAnswer, ServerDisks, ServerResources, ServerState,
+    ServerStatus, StatusAnswer,
 };
-pub use cairn_types::{CellPath, Content, Entry, EntryKind, PathError};
+pub use cairn_types::{CellConfig, CellPath, Content, Entry, EntryKind, PathError};
 
 pub use crate::cell::{Cell, CreateOptions, Options};
 pub use crate::error::Error;

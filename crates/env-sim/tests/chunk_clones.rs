@@ -33,7 +33,7 @@ impl<'s> Cloning<'s> {
     fn fetch(&mut self, source: &ChunkStore, offset: u64) -> Result<Option<u64>, ChunkError> {
         let first = usize::try_from(offset / u64::from(BLOCK)).unwrap();
         let rest = self.known.0.get(first..).unwrap_or_default().to_vec();
-        let done = source.fetch(HANDLE, offset, (self.length, &BlockChecksums(rest)))?;
+        let done = source.fetch(HANDLE, offset, (self.length, &BlockChecksums(rest)), 0)?;
         let (offset, bytes) = (done.offset, done.payload.into_bytes());
         if bytes.is_empty() {
             return Ok(None);

@@ -262,7 +262,7 @@ fn catch_up(behind: &ChunkDisk, source: &ChunkDisk) -> usize {
         let Ok(ChunkDone::Checksums { length, checksums }) = own else { panic!("{own:?}") };
         let known = checksums.0.into_iter().skip(usize::try_from(offset / block).unwrap());
         let known = BlockChecksums(known.collect());
-        let fetch = ChunkJob::Fetch { handle: HANDLE, offset, length, known };
+        let fetch = ChunkJob::Fetch { handle: HANDLE, offset, length, known, size_max: 0 };
         let fetched = source.run(vec![fetch]).remove(0);
         let Ok(ChunkDone::Read(done)) = fetched else { panic!("{fetched:?}") };
         let (bytes, checksums) = (done.payload.into_bytes(), done.checksums);
@@ -308,6 +308,22 @@ fn what_was_fetched_counts_no_mutation_and_stays_if_the_rest_never_comes() {
 }
 
 #[test]
+fn who_fetches_gets_no_more_than_is_wanted_and_a_whole_block_at_least() {
+    let block = usize::try_from(chunk_model::BLOCK).expect("small");
+    let source = holding(&[&vec![7; 5 * block]]);
+    let fetched = |size_max| {
+        let (offset, length, known) = (0, 0, BlockChecksums::default());
+        let fetch = ChunkJob::Fetch { handle: HANDLE, offset, length, known, size_max };
+        match source.run(vec![fetch]).remove(0) {
+            Ok(ChunkDone::Read(done)) => done.payload.len() / block,
+            other => panic!("{other:?}"),
+        }
+    };
+    let block = u64::from(chunk_model::BLOCK);
+    assert_eq!([1, block, 3 * block - 1, 3 * block, 0].map(fetched), [1, 1, 2, 3, 5]);
+}
+
+#[test]
 fn blocks_that_are_damaged_here_or_on_their_way_do_not_spread() {
     let (handle, version) = (HANDLE, version(1));
     let behind = holding(&[b"a"]);
@@ -326,7 +342,8 @@ fn blocks_that_are_damaged_here_or_on_their_way_do_not_spread() {
     let file = disk.session().open(&path, OpenMode::Write).unwrap();
     file.write_at(&[4], 50).unwrap();
     let (length, known) = (0, BlockChecksums::default());
-    let fetched = source.run(vec![ChunkJob::Fetch { handle, offset: 0, length, known }]);
+    let (offset, size_max) = (0, 0);
+    let fetched = source.run(vec![ChunkJob::Fetch { handle, offset, length, known, size_max }]);
     assert_eq!(fetched, [Err(ChunkError::Corrupt { offset: 0 })]);
 }
 

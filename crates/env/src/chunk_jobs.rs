@@ -115,6 +115,8 @@ pub enum ChunkJob {
         length: u64,
         /// The checksums of its blocks from `offset` on.
         known: BlockChecksums,
+        /// Bytes that are wanted, where a block is not larger; zero: as many as go at once.
+        size_max: u64,
     },
     /// Puts whole blocks of another server's replica in their place, verified; the serial number
     /// stays as it is. Done like `Apply`, and answered like it.

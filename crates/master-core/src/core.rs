@@ -24,6 +24,7 @@ use crate::reclaim::Reclaim;
 use crate::record::{Begin, FoundCell, Record};
 use crate::room::{NO_ROOM, no_room};
 use crate::rules::{behind, degraded};
+use crate::setting_changes::SettingChanges;
 use crate::state::State;
 use crate::step::Step;
 use crate::undelete;
@@ -31,8 +32,8 @@ use crate::view::View;
 use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
-    BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ClientToMaster,
-    Directed, ErrorCode, Failure, ForgetServer, ListJobsAnswer, Open, ReasonCode,
+    BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ChangeSettings,
+    ClientToMaster, Directed, ErrorCode, Failure, ForgetServer, ListJobsAnswer, Open, ReasonCode,
     ReportBadBlockAnswer, Request, ResourceUse, Response, Stat,
 };
 use cairn_types::{CellConfig, CellId, ChunkHandle, LogIndex, Random, ReignId, Term, WallTime};
@@ -44,6 +45,7 @@ fn is_change(request: &ClientToMaster) -> bool {
         request,
         ClientToMaster::Lease(_)
             | ClientToMaster::ForgetServer(_)
+            | ClientToMaster::ChangeSettings(_)
             | ClientToMaster::LetGoOfLost(_)
             | ClientToMaster::RecordLength(_)
             | ClientToMaster::CancelJob(_)
@@ -80,6 +82,7 @@ pub struct MasterCore {
     chunks: Chunks,
     reclaim: Reclaim,
     policy_work: PolicyWork,
+    setting_changes: SettingChanges,
     /// Of the driver, for a person.
     warning: Option<String>,
     /// This term begins a history (R3).
@@ -106,6 +109,7 @@ impl MasterCore {
             chunks: Chunks::new(term),
             reclaim: Reclaim::default(),
             policy_work: PolicyWork::default(),
+            setting_changes: SettingChanges::default(),
             warning: None,
             begins_history: false,
             resources: ResourceUse::default(),
@@ -218,6 +222,7 @@ impl MasterCore {
             self.reclaim.on_term_begins(&mut step);
             self.policy_work.on_term_begins(&mut step);
         }
+        self.setting_changes.on_applied(&mut step, proposal, &applied);
         let purged = self.reclaim.on_applied(&mut step, proposal, &applied);
         let regoaled = self.policy_work.on_applied(&mut step, proposal, &applied);
         self.chunks.forget_chunks(purged);
@@ -318,6 +323,11 @@ impl MasterCore {
         ListJobsAnswer { jobs: of_chunks.chain(self.reclaim.job(view)).chain(policies).collect() }
     }
 
+    fn cell_info(&self) -> Response {
+        let (cell, config) = (self.state.cell(), self.state.config().clone());
+        Response::CellInfo(CellInfoAnswer { cell, config, term: self.term })
+    }
+
     /// What clients ask: answered at once from what is known, or taken into a room of its own.
     fn on_client(&mut self, now: Now, from: Caller, request: ClientToMaster) {
         if let Some(refusal) = self.refusal(now, &request) {
@@ -334,10 +344,7 @@ impl MasterCore {
             }
             ClientToMaster::Find(find) => crate::find::find(state, &find).map(Response::Find),
             ClientToMaster::GetPolicy(wish) => policy_of(state, &wish).map(Response::GetPolicy),
-            ClientToMaster::CellInfo(_) => {
-                let (cell, config) = (state.cell(), state.config().clone());
-                Ok(Response::CellInfo(CellInfoAnswer { cell, config, term: self.term }))
-            }
+            ClientToMaster::CellInfo(_) => Ok(self.cell_info()),
             ClientToMaster::Servers(_) => Ok(Response::Servers(self.chunks.servers(&view))),
             ClientToMaster::Status(_) => Ok(self.status(&view)),
             ClientToMaster::RepairStatus(_) => {
@@ -373,6 +380,7 @@ impl MasterCore {
             ClientToMaster::ListLost(wish) => Ok(Response::ListLost(self.chunks.lost_after(&wish))),
             ClientToMaster::LetGoOfLost(it) => return self.let_go(now, from, it.handle),
             ClientToMaster::ForgetServer(it) => return self.forget_server(now, from, &it),
+            ClientToMaster::ChangeSettings(it) => return self.change_settings(now, from, it),
             ClientToMaster::RecordLength(wish) => {
                 let (mut step, _, chunks) = self.parts(now);
                 return chunks.on_record_length(&mut step, from, wish.file);
@@ -403,6 +411,13 @@ impl MasterCore {
     fn forget_server(&mut self, now: Now, from: Caller, request: &ForgetServer) {
         let (mut step, _, chunks) = self.parts(now);
         chunks.on_forget_server(&mut step, from, request);
+    }
+
+    fn change_settings(&mut self, now: Now, from: Caller, wish: ChangeSettings) {
+        let (state, out) = (&self.state, &mut self.out);
+        let (numbers, random) = (&mut self.numbers, &mut self.random);
+        let mut step = Step { now, state, numbers, random, out };
+        self.setting_changes.on_request(&mut step, from, wish);
     }
 
     fn change_names(&mut self, now: Now, from: Caller, change: impl Into<NameMutation>) {

@@ -34,6 +34,7 @@ mod resolve_names;
 mod room;
 mod rules;
 mod scheduler;
+mod setting_changes;
 pub mod state;
 mod step;
 mod this_term;

@@ -186,6 +186,15 @@ cairn_types::message! {
     /// Such a job is given up; what it has done stays.
     pub struct EndPolicyJob { 1 => time: WallTime, 2 => job: JobId }
 }
+cairn_types::message! {
+    /// A person changes settings of the cell that may be changed while it runs.
+    pub struct SetCellSettings {
+        1 => time: WallTime,
+        2 => clone_rate: Option<u64>,
+        3 => clones_per_server: Option<u32>,
+        4 => clones_per_cell: Option<u32>,
+    }
+}
 
 cairn_types::choice! {
     /// Any record.
@@ -228,6 +237,8 @@ cairn_types::choice! {
         18 => ApplyPolicy(ApplyPolicy),
         /// The end of that before it is done.
         19 => EndPolicyJob(EndPolicyJob),
+        /// Settings.
+        30 => SetCellSettings(SetCellSettings),
     }
 }
 
@@ -255,6 +266,7 @@ impl Record {
             Self::ChangePolicy(record) => record.time,
             Self::ApplyPolicy(record) => record.time,
             Self::EndPolicyJob(record) => record.time,
+            Self::SetCellSettings(record) => record.time,
         }
     }
 

@@ -20,8 +20,8 @@ cairn_types::message! {
         /// Who is to receive it.
         4 => server: ServerId,
         5 => source: ReplicaAt,
-        /// Bytes a second that this clone may take, and fewer while clients are busy; zero: as fast
-        /// as it goes.
+        /// Bytes a second that all clones of the receiver together may take, from now on; zero: as
+        /// fast as it goes.
         6 => rate: u64,
         /// Nobody mutates the chunk any more: what differs is fetched, and all is brought to disk.
         7 => finish: bool,

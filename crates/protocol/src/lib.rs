@@ -28,6 +28,7 @@ mod report_slice;
 mod resource_calls;
 mod rpc;
 mod server_calls;
+mod setting_calls;
 mod traffic;
 
 pub use answer_size::SMALL_ANSWER_SIZE;
@@ -85,4 +86,5 @@ pub use server_calls::{
     ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, RevokeLease, RevokeLeaseAnswer, ScrubProgress,
     SecondaryFailed, SecondaryFailedAnswer, ServedReign,
 };
+pub use setting_calls::{ChangeSettings, ChangeSettingsAnswer};
 pub use traffic::{TrafficRates, TrafficTotals};

@@ -125,6 +125,8 @@ cairn_types::message! {
         4 => length: u64,
         /// The checksums of the asker's blocks from `offset` on.
         5 => known: BlockChecksums,
+        /// Bytes that are wanted, where a block is not larger; zero: as many as go at once.
+        60 => size_max: u64,
     }
 }
 cairn_types::message! {
@@ -135,6 +137,8 @@ cairn_types::message! {
         2 => checksums: BlockChecksums,
         /// How the replica stood that they were read from.
         3 => replica: ReplicaReport,
+        /// Clients are busy there: who copies a chunk gives way to them.
+        60 => busy: bool,
     }
 }
 

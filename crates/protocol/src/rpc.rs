@@ -26,6 +26,7 @@ use crate::{
     Welcome, Write, WriteAnswer,
 };
 use crate::{CancelJob, CancelJobAnswer, ListJobs, ListJobsAnswer};
+use crate::{ChangeSettings, ChangeSettingsAnswer};
 use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
 use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer};
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
@@ -272,6 +273,7 @@ rpcs! {
         37 => SetPolicy -> SetPolicyAnswer,
         110 => ListJobs -> ListJobsAnswer,
         111 => CancelJob -> CancelJobAnswer,
+        135 => ChangeSettings -> ChangeSettingsAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {

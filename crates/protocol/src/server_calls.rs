@@ -54,7 +54,7 @@ cairn_types::message! {
     pub struct JoinAnswer {
         1 => term: Term,
         2 => cell: CellId,
-        3 => config: CellConfig,
+        3 => config: Box<CellConfig>,
         /// Names this join: the inventory that follows belongs to it.
         4 => join: JoinId,
         /// Durable at the server before it obeys this master again after a restart.
@@ -167,6 +167,9 @@ cairn_types::message! {
         6 => left_out: Vec<LeftOut>,
         /// The number of the last news in this answer; zero: there was none.
         7 => news: u64,
+        /// Bytes a second that all clones of the server together may take; zero: as fast as it
+        /// goes.
+        60 => clone_rate: u64,
     }
 }
 cairn_types::message! {

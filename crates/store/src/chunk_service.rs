@@ -394,8 +394,9 @@ impl ChunkDisk {
                 let (length, checksums) = self.store_of(handle)?.checksums(handle)?;
                 Ok(ChunkDone::Checksums { length, checksums })
             }
-            ChunkJob::Fetch { handle, offset, length, known } => {
-                let done = self.store_of(handle)?.fetch(handle, offset, (length, &known))?;
+            ChunkJob::Fetch { handle, offset, length, known, size_max } => {
+                let done =
+                    self.store_of(handle)?.fetch(handle, offset, (length, &known), size_max)?;
                 Ok(ChunkDone::Read(done))
             }
             ChunkJob::Install { handle, version, offset, checksums, bytes } => {

@@ -441,9 +441,8 @@ impl ChunkStore {
         })
     }
 
-    /// The first run of blocks from `offset` on that another replica does not have, which stores
-    /// so many bytes with these checksums from `offset` on; each is verified.
-    ///
+    /// The first run of blocks from `offset` on that another replica, of so many bytes with these
+    /// checksums from `offset` on, does not have; each is verified. For `size_max` see `Fetch`.
     /// # Errors
     /// [`ChunkError::Corrupt`] where one of them does not match its checksum.
     pub fn fetch(
@@ -451,13 +450,11 @@ impl ChunkStore {
         handle: ChunkHandle,
         offset: u64,
         theirs: (u64, &BlockChecksums),
+        size_max: u64,
     ) -> Result<ReadDone, ChunkError> {
         self.with_chunk(handle, |chunk| {
-            if offset >= chunk.head.length {
-                return Ok(ReadDone { offset, ..ReadDone::default() });
-            }
             let files = self.directory.files(handle, false)?;
-            read_differing(&files, &chunk.head, offset, theirs, &self.pool)
+            read_differing(&files, &chunk.head, offset, theirs, (size_max, &self.pool))
         })
     }
 

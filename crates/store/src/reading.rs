@@ -153,14 +153,18 @@ pub(crate) fn all_checksums(
 
 /// Reads the first run of whole blocks from `offset` on that differ from those of another replica,
 /// which has `length` bytes and, from `offset` on, the checksums `known`. Each is verified: what is
-/// damaged here must not spread.
+/// damaged here must not spread. At most `size_max` bytes, where a block is not larger; zero: as
+/// many as go at once.
 pub(crate) fn read_differing(
     files: &ChunkFiles,
     head: &ChunkHead,
     offset: u64,
     (length, known): (u64, &BlockChecksums),
-    pool: &BufferPool,
+    (size_max, pool): (u64, &BufferPool),
 ) -> Result<ReadDone, ChunkError> {
+    if offset >= head.length {
+        return Ok(ReadDone { offset, ..ReadDone::default() });
+    }
     let block_size = u64::from(head.block_size);
     let first = offset / block_size;
     let all = first..block_count(head).max(first);
@@ -174,7 +178,8 @@ pub(crate) fn read_differing(
     let Some(start) = all.clone().find(differs) else {
         return Ok(ReadDone { offset: head.length, ..ReadDone::default() });
     };
-    let at_once = (FETCH_SIZE_MAX / block_size).max(1);
+    let size_max = if size_max == 0 { FETCH_SIZE_MAX } else { size_max.min(FETCH_SIZE_MAX) };
+    let at_once = (size_max / block_size).max(1);
     let end = start + (start..all.end).take(memory(at_once)).take_while(differs).count() as u64;
     let offset = start * block_size;
     let size = memory(block_range(head, end - 1).end - offset);

@@ -13,6 +13,12 @@ pub const BLOCK_SIZE_MAX: u32 = 256 << 10;
 /// and blocks of 4 KB in a chunk of 64 MB are as small as disks have use for.
 pub const BLOCKS_PER_CHUNK_MAX: u64 = 1 << 14;
 
+/// The most clones that a server may receive at once.
+pub const CLONES_OF_SERVER_MAX: u32 = 64;
+/// The least that a server may be held to for its clones.
+const CLONE_RATE_MIN: u64 = 64 << 10;
+const CLONE_RATE_MAX: u64 = 1 << 40;
+
 const SECOND_MS: u64 = 1_000;
 const HOUR_MS: u64 = 3_600 * SECOND_MS;
 const DAY_MS: u64 = 24 * HOUR_MS;
@@ -63,6 +69,14 @@ crate::message! {
         /// How long what was deleted can be brought back before it is purged. For whoever weighs
         /// disk space against second thoughts.
         13 => keep_deleted_ms: u64,
+        /// Bytes a second that one server takes from others for all its clones together; 0: as
+        /// fast as it goes. For whoever weighs how long a chunk lacks a replica against links that
+        /// others use too; can be changed while the cell runs, as the next two.
+        60 => clone_rate: u64,
+        /// Clones that a server receives at once, and gives.
+        61 => clones_per_server: u32,
+        /// Clones of the cell at once.
+        62 => clones_per_cell: u32,
     }
 }
 
@@ -84,6 +98,9 @@ impl CellConfig {
             retry_window_ms: 600_000,
             trash_ms: 3_600_000,
             keep_deleted_ms: 3 * DAY_MS,
+            clone_rate: 64 << 20,
+            clones_per_server: 2,
+            clones_per_cell: 1024,
         }
     }
 
@@ -104,6 +121,17 @@ impl CellConfig {
     pub fn tiny() -> Self {
         let (trash_ms, keep_deleted_ms) = (10_000, 10_000);
         Self { chunk_size: 4096, block_size: 64, trash_ms, keep_deleted_ms, ..Self::small() }
+    }
+
+    /// The same, where a cell was founded before there were limits for clones: as in a new one.
+    #[must_use]
+    pub fn completed(self) -> Self {
+        let of_no_cell = self == Self::default();
+        if self.clones_per_server > 0 || of_no_cell {
+            return self;
+        }
+        let Self { clone_rate, clones_per_server, clones_per_cell, .. } = Self::standard();
+        Self { clone_rate, clones_per_server, clones_per_cell, ..self }
     }
 
     /// The most that one appended record may have: a quarter of a chunk (§3.3).
@@ -155,6 +183,13 @@ impl CellConfig {
             let reason = "at least four heartbeats, or no extension arrives in time";
             return refuse("lease_ms", reason.to_owned());
         }
+        // A clone that does not get on for dead_ms is given up.
+        let turns = 2 * u64::from(self.clones_per_server) * block * 1_000;
+        let least = turns.div_ceil(self.dead_ms);
+        if self.clone_rate != 0 && self.clone_rate < least {
+            let of = self.clones_per_server;
+            return refuse("clone_rate", format!("at least {least} with {of} clones of a server"));
+        }
         if self.dead_ms < self.silent_ms || self.dead_ms < self.lease_ms {
             return refuse("dead_ms", "at least silent_ms and lease_ms".to_owned());
         }
@@ -164,7 +199,10 @@ impl CellConfig {
     /// Each setting within what makes sense for it, whatever the others are.
     fn validate_each(&self) -> Result<(), ConfigError> {
         let (replication, min_replicas) = (self.replication.into(), self.min_replicas.into());
-        let limits: [(&'static str, u64, RangeInclusive<u64>); 13] = [
+        // Less than a block or two a second looks like a clone that does not get on.
+        let clone_rate = if self.clone_rate == 0 { CLONE_RATE_MAX } else { self.clone_rate };
+        let (of_server, of_cell) = (self.clones_per_server.into(), self.clones_per_cell.into());
+        let limits: [(&'static str, u64, RangeInclusive<u64>); 16] = [
             ("chunk_size", self.chunk_size, 64..=CHUNK_SIZE_MAX),
             ("block_size", self.block_size.into(), 16..=BLOCK_SIZE_MAX.into()),
             ("replication", replication, 1..=REPLICATION_MAX.into()),
@@ -179,6 +217,9 @@ impl CellConfig {
             ("retry_window_ms", self.retry_window_ms, 10 * SECOND_MS..=7 * DAY_MS),
             ("trash_ms", self.trash_ms, SECOND_MS..=30 * DAY_MS),
             ("keep_deleted_ms", self.keep_deleted_ms, SECOND_MS..=365 * DAY_MS),
+            ("clone_rate", clone_rate, CLONE_RATE_MIN..=CLONE_RATE_MAX),
+            ("clones_per_server", of_server, 1..=CLONES_OF_SERVER_MAX.into()),
+            ("clones_per_cell", of_cell, 1..=65_536),
         ];
         for (setting, value, range) in limits {
             if !range.contains(&value) {
@@ -215,7 +256,7 @@ mod tests {
     fn no_setting_goes_without_a_least_and_a_most_value() {
         let standard = CellConfig::standard;
         type Set = fn(&mut CellConfig, u64);
-        let all: [(&str, Set); 13] = [
+        let all: [(&str, Set); 15] = [
             ("chunk_size", |config, value| config.chunk_size = value),
             ("block_size", |config, value| config.block_size = value as u32),
             ("replication", |config, value| config.replication = value as u32),
@@ -229,6 +270,8 @@ mod tests {
             ("retry_window_ms", |config, value| config.retry_window_ms = value),
             ("trash_ms", |config, value| config.trash_ms = value),
             ("keep_deleted_ms", |config, value| config.keep_deleted_ms = value),
+            ("clones_per_server", |config, value| config.clones_per_server = value as u32),
+            ("clones_per_cell", |config, value| config.clones_per_cell = value as u32),
         ];
         for (setting, set) in all {
             for value in [0, u64::MAX] {
@@ -237,6 +280,19 @@ mod tests {
                 assert_eq!(refused(&config), Some(setting), "{value}");
             }
         }
+    }
+
+    #[test]
+    fn clones_have_a_rate_at_which_they_get_on_or_no_limit() {
+        let of = |clone_rate| refused(&CellConfig { clone_rate, ..CellConfig::standard() });
+        assert_eq!([0, 65_536, 6_250_000].map(of), [None; 3]);
+        assert_eq!([1, 65_535, u64::MAX].map(of), [Some("clone_rate"); 3]);
+        // Each of 64 has a block in half of four seconds.
+        let clones_per_server = super::CLONES_OF_SERVER_MAX;
+        let of = |clone_rate| {
+            refused(&CellConfig { clone_rate, clones_per_server, ..CellConfig::small() })
+        };
+        assert_eq!([1 << 20, 2 << 20].map(of), [Some("clone_rate"), None]);
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub mod wire;
 
 pub use address::{Address, Rack, ReplicaAt};
 pub use cell_config::{
-    BLOCK_SIZE_MAX, BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, CellConfig, ConfigError,
+    BLOCK_SIZE_MAX, BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, CLONES_OF_SERVER_MAX, CellConfig,
+    ConfigError,
 };
 pub use checksum::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c, crc32c_append};
 pub use entry::{Content, Entry, EntryKind};

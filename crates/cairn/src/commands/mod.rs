@@ -24,6 +24,7 @@ pub(crate) mod put;
 pub(crate) mod resources;
 pub(crate) mod rm;
 pub(crate) mod servers;
+pub(crate) mod settings;
 pub(crate) mod stat;
 pub(crate) mod status;
 pub(crate) mod tail;

@@ -123,7 +123,7 @@ impl Bench {
     }
 
     fn join(&mut self) {
-        let config = CellConfig::tiny();
+        let config = Box::new(CellConfig::tiny());
         let join = self.call();
         assert!(matches!(join.1, Request::Join(_)));
         let answer =

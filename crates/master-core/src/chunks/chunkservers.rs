@@ -72,7 +72,7 @@ impl Chunks {
             self.scheduler.doubt_holder(server);
         }
         step.out.log(told_of(LogEvent::info("chunkserver joined"), &join.at));
-        let (term, config) = (self.scheduler.term().number, step.state.config().clone());
+        let (term, config) = (self.scheduler.term().number, Box::new(step.state.config().clone()));
         let since = since(step.state, join, term);
         let known = step.state.server(server).zip(step.state.server_since(server));
         if known != Some((&join.at, since)) {
@@ -258,8 +258,9 @@ impl Chunks {
         let mut left_out = news.left_out;
         left_out.extend(beat.held.iter().filter_map(|report| left_out_of(step.state, report)));
         let verify = self.fleet.take_bad_blocks(beat.server);
-        let news = news.last;
-        Ok(HeartbeatAnswer { term, extended, garbage, rejoin: false, verify, left_out, news })
+        let (news, clone_rate) = (news.last, step.state.config().clone_rate);
+        let rejoin = false;
+        Ok(HeartbeatAnswer { term, extended, garbage, rejoin, verify, left_out, news, clone_rate })
     }
 }
 

@@ -43,14 +43,10 @@ use std::time::Duration;
 use survey::Survey;
 use under_way::{CloneStage, CloneUnderWay, ClonesUnderWay};
 
-/// Clones of a cell at once.
-const CLONES_MAX: usize = 1024;
 /// Chunks that one look for more considers.
 const CONSIDERED_MAX: usize = 512;
 /// Clones that a person is told of.
 const CLONES_TOLD_MAX: usize = 256;
-/// Bytes a second that a receiver takes for one clone.
-const CLONE_RATE: u64 = 32 << 20;
 /// Orders to copy before it joins in any case, however much is mutated meanwhile.
 const ROUNDS_MAX: u32 = 4;
 /// Of a chunk, the part that may differ when it joins: its clients wait while that is fetched.
@@ -312,9 +308,10 @@ impl Repair {
         }
         let (candidates, next) = self.candidates(step, scheduler);
         let mut load = self.clones.load();
+        let most = step.state.config().clones_per_cell as usize;
         for handle in candidates {
             let view = scheduler.view(step.now, step.state, step.fleet);
-            if self.clones.count() >= CLONES_MAX || !load.has_room(&view) {
+            if self.clones.count() >= most || !load.has_room(&view) {
                 break;
             }
             if self.clones.get(handle).is_some() || self.rests.rests(now, handle) {
@@ -499,7 +496,7 @@ fn order(
     ((source, version), receiver): (LiveMember, &ReplicaAt),
 ) -> EffectId {
     let (term, server) = (scheduler.term().number, receiver.server);
-    let rate = CLONE_RATE;
+    let rate = step.state.config().clone_rate;
     let clone = CloneChunk { term, handle, version, server, source, rate, finish: false };
     let deadline = step.now.time + ORDER_PATIENCE;
     step.out.call(receiver.address.clone(), server, clone, deadline)

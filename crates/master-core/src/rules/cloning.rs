@@ -12,9 +12,6 @@ use crate::view::View;
 use cairn_types::{ChunkHandle, Random, ReplicaAt, ServerId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Clones that a server may receive at once, and give.
-const CLONES_OF_SERVER_MAX: u32 = 2;
-
 /// How many clones each server receives and gives.
 #[derive(Debug, Default)]
 pub(crate) struct CloneLoad {
@@ -33,14 +30,19 @@ impl CloneLoad {
         self.gives.get(&server).copied().unwrap_or_default()
     }
 
-    fn may_receive(&self, server: ServerId) -> bool {
-        self.receives.get(&server).is_none_or(|count| *count < CLONES_OF_SERVER_MAX)
+    fn may_receive(&self, view: &View<'_>, server: ServerId) -> bool {
+        self.receives.get(&server).is_none_or(|count| *count < of_server_max(view))
     }
 
     /// Whether any live server may receive another one.
     pub(crate) fn has_room(&self, view: &View<'_>) -> bool {
-        view.fleet.servers().live(view.now.time).any(|it| self.may_receive(it.at.server))
+        view.fleet.servers().live(view.now.time).any(|it| self.may_receive(view, it.at.server))
     }
+}
+
+/// Clones that a server may receive at once, and give.
+fn of_server_max(view: &View<'_>) -> u32 {
+    view.state.config().clones_per_server
 }
 
 /// One copy to be made.
@@ -62,7 +64,7 @@ pub(crate) fn plan_clone(
     let mut tried = avoided.clone();
     tried.extend(view.fleet.locations().of(handle).map(|(server, _)| server));
     for server in servers.live(view.now.time) {
-        if server.inventoried.is_none() || !load.may_receive(server.at.server) {
+        if server.inventoried.is_none() || !load.may_receive(view, server.at.server) {
             tried.insert(server.at.server);
         }
     }
@@ -82,7 +84,7 @@ pub(crate) fn choose_source(
 ) -> Option<LiveMember> {
     let sources = live_members(view, good(view, handle, chunk));
     let free = sources.into_iter().filter(|(at, _)| {
-        load.gives(at.server) < CLONES_OF_SERVER_MAX && !avoided.contains(&at.server)
+        load.gives(at.server) < of_server_max(view) && !avoided.contains(&at.server)
     });
     free.min_by_key(|(at, _)| (load.gives(at.server), random.next_u64()))
 }

@@ -4,8 +4,8 @@
 //!   the log does not know and has not purged (`unknown_chunks.rs`).
 //! - GB2: a stale replica goes only when the chunk has its goal of good ones; or when it stands in
 //!   the way: the chunk lacks a good one, no live server with room is without a replica of it, and
-//!   two others are left, a good one among them. It lies in its server's trash for a while then, as all that
-//!   is deleted does.
+//!   two others are left, a good one among them. It lies in its server's trash for a while then, as
+//!   all that is deleted does.
 //! - GB3: what is named is judged from a report that came in this term, after its first record was
 //!   applied; handle *and* version are named, so that nothing newer goes.
 //! - GB4: that the log purged a chunk says something of those servers alone whose past is this

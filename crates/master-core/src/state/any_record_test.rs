@@ -53,11 +53,28 @@ pub(super) fn look_around(state: &State) {
     let _ = (state.file_count(), state.directory_count(), state.hidden_count());
 }
 
+/// Numbers of kinds of records are below.
+const KINDS: usize = 64;
+
 /// Of each kind of record, how many odd ones changed something, and how many were refused.
-#[derive(Default)]
 struct Counts {
-    changed: [u64; 20],
-    refused: [u64; 20],
+    changed: [u64; KINDS],
+    refused: [u64; KINDS],
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { changed: [0; KINDS], refused: [0; KINDS] }
+    }
+}
+
+/// The number of its kind: the field that it is, a varint behind which stand three bits.
+fn kind_of(record: &Record) -> usize {
+    let key = record.to_bytes().iter().take(2).fold((0, 0, true), |(key, shift, more), byte| {
+        let bits = if more { usize::from(byte & 127) << shift } else { 0 };
+        (key | bits, shift + 7, more && *byte >= 128)
+    });
+    key.0 >> 3
 }
 
 /// A history of fitting and odd records, all of it checked.
@@ -68,7 +85,7 @@ fn live_through(seed: u64, founded: bool, counts: &mut Counts) -> State {
     for step in 1..150 {
         let first = founding().get(step - 1).filter(|_| founded).cloned();
         let record = first.unwrap_or_else(|| any_record(&mut drawer, &state, &earlier));
-        let kind = usize::from(record.to_bytes()[0] >> 3);
+        let kind = kind_of(&record);
         let before = state.clone();
         let outcome = state.apply(LogIndex::new(step as u64), TERM, &record);
         if let Applied::Failed(_) = outcome {

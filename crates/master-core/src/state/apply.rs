@@ -3,6 +3,7 @@
 use super::apply_chunks::{ChunkChanges, handle_taken};
 use super::apply_policy::PolicyChanges;
 use super::apply_purge::Purges;
+use super::apply_settings::change_settings;
 use super::{Remembered, State};
 use crate::applied::{Applied, Changed};
 use crate::record::{Begin, FoundCell, Record};
@@ -97,6 +98,7 @@ impl State {
             Record::ChangePolicy(record) => self.policy_changes().change_policy(record),
             Record::ApplyPolicy(record) => self.policy_changes().apply_policy(record),
             Record::EndPolicyJob(record) => self.policy_changes().end_job(record),
+            Record::SetCellSettings(record) => change_settings(&mut self.config, record),
         }
     }
 
@@ -134,7 +136,7 @@ impl State {
             return Err(Failure::refused(ErrorCode::AlreadyExists, line));
         }
         self.cell = record.cell;
-        self.config = record.config.clone();
+        self.config = record.config.clone().completed();
         Ok(Applied::Changed(Changed::default()))
     }
 }

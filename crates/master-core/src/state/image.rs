@@ -154,7 +154,7 @@ impl State {
             maps;
         Ok(Self {
             cell: head.cell,
-            config: head.config,
+            config: head.config.completed(),
             term: head.term,
             term_began: head.term_began,
             log_time: Duration::from_millis(head.log_time_ms),

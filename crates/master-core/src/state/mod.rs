@@ -29,6 +29,7 @@ mod apply_names;
 mod apply_policy;
 mod apply_purge;
 mod apply_servers;
+mod apply_settings;
 mod chunk_table;
 mod entry_record;
 mod hidden;

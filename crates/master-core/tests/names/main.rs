@@ -4,6 +4,7 @@ mod batches;
 mod cell;
 mod policies;
 mod purge;
+mod settings;
 mod undelete;
 
 use cairn_protocol::{Create, ErrorCode, Failure, List, Open, Response, Stat, Status};

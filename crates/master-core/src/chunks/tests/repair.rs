@@ -2,7 +2,7 @@
 //! how a clone joins, and what becomes of it when somebody fails on the way.
 
 use super::{World, held, lease, lost_answer, members, report, server};
-use crate::record::{AddFile, Record, SetVersion};
+use crate::record::{AddFile, Record, SetCellSettings, SetVersion};
 use crate::state::ROOT;
 use cairn_env::EffectId;
 use cairn_protocol::{
@@ -38,6 +38,11 @@ impl World {
 
     fn has(&self, id: u64) -> bool {
         self.chunks.fleet.servers().get(server(id)).is_some_and(|it| !it.buried)
+    }
+
+    /// A person has set limits.
+    fn limit(&mut self, change: SetCellSettings) {
+        assert!(!matches!(self.apply(change), crate::Applied::Failed(_)));
     }
 
     /// The orders to clone on their way, taken out.
@@ -236,7 +241,15 @@ fn more_chunks(world: &mut World, count: u64) -> Vec<ChunkGrant> {
 
 #[test]
 fn none_with_two_replicas_is_cloned_while_one_with_one_could_be() {
+    for of_server in [1, 2, 3] {
+        check_order(of_server);
+    }
+}
+
+/// RP1, where a server takes so many clones at once, and gives so many.
+fn check_order(of_server: u32) {
     let mut world = World::new(5);
+    world.limit(SetCellSettings { clones_per_server: Some(of_server), ..Default::default() });
     let grants = more_chunks(&mut world, 12);
     world.pass(3000, &[1, 2, 3, 4, 5]);
     let of = |id: u64| grants.iter().filter(move |grant| members(grant).contains(&id)).map(report);
@@ -254,7 +267,8 @@ fn none_with_two_replicas_is_cloned_while_one_with_one_could_be() {
     let is_busy = |server: u64, orders: &[(EffectId, CloneChunk)]| {
         let gives = orders.iter().filter(|it| it.1.source.server.get() == server).count();
         let takes = orders.iter().filter(|it| it.1.server.get() == server).count();
-        (gives == 2, takes == 2)
+        assert!(gives.max(takes) <= of_server as usize, "{gives} and {takes} at once");
+        (gives == of_server as usize, takes == of_server as usize)
     };
     let started = |grant: &ChunkGrant| orders.iter().any(|it| it.1.handle == grant.handle);
     for grant in one.iter().filter(|grant| !started(grant)) {
@@ -329,4 +343,28 @@ fn a_stale_replica_goes_where_whoever_has_none_has_no_room() {
     world.reply(901);
     let named = world.beat(holders[2], vec![report(&grant)], vec![]).garbage;
     assert_eq!(named.len(), 1, "else the chunk never has three");
+}
+
+#[test]
+fn a_cell_makes_no_more_clones_at_once_than_a_person_lets_it() {
+    let mut world = World::new(6);
+    let grants = more_chunks(&mut world, 12);
+    world.limit(SetCellSettings {
+        clone_rate: Some(100_000),
+        clones_per_server: Some(9),
+        clones_per_cell: Some(2),
+        ..Default::default()
+    });
+    world.pass(3000, &[1, 2, 3, 4, 5, 6]);
+    let of = |id: u64| grants.iter().filter(move |grant| members(grant).contains(&id)).map(report);
+    for id in 1..=6 {
+        world.beat(id, of(id).collect(), vec![]);
+    }
+    world.pass(4500, &[1, 2, 3, 4, 5]);
+    let orders = world.clones();
+    assert_eq!(orders.len(), 2);
+    assert!(orders.iter().all(|it| it.1.rate == 100_000), "each receiver is told its rate");
+    world.limit(SetCellSettings { clones_per_cell: Some(5), ..Default::default() });
+    world.pass(500, &[1, 2, 3, 4, 5]);
+    assert!((1..=3).contains(&world.clones().len()), "more, as soon as more may be");
 }
