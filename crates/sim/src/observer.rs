@@ -203,6 +203,12 @@ impl MessageWatch for Observer {
 
     fn lives(&mut self, at: WorldTime, node: NodeId, alive: bool) {
         if Some(node) == self.master {
+            if alive {
+                for record in self.replay.found_on_disk().iter().filter_map(|it| record_of(it)) {
+                    self.reach("record found whose append had failed");
+                    self.logged(at, &record);
+                }
+            }
             let check = if alive { ReplayIsState::recovered } else { ReplayIsState::check };
             self.check_replay(at, check);
         }

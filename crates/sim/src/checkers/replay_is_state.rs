@@ -81,6 +81,15 @@ impl ReplayIsState {
         }
     }
 
+    /// The records that the master opened last has recovered though they were not known to be
+    /// durable: their append failed, and they are on the disk all the same.
+    pub(crate) fn found_on_disk(&self) -> Vec<bytes::Bytes> {
+        let applied = self.live.as_ref().map(|master| master.borrow().state().applied());
+        let found = applied.filter(|applied| *applied > self.durable);
+        let range = found.map(|applied| self.records.range(self.durable.next()..=applied));
+        range.into_iter().flatten().map(|(_, record)| record.clone()).collect()
+    }
+
     /// The master that was opened last begins: it has all that was durable.
     pub(crate) fn recovered(&mut self) -> Verdict {
         let applied = self.live.as_ref().map(|master| master.borrow().state().applied());
