@@ -119,6 +119,12 @@ pub(crate) enum ClientCommand {
     Status(commands::status::StatusArguments),
     /// The chunkservers
     Servers(commands::servers::ServersArguments),
+    /// Empty a server, so that it may be switched off
+    Drain(commands::drain::DrainArguments),
+    /// Empty a server no more
+    Undrain(commands::drain::UndrainArguments),
+    /// Move chunks until all servers are equally full
+    Balance(commands::balance::BalanceArguments),
     /// What the cell is at: jobs, how far they are, how long they will take
     Jobs(commands::jobs::JobsArguments),
     /// The settings of the cell, and changing those that may be changed

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::link::{Link, wait_for};
 use cairn_client_core::Operation;
+use cairn_protocol::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain};
 use cairn_protocol::{CancelJob, JobStatus, ListJobs};
 use cairn_protocol::{
     CellInfo, CellInfoAnswer, ChunkLocations, Create, DegradedChunk, Delete, DeletedEntry,
@@ -334,6 +335,36 @@ impl Cell {
     /// Only that no master answers.
     pub async fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
         self.link.ask(ListJobs {}).await.map(|answer| answer.jobs)
+    }
+
+    /// Has a server emptied: it gets nothing new, and what it holds is copied to others. With
+    /// `dry_run` it is only told what that would be.
+    ///
+    /// # Errors
+    /// `NotFound` where the cell knows of none with this id.
+    pub async fn drain(&self, server: ServerId, dry_run: bool) -> Result<DrainAnswer, Error> {
+        self.link.ask(Drain { server, dry_run }).await
+    }
+
+    /// Has a server emptied no more.
+    ///
+    /// # Errors
+    /// `NotFound` where the cell knows of none with this id.
+    pub async fn undrain(&self, server: ServerId) -> Result<(), Error> {
+        self.link.ask(Undrain { server }).await.map(drop)
+    }
+
+    /// Has chunks moved until each server is within so many thousandths of its share. With
+    /// `dry_run` it is only told what that would be.
+    ///
+    /// # Errors
+    /// `Invalid` where that is more than a whole, or nothing.
+    pub async fn balance(
+        &self,
+        threshold_permille: u32,
+        dry_run: bool,
+    ) -> Result<BalanceAnswer, Error> {
+        self.link.ask(Balance { threshold_permille, dry_run }).await
     }
 
     /// Ends a job that somebody began; what it has done stays.

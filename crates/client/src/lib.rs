@@ -47,10 +47,10 @@ mod writer;
 
 pub use cairn_format::{ProducerId, RECORD_WINDOW, Record};
 pub use cairn_protocol::{
-    BelowGoalCount, CellInfoAnswer, ChangeSettings, ChunkLocations, DiskStatus, ErrorCode,
-    ExplainAnswer, FindAnswer, Found, JobKind, JobState, JobStatus, JobUnit, Outcome,
-    RepairStatusAnswer, ResourceUse, ResourcesAnswer, ServerDisks, ServerResources, ServerState,
-    ServerStatus, StatusAnswer,
+    BalanceAnswer, BelowGoalCount, CellInfoAnswer, ChangeSettings, ChunkLocations, DiskStatus,
+    DrainAnswer, ErrorCode, ExplainAnswer, FindAnswer, Found, JobKind, JobState, JobStatus,
+    JobUnit, Outcome, RepairStatusAnswer, ResourceUse, ResourcesAnswer, ServerDisks, ServerDuty,
+    ServerResources, ServerState, ServerStatus, StatusAnswer,
 };
 pub use cairn_types::{CellConfig, CellPath, Content, Entry, EntryKind, PathError};
 

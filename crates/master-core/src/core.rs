@@ -13,6 +13,7 @@
 use crate::applied::Applied;
 use crate::chunks::Chunks;
 use crate::log_jobs::LogResult;
+use crate::moves::MoveRequest;
 use crate::mutations::{BatchItem, Mutations};
 use crate::name_mutation::NameMutation;
 use crate::numbers::TermNumbers;
@@ -32,11 +33,13 @@ use crate::view::View;
 use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
-    BATCH_LOCATIONS_SIZE_MAX, Batch, BatchEntry, BatchResult, CellInfoAnswer, ChangeSettings,
-    ClientToMaster, Directed, ErrorCode, Failure, ForgetServer, ListJobsAnswer, Open, ReasonCode,
-    ReportBadBlockAnswer, Request, ResourceUse, Response, Stat,
+    BATCH_LOCATIONS_SIZE_MAX, Balance, Batch, BatchEntry, BatchResult, CancelJob, CellInfoAnswer,
+    ChangeSettings, ClientToMaster, Directed, Drain, ErrorCode, Failure, ForgetServer,
+    ListJobsAnswer, Open, ReasonCode, ReportBadBlockAnswer, Request, ResourceUse, Response, Stat,
 };
-use cairn_types::{CellConfig, CellId, ChunkHandle, LogIndex, Random, ReignId, Term, WallTime};
+use cairn_types::{
+    CellConfig, CellId, ChunkHandle, EntryId, LogIndex, Random, ReignId, Term, WallTime,
+};
 use std::sync::Arc;
 
 /// Whether a record of the log may come of it; changes of names look for room themselves (MU3).
@@ -47,8 +50,11 @@ fn is_change(request: &ClientToMaster) -> bool {
             | ClientToMaster::ForgetServer(_)
             | ClientToMaster::ChangeSettings(_)
             | ClientToMaster::LetGoOfLost(_)
-            | ClientToMaster::RecordLength(_)
+            | ClientToMaster::Drain(Drain { dry_run: false, .. })
+            | ClientToMaster::Undrain(_)
+            | ClientToMaster::Balance(Balance { dry_run: false, .. })
             | ClientToMaster::CancelJob(_)
+            | ClientToMaster::RecordLength(_)
     )
 }
 
@@ -312,6 +318,7 @@ impl MasterCore {
             |warning: &String| format!("{}: {warning}", ReasonCode::CheckpointFailed.code());
         let warning = self.warning.as_ref().map(failed);
         let reasons = [behind::warning(view), warning, self.is_full.then_some(full)];
+        status.reasons.extend(self.chunks.warnings(view));
         status.reasons.extend(reasons.into_iter().flatten());
         Response::Status(status)
     }
@@ -351,7 +358,7 @@ impl MasterCore {
                 Ok(Response::RepairStatus(self.chunks.repair_status(now, state)))
             }
             ClientToMaster::ListJobs(_) => Ok(Response::ListJobs(self.jobs(&view))),
-            ClientToMaster::CancelJob(it) => return self.cancel_job(now, from, &it.id),
+            ClientToMaster::CancelJob(it) => return self.cancel_job(now, from, it),
             ClientToMaster::Resources(_) => {
                 Ok(Response::Resources(reads::resources(&view, self.resources)))
             }
@@ -377,14 +384,14 @@ impl MasterCore {
                 let (mut step, _, chunks) = self.parts(now);
                 return chunks.on_lease(&mut step, from, lease);
             }
+            moves @ (ClientToMaster::Drain(_)
+            | ClientToMaster::Undrain(_)
+            | ClientToMaster::Balance(_)) => return self.move_chunks(now, from, moves),
             ClientToMaster::ListLost(wish) => Ok(Response::ListLost(self.chunks.lost_after(&wish))),
             ClientToMaster::LetGoOfLost(it) => return self.let_go(now, from, it.handle),
             ClientToMaster::ForgetServer(it) => return self.forget_server(now, from, &it),
             ClientToMaster::ChangeSettings(it) => return self.change_settings(now, from, it),
-            ClientToMaster::RecordLength(wish) => {
-                let (mut step, _, chunks) = self.parts(now);
-                return chunks.on_record_length(&mut step, from, wish.file);
-            }
+            ClientToMaster::RecordLength(wish) => return self.record_length(now, from, wish.file),
         };
         for chunk in answer.iter().flat_map(reads::unlocated) {
             self.chunks.want(now.time, chunk);
@@ -392,15 +399,24 @@ impl MasterCore {
         self.out.reply(from, answer);
     }
 
-    /// What the cell does by itself is not cancelled.
-    fn cancel_job(&mut self, now: Now, from: Caller, id: &str) {
+    /// Ends a job that a person began.
+    fn cancel_job(&mut self, now: Now, from: Caller, request: CancelJob) {
         let (state, out) = (&self.state, &mut self.out);
         let (numbers, random) = (&mut self.numbers, &mut self.random);
         let mut step = Step { now, state, numbers, random, out };
-        if !self.policy_work.on_cancel(&mut step, from, id) {
-            let line = format!("{id}: no job that could be cancelled; 'cairn jobs' lists them");
-            self.out.reply(from, Err(Failure::refused(ErrorCode::NotFound, line)));
+        if !self.policy_work.on_cancel(&mut step, from, &request.id) {
+            self.move_chunks(now, from, ClientToMaster::CancelJob(request));
         }
+    }
+
+    fn move_chunks(&mut self, now: Now, from: Caller, request: ClientToMaster) {
+        let (mut step, _, chunks) = self.parts(now);
+        chunks.on_move_request(&mut step, from, &MoveRequest::of(request));
+    }
+
+    fn record_length(&mut self, now: Now, from: Caller, file: EntryId) {
+        let (mut step, _, chunks) = self.parts(now);
+        chunks.on_record_length(&mut step, from, file);
     }
 
     fn let_go(&mut self, now: Now, from: Caller, lost: ChunkHandle) {

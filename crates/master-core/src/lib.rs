@@ -18,6 +18,7 @@ mod job_pace;
 mod jobs;
 mod leases;
 mod log_jobs;
+mod moves;
 mod mutations;
 mod name_count;
 mod name_mutation;

@@ -195,6 +195,17 @@ cairn_types::message! {
         4 => clones_per_cell: Option<u32>,
     }
 }
+cairn_types::message! {
+    /// A server is to be emptied, or is not any more: a person says so.
+    #[derive(Copy)]
+    pub struct SetDrain { 1 => time: WallTime, 2 => server: ServerId, 3 => drains: bool }
+}
+cairn_types::message! {
+    /// Chunks are moved until all servers are equally full but for so many thousandths, or are not
+    /// moved any more.
+    #[derive(Copy)]
+    pub struct SetBalance { 1 => time: WallTime, 2 => balances: bool, 3 => threshold_permille: u32 }
+}
 
 cairn_types::choice! {
     /// Any record.
@@ -237,6 +248,10 @@ cairn_types::choice! {
         18 => ApplyPolicy(ApplyPolicy),
         /// The end of that before it is done.
         19 => EndPolicyJob(EndPolicyJob),
+        /// A server to be emptied, or not.
+        20 => SetDrain(SetDrain),
+        /// Chunks to be moved, or not.
+        21 => SetBalance(SetBalance),
         /// Settings.
         30 => SetCellSettings(SetCellSettings),
     }
@@ -267,6 +282,8 @@ impl Record {
             Self::ApplyPolicy(record) => record.time,
             Self::EndPolicyJob(record) => record.time,
             Self::SetCellSettings(record) => record.time,
+            Self::SetDrain(record) => record.time,
+            Self::SetBalance(record) => record.time,
         }
     }
 

@@ -3,7 +3,7 @@
 //! An id is a text that says what it is of (`repair`, `balance`, `drain-…`): it is the same after
 //! a restart of the master.
 
-use cairn_types::WallTime;
+use cairn_types::{ServerId, WallTime};
 
 cairn_types::code! {
     /// What a job does.
@@ -87,4 +87,56 @@ cairn_types::message! {
 cairn_types::message! {
     /// It is logged.
     pub struct CancelJobAnswer { }
+}
+
+cairn_types::code! {
+    /// What a person has told a server to be.
+    #[derive(Default)]
+    pub enum ServerDuty {
+        /// It takes what comes.
+        #[default]
+        Serving = 1,
+        /// It is being emptied, and gets nothing new.
+        Draining = 2,
+        /// It has been emptied: it may be switched off.
+        Drained = 3,
+    }
+}
+cairn_types::message! {
+    /// A server is to be emptied; `dry_run`: what that would be.
+    pub struct Drain { 1 => server: ServerId, 2 => dry_run: bool }
+}
+cairn_types::message! {
+    /// What there is to do.
+    pub struct DrainAnswer {
+        /// Replicas that it holds.
+        1 => chunk_count: u64,
+        /// Their bytes.
+        2 => stored: u64,
+        /// Why it cannot end as the cell is now; empty where it can.
+        3 => blocked: String,
+    }
+}
+cairn_types::message! {
+    /// A server is emptied no more.
+    pub struct Undrain { 1 => server: ServerId }
+}
+cairn_types::message! {
+    /// It is logged.
+    pub struct UndrainAnswer { }
+}
+cairn_types::message! {
+    /// Chunks are moved until all servers are equally full, but for so many thousandths of what
+    /// each would have; `dry_run`: what that would be.
+    pub struct Balance { 1 => threshold_permille: u32, 2 => dry_run: bool }
+}
+cairn_types::message! {
+    /// What there is to do.
+    pub struct BalanceAnswer {
+        /// Bytes to be moved.
+        1 => bytes: u64,
+        /// Servers that have too much, and too little.
+        2 => over_count: u32,
+        3 => under_count: u32,
+    }
 }

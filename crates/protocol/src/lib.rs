@@ -45,7 +45,8 @@ pub use frame::{
 };
 pub use handshake::{Hello, Role, Welcome, judge_hello, judge_request};
 pub use job_calls::{
-    CancelJob, CancelJobAnswer, JobKind, JobState, JobStatus, JobUnit, ListJobs, ListJobsAnswer,
+    Balance, BalanceAnswer, CancelJob, CancelJobAnswer, Drain, DrainAnswer, JobKind, JobState,
+    JobStatus, JobUnit, ListJobs, ListJobsAnswer, ServerDuty, Undrain, UndrainAnswer,
 };
 #[cfg(any(test, feature = "samples"))]
 pub use lies::{Liar, lies};
@@ -69,7 +70,7 @@ pub use policy_calls::{
 };
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
 pub use reason_code::ReasonCode;
-pub use repair_status::{BelowGoalCount, CloneStatus, RepairStatus, RepairStatusAnswer};
+pub use repair_status::{BelowGoalCount, CloneStatus, CopyNeed, RepairStatus, RepairStatusAnswer};
 pub use report_slice::{ReportBase, ReportSlice, SLICE_COUNT_MAX, put_report, take_report};
 pub use resource_calls::{
     DISK_COUNT_MAX, DISK_PATH_SIZE_MAX, DiskStatus, ListDisks, ListDisksAnswer, ResourceUse,

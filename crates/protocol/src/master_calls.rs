@@ -1,6 +1,6 @@
 //! What clients ask of a master. No file byte passes here (GFS §2.3).
 
-use crate::{CellNow, ScrubProgress, TrafficRates};
+use crate::{CellNow, ScrubProgress, ServerDuty, TrafficRates};
 use cairn_types::{
     CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, Content, Entry, EntryId,
     LeaseId, MutationName, ReplicaAt, ServerId, Term, WallTime,
@@ -326,6 +326,7 @@ cairn_types::message! {
         /// Nothing while it is silent.
         50 => traffic: TrafficRates,
         51 => scrub: ScrubProgress,
+        45 => duty: ServerDuty,
     }
 }
 /// The most chunkservers that a cell may have: all of them fit one answer.

@@ -37,6 +37,8 @@ reasons! {
     OneReplicaLeft => "ONE_REPLICA_LEFT",
     /// Some chunks have fewer good replicas than their goal.
     UnderReplicated => "UNDER_REPLICATED",
+    /// A server that is to be emptied cannot be, as the cell is.
+    DrainBlocked => "DRAIN_BLOCKED",
     /// Some replicas have blocks that do not match their checksums.
     Damaged => "DAMAGED",
     /// Some replicas may have lost bytes in a power failure.

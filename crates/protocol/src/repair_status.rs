@@ -2,6 +2,20 @@
 
 use cairn_types::{ChunkHandle, ReplicaAt};
 
+cairn_types::code! {
+    /// Why a chunk needs another replica, the worst first.
+    #[derive(Default)]
+    pub enum CopyNeed {
+        /// It has fewer good ones than its goal.
+        #[default]
+        Lack = 1,
+        /// It has them, and some of them are on servers that are to be emptied.
+        Drain = 2,
+        /// It has them, and all stand in one rack while another has room.
+        Rack = 3,
+    }
+}
+
 cairn_types::message! {
     /// Chunks that stand alike below their goal.
     #[derive(Copy)]
@@ -13,6 +27,7 @@ cairn_types::message! {
         /// Of deleted files.
         3 => deleted: bool,
         4 => count: u64,
+        45 => need: CopyNeed,
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer,
     Welcome, Write, WriteAnswer,
 };
+use crate::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain, UndrainAnswer};
 use crate::{CancelJob, CancelJobAnswer, ListJobs, ListJobsAnswer};
 use crate::{ChangeSettings, ChangeSettingsAnswer};
 use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
@@ -273,6 +274,9 @@ rpcs! {
         37 => SetPolicy -> SetPolicyAnswer,
         110 => ListJobs -> ListJobsAnswer,
         111 => CancelJob -> CancelJobAnswer,
+        112 => Drain -> DrainAnswer,
+        113 => Undrain -> UndrainAnswer,
+        114 => Balance -> BalanceAnswer,
         135 => ChangeSettings -> ChangeSettingsAnswer,
     }
     /// What chunkservers ask of a master.

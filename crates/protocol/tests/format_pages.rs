@@ -158,6 +158,7 @@ fn enums() -> String {
     [
         values("Content", cairn_types::Content::ALL),
         values("EntryKind", cairn_types::EntryKind::ALL),
+        values("CopyNeed", protocol::CopyNeed::ALL),
         values("ErrorCode", protocol::ErrorCode::ALL),
         values("JobKind", protocol::JobKind::ALL),
         values("JobState", protocol::JobState::ALL),
@@ -166,6 +167,7 @@ fn enums() -> String {
         values("Outcome", protocol::Outcome::ALL),
         values("PolicySource", protocol::PolicySource::ALL),
         values("Role", protocol::Role::ALL),
+        values("ServerDuty", protocol::ServerDuty::ALL),
         values("ServerState", protocol::ServerState::ALL),
         values("WaitReason", protocol::WaitReason::ALL),
     ]

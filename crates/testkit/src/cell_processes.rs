@@ -56,7 +56,7 @@ pub struct CellProcesses {
     pub chunkservers: Vec<ServerProcess>,
     plan: CellPlan,
     // The last to go: it removes the directory once every process has ended.
-    _janitor: Arc<Janitor>,
+    janitor: Arc<Janitor>,
 }
 
 impl CellProcesses {
@@ -78,9 +78,29 @@ impl CellProcesses {
             |number| start(&name(number), plan.arguments_of_chunkserver(number, master.address()));
         let chunkservers =
             (1..=plan.chunkservers).map(chunkserver).collect::<Result<Vec<_>, _>>()?;
-        let cell = Self { master, chunkservers, plan, _janitor: janitor };
+        let cell = Self { master, chunkservers, plan, janitor };
         cell.await_live(cell.chunkservers.len())?;
         Ok(cell)
+    }
+
+    /// Starts one chunkserver more, with a data directory of its own, in the rack that comes next.
+    ///
+    /// # Errors
+    /// With what is in the way.
+    pub fn add_chunkserver(&mut self) -> Result<(), HarnessError> {
+        let number = self.chunkservers.len() + 1;
+        let (plan, janitor) = (&self.plan, &self.janitor);
+        let arguments = plan.arguments_of_chunkserver(number, self.master.address());
+        let started = ServerProcess::start(
+            &plan.program,
+            &name(number),
+            arguments,
+            &plan.directory,
+            janitor,
+        )?;
+        self.chunkservers.push(started);
+        self.plan.chunkservers = number;
+        Ok(())
     }
 
     /// Where its master listens.

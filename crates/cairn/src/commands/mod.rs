@@ -1,12 +1,14 @@
 //! One file per command: its arguments, and what it does.
 
 pub(crate) mod append;
+pub(crate) mod balance;
 pub(crate) mod cat;
 pub(crate) mod chunkserver;
 pub(crate) mod cp;
 pub(crate) mod demo;
 pub(crate) mod dev;
 pub(crate) mod df;
+pub(crate) mod drain;
 pub(crate) mod du;
 pub(crate) mod explain;
 pub(crate) mod find;

@@ -4,7 +4,7 @@ use crate::cli_error::{CliError, Doing};
 use crate::commands::status::traffic_json;
 use crate::output::{Output, Table, size_text, span_text};
 use crate::session::Session;
-use cairn_client::{Cell, DiskStatus};
+use cairn_client::{Cell, DiskStatus, ServerDuty};
 use cairn_protocol::{ScrubProgress, ServerState, ServerStatus};
 use clap::Args;
 use serde::Serialize;
@@ -34,6 +34,7 @@ pub(crate) struct ServerJson {
     address: String,
     rack: String,
     state: &'static str,
+    duty: &'static str,
     capacity: u64,
     used: u64,
     stored: u64,
@@ -54,6 +55,7 @@ impl From<&ServerStatus> for ServerJson {
             address: status.at.address.to_string(),
             rack: status.at.rack.to_string(),
             state: state_text(status.state),
+            duty: duty_text(status.duty),
             capacity: status.capacity,
             used: status.used,
             stored: status.stored,
@@ -124,6 +126,39 @@ pub(crate) fn state_text(state: ServerState) -> &'static str {
     }
 }
 
+fn duty_text(duty: ServerDuty) -> &'static str {
+    match duty {
+        ServerDuty::Serving => "serving",
+        ServerDuty::Draining => "draining",
+        ServerDuty::Drained => "drained",
+    }
+}
+
+/// `live`; `draining`; or `dead, draining`.
+fn shown_state(status: &ServerStatus) -> String {
+    match (status.state, status.duty) {
+        (state, ServerDuty::Serving) => state_text(state).to_owned(),
+        (ServerState::Live, duty) => duty_text(duty).to_owned(),
+        (state, duty) => format!("{}, {}", state_text(state), duty_text(duty)),
+    }
+}
+
+/// The server that is called so: by its address or its id.
+pub(crate) async fn find(
+    cell: &Cell,
+    which: &str,
+    doing: impl Fn() -> String + Copy,
+) -> Result<ServerStatus, CliError> {
+    let all = cell.servers().await.doing(doing)?;
+    let is_it = |status: &ServerStatus| {
+        status.at.address.as_str() == which || status.at.server.to_string() == *which
+    };
+    all.into_iter().find(is_it).ok_or_else(|| {
+        let why = "the cell knows of no such server".to_owned();
+        CliError::usage(doing(), why, "cairn servers lists them")
+    })
+}
+
 /// `4`, or `3/4` where one of four has failed.
 fn disks_text(status: &ServerStatus) -> String {
     let working = status.disk_count.saturating_sub(status.disk_failed_count);
@@ -147,7 +182,7 @@ pub(crate) fn table(servers: &[ServerStatus], human: bool) -> Vec<String> {
         table.row([
             status.at.address.to_string(),
             status.at.rack.to_string(),
-            state_text(status.state).to_owned(),
+            shown_state(status),
             status.chunk_count.to_string(),
             status.bad_count.to_string(),
             status.lease_count.to_string(),
@@ -230,20 +265,14 @@ pub(crate) async fn run(
     if servers.disks {
         return tell_disks(&cell, !servers.bytes, output).await;
     }
-    let doing = || format!("asking the cell at {} for its servers", session.address());
-    let all = cell.servers().await.doing(doing)?;
     if let Some(which) = &servers.forget {
         let doing = || format!("forgetting server {which}");
-        let is_it = |status: &&ServerStatus| {
-            status.at.address.as_str() == which || status.at.server.to_string() == *which
-        };
-        let Some(found) = all.iter().find(is_it) else {
-            let why = "the cell knows of no such server".to_owned();
-            return Err(CliError::usage(doing(), why, "cairn servers lists them"));
-        };
+        let found = find(&cell, which, doing).await?;
         cell.forget_server(found.at.server).await.doing(doing)?;
         return output.line(&format!("forgot server {} at {}", found.at.server, found.at.address));
     }
+    let doing = || format!("asking the cell at {} for its servers", session.address());
+    let all = cell.servers().await.doing(doing)?;
     if output.json() {
         return all.iter().try_for_each(|status| output.value(&ServerJson::from(status)));
     }

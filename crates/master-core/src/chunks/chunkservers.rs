@@ -74,7 +74,7 @@ impl Chunks {
         step.out.log(told_of(LogEvent::info("chunkserver joined"), &join.at));
         let (term, config) = (self.scheduler.term().number, Box::new(step.state.config().clone()));
         let since = since(step.state, join, term);
-        let known = step.state.server(server).zip(step.state.server_since(server));
+        let known = step.state.server(server).zip(step.state.known_servers().since(server));
         if known != Some((&join.at, since)) {
             // Nobody waits for it: without it the server is missed by nobody after a restart.
             let at = join.at.clone();

@@ -14,6 +14,7 @@ mod chunkservers;
 
 use crate::applied::Applied;
 use crate::fleet::Fleet;
+use crate::moves::{MoveRequest, Moves, decide};
 use crate::outbox::ProposalId;
 use crate::record::{LetGo, Record, SetVersion};
 use crate::repair::Repair;
@@ -38,6 +39,7 @@ pub(crate) struct Chunks {
     fleet: Fleet,
     scheduler: Scheduler,
     repair: Repair,
+    moves: Moves,
     tick: Option<EffectId>,
     /// Tells this master from any other of its term (R1).
     reign: ReignId,
@@ -53,6 +55,7 @@ impl Chunks {
             fleet: Fleet::default(),
             scheduler: Scheduler::new(term),
             repair: Repair::default(),
+            moves: Moves::default(),
             tick: None,
             reign: ReignId::default(),
             forgetting: BTreeMap::new(),
@@ -113,7 +116,28 @@ impl Chunks {
 
     /// What is being done for chunks, as jobs.
     pub(crate) fn jobs(&self, now: Now, state: &State) -> impl Iterator<Item = JobStatus> {
-        self.repair.job(&self.view(now, state)).into_iter()
+        let view = self.view(now, state);
+        let moves = self.moves.jobs(&view, &self.repair);
+        self.repair.job(&view).into_iter().chain(moves)
+    }
+
+    /// What a person should know of what is being done: a code and a line each.
+    pub(crate) fn warnings(&self, view: &View<'_>) -> Vec<String> {
+        self.moves.warnings(view, &self.repair)
+    }
+
+    /// A person wants chunks to be elsewhere, or not any more.
+    pub(crate) fn on_move_request(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        request: &MoveRequest,
+    ) {
+        match decide(&self.view(step.now, step.state), request) {
+            Ok((answer, Some(record))) => self.moves.order(step, from, (answer, record)),
+            Ok((answer, None)) => step.out.reply(from, Ok(answer)),
+            Err(failure) => step.out.reply(from, Err(failure)),
+        }
     }
 
     /// How the cell stands as a whole. The view is of all that is known here.
@@ -127,7 +151,11 @@ impl Chunks {
 
     /// All chunkservers.
     pub(crate) fn servers(&self, view: &View<'_>) -> ServersAnswer {
-        ServersAnswer { servers: health::servers(view, &self.repair.bad_replicas(view)) }
+        let mut servers = health::servers(view, &self.repair.bad_replicas(view));
+        for status in &mut servers {
+            status.duty = self.moves.duty(view, &self.repair, status.at.server);
+        }
+        ServersAnswer { servers }
     }
 
     /// Why a path's chunks, or one chunk, are as they are.
@@ -153,13 +181,16 @@ impl Chunks {
         if !self.repair.on_answer(chunk_step, &mut self.scheduler, (id, &result)) {
             self.scheduler.on_answer(chunk_step, id, result);
         }
-        self.tell_grown(step);
+        self.tell_changed(step);
     }
 
-    /// Tells repair of clones that have joined, or have not.
-    fn tell_grown(&mut self, step: &mut Step<'_>) {
+    /// Tells who waits for them of sets that have changed, or have not.
+    fn tell_changed(&mut self, step: &mut Step<'_>) {
         let grown = self.scheduler.take_grown();
         self.repair.on_grown(&mut step.with(&mut self.fleet), &mut self.scheduler, grown);
+        let left_out = self.scheduler.take_left_out();
+        let rooms = (&self.scheduler, &mut self.repair);
+        self.moves.on_left_out(&mut step.with(&mut self.fleet), rooms, left_out);
     }
 
     /// Time has passed.
@@ -175,7 +206,9 @@ impl Chunks {
         }
         self.scheduler.on_tick(&mut step.with(&mut self.fleet), &dead);
         self.repair.pass(&mut step.with(&mut self.fleet), &mut self.scheduler);
-        self.tell_grown(step);
+        let rooms = (&mut self.scheduler, &mut self.repair);
+        self.moves.pass(&mut step.with(&mut self.fleet), rooms);
+        self.tell_changed(step);
     }
 
     /// A record has changed the state: a set may go on without some who were of it, or somebody let
@@ -187,6 +220,8 @@ impl Chunks {
                 self.fleet.leave_out_all_below(LeftOut { handle, version });
             }
             Record::LetGo(LetGo { handle, .. }) => self.fleet.let_go(handle),
+            // What counts for a goal is not what it was.
+            Record::SetDrain(_) => self.fleet.look_at_all(),
             _ => {}
         }
     }
@@ -238,8 +273,9 @@ impl Chunks {
         if let Some((from, server)) = self.forgetting.remove(&proposal) {
             self.on_forgotten(step, from, server, applied);
         }
+        self.moves.on_applied(step, proposal, applied);
         self.scheduler.on_applied(&mut step.with(&mut self.fleet), proposal, applied);
-        self.tell_grown(step);
+        self.tell_changed(step);
     }
 }
 

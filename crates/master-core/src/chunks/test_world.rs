@@ -1,6 +1,7 @@
 //! A hand-made world around [`Chunks`]: what comes out of them is looked at, and answered, by hand.
 
 use super::Chunks;
+use crate::moves::MoveRequest;
 use crate::numbers::TermNumbers;
 use crate::outbox::{MasterEffect, MasterOutbox, ProposalId};
 use crate::record::{AddFile, Begin, FoundCell, Record};
@@ -13,8 +14,8 @@ use cairn_protocol::{
     RaiseAnswer, ReplicaReport, ReportBadBlockAnswer, ReportSlice, Request, RequestId, Response,
 };
 use cairn_types::{
-    Address, CellConfig, CellId, ChunkIndex, EntryId, Incarnation, LogIndex, Random, ReplicaAt,
-    ServerId, Term, Time, WallTime,
+    Address, CellConfig, CellId, ChunkIndex, EntryId, Incarnation, LogIndex, Rack, Random,
+    ReplicaAt, ServerId, Term, Time, WallTime,
 };
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub(super) struct World {
     pub(super) replies: Vec<(Caller, Result<Response, Failure>)>,
     pub(super) proposed: Vec<(ProposalId, Record)>,
     pub(super) wake: Option<EffectId>,
+    /// Servers from this number on are of another rack.
+    pub(super) other_rack_from: u64,
 }
 
 impl World {
@@ -83,6 +86,7 @@ impl World {
             replies: vec![],
             proposed: vec![],
             wake: None,
+            other_rack_from: u64::MAX,
         }
     }
 
@@ -181,6 +185,11 @@ impl World {
             Directed::ClientToMaster(ClientToMaster::LetGoOfLost(request)) => {
                 chunks.on_let_go(step, from, request.handle);
             }
+            Directed::ClientToMaster(
+                moves @ (ClientToMaster::Drain(_)
+                | ClientToMaster::Balance(_)
+                | ClientToMaster::CancelJob(_)),
+            ) => chunks.on_move_request(step, from, &MoveRequest::of(moves)),
             other => panic!("{other:?} is not about chunks"),
         });
     }
@@ -208,12 +217,16 @@ impl World {
 
     /// The server joins, and tells nothing.
     pub(super) fn join_only(&mut self, id: u64) {
-        let address = Address::new(format!("s{id}:1"));
-        let at = ReplicaAt { server: server(id), address, ..ReplicaAt::default() };
+        let (address, rack) = (Address::new(format!("s{id}:1")), self.rack_of(id));
+        let at = ReplicaAt { server: server(id), address, rack };
         let incarnation = Incarnation::new(id * 10);
         self.request(900, Join { at, incarnation, ..Join::default() });
         assert!(matches!(self.reply(900), Some(Ok(Response::Join(_)))));
         self.commit_servers();
+    }
+
+    fn rack_of(&self, id: u64) -> Rack {
+        Rack::new(if id < self.other_rack_from { "/one" } else { "/other" })
     }
 
     /// The server in that incarnation joins and tells all it holds.
@@ -224,8 +237,8 @@ impl World {
         replicas: Vec<ReplicaReport>,
         leases: Vec<HeldLease>,
     ) {
-        let address = Address::new(format!("s{id}:1"));
-        let at = ReplicaAt { server: server(id), address, ..ReplicaAt::default() };
+        let (address, rack) = (Address::new(format!("s{id}:1")), self.rack_of(id));
+        let at = ReplicaAt { server: server(id), address, rack };
         let incarnation = Incarnation::new(incarnation);
         self.request(900, Join { at, incarnation, ..Join::default() });
         let Some(Ok(Response::Join(joined))) = self.reply(900) else { panic!("not taken in") };

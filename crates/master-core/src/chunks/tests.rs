@@ -26,6 +26,7 @@ mod impossible_index;
 mod late_heartbeat;
 mod left_out;
 mod marked_and_open;
+mod moves;
 mod opened_together;
 mod purged;
 mod repair;

@@ -23,7 +23,7 @@ mod wanted;
 
 pub(crate) use joining::SliceNews;
 pub(crate) use locations::{KnownReplica, LocationTable, behind};
-pub(crate) use servers::ServerTable;
+pub(crate) use servers::{KnownServer, ServerTable};
 pub(crate) use servers_ahead::ServersAhead;
 pub(crate) use unknown_chunks::is_empty_creation;
 
@@ -98,6 +98,12 @@ impl Fleet {
     /// The servers that keep a chunk that the log does not know.
     pub(crate) fn holders_of_unknown(&self, handle: ChunkHandle) -> impl Iterator<Item = ServerId> {
         self.unknown.holders(handle)
+    }
+
+    /// How many such chunks one server keeps.
+    pub(crate) fn unknown_count_of(&self, server: ServerId) -> usize {
+        let all = self.unknown.after(ChunkHandle::default());
+        all.filter(|(_, holders)| holders.contains_key(&server)).count()
     }
 
     /// How many chunks servers keep that the log does not know.
@@ -227,6 +233,11 @@ impl Fleet {
     /// Nobody mutates the chunk any more: what is told from now on is where its bytes stay.
     pub(crate) fn quiet_since(&mut self, handle: ChunkHandle, now: Time) {
         self.locations.quiet_since(handle, now);
+    }
+
+    /// What counts for a goal is not what it was: every chunk is looked at again.
+    pub(crate) fn look_at_all(&mut self) {
+        self.thinned.note_many();
     }
 
     /// Whether such chunks are still being looked for.

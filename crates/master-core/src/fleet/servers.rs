@@ -14,7 +14,7 @@ use cairn_env::sum_of;
 use cairn_protocol::{
     DISK_COUNT_MAX, DISK_PATH_SIZE_MAX, DiskStatus, ErrorCode, Failure, Heartbeat, Join,
     ListDisksAnswer, MESSAGE_SIZE_MAX, ResourceUse, SERVER_COUNT_MAX, ScrubProgress, ServerDisks,
-    ServerResources, ServerState, ServerStatus, TrafficRates,
+    ServerDuty, ServerResources, ServerState, ServerStatus, TrafficRates,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, Incarnation, JoinId, ReplicaAt, ServerId, Time};
@@ -106,6 +106,8 @@ pub(crate) struct ServerTable {
     silent: Duration,
     dead: Duration,
     servers: BTreeMap<ServerId, KnownServer>,
+    /// There have been servers of more than one rack.
+    has_racks: bool,
 }
 
 impl ServerTable {
@@ -163,6 +165,7 @@ impl ServerTable {
             told_silent: false,
             former,
         };
+        self.note_rack(&join.at);
         self.servers.insert(join.at.server, server);
         assert!(self.servers.len() <= SERVER_COUNT_MAX, "all fit one answer (V3)");
         Ok(())
@@ -191,8 +194,20 @@ impl ServerTable {
             told_silent: false,
             former: None,
         };
+        self.note_rack(at);
         let former = self.servers.insert(at.server, server);
         assert!(former.is_none(), "a term begins with servers that nobody has heard of");
+    }
+
+    fn note_rack(&mut self, at: &ReplicaAt) {
+        // While all are of one rack, any of them tells it.
+        let other = self.servers.values().next();
+        self.has_racks |= other.is_some_and(|other| other.at.rack != at.rack);
+    }
+
+    /// Whether there are, or were, servers of more than one rack.
+    pub(crate) fn has_racks(&self) -> bool {
+        self.has_racks
     }
 
     /// A person says that it will not come back.
@@ -235,6 +250,11 @@ impl ServerTable {
 
     pub(crate) fn get(&self, id: ServerId) -> Option<&KnownServer> {
         self.servers.get(&id)
+    }
+
+    /// All of them.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ServerId> {
+        self.servers.keys().copied()
     }
 
     pub(crate) fn at(&self, id: ServerId) -> Option<&ReplicaAt> {
@@ -388,6 +408,7 @@ impl ServerTable {
                 bad_count: 0,
                 traffic: self.traffic_of(now, server),
                 scrub: server.report.scrub,
+                duty: ServerDuty::default(),
             }
         };
         let mut all: Vec<ServerStatus> = self.servers.iter().map(status).collect();

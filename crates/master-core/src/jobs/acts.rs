@@ -52,6 +52,8 @@ pub(crate) enum Act {
 
     /// A clone has joined its chunk's set, or has not.
     Grown(ChunkHandle, Result<(), Failure>),
+    /// A set goes on without a replica that it does not need, or does not.
+    LeftOut(ChunkHandle, Result<(), Failure>),
 
     /// Whoever waits for the close of the chunk before has it logged.
     AnswerClosed,

@@ -14,18 +14,19 @@
 use super::acts::{Act, Acts, Question};
 use super::events::{JobEvent, PlaceView};
 use super::raise::{RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
+use super::revoke::asked_back;
 use crate::applied::Applied;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::LeaseStatus;
 use crate::record::SetVersion;
 use crate::rules::decided_set::keeps_above;
-use crate::rules::lacking::good;
+use crate::rules::good_replicas::good;
 use crate::rules::replica_set::{
     LiveMember, growth_sheds, live_members, may_be_grown_set, plan_growth,
 };
 use crate::state::ChunkRecord;
 use crate::view::View;
-use cairn_protocol::{CloneChunk, CloneChunkAnswer, ErrorCode, Failure, RevokeLease};
+use cairn_protocol::{CloneChunk, CloneChunkAnswer, ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
 
@@ -67,8 +68,7 @@ impl GrowJob {
         }
         let phase = match view.leases.possible(handle, now) {
             Some(lease) if lease.status == LeaseStatus::Serving && !broken(Rule::R30) => {
-                let (id, holder) = (lease.id, lease.holder.clone());
-                let revoke = RevokeLease { term: view.term.number, handle, lease: id };
+                let (id, (holder, revoke)) = (lease.id, asked_back(view, handle, lease));
                 acts.push(Act::DoubtLease(handle, id, LeaseStatus::Doubted));
                 acts.ask(holder, Question::Revoke(revoke), now + view.term.config.lease());
                 GrowPhase::Revoking

@@ -7,7 +7,8 @@
 //!      │       ├─► OpenJob ──┼─► GrantJob
 //!      │       ├─► CloseJob ─┤
 //!      ├───────┼─► ShrinkJob ┤
-//!      └───────┴─► GrowJob ──┘
+//!      ├───────┼─► GrowJob ──┤
+//!      └───────┴─► LeaveOutJob
 //! ```
 //! - JB1: a job changes nothing but itself: it looks at what is known, takes an event and says what
 //!   is to be done (`acts.rs`).
@@ -19,6 +20,7 @@ pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod grant;
 pub(crate) mod grow;
+pub(crate) mod leave_out;
 pub(crate) mod length;
 pub(crate) mod open;
 pub(crate) mod probe;
@@ -34,6 +36,7 @@ use events::{JobEvent, PlaceView};
 use fence::FenceJob;
 use grant::GrantJob;
 use grow::GrowJob;
+use leave_out::LeaveOutJob;
 use open::OpenJob;
 use probe::ProbeJob;
 use shrink::ShrinkJob;
@@ -50,6 +53,7 @@ pub(crate) enum PlaceJob {
     Close(CloseJob),
     Shrink(ShrinkJob),
     Grow(GrowJob),
+    LeaveOut(LeaveOutJob),
 }
 
 impl PlaceJob {
@@ -64,6 +68,7 @@ impl PlaceJob {
             Self::Close(job) => job.on(event, acts),
             Self::Shrink(job) => job.on(at, event, acts),
             Self::Grow(job) => job.on(at, event, acts),
+            Self::LeaveOut(job) => job.on(at, event, acts),
         }
     }
 
@@ -77,6 +82,7 @@ impl PlaceJob {
             Self::Close(job) => Activity::Closing(job.handle()),
             Self::Shrink(job) => Activity::Shrinking(job.handle()),
             Self::Grow(job) => Activity::Changing(job.handle()),
+            Self::LeaveOut(job) => Activity::Changing(job.handle()),
         }
     }
 
@@ -91,6 +97,7 @@ impl PlaceJob {
             Self::Close(_) => "logging the close".to_owned(),
             Self::Shrink(job) => job.describe(),
             Self::Grow(job) => job.describe(),
+            Self::LeaveOut(job) => job.describe(),
         }
     }
 }

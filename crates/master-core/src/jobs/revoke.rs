@@ -1,6 +1,6 @@
-//! Deleting a file takes its leases back (R20).
+//! Leases are taken back: of what is deleted (R20), and so that a set can be changed.
 
-use crate::leases::LeaseStatus;
+use crate::leases::{GrantedLease, LeaseStatus};
 use crate::rules::live_file::is_live_file;
 use crate::view::View;
 use cairn_protocol::RevokeLease;
@@ -8,6 +8,13 @@ use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind, ReplicaAt};
 
 /// A lease to be asked back of its holder.
 pub(crate) type Revocation = (ReplicaAt, RevokeLease);
+
+/// A lease is asked back so that its chunk's set can be changed.
+pub(crate) fn asked_back(view: &View<'_>, handle: ChunkHandle, lease: &GrantedLease) -> Revocation {
+    assert_eq!(lease.status, LeaseStatus::Serving, "no other holder has anything to give back");
+    let revoke = RevokeLease { term: view.term.number, handle, lease: lease.id };
+    (lease.holder.clone(), revoke)
+}
 
 /// An entry was hidden: the leases that serve below it.
 pub(crate) fn leases_below(view: &View<'_>, entry: EntryId) -> Vec<Revocation> {

@@ -6,7 +6,7 @@ use super::survey::Survey;
 use super::under_way::ClonesUnderWay;
 use crate::rules::members::current;
 use crate::view::View;
-use cairn_protocol::{ChunkCounts, WaitReason, WaitingCount};
+use cairn_protocol::{ChunkCounts, CopyNeed, WaitReason, WaitingCount};
 use cairn_types::{ChunkHandle, ServerId};
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ pub(super) fn counts(
     let live = view.fleet.servers().live(now).count() as u64;
     let mut counts = ChunkCounts { unknown: view.fleet.unknown_count(), ..ChunkCounts::default() };
     let (mut no_source, mut no_server) = (0, 0);
-    for (urgency, count) in survey.index().counts() {
+    let lacking = survey.index().counts().filter(|it| it.0.need == CopyNeed::Lack);
+    for (urgency, count) in lacking {
         counts.below_goal += count;
         match u64::from(urgency.good) {
             0 => no_source += count,
@@ -33,7 +34,9 @@ pub(super) fn counts(
         }
         counts.one_left += if urgency.good == 1 { count } else { 0 };
     }
-    let lacks = |handle: ChunkHandle| survey.index().level_of(handle).is_some();
+    let lacks = |handle: ChunkHandle| {
+        survey.index().level_of(handle).is_some_and(|it| it.need == CopyNeed::Lack)
+    };
     counts.copied = clones.iter().filter(|(handle, _)| lacks(*handle)).count() as u64;
     assert!(counts.copied <= counts.below_goal, "a chunk has one clone at a time");
     let mut left = counts.below_goal - counts.copied;

@@ -17,7 +17,7 @@ const _: () = assert!(WORD == u128::BITS as u64);
 
 /// Handles, in order.
 #[derive(Debug, Default)]
-pub(super) struct HandleSet {
+pub(crate) struct HandleSet {
     words: BTreeMap<u64, u128>,
     count: u64,
 }
@@ -52,17 +52,17 @@ impl HandleSet {
         true
     }
 
-    pub(super) fn contains(&self, handle: ChunkHandle) -> bool {
+    pub(crate) fn contains(&self, handle: ChunkHandle) -> bool {
         let (word, bit) = place_of(handle);
         self.words.get(&word).is_some_and(|bits| bits & bit != 0)
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// From a handle on.
-    pub(super) fn from(&self, first: ChunkHandle) -> impl Iterator<Item = ChunkHandle> + use<'_> {
+    pub(crate) fn from(&self, first: ChunkHandle) -> impl Iterator<Item = ChunkHandle> + use<'_> {
         let words = self.words.range(first.get() / WORD..);
         let handles = words.flat_map(|(word, bits)| {
             let base = word * WORD;

@@ -15,13 +15,15 @@
 //! Knows what is logged and what chunkservers told; decides nothing about leases.
 
 mod counts;
-mod handle_set;
+pub(crate) mod handle_set;
 mod levels;
-mod rests;
+pub(crate) mod rests;
 mod survey;
 mod under_way;
 
 use crate::job_pace::JobPace;
+use crate::jobs::PlaceJob;
+use crate::jobs::grow::GrowJob;
 use crate::record::Record;
 use crate::rules::cloning::{CloneLoad, choose_source, plan_clone};
 use crate::rules::lacking::Urgency;
@@ -33,10 +35,11 @@ use crate::view::View;
 use cairn_env::EffectId;
 use cairn_protocol::{
     BelowGoalCount, ChunkCounts, CloneChunk, CloneChunkAnswer, CloneProgress, CloneStatus,
-    DropClone, ErrorCode, Failure, JobKind, JobState, JobStatus, RepairStatusAnswer, Response, Rpc,
-    ServerState,
+    CopyNeed, DropClone, ErrorCode, Failure, JobKind, JobState, JobStatus, RepairStatusAnswer,
+    Response, Rpc, ServerState,
 };
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
+use handle_set::HandleSet;
 use rests::Rests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -96,7 +99,7 @@ impl Repair {
         self.tend(step, scheduler);
         self.start_some(step, scheduler);
         match self.job_counts() {
-            (0, _) if self.clones.count() == 0 => self.pace.rests(),
+            (0, _) if self.copies() == 0 => self.pace.rests(),
             _ => self.pace.is_at_work(step.now),
         }
     }
@@ -138,9 +141,11 @@ impl Repair {
             clone.moved = step.now.time;
             match result {
                 Ok(()) => {
-                    self.clones.remove(handle);
+                    let clone = self.clones.remove(handle).expect("it was looked up just now");
                     self.rests.forget(handle);
-                    self.pace.note(step.now, 1);
+                    if !clone.moves {
+                        self.pace.note(step.now, 1);
+                    }
                     let view = scheduler.view(step.now, step.state, step.fleet);
                     self.survey.look_at(&view, handle);
                 }
@@ -247,9 +252,10 @@ impl Repair {
         assert_eq!(clone.stage, CloneStage::Copied, "what is not copied does not join");
         clone.stage = CloneStage::Joining;
         let receiver = clone.receiver.clone();
-        if !scheduler.grow(step, handle, &receiver)
-            && let Some(clone) = self.clones.get_mut(handle)
-        {
+        let begun = scheduler.change_set(step, handle, |view, chunk, acts| {
+            GrowJob::start(view, (handle, chunk), &receiver, acts).map(PlaceJob::Grow)
+        });
+        if !begun && let Some(clone) = self.clones.get_mut(handle) {
             clone.stage = CloneStage::Copied;
         }
     }
@@ -279,6 +285,8 @@ impl Repair {
         for handle in handles {
             let view = scheduler.view(step.now, step.state, step.fleet);
             let lacks = self.survey.look_at(&view, handle).is_some();
+            let balances = view.state.known_servers().duties().balance().is_some()
+                && view.state.chunk(handle).is_some();
             let state = |server| view.fleet.servers().state(now, server);
             let clone = self.clones.get(handle).expect("only this one is looked at");
             let gone = !matches!(
@@ -286,9 +294,11 @@ impl Repair {
                 Some(ServerState::Live | ServerState::Silent)
             );
             let stuck = now >= clone.moved + view.term.dead();
+            let wanted = lacks || (clone.moves && balances);
+            let leaves = view.state.known_servers().duties().is_draining(clone.receiver.server);
             match clone.stage {
                 CloneStage::Joining => {}
-                _ if !lacks => self.give_up(step, scheduler, handle, None),
+                _ if !wanted || leaves => self.give_up(step, scheduler, handle, None),
                 _ if gone || stuck => {
                     let receiver = clone.receiver.server;
                     self.give_up(step, scheduler, handle, Some(receiver));
@@ -318,12 +328,12 @@ impl Repair {
                 continue;
             }
             // Since it was written down it may have got what it lacked.
-            if self.survey.look_at(&view, handle).is_none() {
-                continue;
-            }
+            let Some(urgency) = self.survey.look_at(&view, handle) else { continue };
+            let elsewhere = urgency.need == CopyNeed::Rack;
             let Some(chunk) = step.state.chunk(handle) else { continue };
             let avoided = self.rests.avoided(handle);
-            let plan = plan_clone(&view, (handle, &chunk), (&load, &avoided), step.random);
+            let limits = (&load, &avoided);
+            let plan = plan_clone(&view, (handle, &chunk), limits, elsewhere, step.random);
             if let Some(plan) = plan {
                 load.add(plan.source.0.server, plan.receiver.server);
                 self.start(step, scheduler, handle, (plan.source, plan.receiver));
@@ -356,8 +366,12 @@ impl Repair {
         all.extend(listed);
         // While more is looked for that a dead server held, a chunk may be found that has less.
         let first = self.looks_for_worse(step, scheduler).then_some(1);
-        all.retain(|(urgency, _)| urgency.good > 0 && first.is_none_or(|it| urgency.good <= it));
-        all.sort_by_key(|(urgency, handle)| (urgency.good, !waited.contains(handle)));
+        let may_come = |urgency: &Urgency| {
+            let is_lack = urgency.need == CopyNeed::Lack;
+            urgency.good > 0 && first.is_none_or(|it| is_lack && urgency.good <= it)
+        };
+        all.retain(|(urgency, _)| may_come(urgency));
+        all.sort_by_key(|(urgency, handle)| (urgency.need, urgency.good, !waited.contains(handle)));
         (all.into_iter().map(|(_, handle)| handle).collect(), next)
     }
 
@@ -393,6 +407,7 @@ impl Repair {
             total,
             rounds: 1,
             failures: 0,
+            moves: false,
         };
         self.clones.insert(handle, clone);
     }
@@ -417,6 +432,69 @@ impl Repair {
         counts::bad_replicas(view, &self.survey)
     }
 
+    /// Chunks that can do without one of their replicas; who takes one from here looks again.
+    pub(crate) fn surplus(&self) -> &HandleSet {
+        self.survey.surplus()
+    }
+
+    /// Whether a chunk is being copied.
+    pub(crate) fn is_cloning(&self, handle: ChunkHandle) -> bool {
+        self.clones.get(handle).is_some()
+    }
+
+    /// Whether a server is to receive a copy of any.
+    pub(crate) fn receives(&self, server: ServerId) -> bool {
+        self.clones.iter().any(|(_, clone)| clone.receiver.server == server)
+    }
+
+    /// How many clones each server receives and gives.
+    pub(crate) fn load(&self) -> CloneLoad {
+        self.clones.load()
+    }
+
+    /// Whether chunks lack replicas that somebody could copy.
+    pub(crate) fn is_needed(&self) -> bool {
+        let first = self.survey.index().counts().find(|(urgency, _)| urgency.good > 0);
+        first.is_some_and(|(urgency, _)| urgency.need == CopyNeed::Lack)
+    }
+
+    /// Of the chunks that are on servers to be emptied, and not yet on enough others: how many
+    /// there are, and the highest goal.
+    pub(crate) fn to_be_drained(&self) -> (u64, u32) {
+        let counts = self.survey.index().counts();
+        let drained = counts.filter(|(urgency, _)| urgency.need == CopyNeed::Drain);
+        drained
+            .fold((0, 0), |(all, goal), (urgency, count)| (all + count, goal.max(urgency.goal())))
+    }
+
+    /// Copies a chunk that has its goal to a server, so that another replica can go. Whether that
+    /// has begun.
+    pub(crate) fn start_move(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &Scheduler,
+        handle: ChunkHandle,
+        receiver: ReplicaAt,
+    ) -> bool {
+        let now = step.now.time;
+        let most = step.state.config().clones_per_cell as usize;
+        let full = self.clones.count() >= most || self.is_cloning(handle);
+        if full || self.rests.rests(now, handle) {
+            return false;
+        }
+        let (load, avoided) = (self.clones.load(), self.rests.avoided(handle));
+        let view = scheduler.view(step.now, step.state, step.fleet);
+        let Some(chunk) = step.state.chunk(handle) else { return false };
+        let limits = (&load, &avoided);
+        let source = choose_source(&view, (handle, &chunk), limits, step.random);
+        let Some(source) = source.filter(|_| load.may_receive(&view, receiver.server)) else {
+            return false;
+        };
+        self.start(step, scheduler, handle, (source, receiver));
+        self.clones.get_mut(handle).expect("it was started just now").moves = true;
+        true
+    }
+
     /// For a person.
     pub(crate) fn status(&self, view: &View<'_>) -> RepairStatusAnswer {
         let count = |(urgency, count): (Urgency, u64)| BelowGoalCount {
@@ -424,6 +502,7 @@ impl Repair {
             goal: urgency.goal(),
             deleted: urgency.hidden,
             count,
+            need: urgency.need,
         };
         let clones = self.clones.iter().take(CLONES_TOLD_MAX).map(|(handle, clone)| {
             let age = view.now.time.since(clone.began).as_millis();
@@ -449,14 +528,19 @@ impl Repair {
     /// Copies that are lacking, and chunks without a good replica to copy.
     fn job_counts(&self) -> (u64, u64) {
         self.survey.index().counts().fold((0, 0), |(lacking, lost), (urgency, count)| {
-            let each = u64::from(urgency.goal() - urgency.good);
+            let each = u64::from(urgency.copies());
             (lacking + each * count, lost + if urgency.good == 0 { count } else { 0 })
         })
     }
 
+    /// Copies that are being made of chunks that need one more.
+    fn copies(&self) -> usize {
+        self.clones.iter().filter(|(_, clone)| !clone.moves).count()
+    }
+
     /// As a job, for a person; none while there is nothing to do.
     pub(crate) fn job(&self, view: &View<'_>) -> Option<JobStatus> {
-        let ((left, lost), copies) = (self.job_counts(), self.clones.count());
+        let ((left, lost), copies) = (self.job_counts(), self.copies());
         if left == 0 && copies == 0 {
             return None;
         }

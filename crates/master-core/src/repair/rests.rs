@@ -24,13 +24,13 @@ struct ChunkRest {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Rests {
+pub(crate) struct Rests {
     by_handle: BTreeMap<ChunkHandle, ChunkRest>,
 }
 
 impl Rests {
     /// A clone came to nothing, on this server's account.
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         (now, heartbeat): (Time, Duration),
         handle: ChunkHandle,
@@ -49,26 +49,26 @@ impl Rests {
         assert!(self.by_handle.len() <= RESTS_MAX, "what is kept is bounded (RS1)");
     }
 
-    pub(super) fn rests(&self, now: Time, handle: ChunkHandle) -> bool {
+    pub(crate) fn rests(&self, now: Time, handle: ChunkHandle) -> bool {
         self.by_handle.get(&handle).is_some_and(|rest| now < rest.until)
     }
 
     /// How many rest now.
-    pub(super) fn count(&self, now: Time) -> u64 {
+    pub(crate) fn count(&self, now: Time) -> u64 {
         self.by_handle.values().filter(|rest| now < rest.until).count() as u64
     }
 
-    pub(super) fn avoided(&self, handle: ChunkHandle) -> BTreeSet<ServerId> {
+    pub(crate) fn avoided(&self, handle: ChunkHandle) -> BTreeSet<ServerId> {
         self.by_handle.get(&handle).map(|rest| rest.avoided.clone()).unwrap_or_default()
     }
 
     /// A clone has joined.
-    pub(super) fn forget(&mut self, handle: ChunkHandle) {
+    pub(crate) fn forget(&mut self, handle: ChunkHandle) {
         self.by_handle.remove(&handle);
     }
 
     /// Time has passed (RS1).
-    pub(super) fn pass(&mut self, now: Time, kept: Duration) {
+    pub(crate) fn pass(&mut self, now: Time, kept: Duration) {
         self.by_handle.retain(|_, rest| now < rest.until + kept);
     }
 }

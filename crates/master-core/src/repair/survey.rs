@@ -1,4 +1,5 @@
-//! The survey: keeps the index of chunks below their goal as servers come and go.
+//! The survey: keeps the indexes of chunks below their goal, and of those with more than they need,
+//! as servers come and go.
 //!
 //! ```text
 //!   told by the fleet: a replica is gone, or bad ──┐
@@ -11,10 +12,11 @@
 //! - SV2: all of it is soft. What was missed is found by the walk over the table, which begins when
 //!   the servers have told what they hold, and never ends.
 
+use super::handle_set::HandleSet;
 use super::levels::Levels;
 use crate::record::{OpenChunk, Record, SetVersion};
 use crate::rules::condition::{Condition, condition};
-use crate::rules::lacking::{Urgency, lacking};
+use crate::rules::lacking::{ChunkNeeds, Urgency, needs};
 use crate::state::{ChunkRecord, State};
 use crate::view::View;
 use cairn_types::ChunkHandle;
@@ -37,7 +39,9 @@ const _: () = assert!(2 * LOOKED_AGAIN_MAX + WALKED_MAX < LOOKED_AT_MAX);
 pub(super) struct Survey {
     index: Levels<Urgency>,
     conditions: Levels<Condition>,
-    /// Chunks whose set was logged, below the goal or no more.
+    /// Chunks that can do without one of their replicas.
+    surplus: HandleSet,
+    /// Chunks whose set was logged, off the goal or no more.
     logged: BTreeSet<ChunkHandle>,
     /// Where the walk over the table goes on.
     walked: ChunkHandle,
@@ -66,7 +70,12 @@ impl Survey {
     pub(super) fn forget(&mut self, handle: ChunkHandle) {
         self.index.set(handle, None);
         self.conditions.set(handle, None);
+        self.surplus.remove(handle);
         self.logged.remove(&handle);
+    }
+
+    pub(super) fn surplus(&self) -> &HandleSet {
+        &self.surplus
     }
 
     /// A record has changed the state.
@@ -79,7 +88,8 @@ impl Survey {
         // Of two that open one place the second makes no chunk.
         let Some(chunk) = state.chunk(handle) else { return };
         let ails = || self.conditions.level_of(handle).is_some();
-        if set_size < chunk.goal || self.index.level_of(handle).is_some() || ails() {
+        let is_known = || self.index.level_of(handle).is_some() || self.surplus.contains(handle);
+        if set_size != chunk.goal || is_known() || ails() {
             self.logged.insert(handle);
         }
     }
@@ -120,8 +130,14 @@ impl Survey {
         handle: ChunkHandle,
         chunk: Option<&ChunkRecord>,
     ) -> Option<Urgency> {
-        let urgency = chunk.and_then(|chunk| lacking(view, handle, chunk));
+        let needs = chunk.map(|chunk| needs(view, handle, chunk));
+        let ChunkNeeds { urgency, surplus } = needs.unwrap_or_default();
         self.index.set(handle, urgency);
+        if surplus {
+            self.surplus.insert(handle);
+        } else {
+            self.surplus.remove(handle);
+        }
         self.conditions.set(handle, chunk.and_then(|chunk| condition(view, handle, chunk)));
         urgency
     }

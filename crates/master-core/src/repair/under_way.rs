@@ -39,6 +39,8 @@ pub(super) struct CloneUnderWay {
     pub(super) rounds: u32,
     /// What came to nothing.
     pub(super) failures: u32,
+    /// Its chunk has its goal: another replica is to go for it.
+    pub(super) moves: bool,
 }
 
 /// All clones.

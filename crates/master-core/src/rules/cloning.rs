@@ -4,7 +4,7 @@
 //!   of yet.
 //! - CN2: never from a replica that may lack, or have bent, anything.
 
-use super::lacking::good;
+use super::good_replicas::{counted, good};
 use super::placement::choose_servers;
 use super::replica_set::{LiveMember, live_members};
 use crate::state::ChunkRecord;
@@ -30,7 +30,7 @@ impl CloneLoad {
         self.gives.get(&server).copied().unwrap_or_default()
     }
 
-    fn may_receive(&self, view: &View<'_>, server: ServerId) -> bool {
+    pub(crate) fn may_receive(&self, view: &View<'_>, server: ServerId) -> bool {
         self.receives.get(&server).is_none_or(|count| *count < of_server_max(view))
     }
 
@@ -52,11 +52,13 @@ pub(crate) struct ClonePlan {
     pub(crate) receiver: ReplicaAt,
 }
 
-/// From where to where; none where nothing can be done right now.
+/// From where to where, `elsewhere`: into another rack than those that it stands in; none where
+/// nothing can be done right now.
 pub(crate) fn plan_clone(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     (load, avoided): (&CloneLoad, &BTreeSet<ServerId>),
+    elsewhere: bool,
     random: &mut Random,
 ) -> Option<ClonePlan> {
     let source = choose_source(view, (handle, chunk), (load, avoided), random)?;
@@ -68,9 +70,12 @@ pub(crate) fn plan_clone(
             tried.insert(server.at.server);
         }
     }
-    let kept: Vec<&ReplicaAt> =
-        good(view, handle, chunk).iter().filter_map(|(server, _)| servers.at(*server)).collect();
+    let counted = counted(view, &good(view, handle, chunk));
+    let kept: Vec<&ReplicaAt> = counted.iter().filter_map(|server| servers.at(*server)).collect();
     let receiver = choose_servers(view, &kept, &tried, 1, random).pop()?;
+    if elsewhere && kept.iter().any(|at| at.rack == receiver.rack) {
+        return None;
+    }
     assert_ne!(receiver.server, source.0.server, "a source has a replica (CN1)");
     Some(ClonePlan { source, receiver })
 }

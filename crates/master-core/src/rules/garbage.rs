@@ -38,7 +38,8 @@ pub(crate) fn left_out_of(state: &State, report: &ReplicaReport) -> Option<LeftO
 
 /// Whether the chunk of a replica was purged, as far as its server is concerned (GB4).
 pub(crate) fn is_purged(state: &State, server: ServerId, handle: ChunkHandle) -> bool {
-    let is_of_this_log = state.server_since(server).is_some_and(|since| handle.term() >= since);
+    let is_of_this_log =
+        state.known_servers().since(server).is_some_and(|since| handle.term() >= since);
     // R3 broken: what the table lacks is taken for purged.
     let lacks = broken(Rule::R3) && state.chunk(handle).is_none();
     is_of_this_log && (state.is_purged(handle) || lacks) || state.is_let_go(handle)
@@ -51,7 +52,7 @@ pub(crate) fn since(state: &State, join: &Join, now: Term) -> Term {
     // Of what came before this history a person has said that it is this cell's.
     let is_before = served.reign != ReignId::default() && served.term < state.history_began();
     let is_of_this_log = state.had(served.term, served.reign) || is_before;
-    match state.server_since(join.at.server) {
+    match state.known_servers().since(join.at.server) {
         Some(since) if is_of_this_log => since,
         _ if is_empty => Term::default(),
         // Forgotten, or of a past that the log does not remember.

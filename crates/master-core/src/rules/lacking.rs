@@ -1,34 +1,75 @@
-//! Whether a chunk lacks replicas, and how urgently it needs another (GFS §4.3).
-//!
-//! A replica counts whose server is not dead, silent or not; which is up to date; and which is not
-//! known to have lost or bent anything. A server that is silent for a moment costs nothing.
+//! Whether a chunk needs another replica, and how urgently (GFS §4.3); or can do without one.
 
-use super::members::current;
-use crate::fleet::{KnownReplica, behind};
+use super::good_replicas::{counted, good};
+use super::placement::has_room_elsewhere;
+use super::surplus::has_surplus;
 use crate::state::ChunkRecord;
 use crate::view::View;
+use cairn_protocol::CopyNeed;
 use cairn_types::{ChunkHandle, ServerId};
 use std::cmp::Reverse;
 
-/// How urgently a chunk needs another replica: the fewer it has the more; of those that have as
-/// many, live files before deleted ones; then those first that lack the most.
+/// How urgently a chunk needs another replica: those that lack one for good before those of which a
+/// server is to be emptied, and these before those that stand in one rack; the fewer it has the
+/// more; of those that have as many, live files before deleted ones; then those first that lack the
+/// most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Urgency {
+    pub(crate) need: CopyNeed,
     pub(crate) good: u32,
     pub(crate) hidden: bool,
     goal: Reverse<u32>,
+    copies: Reverse<u32>,
 }
 
 impl Urgency {
     /// Of a chunk with so many good replicas, whose file is deleted or not.
     pub(crate) fn of(good: u32, hidden: bool, goal: u32) -> Self {
         assert!(good < goal, "one that has its goal lacks nothing");
-        Self { good, hidden, goal: Reverse(goal) }
+        let (need, copies) = (CopyNeed::Lack, Reverse(goal - good));
+        Self { need, good, hidden, goal: Reverse(goal), copies }
     }
 
     pub(crate) fn goal(self) -> u32 {
         self.goal.0
     }
+
+    /// How many are to be made.
+    pub(crate) fn copies(self) -> u32 {
+        self.copies.0
+    }
+}
+
+/// What a chunk needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChunkNeeds {
+    /// Another replica.
+    pub(crate) urgency: Option<Urgency>,
+    /// One less.
+    pub(crate) surplus: bool,
+}
+
+/// What a chunk needs.
+pub(crate) fn needs(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> ChunkNeeds {
+    let good = good(view, handle, chunk);
+    let counted = counted(view, &good);
+    let count = |count: usize| u32::try_from(count).expect("a cell has few servers");
+    let (good, counts) = (count(good.len()), count(counted.len()));
+    let hidden = || view.state.is_hidden(chunk.file);
+    let surplus = has_surplus(view, (handle, chunk), counted.len());
+    let urgency = if good < chunk.goal {
+        let copies = Reverse(chunk.goal - counts);
+        Some(Urgency { copies, ..Urgency::of(good, hidden(), chunk.goal) })
+    } else if counts < chunk.goal {
+        let (need, copies) = (CopyNeed::Drain, Reverse(chunk.goal - counts));
+        Some(Urgency { need, good, hidden: hidden(), goal: Reverse(chunk.goal), copies })
+    } else if counts == chunk.goal && is_in_one_rack(view, &counted) && !hidden() {
+        let (need, copies) = (CopyNeed::Rack, Reverse(1));
+        Some(Urgency { need, good, hidden: false, goal: Reverse(chunk.goal), copies })
+    } else {
+        None
+    };
+    ChunkNeeds { urgency, surplus }
 }
 
 /// How urgently a chunk lacks replicas; none: it has its goal.
@@ -37,25 +78,16 @@ pub(crate) fn lacking(
     handle: ChunkHandle,
     chunk: &ChunkRecord,
 ) -> Option<Urgency> {
-    let good = u32::try_from(good(view, handle, chunk).len()).expect("a cell has few servers");
-    if good >= chunk.goal {
-        return None;
-    }
-    Some(Urgency::of(good, view.state.is_hidden(chunk.file), chunk.goal))
+    needs(view, handle, chunk).urgency
 }
 
-/// The replicas that count, in order of server.
-pub(crate) fn good(
-    view: &View<'_>,
-    handle: ChunkHandle,
-    chunk: &ChunkRecord,
-) -> Vec<(ServerId, KnownReplica)> {
-    let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
-    // While a lease is live its replicas tell at different times how far they are (R29).
-    let leased = view.leases.possible(handle, view.now.time).is_some();
-    let stale = if leased { Vec::new() } else { behind(&up_to_date) };
-    let counts = |(server, replica): &(ServerId, KnownReplica)| {
-        replica.is_sound() && !stale.contains(server)
-    };
-    up_to_date.into_iter().filter(counts).collect()
+/// Whether all of a chunk's replicas stand in one rack while another has room for one.
+fn is_in_one_rack(view: &View<'_>, counted: &[ServerId]) -> bool {
+    let servers = view.fleet.servers();
+    if counted.len() < 2 || !servers.has_racks() {
+        return false;
+    }
+    let mut racks = counted.iter().filter_map(|server| servers.at(*server)).map(|at| &at.rack);
+    let Some(first) = racks.next() else { return false };
+    racks.all(|rack| rack == first) && has_room_elsewhere(view, first)
 }

@@ -6,7 +6,7 @@
 //!                 ▲  ▲──── decided_set       lease_request  what a client is answered
 //!                 │                          lease_upkeep   what a heartbeat extends
 //!   closing ──────┘   garbage  placement  reading  health  degraded  explain
-//!   lacking ◄── cloning   condition
+//!   good_replicas ◄── lacking · surplus · cloning   condition   who needs one more, or one less
 //! ```
 
 pub(crate) mod behind;
@@ -17,6 +17,7 @@ pub(crate) mod decided_set;
 pub(crate) mod degraded;
 pub(crate) mod explain;
 pub(crate) mod garbage;
+pub(crate) mod good_replicas;
 pub(crate) mod health;
 pub(crate) mod lacking;
 pub(crate) mod lease_request;
@@ -27,3 +28,5 @@ pub(crate) mod next_step;
 pub(crate) mod placement;
 pub(crate) mod reading;
 pub(crate) mod replica_set;
+pub(crate) mod server_use;
+pub(crate) mod surplus;

@@ -3,12 +3,17 @@
 //!
 //! A pure choice: the same candidates and the same random numbers give the same servers.
 
+use crate::fleet::KnownServer;
 use crate::view::View;
 use cairn_types::{Rack, Random, ReplicaAt, ServerId};
 use std::collections::BTreeSet;
 
 /// Disk use this close to the average counts as average, in parts of a thousand.
 const USE_SLACK_PERMILLE: u64 = 20;
+/// A server with more than so many times the average of recent creations, and a few, waits its
+/// turn however empty it is: a fresh one fills gradually, and is not of every new chunk's set.
+const CREATIONS_FACTOR: u64 = 2;
+const CREATIONS_SLACK: u64 = 2;
 
 /// A live server with room for a chunk.
 #[derive(Clone, Debug)]
@@ -49,20 +54,35 @@ pub(crate) fn is_room_beside(view: &View<'_>, tried: &BTreeSet<ServerId>) -> boo
     !candidates(view, tried).is_empty()
 }
 
-/// Live servers with room for a chunk, but those that were `tried`.
+/// Whether a live server outside this rack has room for a chunk.
+pub(crate) fn has_room_elsewhere(view: &View<'_>, rack: &Rack) -> bool {
+    candidates(view, &BTreeSet::new()).iter().any(|candidate| candidate.rack != *rack)
+}
+
+/// How many live servers have room for a chunk and are not drained.
+pub(crate) fn with_room_count(view: &View<'_>) -> usize {
+    candidates(view, &BTreeSet::new()).len()
+}
+
+/// Live servers with room for a chunk that are not being drained, but those that were `tried`.
 fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandidate> {
     let room = view.term.config.chunk_size;
     let fits = |used: u64, capacity: u64| capacity == 0 || capacity.saturating_sub(used) >= room;
     let live = view.fleet.servers().live(view.now.time);
-    live.filter(|s| !tried.contains(&s.at.server) && !s.full && fits(s.used, s.capacity))
-        .map(|s| PlacementCandidate {
-            server: s.at.server,
-            rack: s.at.rack.clone(),
-            used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
-            creations: s.creations,
-            avoided: view.troubles.is_avoided(s.at.server),
-        })
-        .collect()
+    let has_room = |s: &&KnownServer| !s.full && fits(s.used, s.capacity);
+    live.filter(|s| {
+        !tried.contains(&s.at.server)
+            && !view.state.known_servers().duties().is_draining(s.at.server)
+    })
+    .filter(has_room)
+    .map(|s| PlacementCandidate {
+        server: s.at.server,
+        rack: s.at.rack.clone(),
+        used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
+        creations: s.creations,
+        avoided: view.troubles.is_avoided(s.at.server),
+    })
+    .collect()
 }
 
 /// Chooses up to `count` of the candidates, which are different servers; `racks` are those of the
@@ -75,6 +95,8 @@ fn choose(
 ) -> Vec<ServerId> {
     let total: u64 = candidates.iter().map(|candidate| candidate.used_permille).sum();
     let average = total / (candidates.len() as u64).max(1);
+    let recent: u64 = candidates.iter().map(|candidate| u64::from(candidate.creations)).sum();
+    let many = CREATIONS_FACTOR * (recent / (candidates.len() as u64).max(1)) + CREATIONS_SLACK;
     let mut left: Vec<(u64, &PlacementCandidate)> =
         candidates.iter().map(|candidate| (random.next_u64(), candidate)).collect();
     let mut chosen = Vec::new();
@@ -82,7 +104,8 @@ fn choose(
         let best = left.iter().enumerate().min_by_key(|(_, (tie, candidate))| {
             let neighbours = racks.iter().filter(|rack| **rack == candidate.rack).count();
             let full = candidate.used_permille > average + USE_SLACK_PERMILLE;
-            (candidate.avoided, neighbours, full, candidate.creations, *tie)
+            let waits = u64::from(candidate.creations) > many;
+            (candidate.avoided, neighbours, waits, full, candidate.creations, *tie)
         });
         let Some((at, _)) = best else { break };
         let (_, candidate) = left.swap_remove(at);
@@ -151,6 +174,24 @@ mod tests {
             assert_eq!(chosen(&all, &[], 2, seed), [2, 3]);
             assert_eq!(chosen(&all, &[], 9, seed), [1, 2, 3], "never two on one server");
         }
+    }
+
+    #[test]
+    fn a_fresh_empty_server_is_not_of_every_new_chunk() {
+        let mut all: Vec<PlacementCandidate> =
+            (1..=6).map(|server| candidate(server, "", 500, 0)).collect();
+        all[5].used_permille = 0;
+        for seed in 0..60 {
+            let three = choose(&all, Vec::new(), 3, &mut Random::new(seed));
+            for server in three {
+                all[usize::try_from(server.get()).expect("small") - 1].creations += 1;
+            }
+        }
+        // Of 180 replicas 30 would be its share.
+        let fresh = all[5].creations;
+        assert!((50..=66).contains(&fresh), "{fresh}");
+        let others = all[..5].iter().map(|it| it.creations);
+        assert!(others.clone().all(|count| count >= 20), "{:?}", others.collect::<Vec<_>>());
     }
 
     #[test]

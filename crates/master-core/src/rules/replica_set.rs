@@ -7,7 +7,7 @@
 //! - T3: who is given up (`troubles.rs`) is not raised, where the set can do without.
 
 use super::decided_set::{SetDecision, decide};
-use super::lacking::good;
+use super::good_replicas::good;
 use super::members::{current, former_holder_unknown, least_set, missing_is_awaited};
 use crate::fleet::KnownReplica;
 use crate::state::ChunkRecord;

@@ -26,7 +26,6 @@ use crate::fleet::Fleet;
 use crate::jobs::PlaceJob;
 use crate::jobs::acts::Acts;
 use crate::jobs::close;
-use crate::jobs::grow::GrowJob;
 use crate::jobs::length;
 use crate::jobs::probe::ProbeJob;
 use crate::jobs::shrink::{self, ShrinkJob};
@@ -34,7 +33,7 @@ use crate::jobs::waiters::{ChunkWaiter, ChunkWish};
 use crate::leases::Leases;
 use crate::rules::explain::JobLine;
 use crate::rules::lease_request::{LeaseAdvice, consider};
-use crate::state::State;
+use crate::state::{ChunkRecord, State};
 use crate::step::ChunkStep;
 use crate::this_term::ThisTerm;
 use crate::troubles::Troubles;
@@ -45,7 +44,7 @@ use cairn_protocol::{
     ChunkClosed, ChunkClosedAnswer, Failure, Lease as LeaseRequest, Response, SecondaryFailed,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellConfig, ChunkHandle, EntryId, ReplicaAt, ServerId, Term, Time};
+use cairn_types::{CellConfig, ChunkHandle, EntryId, ServerId, Term, Time};
 use in_flight::InFlight;
 use places::Places;
 
@@ -59,6 +58,8 @@ pub(crate) struct Scheduler {
     troubles: Troubles,
     /// Clones that have joined their sets, or have not, since that was last asked.
     grown: Vec<(ChunkHandle, Result<(), Failure>)>,
+    /// The same of replicas that their sets do not need.
+    left_out: Vec<(ChunkHandle, Result<(), Failure>)>,
 }
 
 impl Scheduler {
@@ -70,6 +71,7 @@ impl Scheduler {
             in_flight: InFlight::default(),
             troubles: Troubles::default(),
             grown: Vec::new(),
+            left_out: Vec::new(),
         }
     }
 
@@ -176,13 +178,13 @@ impl Scheduler {
         }
     }
 
-    /// A clone is to join its chunk's set (R30). Whether that has begun: what comes of it is told
-    /// by [`Self::take_grown`].
-    pub(crate) fn grow(
+    /// A chunk's set is to change: a clone joins it (R30), or one is left out. Whether that has
+    /// begun: what comes of it is told by [`Self::take_grown`] and [`Self::take_left_out`].
+    pub(crate) fn change_set(
         &mut self,
         step: &mut ChunkStep<'_>,
         handle: ChunkHandle,
-        receiver: &ReplicaAt,
+        begin: impl FnOnce(&View<'_>, &ChunkRecord, &mut Acts<'_>) -> Option<PlaceJob>,
     ) -> bool {
         let Some(chunk) = step.state.chunk(handle) else { return false };
         let place = ChunkPlace::new(chunk.file, chunk.index);
@@ -196,11 +198,11 @@ impl Scheduler {
         }
         let view = self.view(step.now, step.state, step.fleet);
         let mut acts = Acts::new(step.numbers, step.random);
-        let job = GrowJob::start(&view, (handle, &chunk), receiver, &mut acts);
+        let job = begin(&view, &chunk, &mut acts);
         let acts = acts.done();
         let Some(job) = job else { return false };
         self.places.work_at(place, step.now.time);
-        self.places.set_job(place, PlaceJob::Grow(job));
+        self.places.set_job(place, job);
         self.apply(step, place, acts);
         true
     }
@@ -208,6 +210,11 @@ impl Scheduler {
     /// What came of clones that were to join.
     pub(crate) fn take_grown(&mut self) -> Vec<(ChunkHandle, Result<(), Failure>)> {
         std::mem::take(&mut self.grown)
+    }
+
+    /// What came of replicas that were to be left out.
+    pub(crate) fn take_left_out(&mut self) -> Vec<(ChunkHandle, Result<(), Failure>)> {
+        std::mem::take(&mut self.left_out)
     }
 
     /// The places for which clients wait and nothing can be done right now.

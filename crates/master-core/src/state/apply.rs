@@ -92,6 +92,8 @@ impl State {
             Record::Refuse(record) => Err(record.failure.clone()),
             Record::KnowServer(record) => self.servers.know_server(record),
             Record::ForgetServer(record) => self.servers.forget_server(record),
+            Record::SetDrain(record) => self.servers.set_drain(record),
+            Record::SetBalance(record) => Ok(self.servers.set_balance(record)),
             Record::Expedite(record) => self.purges().expedite(record),
             Record::Purge(record) => self.purges().purge(record),
             Record::LetGo(record) => self.purges().let_go(record),

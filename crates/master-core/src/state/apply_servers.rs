@@ -2,7 +2,7 @@
 
 use super::known_servers::KnownServers;
 use crate::applied::{Applied, Changed};
-use crate::record::{ForgetServer, KnowServer};
+use crate::record::{ForgetServer, KnowServer, SetBalance, SetDrain};
 use cairn_protocol::{ErrorCode, Failure, SERVER_COUNT_MAX};
 
 impl KnownServers {
@@ -20,5 +20,14 @@ impl KnownServers {
         }
         let line = format!("server {}: no such chunkserver", record.server);
         Err(Failure::refused(ErrorCode::NotFound, line))
+    }
+
+    pub(super) fn set_drain(&mut self, record: &SetDrain) -> Result<Applied, Failure> {
+        let known = self.get(record.server).is_some();
+        self.duties_mut().set_drain(record, known)
+    }
+
+    pub(super) fn set_balance(&mut self, record: &SetBalance) -> Applied {
+        self.duties_mut().set_balance(record)
     }
 }

@@ -12,6 +12,7 @@
 
 use super::State;
 use super::chunk_table::ChunkTable;
+use super::duties::{BalanceOrder, DrainOrder, Duties};
 use super::hidden::HiddenTable;
 use super::history::{History, TermReign};
 use super::known_servers::{KnownServer, KnownServers};
@@ -74,6 +75,8 @@ cairn_types::message! {
         14 => history_began: Term,
         /// What is being brought to what a policy says.
         15 => policy_jobs: Vec<PolicyJob>,
+        45 => drains: Vec<DrainOrder>,
+        46 => balance: Option<BalanceOrder>,
     }
 }
 cairn_types::message! {
@@ -161,7 +164,7 @@ impl State {
             last_record: head.last_record,
             applied: head.applied,
             applied_term: head.applied_term,
-            servers: KnownServers::of(head.servers),
+            servers: KnownServers::of(head.servers, Duties::of(head.drains, head.balance)),
             history: History::of(head.reigns, head.history_began),
             names: NameTree::of(
                 [names, entries],
@@ -217,6 +220,8 @@ impl State {
             history_began: self.history.began(),
             servers: self.servers.iter().cloned().collect(),
             policy_jobs: self.policies.jobs().values().cloned().collect(),
+            drains: self.servers.duties().drains().copied().collect(),
+            balance: self.servers.duties().balance(),
         }
     }
 

@@ -31,6 +31,7 @@ mod apply_purge;
 mod apply_servers;
 mod apply_settings;
 mod chunk_table;
+mod duties;
 mod entry_record;
 mod hidden;
 mod history;
@@ -54,6 +55,7 @@ mod size_test;
 
 pub(crate) use apply_policy::SLICE_COUNT_MAX;
 pub use chunk_table::ChunkRecord;
+pub use duties::{BalanceOrder, DrainOrder};
 pub use entry_record::EntryRecord;
 pub(crate) use hidden::{DeletedFrom, HIDDEN_NAME, HiddenRecord, HiddenTable};
 pub use image::{Image, ImageError};
@@ -69,7 +71,7 @@ use cairn_types::{
 };
 use chunk_table::ChunkTable;
 use history::History;
-use known_servers::KnownServers;
+pub(crate) use known_servers::KnownServers;
 use map::DamageMark;
 use names::NameTree;
 use outcomes::Outcomes;
@@ -218,11 +220,9 @@ impl State {
         self.servers.get(server).map(|known| &known.at)
     }
 
-    /// What a chunkserver holds of terms before this one may be of another history (R3); none where
-    /// it is not known.
-    #[must_use]
-    pub fn server_since(&self, server: ServerId) -> Option<Term> {
-        self.servers.get(server).map(|known| known.since)
+    /// The same, and what a person has told the cell to do with them.
+    pub(crate) fn known_servers(&self) -> &KnownServers {
+        &self.servers
     }
 
     /// An entry by id.

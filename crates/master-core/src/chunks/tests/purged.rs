@@ -153,7 +153,7 @@ fn a_server_whose_past_nobody_can_tell_keeps_what_it_had_then() {
     let join = Join { at, cell: CellId::new(5), ..Join::default() };
     world.request(5, join.clone());
     world.commit();
-    assert_eq!(world.state.server_since(server(8)), Some(Term::new(2)));
+    assert_eq!(world.state.known_servers().since(server(8)), Some(Term::new(2)));
     let told = world.beat_as(8, 0, held.clone(), vec![]);
     assert_eq!(told.garbage, [], "R3");
     // That it has served this one since says nothing of what it had before.
@@ -169,5 +169,5 @@ fn a_server_whose_past_nobody_can_tell_keeps_what_it_had_then() {
     let at = ReplicaAt { server: server(9), ..ReplicaAt::default() };
     world.request(5, Join { at, cell: CellId::default(), ..join });
     world.commit();
-    assert_eq!(world.state.server_since(server(9)), Some(Term::default()));
+    assert_eq!(world.state.known_servers().since(server(9)), Some(Term::default()));
 }

@@ -1,0 +1,287 @@
+//! Moves chunks from servers that are fuller than others to emptier ones, until all are near enough
+//! to their share (GFS §4.3).
+//!
+//! ```text
+//!   look at some chunks ─► a copy on an emptier server (repair) ─► it has joined ─► the surplus
+//!        ▲                                                  rule leaves out the one that is to go
+//!        └── all are near enough, or nothing could be moved in a whole look: it ends by itself
+//! ```
+//! - BL1: a move takes no rack away from a chunk, and never puts two replicas on one server.
+//! - BL2: nothing is moved while a chunk lacks replicas that could be copied: repair comes first.
+//! - BL3: how full servers are told to be lags behind; what is on its way is counted in, and it is
+//!   concluded that all are near enough only when nothing is.
+
+use crate::job_pace::JobPace;
+use crate::record::SetBalance;
+use crate::repair::Repair;
+use crate::rules::good_replicas::{counted, good};
+use crate::rules::members::current;
+use crate::rules::server_use::{ServerShare, out_of_place, shares};
+use crate::scheduler::Scheduler;
+use crate::state::{BalanceOrder, ChunkRecord};
+use crate::step::ChunkStep;
+use crate::view::View;
+use cairn_protocol::{BalanceAnswer, JobKind, JobState, JobStatus, JobUnit};
+use cairn_types::{ChunkHandle, Rack, ReplicaAt, ServerId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Chunks that are being moved at once.
+const MOVES_MAX: usize = 64;
+/// Chunks that one look considers.
+const CONSIDERED_MAX: usize = 512;
+/// Heartbeats after which what was moved shows in what servers tell.
+const SHOWS_AFTER: u32 = 3;
+
+/// One chunk on its way.
+#[derive(Debug)]
+struct ChunkMove {
+    from: ServerId,
+    to: ServerId,
+    bytes: u64,
+    /// It is where it is to be, and gone from where it was.
+    ended: Option<Time>,
+}
+
+/// What is known, and being done, about it.
+#[derive(Debug, Default)]
+pub(super) struct Balancing {
+    moves: BTreeMap<ChunkHandle, ChunkMove>,
+    /// Where the look at the table goes on.
+    looked: ChunkHandle,
+    /// Since the look began at the start of the table it has moved something, or met a chunk that
+    /// can be moved later.
+    hopes: bool,
+    /// Its end is on its way into the log.
+    ending: bool,
+    left: u64,
+    pace: JobPace,
+}
+
+impl Balancing {
+    /// Who of a chunk's had better go.
+    pub(super) fn leaves(&self, handle: ChunkHandle) -> Option<ServerId> {
+        self.moves.get(&handle).map(|it| it.from)
+    }
+
+    /// Time has passed.
+    pub(super) fn pass(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        (scheduler, repair): (&Scheduler, &mut Repair),
+    ) {
+        let Some(order) = step.state.known_servers().duties().balance() else {
+            *self = Self::default();
+            return;
+        };
+        self.pace.is_at_work(step.now);
+        self.look_after(step, scheduler, repair);
+        let view = scheduler.view(step.now, step.state, step.fleet);
+        if view.fleet.servers().is_gathering(step.now.time) || self.ending {
+            return;
+        }
+        let shares = self.shares(&view, order);
+        self.left = out_of_place(&shares);
+        if self.left == 0 {
+            if self.moves.is_empty() {
+                self.end(step);
+            }
+            return;
+        }
+        // BL2
+        if !repair.is_needed() {
+            self.start_some(step, (scheduler, repair), shares);
+        }
+    }
+
+    fn shares(&self, view: &View<'_>, order: BalanceOrder) -> BTreeMap<ServerId, ServerShare> {
+        let mut moving: BTreeMap<ServerId, (u64, u64)> = BTreeMap::new();
+        for it in self.moves.values().filter(|it| it.ended.is_none()) {
+            moving.entry(it.to).or_default().0 += it.bytes;
+            moving.entry(it.from).or_default().1 += it.bytes;
+        }
+        shares(view, u64::from(order.threshold_permille), &moving)
+    }
+
+    fn end(&mut self, step: &mut ChunkStep<'_>) {
+        let time = step.now.wall;
+        self.ending = true;
+        step.out.propose(SetBalance { time, balances: false, threshold_permille: 0 });
+    }
+
+    /// Looks after all that is on its way.
+    fn look_after(&mut self, step: &ChunkStep<'_>, scheduler: &Scheduler, repair: &Repair) {
+        let now = step.now.time;
+        let view = scheduler.view(step.now, step.state, step.fleet);
+        let shows = view.term.heartbeat() * SHOWS_AFTER;
+        let locations = view.fleet.locations();
+        let mut done = 0;
+        self.moves.retain(|handle, it| {
+            if let Some(ended) = it.ended {
+                return now < ended + shows;
+            }
+            if repair.is_cloning(*handle) {
+                return true;
+            }
+            // It came to nothing; or the chunk is gone.
+            if locations.get(*handle, it.to).is_none() {
+                return false;
+            }
+            let goes = repair.surplus().contains(*handle);
+            if !goes && locations.get(*handle, it.from).is_none() {
+                (it.ended, done) = (Some(now), done + it.bytes);
+            }
+            // Where another one was left out instead, it stays where it is.
+            goes || it.ended.is_some() || is_stale(&view, *handle, it.from)
+        });
+        if done > 0 {
+            self.pace.note(step.now, done);
+        }
+    }
+
+    fn start_some(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        (scheduler, repair): (&Scheduler, &mut Repair),
+        mut shares: BTreeMap<ServerId, ServerShare>,
+    ) {
+        let some: Vec<(ChunkHandle, ChunkRecord)> =
+            step.state.chunks_after(self.looked).take(CONSIDERED_MAX).collect();
+        for (handle, chunk) in &some {
+            if self.moves.len() >= MOVES_MAX {
+                return;
+            }
+            self.looked = *handle;
+            if self.moves.contains_key(handle) || repair.is_cloning(*handle) {
+                self.hopes = true;
+                continue;
+            }
+            let view = scheduler.view(step.now, step.state, step.fleet);
+            let load = repair.load();
+            let may_receive = |server| load.may_receive(&view, server);
+            let plan = plan(&view, (*handle, chunk), &shares, may_receive);
+            let (from, to, bytes) = match plan {
+                Ok(plan) => plan,
+                Err(unmovable) => {
+                    self.hopes |= unmovable == Unmovable::Now;
+                    continue;
+                }
+            };
+            // Where its receiver or its sources have enough to do, it is moved later.
+            self.hopes = true;
+            let target = to.server;
+            if repair.start_move(step, scheduler, *handle, to) {
+                // As the next one sees it.
+                if let Some(share) = shares.get_mut(&target) {
+                    share.stored = share.stored.saturating_add(bytes);
+                }
+                if let Some(share) = shares.get_mut(&from) {
+                    share.stored = share.stored.saturating_sub(bytes);
+                }
+                self.moves.insert(*handle, ChunkMove { from, to: target, bytes, ended: None });
+            }
+            assert!(self.moves.len() <= MOVES_MAX, "so many at once");
+        }
+        if some.len() < CONSIDERED_MAX {
+            self.looked = ChunkHandle::default();
+            let stuck = !std::mem::take(&mut self.hopes) && self.moves.is_empty();
+            if stuck {
+                self.end(step);
+            }
+        }
+    }
+
+    /// As a job, for a person; none while nobody wants it.
+    pub(super) fn job(&self, view: &View<'_>, repair: &Repair) -> Option<JobStatus> {
+        let order = view.state.known_servers().duties().balance()?;
+        let count = self.moves.values().filter(|it| it.ended.is_none()).count();
+        let (state, note) = if count == 0 && repair.is_needed() {
+            (JobState::Waiting, "chunks lack replicas: repair comes first".to_owned())
+        } else {
+            let percent = f64::from(order.threshold_permille) / 10.0;
+            let note = format!("to within {percent}% of each server's share; {count} chunks move");
+            (JobState::Running, note)
+        };
+        let (id, kind, unit) = ("balance".to_owned(), JobKind::Balance, JobUnit::Bytes);
+        let status = JobStatus { id, kind, unit, state, note, ..JobStatus::default() };
+        let on_the_way: u64 =
+            self.moves.values().filter(|it| it.ended.is_none()).map(|it| it.bytes).sum();
+        let told = self.pace.tell(view.now, self.left.saturating_add(on_the_way), status);
+        Some(JobStatus { began: order.began, ..told })
+    }
+
+    /// What there would be to do.
+    pub(super) fn plan(view: &View<'_>, threshold_permille: u32) -> BalanceAnswer {
+        let shares = shares(view, u64::from(threshold_permille), &BTreeMap::new());
+        let count = |of: fn(&ServerShare) -> u64| {
+            let count = shares.values().filter(|share| of(share) > 0).count();
+            u32::try_from(count).expect("a cell has few servers")
+        };
+        BalanceAnswer {
+            bytes: out_of_place(&shares),
+            over_count: count(ServerShare::excess),
+            under_count: count(ServerShare::deficit),
+        }
+    }
+}
+
+/// Whether a replica is out of its chunk's set, and waits to be thrown away.
+fn is_stale(view: &View<'_>, handle: ChunkHandle, server: ServerId) -> bool {
+    let Some(chunk) = view.state.chunk(handle) else { return false };
+    let held = view.fleet.locations().get(handle, server).is_some();
+    held && !current(view, handle, &chunk).any(|(other, _)| other == server)
+}
+
+/// Why a chunk is not moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unmovable {
+    /// Its clients go first, or repair does, or who could receive it has enough to do.
+    Now,
+    /// Nobody would be nearer to its share, or it would lose a rack.
+    AtAll,
+}
+
+/// From where to where a chunk could be moved, and its bytes (BL1).
+fn plan(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    shares: &BTreeMap<ServerId, ServerShare>,
+    may_receive: impl Fn(ServerId) -> bool,
+) -> Result<(ServerId, ReplicaAt, u64), Unmovable> {
+    // Its clients go first; and one that has not what it needs is repair's.
+    let leased = view.leases.possible(handle, view.now.time).is_some();
+    let good = good(view, handle, chunk);
+    let counted = counted(view, &good);
+    if leased || counted.len() != chunk.goal as usize {
+        return Err(Unmovable::Now);
+    }
+    let share = |server: &ServerId| shares.get(server).copied();
+    let above = |server: &ServerId| share(server).map_or(0, |it| it.stored.saturating_sub(it.fair));
+    let from = counted.iter().copied().max_by_key(|server| (above(server), *server));
+    let from = from.ok_or(Unmovable::AtAll)?;
+    let bytes = good.iter().find(|(server, _)| *server == from).map_or(1, |(_, it)| it.length);
+    let too_full = share(&from).is_some_and(|it| it.excess() > 0);
+    let servers = view.fleet.servers();
+    let rack = |server: &ServerId| servers.at(*server).map(|at| at.rack.clone());
+    let racks: BTreeSet<Rack> = counted.iter().filter_map(rack).collect();
+    let stay: BTreeSet<Rack> =
+        counted.iter().filter(|server| **server != from).filter_map(rack).collect();
+    let fits = |(server, it): &(&ServerId, &ServerShare)| {
+        let below = it.fair.saturating_sub(it.stored);
+        let gets_on = below >= bytes && above(&from) >= bytes;
+        let keeps_racks = || {
+            let own = rack(server);
+            own.is_some_and(|own| stay.len() + usize::from(!stay.contains(&own)) >= racks.len())
+        };
+        let known = || servers.get(**server).is_some_and(|known| !known.full);
+        let has_none = || view.fleet.locations().get(handle, **server).is_none();
+        gets_on && (too_full || it.deficit() > 0) && keeps_racks() && known() && has_none()
+    };
+    let below = |it: &ServerShare| it.fair.saturating_sub(it.stored);
+    let to = shares
+        .iter()
+        .filter(fits)
+        .max_by_key(|(server, it)| (may_receive(**server), below(it), **server));
+    let to = to.and_then(|(server, _)| servers.at(*server)).ok_or(Unmovable::AtAll)?.clone();
+    assert_ne!(to.server, from, "a chunk is moved elsewhere (BL1)");
+    if may_receive(to.server) { Ok((from, to, bytes)) } else { Err(Unmovable::Now) }
+}

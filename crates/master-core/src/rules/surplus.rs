@@ -1,0 +1,108 @@
+//! Whether a chunk has a replica that it does not need, and which one goes (GFS §4.3).
+//!
+//! - SP1: of the replicas that are good and whose servers are not being drained, as many as the
+//!   goal stay (R11).
+//! - SP2: whoever goes takes no rack away that the chunk can keep: of those on servers that are not
+//!   drained, one of the rack with the most goes.
+
+use super::decided_set::{SetDecision, decide};
+use super::good_replicas::{counted, good};
+use super::members::{current, former_holder_unknown};
+use super::replica_set::{Blocked, LiveMember, live_members, may_be_set};
+use super::server_use::use_ppm;
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, Rack, ServerId};
+
+/// Whether one of its replicas can go (SP1).
+pub(crate) fn has_surplus(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    counted: usize,
+) -> bool {
+    let goal = chunk.goal as usize;
+    let drained = || {
+        let any = view.state.known_servers().duties().drains().len() > 0;
+        any && current(view, handle, chunk)
+            .any(|(at, _)| view.state.known_servers().duties().is_draining(at))
+    };
+    // R11 broken: what is on a server that is drained goes before there are enough others.
+    counted > goal || ((counted == goal || broken(Rule::R11)) && drained())
+}
+
+/// Which one goes; none: all are needed.
+pub(crate) fn who_goes(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    preferred: Option<ServerId>,
+) -> Option<ServerId> {
+    let counted = counted(view, &good(view, handle, chunk));
+    if !has_surplus(view, (handle, chunk), counted.len()) {
+        return None;
+    }
+    let drained = current(view, handle, chunk)
+        .find(|(at, _)| view.state.known_servers().duties().is_draining(*at));
+    if let Some((server, _)) = drained {
+        return Some(server);
+    }
+    assert!(counted.len() > chunk.goal as usize, "as many as the goal stay (SP1)");
+    let servers = view.fleet.servers();
+    let rack = |server: ServerId| servers.at(server).map(|at| at.rack.clone()).unwrap_or_default();
+    let racks: Vec<Rack> = counted.iter().map(|server| rack(*server)).collect();
+    let together = |server: ServerId| {
+        let own = rack(server);
+        racks.iter().filter(|rack| **rack == own).count()
+    };
+    let takes_a_rack = |server: ServerId| together(server) == 1;
+    let used = |server| servers.get(server).map_or(0, use_ppm);
+    // SP2
+    let keeps_racks = counted.iter().any(|server| !takes_a_rack(*server));
+    let fits = |server: &ServerId| !(keeps_racks && takes_a_rack(*server));
+    let preferred = preferred.filter(|it| counted.contains(it) && fits(it));
+    preferred.or_else(|| {
+        counted.into_iter().max_by_key(|server| (together(*server), used(*server), *server))
+    })
+}
+
+/// Whether these replicas are enough for the chunk to go on with (SP1).
+pub(crate) fn is_enough(view: &View<'_>, chunk: &ChunkRecord, members: &[ServerId]) -> bool {
+    let count = members
+        .iter()
+        .filter(|server| !view.state.known_servers().duties().is_draining(**server))
+        .count();
+    (count >= chunk.goal as usize || broken(Rule::R11)) && !members.is_empty()
+}
+
+/// Whom to raise so that the chunk goes on without one, or what forbids it. Nobody may have a
+/// lease, known or not.
+pub(crate) fn plan_leave_out(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    out: ServerId,
+) -> Result<Vec<LiveMember>, Blocked> {
+    let starting = view.term.is_starting(view.now.time);
+    let blocked = |why: &str| Err(Blocked { why: why.to_owned(), starting });
+    if view.leases.possible(handle, view.now.time).is_some() {
+        return blocked("it is leased");
+    }
+    if former_holder_unknown(view, handle, chunk) {
+        return blocked("a lease of an earlier term may still run");
+    }
+    if decide(view, handle, chunk) != SetDecision::NotNeeded {
+        return blocked("its replicas may have lost bytes");
+    }
+    let mut stay = good(view, handle, chunk);
+    stay.retain(|(server, _)| *server != out);
+    let count = stay.len();
+    let members = live_members(view, stay);
+    if members.len() < count {
+        return blocked("a member that is silent costs nothing before it is dead");
+    }
+    let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
+    if !is_enough(view, chunk, &servers) {
+        return blocked("too few others are good and reachable");
+    }
+    may_be_set(view, handle, chunk, &servers)?;
+    Ok(members)
+}
