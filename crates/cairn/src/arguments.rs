@@ -129,7 +129,7 @@ pub(crate) enum ClientCommand {
     Jobs(commands::jobs::JobsArguments),
     /// The settings of the cell, and changing those that may be changed
     Settings(commands::settings::SettingsArguments),
-    /// List the chunks that lack replicas, with their files
+    /// Check the files against the chunkservers: what is missing, damaged or not needed
     Fsck(commands::fsck::FsckArguments),
     /// List chunks that the master's log does not know, or let go of them
     Lost(commands::lost::LostArguments),

@@ -35,6 +35,11 @@ fn the_demo_ends_with_a_good_verdict_and_cleans_up() {
     let last = told.lines().last().expect("a verdict");
     assert!(last.contains("VERDICT: good."), "{told}");
     assert!(told.contains("kill -9") && told.contains("every byte is the same"), "{told}");
+    let order = ["kill -9", "the first copy begins", "healed: every chunk has 3 replicas again"];
+    let places: Vec<Option<usize>> = order.iter().map(|what| told.find(what)).collect();
+    assert!(places.is_sorted() && !places.contains(&None), "the cell heals: {told}");
+    let healed = told.find("healed: ").expect("looked for just now");
+    assert!(told[healed..].contains("every byte is the same"), "all is read after that: {told}");
     assert!(is_empty(scratch.path()));
     assert_eq!(processes_of(scratch.path()), 0);
 }

@@ -1,5 +1,6 @@
 //! One chunkserver's replicas behind one entrance: who is meant by an event.
 
+use crate::checks;
 use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
 use crate::client_load::ClientLoad;
 use crate::cloning::{Clones, answer_dropped};
@@ -22,7 +23,7 @@ use cairn_env::{
 use cairn_protocol::{
     ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, Heartbeat, HeartbeatAnswer,
     Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport, ReplicaToReplica,
-    Request, Rpc,
+    Request, Response, Rpc,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Term, Time};
@@ -326,6 +327,14 @@ impl ChunkCore {
                 let (replica, mut cx) = self.replica_asked_for(now, sync.handle)?;
                 replica.on_sync(&mut cx, from, &sync);
             }
+            ClientToChunkserver::ListHeld(wish) => {
+                let held = checks::list_held(&self.table, &wish);
+                self.out.reply(from, Response::ListHeld(held));
+            }
+            ClientToChunkserver::CheckReplica(check) => {
+                let (replica, cx) = self.replica_asked_for(now, check.handle)?;
+                checks::start(replica.stored(), cx.out, from, &check)?;
+            }
             // The worlds serve pushes, below the seam.
             ClientToChunkserver::Push(_) => return Err(not_served("Push")),
         }
@@ -399,6 +408,9 @@ impl ChunkCore {
                 self.with_clones(now, |clones, cx| clones.on_disk(cx, (handle, number), result));
             }
             DiskPurpose::Scrub => self.on_scrubbed(now, result),
+            DiskPurpose::Check { to, handle } => {
+                checks::finish(&mut self.table, &mut self.out, (to, handle), result);
+            }
             DiskPurpose::CloneDropped(to) => answer_dropped(&mut self.out, to, result),
             DiskPurpose::Nobody => {}
         }

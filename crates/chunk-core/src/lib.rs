@@ -27,6 +27,7 @@
 //! Knows handles, versions and the time it is handed. Never sees files, sockets or paths.
 
 mod catch_up;
+mod checks;
 mod chunk_core_config;
 mod client_load;
 mod clone_order;

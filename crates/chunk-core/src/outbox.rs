@@ -30,6 +30,8 @@ pub(crate) enum DiskPurpose {
     Clone { handle: ChunkHandle, number: u64 },
     /// A part of what is stored is verified.
     Scrub,
+    /// A replica is looked at for somebody.
+    Check { to: Caller, handle: ChunkHandle },
     /// A clone is gone, as a master ordered.
     CloneDropped(Caller),
     /// Nobody waits for it.

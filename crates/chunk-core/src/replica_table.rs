@@ -10,6 +10,7 @@ use cairn_env::ConnectionId;
 use cairn_protocol::{ErrorCode, Failure, HeldLease, ReplicaReport};
 use cairn_types::{ChunkHandle, LeaseId, Time};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 #[derive(Debug, Default)]
@@ -89,7 +90,8 @@ impl ReplicaTable {
 
     /// Those behind `handle`, in handle order.
     pub(crate) fn behind(&self, handle: ChunkHandle) -> impl Iterator<Item = &Replica> {
-        self.replicas.range(handle.next()..).map(|(_, replica)| replica)
+        let behind = (Bound::Excluded(handle), Bound::Unbounded);
+        self.replicas.range(behind).map(|(_, replica)| replica)
     }
 
     /// A replica is no longer here.

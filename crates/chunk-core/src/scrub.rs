@@ -144,7 +144,9 @@ impl Scrub {
         let ScrubPart { handle, .. } = self.part.expect("a part was under way");
         assert!(handle > self.position.handle, "{handle:?} was verified before");
         let (size, next, good) = match result {
-            Ok(ChunkDone::Scrubbed { size, next, good }) => (size, next, good),
+            Ok(ChunkDone::Scrubbed { size, next, bad: None }) => (size, next, true),
+            // The rest of it is not read.
+            Ok(ChunkDone::Scrubbed { size, bad: Some(_), .. }) => (size, None, false),
             Err(ChunkError::Corrupt { .. }) => (0, None, false),
             // It is gone, or its disk has other troubles: nothing is said of it.
             Err(_) => (0, None, true),

@@ -29,7 +29,8 @@ impl Bench {
     fn scrubbed(&mut self, size: u64, next: Option<u64>, good: bool) -> (ChunkHandle, u64) {
         let (id, job) = self.scrubs.pop_front().expect("a part is to be verified");
         let ChunkJob::Scrub { handle, offset } = job else { panic!("{job:?}") };
-        self.done(id, Ok(ChunkDone::Scrubbed { size, next, good }));
+        let bad = (!good).then_some(offset);
+        self.done(id, Ok(ChunkDone::Scrubbed { size, next, bad }));
         (handle, offset)
     }
 

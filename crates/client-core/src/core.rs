@@ -14,6 +14,7 @@ use crate::outbox::Alarm;
 use crate::retry::at_deadline;
 use crate::settings::ClientSettings;
 use crate::tasks::master_call::{MasterAnswer, MasterCall};
+use crate::tasks::server_call::ServerCall;
 use crate::tasks::task::{Task, TaskOwner, TaskResult};
 use crate::tasks::task_context::{Progress, TaskInput};
 use crate::tasks::task_table::TaskTable;
@@ -189,6 +190,10 @@ impl ClientCore {
             // Its alarm is all there is.
             Operation::Pause(_) => {}
             Operation::Ask(request) | Operation::Open(request) => self.begin_ask(id, request),
+            Operation::AskServer { at, request } => {
+                let (_, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
+                cx.start(Task::ServerCall(ServerCall::new(at, request)));
+            }
             operation if self.client.config.is_none() => {
                 self.waiting.push((id, operation));
                 let (lookup, newer_than, waiter) = (Lookup::Cell, 0, None);
@@ -238,6 +243,9 @@ impl ClientCore {
         self.operations.task_over(id, task);
         let progress = match result {
             Ok(TaskResult::Answered(answer)) => return self.answered(id, answer),
+            Ok(TaskResult::Told(response)) => {
+                return self.finish(id, Ok(Output::Answered(response)));
+            }
             Ok(TaskResult::Read(piece)) => {
                 let (state, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
                 state.piece_read(&mut cx, task, piece)

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_protocol::{Failure, Request, Response};
-use cairn_types::{EntryId, Time};
+use cairn_types::{EntryId, ReplicaAt, Time};
 use std::fmt;
 use std::time::Duration;
 
@@ -17,6 +17,13 @@ pub enum Operation {
     /// is open from then on, until it is closed or forgotten as often. Where its chunks lie is
     /// kept here and left out of the answer.
     Open(Request),
+    /// Asks one chunkserver, once.
+    AskServer {
+        /// Which, and where it is.
+        at: ReplicaAt,
+        /// What.
+        request: Request,
+    },
     /// Reads up to `size` bytes. Fewer come only where the file ends (R19). With `fresh`, only
     /// at versions that the master has confirmed since (what a record reader wants to skip).
     Read {
@@ -80,7 +87,7 @@ pub enum Operation {
 /// What came of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Of `Ask` and `Open`.
+    /// Of `Ask`, `Open` and `AskServer`.
     Answered(Response),
     /// Of `Read`: the bytes, in order. `end`: the file ends behind them.
     Read {

@@ -13,6 +13,7 @@ pub(crate) mod piece_read;
 mod push_progress;
 pub(crate) mod read_piece;
 mod replica_choice;
+pub(crate) mod server_call;
 mod short_answer;
 pub(crate) mod task;
 pub(crate) mod task_context;

@@ -12,10 +12,10 @@ use cairn_protocol::{
     ListDisks, Locate, MakeDirectory, Open, Rename, RepairStatus, RepairStatusAnswer, Resources,
     ResourcesAnswer, Rpc, ServerDisks, ServerStatus, Servers, Stat, Status, StatusAnswer, Undelete,
 };
-use cairn_protocol::{ChangeSettings, LetGoOfLost, ListLost, LostChunk};
+use cairn_protocol::{ChangeSettings, LetGoOfLost, ListChunks, ListLost, ListedChunk, LostChunk};
 use cairn_types::{
     Address, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack,
-    ServerId,
+    ReplicaAt, ServerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,6 +139,32 @@ impl Cell {
     /// ```
     pub async fn ask<R: Rpc>(&self, request: R) -> Result<R::Answer, Error> {
         self.link.ask(request).await
+    }
+
+    /// Asks one chunkserver one question of the protocol as it stands, once: for tools that want to
+    /// know what that server says.
+    ///
+    /// # Errors
+    /// The server's own; `Unreachable` or `DeadlineExceeded` where it does not answer.
+    pub async fn ask_server<R: Rpc>(&self, at: &ReplicaAt, request: R) -> Result<R::Answer, Error> {
+        let operation = Operation::AskServer { at: at.clone(), request: request.into() };
+        wait_for::<R>(self.link.begin(operation)).await
+    }
+
+    /// The next chunks, in order of handles, with their replicas as the master knows them: of the
+    /// file `under`, of the files below that directory, or of all; and what to ask `after` next,
+    /// none at the end. A page may be empty and not the last.
+    ///
+    /// # Errors
+    /// `NotFound`: there is no such path.
+    pub async fn listed_chunks(
+        &self,
+        under: Option<&CellPath>,
+        after: ChunkHandle,
+    ) -> Result<(Vec<ListedChunk>, Option<ChunkHandle>), Error> {
+        let ask = ListChunks { under: under.cloned(), after, limit: PAGE_SIZE };
+        let answer = self.link.ask(ask).await?;
+        Ok((answer.chunks, answer.resume))
     }
 
     /// What a path stands for. A file's length is the acknowledged one: while its last chunk is

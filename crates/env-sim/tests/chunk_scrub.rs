@@ -4,8 +4,9 @@
 
 mod chunk_model;
 
-use cairn_env::{ChunkError, JournalEntry};
+use cairn_env::{ChunkError, Disk, JournalEntry, OpenMode};
 use cairn_env_sim::SimDisk;
+use cairn_protocol::ReplicaFault;
 use cairn_store::ChunkStore;
 use cairn_types::{ChunkHandle, Random};
 use chunk_model::{HANDLE, Model, Step, Write, new_disk, open, read_all, steps};
@@ -30,7 +31,8 @@ fn filled(disk: &SimDisk, sync: bool) -> (ChunkStore, Model) {
 fn is_all_good(store: &ChunkStore) -> Result<bool, ChunkError> {
     let (mut offset, mut parts) = (0, 0);
     loop {
-        let (size, next, good) = store.scrub(HANDLE, offset)?;
+        let (size, next, bad) = store.scrub(HANDLE, offset)?;
+        let good = bad.is_none();
         assert!(size <= 1 << 20, "{size} bytes at once");
         match next {
             Some(next) if good => offset = next,
@@ -111,4 +113,26 @@ fn what_was_found_and_how_far_it_went_is_known_after_any_restart() {
     disk.crash();
     let (_, found) = ChunkStore::open(disk.session()).unwrap();
     assert_eq!(found.bad, [], "it is gone, and its damage with it");
+}
+
+#[test]
+fn a_file_that_vanished_under_an_open_store_is_missed_by_name() {
+    for (kind, fault) in [("chunk", ReplicaFault::NoFile), ("meta", ReplicaFault::NoSidecar)] {
+        let disk = new_disk();
+        let (store, _) = filled(&disk, true);
+        assert_eq!(store.look(HANDLE), Ok(ReplicaFault::Sound));
+        // It is open still, and could be read.
+        disk.remove(&path(kind)).unwrap();
+        assert_eq!(store.look(HANDLE), Ok(fault));
+        assert_eq!(store.look(HANDLE), Err(ChunkError::Corrupt { offset: 0 }), "it is lost");
+        assert!(store.read(HANDLE, 0, 10).is_err(), "what is left of it reaches nobody");
+        let disk = new_disk();
+        let (store, _) = filled(&disk, true);
+        disk.remove(&path(kind)).unwrap();
+        assert_eq!(is_all_good(&store), Err(ChunkError::Corrupt { offset: 0 }), "the scrub too");
+        let disk = new_disk();
+        let (store, _) = filled(&disk, true);
+        disk.open(&path(kind), OpenMode::Write).unwrap().set_size(1024).unwrap();
+        assert_eq!(store.look(HANDLE), Ok(ReplicaFault::Short));
+    }
 }

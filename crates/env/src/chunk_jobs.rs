@@ -1,7 +1,7 @@
 //! The contract of a chunkserver's disk work: coarse jobs, checksums included.
 
 use bytes::Bytes;
-use cairn_protocol::ReplicaReport;
+use cairn_protocol::{ReplicaFault, ReplicaReport};
 use cairn_types::{
     BlockChecksums, CellId, ChunkHandle, ChunkVersion, PushId, ReignId, SerialNumber, ServerId,
     Term,
@@ -147,6 +147,11 @@ pub enum ChunkJob {
         /// Where a block begins.
         offset: u64,
     },
+    /// Looks whether a chunk's files are there and as long as they should be.
+    Look {
+        /// Which chunk.
+        handle: ChunkHandle,
+    },
     /// Makes everything applied to a chunk durable, and clears its dirty mark where nothing
     /// changed meanwhile (R27).
     Sync {
@@ -257,10 +262,15 @@ pub enum ChunkDone {
     Scrubbed {
         /// Bytes that were read.
         size: u64,
-        /// Where the next part begins; none: there is none.
+        /// Where the next part begins, behind the bad block where there is one; none: at the end.
         next: Option<u64>,
-        /// All of it is as it was written.
-        good: bool,
+        /// Where the block begins that is not as it was written.
+        bad: Option<u64>,
+    },
+    /// Of `Look`.
+    Looked {
+        /// What is wrong.
+        fault: ReplicaFault,
     },
     /// Of `Sync`.
     Synced,

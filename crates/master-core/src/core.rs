@@ -366,6 +366,9 @@ impl MasterCore {
             ClientToMaster::ListDegraded(wish) => {
                 Ok(Response::ListDegraded(degraded::list(&view, &wish)))
             }
+            ClientToMaster::ListChunks(wish) => {
+                self.chunks.list_chunks(&view, &wish).map(Response::ListChunks)
+            }
             ClientToMaster::Explain(explain) => {
                 self.chunks.explain(now, state, &explain.subject).map(Response::Explain)
             }

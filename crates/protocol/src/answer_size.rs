@@ -53,6 +53,11 @@ impl Request {
             Self::Locate(locate) => SMALL_ANSWER_SIZE + located(locate.count) * LOCATION_SIZE,
             Self::GetPolicy(_) => SMALL_ANSWER_SIZE + 4 * PATH_SIZE_MAX,
             Self::Batch(batch) => batch.answer_size_max().min(whole),
+            Self::ListChunks(list) => {
+                let chunk = PATH_SIZE_MAX + 8 * SMALL_ANSWER_SIZE;
+                (SMALL_ANSWER_SIZE + page(list.limit) * chunk).min(whole)
+            }
+            Self::ListHeld(list) => SMALL_ANSWER_SIZE + page(list.limit) * 64,
             Self::Servers(_)
             | Self::Status(_)
             | Self::Explain(_)

@@ -10,6 +10,7 @@
 
 mod answer_size;
 mod batch;
+mod check_calls;
 mod chunk_counts;
 mod clone_calls;
 mod failure;
@@ -35,6 +36,10 @@ pub use answer_size::SMALL_ANSWER_SIZE;
 pub use batch::{
     BATCH_COUNT_MAX, BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch,
     BatchAnswer, BatchEntry, BatchResult, Looked, SESSION_MUTATIONS_MAX,
+};
+pub use check_calls::{
+    CheckReplica, CheckReplicaAnswer, ChunkWait, ListChunks, ListChunksAnswer, ListHeld,
+    ListHeldAnswer, ListedChunk, ListedReplica, MissingReplica, ReplicaFault,
 };
 pub use chunk_counts::{CellNow, ChunkCounts, WaitReason, WaitingCount};
 pub use clone_calls::{CloneChunk, CloneChunkAnswer, CloneProgress, DropClone, DropCloneAnswer};

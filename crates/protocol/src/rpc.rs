@@ -28,6 +28,9 @@ use crate::{
 use crate::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain, UndrainAnswer};
 use crate::{CancelJob, CancelJobAnswer, ListJobs, ListJobsAnswer};
 use crate::{ChangeSettings, ChangeSettingsAnswer};
+use crate::{
+    CheckReplica, CheckReplicaAnswer, ListChunks, ListChunksAnswer, ListHeld, ListHeldAnswer,
+};
 use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
 use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer};
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
@@ -278,6 +281,7 @@ rpcs! {
         113 => Undrain -> UndrainAnswer,
         114 => Balance -> BalanceAnswer,
         135 => ChangeSettings -> ChangeSettingsAnswer,
+        120 => ListChunks -> ListChunksAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {
@@ -305,6 +309,8 @@ rpcs! {
         83 => Read -> ReadAnswer,
         84 => ChunkLength -> ChunkLengthAnswer,
         85 => SyncChunk -> SyncChunkAnswer,
+        121 => ListHeld -> ListHeldAnswer,
+        122 => CheckReplica -> CheckReplicaAnswer,
     }
     /// What a primary asks of its secondaries.
     PrimaryToSecondary {

@@ -158,6 +158,15 @@ impl ChunkDirectory {
         Ok(files)
     }
 
+    /// Whether one of a chunk's files has its name.
+    pub(crate) fn has(&self, handle: ChunkHandle, kind: &str) -> Result<bool, DiskError> {
+        match self.disk.open(&path(handle, kind), OpenMode::Read) {
+            Ok(_) => Ok(true),
+            Err(IoFailure::NotFound) => Ok(false),
+            Err(failure) => Err(disk_error(failure)),
+        }
+    }
+
     /// Makes the names of a chunk's files durable.
     pub(crate) fn sync_names(&self, handle: ChunkHandle) -> Result<(), DiskError> {
         self.disk.sync_dir(&directory(handle)).map_err(sync_failure)?;

@@ -409,8 +409,12 @@ impl ChunkDisk {
                 Ok(ChunkDone::Verified { good })
             }
             ChunkJob::Scrub { handle, offset } => {
-                let (size, next, good) = self.store_of(handle)?.scrub(handle, offset)?;
-                Ok(ChunkDone::Scrubbed { size, next, good })
+                let (size, next, bad) = self.store_of(handle)?.scrub(handle, offset)?;
+                Ok(ChunkDone::Scrubbed { size, next, bad })
+            }
+            ChunkJob::Look { handle } => {
+                let fault = self.store_of(handle)?.look(handle)?;
+                Ok(ChunkDone::Looked { fault })
             }
             ChunkJob::Sync { handle } => {
                 self.store_of(handle)?.sync(handle).map(|()| ChunkDone::Synced)

@@ -19,7 +19,6 @@ use crate::identity_file::{read_identity, write_identity};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::reading::{ReadMode, all_checksums, is_good, read, read_differing};
 use crate::recovery::{LastLife, recover};
-use crate::scrub::scrub;
 use crate::trash::{empty, throw_away};
 use crate::version_journal::{JOURNAL_PATH, VersionJournal};
 use crate::whole_files::{disk_error, sync_failure};
@@ -187,7 +186,7 @@ impl ChunkStore {
     }
 
     /// Does work on a chunk, recovered first where a write to it failed half-way.
-    fn with_chunk<T>(
+    pub(crate) fn with_chunk<T>(
         &self,
         handle: ChunkHandle,
         work: impl FnOnce(&mut Chunk) -> Result<T, ChunkError>,
@@ -495,19 +494,6 @@ impl ChunkStore {
             let files = self.directory.files(handle, false)?;
             is_good(&files, &chunk.head, offset / u64::from(chunk.head.block_size))
         })
-    }
-
-    /// Verifies some blocks from `offset` on, and behind the last of them the head that says what
-    /// they are: bytes read, where the next part begins, and whether all was good.
-    ///
-    /// # Errors
-    /// [`ChunkError`] where it cannot be said.
-    pub fn scrub(
-        &self,
-        handle: ChunkHandle,
-        offset: u64,
-    ) -> Result<(u64, Option<u64>, bool), ChunkError> {
-        self.with_chunk(handle, |chunk| scrub(chunk, &self.directory, offset))
     }
 
     /// Moves a replica to the trash, unless it is newer than `version` (R33); says whether there is

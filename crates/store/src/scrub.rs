@@ -4,32 +4,94 @@
 //! - SC1: a block that cannot be read, however often, is as bad as one that does not match
 //!   (`reading.rs`).
 //! - SC2: a head is known to its server: one that rots is written anew, and nothing is lost.
+//! - SC3: a file that is open outlives its name: whoever judges a replica looks for the name.
 
 use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, ChunkFiles};
+use crate::chunk_store::ChunkStore;
 use crate::reading::is_good;
 use crate::whole_files::disk_error;
 use cairn_env::{ChunkError, IoFailure};
-use cairn_format::{ChunkHead, HEAD_SLOT_SIZE};
+use cairn_format::{ChunkHead, HEAD_SLOT_SIZE, block_checksum_offset};
+use cairn_protocol::ReplicaFault;
+use cairn_types::ChunkHandle;
 
 /// Bytes verified at once: nothing else is done with the chunk meanwhile.
 const SCRUB_SIZE: u64 = 1 << 20;
-/// Verifies blocks from `offset` on: bytes read, where the next part begins, whether all was good.
-pub(crate) fn scrub(
+
+impl ChunkStore {
+    /// Verifies some blocks from `offset` on, and behind the last of them the head that says what
+    /// they are: bytes read, where the next part begins, behind a bad block where there is one, and
+    /// where that begins.
+    ///
+    /// # Errors
+    /// [`ChunkError`] where it cannot be said.
+    pub fn scrub(
+        &self,
+        handle: ChunkHandle,
+        offset: u64,
+    ) -> Result<(u64, Option<u64>, Option<u64>), ChunkError> {
+        self.with_chunk(handle, |chunk| scrub(chunk, &self.directory, offset))
+    }
+
+    /// Whether a chunk's files are there, and as long as they should be.
+    ///
+    /// # Errors
+    /// [`ChunkError`] where it cannot be said, or was lost before.
+    pub fn look(&self, handle: ChunkHandle) -> Result<ReplicaFault, ChunkError> {
+        self.with_chunk(handle, |chunk| look(chunk, &self.directory))
+    }
+}
+
+/// Looks for the names of a chunk's files (SC3). Where one is gone, what the chunk holds is lost,
+/// and nobody is to be given what is left of it.
+fn missing(chunk: &mut Chunk, chunks: &ChunkDirectory) -> Result<ReplicaFault, ChunkError> {
+    for (kind, fault) in [("chunk", ReplicaFault::NoFile), ("meta", ReplicaFault::NoSidecar)] {
+        if !chunks.has(chunk.head.handle, kind)? {
+            chunk.head_lost = true;
+            return Ok(fault);
+        }
+    }
+    Ok(ReplicaFault::Sound)
+}
+
+fn look(chunk: &mut Chunk, chunks: &ChunkDirectory) -> Result<ReplicaFault, ChunkError> {
+    let fault = missing(chunk, chunks)?;
+    if fault != ReplicaFault::Sound {
+        return Ok(fault);
+    }
+    let files = chunks.files(chunk.head.handle, false)?;
+    let data = files.data.size().map_err(disk_error)?;
+    let meta = files.meta.size().map_err(disk_error)?;
+    // A sidecar without checksums has one head at the least.
+    let checksums_end = match chunk.head.whole_blocks() {
+        0 => HEAD_SLOT_SIZE as u64,
+        count => block_checksum_offset(count),
+    };
+    let short = data < chunk.head.length || meta < checksums_end;
+    Ok(if short { ReplicaFault::Short } else { ReplicaFault::Sound })
+}
+
+fn scrub(
     chunk: &mut Chunk,
     chunks: &ChunkDirectory,
     offset: u64,
-) -> Result<(u64, Option<u64>, bool), ChunkError> {
+) -> Result<(u64, Option<u64>, Option<u64>), ChunkError> {
     let block_size = u64::from(chunk.head.block_size);
+    if offset == 0 && missing(chunk, chunks)? != ReplicaFault::Sound {
+        return Err(ChunkError::Corrupt { offset: 0 });
+    }
     let files = chunks.files(chunk.head.handle, false)?;
-    let end = (offset + SCRUB_SIZE.max(block_size)).min(chunk.head.length);
+    let end = offset.saturating_add(SCRUB_SIZE.max(block_size)).min(chunk.head.length);
     for block in offset / block_size..end.div_ceil(block_size) {
         if !is_good(&files, &chunk.head, block)? {
-            return Ok((end.saturating_sub(offset), None, false));
+            let (bad, next) = (block * block_size, (block + 1) * block_size);
+            let next = (next < chunk.head.length).then_some(next);
+            return Ok((end.saturating_sub(offset), next, Some(bad)));
         }
     }
     if end < chunk.head.length {
-        return Ok((end - offset, Some(end - end % block_size), true));
+        return Ok((end - offset, Some(end - end % block_size), None));
     }
     if !is_head_stored(chunk, &files)? {
         chunk.settle_slots(chunks)?;
@@ -37,7 +99,7 @@ pub(crate) fn scrub(
         chunk.write_head(&files, head)?;
         chunk.sync(chunks)?;
     }
-    Ok((end.saturating_sub(offset), None, true))
+    Ok((end.saturating_sub(offset), None, None))
 }
 
 /// Whether the newest head stands where it should (SC2).

@@ -14,7 +14,7 @@ use cairn_env::{
     ChunkDone, ChunkError, ChunkJob, ChunkResult, Driver, Effect, Event, Now, ServerSpace, Service,
 };
 use cairn_env_os::{LaunchOptions, Running};
-use cairn_protocol::{DiskStatus, ReplicaReport};
+use cairn_protocol::{DiskStatus, ReplicaFault, ReplicaReport};
 use cairn_testkit::Janitor;
 use cairn_types::{
     Address, CellId, ChunkHandle, ChunkVersion, Incarnation, Rack, ReplicaAt, ServerId, Term,
@@ -124,7 +124,8 @@ impl NoBytes {
             | ChunkJob::Install { .. }
             | ChunkJob::Clone { .. } => return Err(ChunkError::NoSuchChunk),
             ChunkJob::Verify { .. } => ChunkDone::Verified { good: true },
-            ChunkJob::Scrub { .. } => ChunkDone::Scrubbed { size: 0, next: None, good: true },
+            ChunkJob::Look { .. } => ChunkDone::Looked { fault: ReplicaFault::Sound },
+            ChunkJob::Scrub { .. } => ChunkDone::Scrubbed { size: 0, next: None, bad: None },
             ChunkJob::Sync { .. } => ChunkDone::Synced,
             ChunkJob::Settle { .. } => ChunkDone::Settled,
             ChunkJob::Trash { .. } => ChunkDone::Trashed { gone: true },

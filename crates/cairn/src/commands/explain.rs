@@ -7,7 +7,10 @@ use crate::entry_text::EntryJson;
 use crate::many_paths::the_one;
 use crate::output::Output;
 use crate::session::Session;
-use cairn_protocol::{ChunkLocations, ServerStatus};
+use cairn_client::Cell;
+use cairn_protocol::{
+    ChunkLocations, ListedChunk, ListedReplica, ReasonCode, ServerState, ServerStatus,
+};
 use cairn_types::{CellPath, ChunkHandle, Entry, EntryKind};
 use clap::Args;
 use serde_json::{Value, json};
@@ -42,27 +45,133 @@ pub(crate) async fn run(
         return answer.lines.iter().try_for_each(|line| output.line(&output.name(line)));
     }
     let mut value = json!({ "subject": subject, "healthy": answer.healthy });
+    let servers = cell.servers().await.doing(doing)?;
     if let Ok(path) = CellPath::parse(&subject) {
         let entry = cell.stat(&path).await.doing(doing)?;
         if entry.kind == EntryKind::File {
-            let (chunks, servers) = (cell.chunks(&path).await, cell.servers().await);
-            let (chunks, servers) = (chunks.doing(doing)?, servers.doing(doing)?);
-            value["chunks"] =
-                chunks.iter().map(|chunk| explained(chunk, &entry, &servers)).collect();
+            let listed = all_listed(&cell, &path).await?;
+            let chunks = cell.chunks(&path).await.doing(doing)?;
+            let of = |handle| listed.iter().find(|chunk| chunk.handle == handle);
+            let all = chunks.iter().map(|chunk| explained(chunk, &entry, of(chunk.handle)));
+            let mut all: Vec<Value> = all.collect();
+            all.iter_mut().for_each(|chunk| say_states(chunk, &servers));
+            value["chunks"] = all.into();
         }
         value["entry"] = json!(EntryJson::new(subject.as_str(), &entry));
+    } else if let Some(handle) = ChunkHandle::parse(&subject) {
+        let before = ChunkHandle::new(handle.get().saturating_sub(1));
+        let (listed, _) = cell.listed_chunks(None, before).await.doing(doing)?;
+        // One that the log does not know has no more to tell than the lines say.
+        if let Some(chunk) = listed.iter().find(|chunk| chunk.handle == handle) {
+            value["path"] = chunk.path.as_str().into();
+            value["chunks"] = json!([listed_json(chunk)]);
+        } else {
+            value["lines"] = json!(answer.lines);
+        }
     }
     output.value(&value)
 }
 
+/// A file's chunks as the master knows them.
+async fn all_listed(cell: &Cell, path: &CellPath) -> Result<Vec<ListedChunk>, CliError> {
+    let (mut all, mut after) = (Vec::new(), ChunkHandle::default());
+    loop {
+        let doing = || format!("asking for the chunks of {path}");
+        let (chunks, resume) = cell.listed_chunks(Some(path), after).await.doing(doing)?;
+        all.extend(chunks);
+        match resume {
+            Some(resume) => after = resume,
+            None => return Ok(all),
+        }
+    }
+}
+
+/// What is wrong with a chunk, in codes; what is being done, what it waits for, who is missed.
+fn listed_json(chunk: &ListedChunk) -> Value {
+    let replica = |it: &ListedReplica| {
+        json!({
+            "server": it.server.to_string(),
+            "version": it.version.short(),
+            "length": it.length,
+            "state": state_text(it.state),
+            "stale": it.stale,
+            "suspect": it.suspect,
+            "damaged": it.damaged,
+        })
+    };
+    let missed: Vec<Value> = (chunk.missing.iter())
+        .map(|it| {
+            json!({
+                "server": it.at.server.to_string(),
+                "address": it.at.address.as_str(),
+                "heard_age_ms": it.heard_age_ms,
+            })
+        })
+        .collect();
+    let clone = chunk.clone.as_ref().map(|clone| {
+        json!({
+            "source": clone.source.address.as_str(),
+            "receiver": clone.receiver.address.as_str(),
+            "copied": clone.copied,
+            "total": clone.total,
+            "age_ms": clone.age_ms,
+            "joins": clone.joins,
+        })
+    });
+    let waits = chunk.waits.map(|wait| {
+        // Since when: since the last server that held it and is dead was heard of.
+        let since = chunk.missing.iter().map(|it| it.heard_age_ms).min();
+        json!({ "code": wait.why.code(), "left_ms": wait.left_ms, "since_ms": since })
+    });
+    json!({
+        "index": chunk.index.get(),
+        "handle": chunk.handle.short(),
+        "version": chunk.version.short(),
+        "closed": chunk.closed,
+        "leased": chunk.leased,
+        "good": chunk.good,
+        "goal": chunk.goal,
+        "problems": problems(chunk),
+        "known_replicas": chunk.replicas.iter().map(replica).collect::<Vec<_>>(),
+        "missed_servers": missed,
+        "clone": clone,
+        "waits_for": waits,
+    })
+}
+
+/// As `cairn status` names them.
+fn problems(chunk: &ListedChunk) -> Vec<&'static str> {
+    let current = || chunk.replicas.iter().filter(|it| !it.stale);
+    let holds = [
+        (current().next().is_none(), ReasonCode::Unavailable),
+        (chunk.good == 1 && chunk.goal > 1, ReasonCode::OneReplicaLeft),
+        (chunk.good < chunk.goal, ReasonCode::UnderReplicated),
+        (current().any(|it| it.damaged), ReasonCode::Damaged),
+        (current().any(|it| it.suspect), ReasonCode::Suspect),
+        (current().any(|it| it.state == ServerState::Silent), ReasonCode::ServersSilent),
+    ];
+    holds.into_iter().filter(|(it, _)| *it).map(|(_, reason)| reason.code()).collect()
+}
+
 /// A chunk with its replicas, and how far they are from what they should be.
-fn explained(chunk: &ChunkLocations, entry: &Entry, servers: &[ServerStatus]) -> Value {
+fn explained(chunk: &ChunkLocations, entry: &Entry, listed: Option<&ListedChunk>) -> Value {
     let mut value = chunk_json(chunk);
     let there = chunk.replicas.len();
     value["missing"] = (entry.replication as usize).saturating_sub(there).into();
-    for replica in value["replicas"].as_array_mut().into_iter().flatten() {
+    if let (Some(all), Some(Value::Object(listed))) =
+        (value.as_object_mut(), listed.map(listed_json))
+    {
+        // What both tell stands as the locations have it.
+        for (name, what) in listed {
+            all.entry(name).or_insert(what);
+        }
+    }
+    value
+}
+
+fn say_states(chunk: &mut Value, servers: &[ServerStatus]) {
+    for replica in chunk["replicas"].as_array_mut().into_iter().flatten() {
         let known = servers.iter().find(|status| replica["server"] == status.at.server.to_string());
         replica["state"] = known.map(|status| state_text(status.state)).into();
     }
-    value
 }

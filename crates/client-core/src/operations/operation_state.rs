@@ -20,7 +20,7 @@ use std::task::Poll;
 pub(crate) enum OperationState {
     /// The cell's settings are not known yet.
     AwaitingCell,
-    /// The masters' answer is the answer.
+    /// The answer, of the masters or of one server, is the answer.
     Ask,
     /// The same, of a request that opens files.
     Open,
@@ -69,7 +69,10 @@ impl OperationState {
                 *self = Self::Length(length);
                 progress
             }
-            Operation::Ask(_) | Operation::Open(_) | Operation::Forget { .. } => {
+            Operation::Ask(_)
+            | Operation::Open(_)
+            | Operation::AskServer { .. }
+            | Operation::Forget { .. } => {
                 unreachable!("it needs no settings of the cell: {operation:?}")
             }
             Operation::Pause(_) => unreachable!("a timer is all there is"),

@@ -44,7 +44,9 @@ impl OperationTable {
                 let at = (client.now + *span).min(deadline);
                 (OperationState::Pause, at, Alarm::Pause(id))
             }
-            Operation::Ask(_) => (OperationState::Ask, deadline, Alarm::Deadline(id)),
+            Operation::Ask(_) | Operation::AskServer { .. } => {
+                (OperationState::Ask, deadline, Alarm::Deadline(id))
+            }
             Operation::Open(_) => (OperationState::Open, deadline, Alarm::Deadline(id)),
             _ => (OperationState::AwaitingCell, deadline, Alarm::Deadline(id)),
         };

@@ -6,13 +6,15 @@ use crate::tasks::chunk_mutation::{AppliedRange, ChunkMutation};
 use crate::tasks::master_call::{MasterAnswer, MasterCall};
 use crate::tasks::piece_read::PieceRead;
 use crate::tasks::read_piece::ReadPiece;
+use crate::tasks::server_call::ServerCall;
 use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
-use cairn_protocol::Failure;
+use cairn_protocol::{Failure, Response};
 
 /// One of the state machines.
 #[derive(Debug)]
 pub(crate) enum Task {
     MasterCall(MasterCall),
+    ServerCall(ServerCall),
     ReadPiece(ReadPiece),
     ChunkMutation(ChunkMutation),
 }
@@ -21,6 +23,7 @@ pub(crate) enum Task {
 #[derive(Debug)]
 pub(crate) enum TaskResult {
     Answered(MasterAnswer),
+    Told(Response),
     Read(PieceRead),
     Applied(AppliedRange),
 }
@@ -44,6 +47,7 @@ impl Task {
     ) -> Progress<TaskResult> {
         match self {
             Self::MasterCall(call) => call.on(cx, input).map_ok(TaskResult::Answered),
+            Self::ServerCall(call) => call.on(cx, input).map_ok(TaskResult::Told),
             Self::ReadPiece(piece) => piece.on(cx, input).map_ok(TaskResult::Read),
             Self::ChunkMutation(mutation) => mutation.on(cx, input).map_ok(TaskResult::Applied),
         }
@@ -52,7 +56,7 @@ impl Task {
     /// It is taken away before it is over.
     pub(crate) fn leave(&self, client: &mut ClientContext, id: TaskId) {
         match self {
-            Self::MasterCall(_) | Self::ReadPiece(_) => {}
+            Self::MasterCall(_) | Self::ServerCall(_) | Self::ReadPiece(_) => {}
             Self::ChunkMutation(mutation) => mutation.leave(&mut client.write_order, id),
         }
     }
@@ -61,7 +65,7 @@ impl Task {
     pub(crate) fn may_have_happened(&self) -> bool {
         match self {
             Self::MasterCall(call) => call.may_have_happened(),
-            Self::ReadPiece(_) => false,
+            Self::ServerCall(_) | Self::ReadPiece(_) => false,
             Self::ChunkMutation(mutation) => mutation.may_have_happened(),
         }
     }
@@ -70,6 +74,8 @@ impl Task {
     pub(crate) fn last_failure(&self) -> Option<&Failure> {
         match self {
             Self::MasterCall(call) => call.last_failure(),
+            // It is asked once: what went wrong is told.
+            Self::ServerCall(_) => None,
             Self::ReadPiece(piece) => piece.last_failure(),
             Self::ChunkMutation(mutation) => mutation.last_failure(),
         }

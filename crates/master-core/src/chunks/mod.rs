@@ -18,6 +18,7 @@ use crate::moves::{MoveRequest, Moves, decide};
 use crate::outbox::ProposalId;
 use crate::record::{LetGo, Record, SetVersion};
 use crate::repair::Repair;
+use crate::rules::chunk_list;
 use crate::rules::explain::explain;
 use crate::rules::health::{self, Health};
 use crate::scheduler::Scheduler;
@@ -25,7 +26,9 @@ use crate::state::State;
 use crate::step::Step;
 use crate::view::View;
 use cairn_env::{Caller, EffectId, LogEvent, Now};
-use cairn_protocol::{ErrorCode, LetGoOfLostAnswer, ListLost, ListLostAnswer};
+use cairn_protocol::{
+    ErrorCode, LetGoOfLostAnswer, ListChunks, ListChunksAnswer, ListLost, ListLostAnswer,
+};
 use cairn_protocol::{
     ExplainAnswer, Failure, JobStatus, Lease, LeftOut, RepairStatusAnswer, ReportBadBlock,
     Response, ServersAnswer,
@@ -138,6 +141,15 @@ impl Chunks {
             Ok((answer, None)) => step.out.reply(from, Ok(answer)),
             Err(failure) => step.out.reply(from, Err(failure)),
         }
+    }
+
+    /// Chunks with their replicas, page by page.
+    pub(crate) fn list_chunks(
+        &self,
+        view: &View<'_>,
+        wish: &ListChunks,
+    ) -> Result<ListChunksAnswer, Failure> {
+        chunk_list::list(view, wish, |handle| self.repair.of_chunk(view.now.time, handle))
     }
 
     /// How the cell stands as a whole. The view is of all that is known here.

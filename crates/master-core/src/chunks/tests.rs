@@ -19,6 +19,7 @@ use cairn_types::{
 mod absent_servers;
 mod after_power_loss;
 mod below_goal;
+mod chunk_list;
 mod closed_unmarked;
 mod counts;
 mod furthest;

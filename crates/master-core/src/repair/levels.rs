@@ -34,7 +34,7 @@ impl<K: Copy + Ord> Levels<K> {
         }
         if let Some(former) = former {
             let handles = self.levels.get_mut(&former).expect("it is of that level");
-            handles.remove(handle);
+            assert!(handles.remove(handle), "it is of that level");
             if handles.count() == 0 {
                 self.levels.remove(&former);
             }

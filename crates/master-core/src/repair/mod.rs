@@ -25,6 +25,7 @@ use crate::job_pace::JobPace;
 use crate::jobs::PlaceJob;
 use crate::jobs::grow::GrowJob;
 use crate::record::Record;
+use crate::rules::chunk_list::RepairOfChunk;
 use crate::rules::cloning::{CloneLoad, choose_source, plan_clone};
 use crate::rules::lacking::Urgency;
 use crate::rules::replica_set::LiveMember;
@@ -505,18 +506,9 @@ impl Repair {
             need: urgency.need,
         };
         let clones = self.clones.iter().take(CLONES_TOLD_MAX).map(|(handle, clone)| {
-            let age = view.now.time.since(clone.began).as_millis();
             let file = view.state.chunk(handle).map(|chunk| chunk.file);
-            CloneStatus {
-                handle,
-                path: file.and_then(|file| view.state.path_of(file)).unwrap_or_default(),
-                source: clone.source.clone(),
-                receiver: clone.receiver.clone(),
-                copied: clone.copied,
-                total: clone.total,
-                age_ms: u64::try_from(age).unwrap_or(u64::MAX),
-                joins: !matches!(clone.stage, CloneStage::Copying(_)),
-            }
+            let path = file.and_then(|file| view.state.path_of(file)).unwrap_or_default();
+            CloneStatus { path, ..clone.status(view.now.time, handle) }
         });
         RepairStatusAnswer {
             below_goal: self.survey.index().counts().map(count).collect(),
@@ -555,6 +547,12 @@ impl Repair {
         let kind = JobKind::Repair;
         let status = JobStatus { id: "repair".into(), kind, state, note, ..JobStatus::default() };
         Some(self.pace.tell(view.now, left, status))
+    }
+
+    /// What is being done about a chunk, for a program.
+    pub(crate) fn of_chunk(&self, now: Time, handle: ChunkHandle) -> RepairOfChunk {
+        let clone = self.clones.get(handle).map(|clone| clone.status(now, handle));
+        (clone, self.rests.left(now, handle))
     }
 
     /// What is being done about a chunk, for a person.

@@ -53,6 +53,12 @@ impl Rests {
         self.by_handle.get(&handle).is_some_and(|rest| now < rest.until)
     }
 
+    /// How much longer a chunk rests.
+    pub(super) fn left(&self, now: Time, handle: ChunkHandle) -> Option<Duration> {
+        let rest = self.by_handle.get(&handle).filter(|rest| now < rest.until)?;
+        Some(rest.until.since(now))
+    }
+
     /// How many rest now.
     pub(crate) fn count(&self, now: Time) -> u64 {
         self.by_handle.values().filter(|rest| now < rest.until).count() as u64

@@ -9,7 +9,7 @@
 
 use crate::rules::cloning::CloneLoad;
 use cairn_env::EffectId;
-use cairn_protocol::CloneProgress;
+use cairn_protocol::{CloneProgress, CloneStatus};
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
 
@@ -41,6 +41,22 @@ pub(super) struct CloneUnderWay {
     pub(super) failures: u32,
     /// Its chunk has its goal: another replica is to go for it.
     pub(super) moves: bool,
+}
+
+impl CloneUnderWay {
+    /// For people, without the file's path.
+    pub(super) fn status(&self, now: Time, handle: ChunkHandle) -> CloneStatus {
+        CloneStatus {
+            handle,
+            path: String::new(),
+            source: self.source.clone(),
+            receiver: self.receiver.clone(),
+            copied: self.copied,
+            total: self.total,
+            age_ms: u64::try_from(now.since(self.began).as_millis()).unwrap_or(u64::MAX),
+            joins: !matches!(self.stage, CloneStage::Copying(_)),
+        }
+    }
 }
 
 /// All clones.

@@ -7,9 +7,11 @@
 //!                 │                          lease_upkeep   what a heartbeat extends
 //!   closing ──────┘   garbage  placement  reading  health  degraded  explain
 //!   good_replicas ◄── lacking · surplus · cloning   condition   who needs one more, or one less
+//!   chunk_list
 //! ```
 
 pub(crate) mod behind;
+pub(crate) mod chunk_list;
 pub(crate) mod cloning;
 pub(crate) mod closing;
 pub(crate) mod condition;

@@ -3,7 +3,8 @@
 //! ```text
 //!   start master and 4 chunkservers in 2 racks
 //!     └► put files ─► many clients append to one file ─► kill -9 the primary of its last chunk
-//!          └► the clients go on ─► read everything back ─► restart the server ─► verdict
+//!          └► the clients go on ─► the cell heals ─► read everything back ─► restart the server
+//!               └► verdict
 //! ```
 //! - D1: whatever ends the demo (a failure, Ctrl-C, kill -9), its processes end by their ids and
 //!   its files go: a janitor waits for it.
@@ -11,6 +12,7 @@
 //!   those on the local disk, records with the acknowledgements that the clients got.
 
 mod appenders;
+mod healing;
 mod source_files;
 mod story;
 mod verdict;

@@ -2,6 +2,7 @@
 
 use crate::cli_error::{CliError, Doing};
 use crate::commands::demo::appenders::{DemoAppended, DemoClients, RecordCount};
+use crate::commands::demo::healing::{Healed, HealingWatch};
 use crate::commands::demo::source_files;
 use crate::commands::demo::verdict::failed;
 use crate::output::size_text;
@@ -18,6 +19,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 const LOG_PATH: &str = "/demo/log";
 
 /// Tells the story line by line, with the time since the start.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Storyteller {
     started: Instant,
 }
@@ -67,14 +69,18 @@ pub(crate) fn tell(
 ) -> Result<String, CliError> {
     let mut demo = DemoCell::start(plan, options, teller)?;
     let source = demo.store_files(size.megabytes)?;
-    let (appended, killed) = demo.append_and_kill(size.clients)?;
+    let (appended, healing, killed) = demo.append_and_kill(size.clients)?;
+    let Healed { first_copy, whole } = healing.finish()?;
     let bytes = demo.read_files_back(&source)?;
     let records = demo.count_records(&appended)?;
     demo.restart(killed)?;
     Ok(format!(
         "{bytes} bytes and {records} records came back, each byte the same and each acknowledged \
-         record exactly once; the longest pause of any client was {} ms, with a server killed",
-        appended.pause.as_millis()
+         record exactly once; with a server killed, the longest pause of any client was {} ms, \
+         the first copy began after {:.1} s and all was whole again after {:.1} s",
+        appended.pause.as_millis(),
+        first_copy.as_secs_f64(),
+        whole.as_secs_f64(),
     ))
 }
 
@@ -124,7 +130,10 @@ impl<'a> DemoCell<'a> {
         Ok(source)
     }
 
-    fn append_and_kill(&mut self, clients: u64) -> Result<(DemoAppended, usize), CliError> {
+    fn append_and_kill(
+        &mut self,
+        clients: u64,
+    ) -> Result<(DemoAppended, HealingWatch, usize), CliError> {
         let path = CellPath::parse(LOG_PATH).doing(|| "naming the log".to_owned())?;
         let create =
             cairn_client::CreateOptions { content: Content::Records, ..Default::default() };
@@ -135,6 +144,8 @@ impl<'a> DemoCell<'a> {
         await_acknowledged(&appenders, 2_000)?;
         let killed = self.kill_the_primary(&path)?;
         let (at_kill, moment) = (appenders.acknowledged(), Instant::now());
+        let address = self.processes.address();
+        let healing = HealingWatch::start(address, self.options, moment, self.teller);
         await_acknowledged(&appenders, at_kill + clients * 4)?;
         let resumed = moment.elapsed().as_millis();
         self.teller.say(format_args!("the clients go on {resumed} ms after the kill"));
@@ -146,7 +157,7 @@ impl<'a> DemoCell<'a> {
         let appended = appenders.stop()?;
         let pause = appended.pause.as_millis();
         self.teller.say(format_args!("the longest pause that any client saw: {pause} ms"));
-        Ok((appended, killed))
+        Ok((appended, healing, killed))
     }
 
     fn kill_the_primary(&mut self, path: &CellPath) -> Result<usize, CliError> {
@@ -214,7 +225,9 @@ impl<'a> DemoCell<'a> {
         self.await_live(self.processes.chunkservers.len())?;
         let name = self.processes.chunkservers[killed].name();
         let spent = started.elapsed().as_millis();
-        self.teller.say(format_args!("{name} is back after {spent} ms, with all it had"));
+        self.teller.say(format_args!(
+            "{name} is back after {spent} ms; what others hold in its place, it lets go of"
+        ));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `cairn fsck`: the chunks that lack replicas, with their files.
+//! `cairn fsck --quick`: the chunks that lack replicas as the master knows them, with their files.
 
 use crate::cli_error::{CliError, Doing};
 use crate::exit_codes::Exit;
@@ -6,19 +6,10 @@ use crate::output::Output;
 use crate::session::Session;
 use cairn_protocol::DegradedChunk;
 use cairn_types::ChunkHandle;
-use clap::Args;
 use serde_json::json;
 
-/// Arguments of `fsck`.
-#[derive(Args, Debug)]
-pub(crate) struct FsckArguments {}
-
 /// Runs it.
-pub(crate) async fn run(
-    _: FsckArguments,
-    session: &Session,
-    output: &Output,
-) -> Result<(), CliError> {
+pub(crate) async fn run(session: &Session, output: &Output) -> Result<(), CliError> {
     let cell = session.cell().await?;
     let doing = || format!("asking the cell at {} for its chunks", session.address());
     let (mut after, mut found, mut lost) = (ChunkHandle::default(), 0_u64, 0_u64);

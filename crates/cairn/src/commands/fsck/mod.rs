@@ -1,0 +1,196 @@
+//! `cairn fsck`: the namespace against the chunkservers: every chunk that files need is asked of
+//! the servers themselves, and with `--data` every byte of every replica is verified there.
+//!
+//! ```text
+//!   master: chunks, replicas as it knows them ─► each server: is it on your disk, as you know it?
+//!                                                   └► with --data: block by block
+//!   each server: all that you hold ─► is there a chunk of that handle?
+//! ```
+//! - FS1: whatever a server finds bad is told to the master by that server, and repaired as damage
+//!   that the scrub finds is; fsck itself changes nothing.
+
+mod check;
+mod findings;
+mod quick;
+mod unreferenced;
+
+use crate::cli_error::{Cause, CliError, Doing};
+use crate::exit_codes::Exit;
+use crate::many_paths::the_one;
+use crate::output::{Output, size_text};
+use crate::session::Session;
+use cairn_client::Cell;
+use cairn_types::{CellPath, ChunkHandle};
+use check::Checker;
+use clap::Args;
+use findings::{Tally, is_stuck};
+use serde_json::json;
+use std::time::Duration;
+
+/// Looks again so often while repair is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Arguments of `fsck`.
+#[derive(Args, Debug)]
+pub(crate) struct FsckArguments {
+    /// The files at or below this path; where none is named, all, and what no file refers to
+    path: Option<String>,
+    /// Read and verify every byte of every replica
+    #[arg(long)]
+    data: bool,
+    /// Wait until whatever can be repaired is
+    #[arg(long)]
+    repair: bool,
+    /// Ask the master alone which chunks lack replicas
+    #[arg(long, conflicts_with_all = ["path", "data", "repair"])]
+    quick: bool,
+}
+
+/// Runs it.
+pub(crate) async fn run(
+    arguments: FsckArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
+    if arguments.quick {
+        return quick::run(session, output).await;
+    }
+    let (cell, under) = match &arguments.path {
+        Some(path) => {
+            let place = the_one(session, path).await?;
+            (place.cell, Some(place.path))
+        }
+        None => (session.cell().await?, None),
+    };
+    let checker = Checker::new(&cell, arguments.data).await?;
+    let mut tally = Tally::default();
+    let handles = check_chunks(&checker, under.as_ref(), (output, &mut tally)).await?;
+    if under.is_none() {
+        for finding in unreferenced::find(&checker, &handles).await? {
+            finding.tell(output)?;
+            tally.note(&finding);
+        }
+    }
+    checker.progress.finish();
+    if arguments.repair {
+        await_repair(&cell, &mut tally).await?;
+    }
+    tell_summary(&arguments, &tally, output)?;
+    verdict(&tally)
+}
+
+/// Checks every chunk, page by page; tells what is found, and which there are.
+async fn check_chunks(
+    checker: &Checker,
+    under: Option<&CellPath>,
+    (output, tally): (&Output, &mut Tally),
+) -> Result<Vec<ChunkHandle>, CliError> {
+    let doing = || "asking the master for its chunks".to_owned();
+    let (mut after, mut handles) = (ChunkHandle::default(), Vec::new());
+    loop {
+        let (chunks, resume) = checker.cell.listed_chunks(under, after).await.doing(doing)?;
+        handles.extend(chunks.iter().map(|chunk| chunk.handle));
+        let checked = checker.check(chunks).await?;
+        for chunk in checked {
+            for finding in &chunk.findings {
+                finding.tell(output)?;
+                tally.note(finding);
+            }
+            tally.count(&chunk);
+        }
+        output.flush()?;
+        match resume {
+            Some(resume) => after = resume,
+            None => return Ok(handles),
+        }
+    }
+}
+
+/// Waits until what was found, and can be repaired, is; or nothing gets on any more.
+async fn await_repair(cell: &Cell, tally: &mut Tally) -> Result<(), CliError> {
+    let wanted: Vec<ChunkHandle> = tally.to_repair.iter().copied().collect();
+    // What servers have found they tell with their next heartbeat.
+    let heartbeat = Duration::from_millis(cell.info().config.heartbeat_ms);
+    tokio::time::sleep(2 * heartbeat).await;
+    for handle in wanted {
+        while is_to_be_awaited(cell, handle, tally).await? {
+            eprintln!("fsck: {} chunks wait to be repaired", tally.to_repair.len());
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a chunk is not whole yet, and may get so by itself.
+async fn is_to_be_awaited(
+    cell: &Cell,
+    handle: ChunkHandle,
+    tally: &mut Tally,
+) -> Result<bool, CliError> {
+    let before = ChunkHandle::new(handle.get().saturating_sub(1));
+    let doing = || "asking the master whether what was found is repaired".to_owned();
+    let (listed, _) = cell.listed_chunks(None, before).await.doing(doing)?;
+    // One that is not there any more was purged.
+    let chunk = listed.into_iter().find(|chunk| chunk.handle == handle);
+    let is_whole = chunk.as_ref().is_none_or(|chunk| {
+        let bad = chunk.replicas.iter().any(|it| !it.stale && (it.damaged || it.suspect));
+        chunk.good >= chunk.goal && !bad
+    });
+    if is_whole {
+        tally.repaired(handle);
+    }
+    let stuck = chunk.and_then(|chunk| chunk.waits).is_some_and(|wait| is_stuck(wait.why));
+    Ok(!is_whole && !stuck)
+}
+
+fn tell_summary(arguments: &FsckArguments, tally: &Tally, output: &Output) -> Result<(), CliError> {
+    let (lacking, lost) = (tally.lacking, tally.lost);
+    let (left, repaired) = (tally.to_repair.len(), tally.repaired_count);
+    if output.json() {
+        return output.value(&json!({ "summary": {
+            "chunk_count": tally.chunks,
+            "replica_count": tally.replicas,
+            "bytes_verified": tally.bytes,
+            "finding_count": tally.findings,
+            "lacking": lacking,
+            "lost": lost,
+            "to_repair": left,
+            "repaired": repaired,
+            "beyond_repair": tally.beyond_repair,
+        } }));
+    }
+    output.line(&format!("{lacking} chunks lack replicas, {lost} of them cannot be read now"))?;
+    let verified = match arguments.data {
+        true => format!(", {} verified", size_text(tally.bytes, true)),
+        false => String::new(),
+    };
+    output.line(&format!(
+        "{} chunks in {} replicas asked of their servers{verified}; {} findings",
+        tally.chunks, tally.replicas, tally.findings
+    ))?;
+    if tally.findings == 0 {
+        return Ok(());
+    }
+    let rest = match (left, arguments.repair) {
+        (0, _) => String::new(),
+        (_, true) => format!("; {left} are not repaired yet: cairn explain says why"),
+        (_, false) => format!("; {left} are being repaired: --repair waits for it"),
+    };
+    let beyond = tally.beyond_repair;
+    output.line(&format!("{repaired} chunks repaired, {beyond} beyond repair{rest}"))
+}
+
+fn verdict(tally: &Tally) -> Result<(), CliError> {
+    if tally.lost > 0 || tally.beyond_repair > 0 {
+        Err(CliError::told(Exit::NotNow))
+    } else if tally.to_repair.is_empty() && !tally.doubtful {
+        Ok(())
+    } else {
+        Err(CliError::told(Exit::Degraded))
+    }
+}
+
+/// A failure of the tool itself.
+fn broken(why: impl Into<String>) -> CliError {
+    CliError::new("checking chunks", Cause::new(Exit::Failed, why, "run it again"))
+}

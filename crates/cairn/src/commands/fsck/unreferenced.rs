@@ -1,0 +1,93 @@
+//! What servers hold that no file refers to: all that each holds, against the chunks that the
+//! master has.
+
+use super::check::Checker;
+use super::findings::{Finding, FindingCode};
+use crate::cli_error::{CliError, Doing};
+use cairn_protocol::{ListHeld, ServerState};
+use cairn_types::{ChunkHandle, ReplicaAt};
+use std::collections::{BTreeMap, BTreeSet};
+
+const PAGE_SIZE: u32 = 1000;
+
+/// Finds them; `known`: the chunks that the master told of, in order of handles.
+///
+/// # Errors
+/// Where the master does not answer any more.
+pub(crate) async fn find(
+    checker: &Checker,
+    known: &[ChunkHandle],
+) -> Result<Vec<Finding>, CliError> {
+    let mut strange: BTreeMap<ChunkHandle, Vec<ReplicaAt>> = BTreeMap::new();
+    let mut findings = Vec::new();
+    let doing = || "asking the master for its chunkservers".to_owned();
+    for status in checker.cell.servers().await.doing(doing)? {
+        if status.state == ServerState::Dead {
+            continue;
+        }
+        if let Err(error) = note_strange(checker, &status.at, known, &mut strange).await {
+            let what = format!("the server could not be asked what it holds: {error}");
+            let (code, handle) = (FindingCode::NotAsked, ChunkHandle::default());
+            let at = Some(status.at.clone());
+            findings.push(Finding { code, handle, place: None, at, offset: None, what });
+        }
+    }
+    if strange.is_empty() {
+        return Ok(findings);
+    }
+    let lost = lost_handles(checker).await?;
+    for (handle, servers) in strange {
+        // One that was opened since the master told of its chunks is none.
+        let before = ChunkHandle::new(handle.get().saturating_sub(1));
+        let doing = || "asking the master for a chunk".to_owned();
+        let (found, _) = checker.cell.listed_chunks(None, before).await.doing(doing)?;
+        if found.iter().any(|chunk| chunk.handle == handle) {
+            continue;
+        }
+        let (code, what) = if lost.contains(&handle) {
+            (FindingCode::LostAndFound, "the master's log does not know it: cairn lost")
+        } else {
+            (FindingCode::Unreferenced, "no file refers to it; it is collected by itself")
+        };
+        for at in servers {
+            let (at, what) = (Some(at), what.to_owned());
+            findings.push(Finding { code, handle, place: None, at, offset: None, what });
+        }
+    }
+    Ok(findings)
+}
+
+async fn note_strange(
+    checker: &Checker,
+    at: &ReplicaAt,
+    known: &[ChunkHandle],
+    strange: &mut BTreeMap<ChunkHandle, Vec<ReplicaAt>>,
+) -> Result<(), cairn_client::Error> {
+    let mut after = ChunkHandle::default();
+    loop {
+        let held = checker.cell.ask_server(at, ListHeld { after, limit: PAGE_SIZE }).await?;
+        for report in held.replicas.0 {
+            if known.binary_search(&report.handle).is_err() {
+                strange.entry(report.handle).or_default().push(at.clone());
+            }
+        }
+        match held.resume {
+            Some(resume) => after = resume,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The chunks that the master knows to be strange to its log.
+async fn lost_handles(checker: &Checker) -> Result<BTreeSet<ChunkHandle>, CliError> {
+    let (mut lost, mut after) = (BTreeSet::new(), ChunkHandle::default());
+    loop {
+        let doing = || "asking the master for lost chunks".to_owned();
+        let (chunks, resume) = checker.cell.lost_chunks(after).await.doing(doing)?;
+        lost.extend(chunks.into_iter().map(|chunk| chunk.handle));
+        match resume {
+            Some(resume) => after = resume,
+            None => return Ok(lost),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `cairn fsck` against a cell of real processes: what is planted on the disks is found by name,
+//! repaired where it can be, and called beyond repair where it cannot.
+
+mod cell;
+
+use cell::{Cell, await_until};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// Bytes that differ from block to block.
+fn content(size: usize) -> Vec<u8> {
+    (0..size).map(|at| u8::try_from((at / 4096 + at * 7) % 251).expect("below")).collect()
+}
+
+/// The chunk files of all servers: by chunk, with the number of the server.
+fn chunk_files(cell: &Cell) -> Vec<Vec<(usize, PathBuf)>> {
+    let mut all: BTreeMap<String, Vec<(usize, PathBuf)>> = BTreeMap::new();
+    for number in 0..cell.chunkservers.len() {
+        let root = cell.data_of(number + 1).join("chunks");
+        for directory in std::fs::read_dir(root).expect("lists").map(|it| it.expect("reads")) {
+            for file in std::fs::read_dir(directory.path()).expect("lists") {
+                let path = file.expect("reads").path();
+                if path.extension().is_some_and(|kind| kind == "chunk") {
+                    let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+                    all.entry(name).or_default().push((number, path));
+                }
+            }
+        }
+    }
+    all.into_values().collect()
+}
+
+fn flip(path: &PathBuf, offset: u64) {
+    let file = File::options().read(true).write(true).open(path).expect("opens");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).expect("reads");
+    file.write_all_at(&[byte[0] ^ 1], offset).expect("writes");
+}
+
+/// What is found, the summary, and the exit code.
+fn fsck(cell: &Cell, arguments: &[&str]) -> (Vec<Value>, Value, i32) {
+    let done = cell.run([&["fsck", "--json"], arguments].concat());
+    let text = done.text();
+    let mut lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let summary = lines.pop().expect("a summary")["summary"].clone();
+    assert!(summary.is_object(), "{text}{}", done.stderr);
+    (lines, summary, done.code())
+}
+
+fn find<'a>(findings: &'a [Value], code: &str) -> &'a Value {
+    let of_code = findings.iter().find(|finding| finding["code"] == code);
+    of_code.unwrap_or_else(|| panic!("no {code} in {findings:#?}"))
+}
+
+#[test]
+fn what_is_planted_in_single_replicas_is_found_by_name_and_repaired() {
+    let cell = Cell::start(4);
+    let bytes = content(3 << 20);
+    let local = cell.file("local", &bytes);
+    cell.ok(["mkdir", "/d"]);
+    cell.ok(["put", local.as_str(), "/d/file"]);
+    cell.ok(["mkdir", "/other"]);
+    let (found, summary, code) = fsck(&cell, &["--data"]);
+    assert_eq!((found.len(), code), (0, 0), "{found:?}");
+    assert_eq!((&summary["chunk_count"], &summary["replica_count"]), (&3.into(), &9.into()));
+    assert_eq!(summary["bytes_verified"], 9 << 20);
+    let files = chunk_files(&cell);
+    assert_eq!(files.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 3]);
+    let planted = [&files[0][0], &files[1][1], &files[2][2]];
+    flip(&planted[0].1, 70_000);
+    std::fs::remove_file(&planted[1].1).expect("removes");
+    std::fs::remove_file(planted[2].1.with_extension("meta")).expect("removes");
+    assert_eq!(fsck(&cell, &["/other", "--data"]).2, 0, "nothing is wrong there");
+    let (found, summary, code) = fsck(&cell, &["/d", "--data"]);
+    assert_eq!(code, 14, "{found:#?}");
+    for (code, (server, _)) in
+        std::iter::zip(["BAD_BLOCK", "FILE_MISSING", "SIDECAR_MISSING"], planted)
+    {
+        let finding = find(&found, code);
+        assert_eq!(finding["path"], "/d/file");
+        assert_eq!(finding["address"], cell.chunkservers[*server].address(), "{finding}");
+    }
+    assert_eq!(find(&found, "BAD_BLOCK")["offset"], 69_632, "where the block begins");
+    assert_eq!((&summary["lacking"], &summary["lost"]), (&3.into(), &0.into()));
+    let (_, summary, code) = fsck(&cell, &["--data", "--repair"]);
+    assert_eq!(code, 0, "{summary}");
+    assert_eq!((&summary["to_repair"], &summary["beyond_repair"]), (&0.into(), &0.into()));
+    await_until("nothing more to find", || {
+        let (found, _, code) = fsck(&cell, &["--data"]);
+        found.is_empty() && code == 0
+    });
+    assert!(cell.ok_with(["cat", "/d/file"], b"") == bytes, "the same bytes");
+}
+
+#[test]
+fn what_is_bad_in_every_replica_is_called_beyond_repair_and_not_waited_for() {
+    let cell = Cell::start(3);
+    let local = cell.file("local", &content(1 << 20));
+    cell.ok(["put", local.as_str(), "/file"]);
+    let files = chunk_files(&cell);
+    files[0].iter().for_each(|(_, path)| flip(path, 5));
+    let (found, summary, code) = fsck(&cell, &["--data", "--repair"]);
+    assert_eq!(code, 7, "{found:#?}");
+    assert_eq!(found.iter().filter(|it| it["code"] == "BAD_BLOCK").count(), 3);
+    assert_eq!(find(&found, "NO_GOOD_REPLICA")["path"], "/file");
+    assert_eq!((&summary["beyond_repair"], &summary["to_repair"]), (&1.into(), &0.into()));
+    let explained = cell.ok(["explain", "/file", "--json"]);
+    let explained: Value = serde_json::from_str(&explained).expect("JSON");
+    let chunk = &explained["chunks"][0];
+    await_until("the master to know", || {
+        let told = cell.ok(["explain", "/file", "--json"]);
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        told["chunks"][0]["waits_for"]["code"] == "NO_SOURCE"
+    });
+    assert_eq!(chunk["goal"], 3, "{chunk}");
+}

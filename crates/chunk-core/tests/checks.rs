@@ -1,0 +1,107 @@
+//! Checks of single replicas for people: what is asked of the disk, and what comes of its word.
+
+mod bench;
+
+use bench::{Bench, TERM, handle};
+use cairn_env::{ChunkDone, ChunkError, ChunkJob, DiskError, IoFailure};
+use cairn_protocol::{
+    CheckReplica, CheckReplicaAnswer, ErrorCode, Heartbeat, ListHeld, ReplicaFault, Request,
+    Response,
+};
+use cairn_types::ChunkHandle;
+use std::time::Duration;
+
+impl Bench {
+    fn check(&mut self, data: bool) {
+        self.ask(CheckReplica { handle: handle(), offset: 0, data });
+    }
+
+    fn checked(&mut self) -> CheckReplicaAnswer {
+        match self.reply().1 {
+            Ok(Response::CheckReplica(answer)) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn damaged(&mut self) -> Vec<ChunkHandle> {
+        self.calls.clear();
+        self.tick(Duration::from_secs(1));
+        let beat = self.calls.iter().find_map(|(_, request)| match request {
+            Request::Heartbeat(Heartbeat { damaged, .. }) => Some(damaged.clone()),
+            _ => None,
+        });
+        beat.expect("a heartbeat is due")
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_is_told_to_who_asked_and_to_the_master() {
+    let mut bench = Bench::with_replica();
+    bench.check(false);
+    let (id, job) = bench.job();
+    assert_eq!(job, ChunkJob::Look { handle: handle() });
+    bench.done(id, Ok(ChunkDone::Looked { fault: ReplicaFault::Sound }));
+    let answer = bench.checked();
+    assert_eq!((answer.fault, answer.damaged), (ReplicaFault::Sound, false));
+    assert_eq!(bench.damaged(), []);
+    bench.jobs.clear();
+    bench.check(false);
+    let (id, _) = bench.job();
+    bench.done(id, Ok(ChunkDone::Looked { fault: ReplicaFault::NoSidecar }));
+    let answer = bench.checked();
+    assert_eq!((answer.fault, answer.replica.handle), (ReplicaFault::NoSidecar, handle()));
+    assert_eq!(bench.damaged(), [handle()]);
+}
+
+#[test]
+fn bytes_are_verified_part_by_part_and_a_bad_block_is_named() {
+    let mut bench = Bench::with_replica();
+    bench.check(true);
+    let (id, job) = bench.scrubs.pop_front().expect("a part is verified");
+    assert_eq!(job, ChunkJob::Scrub { handle: handle(), offset: 0 });
+    bench.done(id, Ok(ChunkDone::Scrubbed { size: 900, next: Some(512), bad: Some(448) }));
+    let answer = bench.checked();
+    assert_eq!((answer.fault, answer.bad_offset), (ReplicaFault::BadBlock, 448));
+    assert_eq!((answer.size, answer.next), (900, Some(512)), "who asked goes on behind it");
+    assert_eq!(bench.damaged(), [handle()]);
+}
+
+#[test]
+fn a_disk_that_cannot_look_says_nothing_of_the_replica_and_one_that_is_not_here_is_not_looked_for()
+{
+    let mut bench = Bench::with_replica();
+    bench.check(false);
+    let (id, _) = bench.job();
+    bench.done(id, Err(ChunkError::Disk(DiskError::Io(IoFailure::NoDescriptors))));
+    assert_eq!(bench.failure().code, ErrorCode::Io);
+    assert_eq!(bench.damaged(), []);
+    bench.jobs.clear();
+    bench.scrubs.clear();
+    let absent = ChunkHandle::of(TERM, 99);
+    bench.ask(CheckReplica { handle: absent, ..CheckReplica::default() });
+    assert_eq!(bench.failure().code, ErrorCode::NoSuchChunk);
+    bench.ask(CheckReplica { handle: handle(), offset: u64::MAX, data: true });
+    assert_eq!(bench.failure().code, ErrorCode::Invalid, "it has no such byte");
+    assert!(bench.jobs.is_empty() && bench.scrubs.is_empty());
+}
+
+#[test]
+fn what_is_held_is_told_page_by_page() {
+    let held: Vec<ChunkHandle> = (1..=5).map(|number| ChunkHandle::of(TERM, number)).collect();
+    let mut bench = Bench::restarted(&held, ChunkHandle::default(), &[]);
+    let (mut all, mut after) = (Vec::new(), ChunkHandle::default());
+    loop {
+        bench.ask(ListHeld { after, limit: 2 });
+        let Ok(Response::ListHeld(answer)) = bench.reply().1 else { panic!("a page") };
+        assert!(answer.replicas.0.len() <= 2);
+        all.extend(answer.replicas.0.iter().map(|report| report.handle));
+        match answer.resume {
+            Some(resume) => after = resume,
+            None => break,
+        }
+    }
+    assert_eq!(all, held);
+    let after = ChunkHandle::new(u64::MAX);
+    bench.ask(ListHeld { after, limit: 2 });
+    assert!(matches!(bench.reply().1, Ok(Response::ListHeld(answer)) if answer.resume.is_none()));
+}

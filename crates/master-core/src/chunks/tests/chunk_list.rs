@@ -1,0 +1,51 @@
+//! Chunks as the master knows them, for programs: replicas, what is wrong, what is waited for.
+
+use super::{FILE, World, members, report};
+use cairn_protocol::{ListChunks, ListedChunk, ServerState, WaitReason};
+use cairn_types::{CellPath, ChunkHandle};
+
+impl World {
+    fn listed(&self, under: Option<&str>) -> Vec<ListedChunk> {
+        let view = self.chunks.view(self.moment(), &self.state);
+        let under = under.map(|path| CellPath::parse(path).expect("a path"));
+        let (mut all, mut after) = (Vec::new(), ChunkHandle::default());
+        loop {
+            let wish = ListChunks { under: under.clone(), after, limit: 1 };
+            let answer = self.chunks.list_chunks(&view, &wish).expect("it is there");
+            all.extend(answer.chunks);
+            match answer.resume {
+                Some(resume) => after = resume,
+                None => return all,
+            }
+        }
+    }
+}
+
+#[test]
+fn a_chunk_is_told_with_its_replicas_who_is_missed_and_what_it_waits_for() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    world.pass(3000, &[1, 2, 3]);
+    for id in 1..=3 {
+        world.beat(id, vec![report(&grant)], vec![]);
+    }
+    let all = world.listed(None);
+    assert_eq!(all.len(), 1);
+    let chunk = &all[0];
+    assert_eq!((chunk.handle, chunk.path.as_str(), chunk.goal), (grant.handle, "/f", 3));
+    assert_eq!((chunk.good, chunk.waits, chunk.leased), (3, None, false));
+    assert_eq!(world.state.chunk(chunk.handle).map(|it| it.file), Some(FILE));
+    assert!(chunk.replicas.iter().all(|it| !it.stale && it.state == ServerState::Live));
+    let gone = members(&grant)[2];
+    let rest: Vec<u64> = (1..=3).filter(|id| *id != gone).collect();
+    world.pass(5000, &rest);
+    let chunk = world.listed(Some("/f")).remove(0);
+    assert_eq!((chunk.good, chunk.replicas.len(), chunk.missing.len()), (2, 2, 1));
+    assert_eq!(chunk.missing[0].heard_age_ms, 5000);
+    assert_eq!(chunk.waits.map(|wait| wait.why), Some(WaitReason::NoServer));
+    world.join(4, vec![], vec![]);
+    world.pass(500, &[rest[0], rest[1], 4]);
+    let chunk = world.listed(Some("/")).remove(0);
+    let clone = chunk.clone.expect("it is copied to the fourth");
+    assert_eq!((clone.receiver.server.get(), chunk.waits), (4, None));
+}

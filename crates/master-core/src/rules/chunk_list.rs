@@ -1,0 +1,136 @@
+//! Chunks with their replicas as the master knows them, page by page: what is compared with what
+//! chunkservers hold, and told to programs that ask why a chunk is as it is.
+
+use super::good_replicas::good;
+use super::members::current;
+use crate::fleet::{KnownReplica, behind};
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_protocol::{
+    ChunkWait, CloneStatus, Failure, ListChunks, ListChunksAnswer, ListedChunk, ListedReplica,
+    MESSAGE_SIZE_MAX, MissingReplica, WaitReason,
+};
+use cairn_types::{ChunkHandle, EntryId, EntryKind, PATH_SIZE_MAX, ServerId};
+use std::time::Duration;
+
+/// Chunks that one request looks at: a few milliseconds.
+const LOOKED_AT_MAX: usize = 4096;
+/// Chunks that one answer tells of.
+const TOLD_MAX: u32 = 256;
+/// Replicas of each, and servers that held one.
+const REPLICAS_MAX: usize = 64;
+const MISSING_MAX: usize = 4;
+
+// A hidden name makes a path longer by itself and no more; addresses have 255 bytes.
+const _: () = assert!(
+    TOLD_MAX as usize * (PATH_SIZE_MAX + 1024 + REPLICAS_MAX * 64 + (MISSING_MAX + 2) * 600)
+        < MESSAGE_SIZE_MAX as usize
+);
+
+/// What repair says of a chunk: the copy that is made, and how long it rests.
+pub(crate) type RepairOfChunk = (Option<CloneStatus>, Option<Duration>);
+
+/// Those that are wished, in order of handles.
+pub(crate) fn list(
+    view: &View<'_>,
+    wish: &ListChunks,
+    repair_of: impl Fn(ChunkHandle) -> RepairOfChunk,
+) -> Result<ListChunksAnswer, Failure> {
+    let limit = wish.limit.clamp(1, TOLD_MAX) as usize;
+    let mut answer = ListChunksAnswer::default();
+    let mut prefix = String::new();
+    if let Some(path) = &wish.under {
+        let id = view.state.resolve(path)?;
+        if view.state.entry(id).is_some_and(|entry| entry.kind == EntryKind::File) {
+            let mut handles = chunks_of(view, id, wish.after);
+            handles.sort_unstable();
+            let more = handles.len() > limit;
+            handles.truncate(limit);
+            answer.resume = handles.last().copied().filter(|_| more);
+            let told = |handle| Some((handle, view.state.chunk(handle)?));
+            let told = handles.into_iter().filter_map(told);
+            let tell = |(handle, chunk)| listed(view, handle, &chunk, repair_of(handle));
+            answer.chunks = told.map(tell).collect();
+            assert!(answer.chunks.len() <= limit, "a page fits a message");
+            return Ok(answer);
+        }
+        prefix = format!("{}/", path.as_str().trim_end_matches('/'));
+    }
+    for (number, (handle, chunk)) in view.state.chunks_after(wish.after).enumerate() {
+        if number >= LOOKED_AT_MAX || answer.chunks.len() >= limit {
+            return Ok(answer);
+        }
+        answer.resume = Some(handle);
+        let path = || view.state.path_of(chunk.file).unwrap_or_default();
+        if prefix.is_empty() || path().starts_with(&prefix) {
+            answer.chunks.push(listed(view, handle, &chunk, repair_of(handle)));
+        }
+    }
+    answer.resume = None;
+    Ok(answer)
+}
+
+fn chunks_of(view: &View<'_>, file: EntryId, after: ChunkHandle) -> Vec<ChunkHandle> {
+    let all = view.state.chunks_of(file, Default::default());
+    all.map(|(_, handle)| handle).filter(|handle| *handle > after).collect()
+}
+
+fn listed(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+    (clone, rests): RepairOfChunk,
+) -> ListedChunk {
+    let (now, servers) = (view.now.time, view.fleet.servers());
+    let leased = view.leases.possible(handle, now).is_some();
+    let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let behind = if leased { Vec::new() } else { behind(&up_to_date) };
+    let known = |at: &ServerId| up_to_date.iter().any(|(server, _)| server == at);
+    let replica = |(server, replica): (ServerId, KnownReplica)| ListedReplica {
+        server,
+        version: replica.version,
+        length: replica.length,
+        state: servers.state(now, server).unwrap_or_default(),
+        stale: !known(&server) || behind.contains(&server),
+        suspect: replica.suspect,
+        damaged: replica.damaged,
+    };
+    let missing = |(server, _): (ServerId, KnownReplica)| {
+        let known = servers.get(server)?;
+        let age = u64::try_from(now.since(known.heard).as_millis()).unwrap_or(u64::MAX);
+        Some(MissingReplica { at: known.at.clone(), heard_age_ms: age })
+    };
+    let lost = view.fleet.locations().lost(handle);
+    let lost = lost.filter(|(_, replica)| replica.is_current(chunk.version));
+    let good = u32::try_from(good(view, handle, chunk).len()).expect("a cell has few servers");
+    assert!(good as usize <= up_to_date.len(), "what is good is up to date");
+    let waits = (good < chunk.goal && clone.is_none()).then(|| wait(view, handle, good, rests));
+    ListedChunk {
+        handle,
+        index: chunk.index,
+        path: view.state.path_of(chunk.file).unwrap_or_default(),
+        version: chunk.version,
+        goal: chunk.goal,
+        closed: chunk.closed,
+        leased,
+        good,
+        replicas: view.fleet.locations().of(handle).take(REPLICAS_MAX).map(replica).collect(),
+        missing: lost.take(MISSING_MAX).filter_map(missing).collect(),
+        clone,
+        waits,
+    }
+}
+
+/// What a chunk that lacks replicas waits for.
+fn wait(view: &View<'_>, handle: ChunkHandle, good: u32, rests: Option<Duration>) -> ChunkWait {
+    let holds = |server| view.fleet.locations().get(handle, server).is_some();
+    let free = view.fleet.servers().live(view.now.time).any(|it| !holds(it.at.server));
+    let why = match (good, free, rests) {
+        (0, ..) => WaitReason::NoSource,
+        (_, false, _) => WaitReason::NoServer,
+        (.., Some(_)) => WaitReason::Rest,
+        (.., None) => WaitReason::Turn,
+    };
+    let left = rests.filter(|_| why == WaitReason::Rest).unwrap_or_default();
+    ChunkWait { why, left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX) }
+}
