@@ -7,9 +7,9 @@ use bytes::Bytes;
 use cairn_client_core::{Operation, Output};
 use cairn_protocol::{
     Batch, BatchEntry, BatchResult, Create, Delete, Failure, List, MakeDirectory, Open, Rename,
-    Request, Response, Stat, Undelete,
+    Request, Response, SetPolicy, Stat, Undelete,
 };
-use cairn_types::{CellPath, Content, Entry, EntryId};
+use cairn_types::{CellPath, Content, Entry, EntryId, PolicyPartNames, PolicyParts};
 use std::fmt;
 
 /// Names one operation of one run.
@@ -39,6 +39,12 @@ pub(crate) enum ClientOp {
     /// Brings back what was deleted there last, or what has this hidden name.
     Undelete {
         path: CellPath,
+    },
+    /// Has a directory or file say a level, or say none any more.
+    SetPolicy {
+        path: CellPath,
+        level: Option<u32>,
+        apply: bool,
     },
     Stat {
         path: CellPath,
@@ -116,6 +122,12 @@ impl ClientOp {
                 Request::Delete(Delete { mutation, path, recursive })
             }
             Self::Undelete { path } => Request::Undelete(Undelete { mutation, path, to: None }),
+            Self::SetPolicy { path, level, apply } => {
+                let inherit =
+                    PolicyPartNames { replication: level.is_none(), ..Default::default() };
+                let set = PolicyParts { replication: level, ..PolicyParts::default() };
+                Request::SetPolicy(SetPolicy { mutation, path, set, inherit, apply })
+            }
             Self::Stat { path } => Request::Stat(Stat { path }),
             Self::Open { path } => {
                 return Operation::Open(Open { path, ..Open::default() }.into());

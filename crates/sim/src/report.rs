@@ -22,6 +22,8 @@ pub struct RunConfig {
     pub faults: FaultMix,
     /// Whether names are asked for in batches too.
     pub batches: bool,
+    /// Whether a client says levels of replication, and others.
+    pub levels: bool,
     /// Whether a client has to get on while faults last, and every replica is read at the end.
     pub strict: bool,
 }
@@ -38,6 +40,7 @@ impl RunConfig {
             trace: false,
             faults: FaultMix::of(seed),
             batches: true,
+            levels: true,
             strict: false,
         }
     }

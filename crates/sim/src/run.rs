@@ -10,8 +10,8 @@ use crate::replica_audit::{AuditedFile, audit};
 use crate::report::{CheckFailure, RunConfig, RunReport};
 use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
-    Appender, FinalReads, NameHistory, NamespaceChurn, Progress, RandomWriter, RecordFile,
-    SequentialFiles, SharedFile, TailingReader,
+    Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, Progress, RandomWriter,
+    RecordFile, SequentialFiles, SharedFile, TailingReader,
 };
 use cairn_env_sim::{WorldStep, WorldTime};
 use cairn_types::CellConfig;
@@ -131,6 +131,9 @@ fn workloads(
         Box::new(NamespaceChurn::new(4, shared.names.clone(), batches)),
         Box::new(NamespaceChurn::new(1, shared.names.clone(), batches)),
     ];
+    if config.levels {
+        workloads.push(Box::new(LevelChanges::new(2)));
+    }
     if config.strict {
         workloads.push(Box::new(Progress::new(3)));
     }

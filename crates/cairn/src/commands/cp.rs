@@ -127,13 +127,8 @@ async fn plan(
 impl CpContext {
     async fn copy(&self, Copy { from, to, .. }: Copy) -> Result<(), CliError> {
         let file = open(&from).await?;
-        let entry = file.entry();
-        let create = CreateOptions {
-            replication: entry.replication,
-            content: entry.content,
-            synced: entry.synced,
-            ..CreateOptions::default()
-        };
+        // What is made is kept as the policy of the place says where it is made.
+        let create = CreateOptions { content: file.entry().content, ..CreateOptions::default() };
         let options =
             UploadOptions { replace: self.force, partials: self.partials.clone(), create };
         let mut source = CellSource(file.reader(0));

@@ -14,6 +14,7 @@ mod manual_client;
 mod masters;
 mod mutations;
 mod names;
+mod policies;
 mod raises;
 mod repair;
 mod script;
@@ -26,6 +27,6 @@ pub fn drills() -> Vec<Drill> {
     let of_rules =
         [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
     let of_rules = [&of_rules.concat()[..], lies::DRILLS];
-    [of_rules.concat(), deletion::DRILLS.to_vec(), repair::DRILLS.to_vec(), findings::drills()]
-        .concat()
+    let of_names = [deletion::DRILLS, policies::DRILLS].concat();
+    [of_rules.concat(), of_names, repair::DRILLS.to_vec(), findings::drills()].concat()
 }

@@ -46,6 +46,7 @@ impl DrillScript {
             trace,
             faults: FaultMix::calm(),
             batches: false,
+            levels: false,
             strict: false,
         };
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));

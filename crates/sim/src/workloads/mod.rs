@@ -2,6 +2,7 @@
 
 mod concurrent_appends;
 mod final_reads;
+mod level_changes;
 mod namespace_churn;
 mod progress;
 mod random_writes;
@@ -12,6 +13,7 @@ mod tailing_readers;
 
 pub(crate) use concurrent_appends::Appender;
 pub(crate) use final_reads::FinalReads;
+pub(crate) use level_changes::LevelChanges;
 pub(crate) use namespace_churn::{NameHistory, NamespaceChurn};
 pub(crate) use progress::Progress;
 pub(crate) use random_writes::RandomWriter;
