@@ -73,56 +73,35 @@ impl State {
             Record::MoveEntry(record) => self.names.move_entry(record, self.log_time),
             Record::HideEntry(record) => self.names.hide_entry(record, self.log_time),
             Record::OpenChunk(record) => {
-                self.purges().raise_floor(record.floor);
+                purges(self).raise_floor(record.floor);
                 // What was let go of is garbage somewhere.
                 if self.is_purged(record.handle) && !broken(Rule::R1) {
                     return Err(handle_taken(record.handle));
                 }
-                self.chunk_changes().open_chunk(record)
+                chunk_changes(self).open_chunk(record)
             }
-            Record::CloseChunk(record) => self.chunk_changes().close_chunk(record),
+            Record::CloseChunk(record) => chunk_changes(self).close_chunk(record),
             Record::SetVersion(record) => {
-                let set = self.chunk_changes().set_version(record)?;
+                let set = chunk_changes(self).set_version(record)?;
                 if let Some(serial) = record.keeps_above {
                     self.purged.keep_above(record.handle, serial);
                 }
                 Ok(set)
             }
-            Record::SetLength(record) => self.chunk_changes().set_length(record),
+            Record::SetLength(record) => chunk_changes(self).set_length(record),
             Record::Refuse(record) => Err(record.failure.clone()),
             Record::KnowServer(record) => self.servers.know_server(record),
             Record::ForgetServer(record) => self.servers.forget_server(record),
             Record::SetDrain(record) => self.servers.set_drain(record),
             Record::SetBalance(record) => Ok(self.servers.set_balance(record)),
-            Record::Expedite(record) => self.purges().expedite(record),
-            Record::Purge(record) => self.purges().purge(record),
-            Record::LetGo(record) => self.purges().let_go(record),
-            Record::ChangePolicy(record) => self.policy_changes().change_policy(record),
-            Record::ApplyPolicy(record) => self.policy_changes().apply_policy(record),
-            Record::EndPolicyJob(record) => self.policy_changes().end_job(record),
+            Record::Expedite(record) => purges(self).expedite(record),
+            Record::Purge(record) => purges(self).purge(record),
+            Record::LetGo(record) => purges(self).let_go(record),
+            Record::ChangePolicy(record) => policy_changes(self).change_policy(record),
+            Record::ApplyPolicy(record) => policy_changes(self).apply_policy(record),
+            Record::EndPolicyJob(record) => policy_changes(self).end_job(record),
             Record::SetCellSettings(record) => change_settings(&mut self.config, record),
         }
-    }
-
-    fn policy_changes(&mut self) -> PolicyChanges<'_> {
-        let (names, chunks) = (&mut self.names, &mut self.chunks);
-        PolicyChanges { names, chunks, policies: &mut self.policies, config: &self.config }
-    }
-
-    fn purges(&mut self) -> Purges<'_> {
-        Purges {
-            names: &mut self.names,
-            chunks: &mut self.chunks,
-            policies: &mut self.policies,
-            purged: &mut self.purged,
-            history: &mut self.history,
-            log_time: self.log_time,
-        }
-    }
-
-    fn chunk_changes(&mut self) -> ChunkChanges<'_> {
-        let chunk_size = self.config.chunk_size;
-        ChunkChanges { names: &mut self.names, chunks: &mut self.chunks, chunk_size }
     }
 
     fn begin(&mut self, record: &Begin) -> Applied {
@@ -141,4 +120,25 @@ impl State {
         self.config = record.config.clone().completed();
         Ok(Applied::Changed(Changed::default()))
     }
+}
+
+fn policy_changes(state: &mut State) -> PolicyChanges<'_> {
+    let (names, chunks) = (&mut state.names, &mut state.chunks);
+    PolicyChanges { names, chunks, policies: &mut state.policies, config: &state.config }
+}
+
+fn purges(state: &mut State) -> Purges<'_> {
+    Purges {
+        names: &mut state.names,
+        chunks: &mut state.chunks,
+        policies: &mut state.policies,
+        purged: &mut state.purged,
+        history: &mut state.history,
+        log_time: state.log_time,
+    }
+}
+
+fn chunk_changes(state: &mut State) -> ChunkChanges<'_> {
+    let chunk_size = state.config.chunk_size;
+    ChunkChanges { names: &mut state.names, chunks: &mut state.chunks, chunk_size }
 }
