@@ -79,6 +79,10 @@ fn a_file_that_is_raised_gets_its_replicas_and_what_is_deleted_goes_when_it_is_s
     cell.ok(["policy", "--replicas", "4", "/d/e/f"]);
     await_until("four replicas of each chunk", || replicas(&cell, "/d/e/f") == [4, 4, 4]);
     assert!(cell.ok_with(["cat", "/d/e/f"], b"") == vec![7; 2_500_000]);
+    // What is too many goes again, and nothing is lost by that.
+    cell.ok(["policy", "--replicas", "2", "/d/e/f"]);
+    await_until("two replicas of each chunk", || replicas(&cell, "/d/e/f") == [2, 2, 2]);
+    assert!(cell.ok_with(["cat", "/d/e/f"], b"") == vec![7; 2_500_000]);
     let told = json(&cell, &["policy", "/d/e/f"]);
     assert_eq!(told["replication_from"]["source"], "itself");
     cell.ok(["policy", "--keep-deleted", "forever", "/d/e/f"]);
@@ -86,7 +90,7 @@ fn a_file_that_is_raised_gets_its_replicas_and_what_is_deleted_goes_when_it_is_s
     let listed = cell.ok(["ls", "--deleted", "-l"]);
     assert!(listed.contains("  forever  "), "{listed}");
     cell.ok(["undelete", "/d/e/f"]);
-    assert_eq!(level(&cell, "/d/e/f"), 4, "it comes back as it was");
+    assert_eq!(level(&cell, "/d/e/f"), 2, "it comes back as it was");
 }
 
 #[test]
