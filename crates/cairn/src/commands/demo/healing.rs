@@ -1,10 +1,14 @@
 //! The cell heals before one's eyes: how many chunks lack replicas since a server was killed, until
 //! none does.
+//!
+//! A chunk that was being appended to goes on with a smaller set and is copied at once; what else
+//! the server held is missed only once it is given up.
 
 use crate::cli_error::{CliError, Doing};
 use crate::commands::demo::story::Storyteller;
 use crate::commands::demo::verdict::failed;
 use cairn_client::{Cell, Options};
+use cairn_protocol::ReasonCode;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -64,7 +68,10 @@ async fn watch(
     let (mut first, mut lacked, mut told) = (None, false, (0, killed));
     loop {
         let (status, repair) = tokio::join!(cell.status(), cell.repair_status());
-        let (counts, repair) = (status.doing(doing)?.now.counts, repair.doing(doing)?);
+        let (status, repair) = (status.doing(doing)?, repair.doing(doing)?);
+        let given_up = |reason: &String| reason.starts_with(ReasonCode::ServersDead.code());
+        let is_dead = status.reasons.iter().any(given_up);
+        let counts = status.now.counts;
         let since = killed.elapsed();
         if first.is_none()
             && let Some(age) = repair.clones.iter().map(|clone| clone.age_ms).max()
@@ -75,7 +82,7 @@ async fn watch(
             first = Some(first_copy);
         }
         let (lacking, copied) = (counts.below_goal, counts.copied);
-        lacked |= lacking > 0;
+        lacked |= is_dead && lacking > 0;
         if lacking > 0 && lacking != told.0 && told.1.elapsed() >= SAY_EVERY {
             teller.say(format_args!("{lacking} chunks lack a replica, {copied} are being copied"));
             told = (lacking, Instant::now());
