@@ -12,6 +12,7 @@ mod findings;
 mod lies;
 mod manual_client;
 mod masters;
+mod moves;
 mod mutations;
 mod names;
 mod policies;
@@ -28,5 +29,6 @@ pub fn drills() -> Vec<Drill> {
         [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
     let of_rules = [&of_rules.concat()[..], lies::DRILLS];
     let of_names = [deletion::DRILLS, policies::DRILLS].concat();
-    [of_rules.concat(), of_names, repair::DRILLS.to_vec(), findings::drills()].concat()
+    let of_heals = [repair::DRILLS, moves::DRILLS].concat();
+    [of_rules.concat(), of_names, of_heals, findings::drills()].concat()
 }
