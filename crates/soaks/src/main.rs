@@ -25,6 +25,7 @@ mod load;
 mod load_process;
 mod options;
 mod recovery;
+mod recovery_clients;
 mod source_tree;
 mod teller;
 mod tree;

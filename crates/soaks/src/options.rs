@@ -6,7 +6,7 @@ pub(crate) const USAGE: &str = "\
 soak tree|appends|kills|chaos|recovery [--small-cell] [--chunk-size BYTES] [--keep]
      appends: [--records N] [--large-records N]      kills: [--rounds N]
      chaos: [--minutes N] [--seed N], and the records of each round
-     recovery: --lab PATH [--gigabytes N]";
+     recovery: --lab PATH [--gigabytes N] [--clone-rate BYTES] [--clients]";
 
 /// What to do, and how much of it.
 #[derive(Debug)]
@@ -27,6 +27,10 @@ pub(crate) struct SoakOptions {
     /// The laboratory's program.
     pub(crate) lab: Option<String>,
     pub(crate) gigabytes: u64,
+    /// Bytes a second that a server takes for its clones; 0: no limit.
+    pub(crate) clone_rate: u64,
+    /// Clients read and append while it is copied.
+    pub(crate) clients: bool,
 }
 
 impl Default for SoakOptions {
@@ -43,6 +47,8 @@ impl Default for SoakOptions {
             seed: 1,
             lab: None,
             gigabytes: 2,
+            clone_rate: 0,
+            clients: false,
         }
     }
 }
@@ -75,6 +81,8 @@ impl SoakOptions {
                 "--rounds" => options.rounds = number()?,
                 "--minutes" => options.minutes = number()?,
                 "--gigabytes" => options.gigabytes = number()?,
+                "--clients" => options.clients = true,
+                "--clone-rate" => options.clone_rate = number()?,
                 "--lab" => {
                     let path = words.next().context("--lab wants a path")?;
                     options.lab = Some((*path).to_owned());

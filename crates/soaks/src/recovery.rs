@@ -5,10 +5,15 @@
 //!   rack-a  s01                      holds a replica of every chunk, and dies
 //!   rack-b  s02 … s16                hold the others, and take what s01 had
 //! ```
-//! - RC1: the rate is what all receivers took, from the first chunk that was whole again to the
-//!   last; it is set against what their links could take together.
+//! - RC1: the rate is what all receivers took, from when the server counts as dead to the last
+//!   chunk whole; it is set against what their links could take together, or what they are allowed.
+//! - RC2: with `--clients` one reads and one appends meanwhile; what they get is set against what
+//!   they got before. Copies give way to them, so that no rate is asked of those then.
+//!
+//! Each figure is a line: what was measured, what is asked, and the verdict.
 
 use crate::options::SoakOptions;
+use crate::recovery_clients::{ClientRates, TURN_SIZE, measure};
 use crate::source_tree::generate;
 use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
@@ -26,6 +31,17 @@ const CHUNK_SIZE: u64 = 8 << 20;
 const LINK_BYTES_A_SECOND: f64 = 100e6 / 8.0 * 1448.0 / 1538.0;
 /// Of what the links could take together.
 const SHARE_MIN: f64 = 0.7;
+/// Of the rate allowed.
+const ALLOWED_SHARE_MIN: f64 = 0.9;
+/// Of what clients get where nothing is copied.
+const CLIENTS_SHARE_MIN: f64 = 0.8;
+/// From the kill to the first chunk whole, as silence of `dead_ms` begins it.
+const FIRST_WITHIN: [f64; 2] = [35.0, 5.0];
+/// From the kill until the server counts as dead, by default and in a small cell.
+const DEAD_AFTER: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(4)];
+/// Clients are measured for so long where nothing is copied.
+const QUIET: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 const STORED_WITHIN: Duration = Duration::from_secs(1_200);
 const WHOLE_WITHIN: Duration = Duration::from_secs(600);
 
@@ -93,7 +109,8 @@ impl LabCell {
         let kept = (!options.keep).then_some(directory.as_path());
         let janitor = Arc::new(Janitor::start(&program, kept)?);
         let settings = directory.join("settings.toml");
-        let new_cell = format!("[new_cell]\nchunk_size = {CHUNK_SIZE}\n");
+        let rate = options.clone_rate;
+        let new_cell = format!("[new_cell]\nchunk_size = {CHUNK_SIZE}\nclone_rate = {rate}\n");
         std::fs::write(&settings, new_cell)?;
         let start = |host: &str, mut arguments: Vec<String>| -> Result<ServerProcess> {
             let data = directory.join(host);
@@ -147,25 +164,51 @@ impl LabCell {
     }
 
     /// Stores so many bytes as one file a client, all clients at once.
+    ///
+    /// A replica of each goes to the first server, whose link is a wide one meanwhile.
     fn store(&self, bytes: u64) -> Result<()> {
+        self.lab.run(&["slow", "s01", "1gbit"])?;
         let local = self.directory.join("local");
         generate(&local, bytes / CLIENTS)?;
-        let put = |client: u64| {
+        each_client(|client| {
             let (host, to) = (format!("c{:02}", client + 1), format!("/data-{client}"));
             self.ask(&host, &["put", "--deadline", "600", &text(&local), &to]).map(drop)
-        };
-        std::thread::scope(|scope| {
-            let all: Vec<_> = (0..CLIENTS).map(|client| scope.spawn(move || put(client))).collect();
-            all.into_iter().try_for_each(|one| match one.join() {
-                Ok(stored) => stored,
-                Err(_) => bail!("a thread that stores panicked"),
-            })
-        })
+        })?;
+        self.lab.run(&["slow", "s01", "normal"]).map(drop)
+    }
+
+    /// What a client gets that reads, and one that appends, for as long as `meanwhile` takes.
+    fn clients(&self, meanwhile: impl FnOnce() -> Result<()>) -> Result<ClientRates> {
+        let turn = text(&self.directory.join("turn"));
+        let back = text(&self.directory.join("read"));
+        let read = || self.ask("c09", &["get", "-f", "/turn", &back]).map(drop);
+        let size = ["append", "--record-size", "1048576", "/log", &turn];
+        let append = || self.ask("c10", &size).map(drop);
+        measure(read, append, meanwhile)
     }
 
     fn size_of(&self, server: usize) -> Result<u64> {
         Ok(size_below(&self.directory.join(format!("s{:02}", server + 1)).join("chunks"))?)
     }
+}
+
+/// Does it for all clients at once.
+fn each_client(act: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
+    let act = &act;
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..CLIENTS).map(|client| scope.spawn(move || act(client))).collect();
+        all.into_iter().try_for_each(|one| match one.join() {
+            Ok(done) => done,
+            Err(_) => bail!("the thread of a client panicked"),
+        })
+    })
+}
+
+/// One line of the report; whether it holds.
+fn judge(teller: &Teller, what: &str, (figure, asked): (f64, f64), holds: bool) -> bool {
+    let verdict = if holds { "holds" } else { "MISSED" };
+    teller.say(format_args!("{what}: {figure:.2}, asked {asked:.2}: {verdict}"));
+    holds
 }
 
 /// Runs it.
@@ -181,11 +224,16 @@ pub(crate) fn run(program: Program, options: &SoakOptions, teller: &Teller) -> R
     if begun.elapsed() > STORED_WITHIN {
         bail!("storing took {} s", begun.elapsed().as_secs());
     }
-    let held = cell.size_of(0)?;
-    teller.say(format_args!("s01 holds {} MB; it is killed", held / 1_000_000));
-    cell.chunkservers[0].kill();
-    let killed = Instant::now();
-    recover(&cell, held, killed, teller)?;
+    let mut holds = true;
+    let held = if !options.clients {
+        let held = cell.size_of(0)?;
+        teller.say(format_args!("s01 holds {} MB; it is killed", held / 1_000_000));
+        cell.chunkservers[0].kill();
+        holds &= recover(&cell, (held, options), Instant::now(), teller)?;
+        held
+    } else {
+        recover_beside_clients(&mut cell, options, teller, &mut holds)?
+    };
     for at in [1, 2] {
         cell.chunkservers[at].kill();
     }
@@ -195,23 +243,68 @@ pub(crate) fn run(program: Program, options: &SoakOptions, teller: &Teller) -> R
         Ok::<_, anyhow::Error>(seen > 0)
     })?;
     await_whole(&cell)?;
-    for client in 0..CLIENTS {
-        let back = cell.directory.join("back");
-        cell.ask(
-            "c01",
-            &["get", "-f", "--deadline", "600", &format!("/data-{client}"), &text(&back)],
-        )?;
-        crate::source_tree::same(&cell.directory.join("local"), 0, &back)?;
+    each_client(|client| {
+        let back = cell.directory.join(format!("back-{client}"));
+        let (host, from) = (format!("c{:02}", client + 1), format!("/data-{client}"));
+        cell.ask(&host, &["get", "-f", "--deadline", "600", &from, &text(&back)])?;
+        crate::source_tree::same(&cell.directory.join("local"), 0, &back).map(drop)
+    })?;
+    teller.say("two more killed, none of what they held lost: holds");
+    if !holds {
+        bail!("a figure is missed ({} MB held)", held / 1_000_000);
     }
-    teller.say("every byte is there");
     Ok(())
 }
 
+/// The same with clients that read and append (RC2).
+fn recover_beside_clients(
+    cell: &mut LabCell,
+    options: &SoakOptions,
+    teller: &Teller,
+    holds: &mut bool,
+) -> Result<u64> {
+    generate(&cell.directory.join("turn"), TURN_SIZE)?;
+    cell.ask("c09", &["put", &text(&cell.directory.join("turn")), "/turn"])?;
+    let before = cell.clients(|| {
+        std::thread::sleep(QUIET);
+        Ok(())
+    })?;
+    let held = cell.size_of(0)?;
+    teller.say(format_args!("s01 holds {} MB; it is killed", held / 1_000_000));
+    cell.chunkservers[0].kill();
+    let killed = Instant::now();
+    // Until it is dead nothing is copied, and clients have their own troubles.
+    await_until("chunks that lack replicas", WHOLE_WITHIN, || {
+        std::thread::sleep(LOOK_EVERY);
+        Ok::<_, anyhow::Error>(cell.lacking()? > 0)
+    })?;
+    let mut fast = false;
+    let during = cell.clients(|| {
+        fast = recover(cell, (held, options), killed, teller)?;
+        Ok(())
+    })?;
+    *holds &= fast;
+    let shares = [during.read / before.read, during.append / before.append];
+    for (what, share, was) in
+        [("reads", shares[0], before.read), ("appends", shares[1], before.append)]
+    {
+        let line = format!("part of {:.1} MB/s that a client that {what} keeps", was / 1e6);
+        *holds &= judge(teller, &line, (share, CLIENTS_SHARE_MIN), share >= CLIENTS_SHARE_MIN);
+    }
+    Ok(held)
+}
+
 /// Waits until every chunk is whole, and judges how fast that went (RC1).
-fn recover(cell: &LabCell, held: u64, killed: Instant, teller: &Teller) -> Result<()> {
+fn recover(
+    cell: &LabCell,
+    (held, options): (u64, &SoakOptions),
+    killed: Instant,
+    teller: &Teller,
+) -> Result<bool> {
     let mut most = 0;
     let mut first = None;
     await_until("every chunk is whole", WHOLE_WITHIN, || {
+        std::thread::sleep(LOOK_EVERY);
         let lacking = cell.lacking()?;
         if lacking < most && first.is_none() {
             first = Some(Instant::now());
@@ -220,22 +313,28 @@ fn recover(cell: &LabCell, held: u64, killed: Instant, teller: &Teller) -> Resul
         Ok::<_, anyhow::Error>(most > 0 && lacking == 0)
     })?;
     let first = first.context("some chunk is whole first")?;
-    let took = first.elapsed().as_secs_f64();
-    let together = LINK_BYTES_A_SECOND * (SERVERS - 1) as f64;
+    let dead_after = DEAD_AFTER[usize::from(options.small_cell)];
+    let took = killed.elapsed().saturating_sub(dead_after).as_secs_f64().max(0.1);
+    let links = (SERVERS - 1) as f64;
+    let together = LINK_BYTES_A_SECOND * links;
     let rate = held as f64 / took;
-    let share = rate / together;
+    let waited = first.duration_since(killed).as_secs_f64();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default();
     teller.say(format_args!(
-        "first of {most} chunks whole {:.1} s after the kill, the last {took:.1} s later: \
-         {:.0} MB/s, {:.2} of what {} links could take",
-        first.duration_since(killed).as_secs_f64(),
-        rate / 1e6,
-        share,
-        SERVERS - 1,
+        "{most} chunks whole within {took:.1} s: {:.0} MB/s over {links} links; load {load}",
+        rate / 1e6
     ));
-    if share < SHARE_MIN {
-        bail!("at least {SHARE_MIN} of it is asked");
+    let within = FIRST_WITHIN[usize::from(options.small_cell)];
+    let soon = judge(teller, "seconds to the first clone", (waited, within), waited <= within);
+    if options.clients {
+        return Ok(soon);
     }
-    Ok(())
+    let (what, share, asked) = match options.clone_rate {
+        0 => ("part of what the links could take", rate / together, SHARE_MIN),
+        limit => ("part of the rate allowed", rate / (limit as f64 * links), ALLOWED_SHARE_MIN),
+    };
+    Ok(judge(teller, what, (share, asked), share >= asked) && soon)
 }
 
 fn await_whole(cell: &LabCell) -> Result<()> {
