@@ -133,6 +133,8 @@ pub(crate) enum ClientCommand {
     Fsck(commands::fsck::FsckArguments),
     /// List chunks that the master's log does not know, or let go of them
     Lost(commands::lost::LostArguments),
+    /// Decide which replica a chunk goes on with that has no good ones
+    Recover(commands::recover::RecoverArguments),
     /// Say why a path or chunk is as it is
     Explain(commands::explain::ExplainArguments),
     /// One process of a bench's load

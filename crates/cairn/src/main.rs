@@ -139,6 +139,7 @@ async fn client_command(
         ClientCommand::Settings(it) => commands::settings::run(it, session, output).await,
         ClientCommand::Fsck(it) => commands::fsck::run(it, session, output).await,
         ClientCommand::Lost(it) => commands::lost::run(it, session, output).await,
+        ClientCommand::Recover(it) => commands::recover::run(it, session, output).await,
         ClientCommand::Explain(it) => commands::explain::run(it, session, output).await,
         ClientCommand::BenchLoad(it) => Ok(it.run(session.cell().await?).await?),
     }

@@ -13,6 +13,7 @@ use cairn_protocol::{
     ResourcesAnswer, Rpc, ServerDisks, ServerStatus, Servers, Stat, Status, StatusAnswer, Undelete,
 };
 use cairn_protocol::{ChangeSettings, LetGoOfLost, ListChunks, ListLost, ListedChunk, LostChunk};
+use cairn_protocol::{ChosenReplica, Lease, LeasePurpose, Recover, RecoverAnswer};
 use cairn_types::{
     Address, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack,
     ReplicaAt, ServerId,
@@ -420,6 +421,32 @@ impl Cell {
     /// `NotFound`: no server keeps it now.
     pub async fn let_go_of_lost(&self, handle: ChunkHandle) -> Result<(), Error> {
         self.link.ask(LetGoOfLost { handle }).await.map(drop)
+    }
+
+    /// Decides which replicas the chunks of a path go on with, or a chunk by its handle, where the
+    /// master is sure of none: the best of those up to date, or the one of `server`, stale or not.
+    /// [`carry_out`](Self::carry_out) has each of them done.
+    ///
+    /// # Errors
+    /// `NotFound`: no such path or chunk, or no replica that can be chosen. `Invalid`: the chunk
+    /// has a good set. `Busy`: somebody uses the chunk, so that it has one.
+    pub async fn recover(
+        &self,
+        subject: &str,
+        server: Option<ServerId>,
+    ) -> Result<RecoverAnswer, Error> {
+        let subject = subject.to_owned();
+        self.link.ask(Recover { subject, server: server.unwrap_or_default() }).await
+    }
+
+    /// Waits until a chunk goes on with the replica that was chosen.
+    ///
+    /// # Errors
+    /// `Busy`: it cannot yet; the choice stands for a minute. `NotFound`: its file is deleted.
+    pub async fn carry_out(&self, chosen: &ChosenReplica) -> Result<(), Error> {
+        let (file, index) = (chosen.file, chosen.index);
+        let lease = Lease { file, index, purpose: LeasePurpose::Level, ..Lease::default() };
+        self.link.ask(lease).await.map(drop)
     }
 
     /// How the cell is; `reasons` is empty when all is well.

@@ -53,6 +53,7 @@ fn is_change(request: &ClientToMaster) -> bool {
             | ClientToMaster::Drain(Drain { dry_run: false, .. })
             | ClientToMaster::Undrain(_)
             | ClientToMaster::Balance(Balance { dry_run: false, .. })
+            | ClientToMaster::Recover(_)
             | ClientToMaster::CancelJob(_)
             | ClientToMaster::RecordLength(_)
     )
@@ -383,14 +384,14 @@ impl MasterCore {
             ClientToMaster::Undelete(it) => return self.change_names(now, from, it),
             ClientToMaster::SetPolicy(it) => return self.change_names(now, from, it),
             ClientToMaster::Batch(batch) => return self.on_batch(now, from, batch),
-            ClientToMaster::Lease(lease) => {
-                let (mut step, _, chunks) = self.parts(now);
-                return chunks.on_lease(&mut step, from, lease);
-            }
+            ClientToMaster::Lease(lease) => return self.lease(now, from, lease),
             moves @ (ClientToMaster::Drain(_)
             | ClientToMaster::Undrain(_)
             | ClientToMaster::Balance(_)) => return self.move_chunks(now, from, moves),
             ClientToMaster::ListLost(wish) => Ok(Response::ListLost(self.chunks.lost_after(&wish))),
+            ClientToMaster::Recover(wish) => {
+                self.chunks.recover(now, state, &wish).map(Response::Recover)
+            }
             ClientToMaster::LetGoOfLost(it) => return self.let_go(now, from, it.handle),
             ClientToMaster::ForgetServer(it) => return self.forget_server(now, from, &it),
             ClientToMaster::ChangeSettings(it) => return self.change_settings(now, from, it),
@@ -420,6 +421,11 @@ impl MasterCore {
     fn record_length(&mut self, now: Now, from: Caller, file: EntryId) {
         let (mut step, _, chunks) = self.parts(now);
         chunks.on_record_length(&mut step, from, file);
+    }
+
+    fn lease(&mut self, now: Now, from: Caller, lease: cairn_protocol::Lease) {
+        let (mut step, _, chunks) = self.parts(now);
+        chunks.on_lease(&mut step, from, lease);
     }
 
     fn let_go(&mut self, now: Now, from: Caller, lost: ChunkHandle) {

@@ -61,6 +61,7 @@ impl Request {
             Self::Servers(_)
             | Self::Status(_)
             | Self::Explain(_)
+            | Self::Recover(_)
             | Self::Inventory(_)
             | Self::RepairStatus(_)
             | Self::Resources(_)

@@ -64,6 +64,7 @@ pub use master_calls::{
     ReportBadBlock, ReportBadBlockAnswer, SERVER_COUNT_MAX, ServerState, ServerStatus, Servers,
     ServersAnswer, Stat, StatAnswer, Status, StatusAnswer, Undelete, UndeleteAnswer,
 };
+pub use master_calls::{ChosenReplica, Recover, RecoverAnswer};
 pub use master_calls::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer, LostChunk};
 pub use mutation_calls::{
     Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, Fetch, FetchAnswer, Forward,

@@ -216,6 +216,32 @@ cairn_types::message! {
     /// Logged.
     pub struct LetGoOfLostAnswer { }
 }
+cairn_types::message! {
+    /// A person decides which replica chunks go on with that have no set of which the master is
+    /// sure (R28): of a path, or one by its handle.
+    pub struct Recover {
+        1 => subject: String,
+        /// Whose replica it is to be, stale or not; none: the best of those up to date.
+        2 => server: ServerId,
+    }
+}
+cairn_types::message! {
+    /// A chunk that goes on with this replica as soon as it is leased.
+    pub struct ChosenReplica {
+        1 => handle: ChunkHandle,
+        2 => file: EntryId,
+        3 => index: ChunkIndex,
+        4 => at: ReplicaAt,
+        5 => length: u64,
+        /// What is known of it: it may have lost bytes; it lacks changes that were acknowledged.
+        6 => suspect: bool,
+        7 => stale: bool,
+    }
+}
+cairn_types::message! {
+    /// What was chosen; of a path, why nothing was chosen for others that have no good replica.
+    pub struct RecoverAnswer { 1 => chosen: Vec<ChosenReplica>, 2 => refused: Vec<String> }
+}
 
 cairn_types::code! {
     /// What a lease is wanted for.

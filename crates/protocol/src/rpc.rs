@@ -32,7 +32,7 @@ use crate::{
     CheckReplica, CheckReplicaAnswer, ListChunks, ListChunksAnswer, ListHeld, ListHeldAnswer,
 };
 use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
-use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer};
+use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer, Recover, RecoverAnswer};
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
 use cairn_types::wire::{Message, WireError};
 
@@ -282,6 +282,7 @@ rpcs! {
         114 => Balance -> BalanceAnswer,
         135 => ChangeSettings -> ChangeSettingsAnswer,
         120 => ListChunks -> ListChunksAnswer,
+        130 => Recover -> RecoverAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {

@@ -119,6 +119,7 @@ fn messages_within_others() -> String {
         protocol::BatchEntry::proto_text(),
         protocol::BatchResult::proto_text(),
         protocol::BelowGoalCount::proto_text(),
+        protocol::ChosenReplica::proto_text(),
         protocol::ChunkLocations::proto_text(),
         protocol::ChunkWait::proto_text(),
         protocol::ListedChunk::proto_text(),

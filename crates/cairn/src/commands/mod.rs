@@ -23,6 +23,7 @@ pub(crate) mod mkdir;
 pub(crate) mod mv;
 pub(crate) mod policy;
 pub(crate) mod put;
+pub(crate) mod recover;
 pub(crate) mod resources;
 pub(crate) mod rm;
 pub(crate) mod servers;

@@ -18,6 +18,7 @@ use crate::moves::{MoveRequest, Moves, decide};
 use crate::outbox::ProposalId;
 use crate::record::{LetGo, Record, SetVersion};
 use crate::repair::Repair;
+use crate::rules::chosen_replica::recover;
 use crate::rules::chunk_list;
 use crate::rules::explain::explain;
 use crate::rules::health::{self, Health};
@@ -27,7 +28,8 @@ use crate::step::Step;
 use crate::view::View;
 use cairn_env::{Caller, EffectId, LogEvent, Now};
 use cairn_protocol::{
-    ErrorCode, LetGoOfLostAnswer, ListChunks, ListChunksAnswer, ListLost, ListLostAnswer,
+    ErrorCode, LetGoOfLostAnswer, ListChunks, ListChunksAnswer, ListLost, ListLostAnswer, Recover,
+    RecoverAnswer,
 };
 use cairn_protocol::{
     ExplainAnswer, Failure, JobStatus, Lease, LeftOut, RepairStatusAnswer, ReportBadBlock,
@@ -230,6 +232,7 @@ impl Chunks {
         match *record {
             Record::SetVersion(SetVersion { handle, version, .. }) => {
                 self.fleet.leave_out_all_below(LeftOut { handle, version });
+                self.fleet.choice_carried_out(handle);
             }
             Record::LetGo(LetGo { handle, .. }) => self.fleet.let_go(handle),
             // What counts for a goal is not what it was.
@@ -241,6 +244,23 @@ impl Chunks {
     /// Chunks that servers keep and the log does not know.
     pub(crate) fn lost_after(&self, wish: &ListLost) -> ListLostAnswer {
         self.fleet.lost_after(wish)
+    }
+
+    /// A person chooses which replicas chunks go on with, of a file or a single one (R28).
+    pub(crate) fn recover(
+        &mut self,
+        now: Now,
+        state: &State,
+        wish: &Recover,
+    ) -> Result<RecoverAnswer, Failure> {
+        let (answer, choices) = recover(&self.view(now, state), wish)?;
+        for (handle, server) in choices {
+            self.fleet.choose(now.time, handle, server).ok_or_else(|| {
+                let line = "too many choices wait to be carried out; try again in a minute";
+                Failure::not_done(ErrorCode::Busy, line)
+            })?;
+        }
+        Ok(answer)
     }
 
     /// A person lets go of one of them: only one that is told of, so that nothing is named that is

@@ -182,6 +182,10 @@ impl World {
             Directed::ClientToMaster(ClientToMaster::ForgetServer(request)) => {
                 chunks.on_forget_server(step, from, &request);
             }
+            Directed::ClientToMaster(ClientToMaster::Recover(wish)) => {
+                let answer = chunks.recover(step.now, step.state, &wish);
+                step.out.reply(from, answer.map(Response::Recover));
+            }
             Directed::ClientToMaster(ClientToMaster::LetGoOfLost(request)) => {
                 chunks.on_let_go(step, from, request.handle);
             }

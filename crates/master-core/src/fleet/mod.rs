@@ -11,6 +11,7 @@
 //! master is about to do: a shadow master knows as much.
 
 mod bad_blocks;
+mod chosen;
 mod joining;
 mod left_out;
 mod locations;
@@ -32,6 +33,7 @@ use bad_blocks::BadBlockHints;
 use cairn_protocol::{DoubtedBlock, Heartbeat, LeftOut, ReplicaReport, ReportBadBlock};
 use cairn_protocol::{ListLost, ListLostAnswer, LostChunk};
 use cairn_types::{CellConfig, ChunkHandle, ReplicaAt, ServerId, Term, Time};
+use chosen::ChosenReplicas;
 use left_out::{LeftOutNews, ServerNews};
 use std::time::Duration;
 use thinned::ThinnedChunks;
@@ -58,6 +60,8 @@ pub(crate) struct Fleet {
     ahead: ServersAhead,
     /// What may have fewer replicas than before.
     thinned: ThinnedChunks,
+    /// What a person chose.
+    chosen: ChosenReplicas,
     /// Until then any server may come and tell what it holds.
     gathers_until: Time,
 }
@@ -205,6 +209,26 @@ impl Fleet {
     /// A person let go of a chunk that no record knows.
     pub(crate) fn let_go(&mut self, handle: ChunkHandle) {
         self.unknown.remove(handle);
+    }
+
+    /// A person chose whose replica is to be a chunk's set; none where too many choices wait.
+    pub(crate) fn choose(
+        &mut self,
+        now: Time,
+        handle: ChunkHandle,
+        server: ServerId,
+    ) -> Option<()> {
+        self.chosen.choose(now, handle, server)
+    }
+
+    /// Whose replica a person chose to be the set.
+    pub(crate) fn chosen(&self, now: Time, handle: ChunkHandle) -> Option<ServerId> {
+        self.chosen.get(now, handle)
+    }
+
+    /// The chunk has a set that is logged.
+    pub(crate) fn choice_carried_out(&mut self, handle: ChunkHandle) {
+        self.chosen.carried_out(handle);
     }
 
     /// A server holds a chunk that no record knows, and that nobody is about to make.

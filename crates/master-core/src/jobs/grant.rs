@@ -187,7 +187,7 @@ fn grant(
     let chosen = choose_primary(view, handle, &raised);
     let (primary, source) = (chosen.at.clone(), furthest_before(chosen, &raised));
     let length = raised.iter().map(|r| r.report.length).max().unwrap_or(0);
-    let serial = first_serial(&raised);
+    let serial = first_serial(view, handle, &raised);
     let secondaries: Vec<ReplicaAt> =
         raised.into_iter().map(|r| r.at).filter(|at| at.server != primary.server).collect();
     let request = GrantLease {
@@ -253,9 +253,18 @@ fn choose_primary<'a>(
 }
 
 /// The number that the lease begins with (R16): the highest there is; of a new life, where the
-/// bytes that are spread are those of one that may have lost some (R28).
-fn first_serial(raised: &[RaisedReplica]) -> SerialNumber {
+/// bytes that are spread are those of one that may have lost some, or of one that was decided on
+/// while another has applied more (R28).
+fn first_serial(view: &View<'_>, handle: ChunkHandle, raised: &[RaisedReplica]) -> SerialNumber {
     let furthest = raised.iter().max_by_key(|it| (it.report.serial, !it.report.suspect));
+    let serial = furthest.map(|it| it.report.serial).unwrap_or_default();
+    let known = view.fleet.locations().of(handle).map(|(_, replica)| replica.serial).max();
+    if let (Some(_), Some(known)) = (view.state.kept_above(handle), known)
+        && known > serial
+        && !broken(Rule::R28)
+    {
+        return known.next_life();
+    }
     match furthest.map(|it| &it.report) {
         Some(report) if report.suspect && !broken(Rule::R28) => report.serial.next_life(),
         Some(report) => report.serial,

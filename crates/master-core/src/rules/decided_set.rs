@@ -14,6 +14,8 @@
 //! - DS4: the decision is logged as any raise is, by the record of the version and its smaller set.
 //!   Who is left out is stale by version from then on, and kept until the chunk has its goal; who
 //!   was away, and comes back having applied more, until a person lets go of it (`garbage.rs`).
+//! - DS5: what a person chose is the set at once, suspect or stale, but while somebody may hold a
+//!   lease (`chosen_replica.rs`); whoever has applied more is kept.
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
@@ -45,6 +47,10 @@ pub(crate) enum SetDecision {
 pub(crate) fn decide(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDecision {
     if view.leases.possible(handle, view.now.time).is_some() {
         return SetDecision::NotNeeded;
+    }
+    // DS5
+    if let Some(server) = chosen(view, handle) {
+        return SetDecision::Set(vec![server]);
     }
     let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
     let usable: Vec<(ServerId, KnownReplica)> =
@@ -83,12 +89,25 @@ pub(crate) fn keeps_above(
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     servers: &[ServerId],
 ) -> Option<SerialNumber> {
+    if decide(view, handle, chunk) == SetDecision::Set(servers.to_vec())
+        && let Some(server) = chosen(view, handle)
+    {
+        return view.fleet.locations().get(handle, server).map(|replica| replica.serial);
+    }
     let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
     let is_decided = decide(view, handle, chunk) == SetDecision::Set(servers.to_vec());
     if !is_decided || told.len() >= chunk.set_size as usize {
         return None;
     }
     told.iter().filter(|(server, _)| servers.contains(server)).map(|(_, it)| it.serial).max()
+}
+
+/// Whose replica a person chose, if it is here and can be read (DS5).
+fn chosen(view: &View<'_>, handle: ChunkHandle) -> Option<ServerId> {
+    let server = view.fleet.chosen(view.now.time, handle)?;
+    let replica = view.fleet.locations().get(handle, server)?;
+    let live = view.fleet.servers().is_live(view.now.time, server);
+    (live && !replica.damaged).then_some(server)
 }
 
 /// When the last word was waited for long enough; none while a member may still come, or has

@@ -11,6 +11,7 @@
 //! ```
 
 pub(crate) mod behind;
+pub(crate) mod chosen_replica;
 pub(crate) mod chunk_list;
 pub(crate) mod cloning;
 pub(crate) mod closing;

@@ -89,12 +89,11 @@ fn plan(
         SetDecision::At(at) => return Err(undecided(view, at)),
         SetDecision::Set(set) => Some(set),
     };
-    let fits = |server: ServerId, replica: &KnownReplica| match &decided {
-        Some(set) => set.contains(&server),
-        None => replica.is_sound(),
+    let mut usable: Vec<(ServerId, KnownReplica)> = match &decided {
+        // A person may choose one that is stale.
+        Some(set) => view.fleet.locations().of(handle).filter(|(at, _)| set.contains(at)).collect(),
+        None => current(view, handle, chunk).filter(|(_, replica)| replica.is_sound()).collect(),
     };
-    let mut usable: Vec<(ServerId, KnownReplica)> =
-        current(view, handle, chunk).filter(|(server, r)| fits(*server, r)).collect();
     if usable.is_empty() {
         // R28: with every member heard of and none sound, the suspects are all there is.
         let suspects = current(view, handle, chunk).filter(|(_, replica)| !replica.damaged);
@@ -134,7 +133,7 @@ fn undecided(view: &View<'_>, at: Time) -> Blocked {
     let left = at.since(view.now.time).as_millis();
     let why = format!(
         "too few replicas hold for certain all that was acknowledged; in {left} ms the best of \
-         them become the set"
+         them become the set, or at once by 'cairn recover'"
     );
     Blocked { why, starting: view.term.is_starting(view.now.time) }
 }

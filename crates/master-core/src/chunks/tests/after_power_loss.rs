@@ -4,8 +4,8 @@
 use super::{World, lease, members, report, server};
 use crate::record::{CloseChunk, Record, SetVersion};
 use cairn_protocol::{
-    ChunkGrant, ErrorCode, Explain, Join, LeasePurpose, LetGoOfLost, ListLost, ReplicaReport,
-    ReportBadBlock, Request, Response,
+    ChunkGrant, ErrorCode, Explain, Join, LeasePurpose, LetGoOfLost, ListLost, Recover,
+    RecoverAnswer, ReplicaReport, ReportBadBlock, Request, Response,
 };
 use cairn_types::{ChunkHandle, ChunkVersion, LogIndex, ReplicaAt, SerialNumber, Term, WallTime};
 use std::collections::BTreeMap;
@@ -255,4 +255,73 @@ fn hints_about_replicas_that_nobody_holds_are_not_kept() {
     assert_eq!(counted(&mut world, ChunkHandle::new(9), server(1)), 0);
     world.request(5, hint(grant.handle, grant.primary.server));
     assert_eq!(counted(&mut world, grant.handle, grant.primary.server), 1);
+}
+
+fn recover(world: &mut World, from: u64) -> Result<RecoverAnswer, ErrorCode> {
+    world.request(7, Recover { subject: "/f".into(), server: server(from) });
+    match world.reply(7) {
+        Some(Ok(Response::Recover(answer))) => Ok(answer),
+        Some(Err(failure)) => Err(failure.code),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_person_decides_at_once_for_the_best_suspect_while_others_are_away() {
+    let told = [((10, 9), true), ((18, 18), true), ((15, 15), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    disks.remove(&2);
+    world.pass(4250, &[1, 3]);
+    assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Write, 1000), None, "2 may come");
+    let chosen = recover(&mut world, 0).expect("there is something to decide").chosen;
+    assert_eq!((chosen.len(), chosen[0].at.server), (1, server(3)));
+    assert_eq!((chosen[0].suspect, chosen[0].stale, chosen[0].length), (true, false, 150));
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 500).expect("decided");
+    assert_eq!(members(&grant), [3]);
+    assert_eq!(world.state.kept_above(grant.handle), Some(SerialNumber::new(15)));
+    assert_eq!(recover(&mut world, 0), Ok(RecoverAnswer::default()), "it is in use");
+    // The one that held more comes back, and is kept.
+    let back = ReplicaReport { version: disks[&1].version, ..replica(&grant, (18, 18), true) };
+    world.join(2, vec![back.clone()], vec![]);
+    assert_eq!(world.beat(2, vec![back], vec![]).garbage, []);
+}
+
+#[test]
+fn only_a_person_who_names_it_gets_a_stale_replica_back_and_what_it_pushes_out_is_kept() {
+    let told = [((10, 9), true), ((18, 18), true), ((15, 15), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 7000).expect("decided");
+    assert_eq!(members(&grant), [2]);
+    let better = ReplicaReport { version: grant.version, ..replica(&grant, (18, 18), false) };
+    let mut world = world.restarted(3);
+    let stale = disks.remove(&1).expect("there");
+    disks.clear();
+    world.join(1, vec![stale.clone()], vec![]);
+    disks.insert(1, stale);
+    world.pass(60_000, &[1]);
+    let refused = recover(&mut world, 0).expect("a path is looked at").refused;
+    assert!(refused[0].contains("--from"), "{refused:?}");
+    assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Level, 1000), None);
+    let chosen = recover(&mut world, 1).expect("named").chosen;
+    assert!(chosen[0].stale);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 1000).expect("chosen");
+    assert_eq!(members(&grant), [1]);
+    assert_eq!(world.state.kept_above(grant.handle), Some(SerialNumber::new(10)));
+    world.join(2, vec![better.clone()], vec![]);
+    assert_eq!(world.beat(2, vec![better], vec![]).garbage, [], "R28");
+}
+
+#[test]
+fn what_is_well_needs_no_decision() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let mut world = world.restarted(2);
+    for id in members(&grant) {
+        world.join(id, vec![replica(&grant, (4, 4), false)], vec![]);
+    }
+    world.pass(30_000, &[1, 2, 3]);
+    world.request(7, Recover { subject: grant.handle.short(), ..Recover::default() });
+    assert_eq!(world.code(7), Some(ErrorCode::Invalid));
+    assert_eq!(recover(&mut world, 0), Ok(RecoverAnswer::default()));
+    assert_eq!(recover(&mut world, 9).map(|answer| answer.refused.len()), Ok(1), "no such server");
 }
