@@ -13,6 +13,12 @@ fn status(cell: &Cell, name: &str) -> u64 {
     status[name].as_u64().expect("a number")
 }
 
+/// Until a server counts as dead: what it held lacks a replica from then on, not before.
+fn await_death(cell: &Cell) {
+    await_until("its death", || cell.ok(["servers"]).contains(" dead "));
+    await_until("what it held to be missed", || status(cell, "under_replicated") > 0);
+}
+
 fn await_whole(cell: &Cell, what: &str) {
     await_until(what, || status(cell, "under_replicated") == 0);
 }
@@ -53,7 +59,7 @@ fn what_a_killed_server_held_is_copied_while_clients_go_on_and_its_return_does_n
     let dead = a_holder(&cell, "/file");
     let killed = Instant::now();
     cell.chunkservers[dead].kill();
-    await_until("chunks that lack a replica", || status(&cell, "under_replicated") > 0);
+    await_death(&cell);
     append(&cell, 200);
     await_whole(&cell, "full strength on three servers");
     println!("healed {} ms after the kill", killed.elapsed().as_millis());
@@ -73,7 +79,7 @@ fn what_a_killed_server_held_is_copied_while_clients_go_on_and_its_return_does_n
     // Another dies: what it held goes to the one that came back.
     let other = (0..4).find(|at| *at != dead).expect("four");
     cell.chunkservers[other].kill();
-    await_until("it to be missed", || status(&cell, "under_replicated") > 0);
+    await_death(&cell);
     await_whole(&cell, "full strength once more");
     assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "the same bytes once more");
     assert_eq!(cell.ok(["cat", "/log"]), wanted);

@@ -204,6 +204,8 @@ fn u10_programs_are_answered_in_json_whatever_happens() {
     assert_eq!((&copied["path"], &copied["from"]), (&"/y".into(), &"/x".into()));
     let moved = answer(&["mv", "/y", "/z"]);
     assert_eq!((&moved["path"], &moved["from"]), (&"/z".into(), &"/y".into()));
+    // A copy is a new file of where it is made.
+    cell.ok(["policy", "--replication", "1", "/z"]);
     assert_eq!(answer(&["mkdir", "/d"])["path"], "/d");
     assert_eq!(answer(&["mkdir", "-p", "/d/e/f"])["path"], "/d/e/f");
     for (arguments, exit) in [
