@@ -252,6 +252,7 @@ fn a_stale_replica_that_is_all_there_is_comes_back_by_a_persons_word_and_the_oth
     cell.master.restart().expect("starts");
     cell.await_live(3).expect("all are back");
     await_until("a restart forgets nothing", || cell.ok(["lost"]).contains(&handle));
+    await_until("the master to have looked", || !cell.ok(["status"]).starts_with("STARTING"));
     assert!(status(&cell, "under_replicated") > 0, "what is kept is no replica");
     cell.ok(["lost", "--let-go", &handle]);
     await_whole(&cell);
