@@ -16,10 +16,15 @@ fn status(cell: &Cell, name: &str) -> u64 {
 /// Until a server counts as dead: what it held lacks a replica from then on, not before.
 fn await_death(cell: &Cell) {
     await_until("its death", || cell.ok(["servers"]).contains(" dead "));
-    await_until("what it held to be missed", || status(cell, "under_replicated") > 0);
 }
 
-fn await_whole(cell: &Cell, what: &str) {
+/// Until each chunk of a file has three replicas within reach, and nobody misses any.
+fn await_whole(cell: &Cell, path: &str, what: &str) {
+    await_until(what, || {
+        let explained = cell.ok(["explain", path]);
+        let mut chunks = explained.lines().filter(|line| line.starts_with("chunk "));
+        chunks.all(|line| line.contains("3 of 3 good replicas reachable"))
+    });
     await_until(what, || status(cell, "under_replicated") == 0);
 }
 
@@ -61,7 +66,7 @@ fn what_a_killed_server_held_is_copied_while_clients_go_on_and_its_return_does_n
     cell.chunkservers[dead].kill();
     await_death(&cell);
     append(&cell, 200);
-    await_whole(&cell, "full strength on three servers");
+    await_whole(&cell, "/file", "full strength on three servers");
     println!("healed {} ms after the kill", killed.elapsed().as_millis());
     let wanted = append(&cell, 400);
     assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "the same bytes");
@@ -75,12 +80,12 @@ fn what_a_killed_server_held_is_copied_while_clients_go_on_and_its_return_does_n
     await_until("the stale replicas to be gone", || {
         !cell.ok(["explain", "/file"]).contains("stale")
     });
-    await_whole(&cell, "full strength with all of them");
+    await_whole(&cell, "/file", "full strength with all of them");
     // Another dies: what it held goes to the one that came back.
     let other = (0..4).find(|at| *at != dead).expect("four");
     cell.chunkservers[other].kill();
     await_death(&cell);
-    await_whole(&cell, "full strength once more");
+    await_whole(&cell, "/file", "full strength once more");
     assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "the same bytes once more");
     assert_eq!(cell.ok(["cat", "/log"]), wanted);
 }
@@ -103,7 +108,7 @@ fn how_fast_a_cell_heals_is_changed_while_it_heals_and_stays_so_over_a_restart()
     await_until("a copy on its way", || cell.ok(["explain", "/file"]).contains("is copied from"));
     let shown = cell.ok(["settings", "clone_rate=0", "clones_per_server=5"]);
     assert!(shown.contains("no limit"), "{shown}");
-    await_whole(&cell, "full strength, as fast as it goes");
+    await_whole(&cell, "/file", "full strength, as fast as it goes");
     cell.master.kill();
     cell.master.restart().expect("starts");
     assert_eq!(settings(&cell), [0, 5]);
