@@ -32,7 +32,11 @@ fn u6_a_disk_is_counted_once_and_what_is_cairns_is_told_apart() {
     let status = values(&cell.ok(["status", "--json"])).remove(0);
     assert_eq!((number(&status, "capacity"), number(&status, "stored")), (one, all));
     assert!(cell.ok(["status"]).contains("9.0M stored"), "{}", cell.ok(["status"]));
-    let disks = values(&cell.ok(["servers", "--disks", "--json"]));
+    // Each disk is looked at now and then, by itself.
+    let disks = || values(&cell.ok(["servers", "--disks", "--json"]));
+    let told = |disk: &Value| number(disk, "chunk_count") == 3;
+    await_until("what each disk holds is told", || disks().iter().all(told));
+    let disks = disks();
     assert_eq!(disks.len(), 3);
     for disk in &disks {
         assert_eq!((&disk["state"], number(disk, "chunk_count")), (&"working".into(), 3));
