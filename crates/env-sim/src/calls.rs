@@ -30,12 +30,8 @@ const HANDSHAKE: RequestId = RequestId(0);
 const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn unreachable(address: &Address, outcome: Outcome, why: &str) -> Failure {
-    Failure {
-        code: ErrorCode::Unreachable,
-        outcome,
-        message: format!("{address}: {why}"),
-        server: ServerId::default(),
-    }
+    let why = format!("{address}: {why}");
+    Failure { outcome, ..Failure::not_done(ErrorCode::Unreachable, why) }
 }
 
 impl NetworkHandler<'_> {

@@ -34,8 +34,9 @@ use cairn_env::{Caller, Completion, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Balance, Batch, BatchEntry, BatchResult, CancelJob, CellInfoAnswer,
-    ChangeSettings, ClientToMaster, Directed, Drain, ErrorCode, Failure, ForgetServer,
-    ListJobsAnswer, Open, ReasonCode, ReportBadBlockAnswer, Request, ResourceUse, Response, Stat,
+    ChangeSettings, ClientToMaster, Directed, Drain, ErrorCode, Failure, FindPrimaryAnswer,
+    ForgetServer, ListJobsAnswer, MasterRole, Open, ReasonCode, ReportBadBlockAnswer, Request,
+    ResourceUse, Response, Stat,
 };
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, EntryId, LogIndex, Random, ReignId, Term, WallTime,
@@ -279,6 +280,9 @@ impl MasterCore {
     }
 
     fn on_request(&mut self, now: Now, from: Caller, request: Request) {
+        if let Request::FindPrimary(_) = request {
+            return self.out.reply(from, Ok(self.find_primary()));
+        }
         if !self.serving {
             let line = "the master is starting: its term is not in the log yet";
             self.out.reply(from, Err(Failure::not_done(ErrorCode::Busy, line)));
@@ -331,6 +335,13 @@ impl MasterCore {
         ListJobsAnswer { jobs: of_chunks.chain(self.reclaim.job(view)).chain(policies).collect() }
     }
 
+    /// What a master of a group of one is: whoever asks knows the masters of others.
+    fn find_primary(&self) -> Response {
+        let role = if self.serving { MasterRole::Primary } else { MasterRole::Starting };
+        let answer = FindPrimaryAnswer { role, term: self.term, ..FindPrimaryAnswer::default() };
+        Response::FindPrimary(answer)
+    }
+
     fn cell_info(&self) -> Response {
         let (cell, config) = (self.state.cell(), self.state.config().clone());
         Response::CellInfo(CellInfoAnswer { cell, config, term: self.term })
@@ -353,6 +364,7 @@ impl MasterCore {
             ClientToMaster::Find(find) => crate::find::find(state, &find).map(Response::Find),
             ClientToMaster::GetPolicy(wish) => policy_of(state, &wish).map(Response::GetPolicy),
             ClientToMaster::CellInfo(_) => Ok(self.cell_info()),
+            ClientToMaster::FindPrimary(_) => Ok(self.find_primary()),
             ClientToMaster::Servers(_) => Ok(Response::Servers(self.chunks.servers(&view))),
             ClientToMaster::Status(_) => Ok(self.status(&view)),
             ClientToMaster::RepairStatus(_) => {

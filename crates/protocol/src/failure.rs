@@ -1,5 +1,7 @@
 //! The error that travels: a code for machines, a line for people, and what may have happened.
 
+use cairn_types::{Address, ServerId};
+
 cairn_types::code! {
     /// What may have happened to a request that failed.
     #[derive(Default)]
@@ -90,7 +92,10 @@ cairn_types::message! {
         /// One line: what was being done, to what, why not.
         3 => message: String,
         /// The server that failed, where that is not the one that answers.
-        4 => server: cairn_types::ServerId,
+        4 => server: ServerId,
+        /// The primary master, where a master refuses because it is not: as far as it knows, which
+        /// may be long ago. Empty: it knows none.
+        5 => primary: Address,
     }
 }
 
@@ -113,13 +118,21 @@ impl Failure {
         Self::with(code, Outcome::Unknown, message)
     }
 
+    /// A master that is not in charge did nothing; `primary` is who is, as far as it knows.
+    #[must_use]
+    pub fn not_primary_master(message: impl Into<String>, primary: Option<Address>) -> Self {
+        let primary = primary.unwrap_or_default();
+        Self { primary, ..Self::not_done(ErrorCode::NotPrimaryMaster, message) }
+    }
+
     /// Cuts the line to this many bytes at most.
     pub fn shorten(&mut self, size_max: usize) {
         self.message.truncate(self.message.floor_char_boundary(size_max));
     }
 
     fn with(code: ErrorCode, outcome: Outcome, message: impl Into<String>) -> Self {
-        Self { code, outcome, message: message.into(), server: cairn_types::ServerId::default() }
+        let (message, server, primary) = (message.into(), ServerId::default(), Address::default());
+        Self { code, outcome, message, server, primary }
     }
 }
 
@@ -132,10 +145,26 @@ impl From<cairn_types::ConfigError> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::Failure;
-    use cairn_types::Random;
+    use super::{ErrorCode, Failure, Outcome};
     use cairn_types::sample::{Sample, check_bytes, check_wire};
+    use cairn_types::wire::Message;
+    use cairn_types::{Address, Random};
     use proptest::prelude::{any, proptest};
+
+    #[test]
+    fn a_master_that_is_not_in_charge_names_who_is_and_costs_nothing_where_it_knows_none() {
+        let size = |failure: &Failure| {
+            let mut raw = Vec::new();
+            failure.encode(&mut raw);
+            raw.len()
+        };
+        let hint = Failure::not_primary_master("a shadow", Some(Address::new("m2:7400")));
+        assert_eq!((hint.code, hint.outcome), (ErrorCode::NotPrimaryMaster, Outcome::NotDone));
+        assert_eq!(hint.primary.as_str(), "m2:7400");
+        let none = Failure::not_primary_master("a shadow", None);
+        assert_eq!(none, Failure::not_done(ErrorCode::NotPrimaryMaster, "a shadow"));
+        assert_eq!(size(&hint) - size(&none), "m2:7400".len() + 2);
+    }
 
     proptest! {
         #[test]

@@ -80,7 +80,11 @@ impl Role {
         match request.direction() {
             // A connection has one, and that comes before anyone has a role.
             RpcDirection::Handshake => false,
-            RpcDirection::ClientToMaster => self == Self::Client,
+            RpcDirection::ClientToMaster => match request {
+                // Whoever looks for the primary master asks all of them.
+                Request::FindPrimary(_) => true,
+                _ => self == Self::Client,
+            },
             RpcDirection::ClientToChunkserver => match request {
                 // Bytes in a buffer do nothing to anyone, whoever brought them.
                 Request::Push(_) => true,
@@ -156,7 +160,8 @@ pub fn judge_hello(hello: &Hello, ours: &Hello) -> Result<Welcome, Failure> {
 mod tests {
     use super::{Hello, Role, judge_hello, judge_request};
     use crate::{
-        Append, ChunkLength, ErrorCode, Forward, Heartbeat, Push, Raise, Request, Stat, SyncChunk,
+        Append, ChunkLength, ErrorCode, FindPrimary, Forward, Heartbeat, Push, Raise, Request,
+        Stat, SyncChunk,
     };
     use cairn_types::sample::Sample;
     use cairn_types::{CellId, Incarnation, Random, ServerId};
@@ -188,8 +193,9 @@ mod tests {
     #[test]
     fn a_role_asks_for_what_is_its_own_and_nothing_else() {
         let [client, server, master] = [Role::Client, Role::Chunkserver, Role::Master];
-        let rows: [(Request, &[Role]); 9] = [
+        let rows: [(Request, &[Role]); 10] = [
             (Stat::default().into(), &[client]),
+            (FindPrimary {}.into(), &[client, server, master]),
             (Append::default().into(), &[client]),
             (Push::default().into(), &[client, server, master]),
             (SyncChunk::default().into(), &[client, server]),

@@ -14,6 +14,7 @@ mod check_calls;
 mod chunk_counts;
 mod clone_calls;
 mod failure;
+mod find_calls;
 mod frame;
 mod handshake;
 mod job_calls;
@@ -44,6 +45,7 @@ pub use check_calls::{
 pub use chunk_counts::{CellNow, ChunkCounts, WaitReason, WaitingCount};
 pub use clone_calls::{CloneChunk, CloneChunkAnswer, CloneProgress, DropClone, DropCloneAnswer};
 pub use failure::{ErrorCode, Failure, Outcome};
+pub use find_calls::{FindPrimary, FindPrimaryAnswer, MasterRole};
 pub use frame::{
     FRAME_HEADER_SIZE, FrameError, FrameHeader, FrameKind, MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX,
     PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, RequestId, VERSION_ANY, encode_frame,

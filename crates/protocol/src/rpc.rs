@@ -31,6 +31,7 @@ use crate::{ChangeSettings, ChangeSettingsAnswer};
 use crate::{
     CheckReplica, CheckReplicaAnswer, ListChunks, ListChunksAnswer, ListHeld, ListHeldAnswer,
 };
+use crate::{FindPrimary, FindPrimaryAnswer};
 use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
 use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer, Recover, RecoverAnswer};
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
@@ -245,7 +246,7 @@ rpcs! {
     Handshake {
         1 => Hello -> Welcome,
     }
-    /// What clients ask of a master.
+    /// What clients ask of a master; `FindPrimary` is what everybody may ask of one.
     ClientToMaster {
         10 => Stat -> StatAnswer,
         11 => Open -> OpenAnswer,
@@ -283,6 +284,7 @@ rpcs! {
         135 => ChangeSettings -> ChangeSettingsAnswer,
         120 => ListChunks -> ListChunksAnswer,
         130 => Recover -> RecoverAnswer,
+        140 => FindPrimary -> FindPrimaryAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {

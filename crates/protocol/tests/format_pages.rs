@@ -169,6 +169,7 @@ fn enums() -> String {
         values("JobState", protocol::JobState::ALL),
         values("JobUnit", protocol::JobUnit::ALL),
         values("LeasePurpose", protocol::LeasePurpose::ALL),
+        values("MasterRole", protocol::MasterRole::ALL),
         values("Outcome", protocol::Outcome::ALL),
         values("PolicySource", protocol::PolicySource::ALL),
         values("ReplicaFault", protocol::ReplicaFault::ALL),

@@ -7,7 +7,9 @@ mod purge;
 mod settings;
 mod undelete;
 
-use cairn_protocol::{Create, ErrorCode, Failure, List, Open, Response, Stat, Status};
+use cairn_protocol::{
+    Create, ErrorCode, Failure, FindPrimary, List, MasterRole, Open, Response, Stat, Status,
+};
 use cairn_types::CellPath;
 use cell::{Cell, path};
 
@@ -20,6 +22,20 @@ fn no_request_is_taken_before_the_term_is_in_the_log() {
     assert_eq!(code, Some(ErrorCode::Busy), "R23");
     cell.commit();
     assert!(cell.exists("/"));
+}
+
+#[test]
+fn whoever_looks_for_the_primary_is_answered_at_once_and_told_when_it_takes_requests() {
+    let mut cell = Cell::unstarted();
+    cell.begin();
+    for role in [MasterRole::Starting, MasterRole::Primary] {
+        let asked = cell.send(FindPrimary {});
+        let Some(Ok(Response::FindPrimary(answer))) = cell.answer(asked) else {
+            panic!("no answer to who is in charge");
+        };
+        assert_eq!((answer.role, answer.term.get()), (role, 1), "R23");
+        cell.commit();
+    }
 }
 
 #[test]
