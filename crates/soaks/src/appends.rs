@@ -2,7 +2,7 @@
 //! the last chunk, is killed for good.
 
 use crate::cell::last_chunk_holders;
-use crate::load::{Appenders, FILES, Readers};
+use crate::load::{Appenders, FILES, LoadPlace, Readers};
 use crate::options::SoakOptions;
 use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
@@ -22,8 +22,9 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
     let total = options.records + options.large_records;
     cell.ask(&["mkdir", "/soak"])?;
     let counts = [options.records, options.large_records];
-    let mut appenders = Appenders::start(cell.address(), counts)?;
-    let followers = Readers::start(cell.address(), "follow")?;
+    let place = LoadPlace::here(cell);
+    let mut appenders = Appenders::start(&place, counts)?;
+    let followers = Readers::start(&place, "follow")?;
     let started = Instant::now();
     appenders.go()?;
     teller.say("64 clients in 8 processes append; a reader follows each file");
@@ -55,7 +56,7 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
     let middle = gaps[gaps.len() / 2];
     teller.say(format_args!("longest gap of any client: {gap} ms (half of them: {middle} ms)"));
     appended.errors().iter().take(8).for_each(|error| teller.say(format_args!("  {error}")));
-    let read_on = Readers::start(cell.address(), "read")?;
+    let read_on = Readers::start(&place, "read")?;
     let judged = followers.judge(&appended, teller);
     read_on.judge(&appended, teller).and(judged)?;
     if gap >= GAP_MAX_MS {

@@ -1,22 +1,46 @@
 //! The soak's cell: a master and chunkservers in racks of two, and what its files' chunks are.
+//!
+//! ```text
+//!   here                     in a laboratory (--lab)
+//!   127.0.0.1, all of it     m0, s01 … and clients on c01 …, each behind a link of its own
+//! ```
 
+use crate::lab::Lab;
+use crate::load::LoadPlace;
 use crate::options::SoakOptions;
+use crate::small_disk::SmallDisk;
 use crate::teller::Teller;
 use anyhow::{Context, Result};
-use cairn_testkit::{CellPlan, CellProcesses, PATIENCE, Program, await_until};
+use cairn_testkit::{CellPlan, CellProcesses, Host, PATIENCE, Program, await_until};
 use serde_json::Value;
 
-/// Starts it and waits until all servers are live.
+/// Hosts of a laboratory that clients run on.
+const CLIENT_HOSTS: usize = 4;
+
+/// A cell, and what is around it. What is in front ends first.
+#[derive(Debug)]
+pub(crate) struct SoakCell {
+    pub(crate) processes: CellProcesses,
+    /// From where it is used.
+    pub(crate) place: LoadPlace,
+    pub(crate) lab: Option<Lab>,
+    /// The last chunkserver's, where it was asked for and could be had.
+    pub(crate) disk: Option<SmallDisk>,
+}
+
+/// Starts it and waits until all servers are live; with a small disk where `with_disk` says so.
 ///
 /// # Errors
 /// With what a server's log says last.
 pub(crate) fn start(
     program: Program,
     options: &SoakOptions,
+    with_disk: bool,
     teller: &Teller,
-) -> Result<CellProcesses> {
+) -> Result<SoakCell> {
     let directory = std::env::temp_dir().join(format!("cairn-soak-{}", std::process::id()));
-    let mut plan = CellPlan::new(program, directory, options.servers);
+    let servers = options.servers;
+    let mut plan = CellPlan::new(program.clone(), &directory, servers);
     plan.keep = options.keep;
     if options.small_cell {
         plan.master_arguments.push("--small-cell".to_owned());
@@ -24,10 +48,43 @@ pub(crate) fn start(
     if let Some(chunk_size) = options.chunk_size {
         plan.settings = format!("[new_cell]\nchunk_size = {chunk_size}\n");
     }
-    let cell = CellProcesses::start(plan)?;
-    let servers = options.servers;
-    teller.say(format_args!("master {} and {servers} chunkservers run", cell.address()));
-    Ok(cell)
+    let disk = if with_disk { SmallDisk::mount(&directory.with_extension("disk"))? } else { None };
+    if let Some(disk) = &disk {
+        plan.disks.insert(servers, vec![disk.path().join("data")]);
+    }
+    let lab = options.lab.as_deref().map(|path| laboratory(path, servers)).transpose()?;
+    let mut runners = Vec::new();
+    if let Some(lab) = &lab {
+        plan.hosts = hosts(lab, &program, servers)?;
+        plan.program = lab.program(&program, "c01");
+        runners = (1..=CLIENT_HOSTS).map(|host| lab.runner(&format!("c{host:02}"))).collect();
+    }
+    let processes = CellProcesses::start(plan)?;
+    let place = LoadPlace { runners, ..LoadPlace::here(&processes) };
+    teller.say(format_args!("master {} and {servers} chunkservers run", processes.address()));
+    Ok(SoakCell { processes, place, lab, disk })
+}
+
+/// Links that are no matter by themselves; what happens to them is.
+fn laboratory(path: &str, servers: usize) -> Result<Lab> {
+    let (servers, clients) = (servers.to_string(), CLIENT_HOSTS.to_string());
+    let shape = ["--topology", "custom", "--servers", &servers, "--clients", &clients];
+    Lab::up(path, &[&shape[..], &["--racks", "3", "--rate", "1gbit"]].concat())
+}
+
+/// The master's, and then each chunkserver's.
+fn hosts(lab: &Lab, program: &Program, servers: usize) -> Result<Vec<Host>> {
+    let mut hosts = vec![lab.host(program, "m0", "/")?];
+    for number in 1..=servers {
+        let rack = format!("/rack-{}", number.div_ceil(2));
+        hosts.push(lab.host(program, &host_name(number), &rack)?);
+    }
+    Ok(hosts)
+}
+
+/// Chunkserver 1, 2, … of a laboratory.
+pub(crate) fn host_name(number: usize) -> String {
+    format!("s{number:02}")
 }
 
 /// The chunks of a file, as `stat --chunks --json` tells them.

@@ -1,18 +1,22 @@
-//! Everything at once, for minutes: servers are killed and stopped, bits flipped and chunk files
-//! removed, while clients append and files come and go.
+//! Everything at once, for minutes: servers are killed and stopped, bits flipped, chunk files
+//! removed, a disk filled and, in a laboratory, links cut, while clients append and files come and
+//! go.
 //!
 //! - H1: what destroys bytes for good strikes one server in a round, so that no chunk loses more
 //!   than one replica before the cell had time to heal; processes die anywhere.
-//! - H2: a round ends with every process running, and the cell has to be healthy by itself then.
+//! - H2: a round ends with every process running, and the cell has to be healthy by itself then;
+//!   what was destroyed and nobody has met yet, `fsck --data` finds, and it is repaired: a second
+//!   one finds nothing.
 //! - H3: every acknowledged record of every round is read again in the end, and every file.
 
+use crate::cell::SoakCell;
 use crate::chaos_faults::{ChaosFault, Wreckage};
 use crate::file_workload::FileWorkload;
-use crate::load::{Appended, Appenders, Readers};
+use crate::load::{Appended, Appenders, LoadPlace, Readers};
 use crate::options::SoakOptions;
 use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
-use cairn_testkit::{CellProcesses, await_until};
+use cairn_testkit::{CellProcesses, ServerProcess, await_until};
 use cairn_types::Random;
 use std::time::{Duration, Instant};
 
@@ -25,19 +29,23 @@ const HEALTHY_WITHIN: Duration = Duration::from_secs(180);
 ///
 /// # Errors
 /// With whatever did not go as promised.
-pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Teller) -> Result<()> {
+pub(crate) fn run(soak: &mut SoakCell, options: &SoakOptions, teller: &Teller) -> Result<()> {
     let mut random = Random::new(options.seed);
     teller.say(format_args!("seed {}, {} minutes", options.seed, options.minutes));
-    cell.ask(&["mkdir", "/files"])?;
-    let files = FileWorkload::start(cell.program().clone(), cell.address(), options.seed);
+    if soak.disk.is_none() {
+        teller.say("no disk is filled: this user may not mount, or it is a laboratory");
+    }
+    soak.processes.ask(&["mkdir", "/files"])?;
+    let (program, address) = (soak.processes.program().clone(), soak.place.cell.clone());
+    let files = FileWorkload::start(program, &address, options.seed);
     let begun = Instant::now();
     let mut rounds: Vec<Appended> = Vec::new();
     let mut longest = Duration::ZERO;
     while rounds.is_empty() || begun.elapsed() < Duration::from_secs(60 * options.minutes) {
-        let (appended, healed) = round(cell, rounds.len(), options, &mut random, teller)
+        let (appended, healed) = round(soak, rounds.len(), options, &mut random, teller)
             .with_context(|| format!("round {}", rounds.len() + 1))?;
         longest = longest.max(healed);
-        cell.ask(&["mv", "/soak", &format!("/soak-{}", rounds.len())])?;
+        soak.processes.ask(&["mv", "/soak", &format!("/soak-{}", rounds.len())])?;
         rounds.push(appended);
         files.check().context("files that came and went")?;
     }
@@ -48,8 +56,9 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
         counts.stored, counts.read, counts.moved, counts.removed, counts.unanswered
     ));
     for (number, appended) in rounds.iter().enumerate() {
+        let cell = &soak.processes;
         cell.ask(&["mv", &format!("/soak-{number}"), "/soak"])?;
-        Readers::start(cell.address(), "read")?.judge(appended, teller)?;
+        Readers::start(&soak.place, "read")?.judge(appended, teller)?;
         cell.ask(&["mv", "/soak", &format!("/soak-{number}")])?;
     }
     teller.say(format_args!(
@@ -62,42 +71,58 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
 
 /// One round; what was appended in it, and how long the cell took to be healthy afterwards.
 fn round(
-    cell: &mut CellProcesses,
+    soak: &mut SoakCell,
     number: usize,
     options: &SoakOptions,
     random: &mut Random,
     teller: &Teller,
 ) -> Result<(Appended, Duration)> {
-    cell.ask(&["mkdir", "/soak"])?;
-    let mut appenders = Appenders::start(cell.address(), [options.records, options.large_records])?;
-    let followers = Readers::start(cell.address(), "follow")?;
+    soak.processes.ask(&["mkdir", "/soak"])?;
+    let place: LoadPlace = soak.place.clone();
+    let mut appenders = Appenders::start(&place, [options.records, options.large_records])?;
+    let followers = Readers::start(&place, "follow")?;
     appenders.go()?;
-    let mut wreckage = Wreckage::on(random.below(cell.chunkservers.len() as u64) as usize);
+    let servers = soak.processes.chunkservers.len();
+    let wreckage = Wreckage::on(random.below(servers as u64) as usize);
     let begun = Instant::now();
-    let mut told = String::new();
+    let mut told: Vec<String> = Vec::new();
     while begun.elapsed() < ROUND {
-        let fault = ChaosFault::draw(random, cell.chunkservers.len());
-        if !told.is_empty() {
-            told.push_str(", ");
-        }
-        told.push_str(&fault.carry_out(cell, &mut wreckage, random)?);
+        let fault = ChaosFault::draw(random, soak);
+        let done = fault.carry_out(soak, &wreckage, random);
+        told.push(done.with_context(|| format!("{fault:?} after {}", told.join(", ")))?);
     }
+    let told = told.join(", ");
     appenders.stop()?;
-    let calm = Instant::now();
-    await_until("a healthy cell", HEALTHY_WITHIN, || {
-        Ok::<_, anyhow::Error>(cell.ask(&["status", "--check"]).is_ok())
-    })
-    .with_context(|| format!("after {told}; {}", last_words(cell)))?;
-    let healed = calm.elapsed();
+    // What was done to its journal, a start finds.
+    soak.processes.chunkservers[wreckage.server].kill();
+    soak.processes.chunkservers[wreckage.server].restart()?;
+    let healed = heal(&soak.processes).with_context(|| format!("after {told}"))?;
     teller.say(format_args!("{told}; healthy after {:.1} s", healed.as_secs_f64()));
-    let reports = cell.directory().join(format!("round-{number}"));
+    let reports = soak.processes.directory().join(format!("round-{number}"));
     std::fs::create_dir(&reports)?;
     let appended = appenders.finish(&reports)?;
     followers.judge(&appended, teller)?;
-    if !cell.chunkservers.iter_mut().all(|server| server.runs()) {
+    if !soak.processes.chunkservers.iter_mut().all(ServerProcess::runs) {
         bail!("a chunkserver has ended by itself");
     }
     Ok((appended, healed))
+}
+
+/// Waits until the cell is healthy, and has it look at every byte (H2); how long the first took.
+fn heal(cell: &CellProcesses) -> Result<Duration> {
+    let calm = Instant::now();
+    let healthy = || {
+        await_until("a healthy cell", HEALTHY_WITHIN, || {
+            Ok::<_, anyhow::Error>(cell.ask(&["status", "--check"]).is_ok())
+        })
+        .with_context(|| last_words(cell))
+    };
+    healthy()?;
+    let healed = calm.elapsed();
+    cell.ask(&["fsck", "--data", "--repair", "--deadline", "180"])?;
+    healthy()?;
+    cell.ask(&["fsck", "--data"]).context("once more")?;
+    Ok(healed)
 }
 
 /// What the cell says of itself.

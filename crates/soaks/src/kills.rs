@@ -1,6 +1,6 @@
 //! The whole cell is killed, round after round, while clients append.
 
-use crate::load::{Appenders, Readers};
+use crate::load::{Appenders, LoadPlace, Readers};
 use crate::options::SoakOptions;
 use crate::teller::Teller;
 use anyhow::Result;
@@ -22,8 +22,9 @@ const RECORDS: [u64; 2] = [4_000_000, 100_000];
 /// With whatever did not go as promised.
 pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Teller) -> Result<()> {
     cell.ask(&["mkdir", "/soak"])?;
-    let mut appenders = Appenders::start(cell.address(), RECORDS)?;
-    let followers = Readers::start(cell.address(), "follow")?;
+    let place = LoadPlace::here(cell);
+    let mut appenders = Appenders::start(&place, RECORDS)?;
+    let followers = Readers::start(&place, "follow")?;
     appenders.go()?;
     let mut away = Duration::ZERO;
     for round in 1..=options.rounds {
@@ -57,7 +58,7 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
         away.as_millis()
     ));
     appended.errors().iter().take(8).for_each(|error| teller.say(format_args!("  {error}")));
-    let read_on = Readers::start(cell.address(), "read")?;
+    let read_on = Readers::start(&place, "read")?;
     let judged = followers.judge(&appended, teller);
     read_on.judge(&appended, teller).and(judged)
 }

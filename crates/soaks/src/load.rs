@@ -2,7 +2,7 @@
 
 use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
-use cairn_testkit::{PATIENCE, await_until};
+use cairn_testkit::{CellProcesses, PATIENCE, await_until};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -20,9 +20,39 @@ const CLIENTS: u64 = 64;
 /// The longest that any step of a load may take: all of it, at a crawl.
 const STEP_PATIENCE: Duration = Duration::from_secs(1_800);
 
+/// The cell that a load uses, and where its processes run.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadPlace {
+    pub(crate) cell: String,
+    /// The words before a command that is to run on each host; none: all run here.
+    pub(crate) runners: Vec<Vec<String>>,
+}
+
+impl LoadPlace {
+    /// All on this machine.
+    pub(crate) fn here(cell: &CellProcesses) -> Self {
+        Self { cell: cell.address().to_owned(), runners: Vec::new() }
+    }
+
+    /// A command that runs this program as its process number `number`.
+    ///
+    /// # Errors
+    /// Where the system does not say which program this is.
+    fn command(&self, number: usize) -> Result<Command> {
+        let ours = std::env::current_exe().context("looking for this program")?;
+        let Some(runner) = self.runners.get(number % self.runners.len().max(1)) else {
+            return Ok(Command::new(ours));
+        };
+        let (first, rest) = runner.split_first().context("a runner has a program")?;
+        let mut command = Command::new(first);
+        command.args(rest).arg(ours);
+        Ok(command)
+    }
+}
+
 /// One process of a load.
 #[derive(Debug)]
-struct LoadPart {
+pub(crate) struct LoadPart {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -38,9 +68,12 @@ impl Drop for LoadPart {
 }
 
 impl LoadPart {
-    fn start(arguments: &[&str]) -> Result<Self> {
-        let ours = std::env::current_exe().context("looking for this program")?;
-        let mut command = Command::new(ours);
+    /// Starts process number `number` with the words after `load`, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not get ready.
+    pub(crate) fn start(place: &LoadPlace, number: usize, arguments: &[&str]) -> Result<Self> {
+        let mut command = place.command(number)?;
         command.arg("load").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("starting a load")?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().context("piped")?);
@@ -61,12 +94,19 @@ impl LoadPart {
         Ok(part)
     }
 
-    fn order(&mut self, line: &str) -> Result<()> {
+    /// Says a line to it.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub(crate) fn order(&mut self, line: &str) -> Result<()> {
         writeln!(self.stdin.as_mut().context("piped")?, "{line}").context("a load ended early")
     }
 
     /// The rest of the next line, which starts with `word`.
-    fn expect(&self, word: &str) -> Result<String> {
+    ///
+    /// # Errors
+    /// When none comes, or another.
+    pub(crate) fn expect(&self, word: &str) -> Result<String> {
         let line = self.lines.recv_timeout(STEP_PATIENCE).context("a load ended early")?;
         let rest = line.strip_prefix(word).with_context(|| format!("{line} instead of {word}"))?;
         Ok(rest.trim().to_owned())
@@ -92,7 +132,7 @@ impl Appenders {
     ///
     /// # Errors
     /// When one cannot reach the cell.
-    pub(crate) fn start(cell: &str, records: [u64; 2]) -> Result<Self> {
+    pub(crate) fn start(place: &LoadPlace, records: [u64; 2]) -> Result<Self> {
         let each = CLIENTS / PROCESSES;
         let share = |total: u64| (total.div_ceil(CLIENTS)).to_string();
         let [small, large] = records.map(share);
@@ -100,8 +140,9 @@ impl Appenders {
         for process in 0..PROCESSES {
             let [(_, to_small), (_, to_large)] = FILES;
             let (first, count) = ((process * each).to_string(), each.to_string());
+            let cell = place.cell.as_str();
             let arguments = ["append", cell, to_small, to_large, &first, &count, &small, &large];
-            parts.push(LoadPart::start(&arguments)?);
+            parts.push(LoadPart::start(place, process as usize, &arguments)?);
         }
         Ok(Self { parts })
     }
@@ -196,10 +237,11 @@ impl Readers {
     ///
     /// # Errors
     /// When one cannot reach the cell.
-    pub(crate) fn start(cell: &str, how: &'static str) -> Result<Self> {
-        let start =
-            |(kind, path): &(&str, &str)| LoadPart::start(&["deliver", cell, path, kind, how]);
-        Ok(Self { parts: FILES.iter().map(start).collect::<Result<_>>()?, how })
+    pub(crate) fn start(place: &LoadPlace, how: &'static str) -> Result<Self> {
+        let start = |(number, (kind, path)): (usize, &(&str, &str))| {
+            LoadPart::start(place, number, &["deliver", &place.cell, path, kind, how])
+        };
+        Ok(Self { parts: FILES.iter().enumerate().map(start).collect::<Result<_>>()?, how })
     }
 
     /// Has them read all that was acknowledged, and prints their verdicts.

@@ -4,7 +4,9 @@
 //!   tree       a real tree of 500 MB and a file of 2 GB go in and come out
 //!   appends    64 clients append 205 000 records while servers die
 //!   kills      the whole cell is killed, twenty times, under that load
-//!   chaos      kills, stops, flipped bits and lost files, for ten minutes, under load
+//!   chaos      kills, stops, flipped bits, lost files, a full disk and, in a laboratory, cuts,
+//!              for ten minutes, under load
+//!   heals      every promise of a cell that heals, a line each
 //!   recovery   a server with gigabytes dies in a laboratory of 16 (§6.2.5)
 //! ```
 //! Not part of `verify`, which holds small forms of the same: these take minutes and gigabytes.
@@ -20,13 +22,19 @@ mod cell;
 mod chaos;
 mod chaos_faults;
 mod file_workload;
+mod heals;
 mod kills;
+mod lab;
 mod load;
 mod load_process;
 mod options;
 mod recovery;
 mod recovery_clients;
+mod report;
+mod rot;
+mod small_disk;
 mod source_tree;
+mod steady_load;
 mod teller;
 mod tree;
 
@@ -71,27 +79,39 @@ fn program() -> Result<Program> {
 /// # Errors
 /// When they make no sense, or the cell did not keep its word.
 fn soak(words: &[&str]) -> Result<()> {
-    let [what @ ("tree" | "appends" | "kills" | "chaos" | "recovery"), rest @ ..] = words else {
+    let [what @ ("tree" | "appends" | "kills" | "chaos" | "heals" | "recovery"), rest @ ..] = words
+    else {
         bail!("{USAGE}")
     };
     let options = SoakOptions::parse(what, rest)?;
+    if options.lab.is_none() {
+        small_disk::take_own_mounts();
+    }
     let teller = Teller::start();
-    if *what == "recovery" {
-        recovery::run(program()?, &options, &teller)?;
-        teller.say("VERDICT: soak recovery is good");
+    let without_a_cell = match *what {
+        "recovery" => Some(recovery::run(&program()?, &options, &teller)),
+        "heals" => Some(heals::run(&program()?, &options, &teller)),
+        _ => None,
+    };
+    if let Some(done) = without_a_cell {
+        done?;
+        teller.say(format_args!("VERDICT: soak {what} is good"));
         return Ok(());
     }
-    let mut cell = cell::start(program()?, &options, &teller)?;
+    let with_disk = *what == "chaos" && options.lab.is_none();
+    let mut soak = cell::start(program()?, &options, with_disk, &teller)?;
+    let cell = &mut soak.processes;
     let done = match *what {
-        "tree" => tree::run(&cell, &teller),
-        "appends" => appends::run(&mut cell, &options, &teller),
-        "chaos" => chaos::run(&mut cell, &options, &teller),
-        _ => kills::run(&mut cell, &options, &teller),
+        "tree" => tree::run(cell, &teller),
+        "appends" => appends::run(cell, &options, &teller),
+        "chaos" => chaos::run(&mut soak, &options, &teller),
+        _ => kills::run(cell, &options, &teller),
     };
     if options.keep {
-        teller.say(format_args!("data and logs are in {}", cell.directory().display()));
+        let kept = soak.processes.directory();
+        teller.say(format_args!("data and logs are in {}", kept.display()));
     }
-    drop(cell);
+    drop(soak);
     done?;
     teller.say(format_args!("VERDICT: soak {what} is good"));
     Ok(())

@@ -3,13 +3,14 @@
 use anyhow::{Context, Result, bail};
 
 pub(crate) const USAGE: &str = "\
-soak tree|appends|kills|chaos|recovery [--small-cell] [--chunk-size BYTES] [--keep]
+soak tree|appends|kills|chaos|heals|recovery [--small-cell] [--chunk-size BYTES] [--keep]
      appends: [--records N] [--large-records N]      kills: [--rounds N]
-     chaos: [--minutes N] [--seed N], and the records of each round
+     chaos: [--minutes N] [--seed N] [--lab PATH], and the records of each round
+     heals: [NAME…] [--files N] [--lab PATH]         which names: soak heals help
      recovery: --lab PATH [--gigabytes N] [--clone-rate BYTES] [--clients]";
 
 /// What to do, and how much of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SoakOptions {
     /// Found the cell with `--small-cell`: deaths are believed sooner.
     pub(crate) small_cell: bool,
@@ -31,6 +32,10 @@ pub(crate) struct SoakOptions {
     pub(crate) clone_rate: u64,
     /// Clients read and append while it is copied.
     pub(crate) clients: bool,
+    /// Which parts of it, where not all.
+    pub(crate) names: Vec<String>,
+    /// Files that are deleted at once.
+    pub(crate) files: u64,
 }
 
 impl Default for SoakOptions {
@@ -49,6 +54,8 @@ impl Default for SoakOptions {
             gigabytes: 2,
             clone_rate: 0,
             clients: false,
+            names: Vec::new(),
+            files: 20_000,
         }
     }
 }
@@ -87,6 +94,10 @@ impl SoakOptions {
                     let path = words.next().context("--lab wants a path")?;
                     options.lab = Some((*path).to_owned());
                 }
+                "--files" => options.files = number()?,
+                name if what == "heals" && !name.starts_with('-') => {
+                    options.names.push(name.to_owned());
+                }
                 "--seed" => options.seed = number()?,
                 _ => bail!("{word}: {USAGE}"),
             }
@@ -103,7 +114,9 @@ mod tests {
     fn options_are_read_and_what_is_none_is_refused() {
         let options = SoakOptions::parse("appends", &["--records", "9", "--keep"]).expect("good");
         assert_eq!((options.records, options.large_records, options.keep), (9, 5_000, true));
-        for bad in [&["--records"][..], &["--records", "x"], &["--fast"]] {
+        let options = SoakOptions::parse("heals", &["purge", "--files", "9"]).expect("good");
+        assert_eq!((options.names, options.files), (vec!["purge".to_owned()], 9));
+        for bad in [&["purge"][..], &["--records"][..], &["--records", "x"], &["--fast"]] {
             assert!(SoakOptions::parse("chaos", bad).is_err(), "{bad:?}");
         }
     }

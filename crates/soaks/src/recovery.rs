@@ -12,21 +12,25 @@
 //!
 //! Each figure is a line: what was measured, what is asked, and the verdict.
 
+use crate::cell::host_name;
+use crate::heals::priorities::PriorityWatch;
+use crate::lab::Lab;
 use crate::options::SoakOptions;
 use crate::recovery_clients::{ClientRates, TURN_SIZE, measure};
+use crate::report::Report;
 use crate::source_tree::generate;
 use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
-use cairn_testkit::{Janitor, Program, ServerProcess, await_until};
+use cairn_testkit::{CellPlan, CellProcesses, Program, await_until};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const SERVERS: usize = 16;
 const CLIENTS: u64 = 8;
 const CHUNK_SIZE: u64 = 8 << 20;
+/// As in a cell where nobody has set it.
+const CLONES_PER_SERVER: usize = 2;
 /// What TCP carries over a link of 100 Mbit/s: 1448 of 1538 bytes of a frame.
 const LINK_BYTES_A_SECOND: f64 = 100e6 / 8.0 * 1448.0 / 1538.0;
 /// Of what the links could take together.
@@ -45,122 +49,56 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const STORED_WITHIN: Duration = Duration::from_secs(1_200);
 const WHOLE_WITHIN: Duration = Duration::from_secs(600);
 
-/// A laboratory, taken down in the end.
-#[derive(Debug)]
-struct Lab {
-    path: String,
-    prefix: String,
-}
-
-impl Lab {
-    fn up(path: &str) -> Result<Self> {
-        let lab = Self { path: path.to_owned(), prefix: format!("cs{}", std::process::id()) };
-        lab.run(&["up", "--topology", "gfs"])?;
-        Ok(lab)
-    }
-
-    fn run(&self, words: &[&str]) -> Result<String> {
-        let mut command = Command::new(&self.path);
-        let output = command.args(["--prefix", &self.prefix]).args(words).output();
-        let output = output.with_context(|| format!("starting {}", self.path))?;
-        if !output.status.success() {
-            bail!("lab {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    /// The address of each host by name.
-    fn address(&self, host: &str) -> Result<String> {
-        let hosts: Value = serde_json::from_str(&self.run(&["hosts", "--json"])?)?;
-        let all = hosts.as_array().context("a list of hosts")?;
-        let found = all.iter().find(|entry| entry["name"] == host);
-        let address = found.and_then(|entry| entry["address"].as_str());
-        Ok(address.with_context(|| format!("no host {host}"))?.to_owned())
-    }
-
-    fn program(&self, program: &Program, host: &str) -> Program {
-        program.run_by(&[&self.path, "--prefix", &self.prefix, "exec", host, "--"])
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        // Nothing more can be done about a laboratory that does not go.
-        let _ = self.run(&["down"]);
-    }
-}
-
-/// A cell in it: the master on `m0`, a chunkserver on each `s..`.
+/// A cell in a laboratory: the master on `m0`, a chunkserver on each `s..`. What is in front ends
+/// first.
 #[derive(Debug)]
 struct LabCell {
-    chunkservers: Vec<ServerProcess>,
-    _master: ServerProcess,
-    address: String,
+    processes: CellProcesses,
     program: Program,
-    directory: PathBuf,
     lab: Lab,
-    _janitor: Arc<Janitor>,
 }
 
 impl LabCell {
     fn start(program: Program, lab: Lab, options: &SoakOptions) -> Result<Self> {
         let directory = std::env::temp_dir().join(format!("cairn-soak-{}", std::process::id()));
-        std::fs::create_dir_all(&directory)?;
-        let kept = (!options.keep).then_some(directory.as_path());
-        let janitor = Arc::new(Janitor::start(&program, kept)?);
-        let settings = directory.join("settings.toml");
+        let mut plan = CellPlan::new(lab.program(&program, "c01"), directory, SERVERS);
+        plan.keep = options.keep;
         let rate = options.clone_rate;
-        let new_cell = format!("[new_cell]\nchunk_size = {CHUNK_SIZE}\nclone_rate = {rate}\n");
-        std::fs::write(&settings, new_cell)?;
-        let start = |host: &str, mut arguments: Vec<String>| -> Result<ServerProcess> {
-            let data = directory.join(host);
-            arguments.extend(["--data".to_owned(), data.display().to_string()]);
-            let listen = format!("{}:7400", lab.address(host)?);
-            let around = (directory.as_path(), &janitor);
-            let program = lab.program(&program, host);
-            Ok(ServerProcess::start_at(&listen, &program, host, arguments, around)?)
-        };
-        let mut of_master = vec!["master".to_owned()];
-        of_master.extend(["--config".to_owned(), settings.display().to_string()]);
+        plan.settings = format!("[new_cell]\nchunk_size = {CHUNK_SIZE}\nclone_rate = {rate}\n");
         if options.small_cell {
-            of_master.push("--small-cell".to_owned());
+            plan.master_arguments.push("--small-cell".to_owned());
         }
-        let master = start("m0", of_master)?;
-        let chunkserver = |number: usize| {
+        plan.hosts.push(lab.host(&program, "m0", "/")?);
+        for number in 1..=SERVERS {
             let rack = if number == 1 { "/rack-a" } else { "/rack-b" };
-            let words = ["chunkserver", "--master", master.address(), "--rack", rack];
-            start(&format!("s{number:02}"), words.map(str::to_owned).to_vec())
-        };
-        let chunkservers = (1..=SERVERS).map(chunkserver).collect::<Result<Vec<_>>>()?;
-        let address = master.address().to_owned();
-        let cell = Self {
-            chunkservers,
-            _master: master,
-            address,
-            program,
-            directory,
-            lab,
-            _janitor: janitor,
-        };
-        await_until("all chunkservers", Duration::from_secs(60), || {
-            let servers = cell.ask("c01", &["servers", "--json"])?;
-            Ok::<_, anyhow::Error>(servers.matches("\"state\":\"live\"").count() == SERVERS)
-        })?;
-        Ok(cell)
+            plan.hosts.push(lab.host(&program, &host_name(number), rack)?);
+        }
+        Ok(Self { processes: CellProcesses::start(plan)?, program, lab })
+    }
+
+    fn directory(&self) -> &Path {
+        self.processes.directory()
     }
 
     fn ask(&self, host: &str, arguments: &[&str]) -> Result<String> {
         let program = self.lab.program(&self.program, host);
-        Ok(program.ask(&[arguments, &["--cell", &self.address]].concat())?)
+        Ok(program.ask(&[arguments, &["--cell", self.processes.address()]].concat())?)
     }
 
     /// Chunks that lack replicas.
     fn lacking(&self) -> Result<usize> {
-        let program = self.lab.program(&self.program, "c01");
-        let mut command = program.command(["fsck", "--quick", "--json", "--cell", &self.address]);
+        let address = self.processes.address();
+        let program = self.processes.program();
+        let mut command = program.command(["fsck", "--quick", "--json", "--cell", address]);
         // It fails by its exit code where there are any.
         let told = command.output().context("starting fsck")?.stdout;
         Ok(String::from_utf8_lossy(&told).matches("\"goal\"").count())
+    }
+
+    /// What a command of `c01` tells, a JSON value a line.
+    fn told(&self, words: &[&str]) -> Result<Vec<Value>> {
+        let told = self.ask("c01", &[words, &["--json"]].concat())?;
+        Ok(told.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
     }
 
     /// Stores so many bytes as one file a client, all clients at once.
@@ -168,7 +106,7 @@ impl LabCell {
     /// A replica of each goes to the first server, whose link is a wide one meanwhile.
     fn store(&self, bytes: u64) -> Result<()> {
         self.lab.run(&["slow", "s01", "1gbit"])?;
-        let local = self.directory.join("local");
+        let local = self.directory().join("local");
         generate(&local, bytes / CLIENTS)?;
         each_client(|client| {
             let (host, to) = (format!("c{:02}", client + 1), format!("/data-{client}"));
@@ -179,8 +117,8 @@ impl LabCell {
 
     /// What a client gets that reads, and one that appends, for as long as `meanwhile` takes.
     fn clients(&self, meanwhile: impl FnOnce() -> Result<()>) -> Result<ClientRates> {
-        let turn = text(&self.directory.join("turn"));
-        let back = text(&self.directory.join("read"));
+        let turn = text(&self.directory().join("turn"));
+        let back = text(&self.directory().join("read"));
         let read = || self.ask("c09", &["get", "-f", "/turn", &back]).map(drop);
         let size = ["append", "--record-size", "1048576", "/log", &turn];
         let append = || self.ask("c10", &size).map(drop);
@@ -188,7 +126,7 @@ impl LabCell {
     }
 
     fn size_of(&self, server: usize) -> Result<u64> {
-        Ok(size_below(&self.directory.join(format!("s{:02}", server + 1)).join("chunks"))?)
+        Ok(size_below(&self.processes.data_of(server + 1).join("chunks"))?)
     }
 }
 
@@ -204,55 +142,72 @@ fn each_client(act: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
     })
 }
 
-/// One line of the report; whether it holds.
-fn judge(teller: &Teller, what: &str, (figure, asked): (f64, f64), holds: bool) -> bool {
-    let verdict = if holds { "holds" } else { "MISSED" };
-    teller.say(format_args!("{what}: {figure:.2}, asked {asked:.2}: {verdict}"));
-    holds
-}
-
 /// Runs it.
 ///
 /// # Errors
 /// With whatever did not go as promised.
-pub(crate) fn run(program: Program, options: &SoakOptions, teller: &Teller) -> Result<()> {
+pub(crate) fn run(program: &Program, options: &SoakOptions, teller: &Teller) -> Result<()> {
+    let mut report = Report::default();
+    measure_all(program, options, teller, &mut report)?;
+    match report.missed() {
+        [] => Ok(()),
+        missed => bail!("missed: {}", missed.join("; ")),
+    }
+}
+
+/// The same, as lines of a report.
+///
+/// # Errors
+/// With whatever did not go at all.
+pub(crate) fn measure_all(
+    program: &Program,
+    options: &SoakOptions,
+    teller: &Teller,
+    report: &mut Report,
+) -> Result<()> {
     let lab = options.lab.as_deref().context("it takes --lab PATH, the laboratory's program")?;
-    let mut cell = LabCell::start(program, Lab::up(lab)?, options)?;
+    let lab = Lab::up(lab, &["--topology", "gfs"])?;
+    let mut cell = LabCell::start(program.clone(), lab, options)?;
     teller.say(format_args!("{SERVERS} chunkservers behind links of 100 Mbit/s"));
     let begun = Instant::now();
     cell.store(options.gigabytes << 30)?;
     if begun.elapsed() > STORED_WITHIN {
         bail!("storing took {} s", begun.elapsed().as_secs());
     }
-    let mut holds = true;
-    let held = if !options.clients {
+    if options.clients {
+        recover_beside_clients(&mut cell, options, teller, report)?;
+    } else {
         let held = cell.size_of(0)?;
         teller.say(format_args!("s01 holds {} MB; it is killed", held / 1_000_000));
-        cell.chunkservers[0].kill();
-        holds &= recover(&cell, (held, options), Instant::now(), teller)?;
-        held
-    } else {
-        recover_beside_clients(&mut cell, options, teller, &mut holds)?
-    };
+        cell.processes.chunkservers[0].kill();
+        recover(&cell, (held, options), Instant::now(), teller, report)?;
+    }
+    two_more(&mut cell, teller, report)
+}
+
+/// Kills two more; in which order what they held is copied, and whether all of it is there.
+fn two_more(cell: &mut LabCell, teller: &Teller, report: &mut Report) -> Result<()> {
     for at in [1, 2] {
-        cell.chunkservers[at].kill();
+        cell.processes.chunkservers[at].kill();
     }
     teller.say("two more are killed");
-    await_until("no chunk lacks replicas", WHOLE_WITHIN, || {
-        let seen = cell.lacking()?;
-        Ok::<_, anyhow::Error>(seen > 0)
+    await_until("chunks that lack replicas", WHOLE_WITHIN, || {
+        Ok::<_, anyhow::Error>(cell.lacking()? > 0)
     })?;
-    await_whole(&cell)?;
-    each_client(|client| {
-        let back = cell.directory.join(format!("back-{client}"));
+    let paths = (0..CLIENTS).map(|client| format!("/data-{client}")).collect();
+    let mut watch = PriorityWatch::of(paths, CLONES_PER_SERVER);
+    await_until("every chunk is whole", WHOLE_WITHIN, || {
+        watch.look(|words| cell.told(words))?;
+        Ok::<_, anyhow::Error>(cell.lacking()? == 0)
+    })?;
+    watch.report(report);
+    let compared = each_client(|client| {
+        let back = cell.directory().join(format!("back-{client}"));
         let (host, from) = (format!("c{:02}", client + 1), format!("/data-{client}"));
         cell.ask(&host, &["get", "-f", "--deadline", "600", &from, &text(&back)])?;
-        crate::source_tree::same(&cell.directory.join("local"), 0, &back).map(drop)
-    })?;
-    teller.say("two more killed, none of what they held lost: holds");
-    if !holds {
-        bail!("a figure is missed ({} MB held)", held / 1_000_000);
-    }
+        crate::source_tree::same(&cell.directory().join("local"), 0, &back).map(drop)
+    });
+    report.works("two more killed, none lost", compared.map(|()| "every byte right".to_owned()));
     Ok(())
 }
 
@@ -261,37 +216,32 @@ fn recover_beside_clients(
     cell: &mut LabCell,
     options: &SoakOptions,
     teller: &Teller,
-    holds: &mut bool,
-) -> Result<u64> {
-    generate(&cell.directory.join("turn"), TURN_SIZE)?;
-    cell.ask("c09", &["put", &text(&cell.directory.join("turn")), "/turn"])?;
+    report: &mut Report,
+) -> Result<()> {
+    generate(&cell.directory().join("turn"), TURN_SIZE)?;
+    cell.ask("c09", &["put", &text(&cell.directory().join("turn")), "/turn"])?;
     let before = cell.clients(|| {
         std::thread::sleep(QUIET);
         Ok(())
     })?;
     let held = cell.size_of(0)?;
     teller.say(format_args!("s01 holds {} MB; it is killed", held / 1_000_000));
-    cell.chunkservers[0].kill();
+    cell.processes.chunkservers[0].kill();
     let killed = Instant::now();
     // Until it is dead nothing is copied, and clients have their own troubles.
     await_until("chunks that lack replicas", WHOLE_WITHIN, || {
         std::thread::sleep(LOOK_EVERY);
         Ok::<_, anyhow::Error>(cell.lacking()? > 0)
     })?;
-    let mut fast = false;
-    let during = cell.clients(|| {
-        fast = recover(cell, (held, options), killed, teller)?;
-        Ok(())
-    })?;
-    *holds &= fast;
+    let during = cell.clients(|| recover(cell, (held, options), killed, teller, report))?;
     let shares = [during.read / before.read, during.append / before.append];
     for (what, share, was) in
         [("reads", shares[0], before.read), ("appends", shares[1], before.append)]
     {
         let line = format!("part of {:.1} MB/s that a client that {what} keeps", was / 1e6);
-        *holds &= judge(teller, &line, (share, CLIENTS_SHARE_MIN), share >= CLIENTS_SHARE_MIN);
+        report.at_least(&line, CLIENTS_SHARE_MIN, share);
     }
-    Ok(held)
+    Ok(())
 }
 
 /// Waits until every chunk is whole, and judges how fast that went (RC1).
@@ -300,7 +250,8 @@ fn recover(
     (held, options): (u64, &SoakOptions),
     killed: Instant,
     teller: &Teller,
-) -> Result<bool> {
+    report: &mut Report,
+) -> Result<()> {
     let mut most = 0;
     let mut first = None;
     await_until("every chunk is whole", WHOLE_WITHIN, || {
@@ -326,21 +277,17 @@ fn recover(
         rate / 1e6
     ));
     let within = FIRST_WITHIN[usize::from(options.small_cell)];
-    let soon = judge(teller, "seconds to the first clone", (waited, within), waited <= within);
+    report.at_most("seconds to the first clone", "s", within, waited);
     if options.clients {
-        return Ok(soon);
+        return Ok(());
     }
-    let (what, share, asked) = match options.clone_rate {
-        0 => ("part of what the links could take", rate / together, SHARE_MIN),
-        limit => ("part of the rate allowed", rate / (limit as f64 * links), ALLOWED_SHARE_MIN),
-    };
-    Ok(judge(teller, what, (share, asked), share >= asked) && soon)
-}
-
-fn await_whole(cell: &LabCell) -> Result<()> {
-    await_until("every chunk is whole", WHOLE_WITHIN, || {
-        Ok::<_, anyhow::Error>(cell.lacking()? == 0)
-    })?;
+    match options.clone_rate {
+        0 => report.at_least("part of what the links could take", SHARE_MIN, rate / together),
+        limit => {
+            let share = rate / (limit as f64 * links);
+            report.at_least("part of the rate allowed", ALLOWED_SHARE_MIN, share);
+        }
+    }
     Ok(())
 }
 

@@ -5,9 +5,21 @@ use crate::error::HarnessError;
 use crate::janitor::Janitor;
 use crate::program::Program;
 use crate::server_process::ServerProcess;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Where a server runs, where that is not here.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The binary, run there.
+    pub program: Program,
+    /// Where it listens.
+    pub listen: String,
+    /// Its rack.
+    pub rack: String,
+}
 
 /// What cell is to be started.
 #[derive(Clone, Debug)]
@@ -26,8 +38,14 @@ pub struct CellPlan {
     pub settings: String,
     /// Further arguments of the master.
     pub master_arguments: Vec<String>,
+    /// Further arguments of each chunkserver.
+    pub chunkserver_arguments: Vec<String>,
     /// Where the chunkservers keep their data, where not in `directory`.
     pub data: Option<PathBuf>,
+    /// The data directories of single chunkservers, by number from 1, where they are others.
+    pub disks: BTreeMap<usize, Vec<PathBuf>>,
+    /// The master's, and then each chunkserver's; empty: all run on this machine.
+    pub hosts: Vec<Host>,
 }
 
 impl CellPlan {
@@ -42,7 +60,10 @@ impl CellPlan {
             servers_per_rack: 2,
             settings: String::new(),
             master_arguments: Vec::new(),
+            chunkserver_arguments: Vec::new(),
             data: None,
+            disks: BTreeMap::new(),
+            hosts: Vec::new(),
         }
     }
 }
@@ -70,12 +91,11 @@ impl CellProcesses {
         std::fs::create_dir_all(directory).map_err(making)?;
         let janitor = Janitor::start(&plan.program, (!plan.keep).then_some(directory.as_path()))?;
         let janitor = Arc::new(janitor);
-        let start = |name: &str, arguments| {
-            ServerProcess::start(&plan.program, name, arguments, &plan.directory, &janitor)
+        let master = plan.start_server(0, plan.arguments_of_master()?, &janitor)?;
+        let chunkserver = |number| {
+            let arguments = plan.arguments_of_chunkserver(number, master.address());
+            plan.start_server(number, arguments, &janitor)
         };
-        let master = start("master", plan.arguments_of_master()?)?;
-        let chunkserver =
-            |number| start(&name(number), plan.arguments_of_chunkserver(number, master.address()));
         let chunkservers =
             (1..=plan.chunkservers).map(chunkserver).collect::<Result<Vec<_>, _>>()?;
         let cell = Self { master, chunkservers, plan, janitor };
@@ -91,14 +111,7 @@ impl CellProcesses {
         let number = self.chunkservers.len() + 1;
         let (plan, janitor) = (&self.plan, &self.janitor);
         let arguments = plan.arguments_of_chunkserver(number, self.master.address());
-        let started = ServerProcess::start(
-            &plan.program,
-            &name(number),
-            arguments,
-            &plan.directory,
-            janitor,
-        )?;
-        self.chunkservers.push(started);
+        self.chunkservers.push(plan.start_server(number, arguments, janitor)?);
         self.plan.chunkservers = number;
         Ok(())
     }
@@ -113,6 +126,12 @@ impl CellProcesses {
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.plan.program
+    }
+
+    /// What chunkserver 1, 2, … is started with.
+    #[must_use]
+    pub fn arguments_of(&self, number: usize) -> Vec<String> {
+        self.plan.arguments_of_chunkserver(number, self.address())
     }
 
     /// Where everything of it lies.
@@ -179,8 +198,27 @@ fn name(number: usize) -> String {
 }
 
 impl CellPlan {
+    /// Starts the master, which is number 0, or a chunkserver, on its host.
+    fn start_server(
+        &self,
+        number: usize,
+        arguments: Vec<String>,
+        janitor: &Arc<Janitor>,
+    ) -> Result<ServerProcess, HarnessError> {
+        let name = if number == 0 { "master".to_owned() } else { name(number) };
+        let around = (self.directory.as_path(), janitor);
+        match self.hosts.get(number) {
+            Some(Host { program, listen, .. }) => {
+                ServerProcess::start_at(listen, program, &name, arguments, around)
+            }
+            None => ServerProcess::start(&self.program, &name, arguments, around.0, janitor),
+        }
+    }
+
     fn data_of(&self, number: usize) -> PathBuf {
-        self.data.as_ref().unwrap_or(&self.directory).join(name(number))
+        let own = self.disks.get(&number).and_then(|disks| disks.first());
+        let usual = || self.data.as_ref().unwrap_or(&self.directory).join(name(number));
+        own.cloned().unwrap_or_else(usual)
     }
 
     fn arguments_of_master(&self) -> Result<Vec<String>, HarnessError> {
@@ -198,9 +236,15 @@ impl CellPlan {
     }
 
     fn arguments_of_chunkserver(&self, number: usize, master: &str) -> Vec<String> {
-        let data = self.data_of(number).display().to_string();
-        let rack = format!("/rack-{}", 1 + (number - 1) / self.servers_per_rack.max(1));
-        let arguments = ["chunkserver", "--master", master, "--data", &data, "--rack", &rack];
-        arguments.map(str::to_owned).to_vec()
+        let usual = || format!("/rack-{}", 1 + (number - 1) / self.servers_per_rack.max(1));
+        let rack = self.hosts.get(number).map_or_else(usual, |host| host.rack.clone());
+        let arguments = ["chunkserver", "--master", master, "--rack", &rack];
+        let mut arguments = arguments.map(str::to_owned).to_vec();
+        let disks = self.disks.get(&number).cloned();
+        for disk in disks.unwrap_or_else(|| vec![self.data_of(number)]) {
+            arguments.extend(["--data".to_owned(), disk.display().to_string()]);
+        }
+        arguments.extend(self.chunkserver_arguments.iter().cloned());
+        arguments
     }
 }

@@ -21,7 +21,7 @@ mod program;
 mod server_process;
 
 pub use await_until::{PATIENCE, await_until};
-pub use cell_processes::{CellPlan, CellProcesses};
+pub use cell_processes::{CellPlan, CellProcesses, Host};
 pub use error::HarnessError;
 pub use janitor::{Janitor, clean_up_after_stdin};
 pub use program::Program;

@@ -1,4 +1,5 @@
-//! What a soak runs beside a cell: processes of clients that append, and readers.
+//! What a soak runs beside a cell: processes of clients that append, readers, and clients that do
+//! one thing steadily.
 //!
 //! ```text
 //!   soak                                     soak load append | deliver
@@ -16,12 +17,16 @@ mod ledger;
 mod orders;
 mod readers;
 mod record;
+mod steady;
+
+pub(crate) use steady::SteadyFigures;
 
 use anyhow::{Result, bail};
 
 const USAGE: &str = "\
 usage: soak load append CELL SMALL-FILE LARGE-FILE FIRST-CLIENT CLIENTS SMALL LARGE
-       soak load deliver CELL FILE small|large read|follow";
+       soak load deliver CELL FILE small|large read|follow
+       soak load steady CELL look-up|read|append PATH";
 
 /// Runs one process of a load.
 ///
@@ -33,6 +38,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         match words {
             ["append", rest @ ..] => appenders::run(rest).await,
             ["deliver", rest @ ..] => readers::run(rest).await,
+            ["steady", rest @ ..] => steady::run(rest).await,
             _ => bail!("{USAGE}"),
         }
     })

@@ -1,0 +1,133 @@
+//! Integrity: a flipped byte in a chunk file, a sidecar or a journal, met by a reader, a copy, a
+//! start or the scrub, reaches nobody, and a good replica takes the bad one's place.
+
+use super::heal_cell::{CHUNK_SIZE, HealCell, QUICK, StoredFile, text};
+use crate::report::Report;
+use crate::rot::flip;
+use anyhow::{Context, Result, bail};
+use cairn_testkit::Program;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+const FILE_SIZE: u64 = 8 * CHUNK_SIZE;
+/// So fast that a round is over within seconds.
+const FAST_SCRUB: &str = "[chunkserver]\nscrub_rate = 268435456\n";
+
+/// `integrity`: each on a cell of its own.
+pub(crate) fn integrity(program: &Program, report: &mut Report) -> Result<()> {
+    type Case = fn(&mut HealCell, &StoredFile) -> Result<String>;
+    let cases: [(&str, Case); 5] = [
+        ("a flipped byte of data, met by readers", by_readers),
+        ("a flipped byte of a sidecar, met by a check", of_a_sidecar),
+        ("a flipped byte of data, met by a copy", by_a_copy),
+        ("a flipped byte of a journal, met by a start", of_a_journal),
+        ("a flipped byte of data, met by the scrub", by_the_scrub),
+    ];
+    for (what, case) in cases {
+        let mut cell = HealCell::start(program, 4, QUICK)?;
+        let file = cell.put("file", FILE_SIZE)?;
+        report.works(what, case(&mut cell, &file));
+    }
+    Ok(())
+}
+
+fn flip_in(path: &Path, at: u64) -> Result<()> {
+    let file = File::options().read(true).write(true).open(path)?;
+    flip(&file, at, 3)
+}
+
+/// Some chunk file of server 0.
+fn some_chunk(cell: &HealCell) -> Result<PathBuf> {
+    cell.chunk_files(0)?.into_iter().next().context("a chunk on the first server")
+}
+
+/// Until all is well, on every disk.
+fn await_good(cell: &HealCell, file: &StoredFile) -> Result<()> {
+    cell.await_nothing_found()?;
+    cell.await_healthy()?;
+    cell.judge(file)
+}
+
+/// Waits for the bad replica to be known: then it is not given to anybody.
+fn await_damage(cell: &HealCell) -> Result<()> {
+    let seen = || {
+        let log = std::fs::read_to_string(cell.master.log())?;
+        Ok(log.contains("replica damaged"))
+    };
+    cell.wait("the master to know of it", seen).map(drop)
+}
+
+fn by_readers(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
+    flip_in(&some_chunk(cell)?, 300_000)?;
+    let mut reads = 0;
+    cell.wait("a reader to meet it", || {
+        reads += 1;
+        cell.judge(file)?;
+        Ok(std::fs::read_to_string(cell.master.log())?.contains("replica damaged"))
+    })?;
+    await_good(cell, file)?;
+    Ok(format!("met in read {reads}; every read right; a good one in its place"))
+}
+
+fn of_a_sidecar(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
+    let sidecar = some_chunk(cell)?.with_extension("meta");
+    let length = sidecar.metadata()?.len();
+    flip_in(&sidecar, length / 2)?;
+    cell.judge(file)?;
+    cell.ask(&["fsck", "--data", "--repair", "--deadline", "60"])?;
+    await_good(cell, file)?;
+    Ok(format!("byte {} of {length}; a good one in its place", length / 2))
+}
+
+fn by_a_copy(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
+    let bad = some_chunk(cell)?;
+    let name = bad.file_name().context("a name")?.to_owned();
+    flip_in(&bad, 300_000)?;
+    // Of the others that hold it one dies, so that it has to be copied from one of two.
+    let holds = |at: &usize| {
+        let files = cell.chunk_files(*at).unwrap_or_default();
+        files.iter().any(|path| path.file_name() == Some(&name))
+    };
+    let other = (1..4).find(holds).context("another replica")?;
+    cell.chunkservers[other].kill();
+    cell.await_state(other, "dead")?;
+    cell.await_whole()?;
+    cell.judge(file)?;
+    cell.chunkservers[other].restart()?;
+    cell.await_state(other, "live")?;
+    cell.ask(&["fsck", "--data", "--repair", "--deadline", "60"])?;
+    await_good(cell, file)?;
+    cell.judge_without_each(file)?;
+    Ok("no copy has the bad byte".to_owned())
+}
+
+fn of_a_journal(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
+    let journal = cell.data_of(1).join("journal");
+    cell.chunkservers[0].kill();
+    let length = journal.metadata()?.len();
+    flip_in(&journal, length / 2)?;
+    cell.chunkservers[0].restart()?;
+    cell.await_state(0, "live")?;
+    cell.judge(file)?;
+    cell.ask(&["fsck", "--data", "--repair", "--deadline", "60"])?;
+    await_good(cell, file)?;
+    cell.judge_without_each(file)?;
+    Ok(format!("byte {} of {length}; whole again", length / 2))
+}
+
+fn by_the_scrub(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
+    let settings = cell.directory().join("scrub.toml");
+    std::fs::write(&settings, FAST_SCRUB)?;
+    let mut arguments = cell.arguments_of(1);
+    arguments.extend(["--config".to_owned(), text(&settings)]);
+    flip_in(&some_chunk(cell)?, 300_000)?;
+    cell.chunkservers[0].kill();
+    cell.chunkservers[0].restart_with(arguments)?;
+    await_damage(cell)?;
+    await_good(cell, file)?;
+    let scrub = &cell.server(0)?["scrub"];
+    if scrub["bad_count"] != 1 {
+        bail!("servers tells {scrub}");
+    }
+    Ok("nobody read it; a good one in its place".to_owned())
+}
