@@ -227,7 +227,8 @@ impl ChunkCore {
             }
             Directed::Handshake(_)
             | Directed::ClientToMaster(_)
-            | Directed::ChunkserverToMaster(_) => Err(not_served(name)),
+            | Directed::ChunkserverToMaster(_)
+            | Directed::MasterToMaster(_) => Err(not_served(name)),
         }
     }
 

@@ -1,47 +1,48 @@
-//! A group of one member: the real consensus code, with nobody to wait for but the disk.
+//! One member of the group of masters: the real consensus code, pure.
 //!
 //! ```text
-//!   start: last durable record (index, term) ──► campaign ──► leader of term + 1
+//!   start ──► (election) ──► primary of a term
 //!   propose ─► unsynced ─take─► batch ─(disk)─► durable ─► committed
+//!                  └─► messages ─► the others' disks ─► their answers ──┘
 //! ```
-//! - Q1: every start begins a new term. The term is used once its first record is durable: a term
-//!   of which nothing is durable has shown itself to nobody, and may be begun again.
-//! - Q2: a record is committed only when it is durable here, a majority of one.
+//! - Q1: a member that is alone begins a new term with every start. Such a term is used once its
+//!   first record is durable: of one of which nothing is durable nobody has heard, and it may be
+//!   begun again. In a group of several, term and vote are durable before anybody hears (V1).
+//! - Q2: a record is handed out as committed when a majority has it on disk, this member among
+//!   them.
 //! - Q3: committed records come out in the order of their indices, each once.
-//!
-//! All that was durable at the start is committed, because one member is a majority; so a vote or
-//! a commit index need no place on disk. A group of several will need both.
+//! - Q4: who is primary says so of a term that is its own alone; it learns that it is none any more
+//!   by a later term, or when no majority has answered for `ELECTION_TICKS`.
 
+use crate::consensus_error::ConsensusError;
+use crate::election_clock::{ElectionClock, PATIENCE_END};
+use crate::held_messages::HeldMessages;
+use crate::leadership::Leadership;
+use crate::member_log::{LogPlace, MemberLog, to_entry, to_stored};
+use crate::messages::{from_library, round_context, round_of, to_library};
 use crate::stored::StoredRecord;
+use crate::ticks::ELECTION_TICKS;
 use bytes::Bytes;
-use cairn_types::wire::Message;
-use cairn_types::{LogIndex, Term};
-use raft::prelude::{ConfState, Config, Entry, Snapshot};
-use raft::storage::MemStorage;
-use raft::{RawNode, StateRole};
+use cairn_format::GroupMark;
+use cairn_protocol::{ConsensusKind, ConsensusMessage};
+use cairn_types::wire::Message as _;
+use cairn_types::{LogIndex, MemberStanding, Members, ServerId, Term, Time};
+use raft::prelude::{ConfState, Config, Entry, HardState, RawNode};
+use raft::{Ready, StateRole};
 
-/// The only member.
-const MEMBER: u64 = 1;
-/// Ticks until a member without a leader stands for election; nothing ticks in a group of one.
-const ELECTION_TICKS: usize = 10;
-
-/// Why the group refuses.
-#[derive(Debug, thiserror::Error)]
-pub enum ConsensusError {
-    /// The library refuses.
-    #[error("consensus: {0}")]
-    Library(#[from] raft::Error),
-    /// This member is not the leader.
-    #[error("consensus: not elected by a group of one")]
-    NotElected,
-}
+/// About the most bytes of records in one message.
+const MESSAGE_SIZE: u64 = 256 << 10;
+/// Messages with records that may be on their way to one member.
+const IN_FLIGHT: usize = 64;
+/// Bytes of applied records that are kept in memory for members that lag.
+const KEPT_FOR_OTHERS: u64 = 64 << 20;
 
 /// Records to be made durable together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBatch {
     /// Given back to [`Consensus::durable`].
     pub number: u64,
-    /// Where each stands in the log, and its bytes: a [`StoredRecord`].
+    /// Where each stands in the log, and its bytes: a [`StoredRecord`]; at index zero the mark.
     pub records: Vec<(LogIndex, Bytes)>,
 }
 
@@ -56,70 +57,186 @@ pub struct CommittedRecord {
     pub data: Bytes,
 }
 
+/// What a member is started from.
+#[derive(Clone, Debug, Default)]
+pub struct Beginning {
+    /// The member.
+    pub me: ServerId,
+    /// Feeds what it draws.
+    pub seed: u64,
+    /// What its disk remembers of terms and members; none where it has always been alone.
+    pub mark: Option<GroupMark>,
+    /// What the state holds: applied, and so committed.
+    pub applied: (LogIndex, Term),
+    /// The record before `records`; at or before what is applied.
+    pub base: (LogIndex, Term),
+    /// What the log holds after it.
+    pub records: Vec<(LogIndex, StoredRecord)>,
+    /// The first term of its own is later than this (R3).
+    pub past: Term,
+}
+
 /// The member, and through it the group.
 pub struct Consensus {
-    node: RawNode<MemStorage>,
+    node: RawNode<MemberLog>,
+    me: ServerId,
+    members: Members,
+    alone: bool,
+    now: Time,
     /// Taken from the library, not yet by the disk.
     unsynced: Vec<(LogIndex, Bytes)>,
-    /// The library's number for the latest of them.
+    /// A batch is with the disk.
+    syncing: bool,
+    /// The library's number for the latest that it has handed out.
     number: u64,
     committed: Vec<CommittedRecord>,
+    held: HeldMessages,
+    /// Term and vote as the last mark has them; none while the member has always been alone.
+    marked: Option<(Term, ServerId)>,
+    /// The same, of the last mark that is durable.
+    remembered: Option<(Term, ServerId)>,
+    mark_due: bool,
+    /// The term that it is primary of, and the first record of it.
+    leads: Option<(Term, LogIndex)>,
+    /// A round of heartbeats has begun in this term.
+    asked: bool,
+    leadership: Leadership,
+    clock: ElectionClock,
 }
 
 impl std::fmt::Debug for Consensus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let unsynced = self.unsynced.len();
-        f.debug_struct("Consensus")
-            .field("term", &self.term())
-            .field("unsynced", &unsynced)
-            .finish()
+        let mut fields = f.debug_struct("Consensus");
+        fields.field("me", &self.me).field("term", &self.term()).field("leads", &self.leads);
+        fields.field("unsynced", &unsynced).finish_non_exhaustive()
+    }
+}
+
+/// The members as the library counts them.
+fn conf_state(members: &Members) -> ConfState {
+    use MemberStanding as Standing;
+    let of = |standings: &[Standing]| -> Vec<u64> {
+        let such = members.all.iter().filter(|member| standings.contains(&member.standing));
+        such.map(|member| member.id.get()).collect()
+    };
+    let changes = [Standing::Entering, Standing::Leaving];
+    let is_joint = members.all.iter().any(|member| changes.contains(&member.standing));
+    ConfState {
+        voters: of(&[Standing::Voter, Standing::Entering]),
+        learners: of(&[Standing::Learner]),
+        voters_outgoing: if is_joint { of(&[Standing::Voter, Standing::Leaving]) } else { vec![] },
+        auto_leave: is_joint,
+        ..ConfState::default()
     }
 }
 
 impl Consensus {
-    /// Starts the group where its last durable record stands (zeros: an empty log), and wins the
-    /// election to a new term (Q1).
+    /// Starts the member where its log and state stand. One that is alone wins the election to a
+    /// new term at once (Q1).
     ///
     /// # Errors
     /// [`ConsensusError`] when the library refuses.
-    pub fn start(last: (LogIndex, Term)) -> Result<Self, ConsensusError> {
-        let (index, term) = (last.0.get(), last.1.get());
-        let storage = MemStorage::new_with_conf_state((vec![MEMBER], vec![]));
-        if index > 0 {
-            let mut snapshot = Snapshot::default();
-            let metadata = snapshot.mut_metadata();
-            metadata.index = index;
-            metadata.term = term;
-            metadata.set_conf_state(ConfState::from((vec![MEMBER], vec![])));
-            storage.wl().apply_snapshot(snapshot)?;
-        }
+    ///
+    /// # Panics
+    /// Where what it starts from does not fit together.
+    pub fn start(from: Beginning) -> Result<Self, ConsensusError> {
+        let members = match &from.mark {
+            Some(mark) => mark.members.clone(),
+            None => Members::alone(from.me),
+        };
+        assert!(members.get(from.me).is_some(), "a member starts as one of its group");
+        let alone = members.is_alone(from.me);
+        let storage = storage(&from, &members);
         let config = Config {
-            id: MEMBER,
+            id: from.me.get(),
             election_tick: ELECTION_TICKS,
-            // The library draws a time-out from its own randomness: leave it one to draw.
+            // The member's own rounds of heartbeats come with every tick.
+            heartbeat_tick: ELECTION_TICKS - 1,
             min_election_tick: ELECTION_TICKS,
-            max_election_tick: ELECTION_TICKS + 1,
-            heartbeat_tick: 1,
-            applied: index,
-            max_size_per_msg: u64::MAX,
+            max_election_tick: PATIENCE_END,
+            applied: from.applied.0.get(),
+            max_size_per_msg: MESSAGE_SIZE,
+            max_inflight_msgs: IN_FLIGHT,
+            check_quorum: true,
+            pre_vote: true,
+            batch_append: true,
             ..Config::default()
         };
         let quiet = slog::Logger::root(slog::Discard, slog::o!());
-        let mut node = RawNode::new(&config, storage, &quiet)?;
-        node.campaign()?;
-        if node.raft.state != StateRole::Leader {
-            return Err(ConsensusError::NotElected);
+        let node = RawNode::new(&config, storage, &quiet)?;
+        let mut member = Self {
+            node,
+            me: from.me,
+            members,
+            alone,
+            now: Time::default(),
+            unsynced: Vec::new(),
+            syncing: false,
+            number: 0,
+            committed: Vec::new(),
+            held: HeldMessages::default(),
+            marked: votes_of(from.mark.as_ref()),
+            remembered: votes_of(from.mark.as_ref()),
+            mark_due: false,
+            leads: None,
+            asked: false,
+            leadership: Leadership::default(),
+            clock: ElectionClock::new(from.seed),
+        };
+        if alone {
+            member.node.campaign()?;
         }
-        let (unsynced, committed) = (Vec::new(), Vec::new());
-        let mut group = Self { node, unsynced, number: 0, committed };
-        group.pump()?;
-        Ok(group)
+        member.pump()?;
+        if alone && member.leads.is_none() {
+            return Err(ConsensusError::NotPrimary);
+        }
+        Ok(member)
     }
 
-    /// This term.
+    /// The latest term that it has heard of.
     #[must_use]
     pub fn term(&self) -> Term {
         Term::new(self.node.raft.term)
+    }
+
+    /// The term that it is primary of, and that term's first record, which is the library's own.
+    #[must_use]
+    pub fn leads(&self) -> Option<(Term, LogIndex)> {
+        self.leads
+    }
+
+    /// Who is primary, as far as this member knows.
+    #[must_use]
+    pub fn primary(&self) -> Option<ServerId> {
+        Some(ServerId::new(self.node.raft.leader_id)).filter(|id| *id != ServerId::default())
+    }
+
+    /// Who belongs to the group.
+    #[must_use]
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// Whether nobody else belongs to it.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Whether it is primary and no other member can have been elected yet, where clocks drift no
+    /// more than this (R4, R21, R23).
+    #[must_use]
+    pub fn is_confirmed(&self, now: Time, drift_permille: u64) -> bool {
+        let confirmed = self.alone || self.leadership.is_confirmed(now, drift_permille);
+        self.leads.is_some() && confirmed
+    }
+
+    /// How far each member's log is known to agree, at a primary.
+    #[must_use]
+    pub fn matched(&self, id: ServerId) -> LogIndex {
+        let progress = self.node.raft.prs().get(id.get());
+        LogIndex::new(progress.map_or(0, |progress| progress.matched))
     }
 
     /// Puts a record at the end of the log and tells where it will stand.
@@ -127,28 +244,147 @@ impl Consensus {
     /// # Errors
     /// [`ConsensusError`] when this member cannot.
     pub fn propose(&mut self, record: Vec<u8>) -> Result<LogIndex, ConsensusError> {
+        if self.leads.is_none() {
+            return Err(ConsensusError::NotPrimary);
+        }
         self.node.propose(Vec::new(), record)?;
         Ok(LogIndex::new(self.node.raft.raft_log.last_index()))
     }
 
-    /// What has been proposed since the last time and must be made durable; none where nothing.
+    /// Time has passed: called every [`TICK`](crate::TICK). One that is alone needs none.
     ///
     /// # Errors
     /// [`ConsensusError`] when the library refuses.
-    pub fn take(&mut self) -> Result<Option<LogBatch>, ConsensusError> {
+    pub fn tick(&mut self, now: Time) -> Result<(), ConsensusError> {
+        self.now = now;
+        self.clock.tick();
+        // Whose disk is behind stands for no election: the library takes for granted that what it
+        // has is durable then.
+        let is_behind = self.syncing || !self.unsynced.is_empty() || self.mark_due;
+        if self.leads.is_some() || !is_behind {
+            self.node.tick();
+        }
         self.pump()?;
-        if self.unsynced.is_empty() {
+        if self.leads.is_some() {
+            self.ask_whether_still_primary();
+            self.pump()?;
+        }
+        Ok(())
+    }
+
+    /// Another round of heartbeats (Q4, R21).
+    fn ask_whether_still_primary(&mut self) {
+        if self.node.raft.commit_to_current_term() {
+            self.asked = true;
+            let round = self.leadership.begin(self.now);
+            self.node.read_index(round_context(round));
+        } else {
+            self.node.ping();
+        }
+    }
+
+    /// Takes a message of another member.
+    ///
+    /// # Errors
+    /// [`ConsensusError`] when it is none, or the library refuses.
+    pub fn receive(&mut self, now: Time, message: ConsensusMessage) -> Result<(), ConsensusError> {
+        self.now = now;
+        if message.to != self.me {
+            return Err(ConsensusError::Malformed("a message for another member"));
+        }
+        let asks = matches!(message.kind, ConsensusKind::AskVote | ConsensusKind::AskPreVote);
+        if asks && self.clock.is_deaf() {
+            return Ok(());
+        }
+        match self.node.step(to_library(message)?) {
+            // Who is no member any more answered.
+            Ok(()) | Err(raft::Error::StepPeerNotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.pump()
+    }
+
+    /// Has the member that has most of the log take over, where there is another: it stands for
+    /// election at once. Until a later term nobody relies on this member any more, whatever comes
+    /// of it.
+    ///
+    /// # Errors
+    /// [`ConsensusError`] when it is not primary, or the library refuses.
+    pub fn hand_over(&mut self) -> Result<(), ConsensusError> {
+        if self.leads.is_none() {
+            return Err(ConsensusError::NotPrimary);
+        }
+        let others = self.members.all.iter().filter(|member| member.id != self.me);
+        let voters = others.filter(|member| member.standing != MemberStanding::Learner);
+        if let Some(next) = voters.map(|member| member.id).max_by_key(|id| self.matched(*id)) {
+            self.leadership.hand_over();
+            self.node.transfer_leader(next.get());
+        }
+        self.pump()
+    }
+
+    /// What was sent to a member may not have come.
+    ///
+    /// # Errors
+    /// [`ConsensusError`] when the library refuses.
+    pub fn unreachable(&mut self, member: ServerId) -> Result<(), ConsensusError> {
+        self.node.report_unreachable(member.get());
+        self.pump()
+    }
+
+    /// Messages for other members.
+    pub fn messages(&mut self) -> Vec<ConsensusMessage> {
+        self.held.take()
+    }
+
+    /// What has come since the last time and must be made durable; none where nothing.
+    ///
+    /// # Errors
+    /// [`ConsensusError`] when the library refuses.
+    ///
+    /// # Panics
+    /// While the last batch is not durable: one is on its way at a time.
+    pub fn take(&mut self) -> Result<Option<LogBatch>, ConsensusError> {
+        assert!(!self.syncing, "one batch is on its way at a time");
+        self.pump()?;
+        let mut records = std::mem::take(&mut self.unsynced);
+        if records.is_empty() && !self.mark_due {
             return Ok(None);
         }
-        Ok(Some(LogBatch { number: self.number, records: std::mem::take(&mut self.unsynced) }))
+        if self.writes_marks() {
+            records.insert(0, (LogIndex::default(), self.mark().to_bytes().into()));
+        }
+        self.mark_due = false;
+        self.syncing = true;
+        Ok(Some(LogBatch { number: self.number, records }))
+    }
+
+    /// Whether term and vote have to be written down: of one that was always alone the records
+    /// tell them (Q1).
+    fn writes_marks(&self) -> bool {
+        self.marked.is_some()
+    }
+
+    fn mark(&mut self) -> GroupMark {
+        let (term, vote) = self.votes();
+        self.marked = Some((term, vote));
+        let raft = &self.node.raft;
+        // What is not durable here may be overwritten in the log that this mark stands in.
+        let committed = raft.raft_log.committed.min(raft.raft_log.persisted);
+        let members = self.members.clone();
+        GroupMark { term, vote, committed: LogIndex::new(committed), members }
     }
 
     /// The batch of this number, and all before it, are durable (Q2).
     ///
     /// # Errors
     /// [`ConsensusError`] when the library refuses.
-    pub fn durable(&mut self, number: u64) -> Result<(), ConsensusError> {
+    pub fn durable(&mut self, now: Time, number: u64) -> Result<(), ConsensusError> {
+        self.now = now;
+        self.syncing = false;
+        self.remembered = self.marked;
         self.node.on_persist_ready(number);
+        self.held.release(number);
         self.pump()
     }
 
@@ -161,101 +397,117 @@ impl Consensus {
         if let Some(last) = committed.last() {
             let index = last.index.get();
             self.node.advance_apply_to(index);
-            // Nobody will ask for older ones: there is no member to send them to.
-            self.node.raft.mut_store().wl().compact(index)?;
+            let kept = if self.alone { 0 } else { KEPT_FOR_OTHERS };
+            self.node.mut_store().drop_up_to(index, kept);
         }
         Ok(committed)
     }
 
     /// Takes over whatever the library has ready.
     fn pump(&mut self) -> Result<(), ConsensusError> {
-        while self.node.has_ready() {
-            let mut ready = self.node.ready();
-            self.committed.extend(ready.take_committed_entries().into_iter().map(committed));
-            let entries = ready.take_entries();
-            self.unsynced.extend(entries.iter().map(to_store));
-            self.node.raft.mut_store().wl().append(&entries)?;
-            if let Some(state) = ready.hs() {
-                self.node.raft.mut_store().wl().set_hardstate(state.clone());
+        loop {
+            while self.node.has_ready() {
+                self.take_ready();
             }
-            self.number = ready.number();
-            self.node.advance_append_async(ready);
+            self.note_role();
+            if self.node.has_ready() {
+                continue;
+            }
+            // What has nothing to be written is durable with what was written before.
+            if self.syncing || !self.unsynced.is_empty() || self.mark_due {
+                return Ok(());
+            }
+            self.node.on_persist_ready(self.number);
+            self.held.release(self.number);
+            if !self.node.has_ready() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
+
+    fn take_ready(&mut self) {
+        let mut ready = self.node.ready();
+        self.number = ready.number();
+        if let Some(state) = ready.hs().cloned() {
+            let votes = (Term::new(state.term), ServerId::new(state.vote));
+            self.mark_due |= self.marked.is_some_and(|marked| marked != votes);
+            self.node.mut_store().set_hard_state(state);
+        }
+        let entries = ready.take_entries();
+        self.unsynced.extend(entries.iter().map(to_store));
+        self.node.mut_store().append(&entries);
+        self.committed.extend(ready.take_committed_entries().into_iter().map(committed));
+        self.take_messages(&mut ready);
+        for state in ready.take_read_states() {
+            self.leadership.confirm(round_of(&state.request_ctx));
+        }
+        self.node.advance_append_async(ready);
+    }
+
+    /// Messages that may leave at once, and those that wait for the disk (V1).
+    fn take_messages(&mut self, ready: &mut Ready) {
+        let votes = self.votes();
+        let votes_wait = self.remembered.is_some_and(|remembered| remembered != votes);
+        for message in ready.take_messages().into_iter().filter_map(from_library) {
+            self.held.put(message);
+        }
+        for message in ready.take_persisted_messages().into_iter().filter_map(from_library) {
+            self.held.hold(self.number, votes_wait, message);
+        }
+    }
+
+    fn votes(&self) -> (Term, ServerId) {
+        let raft = &self.node.raft;
+        (Term::new(raft.term), ServerId::new(raft.vote))
+    }
+
+    /// Notices that it has become primary, or is none any more.
+    fn note_role(&mut self) {
+        let raft = &mut self.node.raft;
+        let (term, role) = (raft.term, raft.state);
+        let patience = self.clock.patience(term, role);
+        raft.set_randomized_election_timeout(patience);
+        let leads = (role == StateRole::Leader).then_some(Term::new(term));
+        if leads != self.leads.map(|(term, _)| term) {
+            // Nothing has been proposed yet: the last entry is the library's own.
+            let first = LogIndex::new(raft.raft_log.last_index());
+            self.leads = leads.map(|term| (term, first));
+            self.leadership.begin_term();
+            self.asked = false;
+        }
+        let is_led = self.leads.is_some() && !self.alone;
+        if is_led && !self.asked && self.node.raft.commit_to_current_term() {
+            self.ask_whether_still_primary();
+        }
+    }
+}
+
+/// Term and vote of a mark.
+fn votes_of(mark: Option<&GroupMark>) -> Option<(Term, ServerId)> {
+    mark.map(|mark| (mark.term, mark.vote))
+}
+
+/// The log as the library starts with it.
+fn storage(from: &Beginning, members: &Members) -> MemberLog {
+    let base = LogPlace { index: from.base.0.get(), term: from.base.1.get() };
+    let mut log = MemberLog::new(base, HardState::default(), conf_state(members));
+    let entries = from.records.iter().map(|(index, stored)| to_entry(*index, stored.clone()));
+    log.append(&entries.collect::<Vec<Entry>>());
+    let last = log.last();
+    let mark = from.mark.clone().unwrap_or_default();
+    let term = mark.term.get().max(last.term).max(from.past.get());
+    let vote = if term == mark.term.get() { mark.vote.get() } else { 0 };
+    let commit = mark.committed.max(from.applied.0).get();
+    assert!(commit <= last.index, "what is committed is in the log");
+    log.set_hard_state(HardState { term, vote, commit, ..HardState::default() });
+    log
 }
 
 fn to_store(entry: &Entry) -> (LogIndex, Bytes) {
-    let data = Bytes::copy_from_slice(entry.get_data());
-    let stored = StoredRecord { term: Term::new(entry.get_term()), data };
-    (LogIndex::new(entry.get_index()), stored.to_bytes().into())
+    (LogIndex::new(entry.index), to_stored(entry).into())
 }
 
-fn committed(mut entry: Entry) -> CommittedRecord {
-    CommittedRecord {
-        index: LogIndex::new(entry.get_index()),
-        term: Term::new(entry.get_term()),
-        data: Bytes::from(entry.take_data().to_vec()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{CommittedRecord, Consensus};
-    use cairn_types::{LogIndex, Term};
-
-    const EMPTY: (LogIndex, Term) = (LogIndex::new(0), Term::new(0));
-
-    fn drain(group: &mut Consensus) -> Vec<CommittedRecord> {
-        while let Some(batch) = group.take().expect("takes") {
-            group.durable(batch.number).expect("goes on");
-        }
-        group.committed().expect("hands out")
-    }
-
-    #[test]
-    fn a_record_is_committed_when_it_is_durable_and_not_before() {
-        let mut group = Consensus::start(EMPTY).expect("starts");
-        let index = group.propose(b"one".to_vec()).expect("proposes");
-        let batch = group.take().expect("takes").expect("a batch");
-        assert_eq!(batch.records.last().map(|record| record.0), Some(index));
-        assert_eq!(group.committed().expect("hands out"), [], "Q2");
-        group.durable(batch.number).expect("goes on");
-        let committed = group.committed().expect("hands out");
-        assert_eq!(committed.last().map(|c| &c.data[..]), Some(&b"one"[..]));
-        assert_eq!(group.take().expect("takes"), None);
-    }
-
-    #[test]
-    fn what_is_proposed_during_a_flush_goes_with_the_next_one() {
-        let mut group = Consensus::start(EMPTY).expect("starts");
-        let first = group.take().expect("takes").expect("the term's own entry");
-        for record in [b"a", b"b", b"c"] {
-            group.propose(record.to_vec()).expect("proposes");
-        }
-        let second = group.take().expect("takes").expect("a batch");
-        assert_eq!(second.records.len(), 3);
-        group.durable(first.number).expect("goes on");
-        assert_eq!(group.committed().expect("hands out").len(), 1);
-        group.durable(second.number).expect("goes on");
-        let indices: Vec<u64> =
-            group.committed().expect("hands out").iter().map(|c| c.index.get()).collect();
-        assert_eq!(indices, [2, 3, 4], "Q3");
-    }
-
-    #[test]
-    fn every_start_begins_a_new_term_behind_the_last_durable_record() {
-        let mut last = EMPTY;
-        for term in 1..5 {
-            let mut group = Consensus::start(last).expect("starts");
-            assert_eq!(group.term(), Term::new(term), "Q1");
-            for _ in 0..50 {
-                group.propose(b"x".to_vec()).expect("proposes");
-            }
-            let committed = drain(&mut group);
-            assert_eq!(committed.first().map(|c| c.index), Some(last.0.next()));
-            assert_eq!(committed.len(), 51);
-            last = committed.last().map(|c| (c.index, c.term)).expect("51 of them");
-        }
-    }
+fn committed(entry: Entry) -> CommittedRecord {
+    let (index, term) = (LogIndex::new(entry.index), Term::new(entry.term));
+    CommittedRecord { index, term, data: entry.data }
 }

@@ -2,12 +2,25 @@
 //!
 //! ```text
 //!   propose ──► take ──► (the disk) ──► durable ──► committed ──► applied
+//!                  └──► messages ──► (the other members) ──► receive
 //! ```
-//! Knows opaque bytes. The library's own encoding meets no disk and no net: a record is stored as
-//! a [`StoredRecord`], written by our own codec.
+//! Knows opaque bytes, ticks and the time that it is handed. The library's own encoding meets no
+//! disk and no net: a record is stored as a [`StoredRecord`], a message is a
+//! [`ConsensusMessage`](cairn_protocol::ConsensusMessage), both written by our own codec.
 
+mod consensus_error;
+mod election_clock;
 mod group;
+#[cfg(test)]
+mod group_test;
+mod held_messages;
+mod leadership;
+mod member_log;
+mod messages;
 mod stored;
+mod ticks;
 
-pub use group::{CommittedRecord, Consensus, ConsensusError, LogBatch};
+pub use consensus_error::ConsensusError;
+pub use group::{Beginning, CommittedRecord, Consensus, LogBatch};
 pub use stored::StoredRecord;
+pub use ticks::{ELECTION_TICKS, TICK};

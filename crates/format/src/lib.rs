@@ -9,6 +9,7 @@ mod checkpoint;
 mod chunk_journal;
 mod error;
 mod fields;
+mod group_mark;
 mod identity;
 mod log_segment;
 mod record;
@@ -26,6 +27,7 @@ pub use chunk_journal::{
     decode_journal_header, encode_journal_header, guess_journal_header, journal_seed,
 };
 pub use error::FormatError;
+pub use group_mark::GroupMark;
 pub use identity::{IDENTITY_SIZE, Identity, IdentityKind};
 pub use log_segment::{
     SEGMENT_HEADER_SIZE, SegmentHeader, SegmentRecord, SegmentScan, log_record_size,

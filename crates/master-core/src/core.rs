@@ -296,6 +296,7 @@ impl MasterCore {
             }
             other @ (Directed::Handshake(_)
             | Directed::MasterToChunkserver(_)
+            | Directed::MasterToMaster(_)
             | Directed::ClientToChunkserver(_)
             | Directed::PrimaryToSecondary(_)
             | Directed::ReplicaToReplica(_)) => {

@@ -159,7 +159,10 @@ impl Master {
             self.tell_if_slow(now, wishes);
             let has_room = matches!(result, Ok(LogDone::Appended { has_room: true }));
             let durable = match result {
-                Ok(_) => self.consensus.durable(append.number).map_err(|error| error.to_string()),
+                Ok(_) => self
+                    .consensus
+                    .durable(now.time, append.number)
+                    .map_err(|error| error.to_string()),
                 Err(DiskError::NoSpace) => {
                     self.room.refuse(append);
                     Ok(())
@@ -349,7 +352,7 @@ impl Master {
         effects.push(self.append_effect(Append { number, records }));
         if broken(Rule::R23) {
             // R23 broken: what the disk has only been asked for counts as durable.
-            self.consensus.durable(number)?;
+            self.consensus.durable(now.time, number)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use crate::recovery::TakenFrom;
 use crate::{Master, MasterConfig};
-use cairn_consensus::Consensus;
+use cairn_consensus::{Beginning, Consensus};
 use cairn_env::{Caller, Completion, Driver, Effect, EffectId, Event, Now};
 use cairn_master_core::record::{AddFile, FoundCell};
 use cairn_master_core::state::ROOT;
@@ -44,7 +44,10 @@ fn master(state: State) -> Master {
 }
 
 fn master_with(state: State, config: MasterConfig, last_checkpoint: LogIndex) -> Master {
-    let consensus = Consensus::start((state.applied(), state.applied_term())).expect("starts");
+    let last = (state.applied(), state.applied_term());
+    let me = ServerId::new(1);
+    let beginning = Beginning { me, applied: last, base: last, ..Beginning::default() };
+    let consensus = Consensus::start(beginning).expect("starts");
     let hello = Hello::new(CELL, Role::Master, ServerId::new(1), Incarnation::new(1));
     let core = MasterCore::new(state, consensus.term(), 1);
     let from = TakenFrom { index: last_checkpoint, page_file: Some(PAGE_FILE) };

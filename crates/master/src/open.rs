@@ -3,7 +3,7 @@
 use crate::driver::Master;
 use crate::master_disk::MasterDisk;
 use crate::recovery::{self, RecoveredState, RecoveryError};
-use cairn_consensus::{Consensus, ConsensusError};
+use cairn_consensus::{Beginning, Consensus, ConsensusError};
 use cairn_env::{Disk, DiskError, IoFailure};
 use cairn_format::{Identity, IdentityKind};
 use cairn_master_core::MasterCore;
@@ -133,11 +133,15 @@ impl Master {
                 .map_err(unrecovered)?;
 
         let lost = config.recover_past.filter(|past| *past >= state.applied_term());
-        let last = lost.unwrap_or(state.applied_term());
-        if last >= Term::LAST {
+        let past = lost.unwrap_or(state.applied_term());
+        if past >= Term::LAST {
             return Err(MasterOpenError::TermsSpent);
         }
-        let consensus = Consensus::start((state.applied(), last))?;
+        let last = (state.applied(), state.applied_term());
+        let (me, seed) = (ServerId::new(identity.id), random.next_u64());
+        let beginning =
+            Beginning { me, seed, applied: last, base: last, past, ..Beginning::default() };
+        let consensus = Consensus::start(beginning)?;
         let mut core = MasterCore::new(state, consensus.term(), random.next_u64());
         if lost.is_some() {
             core.begin_history();

@@ -97,7 +97,9 @@ impl Role {
             RpcDirection::ChunkserverToMaster
             | RpcDirection::PrimaryToSecondary
             | RpcDirection::ReplicaToReplica => self == Self::Chunkserver,
-            RpcDirection::MasterToChunkserver => self == Self::Master,
+            RpcDirection::MasterToChunkserver | RpcDirection::MasterToMaster => {
+                self == Self::Master
+            }
         }
     }
 }
@@ -160,8 +162,8 @@ pub fn judge_hello(hello: &Hello, ours: &Hello) -> Result<Welcome, Failure> {
 mod tests {
     use super::{Hello, Role, judge_hello, judge_request};
     use crate::{
-        Append, ChunkLength, ErrorCode, FindPrimary, Forward, Heartbeat, Push, Raise, Request,
-        Stat, SyncChunk,
+        Append, ChunkLength, ConsensusMessages, ErrorCode, FindPrimary, Forward, Heartbeat, Push,
+        Raise, Request, Stat, SyncChunk,
     };
     use cairn_types::sample::Sample;
     use cairn_types::{CellId, Incarnation, Random, ServerId};
@@ -193,7 +195,7 @@ mod tests {
     #[test]
     fn a_role_asks_for_what_is_its_own_and_nothing_else() {
         let [client, server, master] = [Role::Client, Role::Chunkserver, Role::Master];
-        let rows: [(Request, &[Role]); 10] = [
+        let rows: [(Request, &[Role]); 11] = [
             (Stat::default().into(), &[client]),
             (FindPrimary {}.into(), &[client, server, master]),
             (Append::default().into(), &[client]),
@@ -203,6 +205,7 @@ mod tests {
             (Heartbeat::default().into(), &[server]),
             (Forward::default().into(), &[server]),
             (Raise::default().into(), &[master]),
+            (ConsensusMessages::default().into(), &[master]),
             (hello(9).into(), &[]),
         ];
         for (request, askers) in rows {

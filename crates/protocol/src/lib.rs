@@ -13,6 +13,7 @@ mod batch;
 mod check_calls;
 mod chunk_counts;
 mod clone_calls;
+mod consensus_calls;
 mod failure;
 mod find_calls;
 mod frame;
@@ -44,6 +45,9 @@ pub use check_calls::{
 };
 pub use chunk_counts::{CellNow, ChunkCounts, WaitReason, WaitingCount};
 pub use clone_calls::{CloneChunk, CloneChunkAnswer, CloneProgress, DropClone, DropCloneAnswer};
+pub use consensus_calls::{
+    ConsensusEntry, ConsensusKind, ConsensusMessage, ConsensusMessages, ConsensusMessagesAnswer,
+};
 pub use failure::{ErrorCode, Failure, Outcome};
 pub use find_calls::{FindPrimary, FindPrimaryAnswer, MasterRole};
 pub use frame::{
@@ -86,8 +90,8 @@ pub use resource_calls::{
 };
 pub use rpc::{
     ChunkserverToMaster, ClientToChunkserver, ClientToMaster, Directed, Handshake,
-    MasterToChunkserver, PrimaryToSecondary, ReplicaToReplica, Request, Response, Rpc,
-    RpcDirection, proto_table,
+    MasterToChunkserver, MasterToMaster, PrimaryToSecondary, ReplicaToReplica, Request, Response,
+    Rpc, RpcDirection, proto_table,
 };
 pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,

@@ -31,6 +31,7 @@ use crate::{ChangeSettings, ChangeSettingsAnswer};
 use crate::{
     CheckReplica, CheckReplicaAnswer, ListChunks, ListChunksAnswer, ListHeld, ListHeldAnswer,
 };
+use crate::{ConsensusMessages, ConsensusMessagesAnswer};
 use crate::{FindPrimary, FindPrimaryAnswer};
 use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
 use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer, Recover, RecoverAnswer};
@@ -302,6 +303,10 @@ rpcs! {
         63 => Probe -> ProbeAnswer,
         64 => CloneChunk -> CloneChunkAnswer,
         65 => DropClone -> DropCloneAnswer,
+    }
+    /// What a member of the group of masters asks of another.
+    MasterToMaster {
+        152 => ConsensusMessages -> ConsensusMessagesAnswer,
     }
     /// What clients ask of a chunkserver; `Push` is served by the worlds, and is what one
     /// chunkserver passes on to the next, too.

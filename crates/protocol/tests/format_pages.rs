@@ -121,6 +121,8 @@ fn messages_within_others() -> String {
         protocol::BelowGoalCount::proto_text(),
         protocol::ChosenReplica::proto_text(),
         protocol::ChunkLocations::proto_text(),
+        protocol::ConsensusEntry::proto_text(),
+        protocol::ConsensusMessage::proto_text(),
         protocol::ChunkWait::proto_text(),
         protocol::ListedChunk::proto_text(),
         protocol::ListedReplica::proto_text(),
@@ -163,6 +165,7 @@ fn enums() -> String {
     [
         values("Content", cairn_types::Content::ALL),
         values("EntryKind", cairn_types::EntryKind::ALL),
+        values("ConsensusKind", protocol::ConsensusKind::ALL),
         values("CopyNeed", protocol::CopyNeed::ALL),
         values("ErrorCode", protocol::ErrorCode::ALL),
         values("JobKind", protocol::JobKind::ALL),

@@ -1,0 +1,15 @@
+//! Why a member of the group refuses.
+
+/// Why the group refuses.
+#[derive(Debug, thiserror::Error)]
+pub enum ConsensusError {
+    /// The library refuses.
+    #[error("consensus: {0}")]
+    Library(#[from] raft::Error),
+    /// This member is not the primary.
+    #[error("consensus: not the primary master")]
+    NotPrimary,
+    /// A message that no member sends.
+    #[error("consensus: {0}")]
+    Malformed(&'static str),
+}

@@ -1,0 +1,504 @@
+//! A group over a small network and small disks: messages that are late or lost, disks that forget
+//! what was not synced, members that start anew.
+//!
+//! - Oracles of its own: one primary in a term; what one member has applied, no other has applied
+//!   otherwise; nobody relies on its leadership when another has been elected.
+
+use crate::{Beginning, CommittedRecord, Consensus, ELECTION_TICKS, LogBatch, StoredRecord, TICK};
+use bytes::Bytes;
+use cairn_format::GroupMark;
+use cairn_protocol::ConsensusMessage;
+use cairn_types::wire::Message;
+use cairn_types::{
+    Address, LogIndex, Member, MemberStanding, Members, Random, ServerId, Term, Time,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const ME: ServerId = ServerId::new(7);
+
+/// What a member's disk has for certain.
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    mark: Option<GroupMark>,
+    records: BTreeMap<LogIndex, StoredRecord>,
+}
+
+impl Disk {
+    fn write(&mut self, batch: LogBatch) {
+        for (index, bytes) in batch.records {
+            if index == LogIndex::default() {
+                self.mark = Some(GroupMark::decode(&bytes).expect("a mark"));
+                continue;
+            }
+            drop(self.records.split_off(&index));
+            self.records.insert(index, StoredRecord::decode(&bytes).expect("a record"));
+        }
+    }
+
+    /// How a member starts from it: with the whole log, or from what is certainly committed.
+    fn beginning(&self, me: ServerId, seed: u64, from_state: bool) -> Beginning {
+        let committed = self.mark.as_ref().map_or(LogIndex::default(), |mark| mark.committed);
+        let applied = if from_state { committed } else { LogIndex::default() };
+        let term = self.records.get(&applied).map_or(Term::default(), |stored| stored.term);
+        Beginning {
+            me,
+            seed,
+            mark: self.mark.clone(),
+            applied: (applied, term),
+            base: Default::default(),
+            records: self.records.iter().map(|(index, it)| (*index, it.clone())).collect(),
+            past: Term::default(),
+        }
+    }
+}
+
+struct Machine {
+    id: ServerId,
+    disk: Disk,
+    member: Option<Consensus>,
+    /// With the disk, and when that is done.
+    syncing: Option<(Time, LogBatch)>,
+    applied: LogIndex,
+    next_tick: Time,
+}
+
+struct World {
+    now: Time,
+    random: Random,
+    machines: Vec<Machine>,
+    messages: Vec<(Time, ConsensusMessage)>,
+    /// Of a thousand messages, how many are lost.
+    lost_permille: u64,
+    latency_ms: u64,
+    sync_ms: u64,
+    cut: Vec<(ServerId, ServerId)>,
+    primaries: BTreeMap<Term, ServerId>,
+    applied: BTreeMap<LogIndex, CommittedRecord>,
+    proposed: u64,
+}
+
+fn members(voters: u64, learners: u64) -> Members {
+    let member = |id: u64| Member {
+        id: ServerId::new(id),
+        address: Address::new(format!("m{id}")),
+        standing: if id <= voters { MemberStanding::Voter } else { MemberStanding::Learner },
+    };
+    Members { all: (1..=voters + learners).map(member).collect(), ..Members::default() }
+}
+
+impl World {
+    fn new(seed: u64, voters: u64, learners: u64) -> Self {
+        let members = members(voters, learners);
+        let machine = |member: &Member| {
+            let mark = GroupMark { members: members.clone(), ..GroupMark::default() };
+            let disk = Disk { mark: Some(mark), ..Disk::default() };
+            let (applied, next_tick) = (LogIndex::default(), Time::default());
+            Machine { id: member.id, disk, member: None, syncing: None, applied, next_tick }
+        };
+        let machines = members.all.iter().map(machine).collect();
+        let mut world = Self {
+            now: Time::default(),
+            random: Random::new(seed),
+            machines,
+            messages: Vec::new(),
+            lost_permille: 0,
+            latency_ms: 3,
+            sync_ms: 5,
+            cut: Vec::new(),
+            primaries: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            proposed: 0,
+        };
+        for at in 0..world.machines.len() {
+            world.start(at);
+        }
+        world
+    }
+
+    fn span(&mut self, max_ms: u64) -> Duration {
+        Duration::from_micros(1 + self.random.below(1000 * max_ms.max(1)))
+    }
+
+    fn start(&mut self, at: usize) {
+        let (seed, from_state) = (self.random.next_u64(), self.random.chance(500));
+        let first_tick = self.span(100);
+        let machine = &mut self.machines[at];
+        let from = machine.disk.beginning(machine.id, seed, from_state);
+        machine.applied = from.applied.0;
+        machine.member = Some(Consensus::start(from).expect("starts"));
+        machine.next_tick = self.now + first_tick;
+    }
+
+    /// The machine goes; what was with the disk is on it, or in part, or not.
+    fn crash(&mut self, at: usize) {
+        let survives = self.random.chance(300);
+        let machine = &mut self.machines[at];
+        machine.member = None;
+        if let Some((_, mut batch)) = machine.syncing.take()
+            && survives
+        {
+            let kept = self.random.below(batch.records.len() as u64 + 1);
+            batch.records.truncate(usize::try_from(kept).expect("small"));
+            machine.disk.write(batch);
+        }
+    }
+
+    fn primary(&self) -> Option<usize> {
+        self.machines.iter().position(|machine| {
+            let member = machine.member.as_ref();
+            member.is_some_and(|member| member.is_confirmed(self.now, 0))
+        })
+    }
+
+    fn propose(&mut self, at: usize) {
+        self.proposed += 1;
+        let record = format!("record {}", self.proposed).into_bytes();
+        if let Some(member) = &mut self.machines[at].member {
+            // Who is no primary says so.
+            let _ = member.propose(record);
+        }
+    }
+
+    /// Does all that a machine has to do now.
+    fn settle(&mut self, at: usize) {
+        let done_at = self.now + self.span(self.sync_ms);
+        let machine = &mut self.machines[at];
+        let Some(member) = &mut machine.member else { return };
+        for record in member.committed().expect("hands out") {
+            assert_eq!(record.index, machine.applied.next(), "Q3");
+            machine.applied = record.index;
+            let known = self.applied.entry(record.index).or_insert_with(|| record.clone());
+            assert_eq!(*known, record, "all apply the same");
+            assert!(machine.disk.records.contains_key(&record.index), "Q2");
+        }
+        if machine.syncing.is_none()
+            && let Some(batch) = member.take().expect("takes")
+        {
+            machine.syncing = Some((done_at, batch));
+        }
+        if let Some((term, _)) = member.leads() {
+            let primary = self.primaries.entry(term).or_insert(machine.id);
+            assert_eq!(*primary, machine.id, "one primary in term {term}");
+        }
+        for message in member.messages() {
+            let is_cut = self.cut.contains(&(message.from, message.to));
+            if !is_cut && !self.random.chance(self.lost_permille) {
+                let at = self.now + self.span(self.latency_ms);
+                self.messages.push((at, message));
+            }
+        }
+        self.check_leadership();
+    }
+
+    /// Nobody relies on leadership that another may have taken over (R21).
+    fn check_leadership(&self) {
+        let leads = |machine: &Machine| machine.member.as_ref().and_then(Consensus::leads);
+        let newest = self.machines.iter().filter_map(leads).map(|(term, _)| term).max();
+        for machine in &self.machines {
+            let Some(member) = &machine.member else { continue };
+            if member.is_confirmed(self.now, 0) {
+                assert_eq!(Some(member.term()), newest, "R21: {} at {:?}", machine.id, self.now);
+            }
+        }
+    }
+
+    fn next_time(&self) -> Time {
+        let live = self.machines.iter().filter(|machine| machine.member.is_some());
+        let ticks = live.map(|machine| machine.next_tick);
+        let syncs = self.machines.iter().filter_map(|it| it.syncing.as_ref().map(|s| s.0));
+        let messages = self.messages.iter().map(|(at, _)| *at);
+        ticks.chain(syncs).chain(messages).min().unwrap_or(self.now + TICK)
+    }
+
+    fn step(&mut self) {
+        self.now = self.now.max(self.next_time());
+        let now = self.now;
+        if let Some(due) = self.messages.iter().position(|(at, _)| *at <= now) {
+            let (_, message) = self.messages.swap_remove(due);
+            let to = self.machines.iter().position(|machine| machine.id == message.to);
+            let to = to.expect("a member");
+            if let Some(member) = &mut self.machines[to].member {
+                member.receive(now, message).expect("takes");
+            }
+            return self.settle(to);
+        }
+        for at in 0..self.machines.len() {
+            let machine = &mut self.machines[at];
+            let Some(member) = &mut machine.member else { continue };
+            if let Some((_, batch)) = machine.syncing.take_if(|(done, _)| *done <= now) {
+                let number = batch.number;
+                machine.disk.write(batch);
+                member.durable(now, number).expect("goes on");
+            }
+            if machine.next_tick <= now {
+                machine.next_tick = now + TICK;
+                member.tick(now).expect("ticks");
+            }
+            self.settle(at);
+        }
+    }
+
+    fn run(&mut self, span: Duration, mut each: impl FnMut(&mut Self)) {
+        let end = self.now + span;
+        while self.now < end {
+            each(self);
+            self.step();
+        }
+    }
+
+    /// One of the things that go wrong, now and then.
+    fn suffer(&mut self, trouble: &mut Random) {
+        if trouble.chance(20) {
+            (0..self.machines.len()).for_each(|at| self.propose(at));
+        }
+        let count = self.machines.len() as u64;
+        let at = usize::try_from(trouble.below(count)).expect("small");
+        match trouble.below(4_000) {
+            0..4 if self.machines[at].member.is_some() => self.crash(at),
+            4..14 if self.machines[at].member.is_none() => self.start(at),
+            14..17 => {
+                let (a, b) = (1 + trouble.below(count), 1 + trouble.below(count));
+                self.cut.push((ServerId::new(a), ServerId::new(b)));
+            }
+            17..22 => self.cut.clear(),
+            22 => {
+                if let Some(member) = &mut self.machines[at].member {
+                    // Who is no primary has nothing to hand over.
+                    let _ = member.hand_over();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets time pass until all have applied so much.
+    fn until_all_applied(&mut self, index: LogIndex) {
+        let end = self.now + Duration::from_secs(20);
+        while self.machines.iter().any(|machine| machine.applied < index) {
+            assert!(self.now < end, "all get all records in the end");
+            self.step();
+        }
+    }
+
+    fn elect(&mut self) -> usize {
+        let end = self.now + Duration::from_secs(10);
+        while self.primary().is_none() {
+            assert!(self.now < end, "somebody is elected");
+            self.step();
+        }
+        self.primary().expect("seen just now")
+    }
+}
+
+fn alone(last: (LogIndex, Term)) -> Consensus {
+    let from = Beginning { me: ME, applied: last, base: last, ..Beginning::default() };
+    Consensus::start(from).expect("starts")
+}
+
+const EMPTY: (LogIndex, Term) = (LogIndex::new(0), Term::new(0));
+
+fn drain(group: &mut Consensus) -> Vec<CommittedRecord> {
+    while let Some(batch) = group.take().expect("takes") {
+        group.durable(Time::default(), batch.number).expect("goes on");
+    }
+    group.committed().expect("hands out")
+}
+
+#[test]
+fn a_record_is_committed_when_it_is_durable_and_not_before() {
+    let mut group = alone(EMPTY);
+    let index = group.propose(b"one".to_vec()).expect("proposes");
+    let batch = group.take().expect("takes").expect("a batch");
+    assert_eq!(batch.records.last().map(|record| record.0), Some(index));
+    assert_eq!(group.committed().expect("hands out"), [], "Q2");
+    group.durable(Time::default(), batch.number).expect("goes on");
+    let committed = group.committed().expect("hands out");
+    assert_eq!(committed.last().map(|c| &c.data[..]), Some(&b"one"[..]));
+    assert_eq!(group.take().expect("takes"), None);
+}
+
+#[test]
+fn what_is_proposed_during_a_flush_goes_with_the_next_one() {
+    let mut group = alone(EMPTY);
+    let first = group.take().expect("takes").expect("the term's own entry");
+    for record in [b"a", b"b", b"c"] {
+        group.propose(record.to_vec()).expect("proposes");
+    }
+    group.durable(Time::default(), first.number).expect("goes on");
+    assert_eq!(group.committed().expect("hands out").len(), 1);
+    let second = group.take().expect("takes").expect("a batch");
+    assert_eq!(second.records.len(), 3);
+    group.durable(Time::default(), second.number).expect("goes on");
+    let indices: Vec<u64> =
+        group.committed().expect("hands out").iter().map(|c| c.index.get()).collect();
+    assert_eq!(indices, [2, 3, 4], "Q3");
+}
+
+#[test]
+fn every_start_of_one_alone_begins_a_new_term_behind_the_last_durable_record() {
+    let mut last = EMPTY;
+    for term in 1..5 {
+        let mut group = alone(last);
+        assert_eq!(group.term(), Term::new(term), "Q1");
+        assert!(group.is_confirmed(Time::default(), 10), "there is nobody else");
+        for _ in 0..50 {
+            group.propose(b"x".to_vec()).expect("proposes");
+        }
+        let committed = drain(&mut group);
+        assert_eq!(committed.first().map(|c| c.index), Some(last.0.next()));
+        assert_eq!(committed.len(), 51);
+        last = committed.last().map(|c| (c.index, c.term)).expect("51 of them");
+    }
+}
+
+#[test]
+fn one_alone_writes_no_mark_and_says_nothing_to_anyone() {
+    let mut group = alone(EMPTY);
+    group.propose(b"one".to_vec()).expect("proposes");
+    let batch = group.take().expect("takes").expect("a batch");
+    assert!(batch.records.iter().all(|(index, _)| *index > LogIndex::default()));
+    assert!(group.messages().is_empty());
+}
+
+#[test]
+fn a_history_begins_past_the_term_that_is_lost() {
+    let from = Beginning { me: ME, past: Term::new(9), ..Beginning::default() };
+    assert_eq!(Consensus::start(from).expect("starts").term(), Term::new(10));
+}
+
+#[test]
+fn three_elect_one_and_all_apply_its_records() {
+    let mut world = World::new(1, 3, 0);
+    let primary = world.elect();
+    for _ in 0..100 {
+        world.propose(primary);
+    }
+    world.until_all_applied(LogIndex::new(101));
+    let records: Vec<Bytes> = world.applied.values().map(|record| record.data.clone()).collect();
+    assert_eq!(records[0], Bytes::new(), "the term's own");
+    assert_eq!(records[100], Bytes::from_static(b"record 100"));
+    let follower = (primary + 1) % 3;
+    let member = world.machines[follower].member.as_mut().expect("alive");
+    assert!(member.propose(b"x".to_vec()).is_err(), "who is not primary takes nothing");
+    assert_eq!(member.primary(), Some(ServerId::new(primary as u64 + 1)));
+}
+
+#[test]
+fn a_dead_primary_is_replaced_and_what_was_committed_stays() {
+    let mut world = World::new(2, 3, 0);
+    let first = world.elect();
+    for _ in 0..10 {
+        world.propose(first);
+    }
+    world.until_all_applied(LogIndex::new(11));
+    world.crash(first);
+    let began = world.now;
+    let second = world.elect();
+    assert_ne!(first, second);
+    assert!(world.now.since(began) < Duration::from_secs(2), "{:?}", world.now.since(began));
+    world.propose(second);
+    world.start(first);
+    world.until_all_applied(LogIndex::new(13));
+}
+
+#[test]
+fn a_primary_that_reaches_nobody_stops_relying_on_it_and_steps_down() {
+    let mut world = World::new(3, 3, 0);
+    let first = world.elect();
+    let id = world.machines[first].id;
+    let others = [1, 2, 3].map(ServerId::new).into_iter().filter(|other| *other != id);
+    // One way: it hears the others, who do not hear it.
+    world.cut = others.map(|other| (id, other)).collect();
+    let began = world.now;
+    let leadership = TICK * u32::try_from(ELECTION_TICKS).expect("few");
+    while world.primary() == Some(first) {
+        world.step();
+        assert!(world.now.since(began) <= leadership, "R21");
+    }
+    world.run(Duration::from_secs(4), |_| ());
+    let second = world.primary().expect("the others have elected one");
+    assert_ne!(second, first);
+    let old = world.machines[first].member.as_ref().expect("alive");
+    assert_eq!(old.leads(), None, "Q4");
+}
+
+#[test]
+fn a_learner_gets_every_record_and_decides_nothing() {
+    let mut world = World::new(4, 1, 1);
+    let primary = world.elect();
+    assert_eq!(primary, 0, "a learner is never elected");
+    world.propose(primary);
+    world.until_all_applied(LogIndex::new(2));
+    // Without it the one voter goes on; without the voter it does not.
+    world.crash(1);
+    world.propose(primary);
+    world.run(Duration::from_secs(3), |_| ());
+    assert!(world.machines[0].applied >= LogIndex::new(3));
+    world.start(1);
+    world.until_all_applied(LogIndex::new(3));
+    world.crash(0);
+    world.run(Duration::from_secs(5), |_| ());
+    assert_eq!(world.primary(), None);
+}
+
+#[test]
+fn who_starts_anew_does_not_vote_while_its_answers_are_relied_upon() {
+    for seed in 0..100 {
+        let mut world = World::new(seed, 3, 0);
+        let first = world.elect();
+        let [a, b, c] = [first, (first + 1) % 3, (first + 2) % 3];
+        let [id_a, id_b, id_c] = [a, b, c].map(|at| world.machines[at].id);
+        // One hears nothing of the primary and stands for election; the other is content.
+        world.cut = vec![(id_a, id_b), (id_b, id_a)];
+        world.run(Duration::from_millis(2_000 + 13 * seed), |_| ());
+        assert_eq!(world.primary(), Some(a), "it has a majority");
+        // That one starts anew, has forgotten that it was content, and is asked for its vote.
+        world.cut.push((id_a, id_c));
+        world.crash(c);
+        world.start(c);
+        // What another's election would break is looked at after each step (R21).
+        world.run(Duration::from_secs(3), |_| ());
+        assert!(world.primary().is_some_and(|at| at != a), "they elect another, later");
+    }
+}
+
+#[test]
+fn who_hands_over_is_relied_upon_no_more_and_another_is_elected_at_once() {
+    let mut world = World::new(5, 3, 0);
+    let first = world.elect();
+    world.propose(first);
+    world.until_all_applied(LogIndex::new(2));
+    let began = world.now;
+    world.machines[first].member.as_mut().expect("alive").hand_over().expect("it is primary");
+    assert_eq!(world.primary(), None);
+    world.settle(first);
+    let second = world.elect();
+    assert_ne!(second, first);
+    assert!(world.now.since(began) < TICK * 2, "nobody's time has to run out");
+}
+
+#[test]
+fn a_group_in_trouble_applies_one_log_and_goes_on_when_it_is_over() {
+    let mut applied = 0;
+    for seed in 0..40 {
+        let mut world = World::new(seed, [3, 5][usize::from(seed % 4 == 3)], seed % 2);
+        world.lost_permille = 30;
+        (world.latency_ms, world.sync_ms) = (40, 30);
+        let mut trouble = Random::new(seed);
+        world.run(Duration::from_secs(60), |world| world.suffer(&mut trouble));
+        world.cut.clear();
+        world.lost_permille = 0;
+        for at in 0..world.machines.len() {
+            if world.machines[at].member.is_none() {
+                world.start(at);
+            }
+        }
+        let primary = world.elect();
+        world.propose(primary);
+        let last = world.applied.keys().last().copied().unwrap_or_default();
+        world.until_all_applied(last.next());
+        applied += last.get();
+    }
+    assert!(applied > 40 * 50, "they get on in trouble too: {applied}");
+}

@@ -1,0 +1,185 @@
+//! The library's messages as our own, and back: no byte of the library's encoding meets the net.
+
+use crate::consensus_error::ConsensusError;
+use cairn_protocol::{ConsensusEntry, ConsensusKind, ConsensusMessage};
+use cairn_types::{LogIndex, ServerId, Term};
+use raft::CAMPAIGN_TRANSFER;
+use raft::prelude::{Entry, Message, MessageType};
+
+fn kind_of(message: &Message) -> Option<ConsensusKind> {
+    Some(match message.msg_type {
+        MessageType::MsgHeartbeat => ConsensusKind::Heartbeat,
+        MessageType::MsgHeartbeatResponse => ConsensusKind::HeartbeatAnswer,
+        MessageType::MsgAppend => ConsensusKind::Append,
+        MessageType::MsgAppendResponse => ConsensusKind::AppendAnswer,
+        MessageType::MsgRequestPreVote => ConsensusKind::AskPreVote,
+        MessageType::MsgRequestPreVoteResponse => ConsensusKind::PreVote,
+        MessageType::MsgRequestVote => ConsensusKind::AskVote,
+        MessageType::MsgRequestVoteResponse => ConsensusKind::Vote,
+        MessageType::MsgTimeoutNow => ConsensusKind::TakeOver,
+        _ => return None,
+    })
+}
+
+fn library_kind(kind: ConsensusKind) -> MessageType {
+    match kind {
+        ConsensusKind::Heartbeat => MessageType::MsgHeartbeat,
+        ConsensusKind::HeartbeatAnswer => MessageType::MsgHeartbeatResponse,
+        ConsensusKind::Append => MessageType::MsgAppend,
+        ConsensusKind::AppendAnswer => MessageType::MsgAppendResponse,
+        ConsensusKind::AskPreVote => MessageType::MsgRequestPreVote,
+        ConsensusKind::PreVote => MessageType::MsgRequestPreVoteResponse,
+        ConsensusKind::AskVote => MessageType::MsgRequestVote,
+        ConsensusKind::Vote => MessageType::MsgRequestVoteResponse,
+        ConsensusKind::TakeOver => MessageType::MsgTimeoutNow,
+    }
+}
+
+fn is_ask_for_vote(kind: ConsensusKind) -> bool {
+    matches!(kind, ConsensusKind::AskVote | ConsensusKind::AskPreVote)
+}
+
+/// A round of heartbeats as the library carries it.
+pub(crate) fn round_context(round: u64) -> Vec<u8> {
+    if round == 0 { Vec::new() } else { round.to_le_bytes().to_vec() }
+}
+
+/// The round that a context names; zero: none.
+pub(crate) fn round_of(context: &[u8]) -> u64 {
+    context.try_into().map_or(0, u64::from_le_bytes)
+}
+
+/// Our message; none where the library wants to say what our members do not say to each other.
+pub(crate) fn from_library(mut message: Message) -> Option<ConsensusMessage> {
+    let kind = kind_of(&message)?;
+    let entries = message.take_entries().into_iter().map(|entry: Entry| ConsensusEntry {
+        index: LogIndex::new(entry.index),
+        term: Term::new(entry.term),
+        data: entry.data,
+    });
+    Some(ConsensusMessage {
+        kind,
+        from: ServerId::new(message.from),
+        to: ServerId::new(message.to),
+        term: Term::new(message.term),
+        index: LogIndex::new(message.index),
+        log_term: Term::new(message.log_term),
+        entries: entries.collect(),
+        committed: LogIndex::new(message.commit),
+        committed_term: Term::new(message.commit_term),
+        rejects: message.reject,
+        hint: LogIndex::new(message.reject_hint),
+        round: if is_ask_for_vote(kind) { 0 } else { round_of(&message.context) },
+        handed_over: is_ask_for_vote(kind) && message.context == CAMPAIGN_TRANSFER,
+    })
+}
+
+/// The library's message, where ours can be one at all: the library takes much for granted, and
+/// ends the process where it is not so.
+///
+/// # Errors
+/// [`ConsensusError::Malformed`].
+pub(crate) fn to_library(message: ConsensusMessage) -> Result<Message, ConsensusError> {
+    let mut next = message.index;
+    let mut entries = Vec::with_capacity(message.entries.len());
+    for entry in message.entries {
+        let is_next = next.get() < u64::MAX && entry.index == next.next();
+        if !is_next || entry.term > message.term || entry.term == Term::default() {
+            return Err(ConsensusError::Malformed("entries are not consecutive"));
+        }
+        next = entry.index;
+        entries.push(Entry {
+            index: entry.index.get(),
+            term: entry.term.get(),
+            data: entry.data,
+            ..Entry::default()
+        });
+    }
+    if message.term == Term::default() || message.from == ServerId::default() {
+        return Err(ConsensusError::Malformed("a message of no term, or of nobody"));
+    }
+    if !entries.is_empty() && message.kind != ConsensusKind::Append {
+        return Err(ConsensusError::Malformed("entries where none belong"));
+    }
+    let is_heartbeat =
+        matches!(message.kind, ConsensusKind::Heartbeat | ConsensusKind::HeartbeatAnswer);
+    let context = if is_ask_for_vote(message.kind) && message.handed_over {
+        CAMPAIGN_TRANSFER.to_vec()
+    } else if is_heartbeat {
+        round_context(message.round)
+    } else {
+        Vec::new()
+    };
+    Ok(Message {
+        msg_type: library_kind(message.kind),
+        from: message.from.get(),
+        to: message.to.get(),
+        term: message.term.get(),
+        index: message.index.get(),
+        log_term: message.log_term.get(),
+        entries: entries.into(),
+        commit: message.committed.get(),
+        commit_term: message.committed_term.get(),
+        reject: message.rejects,
+        reject_hint: message.hint.get(),
+        context: context.into(),
+        ..Message::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{from_library, is_ask_for_vote, to_library};
+    use cairn_protocol::{ConsensusKind, ConsensusMessage};
+    use cairn_types::sample::Sample;
+    use cairn_types::{LogIndex, Random, ServerId, Term};
+
+    #[test]
+    fn a_message_comes_back_as_it_went() {
+        let random = &mut Random::new(1);
+        for _ in 0..2_000 {
+            let mut message = ConsensusMessage::sample(random);
+            let (term, index) = (1 + random.below(1 << 20), random.below(1 << 40));
+            (message.term, message.index) = (Term::new(term), LogIndex::new(index));
+            message.from = ServerId::new(1 + random.below(9));
+            let append = message.kind == ConsensusKind::Append;
+            message.entries.truncate(if append { 9 } else { 0 });
+            for (at, entry) in (1..).zip(&mut message.entries) {
+                (entry.index, entry.term) = (LogIndex::new(index + at), Term::new(term));
+            }
+            let heartbeat = [ConsensusKind::Heartbeat, ConsensusKind::HeartbeatAnswer];
+            message.round *= u64::from(heartbeat.contains(&message.kind));
+            message.handed_over &= is_ask_for_vote(message.kind);
+            let there = to_library(message.clone()).expect("a good one");
+            assert_eq!(from_library(there), Some(message));
+        }
+    }
+
+    #[test]
+    fn what_the_library_would_end_the_process_for_is_refused_before_it() {
+        let mut sound = ConsensusMessage {
+            kind: ConsensusKind::Append,
+            from: ServerId::new(1),
+            term: Term::new(3),
+            index: LogIndex::new(7),
+            ..ConsensusMessage::default()
+        };
+        sound.entries = vec![cairn_protocol::ConsensusEntry {
+            index: LogIndex::new(8),
+            term: Term::new(3),
+            ..Default::default()
+        }];
+        assert!(to_library(sound.clone()).is_ok());
+        let refused = |damage: fn(&mut ConsensusMessage)| {
+            let mut message = sound.clone();
+            damage(&mut message);
+            to_library(message).is_err()
+        };
+        assert!(refused(|message| message.entries[0].index = LogIndex::new(9)));
+        assert!(refused(|message| message.entries[0].term = Term::new(4)));
+        assert!(refused(|message| message.index = LogIndex::new(u64::MAX)));
+        assert!(refused(|message| message.kind = ConsensusKind::Vote));
+        assert!(refused(|message| message.term = Term::default()));
+        assert!(refused(|message| message.from = ServerId::default()));
+    }
+}

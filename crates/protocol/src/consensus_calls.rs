@@ -1,0 +1,72 @@
+//! What the members of the group of masters say to each other: Raft's messages in our own encoding.
+//!
+//! The consensus library's own encoding meets no net: what comes from there is read by our codec,
+//! and only values are handed to the library.
+
+use bytes::Bytes;
+use cairn_types::{LogIndex, ServerId, Term};
+
+cairn_types::code! {
+    /// Which message.
+    #[derive(Default)]
+    pub enum ConsensusKind {
+        /// The primary is there, and asks whether it still is.
+        #[default]
+        Heartbeat = 1,
+        /// To that.
+        HeartbeatAnswer = 2,
+        /// Records for the log.
+        Append = 3,
+        /// To that, once they are durable.
+        AppendAnswer = 4,
+        /// Somebody would stand for election.
+        AskPreVote = 5,
+        /// To that.
+        PreVote = 6,
+        /// Somebody stands for election.
+        AskVote = 7,
+        /// To that, once it is durable.
+        Vote = 8,
+        /// The primary hands over: the receiver is to stand for election at once.
+        TakeOver = 9,
+    }
+}
+
+cairn_types::message! {
+    /// A record on its way into a member's log; empty where the library made the entry.
+    pub struct ConsensusEntry { 1 => index: LogIndex, 2 => term: Term, 3 => data: Bytes }
+}
+
+cairn_types::message! {
+    /// One message of a member to another.
+    pub struct ConsensusMessage {
+        1 => kind: ConsensusKind,
+        2 => from: ServerId,
+        3 => to: ServerId,
+        4 => term: Term,
+        /// The record before the entries; the last one of who stands for election; the last that
+        /// is durable of who answers.
+        5 => index: LogIndex,
+        /// That record's term.
+        6 => log_term: Term,
+        7 => entries: Vec<ConsensusEntry>,
+        8 => committed: LogIndex,
+        9 => committed_term: Term,
+        10 => rejects: bool,
+        /// From where a rejecter would go on.
+        11 => hint: LogIndex,
+        /// The round of heartbeats that it belongs to; zero: none.
+        12 => round: u64,
+        /// A vote asked for because the primary hands over: nobody waits for its time to run out.
+        13 => handed_over: bool,
+    }
+}
+
+cairn_types::message! {
+    /// Messages of one member to another, in their order.
+    pub struct ConsensusMessages { 1 => messages: Vec<ConsensusMessage> }
+}
+cairn_types::message! {
+    /// They have come; what comes of them is told in messages.
+    pub struct ConsensusMessagesAnswer {}
+}
