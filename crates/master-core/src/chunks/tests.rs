@@ -22,6 +22,7 @@ mod below_goal;
 mod chunk_list;
 mod closed_unmarked;
 mod counts;
+mod full_servers;
 mod furthest;
 mod impossible_index;
 mod late_heartbeat;
@@ -461,6 +462,8 @@ fn a_stale_replica_is_garbage_once_the_chunk_has_its_goal_and_not_before() {
     let grant = world.first_chunk();
     let spare = (1..=4).find(|id| !members(&grant).contains(id)).expect("four servers");
     let stale = ReplicaReport { version: ChunkVersion::new(1), ..report(&grant) };
+    // Its fellows have been heard of since its server joined.
+    world.pass(250, &[1, 2, 3, 4]);
     assert_eq!(world.beat(spare, vec![stale.clone()], vec![]).garbage.len(), 1);
     let lost = grant.secondaries[0].server.get();
     let alive: Vec<u64> = (1..=4).filter(|id| *id != lost).collect();

@@ -1,6 +1,7 @@
 //! What a job wants done; the scheduler does it, in this order.
 
 use super::raise::RaisedReplica;
+use super::wait_cause::WaitCause;
 use crate::leases::{GrantedLease, LeaseStatus};
 use crate::numbers::TermNumbers;
 use crate::record::Record;
@@ -61,9 +62,9 @@ pub(crate) enum Act {
     AnswerShrink(Caller, Result<SecondaryFailedAnswer, Failure>),
 
     /// The job waits; why. It is looked at again with the next tick.
-    Wait(String),
+    Wait(WaitCause),
     /// The job waits, and is looked at again at once.
-    LookAgain(String),
+    LookAgain(WaitCause),
     /// The chunk stands, raised and logged: its lease is granted.
     GrantLease(ChunkHandle, Vec<RaisedReplica>),
     /// The close of the chunk is logged without a next one.
@@ -101,7 +102,7 @@ impl<'a> Acts<'a> {
         self.push(Act::Propose(record.into()));
     }
 
-    pub(crate) fn wait(&mut self, why: impl Into<String>) {
+    pub(crate) fn wait(&mut self, why: impl Into<WaitCause>) {
         self.push(Act::Wait(why.into()));
     }
 

@@ -66,6 +66,6 @@ impl FenceJob {
         }
         assert!(self.raise.kind().close, "a fence leaves the close mark (R18)");
         acts.push(Act::Fence(self.raise.handle()));
-        acts.push(Act::LookAgain(String::new()));
+        acts.push(Act::LookAgain("".into()));
     }
 }

@@ -306,5 +306,5 @@ fn on_granted(
     let blamed = if other { failure.server } else { primary };
     acts.push(Act::BlameFor { handle, primary, blamed });
     // Another primary is tried at once; when each had its turn, after a while.
-    acts.push(Act::LookAgain(format!("the lease was not taken: {}", failure.message)));
+    acts.push(Act::LookAgain(format!("the lease was not taken: {}", failure.message).into()));
 }

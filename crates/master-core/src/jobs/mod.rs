@@ -27,6 +27,7 @@ pub(crate) mod probe;
 pub(crate) mod raise;
 pub(crate) mod revoke;
 pub(crate) mod shrink;
+pub(crate) mod wait_cause;
 pub(crate) mod waiters;
 
 use crate::underway::Activity;
@@ -40,12 +41,13 @@ use leave_out::LeaveOutJob;
 use open::OpenJob;
 use probe::ProbeJob;
 use shrink::ShrinkJob;
+use wait_cause::WaitCause;
 
 /// What is under way for a place.
 #[derive(Debug)]
 pub(crate) enum PlaceJob {
     /// Nothing can be done right now; why.
-    Waiting(String),
+    Waiting(WaitCause),
     Probe(ProbeJob),
     Grant(GrantJob),
     Fence(FenceJob),
@@ -60,7 +62,7 @@ impl PlaceJob {
     /// Takes an event, and says what is to be done.
     pub(crate) fn on(&mut self, at: &PlaceView<'_>, event: JobEvent<'_>, acts: &mut Acts<'_>) {
         match self {
-            Self::Waiting(why) => unreachable!("who waits ({why}) has asked for nothing (JB2)"),
+            Self::Waiting(why) => unreachable!("who waits ({why:?}) has asked for nothing (JB2)"),
             Self::Probe(job) => job.on(event, acts),
             Self::Grant(job) => job.on(at, event, acts),
             Self::Fence(job) => job.on(event, acts),
@@ -89,7 +91,7 @@ impl PlaceJob {
     /// What a person is told.
     pub(crate) fn describe(&self) -> String {
         match self {
-            Self::Waiting(why) => why.clone(),
+            Self::Waiting(reason) => reason.why().to_owned(),
             Self::Probe(_) => "asking the primary whether it is there".to_owned(),
             Self::Grant(job) => job.describe(),
             Self::Fence(job) => job.describe(),

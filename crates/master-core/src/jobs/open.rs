@@ -12,10 +12,11 @@
 use super::acts::{Act, Acts};
 use super::events::{JobEvent, PlaceView};
 use super::raise::{RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
+use super::wait_cause::WaitCause;
 use crate::applied::Applied;
 use crate::record::{CloseChunk, OpenChunk};
 use crate::rules::closing::{is_hole, open_before};
-use crate::rules::placement::choose_servers;
+use crate::rules::placement::{choose_servers, usable_count, with_room_count};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
 use std::collections::BTreeSet;
@@ -178,9 +179,12 @@ fn without_servers(at: &PlaceView<'_>, size: usize, acts: &mut Acts<'_>) {
     match open_before(at.view.state, at.place) {
         Some((handle, _)) if at.wants.close => acts.push(Act::CloseAlone(handle)),
         _ => {
-            let least = least_created(at);
+            let (least, live) = (least_created(at), usable_count(&at.view));
             let why = format!("{size} chunkservers have room for a chunk, {least} are needed");
-            acts.wait(why);
+            // Where those with room were asked, and did not make one, the disks are not to blame.
+            let is_full = live >= least && with_room_count(&at.view) < least;
+            let full = || format!("no space left: {live} chunkservers are live, {why}");
+            acts.wait(if is_full { WaitCause::full(full()) } else { why.into() });
         }
     }
 }

@@ -46,6 +46,6 @@ impl ProbeJob {
             Err(_) => LeaseStatus::Doubted,
         };
         acts.push(Act::DoubtLease(self.handle, self.lease, status));
-        acts.push(Act::LookAgain("the primary does not answer as such".to_owned()));
+        acts.push(Act::LookAgain("the primary does not answer as such".into()));
     }
 }

@@ -180,7 +180,7 @@ impl ShrinkJob {
         acts.push(Act::DoubtLease(self.handle, self.lease, LeaseStatus::Doubted));
         let failure = Failure::not_done(ErrorCode::TooFewServers, line);
         acts.push(Act::AnswerShrink(self.from, Err(failure)));
-        acts.push(Act::LookAgain(line.to_owned()));
+        acts.push(Act::LookAgain(line.into()));
     }
 
     /// The smaller set is logged: its primary goes on (SH1).

@@ -64,25 +64,33 @@ pub(crate) fn with_room_count(view: &View<'_>) -> usize {
     candidates(view, &BTreeSet::new()).len()
 }
 
+/// How many live servers that are not drained there are, whether they have room or not.
+pub(crate) fn usable_count(view: &View<'_>) -> usize {
+    usable(view).count()
+}
+
+/// Live servers that are not being drained.
+fn usable<'a>(view: &View<'a>) -> impl Iterator<Item = &'a KnownServer> {
+    let duties = view.state.known_servers().duties();
+    let live = view.fleet.servers().live(view.now.time);
+    live.filter(move |it| !duties.is_draining(it.at.server))
+}
+
 /// Live servers with room for a chunk that are not being drained, but those that were `tried`.
 fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandidate> {
     let room = view.term.config.chunk_size;
     let fits = |used: u64, capacity: u64| capacity == 0 || capacity.saturating_sub(used) >= room;
-    let live = view.fleet.servers().live(view.now.time);
     let has_room = |s: &&KnownServer| !s.full && fits(s.used, s.capacity);
-    live.filter(|s| {
-        !tried.contains(&s.at.server)
-            && !view.state.known_servers().duties().is_draining(s.at.server)
-    })
-    .filter(has_room)
-    .map(|s| PlacementCandidate {
-        server: s.at.server,
-        rack: s.at.rack.clone(),
-        used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
-        creations: s.creations,
-        avoided: view.troubles.is_avoided(s.at.server),
-    })
-    .collect()
+    let left = usable(view).filter(|s| !tried.contains(&s.at.server));
+    left.filter(has_room)
+        .map(|s| PlacementCandidate {
+            server: s.at.server,
+            rack: s.at.rack.clone(),
+            used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
+            creations: s.creations,
+            avoided: view.troubles.is_avoided(s.at.server),
+        })
+        .collect()
 }
 
 /// Chooses up to `count` of the candidates, which are different servers; `racks` are those of the

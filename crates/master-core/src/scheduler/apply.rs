@@ -77,7 +77,7 @@ impl Scheduler {
                 if let Some(handle) = want {
                     step.fleet.want(step.now.time, handle);
                 }
-                self.places.set_job(place, PlaceJob::Waiting(why));
+                self.places.set_job(place, PlaceJob::Waiting(why.into()));
             }
             NextStep::Raise(handle, chunk, members) => {
                 self.start(step, place, |at, acts| {
@@ -164,7 +164,7 @@ impl Scheduler {
 
     /// Takes the waiters that append to the place after this one.
     fn go_on_in_next(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace) {
-        self.places.set_job(place, PlaceJob::Waiting("the chunk is being closed".to_owned()));
+        self.places.set_job(place, PlaceJob::Waiting("the chunk is being closed".into()));
         assert!(place.next() > place, "no chunk is the last that there can be");
         let work = self.places.work_at(place, step.now.time);
         let appends = work.waiters.take_going_on();

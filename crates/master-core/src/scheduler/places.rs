@@ -6,12 +6,12 @@
 use crate::chunk_place::ChunkPlace;
 use crate::jobs::PlaceJob;
 use crate::jobs::events::PlaceView;
+use crate::jobs::wait_cause::WaitCause;
 use crate::jobs::waiters::ChunkWaiters;
 use crate::rules::explain::JobLine;
 use crate::step::ChunkStep;
 use crate::underway::Underway;
 use crate::view::View;
-use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{EntryId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(super) struct PlaceWork {
 
 impl PlaceWork {
     fn new(since: Time) -> Self {
-        let (job, number) = (PlaceJob::Waiting(String::new()), JobNumber::default());
+        let (job, number) = (PlaceJob::Waiting("".into()), JobNumber::default());
         Self { job, number, waiters: ChunkWaiters::default(), since }
     }
 
@@ -50,8 +50,11 @@ impl PlaceWork {
         patience: Duration,
     ) {
         for waiter in self.waiters.take_tired(step.now.time, patience) {
-            let line = format!("{place}: {}", self.job.describe());
-            step.out.reply(waiter.from, Err(Failure::not_done(ErrorCode::Busy, line)));
+            let failure = match &self.job {
+                PlaceJob::Waiting(reason) => reason.failure(place),
+                at_work => WaitCause::from(at_work.describe()).failure(place),
+            };
+            step.out.reply(waiter.from, Err(failure));
         }
     }
 
