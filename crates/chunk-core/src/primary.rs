@@ -167,7 +167,9 @@ impl Primary {
 
     /// The lease as a heartbeat reports it; `clear`: mutations are counted anew from here on.
     pub(crate) fn held(&mut self, stored: &StoredReplica, clear: bool) -> HeldLease {
-        let wanted = self.used || !self.pipeline.all_acknowledged();
+        let in_use = self.used || !self.pipeline.all_acknowledged();
+        // What is asked back ends here, whether the master hears that or not.
+        let wanted = in_use && self.draining.is_none();
         self.used &= !clear;
         HeldLease {
             handle: stored.handle(),

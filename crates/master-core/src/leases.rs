@@ -4,6 +4,7 @@
 //!              GrantLease sent        answered            run out, given back, or the holder
 //!   (raised) ────────────────► sent ───────────► serving ─────── took a later raise ──────► gone
 //!                               │                  │  ▲ extended in heartbeats
+//!                               │                  │  ▲ asked back, and held still
 //!                               └─ unknown ────────┴──┴─► doubted: answers nobody, is not
 //!                                                         extended, runs out by itself
 //! ```
@@ -26,6 +27,9 @@ pub(crate) enum LeaseStatus {
     Sent,
     /// The holder said that it serves.
     Serving,
+    /// It was asked back: until the holder has answered, or says that it holds it still, nobody is
+    /// sent there.
+    AskedBack,
     /// Somebody has reason to think that it does not serve; it runs out by itself.
     Doubted,
     /// The holder certainly no longer acts under it.
@@ -194,6 +198,14 @@ impl Leases {
             && lease.holder.server == holder
         {
             lease.acknowledged = lease.acknowledged.max(length);
+        }
+    }
+
+    /// The holder has not given it back, and says that it holds it: it serves on.
+    pub(crate) fn serves_on(&mut self, handle: ChunkHandle, id: LeaseId) {
+        let asked = |lease: &&mut GrantedLease| lease.status == LeaseStatus::AskedBack;
+        if let Some(lease) = self.of_id(handle, id).filter(asked) {
+            lease.status = LeaseStatus::Serving;
         }
     }
 

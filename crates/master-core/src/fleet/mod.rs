@@ -106,8 +106,7 @@ impl Fleet {
 
     /// How many such chunks one server keeps.
     pub(crate) fn unknown_count_of(&self, server: ServerId) -> usize {
-        let all = self.unknown.after(ChunkHandle::default());
-        all.filter(|(_, holders)| holders.contains_key(&server)).count()
+        self.unknown.count_of(server)
     }
 
     /// How many chunks servers keep that the log does not know.
@@ -239,6 +238,7 @@ impl Fleet {
     /// A server said that it has no replica of a chunk.
     pub(crate) fn forget_replica(&mut self, handle: ChunkHandle, server: ServerId) {
         self.locations.remove(handle, server);
+        self.unknown.remove_replica(handle, server);
         self.thinned.note(handle);
     }
 

@@ -252,6 +252,11 @@ impl ServerTable {
         self.servers.get(&id)
     }
 
+    /// How many there are, dead ones too.
+    pub(crate) fn count(&self) -> usize {
+        self.servers.len()
+    }
+
     /// All of them.
     pub(crate) fn ids(&self) -> impl Iterator<Item = ServerId> {
         self.servers.keys().copied()

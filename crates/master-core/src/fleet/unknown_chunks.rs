@@ -13,12 +13,14 @@
 //!
 //! - UC1: a replica that holds bytes goes only if the log had its chunk, and purged it
 //!   (`state/purged.rs`), or a person let go of it.
+//! - UC2: each server's are found without a look at all others': one that joins anew, or dies,
+//!   costs what it held.
 //!
 //! Only a person deletes what is kept here.
 
 use cairn_protocol::ReplicaReport;
 use cairn_types::{ChunkHandle, ServerId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// What is kept, as told by the servers that hold it.
@@ -26,6 +28,8 @@ use std::ops::Bound;
 pub(crate) struct UnknownChunks {
     /// With the bytes that each server stores.
     kept: BTreeMap<ChunkHandle, BTreeMap<ServerId, u64>>,
+    /// The same by server (UC2).
+    of_server: BTreeMap<ServerId, BTreeSet<ChunkHandle>>,
 }
 
 impl UnknownChunks {
@@ -33,20 +37,49 @@ impl UnknownChunks {
     pub(crate) fn note(&mut self, server: ServerId, report: &ReplicaReport) {
         if !is_empty_creation(report) {
             self.kept.entry(report.handle).or_default().insert(server, report.length);
+            self.of_server.entry(server).or_default().insert(report.handle);
         }
     }
 
     /// Forgets what a server told: it died, or tells anew.
     pub(crate) fn remove_server(&mut self, server: ServerId) {
-        self.kept.retain(|_, servers| {
-            servers.remove(&server);
-            !servers.is_empty()
-        });
+        for handle in self.of_server.remove(&server).unwrap_or_default() {
+            self.remove_holder(handle, server);
+        }
+    }
+
+    /// A server holds it no more.
+    pub(crate) fn remove_replica(&mut self, handle: ChunkHandle, server: ServerId) {
+        self.remove_handle(server, handle);
+        self.remove_holder(handle, server);
     }
 
     /// It is lost no more: a person let go of it.
     pub(crate) fn remove(&mut self, handle: ChunkHandle) {
-        self.kept.remove(&handle);
+        for server in self.kept.remove(&handle).unwrap_or_default().into_keys() {
+            self.remove_handle(server, handle);
+        }
+    }
+
+    fn remove_holder(&mut self, handle: ChunkHandle, server: ServerId) {
+        let Some(servers) = self.kept.get_mut(&handle) else { return };
+        servers.remove(&server);
+        if servers.is_empty() {
+            self.kept.remove(&handle);
+        }
+    }
+
+    fn remove_handle(&mut self, server: ServerId, handle: ChunkHandle) {
+        let Some(handles) = self.of_server.get_mut(&server) else { return };
+        handles.remove(&handle);
+        if handles.is_empty() {
+            self.of_server.remove(&server);
+        }
+    }
+
+    /// How many such chunks a server keeps.
+    pub(crate) fn count_of(&self, server: ServerId) -> usize {
+        self.of_server.get(&server).map_or(0, BTreeSet::len)
     }
 
     /// The servers that keep a chunk that the log does not know.
@@ -95,7 +128,31 @@ mod tests {
         assert_eq!(unknown.count(), 1);
         unknown.remove_server(ServerId::new(1));
         assert_eq!(unknown.holders(written.handle).collect::<Vec<_>>(), [ServerId::new(2)]);
+        assert_eq!(
+            (unknown.count_of(ServerId::new(1)), unknown.count_of(ServerId::new(2))),
+            (0, 1)
+        );
         unknown.remove_server(ServerId::new(2));
         assert_eq!(unknown.count(), 0);
+    }
+
+    #[test]
+    fn a_replica_that_is_gone_is_gone_from_both_lists() {
+        let mut unknown = UnknownChunks::default();
+        let report = |handle| {
+            let (handle, serial) = (ChunkHandle::new(handle), SerialNumber::new(1));
+            ReplicaReport { handle, serial, ..ReplicaReport::default() }
+        };
+        let [one, other] = [1, 2].map(ServerId::new);
+        for (server, handle) in [(one, 3), (other, 3), (one, 4)] {
+            unknown.note(server, &report(handle));
+        }
+        unknown.remove_replica(ChunkHandle::new(3), one);
+        assert_eq!((unknown.count(), unknown.count_of(one), unknown.count_of(other)), (2, 1, 1));
+        unknown.remove_replica(ChunkHandle::new(3), other);
+        unknown.remove_replica(ChunkHandle::new(3), other);
+        assert_eq!((unknown.count(), unknown.count_of(other)), (1, 0));
+        unknown.remove(ChunkHandle::new(4));
+        assert_eq!((unknown.count(), unknown.count_of(one)), (0, 0));
     }
 }

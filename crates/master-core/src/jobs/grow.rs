@@ -69,7 +69,7 @@ impl GrowJob {
         let phase = match view.leases.possible(handle, now) {
             Some(lease) if lease.status == LeaseStatus::Serving && !broken(Rule::R30) => {
                 let (id, (holder, revoke)) = (lease.id, asked_back(view, handle, lease));
-                acts.push(Act::DoubtLease(handle, id, LeaseStatus::Doubted));
+                acts.push(Act::DoubtLease(handle, id, LeaseStatus::AskedBack));
                 acts.ask(holder, Question::Revoke(revoke), now + view.term.config.lease());
                 GrowPhase::Revoking
             }

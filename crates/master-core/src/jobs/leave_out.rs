@@ -59,7 +59,7 @@ impl LeaveOutJob {
         let phase = match view.leases.possible(handle, now) {
             Some(lease) if lease.status == LeaseStatus::Serving => {
                 let (id, (holder, revoke)) = (lease.id, asked_back(view, handle, lease));
-                acts.push(Act::DoubtLease(handle, id, LeaseStatus::Doubted));
+                acts.push(Act::DoubtLease(handle, id, LeaseStatus::AskedBack));
                 acts.ask(holder, Question::Revoke(revoke), now + view.term.config.lease());
                 LeaveOutPhase::Revoking
             }

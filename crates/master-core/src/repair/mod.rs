@@ -47,8 +47,10 @@ use std::time::Duration;
 use survey::Survey;
 use under_way::{CloneStage, CloneUnderWay, ClonesUnderWay};
 
-/// Chunks that one look for more considers.
+/// Chunks that one look for more considers, where servers are few.
 const CONSIDERED_MAX: usize = 512;
+/// Where they are many, so many servers are looked at in all: some milliseconds.
+const SERVERS_LOOKED_AT_MAX: usize = 65_536;
 /// Clones that a person is told of.
 const CLONES_TOLD_MAX: usize = 256;
 /// Orders to copy before it joins in any case, however much is mutated meanwhile.
@@ -351,16 +353,17 @@ impl Repair {
         step: &ChunkStep<'_>,
         scheduler: &Scheduler,
     ) -> (Vec<ChunkHandle>, (Urgency, ChunkHandle)) {
-        let index = self.survey.index();
+        let (index, most) = (self.survey.index(), considered_max(step.fleet.servers().count()));
         let mut listed: Vec<(Urgency, ChunkHandle)> =
-            index.from(self.considered).take(CONSIDERED_MAX + 1).collect();
-        let next = match listed.len() > CONSIDERED_MAX {
+            index.from(self.considered).take(most + 1).collect();
+        let next = match listed.len() > most {
             true => listed.pop().expect("there are more than that"),
             false => Default::default(),
         };
         let waited: BTreeSet<ChunkHandle> = scheduler
             .waiting()
             .filter_map(|place| step.state.chunk_at(place.file, place.index))
+            .take(most)
             .collect();
         let urgent = |handle: &ChunkHandle| Some((index.level_of(*handle)?, *handle));
         let mut all: Vec<(Urgency, ChunkHandle)> = waited.iter().filter_map(urgent).collect();
@@ -568,6 +571,11 @@ impl Repair {
             CloneStage::Joining => format!("  its copy on {to} joins its replicas"),
         })
     }
+}
+
+/// Chunks that one look for more considers: for each, every server may be looked at.
+pub(crate) fn considered_max(servers: usize) -> usize {
+    (SERVERS_LOOKED_AT_MAX / servers.max(1)).clamp(CONSIDERED_MAX / 16, CONSIDERED_MAX)
 }
 
 /// Orders a copy; mutations go on meanwhile.

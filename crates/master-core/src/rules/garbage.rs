@@ -5,7 +5,8 @@
 //! - GB2: a stale replica goes only when the chunk has its goal of good ones; or when it stands in
 //!   the way: the chunk lacks a good one, no live server with room is without a replica of it, and
 //!   two others are left, a good one among them. It lies in its server's trash for a while then, as
-//!   all that is deleted does.
+//!   all that is deleted does. Only those count as good that have been heard since the stale one's
+//!   server joined: one that was killed passes for live until it has been silent for long enough.
 //! - GB3: what is named is judged from a report that came in this term, after its first record was
 //!   applied; handle *and* version are named, so that nothing newer goes.
 //! - GB4: that the log purged a chunk says something of those servers alone whose past is this
@@ -77,7 +78,7 @@ pub(crate) fn is_garbage(view: &View<'_>, server: ServerId, report: &ReplicaRepo
     }
     let place = ChunkPlace::new(chunk.file, chunk.index);
     let busy = view.underway.has_job(place) || view.underway.is_taken(place, handle);
-    !busy && is_needless(view, handle, &chunk)
+    !busy && is_needless(view, server, handle, &chunk)
 }
 
 /// Whether a replica that a decision left out holds more than the set had then: it is a person's to
@@ -88,14 +89,22 @@ pub(crate) fn is_kept(state: &State, report: &ReplicaReport) -> bool {
     holds_more && state.chunk(handle).is_some_and(|chunk| report.version < chunk.version)
 }
 
-/// Whether a stale replica of the chunk is of no use to it (GB2).
-fn is_needless(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
+/// Whether this server's stale replica of the chunk is of no use to it (GB2).
+fn is_needless(
+    view: &View<'_>,
+    holder: ServerId,
+    handle: ChunkHandle,
+    chunk: &ChunkRecord,
+) -> bool {
     let (now, servers) = (view.now.time, view.fleet.servers());
+    let joined = servers.get(holder).map(|it| it.joined).unwrap_or(now);
+    let heard_since = |server| servers.get(server).is_some_and(|it| it.heard > joined);
     let locations = view.fleet.locations();
     // R29: one that lacks what was acknowledged is none of the goal, whatever its version.
     let left_behind = locations.left_behind(handle, chunk.version);
     let good = current(view, handle, chunk).filter(|(server, replica)| {
-        let there = replica.is_sound() && servers.is_live(now, *server);
+        let live = servers.is_live(now, *server) && heard_since(*server);
+        let there = replica.is_sound() && live;
         there && !left_behind.contains(server)
     });
     let good = good.count();

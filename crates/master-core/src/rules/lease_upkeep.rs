@@ -5,6 +5,8 @@
 //!   only while it is told is it extended.
 //! - LU2: an extension is of this lease, at its version, for this life of its holder; and only
 //!   while the chunk is in use and nothing is under way that speaks against it (G3).
+//! - LU3: one that was asked back in vain serves on as soon as its holder tells of it: a word of
+//!   its being asked that comes late ends it, and the holder tells of it no more.
 
 use crate::chunk_place::ChunkPlace;
 use crate::leases::{GrantedLease, LeaseStatus};
@@ -26,12 +28,13 @@ pub(crate) fn may_extend(view: &View<'_>, (server, incarnation): Holder, held: &
     let doing = view.underway.at(place);
     let shrinking = matches!(doing, Activity::Shrinking(_));
     let changed = doing != Activity::Nothing || view.underway.is_taken(place, held.handle);
+    let held_still = lease.status == LeaseStatus::AskedBack && lease.may_live(view.now.time);
     let hidden = view.state.is_hidden(chunk.file) && !broken(Rule::R20);
     let this_lease = lease.id == held.lease && lease.holder.server == server;
     let same = (lease.version == held.version || shrinking) && lease.incarnation == incarnation;
     this_lease
         && same
-        && lease.serves(view.now.time)
+        && (lease.serves(view.now.time) || held_still)
         && held.wanted
         && (shrinking || !changed)
         && !hidden

@@ -48,6 +48,7 @@ impl Scheduler {
         }
         let extends = may_extend(&self.view(step.now, step.state, step.fleet), holder, held);
         if extends {
+            self.leases.serves_on(held.handle, held.lease);
             let until = step.now.time + self.term.config.lease();
             self.leases.extend(held.handle, step.now.time, until);
         }

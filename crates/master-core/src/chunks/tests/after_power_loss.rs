@@ -173,6 +173,7 @@ fn a_member_that_comes_back_with_more_after_the_decision_is_kept_until_a_person_
     };
     world.join(2, vec![before(18)], vec![]);
     world.join(3, vec![before(20)], vec![]);
+    world.pass(250, &[1, 2, 3, 4, 5]);
     let named = world.beat(2, vec![before(18)], vec![]).garbage;
     assert_eq!(named.len(), 1, "it has nothing that the set had not");
     assert_eq!(world.beat(3, vec![before(20)], vec![]).garbage, [], "R28");

@@ -5,10 +5,12 @@ use super::super::test_world::{FILE, World, report, server};
 use crate::applied::Applied;
 use crate::record::{Begin, HideEntry, LetGo, OpenChunk, Purge};
 use crate::state::ROOT;
-use cairn_protocol::{ErrorCode, Join, LetGoOfLost, ListLost, ReplicaReport, ServedReign};
+use cairn_protocol::{
+    ErrorCode, Heartbeat, Join, LetGoOfLost, ListLost, ReplicaReport, ServedReign,
+};
 use cairn_types::{
-    CellId, ChunkHandle, ChunkIndex, ChunkVersion, MutationName, MutationNumber, ReignId,
-    ReplicaAt, SerialNumber, SessionId, Term,
+    CellId, ChunkHandle, ChunkIndex, ChunkVersion, Incarnation, MutationName, MutationNumber,
+    ReignId, ReplicaAt, SerialNumber, SessionId, Term,
 };
 
 fn of(term: u64, counter: u64) -> ChunkHandle {
@@ -170,4 +172,15 @@ fn a_server_whose_past_nobody_can_tell_keeps_what_it_had_then() {
     world.request(5, Join { at, cell: CellId::default(), ..join });
     world.commit();
     assert_eq!(world.state.known_servers().since(server(9)), Some(Term::default()));
+}
+
+#[test]
+fn a_lost_chunk_that_its_server_has_no_more_is_counted_no_more() {
+    let mut world = World::new(1);
+    let handle = of(1, 77);
+    assert_eq!(world.garbage(1, vec![written(handle)]), [], "the log has never known it");
+    assert_eq!(world.chunks.fleet.unknown_count(), 1);
+    let (server, incarnation) = (server(1), Incarnation::new(10));
+    world.request(5, Heartbeat { server, incarnation, lost: vec![handle], ..Heartbeat::default() });
+    assert_eq!(world.chunks.fleet.unknown_count(), 0, "nobody has it");
 }

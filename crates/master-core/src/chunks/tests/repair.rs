@@ -368,3 +368,66 @@ fn a_cell_makes_no_more_clones_at_once_than_a_person_lets_it() {
     world.pass(500, &[1, 2, 3, 4, 5]);
     assert!((1..=3).contains(&world.clones().len()), "more, as soon as more may be");
 }
+
+#[test]
+fn a_lease_that_was_asked_back_in_vain_serves_on_as_soon_as_its_holder_tells_of_it() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    world.die(&grant, 1);
+    world.request(5, lease(LeasePurpose::Write, 0));
+    world.accept_raises(&[]);
+    world.commit();
+    world.accept_grant();
+    let grant = world.granted(5);
+    let alive: Vec<u64> = (1..=4).filter(|id| world.has(*id)).collect();
+    // The copy may have been ordered at the version before.
+    let (id, copy) = world.clones().pop().expect("it is copied under the lease");
+    let id = if copy.version == grant.version {
+        id
+    } else {
+        let failure = Failure::not_done(ErrorCode::ReplicaFailed, "it stands elsewhere");
+        world.answer(id, Err(Failure { server: copy.source.server, ..failure }));
+        world.clone_order().0
+    };
+    world.cloned(id);
+    let (id, _) = world.take_revoke();
+    let holder = grant.primary.server.get();
+    let beat = world.beat(holder, vec![], vec![held(&grant)]);
+    assert_eq!(beat.extended, [], "it may be giving it back");
+    world.answer(id, Err(lost_answer()));
+    let beat = world.beat(holder, vec![], vec![held(&grant)]);
+    assert_eq!(beat.extended, [grant.lease], "it holds it");
+    world.pass(250, &alive);
+    world.request(6, lease(LeasePurpose::Write, 0));
+    assert_eq!(world.granted(6).lease, grant.lease);
+}
+
+#[test]
+fn a_stale_replica_is_kept_until_its_fellows_are_heard_of_after_it_came_back() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    world.pass(3000, &[1, 2, 3, 4]);
+    let (holders, version) = (members(&grant), ChunkVersion::of(Term::new(1), 900));
+    let fourth = (1..=4).find(|id| !holders.contains(id)).expect("of four");
+    world.apply(SetVersion { handle: grant.handle, version, set_size: 3, ..Default::default() });
+    let new = [holders[0], holders[1], fourth];
+    for id in new {
+        world.beat(id, vec![ReplicaReport { version, ..report(&grant) }], vec![]);
+    }
+    // Two of them are killed, and nobody knows it yet, when the old one comes back.
+    world.join_as(holders[2], 77, vec![report(&grant)], vec![]);
+    world.millis += 100;
+    world.beat(new[0], vec![], vec![]);
+    let told = vec![report(&grant)];
+    assert_eq!(world.beat_as(holders[2], 77, told.clone(), vec![]).garbage, [], "one has spoken");
+    for id in new {
+        world.beat(id, vec![], vec![]);
+    }
+    assert_eq!(world.beat_as(holders[2], 77, told, vec![]).garbage.len(), 1, "all of its goal");
+}
+
+#[test]
+fn where_servers_are_many_fewer_chunks_are_looked_at_at_once_and_never_none() {
+    use crate::repair::considered_max;
+    assert_eq!([0, 3, 128, 1024, 4096].map(considered_max), [512, 512, 512, 64, 32]);
+}
