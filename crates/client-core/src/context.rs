@@ -6,6 +6,7 @@ use crate::masters::lookup::LookupRequest;
 use crate::masters::master_list::MasterList;
 use crate::outbox::Outbox;
 use crate::settings::ClientSettings;
+use crate::tasks::push_window::PushWindow;
 use crate::tasks::write_order::WriteOrder;
 use cairn_types::{CellConfig, ChunkHandle, MutationNumber, PushId, Rack, Random, SessionId, Time};
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ pub(crate) struct ClientContext {
     pub(crate) masters: MasterList,
     pub(crate) files: FileCache,
     pub(crate) write_order: WriteOrder,
+    pub(crate) push_window: PushWindow,
     /// What is to be looked up and has not been asked for yet.
     pub(crate) lookups: VecDeque<LookupRequest>,
     pub(crate) outbox: Outbox,
@@ -39,6 +41,7 @@ impl ClientContext {
             masters: MasterList::new(masters),
             files: FileCache::default(),
             write_order: WriteOrder::default(),
+            push_window: PushWindow::default(),
             lookups: VecDeque::new(),
             outbox: Outbox::default(),
             session: SessionId::new(seed),

@@ -117,6 +117,8 @@ impl ClientCore {
                 self.step_task(task, input);
             } else if let Some(task) = self.client.write_order.next_passed() {
                 self.step_task(task, TaskInput::Passed);
+            } else if let Some(task) = self.client.push_window.next_turn(self.client.now) {
+                self.step_task(task, TaskInput::Turn);
             } else if let Some(request) = self.client.lookups.pop_front() {
                 self.lookups.ask(&mut self.tasks, request);
             } else if let Some((operation, request)) = self.mutations.next_held() {

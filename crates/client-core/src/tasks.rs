@@ -4,17 +4,20 @@
 //! ```text
 //!   task_table ──► task ──┬─► master_call
 //!                         ├─► read_piece ─────► replica_choice · short_answer · piece_read
-//!                         └─► chunk_mutation ─► push_progress · write_order
+//!                         └─► chunk_mutation ─► push_progress · push_window · write_order
 //! ```
 
 pub(crate) mod chunk_mutation;
 pub(crate) mod master_call;
 pub(crate) mod piece_read;
 mod push_progress;
+pub(crate) mod push_window;
 pub(crate) mod read_piece;
 mod replica_choice;
 pub(crate) mod server_call;
 mod short_answer;
+#[cfg(test)]
+mod slow_link_test;
 pub(crate) mod task;
 pub(crate) mod task_context;
 pub(crate) mod task_table;

@@ -25,6 +25,7 @@ pub(crate) struct Call {
     pub(crate) to: Address,
     pub(crate) request: Request,
     pub(crate) payload: Bytes,
+    pub(crate) deadline: Time,
 }
 
 /// Where an operation's result will stand.
@@ -85,8 +86,8 @@ impl TestClient {
         self.core.end_of_batch(now, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Call { id, to, request, payload, .. } => {
-                    self.calls.push_back(Call { id, to, request, payload });
+                Effect::Call { id, to, request, payload, deadline, .. } => {
+                    self.calls.push_back(Call { id, to, request, payload, deadline });
                 }
                 Effect::Wake { id, at } => self.wakes.push((id, at)),
                 Effect::Identify(_) => {}

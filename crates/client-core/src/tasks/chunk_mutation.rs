@@ -2,7 +2,7 @@
 //! of a chunk, which needs no push.
 //!
 //! ```text
-//!   Granting ──► Pushing ──► Waiting for the write before it ──► Ordering ──► over
+//!   Granting ──► (its turn) ──► Pushing ──► Waiting for the write before it ──► Ordering ──► over
 //!      ▲                                                           │
 //!      │                                     push missing: Pushing │
 //!      └── Resting: another try, or another primary, lease, chunk ◄┘ refused, silent
@@ -15,14 +15,17 @@
 //! - U4: a primary that lets wait is doubted before its answer is overdue: the master looks whether
 //!   it is there, and while it is, its answer is waited for. Where the master has gone on to
 //!   another lease, so does the mutation.
+//! - U5: after each push that was late the next is waited for twice as long, and has its turn
+//!   (`push_window.rs`): what is sent again and again in vain keeps others' data from arriving.
 
+use crate::context::ClientContext;
 use crate::ids::TaskId;
 use crate::nearness::order;
 use crate::retry::{is_final, is_silence};
 use crate::settings::TRIES_AT_PRIMARY;
 use crate::tasks::push_progress::{FailedPush, PushProgress};
 use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
-use crate::tasks::write_order::{WriteOrder, WritePosition};
+use crate::tasks::write_order::WritePosition;
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
 use cairn_protocol::{
@@ -38,6 +41,8 @@ use std::time::Duration;
 
 /// The time between two doubts is doubled so often at most (U4).
 const DOUBT_DOUBLINGS_MAX: u32 = 3;
+/// The time that a push is waited for is doubled so often at most (U5).
+const LATE_DOUBLINGS_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
 enum MutationKind {
@@ -67,6 +72,8 @@ enum MutationState {
     Granting,
     /// Rests before the next step: with a grant in hand, before another order.
     Resting,
+    /// The data is to be pushed when its turn comes.
+    Queued(PushProgress),
     /// The data is on its way to the replicas.
     Pushing(PushProgress),
     /// All have the data; the write before this one has not been ordered yet.
@@ -93,6 +100,8 @@ pub(crate) struct ChunkMutation {
     tries_at_primary: u32,
     /// How often the primary was doubted under this grant (U4).
     doubts: u32,
+    /// Pushes that were late (U5).
+    late: u32,
     attempts: u32,
     /// Some order may have been carried out (U3).
     unknown: bool,
@@ -137,6 +146,7 @@ impl ChunkMutation {
             failed_primary: None,
             tries_at_primary: 0,
             doubts: 0,
+            late: 0,
             attempts: 0,
             unknown: false,
             last_failure: None,
@@ -176,11 +186,22 @@ impl ChunkMutation {
         Some((start, WritePosition { offset: offset + self.bytes.len() as u64, ..start }))
     }
 
+    /// It is taken away.
+    pub(crate) fn leave(&self, client: &mut ClientContext, id: TaskId) {
+        self.leave_order(client, id);
+        client.push_window.leave(id);
+    }
+
     /// It is on its first way to its order no more.
-    pub(crate) fn leave(&self, write_order: &mut WriteOrder, id: TaskId) {
+    fn leave_order(&self, client: &mut ClientContext, id: TaskId) {
         if let Some((start, end)) = self.span() {
-            write_order.leave(start, end, id);
+            client.write_order.leave(start, end, id);
         }
+    }
+
+    /// Whether its data is on its way, or waits for its turn.
+    fn is_pushing(&self) -> bool {
+        matches!(self.state, MutationState::Queued(_) | MutationState::Pushing(_))
     }
 
     pub(crate) fn on(
@@ -191,15 +212,19 @@ impl ChunkMutation {
         if let (TaskInput::Begin, Some((_, end))) = (&input, self.span()) {
             cx.client.write_order.begin(end, cx.id);
         }
+        let was_pushing = self.is_pushing();
         let progress = self.step(cx, input);
+        if was_pushing && (progress.is_ready() || !self.is_pushing()) {
+            cx.client.push_window.leave(cx.id);
+        }
         let on_its_way = match &self.state {
             MutationState::Granting => self.attempts == 0,
-            MutationState::Pushing(pushes) => !pushes.is_apart(),
+            MutationState::Queued(pushes) | MutationState::Pushing(pushes) => !pushes.is_apart(),
             MutationState::Waiting => true,
             MutationState::Resting | MutationState::Ordering(_) => false,
         };
         if !on_its_way || progress.is_ready() {
-            self.leave(&mut cx.client.write_order, cx.id);
+            self.leave_order(cx.client, cx.id);
         }
         progress
     }
@@ -213,6 +238,7 @@ impl ChunkMutation {
             (_, TaskInput::LookedUp(_)) => self.looked_up_in_doubt(cx),
             (_, TaskInput::Alarm) => self.alarmed(cx),
             (MutationState::Waiting, TaskInput::Passed) => self.order(cx),
+            (MutationState::Queued(_), TaskInput::Turn) => self.send(cx),
             (MutationState::Pushing(pushes), TaskInput::Answered(call, result))
                 if pushes.awaits(call) =>
             {
@@ -239,7 +265,9 @@ impl ChunkMutation {
                 self.doubt(cx);
                 Poll::Pending
             }
-            MutationState::Granting | MutationState::Waiting => Poll::Pending,
+            MutationState::Granting | MutationState::Queued(_) | MutationState::Waiting => {
+                Poll::Pending
+            }
         }
     }
 
@@ -307,10 +335,50 @@ impl ChunkMutation {
     /// Step 3: the data goes down the chain.
     fn push(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
         assert!(self.has_data(), "a sync pushes nothing");
-        let (mut pushes, chain) = (PushProgress::default(), self.chain(cx));
-        self.send_push(cx, &chain, &mut pushes);
+        self.queue(cx, PushProgress::default())
+    }
+
+    /// Pushes the data, once there is room for it on its way (U5).
+    fn queue(&mut self, cx: &mut TaskContext<'_>, pushes: PushProgress) -> Progress<AppliedRange> {
+        let copies = if pushes.is_apart() { self.apart(cx, &pushes).len() } else { 1 };
+        let size = (self.bytes.len() * copies) as u64;
+        // What was pushed before is over.
+        cx.client.push_window.leave(cx.id);
+        self.state = MutationState::Queued(pushes);
+        match cx.client.push_window.begin(cx.now(), cx.id, size) {
+            true => self.send(cx),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Its turn has come: the data goes down the chain, or to each server apart.
+    fn send(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
+        let MutationState::Queued(pushes) = &mut self.state else {
+            unreachable!("who has its turn was queued: {self:?}")
+        };
+        let mut pushes = std::mem::take(pushes);
+        if !pushes.is_apart() {
+            let chain = self.chain(cx);
+            self.send_push(cx, &chain, &mut pushes);
+            self.state = MutationState::Pushing(pushes);
+            return Poll::Pending;
+        }
+        for replica in self.apart(cx, &pushes) {
+            self.send_push(cx, &[replica], &mut pushes);
+        }
         self.state = MutationState::Pushing(pushes);
-        Poll::Pending
+        let grace = match self.kind {
+            MutationKind::Append { .. } => cx.client.impatience() / 4,
+            MutationKind::Write { .. } | MutationKind::Sync { .. } => cx.client.impatience(),
+        };
+        cx.set_alarm(grace);
+        self.order_once_pushed(cx)
+    }
+
+    /// Those that may still be there: each gets the data by itself.
+    fn apart(&self, cx: &TaskContext<'_>, pushes: &PushProgress) -> Vec<ReplicaAt> {
+        let chain = self.chain(cx).into_iter();
+        chain.filter(|replica| !pushes.has_failed(replica.server)).collect()
     }
 
     /// The replicas in the order in which the data travels.
@@ -349,7 +417,7 @@ impl ChunkMutation {
             MutationKind::Append { .. } => cx.client.impatience(),
             MutationKind::Write { .. } | MutationKind::Sync { .. } => cx.client.patience() / 2,
         };
-        let patience = patience + for_size;
+        let patience = (patience + for_size) * (1 << self.late.min(LATE_DOUBLINGS_MAX));
         let to = (first.address.clone(), first.server);
         let call = cx.call(to, push, self.bytes.clone(), patience);
         pushes.sent(call, first.server);
@@ -366,35 +434,26 @@ impl ChunkMutation {
             unreachable!("a push is answered while pushing: {self:?}")
         };
         let result = Push::answer(result.map(|answer| answer.response));
+        match &result {
+            Ok(_) => cx.client.push_window.in_time(cx.id),
+            Err(failure) if failure.code == ErrorCode::DeadlineExceeded => {
+                cx.client.push_window.late(cx.now(), cx.id);
+                self.late += 1;
+            }
+            // It says nothing of how long the line is.
+            Err(_) => {}
+        }
         match pushes.ended(call, result.map(drop)) {
             Ok(()) => {}
             Err(FailedPush::Final(failure)) => return self.give_up(failure),
             Err(FailedPush::ServerFailed(failure)) => self.last_failure = Some(failure),
             Err(FailedPush::ChainBroke(failure)) => {
                 self.last_failure = Some(failure);
-                self.push_apart(cx);
+                let pushes = std::mem::take(pushes);
+                return self.queue(cx, pushes);
             }
         }
         self.order_once_pushed(cx)
-    }
-
-    /// Each server that may still be there gets the data by itself.
-    fn push_apart(&mut self, cx: &mut TaskContext<'_>) {
-        let MutationState::Pushing(pushes) = &mut self.state else {
-            unreachable!("a chain breaks while pushing: {self:?}")
-        };
-        let mut pushes = std::mem::take(pushes);
-        for replica in self.chain(cx) {
-            if !pushes.has_failed(replica.server) {
-                self.send_push(cx, &[replica], &mut pushes);
-            }
-        }
-        self.state = MutationState::Pushing(pushes);
-        let grace = match self.kind {
-            MutationKind::Append { .. } => cx.client.impatience() / 4,
-            MutationKind::Write { .. } | MutationKind::Sync { .. } => cx.client.impatience(),
-        };
-        cx.set_alarm(grace);
     }
 
     /// Orders once the primary has the data, and whoever is not late (U1).

@@ -132,7 +132,7 @@ impl ReadPiece {
             TaskInput::LookedUp(result) => self.looked_up(cx, result),
             TaskInput::Alarm => self.alarm(cx),
             TaskInput::Answered(call, result) => self.answered(cx, call, result),
-            TaskInput::Passed => unreachable!("a read waits for no write"),
+            TaskInput::Passed | TaskInput::Turn => unreachable!("a read waits for no write"),
         }
     }
 

@@ -57,7 +57,7 @@ impl Task {
     pub(crate) fn leave(&self, client: &mut ClientContext, id: TaskId) {
         match self {
             Self::MasterCall(_) | Self::ServerCall(_) | Self::ReadPiece(_) => {}
-            Self::ChunkMutation(mutation) => mutation.leave(&mut client.write_order, id),
+            Self::ChunkMutation(mutation) => mutation.leave(client, id),
         }
     }
 

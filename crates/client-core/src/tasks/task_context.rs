@@ -24,6 +24,8 @@ pub(crate) enum TaskInput {
     Answered(EffectId, Result<Answer, Failure>),
     /// The write that it waited for holds it up no more.
     Passed,
+    /// Its data may be pushed now.
+    Turn,
     /// What it looked up is known now, or cannot be.
     LookedUp(Result<(), Failure>),
 }

@@ -1,0 +1,164 @@
+//! How much data of one client may be on its way to chunkservers at once: less after a push that
+//! did not end in time, more again while they do.
+//!
+//! ```text
+//!   may it go? ─yes─► on its way ──► ended in time: a little more may be on its way
+//!      │ no              ▲     └───► late: half as much
+//!      └─► waits its turn┘
+//! ```
+//! Where several clients push through one slow link, what each has on its way stands in one line.
+//! If each push that stood there for too long is sent again, the line grows with every one, and at
+//! last nothing arrives in time: all that the link carries then is for nobody.
+//!
+//! - PW1: one mutation's data may always be on its way, however little the limit.
+//! - PW2: a limit is halved once for all that were sent before it was halved last: they stood in
+//!   the same line.
+//! - PW3: whoever waits has its turn in the order in which it came.
+
+use crate::ids::TaskId;
+use cairn_types::Time;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Bytes on their way at once, at the most.
+const LIMIT_MAX: u64 = 256 << 20;
+
+/// Data on its way.
+#[derive(Debug)]
+struct OnItsWay {
+    size: u64,
+    since: Time,
+}
+
+/// What a client's pushes share.
+#[derive(Debug)]
+pub(crate) struct PushWindow {
+    limit: u64,
+    /// When it was halved last.
+    halved: Time,
+    on_their_way: BTreeMap<TaskId, OnItsWay>,
+    /// The sum of them.
+    size: u64,
+    waiting: VecDeque<(TaskId, u64)>,
+}
+
+impl Default for PushWindow {
+    fn default() -> Self {
+        let (on_their_way, waiting) = (BTreeMap::new(), VecDeque::new());
+        Self { limit: LIMIT_MAX, halved: Time::default(), on_their_way, size: 0, waiting }
+    }
+}
+
+impl PushWindow {
+    /// Whether so many bytes may go now; if not, the task has its turn later.
+    pub(crate) fn begin(&mut self, now: Time, task: TaskId, size: u64) -> bool {
+        let goes = self.waiting.is_empty() && self.has_room(size);
+        if goes {
+            self.let_go(now, task, size);
+        } else {
+            self.waiting.push_back((task, size));
+        }
+        goes
+    }
+
+    /// The next that waited and may go now (PW3).
+    pub(crate) fn next_turn(&mut self, now: Time) -> Option<TaskId> {
+        let (task, size) = *self.waiting.front()?;
+        if !self.has_room(size) {
+            return None;
+        }
+        self.waiting.pop_front();
+        self.let_go(now, task, size);
+        Some(task)
+    }
+
+    fn has_room(&self, size: u64) -> bool {
+        self.on_their_way.is_empty() || self.size.saturating_add(size) <= self.limit
+    }
+
+    fn let_go(&mut self, since: Time, task: TaskId, size: u64) {
+        let other = self.on_their_way.insert(task, OnItsWay { size, since });
+        assert!(other.is_none(), "a mutation's data is counted once");
+        self.size += size;
+    }
+
+    /// A push ended in time: a window that is full of such grows by about one of them.
+    pub(crate) fn in_time(&mut self, task: TaskId) {
+        let Some(OnItsWay { size, .. }) = self.on_their_way.get(&task) else { return };
+        let more = size.saturating_mul(*size) / self.limit;
+        self.limit = (self.limit + more.max(1)).min(LIMIT_MAX);
+    }
+
+    /// A push was not answered in time (PW2).
+    pub(crate) fn late(&mut self, now: Time, task: TaskId) {
+        let Some(OnItsWay { since, .. }) = self.on_their_way.get(&task) else { return };
+        if *since >= self.halved {
+            (self.limit, self.halved) = ((self.size / 2).max(1), now);
+        }
+        assert!((1..=LIMIT_MAX).contains(&self.limit), "a limit lets something go (PW1)");
+    }
+
+    /// The task's data is not on its way any more, nor waits for its turn.
+    pub(crate) fn leave(&mut self, task: TaskId) {
+        match self.on_their_way.remove(&task) {
+            Some(gone) => self.size -= gone.size,
+            None => self.waiting.retain(|(waiting, _)| *waiting != task),
+        }
+        assert!(self.size == 0 || !self.on_their_way.is_empty(), "what is nowhere has no size");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LIMIT_MAX, PushWindow};
+    use crate::ids::TaskId;
+    use cairn_types::Time;
+    use std::time::Duration;
+
+    fn at(millis: u64) -> Time {
+        Time::default() + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn after_a_late_one_half_as_much_goes_at_once_and_the_rest_in_its_turn() {
+        let mut window = PushWindow::default();
+        for id in 1..=8 {
+            assert!(window.begin(at(1), TaskId(id), 10), "nothing is late so far");
+        }
+        window.late(at(2), TaskId(1));
+        window.late(at(2), TaskId(2));
+        assert_eq!(window.limit, 40, "they stood in one line");
+        window.leave(TaskId(1));
+        assert!(!window.begin(at(2), TaskId(1), 30));
+        assert!(!window.begin(at(2), TaskId(9), 1), "in the order in which they came");
+        (2..=6).for_each(|id| window.leave(TaskId(id)));
+        assert_eq!(window.next_turn(at(3)), None, "20 are on their way");
+        window.leave(TaskId(7));
+        assert_eq!(window.next_turn(at(3)), Some(TaskId(1)));
+        assert_eq!(window.next_turn(at(3)), None);
+        window.leave(TaskId(9));
+        window.late(at(4), TaskId(1));
+        assert_eq!(window.limit, 20);
+        window.leave(TaskId(1));
+        window.leave(TaskId(8));
+        assert!(window.begin(at(5), TaskId(1), 100), "one always goes");
+        assert!(!window.begin(at(5), TaskId(2), 1));
+    }
+
+    #[test]
+    fn while_they_end_in_time_more_may_go_up_to_a_limit() {
+        let mut window = PushWindow::default();
+        window.begin(at(1), TaskId(1), 10);
+        window.late(at(2), TaskId(1));
+        assert_eq!(window.limit, 5);
+        let mut before = window.limit;
+        for _ in 0..100 {
+            window.in_time(TaskId(1));
+            assert!(window.limit > before);
+            before = window.limit;
+        }
+        assert!(before >= 40, "{before}");
+        window.limit = LIMIT_MAX;
+        window.in_time(TaskId(1));
+        assert_eq!(window.limit, LIMIT_MAX);
+    }
+}

@@ -1,0 +1,142 @@
+//! Clients that write through one link which is slower than they are: what they send is not much
+//! more than what is to be stored.
+
+use crate::operation::Operation;
+use crate::test_client::{Call, FILE, ResultSlot, TestClient, connected, grant, is_done, result};
+use cairn_protocol::{ErrorCode, Failure, PushAnswer, Request, Response, WriteAnswer};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+const CLIENTS: usize = 8;
+const WRITES_EACH: usize = 24;
+/// As a stream has them under way.
+const WRITES_AT_ONCE: usize = 8;
+const WRITE_SIZE: usize = 1024;
+/// Bytes that the link carries in a step.
+const LINK_SIZE: usize = 400;
+const STEP: Duration = Duration::from_millis(10);
+
+/// One line for all that is pushed, by whom and to whom ever. What has a place in it is carried,
+/// whether anybody still waits for its answer or not.
+#[derive(Default)]
+struct SlowLink {
+    line: VecDeque<(usize, Call)>,
+    /// Of the first one.
+    carried: usize,
+    sent: usize,
+    /// Calls that wait for their answer.
+    waiting: Vec<(usize, Call)>,
+}
+
+struct Writer {
+    client: TestClient,
+    left: usize,
+    under_way: Vec<ResultSlot>,
+}
+
+impl Writer {
+    fn write_some(&mut self) {
+        self.under_way.retain(|done| {
+            let over = is_done(done);
+            assert!(!over || result(done).is_ok(), "{:?}", result(done));
+            !over
+        });
+        while self.left > 0 && self.under_way.len() < WRITES_AT_ONCE {
+            self.left -= 1;
+            let (offset, bytes) = ((self.left * WRITE_SIZE) as u64, vec![5; WRITE_SIZE].into());
+            let write = Operation::Write { file: FILE, offset, bytes, sync: false };
+            self.under_way.push(self.client.start(write));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0 && self.under_way.is_empty()
+    }
+}
+
+impl SlowLink {
+    /// What a client asks is answered at once, but for what is pushed.
+    fn take(&mut self, at: usize, client: &mut TestClient) {
+        while client.has_calls() {
+            let call = client.call();
+            match &call.request {
+                Request::Lease(lease) => {
+                    let index = lease.index.get();
+                    client.tell(&call, Ok(grant(index, 8, 21, &[1, 2, 3])));
+                }
+                Request::Write(_) => {
+                    client.tell(&call, Ok(Response::Write(WriteAnswer::default())));
+                }
+                Request::Push(_) => {
+                    self.sent += call.payload.len();
+                    self.line.push_back((at, call));
+                }
+                other => panic!("{other:?} is not asked by a writer"),
+            }
+        }
+    }
+
+    /// A step's worth is carried; whoever has waited for too long is told so.
+    fn step(&mut self, writers: &mut [Writer]) {
+        let mut room = LINK_SIZE;
+        while let Some((_, call)) = self.line.front() {
+            let size = call.payload.len() - self.carried;
+            if size > room {
+                self.carried += room;
+                break;
+            }
+            room -= size;
+            self.carried = 0;
+            let (at, call) = self.line.pop_front().expect("it was there just now");
+            let client = &mut writers[at].client;
+            // Its time may be over, and that was told.
+            if client.now < call.deadline {
+                client.tell(&call, Ok(Response::Push(PushAnswer {})));
+            }
+            self.waiting.retain(|(of, it)| (*of, it.id) != (at, call.id));
+        }
+        let known: Vec<(usize, cairn_env::EffectId)> =
+            self.waiting.iter().map(|(at, call)| (*at, call.id)).collect();
+        for (at, call) in &self.line {
+            if !known.contains(&(*at, call.id)) {
+                let copy = Call {
+                    to: call.to.clone(),
+                    request: call.request.clone(),
+                    payload: call.payload.clone(),
+                    ..*call
+                };
+                self.waiting.push((*at, copy));
+            }
+        }
+        let late = |(at, call): &mut (usize, Call)| writers[*at].client.now >= call.deadline;
+        let late: Vec<(usize, Call)> = self.waiting.extract_if(.., late).collect();
+        for (at, call) in late {
+            let failure = Failure::unknown(ErrorCode::DeadlineExceeded, "no answer in time");
+            writers[at].client.tell(&call, Err(failure));
+        }
+    }
+}
+
+#[test]
+fn what_clients_send_through_a_slow_link_is_a_small_multiple_of_what_they_store() {
+    let mut link = SlowLink::default();
+    let writer = |_| Writer { client: connected(), left: WRITES_EACH, under_way: vec![] };
+    let mut writers: Vec<Writer> = (0..CLIENTS).map(writer).collect();
+    let stored = CLIENTS * WRITES_EACH * WRITE_SIZE;
+    let mut steps = 0;
+    while !writers.iter().all(Writer::is_done) {
+        for (at, writer) in writers.iter_mut().enumerate() {
+            writer.write_some();
+            link.take(at, &mut writer.client);
+        }
+        link.step(&mut writers);
+        for writer in &mut writers {
+            writer.client.pass(STEP);
+        }
+        steps += 1;
+        assert!(link.sent <= 4 * stored, "{} of {stored} after {steps} steps", link.sent);
+    }
+    let needed = stored / LINK_SIZE;
+    assert!(steps < 5 * needed, "{steps} steps, where {needed} would do");
+    eprintln!("{} bytes sent for {stored}, in {steps} steps of {needed}", link.sent);
+}
