@@ -169,6 +169,7 @@ impl MasterCore {
     /// Takes one event.
     pub fn step(&mut self, now: Now, event: Event<(), LogResult>, effects: &mut Vec<MasterEffect>) {
         let now = self.steady(now);
+        self.chunks.wake(now.time);
         match event {
             Event::Request { from, request } => self.on_request(now, from, request),
             Event::Completed { id, result: Completion::Answered(result) } => {

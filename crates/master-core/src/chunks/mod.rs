@@ -207,6 +207,11 @@ impl Chunks {
         self.moves.on_left_out(&mut step.with(&mut self.fleet), rooms, left_out);
     }
 
+    /// The master does something: before anything is decided by what it has not heard.
+    pub(crate) fn wake(&mut self, now: Time) {
+        self.fleet.wake(now);
+    }
+
     /// Time has passed.
     pub(crate) fn on_wake(&mut self, step: &mut Step<'_>, id: EffectId) {
         assert_eq!(self.tick, Some(id), "one tick is set at a time");

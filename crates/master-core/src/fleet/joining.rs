@@ -58,7 +58,7 @@ impl Fleet {
             let line = format!("server {id} has joined anew since: this is an older inventory");
             return Err(Failure::not_done(ErrorCode::Busy, line));
         }
-        server.heard = now;
+        server.hear(now);
         if inventory.number < server.slices {
             return Ok(SliceNews::Repeated);
         }
@@ -84,8 +84,7 @@ impl Fleet {
         let Some(server) = self.servers.present(beat.server, beat.incarnation) else {
             return false;
         };
-        server.heard = now;
-        server.told_silent = false;
+        server.hear(now);
         server.capacity = beat.capacity;
         server.used = beat.used;
         server.full = beat.full;

@@ -118,6 +118,11 @@ impl Fleet {
         self.servers.at(server)
     }
 
+    /// The master does something (V4).
+    pub(crate) fn wake(&mut self, now: Time) {
+        self.servers.wake(now);
+    }
+
     /// Servers that have just fallen silent: each is told of once.
     pub(crate) fn newly_silent(&mut self, now: Time) -> Vec<ReplicaAt> {
         self.servers.newly_silent(now)

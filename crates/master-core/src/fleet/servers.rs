@@ -8,6 +8,8 @@
 //! - V1: a server id has one live incarnation; a second one elsewhere is refused (R5).
 //! - V2: a server that died must join again with its inventory before it counts.
 //! - V3: all of them together fit one answer; a dead one gives way to a new one.
+//! - V4: while the master itself stands still, nobody is silent: whoever could not be heard is not
+//!   given up for it.
 
 use super::traffic_window::TrafficWindow;
 use cairn_env::sum_of;
@@ -76,6 +78,8 @@ pub(crate) struct KnownServer {
     /// When it joined last, and when it was last heard of.
     pub(crate) joined: Time,
     pub(crate) heard: Time,
+    /// For how long since then the master stood still (V4).
+    pub(super) unheard: Duration,
     /// Since when it has been given time to tell what it holds, however often it joined meanwhile.
     gathers: Time,
     /// Its present join, whose inventory is taken.
@@ -100,12 +104,28 @@ pub(crate) struct KnownServer {
     former: Option<Incarnation>,
 }
 
+impl KnownServer {
+    /// For how long it could have been heard, and was not (V4).
+    fn silence(&self, now: Time) -> Duration {
+        now.since(self.heard).saturating_sub(self.unheard)
+    }
+
+    /// Its word came.
+    pub(super) fn hear(&mut self, now: Time) {
+        self.heard = now;
+        self.unheard = Duration::ZERO;
+        self.told_silent = false;
+    }
+}
+
 /// All chunkservers.
 #[derive(Debug, Default)]
 pub(crate) struct ServerTable {
     silent: Duration,
     dead: Duration,
     servers: BTreeMap<ServerId, KnownServer>,
+    /// When the master did anything last.
+    awake: Time,
     /// There have been servers of more than one rack.
     has_racks: bool,
 }
@@ -116,6 +136,20 @@ impl ServerTable {
         let dead_ms = if broken(Rule::R6) { config.silent_ms } else { config.dead_ms };
         self.dead = Duration::from_millis(dead_ms);
         assert!(self.silent <= self.dead, "a server is silent before it is dead (R6)");
+    }
+
+    /// The master does something. Where it did nothing for as long as makes a server silent, it was
+    /// stopped, or its machine was: that is nobody else's silence (V4).
+    pub(crate) fn wake(&mut self, now: Time) {
+        let still = now.since(self.awake);
+        self.awake = now;
+        if still < self.silent {
+            return;
+        }
+        for server in self.servers.values_mut() {
+            // Of a server that was heard of after that, only what came later counts.
+            server.unheard = (server.unheard + still).min(now.since(server.heard));
+        }
     }
 
     /// Takes a server in, or refuses a second life of one that lives.
@@ -153,6 +187,7 @@ impl ServerTable {
             traffic: TrafficWindow::default(),
             joined: now,
             heard: now,
+            unheard: Duration::ZERO,
             gathers,
             join: id,
             slices: 0,
@@ -182,6 +217,7 @@ impl ServerTable {
             traffic: TrafficWindow::default(),
             joined: now,
             heard: now,
+            unheard: Duration::ZERO,
             gathers: now,
             join: JoinId::default(),
             slices: 0,
@@ -280,7 +316,7 @@ impl ServerTable {
     }
 
     fn state_of(&self, now: Time, server: &KnownServer) -> ServerState {
-        let silence = now.since(server.heard);
+        let silence = server.silence(now);
         if server.buried || silence >= self.dead {
             ServerState::Dead
         } else if silence >= self.silent || server.awaited {
@@ -364,7 +400,7 @@ impl ServerTable {
     pub(crate) fn newly_silent(&mut self, now: Time) -> Vec<ReplicaAt> {
         let (silent, dead) = (self.silent, self.dead);
         let is_new = |server: &&mut KnownServer| {
-            let silence = now.since(server.heard);
+            let silence = server.silence(now);
             let told = server.told_silent || server.awaited || server.buried;
             !told && silence >= silent && silence < dead
         };
@@ -382,7 +418,7 @@ impl ServerTable {
         let lost = self
             .servers
             .iter_mut()
-            .filter(|(_, server)| !server.buried && now.since(server.heard) >= dead);
+            .filter(|(_, server)| !server.buried && server.silence(now) >= dead);
         lost.map(|(id, server)| {
             server.buried = true;
             *id
@@ -601,5 +637,29 @@ mod tests {
         assert!(servers.present(id, Incarnation::new(10)).is_none(), "it must join again");
         servers.join(at(4001), &join("a:1", 10), JoinId::default()).unwrap();
         assert_eq!(servers.state(at(4001), id), Some(ServerState::Live));
+    }
+
+    #[test]
+    fn a_master_that_stood_still_takes_its_own_silence_for_nobodys() {
+        let mut servers = servers();
+        let id = ServerId::new(1);
+        servers.wake(at(0));
+        servers.join(at(0), &join("a:1", 10), JoinId::default()).unwrap();
+        servers.wake(at(600));
+        // From here on the master was stopped for twice as long as it takes to die.
+        servers.wake(at(8_600));
+        assert_eq!(servers.state(at(8_600), id), Some(ServerState::Live));
+        assert_eq!(servers.bury(at(8_600)), []);
+        assert!(
+            !servers.is_heard_within(at(8_600), id, Duration::from_secs(8)),
+            "it was not heard"
+        );
+        // What it says nothing for now counts, and what it said nothing for before.
+        for now in (8_700..12_000).step_by(250) {
+            servers.wake(at(now));
+        }
+        assert_eq!(servers.state(at(9_000), id), Some(ServerState::Silent));
+        assert_eq!(servers.bury(at(11_999)), []);
+        assert_eq!(servers.bury(at(12_000)), [id]);
     }
 }

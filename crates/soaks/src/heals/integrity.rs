@@ -1,7 +1,7 @@
 //! Integrity: a flipped byte in a chunk file, a sidecar or a journal, met by a reader, a copy, a
 //! start or the scrub, reaches nobody, and a good replica takes the bad one's place.
 
-use super::heal_cell::{CHUNK_SIZE, HealCell, QUICK, StoredFile, text};
+use super::heal_cell::{CHUNK_SIZE, HealCell, QUICK, StoredFile, fresh_directory, text};
 use crate::report::Report;
 use crate::rot::flip;
 use anyhow::{Context, Result, bail};
@@ -9,25 +9,33 @@ use cairn_testkit::Program;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+/// Behind a sidecar's two heads.
+const FIRST_CHECKSUM_AT: u64 = 1024;
 const FILE_SIZE: u64 = 8 * CHUNK_SIZE;
 /// So fast that a round is over within seconds.
+const SCRUB_OFF: &str = "[chunkserver]\nscrub_rate = 0\n";
 const FAST_SCRUB: &str = "[chunkserver]\nscrub_rate = 268435456\n";
 
 /// `integrity`: each on a cell of its own.
 pub(crate) fn integrity(program: &Program, report: &mut Report) -> Result<()> {
     type Case = fn(&mut HealCell, &StoredFile) -> Result<String>;
-    let cases: [(&str, Case); 5] = [
+    let cases: [(&str, Case); 4] = [
         ("a flipped byte of data, met by readers", by_readers),
         ("a flipped byte of a sidecar, met by a check", of_a_sidecar),
         ("a flipped byte of data, met by a copy", by_a_copy),
         ("a flipped byte of a journal, met by a start", of_a_journal),
-        ("a flipped byte of data, met by the scrub", by_the_scrub),
     ];
     for (what, case) in cases {
         let mut cell = HealCell::start(program, 4, QUICK)?;
         let file = cell.put("file", FILE_SIZE)?;
         report.works(what, case(&mut cell, &file));
     }
+    let mut cell = HealCell::start(program, 3, QUICK)?;
+    let file = cell.put("file", FILE_SIZE)?;
+    let works = in_its_own_place(&mut cell, &file);
+    report.works("a flipped byte where every server holds a replica of the chunk", works);
+    let works = by_the_scrub(program);
+    report.works("a flipped byte of data, met by the scrub", works);
     Ok(())
 }
 
@@ -71,12 +79,19 @@ fn by_readers(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
 
 fn of_a_sidecar(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
     let sidecar = some_chunk(cell)?.with_extension("meta");
-    let length = sidecar.metadata()?.len();
-    flip_in(&sidecar, length / 2)?;
+    flip_in(&sidecar, FIRST_CHECKSUM_AT)?;
     cell.judge(file)?;
     cell.ask(&["fsck", "--data", "--repair", "--deadline", "60"])?;
     await_good(cell, file)?;
-    Ok(format!("byte {} of {length}; a good one in its place", length / 2))
+    Ok("a block's checksum; a good one in its place".to_owned())
+}
+
+fn in_its_own_place(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
+    flip_in(&some_chunk(cell)?, 300_000)?;
+    cell.judge(file)?;
+    cell.ask(&["fsck", "--data", "--repair", "--deadline", "30"])?;
+    await_good(cell, file)?;
+    Ok("a good one in its place, on the same server".to_owned())
 }
 
 fn by_a_copy(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
@@ -115,16 +130,31 @@ fn of_a_journal(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
     Ok(format!("byte {} of {length}; whole again", length / 2))
 }
 
-fn by_the_scrub(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
-    let settings = cell.directory().join("scrub.toml");
-    std::fs::write(&settings, FAST_SCRUB)?;
+fn by_the_scrub(program: &Program) -> Result<String> {
+    let directory = fresh_directory();
+    let [off, fast] = ["off", "fast"].map(|name| directory.with_extension(name));
+    std::fs::write(&off, SCRUB_OFF)?;
+    std::fs::write(&fast, FAST_SCRUB)?;
+    let done = scrubbed(program, [&text(&off), &text(&fast)]);
+    [off, fast].iter().try_for_each(std::fs::remove_file)?;
+    done
+}
+
+/// No round has begun before the byte is flipped: a second one would be two weeks later.
+fn scrubbed(program: &Program, [off, fast]: [&str; 2]) -> Result<String> {
+    let mut cell = HealCell::start_plan(program, 4, |plan| {
+        QUICK.clone_into(&mut plan.settings);
+        plan.chunkserver_arguments = ["--config", off].map(str::to_owned).into();
+    })?;
+    let file = cell.put("file", FILE_SIZE)?;
+    flip_in(&some_chunk(&cell)?, 300_000)?;
     let mut arguments = cell.arguments_of(1);
-    arguments.extend(["--config".to_owned(), text(&settings)]);
-    flip_in(&some_chunk(cell)?, 300_000)?;
+    arguments.pop();
+    arguments.push(fast.to_owned());
     cell.chunkservers[0].kill();
     cell.chunkservers[0].restart_with(arguments)?;
-    await_damage(cell)?;
-    await_good(cell, file)?;
+    await_damage(&cell)?;
+    await_good(&cell, &file)?;
     let scrub = &cell.server(0)?["scrub"];
     if scrub["bad_count"] != 1 {
         bail!("servers tells {scrub}");

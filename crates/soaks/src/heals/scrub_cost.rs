@@ -1,6 +1,6 @@
 //! What the scrub costs a busy client: its rate with it and without, in pairs that take turns.
 
-use super::heal_cell::{HealCell, QUICK, text};
+use super::heal_cell::{HealCell, QUICK, fresh_directory, text};
 use crate::report::Report;
 use crate::steady_load::SteadyLoad;
 use crate::teller::Teller;
@@ -8,20 +8,36 @@ use anyhow::{Context, Result, bail};
 use cairn_testkit::Program;
 use std::time::Duration;
 
+const SCRUB_OFF: &str = "[chunkserver]\nscrub_rate = 0\n";
 const SHARE_MIN: f64 = 0.9;
 const PAIRS: usize = 5;
 const PHASE: Duration = Duration::from_secs(8);
 /// What each server has to verify: more than it does in all the phases.
-const STORED: u64 = 640 << 20;
+const STORED: u64 = 1 << 30;
 /// What a client reads again and again.
 const READ: u64 = 64 << 20;
 
 /// `scrub-beside-client`: the standard rate, which is a quarter while clients are busy.
 pub(crate) fn scrub_cost(program: &Program, teller: &Teller, report: &mut Report) -> Result<()> {
     let settings = QUICK.replace("chunk_size = 1048576\n", "chunk_size = 67108864\n");
-    let mut cell = HealCell::start(program, 3, &settings)?;
-    let off = cell.directory().join("off.toml");
-    std::fs::write(&off, "[chunkserver]\nscrub_rate = 0\n")?;
+    let off = fresh_directory().with_extension("toml");
+    std::fs::write(&off, SCRUB_OFF)?;
+    let done = in_pairs(program, (&settings, &text(&off)), teller, report);
+    std::fs::remove_file(&off)?;
+    done
+}
+
+fn in_pairs(
+    program: &Program,
+    (settings, off): (&str, &str),
+    teller: &Teller,
+    report: &mut Report,
+) -> Result<()> {
+    // From the start: nothing is verified before the first phase that is to have a scrub.
+    let mut cell = HealCell::start_plan(program, 3, |plan| {
+        settings.clone_into(&mut plan.settings);
+        plan.chunkserver_arguments = ["--config", off].map(str::to_owned).into();
+    })?;
     cell.put("stored", STORED)?;
     cell.put("read", READ)?;
     let (mut reads, mut appends) = (Vec::new(), Vec::new());
@@ -29,7 +45,7 @@ pub(crate) fn scrub_cost(program: &Program, teller: &Teller, report: &mut Report
         let mut rates = [(0.0, 0.0); 2];
         // Who goes first takes turns.
         for with in [pair % 2 == 0, pair % 2 != 0] {
-            restart(&mut cell, if with { None } else { Some(text(&off)) })?;
+            restart(&mut cell, with)?;
             rates[usize::from(with)] = phase(&cell, with)?;
         }
         let [(read_off, append_off), (read_on, append_on)] = rates;
@@ -48,12 +64,12 @@ pub(crate) fn scrub_cost(program: &Program, teller: &Teller, report: &mut Report
     Ok(())
 }
 
-/// Starts all chunkservers again, with a settings file of their own or without.
-fn restart(cell: &mut HealCell, config: Option<String>) -> Result<()> {
+/// Starts all chunkservers again, with the scrub as in a cell where nobody has set it, or without.
+fn restart(cell: &mut HealCell, with: bool) -> Result<()> {
     for at in 0..cell.chunkservers.len() {
         let mut arguments = cell.arguments_of(at + 1);
-        if let Some(config) = &config {
-            arguments.extend(["--config".to_owned(), config.clone()]);
+        if with {
+            arguments.truncate(arguments.len() - 2);
         }
         cell.chunkservers[at].kill();
         cell.chunkservers[at].restart_with(arguments)?;

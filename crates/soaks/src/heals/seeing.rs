@@ -1,7 +1,7 @@
 //! Seeing it: each word and code comes when it should, every command tells JSON, fsck finds what
 //! was planted, and the demo goes on to its end.
 
-use super::heal_cell::{CHUNK_SIZE, HealCell, QUICK};
+use super::heal_cell::{CHUNK_SIZE, HealCell, QUICK, StoredFile};
 use crate::report::Report;
 use crate::rot::flip;
 use anyhow::{Context, Result, bail};
@@ -12,11 +12,13 @@ use std::fs::File;
 /// `seeing`.
 pub(crate) fn seeing(program: &Program, report: &mut Report) -> Result<()> {
     let mut cell = HealCell::start(program, 3, QUICK)?;
-    let file = cell.put("file", 6 * CHUNK_SIZE)?;
+    cell.put("file", 6 * CHUNK_SIZE)?;
     report.works("status, servers, explain, jobs: words and codes, as JSON", words(&mut cell));
-    let works = fsck(&cell);
+    drop(cell);
+    let cell = HealCell::start(program, 4, QUICK)?;
+    let file = cell.put("file", 6 * CHUNK_SIZE)?;
+    let works = fsck(&cell, &file);
     report.works("fsck --data finds what was planted, repairs it, says what it cannot", works);
-    cell.judge(&file)?;
     Ok(())
 }
 
@@ -64,7 +66,7 @@ fn words(cell: &mut HealCell) -> Result<String> {
     Ok("6 codes, each when it should".to_owned())
 }
 
-fn fsck(cell: &HealCell) -> Result<String> {
+fn fsck(cell: &HealCell, file: &StoredFile) -> Result<String> {
     let files = cell.chunk_files(0)?;
     let [bad, gone, alone, ..] = files.as_slice() else { bail!("too few chunks") };
     flip(&File::options().read(true).write(true).open(bad)?, 70_000, 1)?;
@@ -81,23 +83,18 @@ fn fsck(cell: &HealCell) -> Result<String> {
     if !left.is_empty() {
         bail!("{left:?} after the repair");
     }
-    // All three replicas of one chunk are bad: nothing can be done, and it says so.
-    let name = bad.file_name().context("a name")?.to_owned();
-    for at in 0..3 {
+    cell.judge(file)?;
+    // All replicas of one chunk are bad: nothing can be done, and it says so.
+    let name = bad.file_name().context("a name")?;
+    for at in 0..cell.chunkservers.len() {
         let files = cell.chunk_files(at)?;
-        let path =
-            files.iter().find(|path| path.file_name() == Some(&name)).context("a replica")?;
-        flip(&File::options().read(true).write(true).open(path)?, 70_000, 1)?;
+        for path in files.iter().filter(|path| path.file_name() == Some(name)) {
+            flip(&File::options().read(true).write(true).open(path)?, 70_000, 1)?;
+        }
     }
     let found = cell.findings(&["--data"])?;
     if !found.iter().any(|it| it.contains("NO_GOOD_REPLICA")) {
         bail!("no NO_GOOD_REPLICA in {found:?}");
-    }
-    for at in 0..3 {
-        let files = cell.chunk_files(at)?;
-        let path =
-            files.iter().find(|path| path.file_name() == Some(&name)).context("a replica")?;
-        flip(&File::options().read(true).write(true).open(path)?, 70_000, 1)?;
     }
     Ok("3 planted, 3 found and repaired; one beyond repair is called so".to_owned())
 }

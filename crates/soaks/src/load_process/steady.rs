@@ -26,6 +26,7 @@ pub(crate) struct SteadyFigures {
     pub(crate) count: u64,
     pub(crate) a_second: f64,
     pub(crate) p99_ms: f64,
+    pub(crate) longest_ms: f64,
 }
 
 enum Work {
@@ -109,6 +110,7 @@ fn figures(took: &mut [Duration], within: Duration) -> SteadyFigures {
         count: took.len() as u64,
         a_second: took.len() as f64 / within.as_secs_f64(),
         p99_ms: p99.as_secs_f64() * 1e3,
+        longest_ms: took.last().copied().unwrap_or_default().as_secs_f64() * 1e3,
     }
 }
 
@@ -122,6 +124,7 @@ mod tests {
         let mut took: Vec<Duration> = (1..=200).rev().map(Duration::from_millis).collect();
         let told = figures(&mut took, Duration::from_secs(4));
         assert_eq!((told.count, told.a_second, told.p99_ms), (200, 50.0, 198.0));
+        assert_eq!(told.longest_ms, 200.0);
         assert_eq!(figures(&mut [], Duration::from_secs(1)).count, 0);
     }
 }
