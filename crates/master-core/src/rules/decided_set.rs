@@ -13,7 +13,8 @@
 //!   the furthest, by (version last mutated under, serial number) (R29).
 //! - DS4: the decision is logged as any raise is, by the record of the version and its smaller set.
 //!   Who is left out is stale by version from then on, and kept until the chunk has its goal; who
-//!   was away, and comes back having applied more, until a person lets go of it (`garbage.rs`).
+//!   has applied more (damaged or suspect, or away and coming back), until a person lets go of it
+//!   (`garbage.rs`).
 //! - DS5: what a person chose is the set at once, suspect or stale, but while somebody may hold a
 //!   lease (`chosen_replica.rs`); whoever has applied more is kept.
 //!
@@ -83,23 +84,25 @@ pub(crate) fn decide(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
     }
 }
 
-/// Where these are a set that is decided on while a member is away: how far they have come (R28).
+/// Where these are a set that is decided on, and somebody may hold more: how far they have come
+/// (R28). That is a member that is away, or one here that is damaged or suspect.
 pub(crate) fn keeps_above(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     servers: &[ServerId],
 ) -> Option<SerialNumber> {
-    if decide(view, handle, chunk) == SetDecision::Set(servers.to_vec())
-        && let Some(server) = chosen(view, handle)
-    {
+    if decide(view, handle, chunk) != SetDecision::Set(servers.to_vec()) {
+        return None;
+    }
+    if let Some(server) = chosen(view, handle) {
         return view.fleet.locations().get(handle, server).map(|replica| replica.serial);
     }
     let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
-    let is_decided = decide(view, handle, chunk) == SetDecision::Set(servers.to_vec());
-    if !is_decided || told.len() >= chunk.set_size as usize {
-        return None;
-    }
-    told.iter().filter(|(server, _)| servers.contains(server)).map(|(_, it)| it.serial).max()
+    let of_set = |(server, _): &&(ServerId, KnownReplica)| servers.contains(server);
+    let reached = told.iter().filter(of_set).map(|(_, replica)| replica.serial).max()?;
+    let is_away = told.len() < chunk.set_size as usize;
+    let holds_more = told.iter().any(|(_, replica)| replica.serial > reached);
+    (is_away || holds_more).then_some(reached)
 }
 
 /// Whose replica a person chose, if it is here and can be read (DS5).

@@ -187,6 +187,29 @@ fn a_member_that_comes_back_with_more_after_the_decision_is_kept_until_a_person_
 }
 
 #[test]
+fn a_damaged_replica_that_holds_more_than_a_decided_set_is_kept_for_a_person() {
+    // One has a bad block and every acknowledged byte else; the two others lost their tails.
+    let told = [((18, 18), false), ((15, 15), true), ((10, 9), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    let handle = disks[&1].handle;
+    world.with(|chunks, _| chunks.fleet.mark_damaged(handle, server(1)));
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 9000).expect("decided");
+    assert_eq!(members(&grant), [2], "with no person's word");
+    // The chunk gets its goal again.
+    let version = ChunkVersion::of(Term::new(2), 900);
+    world.apply(SetVersion { handle, set_size: 3, version, ..SetVersion::default() });
+    let good = ReplicaReport { version, ..replica(&grant, (15, 15), false) };
+    for id in [2, 14, 15] {
+        world.join(id, vec![good.clone()], vec![]);
+    }
+    world.pass(3000, &[1, 2, 3, 14, 15]);
+    let less = disks[&3].clone();
+    assert_eq!(world.beat(3, vec![less], vec![]).garbage.len(), 1, "it has nothing more");
+    let more = disks[&1].clone();
+    assert_eq!(world.beat(1, vec![more], vec![]).garbage, [], "R28: it has more");
+}
+
+#[test]
 fn a_sound_replica_whose_fellows_are_merely_dead_is_not_made_a_set_of_its_own() {
     let (mut world, mut disks) = after_power_loss(&[((18, 18), false)]);
     assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Write, 60_000), None, "R11");
