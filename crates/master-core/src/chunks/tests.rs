@@ -34,6 +34,7 @@ mod purged;
 mod repair;
 mod slices;
 mod troubled_grants;
+mod urgent_first;
 
 /// Client 2 doubts the primary; its probe is on its way.
 fn doubt(world: &mut World, grant: &ChunkGrant, purpose: LeasePurpose) {

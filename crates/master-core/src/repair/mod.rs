@@ -6,7 +6,7 @@
 //!                  └──────────────────────┴─────────────────────────────────────┘
 //! ```
 //! - RP1: of chunks that could be started, none is started while one with fewer good replicas
-//!   waits.
+//!   waits (`candidates.rs`).
 //! - RP2: a clone counts for nothing until the record of its set's version is applied; then it is a
 //!   replica like any other, and this room forgets it.
 //! - RP3: nothing begins while a server may still tell what it holds, nor before one that is away
@@ -14,6 +14,7 @@
 //!
 //! Knows what is logged and what chunkservers told; decides nothing about leases.
 
+mod candidates;
 mod counts;
 pub(crate) mod handle_set;
 mod levels;
@@ -26,7 +27,7 @@ use crate::jobs::PlaceJob;
 use crate::jobs::grow::GrowJob;
 use crate::record::Record;
 use crate::rules::chunk_list::RepairOfChunk;
-use crate::rules::cloning::{CloneLoad, choose_source, plan_clone};
+use crate::rules::cloning::{CloneLoad, FreePlaces, choose_source, plan_clone};
 use crate::rules::lacking::Urgency;
 use crate::rules::replica_set::LiveMember;
 use crate::scheduler::Scheduler;
@@ -40,6 +41,7 @@ use cairn_protocol::{
     Response, Rpc, ServerState,
 };
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
+use candidates::{Candidates, considered_max, in_order, waited};
 use handle_set::HandleSet;
 use rests::Rests;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,10 +49,6 @@ use std::time::Duration;
 use survey::Survey;
 use under_way::{CloneStage, CloneUnderWay, ClonesUnderWay};
 
-/// Chunks that one look for more considers, where servers are few.
-const CONSIDERED_MAX: usize = 512;
-/// Where they are many, so many servers are looked at in all: some milliseconds.
-const SERVERS_LOOKED_AT_MAX: usize = 65_536;
 /// Clones that a person is told of.
 const CLONES_TOLD_MAX: usize = 256;
 /// Orders to copy before it joins in any case, however much is mutated meanwhile.
@@ -70,8 +68,7 @@ pub(crate) struct Repair {
     rests: Rests,
     /// Calls on their way, and of which chunk.
     calls: BTreeMap<EffectId, ChunkHandle>,
-    /// Where the look for more goes on: what comes before cannot be started now.
-    considered: (Urgency, ChunkHandle),
+    candidates: Candidates,
     pace: JobPace,
 }
 
@@ -314,69 +311,74 @@ impl Repair {
 
     /// Starts what can be started, the most urgent first (RP1).
     fn start_some(&mut self, step: &mut ChunkStep<'_>, scheduler: &mut Scheduler) {
-        let (now, before) = (step.now.time, self.clones.count());
         // RP3
-        if step.fleet.servers().is_gathering(now) {
+        if step.fleet.servers().is_gathering(step.now.time) {
             return;
         }
-        let (candidates, next) = self.candidates(step, scheduler);
-        let mut load = self.clones.load();
-        let most = step.state.config().clones_per_cell as usize;
+        let load = self.clones.load();
+        let places = FreePlaces::of(&scheduler.view(step.now, step.state, step.fleet), load);
+        // While none is free nothing is looked at, and no place in the index is lost.
+        if self.clones.count() >= clones_max(step) || places.is_none_free() {
+            return;
+        }
+        let listed = self.candidates.list(self.survey.index());
+        let worse = self.looks_for_worse(step, scheduler);
+        let waited = waited(step, scheduler);
+        let index = self.survey.index();
+        let urgent = |handle: &ChunkHandle| Some((index.level_of(*handle)?, *handle));
+        let mut front: Vec<(Urgency, ChunkHandle)> = waited.iter().filter_map(urgent).collect();
+        front.extend(listed.front);
+        let mut places = places;
+        let (_, free) =
+            self.start_of(step, scheduler, &mut places, in_order(front, &waited, worse));
+        if !free {
+            return;
+        }
+        let window = in_order(listed.window, &waited, worse);
+        let (started, free) = self.start_of(step, scheduler, &mut places, window);
+        if free && !started {
+            self.candidates.go_on(listed.next);
+        }
+    }
+
+    /// Starts those of these that can be started. Whether any was, and whether places are left.
+    fn start_of(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &mut Scheduler,
+        places: &mut FreePlaces,
+        candidates: Vec<ChunkHandle>,
+    ) -> (bool, bool) {
+        let (now, before) = (step.now.time, self.clones.count());
+        let mut left = considered_max(step.fleet.servers().count());
         for handle in candidates {
-            let view = scheduler.view(step.now, step.state, step.fleet);
-            if self.clones.count() >= most || !load.has_room(&view) {
+            if self.clones.count() >= clones_max(step) || places.is_none_free() {
+                return (self.clones.count() > before, false);
+            }
+            if left == 0 {
                 break;
             }
-            if self.clones.get(handle).is_some() || self.rests.rests(now, handle) {
+            let view = scheduler.view(step.now, step.state, step.fleet);
+            if self.clones.get(handle).is_some()
+                || self.rests.rests(now, handle)
+                || !places.may_serve(&view, handle)
+            {
                 continue;
             }
+            left -= 1;
             // Since it was written down it may have got what it lacked.
             let Some(urgency) = self.survey.look_at(&view, handle) else { continue };
             let elsewhere = urgency.need == CopyNeed::Rack;
             let Some(chunk) = step.state.chunk(handle) else { continue };
             let avoided = self.rests.avoided(handle);
-            let limits = (&load, &avoided);
+            let limits = (places.load(), &avoided);
             let plan = plan_clone(&view, (handle, &chunk), limits, elsewhere, step.random);
             if let Some(plan) = plan {
-                load.add(plan.source.0.server, plan.receiver.server);
+                places.take(&view, plan.source.0.server, plan.receiver.server);
                 self.start(step, scheduler, handle, (plan.source, plan.receiver));
             }
         }
-        let started = self.clones.count() > before;
-        self.considered = if started { Default::default() } else { next };
-    }
-
-    /// Chunks to be looked at, the most urgent first, of those that are as urgent those first for
-    /// which clients wait; and where to go on if none of them can be started.
-    fn candidates(
-        &self,
-        step: &ChunkStep<'_>,
-        scheduler: &Scheduler,
-    ) -> (Vec<ChunkHandle>, (Urgency, ChunkHandle)) {
-        let (index, most) = (self.survey.index(), considered_max(step.fleet.servers().count()));
-        let mut listed: Vec<(Urgency, ChunkHandle)> =
-            index.from(self.considered).take(most + 1).collect();
-        let next = match listed.len() > most {
-            true => listed.pop().expect("there are more than that"),
-            false => Default::default(),
-        };
-        let waited: BTreeSet<ChunkHandle> = scheduler
-            .waiting()
-            .filter_map(|place| step.state.chunk_at(place.file, place.index))
-            .take(most)
-            .collect();
-        let urgent = |handle: &ChunkHandle| Some((index.level_of(*handle)?, *handle));
-        let mut all: Vec<(Urgency, ChunkHandle)> = waited.iter().filter_map(urgent).collect();
-        all.extend(listed);
-        // While more is looked for that a dead server held, a chunk may be found that has less.
-        let first = self.looks_for_worse(step, scheduler).then_some(1);
-        let may_come = |urgency: &Urgency| {
-            let is_lack = urgency.need == CopyNeed::Lack;
-            urgency.good > 0 && first.is_none_or(|it| is_lack && urgency.good <= it)
-        };
-        all.retain(|(urgency, _)| may_come(urgency));
-        all.sort_by_key(|(urgency, handle)| (urgency.need, urgency.good, !waited.contains(handle)));
-        (all.into_iter().map(|(_, handle)| handle).collect(), next)
+        (self.clones.count() > before, true)
     }
 
     /// Whether a server has died lately, and not all that it held is found yet.
@@ -573,9 +575,9 @@ impl Repair {
     }
 }
 
-/// Chunks that one look for more considers: for each, every server may be looked at.
-pub(crate) fn considered_max(servers: usize) -> usize {
-    (SERVERS_LOOKED_AT_MAX / servers.max(1)).clamp(CONSIDERED_MAX / 16, CONSIDERED_MAX)
+/// Clones that the cell makes at once.
+fn clones_max(step: &ChunkStep<'_>) -> usize {
+    step.state.config().clones_per_cell as usize
 }
 
 /// Orders a copy; mutations go on meanwhile.

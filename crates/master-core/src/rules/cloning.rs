@@ -3,9 +3,10 @@
 //! - CN1: never to a server that has any replica of the chunk, or may have one that it has not told
 //!   of yet.
 //! - CN2: never from a replica that may lack, or have bent, anything.
+//! - CN3: no server gives, or receives, more at once than a person lets it.
 
 use super::good_replicas::{counted, good};
-use super::placement::choose_servers;
+use super::placement::{choose_servers, with_room};
 use super::replica_set::{LiveMember, live_members};
 use crate::state::ChunkRecord;
 use crate::view::View;
@@ -34,9 +35,58 @@ impl CloneLoad {
         self.receives.get(&server).is_none_or(|count| *count < of_server_max(view))
     }
 
-    /// Whether any live server may receive another one.
-    pub(crate) fn has_room(&self, view: &View<'_>) -> bool {
-        view.fleet.servers().live(view.now.time).any(|it| self.may_receive(view, it.at.server))
+    fn may_give(&self, view: &View<'_>, server: ServerId) -> bool {
+        self.gives(server) < of_server_max(view)
+    }
+}
+
+/// Who may give and receive one more right now: tells in little time of most chunks that cannot be
+/// started that they cannot.
+#[derive(Debug)]
+pub(crate) struct FreePlaces {
+    load: CloneLoad,
+    givers: BTreeSet<ServerId>,
+    receivers: BTreeSet<ServerId>,
+}
+
+impl FreePlaces {
+    pub(crate) fn of(view: &View<'_>, load: CloneLoad) -> Self {
+        let live = view.fleet.servers().live(view.now.time).map(|it| it.at.server);
+        let givers = live.filter(|server| load.may_give(view, *server)).collect();
+        let fitting = with_room(view).filter(|it| it.inventoried.is_some());
+        let receivers = fitting.map(|it| it.at.server);
+        let receivers = receivers.filter(|server| load.may_receive(view, *server)).collect();
+        Self { load, givers, receivers }
+    }
+
+    pub(crate) fn load(&self) -> &CloneLoad {
+        &self.load
+    }
+
+    pub(crate) fn is_none_free(&self) -> bool {
+        self.givers.is_empty() || self.receivers.is_empty()
+    }
+
+    /// Whether a holder of the chunk may give it, and somebody who is none may receive it: no copy
+    /// of it can be started where this says no.
+    pub(crate) fn may_serve(&self, view: &View<'_>, handle: ChunkHandle) -> bool {
+        let locations = view.fleet.locations();
+        let holders = || locations.of(handle).map(|(server, _)| server);
+        let held = holders().filter(|server| self.receivers.contains(server)).count();
+        held < self.receivers.len() && holders().any(|server| self.givers.contains(&server))
+    }
+
+    /// A clone is started.
+    pub(crate) fn take(&mut self, view: &View<'_>, source: ServerId, receiver: ServerId) {
+        let of_these = self.givers.contains(&source) && self.receivers.contains(&receiver);
+        assert!(of_these, "whoever is chosen had a place (CN3)");
+        self.load.add(source, receiver);
+        if !self.load.may_give(view, source) {
+            self.givers.remove(&source);
+        }
+        if !self.load.may_receive(view, receiver) {
+            self.receivers.remove(&receiver);
+        }
     }
 }
 
@@ -88,8 +138,8 @@ pub(crate) fn choose_source(
     random: &mut Random,
 ) -> Option<LiveMember> {
     let sources = live_members(view, good(view, handle, chunk));
-    let free = sources.into_iter().filter(|(at, _)| {
-        load.gives(at.server) < of_server_max(view) && !avoided.contains(&at.server)
-    });
+    let free = sources
+        .into_iter()
+        .filter(|(at, _)| load.may_give(view, at.server) && !avoided.contains(&at.server));
     free.min_by_key(|(at, _)| (load.gives(at.server), random.next_u64()))
 }

@@ -51,17 +51,17 @@ pub(crate) fn choose_servers(
 
 /// Whether a live server has room for a chunk, but those that were `tried`.
 pub(crate) fn is_room_beside(view: &View<'_>, tried: &BTreeSet<ServerId>) -> bool {
-    !candidates(view, tried).is_empty()
+    with_room(view).any(|it| !tried.contains(&it.at.server))
 }
 
 /// Whether a live server outside this rack has room for a chunk.
 pub(crate) fn has_room_elsewhere(view: &View<'_>, rack: &Rack) -> bool {
-    candidates(view, &BTreeSet::new()).iter().any(|candidate| candidate.rack != *rack)
+    with_room(view).any(|it| it.at.rack != *rack)
 }
 
 /// How many live servers have room for a chunk and are not drained.
 pub(crate) fn with_room_count(view: &View<'_>) -> usize {
-    candidates(view, &BTreeSet::new()).len()
+    with_room(view).count()
 }
 
 /// How many live servers that are not drained there are, whether they have room or not.
@@ -76,21 +76,25 @@ fn usable<'a>(view: &View<'a>) -> impl Iterator<Item = &'a KnownServer> {
     live.filter(move |it| !duties.is_draining(it.at.server))
 }
 
-/// Live servers with room for a chunk that are not being drained, but those that were `tried`.
-fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandidate> {
+/// Live servers with room for a chunk that are not being drained.
+pub(crate) fn with_room<'a>(view: &View<'a>) -> impl Iterator<Item = &'a KnownServer> {
     let room = view.term.config.chunk_size;
-    let fits = |used: u64, capacity: u64| capacity == 0 || capacity.saturating_sub(used) >= room;
-    let has_room = |s: &&KnownServer| !s.full && fits(s.used, s.capacity);
-    let left = usable(view).filter(|s| !tried.contains(&s.at.server));
-    left.filter(has_room)
-        .map(|s| PlacementCandidate {
-            server: s.at.server,
-            rack: s.at.rack.clone(),
-            used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
-            creations: s.creations,
-            avoided: view.troubles.is_avoided(s.at.server),
-        })
-        .collect()
+    let fits =
+        move |used: u64, capacity: u64| capacity == 0 || capacity.saturating_sub(used) >= room;
+    usable(view).filter(move |s| !s.full && fits(s.used, s.capacity))
+}
+
+/// Those of them that were not `tried`.
+fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandidate> {
+    let left = with_room(view).filter(|s| !tried.contains(&s.at.server));
+    left.map(|s| PlacementCandidate {
+        server: s.at.server,
+        rack: s.at.rack.clone(),
+        used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
+        creations: s.creations,
+        avoided: view.troubles.is_avoided(s.at.server),
+    })
+    .collect()
 }
 
 /// Chooses up to `count` of the candidates, which are different servers; `racks` are those of the

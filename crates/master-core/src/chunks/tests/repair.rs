@@ -425,9 +425,3 @@ fn a_stale_replica_is_kept_until_its_fellows_are_heard_of_after_it_came_back() {
     }
     assert_eq!(world.beat_as(holders[2], 77, told, vec![]).garbage.len(), 1, "all of its goal");
 }
-
-#[test]
-fn where_servers_are_many_fewer_chunks_are_looked_at_at_once_and_never_none() {
-    use crate::repair::considered_max;
-    assert_eq!([0, 3, 128, 1024, 4096].map(considered_max), [512, 512, 512, 64, 32]);
-}
