@@ -6,7 +6,7 @@ pub(crate) const USAGE: &str = "\
 soak tree|appends|kills|chaos|heals|recovery [--small-cell] [--chunk-size BYTES] [--keep]
      appends: [--records N] [--large-records N]      kills: [--rounds N]
      chaos: [--minutes N] [--seed N] [--lab PATH], and the records of each round
-     heals: [NAME…] [--files N] [--lab PATH]         which names: soak heals help
+     heals: [NAME…] [--files N] [--lab PATH] [--against BINARY]
      recovery: --lab PATH [--gigabytes N] [--clone-rate BYTES] [--clients]";
 
 /// What to do, and how much of it.
@@ -34,8 +34,10 @@ pub(crate) struct SoakOptions {
     pub(crate) clients: bool,
     /// Which parts of it, where not all.
     pub(crate) names: Vec<String>,
-    /// Files that are deleted at once.
-    pub(crate) files: u64,
+    /// Files that are deleted at once, or that a master has.
+    pub(crate) files: Option<u64>,
+    /// An older binary to be measured beside.
+    pub(crate) against: Option<String>,
 }
 
 impl Default for SoakOptions {
@@ -55,7 +57,8 @@ impl Default for SoakOptions {
             clone_rate: 0,
             clients: false,
             names: Vec::new(),
-            files: 20_000,
+            files: None,
+            against: None,
         }
     }
 }
@@ -90,11 +93,13 @@ impl SoakOptions {
                 "--gigabytes" => options.gigabytes = number()?,
                 "--clients" => options.clients = true,
                 "--clone-rate" => options.clone_rate = number()?,
-                "--lab" => {
-                    let path = words.next().context("--lab wants a path")?;
-                    options.lab = Some((*path).to_owned());
+                "--lab" | "--against" => {
+                    let path = words.next().with_context(|| format!("{word} wants a path"))?;
+                    let place =
+                        if *word == "--lab" { &mut options.lab } else { &mut options.against };
+                    *place = Some((*path).to_owned());
                 }
-                "--files" => options.files = number()?,
+                "--files" => options.files = Some(number()?),
                 name if what == "heals" && !name.starts_with('-') => {
                     options.names.push(name.to_owned());
                 }
@@ -115,7 +120,7 @@ mod tests {
         let options = SoakOptions::parse("appends", &["--records", "9", "--keep"]).expect("good");
         assert_eq!((options.records, options.large_records, options.keep), (9, 5_000, true));
         let options = SoakOptions::parse("heals", &["purge", "--files", "9"]).expect("good");
-        assert_eq!((options.names, options.files), (vec!["purge".to_owned()], 9));
+        assert_eq!((options.names, options.files), (vec!["purge".to_owned()], Some(9)));
         for bad in [&["purge"][..], &["--records"][..], &["--records", "x"], &["--fast"]] {
             assert!(SoakOptions::parse("chaos", bad).is_err(), "{bad:?}");
         }

@@ -60,15 +60,34 @@ impl Program {
     /// Runs a command to its end, as a person would; what it wrote to stdout.
     ///
     /// # Errors
-    /// With its own last line where it fails.
+    /// With its last failure where it fails.
     pub fn ask(&self, arguments: &[&str]) -> Result<String, HarnessError> {
         let command = || format!("cairn {}", arguments.join(" "));
         let output = self.command(arguments).output().map_err(HarnessError::local(command()))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let why = stderr.lines().last().unwrap_or("no reason given").to_owned();
-        Err(HarnessError::Command { command: command(), why })
+        Err(HarnessError::Command { command: command(), why: reason(&output.stderr) })
+    }
+}
+
+/// The last failure that a command told; long work may have told of its progress after that.
+fn reason(stderr: &[u8]) -> String {
+    let told = String::from_utf8_lossy(stderr);
+    let mut lines = told.lines().rev();
+    let failure = lines.clone().find(|line| line.starts_with("cairn: "));
+    failure.or_else(|| lines.next()).unwrap_or("no reason given").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn a_failure_is_told_and_not_the_progress_after_it() {
+        let told = b"put: 1M of 4M\ncairn: putting a to /a: no space left\nput: 2M of 4M\n";
+        assert_eq!(reason(told), "cairn: putting a to /a: no space left");
+        assert_eq!(reason(b"thread panicked\nat the end\n"), "at the end");
+        assert_eq!(reason(b""), "no reason given");
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Longer than anything here takes that goes as it should.
-pub(crate) const WITHIN: Duration = Duration::from_secs(120);
+pub(crate) const WITHIN: Duration = Duration::from_secs(180);
 pub(crate) const CHUNK_SIZE: u64 = 1 << 20;
 
 /// The times of a small cell, and chunks of a megabyte.

@@ -15,6 +15,7 @@ mod deletion;
 mod disks;
 mod heal_cell;
 mod integrity;
+mod master_cost;
 mod moving;
 mod policies;
 pub(crate) mod priorities;
@@ -32,7 +33,7 @@ use cairn_testkit::Program;
 
 type Check = fn(&Program, &SoakOptions, &Teller, &mut Report) -> Result<()>;
 
-/// Each by its name, in the order of the issue; the last ones only where they are asked for.
+/// Each by its name, in the order of the issue.
 const CHECKS: [(&str, Check); 14] = [
     ("repair", |program, _, teller, report| repair::repair(program, teller, report)),
     ("two-killed", |program, _, _, report| repair::two_killed(program, report)),
@@ -54,31 +55,37 @@ const CHECKS: [(&str, Check); 14] = [
     }),
 ];
 
-/// Those that want a laboratory: each is run only by its name.
-const IN_THE_LAB: [&str; 3] = ["recovery", "recovery-limited", "recovery-clients"];
+/// Those that want a laboratory, hours, or another binary: each is run only by its name.
+const BY_NAME: [(&str, Check); 5] = [
+    ("recovery", |program, options, teller, report| {
+        in_the_lab(program, options, teller, report, (0, false))
+    }),
+    ("recovery-limited", |program, options, teller, report| {
+        in_the_lab(program, options, teller, report, (HALF_A_LINK, false))
+    }),
+    ("recovery-clients", |program, options, teller, report| {
+        in_the_lab(program, options, teller, report, (HALF_A_LINK, true))
+    }),
+    ("ten-million", master_cost::memory),
+    ("as-fast-as", master_cost::as_fast_as),
+];
 
-/// Runs those that are named, or all that need no laboratory.
+/// Runs those that are named, or all that are not run by name alone.
 ///
 /// # Errors
 /// When a line does not hold, or there is no such check.
 pub(crate) fn run(program: &Program, options: &SoakOptions, teller: &Teller) -> Result<()> {
-    let known = |name: &str| IN_THE_LAB.contains(&name) || CHECKS.iter().any(|it| it.0 == name);
-    if let Some(unknown) = options.names.iter().find(|name| !known(name)) {
-        let names: Vec<&str> = CHECKS.iter().map(|it| it.0).chain(IN_THE_LAB).collect();
+    let named: Vec<&str> = options.names.iter().map(String::as_str).collect();
+    let all = || CHECKS.into_iter().chain(BY_NAME);
+    if let Some(unknown) = named.iter().find(|name| all().all(|(known, _)| known != **name)) {
+        let names: Vec<&str> = all().map(|(name, _)| name).collect();
         bail!("no check is called {unknown}; there are {}", names.join(", "));
     }
-    let wanted = |name: &str| options.names.is_empty() || options.names.iter().any(|it| it == name);
+    let usual = |name: &str| named.is_empty() && CHECKS.iter().any(|(it, _)| *it == name);
     let mut report = Report::default();
-    for (name, check) in CHECKS.into_iter().filter(|(name, _)| wanted(name)) {
+    for (name, check) in all().filter(|(name, _)| usual(name) || named.contains(name)) {
         teller.say(name);
         if let Err(error) = check(program, options, teller, &mut report) {
-            report.works(name, Err(error));
-        }
-    }
-    for name in IN_THE_LAB.into_iter().filter(|name| options.names.iter().any(|it| it == name)) {
-        teller.say(name);
-        let options = in_the_lab(name, options);
-        if let Err(error) = crate::recovery::measure_all(program, &options, teller, &mut report) {
             report.works(name, Err(error));
         }
     }
@@ -92,7 +99,13 @@ pub(crate) fn run(program: &Program, options: &SoakOptions, teller: &Teller) -> 
 /// What the paper's throttle is: half of a link.
 const HALF_A_LINK: u64 = 6_250_000;
 
-fn in_the_lab(name: &str, options: &SoakOptions) -> SoakOptions {
-    let clone_rate = if name == "recovery" { 0 } else { HALF_A_LINK };
-    SoakOptions { clone_rate, clients: name == "recovery-clients", ..options.clone() }
+fn in_the_lab(
+    program: &Program,
+    options: &SoakOptions,
+    teller: &Teller,
+    report: &mut Report,
+    (clone_rate, clients): (u64, bool),
+) -> Result<()> {
+    let options = SoakOptions { clone_rate, clients, ..options.clone() };
+    crate::recovery::measure_all(program, &options, teller, report)
 }

@@ -7,7 +7,8 @@
 //!   nothing, some server takes nothing  yet                  ──► v was before its turn
 //! ```
 //! Where u's source was busy at either look, or no server that could have taken it was free, u was
-//! not startable, and v may begin.
+//! not startable, and v may begin; but not from u's own source to one that could have taken u: that
+//! was a place for u.
 
 use crate::report::Report;
 use anyhow::{Context, Result};
@@ -95,26 +96,32 @@ impl PriorityWatch {
         let count = |all: &[String], who: &String| all.iter().filter(|it| *it == who).count();
         let (gave, give) = (ends(&before, |it| &it.0), ends(&now, |it| &it.0));
         let taken = ends(&before, |it| &it.1);
-        let startable = now.iter().any(|(handle, urgent)| {
-            let waits = |it: &ChunkSeen| it.good == 1 && it.waits_for_turn && it.clone.is_none();
-            let waited = before.get(handle).is_some_and(waits) && waits(urgent);
-            let idle = |who: &String| count(&gave, who) < limit && count(&give, who) < limit;
+        let waits = |it: &ChunkSeen| it.good == 1 && it.waits_for_turn && it.clone.is_none();
+        let waited = |(handle, urgent): &(&String, &ChunkSeen)| {
+            before.get(*handle).is_some_and(waits) && waits(urgent)
+        };
+        let waiting: Vec<&ChunkSeen> = now.iter().filter(waited).map(|(_, it)| it).collect();
+        let idle = |who: &String| count(&gave, who) < limit && count(&give, who) < limit;
+        let startable = waiting.iter().any(|urgent| {
             let mut takers = live.difference(&urgent.holders);
-            waited
-                && urgent.holders.iter().all(idle)
-                && takers.any(|who| count(&taken, who) < limit)
+            urgent.holders.iter().all(idle) && takers.any(|who| count(&taken, who) < limit)
         });
         for (handle, chunk) in &now {
-            let begun =
-                chunk.clone.is_some() && before.get(handle).is_some_and(|it| it.clone.is_none());
-            match (begun, chunk.good) {
-                (true, 1) => self.seen.urgent_begun += 1,
-                (true, _) => {
-                    self.seen.others_begun += 1;
-                    self.seen.out_of_turn += usize::from(startable);
-                }
-                (false, _) => {}
+            let idle_before = before.get(handle).is_some_and(|it| it.clone.is_none());
+            let Some((source, receiver)) = chunk.clone.as_ref().filter(|_| idle_before) else {
+                continue;
+            };
+            if chunk.good == 1 {
+                self.seen.urgent_begun += 1;
+                continue;
             }
+            let robbed = waiting.iter().any(|urgent| {
+                urgent.holders.len() == 1
+                    && urgent.holders.contains(source)
+                    && !urgent.holders.contains(receiver)
+            });
+            self.seen.others_begun += 1;
+            self.seen.out_of_turn += usize::from(startable || robbed);
         }
         let whole = now.values().all(|chunk| chunk.good >= chunk.goal);
         self.before = now;
@@ -181,6 +188,10 @@ mod tests {
         let busy = ("w", chunk(1, &["a"], Some(("a", "c"))));
         let before = [urgent.clone(), waits.clone(), busy.clone()];
         assert_eq!(out_of_turn([&before, &[urgent.clone(), begins.clone(), busy]]), 0);
+        // It gives to one that could have taken the urgent one, and has its place.
+        let robs = ("v", chunk(2, &["a", "c"], Some(("a", "d"))));
+        let idle = ("v", chunk(2, &["a", "c"], None));
+        assert_eq!(out_of_turn([&[urgent.clone(), idle], &[urgent.clone(), robs]]), 1);
         // It begins itself.
         let begun = ("u", chunk(1, &["a"], Some(("a", "c"))));
         assert_eq!(out_of_turn([&[urgent.clone(), waits], &[begun, begins.clone()]]), 0);

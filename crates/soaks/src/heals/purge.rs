@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 /// What other clients' look-ups may take, one in a hundred excepted.
 const P99_MS_MAX: f64 = 10.0;
+const FILES: u64 = 20_000;
 /// Names that others look up.
 const OTHERS: usize = 1_000;
 const FILES_PER_DIRECTORY: u64 = 1_000;
@@ -28,6 +29,7 @@ pub(crate) fn purge(
     teller: &Teller,
     report: &mut Report,
 ) -> Result<()> {
+    let files = options.files.unwrap_or(FILES);
     let settings = QUICK.replace("chunk_size = 1048576\n", "trash_ms = 1000\n");
     let cell = HealCell::start(program, 3, &settings)?;
     cell.ask(&["mkdir", "/others", "/many"])?;
@@ -35,7 +37,7 @@ pub(crate) fn purge(
     let others = cell.directory().join("others");
     make_files(&others, OTHERS as u64)?;
     cell.ask(&["put", "-r", &format!("{}/.", text(&others)), "/others"])?;
-    store(&cell, options.files, teller)?;
+    store(&cell, files, teller)?;
     let kept = OTHERS * 3;
     let mut look_ups = SteadyLoad::start(&cell.place, "look-up", "/others/000000")?;
     let mut appends = SteadyLoad::start(&cell.place, "append", "/log")?;
@@ -52,15 +54,14 @@ pub(crate) fn purge(
     };
     cell.ask(&["rm", "-r", &hidden])?;
     let removed = begun.elapsed();
-    let within =
-        Duration::from_millis(GONE_WITHIN_MS_EACH * options.files) + Duration::from_secs(60);
+    let within = Duration::from_millis(GONE_WITHIN_MS_EACH * files) + Duration::from_secs(60);
     let purged = await_until("the purge", within, || {
         std::thread::sleep(Duration::from_millis(200));
         Ok::<_, anyhow::Error>(cell.value(&["status"])?["hidden_count"] == 0)
     })?;
     await_until("the chunk files gone", within, || {
         // Counting a million files is no small load itself.
-        std::thread::sleep(Duration::from_millis(500) + Duration::from_micros(options.files));
+        std::thread::sleep(Duration::from_millis(500) + Duration::from_micros(files));
         Ok::<_, anyhow::Error>(cell.chunk_file_count()? <= kept + 3 * chunks(&cell, "/log")?.len())
     })?;
     let gone = begun.elapsed();
@@ -84,8 +85,7 @@ pub(crate) fn purge(
         appends_before.longest_ms,
         appends_meanwhile.longest_ms
     ));
-    let what =
-        format!("{} files rm -r'd, purged, off the disks: others' p99 look-up", options.files);
+    let what = format!("{} files rm -r'd, purged, off the disks: others' p99 look-up", files);
     report.at_most(&what, "ms", P99_MS_MAX, meanwhile.p99_ms);
     Ok(())
 }

@@ -17,6 +17,9 @@ const FIRST_CLONE_WITHIN: [f64; 2] = [5.0, 35.0];
 /// Records, small and large, that are appended while a server dies.
 const RECORDS: [u64; 2] = [24_000, 640];
 
+/// So many that more of them lack replicas than the master looks at in one go.
+const MANY_CHUNKS: u64 = 1_200;
+
 /// The names of the chunk files of each server but one.
 fn files_of_others(cell: &HealCell, but: usize) -> Result<BTreeSet<(usize, OsString)>> {
     let mut all = BTreeSet::new();
@@ -105,18 +108,20 @@ pub(crate) fn first_clone_by_default(program: &Program, report: &mut Report) -> 
 
 /// `two-killed`: two at once, of eight; slow copies, so that their order shows.
 pub(crate) fn two_killed(program: &Program, report: &mut Report) -> Result<()> {
-    let settings = format!("{QUICK}clone_rate = 524288\nclones_per_server = 1\n");
-    let mut cell = HealCell::start(program, 8, &settings)?;
-    let file = cell.put("file", 80 * CHUNK_SIZE)?;
+    let more = "block_size = 4096\nclone_rate = 131072\nclones_per_server = 1\n";
+    let settings = QUICK.replace("chunk_size = 1048576\n", "chunk_size = 65536\n");
+    let mut cell = HealCell::start(program, 8, &format!("{settings}{more}"))?;
+    let file = cell.put("file", MANY_CHUNKS * (64 << 10))?;
     let (a, b) = (0, 1);
     for at in [a, b] {
         cell.chunkservers[at].kill();
     }
-    for at in [a, b] {
-        cell.await_state(at, "dead")?;
-    }
     let mut watch = PriorityWatch::of(vec![file.path.clone()], 1);
-    cell.wait("every chunk at its goal", || watch.look(|words| cell.told(words)))?;
+    cell.wait("both dead, and every chunk at its goal", || {
+        let whole = watch.look(|words| cell.told(words))?;
+        let dead = |at| Ok::<_, anyhow::Error>(cell.server(at)?["state"] == "dead");
+        Ok(whole && dead(a)? && dead(b)?)
+    })?;
     watch.report(report);
     let whole = cell.judge(&file).context("after two were killed");
     report.works("two killed: none lost", whole.map(|()| "every byte right".to_owned()));
