@@ -259,8 +259,8 @@ impl Chunks {
         wish: &Recover,
     ) -> Result<RecoverAnswer, Failure> {
         let (answer, choices) = recover(&self.view(now, state), wish)?;
-        for (handle, server) in choices {
-            self.fleet.choose(now.time, handle, server).ok_or_else(|| {
+        for (handle, word) in choices {
+            self.fleet.choose(now.time, handle, word).ok_or_else(|| {
                 let line = "too many choices wait to be carried out; try again in a minute";
                 Failure::not_done(ErrorCode::Busy, line)
             })?;

@@ -22,6 +22,7 @@ mod traffic_window;
 mod unknown_chunks;
 mod wanted;
 
+pub(crate) use chosen::PersonsWord;
 pub(crate) use joining::SliceNews;
 pub(crate) use locations::{KnownReplica, LocationTable, behind};
 pub(crate) use servers::{KnownServer, ServerTable};
@@ -220,13 +221,13 @@ impl Fleet {
         &mut self,
         now: Time,
         handle: ChunkHandle,
-        server: ServerId,
+        word: PersonsWord,
     ) -> Option<()> {
-        self.chosen.choose(now, handle, server)
+        self.chosen.choose(now, handle, word)
     }
 
     /// Whose replica a person chose to be the set.
-    pub(crate) fn chosen(&self, now: Time, handle: ChunkHandle) -> Option<ServerId> {
+    pub(crate) fn chosen(&self, now: Time, handle: ChunkHandle) -> Option<PersonsWord> {
         self.chosen.get(now, handle)
     }
 

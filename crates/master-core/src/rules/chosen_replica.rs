@@ -6,13 +6,17 @@
 //!                  └─ one is ──────────────► that one, if it can be read: suspect, or stale too
 //! ```
 //! - CR1: nothing is chosen while somebody may hold a lease: what is acknowledged there goes on.
-//! - CR2: a stale replica lacks changes that were acknowledged: it is chosen only by its name.
+//! - CR2: a stale replica lacks changes that were acknowledged: it is chosen only by its server's
+//!   name, of a whole file only where no replica that is up to date can be read, of one chunk only
+//!   where no set is there, or it holds more than that (`garbage.rs`, GB5).
+//! - CR3: while servers may still tell what they hold, nothing is chosen but by the names of chunk
+//!   and server.
 
-use super::decided_set::{SetDecision, decide};
+use super::decided_set::{SetDecision, decide, has_ordinary_set};
 use super::members::current;
 use super::replica_set::plan_raise;
 use crate::chunk_place::ChunkPlace;
-use crate::fleet::{KnownReplica, behind};
+use crate::fleet::{KnownReplica, PersonsWord, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{ChosenReplica, ErrorCode, Failure, Recover, RecoverAnswer};
@@ -27,50 +31,107 @@ pub(crate) struct PersonsChoice {
     pub(crate) against_rules: bool,
 }
 
-/// Which replica of a chunk a person's word makes its set; `named`: the one that was asked for.
+/// What a person names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PersonsWish {
+    server: Option<ServerId>,
+    /// A single chunk, by its handle.
+    one_chunk: bool,
+}
+
+impl PersonsWish {
+    /// A chunk by its handle, and a server: whoever says that knows what else there is.
+    fn insists(self) -> bool {
+        self.one_chunk && self.server.is_some()
+    }
+}
+
+/// Why nothing is chosen of a chunk.
+#[derive(Debug)]
+pub(crate) struct NotChosen {
+    failure: Failure,
+    /// Nothing is wrong with it, or somebody uses it.
+    is_well: bool,
+}
+
+/// Which replica of a chunk a person's word makes its set.
 pub(crate) fn choose(
     view: &View<'_>,
     handle: ChunkHandle,
-    named: Option<ServerId>,
-) -> Result<PersonsChoice, Failure> {
+    wish: PersonsWish,
+) -> Result<PersonsChoice, NotChosen> {
+    let line = |why: &str| format!("chunk {}: {why}", handle.short());
     let refuse =
-        |code, why: String| Err(Failure::refused(code, format!("chunk {}: {why}", handle.short())));
+        |code, why: &str| NotChosen { failure: Failure::refused(code, line(why)), is_well: false };
+    let well = |code, why: &str| NotChosen { is_well: true, ..refuse(code, why) };
     let Some(chunk) = view.state.chunk(handle) else {
-        return refuse(ErrorCode::NoSuchChunk, "no such chunk".to_owned());
+        return Err(refuse(ErrorCode::NoSuchChunk, "no such chunk"));
     };
     let place = ChunkPlace::new(chunk.file, chunk.index);
     if let Some(lease) = view.leases.possible(handle, view.now.time) {
         let holder = &lease.holder.address;
         let why = format!("it is leased to {holder}, and needs no decision");
-        return refuse(ErrorCode::Busy, why);
+        return Err(well(ErrorCode::Busy, &why));
     }
+    let named = wish.server;
     let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, &chunk).collect();
     let of_set = |server| up_to_date.iter().any(|(at, _)| *at == server);
-    let decision = decide(view, handle, &chunk);
+    let needs_none = format!("{} replicas are up to date: it needs no decision", up_to_date.len());
     if named.is_none_or(of_set) {
-        let needs_none =
-            format!("{} replicas are up to date: it needs no decision", up_to_date.len());
-        match (decision, plan_raise(view, handle, &chunk)) {
+        match (decide(view, handle, &chunk), plan_raise(view, handle, &chunk)) {
             (SetDecision::Set(set), _) if named.is_none_or(|server| set == [server]) => {
                 let server = *set.first().expect("no set is empty (T2)");
                 return Ok(PersonsChoice { place, server, against_rules: false });
             }
-            (SetDecision::NotNeeded, Ok(_)) => return refuse(ErrorCode::Invalid, needs_none),
+            (SetDecision::NotNeeded, Ok(_)) => return Err(well(ErrorCode::Invalid, &needs_none)),
             _ => {}
+        }
+    } else if best(view, handle, &chunk, named).is_some()
+        && !named.is_some_and(|server| is_kept(view, handle, server))
+    {
+        // CR2
+        if has_ordinary_set(view, handle, &chunk) {
+            return Err(well(ErrorCode::Invalid, &needs_none));
+        }
+        if !wish.one_chunk && best(view, handle, &chunk, None).is_some() {
+            let why = "that server's replica is stale, and one that is up to date can be read; \
+                       whoever wants the stale one all the same names the chunk by its handle";
+            return Err(refuse(ErrorCode::Invalid, why));
         }
     }
     match best(view, handle, &chunk, named) {
+        Some(_) if !wish.insists() && may_be_told_more(view, (handle, &chunk)) => {
+            let why = "servers that hold more of it may still come, or tell of it; try again in a \
+                       while, or name the chunk and with --from the server";
+            let failure = Failure::not_done(ErrorCode::Busy, line(why));
+            Err(NotChosen { failure, is_well: false })
+        }
         Some(server) => Ok(PersonsChoice { place, server, against_rules: true }),
         None if named.is_some() => {
             let why = "that server is not here, or has no replica of it that can be read";
-            refuse(ErrorCode::NotFound, why.to_owned())
+            Err(refuse(ErrorCode::NotFound, why))
         }
         None => {
             let why = "no replica that is up to date can be reached; name a stale one with --from, \
                        where that is better than nothing ('cairn explain' lists them)";
-            refuse(ErrorCode::NotFound, why.to_owned())
+            Err(refuse(ErrorCode::NotFound, why))
         }
     }
+}
+
+/// Whether a server's replica is kept because it holds more than a set that was decided on.
+fn is_kept(view: &View<'_>, handle: ChunkHandle, server: ServerId) -> bool {
+    let above = view.state.kept_above(handle);
+    let replica = view.fleet.locations().get(handle, server);
+    above.zip(replica).is_some_and(|(above, replica)| replica.serial > above)
+}
+
+/// CR3
+fn may_be_told_more(view: &View<'_>, (handle, chunk): (ChunkHandle, &ChunkRecord)) -> bool {
+    let now = view.now.time;
+    let begins = now < view.term.started + view.term.dead();
+    let lacks = current(view, handle, chunk).count() < chunk.set_size as usize;
+    view.fleet.servers().is_gathering(now) || (begins && lacks)
 }
 
 /// Of the replicas that can be read, the one that is named, or the best of those up to date: one
@@ -108,16 +169,18 @@ const REFUSED_MAX: usize = 64;
 pub(crate) fn recover(
     view: &View<'_>,
     wish: &Recover,
-) -> Result<(RecoverAnswer, Vec<(ChunkHandle, ServerId)>), Failure> {
-    let named = (wish.server != ServerId::default()).then_some(wish.server);
+) -> Result<(RecoverAnswer, Vec<(ChunkHandle, PersonsWord)>), Failure> {
+    let server = (wish.server != ServerId::default()).then_some(wish.server);
+    let named = PersonsWish { server, one_chunk: !wish.subject.starts_with('/') };
     let (mut answer, mut choices) = (RecoverAnswer::default(), Vec::new());
-    if !wish.subject.starts_with('/') {
+    if named.one_chunk {
         let handle = ChunkHandle::parse(&wish.subject).ok_or_else(|| {
             let line = format!("{}: neither a path nor the handle of a chunk", wish.subject);
             Failure::refused(ErrorCode::NotFound, line)
         })?;
-        let choice = choose(view, handle, named)?;
-        note(view, (handle, choice), &mut answer, &mut choices);
+        let choice = choose(view, handle, named).map_err(|it| it.failure)?;
+        answer.chosen.push(told(view, handle, choice));
+        choices.extend(word(handle, choice, named));
         return Ok((answer, choices));
     }
     let path = CellPath::parse(&wish.subject).map_err(|error| {
@@ -126,10 +189,11 @@ pub(crate) fn recover(
     let file = view.state.resolve(&path)?;
     for (_, handle) in view.state.chunks_of(file, ChunkIndex::default()) {
         match choose(view, handle, named) {
-            Ok(choice) => note(view, (handle, choice), &mut answer, &mut choices),
-            // Nothing is wrong there; or somebody uses it.
-            Err(failure) if matches!(failure.code, ErrorCode::Invalid | ErrorCode::Busy) => {}
-            Err(failure) if answer.refused.len() < REFUSED_MAX => {
+            Ok(choice) => {
+                answer.chosen.push(told(view, handle, choice));
+                choices.extend(word(handle, choice, named));
+            }
+            Err(NotChosen { is_well: false, failure }) if answer.refused.len() < REFUSED_MAX => {
                 answer.refused.push(failure.message);
             }
             Err(_) => {}
@@ -141,21 +205,23 @@ pub(crate) fn recover(
     Ok((answer, choices))
 }
 
-fn note(
-    view: &View<'_>,
-    (handle, choice): (ChunkHandle, PersonsChoice),
-    answer: &mut RecoverAnswer,
-    choices: &mut Vec<(ChunkHandle, ServerId)>,
-) {
-    let PersonsChoice { place, server, against_rules } = choice;
+/// What the master has to be told of a choice.
+fn word(
+    handle: ChunkHandle,
+    choice: PersonsChoice,
+    wish: PersonsWish,
+) -> Option<(ChunkHandle, PersonsWord)> {
+    let word = PersonsWord { server: choice.server, insists: wish.insists() };
+    choice.against_rules.then_some((handle, word))
+}
+
+fn told(view: &View<'_>, handle: ChunkHandle, choice: PersonsChoice) -> ChosenReplica {
+    let PersonsChoice { place, server, .. } = choice;
     let there = view.fleet.at(server).is_some();
     assert!(there, "nobody's replica is chosen who is not known");
-    if against_rules {
-        choices.push((handle, server));
-    }
     let replica = view.fleet.locations().get(handle, server);
     let logged = view.state.chunk(handle).map(|chunk| chunk.version).unwrap_or_default();
-    answer.chosen.push(ChosenReplica {
+    ChosenReplica {
         handle,
         file: place.file,
         index: place.index,
@@ -163,5 +229,5 @@ fn note(
         length: replica.map(|replica| replica.length).unwrap_or_default(),
         suspect: replica.is_some_and(|replica| replica.suspect),
         stale: replica.is_some_and(|replica| !replica.is_current(logged)),
-    });
+    }
 }

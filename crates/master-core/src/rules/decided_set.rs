@@ -16,12 +16,13 @@
 //!   has applied more (damaged or suspect, or away and coming back), until a person lets go of it
 //!   (`garbage.rs`).
 //! - DS5: what a person chose is the set at once, suspect or stale, but while somebody may hold a
-//!   lease (`chosen_replica.rs`); whoever has applied more is kept.
+//!   lease (`chosen_replica.rs`); whoever has applied more is kept. Where others turn out to be a
+//!   set meanwhile it is theirs, unless the person named chunk and server.
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
-use super::members::{current, least_set, missing_may_come};
-use crate::fleet::{KnownReplica, behind};
+use super::members::{current, least_set, missing_is_awaited, missing_may_come};
+use crate::fleet::{KnownReplica, PersonsWord, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_types::{ChunkHandle, SerialNumber, ServerId, Time};
@@ -50,9 +51,14 @@ pub(crate) fn decide(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
         return SetDecision::NotNeeded;
     }
     // DS5
-    if let Some(server) = chosen(view, handle) {
+    if let Some(server) = chosen(view, (handle, chunk)) {
         return SetDecision::Set(vec![server]);
     }
+    by_rules(view, handle, chunk)
+}
+
+/// The same, whatever a person has chosen.
+fn by_rules(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDecision {
     let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
     let usable: Vec<(ServerId, KnownReplica)> =
         told.iter().filter(|(_, replica)| !replica.damaged).copied().collect();
@@ -94,7 +100,7 @@ pub(crate) fn keeps_above(
     if decide(view, handle, chunk) != SetDecision::Set(servers.to_vec()) {
         return None;
     }
-    if let Some(server) = chosen(view, handle) {
+    if let Some(server) = chosen(view, (handle, chunk)) {
         return view.fleet.locations().get(handle, server).map(|replica| replica.serial);
     }
     let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
@@ -105,12 +111,32 @@ pub(crate) fn keeps_above(
     (is_away || holds_more).then_some(reached)
 }
 
-/// Whose replica a person chose, if it is here and can be read (DS5).
-fn chosen(view: &View<'_>, handle: ChunkHandle) -> Option<ServerId> {
-    let server = view.fleet.chosen(view.now.time, handle)?;
+/// Whose replica a person chose, if it is here and can be read (DS5). Who named no server, or a
+/// whole file, chose for want of a set: the choice is void where others have come and are one.
+fn chosen(view: &View<'_>, (handle, chunk): (ChunkHandle, &ChunkRecord)) -> Option<ServerId> {
+    let PersonsWord { server, insists } = view.fleet.chosen(view.now.time, handle)?;
     let replica = view.fleet.locations().get(handle, server)?;
     let live = view.fleet.servers().is_live(view.now.time, server);
-    (live && !replica.damaged).then_some(server)
+    let is_void = !insists && has_ordinary_set(view, handle, chunk);
+    (live && !replica.damaged && !is_void).then_some(server)
+}
+
+/// Whether a set is there that needs nobody's decision.
+pub(crate) fn has_ordinary_set(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
+    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let stale = behind(&told);
+    let live = |server| view.fleet.servers().is_live(view.now.time, server);
+    let usable = told
+        .into_iter()
+        .filter(|(server, replica)| replica.is_sound() && !stale.contains(server) && live(*server));
+    let servers: Vec<ServerId> = usable.map(|(server, _)| server).collect();
+    let is_whole = || {
+        let size = chunk.set_size as usize;
+        servers.len() >= size || !missing_is_awaited(view, (handle, chunk), &servers)
+    };
+    servers.len() >= least_set(chunk)
+        && by_rules(view, handle, chunk) == SetDecision::NotNeeded
+        && is_whole()
 }
 
 /// When the last word was waited for long enough; none while a member may still come, or has

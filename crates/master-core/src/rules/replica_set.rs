@@ -167,7 +167,10 @@ pub(crate) fn may_be_grown_set(
         return blocked(format!("a lease of {holder}, which does not answer, runs {left} ms"));
     }
     let (size, logged) = (servers.len(), chunk.set_size as usize);
-    let old_holder_unknown = size < logged && former_holder_unknown(view, handle, chunk);
+    // Of those that a person chose instead of the set's, none need be who held it.
+    let of_set = |server| current(view, handle, chunk).any(|(at, _)| at == server);
+    let all_there = size >= logged && servers.iter().all(|server| of_set(*server));
+    let old_holder_unknown = !all_there && former_holder_unknown(view, handle, chunk);
     if old_holder_unknown && !broken(Rule::R22) {
         return blocked("a lease of an earlier term may still run".to_owned());
     }

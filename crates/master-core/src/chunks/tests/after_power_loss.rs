@@ -179,6 +179,12 @@ fn a_member_that_comes_back_with_more_after_the_decision_is_kept_until_a_person_
     assert_eq!(world.beat(3, vec![before(20)], vec![]).garbage, [], "R28");
     let lost = world.chunks.lost_after(&ListLost { limit: 9, ..ListLost::default() }).chunks;
     assert_eq!((lost.len(), lost[0].servers[0].server), (1, server(3)));
+    // Whoever holds no more than the set cannot be chosen beside it; who holds more can.
+    let wish = |id| Recover { subject: handle.short(), server: server(id) };
+    world.request(7, wish(2));
+    assert!(world.reply(7).is_some_and(|reply| reply.is_err()));
+    world.request(7, wish(3));
+    assert!(world.reply(7).is_some_and(|reply| reply.is_ok()), "the decision was wrong");
     world.request(6, LetGoOfLost { handle });
     world.commit();
     assert!(world.reply(6).is_some_and(|reply| reply.is_ok()));
@@ -333,6 +339,72 @@ fn only_a_person_who_names_it_gets_a_stale_replica_back_and_what_it_pushes_out_i
     assert_eq!(world.state.kept_above(grant.handle), Some(SerialNumber::new(10)));
     world.join(2, vec![better.clone()], vec![]);
     assert_eq!(world.beat(2, vec![better], vec![]).garbage, [], "R28");
+}
+
+#[test]
+fn a_stale_replica_is_not_taken_by_its_servers_name_where_good_ones_are_there() {
+    let told = [((10, 10), false), ((18, 18), false), ((18, 18), false)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    // The two that are level go on without the one that was away.
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 9000).expect("granted");
+    assert_eq!(members(&grant), [2, 3]);
+    world.pass(9000, &[1, 2, 3]);
+    for id in [2, 3] {
+        world.beat(id, vec![disks[&id].clone()], vec![]);
+    }
+    assert_eq!(recover(&mut world, 1), Ok(RecoverAnswer::default()), "nothing is to be decided");
+    let subject = grant.handle.short();
+    world.request(7, Recover { subject, server: server(1) });
+    assert_eq!(world.code(7), Some(ErrorCode::Invalid), "nor of the chunk alone");
+}
+
+/// Another's replica of the chunk, which lacks nothing.
+fn with_all_of_it(report: &ReplicaReport) -> ReplicaReport {
+    let serial = SerialNumber::new(18);
+    ReplicaReport { serial, acknowledged_serial: serial, length: 180, ..report.clone() }
+}
+
+#[test]
+fn nothing_is_chosen_while_a_master_that_has_started_is_not_told_yet_but_by_name() {
+    let (mut world, mut disks) = after_power_loss(&[((10, 10), false)]);
+    world.pass(250, &[1]);
+    let answer = recover(&mut world, 0).expect("a path is looked at");
+    assert_eq!((answer.chosen.len(), answer.refused.len()), (0, 1));
+    // The two that hold all that was acknowledged join half a second later.
+    let handle = disks[&1].handle;
+    let full = with_all_of_it(&disks[&1]);
+    for id in [2, 3] {
+        disks.insert(id, full.clone());
+        world.join(id, vec![full.clone()], vec![]);
+    }
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 9000).expect("granted");
+    assert_eq!(members(&grant), [2, 3], "with all it had");
+    let (mut world, _) = after_power_loss(&[((10, 10), false)]);
+    world.request(7, Recover { subject: handle.short(), server: server(1) });
+    assert!(world.reply(7).is_some_and(|reply| reply.is_ok()), "chunk and server are named");
+}
+
+#[test]
+fn a_choice_for_want_of_a_set_is_void_once_others_have_come_that_are_one() {
+    for insists in [false, true] {
+        let (mut world, mut disks) = after_power_loss(&[((10, 10), false)]);
+        world.pass(4250, &[1]);
+        let first = disks[&1].clone();
+        if insists {
+            world.request(7, Recover { subject: first.handle.short(), server: server(1) });
+            assert!(world.reply(7).is_some_and(|reply| reply.is_ok()));
+        } else {
+            assert_eq!(recover(&mut world, 0).map(|it| it.chosen.len()), Ok(1));
+        }
+        for id in [2, 3] {
+            let full = with_all_of_it(&first);
+            disks.insert(id, full.clone());
+            world.join(id, vec![full], vec![]);
+        }
+        let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 9000).expect("granted");
+        let expected: &[u64] = if insists { &[1] } else { &[2, 3] };
+        assert_eq!(members(&grant), expected);
+    }
 }
 
 #[test]
