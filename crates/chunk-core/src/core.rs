@@ -21,9 +21,9 @@ use cairn_env::{
     Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, ServerSpace,
 };
 use cairn_protocol::{
-    ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, Heartbeat, HeartbeatAnswer,
-    Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport, ReplicaToReplica,
-    Request, Response, Rpc,
+    ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, FindPrimary, Heartbeat,
+    HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport,
+    ReplicaToReplica, Request, Response, Rpc,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Term, Time};
@@ -170,7 +170,7 @@ impl ChunkCore {
             config: self.settings.config(),
             out: &mut self.out,
             me: &self.me.at,
-            master: self.link.master(&self.me),
+            master: self.link.master(),
             standing: self.link.standing(),
             clients_busy: self.load.is_busy(now.time),
         };
@@ -525,16 +525,20 @@ impl ChunkCore {
                 let blocks = Fetch::answer(result).map(|answer| (answer, payload));
                 self.with_clones(now, |clones, cx| clones.on_fetched(cx, (handle, number), blocks));
             }
-            CallPurpose::Join => {
-                self.with_link(now, |link, cx| link.on_joined(cx, Join::answer(result)));
+            CallPurpose::Join { asked } => {
+                self.with_link(now, |link, cx| link.on_joined(cx, asked, Join::answer(result)));
             }
-            CallPurpose::Inventory { join, number, last } => self.with_link(now, |link, cx| {
-                link.on_slice_answered(cx, (join, number, last), Inventory::answer(result));
+            CallPurpose::FindPrimary(master) => {
+                let answer = FindPrimary::answer(result);
+                self.with_link(now, |link, cx| link.on_master_told(cx, &master, answer));
+            }
+            CallPurpose::Inventory { asked, slice } => self.with_link(now, |link, cx| {
+                link.on_slice_answered(cx, (asked, slice), Inventory::answer(result));
             }),
-            CallPurpose::Heartbeat(sent) => {
+            CallPurpose::Heartbeat { asked, sent } => {
                 let result = Heartbeat::answer(result);
-                let answer =
-                    self.with_link(now, |link, cx| link.on_heartbeat_answer(cx, sent, result));
+                let answer = self
+                    .with_link(now, |link, cx| link.on_heartbeat_answer(cx, (asked, sent), result));
                 if let Some(answer) = answer {
                     self.heed(now, sent, answer);
                 }

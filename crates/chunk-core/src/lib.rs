@@ -39,6 +39,7 @@ mod duplicate_filter;
 mod fetched_blocks;
 mod inventory;
 mod master_link;
+mod master_search;
 mod mutation_pipeline;
 mod outbox;
 mod primary;

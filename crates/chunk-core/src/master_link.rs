@@ -8,19 +8,23 @@
 //! - M1: a higher term is made durable before anything of it is obeyed; a lower one is refused
 //!   (R2).
 //! - M2: a lease is extended from when the heartbeat was *sent* (R4), and only while it lasts.
+//! - M3: it is a server of one master at a time: another one that is found to be in charge takes it
+//!   in anew, at once, and is told which leases it holds (R22).
 
 use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
 use crate::cloning::Clones;
 use crate::inventory::InventoryProgress;
-use crate::outbox::{CallPurpose, DiskPurpose, Outbox, WakePurpose};
+use crate::master_search::MasterSearch;
+use crate::outbox::{AskedSlice, CallPurpose, DiskPurpose, Outbox, WakePurpose};
 use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
 use crate::standing::Standing;
 use crate::traffic::Traffic;
 use cairn_env::{ChunkJob, Effect, JournalEntry, LogEvent, Now, ServerSpace};
 use cairn_protocol::{
-    ErrorCode, Failure, Heartbeat, HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join,
-    JoinAnswer, ReplicaReport, ReportSlice, Request, Role, ServedReign,
+    ChoiceNumber, ErrorCode, Failure, FindPrimary, FindPrimaryAnswer, Heartbeat, HeartbeatAnswer,
+    Hello, Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, ReportSlice, Request, Role,
+    ServedReign,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{Address, CellId, ChunkHandle, JoinId, ReignId, ServerId, Term, Time};
@@ -36,6 +40,8 @@ const HELD_WHILE_SHEDDING: usize = 1000;
 const JOIN_RETRY: Duration = Duration::from_millis(500);
 /// How long one call to the master may take.
 const MASTER_DEADLINE: Duration = Duration::from_secs(2);
+/// How long a master may take to say whether it is in charge.
+const ROUND_TIME_MAX: Duration = Duration::from_millis(300);
 /// Heartbeats between looks at the trash.
 const TRASH_EVERY: u64 = 20;
 
@@ -62,6 +68,13 @@ pub(crate) struct LinkContext<'a> {
     pub(crate) out: &'a mut Outbox,
 }
 
+/// Asks a master who is in charge.
+fn ask_who(cx: &mut LinkContext<'_>, master: Address) {
+    let (purpose, deadline) = (CallPurpose::FindPrimary(master.clone()), ROUND_TIME_MAX);
+    let deadline = cx.now.time + deadline;
+    cx.out.call(purpose, master, ServerId::default(), FindPrimary {}, deadline);
+}
+
 #[derive(Debug)]
 pub(crate) struct MasterLink {
     state: LinkState,
@@ -76,8 +89,10 @@ pub(crate) struct MasterLink {
     space: ServerSpace,
     /// No new chunk has room.
     is_full: bool,
-    /// Which of the masters is talked to; counts up.
-    master_index: usize,
+    /// Which of the masters is talked to.
+    search: MasterSearch,
+    /// The one that took this server in, or is asked to.
+    choice: ChoiceNumber,
     beats: u64,
     /// Heartbeats have told of replicas in turn up to here.
     held_told: ChunkHandle,
@@ -101,7 +116,7 @@ pub(crate) struct MasterLink {
 
 impl MasterLink {
     pub(crate) fn new(me: &ChunkCoreConfig, space: ServerSpace) -> Self {
-        assert!(!me.masters.is_empty(), "a chunkserver needs the address of a master");
+        let search = MasterSearch::new(me.masters.clone(), me.incarnation.get());
         Self {
             state: LinkState::Away(Time::default()),
             inventory: None,
@@ -110,7 +125,8 @@ impl MasterLink {
             cell: me.cell,
             space,
             is_full: false,
-            master_index: 0,
+            choice: search.choice(),
+            search,
             beats: 0,
             held_told: ChunkHandle::default(),
             sheds: false,
@@ -125,8 +141,8 @@ impl MasterLink {
     }
 
     /// The master that is talked to.
-    pub(crate) fn master<'m>(&self, me: &'m ChunkCoreConfig) -> &'m Address {
-        &me.masters[self.master_index % me.masters.len()]
+    pub(crate) fn master(&self) -> &Address {
+        self.search.master()
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -140,6 +156,12 @@ impl MasterLink {
 
     /// Whatever time asks of the link.
     pub(crate) fn tick(&mut self, cx: &mut LinkContext<'_>) {
+        for master in self.search.tick(cx.now.time) {
+            ask_who(cx, master);
+        }
+        if !self.search.is_known() {
+            return self.leave_if_silent(cx);
+        }
         match self.state {
             LinkState::Away(due) if cx.now.time >= due => self.join(cx),
             LinkState::Joined(due) if cx.now.time >= due => self.beat(cx),
@@ -147,9 +169,76 @@ impl MasterLink {
         }
     }
 
-    fn call(&self, cx: &mut LinkContext<'_>, purpose: CallPurpose, request: impl Into<Request>) {
-        let to = self.master(cx.me).clone();
+    fn call(
+        &mut self,
+        cx: &mut LinkContext<'_>,
+        purpose: impl FnOnce(ChoiceNumber) -> CallPurpose,
+        request: impl Into<Request>,
+    ) {
+        let purpose = purpose(self.search.asks(cx.now.time));
+        let to = self.master().clone();
         cx.out.call(purpose, to, ServerId::default(), request, cx.now.time + MASTER_DEADLINE);
+    }
+
+    /// The master has answered as one in charge.
+    fn hear(&mut self, cx: &mut LinkContext<'_>) {
+        self.heard = cx.now.time;
+        if self.search.heard() {
+            ask_who(cx, self.master().clone());
+        }
+    }
+
+    /// The master did not do what it was asked; perhaps it names another one.
+    fn fail(&mut self, cx: &mut LinkContext<'_>, failure: &Failure) {
+        if self.search.failed(failure) {
+            self.go_to_found(cx, false);
+            self.tick(cx);
+        }
+    }
+
+    /// A master says whether it is in charge, or does not.
+    pub(crate) fn on_master_told(
+        &mut self,
+        cx: &mut LinkContext<'_>,
+        from: &Address,
+        result: Result<FindPrimaryAnswer, Failure>,
+    ) {
+        let was_known = self.search.is_known();
+        if self.search.told(cx.now.time, from, result) {
+            self.go_to_found(cx, was_known);
+            self.tick(cx);
+        }
+    }
+
+    /// There is a master to talk to: another one takes this server in anew (M3), the same is told
+    /// at once that it is here, unless it was only slow.
+    fn go_to_found(&mut self, cx: &mut LinkContext<'_>, was_known: bool) {
+        self.state = match self.state {
+            same if self.search.choice() == self.choice && was_known => same,
+            LinkState::Joined(_) if self.search.choice() == self.choice => {
+                LinkState::Joined(cx.now.time)
+            }
+            LinkState::Joining if self.search.choice() == self.choice => LinkState::Joining,
+            _ => {
+                self.inventory = None;
+                LinkState::Away(cx.now.time)
+            }
+        };
+    }
+
+    /// Nobody is in charge: after a while no master counts this server in.
+    fn leave_if_silent(&mut self, cx: &mut LinkContext<'_>) {
+        let patience = Duration::from_millis(cx.settings.config().silent_ms);
+        if cx.now.time.since(self.heard) <= patience {
+            return;
+        }
+        if let LinkState::Joined(_) = self.state {
+            self.inventory = None;
+            self.state = LinkState::Away(cx.now.time);
+        }
+        if let Some(why) = self.search.why().cloned() {
+            self.say_why_away(cx, &why);
+        }
     }
 
     /// Says in handshakes from now on who this server is.
@@ -159,7 +248,7 @@ impl MasterLink {
     }
 
     fn join(&mut self, cx: &mut LinkContext<'_>) {
-        self.state = LinkState::Joining;
+        (self.state, self.choice) = (LinkState::Joining, self.search.choice());
         let (mut highest_handle, mut highest_version) =
             (cx.me.highest_handle, cx.me.highest_version);
         for replica in cx.table.all() {
@@ -178,14 +267,19 @@ impl MasterLink {
             highest_version,
             served: self.served(),
         };
-        self.call(cx, CallPurpose::Join, request);
+        self.call(cx, |asked| CallPurpose::Join { asked }, request);
     }
 
     pub(crate) fn on_joined(
         &mut self,
         cx: &mut LinkContext<'_>,
+        asked: ChoiceNumber,
         result: Result<JoinAnswer, Failure>,
     ) {
+        if asked != self.search.choice() {
+            // Of a master that is talked to no more (MS2).
+            return;
+        }
         // Nothing is counted by settings that do not fit together.
         let result = result.and_then(|answer| {
             // Of a master that has no limits for clones yet.
@@ -217,7 +311,7 @@ impl MasterLink {
         self.heeded = 0;
         // The inventory tells what is held; nothing else is.
         cx.table.forget_lost();
-        self.heard = cx.now.time;
+        self.hear(cx);
         self.refused_since = None;
         self.state = LinkState::Joined(cx.now.time);
         self.inventory = Some(InventoryProgress::of(answer.join, cx.table));
@@ -229,7 +323,7 @@ impl MasterLink {
     fn retry_join(&mut self, cx: &mut LinkContext<'_>, failure: &Failure) {
         match failure.code {
             ErrorCode::WrongCell => {
-                let (cell, master) = (self.cell, self.master(cx.me));
+                let (cell, master) = (self.cell, self.master());
                 cx.out.push(Effect::Halt(format!(
                     "this data directory belongs to cell {cell}, and the master at {master} is \
                      another cell's ({}); name a master of its own cell, or give --data an empty \
@@ -250,9 +344,9 @@ impl MasterLink {
             _ => {}
         }
         self.say_why_away(cx, failure);
-        self.master_index += 1;
         self.state = LinkState::Away(cx.now.time + JOIN_RETRY);
         self.inventory = None;
+        self.fail(cx, failure);
     }
 
     /// Tells a person why no master takes this server in: once for each reason, and not for what
@@ -261,7 +355,7 @@ impl MasterLink {
         let since = *self.away_since.get_or_insert(cx.now.time);
         let patience = Duration::from_millis(cx.settings.config().silent_ms);
         if cx.now.time.since(since) >= patience && self.said != failure.message {
-            let (master, why) = (self.master(cx.me), &failure.message);
+            let (master, why) = (self.master(), &failure.message);
             let event = LogEvent::warn("not in the cell").with("master", master).with("why", why);
             cx.out.push(Effect::Log(event));
             self.said.clone_from(&failure.message);
@@ -272,7 +366,7 @@ impl MasterLink {
     fn say_joined(&mut self, cx: &mut LinkContext<'_>) {
         self.away_since = None;
         self.said.clear();
-        let event = LogEvent::info("in the cell").with("master", self.master(cx.me));
+        let event = LogEvent::info("in the cell").with("master", self.master());
         cx.out.push(Effect::Log(event));
     }
 
@@ -294,34 +388,39 @@ impl MasterLink {
             join,
             number,
         };
-        self.call(cx, CallPurpose::Inventory { join, number, last }, request);
+        let slice = AskedSlice { join, number, last };
+        self.call(cx, |asked| CallPurpose::Inventory { asked, slice }, request);
     }
 
     /// A slice of that join's inventory is answered, or its fate is not known.
     pub(crate) fn on_slice_answered(
         &mut self,
         cx: &mut LinkContext<'_>,
-        (join, number, last): (JoinId, u64, bool),
+        (asked, slice): (ChoiceNumber, AskedSlice),
         result: Result<InventoryAnswer, Failure>,
     ) {
-        let is_meant = |it: &&mut InventoryProgress| (it.join(), it.number()) == (join, number);
-        // Of an earlier join: it is over, and the present one has slices of its own (I3).
-        let Some(inventory) = self.inventory.as_mut().filter(is_meant) else { return };
+        let is_meant =
+            |it: &InventoryProgress| (it.join(), it.number()) == (slice.join, slice.number);
+        if asked != self.search.choice() || !self.inventory.as_ref().is_some_and(is_meant) {
+            // Of an earlier join: it is over, and the present one has slices of its own (I3, MS2).
+            return;
+        }
         let answer = match result {
             Ok(answer) => answer,
             Err(failure) => return self.retry_join(cx, &failure),
         };
-        self.heard = cx.now.time;
-        if last {
+        self.hear(cx);
+        if slice.last {
             self.inventory = None;
             return self.say_joined(cx);
         }
+        let inventory = self.inventory.as_mut().expect("looked at above");
         inventory.slice_answered(&answer);
         if answer.pause_ms == 0 {
             self.tell_slice(cx);
         } else {
             let at = cx.now.time + Duration::from_millis(answer.pause_ms);
-            cx.out.wake(WakePurpose::NextSlice(join), at);
+            cx.out.wake(WakePurpose::NextSlice(slice.join), at);
         }
     }
 
@@ -386,31 +485,39 @@ impl MasterLink {
             traffic: Box::new(cx.traffic.totals()),
         };
         self.lost_told = (cx.now.time, request.lost.clone());
-        self.call(cx, CallPurpose::Heartbeat(cx.now.time), request);
+        let sent = cx.now.time;
+        self.call(cx, |asked| CallPurpose::Heartbeat { asked, sent }, request);
     }
 
     /// The master's answer to a heartbeat, if there is something in it to heed.
     pub(crate) fn on_heartbeat_answer(
         &mut self,
         cx: &mut LinkContext<'_>,
-        sent: Time,
+        (asked, sent): (ChoiceNumber, Time),
         result: Result<HeartbeatAnswer, Failure>,
     ) -> Option<HeartbeatAnswer> {
+        if asked != self.search.choice() {
+            // MS2.
+            return None;
+        }
         let answer = match result {
             Ok(answer) => answer,
             Err(failure) => {
                 let silence = cx.now.time.since(self.heard);
                 if silence > Duration::from_millis(cx.settings.config().silent_ms) {
                     self.retry_join(cx, &failure);
+                } else {
+                    self.fail(cx, &failure);
                 }
                 return None;
             }
         };
-        if self.obey_term(answer.term, cx.out).is_err() {
+        if let Err(failure) = self.obey_term(answer.term, cx.out) {
             // A master that is one no more: as good as no answer (M1).
+            self.fail(cx, &failure);
             return None;
         }
-        self.heard = cx.now.time;
+        self.hear(cx);
         self.sheds = !answer.garbage.is_empty();
         if answer.rejoin {
             self.state = LinkState::Away(cx.now.time);

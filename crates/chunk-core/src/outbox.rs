@@ -8,7 +8,7 @@ use cairn_env::{
     Answer, Caller, ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Effect, EffectId,
     JournalEntry, Lane, Payload,
 };
-use cairn_protocol::{ErrorCode, Failure, Request, Response};
+use cairn_protocol::{ChoiceNumber, ErrorCode, Failure, Request, Response};
 use cairn_types::{Address, ChunkHandle, ChunkVersion, JoinId, LeaseId, ServerId, Term, Time};
 use std::collections::BTreeMap;
 
@@ -69,12 +69,22 @@ pub(crate) enum CallPurpose {
     Replica(ChunkHandle, ReplicaCall),
     /// The source of a clone gives its blocks.
     Clone { handle: ChunkHandle, number: u64 },
-    /// The master takes this server in.
-    Join,
+    /// A master takes this server in.
+    Join { asked: ChoiceNumber },
     /// The master takes in a slice of that join's inventory.
-    Inventory { join: JoinId, number: u64, last: bool },
-    /// The master answers a heartbeat that was sent then.
-    Heartbeat(Time),
+    Inventory { asked: ChoiceNumber, slice: AskedSlice },
+    /// A master answers a heartbeat that was sent then.
+    Heartbeat { asked: ChoiceNumber, sent: Time },
+    /// That master says whether it is in charge.
+    FindPrimary(Address),
+}
+
+/// Which slice of an inventory was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AskedSlice {
+    pub(crate) join: JoinId,
+    pub(crate) number: u64,
+    pub(crate) last: bool,
 }
 
 /// What was asked of another server for one replica.

@@ -570,6 +570,7 @@ fn a_person_hears_that_a_master_takes_the_server_in_and_once_why_none_does() {
                     bench.answer(id, Err(why));
                 }
             }
+            bench.find("nobody", TERM);
         }
     };
     refuse(&mut bench);
@@ -578,6 +579,7 @@ fn a_person_hears_that_a_master_takes_the_server_in_and_once_why_none_does() {
     assert_eq!(bench.logged, [taken_in, left_out]);
     while bench.logged.len() < 3 {
         bench.tick(Duration::from_millis(250));
+        bench.find("master:1", TERM);
         while let Some((id, request)) = bench.calls.pop_front() {
             let config = Box::new(CellConfig::tiny());
             let join =

@@ -3,7 +3,7 @@
 use crate::file_cache::FileCache;
 use crate::locations::LocationQuestion;
 use crate::masters::lookup::LookupRequest;
-use crate::masters::master_list::MasterList;
+use crate::masters::primary_watch::{PrimaryWatch, WatchContext};
 use crate::outbox::Outbox;
 use crate::settings::ClientSettings;
 use crate::tasks::push_window::PushWindow;
@@ -19,7 +19,7 @@ pub(crate) struct ClientContext {
     pub(crate) rack: Rack,
     /// The cell's, once a master has told them.
     pub(crate) config: Option<CellConfig>,
-    pub(crate) masters: MasterList,
+    pub(crate) masters: PrimaryWatch,
     pub(crate) files: FileCache,
     pub(crate) write_order: WriteOrder,
     pub(crate) push_window: PushWindow,
@@ -38,7 +38,7 @@ impl ClientContext {
             now: Time::default(),
             rack,
             config: None,
-            masters: MasterList::new(masters),
+            masters: PrimaryWatch::new(masters),
             files: FileCache::default(),
             write_order: WriteOrder::default(),
             push_window: PushWindow::default(),
@@ -53,6 +53,12 @@ impl ClientContext {
     /// The cell's settings. Tasks that need them begin only once they are known.
     pub(crate) fn cell(&self) -> &CellConfig {
         self.config.as_ref().expect("an operation on a file begins once the settings are known")
+    }
+
+    /// The masters, and what looking for one takes.
+    pub(crate) fn masters(&mut self) -> (&mut PrimaryWatch, WatchContext<'_>) {
+        let Self { now, masters, outbox, random, .. } = self;
+        (masters, WatchContext { now: *now, outbox, random })
     }
 
     /// A name for the next data that is pushed (R15).

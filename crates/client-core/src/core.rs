@@ -10,7 +10,7 @@ use crate::no_disk::NoJob;
 use crate::operation::{Command, Operation, Output};
 use crate::operations::master_answers::ask_for_chunks;
 use crate::operations::operation_table::OperationTable;
-use crate::outbox::Alarm;
+use crate::outbox::{Alarm, CallOwner};
 use crate::retry::at_deadline;
 use crate::settings::ClientSettings;
 use crate::tasks::master_call::{MasterAnswer, MasterCall};
@@ -18,7 +18,7 @@ use crate::tasks::server_call::ServerCall;
 use crate::tasks::task::{Task, TaskOwner, TaskResult};
 use crate::tasks::task_context::{Progress, TaskInput};
 use crate::tasks::task_table::TaskTable;
-use cairn_env::{Completion, Effect, Event, Now};
+use cairn_env::{Answer, Completion, Effect, EffectId, Event, Now};
 use cairn_protocol::{
     CellInfo, CellInfoAnswer, ErrorCode, Failure, Hello, Outcome, Request, Response, Role, Rpc,
 };
@@ -76,9 +76,7 @@ impl ClientCore {
             Event::Started => self.identify(CellId::default()),
             Event::Command(command) => self.start(command),
             Event::Completed { id, result: Completion::Answered(result) } => {
-                if let Some(task) = self.client.outbox.take_call(id) {
-                    self.tasks.wake(task, TaskInput::Answered(id, result));
-                }
+                self.on_answer(id, result);
             }
             Event::Completed { result: Completion::Woken, .. } => self.client.outbox.woken(),
             Event::Completed { result: Completion::Disk(job), .. } => match job {},
@@ -110,6 +108,23 @@ impl ClientCore {
         self.operations.tell_answers();
     }
 
+    fn on_answer(&mut self, id: EffectId, result: Result<Answer, Failure>) {
+        match self.client.outbox.take_call(id) {
+            Some(CallOwner::Task(task)) => self.tasks.wake(task, TaskInput::Answered(id, result)),
+            Some(CallOwner::MasterTask(task, asked)) => {
+                let (masters, mut cx) = self.client.masters();
+                masters.answered(&mut cx, asked, &result);
+                self.tasks.wake(task, TaskInput::Answered(id, result));
+            }
+            Some(CallOwner::Search(master)) => {
+                let (masters, mut cx) = self.client.masters();
+                masters.told(&mut cx, &master, result);
+            }
+            // Nobody waits for it.
+            None => {}
+        }
+    }
+
     /// Moves tasks until all of them wait for the world.
     fn settle(&mut self) {
         loop {
@@ -119,6 +134,8 @@ impl ClientCore {
                 self.step_task(task, TaskInput::Passed);
             } else if let Some(task) = self.client.push_window.next_turn(self.client.now) {
                 self.step_task(task, TaskInput::Turn);
+            } else if self.client.masters.take_found() {
+                self.tasks.master_found();
             } else if let Some(request) = self.client.lookups.pop_front() {
                 self.lookups.ask(&mut self.tasks, request);
             } else if let Some((operation, request)) = self.mutations.next_held() {
@@ -143,6 +160,11 @@ impl ClientCore {
     fn ring(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::Task(task) => self.tasks.ring(task),
+            Alarm::Masters => {
+                let is_wanted = self.tasks.has_master_calls();
+                let (masters, mut cx) = self.client.masters();
+                masters.ring(&mut cx, is_wanted);
+            }
             Alarm::Pause(operation) => self.finish(operation, Ok(Output::Paused)),
             Alarm::Deadline(operation) => {
                 let maybe = self.operations.may_have_happened(operation, &self.tasks);
@@ -303,7 +325,10 @@ impl ClientCore {
         let awaits_cell = self.waiting.iter().any(|(waiting, _)| *waiting == id);
         let lookups = self.lookups.questions_for(own, awaits_cell);
         let all = lookups.chain(self.opens.question_of(id)).chain(own.iter().copied());
-        all.filter_map(|task| self.tasks.get(task).last_failure()).next().cloned()
+        let mut all = all.map(|task| self.tasks.get(task)).peekable();
+        let asks_masters = matches!(all.peek(), Some(Task::MasterCall(_)));
+        let why_held = self.client.masters.why_held().filter(|_| asks_masters);
+        all.find_map(Task::last_failure).or(why_held).cloned()
     }
 }
 

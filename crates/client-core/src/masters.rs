@@ -3,6 +3,6 @@
 
 pub(crate) mod joined_opens;
 pub(crate) mod lookup;
-pub(crate) mod master_list;
 pub(crate) mod mutation_window;
+pub(crate) mod primary_watch;
 pub(crate) mod shared_lookups;

@@ -1,15 +1,17 @@
 //! The way out of the client: calls, whose they are, and the wake behind all alarms.
 //!
-//! - E1: each call of a task is answered once, and its answer moves that task.
+//! - E1: each call of a task is answered once, and its answer moves that task, unless the task has
+//!   given it up.
 //! - E2: the numbers of calls grow for ever, so they also tell which of two questions is the
 //!   younger.
 
 use crate::ids::{OperationId, TaskId};
+use crate::masters::primary_watch::AskedMaster;
 use crate::no_disk::NoJob;
 use crate::timers::{TimerKey, Timers};
 use bytes::Bytes;
 use cairn_env::{Caller, Effect, EffectId, Payload};
-use cairn_protocol::{Failure, Hello, Request};
+use cairn_protocol::{Failure, FindPrimary, Hello, Request};
 use cairn_types::{Address, ServerId, Time};
 use std::collections::BTreeMap;
 
@@ -19,6 +21,19 @@ pub(crate) enum Alarm {
     Task(TaskId),
     Deadline(OperationId),
     Pause(OperationId),
+    /// It is time to look for a master.
+    Masters,
+}
+
+/// Who waits for the answer to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CallOwner {
+    /// A task that asks a chunkserver.
+    Task(TaskId),
+    /// A task that asks a master.
+    MasterTask(TaskId, AskedMaster),
+    /// Whoever looks for the primary: this master was asked.
+    Search(Address),
 }
 
 /// A question to another party.
@@ -37,18 +52,31 @@ pub(crate) struct OutgoingCall {
 pub(crate) struct Outbox {
     effects: Vec<Effect<NoJob>>,
     /// Whose calls are under way.
-    calls: BTreeMap<EffectId, TaskId>,
+    calls: BTreeMap<EffectId, CallOwner>,
     alarms: Timers<Alarm>,
     last_number: u64,
 }
 
 impl Outbox {
-    /// Makes a call whose answer moves `task`.
-    pub(crate) fn call(&mut self, task: TaskId, call: OutgoingCall) -> EffectId {
+    /// Makes a call whose answer is `owner`'s.
+    pub(crate) fn call(&mut self, owner: CallOwner, call: OutgoingCall) -> EffectId {
         let id = self.send(call);
-        let same = self.calls.insert(id, task);
+        let same = self.calls.insert(id, owner);
         assert!(same.is_none(), "E2: {id:?} was given out before");
         id
+    }
+
+    /// Asks a master who is in charge.
+    pub(crate) fn find_primary(&mut self, to: Address, deadline: Time) {
+        let (server, payload) = (ServerId::default(), Bytes::new());
+        let request = FindPrimary {}.into();
+        let call = OutgoingCall { to: to.clone(), server, request, payload, deadline };
+        self.call(CallOwner::Search(to), call);
+    }
+
+    /// Whoever made the call does not want its answer any more.
+    pub(crate) fn give_up(&mut self, id: EffectId) {
+        self.calls.remove(&id);
     }
 
     /// Makes a call for whose answer nobody waits.
@@ -73,8 +101,8 @@ impl Outbox {
         self.last_number
     }
 
-    /// Whose call this was (E1); nobody's where it was only told.
-    pub(crate) fn take_call(&mut self, id: EffectId) -> Option<TaskId> {
+    /// Whose call this was (E1); nobody's where it was only told, or is given up.
+    pub(crate) fn take_call(&mut self, id: EffectId) -> Option<CallOwner> {
         assert!(id.0 <= self.last_number, "E1: {id:?} was never asked");
         self.calls.remove(&id)
     }

@@ -7,8 +7,8 @@ use crate::settings::ClientSettings;
 use bytes::Bytes;
 use cairn_env::{Answer, Completion, Effect, EffectId, Event, Now};
 use cairn_protocol::{
-    CellInfoAnswer, ChunkGrant, ChunkLocations, Failure, LocateAnswer, ReadAnswer, Request,
-    Response,
+    CellInfoAnswer, ChunkGrant, ChunkLocations, ErrorCode, Failure, FindPrimaryAnswer,
+    LocateAnswer, MasterRole, ReadAnswer, Request, Response,
 };
 use cairn_types::{
     Address, BlockChecksums, CellConfig, ChunkHandle, ChunkIndex, ChunkVersion, Entry, EntryId,
@@ -35,6 +35,8 @@ pub(crate) struct TestClient {
     core: ClientCore,
     pub(crate) now: Time,
     calls: VecDeque<Call>,
+    /// Masters that were asked who is in charge, and have not answered.
+    searches: VecDeque<Call>,
     wakes: Vec<(EffectId, Time)>,
 }
 
@@ -52,6 +54,7 @@ pub(crate) fn client() -> TestClient {
         core: ClientCore::new(settings),
         now: Time::from_nanos(1),
         calls: VecDeque::new(),
+        searches: VecDeque::new(),
         wakes: Vec::new(),
     };
     client.event(Event::Started);
@@ -87,7 +90,9 @@ impl TestClient {
         for effect in effects {
             match effect {
                 Effect::Call { id, to, request, payload, deadline, .. } => {
-                    self.calls.push_back(Call { id, to, request, payload, deadline });
+                    let is_search = matches!(request, Request::FindPrimary(_));
+                    let calls = if is_search { &mut self.searches } else { &mut self.calls };
+                    calls.push_back(Call { id, to, request, payload, deadline });
                 }
                 Effect::Wake { id, at } => self.wakes.push((id, at)),
                 Effect::Identify(_) => {}
@@ -137,6 +142,26 @@ impl TestClient {
 
     pub(crate) fn assert_asks_nobody(&self) {
         assert!(self.calls.is_empty(), "asked: {:?}", self.calls);
+    }
+
+    /// The masters that were asked who is in charge and have not answered, in order.
+    pub(crate) fn searched(&self) -> Vec<String> {
+        self.searches.iter().map(|call| call.to.as_str().to_owned()).collect()
+    }
+
+    /// All masters answer who is in charge: `primary` that it is, since term `term`; the others
+    /// cannot be reached.
+    pub(crate) fn find(&mut self, primary: &str, term: u64) {
+        for call in std::mem::take(&mut self.searches) {
+            let result = if call.to.as_str() == primary {
+                let (role, term) = (MasterRole::Primary, Term::new(term));
+                let answer = FindPrimaryAnswer { role, term, ..FindPrimaryAnswer::default() };
+                Ok(Response::FindPrimary(answer))
+            } else {
+                Err(Failure::not_done(ErrorCode::Unreachable, "connection refused"))
+            };
+            self.tell(&call, result);
+        }
     }
 
     /// Answers a call.

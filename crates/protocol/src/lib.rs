@@ -24,6 +24,7 @@ mod lies;
 mod master_calls;
 mod mutation_calls;
 mod policy_calls;
+mod primary_search;
 mod read_calls;
 mod reason_code;
 mod repair_status;
@@ -80,6 +81,7 @@ pub use mutation_calls::{
 pub use policy_calls::{
     GetPolicy, GetPolicyAnswer, PolicyOrigin, PolicySource, SetPolicy, SetPolicyAnswer,
 };
+pub use primary_search::{ChoiceNumber, MASTERS_KNOWN_MAX, PrimarySearch, SearchStep};
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
 pub use reason_code::ReasonCode;
 pub use repair_status::{BelowGoalCount, CloneStatus, CopyNeed, RepairStatus, RepairStatusAnswer};

@@ -40,6 +40,8 @@ pub struct CellPlan {
     pub master_arguments: Vec<String>,
     /// Further arguments of each chunkserver.
     pub chunkserver_arguments: Vec<String>,
+    /// Addresses that the chunkservers are told beside the master's own, before it.
+    pub masters_before: Vec<String>,
     /// Where the chunkservers keep their data, where not in `directory`.
     pub data: Option<PathBuf>,
     /// The data directories of single chunkservers, by number from 1, where they are others.
@@ -61,6 +63,7 @@ impl CellPlan {
             settings: String::new(),
             master_arguments: Vec::new(),
             chunkserver_arguments: Vec::new(),
+            masters_before: Vec::new(),
             data: None,
             disks: BTreeMap::new(),
             hosts: Vec::new(),
@@ -238,7 +241,9 @@ impl CellPlan {
     fn arguments_of_chunkserver(&self, number: usize, master: &str) -> Vec<String> {
         let usual = || format!("/rack-{}", 1 + (number - 1) / self.servers_per_rack.max(1));
         let rack = self.hosts.get(number).map_or_else(usual, |host| host.rack.clone());
-        let arguments = ["chunkserver", "--master", master, "--rack", &rack];
+        let before = self.masters_before.iter().map(String::as_str);
+        let masters = before.chain([master]).collect::<Vec<_>>().join(",");
+        let arguments = ["chunkserver", "--master", &masters, "--rack", &rack];
         let mut arguments = arguments.map(str::to_owned).to_vec();
         let disks = self.disks.get(&number).cloned();
         for disk in disks.unwrap_or_else(|| vec![self.data_of(number)]) {

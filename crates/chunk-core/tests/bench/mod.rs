@@ -10,8 +10,9 @@ use cairn_env::{
 };
 use cairn_format::ScrubPosition;
 use cairn_protocol::{
-    Append, Failure, Forward, ForwardAnswer, Forwarded, GrantLease, InventoryAnswer, JoinAnswer,
-    Raise, Read, ReplicaReport, Request, RequestId, Response,
+    Append, ErrorCode, Failure, FindPrimaryAnswer, Forward, ForwardAnswer, Forwarded, GrantLease,
+    InventoryAnswer, JoinAnswer, MasterRole, Raise, Read, ReplicaReport, Request, RequestId,
+    Response,
 };
 use cairn_types::{
     Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, LeaseId, MutationNumber,
@@ -33,6 +34,10 @@ pub struct Bench {
     pub jobs: VecDeque<JobEffect>,
     pub scrubs: VecDeque<JobEffect>,
     pub calls: VecDeque<CallEffect>,
+    /// Masters that are asked who is in charge.
+    pub searches: VecDeque<(EffectId, Address)>,
+    /// The masters that were asked anything else, in order.
+    pub masters_asked: Vec<(Address, Request)>,
     pub replies: VecDeque<Reply>,
     pub wakes: VecDeque<EffectId>,
     pub logged: Vec<String>,
@@ -67,13 +72,28 @@ impl Bench {
         Self::starting(&[], ScrubPosition::default(), &[])
     }
 
+    /// The same in a cell of several masters.
+    pub fn of_masters(names: &[&str]) -> Self {
+        let masters = names.iter().map(Address::new).collect();
+        Self::starting_with(masters, &[], ScrubPosition::default(), &[])
+    }
+
     /// A server that finds these replicas of ten bytes at `version(1)`, of which it knows some as
     /// bad, and has begun to join its cell.
     fn starting(held: &[ChunkHandle], scrubbed: ScrubPosition, bad: &[ChunkHandle]) -> Self {
+        Self::starting_with(vec![Address::new("master:1")], held, scrubbed, bad)
+    }
+
+    fn starting_with(
+        masters: Vec<Address>,
+        held: &[ChunkHandle],
+        scrubbed: ScrubPosition,
+        bad: &[ChunkHandle],
+    ) -> Self {
         let settings = ChunkCoreConfig {
             at: server(1),
             incarnation: Incarnation::new(1),
-            masters: vec![Address::new("master:1")],
+            masters,
             cell: CellId::new(5),
             term: TERM,
             reign: Default::default(),
@@ -99,6 +119,8 @@ impl Bench {
             jobs: VecDeque::new(),
             scrubs: VecDeque::new(),
             calls: VecDeque::new(),
+            searches: VecDeque::new(),
+            masters_asked: vec![],
             replies: VecDeque::new(),
             wakes: VecDeque::new(),
             logged: vec![],
@@ -122,7 +144,21 @@ impl Bench {
         bench
     }
 
-    fn join(&mut self) {
+    /// All masters that are asked who is in charge answer: `primary` that it is, in this term; the
+    /// others cannot be reached.
+    pub fn find(&mut self, primary: &str, term: Term) {
+        for (id, master) in std::mem::take(&mut self.searches) {
+            let result = if master.as_str() == primary {
+                let (role, default) = (MasterRole::Primary, FindPrimaryAnswer::default());
+                Ok(Response::FindPrimary(FindPrimaryAnswer { role, term, ..default }))
+            } else {
+                Err(Failure::not_done(ErrorCode::Unreachable, "nobody listens there"))
+            };
+            self.answer(id, result);
+        }
+    }
+
+    pub fn join(&mut self) {
         let config = Box::new(CellConfig::tiny());
         let join = self.call();
         assert!(matches!(join.1, Request::Join(_)));
@@ -168,7 +204,15 @@ impl Bench {
                     self.scrubs.push_back((id, job));
                 }
                 Effect::Disk { id, job, .. } => self.jobs.push_back((id, job)),
-                Effect::Call { id, request, .. } => self.calls.push_back((id, request)),
+                Effect::Call { id, to, request: Request::FindPrimary(_), .. } => {
+                    self.searches.push_back((id, to));
+                }
+                Effect::Call { id, to, request, .. } => {
+                    if to.as_str().starts_with("master") {
+                        self.masters_asked.push((to, request.clone()));
+                    }
+                    self.calls.push_back((id, request));
+                }
                 Effect::Reply { to, answer, .. } => self.replies.push_back((to, answer)),
                 Effect::Wake { id, .. } => self.wakes.push_back(id),
                 Effect::Identify(_) => {}

@@ -269,7 +269,7 @@ mod tests {
         let opens = start(&mut client, &["a", "b"]);
         let silent = Failure::not_done(ErrorCode::Unreachable, "connection refused");
         client.fail(silent.clone());
-        client.pass(Duration::from_millis(20));
+        client.find("m2:1", 1);
         assert_eq!(names_of(&client.fail(silent).request), ["a", "b"]);
         client.pass(Duration::from_secs(61));
         for open in opens {

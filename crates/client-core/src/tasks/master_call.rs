@@ -1,16 +1,20 @@
 //! One question to the masters, asked until one answers (A25, R24).
 //!
 //! ```text
-//!   Resting ──► Calling ──► over
-//!      ▲           │ silence, a failure that may pass: perhaps another master
-//!      └───────────┘
+//!   Resting ──► Calling ──► over        Held: no master is known to be in charge
+//!    ▲ ▲           │ │ a failure that may pass, silence, another master is found
+//!    │ └───────────┘ ▼
+//!    └──── found ─ Held
 //! ```
 //! - Q1: a retry is the same message: a namespace mutation keeps its number, so that it happens
 //!   once (R24).
 //! - Q2: an answer, good or bad, to a mutation is believed even after tries whose end is unknown,
 //!   because the master knows the number again; but not that the number is too old, nor that it
 //!   was not done: this try was not.
+//! - Q3: who waits at a master that is trusted no more asks the next one; what comes of the first
+//!   try is unknown, and the number tells that master of both (Q1).
 
+use crate::masters::primary_watch::AskedMaster;
 use crate::retry::{at_deadline, is_final, is_silence};
 use crate::settings::MASTER_PATIENCE;
 use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
@@ -34,9 +38,11 @@ pub(crate) struct MasterAnswer {
 enum MasterCallState {
     /// It has not begun, or rests after a failure.
     Resting,
+    /// Nobody is known who could be asked.
+    Held,
     Calling {
         call: EffectId,
-        sent: Time,
+        asked: AskedMaster,
     },
 }
 
@@ -57,10 +63,10 @@ impl MasterCall {
         Self { request, state, attempts: 0, unknown: false, last_failure: None }
     }
 
-    /// The number of the question under way; none while it rests.
+    /// The number of the question under way; none while it rests, or is held.
     pub(crate) fn asked(&self) -> Option<u64> {
         match self.state {
-            MasterCallState::Resting => None,
+            MasterCallState::Resting | MasterCallState::Held => None,
             MasterCallState::Calling { call, .. } => Some(call.0),
         }
     }
@@ -102,13 +108,30 @@ impl MasterCall {
         input: TaskInput,
     ) -> Progress<MasterAnswer> {
         match (self.state, input) {
-            (MasterCallState::Resting, TaskInput::Begin | TaskInput::Alarm) => self.call(cx),
-            (MasterCallState::Calling { call, sent }, TaskInput::Answered(id, result)) => {
+            (MasterCallState::Resting, TaskInput::Begin | TaskInput::Alarm)
+            // Held until its deadline.
+            | (MasterCallState::Held, TaskInput::Alarm) => self.call(cx),
+            (MasterCallState::Held, TaskInput::MasterFound) => self.try_again(cx),
+            (MasterCallState::Calling { call, asked }, TaskInput::MasterFound) => {
+                if asked.choice == cx.client.masters.choice() {
+                    return Poll::Pending;
+                }
+                // Q3.
+                cx.client.outbox.give_up(call);
+                self.unknown |= self.is_mutation();
+                self.state = MasterCallState::Resting;
+                self.attempts += 1;
+                self.try_again(cx)
+            }
+            // It asks when its rest is over.
+            (MasterCallState::Resting, TaskInput::MasterFound) => Poll::Pending,
+            (MasterCallState::Calling { call, asked }, TaskInput::Answered(id, result)) => {
                 assert_eq!(call, id, "a question has one call under way");
                 self.state = MasterCallState::Resting;
                 match result {
                     Ok(answer) => {
                         let response = self.checked(answer.response)?;
+                        let sent = asked.sent;
                         Poll::Ready(Ok(MasterAnswer { response, asked: id.0, sent }))
                     }
                     Err(failure) => self.failed(cx, failure),
@@ -122,12 +145,38 @@ impl MasterCall {
         assert!(!self.unknown || self.attempts > 0, "only a try can leave the end unknown");
         if cx.now() >= cx.deadline {
             let maybe = self.may_have_happened();
-            return Poll::Ready(Err(at_deadline(self.last_failure.take(), maybe)));
+            let why = self.last_failure.take();
+            let why = why.or_else(|| cx.client.masters.why_held().cloned());
+            return Poll::Ready(Err(at_deadline(why, maybe)));
         }
         let patience = self.patience(cx);
-        let call = cx.call_master(self.request.clone(), patience);
-        self.state = MasterCallState::Calling { call, sent: cx.now() };
+        self.state = match cx.call_master(&self.request, patience) {
+            Some((call, asked)) => MasterCallState::Calling { call, asked },
+            None => self.hold(cx),
+        };
         Poll::Pending
+    }
+
+    /// Is moved when a master is found, or by the deadline.
+    fn hold(&self, cx: &mut TaskContext<'_>) -> MasterCallState {
+        cx.set_alarm(cx.deadline.since(cx.now()));
+        MasterCallState::Held
+    }
+
+    /// Asks who is found: at once, unless others were before.
+    fn try_again(&mut self, cx: &mut TaskContext<'_>) -> Progress<MasterAnswer> {
+        cx.drop_alarm();
+        self.state = MasterCallState::Resting;
+        if self.attempts <= 1 {
+            return self.call(cx);
+        }
+        self.rest(cx, self.attempts - 1);
+        Poll::Pending
+    }
+
+    fn rest(&self, cx: &mut TaskContext<'_>, attempts: u32) {
+        let rest = cx.client.backoff(attempts);
+        cx.set_alarm(rest.min(cx.deadline.since(cx.now())));
     }
 
     /// The answer, if it is one to this question: who answers otherwise is broken, and may have
@@ -169,13 +218,16 @@ impl MasterCall {
             return Poll::Ready(Err(Failure { outcome, ..failure }));
         }
         self.unknown |= failure.outcome == Outcome::Unknown;
-        if is_silence(&failure) || failure.code == ErrorCode::NotPrimaryMaster {
-            cx.client.masters.next();
-        }
-        self.last_failure = Some(failure);
         self.attempts += 1;
-        let rest = cx.client.backoff(self.attempts);
-        cx.set_alarm(rest.min(cx.deadline.since(cx.now())));
+        let another = is_silence(&failure) || failure.code == ErrorCode::NotPrimaryMaster;
+        self.last_failure = Some(failure);
+        if !another {
+            self.rest(cx, self.attempts);
+        } else if cx.client.masters.trusted().is_some() {
+            return self.try_again(cx);
+        } else {
+            self.state = self.hold(cx);
+        }
         Poll::Pending
     }
 }
@@ -200,7 +252,7 @@ mod tests {
         let done = client.start(Operation::Ask(Delete::default().into()));
         let first = client.fail(unreachable(Outcome::Unknown));
         client.assert_asks_nobody();
-        client.pass(Duration::from_millis(20));
+        client.find("m2:1", 1);
         let second = client.call();
         assert_eq!((first.to.as_str(), second.to.as_str()), ("m1:1", "m2:1"));
         assert_eq!(first.request, second.request, "R24");
@@ -220,7 +272,7 @@ mod tests {
             let mut client = client();
             let done = client.start(Operation::Ask(Delete::default().into()));
             client.fail(unreachable(first));
-            client.pass(Duration::from_millis(20));
+            client.find("m2:1", 1);
             let second = client.call();
             client.tell(&second, Err(full()));
             let failure = result(&done).expect_err("refused");
@@ -285,7 +337,7 @@ mod tests {
         batch.entries.insert(1, BatchEntry::Stat(Stat::default()));
         let done = client.start(Operation::Ask(batch.into()));
         let first = client.fail(unreachable(Outcome::Unknown));
-        client.pass(Duration::from_millis(20));
+        client.find("m2:1", 1);
         let second = client.call();
         assert_eq!(first.request, second.request, "R24");
         let Request::Batch(batch) = second.request.clone() else { panic!("{second:?}") };

@@ -133,6 +133,7 @@ impl ReadPiece {
             TaskInput::Alarm => self.alarm(cx),
             TaskInput::Answered(call, result) => self.answered(cx, call, result),
             TaskInput::Passed | TaskInput::Turn => unreachable!("a read waits for no write"),
+            TaskInput::MasterFound => unreachable!("a read asks no master itself"),
         }
     }
 

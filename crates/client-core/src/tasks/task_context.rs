@@ -4,7 +4,8 @@ use crate::context::ClientContext;
 use crate::file_state::FileState;
 use crate::ids::TaskId;
 use crate::masters::lookup::{Lookup, LookupRequest};
-use crate::outbox::{Alarm, OutgoingCall};
+use crate::masters::primary_watch::AskedMaster;
+use crate::outbox::{Alarm, CallOwner, OutgoingCall};
 use crate::timers::TimerKey;
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
@@ -28,6 +29,8 @@ pub(crate) enum TaskInput {
     Turn,
     /// What it looked up is known now, or cannot be.
     LookedUp(Result<(), Failure>),
+    /// A master is trusted to be in charge that was not, or is again.
+    MasterFound,
 }
 
 /// How far a task or an operation is: it waits for another input, or is over.
@@ -64,19 +67,32 @@ impl TaskContext<'_> {
         let deadline = self.deadline.min(self.client.now + patience);
         let request = request.into();
         let call = OutgoingCall { to, server, request, payload, deadline };
-        self.client.outbox.call(self.id, call)
+        self.client.outbox.call(CallOwner::Task(self.id), call)
     }
 
-    /// Asks the master that answered last.
-    pub(crate) fn call_master(&mut self, request: Request, patience: Duration) -> EffectId {
-        let to = self.client.masters.current().clone();
-        self.call((to, ServerId::default()), request, Bytes::new(), patience)
+    /// Asks the master that is trusted; asks nobody where none is, and is moved once one is found.
+    pub(crate) fn call_master(
+        &mut self,
+        request: &Request,
+        patience: Duration,
+    ) -> Option<(EffectId, AskedMaster)> {
+        let (masters, mut cx) = self.client.masters();
+        let Some(to) = masters.trusted().cloned() else {
+            masters.holds(&mut cx);
+            return None;
+        };
+        let asked = masters.asks(&mut cx);
+        let deadline = self.deadline.min(self.client.now + patience);
+        let (server, request, payload) = (ServerId::default(), request.clone(), Bytes::new());
+        let call = OutgoingCall { to, server, request, payload, deadline };
+        let owner = CallOwner::MasterTask(self.id, asked);
+        Some((self.client.outbox.call(owner, call), asked))
     }
 
     /// Tells the master of bytes that fail their checksum (R31); nobody waits for the answer.
     pub(crate) fn report_bad_block(&mut self, report: ReportBadBlock) {
         let call = OutgoingCall {
-            to: self.client.masters.current().clone(),
+            to: self.client.masters.latest().clone(),
             server: ServerId::default(),
             request: report.into(),
             payload: Bytes::new(),

@@ -90,6 +90,20 @@ impl TaskTable {
         }
     }
 
+    /// Whether any task asks the masters, or wants to.
+    pub(crate) fn has_master_calls(&self) -> bool {
+        self.running.values().any(|running| matches!(running.task, Task::MasterCall(_)))
+    }
+
+    /// Has every task moved that asks the masters, or wants to.
+    pub(crate) fn master_found(&mut self) {
+        for (id, running) in &self.running {
+            if let Task::MasterCall(_) = running.task {
+                self.ready.push_back((*id, TaskInput::MasterFound));
+            }
+        }
+    }
+
     /// A task that is not over.
     pub(crate) fn get(&self, id: TaskId) -> &Task {
         &self.running.get(&id).expect("whoever knows a task's id forgets it once it is over").task
