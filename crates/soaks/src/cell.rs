@@ -10,9 +10,10 @@ use crate::load::LoadPlace;
 use crate::options::SoakOptions;
 use crate::small_disk::SmallDisk;
 use crate::teller::Teller;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use cairn_testkit::{CellPlan, CellProcesses, Host, PATIENCE, Program, await_until};
 use serde_json::Value;
+use std::time::Duration;
 
 /// Hosts of a laboratory that clients run on.
 const CLIENT_HOSTS: usize = 4;
@@ -85,6 +86,50 @@ fn hosts(lab: &Lab, program: &Program, servers: usize) -> Result<Vec<Host>> {
 /// Chunkserver 1, 2, … of a laboratory.
 pub(crate) fn host_name(number: usize) -> String {
     format!("s{number:02}")
+}
+
+/// What a command tells, a JSON value a line.
+///
+/// # Errors
+/// Where it tells something else. Its exit code is no matter.
+pub(crate) fn told(cell: &CellProcesses, arguments: &[&str]) -> Result<Vec<Value>> {
+    let all = [arguments, &["--json", "--cell", cell.address()]].concat();
+    let output = cell.program().command(&all).output().context("starting cairn")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let values = text.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
+    values.with_context(|| format!("cairn {}: {text}", arguments.join(" ")))
+}
+
+/// What fsck finds: code, path, server and what it says of each.
+///
+/// # Errors
+/// Where it cannot be asked.
+pub(crate) fn findings(cell: &CellProcesses, arguments: &[&str]) -> Result<Vec<String>> {
+    let told = told(cell, &[&["fsck"], arguments].concat())?;
+    let (found, last): (Vec<_>, Vec<_>) = told.iter().partition(|it| it["summary"].is_null());
+    if last.len() != 1 {
+        bail!("fsck came to no end: {told:?}");
+    }
+    let words = |it: &&Value| {
+        let [code, path, address, what] =
+            ["code", "path", "address", "what"].map(|name| it[name].as_str().unwrap_or_default());
+        format!("{code} {path} {address} {what}")
+    };
+    Ok(found.iter().map(words).collect())
+}
+
+/// Waits until a check of every byte of every replica finds nothing: what is stale or unreferenced
+/// goes by itself, and not at once.
+///
+/// # Errors
+/// With what it finds where that does not end.
+pub(crate) fn await_nothing_found(cell: &CellProcesses, within: Duration) -> Result<()> {
+    let mut found = Vec::new();
+    let clean = await_until("a check that finds nothing", within, || {
+        found = findings(cell, &["--data"])?;
+        Ok::<_, anyhow::Error>(found.is_empty())
+    });
+    clean.with_context(|| found.join("; ")).map(drop)
 }
 
 /// The chunks of a file, as `stat --chunks --json` tells them.

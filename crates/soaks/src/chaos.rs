@@ -9,7 +9,7 @@
 //!   one finds nothing.
 //! - H3: every acknowledged record of every round is read again in the end, and every file.
 
-use crate::cell::SoakCell;
+use crate::cell::{SoakCell, await_nothing_found, findings};
 use crate::chaos_faults::{ChaosFault, Wreckage};
 use crate::file_workload::FileWorkload;
 use crate::load::{Appended, Appenders, LoadPlace, Readers};
@@ -119,9 +119,10 @@ fn heal(cell: &CellProcesses) -> Result<Duration> {
     };
     healthy()?;
     let healed = calm.elapsed();
-    cell.ask(&["fsck", "--data", "--repair", "--deadline", "180"])?;
+    let repaired = cell.ask(&["fsck", "--data", "--repair", "--deadline", "180"]);
+    repaired.with_context(|| format!("{:?}; {}", findings(cell, &[]), last_words(cell)))?;
     healthy()?;
-    cell.ask(&["fsck", "--data"]).context("once more")?;
+    await_nothing_found(cell, HEALTHY_WITHIN)?;
     Ok(healed)
 }
 

@@ -1,6 +1,6 @@
 //! A fresh cell for one check, and what checks ask of it.
 
-use crate::cell::holder;
+use crate::cell::{await_nothing_found, holder, told};
 use crate::load::LoadPlace;
 use crate::rot::chunk_files;
 use crate::source_tree::{generate, same};
@@ -93,11 +93,7 @@ impl HealCell {
     /// # Errors
     /// Where it tells something else. Its exit code is no matter.
     pub(crate) fn told(&self, arguments: &[&str]) -> Result<Vec<Value>> {
-        let all = [arguments, &["--json", "--cell", self.address()]].concat();
-        let output = self.program().command(&all).output().context("starting cairn")?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let values = text.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
-        values.with_context(|| format!("cairn {}: {text}", arguments.join(" ")))
+        told(&self.processes, arguments)
     }
 
     /// The one value that a command tells.
@@ -197,31 +193,12 @@ impl HealCell {
         same(&file.local, 0, &back).map(drop)
     }
 
-    /// What fsck finds: code, path and server of each.
-    ///
-    /// # Errors
-    /// Where it cannot be asked.
-    pub(crate) fn findings(&self, arguments: &[&str]) -> Result<Vec<String>> {
-        let told = self.told(&[&["fsck"], arguments].concat())?;
-        let (found, last): (Vec<_>, Vec<_>) = told.iter().partition(|it| it["summary"].is_null());
-        if last.len() != 1 {
-            bail!("fsck came to no end: {told:?}");
-        }
-        let words = |it: &&Value| format!("{} {} {}", it["code"], it["path"], it["address"]);
-        Ok(found.iter().map(words).collect())
-    }
-
     /// Waits until a check of every byte of every replica finds nothing.
     ///
     /// # Errors
     /// With what it finds where that does not end.
-    pub(crate) fn await_nothing_found(&self) -> Result<Duration> {
-        let mut found = Vec::new();
-        let clean = await_until("a check that finds nothing", WITHIN, || {
-            found = self.findings(&["--data"])?;
-            Ok::<_, anyhow::Error>(found.is_empty())
-        });
-        clean.with_context(|| found.join("; "))
+    pub(crate) fn await_nothing_found(&self) -> Result<()> {
+        await_nothing_found(&self.processes, WITHIN)
     }
 
     /// The chunkservers that hold some of a file.

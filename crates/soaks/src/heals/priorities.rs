@@ -8,12 +8,16 @@
 //! ```
 //! Where u's source was busy at either look, or no server that could have taken it was free, u was
 //! not startable, and v may begin; but not from u's own source to one that could have taken u: that
-//! was a place for u.
+//! was a place for u. A chunk that was ever seen to rest, after a clone of it had come to nothing,
+//! proves nothing: it may have rested between two looks.
 
 use crate::report::Report;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Clones out of turn that are named.
+const EXAMPLES_MAX: usize = 24;
 
 /// What was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +40,7 @@ struct ChunkSeen {
     /// From whom to whom.
     clone: Option<(String, String)>,
     waits_for_turn: bool,
+    rests: bool,
 }
 
 type Look = BTreeMap<String, ChunkSeen>;
@@ -47,12 +52,23 @@ pub(crate) struct PriorityWatch {
     clones_per_server: usize,
     before: Look,
     seen: PrioritiesSeen,
+    /// Chunks that were seen to rest.
+    rested: BTreeSet<String>,
+    /// Those that were out of turn.
+    examples: Vec<String>,
 }
 
 impl PriorityWatch {
     /// Where servers take, and give, so many at once.
     pub(crate) fn of(paths: Vec<String>, clones_per_server: usize) -> Self {
-        Self { paths, clones_per_server, before: Look::new(), seen: PrioritiesSeen::default() }
+        Self {
+            paths,
+            clones_per_server,
+            before: Look::new(),
+            seen: PrioritiesSeen::default(),
+            rested: BTreeSet::new(),
+            examples: Vec::new(),
+        }
     }
 
     /// The line of what was seen; who saw too little has shown nothing.
@@ -63,7 +79,8 @@ impl PriorityWatch {
             "none",
             format!(
                 "{out_of_turn}; {looks} looks saw {urgent_begun} clones one to two begin, and \
-                 {others_begun} two to three"
+                 {others_begun} two to three {}",
+                self.examples.iter().take(EXAMPLES_MAX).cloned().collect::<Vec<_>>().join(", ")
             ),
             out_of_turn == 0 && urgent_begun > 0 && others_begun > 0,
         );
@@ -88,6 +105,7 @@ impl PriorityWatch {
 
     fn compare(&mut self, now: Look, live: &BTreeSet<String>) -> bool {
         self.seen.looks += 1;
+        let looks = self.seen.looks;
         let limit = self.clones_per_server;
         let before = std::mem::take(&mut self.before);
         let ends = |look: &Look, which: fn(&(String, String)) -> &String| -> Vec<String> {
@@ -96,9 +114,12 @@ impl PriorityWatch {
         let count = |all: &[String], who: &String| all.iter().filter(|it| *it == who).count();
         let (gave, give) = (ends(&before, |it| &it.0), ends(&now, |it| &it.0));
         let taken = ends(&before, |it| &it.1);
+        let resting = now.iter().filter(|(_, it)| it.rests).map(|(handle, _)| handle.clone());
+        self.rested.extend(resting);
         let waits = |it: &ChunkSeen| it.good == 1 && it.waits_for_turn && it.clone.is_none();
         let waited = |(handle, urgent): &(&String, &ChunkSeen)| {
-            before.get(*handle).is_some_and(waits) && waits(urgent)
+            let fresh = !self.rested.contains(*handle);
+            fresh && before.get(*handle).is_some_and(waits) && waits(urgent)
         };
         let waiting: Vec<&ChunkSeen> = now.iter().filter(waited).map(|(_, it)| it).collect();
         let idle = |who: &String| count(&gave, who) < limit && count(&give, who) < limit;
@@ -121,7 +142,10 @@ impl PriorityWatch {
                     && !urgent.holders.contains(receiver)
             });
             self.seen.others_begun += 1;
-            self.seen.out_of_turn += usize::from(startable || robbed);
+            if startable || robbed {
+                self.seen.out_of_turn += 1;
+                self.examples.push(format!("{handle} {source} to {receiver} at look {looks}"));
+            }
         }
         let whole = now.values().all(|chunk| chunk.good >= chunk.goal);
         self.before = now;
@@ -143,6 +167,7 @@ fn look_of(told: &Value) -> Result<Look> {
             holders: replicas.filter_map(|it| texts(&it["address"])).collect(),
             clone: texts(&clone["source"]).zip(texts(&clone["receiver"])),
             waits_for_turn: chunk["waits_for"]["code"] == "TURN",
+            rests: chunk["waits_for"]["code"] == "REST",
         };
         look.insert(texts(&chunk["handle"]).context("a handle")?, seen);
     }
@@ -161,6 +186,7 @@ mod tests {
             holders: holders.iter().map(|it| (*it).to_owned()).collect(),
             clone: clone.map(|(from, to)| (from.to_owned(), to.to_owned())),
             waits_for_turn: clone.is_none(),
+            rests: false,
         }
     }
 

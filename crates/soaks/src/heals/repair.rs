@@ -117,10 +117,11 @@ pub(crate) fn two_killed(program: &Program, report: &mut Report) -> Result<()> {
         cell.chunkservers[at].kill();
     }
     let mut watch = PriorityWatch::of(vec![file.path.clone()], 1);
+    let is_dead = |at| Ok::<_, anyhow::Error>(cell.server(at)?["state"] == "dead");
     cell.wait("both dead, and every chunk at its goal", || {
-        let whole = watch.look(|words| cell.told(words))?;
-        let dead = |at| Ok::<_, anyhow::Error>(cell.server(at)?["state"] == "dead");
-        Ok(whole && dead(a)? && dead(b)?)
+        // Asked first: before they are dead, nothing lacks a replica.
+        let both_dead = is_dead(a)? && is_dead(b)?;
+        Ok(watch.look(|words| cell.told(words))? && both_dead)
     })?;
     watch.report(report);
     let whole = cell.judge(&file).context("after two were killed");

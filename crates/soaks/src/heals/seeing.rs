@@ -2,6 +2,7 @@
 //! was planted, and the demo goes on to its end.
 
 use super::heal_cell::{CHUNK_SIZE, HealCell, QUICK, StoredFile};
+use crate::cell::findings;
 use crate::report::Report;
 use crate::rot::flip;
 use anyhow::{Context, Result, bail};
@@ -72,14 +73,14 @@ fn fsck(cell: &HealCell, file: &StoredFile) -> Result<String> {
     flip(&File::options().read(true).write(true).open(bad)?, 70_000, 1)?;
     std::fs::remove_file(gone)?;
     std::fs::remove_file(alone.with_extension("meta"))?;
-    let found = cell.findings(&["--data"])?;
+    let found = findings(cell, &["--data"])?;
     for code in ["BAD_BLOCK", "FILE_MISSING", "SIDECAR_MISSING"] {
         if !found.iter().any(|it| it.contains(code)) {
             bail!("no {code} in {found:?}");
         }
     }
     cell.ask(&["fsck", "--data", "--repair", "--deadline", "60"])?;
-    let left = cell.findings(&["--data"])?;
+    let left = findings(cell, &["--data"])?;
     if !left.is_empty() {
         bail!("{left:?} after the repair");
     }
@@ -92,7 +93,7 @@ fn fsck(cell: &HealCell, file: &StoredFile) -> Result<String> {
             flip(&File::options().read(true).write(true).open(path)?, 70_000, 1)?;
         }
     }
-    let found = cell.findings(&["--data"])?;
+    let found = findings(cell, &["--data"])?;
     if !found.iter().any(|it| it.contains("NO_GOOD_REPLICA")) {
         bail!("no NO_GOOD_REPLICA in {found:?}");
     }
