@@ -199,10 +199,12 @@ pub(crate) fn start_chunkserver(
         ));
     }
     let address = address.to_string();
+    let mut masters = start.masters.clone();
+    masters.extend(cairn_env_os::behind_names(&masters));
     let config = ChunkserverConfig {
         address: Address::new(start.advertise.clone().unwrap_or_else(|| address.clone())),
         rack: start.rack.clone(),
-        masters: start.masters.clone(),
+        masters,
         seed,
         push_buffer_size: start.limits.pushes,
         scrub: start.scrub,

@@ -49,4 +49,7 @@ fn with_addresses_that_are_dead_or_silent_in_the_list_everything_works_at_the_fi
         at(masters, &["rm", &file, &log], b"");
     }
     at(&lists[2], &["status"], b"");
+    // A name, which may lead to several addresses.
+    let named = format!("localhost:{}", live.rsplit_once(':').expect("a port").1);
+    at(&format!("{DEAD},{named}"), &["ls", "/"], b"");
 }

@@ -209,6 +209,11 @@ impl ClientCore {
             done(Ok(Output::Forgotten));
             return;
         }
+        if let Operation::LearnMasters { masters } = &operation {
+            self.client.masters.learn(masters);
+            done(Ok(Output::Forgotten));
+            return;
+        }
         let id = self.operations.start(&mut self.client, &operation, deadline, done);
         match operation {
             // Its alarm is all there is.

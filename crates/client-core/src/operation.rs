@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_protocol::{Failure, Request, Response};
-use cairn_types::{EntryId, ReplicaAt, Time};
+use cairn_types::{Address, EntryId, ReplicaAt, Time};
 use std::fmt;
 use std::time::Duration;
 
@@ -75,6 +75,11 @@ pub enum Operation {
         /// Which file.
         file: EntryId,
     },
+    /// More of the cell's masters are known: what a name leads to.
+    LearnMasters {
+        /// Where they are.
+        masters: Vec<Address>,
+    },
     /// The acknowledged length.
     Length {
         /// Which file.
@@ -113,7 +118,7 @@ pub enum Output {
     },
     /// Of `Length`.
     Length(u64),
-    /// Of `Forget`.
+    /// Of `Forget` and `LearnMasters`.
     Forgotten,
     /// Of `Pause`.
     Paused,

@@ -6,11 +6,14 @@
 
 use crate::error::Error;
 use cairn_client_core::{ClientCore, ClientSettings, Command, NoDisk, Operation, Output};
-use cairn_env_os::{Attached, LaunchOptions, Running, Sender, Turned, attach, clock, launch};
+use cairn_env_os::{
+    Attached, LaunchOptions, Running, Sender, Turned, attach, behind_names, clock, launch,
+};
 use cairn_protocol::{ErrorCode, Failure, Rpc};
 use cairn_types::{Address, EntryId, Rack, Time};
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +44,8 @@ impl Link {
         rack: Rack,
         deadline: Duration,
     ) -> Result<Arc<Self>, Error> {
+        let names = masters.iter().filter(|one| one.as_str().parse::<SocketAddr>().is_err());
+        let names: Vec<Address> = names.cloned().collect();
         let core = ClientCore::new(ClientSettings { masters, rack, seed: random_seed() });
         let internal = |why: String| Error::from(Failure::not_done(ErrorCode::Internal, why));
         let options = LaunchOptions { workers: 0, ..LaunchOptions::new("cairn-client") };
@@ -57,6 +62,9 @@ impl Link {
             launch(core, disk, options).map_err(|error| internal(error.to_string()))?
         };
         let (sender, tickets) = (running.sender(), AtomicU64::new(0));
+        if !names.is_empty() {
+            learn_what_is_behind(names, sender.clone());
+        }
         Ok(Arc::new(Self { sender, deadline, tickets, _running: running }))
     }
 
@@ -103,6 +111,17 @@ impl Link {
     pub(crate) async fn pause(&self, span: Duration) -> Result<(), Error> {
         wait(self.submit(Operation::Pause(span), span)).await.map(drop)
     }
+}
+
+/// Tells the client of all masters that stand behind the names: in a thread that nobody waits for,
+/// as a name server may take its time. The loop dials the names as they are meanwhile.
+fn learn_what_is_behind(names: Vec<Address>, sender: Sender<Command>) {
+    std::thread::spawn(move || {
+        let operation = Operation::LearnMasters { masters: behind_names(&names) };
+        let (ticket, deadline, done) = (0, Time::default(), Box::new(drop));
+        // Where the loop has stopped, there is nobody to tell.
+        let _ = sender.send(Command { ticket, operation, deadline, done });
+    });
 }
 
 /// Turns the loop until it stops. Whoever waits for an answer then learns that none comes.

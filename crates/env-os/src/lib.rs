@@ -57,4 +57,5 @@ pub use launch::{
 };
 pub use limits::LaunchLimits;
 pub use log_sink::LogSink;
+pub use name_lookup::behind_names;
 pub use process_meter::ProcessMeter;

@@ -30,6 +30,17 @@ pub(crate) fn numbers(address: &Address) -> Option<SocketAddr> {
     address.as_str().parse().ok()
 }
 
+/// What each name leads to that leads to several addresses: whoever looks for one machine among
+/// them has to ask each. Waits for the name server.
+#[must_use]
+pub fn behind_names(addresses: &[Address]) -> Vec<Address> {
+    let names = addresses.iter().filter(|address| numbers(address).is_none());
+    // One that leads nowhere may tomorrow: who dials it hears why it does not today.
+    let found = names.filter_map(|name| name.as_str().to_socket_addrs().ok());
+    let several = found.map(Vec::from_iter).filter(|all: &Vec<SocketAddr>| all.len() > 1);
+    several.flatten().map(|one| Address::new(one.to_string())).collect()
+}
+
 impl NameLookup {
     /// Starts looking; what is given beside it becomes readable when there is a result.
     pub(crate) fn start(address: &Address) -> Result<(Self, OwnedFd), Error> {
@@ -53,5 +64,27 @@ impl NameLookup {
     pub(crate) fn result(&self) -> Result<Vec<SocketAddr>, Error> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
         found.unwrap_or_else(|| Err(Errno::AGAIN.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::behind_names;
+    use cairn_types::Address;
+    use std::net::ToSocketAddrs;
+
+    #[test]
+    fn a_name_that_leads_to_several_addresses_is_told_with_all_of_them_and_others_are_not() {
+        let all = ["127.0.0.1:7", "[::1]:7", "no-such-name.invalid:7"].map(Address::new);
+        assert_eq!(behind_names(&all), []);
+        // Two on some machines, one on others.
+        let led: Vec<String> = ("localhost", 7)
+            .to_socket_addrs()
+            .expect("a name of every machine")
+            .map(|one| one.to_string())
+            .collect();
+        let told = behind_names(&[Address::new("localhost:7")]);
+        let told: Vec<&str> = told.iter().map(Address::as_str).collect();
+        assert_eq!(told, if led.len() > 1 { led } else { vec![] });
     }
 }

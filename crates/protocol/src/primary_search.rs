@@ -228,7 +228,8 @@ impl PrimarySearch {
         (self.trust, self.is_heard, self.choice) = (Trust::Trusted, false, choice);
     }
 
-    fn learn(&mut self, masters: &[Address]) {
+    /// More masters are known: others have told of them, or a name leads there.
+    pub fn learn(&mut self, masters: &[Address]) {
         for master in masters.iter().filter(|master| master.size() > 0) {
             if !self.told.contains(master) {
                 self.told.insert(0, master.clone());

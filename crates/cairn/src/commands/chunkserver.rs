@@ -20,8 +20,8 @@ pub(crate) struct ChunkserverArguments {
     /// A data directory; several, one per disk, by several --data or after commas
     #[arg(long, env = "CAIRN_DATA", value_name = "DIR", value_delimiter = ',')]
     data: Vec<PathBuf>,
-    /// The cell's master, or several after commas [default: 127.0.0.1:7400]
-    #[arg(long, env = "CAIRN_MASTER", value_name = "ADDRESS")]
+    /// The cell's master, or several after commas, or a name of all [default: 127.0.0.1:7400]
+    #[arg(long, visible_alias = "masters", env = "CAIRN_MASTER", value_name = "ADDRESS")]
     master: Option<String>,
     /// Where it listens [default: 127.0.0.1:7401]
     #[arg(long, env = "CAIRN_LISTEN", value_name = "ADDRESS")]

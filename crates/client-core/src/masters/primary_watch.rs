@@ -87,6 +87,11 @@ impl PrimaryWatch {
         self.search.why().filter(|_| self.search.is_searching())
     }
 
+    /// More masters are known, from the next round on.
+    pub(crate) fn learn(&mut self, masters: &[Address]) {
+        self.search.learn(masters);
+    }
+
     /// Whether what is held, or waits at one that is trusted no more, is to be asked now.
     pub(crate) fn take_found(&mut self) -> bool {
         std::mem::take(&mut self.is_found)
@@ -379,6 +384,18 @@ mod tests {
         client.find("m2:1", 1);
         client.pass(20 * MILLI);
         assert_eq!(client.call().to.as_str(), "m2:1");
+    }
+
+    #[test]
+    fn a_master_that_a_name_leads_to_is_asked_who_is_in_charge_with_the_others() {
+        let mut client = heard();
+        let masters = ["m3:1", "m2:1"].map(Address::new).to_vec();
+        assert!(is_done(&client.start(Operation::LearnMasters { masters })));
+        client.start(ask(Stat::default()));
+        client.fail(shadow(None));
+        assert_eq!(client.searched(), ["m1:1", "m2:1", "m3:1"]);
+        client.find("m3:1", 2);
+        assert_eq!(client.call().to.as_str(), "m3:1");
     }
 
     #[test]

@@ -72,6 +72,7 @@ impl OperationState {
             Operation::Ask(_)
             | Operation::Open(_)
             | Operation::AskServer { .. }
+            | Operation::LearnMasters { .. }
             | Operation::Forget { .. } => {
                 unreachable!("it needs no settings of the cell: {operation:?}")
             }
