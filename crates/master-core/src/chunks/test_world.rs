@@ -330,14 +330,21 @@ impl World {
         self.answer(id, Ok(Response::Raise(RaiseAnswer { replica })));
     }
 
-    /// Everyone accepts, but the servers of `lost`, whose answers do not come.
+    /// Everyone accepts, but the servers of `lost`, whose answers do not come. A clone is raised
+    /// when all others have been: it answers with them.
     pub(super) fn accept_raises(&mut self, lost: &[u64]) -> Vec<(u64, Raise)> {
-        let raises = self.raises();
-        for (id, to, raise) in &raises {
-            if lost.contains(to) {
-                self.answer(*id, Err(lost_answer()));
+        let mut raises = self.raises();
+        let mut at = 0;
+        while let Some((id, to, raise)) = raises.get(at).cloned() {
+            if lost.contains(&to) {
+                self.answer(id, Err(lost_answer()));
             } else {
-                self.accept(*id, raise, ReplicaReport::default());
+                self.accept(id, &raise, ReplicaReport::default());
+            }
+            at += 1;
+            let is_clones = |sent: &Sent| matches!(&sent.request, Request::Raise(it) if it.adopt);
+            if self.sent.iter().any(is_clones) {
+                raises.extend(self.raises());
             }
         }
         raises.into_iter().map(|(_, to, raise)| (to, raise)).collect()

@@ -1,15 +1,18 @@
 //! A clone joins its chunk's set (R30).
 //!
 //! ```text
-//!   Revoking ─► Finishing: CloneChunk{finish} ─► Raising: set and Raise{adopt} ─► Logging ─► grown
-//!      └────────────┴──────────────────────────────┴─► not grown: the set is as it was, or goes on
-//!                                                     without whoever did not answer
+//!   Revoking ─► Finishing: CloneChunk{finish} ─► Raising: the set ─► Raise{adopt} ─► Logging
+//!      └────────────┴──────────────────────────────┴─► not grown        └─► not taken: the set is
+//!                                                                           raised without it
 //! ```
 //! - GW1: from before the clone is told to be equal until the set is raised with it, nobody may
 //!   mutate the chunk: no lease is live, and none is granted, because this job has the place.
 //! - GW2: a version is logged only when all that were asked stand at it, the clone as well (R8).
 //!   Then and only then is it counted; one that did not answer is left out by a fresh version.
 //! - GW3: no member that is good is left out for a clone before it is dead or given up.
+//! - GW4: the clone is raised last, when all others stand at the version and the set may be: where
+//!   it comes to nothing before that, no server has a replica that no record knows. Else it would
+//!   pass for the member that is missing, and hold what that one had for all there is (R30).
 
 use super::acts::{Act, Acts, Question};
 use super::events::{JobEvent, PlaceView};
@@ -37,10 +40,20 @@ enum GrowPhase {
     Revoking,
     /// The clone fetches what differs from this server's replica.
     Finishing(ServerId),
-    /// The set is raised, and the clone with it.
-    Raising(RaiseRound),
+    /// The set is raised, and then the clone to the same version.
+    Raising(RaiseRound, CloneTurn),
     /// The version is on its way into the log; whether the clone is of it.
     Logging { joined: bool },
+}
+
+/// Whether the clone was raised (GW4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CloneTurn {
+    /// When the others have answered.
+    Next,
+    Asked,
+    /// It did not take it: the set goes on without it.
+    Over,
 }
 
 /// A set that becomes larger.
@@ -92,7 +105,7 @@ impl GrowJob {
         match &self.phase {
             GrowPhase::Revoking => format!("asking for the lease back, for a clone on {to}"),
             GrowPhase::Finishing(_) => format!("the clone on {to} fetches what differs"),
-            GrowPhase::Raising(raise) => {
+            GrowPhase::Raising(raise, _) => {
                 format!("raising {} replicas with the clone on {to}", raise.size())
             }
             GrowPhase::Logging { .. } => "logging the version".to_owned(),
@@ -109,7 +122,7 @@ impl GrowJob {
                 let source = *source;
                 self.on_finished(at, source, result, acts);
             }
-            (GrowPhase::Raising(raise), JobEvent::RaiseAnswered(server, result)) => {
+            (GrowPhase::Raising(raise, _), JobEvent::RaiseAnswered(server, result)) => {
                 if raise.on_answer(server, result) {
                     self.on_raised(at, acts);
                 }
@@ -158,9 +171,9 @@ impl GrowJob {
         let shrinks = members.len() < chunk.set_size as usize;
         let (handle, close) = (self.handle, chunk.closed);
         let kind = RaiseKind { handle, close, shrinks, keeps_lease: false };
-        let clone = RaiseMember { at: self.receiver.clone(), from: RaiseFrom::Clone };
-        let members = members.into_iter().map(RaiseMember::standing).chain([clone]);
-        self.phase = GrowPhase::Raising(RaiseRound::start(&at.view, kind, members, acts));
+        let members = members.into_iter().map(RaiseMember::standing);
+        let round = RaiseRound::start(&at.view, kind, members, acts);
+        self.phase = GrowPhase::Raising(round, CloneTurn::Next);
     }
 
     /// The members that the clone is to join, which does not include its own server: one that has a
@@ -179,17 +192,18 @@ impl GrowJob {
         Ok((chunk, members))
     }
 
-    /// A round of the raise is over.
+    /// All that were asked have answered, or will not.
     fn on_raised(&mut self, at: &PlaceView<'_>, acts: &mut Acts<'_>) {
-        let GrowPhase::Raising(raise) = &self.phase else { unreachable!("a round was over") };
-        let (view, handle) = (&at.view, self.handle);
+        let (view, handle, receiver) = (&at.view, self.handle, self.receiver.server);
+        let GrowPhase::Raising(raise, turn) = &mut self.phase else {
+            unreachable!("a round was over")
+        };
         let Some(chunk) = view.state.chunk(handle) else {
             let gone = Failure::not_done(ErrorCode::NoSuchChunk, "the chunk is gone");
             return self.give_up(gone, acts);
         };
         let answered = raise.raised();
         let replica = |r: &RaisedReplica| (r.at.server, KnownReplica::of(&r.report, view.now.time));
-        let receiver = self.receiver.server;
         let mut stale = behind(&answered.iter().map(replica).collect::<Vec<_>>());
         stale.retain(|server| *server != receiver || !broken(Rule::R30));
         let good: Vec<RaisedReplica> =
@@ -197,7 +211,8 @@ impl GrowJob {
         let joined = good.iter().any(|r| r.at.server == receiver);
         let members: Vec<ServerId> =
             good.iter().map(|r| r.at.server).filter(|server| *server != receiver).collect();
-        let set = may_be_grown_set(view, (handle, &chunk), &members, usize::from(joined));
+        let joins = joined || *turn == CloneTurn::Next;
+        let set = may_be_grown_set(view, (handle, &chunk), &members, usize::from(joins));
         if let Err(blocked) = set {
             return self.give_up(Failure::not_done(ErrorCode::TooFewServers, blocked.why), acts);
         }
@@ -208,7 +223,20 @@ impl GrowJob {
             return self.give_up(Failure::not_done(ErrorCode::TooFewServers, why), acts);
         }
         // R8: whoever was asked and is not of the set may stand at this very version.
-        if (raise.all_answered() && stale.is_empty()) || broken(Rule::R8) {
+        let all_stand = raise.all_answered() && stale.is_empty();
+        if !all_stand && !broken(Rule::R8) {
+            let shrinks = members.len() < chunk.set_size as usize;
+            let kind = RaiseKind { shrinks, ..raise.kind() };
+            let over = *turn == CloneTurn::Asked && !joined;
+            let turn = if over { CloneTurn::Over } else { *turn };
+            let round = RaiseRound::start(view, kind, again(good), acts);
+            self.phase = GrowPhase::Raising(round, turn);
+        } else if *turn == CloneTurn::Next {
+            // GW4
+            let clone = RaiseMember { at: self.receiver.clone(), from: RaiseFrom::Clone };
+            raise.ask(view, clone, acts);
+            *turn = CloneTurn::Asked;
+        } else {
             let above = raise.to() > chunk.version || broken(Rule::R1);
             assert!(above, "a raise's version is above the logged one (R7)");
             let (version, set_size) = (raise.to(), set_size(&good));
@@ -216,10 +244,7 @@ impl GrowJob {
             let time = view.now.wall;
             acts.propose(SetVersion { time, handle, version, set_size, keeps_above });
             self.phase = GrowPhase::Logging { joined };
-            return;
         }
-        let kind = RaiseKind { shrinks: members.len() < chunk.set_size as usize, ..raise.kind() };
-        self.phase = GrowPhase::Raising(RaiseRound::start(view, kind, again(good), acts));
     }
 
     /// The set is as it was; whoever waits for a lease is looked at anew.

@@ -122,31 +122,40 @@ impl RaiseRound {
         acts: &mut Acts<'_>,
     ) -> Self {
         let to = acts.numbers.version();
+        let mut round = Self { kind, to, asked: BTreeMap::new() };
+        members.into_iter().for_each(|member| round.ask(view, member, acts));
+        assert!(!round.asked.is_empty(), "somebody is raised");
+        round
+    }
+
+    /// Asks one more for the same version: the round is over when it, too, has answered.
+    pub(crate) fn ask(
+        &mut self,
+        view: &View<'_>,
+        RaiseMember { at, from }: RaiseMember,
+        acts: &mut Acts<'_>,
+    ) {
+        let RaiseKind { handle, close, shrinks, keeps_lease } = self.kind;
+        let request = RaiseRequest {
+            term: view.term.number,
+            handle,
+            from: if let RaiseFrom::Version(from) = from { from } else { Default::default() },
+            to: self.to,
+            create: from == RaiseFrom::Nothing,
+            close,
+            server: at.server,
+            sync: shrinks,
+            keeps_lease,
+            adopt: from == RaiseFrom::Clone,
+        };
         // A server that lets a raise wait longer than it may be silent is not waited for; one that
         // has to sync may take half a lease.
         let lease = view.term.config.lease();
-        let patience = if kind.shrinks { lease / 2 } else { view.term.silent() };
+        let patience = if shrinks { lease / 2 } else { view.term.silent() };
         let deadline = view.now.time + patience;
-        let mut asked = BTreeMap::new();
-        for RaiseMember { at, from } in members {
-            let request = RaiseRequest {
-                term: view.term.number,
-                handle: kind.handle,
-                from: if let RaiseFrom::Version(from) = from { from } else { Default::default() },
-                to,
-                create: from == RaiseFrom::Nothing,
-                close: kind.close,
-                server: at.server,
-                sync: kind.shrinks,
-                keeps_lease: kind.keeps_lease,
-                adopt: from == RaiseFrom::Clone,
-            };
-            acts.ask(at.clone(), Question::Raise(request, kind.keeps_lease), deadline);
-            let twice = asked.insert(at.server, MemberAnswer { at, result: None });
-            assert!(twice.is_none(), "a server has one replica of a chunk");
-        }
-        assert!(!asked.is_empty(), "somebody is raised");
-        Self { kind, to, asked }
+        acts.ask(at.clone(), Question::Raise(request, keeps_lease), deadline);
+        let twice = self.asked.insert(at.server, MemberAnswer { at, result: None });
+        assert!(twice.is_none(), "a server has one replica of a chunk");
     }
 
     pub(crate) fn kind(&self) -> RaiseKind {

@@ -425,3 +425,20 @@ fn a_stale_replica_is_kept_until_its_fellows_are_heard_of_after_it_came_back() {
     }
     assert_eq!(world.beat_as(holders[2], 77, told, vec![]).garbage.len(), 1, "all of its goal");
 }
+
+#[test]
+fn a_clone_whose_join_came_to_nothing_passes_for_no_member() {
+    let (mut world, grant, left) = World::lacking(4);
+    let (id, _) = world.clone_order();
+    world.cloned(id);
+    let (id, finish) = world.clone_order();
+    world.cloned(id);
+    // A member's answer is lost: the join is given up, nothing is logged.
+    let asked = world.accept_raises(&[left[0]]);
+    assert!(asked.iter().all(|(to, _)| *to != finish.server.get()), "the clone is raised last");
+    assert_eq!(world.logged_sets(), []);
+    assert_eq!(world.state.chunk(grant.handle).expect("there").version, grant.version);
+    let alive: Vec<u64> = (1..=4).filter(|id| *id != members(&grant)[0]).collect();
+    world.pass(1000, &alive);
+    assert_eq!(world.chunks_lacking(), 1, "RP2, R30: not before the record is applied");
+}
