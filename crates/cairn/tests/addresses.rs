@@ -48,7 +48,12 @@ fn with_addresses_that_are_dead_or_silent_in_the_list_everything_works_at_the_fi
         assert_eq!(at(masters, &["cat", &log], b"").text(), "a line\n");
         at(masters, &["rm", &file, &log], b"");
     }
-    at(&lists[2], &["status"], b"");
+    let status = at(&lists[2], &["status"], b"").text();
+    assert!(status.contains(&format!("primary at {live}, term")), "{status}");
+    let status = at(&lists[2], &["status", "--json"], b"").text();
+    let status: serde_json::Value = serde_json::from_str(status.trim()).expect("JSON");
+    assert_eq!(status["master"]["address"], live);
+    assert_eq!(status["master"]["role"], "primary");
     // A name, which may lead to several addresses.
     let named = format!("localhost:{}", live.rsplit_once(':').expect("a port").1);
     at(&format!("{DEAD},{named}"), &["ls", "/"], b"");

@@ -80,6 +80,8 @@ pub enum Operation {
         /// Where they are.
         masters: Vec<Address>,
     },
+    /// Which master is asked, or was last.
+    TellMaster,
     /// The acknowledged length.
     Length {
         /// Which file.
@@ -120,6 +122,8 @@ pub enum Output {
     Length(u64),
     /// Of `Forget` and `LearnMasters`.
     Forgotten,
+    /// Of `TellMaster`.
+    Master(Address),
     /// Of `Pause`.
     Paused,
 }

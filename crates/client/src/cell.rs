@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::file::File;
 use crate::link::{Link, wait_for};
-use cairn_client_core::Operation;
+use cairn_client_core::{Operation, Output};
 use cairn_protocol::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain};
 use cairn_protocol::{CancelJob, JobStatus, ListJobs};
 use cairn_protocol::{
@@ -14,6 +14,7 @@ use cairn_protocol::{
 };
 use cairn_protocol::{ChangeSettings, LetGoOfLost, ListChunks, ListLost, ListedChunk, LostChunk};
 use cairn_protocol::{ChosenReplica, Lease, LeasePurpose, Recover, RecoverAnswer};
+use cairn_protocol::{FindPrimary, FindPrimaryAnswer};
 use cairn_types::{
     Address, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack,
     ReplicaAt, ServerId,
@@ -102,6 +103,18 @@ impl Cell {
     #[must_use]
     pub fn info(&self) -> &CellInfoAnswer {
         &self.info
+    }
+
+    /// The master that this client asks, or asked last, and what it says that it is.
+    ///
+    /// # Errors
+    /// `Unreachable` or `DeadlineExceeded` where no master answers.
+    pub async fn master(&self) -> Result<(Address, FindPrimaryAnswer), Error> {
+        let said = self.link.ask(FindPrimary {}).await?;
+        match self.link.run(Operation::TellMaster).await? {
+            Output::Master(address) => Ok((address, said)),
+            _ => Err(Error::mismatched()),
+        }
     }
 
     /// The cell's settings as they hold now.

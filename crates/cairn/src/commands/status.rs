@@ -7,7 +7,10 @@ use crate::exit_codes::Exit;
 use crate::output::{Output, size_text, time_text};
 use crate::session::Session;
 use cairn_client::JobStatus;
-use cairn_protocol::{ReasonCode, ServerState, ServerStatus, StatusAnswer, TrafficRates};
+use cairn_protocol::{
+    MasterRole, ReasonCode, ServerState, ServerStatus, StatusAnswer, TrafficRates,
+};
+use cairn_types::Address;
 use clap::Args;
 use serde_json::json;
 
@@ -88,17 +91,38 @@ pub(crate) async fn run(
     let doing = || format!("asking the cell at {} for its state", session.address());
     let (status, servers, jobs) = tokio::join!(cell.status(), cell.servers(), cell.jobs());
     let (status, servers, jobs) = (status.doing(doing)?, servers.doing(doing)?, jobs.doing(doing)?);
+    // Who has answered just now.
+    let (address, said) = cell.master().await.doing(doing)?;
+    let master = AnsweringMaster { address, role: said.role };
     let health = Health::of(&status);
     if output.json() {
-        output.value(&to_json(&status, (&servers, &jobs), health))?;
+        output.value(&to_json(&status, &master, (&servers, &jobs), health))?;
     } else {
-        lines(&status, &servers, &jobs).iter().try_for_each(|line| output.line(line))?;
+        lines(&status, &master, &servers, &jobs).iter().try_for_each(|line| output.line(line))?;
     }
     if arguments.check { health.check() } else { Ok(()) }
 }
 
+/// The master that has answered.
+#[derive(Clone, Debug, Default)]
+struct AnsweringMaster {
+    address: Address,
+    role: MasterRole,
+}
+
+impl AnsweringMaster {
+    fn role(&self) -> &'static str {
+        match self.role {
+            MasterRole::Primary => "primary",
+            MasterRole::Shadow => "shadow",
+            MasterRole::Starting => "starting",
+        }
+    }
+}
+
 fn to_json(
     status: &StatusAnswer,
+    master: &AnsweringMaster,
     (servers, jobs): (&[ServerStatus], &[JobStatus]),
     health: Health,
 ) -> serde_json::Value {
@@ -106,6 +130,7 @@ fn to_json(
             "health": health.word(),
             "reasons": status.reasons,
             "cell": status.cell.to_string(),
+            "master": { "address": master.address.as_str(), "role": master.role() },
             "term": status.term.get(),
             "log_index": status.log_index,
             "started_ms": status.started.as_millis(),
@@ -200,7 +225,12 @@ fn chunk_lines(status: &StatusAnswer) -> Vec<String> {
     lines
 }
 
-fn lines(status: &StatusAnswer, servers: &[ServerStatus], jobs: &[JobStatus]) -> Vec<String> {
+fn lines(
+    status: &StatusAnswer,
+    master: &AnsweringMaster,
+    servers: &[ServerStatus],
+    jobs: &[JobStatus],
+) -> Vec<String> {
     let mut lines =
         vec![format!("{}  cell {}", Health::of(status).word().to_uppercase(), status.cell)];
     lines.extend(status.reasons.iter().take(REASONS_SHOWN).map(|reason| format!("  {reason}")));
@@ -209,7 +239,10 @@ fn lines(status: &StatusAnswer, servers: &[ServerStatus], jobs: &[JobStatus]) ->
     }
     let started = time_text(status.started);
     let (term, index) = (status.term, status.log_index);
-    lines.push(format!("master   term {term}, log at {index}, started {started} UTC"));
+    let (role, address) = (master.role(), &master.address);
+    lines.push(format!(
+        "master   {role} at {address}, term {term}, log at {index}, started {started} UTC"
+    ));
     lines.push(format!(
         "names    {} files, {} directories, {} deleted",
         status.file_count, status.directory_count, status.hidden_count
@@ -240,25 +273,31 @@ fn lines(status: &StatusAnswer, servers: &[ServerStatus], jobs: &[JobStatus]) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{Health, lines, to_json};
+    use super::{AnsweringMaster, Health, lines, to_json};
     use cairn_client::JobStatus;
     use cairn_protocol::{CellNow, ChunkCounts, ServerStatus, StatusAnswer};
     use serde_json::json;
 
     #[test]
     fn a_hundred_servers_and_reasons_still_fit_one_screen() {
+        let master = AnsweringMaster::default();
         let status =
             StatusAnswer { reasons: vec!["dead-server: x".into(); 100], ..StatusAnswer::default() };
         let counts = ChunkCounts { below_goal: 9, one_left: 1, ..ChunkCounts::default() };
         let now = Box::new(CellNow { counts, ..CellNow::default() });
         let status = StatusAnswer { now, ..status };
-        let lines =
-            lines(&status, &vec![ServerStatus::default(); 100], &vec![JobStatus::default(); 9]);
+        let lines = lines(
+            &status,
+            &master,
+            &vec![ServerStatus::default(); 100],
+            &vec![JobStatus::default(); 9],
+        );
         assert!(lines.len() <= 24, "{}", lines.len());
     }
 
     #[test]
     fn the_health_word_says_the_worst() {
+        let master = AnsweringMaster::default();
         let base = StatusAnswer::default();
         assert_eq!(Health::of(&base), Health::Healthy);
         let degraded = StatusAnswer { under_replicated: 1, ..base.clone() };
@@ -271,7 +310,7 @@ mod tests {
         let starting = StatusAnswer { reasons, now, ..StatusAnswer::default() };
         assert_eq!(Health::of(&starting), Health::Starting);
         assert_eq!(
-            to_json(&starting, (&[], &[]), Health::Starting)["under_replicated"],
+            to_json(&starting, &master, (&[], &[]), Health::Starting)["under_replicated"],
             json!(null)
         );
         let unserved = StatusAnswer { chunk_count: 3, ..starting };

@@ -396,6 +396,8 @@ mod tests {
         assert_eq!(client.searched(), ["m1:1", "m2:1", "m3:1"]);
         client.find("m3:1", 2);
         assert_eq!(client.call().to.as_str(), "m3:1");
+        let told = client.start(Operation::TellMaster);
+        assert_eq!(result(&told), Ok(Output::Master(Address::new("m3:1"))));
     }
 
     #[test]

@@ -73,6 +73,7 @@ impl OperationState {
             | Operation::Open(_)
             | Operation::AskServer { .. }
             | Operation::LearnMasters { .. }
+            | Operation::TellMaster
             | Operation::Forget { .. } => {
                 unreachable!("it needs no settings of the cell: {operation:?}")
             }
