@@ -131,7 +131,7 @@ impl GrowJob {
                 let result = match applied {
                     Applied::Failed(failure) => Err(failure.clone()),
                     _ if *joined => Ok(()),
-                    _ => Err(left_out(self.handle)),
+                    _ => Err(left_out(self.handle, self.receiver.server)),
                 };
                 acts.push(Act::Grown(self.handle, result));
                 acts.push(Act::Finish);
@@ -158,9 +158,13 @@ impl GrowJob {
         result: Result<CloneChunkAnswer, Failure>,
         acts: &mut Acts<'_>,
     ) {
-        if let Err(failure) = result {
+        if let Err(mut failure) = result {
             if failure.code == ErrorCode::ChecksumMismatch {
                 acts.push(Act::MarkDamaged(self.handle, source));
+            }
+            if failure.server == ServerId::default() {
+                // Who was asked did not answer.
+                failure.server = self.receiver.server;
             }
             return self.give_up(failure, acts);
         }
@@ -280,7 +284,7 @@ fn finish(
     GrowPhase::Finishing(from)
 }
 
-fn left_out(handle: ChunkHandle) -> Failure {
+fn left_out(handle: ChunkHandle, server: ServerId) -> Failure {
     let line = format!("chunk {}: the clone did not take its raise", handle.short());
-    Failure::not_done(ErrorCode::ReplicaFailed, line)
+    Failure { server, ..Failure::not_done(ErrorCode::ReplicaFailed, line) }
 }

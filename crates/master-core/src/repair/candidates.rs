@@ -12,6 +12,7 @@ use super::levels::Levels;
 use crate::chunk_place::ChunkPlace;
 use crate::rules::lacking::Urgency;
 use crate::scheduler::Scheduler;
+use crate::state::State;
 use crate::step::ChunkStep;
 use cairn_protocol::CopyNeed;
 use cairn_types::ChunkHandle;
@@ -78,6 +79,11 @@ pub(super) fn in_order(
     });
     all.sort_by_key(|(urgency, handle)| (urgency.need, urgency.good, !waited.contains(handle)));
     all.into_iter().map(|(_, handle)| handle).collect()
+}
+
+/// Clones that the cell makes at once.
+pub(super) fn clones_max(state: &State) -> usize {
+    state.config().clones_per_cell as usize
 }
 
 /// The chunks for which clients wait and nothing can be done right now; some of them.

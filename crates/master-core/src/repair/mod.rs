@@ -41,7 +41,7 @@ use cairn_protocol::{
     Response, Rpc, ServerState,
 };
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
-use candidates::{Candidates, considered_max, in_order, waited};
+use candidates::{Candidates, clones_max, considered_max, in_order, waited};
 use handle_set::HandleSet;
 use rests::Rests;
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,10 +149,9 @@ impl Repair {
                     let view = scheduler.view(step.now, step.state, step.fleet);
                     self.survey.look_at(&view, handle);
                 }
-                // What it has is there still: the next try has little to do.
                 Err(failure) => {
                     clone.stage = CloneStage::Copied;
-                    self.failed(step, scheduler, handle, &failure);
+                    self.not_joined(step, scheduler, handle, &failure);
                 }
             }
         }
@@ -212,6 +211,27 @@ impl Repair {
         }
         let failed = if of_source { clone.source.server } else { clone.receiver.server };
         self.give_up(step, scheduler, handle, Some(failed));
+    }
+
+    /// A clone has not joined. Where neither who gave it nor who has it is to blame, it is there
+    /// still and joins after a rest: a lease was not given back, a member was silent for a moment.
+    fn not_joined(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        scheduler: &mut Scheduler,
+        handle: ChunkHandle,
+        failure: &Failure,
+    ) {
+        let clone = self.clones.get_mut(handle).expect("it was looked up just now");
+        if [clone.source.server, clone.receiver.server].contains(&failure.server) {
+            return self.failed(step, scheduler, handle, failure);
+        }
+        clone.failures += 1;
+        if clone.failures >= FAILURES_MAX {
+            return self.give_up(step, scheduler, handle, None);
+        }
+        // Its clients were held up: they have the chunk for a while.
+        self.rests.note((step.now.time, scheduler.term().silent()), handle, None);
     }
 
     /// Orders the receiver to go on with its copy, as the chunk stands now.
@@ -293,16 +313,22 @@ impl Repair {
                 state(clone.receiver.server),
                 Some(ServerState::Live | ServerState::Silent)
             );
-            let stuck = now >= clone.moved + view.term.dead();
+            // One that waits to join may wait for a member to come back, or to be dead.
+            let patience = if clone.stage == CloneStage::Copied { 2 } else { 1 };
+            let stuck = now >= clone.moved + view.term.dead() * patience;
             let wanted = lacks || (clone.moves && balances);
             let leaves = view.state.known_servers().duties().is_draining(clone.receiver.server);
             match clone.stage {
                 CloneStage::Joining => {}
                 _ if !wanted || leaves => self.give_up(step, scheduler, handle, None),
+                CloneStage::Copied if stuck && !gone => {
+                    self.give_up(step, scheduler, handle, None);
+                }
                 _ if gone || stuck => {
                     let receiver = clone.receiver.server;
                     self.give_up(step, scheduler, handle, Some(receiver));
                 }
+                CloneStage::Copied if self.rests.rests(now, handle) => {}
                 CloneStage::Copied => self.join(step, scheduler, handle),
                 CloneStage::Copying(_) => {}
             }
@@ -318,7 +344,7 @@ impl Repair {
         let load = self.clones.load();
         let places = FreePlaces::of(&scheduler.view(step.now, step.state, step.fleet), load);
         // While none is free nothing is looked at, and no place in the index is lost.
-        if self.clones.count() >= clones_max(step) || places.is_none_free() {
+        if self.clones.count() >= clones_max(step.state) || places.is_none_free() {
             return;
         }
         let listed = self.candidates.list(self.survey.index());
@@ -352,7 +378,7 @@ impl Repair {
         let (now, before) = (step.now.time, self.clones.count());
         let mut left = considered_max(step.fleet.servers().count());
         for handle in candidates {
-            if self.clones.count() >= clones_max(step) || places.is_none_free() {
+            if self.clones.count() >= clones_max(step.state) || places.is_none_free() {
                 return (self.clones.count() > before, false);
             }
             if left == 0 {
@@ -403,18 +429,7 @@ impl Repair {
         let call = order(step, scheduler, handle, (source, &receiver));
         self.calls.insert(call, handle);
         step.fleet.placed_on(receiver.server);
-        let clone = CloneUnderWay {
-            source: source_at,
-            receiver,
-            stage: CloneStage::Copying(call),
-            began: now,
-            moved: now,
-            copied: 0,
-            total,
-            rounds: 1,
-            failures: 0,
-            moves: false,
-        };
+        let clone = CloneUnderWay::ordered(now, call, (source_at, receiver), total);
         self.clones.insert(handle, clone);
     }
 
@@ -483,8 +498,7 @@ impl Repair {
         receiver: ReplicaAt,
     ) -> bool {
         let now = step.now.time;
-        let most = step.state.config().clones_per_cell as usize;
-        let full = self.clones.count() >= most || self.is_cloning(handle);
+        let full = self.clones.count() >= clones_max(step.state) || self.is_cloning(handle);
         if full || self.rests.rests(now, handle) {
             return false;
         }
@@ -562,22 +576,8 @@ impl Repair {
 
     /// What is being done about a chunk, for a person.
     pub(crate) fn line(&self, handle: ChunkHandle) -> Option<String> {
-        let clone = self.clones.get(handle)?;
-        let (to, from) = (&clone.receiver.address, &clone.source.address);
-        let (copied, total) = (clone.copied, clone.total);
-        Some(match clone.stage {
-            CloneStage::Copying(_) => {
-                format!("  is copied from {from} to {to}: {copied} of {total} bytes")
-            }
-            CloneStage::Copied => format!("  its copy on {to} waits to join its replicas"),
-            CloneStage::Joining => format!("  its copy on {to} joins its replicas"),
-        })
+        self.clones.get(handle).map(CloneUnderWay::line)
     }
-}
-
-/// Clones that the cell makes at once.
-fn clones_max(step: &ChunkStep<'_>) -> usize {
-    step.state.config().clones_per_cell as usize
 }
 
 /// Orders a copy; mutations go on meanwhile.

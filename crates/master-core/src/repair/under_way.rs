@@ -44,6 +44,32 @@ pub(super) struct CloneUnderWay {
 }
 
 impl CloneUnderWay {
+    /// One that is ordered by that call, from where to where; of so many bytes.
+    pub(super) fn ordered(
+        now: Time,
+        call: EffectId,
+        (source, receiver): (ReplicaAt, ReplicaAt),
+        total: u64,
+    ) -> Self {
+        let stage = CloneStage::Copying(call);
+        let (began, moved, rounds) = (now, now, 1);
+        let (copied, failures, moves) = (0, 0, false);
+        Self { source, receiver, stage, began, moved, copied, total, rounds, failures, moves }
+    }
+
+    /// For a person.
+    pub(super) fn line(&self) -> String {
+        let (to, from) = (&self.receiver.address, &self.source.address);
+        let (copied, total) = (self.copied, self.total);
+        match self.stage {
+            CloneStage::Copying(_) => {
+                format!("  is copied from {from} to {to}: {copied} of {total} bytes")
+            }
+            CloneStage::Copied => format!("  its copy on {to} waits to join its replicas"),
+            CloneStage::Joining => format!("  its copy on {to} joins its replicas"),
+        }
+    }
+
     /// For people, without the file's path.
     pub(super) fn status(&self, now: Time, handle: ChunkHandle) -> CloneStatus {
         CloneStatus {

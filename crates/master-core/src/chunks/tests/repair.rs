@@ -442,3 +442,39 @@ fn a_clone_whose_join_came_to_nothing_passes_for_no_member() {
     world.pass(1000, &alive);
     assert_eq!(world.chunks_lacking(), 1, "RP2, R30: not before the record is applied");
 }
+
+#[test]
+fn a_copy_is_not_thrown_away_because_a_lease_was_not_given_back() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    let left = world.die(&grant, 1);
+    world.request(5, Lease { failed: server(0), ..lease(LeasePurpose::Write, 0) });
+    world.accept_raises(&[]);
+    world.commit();
+    world.accept_grant();
+    let grant = world.granted(5);
+    let (id, copy) = world.clones().pop().expect("it is copied under the lease");
+    let id = if copy.version == grant.version {
+        id
+    } else {
+        let failure = Failure::not_done(ErrorCode::ReplicaFailed, "it stands elsewhere");
+        world.answer(id, Err(Failure { server: copy.source.server, ..failure }));
+        world.clone_order().0
+    };
+    world.cloned(id);
+    // What the receiver has is whole; the holder's answer is lost, and the lease runs out.
+    let (id, _) = world.take_revoke();
+    world.answer(id, Err(lost_answer()));
+    let alive = [left, vec![copy.server.get()]].concat();
+    let mut waited = 0;
+    let finish = loop {
+        world.pass(250, &alive);
+        waited += 250;
+        assert_eq!(world.drops(), [0; 0], "it is whole");
+        if let Some((_, order)) = world.clones().pop() {
+            break order;
+        }
+        assert!(waited < 20_000, "it joins when it can");
+    };
+    assert!(finish.finish && finish.server == copy.server, "nothing is copied anew");
+}
