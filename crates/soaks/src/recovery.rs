@@ -15,6 +15,7 @@
 use crate::cell::host_name;
 use crate::heals::priorities::PriorityWatch;
 use crate::lab::Lab;
+use crate::load::LoadPlace;
 use crate::options::SoakOptions;
 use crate::recovery_clients::{ClientRates, TURN_SIZE, measure};
 use crate::report::Report;
@@ -22,7 +23,6 @@ use crate::source_tree::generate;
 use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
 use cairn_testkit::{CellPlan, CellProcesses, Program, await_until};
-use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -93,12 +93,6 @@ impl LabCell {
         // It fails by its exit code where there are any.
         let told = command.output().context("starting fsck")?.stdout;
         Ok(String::from_utf8_lossy(&told).matches("\"goal\"").count())
-    }
-
-    /// What a command of `c01` tells, a JSON value a line.
-    fn told(&self, words: &[&str]) -> Result<Vec<Value>> {
-        let told = self.ask("c01", &[words, &["--json"]].concat())?;
-        Ok(told.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
     }
 
     /// Stores so many bytes as one file a client, all clients at once.
@@ -191,15 +185,10 @@ fn two_more(cell: &mut LabCell, teller: &Teller, report: &mut Report) -> Result<
         cell.processes.chunkservers[at].kill();
     }
     teller.say("two more are killed");
-    await_until("chunks that lack replicas", WHOLE_WITHIN, || {
-        Ok::<_, anyhow::Error>(cell.lacking()? > 0)
-    })?;
-    let paths = (0..CLIENTS).map(|client| format!("/data-{client}")).collect();
-    let mut watch = PriorityWatch::of(paths, CLONES_PER_SERVER);
-    await_until("every chunk is whole", WHOLE_WITHIN, || {
-        watch.look(|words| cell.told(words))?;
-        Ok::<_, anyhow::Error>(cell.lacking()? == 0)
-    })?;
+    let address = cell.processes.address().to_owned();
+    let place = LoadPlace { cell: address, runners: vec![cell.lab.runner("c02")] };
+    let mut watch = PriorityWatch::start(&place, CLONES_PER_SERVER)?;
+    await_until("every chunk is whole", WHOLE_WITHIN, || watch.look(SERVERS - 3))?;
     watch.report(report);
     let compared = each_client(|client| {
         let back = cell.directory().join(format!("back-{client}"));

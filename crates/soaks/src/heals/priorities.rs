@@ -11,9 +11,10 @@
 //! was a place for u. A chunk that was ever seen to rest, after a clone of it had come to nothing,
 //! proves nothing: it may have rested between two looks.
 
+use crate::load::{LoadPart, LoadPlace};
+use crate::load_process::{CellSeen, ChunkSeen};
 use crate::report::Report;
-use anyhow::{Context, Result};
-use serde_json::Value;
+use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Clones out of turn that are named.
@@ -31,26 +32,18 @@ struct PrioritiesSeen {
     out_of_turn: usize,
 }
 
-/// One chunk at one look.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct ChunkSeen {
-    good: u64,
-    goal: u64,
-    holders: BTreeSet<String>,
-    /// From whom to whom.
-    clone: Option<(String, String)>,
-    waits_for_turn: bool,
-    rests: bool,
-}
-
-type Look = BTreeMap<String, ChunkSeen>;
-
-/// Looks at the chunks of some files.
+/// Looks at all chunks of a cell, again and again.
 #[derive(Debug)]
 pub(crate) struct PriorityWatch {
-    paths: Vec<String>,
+    part: LoadPart,
+    order: CloneOrder,
+}
+
+/// What is made of the looks.
+#[derive(Debug, Default)]
+struct CloneOrder {
     clones_per_server: usize,
-    before: Look,
+    before: BTreeMap<String, ChunkSeen>,
     seen: PrioritiesSeen,
     /// Chunks that were seen to rest.
     rested: BTreeSet<String>,
@@ -59,20 +52,35 @@ pub(crate) struct PriorityWatch {
 }
 
 impl PriorityWatch {
-    /// Where servers take, and give, so many at once.
-    pub(crate) fn of(paths: Vec<String>, clones_per_server: usize) -> Self {
-        Self {
-            paths,
-            clones_per_server,
-            before: Look::new(),
-            seen: PrioritiesSeen::default(),
-            rested: BTreeSet::new(),
-            examples: Vec::new(),
-        }
+    /// Of a cell whose servers take, and give, so many clones at once.
+    ///
+    /// # Errors
+    /// Where the cell cannot be reached.
+    pub(crate) fn start(place: &LoadPlace, clones_per_server: usize) -> Result<Self> {
+        let part = LoadPart::start(place, 0, &["look", &place.cell])?;
+        Ok(Self { part, order: CloneOrder { clones_per_server, ..CloneOrder::default() } })
+    }
+
+    /// Looks once; whether so many servers are live, all others dead, and all chunks at their
+    /// goals: one that is only silent costs nothing.
+    ///
+    /// # Errors
+    /// Where the cell does not say how they are.
+    pub(crate) fn look(&mut self, live: usize) -> Result<bool> {
+        self.part.order("look")?;
+        let seen: CellSeen = serde_json::from_str(&self.part.expect("seen")?)?;
+        let as_many = seen.live.len() == live && seen.silent == 0;
+        Ok(self.order.compare(seen) && as_many)
     }
 
     /// The line of what was seen; who saw too little has shown nothing.
     pub(crate) fn report(&self, report: &mut Report) {
+        self.order.report(report);
+    }
+}
+
+impl CloneOrder {
+    fn report(&self, report: &mut Report) {
         let PrioritiesSeen { looks, urgent_begun, others_begun, out_of_turn } = self.seen;
         report.line(
             "two killed: no clone two to three begins before a startable one to two",
@@ -86,29 +94,15 @@ impl PriorityWatch {
         );
     }
 
-    /// Looks once, by what `told` says that a command told; whether all chunks are at their goals.
-    ///
-    /// # Errors
-    /// Where the cell does not say how they are.
-    pub(crate) fn look(&mut self, told: impl Fn(&[&str]) -> Result<Vec<Value>>) -> Result<bool> {
-        let live: BTreeSet<String> = (told(&["servers"])?.iter())
-            .filter(|server| server["state"] == "live")
-            .filter_map(|server| server["address"].as_str().map(str::to_owned))
-            .collect();
-        let mut now = Look::new();
-        for path in &self.paths {
-            let told = told(&["explain", path])?;
-            now.extend(look_of(told.first().with_context(|| format!("nothing of {path}"))?)?);
-        }
-        Ok(self.compare(now, &live))
-    }
-
-    fn compare(&mut self, now: Look, live: &BTreeSet<String>) -> bool {
+    fn compare(&mut self, seen: CellSeen) -> bool {
+        let CellSeen { live, chunks: now, .. } = seen;
         self.seen.looks += 1;
         let looks = self.seen.looks;
         let limit = self.clones_per_server;
         let before = std::mem::take(&mut self.before);
-        let ends = |look: &Look, which: fn(&(String, String)) -> &String| -> Vec<String> {
+        let ends = |look: &BTreeMap<String, ChunkSeen>,
+                    which: fn(&(String, String)) -> &String|
+         -> Vec<String> {
             look.values().filter_map(|it| it.clone.as_ref()).map(which).cloned().collect()
         };
         let count = |all: &[String], who: &String| all.iter().filter(|it| *it == who).count();
@@ -153,30 +147,9 @@ impl PriorityWatch {
     }
 }
 
-/// What `explain --json` tells of a path.
-fn look_of(told: &Value) -> Result<Look> {
-    let chunks = told["chunks"].as_array().with_context(|| format!("no chunks in {told}"))?;
-    let mut look = Look::new();
-    for chunk in chunks {
-        let texts = |value: &Value| value.as_str().map(str::to_owned);
-        let replicas = chunk["replicas"].as_array().into_iter().flatten();
-        let clone = &chunk["clone"];
-        let seen = ChunkSeen {
-            good: chunk["good"].as_u64().context("a count of good replicas")?,
-            goal: chunk["goal"].as_u64().context("a goal")?,
-            holders: replicas.filter_map(|it| texts(&it["address"])).collect(),
-            clone: texts(&clone["source"]).zip(texts(&clone["receiver"])),
-            waits_for_turn: chunk["waits_for"]["code"] == "TURN",
-            rests: chunk["waits_for"]["code"] == "REST",
-        };
-        look.insert(texts(&chunk["handle"]).context("a handle")?, seen);
-    }
-    Ok(look)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ChunkSeen, Look, PriorityWatch};
+    use super::{CellSeen, ChunkSeen, CloneOrder};
     use std::collections::BTreeSet;
 
     fn chunk(good: u64, holders: &[&str], clone: Option<(&str, &str)>) -> ChunkSeen {
@@ -191,12 +164,11 @@ mod tests {
     }
 
     fn out_of_turn(looks: [&[(&str, ChunkSeen)]; 2]) -> usize {
-        let live: BTreeSet<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
-        let mut watch = PriorityWatch::of(Vec::new(), 1);
+        let mut watch = CloneOrder { clones_per_server: 1, ..CloneOrder::default() };
         for look in looks {
-            let look: Look =
-                look.iter().map(|(it, seen)| ((*it).to_owned(), seen.clone())).collect();
-            assert!(!watch.compare(look, &live));
+            let live: BTreeSet<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
+            let chunks = look.iter().map(|(it, seen)| ((*it).to_owned(), seen.clone())).collect();
+            assert!(!watch.compare(CellSeen { live, silent: 0, chunks }));
         }
         watch.seen.out_of_turn
     }

@@ -19,6 +19,7 @@ const RECORDS: [u64; 2] = [24_000, 640];
 
 /// So many that more of them lack replicas than the master looks at in one go.
 const MANY_CHUNKS: u64 = 1_200;
+const SERVERS: usize = 8;
 
 /// The names of the chunk files of each server but one.
 fn files_of_others(cell: &HealCell, but: usize) -> Result<BTreeSet<(usize, OsString)>> {
@@ -110,19 +111,14 @@ pub(crate) fn first_clone_by_default(program: &Program, report: &mut Report) -> 
 pub(crate) fn two_killed(program: &Program, report: &mut Report) -> Result<()> {
     let more = "block_size = 4096\nclone_rate = 131072\nclones_per_server = 1\n";
     let settings = QUICK.replace("chunk_size = 1048576\n", "chunk_size = 65536\n");
-    let mut cell = HealCell::start(program, 8, &format!("{settings}{more}"))?;
+    let mut cell = HealCell::start(program, SERVERS, &format!("{settings}{more}"))?;
     let file = cell.put("file", MANY_CHUNKS * (64 << 10))?;
     let (a, b) = (0, 1);
     for at in [a, b] {
         cell.chunkservers[at].kill();
     }
-    let mut watch = PriorityWatch::of(vec![file.path.clone()], 1);
-    let is_dead = |at| Ok::<_, anyhow::Error>(cell.server(at)?["state"] == "dead");
-    cell.wait("both dead, and every chunk at its goal", || {
-        // Asked first: before they are dead, nothing lacks a replica.
-        let both_dead = is_dead(a)? && is_dead(b)?;
-        Ok(watch.look(|words| cell.told(words))? && both_dead)
-    })?;
+    let mut watch = PriorityWatch::start(&cell.place, 1)?;
+    cell.wait("both dead, and every chunk at its goal", || watch.look(SERVERS - 2))?;
     watch.report(report);
     let whole = cell.judge(&file).context("after two were killed");
     report.works("two killed: none lost", whole.map(|()| "every byte right".to_owned()));

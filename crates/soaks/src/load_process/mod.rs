@@ -1,5 +1,5 @@
-//! What a soak runs beside a cell: processes of clients that append, readers, and clients that do
-//! one thing steadily.
+//! What a soak runs beside a cell: processes of clients that append, readers, clients that do
+//! one thing steadily, and who looks at all chunks.
 //!
 //! ```text
 //!   soak                                     soak load append | deliver
@@ -14,11 +14,13 @@
 
 mod appenders;
 mod ledger;
+mod looker;
 mod orders;
 mod readers;
 mod record;
 mod steady;
 
+pub(crate) use looker::{CellSeen, ChunkSeen};
 pub(crate) use steady::SteadyFigures;
 
 use anyhow::{Result, bail};
@@ -26,7 +28,8 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: soak load append CELL SMALL-FILE LARGE-FILE FIRST-CLIENT CLIENTS SMALL LARGE
        soak load deliver CELL FILE small|large read|follow
-       soak load steady CELL look-up|read|append PATH";
+       soak load steady CELL look-up|read|append PATH
+       soak load look CELL";
 
 /// Runs one process of a load.
 ///
@@ -38,6 +41,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         match words {
             ["append", rest @ ..] => appenders::run(rest).await,
             ["deliver", rest @ ..] => readers::run(rest).await,
+            ["look", rest @ ..] => looker::run(rest).await,
             ["steady", rest @ ..] => steady::run(rest).await,
             _ => bail!("{USAGE}"),
         }
