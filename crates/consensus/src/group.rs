@@ -200,10 +200,11 @@ impl Consensus {
         Term::new(self.node.raft.term)
     }
 
-    /// The term that it is primary of, and that term's first record, which is the library's own.
+    /// The term that it is primary of, and that term's first record, which is the library's own;
+    /// none once it has handed over.
     #[must_use]
     pub fn leads(&self) -> Option<(Term, LogIndex)> {
-        self.leads
+        self.leads.filter(|_| !self.leadership.is_handed_over())
     }
 
     /// Who is primary, as far as this member knows.
@@ -244,7 +245,7 @@ impl Consensus {
     /// # Errors
     /// [`ConsensusError`] when this member cannot.
     pub fn propose(&mut self, record: Vec<u8>) -> Result<LogIndex, ConsensusError> {
-        if self.leads.is_none() {
+        if self.leads().is_none() {
             return Err(ConsensusError::NotPrimary);
         }
         self.node.propose(Vec::new(), record)?;
@@ -311,7 +312,7 @@ impl Consensus {
     /// # Errors
     /// [`ConsensusError`] when it is not primary, or the library refuses.
     pub fn hand_over(&mut self) -> Result<(), ConsensusError> {
-        if self.leads.is_none() {
+        if self.leads().is_none() {
             return Err(ConsensusError::NotPrimary);
         }
         let others = self.members.all.iter().filter(|member| member.id != self.me);
@@ -448,10 +449,10 @@ impl Consensus {
     fn take_messages(&mut self, ready: &mut Ready) {
         let votes = self.votes();
         let votes_wait = self.remembered.is_some_and(|remembered| remembered != votes);
-        for message in ready.take_messages().into_iter().filter_map(from_library) {
+        for message in ready.take_messages().into_iter().flat_map(from_library) {
             self.held.put(message);
         }
-        for message in ready.take_persisted_messages().into_iter().filter_map(from_library) {
+        for message in ready.take_persisted_messages().into_iter().flat_map(from_library) {
             self.held.hold(self.number, votes_wait, message);
         }
     }

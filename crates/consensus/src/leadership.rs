@@ -65,6 +65,10 @@ impl Leadership {
         self.handed_over = true;
     }
 
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.handed_over
+    }
+
     /// Whether no other member can have been elected yet (LD2).
     pub(crate) fn is_confirmed(&self, now: Time, drift_permille: u64) -> bool {
         let drift = u32::try_from(2 * drift_permille).unwrap_or(u32::MAX).min(1000);

@@ -6,6 +6,9 @@ use cairn_types::{LogIndex, ServerId, Term};
 use raft::CAMPAIGN_TRANSFER;
 use raft::prelude::{Entry, Message, MessageType};
 
+/// Bytes of records in one message; a record may have more by itself.
+const MESSAGE_SIZE: usize = 512 << 10;
+
 fn kind_of(message: &Message) -> Option<ConsensusKind> {
     Some(match message.msg_type {
         MessageType::MsgHeartbeat => ConsensusKind::Heartbeat,
@@ -49,8 +52,28 @@ pub(crate) fn round_of(context: &[u8]) -> u64 {
     context.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Our message; none where the library wants to say what our members do not say to each other.
-pub(crate) fn from_library(mut message: Message) -> Option<ConsensusMessage> {
+/// Our messages, one mostly: more where the library has gathered more records than a message
+/// carries, none where it wants to say what our members do not say to each other.
+pub(crate) fn from_library(message: Message) -> Vec<ConsensusMessage> {
+    let Some(message) = whole(message) else { return Vec::new() };
+    let (mut pieces, mut size) = (Vec::new(), 0);
+    let mut piece = ConsensusMessage { entries: Vec::new(), ..message.clone() };
+    for entry in message.entries {
+        size += entry.data.len();
+        if size > MESSAGE_SIZE && !piece.entries.is_empty() {
+            let last = piece.entries.last().expect("it has entries");
+            let (index, log_term) = (last.index, last.term);
+            let next = ConsensusMessage { index, log_term, entries: Vec::new(), ..piece.clone() };
+            pieces.push(std::mem::replace(&mut piece, next));
+            size = entry.data.len();
+        }
+        piece.entries.push(entry);
+    }
+    pieces.push(piece);
+    pieces
+}
+
+fn whole(mut message: Message) -> Option<ConsensusMessage> {
     let kind = kind_of(&message)?;
     let entries = message.take_entries().into_iter().map(|entry: Entry| ConsensusEntry {
         index: LogIndex::new(entry.index),
@@ -129,8 +152,8 @@ pub(crate) fn to_library(message: ConsensusMessage) -> Result<Message, Consensus
 
 #[cfg(test)]
 mod tests {
-    use super::{from_library, is_ask_for_vote, to_library};
-    use cairn_protocol::{ConsensusKind, ConsensusMessage};
+    use super::{MESSAGE_SIZE, from_library, is_ask_for_vote, to_library};
+    use cairn_protocol::{ConsensusEntry, ConsensusKind, ConsensusMessage};
     use cairn_types::sample::Sample;
     use cairn_types::{LogIndex, Random, ServerId, Term};
 
@@ -151,8 +174,37 @@ mod tests {
             message.round *= u64::from(heartbeat.contains(&message.kind));
             message.handed_over &= is_ask_for_vote(message.kind);
             let there = to_library(message.clone()).expect("a good one");
-            assert_eq!(from_library(there), Some(message));
+            assert_eq!(from_library(there), [message]);
         }
+    }
+
+    #[test]
+    fn more_records_than_a_message_carries_go_in_several_that_follow_each_other() {
+        let entry = |index: u64, size: usize| ConsensusEntry {
+            index: LogIndex::new(index),
+            term: Term::new(3),
+            data: vec![7; size].into(),
+        };
+        let sizes = [1, MESSAGE_SIZE, 5, 6, 2 * MESSAGE_SIZE, 1];
+        let entries: Vec<ConsensusEntry> =
+            (8..).zip(sizes).map(|(index, size)| entry(index, size)).collect();
+        let whole = ConsensusMessage {
+            kind: ConsensusKind::Append,
+            from: ServerId::new(1),
+            term: Term::new(4),
+            index: LogIndex::new(7),
+            log_term: Term::new(2),
+            entries: entries.clone(),
+            ..ConsensusMessage::default()
+        };
+        let pieces = from_library(to_library(whole).expect("a good one"));
+        let counts: Vec<usize> = pieces.iter().map(|piece| piece.entries.len()).collect();
+        assert_eq!(counts, [1, 1, 2, 1, 1]);
+        let places: Vec<(u64, u64)> =
+            pieces.iter().map(|piece| (piece.index.get(), piece.log_term.get())).collect();
+        assert_eq!(places, [(7, 2), (8, 3), (9, 3), (11, 3), (12, 3)]);
+        let all: Vec<ConsensusEntry> = pieces.into_iter().flat_map(|it| it.entries).collect();
+        assert_eq!(all, entries);
     }
 
     #[test]
@@ -164,11 +216,8 @@ mod tests {
             index: LogIndex::new(7),
             ..ConsensusMessage::default()
         };
-        sound.entries = vec![cairn_protocol::ConsensusEntry {
-            index: LogIndex::new(8),
-            term: Term::new(3),
-            ..Default::default()
-        }];
+        let (index, term) = (LogIndex::new(8), Term::new(3));
+        sound.entries = vec![ConsensusEntry { index, term, ..ConsensusEntry::default() }];
         assert!(to_library(sound.clone()).is_ok());
         let refused = |damage: fn(&mut ConsensusMessage)| {
             let mut message = sound.clone();

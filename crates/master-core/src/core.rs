@@ -30,7 +30,7 @@ use crate::state::State;
 use crate::step::Step;
 use crate::undelete;
 use crate::view::View;
-use cairn_env::{Caller, Completion, Event, Now};
+use cairn_env::{Caller, Completion, EffectId, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Balance, Batch, BatchEntry, BatchResult, CancelJob, CellInfoAnswer,
@@ -131,6 +131,24 @@ impl MasterCore {
     pub fn begin_history(&mut self) {
         assert!(!self.serving, "a history begins with a term");
         self.begins_history = true;
+    }
+
+    /// Its effects are numbered on from `last`: what was asked by the core of an earlier term, and
+    /// comes back in this one, is not taken for its own.
+    pub fn number_effects_after(&mut self, last: EffectId) {
+        self.out.number_after(last);
+    }
+
+    /// The last effect that it numbered.
+    #[must_use]
+    pub fn last_effect(&self) -> EffectId {
+        self.out.last_effect()
+    }
+
+    /// The term is over for this master: what is left of it is the state as applied.
+    #[must_use]
+    pub fn into_state(self) -> State {
+        self.state
     }
 
     /// The durable state as applied.
@@ -409,6 +427,10 @@ impl MasterCore {
             ClientToMaster::LetGoOfLost(it) => return self.let_go(now, from, it.handle),
             ClientToMaster::ForgetServer(it) => return self.forget_server(now, from, &it),
             ClientToMaster::ChangeSettings(it) => return self.change_settings(now, from, it),
+            ClientToMaster::ListMasters(_) | ClientToMaster::JoinGroup(_) => {
+                let line = "what is about the group of masters is answered before it comes here";
+                Err(Failure::refused(ErrorCode::Invalid, line))
+            }
             ClientToMaster::RecordLength(wish) => return self.record_length(now, from, wish.file),
         };
         for chunk in answer.iter().flat_map(reads::unlocated) {

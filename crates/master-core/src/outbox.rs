@@ -42,6 +42,17 @@ impl MasterOutbox {
     /// Effect ids from here on belong to the driver.
     pub const DRIVER_EFFECTS: u64 = 1 << 63;
 
+    /// Ids go on after this one, which another core of this process gave out last.
+    pub(crate) fn number_after(&mut self, last: EffectId) {
+        assert!(self.effects.is_empty() && last.0 >= self.last_effect, "ids only rise");
+        self.last_effect = last.0;
+    }
+
+    /// The last id that was given out.
+    pub(crate) fn last_effect(&self) -> EffectId {
+        EffectId(self.last_effect)
+    }
+
     fn fresh(&mut self) -> EffectId {
         self.last_effect += 1;
         assert!(self.last_effect < Self::DRIVER_EFFECTS, "the driver's ids begin there");

@@ -1,5 +1,10 @@
 //! The driver: core, consensus and log, one event at a time.
 //!
+//! ```text
+//!   shadow ── elected, and all records before its term applied ──► primary, with a core
+//!      ▲                                                              │
+//!      └────────── another term, or no majority answers ──────────────┘
+//! ```
 //! - D1: an answer that depends on a record leaves after the record is durable, committed and
 //!   applied (R23).
 //! - D2: one append is on its way at a time, taken when a turn ends; what is proposed meanwhile
@@ -7,26 +12,30 @@
 //! - D3: when an append fails the process stops: what is on disk is not known.
 //! - D4: when the state meets a damaged page, nothing of the event that met it leaves. The
 //!   checkpoint is marked, durably, and the process stops; the next one takes another checkpoint.
+//! - D6: a member that is not in charge applies what is committed, and answers everyone but other
+//!   members that it is not, and who may be (R23).
 //! - D5: while the disk has no room for the log, changes wait or are refused, and look-ups go on
 //!   (`log_room`).
 
+use crate::group_member::{GroupAnswer, GroupMember};
 use crate::log_room::{Append, LogRoom, ROOM_PAUSE};
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
+use crate::primary::Primary;
 use crate::recovery::TakenFrom;
+use crate::role::Role;
 use cairn_consensus::{CommittedRecord, Consensus, ConsensusError, LogBatch};
 use cairn_env::{
-    Completion, DiskError, Driver, Effect, EffectId, Event, Lane, LogEvent, Now, Resources,
+    Caller, Completion, DiskError, Driver, Effect, EffectId, Event, Lane, LogEvent, Now, Payload,
+    Resources,
 };
 use cairn_master_core::{
-    Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, MasterOutbox, ProposalId,
-    Record, State,
+    Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, MasterOutbox, State,
 };
 use cairn_pagetree::Damaged;
-use cairn_protocol::{Hello, Request};
+use cairn_protocol::{Failure, Hello, Request, Response};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{LogIndex, Term, Time};
-use std::collections::BTreeMap;
+use cairn_types::{LogIndex, Random, Term, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,12 +52,17 @@ const CHECKPOINT_LOG_SHARE: u64 = 4;
 /// A master as the worlds drive it.
 #[derive(Debug)]
 pub struct Master {
-    core: MasterCore,
-    consensus: Consensus,
+    role: Role,
+    group: GroupMember,
     config: MasterConfig,
-    hello: Hello,
-    /// What each record on its way is, and who proposed it.
-    proposed: BTreeMap<LogIndex, (ProposalId, Record)>,
+    /// Feeds the cores of the terms that this process is in charge of.
+    random: Random,
+    /// The first of these terms begins a history (R3).
+    begins_history: bool,
+    /// The last effect that a core of this process numbered.
+    core_effects: EffectId,
+    /// What a person should know of the last checkpoint.
+    warning: Option<String>,
     /// The append on its way (D2), and since when.
     appending: Option<(EffectId, Append)>,
     appending_since: Time,
@@ -74,18 +88,20 @@ pub struct Master {
 
 impl Master {
     pub(crate) fn new(
-        core: MasterCore,
+        state: State,
         consensus: Consensus,
         config: MasterConfig,
         hello: Hello,
         from: TakenFrom,
     ) -> Self {
         Self {
-            core,
-            consensus,
+            role: Role::Shadow(state.into()),
+            group: GroupMember::new(consensus, hello),
+            random: Random::new(config.seed),
+            begins_history: false,
+            core_effects: EffectId::default(),
+            warning: None,
             config,
-            hello,
-            proposed: BTreeMap::new(),
             appending: None,
             appending_since: Time::default(),
             room: LogRoom::default(),
@@ -105,7 +121,12 @@ impl Master {
     /// The durable state as applied; for checkers and tests.
     #[must_use]
     pub fn state(&self) -> &State {
-        self.core.state()
+        self.role.state()
+    }
+
+    /// The first term that it is in charge of begins a history: a person says so (R3).
+    pub(crate) fn begin_history(&mut self) {
+        self.begins_history = true;
     }
 
     /// From now on it can say what the process takes.
@@ -113,36 +134,93 @@ impl Master {
         self.resources = Some(resources);
     }
 
-    /// This term.
+    /// The latest term that it has heard of.
     #[must_use]
     pub fn term(&self) -> Term {
-        self.core.term()
+        self.group.consensus().term()
     }
 
-    fn on_event(&mut self, now: Now, event: Event<(), LogResult>, wishes: &mut Vec<MasterEffect>) {
+    fn on_event(
+        &mut self,
+        now: Now,
+        event: Event<(), LogResult>,
+        wishes: &mut Vec<MasterEffect>,
+    ) -> Result<(), ConsensusError> {
         match event {
-            Event::Started => {
-                let told = self.told.drain(..).map(|event| MasterEffect::Env(Effect::Log(event)));
-                wishes.extend(told);
-                wishes.push(MasterEffect::Env(Effect::Identify(self.hello.clone())));
-                let founding = (self.hello.cell, self.config.cluster.clone());
-                self.core.begin(now, founding, wishes);
-            }
+            Event::Started => self.start(now, wishes),
             Event::Completed { id, result: Completion::Disk(result) } => {
                 self.on_disk(now, id, result, wishes);
             }
             Event::Completed { id, result: Completion::Woken } if self.room.was_asked(id) => {
                 self.look_for_room(now, wishes);
             }
+            Event::Completed { id, result: Completion::Woken } if self.group.is_tick(id) => {
+                self.group.consensus_mut().tick(now.time)?;
+                self.set_tick(now, wishes);
+            }
+            Event::Completed { id, result: Completion::Answered(result) }
+                if id.0 > MasterOutbox::DRIVER_EFFECTS =>
+            {
+                self.group.end_call(id, result.is_ok())?;
+            }
+            Event::Request { from, request } => self.on_request(now, from, request, wishes)?,
             other => {
-                if let (Event::Request { request: Request::Resources(_), .. }, Some(meter)) =
-                    (&other, &self.resources)
-                {
-                    self.core.set_resources(meter.told());
+                if let Role::Primary(primary) = &mut self.role {
+                    primary.step(now, other, wishes);
                 }
-                self.core.step(now, other, wishes);
             }
         }
+        Ok(())
+    }
+
+    fn start(&mut self, now: Now, wishes: &mut Vec<MasterEffect>) {
+        let told = self.told.drain(..).map(|event| MasterEffect::Env(Effect::Log(event)));
+        wishes.extend(told);
+        wishes.push(MasterEffect::Env(Effect::Identify(self.group.hello().clone())));
+        if !self.group.consensus().is_alone() {
+            self.set_tick(now, wishes);
+        }
+    }
+
+    fn set_tick(&mut self, now: Now, wishes: &mut Vec<MasterEffect>) {
+        let id = self.fresh();
+        wishes.push(MasterEffect::Env(self.group.set_tick(now.time, id)));
+    }
+
+    fn on_request(
+        &mut self,
+        now: Now,
+        from: Caller,
+        request: Request,
+        wishes: &mut Vec<MasterEffect>,
+    ) -> Result<(), ConsensusError> {
+        let request = match self.group.on_request(now.time, request, &self.role)? {
+            GroupAnswer::Answered(answer) => {
+                wishes.push(reply(from, answer));
+                return Ok(());
+            }
+            GroupAnswer::NotOfGroup(request) => request,
+        };
+        let is_confirmed = self.is_confirmed(now);
+        let Role::Primary(primary) = &mut self.role else {
+            wishes.push(reply(from, Err(self.group.not_in_charge())));
+            return Ok(());
+        };
+        if let (Request::Resources(_), Some(meter)) = (&request, &self.resources) {
+            primary.core_mut().set_resources(meter.told());
+        }
+        if self.group.consensus().is_alone() {
+            primary.step(now, Event::Request { from, request }, wishes);
+        } else {
+            primary.on_request(now, (from, request), is_confirmed, wishes);
+        }
+        Ok(())
+    }
+
+    /// Whether no other member can have been elected yet (R21, R23).
+    fn is_confirmed(&self, now: Now) -> bool {
+        let drift = self.role.state().config().drift_permille;
+        self.group.consensus().is_confirmed(now.time, drift) || broken(Rule::R21)
     }
 
     fn on_disk(
@@ -160,7 +238,8 @@ impl Master {
             let has_room = matches!(result, Ok(LogDone::Appended { has_room: true }));
             let durable = match result {
                 Ok(_) => self
-                    .consensus
+                    .group
+                    .consensus_mut()
                     .durable(now.time, append.number)
                     .map_err(|error| error.to_string()),
                 Err(DiskError::NoSpace) => {
@@ -194,7 +273,7 @@ impl Master {
     /// Whether the log has the room that it needs next (D5).
     fn set_room(&mut self, now: Now, has_room: bool, wishes: &mut Vec<MasterEffect>) {
         if self.room.set_full(!has_room) {
-            self.core.set_full(!has_room);
+            self.role.with_core(|core| core.set_full(!has_room));
             let event = if has_room {
                 LogEvent::info("room for the operation log again")
             } else {
@@ -234,8 +313,8 @@ impl Master {
                     .with_number("index", self.last_checkpoint.get())
                     .with_number("bytes", size);
                 wishes.push(MasterEffect::Env(Effect::Log(event)));
-                self.core.set_warning(None);
-                let before = to_adopt.and_then(|(pages, file)| self.core.adopt(&pages, file));
+                self.warn(None);
+                let before = to_adopt.and_then(|(pages, file)| self.role.adopt(&pages, file));
                 if let Some(before) = before {
                     self.page_file = Some(page_file);
                     let (_, free) = self.disk_effect(CHECKPOINT_LANE, LogJob::Free(before.into()));
@@ -248,9 +327,14 @@ impl Master {
             Err(error) => {
                 let event = LogEvent::error("checkpoint failed").with("why", &error);
                 wishes.push(MasterEffect::Env(Effect::Log(event)));
-                self.core.set_warning(Some(format!("checkpoint: {error}")));
+                self.warn(Some(format!("checkpoint: {error}")));
             }
         }
+    }
+
+    fn warn(&mut self, warning: Option<String>) {
+        self.warning.clone_from(&warning);
+        self.role.with_core(|core| core.set_warning(warning));
     }
 
     /// Marks the checkpoints with this page, and stops when that is done (D4). A checkpoint that
@@ -294,22 +378,84 @@ impl Master {
         effects: &mut Vec<Effect<LogJob>>,
     ) -> Result<(), ConsensusError> {
         loop {
+            let changed = self.look_at_role(now, wishes);
+            if let Role::Primary(primary) = &mut self.role
+                && primary.holds()
+                && self.is_confirmed(now)
+            {
+                self.role.primary().take_held(now, wishes);
+            }
             for wish in wishes.drain(..) {
                 match wish {
-                    MasterEffect::Env(effect) => effects.push(effect),
+                    MasterEffect::Env(effect) => {
+                        if let (Effect::Reply { to, .. }, Role::Primary(primary)) =
+                            (&effect, &mut self.role)
+                        {
+                            primary.answered(*to);
+                        }
+                        effects.push(effect);
+                    }
                     MasterEffect::Propose(id, record) => {
-                        let index = self.consensus.propose(record.to_bytes())?;
-                        self.proposed.insert(index, (id, record));
+                        let index = self.group.consensus_mut().propose(record.to_bytes())?;
+                        self.role.primary().proposed(index, (id, record));
                     }
                 }
             }
-            let committed = self.consensus.committed()?;
-            if committed.is_empty() {
+            let committed = self.group.consensus_mut().committed()?;
+            if committed.is_empty() && !changed {
                 return Ok(());
             }
             for one in committed {
-                self.apply(now, one, wishes);
+                self.apply(now, &one, wishes);
             }
+        }
+    }
+
+    /// Takes charge, or stops being in charge; whether anything has changed.
+    fn look_at_role(&mut self, now: Now, wishes: &mut Vec<MasterEffect>) -> bool {
+        let leads = self.group.consensus().leads();
+        match (&self.role, leads) {
+            (Role::Primary(primary), Some((term, _))) if primary.term() == term => false,
+            (Role::Primary(_), _) => {
+                self.step_down(wishes);
+                true
+            }
+            (Role::Shadow(state), Some((term, first))) if state.applied().next() >= first => {
+                self.take_charge(now, term, wishes);
+                true
+            }
+            (Role::Shadow(_), _) => false,
+        }
+    }
+
+    fn take_charge(&mut self, now: Now, term: Term, wishes: &mut Vec<MasterEffect>) {
+        let state = self.role.take_state();
+        let mut core = MasterCore::new(state, term, self.random.next_u64());
+        if std::mem::take(&mut self.begins_history) {
+            core.begin_history();
+        }
+        core.set_full(self.room.is_full());
+        core.set_warning(self.warning.clone());
+        let mut primary = Primary::new(core, self.core_effects);
+        let founding = (self.group.hello().cell, self.config.cluster.clone());
+        primary.core_mut().begin(now, founding, wishes);
+        self.role = Role::Primary(primary.into());
+        self.tell_role("in charge", wishes);
+    }
+
+    fn step_down(&mut self, wishes: &mut Vec<MasterEffect>) {
+        let refusal = self.group.not_in_charge();
+        // What its core wished last and nobody did is of a term that is over.
+        wishes.retain(|wish| matches!(wish, MasterEffect::Env(_)));
+        self.core_effects = self.role.step_down(&refusal, wishes);
+        self.tell_role("not in charge any more", wishes);
+    }
+
+    fn tell_role(&self, what: &'static str, wishes: &mut Vec<MasterEffect>) {
+        if !self.group.consensus().is_alone() {
+            let event =
+                LogEvent::info(what).with_number("term", self.group.consensus().term().get());
+            wishes.push(MasterEffect::Env(Effect::Log(event)));
         }
     }
 
@@ -325,7 +471,7 @@ impl Master {
             self.halt(&error.to_string(), &mut wishes);
         }
         if self.marking.is_none()
-            && let Some(damaged) = self.core.state().damage()
+            && let Some(damaged) = self.role.state().damage()
         {
             effects.truncate(before);
             wishes.clear();
@@ -346,31 +492,27 @@ impl Master {
         if self.appending.is_some() || self.room.holds_back() {
             return Ok(());
         }
-        let Some(LogBatch { number, records }) = self.consensus.take()? else { return Ok(()) };
+        let Some(LogBatch { number, records }) = self.group.consensus_mut().take()? else {
+            return Ok(());
+        };
         self.appending_since = now.time;
         self.logged += records.iter().map(|(_, record)| record.len() as u64).sum::<u64>();
         effects.push(self.append_effect(Append { number, records }));
         if broken(Rule::R23) {
             // R23 broken: what the disk has only been asked for counts as durable.
-            self.consensus.durable(now.time, number)?;
+            self.group.consensus_mut().durable(now.time, number)?;
         }
         Ok(())
     }
 
-    fn apply(&mut self, now: Now, committed: CommittedRecord, wishes: &mut Vec<MasterEffect>) {
-        let at = (committed.index, committed.term);
-        match self.proposed.remove(&committed.index) {
-            Some((id, record)) => self.core.applied(now, at, id, &record, wishes),
-            None => {
-                // Every record since the start was proposed here; the library's own are empty.
-                assert!(committed.data.is_empty(), "a record that nobody proposed");
-                self.core.skip(committed.index, committed.term);
-            }
+    fn apply(&mut self, now: Now, committed: &CommittedRecord, wishes: &mut Vec<MasterEffect>) {
+        if let Err(undecodable) = self.role.apply(now, committed, wishes) {
+            self.halt(&undecodable.to_string(), wishes);
         }
     }
 
     fn checkpoint_if_due(&mut self, effects: &mut Vec<Effect<LogJob>>) {
-        let index = self.core.state().applied();
+        let index = self.role.state().applied();
         let paid = self.checkpoint_size / CHECKPOINT_BYTES_PER_RECORD;
         let due = self.config.checkpoint_every_records.max(paid);
         let due_at = self.last_checkpoint.get().saturating_add(due);
@@ -385,7 +527,7 @@ impl Master {
         }
         self.logged = 0;
         self.last_checkpoint = index;
-        let snapshot = LogJob::Checkpoint(self.core.state().clone().into());
+        let snapshot = LogJob::Checkpoint(self.role.state().clone().into());
         let (id, job) = self.disk_effect(CHECKPOINT_LANE, snapshot);
         effects.push(job);
         self.checkpointing = Some(id);
@@ -415,7 +557,9 @@ impl Driver for Master {
             return;
         }
         let mut wishes = Vec::new();
-        self.on_event(now, event, &mut wishes);
+        if let Err(error) = self.on_event(now, event, &mut wishes) {
+            self.halt(&error.to_string(), &mut wishes);
+        }
         self.move_on(now, wishes, effects);
     }
 
@@ -430,6 +574,17 @@ impl Driver for Master {
         self.move_on(now, wishes, effects);
         if self.marking.is_none() && !self.halted {
             self.checkpoint_if_due(effects);
+            let last = &mut self.last_effect;
+            let fresh = || {
+                *last += 1;
+                EffectId(*last)
+            };
+            effects.extend(self.group.messages(now, fresh));
         }
     }
+}
+
+/// An answer of the driver's own.
+fn reply(to: Caller, answer: Result<Response, Failure>) -> MasterEffect {
+    MasterEffect::Env(Effect::Reply { to, answer, payload: Payload::default() })
 }

@@ -7,7 +7,7 @@ use cairn_consensus::{Beginning, Consensus};
 use cairn_env::{Caller, Completion, Driver, Effect, EffectId, Event, Now};
 use cairn_master_core::record::{AddFile, FoundCell};
 use cairn_master_core::state::ROOT;
-use cairn_master_core::{Checkpointed, LogDone, LogJob, LogResult, MasterCore, Record, State};
+use cairn_master_core::{Checkpointed, LogDone, LogJob, LogResult, Record, State};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{Hello, Request, Role, Stat};
 use cairn_types::{
@@ -49,9 +49,8 @@ fn master_with(state: State, config: MasterConfig, last_checkpoint: LogIndex) ->
     let beginning = Beginning { me, applied: last, base: last, ..Beginning::default() };
     let consensus = Consensus::start(beginning).expect("starts");
     let hello = Hello::new(CELL, Role::Master, ServerId::new(1), Incarnation::new(1));
-    let core = MasterCore::new(state, consensus.term(), 1);
     let from = TakenFrom { index: last_checkpoint, page_file: Some(PAGE_FILE) };
-    Master::new(core, consensus, config, hello, from)
+    Master::new(state, consensus, config, hello, from)
 }
 
 fn handle(master: &mut Master, event: Event<(), LogResult>) -> Vec<Effect<LogJob>> {

@@ -5,20 +5,29 @@
 //!                 ▲                                                      │
 //!                 └────────── applied ◄──────── committed ◄──────────────┘
 //! ```
-//! Start: lock, identity, newest good checkpoint, the log since then; then a new term.
+//! Start: lock, identity, newest good checkpoint, the log since then; then a new term, or in a
+//! group of several whatever the others say.
 
 mod driver;
 #[cfg(test)]
 mod driver_test;
+mod group_link;
+mod group_member;
 mod log_room;
 mod master_disk;
+mod member_directory;
 mod open;
+mod primary;
 mod recovery;
+mod role;
 mod seed;
+mod waiting_member;
 
 pub use cairn_store::PageFileLimits;
 pub use driver::Master;
 pub use master_disk::{CHECKPOINT_LANE, MasterDisk};
+pub use member_directory::make_member;
 pub use open::{MasterConfig, MasterOpenError};
 pub use recovery::RecoveryError;
 pub use seed::{SEED_TERM, SeedError, seed};
+pub use waiting_member::{EmptyDisk, JOINED, WaitingMember};

@@ -52,6 +52,10 @@ impl LogRoom {
         self.refused.take()
     }
 
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
     /// What the log says; whether that is news.
     pub(crate) fn set_full(&mut self, is_full: bool) -> bool {
         let changed = self.is_full != is_full;

@@ -6,7 +6,6 @@ use crate::recovery::{self, RecoveredState, RecoveryError};
 use cairn_consensus::{Beginning, Consensus, ConsensusError};
 use cairn_env::{Disk, DiskError, IoFailure};
 use cairn_format::{Identity, IdentityKind};
-use cairn_master_core::MasterCore;
 use cairn_protocol::{Hello, Role};
 use cairn_store::{
     Checkpoints, IdentityError, PageFileLimits, SEGMENT_SIZE_STANDARD, read_identity,
@@ -95,6 +94,9 @@ pub enum MasterOpenError {
     /// There is no term after the one that is lost.
     #[error("no term comes after that: give the one that the master named")]
     TermsSpent,
+    /// A history begins at a master that is alone.
+    #[error("one of a group of masters begins no history by itself: the others may know more")]
+    RecoverGroup,
     /// The consensus library refuses.
     #[error("{0}")]
     Consensus(#[from] ConsensusError),
@@ -128,33 +130,32 @@ impl Master {
         let cell = identity.cell;
         let mut checkpoints =
             Checkpoints::open(Arc::clone(&disk), cell, config.page_file_limits).map_err(refuse)?;
-        let RecoveredState { state, log, from, told } =
-            recovery::recover(&disk, cell, config.segment_size, &mut checkpoints)
-                .map_err(unrecovered)?;
+        let me = ServerId::new(identity.id);
+        let whose = (cell, me);
+        let recovered = recovery::recover(&disk, whose, config.segment_size, &mut checkpoints);
+        let RecoveredState { state, log, from, mark, base, records, told } =
+            recovered.map_err(unrecovered)?;
 
         let lost = config.recover_past.filter(|past| *past >= state.applied_term());
         let past = lost.unwrap_or(state.applied_term());
         if past >= Term::LAST {
             return Err(MasterOpenError::TermsSpent);
         }
-        let last = (state.applied(), state.applied_term());
-        let (me, seed) = (ServerId::new(identity.id), random.next_u64());
-        let beginning =
-            Beginning { me, seed, applied: last, base: last, past, ..Beginning::default() };
-        let consensus = Consensus::start(beginning)?;
-        let mut core = MasterCore::new(state, consensus.term(), random.next_u64());
-        if lost.is_some() {
-            core.begin_history();
+        let is_alone = mark.as_ref().is_none_or(|mark| mark.members.is_alone(me));
+        if lost.is_some() && !is_alone {
+            return Err(MasterOpenError::RecoverGroup);
         }
-        let hello = Hello::new(
-            cell,
-            Role::Master,
-            ServerId::new(identity.id),
-            Incarnation::new(random.next_u64()),
-        );
+        let applied = (state.applied(), state.applied_term());
+        let seed = random.next_u64();
+        let consensus =
+            Consensus::start(Beginning { me, seed, mark, applied, base, records, past })?;
+        let hello = Hello::new(cell, Role::Master, me, Incarnation::new(random.next_u64()));
         let service = MasterDisk::new(log, checkpoints, config.log_size_max, lock);
-        let mut master = Self::new(core, consensus, config, hello, from);
+        let mut master = Self::new(state, consensus, config, hello, from);
         master.told = told;
+        if lost.is_some() {
+            master.begin_history();
+        }
         Ok((master, Arc::new(service)))
     }
 }

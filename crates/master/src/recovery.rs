@@ -12,12 +12,13 @@
 use bytes::Bytes;
 use cairn_consensus::StoredRecord;
 use cairn_env::{Disk, DiskError, LogEvent, UnreadableBytes};
+use cairn_format::GroupMark;
 use cairn_master_core::state::ImageError;
 use cairn_master_core::{Record, State};
 use cairn_pagetree::Damaged;
 use cairn_store::{Checkpoints, LogOpenError, OperationLog};
 use cairn_types::wire::Message;
-use cairn_types::{CellId, LogIndex};
+use cairn_types::{CellId, LogIndex, ServerId, Term};
 use std::sync::Arc;
 
 /// Why what is on disk gives no state.
@@ -43,6 +44,9 @@ pub enum RecoveryError {
         /// Which.
         index: LogIndex,
     },
+    /// Which group it belongs to cannot be told.
+    #[error("operation log: its mark does not decode; was it written by a newer build?")]
+    UndecodableMark,
     /// There was a checkpoint once, and none of those there are reads.
     #[error(
         "no checkpoint reads, and the operation log does not go back to the first record; restore \
@@ -70,9 +74,15 @@ pub(crate) struct TakenFrom {
 /// What is on disk, recovered.
 #[derive(Debug)]
 pub(crate) struct RecoveredState {
+    /// As of the last record that is committed for certain.
     pub(crate) state: State,
     pub(crate) log: OperationLog,
     pub(crate) from: TakenFrom,
+    /// The group that it belongs to; none where it has always been alone.
+    pub(crate) mark: Option<GroupMark>,
+    /// Where its log begins, as a group needs it, and what is in it.
+    pub(crate) base: (LogIndex, Term),
+    pub(crate) records: Vec<(LogIndex, StoredRecord)>,
     /// What a person should know of it.
     pub(crate) told: Vec<LogEvent>,
 }
@@ -80,7 +90,7 @@ pub(crate) struct RecoveredState {
 /// The state on a disk, made of the newest checkpoint in which no damage shows.
 pub(crate) fn recover(
     disk: &Arc<dyn Disk>,
-    cell: CellId,
+    (cell, me): (CellId, ServerId),
     segment_size: u64,
     checkpoints: &mut Checkpoints,
 ) -> Result<RecoveredState, RecoveryError> {
@@ -91,14 +101,27 @@ pub(crate) fn recover(
     }
     let (mut from, mut state) = newest(checkpoints, &mut told)?;
     let (log, found) = OperationLog::open(Arc::clone(disk), cell, segment_size, from.index)?;
+    let mark = found.mark.as_deref().map(GroupMark::decode).transpose();
+    let mark = mark.map_err(|_| RecoveryError::UndecodableMark)?;
+    let is_alone = mark.as_ref().is_none_or(|mark| mark.members.is_alone(me));
     let mut records = found.records;
     loop {
         if from.index == LogIndex::default() && !log.reaches_the_beginning() {
             return Err(RecoveryError::NoCheckpoint);
         }
-        replay(&mut state, &records)?;
+        let base = (state.applied(), state.applied_term());
+        let records_after = decoded(base.0, &records)?;
+        // Of one that is alone all that is durable is committed.
+        let sure =
+            mark.as_ref().filter(|_| !is_alone).map_or(LogIndex::new(u64::MAX), |it| it.committed);
+        replay(&mut state, &records_after, sure)?;
         let Some(damaged) = state.damage() else {
-            return Ok(RecoveredState { state, log, from, told });
+            let (base, records) = if is_alone {
+                ((state.applied(), state.applied_term()), Vec::new())
+            } else {
+                (base, records_after)
+            };
+            return Ok(RecoveredState { state, log, from, mark, base, records, told });
         };
         let page_file = from.page_file.expect("a state that reads no file meets no damage");
         set_aside(checkpoints, page_file, &damaged, &mut told)?;
@@ -150,24 +173,38 @@ fn newest(
     Ok((TakenFrom::default(), State::default()))
 }
 
-/// Applies the records that the state does not hold yet, until it shows damage.
-fn replay(state: &mut State, records: &[(LogIndex, Bytes)]) -> Result<(), RecoveryError> {
-    for (index, bytes) in records {
-        if state.damage().is_some() {
-            return Ok(());
-        }
-        if *index <= state.applied() {
-            continue;
-        }
-        let from = state.applied().next();
+/// The records behind a checkpoint, one after the other.
+fn decoded(
+    behind: LogIndex,
+    records: &[(LogIndex, Bytes)],
+) -> Result<Vec<(LogIndex, StoredRecord)>, RecoveryError> {
+    let mut from = behind.next();
+    let mut decoded = Vec::with_capacity(records.len());
+    for (index, bytes) in records.iter().filter(|(index, _)| *index > behind) {
         if *index != from {
             return Err(RecoveryError::Gap { from, to: *index });
         }
         let undecodable = |_| RecoveryError::Undecodable { index: *index };
-        let stored = StoredRecord::decode(bytes).map_err(undecodable)?;
+        decoded.push((*index, StoredRecord::decode(bytes).map_err(undecodable)?));
+        from = index.next();
+    }
+    Ok(decoded)
+}
+
+/// Applies records up to one of them, until the state shows damage.
+fn replay(
+    state: &mut State,
+    records: &[(LogIndex, StoredRecord)],
+    until: LogIndex,
+) -> Result<(), RecoveryError> {
+    for (index, stored) in records.iter().take_while(|(index, _)| *index <= until) {
+        if state.damage().is_some() {
+            return Ok(());
+        }
         if stored.data.is_empty() {
             state.skip_to(*index, stored.term);
         } else {
+            let undecodable = |_| RecoveryError::Undecodable { index: *index };
             let record = Record::decode(&stored.data).map_err(undecodable)?;
             state.apply(*index, stored.term, &record);
         }

@@ -17,6 +17,7 @@ mod consensus_calls;
 mod failure;
 mod find_calls;
 mod frame;
+mod group_calls;
 mod handshake;
 mod job_calls;
 #[cfg(any(test, feature = "samples"))]
@@ -55,6 +56,7 @@ pub use frame::{
     FRAME_HEADER_SIZE, FrameError, FrameHeader, FrameKind, MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX,
     PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, RequestId, VERSION_ANY, encode_frame,
 };
+pub use group_calls::{JoinGroup, JoinGroupAnswer, ListMasters, ListMastersAnswer, MasterStatus};
 pub use handshake::{Hello, Role, Welcome, judge_hello, judge_request};
 pub use job_calls::{
     Balance, BalanceAnswer, CancelJob, CancelJobAnswer, Drain, DrainAnswer, JobKind, JobState,

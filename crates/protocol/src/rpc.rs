@@ -34,6 +34,7 @@ use crate::{
 use crate::{ConsensusMessages, ConsensusMessagesAnswer};
 use crate::{FindPrimary, FindPrimaryAnswer};
 use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
+use crate::{JoinGroup, JoinGroupAnswer, ListMasters, ListMastersAnswer};
 use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer, Recover, RecoverAnswer};
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
 use cairn_types::wire::{Message, WireError};
@@ -283,6 +284,8 @@ rpcs! {
         113 => Undrain -> UndrainAnswer,
         114 => Balance -> BalanceAnswer,
         135 => ChangeSettings -> ChangeSettingsAnswer,
+        150 => ListMasters -> ListMastersAnswer,
+        151 => JoinGroup -> JoinGroupAnswer,
         120 => ListChunks -> ListChunksAnswer,
         130 => Recover -> RecoverAnswer,
         140 => FindPrimary -> FindPrimaryAnswer,

@@ -1,6 +1,6 @@
 //! Runs seeds from the command line: `seeds FROM COUNT`, or `seeds SEED` with every step told; with
 //! `hard` at the end their hard runs, with `hard Outage` those with no other new kind of fault;
-//! with `pinned` the seed as it is pinned.
+//! with `pinned` the seed as it is pinned. `masters` at the end: with three masters.
 
 use cairn_sim::{FaultKind, FaultMix, RunConfig, run};
 use std::collections::BTreeMap;
@@ -13,7 +13,9 @@ fn config(seed: u64, words: &[String]) -> RunConfig {
     let Some(at) = words.iter().position(|word| word == "hard") else {
         return RunConfig::of(seed);
     };
-    let Some(wanted) = words.get(at + 1) else { return RunConfig::hard(seed) };
+    let Some(wanted) = words.get(at + 1).filter(|word| *word != "masters") else {
+        return RunConfig::hard(seed);
+    };
     let kind = FaultKind::HARD.into_iter().find(|kind| format!("{kind:?}") == *wanted);
     let kind = kind.unwrap_or_else(|| panic!("{wanted} is none of {:?}", FaultKind::HARD));
     RunConfig { faults: FaultMix::hard_with(seed, kind), ..RunConfig::of(seed) }
@@ -31,7 +33,8 @@ fn main() {
     let mut reached: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in from..from + count {
         let started = Instant::now();
-        let config = RunConfig { trace: numbers.len() == 1, ..config(seed, &words) };
+        let masters = if words.last().is_some_and(|last| last == "masters") { 3 } else { 1 };
+        let config = RunConfig { trace: numbers.len() == 1, masters, ..config(seed, &words) };
         let report = run(&config);
         let verdict = match &report.failure {
             None => "ok".to_owned(),

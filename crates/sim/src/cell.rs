@@ -1,4 +1,4 @@
-//! One cell in the simulated world: a master, chunkservers, clients, each started from its disks.
+//! One cell in the simulated world: masters, chunkservers, clients, each started from its disks.
 
 use crate::checkers::replay_is_state::SharedMaster;
 use crate::observer::Observer;
@@ -7,9 +7,9 @@ use crate::report::RunConfig;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ScrubSettings};
 use cairn_client_core::{ClientCore, ClientSettings, NoDisk};
 use cairn_env_sim::{DriverProcess, NodeId, NodePlan, SimDisk, SimWorld, WatchOf, WorldSettings};
-use cairn_master::{Master, MasterConfig, PageFileLimits};
+use cairn_master::{Master, MasterConfig, PageFileLimits, make_member};
 use cairn_protocol::Role;
-use cairn_types::{Address, CellConfig, Rack};
+use cairn_types::{Address, CellConfig, CellId, Member, MemberStanding, Members, Rack, ServerId};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ const CHECKPOINT_EVERY: u64 = 200;
 const PAGE_FILE_LIMITS: PageFileLimits = PageFileLimits { garbage_max: 32 << 10, records_max: 900 };
 /// Small, so that a run fills many segments of the log.
 const SEGMENT_SIZE: u64 = 16 << 10;
+/// Of a cell whose group of masters is made before it begins.
+const CELL: CellId = CellId::new(0xce11);
 /// Small, so that pushed data ages out now and then.
 pub(crate) const PUSH_BUFFER: u64 = 64 << 10;
 /// A round every few seconds: what rots is to be found while a run lasts.
@@ -30,7 +32,10 @@ const SCRUB: ScrubSettings = ScrubSettings { period_ms: 8_000, rate: 1 << 20 };
 /// Who is who.
 #[derive(Clone, Debug)]
 pub(crate) struct CellNodes {
+    /// The first of the masters.
     pub(crate) master: NodeId,
+    /// All of them, this one too.
+    pub(crate) masters: Vec<NodeId>,
     pub(crate) servers: Vec<NodeId>,
     pub(crate) clients: Vec<NodeId>,
 }
@@ -38,13 +43,28 @@ pub(crate) struct CellNodes {
 impl CellNodes {
     /// All that have disks.
     pub(crate) fn with_disks(&self) -> Vec<NodeId> {
-        std::iter::once(self.master).chain(self.servers.iter().copied()).collect()
+        self.masters.iter().chain(&self.servers).copied().collect()
     }
 }
 
-/// Where the master listens.
-pub(crate) fn master_address() -> Address {
-    Address::new("master:7400")
+/// What a master is called, of so many.
+fn master_name(at: usize, count: usize) -> String {
+    if count == 1 { "master".to_owned() } else { format!("master{at}") }
+}
+
+/// Where each of so many masters listens.
+pub(crate) fn master_addresses(count: usize) -> Vec<Address> {
+    (0..count).map(|at| Address::new(format!("{}:7400", master_name(at, count)))).collect()
+}
+
+/// The group of so many masters, from the first.
+fn group_of(count: usize) -> Members {
+    let addresses = master_addresses(count).into_iter();
+    let all = (1..).zip(addresses).map(|(id, address)| {
+        let (id, standing) = (ServerId::new(id), MemberStanding::Voter);
+        Member { id, address, standing }
+    });
+    Members { all: all.collect(), ..Members::default() }
 }
 
 fn rack_of(at: usize) -> Rack {
@@ -62,11 +82,15 @@ pub(crate) fn build(
     settings.verbose = run.trace;
     let mut world = SimWorld::new(settings);
     world.set_watch(observer.clone());
-    let master = add_master(&mut world, cell_config, observer);
-    let servers =
-        (0..run.servers).map(|at| add_chunkserver(&mut world, at, observer)).collect::<Vec<_>>();
-    let clients = (0..clients).map(|at| add_client(&mut world, at)).collect::<Vec<_>>();
-    let nodes = CellNodes { master, servers, clients };
+    let count = run.masters;
+    let masters: Vec<NodeId> =
+        (0..count).map(|at| add_master(&mut world, (at, count), cell_config, observer)).collect();
+    let listed = master_addresses(count);
+    let servers = (0..run.servers).map(|at| add_chunkserver(&mut world, (at, &listed), observer));
+    let servers = servers.collect::<Vec<_>>();
+    let clients = (0..clients).map(|at| add_client(&mut world, (at, &listed)));
+    let clients = clients.collect::<Vec<_>>();
+    let nodes = CellNodes { master: masters[0], masters, servers, clients };
     let everyone = nodes.with_disks().into_iter().chain(nodes.clients.iter().copied());
     for node in everyone.collect::<Vec<_>>() {
         world.restart(node).expect("a fresh process starts");
@@ -76,14 +100,23 @@ pub(crate) fn build(
 
 fn add_master(
     world: &mut SimWorld,
+    (at, count): (usize, usize),
     cell_config: &CellConfig,
     observer: &Rc<RefCell<Observer>>,
 ) -> NodeId {
     let (cell_config, observer) = (cell_config.clone(), observer.clone());
+    let name = master_name(at, count);
+    let disk = SimDisk::new(name.clone(), DISK_CAPACITY);
+    if count > 1 {
+        let members = group_of(count);
+        let me = (members.all[at].id, &members);
+        make_member(&disk.session(), SEGMENT_SIZE, CELL, me).expect("an empty disk");
+        disk.crash();
+    }
     world.add(NodePlan {
-        name: "master".to_owned(),
-        address: master_address(),
-        disks: vec![SimDisk::new("master", DISK_CAPACITY)],
+        name,
+        address: master_addresses(count)[at].clone(),
+        disks: vec![disk],
         factory: Box::new(move |boot| {
             let config = MasterConfig {
                 cluster: cell_config.clone(),
@@ -97,7 +130,7 @@ fn add_master(
             let opened = Master::open(boot.disks[0].session(), config);
             let (driver, disk) = opened.map_err(|why| why.to_string())?;
             let driver = Rc::new(RefCell::new(driver));
-            observer.borrow_mut().master_opened(boot.node, driver.clone());
+            observer.borrow_mut().master_opened(boot.node, count, driver.clone());
             let watch: WatchOf<SharedMaster> = observer.clone();
             Ok(DriverProcess::boxed(boot.node, SharedMaster(driver), disk, Some(watch)))
         }),
@@ -106,10 +139,10 @@ fn add_master(
 
 pub(crate) fn add_chunkserver(
     world: &mut SimWorld,
-    at: usize,
+    (at, masters): (usize, &[Address]),
     observer: &Rc<RefCell<Observer>>,
 ) -> NodeId {
-    let observer = observer.clone();
+    let (observer, masters) = (observer.clone(), masters.to_vec());
     let address = Address::new(format!("server{at}:7401"));
     let (name, mine) = (format!("server{at}"), address.clone());
     world.add(NodePlan {
@@ -120,7 +153,7 @@ pub(crate) fn add_chunkserver(
             let config = ChunkserverConfig {
                 address: mine.clone(),
                 rack: rack_of(at),
-                masters: vec![master_address()],
+                masters: masters.clone(),
                 seed: boot.seed,
                 push_buffer_size: PUSH_BUFFER,
                 scrub: SCRUB,
@@ -134,14 +167,15 @@ pub(crate) fn add_chunkserver(
     })
 }
 
-fn add_client(world: &mut SimWorld, at: usize) -> NodeId {
+fn add_client(world: &mut SimWorld, (at, masters): (usize, &[Address])) -> NodeId {
+    let masters = masters.to_vec();
     world.add(NodePlan {
         name: format!("client{at}"),
         address: Address::new(format!("client{at}:0")),
         disks: Vec::new(),
         factory: Box::new(move |boot| {
             let settings = ClientSettings {
-                masters: vec![master_address()],
+                masters: masters.clone(),
                 rack: rack_of(at),
                 seed: u128::from(boot.seed) << 64 | at as u128,
             };

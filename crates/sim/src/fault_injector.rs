@@ -134,8 +134,8 @@ impl FaultInjector {
             FaultKind::Kill => self.stop_some_server(sim, false),
             FaultKind::KillInWrite => self.kill_in_write(sim),
             FaultKind::PowerLoss => self.stop_some_server(sim, true),
-            FaultKind::KillMaster => self.stop(sim, sim.nodes.master, false),
-            FaultKind::PowerLossMaster => self.stop(sim, sim.nodes.master, true),
+            FaultKind::KillMaster => self.stop_some_master(sim, false),
+            FaultKind::PowerLossMaster => self.stop_some_master(sim, true),
             FaultKind::KillAll => self.kill_all(sim),
             FaultKind::PowerLossAll => self.power_loss_all(sim),
             FaultKind::Partition => self.partition(sim),
@@ -162,7 +162,10 @@ impl FaultInjector {
                 let node = Self::some_server(sim);
                 self.full_disk(sim, node);
             }
-            FaultKind::FullMasterDisk => self.full_disk(sim, sim.nodes.master),
+            FaultKind::FullMasterDisk => {
+                let master = some_master(sim);
+                self.full_disk(sim, master);
+            }
             FaultKind::FlipBit => Self::damage_some_server(sim, flip_some_bit),
             FaultKind::UnreadableSector => Self::damage_some_server(sim, lose_some_sector),
             FaultKind::MisdirectedWrite => Self::damage_some_server(sim, misdirect_some_write),
@@ -179,6 +182,11 @@ impl FaultInjector {
     fn damage_some_server(sim: &mut Simulation, damage: fn(&mut Simulation, NodeId)) {
         let server = Self::some_server(sim);
         damage(sim, server);
+    }
+
+    fn stop_some_master(&mut self, sim: &mut Simulation, power: bool) {
+        let master = some_master(sim);
+        self.stop(sim, master, power);
     }
 
     fn stop_some_server(&mut self, sim: &mut Simulation, power: bool) {
@@ -223,7 +231,7 @@ impl FaultInjector {
     }
 
     fn full_disk(&mut self, sim: &mut Simulation, node: NodeId) {
-        let is_master = node == sim.nodes.master;
+        let is_master = sim.nodes.masters.contains(&node);
         sim.reach(if is_master {
             "master's disk full for a while"
         } else {
@@ -363,6 +371,15 @@ fn defuse(sim: &mut Simulation, node: NodeId) {
     }
 }
 
+/// One of the masters; of one, that one, and nothing is drawn.
+fn some_master(sim: &mut Simulation) -> NodeId {
+    let masters = sim.nodes.masters.clone();
+    if let [only] = masters.as_slice() {
+        return *only;
+    }
+    *sim.random().pick(&masters).expect("a cell has masters")
+}
+
 /// The other chunkservers.
 fn peers(sim: &Simulation, server: NodeId) -> Vec<NodeId> {
     sim.nodes.servers.iter().copied().filter(|peer| *peer != server).collect()
@@ -371,7 +388,7 @@ fn peers(sim: &Simulation, server: NodeId) -> Vec<NodeId> {
 // The faults of issue 15.
 impl FaultInjector {
     fn some_with_disk(sim: &mut Simulation) -> NodeId {
-        if sim.random().chance(200) { sim.nodes.master } else { Self::some_server(sim) }
+        if sim.random().chance(200) { some_master(sim) } else { Self::some_server(sim) }
     }
 
     /// A sync fails, and what it was to save is never saved though it looks as if it were.

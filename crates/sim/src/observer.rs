@@ -1,9 +1,11 @@
 //! Sees everything at the seam, keeps the ledger, and asks each checker.
 
+use crate::checkers::group_agrees::GroupAgrees;
 use crate::checkers::replay_is_state::ReplayIsState;
 use crate::checkers::{Checker, Verdict};
 use crate::ledger::Ledger;
 use crate::report::CheckFailure;
+use bytes::Bytes;
 use cairn_consensus::StoredRecord;
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
@@ -11,7 +13,7 @@ use cairn_master::Master;
 use cairn_master_core::{LogJob, LogResult, Record};
 use cairn_protocol::{BatchEntry, Failure, Request, Response};
 use cairn_types::wire::Message;
-use cairn_types::{ChunkHandle, Term};
+use cairn_types::{ChunkHandle, LogIndex, Term};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -29,8 +31,8 @@ pub(crate) struct Observer {
     pub(crate) primaries: BTreeMap<ChunkHandle, NodeId>,
     /// What the master is started with: the term up to which changes are lost (R3).
     pub(crate) recover_past: Option<Term>,
-    replay: ReplayIsState,
-    master: Option<NodeId>,
+    replay: BTreeMap<NodeId, ReplayIsState>,
+    group: GroupAgrees,
     checkers: Vec<Box<dyn Checker>>,
 }
 
@@ -54,8 +56,8 @@ impl Observer {
             suspect_answers: Vec::new(),
             primaries: BTreeMap::new(),
             recover_past: None,
-            replay: ReplayIsState::default(),
-            master: None,
+            replay: BTreeMap::new(),
+            group: GroupAgrees::default(),
             checkers,
         }
     }
@@ -82,24 +84,55 @@ impl Observer {
     }
 
     /// A master has recovered its state; its life begins next.
-    pub(crate) fn master_opened(&mut self, node: NodeId, master: Rc<RefCell<Master>>) {
-        self.master = Some(node);
-        self.replay.opened(master);
+    pub(crate) fn master_opened(
+        &mut self,
+        node: NodeId,
+        count: usize,
+        master: Rc<RefCell<Master>>,
+    ) {
+        self.group.opened(node, count);
+        self.replay.entry(node).or_default().opened(count > 1, master);
     }
 
     /// A backup of the master's disk came back: its log begins again somewhere in the past.
     pub(crate) fn master_restored(&mut self) {
-        self.replay.give_up();
+        self.replay.values_mut().for_each(ReplayIsState::give_up);
     }
 
-    /// Compares the master's state with what its log says.
-    pub(crate) fn check_replay(
+    /// Compares all masters' states with what their logs say, and with each other.
+    pub(crate) fn check_replay_of_all(&mut self, at: WorldTime) {
+        for node in self.replay.keys().copied().collect::<Vec<_>>() {
+            self.check_replay(at, node, ReplayIsState::check);
+        }
+    }
+
+    /// Compares a master's state with what its log says, and what it has applied with the others.
+    fn check_replay(
         &mut self,
         at: WorldTime,
+        node: NodeId,
         check: impl Fn(&mut ReplayIsState) -> Verdict,
     ) {
-        if let Err(message) = check(&mut self.replay) {
+        let Some(replay) = self.replay.get_mut(&node) else { return };
+        let verdict = check(replay);
+        let seen = replay.take_seen();
+        if let Err(message) = verdict {
             self.fail(at, ReplayIsState::NAME, message);
+        }
+        if let Err(message) = self.group.applied(node, seen) {
+            self.fail(at, GroupAgrees::NAME, message);
+        }
+    }
+
+    /// A master's log has these entries durably.
+    fn appended(&mut self, at: WorldTime, node: NodeId, entries: &[(LogIndex, Bytes)]) {
+        match self.group.appended(node, entries) {
+            Ok(committed) => {
+                for record in committed.iter().filter_map(|entry| record_of(entry)) {
+                    self.logged(at, &record);
+                }
+            }
+            Err(message) => self.fail(at, GroupAgrees::NAME, message),
         }
     }
 
@@ -147,26 +180,23 @@ impl JobWatch<ChunkJob, ChunkResult> for Observer {
 }
 
 impl JobWatch<LogJob, LogResult> for Observer {
-    fn ran(&mut self, at: WorldTime, _: NodeId, job: &LogJob, result: &LogResult) {
-        self.replay.ran(job, result.is_ok());
+    fn ran(&mut self, at: WorldTime, node: NodeId, job: &LogJob, result: &LogResult) {
+        self.replay.entry(node).or_default().ran(job, result.is_ok());
         if result.is_err() {
+            if let LogJob::Append(entries) = job {
+                self.group.may_have(node, entries);
+            }
             return self.reach("log write failed");
         }
         match job {
-            LogJob::Append(entries) => {
-                for (_, entry) in entries {
-                    if let Some(record) = record_of(entry) {
-                        self.logged(at, &record);
-                    }
-                }
-            }
+            LogJob::Append(entries) => self.appended(at, node, entries),
             LogJob::Checkpoint(_) => {
                 self.reach("checkpoint");
-                self.check_replay(at, ReplayIsState::check);
+                self.check_replay(at, node, ReplayIsState::check);
             }
             LogJob::Free(_) => {
                 self.reach("state reads from its checkpoint");
-                self.check_replay(at, ReplayIsState::check);
+                self.check_replay(at, node, ReplayIsState::check);
             }
             LogJob::TakeRoom => self.reach("room for the log asked for"),
             LogJob::MarkDamaged { .. } => self.reach("checkpoint marked as damaged"),
@@ -202,15 +232,17 @@ impl MessageWatch for Observer {
     }
 
     fn lives(&mut self, at: WorldTime, node: NodeId, alive: bool) {
-        if Some(node) == self.master {
+        if let Some(replay) = self.replay.get(&node) {
             if alive {
-                for record in self.replay.found_on_disk().iter().filter_map(|it| record_of(it)) {
+                for record in replay.found_on_disk().iter().filter_map(|it| record_of(it)) {
                     self.reach("record found whose append had failed");
                     self.logged(at, &record);
                 }
+                let may_have = self.group.take_may_have(node);
+                self.appended(at, node, &may_have);
             }
             let check = if alive { ReplayIsState::recovered } else { ReplayIsState::check };
-            self.check_replay(at, check);
+            self.check_replay(at, node, check);
         }
         for checker in &mut self.checkers {
             checker.lives(node, alive);

@@ -7,7 +7,7 @@
 //! - E2: an old image of a disk that came back at the version that holds is known to nobody before
 //!   a raise compares the replicas (R29); what a lying disk has lost, never.
 
-use crate::cell::{add_prober, master_address};
+use crate::cell::{add_prober, master_addresses};
 use crate::file_model::ReadNote;
 use crate::prober::ProbeRequest;
 use crate::simulation::Simulation;
@@ -76,11 +76,14 @@ impl ReplicaAudit<'_> {
     /// What the master tells readers.
     fn chunks_of(&mut self, file: EntryId) -> Vec<ChunkLocations> {
         let locate = Locate { file, first: ChunkIndex::new(0), count: CHUNKS_MAX };
-        match self.ask(master_address(), locate.into()).map(|answer| answer.response) {
-            Ok(Response::Locate(answer)) => answer.chunks,
-            // A file of names that are gone, or a cell that the last reading has judged.
-            _ => Vec::new(),
+        for master in master_addresses(self.sim.nodes.masters.len()) {
+            let asked = self.ask(master, locate.clone().into()).map(|answer| answer.response);
+            if let Ok(Response::Locate(answer)) = asked {
+                return answer.chunks;
+            }
         }
+        // A file of names that are gone, or a cell that the last reading has judged.
+        Vec::new()
     }
 
     fn read_replica(

@@ -14,6 +14,8 @@ pub struct RunConfig {
     pub seconds: u64,
     /// Chunkservers.
     pub servers: usize,
+    /// Members of the group of masters.
+    pub masters: usize,
     /// A rule broken on purpose, in builds that can.
     pub planted: Option<Rule>,
     /// Tell each event on standard error.
@@ -36,6 +38,7 @@ impl RunConfig {
             seed,
             seconds: 60,
             servers: 3 + usize::try_from(seed % 4).expect("below four"),
+            masters: 1,
             planted: None,
             trace: false,
             faults: FaultMix::of(seed),

@@ -2,6 +2,19 @@
 
 use cairn_sim::{FaultMix, RunConfig, drills, run, run_drill, scenarios};
 
+/// With three masters, of which one dies now and then, as chunkservers do.
+#[test]
+fn a_cell_with_three_masters_goes_on_while_they_die() {
+    let mut reached = 0;
+    for seed in [12, 22] {
+        let report = run(&RunConfig { masters: 3, seconds: 15, ..RunConfig::of(seed) });
+        assert_eq!(report.failure, None, "seed {seed}");
+        assert!(report.operations > 100, "{} operations", report.operations);
+        reached += report.reached.get("process killed").copied().unwrap_or_default();
+    }
+    assert!(reached > 3, "processes were killed");
+}
+
 fn short(seed: u64) -> RunConfig {
     RunConfig { seconds: 6, ..RunConfig::of(seed) }
 }

@@ -23,7 +23,7 @@
 use crate::log_spare::SpareSegment;
 use crate::whole_files::{disk_error, sync_failure};
 use bytes::Bytes;
-use cairn_env::{Disk, DiskError, DiskFile};
+use cairn_env::{Disk, DiskError, DiskFile, IoFailure};
 use cairn_format::{
     SEGMENT_HEADER_SIZE, SegmentHeader, log_record_size, put_log_record, segment_seed,
 };
@@ -217,6 +217,21 @@ impl OperationLog {
             self.disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
         }
         Ok(removable)
+    }
+
+    /// Removes what somebody left who was ended while a directory was made, before it was anyone's.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn remove_unowned(disk: &dyn Disk) -> Result<(), DiskError> {
+        let left = match disk.list(LOG_DIRECTORY) {
+            Err(IoFailure::NotFound) => return Ok(()),
+            left => left.map_err(disk_error)?,
+        };
+        for name in left {
+            disk.remove(&format!("{LOG_DIRECTORY}/{name}")).map_err(disk_error)?;
+        }
+        disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)
     }
 
     /// Whether it goes back to the first record ever.

@@ -7,6 +7,7 @@ mod append_only;
 mod checker;
 mod closed_for_ever;
 mod deletions;
+pub(crate) mod group_agrees;
 pub(crate) mod linearizable_names;
 mod no_live_chunk_collected;
 mod one_primary;

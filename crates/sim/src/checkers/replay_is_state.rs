@@ -52,6 +52,10 @@ pub(crate) struct ReplayIsState {
     live: Option<Rc<RefCell<Master>>>,
     /// There is no one history any more.
     given_up: bool,
+    /// It is one of several: what its disk has is not all committed, and it may begin behind.
+    in_group: bool,
+    /// Records replayed since they were asked for.
+    seen: Vec<(LogIndex, bytes::Bytes)>,
 }
 
 impl ReplayIsState {
@@ -64,26 +68,43 @@ impl ReplayIsState {
     }
 
     /// A master has recovered its state and is about to begin its term.
-    pub(crate) fn opened(&mut self, master: Rc<RefCell<Master>>) {
+    pub(crate) fn opened(&mut self, in_group: bool, master: Rc<RefCell<Master>>) {
         self.live = (!self.given_up).then_some(master);
+        self.in_group = in_group;
+        if in_group {
+            self.replayed = State::default();
+            // What an append that failed has left may be there.
+            let last = self.records.last_key_value().map(|(index, _)| *index);
+            self.durable = last.unwrap_or_default();
+        }
+    }
+
+    /// The records replayed since the last time.
+    pub(crate) fn take_seen(&mut self) -> Vec<(LogIndex, bytes::Bytes)> {
+        std::mem::take(&mut self.seen)
     }
 
     /// The master's disk did this, or tried to.
     pub(crate) fn ran(&mut self, job: &LogJob, done: bool) {
         let LogJob::Append(entries) = job else { return };
-        for (index, bytes) in entries {
+        // The mark has no place in the order.
+        for (index, bytes) in entries.iter().filter(|(index, _)| *index > LogIndex::default()) {
             // What a new primary master overwrites is gone with all that came after it.
             self.records.split_off(index);
             self.records.insert(*index, bytes.clone());
         }
-        if let (Some((last, _)), true) = (entries.last(), done) {
-            self.durable = *last;
+        let last = self.records.last_key_value().map(|(index, _)| *index);
+        if let (Some(last), true) = (last, done) {
+            self.durable = last.max(self.replayed.applied());
         }
     }
 
     /// The records that the master opened last has recovered though they were not known to be
     /// durable: their append failed, and they are on the disk all the same.
     pub(crate) fn found_on_disk(&self) -> Vec<bytes::Bytes> {
+        if self.in_group {
+            return Vec::new();
+        }
         let applied = self.live.as_ref().map(|master| master.borrow().state().applied());
         let found = applied.filter(|applied| *applied > self.durable);
         let range = found.map(|applied| self.records.range(self.durable.next()..=applied));
@@ -94,6 +115,7 @@ impl ReplayIsState {
     pub(crate) fn recovered(&mut self) -> Verdict {
         let applied = self.live.as_ref().map(|master| master.borrow().state().applied());
         match applied {
+            Some(_) if self.in_group => self.check(),
             Some(applied) if applied < self.durable => Err(format!(
                 "the master has recovered up to record {applied}; {} was durable",
                 self.durable
@@ -126,10 +148,16 @@ impl ReplayIsState {
     fn replay_to(&mut self, end: LogIndex) -> Verdict {
         while self.replayed.applied() < end {
             let index = self.replayed.applied().next();
-            let bytes = self.records.remove(&index);
+            let bytes = match self.in_group {
+                true => self.records.get(&index).cloned(),
+                false => self.records.remove(&index),
+            };
             let bytes = bytes.ok_or_else(|| format!("record {index} was never appended"))?;
             let undecodable = |_| format!("record {index} does not decode");
             let stored = StoredRecord::decode(&bytes).map_err(undecodable)?;
+            if self.in_group {
+                self.seen.push((index, bytes));
+            }
             if stored.data.is_empty() {
                 self.replayed.skip_to(index, stored.term);
             } else {

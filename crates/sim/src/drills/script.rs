@@ -42,6 +42,7 @@ impl DrillScript {
             seed: 1,
             seconds: 0,
             servers,
+            masters: 1,
             planted: None,
             trace,
             faults: FaultMix::calm(),
@@ -237,7 +238,7 @@ impl DrillScript {
     pub(super) fn address(&self, node: NodeId) -> Address {
         match self.nodes().servers.iter().position(|server| *server == node) {
             Some(at) => Address::new(format!("server{at}:7401")),
-            None => cell::master_address(),
+            None => cell::master_addresses(1).remove(0),
         }
     }
 
@@ -391,7 +392,8 @@ impl DrillScript {
     /// It does not start.
     pub(super) fn start_twin(&mut self, of: NodeId) -> Result<NodeId, String> {
         let (at, observer) = (self.nodes().servers.len(), self.sim.observer.clone());
-        let twin = cell::add_chunkserver(&mut self.sim.world, at, &observer);
+        let masters = cell::master_addresses(self.nodes().masters.len());
+        let twin = cell::add_chunkserver(&mut self.sim.world, (at, &masters), &observer);
         let ((image, page), now) = (self.image(of), self.sim.now());
         self.sim.world.disks(twin)[0].restore(&image);
         self.sim.nodes.servers.push(twin);

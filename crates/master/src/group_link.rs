@@ -1,0 +1,155 @@
+//! The talk with the other members: messages out as calls, several in one, and the ticks.
+//!
+//! - GL1: so many calls to one member are under way at most; what comes beyond is as good as lost,
+//!   which the group is made for.
+
+use cairn_consensus::TICK;
+use cairn_env::{Effect, EffectId, Now};
+use cairn_master_core::LogJob;
+use cairn_protocol::{ConsensusMessage, ConsensusMessages};
+use cairn_types::{Members, ServerId, Time};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a member has to say that messages have come.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Calls under way to one member (GL1).
+const CALLS_MAX: usize = 100;
+/// About the most bytes of records in one call.
+const CALL_SIZE: usize = 1 << 20;
+
+/// The calls under way, and the next tick.
+#[derive(Debug, Default)]
+pub(crate) struct GroupLink {
+    calls: BTreeMap<EffectId, ServerId>,
+    under_way: BTreeMap<ServerId, usize>,
+    tick: Option<EffectId>,
+}
+
+impl GroupLink {
+    /// Asks for the next tick.
+    pub(crate) fn set_tick(&mut self, now: Time, id: EffectId) -> Effect<LogJob> {
+        assert_eq!(self.tick, None, "one tick is set at a time");
+        self.tick = Some(id);
+        Effect::Wake { id, at: now + TICK }
+    }
+
+    /// Whether this is the tick.
+    pub(crate) fn is_tick(&mut self, id: EffectId) -> bool {
+        self.tick.take_if(|tick| *tick == id).is_some()
+    }
+
+    /// Whom a call was to, which is over.
+    pub(crate) fn end_call(&mut self, id: EffectId) -> Option<ServerId> {
+        let member = self.calls.remove(&id)?;
+        let count = self.under_way.get_mut(&member).expect("each call is counted");
+        *count -= 1;
+        Some(member)
+    }
+
+    /// The calls that carry these messages.
+    pub(crate) fn send(
+        &mut self,
+        now: Now,
+        messages: Vec<ConsensusMessage>,
+        members: &Members,
+        mut fresh: impl FnMut() -> EffectId,
+    ) -> Vec<Effect<LogJob>> {
+        let mut calls = Vec::new();
+        for (server, messages) in packed(messages) {
+            // Who is no member any more is told nothing.
+            let Some(member) = members.get(server) else { continue };
+            let under_way = self.under_way.entry(server).or_default();
+            if *under_way >= CALLS_MAX {
+                continue;
+            }
+            *under_way += 1;
+            let id = fresh();
+            self.calls.insert(id, server);
+            calls.push(Effect::Call {
+                id,
+                to: member.address.clone(),
+                server,
+                request: ConsensusMessages { messages }.into(),
+                payload: bytes::Bytes::new(),
+                deadline: now.time + PATIENCE,
+            });
+        }
+        calls
+    }
+}
+
+/// Messages by member, in their order, in as few calls as their sizes allow.
+fn packed(messages: Vec<ConsensusMessage>) -> Vec<(ServerId, Vec<ConsensusMessage>)> {
+    let mut calls: Vec<(ServerId, Vec<ConsensusMessage>)> = Vec::new();
+    let mut open: BTreeMap<ServerId, (usize, usize)> = BTreeMap::new();
+    for message in messages {
+        let size: usize = message.entries.iter().map(|entry| entry.data.len() + 64).sum();
+        let to = message.to;
+        match open.get_mut(&to).filter(|(_, filled)| *filled + size <= CALL_SIZE) {
+            Some((call, filled)) => {
+                *filled += size;
+                calls[*call].1.push(message);
+            }
+            None => {
+                open.insert(to, (calls.len(), size));
+                calls.push((to, vec![message]));
+            }
+        }
+    }
+    calls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CALL_SIZE, CALLS_MAX, GroupLink, packed};
+    use cairn_env::{Effect, EffectId, Now};
+    use cairn_protocol::{ConsensusEntry, ConsensusMessage};
+    use cairn_types::{Member, Members, ServerId};
+
+    fn message(to: u64, size: usize) -> ConsensusMessage {
+        let entry = ConsensusEntry { data: vec![0; size].into(), ..ConsensusEntry::default() };
+        let to = ServerId::new(to);
+        ConsensusMessage { to, entries: vec![entry], ..ConsensusMessage::default() }
+    }
+
+    #[test]
+    fn messages_to_one_member_go_together_as_far_as_they_fit_and_in_their_order() {
+        let sizes = [(1, 10), (2, 20), (1, 30), (1, CALL_SIZE), (2, 40), (1, 50)];
+        let calls = packed(sizes.iter().map(|(to, size)| message(*to, *size)).collect());
+        let told: Vec<(u64, Vec<usize>)> = calls
+            .iter()
+            .map(|(to, messages)| {
+                let sizes = messages.iter().map(|it| it.entries[0].data.len());
+                (to.get(), sizes.collect())
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [(1, vec![10, 30]), (2, vec![20, 40]), (1, vec![CALL_SIZE]), (1, vec![50])]
+        );
+    }
+
+    #[test]
+    fn a_member_that_answers_nothing_is_asked_only_so_often() {
+        let member = Member { id: ServerId::new(1), ..Member::default() };
+        let members = Members { all: vec![member], ..Members::default() };
+        let (mut link, mut last) = (GroupLink::default(), 0);
+        let mut ids = Vec::new();
+        for _ in 0..CALLS_MAX + 10 {
+            let fresh = || {
+                last += 1;
+                EffectId(last)
+            };
+            for call in link.send(Now::default(), vec![message(1, 1)], &members, fresh) {
+                let Effect::Call { id, .. } = call else { panic!("{call:?}") };
+                ids.push(id);
+            }
+        }
+        assert_eq!(ids.len(), CALLS_MAX, "GL1");
+        assert_eq!(link.end_call(ids[0]), Some(ServerId::new(1)));
+        assert_eq!(link.end_call(ids[0]), None);
+        let one = link.send(Now::default(), vec![message(1, 1)], &members, || EffectId(9_999));
+        assert_eq!(one.len(), 1, "an answer makes room");
+    }
+}

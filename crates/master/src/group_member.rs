@@ -1,0 +1,173 @@
+//! This member's place in the group: what is agreed on, the talk with the others, and what it says
+//! of the group to whoever asks.
+//!
+//! - GM1: what is said of who is in charge is what this member believes; nothing is safe because
+//!   of it.
+
+use crate::group_link::GroupLink;
+use crate::role::Role;
+use cairn_consensus::{Consensus, ConsensusError};
+use cairn_env::{Effect, EffectId, Now};
+use cairn_master_core::LogJob;
+use cairn_protocol::{
+    ConsensusMessagesAnswer, ErrorCode, Failure, FindPrimaryAnswer, Hello, JoinGroup,
+    JoinGroupAnswer, ListMastersAnswer, MasterRole, MasterStatus, Request, Response,
+};
+use cairn_types::{Address, Members, Time};
+use std::collections::BTreeSet;
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(crate) enum GroupAnswer {
+    /// It was about the group.
+    Answered(Result<Response, Failure>),
+    /// It is for who is in charge.
+    NotOfGroup(Request),
+}
+
+/// Consensus, and the calls to other members.
+#[derive(Debug)]
+pub(crate) struct GroupMember {
+    consensus: Consensus,
+    link: GroupLink,
+    hello: Hello,
+}
+
+impl GroupMember {
+    pub(crate) fn new(consensus: Consensus, hello: Hello) -> Self {
+        Self { consensus, link: GroupLink::default(), hello }
+    }
+
+    pub(crate) fn consensus(&self) -> &Consensus {
+        &self.consensus
+    }
+
+    pub(crate) fn consensus_mut(&mut self) -> &mut Consensus {
+        &mut self.consensus
+    }
+
+    pub(crate) fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Asks for the next tick.
+    pub(crate) fn set_tick(&mut self, now: Time, id: EffectId) -> Effect<LogJob> {
+        self.link.set_tick(now, id)
+    }
+
+    /// Whether this is the tick.
+    pub(crate) fn is_tick(&mut self, id: EffectId) -> bool {
+        self.link.is_tick(id)
+    }
+
+    /// A call is over: whom it did not reach may lack what it carried.
+    pub(crate) fn end_call(&mut self, id: EffectId, is_ok: bool) -> Result<(), ConsensusError> {
+        match self.link.end_call(id) {
+            Some(member) if !is_ok => self.consensus.unreachable(member),
+            _ => Ok(()),
+        }
+    }
+
+    /// The calls that carry what there is to say to others.
+    pub(crate) fn messages(
+        &mut self,
+        now: Now,
+        fresh: impl FnMut() -> EffectId,
+    ) -> Vec<Effect<LogJob>> {
+        let messages = self.consensus.messages();
+        if messages.is_empty() {
+            return Vec::new();
+        }
+        self.link.send(now, messages, self.consensus.members(), fresh)
+    }
+
+    /// Takes what other members say, and answers what is asked about the group.
+    pub(crate) fn on_request(
+        &mut self,
+        now: Time,
+        request: Request,
+        role: &Role,
+    ) -> Result<GroupAnswer, ConsensusError> {
+        let answer = match request {
+            Request::ConsensusMessages(them) => {
+                for message in them.messages {
+                    match self.consensus.receive(now, message) {
+                        // What no member sends changes nothing.
+                        Ok(()) | Err(ConsensusError::Malformed(_)) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(Response::ConsensusMessages(ConsensusMessagesAnswer {}))
+            }
+            Request::ListMasters(_) => Ok(self.list_masters(role)),
+            Request::JoinGroup(join) => self.is_member_of(&join),
+            Request::FindPrimary(_) if matches!(role, Role::Shadow(_)) => Ok(self.find_primary()),
+            other => return Ok(GroupAnswer::NotOfGroup(other)),
+        };
+        Ok(GroupAnswer::Answered(answer))
+    }
+
+    /// The address of who is in charge, as far as this member knows.
+    fn primary_address(&self) -> Option<Address> {
+        let primary = self.consensus.primary().filter(|id| *id != self.hello.server)?;
+        Some(self.consensus.members().get(primary)?.address.clone())
+    }
+
+    pub(crate) fn not_in_charge(&self) -> Failure {
+        let primary = self.primary_address();
+        let line = match &primary {
+            Some(address) => format!("this master is not in charge; {address} is"),
+            None => "this master is not in charge, and knows of none that is".to_owned(),
+        };
+        Failure::not_primary_master(line, primary)
+    }
+
+    fn list_masters(&self, role: &Role) -> Response {
+        let applied = role.state().applied();
+        let role = match role {
+            Role::Primary(_) => MasterRole::Primary,
+            Role::Shadow(_) => self.shadow_role(),
+        };
+        let (consensus, me) = (&self.consensus, self.hello.server);
+        let members = consensus.members().all.iter().map(|member| {
+            let matched = consensus.matched(member.id);
+            MasterStatus { member: member.clone(), matched }
+        });
+        Response::ListMasters(ListMastersAnswer {
+            me,
+            cell: self.hello.cell,
+            role,
+            term: consensus.term(),
+            primary: consensus.primary().unwrap_or_default(),
+            applied,
+            members: members.collect(),
+        })
+    }
+
+    /// Somebody makes a group, not for the first time.
+    fn is_member_of(&self, join: &JoinGroup) -> Result<Response, Failure> {
+        let ids = |members: &Members| -> BTreeSet<_> {
+            members.all.iter().map(|member| (member.id, member.address.clone())).collect()
+        };
+        let is_this = ids(&join.members) == ids(self.consensus.members());
+        if join.cell == self.hello.cell && is_this {
+            return Ok(Response::JoinGroup(JoinGroupAnswer {}));
+        }
+        let line = format!("this master belongs to cell {} already", self.hello.cell);
+        Err(Failure::refused(ErrorCode::Invalid, line))
+    }
+
+    fn shadow_role(&self) -> MasterRole {
+        let is_elected = self.consensus.leads().is_some();
+        if is_elected { MasterRole::Starting } else { MasterRole::Shadow }
+    }
+
+    fn find_primary(&self) -> Response {
+        let role = self.shadow_role();
+        let term = self.consensus.term();
+        let primary = self.primary_address().unwrap_or_default();
+        let masters = self.consensus.members().all.iter().map(|member| member.address.clone());
+        let masters = masters.collect();
+        Response::FindPrimary(FindPrimaryAnswer { role, term, primary, masters })
+    }
+}

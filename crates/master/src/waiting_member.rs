@@ -1,0 +1,188 @@
+//! A master whose disk is empty and who was told of peers: it founds nothing by itself, and waits
+//! until somebody makes it a member of a group (R25).
+//!
+//! ```text
+//!   JoinGroup ──► does it name me, and the peers that I was told of? ──► mark, identity (durable)
+//!                                                                        ──► answer ──► the end
+//! ```
+//! - WM1: its id is drawn when it starts, and goes to its disk with the group: who starts anew
+//!   before that is another.
+//! - WM2: once it is a member its process's loop ends with [`JOINED`], and the master proper opens
+//!   the directory.
+
+use crate::member_directory::make_member;
+use cairn_env::Service;
+use cairn_env::{Caller, Completion, Disk, Driver, Effect, EffectId, Event, Lane, Now, Payload};
+use cairn_protocol::{
+    ErrorCode, Failure, FindPrimaryAnswer, Hello, JoinGroup, JoinGroupAnswer, ListMastersAnswer,
+    MasterRole, Request, Response, Role,
+};
+use cairn_types::{Address, CellId, Incarnation, Members, Random, ServerId};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why its loop ends: it has become a member.
+pub const JOINED: &str = "it has become a member of its group";
+
+/// The answer is on its way for so long before the loop ends (WM2).
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// What its disk is to do: to become a member's.
+#[derive(Clone, Debug)]
+pub struct BecomeMember {
+    cell: CellId,
+    me: ServerId,
+    members: Members,
+}
+
+/// The disk of a master that is nobody's yet.
+#[derive(Debug)]
+pub struct EmptyDisk {
+    disk: Arc<dyn Disk>,
+    segment_size: u64,
+}
+
+impl Service for EmptyDisk {
+    type Job = BecomeMember;
+    type JobResult = Result<(), String>;
+
+    fn run(&self, jobs: Vec<BecomeMember>) -> Vec<Result<(), String>> {
+        let become_member = |job: BecomeMember| {
+            make_member(&self.disk, self.segment_size, job.cell, (job.me, &job.members))
+                .map_err(|error| error.to_string())
+        };
+        jobs.into_iter().map(become_member).collect()
+    }
+}
+
+/// The master that waits.
+#[derive(Debug)]
+pub struct WaitingMember {
+    me: ServerId,
+    hello: Hello,
+    peers: BTreeSet<Address>,
+    /// Who made it a member of what; one at a time.
+    joining: Option<(Caller, EffectId)>,
+    farewell: Option<EffectId>,
+    last_effect: u64,
+}
+
+impl WaitingMember {
+    /// A master that was told of these peers, itself among them; `seed` feeds its id.
+    #[must_use]
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        segment_size: u64,
+        peers: Vec<Address>,
+        seed: u64,
+    ) -> (Self, Arc<EmptyDisk>) {
+        let mut random = Random::new(seed);
+        let me = ServerId::new(random.next_u64() | 1);
+        let incarnation = Incarnation::new(random.next_u64());
+        let hello = Hello::new(CellId::default(), Role::Master, me, incarnation);
+        let peers = peers.into_iter().collect();
+        let member = Self { me, hello, peers, joining: None, farewell: None, last_effect: 0 };
+        (member, Arc::new(EmptyDisk { disk, segment_size }))
+    }
+
+    fn fresh(&mut self) -> EffectId {
+        self.last_effect += 1;
+        EffectId(self.last_effect)
+    }
+
+    /// Why it does not become a member of this group.
+    fn refusal(&self, join: &JoinGroup) -> Option<Failure> {
+        let named: BTreeSet<&Address> = join.members.all.iter().map(|it| &it.address).collect();
+        let line = if self.joining.is_some() || self.farewell.is_some() {
+            return Some(Failure::not_done(ErrorCode::Busy, "it is becoming a member just now"));
+        } else if join.members.get(self.me).is_none() {
+            format!("this master is {}, which is not among the members", self.me)
+        } else if !named.iter().copied().eq(&self.peers) {
+            let peers: Vec<&str> = self.peers.iter().map(Address::as_str).collect();
+            format!("this master was started with --peers {}", peers.join(","))
+        } else {
+            return None;
+        };
+        Some(Failure::refused(ErrorCode::Invalid, line))
+    }
+
+    fn on_request(
+        &mut self,
+        (from, request): (Caller, Request),
+        effects: &mut Vec<Effect<BecomeMember>>,
+    ) {
+        let answer = match request {
+            Request::ListMasters(_) => {
+                let role = MasterRole::Shadow;
+                let answer = ListMastersAnswer { me: self.me, role, ..Default::default() };
+                Ok(Response::ListMasters(answer))
+            }
+            Request::FindPrimary(_) => {
+                let role = MasterRole::Shadow;
+                let answer = FindPrimaryAnswer { role, ..FindPrimaryAnswer::default() };
+                Ok(Response::FindPrimary(answer))
+            }
+            Request::JoinGroup(join) => match self.refusal(&join) {
+                Some(refusal) => Err(refusal),
+                None => {
+                    let id = self.fresh();
+                    self.joining = Some((from, id));
+                    let JoinGroup { cell, members } = join;
+                    let job = BecomeMember { cell, me: self.me, members };
+                    effects.push(Effect::Disk { id, lane: Lane(0), job });
+                    return;
+                }
+            },
+            _ => {
+                let line = "this master belongs to no group yet: cairn masters create makes one";
+                Err(Failure::not_primary_master(line, None))
+            }
+        };
+        effects.push(reply(from, answer));
+    }
+}
+
+fn reply(to: Caller, answer: Result<Response, Failure>) -> Effect<BecomeMember> {
+    Effect::Reply { to, answer, payload: Payload::default() }
+}
+
+impl Driver for WaitingMember {
+    type Service = EmptyDisk;
+    type Command = ();
+
+    fn handle(
+        &mut self,
+        now: Now,
+        event: Event<(), Result<(), String>>,
+        effects: &mut Vec<Effect<BecomeMember>>,
+    ) {
+        match event {
+            Event::Started => effects.push(Effect::Identify(self.hello.clone())),
+            Event::Request { from, request } => self.on_request((from, request), effects),
+            Event::Completed { id, result: Completion::Disk(result) } => {
+                let joining = self.joining.take_if(|(_, job)| *job == id);
+                let (from, _) = joining.expect("one job is asked for at a time");
+                match result {
+                    Ok(()) => {
+                        let id = self.fresh();
+                        self.farewell = Some(id);
+                        let joined = Response::JoinGroup(JoinGroupAnswer {});
+                        effects.push(reply(from, Ok(joined)));
+                        effects.push(Effect::Wake { id, at: now.time + FAREWELL });
+                    }
+                    Err(why) => {
+                        let failure = Failure::unknown(ErrorCode::Io, why.clone());
+                        effects.push(reply(from, Err(failure)));
+                        effects.push(Effect::Halt(why));
+                    }
+                }
+            }
+            Event::Completed { id, result: Completion::Woken } if self.farewell == Some(id) => {
+                effects.push(Effect::Halt(JOINED.to_owned()));
+            }
+            // Nothing else was asked for.
+            Event::Completed { .. } | Event::Disconnected { .. } | Event::Command(()) => {}
+        }
+    }
+}
