@@ -119,6 +119,8 @@ pub(crate) enum ClientCommand {
     Status(commands::status::StatusArguments),
     /// The chunkservers
     Servers(commands::servers::ServersArguments),
+    /// The masters of the cell, and making a group of them
+    Masters(commands::masters::MastersArguments),
     /// Empty a server, so that it may be switched off
     Drain(commands::drain::DrainArguments),
     /// Empty a server no more

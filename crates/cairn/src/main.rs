@@ -132,6 +132,7 @@ async fn client_command(
         ClientCommand::Df(it) => commands::df::run(it, session, output).await,
         ClientCommand::Status(it) => commands::status::run(it, session, output).await,
         ClientCommand::Servers(it) => commands::servers::run(it, session, output).await,
+        ClientCommand::Masters(it) => commands::masters::run(it, session, output).await,
         ClientCommand::Drain(it) => commands::drain::run(it, session, output).await,
         ClientCommand::Undrain(it) => commands::drain::undo(it, session, output).await,
         ClientCommand::Balance(it) => commands::balance::run(it, session, output).await,

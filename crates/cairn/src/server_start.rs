@@ -15,7 +15,9 @@ use cairn_env_os::{
     BindError, DescriptorBudget, DescriptorShare, HaltReason, LaunchError, LaunchLimits,
     LaunchOptions, LogSink, OsDisk, ProcessMeter, Running, TooFewDescriptors,
 };
-use cairn_master::{CHECKPOINT_LANE, Master, MasterConfig, MasterOpenError, RecoveryError};
+use cairn_master::{
+    CHECKPOINT_LANE, JOINED, Master, MasterConfig, MasterOpenError, RecoveryError, WaitingMember,
+};
 use cairn_store::{LogOpenError, StoreOpenError};
 use cairn_types::{Address, CellConfig, Rack, Term};
 use std::io::Read;
@@ -49,7 +51,9 @@ impl From<TooFewDescriptors> for Cause {
 impl From<MasterOpenError> for Cause {
     fn from(error: MasterOpenError) -> Self {
         let exit = match &error {
-            MasterOpenError::Config(_) | MasterOpenError::TermsSpent => Exit::Usage,
+            MasterOpenError::Config(_)
+            | MasterOpenError::TermsSpent
+            | MasterOpenError::RecoverGroup => Exit::Usage,
             MasterOpenError::NotAMaster { .. } => Exit::Stranger,
             MasterOpenError::Disk { error, .. }
             | MasterOpenError::Recovery {
@@ -97,6 +101,8 @@ pub(crate) struct MasterStart {
     pub(crate) checkpoint_every_records: Option<u64>,
     /// The term up to which changes are lost with a newer directory (R3).
     pub(crate) recover_past: Option<Term>,
+    /// The masters that are to be a group, this one among them; empty: it founds a cell by itself.
+    pub(crate) peers: Vec<Address>,
     /// Servers in this process, this one among them: they share its descriptors.
     pub(crate) servers: usize,
     /// What it tells the person who runs it.
@@ -139,9 +145,7 @@ pub(crate) struct StartedServer<C> {
 ///
 /// # Errors
 /// One line that says what is in the way.
-pub(crate) fn start_master(
-    start: &MasterStart,
-) -> Result<StartedServer<<Master as cairn_env::Driver>::Command>, CliError> {
+pub(crate) fn start_master(start: &MasterStart) -> Result<MasterStarted, CliError> {
     let doing = || format!("starting the master on {}", start.data.display());
     check_listen(&start.listen).doing(doing)?;
     // First the address: a master that cannot serve founds no cell.
@@ -151,6 +155,9 @@ pub(crate) fn start_master(
     let (descriptors, limits, meter) = bounds(start.limits, 1, start.servers, &log).doing(doing)?;
     let disk = open_disk(&start.data, descriptors).doing(doing)?;
     let seed = seed().doing(doing)?;
+    if !start.peers.is_empty() && needs_group(&disk).doing(doing)? {
+        return Ok(MasterStarted::Waits(wait_for_group(start, disk, (listener, address), seed)?));
+    }
     let mut config = MasterConfig::standard(start.config.clone(), seed);
     if let Some(count) = start.checkpoint_every_records {
         config.checkpoint_every_records = count;
@@ -169,7 +176,53 @@ pub(crate) fn start_master(
         ..LaunchOptions::new("master")
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
+    Ok(MasterStarted::Serves(StartedServer { address, running }))
+}
+
+/// A master that was started.
+pub(crate) enum MasterStarted {
+    /// It is one.
+    Serves(StartedServer<<Master as cairn_env::Driver>::Command>),
+    /// It waits to be made a member of a group; then its loop ends.
+    Waits(StartedServer<()>),
+}
+
+/// Whether a directory is nobody's yet.
+fn needs_group(disk: &Arc<dyn Disk>) -> Result<bool, Cause> {
+    let identity = cairn_store::read_identity(disk.as_ref());
+    let identity = identity.map_err(|error| Cause::new(Exit::Damaged, error.to_string(), ""))?;
+    Ok(identity.is_none())
+}
+
+fn wait_for_group(
+    start: &MasterStart,
+    disk: Arc<dyn Disk>,
+    (listener, address): (std::net::TcpListener, String),
+    seed: u64,
+) -> Result<StartedServer<()>, CliError> {
+    let doing = || format!("starting the master on {}", start.data.display());
+    let size = cairn_store::SEGMENT_SIZE_STANDARD;
+    let (driver, service) = WaitingMember::new(disk, size, start.peers.clone(), seed);
+    let log = start.log.sink();
+    let options =
+        LaunchOptions { listener: Some(listener), log, ..LaunchOptions::new("waiting-master") };
+    let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
     Ok(StartedServer { address, running })
+}
+
+/// Waits until a master has become a member of its group.
+///
+/// # Errors
+/// The reason why it ended otherwise.
+pub(crate) fn await_group(doing: &str, waiting: StartedServer<()>) -> Result<(), CliError> {
+    match waiting.running.wait() {
+        Err(HaltReason(why)) if why == JOINED => Ok(()),
+        Err(HaltReason(why)) => {
+            let advice = "check the disk and start it again";
+            Err(CliError::new(doing, Cause::new(Exit::Halted, why, advice)))
+        }
+        Ok(()) => unreachable!("nobody stops it"),
+    }
 }
 
 /// Recovers a chunkserver's data and serves; it joins the cell as soon as a master answers.

@@ -180,6 +180,11 @@ impl Session {
         self.connect(&self.cell).await
     }
 
+    /// How this client behaves.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// Where that cell is.
     pub(crate) fn address(&self) -> &CellAddress {
         &self.cell

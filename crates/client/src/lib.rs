@@ -38,6 +38,7 @@ mod error;
 mod file;
 mod link;
 mod listing;
+mod masters;
 mod open_file;
 mod policy;
 mod reader;
@@ -49,8 +50,8 @@ pub use cairn_format::{ProducerId, RECORD_WINDOW, Record};
 pub use cairn_protocol::{
     BalanceAnswer, BelowGoalCount, CellInfoAnswer, ChangeSettings, ChunkLocations, DiskStatus,
     DrainAnswer, ErrorCode, ExplainAnswer, FindAnswer, Found, JobKind, JobState, JobStatus,
-    JobUnit, Outcome, RepairStatusAnswer, ResourceUse, ResourcesAnswer, ServerDisks, ServerDuty,
-    ServerResources, ServerState, ServerStatus, StatusAnswer,
+    JobUnit, ListMastersAnswer, Outcome, RepairStatusAnswer, ResourceUse, ResourcesAnswer,
+    ServerDisks, ServerDuty, ServerResources, ServerState, ServerStatus, StatusAnswer,
 };
 pub use cairn_types::{CellConfig, CellPath, Content, Entry, EntryKind, PathError};
 
@@ -58,6 +59,7 @@ pub use crate::cell::{Cell, CreateOptions, Options};
 pub use crate::error::Error;
 pub use crate::file::File;
 pub use crate::listing::Listing;
+pub use crate::masters::Masters;
 pub use crate::policy::PolicyChange;
 pub use crate::reader::{Reader, Tail};
 pub use crate::record_reader::RecordReader;

@@ -8,7 +8,8 @@ use crate::commands::master::DEFAULT_LISTEN;
 use crate::limit_arguments::ServerLimits;
 use crate::log_arguments::LogArguments;
 use crate::server_start::{
-    ChunkserverStart, MasterStart, run_until_halted, say_ready, start_chunkserver, start_master,
+    ChunkserverStart, MasterStart, MasterStarted, run_until_halted, say_ready, start_chunkserver,
+    start_master,
 };
 use crate::settings::SettingsFile;
 use cairn_testkit::{Janitor, Program};
@@ -51,11 +52,15 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
         listen: dev.listen.clone(),
         checkpoint_every_records: None,
         recover_past: None,
+        peers: Vec::new(),
         log: dev.log.settings(file),
         config: file.new_cell.apply(CellConfig::small()),
         servers,
         limits: ServerLimits::default(),
     })?;
+    let MasterStarted::Serves(master) = master else {
+        unreachable!("only one that was told of peers waits for them")
+    };
     let mut chunkservers = Vec::new();
     for number in 1..=dev.servers {
         chunkservers.push(start_chunkserver(&ChunkserverStart {

@@ -1,11 +1,14 @@
 //! `cairn master`: runs a master until it is killed.
 
+use crate::cell_address::CellAddress;
 use crate::cli_error::{CliError, Doing};
 use crate::limit_arguments::LimitArguments;
 use crate::log_arguments::LogArguments;
-use crate::server_start::{MasterStart, run_until_halted, say_ready, start_master};
+use crate::server_start::{
+    MasterStart, MasterStarted, await_group, run_until_halted, say_ready, start_master,
+};
 use crate::settings::SettingsFile;
-use cairn_types::{CellConfig, Term};
+use cairn_types::{Address, CellConfig, Term};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -33,6 +36,10 @@ pub(crate) struct MasterArguments {
     /// nothing more
     #[arg(long, value_name = "TERM")]
     recover_past: Option<u64>,
+    /// The masters that are to be a group, this one among them, as others reach them: with an
+    /// empty data directory it founds no cell, and waits for `cairn masters create`
+    #[arg(long, value_name = "MASTERS")]
+    peers: Option<String>,
     #[command(flatten)]
     limits: LimitArguments,
     #[command(flatten)]
@@ -52,7 +59,16 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
     let base = if arguments.small_cell { CellConfig::small() } else { CellConfig::standard() };
     let limits = arguments.limits.of_master(file.master.limits());
     let limits = limits.doing(|| "starting the master".to_owned())?;
-    let start = MasterStart {
+    let peers = match arguments.peers.or_else(|| file.master.peers.clone()) {
+        Some(text) => {
+            let reading = || format!("reading the peers {text}");
+            let peers = CellAddress::parse(&text).doing(reading)?;
+            peers.as_str().split(',').map(Address::new).collect()
+        }
+        None => Vec::new(),
+    };
+    let mut start = MasterStart {
+        peers,
         data,
         listen: listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
         config: file.new_cell.apply(base),
@@ -62,8 +78,19 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
         limits,
         log: arguments.log.settings(file),
     };
-    let started = start_master(&start)?;
-    say_ready("master", &started.address);
     let doing = format!("serving as a master with {}", start.data.display());
-    run_until_halted(&doing, "check the disk and start it again", started.running)
+    loop {
+        match start_master(&start)? {
+            MasterStarted::Serves(started) => {
+                say_ready("master", &started.address);
+                let advice = "check the disk and start it again";
+                return run_until_halted(&doing, advice, started.running);
+            }
+            MasterStarted::Waits(waiting) => {
+                say_ready("master without a group", &waiting.address);
+                start.listen.clone_from(&waiting.address);
+                await_group(&doing, waiting)?;
+            }
+        }
+    }
 }

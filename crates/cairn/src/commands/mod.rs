@@ -19,6 +19,7 @@ pub(crate) mod jobs;
 pub(crate) mod lost;
 pub(crate) mod ls;
 pub(crate) mod master;
+pub(crate) mod masters;
 pub(crate) mod mkdir;
 pub(crate) mod mv;
 pub(crate) mod policy;

@@ -1,0 +1,168 @@
+//! `cairn masters`: the group of masters; and making one.
+//!
+//! - GM1: a group is made once, of masters whose disks are empty and who were told of each other
+//!   with `--peers` (R25). Who does it again with the same masters finishes what was cut short.
+
+use crate::cell_address::CellAddress;
+use crate::cli_error::{Cause, CliError, Doing};
+use crate::exit_codes::Exit;
+use crate::output::Output;
+use crate::session::Session;
+use cairn_client::{ListMastersAnswer, Masters};
+use cairn_protocol::{JoinGroup, MasterRole};
+use cairn_types::{Address, CellId, Member, MemberStanding, Members};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::io::Read;
+
+/// Arguments of `masters`.
+#[derive(Args, Debug)]
+pub(crate) struct MastersArguments {
+    #[command(subcommand)]
+    verb: Option<MastersVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum MastersVerb {
+    /// Make a group, and with it a cell, of masters that were started with --peers on empty disks
+    Create {
+        /// All of them: one, three or five addresses, commas between
+        #[arg(value_name = "MASTERS")]
+        masters: String,
+    },
+}
+
+/// Runs it.
+pub(crate) async fn run(
+    arguments: MastersArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
+    match arguments.verb {
+        Some(MastersVerb::Create { masters }) => create(&masters, session, output).await,
+        None => list(session, output).await,
+    }
+}
+
+fn addresses(cell: &CellAddress) -> Vec<Address> {
+    cell.as_str().split(',').map(Address::new).collect()
+}
+
+async fn create(text: &str, session: &Session, output: &Output) -> Result<(), CliError> {
+    let doing = || format!("making a group of masters of {text}");
+    let all = addresses(&CellAddress::parse(text).doing(doing)?);
+    let distinct: std::collections::BTreeSet<&Address> = all.iter().collect();
+    if ![1, 3, 5].contains(&all.len()) || distinct.len() != all.len() {
+        let why = "a group has one, three or five masters";
+        return Err(CliError::usage(doing(), why, "name each once, with commas between"));
+    }
+    let masters = Masters::new(&all, session.options()).doing(doing)?;
+    let mut found = Vec::new();
+    for address in &all {
+        let asking = || format!("asking the master at {address}");
+        found.push(masters.list(address).await.doing(asking)?);
+    }
+    let group = group_of(&all, &found).doing(doing)?;
+    for address in &all {
+        let telling = || format!("making the master at {address} a member");
+        masters.join(address, group.clone()).await.doing(telling)?;
+    }
+    let cell = group.cell;
+    if output.json() {
+        return output.value(&json!({ "cell": cell.to_string(), "masters": all.len() }));
+    }
+    output.line(&format!("cell {cell}: a group of {} masters", all.len()))
+}
+
+/// The group that these masters are to be: the one that some of them are already, or a new one.
+fn group_of(all: &[Address], found: &[ListMastersAnswer]) -> Result<JoinGroup, Cause> {
+    if let Some(made) = found.iter().find(|answer| !answer.cell.is_none()) {
+        let all = made.members.iter().map(|status| status.member.clone()).collect();
+        return Ok(JoinGroup { cell: made.cell, members: Members { all, ..Members::default() } });
+    }
+    let member = |(address, answer): (&Address, &ListMastersAnswer)| Member {
+        id: answer.me,
+        address: address.clone(),
+        standing: MemberStanding::Voter,
+    };
+    let all = all.iter().zip(found).map(member).collect();
+    let members = Members { all, ..Members::default() };
+    Ok(JoinGroup { cell: fresh_cell()?, members })
+}
+
+fn fresh_cell() -> Result<CellId, Cause> {
+    let mut raw = [0; 16];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut raw));
+    read.map_err(|error| Cause::new(Exit::Local, error.to_string(), ""))?;
+    Ok(CellId::new(u128::from_le_bytes(raw) | 1))
+}
+
+fn role_name(role: MasterRole) -> &'static str {
+    match role {
+        MasterRole::Primary => "primary",
+        MasterRole::Shadow => "shadow",
+        MasterRole::Starting => "starting",
+    }
+}
+
+fn standing_name(standing: MemberStanding) -> &'static str {
+    match standing {
+        MemberStanding::Voter => "voter",
+        MemberStanding::Learner => "learner",
+        MemberStanding::Entering => "entering",
+        MemberStanding::Leaving => "leaving",
+    }
+}
+
+/// Each member as it tells of itself; who does not answer is shown all the same.
+async fn list(session: &Session, output: &Output) -> Result<(), CliError> {
+    let doing = || "listing the masters".to_owned();
+    let told = addresses(session.address());
+    let masters = Masters::new(&told, session.options()).doing(doing)?;
+    let (mut known, mut refusal) = (None, None);
+    for address in &told {
+        match masters.list(address).await {
+            Ok(answer) => known = known.or(Some(answer)),
+            Err(error) => refusal = refusal.or(Some(error)),
+        }
+    }
+    let Some(known) = known else {
+        return Err(refusal.expect("a cell has an address")).doing(doing);
+    };
+    let alone = || Member { id: known.me, address: told[0].clone(), ..Member::default() };
+    let mut members: Vec<Member> =
+        known.members.iter().map(|status| status.member.clone()).collect();
+    // One that has always been alone never said where it is.
+    if members.len() <= 1 {
+        members = vec![alone()];
+    }
+    let mut rows = Vec::new();
+    for member in members {
+        let answer = masters.list(&member.address).await.ok();
+        rows.push((member, answer));
+    }
+    if output.json() {
+        let row = |(member, answer): &(Member, Option<ListMastersAnswer>)| {
+            json!({
+                "id": member.id.to_string(),
+                "address": member.address.as_str(),
+                "standing": standing_name(member.standing),
+                "role": answer.as_ref().map(|it| role_name(it.role)),
+                "term": answer.as_ref().map(|it| it.term.get()),
+                "applied": answer.as_ref().map(|it| it.applied.get()),
+            })
+        };
+        return output.value(&json!({ "masters": rows.iter().map(row).collect::<Vec<_>>() }));
+    }
+    for (member, answer) in &rows {
+        let state = match answer {
+            Some(it) => {
+                format!("{:<8}  term {}  record {}", role_name(it.role), it.term, it.applied)
+            }
+            None => "does not answer".to_owned(),
+        };
+        let (address, standing) = (member.address.as_str(), standing_name(member.standing));
+        output.line(&format!("{address:<22}  {standing:<7}  {state}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! A cell with three masters, each a process: made once, by a person; and it outlives the one that
+//! is in charge (A25).
+
+mod cell;
+
+use cairn_testkit::{Janitor, Program, ServerProcess};
+use cell::{SETTINGS, await_until, program};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// Ports that were free a moment ago.
+fn free_addresses(count: usize) -> Vec<String> {
+    let listeners: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+    let address = |it: &TcpListener| it.local_addr().expect("bound").to_string();
+    listeners.iter().map(address).collect()
+}
+
+/// Masters and chunkservers; ended when dropped.
+struct GroupCell {
+    masters: Vec<ServerProcess>,
+    chunkservers: Vec<ServerProcess>,
+    /// All masters, with commas between.
+    address: String,
+    program: Program,
+    directory: TempDir,
+    janitor: Arc<Janitor>,
+}
+
+impl GroupCell {
+    /// Three masters that belong to no group yet.
+    fn waiting() -> Self {
+        let directory = TempDir::new().expect("a scratch directory");
+        let program = program();
+        let janitor = Arc::new(Janitor::start(&program, None).expect("starts"));
+        let settings = directory.path().join("settings.toml");
+        std::fs::write(&settings, SETTINGS).expect("writes");
+        let addresses = free_addresses(3);
+        let address = addresses.join(",");
+        let start = |(number, listen): (usize, &String)| {
+            let name = format!("master-{number}");
+            let data = directory.path().join(&name).display().to_string();
+            let config = settings.display().to_string();
+            let arguments = ["master", "--data", &data, "--config", &config, "--peers", &address];
+            let arguments = arguments.map(str::to_owned).to_vec();
+            let around = (directory.path(), &janitor);
+            ServerProcess::start_at(listen, &program, &name, arguments, around).expect("starts")
+        };
+        let masters = (1..).zip(&addresses).map(start).collect();
+        Self { masters, chunkservers: Vec::new(), address, program, directory, janitor }
+    }
+
+    fn start(chunkservers: usize) -> Self {
+        let mut cell = Self::waiting();
+        cell.ok(&["masters", "create", &cell.address.clone()]);
+        for number in 1..=chunkservers {
+            let name = format!("chunkserver-{number}");
+            let data = cell.directory.path().join(&name).display().to_string();
+            let arguments = ["chunkserver", "--master", &cell.address, "--data", &data];
+            let arguments = arguments.map(str::to_owned).to_vec();
+            let (directory, janitor) = (cell.directory.path(), &cell.janitor);
+            let server = ServerProcess::start(&cell.program, &name, arguments, directory, janitor);
+            cell.chunkservers.push(server.expect("starts"));
+        }
+        await_until("live chunkservers", || {
+            let shown = cell.ask(&["servers", "--json"]).unwrap_or_default();
+            shown.matches("\"state\":\"live\"").count() == chunkservers
+        });
+        cell
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Result<String, String> {
+        let asked = self.program.ask(&[arguments, &["--cell", &self.address]].concat());
+        asked.map_err(|error| error.to_string())
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        self.ask(arguments).unwrap_or_else(|why| panic!("{arguments:?}: {why}"))
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, text).expect("writes");
+        path.display().to_string()
+    }
+
+    /// What the masters say of themselves: address, role, the last record applied.
+    fn listed(&self) -> Vec<(String, String, u64)> {
+        let text = self.ask(&["masters", "--json"]).unwrap_or_default();
+        let value: serde_json::Value = serde_json::from_str(text.trim()).unwrap_or_default();
+        let masters = value["masters"].as_array().cloned().unwrap_or_default();
+        let row = |it: &serde_json::Value| {
+            let text = |key: &str| it[key].as_str().unwrap_or_default().to_owned();
+            (text("address"), text("role"), it["applied"].as_u64().unwrap_or_default())
+        };
+        masters.iter().map(row).collect()
+    }
+
+    /// The number of the one that is in charge.
+    fn primary(&self) -> usize {
+        let mut found = None;
+        await_until("a primary master", || {
+            let listed = self.listed();
+            let primaries: Vec<_> =
+                listed.iter().filter(|(_, role, _)| role == "primary").collect();
+            found = match primaries.as_slice() {
+                [(address, ..)] => self.masters.iter().position(|it| it.address() == address),
+                _ => None,
+            };
+            found.is_some()
+        });
+        found.expect("waited for")
+    }
+}
+
+#[test]
+fn a_cell_outlives_its_master_and_the_one_after_it() {
+    let mut cell = GroupCell::start(3);
+    let text = "one line and another\n".repeat(1000);
+    let local = cell.file("local", &text);
+    cell.ok(&["put", &local, "/file"]);
+    let mut lines = String::new();
+    for round in 0..2 {
+        let line = cell.file("line", &format!("line {round}\n"));
+        cell.ok(&["append", "/log", &line]);
+        let dead = cell.primary();
+        cell.masters[dead].kill();
+        let killed = Instant::now();
+        cell.ok(&["mkdir", &format!("/made-{round}")]);
+        println!("creates go on {} ms after the kill", killed.elapsed().as_millis());
+        let more = cell.file("more", &format!("more {round}\n"));
+        cell.ok(&["append", "/log", &more]);
+        println!("appends go on {} ms after the kill", killed.elapsed().as_millis());
+        lines += &format!("line {round}\nmore {round}\n");
+        assert_eq!(cell.ok(&["cat", "/log"]), lines);
+        assert_eq!(cell.ok(&["cat", "/file"]), text);
+        let now = cell.primary();
+        assert_ne!(now, dead);
+        // The dead one comes back, and follows.
+        cell.masters[dead].restart().expect("starts");
+        await_until("the one that was dead to have every record", || {
+            let listed = cell.listed();
+            let applied: Vec<u64> = listed.iter().map(|(.., applied)| *applied).collect();
+            let back = listed.iter().find(|row| row.0 == cell.masters[dead].address());
+            back.is_some_and(|row| row.1 == "shadow")
+                && applied.iter().min() == applied.iter().max()
+        });
+    }
+}
+
+#[test]
+fn masters_that_were_told_of_peers_found_no_cell_before_a_person_makes_the_group() {
+    let cell = GroupCell::waiting();
+    let refused = cell.ask(&["mkdir", "/d", "--deadline", "1"]).expect_err("no cell yet");
+    assert!(refused.contains("group") || refused.contains("answer"), "{refused}");
+    let two = cell.address.rsplit_once(',').expect("three").0.to_owned();
+    assert!(cell.ask(&["masters", "create", &two]).is_err(), "two are no group");
+    let created = cell.ok(&["masters", "create", &cell.address]);
+    assert!(created.contains("a group of 3 masters"), "{created}");
+    cell.primary();
+    cell.ok(&["mkdir", "/d"]);
+    // Doing it again changes nothing.
+    assert_eq!(cell.ok(&["masters", "create", &cell.address]), created);
+    assert!(cell.ok(&["ls", "/"]).contains('d'));
+}

@@ -1,0 +1,52 @@
+//! Talking to single masters, whatever each is: for those who make a group of them, or look at it.
+
+use crate::cell::Options;
+use crate::error::Error;
+use crate::link::{Link, wait_for};
+use cairn_client_core::Operation;
+use cairn_protocol::{JoinGroup, ListMasters, ListMastersAnswer, Rpc};
+use cairn_types::{Address, ReplicaAt};
+use std::sync::Arc;
+
+/// A way to single masters; nothing is asked of anyone before a method is called.
+#[derive(Clone, Debug)]
+pub struct Masters {
+    link: Arc<Link>,
+}
+
+impl Masters {
+    /// Of these addresses, each `host:port`.
+    ///
+    /// # Panics
+    /// Without an address; in a tokio runtime without I/O or time.
+    ///
+    /// # Errors
+    /// `Internal` where this machine has no room for another connection.
+    pub fn new(addresses: &[Address], options: &Options) -> Result<Self, Error> {
+        let link = Link::start(addresses.to_vec(), options.rack.clone(), options.deadline)?;
+        Ok(Self { link })
+    }
+
+    async fn ask<R: Rpc>(&self, at: &Address, request: R) -> Result<R::Answer, Error> {
+        let at = ReplicaAt { address: at.clone(), ..ReplicaAt::default() };
+        let operation = Operation::AskServer { at, request: request.into() };
+        wait_for::<R>(self.link.begin(operation)).await
+    }
+
+    /// What the master there says of itself and of its group.
+    ///
+    /// # Errors
+    /// `Unreachable` or `DeadlineExceeded` where it does not answer.
+    pub async fn list(&self, at: &Address) -> Result<ListMastersAnswer, Error> {
+        self.ask(at, ListMasters {}).await
+    }
+
+    /// Makes the master there a member of a group; one that is already says so again.
+    ///
+    /// # Errors
+    /// `Invalid` where it belongs to another; `Unreachable` or `DeadlineExceeded` where it does not
+    /// answer: it may be one.
+    pub async fn join(&self, at: &Address, group: JoinGroup) -> Result<(), Error> {
+        self.ask(at, group).await.map(|_| ())
+    }
+}
