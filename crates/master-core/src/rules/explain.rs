@@ -42,10 +42,12 @@ pub(crate) fn explain(
     let mut answer = ExplainAnswer { lines: Vec::new(), healthy: true };
     if !subject.starts_with('/') {
         let handle = ChunkHandle::parse(subject);
-        if let Some(lines) = handle.and_then(|handle| explain_unknown(view, handle)) {
+        let is_known = |handle: &ChunkHandle| view.state.chunk(*handle).is_some();
+        let unknown = handle.filter(|handle| !is_known(handle));
+        if let Some(lines) = unknown.and_then(|handle| explain_unknown(view, handle)) {
             return Ok(ExplainAnswer { lines, healthy: false });
         }
-        let Some(handle) = handle.filter(|handle| view.state.chunk(*handle).is_some()) else {
+        let Some(handle) = handle.filter(is_known) else {
             let line = format!("{subject}: neither a path nor the handle of a chunk");
             return Err(Failure::refused(ErrorCode::NotFound, line));
         };
@@ -74,10 +76,16 @@ pub(crate) fn explain(
     Ok(answer)
 }
 
+/// The servers that keep what only a person may throw away.
+fn keepers<'a>(view: &View<'a>, handle: ChunkHandle) -> Vec<&'a str> {
+    let fleet = view.fleet;
+    let address = |server| fleet.at(server).map(|at| at.address.as_str());
+    fleet.holders_of_unknown(handle).filter_map(address).collect()
+}
+
 /// Of a chunk that servers hold and no record knows.
 fn explain_unknown(view: &View<'_>, handle: ChunkHandle) -> Option<Vec<String>> {
-    let address = |server| view.fleet.at(server).map(|at| at.address.as_str());
-    let holders: Vec<&str> = view.fleet.holders_of_unknown(handle).filter_map(address).collect();
+    let holders = keepers(view, handle);
     let line = format!(
         "chunk {}: kept by {}; this master's log does not know it (was a backup of it \
          restored?)",
@@ -122,6 +130,16 @@ fn explain_chunk(
             "  the next lease goes to {} replicas alone: the others lack acknowledged \
              bytes, or may have lost some",
             set.len()
+        ));
+    }
+    for address in keepers(view, handle) {
+        // GB5 of the garbage
+        answer.healthy = false;
+        let handle = handle.short();
+        answer.lines.push(format!(
+            "  {address} keeps more of it than the set had that was decided on: 'cairn recover \
+             {handle} --from {address}' goes on with that, 'cairn lost --let-go {handle}' throws \
+             it away"
         ));
     }
     if sound < chunk.goal as usize {

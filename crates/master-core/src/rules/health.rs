@@ -91,8 +91,9 @@ fn say_chunks(health: &mut Health) {
     let ChunkCounts { unavailable, one_left, below_goal, damaged, suspect, unknown, .. } =
         health.counts;
     assert!(one_left <= below_goal, "who has one left and needs no more is well");
-    let lost = "chunks on servers that this master's log does not know; kept (was a backup of the \
-                master restored? 'cairn lost' lists them)";
+    let lost = "chunks are kept on servers until a person lets go of them: the log has not had \
+                them (was a backup of the master restored?), or they hold more than a set that was \
+                decided on ('cairn lost' lists them, 'cairn explain' says which)";
     let lines = [
         (unavailable, ReasonCode::Unavailable, "chunks have no replica that can be read now"),
         (one_left, ReasonCode::OneReplicaLeft, "chunks have one good replica left"),

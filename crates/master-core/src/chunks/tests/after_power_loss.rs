@@ -216,6 +216,24 @@ fn a_damaged_replica_that_holds_more_than_a_decided_set_is_kept_for_a_person() {
 }
 
 #[test]
+fn a_files_chunk_is_explained_though_a_server_keeps_more_of_it() {
+    let (mut world, mut disks) = after_power_loss(&[((18, 18), true)]);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 43_000).expect("decided");
+    let version = ChunkVersion::of(Term::new(1), 1);
+    let back = ReplicaReport { version, ..replica(&grant, (20, 20), false) };
+    world.join(3, vec![back.clone()], vec![]);
+    assert_eq!(world.beat(3, vec![back], vec![]).garbage, [], "R28");
+    world.request(6, Explain { subject: grant.handle.short() });
+    let Some(Ok(Response::Explain(answer))) = world.reply(6) else { panic!("explained") };
+    assert!(answer.lines[0].contains("set of 1"), "{:?}", answer.lines);
+    let kept = |line: &String| line.contains("s3:1 keeps more of it");
+    assert!(answer.lines.iter().any(kept) && !answer.healthy, "{:?}", answer.lines);
+    let health = world.with(|chunks, step| chunks.health(&chunks.view(step.now, step.state)));
+    let told = health.reasons.iter().find(|it| it.starts_with("UNKNOWN_CHUNKS"));
+    assert!(told.is_some_and(|it| it.contains("hold more than a set")), "{told:?}");
+}
+
+#[test]
 fn a_sound_replica_whose_fellows_are_merely_dead_is_not_made_a_set_of_its_own() {
     let (mut world, mut disks) = after_power_loss(&[((18, 18), false)]);
     assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Write, 60_000), None, "R11");
