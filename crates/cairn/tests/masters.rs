@@ -6,6 +6,7 @@ mod cell;
 use cairn_testkit::{Janitor, Program, ServerProcess};
 use cell::{SETTINGS, await_until, program};
 use std::net::TcpListener;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 use tempfile::TempDir;
@@ -148,6 +149,39 @@ fn a_cell_outlives_its_master_and_the_one_after_it() {
                 && applied.iter().min() == applied.iter().max()
         });
     }
+}
+
+/// Stops a process, or lets it go on.
+fn signal(name: &str, server: &ServerProcess) {
+    let pid = server.pid().expect("it runs").to_string();
+    let sent = Command::new("kill").args([name, &pid]).status();
+    assert!(sent.expect("kill is there").success(), "{name} {pid}");
+}
+
+#[test]
+fn a_master_that_is_stopped_is_left_and_what_was_asked_of_it_is_done_once() {
+    let cell = GroupCell::start(3);
+    let line = cell.file("line", "one line\n");
+    cell.ok(&["append", "/log", &line]);
+    let stopped = cell.primary();
+    signal("-STOP", &cell.masters[stopped]);
+    // Made by one process that asked before anyone had noticed: a second one would be refused.
+    cell.ok(&["mkdir", "/made"]);
+    cell.ok(&["append", "/log", &line]);
+    assert_eq!(cell.ok(&["cat", "/log"]), "one line\none line\n");
+    assert!(cell.ask(&["mkdir", "/made"]).is_err());
+    let now = cell.primary();
+    assert_ne!(now, stopped);
+    // It goes on, and follows: whoever knows only it is sent to the one in charge.
+    signal("-CONT", &cell.masters[stopped]);
+    let alone = [&["ls", "/"][..], &["--cell", cell.masters[stopped].address()]].concat();
+    let names = cell.program.ask(&alone).expect("it names the primary");
+    assert!(names.contains("made") && names.contains("log"), "{names}");
+    await_until("the one that was stopped to follow", || {
+        let rows = cell.listed();
+        let back = rows.iter().find(|row| row.0 == cell.masters[stopped].address());
+        back.is_some_and(|row| row.1 == "shadow") && rows.iter().all(|row| row.2 == rows[0].2)
+    });
 }
 
 #[test]
