@@ -150,7 +150,7 @@ fn judge_records(
     bytes: &[u8],
 ) {
     let end = read.offset + read.size;
-    for (record, tried) in &file.tried {
+    for (record, tried) in file.standing(read.offset, end) {
         let Some(offset) = tried.offset else { continue };
         let size = tried.framed.len();
         if offset < read.offset || offset + size as u64 > end {

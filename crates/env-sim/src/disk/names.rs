@@ -30,6 +30,15 @@ pub(super) struct NameTable {
     unsynced: Vec<NameChange>,
 }
 
+/// Whether a path is of a name in this very directory; asked of every unsynced change at every sync.
+fn lies_in(path: &str, directory: &str) -> bool {
+    match path.strip_prefix(directory) {
+        Some(name) if directory.is_empty() => !name.contains('/'),
+        Some(rest) => rest.strip_prefix('/').is_some_and(|name| !name.contains('/')),
+        None => false,
+    }
+}
+
 fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
@@ -52,8 +61,8 @@ impl NameChange {
 
     fn is_in(&self, directory: &str) -> bool {
         match self {
-            Self::Add(path, _) | Self::Remove(path) => parent(path) == directory,
-            Self::Rename { from, to, .. } => parent(from) == directory || parent(to) == directory,
+            Self::Add(path, _) | Self::Remove(path) => lies_in(path, directory),
+            Self::Rename { from, to, .. } => lies_in(from, directory) || lies_in(to, directory),
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct RecordFile {
     pub(crate) name: String,
     pub(crate) id: Option<EntryId>,
     pub(crate) tried: BTreeMap<RecordId, TriedRecord>,
+    /// Those that are acknowledged, by where they stand: none lies over another.
+    stands: BTreeMap<u64, RecordId>,
     /// What readers were given, by where it stood.
     delivered: BTreeMap<u64, BTreeSet<RecordId>>,
     /// Bytes of the largest that was tried.
@@ -71,6 +73,18 @@ impl RecordFile {
         })
     }
 
+    /// The acknowledged records that have bytes in this range.
+    pub(crate) fn standing(
+        &self,
+        from: u64,
+        until: u64,
+    ) -> impl Iterator<Item = (RecordId, &TriedRecord)> {
+        let before = self.stands.range(..from).next_back();
+        let within = self.stands.range(from..until.max(from));
+        let near = before.into_iter().chain(within).map(|(_, id)| (*id, &self.tried[id]));
+        near.filter(move |(_, it)| it.offset.is_some_and(|at| from < at + it.framed.len() as u64))
+    }
+
     /// An append is acknowledged at `offset`; appends invoked later must stand behind it.
     pub(super) fn acknowledge(
         &mut self,
@@ -89,16 +103,16 @@ impl RecordFile {
             ));
         }
         self.acknowledged_end = self.acknowledged_end.max(end);
-        let overlaps = self.tried.iter().find(|(other, it)| {
-            **other != id
-                && it.offset.is_some_and(|at| at < end && offset < at + it.framed.len() as u64)
-        });
+        let overlaps = self.standing(offset, end).find(|(other, _)| *other != id);
         match overlaps {
             Some((other, it)) => Err(format!(
                 "{}: record {id:?} is acknowledged at {offset}, over {other:?} at {:?}",
                 self.name, it.offset
             )),
-            None => Ok(()),
+            None => {
+                self.stands.insert(offset, id);
+                Ok(())
+            }
         }
     }
 }
