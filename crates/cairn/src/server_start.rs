@@ -9,7 +9,9 @@ use crate::data_directory::check_ours;
 use crate::exit_codes::Exit;
 use crate::limit_arguments::ServerLimits;
 use crate::log_form::LogSettings;
-use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ChunkserverOpenError, ScrubSettings};
+use cairn_chunkserver::{
+    Chunkserver, ChunkserverConfig, ChunkserverOpenError, ScrubSettings, TRASH_LANE,
+};
 use cairn_env::{Disk, DiskError, LogEvent};
 use cairn_env_os::{
     BindError, DescriptorBudget, DescriptorShare, HaltReason, LaunchError, LaunchLimits,
@@ -267,6 +269,7 @@ pub(crate) fn start_chunkserver(
     let options = LaunchOptions {
         listener: Some(listener),
         workers: CHUNKSERVER_WORKERS,
+        background: Some(TRASH_LANE),
         limits,
         meter,
         log,

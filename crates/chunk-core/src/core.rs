@@ -408,6 +408,9 @@ impl ChunkCore {
             DiskPurpose::Clone { handle, number } => {
                 self.with_clones(now, |clones, cx| clones.on_disk(cx, (handle, number), result));
             }
+            DiskPurpose::TrashEmptied => {
+                self.with_link(now, |link, cx| link.on_trash_emptied(cx, &result));
+            }
             DiskPurpose::Scrub => self.on_scrubbed(now, result),
             DiskPurpose::Check { to, handle } => {
                 checks::finish(&mut self.table, &mut self.out, (to, handle), result);

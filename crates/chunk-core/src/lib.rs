@@ -62,4 +62,5 @@ mod write;
 
 pub use crate::chunk_core_config::ChunkCoreConfig;
 pub use crate::core::ChunkCore;
+pub use crate::outbox::TRASH_LANE;
 pub use crate::scrub::ScrubSettings;

@@ -20,7 +20,9 @@ use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
 use crate::standing::Standing;
 use crate::traffic::Traffic;
-use cairn_env::{ChunkJob, Effect, JournalEntry, LogEvent, Now, ServerSpace};
+use cairn_env::{
+    ChunkDone, ChunkJob, ChunkResult, Effect, JournalEntry, LogEvent, Now, ServerSpace,
+};
 use cairn_protocol::{
     ChoiceNumber, ErrorCode, Failure, FindPrimary, FindPrimaryAnswer, Heartbeat, HeartbeatAnswer,
     Hello, Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, ReportSlice, Request, Role,
@@ -89,6 +91,8 @@ pub(crate) struct MasterLink {
     space: ServerSpace,
     /// No new chunk has room.
     is_full: bool,
+    /// A slice of the trash is being emptied.
+    empties: bool,
     /// Which of the masters is talked to.
     search: MasterSearch,
     /// The one that took this server in, or is asked to.
@@ -125,6 +129,7 @@ impl MasterLink {
             cell: me.cell,
             space,
             is_full: false,
+            empties: false,
             choice: search.choice(),
             search,
             beats: 0,
@@ -454,11 +459,8 @@ impl MasterLink {
         let config = cx.settings.config();
         self.state = LinkState::Joined(cx.now.time + Duration::from_millis(config.heartbeat_ms));
         cx.out.server_job(DiskPurpose::Space, ChunkJob::Space);
-        if self.beats.is_multiple_of(TRASH_EVERY) {
-            let now_ms = cx.now.wall.as_millis();
-            let before_ms = now_ms.saturating_sub(config.trash_ms);
-            let job = ChunkJob::EmptyTrash { before_ms, now_ms };
-            cx.out.server_job(DiskPurpose::Nobody, job);
+        if self.beats.is_multiple_of(TRASH_EVERY) && !self.empties {
+            self.empty_trash(cx);
         }
         for handle in cx.table.take_unnoted_damage() {
             cx.out.journal(DiskPurpose::Nobody, JournalEntry::Damaged(handle));
@@ -487,6 +489,24 @@ impl MasterLink {
         self.lost_told = (cx.now.time, request.lost.clone());
         let sent = cx.now.time;
         self.call(cx, |asked| CallPurpose::Heartbeat { asked, sent }, request);
+    }
+
+    /// Asks for one slice of the trash to be emptied: all at once would keep a thread for as long
+    /// as that takes.
+    fn empty_trash(&mut self, cx: &mut LinkContext<'_>) {
+        let now_ms = cx.now.wall.as_millis();
+        let before_ms = now_ms.saturating_sub(cx.settings.config().trash_ms);
+        cx.out.trash_job(ChunkJob::EmptyTrash { before_ms, now_ms });
+        self.empties = true;
+    }
+
+    /// A slice is through; where a directory refuses, the next look is as soon as any.
+    pub(crate) fn on_trash_emptied(&mut self, cx: &mut LinkContext<'_>, result: &ChunkResult) {
+        assert!(self.empties, "one slice at a time");
+        self.empties = false;
+        if matches!(result, Ok(ChunkDone::TrashEmptied { more: true })) {
+            self.empty_trash(cx);
+        }
     }
 
     /// The master's answer to a heartbeat, if there is something in it to heed.

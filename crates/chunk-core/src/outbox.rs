@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 /// The lane of a server's journal; a chunk's jobs have the lane of its handle.
 const JOURNAL_LANE: Lane = Lane(0);
 
+/// The lane of what may take long and can wait: worlds that can give it a thread of its own.
+pub const TRASH_LANE: Lane = Lane(u64::MAX);
+
 /// What the end of a disk job means.
 #[derive(Clone, Debug)]
 pub(crate) enum DiskPurpose {
@@ -28,6 +31,8 @@ pub(crate) enum DiskPurpose {
     Space,
     /// Something of a clone.
     Clone { handle: ChunkHandle, number: u64 },
+    /// A slice of the trash was looked through.
+    TrashEmptied,
     /// A part of what is stored is verified.
     Scrub,
     /// A replica is looked at for somebody.
@@ -176,6 +181,11 @@ impl Outbox {
     /// Asks for a job of the whole server, behind what its journal was asked for before.
     pub(crate) fn server_job(&mut self, purpose: DiskPurpose, job: ChunkJob) {
         self.disk(purpose, JOURNAL_LANE, job);
+    }
+
+    /// Asks for a slice of the trash to be emptied, which nobody waits for.
+    pub(crate) fn trash_job(&mut self, job: ChunkJob) {
+        self.disk(DiskPurpose::TrashEmptied, TRASH_LANE, job);
     }
 
     /// Asks for an entry of the journal to become durable.

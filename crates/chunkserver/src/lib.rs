@@ -11,6 +11,6 @@
 mod driver;
 mod open;
 
-pub use cairn_chunk_core::ScrubSettings;
+pub use cairn_chunk_core::{ScrubSettings, TRASH_LANE};
 pub use driver::Chunkserver;
 pub use open::{ChunkserverConfig, ChunkserverOpenError};

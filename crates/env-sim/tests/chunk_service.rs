@@ -373,6 +373,41 @@ fn a_directory_that_refuses_keeps_no_other_from_being_emptied_and_counted() {
     assert!(matches!(&space[0], Ok(ChunkDone::Space(space)) if space.sum().0 == 1 << 20));
 }
 
+#[test]
+fn a_large_trash_is_emptied_in_slices_and_what_came_meanwhile_is_dated() {
+    let disks = [SimDisk::new("a", 1 << 24)];
+    let (service, _) = open(&disks);
+    let throw = |numbers: std::ops::Range<u64>| {
+        for handle in numbers.map(ChunkHandle::new) {
+            service.run(vec![raise(handle, 1, true)]);
+            let version = cairn_types::ChunkVersion::new(u64::MAX);
+            let gone = service.run(vec![ChunkJob::Trash { handle, version }]);
+            assert_eq!(gone, [Ok(ChunkDone::Trashed { gone: true })]);
+        }
+    };
+    let thrown = || disks[0].paths().iter().filter(|at| at.contains("trash/")).count();
+    let look = |before_ms, now_ms| match service
+        .run(vec![ChunkJob::EmptyTrash { before_ms, now_ms }])
+        .pop()
+    {
+        Some(Ok(ChunkDone::TrashEmptied { more })) => more,
+        other => panic!("{other:?}"),
+    };
+    let all = |before_ms, now_ms| 1 + (0..).take_while(|_| look(before_ms, now_ms)).count();
+    throw(100..200);
+    assert!(all(0, 1000) > 1, "dated in slices");
+    let full = thrown();
+    assert!(look(2000, 2000), "a slice of a hundred");
+    assert!((1..full).contains(&thrown()), "of {full}, {} are left", thrown());
+    throw(200..210);
+    all(2000, 2000);
+    let left = thrown();
+    assert!((1..=20).contains(&left), "{left}: what was thrown away meanwhile is there");
+    all(2000, 2000);
+    all(3000, 3000);
+    assert_eq!(thrown(), 0);
+}
+
 fn look(service: &ChunkDisk, times: usize) {
     for _ in 0..times {
         space(service);

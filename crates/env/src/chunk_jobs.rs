@@ -175,7 +175,7 @@ pub enum ChunkJob {
         version: ChunkVersion,
     },
     /// Removes what has lain in the trash since before `before_ms` (wall time), or all of it
-    /// where space is short.
+    /// where space is short; a slice of it for each job.
     EmptyTrash {
         /// Wall time in milliseconds.
         before_ms: u64,
@@ -281,8 +281,11 @@ pub enum ChunkDone {
         /// False where the replica is newer; true also where there was none.
         gone: bool,
     },
-    /// Of `EmptyTrash`.
-    TrashEmptied,
+    /// Of `EmptyTrash`: whether more of it waits to be looked at.
+    TrashEmptied {
+        /// It does.
+        more: bool,
+    },
     /// Of `Space`.
     Space(ServerSpace),
     /// Of `Clone`, but for its beginning, which is answered like `Checksums`.

@@ -429,8 +429,8 @@ impl ChunkDisk {
                 // All of them, whatever one says (D2).
                 let working = self.directories.working().into_iter();
                 let emptied: Vec<_> = working.map(|(_, store)| empty(store)).collect();
-                emptied.into_iter().collect::<Result<Vec<()>, _>>()?;
-                Ok(ChunkDone::TrashEmptied)
+                let more = emptied.into_iter().collect::<Result<Vec<bool>, _>>()?.contains(&true);
+                Ok(ChunkDone::TrashEmptied { more })
             }
             ChunkJob::Space => self.space(),
             ChunkJob::Clone { handle, work } => self.clone_work(handle, &work),

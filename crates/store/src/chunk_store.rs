@@ -19,7 +19,7 @@ use crate::identity_file::{read_identity, write_identity};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::reading::{ReadMode, all_checksums, is_good, read, read_differing};
 use crate::recovery::{LastLife, recover};
-use crate::trash::{empty, throw_away};
+use crate::trash::{Trash, throw_away};
 use crate::version_journal::{JOURNAL_PATH, VersionJournal};
 use crate::whole_files::{disk_error, sync_failure};
 use bytes::Bytes;
@@ -52,6 +52,7 @@ pub struct ChunkStore {
     pub(crate) chunks: Mutex<BTreeMap<ChunkHandle, Arc<Mutex<Chunk>>>>,
     pub(crate) journal: Mutex<VersionJournal>,
     pub(crate) clones: CloneDirectory,
+    pub(crate) trash: Mutex<Trash>,
     pub(crate) block_size: AtomicU32,
     /// What readers are sent.
     pub(crate) pool: BufferPool,
@@ -524,12 +525,14 @@ impl ChunkStore {
         })
     }
 
-    /// Removes what was thrown away before `before_ms`, or all where space is short.
+    /// Removes a slice of what was thrown away before `before_ms`, or of all where space is short;
+    /// says whether more waits.
     ///
     /// # Errors
     /// [`ChunkError`].
-    pub fn empty_trash(&self, before_ms: u64, now_ms: u64) -> Result<(), ChunkError> {
-        self.guarded(|| Ok(empty(self.disk(), before_ms, now_ms).map_err(disk_error)?))
+    pub fn empty_trash(&self, before_ms: u64, now_ms: u64) -> Result<bool, ChunkError> {
+        let mut trash = locked(&self.trash);
+        self.guarded(|| Ok(trash.empty_some(self.disk(), before_ms, now_ms).map_err(disk_error)?))
     }
 
     /// Works on a clone (R30).

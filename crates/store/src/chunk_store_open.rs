@@ -144,6 +144,7 @@ impl ChunkStore {
             chunks: Mutex::new(chunks.into_iter().map(shared).collect()),
             journal: Mutex::new(journal),
             clones,
+            trash: Mutex::default(),
             block_size: AtomicU32::new(BLOCK_SIZE),
             pool: BufferPool::default(),
             failed: OnceLock::new(),

@@ -6,6 +6,8 @@
 //! ```
 //! - T1: a replica is out of the journal, durably, before its files move; so one that moved
 //!   half-way is never taken for a chunk.
+//! - T2: one look at it takes a few names, however many lie there: an unlink of a large file costs
+//!   milliseconds, and after a large deletion the trash is as large as the server was.
 
 use crate::chunk_files::{KINDS, path};
 use cairn_env::{Disk, IoFailure};
@@ -15,6 +17,8 @@ use cairn_types::{ChunkHandle, ChunkVersion};
 pub(crate) const TRASH_DIRECTORY: &str = "trash";
 
 const UNDATED: &str = "new";
+/// Names that one look takes (T2).
+const SLICE_NAMES_MAX: usize = 64;
 /// Parts in a hundred of the disk that must be free; below that the trash is no luxury to keep.
 const FREE_PERCENT_MIN: u64 = 5;
 
@@ -34,22 +38,45 @@ pub(crate) fn throw_away(
     Ok(())
 }
 
-/// Removes what was thrown away before `before_ms`, or all where space is short; dates the rest.
-pub(crate) fn empty(disk: &dyn Disk, before_ms: u64, now_ms: u64) -> Result<(), IoFailure> {
-    let space = disk.space()?;
-    let free = space.capacity.saturating_sub(space.used);
-    let is_short = free < space.capacity / 100 * FREE_PERCENT_MIN;
-    for name in disk.list(TRASH_DIRECTORY)? {
-        let Some((date, rest)) = name.split_once('-') else {
-            continue;
-        };
-        let path = format!("{TRASH_DIRECTORY}/{name}");
-        let is_old = date.parse().is_ok_and(|thrown_ms: u64| thrown_ms < before_ms);
-        if is_old || is_short {
-            disk.remove(&path)?;
-        } else if date == UNDATED {
-            disk.rename(&path, &format!("{TRASH_DIRECTORY}/{now_ms}-{rest}"))?;
+/// The trash as it was listed, for as long as it takes to go through the list.
+#[derive(Debug, Default)]
+pub(crate) struct Trash {
+    listed: Vec<String>,
+}
+
+impl Trash {
+    /// Removes of a few names those that were thrown away before `before_ms`, or all where space is
+    /// short, and dates the rest; says whether there are more to be looked at (T2).
+    pub(crate) fn empty_some(
+        &mut self,
+        disk: &dyn Disk,
+        before_ms: u64,
+        now_ms: u64,
+    ) -> Result<bool, IoFailure> {
+        let space = disk.space()?;
+        let free = space.capacity.saturating_sub(space.used);
+        let is_short = free < space.capacity / 100 * FREE_PERCENT_MIN;
+        if self.listed.is_empty() {
+            self.listed = disk.list(TRASH_DIRECTORY)?;
         }
+        let left = self.listed.len().saturating_sub(SLICE_NAMES_MAX);
+        for name in self.listed.drain(left..) {
+            let Some((date, rest)) = name.split_once('-') else { continue };
+            let path = format!("{TRASH_DIRECTORY}/{name}");
+            let is_old = date.parse().is_ok_and(|thrown_ms: u64| thrown_ms < before_ms);
+            let done = if is_old || is_short {
+                disk.remove(&path)
+            } else if date == UNDATED {
+                disk.rename(&path, &format!("{TRASH_DIRECTORY}/{now_ms}-{rest}"))
+            } else {
+                Ok(())
+            };
+            match done {
+                // Somebody has taken it out since it was listed.
+                Ok(()) | Err(IoFailure::NotFound) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(!self.listed.is_empty())
     }
-    Ok(())
 }

@@ -129,7 +129,7 @@ impl NoBytes {
             ChunkJob::Sync { .. } => ChunkDone::Synced,
             ChunkJob::Settle { .. } => ChunkDone::Settled,
             ChunkJob::Trash { .. } => ChunkDone::Trashed { gone: true },
-            ChunkJob::EmptyTrash { .. } => ChunkDone::TrashEmptied,
+            ChunkJob::EmptyTrash { .. } => ChunkDone::TrashEmptied { more: false },
             ChunkJob::Space => ChunkDone::Space(self.space.clone()),
         })
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
 use cairn_env::{
     Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Completion, ConnectionId, Effect, EffectId,
-    Event, Now, ServerSpace,
+    Event, Lane, Now, ServerSpace,
 };
 use cairn_format::ScrubPosition;
 use cairn_protocol::{
@@ -33,6 +33,8 @@ pub struct Bench {
     requests: u64,
     pub jobs: VecDeque<JobEffect>,
     pub scrubs: VecDeque<JobEffect>,
+    /// Looks at the trash, and their lanes.
+    pub emptying: VecDeque<(EffectId, Lane)>,
     pub calls: VecDeque<CallEffect>,
     /// Masters that are asked who is in charge.
     pub searches: VecDeque<(EffectId, Address)>,
@@ -118,6 +120,7 @@ impl Bench {
             requests: 0,
             jobs: VecDeque::new(),
             scrubs: VecDeque::new(),
+            emptying: VecDeque::new(),
             calls: VecDeque::new(),
             searches: VecDeque::new(),
             masters_asked: vec![],
@@ -202,6 +205,9 @@ impl Bench {
                 Effect::Disk { job: ChunkJob::Space | ChunkJob::Settle { .. }, .. } => {}
                 Effect::Disk { id, job: job @ ChunkJob::Scrub { .. }, .. } => {
                     self.scrubs.push_back((id, job));
+                }
+                Effect::Disk { id, lane, job: ChunkJob::EmptyTrash { .. } } => {
+                    self.emptying.push_back((id, lane));
                 }
                 Effect::Disk { id, job, .. } => self.jobs.push_back((id, job)),
                 Effect::Call { id, to, request: Request::FindPrimary(_), .. } => {
