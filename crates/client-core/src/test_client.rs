@@ -207,11 +207,14 @@ impl TestClient {
 
     /// The same with the byte at `place` flipped on the way.
     pub(crate) fn send_bad_bytes(&mut self, call: &Call, bytes: &[u8], place: usize) {
+        let Request::Read(cairn_protocol::Read { offset, .. }) = call.request else {
+            panic!("no read: {call:?}")
+        };
         let block_size = CellConfig::tiny().block_size;
-        let checksums = BlockChecksums::of(0, bytes, block_size);
+        let checksums = BlockChecksums::of(offset, bytes, block_size);
         let mut bytes = bytes.to_vec();
         bytes[place] ^= 1;
-        let answer = ReadAnswer { checksums, ..ReadAnswer::default() };
+        let answer = ReadAnswer { offset, checksums, ..ReadAnswer::default() };
         self.tell_with(call, Ok(Response::Read(answer)), bytes.into());
     }
 

@@ -53,10 +53,10 @@ impl PieceRead {
 }
 
 /// Why nothing of an answer is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum UnfitAnswer {
-    /// A piece fails its checksum: where in the chunk it begins.
-    Rotten(u64),
+    /// A block fails its checksum: where in the chunk it begins, and the bytes before it.
+    Rotten { offset: u64, good: VerifiedBytes },
     /// The bytes stand elsewhere than those that were asked for.
     Misplaced,
 }
@@ -73,13 +73,17 @@ pub(crate) fn verified(
     size: u64,
 ) -> Result<VerifiedBytes, UnfitAnswer> {
     let rotten = answer.checksums.first_mismatch(answer.offset, payload, block_size);
+    let within = |place: u64| {
+        let at = place.checked_sub(answer.offset).and_then(|at| usize::try_from(at).ok());
+        at.filter(|at| *at <= payload.len()).ok_or(UnfitAnswer::Misplaced)
+    };
+    let (skip, wanted) = (within(offset)?, usize::try_from(size).unwrap_or(usize::MAX));
     if let Some(start) = rotten {
-        return Err(UnfitAnswer::Rotten(start));
+        let end = within(start)?.clamp(skip, skip.saturating_add(wanted));
+        let good = VerifiedBytes { data: payload.slice(skip..end), zeros: 0 };
+        return Err(UnfitAnswer::Rotten { offset: start, good });
     }
-    let skip = offset.checked_sub(answer.offset).and_then(|skip| usize::try_from(skip).ok());
-    let skip = skip.filter(|skip| *skip <= payload.len()).ok_or(UnfitAnswer::Misplaced)?;
     let data = payload.slice(skip..);
-    let wanted = usize::try_from(size).unwrap_or(usize::MAX);
     let data = data.slice(..data.len().min(wanted));
     let zeros = answer.zeros.min(size - data.len() as u64);
     Ok(VerifiedBytes { data, zeros })

@@ -9,7 +9,8 @@
 //!      └── refused, or short: the rest at a version fetched since (R19)
 //! ```
 //! - RP1: bytes that fail their checksum are left out; the replica that sent them is reported and
-//!   left alone (§5.2, R31).
+//!   left alone (§5.2, R31). What came before them is kept, and the next replica is asked for that
+//!   block alone: where each has a bad block of its own, all can be read.
 //! - RP2: the end is believed under R19 (`short_answer.rs`).
 //! - RP3: the end of suspect replicas is believed only where the master names no other, has not
 //!   levelled them for as long as a missing server may take to come back, and nothing lies behind
@@ -81,6 +82,8 @@ pub(crate) struct ReadPiece {
     /// The number of the first call to a replica.
     first_try: Option<u64>,
     choice: ReplicaChoice,
+    /// The next block is bad somewhere: it is asked for alone (RP1).
+    is_block_bad: bool,
     suspect_end: Option<SuspectEnd>,
     attempts: u32,
     read: PieceRead,
@@ -115,6 +118,7 @@ impl ReadPiece {
             began,
             first_try: None,
             choice: ReplicaChoice::default(),
+            is_block_bad: false,
             suspect_end: None,
             attempts: 0,
             read: PieceRead::default(),
@@ -200,6 +204,17 @@ impl ReadPiece {
 
     fn left(&self) -> u64 {
         self.range.size - self.read.size
+    }
+
+    /// How much the next replica is asked for.
+    fn size_to_ask(&self, cx: &TaskContext<'_>) -> u64 {
+        if self.is_block_bad { self.left().min(self.block_left(cx)) } else { self.left() }
+    }
+
+    /// Bytes up to the end of the block that the next byte lies in.
+    fn block_left(&self, cx: &TaskContext<'_>) -> u64 {
+        let block_size = u64::from(cx.client.cell().block_size);
+        block_size - self.position() % block_size
     }
 
     /// What is known of the chunk and young enough.
@@ -292,7 +307,7 @@ impl ReadPiece {
         let (handle, version, offset) = (chunk.handle, chunk.version, self.position());
         let closed = chunk.closed;
         let location_age_ms = age_ms(known, cx.now());
-        let size = self.left();
+        let size = self.size_to_ask(cx);
         let read = Read { handle, version, offset, size, closed, location_age_ms };
         let asked = AskedReplica {
             server: replica.server,
@@ -300,6 +315,7 @@ impl ReadPiece {
             version,
             located: known.asked,
             offset,
+            size,
             closed,
             inner: known.inner,
             primary: chunk.primary,
@@ -356,8 +372,12 @@ impl ReadPiece {
         let got = self.read.extend(bytes);
         assert!(self.read.size <= self.range.size, "no more is taken than was asked for");
         self.read.suspect |= answer.suspect;
+        self.is_block_bad &= got == 0;
         if self.left() == 0 {
             return Poll::Ready(Ok(std::mem::take(&mut self.read)));
+        }
+        if got >= replica.size {
+            return self.read_where_known(cx);
         }
         match judge(replica, self.is_fresh(replica), got, answer) {
             ShortAnswer::Suspect => self.suspect_ended(cx, replica, answer.readable),
@@ -388,7 +408,14 @@ impl ReadPiece {
     ) -> Progress<PieceRead> {
         let AskedReplica { server, handle, version, .. } = *replica;
         self.last_failure = Some(match unfit {
-            UnfitAnswer::Rotten(offset) => {
+            UnfitAnswer::Rotten { offset, good } => {
+                if self.read.extend(good) > 0 {
+                    // Any other answer under way is about bytes that are here now; and who has had
+                    // a bad block before this one may have a good one here.
+                    self.state = ReadState::Locating;
+                    self.choice.forget_tried();
+                }
+                self.is_block_bad = true;
                 cx.report_bad_block(ReportBadBlock { handle, version, server, offset });
                 let why = format!("server {server} sent bytes that fail their checksum");
                 Failure::not_done(ErrorCode::ChecksumMismatch, why)
@@ -398,6 +425,9 @@ impl ReadPiece {
                 Failure::not_done(ErrorCode::Internal, why)
             }
         });
+        if self.left() == 0 {
+            return Poll::Ready(Ok(std::mem::take(&mut self.read)));
+        }
         self.choice.rule_out(server);
         self.read_where_known(cx)
     }
@@ -487,6 +517,11 @@ impl ReadPiece {
                 self.rest_without(cx, replica.server)
             }
             _ if self.choice.is_primary_only() => self.rest_without(cx, replica.server),
+            // It verifies what it cuts, and does not say which of the blocks is bad.
+            ErrorCode::ChecksumMismatch if replica.size > self.block_left(cx) => {
+                self.is_block_bad = true;
+                self.read_where_known(cx)
+            }
             _ => {
                 self.choice.rule_out(replica.server);
                 self.read_where_known(cx)

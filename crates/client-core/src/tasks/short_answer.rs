@@ -25,6 +25,8 @@ pub(crate) struct AskedReplica {
     pub(crate) located: u64,
     /// From where in the chunk it was asked.
     pub(crate) offset: u64,
+    /// How much was asked for.
+    pub(crate) size: u64,
     /// The master knows the chunk as closed.
     pub(crate) closed: bool,
     /// The file has chunks behind this one.

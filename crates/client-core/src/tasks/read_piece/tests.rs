@@ -19,6 +19,33 @@ fn readable(readable: u64) -> ReadAnswer {
     ReadAnswer { readable, ..ReadAnswer::default() }
 }
 
+/// Of each server that is asked, which block is bad (RP1); the bytes of a block are its number.
+fn serve_with_bad_blocks(client: &mut TestClient, bad: &[(&str, u64)]) -> Vec<(String, u64, u64)> {
+    let block = u64::from(CellConfig::tiny().block_size);
+    let mut asked = Vec::new();
+    while client.has_calls() {
+        let call = client.call();
+        let Request::Read(read) = call.request.clone() else { continue };
+        let to = call.to.to_string();
+        asked.push((to.clone(), read.offset / block, read.size / block));
+        let bytes: Vec<u8> = (read.offset..read.offset + read.size)
+            .map(|at| u8::try_from(at / block).expect("a few blocks"))
+            .collect();
+        let (_, number) = bad.iter().find(|(server, _)| *server == to).expect("it is known");
+        let range = read.offset..read.offset + read.size;
+        match range.contains(&(number * block)) {
+            true => {
+                let place = usize::try_from(number * block - read.offset).expect("a few blocks");
+                client.send_bad_bytes(&call, &bytes, place);
+            }
+            false => {
+                client.send_bytes(&call, &bytes, readable(1 << 20));
+            }
+        }
+    }
+    asked
+}
+
 /// Answers the question where chunk 0 lies.
 fn locate(client: &mut TestClient, version: u64, servers: &[u64], primary: Option<u64>) {
     let call = client.answer(located(1, vec![chunk(0, version, servers, primary)]));
@@ -60,6 +87,21 @@ fn an_answer_that_came_too_late_to_be_kept_serves_the_read_that_asked_and_no_oth
         client.send_bytes(&call, &[7; 20], readable(20));
         assert_eq!(bytes_read(&done), [7; 20], "H3");
     }
+}
+
+#[test]
+fn where_each_replica_has_a_bad_block_of_its_own_all_blocks_are_read() {
+    let block = u64::from(CellConfig::tiny().block_size);
+    let mut client = connected();
+    let done = client.start(read(0, 6 * block));
+    locate(&mut client, 5, &[1, 3, 4], None);
+    let bad = [("s1:1", 1), ("s3:1", 2), ("s4:1", 4)];
+    let asked = serve_with_bad_blocks(&mut client, &bad);
+    let wanted: Vec<u8> =
+        (0..6).flat_map(|number| vec![number; usize::try_from(block).expect("small")]).collect();
+    assert!(is_done(&done), "after {asked:?}");
+    assert_eq!(bytes_read(&done), wanted);
+    assert!(asked.len() <= 8, "no block is asked for again and again: {asked:?}");
 }
 
 #[test]
