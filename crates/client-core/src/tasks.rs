@@ -7,6 +7,7 @@
 //!                         └─► chunk_mutation ─► push_progress · push_window · write_order
 //! ```
 
+mod calls_under_way;
 pub(crate) mod chunk_mutation;
 pub(crate) mod master_call;
 pub(crate) mod piece_read;

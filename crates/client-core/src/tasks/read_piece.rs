@@ -19,6 +19,7 @@
 use crate::locations::KnownChunk;
 use crate::retry::is_silence;
 use crate::settings::HEDGE_AFTER;
+use crate::tasks::calls_under_way::CallsUnderWay;
 use crate::tasks::piece_read::{PieceRead, UnfitAnswer, verified};
 use crate::tasks::replica_choice::ReplicaChoice;
 use crate::tasks::short_answer::{AskedReplica, ShortAnswer, judge};
@@ -55,10 +56,6 @@ enum ReadState {
     Resting,
 }
 
-/// The replicas that are being asked: one, or another too because it is slow.
-#[derive(Debug)]
-struct CallsUnderWay([Option<(EffectId, AskedReplica)>; 2]);
-
 /// Suspect replicas end before what was asked for (RP3).
 #[derive(Clone, Copy, Debug)]
 struct SuspectEnd {
@@ -88,22 +85,6 @@ pub(crate) struct ReadPiece {
     attempts: u32,
     read: PieceRead,
     last_failure: Option<Failure>,
-}
-
-impl CallsUnderWay {
-    fn of(call: EffectId, replica: AskedReplica) -> Self {
-        Self([Some((call, replica)), None])
-    }
-
-    /// The replica that this call asked; none where another one has answered in its place.
-    fn take(&mut self, call: EffectId) -> Option<AskedReplica> {
-        let slot = self.0.iter_mut().find(|slot| slot.is_some_and(|(id, _)| id == call))?;
-        slot.take().map(|(_, replica)| replica)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(Option::is_none)
-    }
 }
 
 impl ReadPiece {
@@ -330,13 +311,11 @@ impl ReadPiece {
 
     /// The answer is slow: another replica is asked too, and the first good answer counts.
     fn hedge(&mut self, cx: &mut TaskContext<'_>) {
-        let ReadState::Reading(CallsUnderWay([first, second])) = &self.state else {
+        let ReadState::Reading(calls) = &self.state else {
             unreachable!("only an answer can be slow: {self:?}")
         };
-        let (None, Some((_, slow))) = (first.and(*second), first.or(*second)) else {
-            // Two are asked: more would only add to what is slow.
-            return;
-        };
+        // Two are asked: more would only add to what is slow.
+        let Some(slow) = calls.alone() else { return };
         // What only the primary knows, no other can say sooner.
         if self.choice.is_primary_only() {
             return;
@@ -348,10 +327,8 @@ impl ReadPiece {
         self.choice.rule_out(slow.server);
         let asked = self.ask_a_replica(cx, &known, chunk);
         self.choice.readmit(slow.server);
-        if let ReadState::Reading(CallsUnderWay(slots)) = &mut self.state
-            && let Some(free) = slots.iter_mut().find(|slot| slot.is_none())
-        {
-            *free = asked;
+        if let (ReadState::Reading(calls), Some((call, replica))) = (&mut self.state, asked) {
+            calls.add(call, replica);
         }
     }
 

@@ -30,7 +30,8 @@ pub(super) struct NameTable {
     unsynced: Vec<NameChange>,
 }
 
-/// Whether a path is of a name in this very directory; asked of every unsynced change at every sync.
+/// Whether a path is of a name in this very directory; asked of every unsynced change at each
+/// sync.
 fn lies_in(path: &str, directory: &str) -> bool {
     match path.strip_prefix(directory) {
         Some(name) if directory.is_empty() => !name.contains('/'),
