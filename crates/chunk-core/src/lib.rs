@@ -58,6 +58,7 @@ mod standing;
 mod stored_replica;
 mod sync;
 mod traffic;
+mod trash_rounds;
 mod write;
 
 pub use crate::chunk_core_config::ChunkCoreConfig;

@@ -20,9 +20,8 @@ use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
 use crate::standing::Standing;
 use crate::traffic::Traffic;
-use cairn_env::{
-    ChunkDone, ChunkJob, ChunkResult, Effect, JournalEntry, LogEvent, Now, ServerSpace,
-};
+use crate::trash_rounds::TrashRounds;
+use cairn_env::{ChunkJob, ChunkResult, Effect, JournalEntry, LogEvent, Now, ServerSpace};
 use cairn_protocol::{
     ChoiceNumber, ErrorCode, Failure, FindPrimary, FindPrimaryAnswer, Heartbeat, HeartbeatAnswer,
     Hello, Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, ReportSlice, Request, Role,
@@ -91,8 +90,7 @@ pub(crate) struct MasterLink {
     space: ServerSpace,
     /// No new chunk has room.
     is_full: bool,
-    /// A slice of the trash is being emptied.
-    empties: bool,
+    trash: TrashRounds,
     /// Which of the masters is talked to.
     search: MasterSearch,
     /// The one that took this server in, or is asked to.
@@ -129,7 +127,7 @@ impl MasterLink {
             cell: me.cell,
             space,
             is_full: false,
-            empties: false,
+            trash: TrashRounds::default(),
             choice: search.choice(),
             search,
             beats: 0,
@@ -459,8 +457,8 @@ impl MasterLink {
         let config = cx.settings.config();
         self.state = LinkState::Joined(cx.now.time + Duration::from_millis(config.heartbeat_ms));
         cx.out.server_job(DiskPurpose::Space, ChunkJob::Space);
-        if self.beats.is_multiple_of(TRASH_EVERY) && !self.empties {
-            self.empty_trash(cx);
+        if self.beats.is_multiple_of(TRASH_EVERY) {
+            self.trash.begin((cx.now, config), cx.out);
         }
         for handle in cx.table.take_unnoted_damage() {
             cx.out.journal(DiskPurpose::Nobody, JournalEntry::Damaged(handle));
@@ -491,22 +489,9 @@ impl MasterLink {
         self.call(cx, |asked| CallPurpose::Heartbeat { asked, sent }, request);
     }
 
-    /// Asks for one slice of the trash to be emptied: all at once would keep a thread for as long
-    /// as that takes.
-    fn empty_trash(&mut self, cx: &mut LinkContext<'_>) {
-        let now_ms = cx.now.wall.as_millis();
-        let before_ms = now_ms.saturating_sub(cx.settings.config().trash_ms);
-        cx.out.trash_job(ChunkJob::EmptyTrash { before_ms, now_ms });
-        self.empties = true;
-    }
-
-    /// A slice is through; where a directory refuses, the next look is as soon as any.
+    /// A slice of the trash is through.
     pub(crate) fn on_trash_emptied(&mut self, cx: &mut LinkContext<'_>, result: &ChunkResult) {
-        assert!(self.empties, "one slice at a time");
-        self.empties = false;
-        if matches!(result, Ok(ChunkDone::TrashEmptied { more: true })) {
-            self.empty_trash(cx);
-        }
+        self.trash.on_emptied((cx.now, cx.settings.config()), result, cx.out);
     }
 
     /// The master's answer to a heartbeat, if there is something in it to heed.
