@@ -453,6 +453,46 @@ fn a_directory_that_vanishes_is_dropped_alone_and_an_empty_one_in_its_place_is_t
     assert_eq!(found.term, Term::new(7), "R2");
 }
 
+/// Removes every file of a disk.
+fn empty(disk: &SimDisk, directory: &str) {
+    for name in disk.list(directory).unwrap() {
+        let path = if directory.is_empty() { name } else { format!("{directory}/{name}") };
+        match disk.list(&path) {
+            Ok(_) => empty(disk, &path),
+            Err(_) => disk.remove(&path).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_is_emptied_under_its_server_is_taken_in_like_any_empty_one() {
+    let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 22)];
+    let (service, _) = open(&disks);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    empty(&disks[1], "");
+    assert_eq!(space(&service).0, 1 << 20, "its journal is gone");
+    assert_eq!(service.take_lost(), [HANDLE]);
+    assert_eq!(space(&service).0, (1 << 20) + (1 << 22));
+    service.run(vec![raise(HANDLE, 1, true)]);
+    service.run(vec![apply(HANDLE, vec![mutation(&service, 1, 0, b"bytes")], false)]);
+    assert_eq!(read(&service, HANDLE), b"bytes");
+    drop(service);
+    let (service, _) = open(&disks);
+    assert_eq!(read(&service, HANDLE), b"bytes", "nothing of its past is held against it");
+}
+
+#[test]
+fn what_was_begun_in_an_emptied_directory_keeps_it_from_being_taken_in() {
+    let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 22)];
+    let (service, _) = open(&disks);
+    empty(&disks[1], "");
+    disks[1].make_dir("chunks/01").unwrap();
+    disks[1].open("chunks/01/0000000000000001.chunk", OpenMode::Create).unwrap();
+    space(&service);
+    assert_eq!(service.take_lost(), []);
+    assert_eq!(space(&service).0, 1 << 20, "somebody may want it");
+}
+
 #[test]
 fn a_directory_with_a_past_is_not_taken_in_while_the_server_runs() {
     let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 22)];

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Where a failed sync is noted for the next start (S3).
 pub(crate) const FAILED_PATH: &str = "failed";
 /// Written now and then, to see whether the disk still takes what it is given.
-const PROBE_PATH: &str = "probe";
+pub(crate) const PROBE_PATH: &str = "probe";
 /// Looks at a directory from one such write to the next.
 const PROBES_PER_WRITE: u32 = 10;
 /// Such writes refused one after the other, after which the directory is given up.
@@ -60,7 +60,7 @@ pub struct ChunkStore {
     pub(crate) failed: OnceLock<IoFailure>,
     pub(crate) probes: AtomicU32,
     pub(crate) refused_probes: AtomicU32,
-    pub(crate) _lock: Box<dyn DiskLock>,
+    pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -93,6 +93,12 @@ impl ChunkStore {
             // next one what has the dirty mark is suspect in any case.
             drop(self.disk().open(FAILED_PATH, OpenMode::Create));
         }
+    }
+
+    /// It was given up, and what it held told as lost: another store may open the directory.
+    pub(crate) fn unlock(&self) {
+        assert!(self.has_failed(), "a directory in use is locked");
+        locked(&self.lock).take();
     }
 
     /// Looks whether the directory is still there and takes what is written; otherwise it is given

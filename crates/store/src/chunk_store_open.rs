@@ -150,7 +150,7 @@ impl ChunkStore {
             failed: OnceLock::new(),
             probes: AtomicU32::new(1),
             refused_probes: AtomicU32::new(0),
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         };
         Ok((store, recovered))
     }

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The directory.
-const CLONES_DIRECTORY: &str = "clones";
+pub(crate) const CLONES_DIRECTORY: &str = "clones";
 /// Bytes of a clone that may wait for the disk: while it is finished clients wait for it.
 const UNSYNCED_MAX: u64 = 4 << 20;
 /// The kinds of files that a clone may have.

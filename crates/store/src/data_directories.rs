@@ -9,15 +9,24 @@
 //! - DD1: a directory counts as vanished when its journal has; as failed when a sync fails, or
 //!   when it refuses a few small writes one after the other. A bad sector is damage of one chunk.
 //! - DD2: only an empty directory is taken in while a server runs. One that has a past is recovered
-//!   by a start, where all that is known of its chunks is compared with what the others hold.
+//!   by a start, where all that is known of its chunks is compared with what the others hold. One
+//!   that was emptied under a running server is empty, though that server has noted its failure
+//!   there since; but not where a chunk was begun in it before anybody noticed.
 
-use crate::chunk_store::ChunkStore;
+use crate::chunk_files::CHUNKS_DIRECTORY;
+use crate::chunk_store::{ChunkStore, FAILED_PATH, PROBE_PATH};
+use crate::clone_files::CLONES_DIRECTORY;
+use crate::trash::TRASH_DIRECTORY;
 use cairn_env::{Disk, IoFailure, JournalEntry};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// What may be in an empty directory: what file systems make by themselves.
 const NOBODYS: &str = "lost+found";
+/// What a store puts into a directory that was emptied under it, or finds to be there.
+const NOTES: [&str; 2] = [FAILED_PATH, PROBE_PATH];
+/// Directories of a store, which may be there with nothing in them.
+const STORES: [&str; 3] = [CHUNKS_DIRECTORY, CLONES_DIRECTORY, TRASH_DIRECTORY];
 
 /// How a data directory is, for whoever tells a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,11 +112,33 @@ impl DirectorySlot {
     /// The directory that is there now, if it is an empty one (DD2).
     fn look_again(&self) -> Option<ChunkStore> {
         let disk = self.disk.look_again().ok()?;
-        let names = disk.list("").ok()?;
-        if names.iter().any(|name| name != NOBODYS) {
+        if !is_empty(disk.as_ref()).ok()? {
             return None;
         }
+        // The lock may be what the failed one has on what is there now.
+        self.store.read().unwrap_or_else(PoisonError::into_inner).unlock();
         // What cannot be used now may be later.
         ChunkStore::open(disk).ok().map(|(store, _)| store)
     }
+}
+
+/// Whether nothing is in a directory that anybody may want.
+fn is_empty(disk: &dyn Disk) -> Result<bool, IoFailure> {
+    for name in disk.list("")? {
+        let name = name.as_str();
+        if name == NOBODYS || NOTES.contains(&name) {
+            continue;
+        }
+        if !STORES.contains(&name) {
+            return Ok(false);
+        }
+        for within in disk.list(name)? {
+            // A file is no directory with nothing in it.
+            let names = disk.list(&format!("{name}/{within}"));
+            if names.map_or(true, |names| !names.is_empty()) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }
