@@ -28,7 +28,7 @@ use cairn_protocol::{
     ServedReign,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Address, CellId, ChunkHandle, JoinId, ReignId, ServerId, Term, Time};
+use cairn_types::{Address, CellId, ChunkHandle, JoinId, LogIndex, ReignId, ServerId, Term, Time};
 use std::time::Duration;
 
 /// Replicas that a heartbeat reports in turn, so that the master can name what is garbage.
@@ -85,6 +85,8 @@ pub(crate) struct MasterLink {
     term: Term,
     /// Whose term it was that took this server in last (R1).
     reign: (Term, ReignId),
+    /// The last record that it told of as applied, in this process's life.
+    log: LogIndex,
     cell: CellId,
     /// How full the disks were when last asked, and what the process took.
     space: ServerSpace,
@@ -124,6 +126,7 @@ impl MasterLink {
             inventory: None,
             term: me.term,
             reign: me.reign,
+            log: LogIndex::default(),
             cell: me.cell,
             space,
             is_full: false,
@@ -533,6 +536,9 @@ impl MasterLink {
         if sent == self.lost_told.0 {
             cx.table.lost_heard(&self.lost_told.1);
         }
+        if answer.term == self.reign.0 {
+            self.log = self.log.max(answer.log);
+        }
         self.heed_news(cx.table, &answer);
         self.standing.hear(sent);
         Some(answer)
@@ -566,7 +572,7 @@ impl MasterLink {
     /// The last master that took this server in.
     fn served(&self) -> ServedReign {
         let (term, reign) = self.reign;
-        ServedReign { term, reign }
+        ServedReign { term, reign, log: self.log }
     }
 
     /// A master takes this server in: from here on no other of the same term does (R1).
@@ -579,7 +585,7 @@ impl MasterLink {
         }
         // One that knows of no reigns says none.
         if reign != ReignId::default() && (term, reign) != self.reign {
-            self.reign = (term, reign);
+            (self.reign, self.log) = ((term, reign), LogIndex::default());
             out.journal(DiskPurpose::Nobody, JournalEntry::Reign(term, reign));
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::{CloneProgress, DiskStatus, LevelSource, ReportSlice, ResourceUse, TrafficTotals};
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JoinId,
-    LeaseId, ReignId, ReplicaAt, SerialNumber, ServerId, Term,
+    LeaseId, LogIndex, ReignId, ReplicaAt, SerialNumber, ServerId, Term,
 };
 
 cairn_types::message! {
@@ -31,7 +31,13 @@ cairn_types::message! {
     /// The master that took a server in last: its term, and which of those that a term may have had
     /// where one of them was started from an old copy of its directory (R1).
     #[derive(Copy)]
-    pub struct ServedReign { 1 => term: Term, 2 => reign: ReignId }
+    pub struct ServedReign {
+        1 => term: Term,
+        2 => reign: ReignId,
+        /// The last record that it told of as applied, as far as the server's process remembers: a
+        /// later master whose log ended before it was started from a copy of that very term (R3).
+        3 => log: LogIndex,
+    }
 }
 cairn_types::message! {
     /// A chunkserver's first word to a master.
@@ -167,6 +173,8 @@ cairn_types::message! {
         6 => left_out: Vec<LeftOut>,
         /// The number of the last news in this answer; zero: there was none.
         7 => news: u64,
+        /// The last record that the master has applied; the server tells later masters of it.
+        8 => log: LogIndex,
         /// Bytes a second that all clones of the server together may take; zero: as fast as it
         /// goes.
         60 => clone_rate: u64,

@@ -5,6 +5,8 @@
 //!   or knows as another's, is not this master's to command: this master was started from an old
 //!   copy of its directory, and is the past (R1, R3), until a person has it begin a history.
 //!   It would give out numbers that were given out before, and files would swap their contents.
+//! - CS2: nor is a server that was told of a record which this log lacks, of a term that it has: the
+//!   copy is of that very term. What was undeleted after it was made would be purged when due (GB4).
 
 use super::{Chunks, told_of};
 use crate::applied::Applied;
@@ -61,8 +63,10 @@ impl Chunks {
             return Err(Failure::refused(ErrorCode::WrongCell, line));
         }
         let obeyed = join.term.max(join.highest_handle.term()).max(join.highest_version.term());
-        let newest = obeyed.max(join.served.term);
+        // Past this term as well, or the person's word would be one of a time that is over.
+        let newest = obeyed.max(join.served.term).max(self.scheduler.term().number);
         let known = Self::check_history(step, join.cell, join.served, (server, newest))
+            .and_then(|()| Self::check_log(step, join.served, (server, newest)))
             .and_then(|()| self.check_term(obeyed, server))
             .and_then(|()| check_numbers(step, join, newest));
         self.unless_ahead(step, (server, newest), known)?;
@@ -137,13 +141,31 @@ impl Chunks {
         served: ServedReign,
         (server, newest): (ServerId, Term),
     ) -> Result<(), Failure> {
-        let ServedReign { term, reign } = served;
+        let ServedReign { term, reign, .. } = served;
         if cell.is_none() || step.state.may_have_had(term, reign) || broken(Rule::R1) {
             return Ok(());
         }
         let line = format!(
             "server {server} has served a master of term {term} whose changes are not in this \
              one's log: {}",
+            how_to_go_on(newest)
+        );
+        Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
+    }
+
+    /// CS2
+    fn check_log(
+        step: &Step<'_>,
+        served: ServedReign,
+        (server, newest): (ServerId, Term),
+    ) -> Result<(), Failure> {
+        let end = step.state.end_of_term(served.term).filter(|end| *end < served.log);
+        let Some(end) = end.filter(|_| !broken(Rule::R3)) else { return Ok(()) };
+        let line = format!(
+            "server {server} was told of record {} by the master of term {}, which ends at {end} \
+             in this one's log: {}",
+            served.log,
+            served.term,
             how_to_go_on(newest)
         );
         Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
@@ -206,8 +228,10 @@ impl Chunks {
         step: &mut Step<'_>,
         beat: &Heartbeat,
     ) -> Result<HeartbeatAnswer, Failure> {
-        let (server, newest) = (beat.server, beat.term.max(beat.served.term));
+        let newest = beat.term.max(beat.served.term).max(self.scheduler.term().number);
+        let server = beat.server;
         let known = Self::check_history(step, step.state.cell(), beat.served, (server, newest))
+            .and_then(|()| Self::check_log(step, beat.served, (server, newest)))
             .and_then(|()| self.check_term(beat.term, server));
         self.unless_ahead(step, (server, newest), known)?;
         let term = self.scheduler.term().number;
@@ -260,7 +284,18 @@ impl Chunks {
         let verify = self.fleet.take_bad_blocks(beat.server);
         let (news, clone_rate) = (news.last, step.state.config().clone_rate);
         let rejoin = false;
-        Ok(HeartbeatAnswer { term, extended, garbage, rejoin, verify, left_out, news, clone_rate })
+        let log = step.state.applied();
+        Ok(HeartbeatAnswer {
+            term,
+            extended,
+            garbage,
+            rejoin,
+            verify,
+            left_out,
+            news,
+            log,
+            clone_rate,
+        })
     }
 }
 

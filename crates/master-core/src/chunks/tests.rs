@@ -476,7 +476,10 @@ fn a_stale_replica_is_garbage_once_the_chunk_has_its_goal_and_not_before() {
 fn a_server_that_has_served_a_master_whose_changes_this_log_lacks_is_not_taken_in() {
     let mut world = World::new(2);
     let cell = world.state.cell();
-    let served = |term, reign| ServedReign { term: Term::new(term), reign: ReignId::new(reign) };
+    let served = |term, reign| {
+        let (term, reign) = (Term::new(term), ReignId::new(reign));
+        ServedReign { term, reign, ..ServedReign::default() }
+    };
     let join = |cell, served| Join { cell, served, ..Join::default() };
     world.request(5, join(CellId::default(), served(3, 8)));
     assert!(world.reply(5).is_some_and(|reply| reply.is_ok()), "of no cell, so of no history");

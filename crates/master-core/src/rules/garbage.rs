@@ -10,7 +10,8 @@
 //! - GB3: what is named is judged from a report that came in this term, after its first record was
 //!   applied; handle *and* version are named, so that nothing newer goes.
 //! - GB4: that the log purged a chunk says something of those servers alone whose past is this
-//!   log's (R3): one that came with a past that nobody can tell keeps what it had then.
+//!   log's (R3): one that came with a past that nobody can tell keeps what it had then. A log that
+//!   lacks the end of a term is told so by whoever heard of it (CS2 of `chunkservers.rs`).
 //! - GB5: where the master decided on a set while a member was away (R28), one that comes back and
 //!   holds more is kept, and told of as lost, until a person lets go of it.
 

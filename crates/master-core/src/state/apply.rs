@@ -107,7 +107,8 @@ impl State {
     fn begin(&mut self, record: &Begin) -> Applied {
         self.term = record.term;
         self.term_began = record.time;
-        self.history.begin(record.term, record.reign, record.new_history);
+        let reign = (record.term, record.reign);
+        self.history.begin(reign, record.new_history, self.applied);
         Applied::Changed(Changed::default())
     }
 

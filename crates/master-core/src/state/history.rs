@@ -9,8 +9,10 @@
 //!   known of their floors.
 //! - HI2: a new history believes every term before its first: a person has said that what they
 //!   logged is lost, or is here.
+//! - HI3: where each of them began in the log is remembered, too: so where the one before it ended.
+//!   Of one that a build began which did not write that down nothing is concluded.
 
-use cairn_types::{ChunkHandle, ReignId, Term};
+use cairn_types::{ChunkHandle, LogIndex, ReignId, Term};
 use std::sync::Arc;
 
 /// Terms whose reigns are remembered: starts of a master.
@@ -20,7 +22,13 @@ cairn_types::message! {
     /// One term, which master's it was, and its floor: no handle of it below that is opened any
     /// more.
     #[derive(Copy)]
-    pub struct TermReign { 1 => term: Term, 2 => reign: ReignId, 3 => floor: ChunkHandle }
+    pub struct TermReign {
+        1 => term: Term,
+        2 => reign: ReignId,
+        3 => floor: ChunkHandle,
+        /// The record that began it; zero: not written down.
+        4 => began: LogIndex,
+    }
 }
 
 /// In order of term; clones share them until one of them begins another.
@@ -47,7 +55,12 @@ impl History {
     }
 
     /// A term begins, and with it perhaps a history (HI2).
-    pub(super) fn begin(&mut self, term: Term, reign: ReignId, new_history: bool) {
+    pub(super) fn begin(
+        &mut self,
+        (term, reign): (Term, ReignId),
+        new_history: bool,
+        began: LogIndex,
+    ) {
         let reigns = Arc::make_mut(&mut self.reigns);
         if new_history {
             reigns.clear();
@@ -58,7 +71,7 @@ impl History {
         if reigns.len() == REIGNS_MAX {
             reigns.remove(0);
         }
-        reigns.push(TermReign { term, reign, floor: ChunkHandle::default() });
+        reigns.push(TermReign { term, reign, floor: ChunkHandle::default(), began });
         assert!(reigns.len() <= REIGNS_MAX, "so many are remembered (HI1)");
     }
 
@@ -88,6 +101,14 @@ impl History {
         told && self.reigns.iter().any(|known| (known.term, known.reign) == (term, reign))
     }
 
+    /// Where that term ended in this log; none where it has not, or nobody knows (HI3).
+    pub(super) fn end_of(&self, term: Term) -> Option<LogIndex> {
+        let mut from = self.reigns.iter().skip_while(|known| known.term != term);
+        from.next()?;
+        let next = from.next().map(|next| next.began.get()).filter(|began| *began > 0)?;
+        Some(LogIndex::new(next - 1))
+    }
+
     /// Whether this log may have had that term under that reign.
     pub(super) fn may_have_had(&self, term: Term, reign: ReignId) -> bool {
         let oldest = self.reigns.first().map(|known| known.term);
@@ -102,7 +123,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::{History, REIGNS_MAX};
-    use cairn_types::{ReignId, Term};
+    use cairn_types::{LogIndex, ReignId, Term};
 
     #[test]
     fn a_term_of_another_reign_or_one_that_the_log_lacks_is_of_another_history() {
@@ -112,7 +133,7 @@ mod tests {
         };
         assert!(had(&history, 4, 9), "nothing is known so far");
         for (term, reign) in [(2, 20), (3, 0), (5, 50)] {
-            history.begin(Term::new(term), ReignId::new(reign), false);
+            history.begin((Term::new(term), ReignId::new(reign)), false, LogIndex::new(10 * term));
         }
         assert!(had(&history, 2, 20) && had(&history, 5, 50));
         assert!(!had(&history, 2, 21) && !had(&history, 4, 40) && !had(&history, 6, 60));
@@ -124,7 +145,7 @@ mod tests {
     #[test]
     fn so_many_terms_are_remembered_and_no_more() {
         let mut history = History::default();
-        let begin = |it| history.begin(Term::new(it), ReignId::new(it), false);
+        let begin = |it| history.begin((Term::new(it), ReignId::new(it)), false, LogIndex::new(it));
         (1..=2 * REIGNS_MAX as u64).for_each(begin);
         assert_eq!(history.reigns().len(), REIGNS_MAX);
     }
@@ -135,13 +156,27 @@ mod tests {
         let had = |history: &History, term, reign| {
             history.may_have_had(Term::new(term), ReignId::new(reign))
         };
-        history.begin(Term::new(5), ReignId::new(50), false);
+        history.begin((Term::new(5), ReignId::new(50)), false, LogIndex::new(50));
         assert!(!had(&history, 5, 51) && !had(&history, 8, 80));
-        history.begin(Term::new(9), ReignId::new(90), true);
+        history.begin((Term::new(9), ReignId::new(90)), true, LogIndex::new(90));
         assert!(had(&history, 5, 51) && had(&history, 8, 80) && had(&history, 9, 90));
         assert!(!had(&history, 9, 91) && !had(&history, 10, 100));
         assert_eq!(history.began(), Term::new(9));
-        history.begin(Term::new(10), ReignId::new(100), false);
+        history.begin((Term::new(10), ReignId::new(100)), false, LogIndex::new(100));
         assert_eq!(history.began(), Term::new(9));
+    }
+
+    #[test]
+    fn a_term_ended_where_the_next_one_began_and_the_present_one_has_not_ended() {
+        let mut history = History::default();
+        for (term, began) in [(2, 0), (3, 70), (5, 90)] {
+            history.begin((Term::new(term), ReignId::new(term)), false, LogIndex::new(began));
+        }
+        let end_of = |term| history.end_of(Term::new(term)).map(LogIndex::get);
+        assert_eq!([1, 2, 3, 4, 5].map(end_of), [None, Some(69), Some(89), None, None]);
+        let mut old = History::default();
+        old.begin((Term::new(1), ReignId::new(1)), false, LogIndex::new(1));
+        old.begin((Term::new(2), ReignId::new(2)), false, LogIndex::default());
+        assert_eq!(old.end_of(Term::new(1)), None, "an older build began the next one");
     }
 }

@@ -172,6 +172,11 @@ impl State {
         self.history.began()
     }
 
+    /// Where that term ended in this log; none where it has not, or nobody knows.
+    pub(crate) fn end_of_term(&self, term: Term) -> Option<LogIndex> {
+        self.history.end_of(term)
+    }
+
     /// Whether the log had that term under that reign, and no other.
     #[must_use]
     pub fn had(&self, term: Term, reign: ReignId) -> bool {

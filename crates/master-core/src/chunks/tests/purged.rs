@@ -159,7 +159,8 @@ fn a_server_whose_past_nobody_can_tell_keeps_what_it_had_then() {
     let told = world.beat_as(8, 0, held.clone(), vec![]);
     assert_eq!(told.garbage, [], "R3");
     // That it has served this one since says nothing of what it had before.
-    let served = ServedReign { term: Term::new(2), reign: ReignId::new(7) };
+    let (term, reign) = (Term::new(2), ReignId::new(7));
+    let served = ServedReign { term, reign, ..ServedReign::default() };
     world.request(5, Join { served, ..join.clone() });
     world.commit();
     assert_eq!(world.beat_as(8, 0, held.clone(), vec![]).garbage, [], "R3");
@@ -183,4 +184,40 @@ fn a_lost_chunk_that_its_server_has_no_more_is_counted_no_more() {
     let (server, incarnation) = (server(1), Incarnation::new(10));
     world.request(5, Heartbeat { server, incarnation, lost: vec![handle], ..Heartbeat::default() });
     assert_eq!(world.chunks.fleet.unknown_count(), 0, "nobody has it");
+}
+
+#[test]
+fn a_copy_of_the_masters_directory_of_this_very_term_is_known_by_what_servers_were_told() {
+    let mut world = World::new(2);
+    let copy = world.state.clone();
+    let served = |world: &mut World| {
+        let log = world.beat(1, vec![], vec![]).log;
+        ServedReign { term: Term::new(1), log, ..ServedReign::default() }
+    };
+    let before = served(&mut world);
+    assert_eq!(before.log, world.state.applied());
+    // The copy is made; then the file is deleted, say, and brought back.
+    world.apply(LetGo { handle: of(1, 9_999), ..LetGo::default() });
+    let after = served(&mut world);
+    assert!(after.log > before.log);
+    let mut restored = World::of_term(copy, 2);
+    restored.begin(2);
+    let cell = restored.state.cell();
+    let at = ReplicaAt { server: server(1), ..ReplicaAt::default() };
+    let join = |served| Join { at: at.clone(), cell, served, ..Join::default() };
+    restored.request(5, join(after));
+    let refused = restored.reply(5).expect("answered").expect_err("it knows more than the log");
+    assert_eq!(refused.code, ErrorCode::NotPrimaryMaster);
+    assert!(refused.message.contains("--recover-past 2"), "{}", refused.message);
+    restored.request(6, join(before));
+    assert!(restored.reply(6).expect("answered").is_ok(), "all that it was told of is here");
+    // The newer one has all of it, and so has whoever goes on from it.
+    let mut newer = world.restarted(2);
+    newer.request(7, join(after));
+    assert!(newer.reply(7).expect("answered").is_ok());
+    // A person has said that what the copy lacks is lost.
+    let begin = Begin { term: Term::new(3), new_history: true, ..Begin::default() };
+    restored.apply(begin);
+    restored.request(8, join(after));
+    assert!(restored.reply(8).expect("answered").is_ok());
 }
