@@ -3,6 +3,7 @@
 //!
 //! - CK1: what is found counts as what the scrub finds does: the replica is damaged, and the master
 //!   hears of it.
+//! - CK2: of one that is not here the master hears, too: it is what sends people here.
 
 use crate::outbox::{DiskPurpose, Outbox, failure_of};
 use crate::replica_table::ReplicaTable;

@@ -99,6 +99,11 @@ impl Clones {
         self.pace.set_rate(rate);
     }
 
+    /// Whether a clone of that chunk is being made.
+    pub(crate) fn is_making(&self, handle: ChunkHandle) -> bool {
+        self.by_handle.contains_key(&handle)
+    }
+
     /// A master's order.
     pub(crate) fn order(
         &mut self,

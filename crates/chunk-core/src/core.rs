@@ -333,6 +333,10 @@ impl ChunkCore {
                 self.out.reply(from, Response::ListHeld(held));
             }
             ClientToChunkserver::CheckReplica(check) => {
+                // CK2; a clone is a replica soon, and not known to be one before.
+                if !self.clones.is_making(check.handle) {
+                    self.table.tell_absent(check.handle);
+                }
                 let (replica, cx) = self.replica_asked_for(now, check.handle)?;
                 checks::start(replica.stored(), cx.out, from, &check)?;
             }
@@ -391,6 +395,9 @@ impl ChunkCore {
             DiskPurpose::Trashed(handle) => {
                 if let Ok(ChunkDone::Trashed { gone: true }) = result {
                     self.forget(now, handle, "it was garbage");
+                    // A heartbeat may have told of it after it was named, when the master had come
+                    // to want it: nobody would ever tell that it is gone.
+                    self.table.tell_lost(handle);
                 }
             }
             DiskPurpose::TermKept(before) => {

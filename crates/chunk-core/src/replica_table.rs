@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
+/// Replicas that somebody asked for, and that are not here, of which a master is to hear.
+const ABSENT_TOLD_MAX: usize = 1024;
+
 #[derive(Debug, Default)]
 pub(crate) struct ReplicaTable {
     replicas: BTreeMap<ChunkHandle, Replica>,
@@ -110,6 +113,14 @@ impl ReplicaTable {
     pub(crate) fn tell_lost(&mut self, handle: ChunkHandle) {
         assert!(!self.replicas.contains_key(&handle), "{handle:?} is held, and said to be lost");
         self.lost.insert(handle);
+    }
+
+    /// Somebody was sent here for a replica that is not here: the master is to hear of it, too.
+    pub(crate) fn tell_absent(&mut self, handle: ChunkHandle) {
+        // Whoever asks for what nobody ever sent him to takes no room with that.
+        if !self.replicas.contains_key(&handle) && self.lost.len() < ABSENT_TOLD_MAX {
+            self.lost.insert(handle);
+        }
     }
 
     /// Up to `count_max` of those that no master was told of.

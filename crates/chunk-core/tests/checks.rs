@@ -2,11 +2,11 @@
 
 mod bench;
 
-use bench::{Bench, TERM, handle};
+use bench::{Bench, TERM, handle, version};
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, DiskError, IoFailure};
 use cairn_protocol::{
-    CheckReplica, CheckReplicaAnswer, ErrorCode, Heartbeat, ListHeld, ReplicaFault, Request,
-    Response,
+    CheckReplica, CheckReplicaAnswer, ErrorCode, Garbage, Heartbeat, HeartbeatAnswer, ListHeld,
+    ReplicaFault, Request, Response,
 };
 use cairn_types::ChunkHandle;
 use std::time::Duration;
@@ -23,14 +23,22 @@ impl Bench {
         }
     }
 
-    fn damaged(&mut self) -> Vec<ChunkHandle> {
+    fn heartbeat(&mut self) -> Heartbeat {
         self.calls.clear();
         self.tick(Duration::from_secs(1));
         let beat = self.calls.iter().find_map(|(_, request)| match request {
-            Request::Heartbeat(Heartbeat { damaged, .. }) => Some(damaged.clone()),
+            Request::Heartbeat(beat) => Some(beat.clone()),
             _ => None,
         });
         beat.expect("a heartbeat is due")
+    }
+
+    fn damaged(&mut self) -> Vec<ChunkHandle> {
+        self.heartbeat().damaged
+    }
+
+    fn lost(&mut self) -> Vec<ChunkHandle> {
+        self.heartbeat().lost
     }
 }
 
@@ -80,6 +88,9 @@ fn a_disk_that_cannot_look_says_nothing_of_the_replica_and_one_that_is_not_here_
     let absent = ChunkHandle::of(TERM, 99);
     bench.ask(CheckReplica { handle: absent, ..CheckReplica::default() });
     assert_eq!(bench.failure().code, ErrorCode::NoSuchChunk);
+    assert_eq!(bench.lost(), [absent], "the master hears that it is not here");
+    bench.jobs.clear();
+    bench.scrubs.clear();
     bench.ask(CheckReplica { handle: handle(), offset: u64::MAX, data: true });
     assert_eq!(bench.failure().code, ErrorCode::Invalid, "it has no such byte");
     assert!(bench.jobs.is_empty() && bench.scrubs.is_empty());
@@ -104,4 +115,20 @@ fn what_is_held_is_told_page_by_page() {
     let after = ChunkHandle::new(u64::MAX);
     bench.ask(ListHeld { after, limit: 2 });
     assert!(matches!(bench.reply().1, Ok(Response::ListHeld(answer)) if answer.resume.is_none()));
+}
+
+#[test]
+fn what_has_gone_as_garbage_is_told_as_gone_in_case_it_was_told_of_meanwhile() {
+    let mut bench = Bench::with_replica();
+    assert_eq!(bench.lost(), []);
+    let beat = bench.calls.iter().position(|(_, it)| matches!(it, Request::Heartbeat(_)));
+    let (id, _) = bench.calls.remove(beat.expect("it was sent just now")).expect("it is there");
+    let garbage = vec![Garbage { handle: handle(), version: version(1) }];
+    let answer = HeartbeatAnswer { term: TERM, garbage, ..HeartbeatAnswer::default() };
+    bench.jobs.clear();
+    bench.answer(id, Ok(Response::Heartbeat(answer)));
+    let at = bench.jobs.iter().position(|(_, job)| matches!(job, ChunkJob::Trash { .. }));
+    let (id, _) = bench.jobs.remove(at.expect("it goes")).expect("it is there");
+    bench.done(id, Ok(ChunkDone::Trashed { gone: true }));
+    assert_eq!(bench.lost(), [handle()]);
 }

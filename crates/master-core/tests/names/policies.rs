@@ -257,6 +257,25 @@ fn what_exists_below_is_brought_to_it_in_slices_and_the_next_master_goes_on() {
 }
 
 #[test]
+fn a_wish_counts_for_the_making_and_what_a_file_says_itself_stays() {
+    let mut cell = Cell::with_directories(&["/d"]);
+    for name in ["/d/wished", "/d/says"] {
+        let mut create = cell.create(name);
+        create.replication = 5;
+        cell.ask(create).expect("creates");
+    }
+    assert_eq!(
+        cell.policy("/d/wished").own,
+        PolicyParts::default(),
+        "a wish is no word of its own"
+    );
+    cell.says("/d/says", level(5));
+    cell.applies("/d", level(2));
+    cell.pass(2_000);
+    assert_eq!((cell.level("/d/wished"), cell.level("/d/says")), (2, 5));
+}
+
+#[test]
 fn a_job_is_listed_with_what_is_left_and_ends_when_it_is_given_up() {
     let mut cell = Cell::with_directories(&["/d/e"]);
     for number in 0..1500 {

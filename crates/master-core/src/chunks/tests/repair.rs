@@ -478,3 +478,29 @@ fn a_copy_is_not_thrown_away_because_a_lease_was_not_given_back() {
     };
     assert!(finish.finish && finish.server == copy.server, "nothing is copied anew");
 }
+
+#[test]
+fn a_stale_replica_that_was_told_of_once_more_while_it_went_does_not_stand_in_the_way_for_ever() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    world.pass(3000, &[1, 2, 3, 4]);
+    let (holders, version) = (members(&grant), ChunkVersion::of(Term::new(1), 900));
+    let fourth = (1..=4).find(|id| !holders.contains(id)).expect("of four");
+    let gone = holders[2];
+    world.apply(SetVersion { handle: grant.handle, version, set_size: 3, ..Default::default() });
+    for id in [holders[0], holders[1], fourth] {
+        world.beat(id, vec![ReplicaReport { version, ..report(&grant) }], vec![]);
+    }
+    let named = world.beat(gone, vec![report(&grant)], vec![]).garbage;
+    assert_eq!(named.len(), 1, "the others are its goal");
+    // One of them falls silent, and the old one is told of before it is thrown away.
+    let alive = [holders[0], holders[1], gone];
+    world.pass(1250, &alive);
+    assert_eq!(world.beat(gone, vec![report(&grant)], vec![]).garbage, [], "it might be wanted");
+    let (server, incarnation) = (server(gone), Incarnation::new(gone * 10));
+    let lost = vec![grant.handle];
+    world.request(901, Heartbeat { server, incarnation, lost, ..Heartbeat::default() });
+    world.reply(901);
+    world.pass(4000, &alive);
+    assert_eq!(world.clone_order().1.server, server, "it has none, so it gets one");
+}
