@@ -3,7 +3,7 @@
 
 mod cell;
 
-use cell::{Cell, await_until};
+use cell::{Cell, await_until, patient};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -117,4 +117,65 @@ fn what_is_bad_in_every_replica_is_called_beyond_repair_and_not_waited_for() {
         told["chunks"][0]["waits_for"]["code"] == "NO_SOURCE"
     });
     assert_eq!(chunk["goal"], 3, "{chunk}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_named_and_what_it_holds_is_not_called_lost() {
+    let mut cell = Cell::start_with(3, &patient(), None);
+    let local = cell.file("local", &content(1 << 20));
+    cell.ok(["put", local.as_str(), "/file"]);
+    cell.chunkservers[0].kill();
+    let (found, summary, code) = fsck(&cell, &["--deadline", "20"]);
+    assert_eq!(code, 14, "{found:#?}");
+    let finding = find(&found, "NOT_ASKED");
+    assert_eq!(finding["address"], cell.chunkservers[0].address(), "{finding}");
+    assert_eq!((&summary["lacking"], &summary["lost"]), (&1.into(), &0.into()));
+    let (found, _, code) = fsck(&cell, &["--repair", "--deadline", "20"]);
+    assert_eq!(code, 14, "nobody knows how what it holds is: {found:#?}");
+    cell.chunkservers[0].restart().expect("starts");
+    cell.await_live(3).expect("is back");
+    await_until("nothing more to find", || fsck(&cell, &[]).2 == 0);
+}
+
+#[test]
+fn what_no_file_refers_to_is_named_and_goes_by_itself() {
+    // The servers hear only now and then what may go.
+    let settings = cell::SETTINGS
+        .replace("heartbeat_ms = 100", "heartbeat_ms = 4000")
+        .replace("silent_ms = 500", "silent_ms = 12000")
+        .replace("lease_ms = 1500", "lease_ms = 20000")
+        .replace("dead_ms = 2500", "dead_ms = 40000");
+    let cell = Cell::start_with(3, &settings, None);
+    let local = cell.file("local", &content(1 << 20));
+    cell.ok(["put", local.as_str(), "/file"]);
+    let handle = cell.ok(["explain", "/file"]);
+    assert!(handle.contains("chunk 0 "), "{handle}");
+    cell.ok(["rm", "/file"]);
+    let hidden = cell.ok(["ls", "--deleted", "--json", "/"]);
+    let hidden: Value = serde_json::from_str(hidden.lines().next().expect("a line")).expect("JSON");
+    let hidden = hidden["hidden"].as_str().expect("its hidden name").to_owned();
+    cell.ok(["rm", &hidden]);
+    let mut found = Vec::new();
+    await_until("the purge", || {
+        found = fsck(&cell, &[]).0;
+        found.iter().any(|it| it["code"] == "UNREFERENCED")
+    });
+    assert_eq!(find(&found, "UNREFERENCED")["path"], Value::Null);
+    let (_, summary, code) = fsck(&cell, &["--repair"]);
+    assert_eq!((code, &summary["to_repair"]), (0, &0.into()), "nothing is the worse for it");
+    await_until("it is collected", || fsck(&cell, &[]).0.is_empty());
+}
+
+#[test]
+fn a_rate_is_kept_and_the_time_that_it_takes_is_told_before() {
+    let cell = Cell::start(3);
+    let local = cell.file("local", &content(2 << 20));
+    cell.ok(["put", local.as_str(), "/file"]);
+    let started = std::time::Instant::now();
+    let done = cell.run(["fsck", "--data", "--rate", "500K"]);
+    assert_eq!(done.code(), 0, "{}", done.stderr);
+    // 6 MiB; what is on its way at once may be a few parts too many.
+    assert!(started.elapsed().as_millis() > 6_000, "{:?}", started.elapsed());
+    assert!(done.stderr.contains("to verify at 500K a second: about 12s"), "{}", done.stderr);
+    assert_eq!(cell.run(["fsck", "--rate", "500K"]).code(), 2, "nothing is read without --data");
 }

@@ -6,13 +6,6 @@ mod cell;
 use cell::{Cell, await_until};
 use std::time::Instant;
 
-/// The number that `status` tells under a name.
-fn status(cell: &Cell, name: &str) -> u64 {
-    let text = cell.ok(["status", "--json"]);
-    let status: serde_json::Value = serde_json::from_str(text.trim()).expect("JSON");
-    status[name].as_u64().expect("a number")
-}
-
 /// Until a server counts as dead: what it held lacks a replica from then on, not before.
 fn await_death(cell: &Cell) {
     await_until("its death", || cell.ok(["servers"]).contains(" dead "));
@@ -25,7 +18,7 @@ fn await_whole(cell: &Cell, path: &str, what: &str) {
         let mut chunks = explained.lines().filter(|line| line.starts_with("chunk "));
         chunks.all(|line| line.contains("3 of 3 good replicas reachable"))
     });
-    await_until(what, || status(cell, "under_replicated") == 0);
+    await_until(what, || cell.status("under_replicated") == 0);
 }
 
 /// Bytes that differ from block to block, so that none is taken for another.

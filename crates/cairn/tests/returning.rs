@@ -4,30 +4,12 @@
 
 mod cell;
 
-use cell::{Cell, SETTINGS, await_output, await_until};
+use cell::{Cell, SETTINGS, await_output, await_until, patient};
 use std::fs::{copy, create_dir_all, read_dir, remove_dir_all, remove_file};
 use std::path::{Path, PathBuf};
 
-/// Deaths are not believed in while a test runs.
-const PATIENT: &str = "\
-[new_cell]
-chunk_size = 1048576
-block_size = 4096
-heartbeat_ms = 100
-silent_ms = 500
-lease_ms = 1500
-dead_ms = 600000
-";
-
-/// The number that `status` tells under a name.
-fn status(cell: &Cell, name: &str) -> u64 {
-    let text = cell.ok(["status", "--json"]);
-    let status: serde_json::Value = serde_json::from_str(text.trim()).expect("JSON");
-    status[name].as_u64().expect("a number")
-}
-
 fn await_whole(cell: &Cell) {
-    await_until("every chunk at its goal", || status(cell, "under_replicated") == 0);
+    await_until("every chunk at its goal", || cell.status("under_replicated") == 0);
 }
 
 /// A cell with a file of bytes of several chunks and one of lines; the bytes.
@@ -97,7 +79,7 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn one_that_is_back_before_it_is_taken_for_dead_costs_no_copy() {
-    let (mut cell, bytes) = stored(4, PATIENT);
+    let (mut cell, bytes) = stored(4, &patient());
     let before = cell.ok(["--json", "stat", "--chunks", "/file"]);
     let places = |told: &str| -> Vec<String> {
         let told: serde_json::Value = serde_json::from_str(told.trim()).expect("JSON");
@@ -116,7 +98,7 @@ fn one_that_is_back_before_it_is_taken_for_dead_costs_no_copy() {
     await_until("it has told", || {
         places(&cell.ok(["--json", "stat", "--chunks", "/file"])) == places(&before)
     });
-    assert_eq!(status(&cell, "under_replicated"), 0);
+    assert_eq!(cell.status("under_replicated"), 0);
 }
 
 #[test]
@@ -180,7 +162,7 @@ fn an_emptied_server_is_a_new_one_and_what_the_old_one_held_is_copied() {
 
 #[test]
 fn a_copy_of_a_disk_is_refused_while_the_first_lives_and_is_that_server_afterwards() {
-    let (mut cell, bytes) = stored(4, PATIENT);
+    let (mut cell, bytes) = stored(4, &patient());
     let first = a_holder(&cell);
     let (disk, copied) = (cell.data_of(first + 1), cell.local("copied"));
     cell.chunkservers[first].kill();
@@ -253,7 +235,10 @@ fn a_stale_replica_that_is_all_there_is_comes_back_by_a_persons_word_and_the_oth
     cell.await_live(3).expect("all are back");
     await_until("a restart forgets nothing", || cell.ok(["lost"]).contains(&handle));
     await_until("the master to have looked", || !cell.ok(["status"]).starts_with("STARTING"));
-    assert!(status(&cell, "under_replicated") > 0, "what is kept is no replica");
+    assert!(cell.status("under_replicated") > 0, "what is kept is no replica");
+    // What is lost for the log is found, and nobody is in a hurry to throw it away.
+    let found = cell.run(["fsck", "--json"]).text();
+    assert!(found.contains("LOST_AND_FOUND"), "{found}");
     cell.ok(["lost", "--let-go", &handle]);
     await_whole(&cell);
     assert_eq!(cell.ok(["lost"]), "0 lost chunks\n");

@@ -196,6 +196,13 @@ impl CellProcesses {
     }
 }
 
+impl Drop for CellProcesses {
+    /// All at once: while one is waited for, the others would go on, and heal.
+    fn drop(&mut self) {
+        self.kill_all();
+    }
+}
+
 fn name(number: usize) -> String {
     format!("chunkserver-{number}")
 }

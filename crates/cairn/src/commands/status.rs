@@ -4,22 +4,22 @@ use crate::cli_error::{CliError, Doing};
 use crate::commands::servers::{ServerJson, state_text, table};
 use crate::commands::{jobs, resources};
 use crate::exit_codes::Exit;
-use crate::output::{Output, size_text, time_text};
+use crate::output::{Output, size_text, span_text, time_text};
 use crate::session::Session;
-use cairn_client::JobStatus;
+use cairn_client::{CellConfig, JobStatus};
 use cairn_protocol::{
-    MasterRole, ReasonCode, ServerState, ServerStatus, StatusAnswer, TrafficRates,
+    MasterRole, ReasonCode, ScrubProgress, ServerState, ServerStatus, StatusAnswer, TrafficRates,
 };
 use cairn_types::Address;
 use clap::Args;
 use serde_json::json;
 
 /// Servers that are shown; `cairn servers` shows all.
-const SERVERS_SHOWN: usize = 5;
+const SERVERS_SHOWN: usize = 4;
 /// Jobs that are shown; `cairn jobs` shows all.
 const JOBS_SHOWN: usize = 2;
 /// Reasons that are shown.
-const REASONS_SHOWN: usize = 4;
+const REASONS_SHOWN: usize = 3;
 
 /// Arguments of `status`.
 #[derive(Args, Debug)]
@@ -89,16 +89,22 @@ pub(crate) async fn run(
     }
     let cell = session.cell().await?;
     let doing = || format!("asking the cell at {} for its state", session.address());
-    let (status, servers, jobs) = tokio::join!(cell.status(), cell.servers(), cell.jobs());
+    let (status, servers, jobs, config) =
+        tokio::join!(cell.status(), cell.servers(), cell.jobs(), cell.settings());
     let (status, servers, jobs) = (status.doing(doing)?, servers.doing(doing)?, jobs.doing(doing)?);
+    let config = config.doing(doing)?;
     // Who has answered just now.
     let (address, said) = cell.master().await.doing(doing)?;
     let master = AnsweringMaster { address, role: said.role };
     let health = Health::of(&status);
     if output.json() {
-        output.value(&to_json(&status, &master, (&servers, &jobs), health))?;
+        let mut value = to_json(&status, &master, (&servers, &jobs), health);
+        value["limits"] = limits_json(&config);
+        value["scrub"] = ScrubSum::of(&servers).json();
+        output.value(&value)?;
     } else {
-        lines(&status, &master, &servers, &jobs).iter().try_for_each(|line| output.line(line))?;
+        let lines = lines(&status, &master, (&servers, &jobs), &config);
+        lines.iter().try_for_each(|line| output.line(line))?;
     }
     if arguments.check { health.check() } else { Ok(()) }
 }
@@ -180,6 +186,81 @@ pub(crate) fn traffic_json(traffic: &TrafficRates) -> serde_json::Value {
     })
 }
 
+/// What holds repair back.
+fn limits_json(config: &CellConfig) -> serde_json::Value {
+    json!({
+        "clone_rate": (config.clone_rate > 0).then_some(config.clone_rate),
+        "clones_per_server": config.clones_per_server,
+        "clones_per_cell": config.clones_per_cell,
+    })
+}
+
+/// The same for a person.
+fn limits_line(config: &CellConfig) -> String {
+    let rate = match config.clone_rate {
+        0 => "no limit of bytes".to_owned(),
+        rate => format!("{} a second", size_text(rate, true)),
+    };
+    let (server, cell) = (config.clones_per_server, config.clones_per_cell);
+    format!("limits   copies to a server: {rate}, {server} at once; {cell} at once in the cell")
+}
+
+/// How far all servers are with verifying what they store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ScrubSum {
+    verified: u64,
+    total: u64,
+    /// Bytes a second.
+    rate: u64,
+    bad: u64,
+    /// Servers that are at it.
+    under_way: usize,
+}
+
+impl ScrubSum {
+    fn of(servers: &[ServerStatus]) -> Self {
+        let live = servers.iter().filter(|server| server.state == ServerState::Live);
+        live.fold(Self::default(), |sum, server| {
+            let ScrubProgress { verified, total, began_ms, bad, is_over } = server.scrub;
+            let at_it = began_ms > 0 && !is_over;
+            let (verified, total) = if at_it { (verified, total) } else { (0, 0) };
+            Self {
+                verified: sum.verified.saturating_add(verified),
+                total: sum.total.saturating_add(total),
+                rate: sum.rate.saturating_add(server.traffic.scrubbed),
+                bad: sum.bad.saturating_add(bad),
+                under_way: sum.under_way + usize::from(at_it),
+            }
+        })
+    }
+
+    fn left_ms(self) -> Option<u64> {
+        self.total.saturating_sub(self.verified).checked_mul(1000)?.checked_div(self.rate)
+    }
+
+    fn line(self) -> String {
+        let bad = if self.bad > 0 { format!(", {} bad", self.bad) } else { String::new() };
+        if self.under_way == 0 {
+            return format!("scrub    no server is at it{bad}");
+        }
+        let percent = self.verified.saturating_mul(100).checked_div(self.total).unwrap_or(100);
+        let left = self.left_ms().map_or(String::new(), |it| format!(", {} left", span_text(it)));
+        let (servers, rate) = (self.under_way, size_text(self.rate, true));
+        format!("scrub    {percent}% on {servers} servers, {rate} a second{left}{bad}")
+    }
+
+    fn json(self) -> serde_json::Value {
+        json!({
+            "verified": self.verified,
+            "total": self.total,
+            "rate": self.rate,
+            "bad_count": self.bad,
+            "server_count": self.under_way,
+            "left_ms": self.left_ms().filter(|_| self.under_way > 0),
+        })
+    }
+}
+
 /// The first jobs, a line each.
 fn job_lines(jobs: &[JobStatus]) -> Vec<String> {
     let first = jobs.iter().take(JOBS_SHOWN).filter_map(|job| jobs::lines(job).into_iter().next());
@@ -228,8 +309,8 @@ fn chunk_lines(status: &StatusAnswer) -> Vec<String> {
 fn lines(
     status: &StatusAnswer,
     master: &AnsweringMaster,
-    servers: &[ServerStatus],
-    jobs: &[JobStatus],
+    (servers, jobs): (&[ServerStatus], &[JobStatus]),
+    config: &CellConfig,
 ) -> Vec<String> {
     let mut lines =
         vec![format!("{}  cell {}", Health::of(status).word().to_uppercase(), status.cell)];
@@ -261,6 +342,8 @@ fn lines(
     lines.push(format!(
         "traffic  {read} read, {written} written, {cloned} copied, {scrubbed} scrubbed a second"
     ));
+    lines.push(ScrubSum::of(servers).line());
+    lines.push(limits_line(config));
     lines.extend(job_lines(jobs));
     lines.push(String::new());
     let shown = &servers[..servers.len().min(SERVERS_SHOWN)];
@@ -273,9 +356,13 @@ fn lines(
 
 #[cfg(test)]
 mod tests {
-    use super::{AnsweringMaster, Health, lines, to_json};
-    use cairn_client::JobStatus;
-    use cairn_protocol::{CellNow, ChunkCounts, ServerStatus, StatusAnswer};
+    use super::{
+        AnsweringMaster, Health, ScrubSum, limits_json, limits_line, lines, to_json,
+    };
+    use cairn_client::{CellConfig, JobStatus};
+    use cairn_protocol::{
+        CellNow, ChunkCounts, ScrubProgress, ServerState, ServerStatus, StatusAnswer,
+    };
     use serde_json::json;
 
     #[test]
@@ -286,13 +373,33 @@ mod tests {
         let counts = ChunkCounts { below_goal: 9, one_left: 1, ..ChunkCounts::default() };
         let now = Box::new(CellNow { counts, ..CellNow::default() });
         let status = StatusAnswer { now, ..status };
-        let lines = lines(
-            &status,
-            &master,
-            &vec![ServerStatus::default(); 100],
-            &vec![JobStatus::default(); 9],
-        );
+        let (servers, jobs) = (vec![ServerStatus::default(); 100], vec![JobStatus::default(); 9]);
+        let lines = lines(&status, &master, (&servers, &jobs), &CellConfig::default());
         assert!(lines.len() <= 24, "{}", lines.len());
+    }
+
+    #[test]
+    fn the_limits_in_force_and_how_far_the_scrub_of_all_servers_is_are_told() {
+        let config = CellConfig { clones_per_server: 3, clones_per_cell: 64, ..Default::default() };
+        let limited = CellConfig { clone_rate: 16 << 20, ..config.clone() };
+        assert_eq!(
+            limits_line(&limited),
+            "limits   copies to a server: 16M a second, 3 at once; 64 at once in the cell"
+        );
+        assert!(limits_line(&config).contains("no limit of bytes"));
+        assert_eq!(limits_json(&config)["clone_rate"], json!(null));
+        let mut servers = vec![ServerStatus { state: ServerState::Live, ..Default::default() }; 3];
+        assert_eq!(ScrubSum::of(&servers).line(), "scrub    no server is at it");
+        for server in &mut servers[..2] {
+            let (verified, total, began_ms) = (300 << 20, 1000 << 20, 5);
+            server.scrub = ScrubProgress { verified, total, began_ms, bad: 1, is_over: false };
+            server.traffic.scrubbed = 7 << 20;
+        }
+        let sum = ScrubSum::of(&servers);
+        assert_eq!(sum.line(), "scrub    30% on 2 servers, 14M a second, 1m 40s left, 2 bad");
+        assert_eq!(sum.json()["left_ms"], 100_000);
+        servers[1].state = ServerState::Dead;
+        assert_eq!(ScrubSum::of(&servers).under_way, 1);
     }
 
     #[test]

@@ -28,6 +28,13 @@ lease_ms = 1500
 dead_ms = 2500
 ";
 
+/// The same, where deaths are not believed in while a test runs.
+pub(crate) fn patient() -> String {
+    let (quick, never) = ("dead_ms = 2500", "dead_ms = 600000");
+    assert!(SETTINGS.contains(quick), "{SETTINGS}");
+    SETTINGS.replace(quick, never)
+}
+
 /// The binary under test, or `$CAIRN_BINARY`: with an older one a test shows that it can fail.
 pub(crate) fn program() -> Program {
     let other = std::env::var_os("CAIRN_BINARY");
@@ -179,6 +186,13 @@ impl Cell {
         let done = run(command, stdin);
         assert!(done.status.success(), "{shown}: {}", done.stderr);
         done.stdout
+    }
+
+    /// The number that `status` tells under a name.
+    pub(crate) fn status(&self, name: &str) -> u64 {
+        let text = self.ok(["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(text.trim()).expect("JSON");
+        status[name].as_u64().expect("a number")
     }
 
     /// Runs a command that must succeed; its output as text.

@@ -3,21 +3,26 @@
 
 use super::broken;
 use super::findings::{CheckedChunk, Finding, FindingCode};
+use super::pace::ReadPace;
 use crate::cli_error::{CliError, Doing};
+use crate::output::{size_text, span_text};
 use crate::progress::WorkProgress;
 use cairn_client::{Cell, Error};
 use cairn_protocol::{
-    CheckReplica, ErrorCode, ListedChunk, ListedReplica, ReplicaFault, ReplicaReport, ServerStatus,
+    CheckReplica, ErrorCode, ListedChunk, ListedReplica, ReplicaFault, ReplicaReport, ServerState,
+    ServerStatus,
 };
 use cairn_transfer::Progress;
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// Replicas that are asked for at once; of those that are read whole, fewer.
 const AT_ONCE: usize = 32;
 const READ_AT_ONCE: usize = 4;
+/// Of what takes as long as that, the estimate is told before it begins.
+const TOLD_FROM_MS: u64 = 10_000;
 /// Bad blocks of one replica that are named.
 const BAD_BLOCKS_MAX: usize = 16;
 
@@ -36,19 +41,37 @@ pub(crate) struct Checker {
     pub(crate) cell: Cell,
     pub(crate) servers: BTreeMap<ServerId, ReplicaAt>,
     pub(crate) progress: Arc<WorkProgress>,
-    data: bool,
+    /// How fast replicas are read; none: they are only asked for.
+    reading: Option<Arc<ReadPace>>,
+    /// What is kept for a person, and where.
+    pub(crate) lost: BTreeSet<(ChunkHandle, ServerId)>,
 }
 
 impl Checker {
     /// # Errors
     /// Where the master does not answer.
-    pub(crate) async fn new(cell: &Cell, data: bool) -> Result<Self, CliError> {
+    pub(crate) async fn new(
+        cell: &Cell,
+        all: bool,
+        reading: Option<ReadPace>,
+    ) -> Result<Self, CliError> {
         let doing = || "asking the master for its chunkservers".to_owned();
         let servers: Vec<ServerStatus> = cell.servers().await.doing(doing)?;
-        let total = servers.iter().map(|status| status.stored).sum();
+        let there = servers.iter().filter(|status| status.state != ServerState::Dead);
+        let stored: u64 = there.map(|status| status.stored).sum();
         let servers = servers.into_iter().map(|status| (status.at.server, status.at)).collect();
-        let progress = Arc::new(WorkProgress::new("fsck", data.then_some(total)));
-        Ok(Self { cell: cell.clone(), servers, progress, data })
+        let progress = if reading.is_some() {
+            WorkProgress::new("fsck", all.then_some(stored))
+        } else {
+            let status = cell.status().await.doing(doing)?;
+            WorkProgress::of_chunks("fsck", all.then_some(status.chunk_count))
+        };
+        if let Some(rate) = reading.as_ref().and_then(ReadPace::rate).filter(|_| all) {
+            tell_estimate(stored, rate);
+        }
+        let (progress, reading) = (Arc::new(progress), reading.map(Arc::new));
+        let lost = lost_replicas(cell).await?;
+        Ok(Self { cell: cell.clone(), servers, progress, reading, lost })
     }
 
     /// Checks some chunks.
@@ -64,16 +87,17 @@ impl Checker {
             let known = chunk.replicas.iter().filter_map(|it| self.servers.get(&it.server));
             wanted.extend(known.map(|at| (chunk.handle, at.clone())));
         }
-        let at_once = if self.data { READ_AT_ONCE } else { AT_ONCE };
+        let at_once = if self.reading.is_some() { READ_AT_ONCE } else { AT_ONCE };
         let (mut told, mut running) = (BTreeMap::new(), JoinSet::new());
         loop {
             while running.len() < at_once
                 && let Some((handle, at)) = wanted.pop_front()
             {
-                let (cell, data, progress) =
-                    (self.cell.clone(), self.data, Arc::clone(&self.progress));
+                let (cell, reading, progress) =
+                    (self.cell.clone(), self.reading.clone(), Arc::clone(&self.progress));
                 running.spawn(async move {
-                    let check = check_replica(&cell, (&at, handle), data, &progress).await;
+                    let reading = reading.as_deref();
+                    let check = check_replica(&cell, (&at, handle), reading, &progress).await;
                     (handle, at.server, check)
                 });
             }
@@ -81,59 +105,90 @@ impl Checker {
             let (handle, server, check) = done.map_err(|error| broken(error.to_string()))?;
             told.insert((handle, server), check);
         }
-        Ok(chunks.iter().map(|chunk| self.judge(chunk, &told)).collect())
+        if self.reading.is_none() {
+            self.progress.add(chunks.len() as u64);
+        }
+        Ok(chunks.iter().map(|chunk| judge((&self.servers, &self.lost), chunk, &told)).collect())
     }
+}
 
-    fn judge(
-        &self,
-        chunk: &ListedChunk,
-        told: &BTreeMap<(ChunkHandle, ServerId), Result<ReplicaCheck, Error>>,
-    ) -> CheckedChunk {
-        let ListedChunk { handle, goal, .. } = *chunk;
-        let (mut findings, mut sound, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for replica in &chunk.replicas {
-            let Some(at) = self.servers.get(&replica.server) else { continue };
-            let before = findings.len();
-            match told.get(&(handle, replica.server)) {
-                Some(Ok(check)) => {
-                    bytes += check.bytes;
-                    judge_replica(chunk, (replica, at), check, &mut findings);
-                    if findings.len() == before {
-                        sound.push((at, &check.replica));
-                    }
-                }
-                Some(Err(error)) if error.code() == ErrorCode::NoSuchChunk => {
-                    let what = "the master believes that it is there, the server has it not";
-                    findings.push(Finding::of(chunk, FindingCode::Missing, what).on(at));
-                }
-                Some(Err(error)) => {
-                    let what = format!("the server could not be asked: {error}");
-                    findings.push(Finding::of(chunk, FindingCode::NotAsked, what).on(at));
-                }
-                None => {}
-            }
+/// What servers keep for a person (`cairn lost`).
+async fn lost_replicas(cell: &Cell) -> Result<BTreeSet<(ChunkHandle, ServerId)>, CliError> {
+    let (mut lost, mut after) = (BTreeSet::new(), ChunkHandle::default());
+    loop {
+        let doing = || "asking the master for lost chunks".to_owned();
+        let (chunks, resume) = cell.lost_chunks(after).await.doing(doing)?;
+        for chunk in chunks {
+            lost.extend(chunk.servers.iter().map(|at| (chunk.handle, at.server)));
         }
-        findings.extend(different_lengths(chunk, &sound));
-        let good = u32::try_from(sound.len()).unwrap_or(u32::MAX);
-        let count = format!("{good} of {goal} replicas are good");
-        if good == 0 {
-            let named = chunk.missing.iter().map(|it| it.at.address.to_string());
-            let named = named.collect::<Vec<_>>().join(", ");
-            let whom = if named.is_empty() { "nobody known".to_owned() } else { named };
-            let what = format!("no replica is good; those that died held it: {whom}");
-            findings.push(Finding::of(chunk, FindingCode::NoGoodReplica, what));
-        } else if good < goal {
-            findings.push(Finding::of(chunk, FindingCode::BelowGoal, count));
+        match resume {
+            Some(resume) => after = resume,
+            None => return Ok(lost),
         }
-        let replicas = chunk.replicas.len() as u64;
-        CheckedChunk { handle, goal, good, replicas, bytes, findings }
     }
+}
+
+/// How long all of it will take, where that is worth a line.
+fn tell_estimate(stored: u64, rate: u64) {
+    let left_ms = stored.saturating_mul(1000) / rate.max(1);
+    if left_ms >= TOLD_FROM_MS {
+        let (stored, rate) = (size_text(stored, true), size_text(rate, true));
+        let left = span_text(left_ms);
+        eprintln!("fsck: {stored} to verify at {rate} a second: about {left}");
+    }
+}
+
+/// What the servers say of one chunk's replicas; `told`: of each that was asked.
+fn judge(
+    (servers, lost): (&BTreeMap<ServerId, ReplicaAt>, &BTreeSet<(ChunkHandle, ServerId)>),
+    chunk: &ListedChunk,
+    told: &BTreeMap<(ChunkHandle, ServerId), Result<ReplicaCheck, Error>>,
+) -> CheckedChunk {
+    let ListedChunk { handle, goal, .. } = *chunk;
+    let (mut findings, mut sound, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for replica in &chunk.replicas {
+        let Some(at) = servers.get(&replica.server) else { continue };
+        let before = findings.len();
+        match told.get(&(handle, replica.server)) {
+            Some(Ok(check)) => {
+                bytes += check.bytes;
+                let kept = lost.contains(&(handle, replica.server));
+                judge_replica(chunk, (replica, at, kept), check, &mut findings);
+                if findings.len() == before {
+                    sound.push((at, &check.replica));
+                }
+            }
+            Some(Err(error)) if error.code() == ErrorCode::NoSuchChunk => {
+                let what = "the master believes that it is there, the server has it not";
+                findings.push(Finding::of(chunk, FindingCode::Missing, what).on(at));
+            }
+            Some(Err(error)) => {
+                let what = format!("the server could not be asked: {error}");
+                findings.push(Finding::of(chunk, FindingCode::NotAsked, what).on(at));
+            }
+            None => {}
+        }
+    }
+    findings.extend(different_lengths(chunk, &sound));
+    let good = u32::try_from(sound.len()).unwrap_or(u32::MAX);
+    let count = format!("{good} of {goal} replicas are good");
+    if good == 0 {
+        let named = chunk.missing.iter().map(|it| it.at.address.to_string());
+        let named = named.collect::<Vec<_>>().join(", ");
+        let whom = if named.is_empty() { "nobody known".to_owned() } else { named };
+        let what = format!("no replica is good; those that died held it: {whom}");
+        findings.push(Finding::of(chunk, FindingCode::NoGoodReplica, what));
+    } else if good < goal {
+        findings.push(Finding::of(chunk, FindingCode::BelowGoal, count));
+    }
+    let replicas = chunk.replicas.len() as u64;
+    CheckedChunk { handle, goal, good, replicas, bytes, findings }
 }
 
 /// What is wrong with one replica.
 fn judge_replica(
     chunk: &ListedChunk,
-    (known, at): (&ListedReplica, &ReplicaAt),
+    (known, at, kept): (&ListedReplica, &ReplicaAt, bool),
     check: &ReplicaCheck,
     findings: &mut Vec<Finding>,
 ) {
@@ -159,7 +214,10 @@ fn judge_replica(
     if known.suspect || check.replica.suspect {
         find(FindingCode::Suspect, None, "it may have lost bytes in a power failure");
     }
-    if known.stale {
+    if known.stale && kept {
+        let what = "it holds more than the set that was decided on, and is kept: cairn lost";
+        find(FindingCode::LostAndFound, None, what);
+    } else if known.stale {
         find(FindingCode::Stale, None, "the others have gone on without it; it goes by itself");
     }
 }
@@ -180,11 +238,11 @@ fn different_lengths(chunk: &ListedChunk, sound: &[(&ReplicaAt, &ReplicaReport)]
     shorter.map(finding).collect()
 }
 
-/// Asks a server whether a replica is there, and with `data` whether each block is good.
+/// Asks a server whether a replica is there, and where they are read, whether each block is good.
 async fn check_replica(
     cell: &Cell,
     (at, handle): (&ReplicaAt, ChunkHandle),
-    data: bool,
+    reading: Option<&ReadPace>,
     progress: &WorkProgress,
 ) -> Result<ReplicaCheck, Error> {
     let look = cell.ask_server(at, CheckReplica { handle, offset: 0, data: false }).await?;
@@ -194,16 +252,70 @@ async fn check_replica(
         check.faults.push((look.fault, 0));
     }
     let readable = matches!(look.fault, ReplicaFault::Sound | ReplicaFault::Short);
-    let mut next = Some(0).filter(|_| data && readable);
+    let Some(pace) = reading.filter(|_| readable) else { return Ok(check) };
+    let mut next = Some(0);
     while let Some(offset) = next {
-        let part = cell.ask_server(at, CheckReplica { handle, offset, data }).await?;
+        let part = cell.ask_server(at, CheckReplica { handle, offset, data: true }).await?;
         check.bytes += part.size;
         progress.add(part.size);
         if part.fault != ReplicaFault::Sound {
             check.faults.push((part.fault, part.bad_offset));
         }
+        pace.took(part.size).await;
         let more = check.faults.len() < BAD_BLOCKS_MAX;
         next = part.next.filter(|next| *next > offset && more);
     }
     Ok(check)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FindingCode, ReplicaCheck, judge};
+    use crate::commands::fsck::findings::Tally;
+    use cairn_client::Error;
+    use cairn_protocol::{ErrorCode, Failure, ListedChunk, ListedReplica};
+    use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    #[test]
+    fn what_a_server_has_not_and_who_cannot_be_asked_are_named_and_count_for_nothing() {
+        let handle = ChunkHandle::new(7);
+        let server = ServerId::new;
+        let servers: BTreeMap<ServerId, ReplicaAt> = (1..=3)
+            .map(|id| (server(id), ReplicaAt { server: server(id), ..ReplicaAt::default() }))
+            .collect();
+        let replica = |id| ListedReplica { server: server(id), ..ListedReplica::default() };
+        let replicas = (1..=3).map(replica).collect();
+        let chunk = ListedChunk { handle, goal: 3, good: 3, replicas, ..ListedChunk::default() };
+        let failed = |code| Err(Error::from(Failure::not_done(code, "no")));
+        let mut told = BTreeMap::from([
+            ((handle, server(1)), Ok(ReplicaCheck::default())),
+            ((handle, server(2)), failed(ErrorCode::NoSuchChunk)),
+            ((handle, server(3)), failed(ErrorCode::Unreachable)),
+        ]);
+        let lost = BTreeSet::new();
+        let checked = judge((&servers, &lost), &chunk, &told);
+        let codes: Vec<(FindingCode, Option<u64>)> = checked
+            .findings
+            .iter()
+            .map(|it| (it.code, it.at.as_ref().map(|at| at.server.get())))
+            .collect();
+        let expected = [
+            (FindingCode::Missing, Some(2)),
+            (FindingCode::NotAsked, Some(3)),
+            (FindingCode::BelowGoal, None),
+        ];
+        assert_eq!((checked.good, codes), (1, expected.to_vec()));
+        let mut tally = Tally::default();
+        checked.findings.iter().for_each(|finding| tally.note(finding));
+        tally.count(&checked);
+        assert!(tally.doubtful && tally.to_repair.contains(&handle), "--repair waits for it");
+        // Where nobody has it, no waiting helps.
+        told.insert((handle, server(1)), failed(ErrorCode::NoSuchChunk));
+        let checked = judge((&servers, &lost), &chunk, &told);
+        assert_eq!(checked.findings[3].code, FindingCode::NoGoodReplica);
+        let mut tally = Tally::default();
+        tally.count(&checked);
+        assert_eq!((tally.lost, tally.beyond_repair, tally.to_repair.len()), (1, 1, 0));
+    }
 }

@@ -11,11 +11,13 @@
 
 mod check;
 mod findings;
+mod pace;
 mod quick;
 mod unreferenced;
 
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
+use crate::limit_arguments::MemorySize;
 use crate::many_paths::the_one;
 use crate::output::{Output, size_text};
 use crate::session::Session;
@@ -24,6 +26,7 @@ use cairn_types::{CellPath, ChunkHandle};
 use check::Checker;
 use clap::Args;
 use findings::{Tally, is_stuck};
+use pace::ReadPace;
 use serde_json::json;
 use std::time::Duration;
 
@@ -38,6 +41,9 @@ pub(crate) struct FsckArguments {
     /// Read and verify every byte of every replica
     #[arg(long)]
     data: bool,
+    /// Bytes a second to read of all servers together, with --data [default: as fast as they can]
+    #[arg(long, value_name = "SIZE", requires = "data")]
+    rate: Option<MemorySize>,
     /// Wait until whatever can be repaired is
     #[arg(long)]
     repair: bool,
@@ -62,7 +68,8 @@ pub(crate) async fn run(
         }
         None => (session.cell().await?, None),
     };
-    let checker = Checker::new(&cell, arguments.data).await?;
+    let reading = arguments.data.then(|| ReadPace::new(arguments.rate.map(MemorySize::bytes)));
+    let checker = Checker::new(&cell, under.is_none(), reading).await?;
     let mut tally = Tally::default();
     let handles = check_chunks(&checker, under.as_ref(), (output, &mut tally)).await?;
     if under.is_none() {

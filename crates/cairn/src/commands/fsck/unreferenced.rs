@@ -6,7 +6,7 @@ use super::findings::{Finding, FindingCode};
 use crate::cli_error::{CliError, Doing};
 use cairn_protocol::{ListHeld, ServerState};
 use cairn_types::{ChunkHandle, ReplicaAt};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const PAGE_SIZE: u32 = 1000;
 
@@ -35,7 +35,6 @@ pub(crate) async fn find(
     if strange.is_empty() {
         return Ok(findings);
     }
-    let lost = lost_handles(checker).await?;
     for (handle, servers) in strange {
         // One that was opened since the master told of its chunks is none.
         let before = ChunkHandle::new(handle.get().saturating_sub(1));
@@ -44,12 +43,12 @@ pub(crate) async fn find(
         if found.iter().any(|chunk| chunk.handle == handle) {
             continue;
         }
-        let (code, what) = if lost.contains(&handle) {
-            (FindingCode::LostAndFound, "the master's log does not know it: cairn lost")
-        } else {
-            (FindingCode::Unreferenced, "no file refers to it; it is collected by itself")
-        };
         for at in servers {
+            let (code, what) = if checker.lost.contains(&(handle, at.server)) {
+                (FindingCode::LostAndFound, "the master's log does not know it: cairn lost")
+            } else {
+                (FindingCode::Unreferenced, "no file refers to it; it is collected by itself")
+            };
             let (at, what) = (Some(at), what.to_owned());
             findings.push(Finding { code, handle, place: None, at, offset: None, what });
         }
@@ -74,20 +73,6 @@ async fn note_strange(
         match held.resume {
             Some(resume) => after = resume,
             None => return Ok(()),
-        }
-    }
-}
-
-/// The chunks that the master knows to be strange to its log.
-async fn lost_handles(checker: &Checker) -> Result<BTreeSet<ChunkHandle>, CliError> {
-    let (mut lost, mut after) = (BTreeSet::new(), ChunkHandle::default());
-    loop {
-        let doing = || "asking the master for lost chunks".to_owned();
-        let (chunks, resume) = checker.cell.lost_chunks(after).await.doing(doing)?;
-        lost.extend(chunks.into_iter().map(|chunk| chunk.handle));
-        match resume {
-            Some(resume) => after = resume,
-            None => return Ok(lost),
         }
     }
 }
