@@ -356,9 +356,7 @@ fn lines(
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        AnsweringMaster, Health, ScrubSum, limits_json, limits_line, lines, to_json,
-    };
+    use super::{AnsweringMaster, Health, ScrubSum, limits_json, limits_line, lines, to_json};
     use cairn_client::{CellConfig, JobStatus};
     use cairn_protocol::{
         CellNow, ChunkCounts, ScrubProgress, ServerState, ServerStatus, StatusAnswer,
