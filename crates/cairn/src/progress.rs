@@ -28,7 +28,8 @@ impl ProgressUnit {
     fn template(self, has_total: bool) -> &'static str {
         match (self, has_total) {
             (Self::Bytes, true) => {
-                "{msg} {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta} left"
+                "{msg} {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} \
+                 {eta} left"
             }
             (Self::Bytes, false) => "{msg} {spinner} {binary_bytes} {binary_bytes_per_sec}",
             (Self::Chunks, true) => "{msg} {bar:30} {pos}/{len} chunks {per_sec} {eta} left",

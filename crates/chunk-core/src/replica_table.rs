@@ -121,6 +121,8 @@ impl ReplicaTable {
         if !self.replicas.contains_key(&handle) && self.lost.len() < ABSENT_TOLD_MAX {
             self.lost.insert(handle);
         }
+        let is_here = self.replicas.contains_key(&handle) && self.lost.contains(&handle);
+        assert!(!is_here, "{handle:?} is held, and said to be absent");
     }
 
     /// Up to `count_max` of those that no master was told of.

@@ -5,8 +5,9 @@
 //!   or knows as another's, is not this master's to command: this master was started from an old
 //!   copy of its directory, and is the past (R1, R3), until a person has it begin a history.
 //!   It would give out numbers that were given out before, and files would swap their contents.
-//! - CS2: nor is a server that was told of a record which this log lacks, of a term that it has: the
-//!   copy is of that very term. What was undeleted after it was made would be purged when due (GB4).
+//! - CS2: nor is a server that was told of a record which this log lacks, of a term that it has:
+//!   the copy is of that very term. What was undeleted after it was made would be purged when due
+//!   (GB4).
 
 use super::{Chunks, told_of};
 use crate::applied::Applied;

@@ -93,8 +93,8 @@ fn a_backup_that_knows_a_later_chunk_and_not_the_one_before_it_throws_neither_aw
     reads_as_written(script, second)
 }
 
-/// Files and the first one's write, where the second's chunk is logged before the first's, which was
-/// given out before it; and a backup of the master that was taken then.
+/// Files and the first one's write, where the second's chunk is logged before the first's, which
+/// was given out before it; and a backup of the master that was taken then.
 type LaterLoggedFirst = (EntryId, EntryId, OpTicket, DiskImage);
 
 fn later_logged_first(script: &mut DrillScript) -> Result<Option<LaterLoggedFirst>, String> {
