@@ -27,6 +27,7 @@ mod furthest;
 mod impossible_index;
 mod late_heartbeat;
 mod left_out;
+mod levelled_unasked;
 mod marked_and_open;
 mod moves;
 mod opened_together;

@@ -37,6 +37,9 @@ pub(super) fn counts(
     let lacks = |handle: ChunkHandle| {
         survey.index().level_of(handle).is_some_and(|it| it.need == CopyNeed::Lack)
     };
+    // Of those that nothing can be copied of, some are levelled first: it is their turn.
+    let levelled = survey.conditions().counts().filter(|it| it.0.to_be_levelled);
+    no_source -= no_source.min(levelled.map(|(_, count)| count).sum());
     counts.copied = clones.iter().filter(|(handle, _)| lacks(*handle)).count() as u64;
     assert!(counts.copied <= counts.below_goal, "a chunk has one clone at a time");
     let mut left = counts.below_goal - counts.copied;

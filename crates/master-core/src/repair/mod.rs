@@ -20,6 +20,7 @@ pub(crate) mod handle_set;
 mod levels;
 pub(crate) mod rests;
 mod survey;
+mod unasked_levels;
 mod under_way;
 
 use crate::job_pace::JobPace;
@@ -47,6 +48,7 @@ use rests::Rests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use survey::Survey;
+use unasked_levels::UnaskedLevels;
 use under_way::{CloneStage, CloneUnderWay, ClonesUnderWay};
 
 /// Clones that a person is told of.
@@ -64,6 +66,7 @@ const ORDER_PATIENCE: Duration = Duration::from_secs(3600);
 #[derive(Debug, Default)]
 pub(crate) struct Repair {
     survey: Survey,
+    levels: UnaskedLevels,
     clones: ClonesUnderWay,
     rests: Rests,
     /// Calls on their way, and of which chunk.
@@ -96,6 +99,7 @@ impl Repair {
         let view = scheduler.view(step.now, step.state, step.fleet);
         self.survey.pass(&view, thinned);
         self.rests.pass(step.now.time, view.term.dead());
+        self.levels.pass(step, scheduler, &self.survey);
         self.tend(step, scheduler);
         self.start_some(step, scheduler);
         match self.job_counts() {
@@ -557,7 +561,7 @@ impl Repair {
         }
         let mut note = format!("{copies} copies under way");
         if lost > 0 {
-            note += &format!("; {lost} chunks have no good replica: their servers must come back");
+            note += &format!("; {lost} chunks have no good replica yet: cairn explain says why");
         } else if copies == 0 {
             note = "nothing can be copied now: a server with room and without a replica is lacking"
                 .to_owned();

@@ -2,6 +2,7 @@
 //! chunkservers hold, and told to programs that ask why a chunk is as it is.
 
 use super::good_replicas::good;
+use super::levelled_unasked::is_to_be_levelled;
 use super::members::current;
 use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
@@ -104,7 +105,8 @@ fn listed(
     let lost = lost.filter(|(_, replica)| replica.is_current(chunk.version));
     let good = u32::try_from(good(view, handle, chunk).len()).expect("a cell has few servers");
     assert!(good as usize <= up_to_date.len(), "what is good is up to date");
-    let waits = (good < chunk.goal && clone.is_none()).then(|| wait(view, handle, good, rests));
+    let waits =
+        (good < chunk.goal && clone.is_none()).then(|| wait(view, (handle, chunk), good, rests));
     ListedChunk {
         handle,
         index: chunk.index,
@@ -122,10 +124,17 @@ fn listed(
 }
 
 /// What a chunk that lacks replicas waits for.
-fn wait(view: &View<'_>, handle: ChunkHandle, good: u32, rests: Option<Duration>) -> ChunkWait {
+fn wait(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    good: u32,
+    rests: Option<Duration>,
+) -> ChunkWait {
     let holds = |server| view.fleet.locations().get(handle, server).is_some();
     let free = view.fleet.servers().live(view.now.time).any(|it| !holds(it.at.server));
     let why = match (good, free, rests) {
+        // The master makes suspects current by itself.
+        (0, ..) if is_to_be_levelled(view, (handle, chunk)) => WaitReason::Turn,
         (0, ..) => WaitReason::NoSource,
         (_, false, _) => WaitReason::NoServer,
         (.., Some(_)) => WaitReason::Rest,

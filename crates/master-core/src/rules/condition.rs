@@ -1,5 +1,7 @@
 //! What ails a chunk's replicas, beside how many good ones it lacks (`lacking.rs`).
 
+use super::good_replicas::good;
+use super::levelled_unasked::is_to_be_levelled;
 use super::members::current;
 use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
@@ -17,9 +19,13 @@ pub(crate) struct Condition {
     pub(crate) suspect: bool,
     /// A replica is there that the others have gone on without.
     pub(crate) stale: bool,
+    /// None is good, and the master levels those that there are (R28).
+    pub(crate) to_be_levelled: bool,
 }
 
-/// How a chunk's replicas are; none: all is well with them.
+/// How a chunk's replicas are; none: all is well with them. That those of a deleted file are
+/// suspect is no news: it gets no lease, so nothing is done about it before it is brought back
+/// (R20).
 pub(crate) fn condition(
     view: &View<'_>,
     handle: ChunkHandle,
@@ -30,11 +36,17 @@ pub(crate) fn condition(
     assert!(told >= up_to_date.len(), "what is up to date was told of");
     // While a lease is live its replicas tell at different times how far they are (R29).
     let leased = view.leases.possible(handle, view.now.time).is_some();
+    let hidden = || view.state.is_hidden(chunk.file);
+    let is_suspect = |(_, it): &(ServerId, KnownReplica)| it.suspect && !it.damaged;
+    let suspect = up_to_date.iter().any(is_suspect) && !hidden();
+    let none_good = || good(view, handle, chunk).is_empty();
+    let to_be_levelled = suspect && none_good() && is_to_be_levelled(view, (handle, chunk));
     let condition = Condition {
         unavailable: up_to_date.is_empty(),
         damaged: up_to_date.iter().any(|(_, replica)| replica.damaged),
-        suspect: up_to_date.iter().any(|(_, replica)| replica.suspect && !replica.damaged),
+        suspect,
         stale: told > up_to_date.len() || (!leased && !behind(&up_to_date).is_empty()),
+        to_be_levelled,
     };
     (condition != Condition::default()).then_some(condition)
 }

@@ -3,6 +3,7 @@
 
 use super::decided_set::{SetDecision, decide};
 use super::health::replica_counts;
+use super::levelled_unasked::is_to_be_levelled;
 use super::members::current;
 use super::replica_set::plan_raise;
 use crate::fleet::KnownReplica;
@@ -127,8 +128,8 @@ fn explain_chunk(
         answer.lines.push(format!("  no lease can be granted: {}", blocked.why));
     } else if let SetDecision::Set(set) = decide(view, handle, &chunk) {
         answer.lines.push(format!(
-            "  the next lease goes to {} replicas alone: the others lack acknowledged \
-             bytes, or may have lost some",
+            "  it goes on with {} replicas alone, at once: the others lack acknowledged bytes, \
+             or may have lost some",
             set.len()
         ));
     }
@@ -143,8 +144,11 @@ fn explain_chunk(
         ));
     }
     if sound < chunk.goal as usize {
-        let waits = "  waits for a copy to be made, or for its servers to come back".to_owned();
-        answer.lines.push(repair.unwrap_or(waits));
+        let waits = match is_to_be_levelled(view, (handle, &chunk)) {
+            true => "  waits to be levelled by the master itself; then it is copied",
+            false => "  waits for a copy to be made, or for its servers to come back",
+        };
+        answer.lines.push(repair.unwrap_or(waits.to_owned()));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whether a chunk needs another replica, and how urgently (GFS §4.3); or can do without one.
 
 use super::good_replicas::{counted, good};
+use super::members::current;
 use super::placement::has_room_elsewhere;
 use super::surplus::has_surplus;
 use crate::state::ChunkRecord;
@@ -57,7 +58,9 @@ pub(crate) fn needs(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -
     let (good, counts) = (count(good.len()), count(counted.len()));
     let hidden = || view.state.is_hidden(chunk.file);
     let surplus = has_surplus(view, (handle, chunk), counted.len());
-    let urgency = if good < chunk.goal {
+    let urgency = if good == 0 && is_left_suspect(view, handle, chunk) {
+        None
+    } else if good < chunk.goal {
         let copies = Reverse(chunk.goal - counts);
         Some(Urgency { copies, ..Urgency::of(good, hidden(), chunk.goal) })
     } else if counts < chunk.goal {
@@ -70,6 +73,13 @@ pub(crate) fn needs(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -
         None
     };
     ChunkNeeds { urgency, surplus }
+}
+
+/// Whether a chunk is a deleted file's, and suspects are all there is of it: it gets no lease, so
+/// none becomes current, and none is copied, before it is brought back (R20, R28).
+fn is_left_suspect(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
+    let suspects = current(view, handle, chunk).any(|(_, it)| it.suspect && !it.damaged);
+    suspects && view.state.is_hidden(chunk.file)
 }
 
 /// How urgently a chunk lacks replicas; none: it has its goal.

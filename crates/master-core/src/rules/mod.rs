@@ -7,7 +7,7 @@
 //!                 │                          lease_upkeep   what a heartbeat extends
 //!   closing ──────┘   garbage  placement  reading  health  degraded  explain
 //!   good_replicas ◄── lacking · surplus · cloning   condition   who needs one more, or one less
-//!   chunk_list
+//!   chunk_list    levelled_unasked ─► replica_set          what no client asks for
 //! ```
 
 pub(crate) mod behind;
@@ -25,6 +25,7 @@ pub(crate) mod health;
 pub(crate) mod lacking;
 pub(crate) mod lease_request;
 pub(crate) mod lease_upkeep;
+pub(crate) mod levelled_unasked;
 pub(crate) mod live_file;
 pub(crate) mod members;
 pub(crate) mod next_step;

@@ -21,6 +21,11 @@ pub(super) const DRILLS: &[Drill] = &[
         4,
         a_chunk_heals_while_records_are_appended,
     ),
+    Drill::of_bug(
+        "a whole cell loses power, nobody asks for anything, and a server is gone for ever",
+        4,
+        suspects_heal_though_nobody_asks,
+    ),
 ];
 
 /// One of three replicas is gone for ever. A client writes byte after byte while the chunk is
@@ -81,4 +86,32 @@ fn a_chunk_heals_while_records_are_appended(script: &mut DrillScript) -> Verdict
     let given = script.read(1, file, 0, 7 * count)?;
     let whole = b"record;".repeat(usize::try_from(count).expect("few"));
     if given == whole { Ok(()) } else { Err(format!("{} bytes of {count} records", given.len())) }
+}
+
+/// All chunkservers lose power, and with it what was not synced; they come back, and each replica
+/// is suspect. Nobody reads or writes. Then one of them is gone for ever: each chunk is copied, for
+/// the master has made current what is left of it. In the end the two others that were of the set
+/// are gone too, and what was synced is read from the copy (R28).
+fn suspects_heal_though_nobody_asks(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/f", Content::Bytes)?;
+    script.write_synced(0, file, 0, b"first")?;
+    script.write(0, file, 5, b" second")?;
+    let chunk = script.chunk(file, 0)?;
+    let before = script.version(chunk);
+    let servers = script.nodes().servers.clone();
+    servers.iter().for_each(|server| script.power_loss_of_all_unsynced(*server));
+    for server in &servers {
+        script.restart(*server)?;
+    }
+    // Who misses the raise on a connection of before is left out, and another takes its place.
+    let is_whole = |it: &DrillScript| it.set_size(chunk) == 3 && it.holders(chunk).len() == 3;
+    script.until("it is raised, and whole", |it| it.version(chunk) > before && is_whole(it))?;
+    script.pass(Duration::from_secs(1));
+    let (set, level) = (script.holders(chunk), script.version(chunk));
+    let [gone, left @ ..] = &set[..] else { return Err("no replica".into()) };
+    script.kill(*gone);
+    script.until("a copy joins", |it| it.version(chunk) > level && it.set_size(chunk) == 3)?;
+    left.iter().for_each(|server| script.kill(*server));
+    let given = script.read(1, file, 0, 5)?;
+    if given == b"first"[..] { Ok(()) } else { Err(format!("the copy gives {given:?}")) }
 }

@@ -11,7 +11,7 @@ use cairn_types::{ChunkHandle, ChunkVersion, LogIndex, ReplicaAt, SerialNumber, 
 use std::collections::BTreeMap;
 
 /// What each server's disk holds of the one chunk.
-type Disks = BTreeMap<u64, ReplicaReport>;
+pub(super) type Disks = BTreeMap<u64, ReplicaReport>;
 
 /// A replica that has applied `serial` and knows `acknowledged` to be acknowledged.
 fn replica(grant: &ChunkGrant, (serial, acknowledged): (u64, u64), suspect: bool) -> ReplicaReport {
@@ -27,7 +27,7 @@ fn replica(grant: &ChunkGrant, (serial, acknowledged): (u64, u64), suspect: bool
 
 /// A chunk on three servers, of which those that are given came back after a power failure as
 /// they tell; the master too has started anew.
-fn after_power_loss(told: &[((u64, u64), bool)]) -> (World, Disks) {
+pub(super) fn after_power_loss(told: &[((u64, u64), bool)]) -> (World, Disks) {
     let mut world = World::new(3);
     let grant = world.first_chunk();
     let mut world = world.restarted(2);

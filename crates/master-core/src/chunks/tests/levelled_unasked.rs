@@ -1,0 +1,111 @@
+//! What the master levels though no client asks (R28): suspects that are all there, and what was
+//! decided on.
+
+use super::after_power_loss::{Disks, after_power_loss};
+use super::{FILE, World, mutation};
+use crate::record::{HideEntry, OpenChunk};
+use crate::state::ROOT;
+use cairn_protocol::{ReplicaReport, Request};
+use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, Term};
+use std::collections::BTreeSet;
+
+/// Time passes, all calls are answered truly, and nobody asks for anything. How many leases were
+/// granted.
+fn leave_alone(world: &mut World, disks: &mut Disks, millis: u64) -> usize {
+    let alive: Vec<u64> = disks.keys().copied().collect();
+    let end = world.millis + millis;
+    let mut granted = 0;
+    while world.millis < end {
+        world.pass(250, &alive);
+        let mut raised = vec![];
+        for (id, to, raise) in world.raises() {
+            let disk = disks.get_mut(&to).expect("it is one of them");
+            let there = ReplicaReport { handle: raise.handle, ..disk.clone() };
+            world.accept(id, &raise, there);
+            disk.version = raise.to;
+            raised.push(to);
+        }
+        world.commit();
+        if world.sent.iter().any(|sent| matches!(sent.request, Request::GrantLease(_))) {
+            let grant = world.accept_grant();
+            granted += 1;
+            // The primary has levelled them, and each tells so with its next heartbeat.
+            let of_set = grant.secondaries.iter().map(|at| at.server).chain([grant.server]);
+            for id in of_set.map(|server| server.get()) {
+                let disk = disks.get_mut(&id).expect("it is one of them");
+                disk.suspect = false;
+                disk.serial = grant.serial;
+                disk.length = grant.length;
+                world.beat(id, vec![disk.clone()], vec![]);
+            }
+        }
+    }
+    granted
+}
+
+fn reasons(world: &mut World) -> Vec<String> {
+    world.with(|chunks, step| chunks.health(&chunks.view(step.now, step.state)).reasons)
+}
+
+#[test]
+fn suspects_that_are_all_there_become_current_though_no_client_asks() {
+    let (mut world, mut disks) = after_power_loss(&[((18, 18), true); 3]);
+    let granted = leave_alone(&mut world, &mut disks, 60_000);
+    assert_eq!(granted, 1, "once, and what is well is left alone");
+    assert_eq!(reasons(&mut world), [""; 0]);
+    let handle = disks[&1].handle;
+    let chunk = world.state.chunk(handle).expect("there");
+    assert_eq!((chunk.set_size, chunk.version.term()), (3, Term::new(2)), "logged, of all three");
+}
+
+#[test]
+fn a_decision_is_carried_out_when_its_time_has_come_though_no_client_asks() {
+    let told = [((10, 9), true), ((18, 18), true), ((15, 15), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    assert_eq!(leave_alone(&mut world, &mut disks, 3000), 0, "all may still tell");
+    assert_eq!(leave_alone(&mut world, &mut disks, 12_000), 1);
+    let handle = disks[&1].handle;
+    let chunk = world.state.chunk(handle).expect("there");
+    assert_eq!((chunk.set_size, chunk.version), (1, disks[&2].version), "the furthest alone");
+}
+
+#[test]
+fn of_many_suspects_so_many_are_levelled_at_once_and_none_while_servers_may_still_tell() {
+    const CHUNKS: u64 = 200;
+    let handle = |number: u64| ChunkHandle::of(Term::new(1), 10_000 + 2 * number);
+    let version = ChunkVersion::of(Term::new(1), 1);
+    let mut world = World::new(0);
+    for number in 0..CHUNKS {
+        let (index, handle) = (ChunkIndex::new(number), handle(number));
+        let open = OpenChunk { file: FILE, index, handle, version, ..OpenChunk::default() };
+        world.apply(OpenChunk { set_size: 3, ..open });
+    }
+    let mut world = world.restarted(2);
+    let held = |number| ReplicaReport {
+        handle: handle(number),
+        version,
+        suspect: true,
+        ..ReplicaReport::default()
+    };
+    for id in 1..=2 {
+        world.join(id, (0..CHUNKS).map(held).collect(), vec![]);
+    }
+    world.join_only(3);
+    world.pass(1000, &[1, 2, 3]);
+    assert!(world.raises().is_empty(), "one has yet to tell");
+    world.join(3, (0..CHUNKS).map(held).collect(), vec![]);
+    world.pass(10_000, &[1, 2, 3]);
+    let raised: BTreeSet<ChunkHandle> =
+        world.raises().iter().map(|(_, _, raise)| raise.handle).collect();
+    assert_eq!(raised.len(), 64, "as many at once as may be");
+}
+
+#[test]
+fn suspects_of_a_deleted_file_get_no_lease_and_are_not_held_against_the_cell() {
+    let (mut world, mut disks) = after_power_loss(&[((18, 18), true); 3]);
+    let (mutation, name) = (mutation(2), "f".into());
+    world.apply(HideEntry { mutation, entry: FILE, parent: ROOT, name, ..HideEntry::default() });
+    assert!(world.state.is_hidden(FILE));
+    assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 0, "R20");
+    assert_eq!(reasons(&mut world), [""; 0]);
+}

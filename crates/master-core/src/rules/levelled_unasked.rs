@@ -1,0 +1,54 @@
+//! Which chunks the master levels though no client asks for a lease (R28).
+//!
+//! A replica that may have lost bytes becomes current by a raise alone, and what the master decides
+//! on is logged by one. A chunk that nobody writes to would wait for either for ever, and lose its
+//! redundancy with each server that dies meanwhile: no copy is made of a suspect.
+//!
+//! - LV1: only where nobody may have a lease, known or not: to a client's chunk its client sees.
+//! - LV2: only where a raise is of use: a suspect of its set becomes current, or a decision is
+//!   carried out.
+
+use super::decided_set::{SetDecision, decide};
+use super::live_file::is_live_file;
+use super::members::{current, former_holder_unknown};
+use super::replica_set::{LiveMember, plan_raise};
+use crate::fleet::KnownReplica;
+use crate::state::ChunkRecord;
+use crate::view::View;
+use cairn_types::{ChunkHandle, ServerId};
+
+/// Whom the master raises by itself now, if it does.
+pub(crate) fn whom_to_level(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+) -> Option<Vec<LiveMember>> {
+    let now = view.now.time;
+    let may_be_leased =
+        view.leases.possible(handle, now).is_some() || former_holder_unknown(view, handle, chunk);
+    // LV1; R20: a deleted file's chunk gets no lease.
+    if may_be_leased || !is_live_file(view.state, chunk.file) {
+        return None;
+    }
+    if view.troubles.rest(now, handle).is_some() {
+        return None;
+    }
+    let members = plan_raise(view, handle, chunk).ok()?;
+    let replica = |server| view.fleet.locations().get(handle, server);
+    let suspect = |(at, _): &LiveMember| replica(at.server).is_some_and(|it| it.suspect);
+    let decided = matches!(decide(view, handle, chunk), SetDecision::Set(_));
+    // LV2
+    (decided || members.iter().any(suspect)).then_some(members)
+}
+
+/// Whether suspects are all there is of a chunk, and the master waits for nobody but time to level
+/// them: to copy from there is nothing, and nothing that a person must do.
+pub(crate) fn is_to_be_levelled(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+) -> bool {
+    let is_suspect = |(_, replica): (ServerId, KnownReplica)| replica.suspect && !replica.damaged;
+    let suspects = current(view, handle, chunk).any(is_suspect);
+    let leased = view.leases.possible(handle, view.now.time).is_some();
+    let decided = || decide(view, handle, chunk) != SetDecision::NotNeeded;
+    suspects && (leased || decided() || plan_raise(view, handle, chunk).is_ok())
+}
