@@ -72,6 +72,8 @@ fn a_kill_in_the_middle_of_an_append_costs_no_replica(script: &mut DrillScript) 
             script.restart(server)?;
         }
         drop(script.wait(append));
+        // The next file is to lie on all three again.
+        script.pass(Duration::from_millis(500));
     }
     Ok(())
 }
