@@ -96,6 +96,57 @@ fn what_is_planted_in_single_replicas_is_found_by_name_and_repaired() {
     assert!(cell.ok_with(["cat", "/d/file"], b"") == bytes, "the same bytes");
 }
 
+/// How the cell is, and how many bad replicas its servers have.
+fn health(cell: &Cell) -> (Value, u64) {
+    let told = |command: &str| -> Vec<Value> {
+        let text = cell.ok([command, "--json"]);
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let bad = told("servers").iter().map(|it| it["bad_count"].as_u64().expect("a number")).sum();
+    (told("status")[0]["health"].clone(), bad)
+}
+
+#[test]
+fn what_rots_in_a_cell_of_three_is_made_anew_where_it_was_and_the_cell_is_healthy_again() {
+    let cell = Cell::start(3);
+    let bytes = content(2 << 20);
+    let local = cell.file("local", &bytes);
+    cell.ok(["put", local.as_str(), "/file"]);
+    await_until("all is well", || health(&cell) == ("healthy".into(), 0));
+    let files = chunk_files(&cell);
+    let (rotten, whole) = (&files[0][0].1, &files[0][1].1);
+    flip(rotten, 70_000);
+    std::fs::remove_file(&files[1][2].1).expect("removes");
+    let (found, _, code) = fsck(&cell, &["--data"]);
+    assert_eq!((find(&found, "BAD_BLOCK")["path"].as_str(), code), (Some("/file"), 14));
+    // By itself, whoever looks on.
+    await_until("all is well again", || health(&cell) == ("healthy".into(), 0));
+    let read = |path: &PathBuf| std::fs::read(path).expect("it is there");
+    assert!(read(rotten) == read(whole), "the bad one is gone, and a good one in its place");
+    assert!(read(&files[1][2].1) == read(&files[1][0].1), "what was gone is there");
+    let (found, summary, code) = fsck(&cell, &["--data", "--repair"]);
+    assert_eq!((found.len(), code, &summary["replica_count"]), (0, 0, &6.into()), "{found:?}");
+    assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "the same bytes");
+}
+
+#[test]
+fn what_is_bad_beyond_the_goal_goes_when_a_person_lowers_it() {
+    let cell = Cell::start(3);
+    let local = cell.file("local", &content(1 << 20));
+    cell.ok(["put", local.as_str(), "/file"]);
+    let files = chunk_files(&cell);
+    // With one good one left nobody gives up what may be read of the others.
+    flip(&files[0][0].1, 70_000);
+    flip(&files[0][1].1, 9_000);
+    assert_eq!(fsck(&cell, &["--data"]).2, 14);
+    await_until("the master to know", || health(&cell).1 == 2);
+    cell.ok(["policy", "--replication", "1", "/file"]);
+    let (_, summary, code) = fsck(&cell, &["--data", "--repair"]);
+    assert_eq!((code, &summary["to_repair"]), (0, &0.into()), "{summary}");
+    await_until("all is well", || health(&cell) == ("healthy".into(), 0));
+    assert_eq!(chunk_files(&cell), [vec![files[0][2].clone()]], "the good one stays");
+}
+
 #[test]
 fn what_is_bad_in_every_replica_is_called_beyond_repair_and_not_waited_for() {
     let cell = Cell::start(3);

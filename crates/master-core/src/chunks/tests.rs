@@ -18,6 +18,7 @@ use cairn_types::{
 
 mod absent_servers;
 mod after_power_loss;
+mod bad_replicas;
 mod below_goal;
 mod chunk_list;
 mod closed_unmarked;

@@ -6,7 +6,8 @@
 //! ```
 //! - LO1: the smaller set is logged only where as many good replicas as the chunk's goal have taken
 //!   its raise, on servers that are not being drained, with all that they hold on disk (E2). So
-//!   nothing is left out before enough others are sound (R11).
+//!   nothing is left out before enough others are sound (R11). A bad one that stands in the way of
+//!   a good one is left out where two good ones have (SP3).
 //! - LO2: no lease is live meanwhile, and none is granted, because this job has the place: nobody
 //!   acknowledges anything under the set that was.
 //!
@@ -127,15 +128,18 @@ impl LeaveOutJob {
         let raised = raise.raised();
         let replica = |r: &RaisedReplica| (r.at.server, KnownReplica::of(&r.report, view.now.time));
         let mut known: Vec<(ServerId, KnownReplica)> = raised.iter().map(replica).collect();
-        let out = view.fleet.locations().get(handle, self.server);
-        known.extend(out.filter(KnownReplica::is_sound).map(|out| (self.server, out)));
-        // R29: who lacks what another has is none to go on with alone.
-        if !behind(&known).is_empty() && !broken(Rule::R29) {
-            return self.give_up("its replicas differ: the next lease levels them", acts);
-        }
         let members: Vec<ServerId> = raised.iter().map(|r| r.at.server).collect();
         let sound = known.iter().all(|(_, replica)| replica.is_sound());
-        if !(sound && is_enough(view, &chunk, &members)) {
+        let out = view.fleet.locations().get(handle, self.server);
+        known.extend(out.map(|out| (self.server, out)));
+        // R29: who lacks what another has, a bad one too, is none to go on with alone. A bad one
+        // may lack what they have.
+        let bad =
+            |server: &ServerId| *server == self.server && out.is_some_and(|out| !out.is_sound());
+        if behind(&known).iter().any(|server| !bad(server)) && !broken(Rule::R29) {
+            return self.give_up("its replicas differ: the next lease levels them", acts);
+        }
+        if !(sound && is_enough(view, (handle, &chunk), self.server, &members)) {
             return self.give_up("too few replicas answered", acts);
         }
         // R8: the number is spent. It can wait, and nobody else is left out on its account.

@@ -22,8 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const LEAVE_OUTS_MAX: usize = 64;
 /// Chunks that one look considers.
 const CONSIDERED_MAX: usize = 256;
-/// Leases after which one in use is asked back: where a server is to be emptied, and else (SU2).
-const LEASES_FOR_DRAIN: u32 = 4;
+/// Leases after which one in use is asked back: where a server is to be emptied or a replica is bad,
+/// and else (SU2).
+const LEASES_IN_HURRY: u32 = 4;
 const LEASES_ELSE: u32 = 40;
 /// Chunks whose leases are waited for at once; others are looked at when these are done.
 const LEASED_MAX: usize = 65_536;
@@ -119,8 +120,10 @@ impl SurplusReplicas {
             return false;
         }
         let since = self.leased.entry(handle).or_insert(now);
-        let drains = view.state.known_servers().duties().is_draining(server);
-        let leases = if drains { LEASES_FOR_DRAIN } else { LEASES_ELSE };
+        let replica = view.fleet.locations().get(handle, server);
+        let hurries = view.state.known_servers().duties().is_draining(server)
+            || replica.is_some_and(|replica| !replica.is_sound());
+        let leases = if hurries { LEASES_IN_HURRY } else { LEASES_ELSE };
         let is_over = now >= *since + view.term.config.lease() * leases;
         if is_over {
             *since = now;

@@ -2,7 +2,8 @@
 //!
 //! A replica is good whose server is not dead, silent or not; which is up to date; and which is not
 //! known to have lost or bent anything. A server that is silent for a moment costs nothing. On a
-//! server that is being drained it is as good, and counts for nothing: it is about to go.
+//! server that is being drained it is as good, and counts for nothing: it is about to go. One that
+//! is up to date and known to have lost or bent something is bad.
 
 use super::members::current;
 use crate::fleet::{KnownReplica, behind};
@@ -10,20 +11,32 @@ use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_types::{ChunkHandle, ServerId};
 
+/// A chunk's up-to-date replicas, each in order of server; what is behind is neither.
+#[derive(Debug)]
+pub(crate) struct JudgedReplicas {
+    pub(crate) good: Vec<(ServerId, KnownReplica)>,
+    pub(crate) bad: Vec<(ServerId, KnownReplica)>,
+}
+
+/// Tells the good ones from the bad ones.
+pub(crate) fn judged(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> JudgedReplicas {
+    let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    // While a lease is live its replicas tell at different times how far they are (R29).
+    let leased = view.leases.possible(handle, view.now.time).is_some();
+    let stale = if leased { Vec::new() } else { behind(&up_to_date) };
+    let (mut good, bad): (Vec<_>, Vec<_>) =
+        up_to_date.into_iter().partition(|(_, replica)| replica.is_sound());
+    good.retain(|(server, _)| !stale.contains(server));
+    JudgedReplicas { good, bad }
+}
+
 /// The good ones, in order of server.
 pub(crate) fn good(
     view: &View<'_>,
     handle: ChunkHandle,
     chunk: &ChunkRecord,
 ) -> Vec<(ServerId, KnownReplica)> {
-    let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
-    // While a lease is live its replicas tell at different times how far they are (R29).
-    let leased = view.leases.possible(handle, view.now.time).is_some();
-    let stale = if leased { Vec::new() } else { behind(&up_to_date) };
-    let counts = |(server, replica): &(ServerId, KnownReplica)| {
-        replica.is_sound() && !stale.contains(server)
-    };
-    up_to_date.into_iter().filter(counts).collect()
+    judged(view, handle, chunk).good
 }
 
 /// The servers of those of them that count for the goal.

@@ -1,6 +1,6 @@
 //! Whether a chunk needs another replica, and how urgently (GFS §4.3); or can do without one.
 
-use super::good_replicas::{counted, good};
+use super::good_replicas::{counted, judged};
 use super::members::current;
 use super::placement::has_room_elsewhere;
 use super::surplus::has_surplus;
@@ -52,12 +52,12 @@ pub(crate) struct ChunkNeeds {
 
 /// What a chunk needs.
 pub(crate) fn needs(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> ChunkNeeds {
-    let good = good(view, handle, chunk);
-    let counted = counted(view, &good);
+    let judged = judged(view, handle, chunk);
+    let counted = counted(view, &judged.good);
     let count = |count: usize| u32::try_from(count).expect("a cell has few servers");
-    let (good, counts) = (count(good.len()), count(counted.len()));
+    let (good, counts) = (count(judged.good.len()), count(counted.len()));
     let hidden = || view.state.is_hidden(chunk.file);
-    let surplus = has_surplus(view, (handle, chunk), counted.len());
+    let surplus = has_surplus(view, (handle, chunk), (&judged, counted.len()));
     let urgency = if good == 0 && is_left_suspect(view, handle, chunk) {
         None
     } else if good < chunk.goal {

@@ -4,22 +4,32 @@
 //!   goal stay (R11).
 //! - SP2: whoever goes takes no rack away that the chunk can keep: of those on servers that are not
 //!   drained, one of the rack with the most goes.
+//! - SP3: a bad replica goes before any good one: where the chunk has its goal without it, or where
+//!   it stands in the way. It does where no server could take a good one, nor one that is silent
+//!   might when it is back; then two good ones are enough to go on with. They alone are raised, the
+//!   bad one is stale by that and goes (GB2), and there is room for a good one again.
 
 use super::decided_set::{SetDecision, decide};
-use super::good_replicas::{counted, good};
+use super::good_replicas::{JudgedReplicas, counted, good, judged};
 use super::members::{current, former_holder_unknown};
+use super::placement::is_room_beside;
 use super::replica_set::{Blocked, LiveMember, live_members, may_be_set};
 use super::server_use::use_ppm;
 use crate::state::ChunkRecord;
 use crate::view::View;
+use cairn_protocol::ServerState;
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Rack, ServerId};
+use std::collections::BTreeSet;
 
-/// Whether one of its replicas can go (SP1).
+/// Good replicas that a chunk goes on with where a bad one stands in the way (SP3, R11).
+const GOOD_LEAST: usize = 2;
+
+/// Whether one of its replicas can go (SP1, SP3); so many of those that were judged count.
 pub(crate) fn has_surplus(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
-    counted: usize,
+    (judged, counted): (&JudgedReplicas, usize),
 ) -> bool {
     let goal = chunk.goal as usize;
     let drained = || {
@@ -28,7 +38,35 @@ pub(crate) fn has_surplus(
             .any(|(at, _)| view.state.known_servers().duties().is_draining(at))
     };
     // R11 broken: what is on a server that is drained goes before there are enough others.
-    counted > goal || ((counted == goal || broken(Rule::R11)) && drained())
+    counted > goal
+        || ((counted == goal || broken(Rule::R11)) && drained())
+        || bad_one(view, (handle, chunk), (judged, counted)).is_some()
+}
+
+/// The bad one that can go (SP3).
+fn bad_one(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    (judged, counted): (&JudgedReplicas, usize),
+) -> Option<ServerId> {
+    let (server, _) = judged.bad.iter().max_by_key(|(server, it)| (it.damaged, *server))?;
+    let goes = counted >= chunk.goal as usize || is_in_the_way(view, handle, judged.good.len());
+    goes.then_some(*server)
+}
+
+/// Whether a bad replica of a chunk that lacks good ones keeps it from getting them (SP3).
+fn is_in_the_way(view: &View<'_>, handle: ChunkHandle, good: usize) -> bool {
+    if good < GOOD_LEAST {
+        return false;
+    }
+    let (servers, duties) = (view.fleet.servers(), view.state.known_servers().duties());
+    let holders: BTreeSet<ServerId> =
+        view.fleet.locations().of(handle).map(|(server, _)| server).collect();
+    let may_come = |server: ServerId| {
+        let silent = servers.state(view.now.time, server) == Some(ServerState::Silent);
+        silent && !holders.contains(&server) && !duties.is_draining(server)
+    };
+    !is_room_beside(view, &holders) && !servers.ids().any(may_come)
 }
 
 /// Which one goes; none: all are needed.
@@ -37,9 +75,11 @@ pub(crate) fn who_goes(
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     preferred: Option<ServerId>,
 ) -> Option<ServerId> {
-    let counted = counted(view, &good(view, handle, chunk));
-    if !has_surplus(view, (handle, chunk), counted.len()) {
-        return None;
+    let judged = judged(view, handle, chunk);
+    let counted = counted(view, &judged.good);
+    let bad = bad_one(view, (handle, chunk), (&judged, counted.len()));
+    if bad.is_some() || !has_surplus(view, (handle, chunk), (&judged, counted.len())) {
+        return bad;
     }
     let drained = current(view, handle, chunk)
         .find(|(at, _)| view.state.known_servers().duties().is_draining(*at));
@@ -65,13 +105,20 @@ pub(crate) fn who_goes(
     })
 }
 
-/// Whether these replicas are enough for the chunk to go on with (SP1).
-pub(crate) fn is_enough(view: &View<'_>, chunk: &ChunkRecord, members: &[ServerId]) -> bool {
+/// Whether these good replicas are enough for the chunk to go on with, without one (SP1, SP3).
+pub(crate) fn is_enough(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    out: ServerId,
+    members: &[ServerId],
+) -> bool {
     let count = members
         .iter()
         .filter(|server| !view.state.known_servers().duties().is_draining(**server))
         .count();
-    (count >= chunk.goal as usize || broken(Rule::R11)) && !members.is_empty()
+    let is_bad = || judged(view, handle, chunk).bad.iter().any(|(server, _)| *server == out);
+    let has_goal = count >= chunk.goal as usize || broken(Rule::R11);
+    !members.is_empty() && (has_goal || (is_bad() && is_in_the_way(view, handle, members.len())))
 }
 
 /// Whom to raise so that the chunk goes on without one, or what forbids it. Nobody may have a
@@ -100,7 +147,7 @@ pub(crate) fn plan_leave_out(
         return blocked("a member that is silent costs nothing before it is dead");
     }
     let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
-    if !is_enough(view, chunk, &servers) {
+    if !is_enough(view, (handle, chunk), out, &servers) {
         return blocked("too few others are good and reachable");
     }
     may_be_set(view, handle, chunk, &servers)?;

@@ -30,13 +30,18 @@ pub(super) const DRILLS: &[Drill] = &[
     ),
     Drill::of_promise(
         "a bit that nobody reads rots, and the master hears of it",
-        3,
+        2,
         a_bit_that_nobody_reads_rots_and_the_master_hears_of_it,
     ),
     Drill::of_promise(
         "what rots unread ends with a good replica in place and the bad one gone",
         4,
         what_rots_unread_ends_with_a_good_replica_in_place_and_the_bad_one_gone,
+    ),
+    Drill::of_promise(
+        "what rots where every server has a replica makes room for a good one",
+        3,
+        what_rots_where_every_server_has_a_replica_makes_room_for_a_good_one,
     ),
     Drill::of_rule(
         Rule::R31,
@@ -157,8 +162,8 @@ fn bytes_that_a_network_damages_cost_no_replica(script: &mut DrillScript) -> Ver
     script.write(0, file, 0, b"those")
 }
 
-/// A bit of one replica flips, and no client ever reads it. Its server's scrub finds it, and tells
-/// the master; what it has found it still knows after a restart, before it could look again.
+/// A bit of one of two replicas flips, and no client ever reads it. Its server's scrub finds it, and
+/// tells the master; what it has found it still knows after a restart, before it could look again.
 fn a_bit_that_nobody_reads_rots_and_the_master_hears_of_it(script: &mut DrillScript) -> Verdict {
     let file = script.create("/file", Content::Bytes)?;
     script.write_synced(0, file, 0, &[7; 3000])?;
@@ -205,6 +210,35 @@ fn what_rots_unread_ends_with_a_good_replica_in_place_and_the_bad_one_gone(
     script.until("the bad one is gone", |script| !script.holders(chunk).contains(&rotten))?;
     if script.holders(chunk).len() < 3 {
         return Err("it went before there were three good ones".into());
+    }
+    let bytes = script.read(1, file, 0, 3000)?;
+    if bytes == [7; 3000][..] { Ok(()) } else { Err("it reads otherwise than written".into()) }
+}
+
+/// The same where no server is to spare: the two good ones go on without the bad one, which goes,
+/// and a good one is made where it was.
+fn what_rots_where_every_server_has_a_replica_makes_room_for_a_good_one(
+    script: &mut DrillScript,
+) -> Verdict {
+    let file = script.create("/file", Content::Bytes)?;
+    script.write_synced(0, file, 0, &[7; 3000])?;
+    let chunk = script.chunk(file, 0)?;
+    let [rotten, ..] = script.holders(chunk)[..] else { return Err("no replica".into()) };
+    script.pass(Duration::from_secs(5));
+    script.flip(rotten, chunk, 2500)?;
+    script.until("the bad one is gone", |script| !script.holders(chunk).contains(&rotten))?;
+    if script.set_size(chunk) != 2 {
+        return Err("it went before the others had gone on without it".into());
+    }
+    script.until("there are three again", |script| script.set_size(chunk) == 3)?;
+    if script.holders(chunk).len() != 3 {
+        return Err("three of the set, and not three replicas".into());
+    }
+    // It stands for the whole set: the other two are gone for ever.
+    for node in script.holders(chunk) {
+        if node != rotten {
+            script.kill(node);
+        }
     }
     let bytes = script.read(1, file, 0, 3000)?;
     if bytes == [7; 3000][..] { Ok(()) } else { Err("it reads otherwise than written".into()) }

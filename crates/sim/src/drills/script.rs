@@ -368,6 +368,13 @@ impl DrillScript {
         Ok(())
     }
 
+    /// Whether a byte of a server's replica has changed by itself since it was made.
+    pub(super) fn is_rotten(&self, node: NodeId, handle: ChunkHandle) -> bool {
+        let observer = self.sim.observer.borrow();
+        let replicas = observer.ledger.chunks.get(&handle).map(|chunk| &chunk.replicas);
+        replicas.and_then(|all| all.get(&node)).is_some_and(|replica| replica.flipped)
+    }
+
     /// What a server's disk holds, and what the simulator's own books say of it.
     pub(super) fn image(&self, node: NodeId) -> OldDisk {
         let page = self.sim.observer.borrow().ledger.server_ledger(node);

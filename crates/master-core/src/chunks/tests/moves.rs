@@ -13,7 +13,7 @@ use cairn_types::{ChunkVersion, Incarnation};
 
 impl World {
     /// A chunk that nobody leases; everybody has told.
-    fn settled(servers: u64) -> (Self, ChunkGrant, Vec<u64>) {
+    pub(super) fn settled(servers: u64) -> (Self, ChunkGrant, Vec<u64>) {
         let mut world = Self::new(servers);
         let grant = world.first_chunk();
         let all: Vec<u64> = (1..=servers).collect();
@@ -25,13 +25,13 @@ impl World {
         (world, grant, all)
     }
 
-    fn drain(&mut self, id: u64) {
+    pub(super) fn drain(&mut self, id: u64) {
         self.request(7, Drain { server: server(id), dry_run: false });
         self.commit();
         assert!(matches!(self.reply(7), Some(Ok(Response::Drain(_)))));
     }
 
-    fn jobs(&self, kind: JobKind) -> Vec<JobStatus> {
+    pub(super) fn jobs(&self, kind: JobKind) -> Vec<JobStatus> {
         let jobs = self.chunks.jobs(self.moment(), &self.state);
         jobs.filter(|job| job.kind == kind).collect()
     }
@@ -46,7 +46,7 @@ impl World {
         all.iter().find(|it| it.at.server == server(id)).expect("it is known").duty
     }
 
-    fn orders(&mut self) -> Vec<(EffectId, CloneChunk)> {
+    pub(super) fn orders(&mut self) -> Vec<(EffectId, CloneChunk)> {
         let (clones, others) = std::mem::take(&mut self.sent)
             .into_iter()
             .partition(|sent| matches!(sent.request, Request::CloneChunk(_)));
@@ -59,7 +59,7 @@ impl World {
     }
 
     /// Whatever is ordered to be copied is, and joins; tells to whom.
-    fn copy_all(&mut self) -> Vec<u64> {
+    pub(super) fn copy_all(&mut self) -> Vec<u64> {
         let mut to = Vec::new();
         loop {
             let orders = self.orders();
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    fn sets(&mut self) -> Vec<SetVersion> {
+    pub(super) fn sets(&mut self) -> Vec<SetVersion> {
         let set = |record| match record {
             Record::SetVersion(set) => Some(set),
             _ => None,
@@ -85,12 +85,12 @@ impl World {
     }
 
     /// A server tells of what it has, in an older version than the set's.
-    fn tell_stale(&mut self, id: u64, grant: &ChunkGrant) -> Vec<Garbage> {
+    pub(super) fn tell_stale(&mut self, id: u64, grant: &ChunkGrant) -> Vec<Garbage> {
         self.beat(id, vec![report(grant)], vec![]).garbage
     }
 }
 
-fn asked(raises: &[(EffectId, u64, cairn_protocol::Raise)]) -> Vec<u64> {
+pub(super) fn asked(raises: &[(EffectId, u64, cairn_protocol::Raise)]) -> Vec<u64> {
     let mut asked: Vec<u64> = raises.iter().map(|it| it.1).collect();
     asked.sort_unstable();
     asked
