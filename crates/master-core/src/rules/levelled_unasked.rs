@@ -7,6 +7,8 @@
 //! - LV1: only where nobody may have a lease, known or not: to a client's chunk its client sees.
 //! - LV2: only where a raise is of use: a suspect of its set becomes current, or a decision is
 //!   carried out.
+//! - LV3: unasked, no decision leaves a replica out for a bad block: its good blocks may be all that
+//!   is left of what the others lose next.
 
 use super::decided_set::{SetDecision, decide};
 use super::live_file::is_live_file;
@@ -35,8 +37,9 @@ pub(crate) fn whom_to_level(
     let members = plan_raise(view, handle, chunk).ok()?;
     let replica = |server| view.fleet.locations().get(handle, server);
     let suspect = |(at, _): &LiveMember| replica(at.server).is_some_and(|it| it.suspect);
-    let decided = matches!(decide(view, handle, chunk), SetDecision::Set(_));
-    // LV2
+    let bad_block = || current(view, handle, chunk).any(|(_, replica)| replica.damaged);
+    let decided = matches!(decide(view, handle, chunk), SetDecision::Set(_)) && !bad_block();
+    // LV2, LV3
     (decided || members.iter().any(suspect)).then_some(members)
 }
 
