@@ -22,8 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const LEAVE_OUTS_MAX: usize = 64;
 /// Chunks that one look considers.
 const CONSIDERED_MAX: usize = 256;
-/// Leases after which one in use is asked back: where a server is to be emptied or a replica is bad,
-/// and else (SU2).
+/// Leases after which one in use is asked back: where a server is to be emptied or a replica is
+/// bad, and else (SU2).
 const LEASES_IN_HURRY: u32 = 4;
 const LEASES_ELSE: u32 = 40;
 /// Chunks whose leases are waited for at once; others are looked at when these are done.

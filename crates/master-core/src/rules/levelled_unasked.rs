@@ -7,8 +7,8 @@
 //! - LV1: only where nobody may have a lease, known or not: to a client's chunk its client sees.
 //! - LV2: only where a raise is of use: a suspect of its set becomes current, or a decision is
 //!   carried out.
-//! - LV3: unasked, no decision leaves a replica out for a bad block: its good blocks may be all that
-//!   is left of what the others lose next.
+//! - LV3: unasked, no decision leaves a replica out for a bad block: its good blocks may be all
+//!   that is left of what the others lose next.
 
 use super::decided_set::{SetDecision, decide};
 use super::live_file::is_live_file;

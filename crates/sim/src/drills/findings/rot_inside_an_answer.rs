@@ -76,6 +76,7 @@ fn named(script: &mut DrillScript, file: EntryId) -> Result<Vec<NodeId>, String>
 fn the_whole_one_stands_at_another_version(script: &mut DrillScript) -> Verdict {
     let (file, chunk) = written_file(script)?;
     let (master, holders) = (script.nodes().master, script.holders(chunk));
+    let logged = script.version(chunk);
     for rotten in &holders[..2] {
         script.mute(master, *rotten);
     }
