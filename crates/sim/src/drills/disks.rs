@@ -163,7 +163,8 @@ fn bytes_that_a_network_damages_cost_no_replica(script: &mut DrillScript) -> Ver
 }
 
 /// A bit of one of two replicas flips, and no client ever reads it. Its server's scrub finds it,
-/// and tells the master; what it has found it still knows after a restart, before it could look again.
+/// and tells the master; what it has found it still knows after a restart, before it could look
+/// again.
 fn a_bit_that_nobody_reads_rots_and_the_master_hears_of_it(script: &mut DrillScript) -> Verdict {
     let file = script.create("/file", Content::Bytes)?;
     script.write_synced(0, file, 0, &[7; 3000])?;
