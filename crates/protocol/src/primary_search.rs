@@ -10,7 +10,8 @@
 //! - PS1: whom to ask is chosen by no guess but the first: who is trusted has said that it is in
 //!   charge, or is named by one that is not, which is followed once.
 //! - PS2: a round asks each master that is known once; between two rounds lies a pause, which grows
-//!   while nobody is found. So many who look for a primary are no storm.
+//!   while nobody is found, but where one is about to be in charge. So many who look for a primary
+//!   are no storm.
 //! - PS3: of several that say so the one of the highest term is believed. An answer of a lower term
 //!   than was ever heard of counts only where nobody says better in that round.
 //!
@@ -53,6 +54,8 @@ struct SearchRound {
     unanswered: Vec<Address>,
     /// Who says that it is in charge, in a term that has passed.
     second_best: Option<(Term, Address)>,
+    /// One of them is about to be in charge.
+    is_one_starting: bool,
 }
 
 /// Counts the masters that were chosen one after the other: tells a question to one from a
@@ -244,7 +247,7 @@ impl PrimarySearch {
             return Vec::new();
         }
         let unanswered: Vec<Address> = self.known().cloned().collect();
-        self.round = Some(SearchRound { unanswered: unanswered.clone(), second_best: None });
+        self.round = Some(SearchRound { unanswered: unanswered.clone(), ..SearchRound::default() });
         unanswered
     }
 
@@ -294,6 +297,9 @@ impl PrimarySearch {
             }
             MasterRole::Shadow | MasterRole::Starting => {
                 self.learn(std::slice::from_ref(&answer.primary));
+                if let Some(round) = &mut self.round {
+                    round.is_one_starting |= answer.role == MasterRole::Starting;
+                }
                 let why = not_in_charge(from, answer.role);
                 if self.trust == Trust::Doubted && *from == self.latest {
                     self.lose(why);
@@ -324,7 +330,8 @@ impl PrimarySearch {
             self.find(&who, term);
             return SearchStep::Found;
         }
-        self.fruitless = self.fruitless.saturating_add(1);
+        let most = if round.is_one_starting { ROUNDS_AT_FIRST } else { u32::MAX };
+        self.fruitless = self.fruitless.saturating_add(1).min(most);
         SearchStep::RoundOver
     }
 
@@ -396,6 +403,21 @@ mod tests {
         assert_eq!((trusted(&search), search.number.0), (Some("c"), 1));
         assert_eq!(search.answered(&at("a"), Err(gone())), SearchStep::GoesOn);
         assert_eq!(trusted(&search), Some("c"));
+    }
+
+    #[test]
+    fn one_that_is_about_to_be_in_charge_is_asked_again_soon_however_long_nobody_was() {
+        let mut search = search(&["a"]);
+        search.unreachable(&gone());
+        for _ in 0..2 * ROUNDS_AT_FIRST {
+            search.begin_round();
+            assert_eq!(search.answered(&at("a"), Err(gone())), SearchStep::RoundOver);
+        }
+        let mut random = Random::new(1);
+        assert!(search.pause(&mut random) > 2 * PAUSE, "nobody is there");
+        search.begin_round();
+        search.answered(&at("a"), says(MasterRole::Starting, 3));
+        assert!(search.pause(&mut random) <= 2 * PAUSE, "PS2");
     }
 
     #[test]

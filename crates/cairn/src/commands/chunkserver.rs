@@ -21,7 +21,12 @@ pub(crate) struct ChunkserverArguments {
     #[arg(long, env = "CAIRN_DATA", value_name = "DIR", value_delimiter = ',')]
     data: Vec<PathBuf>,
     /// The cell's master, or several after commas, or a name of all [default: 127.0.0.1:7400]
-    #[arg(long, visible_alias = "masters", env = "CAIRN_MASTER", value_name = "ADDRESS")]
+    #[arg(
+        long = "masters",
+        visible_alias = "master",
+        env = "CAIRN_MASTER",
+        value_name = "ADDRESS"
+    )]
     master: Option<String>,
     /// Where it listens [default: 127.0.0.1:7401]
     #[arg(long, env = "CAIRN_LISTEN", value_name = "ADDRESS")]
