@@ -96,6 +96,13 @@ fn what_is_planted_in_single_replicas_is_found_by_name_and_repaired() {
     assert!(cell.ok_with(["cat", "/d/file"], b"") == bytes, "the same bytes");
 }
 
+/// Bytes that the servers have told they store.
+fn stored(cell: &Cell) -> u64 {
+    let text = cell.ok(["servers", "--json"]);
+    let told = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    told.map(|server| server["stored"].as_u64().expect("a number")).sum()
+}
+
 /// How the cell is, and how many bad replicas its servers have.
 fn health(cell: &Cell) -> (Value, u64) {
     let told = |command: &str| -> Vec<Value> {
@@ -119,11 +126,11 @@ fn what_rots_in_a_cell_of_three_is_made_anew_where_it_was_and_the_cell_is_health
     std::fs::remove_file(&files[1][2].1).expect("removes");
     let (found, _, code) = fsck(&cell, &["--data"]);
     assert_eq!((find(&found, "BAD_BLOCK")["path"].as_str(), code), (Some("/file"), 14));
-    // By itself, whoever looks on.
+    // By itself, whoever looks on; the master hears of it with the next heartbeat.
+    let read = |path: &PathBuf| std::fs::read(path).unwrap_or_default();
+    await_until("the bad one is gone, and a good one in its place", || read(rotten) == read(whole));
+    await_until("what was gone is there", || read(&files[1][2].1) == read(&files[1][0].1));
     await_until("all is well again", || health(&cell) == ("healthy".into(), 0));
-    let read = |path: &PathBuf| std::fs::read(path).expect("it is there");
-    assert!(read(rotten) == read(whole), "the bad one is gone, and a good one in its place");
-    assert!(read(&files[1][2].1) == read(&files[1][0].1), "what was gone is there");
     let (found, summary, code) = fsck(&cell, &["--data", "--repair"]);
     assert_eq!((found.len(), code, &summary["replica_count"]), (0, 0, &6.into()), "{found:?}");
     assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "the same bytes");
@@ -222,6 +229,8 @@ fn a_rate_is_kept_and_the_time_that_it_takes_is_told_before() {
     let cell = Cell::start(3);
     let local = cell.file("local", &content(2 << 20));
     cell.ok(["put", local.as_str(), "/file"]);
+    // How much there is the servers tell with their heartbeats.
+    await_until("all is told of", || stored(&cell) >= 6 << 20);
     let started = std::time::Instant::now();
     let done = cell.run(["fsck", "--data", "--rate", "500K"]);
     assert_eq!(done.code(), 0, "{}", done.stderr);

@@ -7,7 +7,6 @@
 
 use crate::ticks::ELECTION_TICKS;
 use cairn_types::Random;
-use cairn_types::planted::{Rule, broken};
 use raft::StateRole;
 
 /// Patience is drawn from `ELECTION_TICKS` up to this many more.
@@ -31,8 +30,7 @@ impl ElectionClock {
         let mut random = Random::new(seed);
         let patience = draw(&mut random);
         let drawn_for = (0, StateRole::Follower);
-        let deaf_ticks = if broken(Rule::R21) { 0 } else { ELECTION_TICKS };
-        Self { random, drawn_for, patience, deaf_ticks }
+        Self { random, drawn_for, patience, deaf_ticks: ELECTION_TICKS }
     }
 
     /// Ticks without a word of a primary until this member, in this term and role, stands (EC1).

@@ -5,7 +5,6 @@
 //!   and vote, and for no records, or a slow disk would cost the primary its leadership.
 
 use cairn_protocol::{ConsensusKind, ConsensusMessage};
-use cairn_types::planted::{Rule, broken};
 use std::collections::VecDeque;
 
 /// Messages, each with the number of what has to be durable first.
@@ -25,7 +24,7 @@ impl HeldMessages {
     pub(crate) fn hold(&mut self, number: u64, votes_wait: bool, message: ConsensusMessage) {
         let follows = message.kind == ConsensusKind::HeartbeatAnswer && !votes_wait;
         // R25 broken: a member says what it may forget.
-        if follows || broken(Rule::R25) {
+        if follows {
             self.free.push(message);
         } else {
             self.held.push_back((number, message));

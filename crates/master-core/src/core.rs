@@ -342,9 +342,10 @@ impl MasterCore {
         let failed =
             |warning: &String| format!("{}: {warning}", ReasonCode::CheckpointFailed.code());
         let warning = self.warning.as_ref().map(failed);
-        let reasons = [behind::warning(view), warning, self.is_full.then_some(full)];
+        let own = [behind::warning(view), warning, self.is_full.then_some(full)];
+        // A person is shown the first few: what ails the master says why the rest does.
+        status.reasons.splice(0..0, own.into_iter().flatten());
         status.reasons.extend(self.chunks.warnings(view));
-        status.reasons.extend(reasons.into_iter().flatten());
         Response::Status(status)
     }
 

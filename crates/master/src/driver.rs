@@ -220,7 +220,7 @@ impl Master {
     /// Whether no other member can have been elected yet (R21, R23).
     fn is_confirmed(&self, now: Now) -> bool {
         let drift = self.role.state().config().drift_permille;
-        self.group.consensus().is_confirmed(now.time, drift) || broken(Rule::R21)
+        self.group.consensus().is_confirmed(now.time, drift)
     }
 
     fn on_disk(

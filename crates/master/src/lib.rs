@@ -26,7 +26,7 @@ mod waiting_member;
 pub use cairn_store::PageFileLimits;
 pub use driver::Master;
 pub use master_disk::{CHECKPOINT_LANE, MasterDisk};
-pub use member_directory::make_member;
+pub use member_directory::{MakeMemberError, make_member};
 pub use open::{MasterConfig, MasterOpenError};
 pub use recovery::RecoveryError;
 pub use seed::{SEED_TERM, SeedError, seed};

@@ -53,16 +53,12 @@ crate::code! {
         R19 = 19,
         /// Files go by id; hidden files get no lease.
         R20 = 20,
-        /// Leadership is confirmed before anybody relies on it.
-        R21 = 21,
         /// A new master waits for old leases.
         R22 = 22,
         /// Answers leave when applied.
         R23 = 23,
         /// Outcomes are remembered.
         R24 = 24,
-        /// A member that forgot votes no more.
-        R25 = 25,
         /// Data, checksums, head.
         R26 = 26,
         /// Dirty marks.

@@ -128,8 +128,8 @@ fn explain_chunk(
         answer.lines.push(format!("  no lease can be granted: {}", blocked.why));
     } else if let SetDecision::Set(set) = decide(view, handle, &chunk) {
         answer.lines.push(format!(
-            "  it goes on with {} replicas alone, at once: the others lack acknowledged bytes, \
-             or may have lost some",
+            "  the next lease goes to {} replicas alone: the others lack acknowledged \
+             bytes, or may have lost some",
             set.len()
         ));
     }

@@ -1,14 +1,13 @@
 //! Which chunks the master levels though no client asks for a lease (R28).
 //!
-//! A replica that may have lost bytes becomes current by a raise alone, and what the master decides
-//! on is logged by one. A chunk that nobody writes to would wait for either for ever, and lose its
-//! redundancy with each server that dies meanwhile: no copy is made of a suspect.
+//! A replica that may have lost bytes becomes current by a raise alone. A chunk that nobody writes
+//! to would wait for one for ever, and lose its redundancy with each server that dies meanwhile:
+//! no copy is made of a suspect.
 //!
 //! - LV1: only where nobody may have a lease, known or not: to a client's chunk its client sees.
-//! - LV2: only where a raise is of use: a suspect of its set becomes current, or a decision is
-//!   carried out.
-//! - LV3: unasked, no decision leaves a replica out for a bad block: its good blocks may be all
-//!   that is left of what the others lose next.
+//! - LV2: only where a raise is of use: a suspect of its set becomes current.
+//! - LV3: never by a decision, which leaves replicas out for ever: while nobody asks for the chunk,
+//!   waiting for those who are away costs nothing.
 
 use super::decided_set::{SetDecision, decide};
 use super::live_file::is_live_file;
@@ -34,13 +33,15 @@ pub(crate) fn whom_to_level(
     if view.troubles.rest(now, handle).is_some() {
         return None;
     }
+    // LV3
+    if decide(view, handle, chunk) != SetDecision::NotNeeded {
+        return None;
+    }
     let members = plan_raise(view, handle, chunk).ok()?;
     let replica = |server| view.fleet.locations().get(handle, server);
     let suspect = |(at, _): &LiveMember| replica(at.server).is_some_and(|it| it.suspect);
-    let bad_block = || current(view, handle, chunk).any(|(_, replica)| replica.damaged);
-    let decided = matches!(decide(view, handle, chunk), SetDecision::Set(_)) && !bad_block();
-    // LV2, LV3
-    (decided || members.iter().any(suspect)).then_some(members)
+    // LV2
+    members.iter().any(suspect).then_some(members)
 }
 
 /// Whether suspects are all there is of a chunk, and the master waits for nobody but time to level
@@ -52,6 +53,6 @@ pub(crate) fn is_to_be_levelled(
     let is_suspect = |(_, replica): (ServerId, KnownReplica)| replica.suspect && !replica.damaged;
     let suspects = current(view, handle, chunk).any(is_suspect);
     let leased = view.leases.possible(handle, view.now.time).is_some();
-    let decided = || decide(view, handle, chunk) != SetDecision::NotNeeded;
-    suspects && (leased || decided() || plan_raise(view, handle, chunk).is_ok())
+    let ordinary = decide(view, handle, chunk) == SetDecision::NotNeeded;
+    suspects && ordinary && (leased || plan_raise(view, handle, chunk).is_ok())
 }
