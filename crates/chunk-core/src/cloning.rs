@@ -123,7 +123,10 @@ impl Clones {
             self.last += 1;
             self.by_handle.insert(handle, ChunkClone::new(handle, self.last, cx.now));
         }
-        self.pace.set_rate(clone.rate);
+        // Clients wait for one that is finished: it alone keeps to no rate.
+        if !clone.finish {
+            self.pace.set_rate(clone.rate);
+        }
         let known = self.by_handle.get_mut(&handle).expect("it was there, or was made just now");
         known.take_order(cx, CloneOrder::new(from, clone));
         Ok(())

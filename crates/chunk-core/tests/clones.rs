@@ -434,3 +434,45 @@ fn an_order_of_an_older_term_or_for_another_server_is_refused() {
     assert_eq!(bench.failure().code, ErrorCode::Invalid);
     assert!(bench.jobs.is_empty());
 }
+
+#[test]
+fn a_clone_that_is_finished_frees_no_other_of_the_rate() {
+    let mut bench = Bench::joined();
+    let [one, other] = [70, 71].map(|number| cairn_types::ChunkHandle::of(TERM, number));
+    bench.ask(CloneChunk { handle: one, rate: 8 * block(), ..order(false) });
+    let (id, _) = bench.job();
+    bench.hold(id, 0);
+    let of_clone =
+        |job: &ChunkJob, wanted| matches!(job, ChunkJob::Clone { handle, .. } if *handle == wanted);
+    let mut taken = 0;
+    let mut finishing = false;
+    for step in 0..40 {
+        if step == 20 {
+            // As a master orders it when a copy joins: clients wait for that one.
+            bench.ask(CloneChunk { handle: other, rate: 0, ..order(true) });
+            let at = bench.jobs.iter().position(|(_, job)| of_clone(job, other)).expect("begun");
+            let (id, _) = bench.jobs.remove(at).expect("it is there");
+            bench.hold(id, 1);
+            finishing = true;
+        }
+        while let Some((id, request)) = bench.calls.pop_front() {
+            let Request::Fetch(fetch) = request else { continue };
+            if fetch.handle == other {
+                continue;
+            }
+            assert_eq!(fetch.size_max, block(), "while another is finished: {finishing}");
+            taken += 1;
+            let checksums = BlockChecksums(vec![7]);
+            let replica = ReplicaReport { handle: one, ..stands(1000, 5) };
+            let answer = FetchAnswer { offset: fetch.offset, checksums, replica, busy: false };
+            let payload = Bytes::from(vec![1; usize::try_from(block()).expect("small")]);
+            let answer = Answer { response: Response::Fetch(answer), payload };
+            bench.step(Event::Completed { id, result: Completion::Answered(Ok(answer)) });
+            let at = bench.jobs.iter().position(|(_, job)| of_clone(job, one)).expect("stored");
+            let (id, _) = bench.jobs.remove(at).expect("it is there");
+            bench.done(id, Ok(ChunkDone::Cloned));
+        }
+        bench.tick(Duration::from_millis(50));
+    }
+    assert!((14..=20).contains(&taken), "{taken} in two seconds");
+}
