@@ -31,7 +31,7 @@ use raft::prelude::{ConfState, Config, Entry, HardState, RawNode};
 use raft::{Ready, StateRole};
 
 /// About the most bytes of records in one message.
-const MESSAGE_SIZE: u64 = 256 << 10;
+const ENTRIES_SIZE: u64 = 256 << 10;
 /// Messages with records that may be on their way to one member.
 const IN_FLIGHT: usize = 64;
 /// Bytes of applied records that are kept in memory for members that lag.
@@ -115,20 +115,12 @@ impl std::fmt::Debug for Consensus {
 
 /// The members as the library counts them.
 fn conf_state(members: &Members) -> ConfState {
-    use MemberStanding as Standing;
-    let of = |standings: &[Standing]| -> Vec<u64> {
-        let such = members.all.iter().filter(|member| standings.contains(&member.standing));
+    let of = |standing: MemberStanding| -> Vec<u64> {
+        let such = members.all.iter().filter(|member| member.standing == standing);
         such.map(|member| member.id.get()).collect()
     };
-    let changes = [Standing::Entering, Standing::Leaving];
-    let is_joint = members.all.iter().any(|member| changes.contains(&member.standing));
-    ConfState {
-        voters: of(&[Standing::Voter, Standing::Entering]),
-        learners: of(&[Standing::Learner]),
-        voters_outgoing: if is_joint { of(&[Standing::Voter, Standing::Leaving]) } else { vec![] },
-        auto_leave: is_joint,
-        ..ConfState::default()
-    }
+    let (voters, learners) = (of(MemberStanding::Voter), of(MemberStanding::Learner));
+    ConfState { voters, learners, ..ConfState::default() }
 }
 
 impl Consensus {
@@ -156,7 +148,7 @@ impl Consensus {
             min_election_tick: ELECTION_TICKS,
             max_election_tick: PATIENCE_END,
             applied: from.applied.0.get(),
-            max_size_per_msg: MESSAGE_SIZE,
+            max_size_per_msg: ENTRIES_SIZE,
             max_inflight_msgs: IN_FLIGHT,
             check_quorum: true,
             pre_vote: true,

@@ -84,7 +84,7 @@ fn members(voters: u64, learners: u64) -> Members {
         address: Address::new(format!("m{id}")),
         standing: if id <= voters { MemberStanding::Voter } else { MemberStanding::Learner },
     };
-    Members { all: (1..=voters + learners).map(member).collect(), ..Members::default() }
+    Members { all: (1..=voters + learners).map(member).collect() }
 }
 
 impl World {

@@ -23,7 +23,6 @@ impl HeldMessages {
     /// A message that waits until this is durable; `votes_wait`: term or vote is part of it.
     pub(crate) fn hold(&mut self, number: u64, votes_wait: bool, message: ConsensusMessage) {
         let follows = message.kind == ConsensusKind::HeartbeatAnswer && !votes_wait;
-        // R25 broken: a member says what it may forget.
         if follows {
             self.free.push(message);
         } else {

@@ -78,7 +78,7 @@ async fn create(text: &str, session: &Session, output: &Output) -> Result<(), Cl
 fn group_of(all: &[Address], found: &[ListMastersAnswer]) -> Result<JoinGroup, Cause> {
     if let Some(made) = found.iter().find(|answer| !answer.cell.is_none()) {
         let all = made.members.iter().map(|status| status.member.clone()).collect();
-        return Ok(JoinGroup { cell: made.cell, members: Members { all, ..Members::default() } });
+        return Ok(JoinGroup { cell: made.cell, members: Members { all } });
     }
     let member = |(address, answer): (&Address, &ListMastersAnswer)| Member {
         id: answer.me,
@@ -86,7 +86,7 @@ fn group_of(all: &[Address], found: &[ListMastersAnswer]) -> Result<JoinGroup, C
         standing: MemberStanding::Voter,
     };
     let all = all.iter().zip(found).map(member).collect();
-    let members = Members { all, ..Members::default() };
+    let members = Members { all };
     Ok(JoinGroup { cell: fresh_cell()?, members })
 }
 
@@ -109,8 +109,6 @@ fn standing_name(standing: MemberStanding) -> &'static str {
     match standing {
         MemberStanding::Voter => "voter",
         MemberStanding::Learner => "learner",
-        MemberStanding::Entering => "entering",
-        MemberStanding::Leaving => "leaving",
     }
 }
 
