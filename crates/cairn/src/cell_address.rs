@@ -9,7 +9,7 @@
 
 use crate::cli_error::Cause;
 use crate::exit_codes::Exit;
-use cairn_types::CellPath;
+use cairn_types::{Address, CellPath};
 use std::fmt;
 
 /// Where a master listens unless it is told otherwise.
@@ -35,6 +35,11 @@ impl CellAddress {
     /// As the client library takes it.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// One by one.
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        self.0.split(',').map(Address::new).collect()
     }
 }
 

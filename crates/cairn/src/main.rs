@@ -20,6 +20,7 @@ mod destination;
 mod entry_text;
 mod exit_codes;
 mod find_tests;
+mod fresh_seed;
 mod globs;
 mod interrupt;
 mod limit_arguments;

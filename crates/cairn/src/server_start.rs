@@ -7,6 +7,7 @@ use crate::cell_address::check_listen;
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::data_directory::check_ours;
 use crate::exit_codes::Exit;
+use crate::fresh_seed::fresh_seed;
 use crate::limit_arguments::ServerLimits;
 use crate::log_form::LogSettings;
 use cairn_chunkserver::{
@@ -22,7 +23,6 @@ use cairn_master::{
 };
 use cairn_store::{LogOpenError, StoreOpenError};
 use cairn_types::{Address, CellConfig, Rack, Term};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -156,7 +156,7 @@ pub(crate) fn start_master(start: &MasterStart) -> Result<MasterStarted, CliErro
     let log = start.log.sink();
     let (descriptors, limits, meter) = bounds(start.limits, 1, start.servers, &log).doing(doing)?;
     let disk = open_disk(&start.data, descriptors).doing(doing)?;
-    let seed = seed().doing(doing)?;
+    let seed = fresh_seed().doing(doing)?;
     if !start.peers.is_empty() && needs_group(&disk).doing(doing)? {
         return Ok(MasterStarted::Waits(wait_for_group(start, disk, (listener, address), seed)?));
     }
@@ -243,7 +243,7 @@ pub(crate) fn start_chunkserver(
     let open = |data: &PathBuf| open_disk(data, descriptors);
     let disks: Result<Vec<_>, Cause> = start.data.iter().map(open).collect();
     let disks = disks.doing(doing)?;
-    let seed = seed().doing(doing)?;
+    let seed = fresh_seed().doing(doing)?;
     let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
     let address = listener.local_addr().doing(doing)?;
     if start.advertise.is_none() && address.ip().is_unspecified() {
@@ -338,11 +338,4 @@ fn open_disk(data: &Path, descriptors: DescriptorShare) -> Result<Arc<dyn Disk>,
             Err(Cause::new(Exit::Local, format!("{}: {failure}", data.display()), advice))
         }
     }
-}
-
-/// Differs from start to start: ids and incarnations are drawn from it (R5).
-fn seed() -> std::io::Result<u64> {
-    let mut raw = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut raw)?;
-    Ok(u64::from_le_bytes(raw))
 }

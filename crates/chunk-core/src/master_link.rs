@@ -25,7 +25,7 @@ use cairn_env::{ChunkJob, ChunkResult, Effect, JournalEntry, LogEvent, Now, Serv
 use cairn_protocol::{
     ChoiceNumber, ErrorCode, Failure, FindPrimary, FindPrimaryAnswer, Heartbeat, HeartbeatAnswer,
     Hello, Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, ReportSlice, Request, Role,
-    ServedReign,
+    SEARCH_ROUND_TIME_MAX, ServedReign,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{Address, CellId, ChunkHandle, JoinId, LogIndex, ReignId, ServerId, Term, Time};
@@ -41,8 +41,6 @@ const HELD_WHILE_SHEDDING: usize = 1000;
 const JOIN_RETRY: Duration = Duration::from_millis(500);
 /// How long one call to the master may take.
 const MASTER_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a master may take to say whether it is in charge.
-const ROUND_TIME_MAX: Duration = Duration::from_millis(300);
 /// Heartbeats between looks at the trash.
 const TRASH_EVERY: u64 = 20;
 
@@ -71,7 +69,7 @@ pub(crate) struct LinkContext<'a> {
 
 /// Asks a master who is in charge.
 fn ask_who(cx: &mut LinkContext<'_>, master: Address) {
-    let (purpose, deadline) = (CallPurpose::FindPrimary(master.clone()), ROUND_TIME_MAX);
+    let (purpose, deadline) = (CallPurpose::FindPrimary(master.clone()), SEARCH_ROUND_TIME_MAX);
     let deadline = cx.now.time + deadline;
     cx.out.call(purpose, master, ServerId::default(), FindPrimary {}, deadline);
 }

@@ -16,6 +16,18 @@ cairn_types::code! {
     }
 }
 
+impl MasterRole {
+    /// Its name, which stays as it is.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Shadow => "shadow",
+            Self::Starting => "starting",
+        }
+    }
+}
+
 cairn_types::message! {
     /// Who is in charge? Answered at once by every master, whatever it is, from what it believes.
     pub struct FindPrimary { }

@@ -83,7 +83,9 @@ pub use mutation_calls::{
 pub use policy_calls::{
     GetPolicy, GetPolicyAnswer, PolicyOrigin, PolicySource, SetPolicy, SetPolicyAnswer,
 };
-pub use primary_search::{ChoiceNumber, MASTERS_KNOWN_MAX, PrimarySearch, SearchStep};
+pub use primary_search::{
+    ChoiceNumber, MASTERS_KNOWN_MAX, PrimarySearch, SEARCH_ROUND_TIME_MAX, SearchStep,
+};
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
 pub use reason_code::ReasonCode;
 pub use repair_status::{BelowGoalCount, CloneStatus, CopyNeed, RepairStatus, RepairStatusAnswer};

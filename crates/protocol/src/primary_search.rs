@@ -22,6 +22,8 @@ use crate::{ErrorCode, Failure, FindPrimaryAnswer, MasterRole};
 use cairn_types::{Address, Random, Term};
 use std::time::Duration;
 
+/// How long a round waits for those that do not answer.
+pub const SEARCH_ROUND_TIME_MAX: Duration = Duration::from_millis(300);
 /// Masters that one party remembers.
 pub const MASTERS_KNOWN_MAX: usize = 16;
 /// Between two rounds, more or less by half.

@@ -7,7 +7,7 @@ use crate::limit_arguments::LimitArguments;
 use crate::log_arguments::LogArguments;
 use crate::server_start::{ChunkserverStart, run_until_halted, say_ready, start_chunkserver};
 use crate::settings::SettingsFile;
-use cairn_types::{Address, Rack};
+use cairn_types::Rack;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Resul
     check_apart(&data).doing(doing)?;
     let start = ChunkserverStart {
         data,
-        masters: masters.as_str().split(',').map(Address::new).collect(),
+        masters: masters.addresses(),
         listen: arguments.listen.or(section.listen).unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
         advertise,
         rack: Rack::new(rack),

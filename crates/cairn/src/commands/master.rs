@@ -8,7 +8,7 @@ use crate::server_start::{
     MasterStart, MasterStarted, await_group, run_until_halted, say_ready, start_master,
 };
 use crate::settings::SettingsFile;
-use cairn_types::{Address, CellConfig, Term};
+use cairn_types::{CellConfig, Term};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -62,8 +62,7 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
     let peers = match arguments.peers.or_else(|| file.master.peers.clone()) {
         Some(text) => {
             let reading = || format!("reading the peers {text}");
-            let peers = CellAddress::parse(&text).doing(reading)?;
-            peers.as_str().split(',').map(Address::new).collect()
+            CellAddress::parse(&text).doing(reading)?.addresses()
         }
         None => Vec::new(),
     };

@@ -5,15 +5,14 @@
 
 use crate::cell_address::CellAddress;
 use crate::cli_error::{Cause, CliError, Doing};
-use crate::exit_codes::Exit;
+use crate::fresh_seed::fresh_seed;
 use crate::output::Output;
 use crate::session::Session;
 use cairn_client::{ListMastersAnswer, Masters};
-use cairn_protocol::{JoinGroup, MasterRole};
-use cairn_types::{Address, CellId, Member, MemberStanding, Members};
+use cairn_protocol::JoinGroup;
+use cairn_types::{Address, CellId, Member, MemberStanding, Members, Random};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::io::Read;
 
 /// Arguments of `masters`.
 #[derive(Args, Debug)]
@@ -44,13 +43,9 @@ pub(crate) async fn run(
     }
 }
 
-fn addresses(cell: &CellAddress) -> Vec<Address> {
-    cell.as_str().split(',').map(Address::new).collect()
-}
-
 async fn create(text: &str, session: &Session, output: &Output) -> Result<(), CliError> {
     let doing = || format!("making a group of masters of {text}");
-    let all = addresses(&CellAddress::parse(text).doing(doing)?);
+    let all = CellAddress::parse(text).doing(doing)?.addresses();
     let distinct: std::collections::BTreeSet<&Address> = all.iter().collect();
     if ![1, 3, 5].contains(&all.len()) || distinct.len() != all.len() {
         let why = "a group has one, three or five masters";
@@ -87,22 +82,8 @@ fn group_of(all: &[Address], found: &[ListMastersAnswer]) -> Result<JoinGroup, C
     };
     let all = all.iter().zip(found).map(member).collect();
     let members = Members { all };
-    Ok(JoinGroup { cell: fresh_cell()?, members })
-}
-
-fn fresh_cell() -> Result<CellId, Cause> {
-    let mut raw = [0; 16];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut raw));
-    read.map_err(|error| Cause::new(Exit::Local, error.to_string(), ""))?;
-    Ok(CellId::new(u128::from_le_bytes(raw) | 1))
-}
-
-fn role_name(role: MasterRole) -> &'static str {
-    match role {
-        MasterRole::Primary => "primary",
-        MasterRole::Shadow => "shadow",
-        MasterRole::Starting => "starting",
-    }
+    let cell = CellId::new(Random::new(fresh_seed()?).next_u128() | 1);
+    Ok(JoinGroup { cell, members })
 }
 
 fn standing_name(standing: MemberStanding) -> &'static str {
@@ -115,7 +96,7 @@ fn standing_name(standing: MemberStanding) -> &'static str {
 /// Each member as it tells of itself; who does not answer is shown all the same.
 async fn list(session: &Session, output: &Output) -> Result<(), CliError> {
     let doing = || "listing the masters".to_owned();
-    let told = addresses(session.address());
+    let told = session.address().addresses();
     let masters = Masters::new(&told, session.options()).doing(doing)?;
     let (mut known, mut refusal) = (None, None);
     for address in &told {
@@ -145,7 +126,7 @@ async fn list(session: &Session, output: &Output) -> Result<(), CliError> {
                 "id": member.id.to_string(),
                 "address": member.address.as_str(),
                 "standing": standing_name(member.standing),
-                "role": answer.as_ref().map(|it| role_name(it.role)),
+                "role": answer.as_ref().map(|it| it.role.name()),
                 "term": answer.as_ref().map(|it| it.term.get()),
                 "applied": answer.as_ref().map(|it| it.applied.get()),
             })
@@ -155,7 +136,7 @@ async fn list(session: &Session, output: &Output) -> Result<(), CliError> {
     for (member, answer) in &rows {
         let state = match answer {
             Some(it) => {
-                format!("{:<8}  term {}  record {}", role_name(it.role), it.term, it.applied)
+                format!("{:<8}  term {}  record {}", it.role.name(), it.term, it.applied)
             }
             None => "does not answer".to_owned(),
         };

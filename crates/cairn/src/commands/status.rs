@@ -116,16 +116,6 @@ struct AnsweringMaster {
     role: MasterRole,
 }
 
-impl AnsweringMaster {
-    fn role(&self) -> &'static str {
-        match self.role {
-            MasterRole::Primary => "primary",
-            MasterRole::Shadow => "shadow",
-            MasterRole::Starting => "starting",
-        }
-    }
-}
-
 fn to_json(
     status: &StatusAnswer,
     master: &AnsweringMaster,
@@ -136,7 +126,7 @@ fn to_json(
             "health": health.word(),
             "reasons": status.reasons,
             "cell": status.cell.to_string(),
-            "master": { "address": master.address.as_str(), "role": master.role() },
+            "master": { "address": master.address.as_str(), "role": master.role.name() },
             "term": status.term.get(),
             "log_index": status.log_index,
             "started_ms": status.started.as_millis(),
@@ -320,7 +310,7 @@ fn lines(
     }
     let started = time_text(status.started);
     let (term, index) = (status.term, status.log_index);
-    let (role, address) = (master.role(), &master.address);
+    let (role, address) = (master.role.name(), &master.address);
     lines.push(format!(
         "master   {role} at {address}, term {term}, log at {index}, started {started} UTC"
     ));

@@ -15,7 +15,8 @@ use crate::retry::is_silence;
 use crate::timers::TimerKey;
 use cairn_env::Answer;
 use cairn_protocol::{
-    ChoiceNumber, ErrorCode, Failure, FindPrimary, PrimarySearch, Rpc, SearchStep,
+    ChoiceNumber, ErrorCode, Failure, FindPrimary, PrimarySearch, Rpc, SEARCH_ROUND_TIME_MAX,
+    SearchStep,
 };
 use cairn_types::{Address, Random, Time};
 use std::time::Duration;
@@ -24,8 +25,6 @@ use std::time::Duration;
 const IMPATIENCE: Duration = Duration::from_millis(400);
 /// The same of one that has never answered: it may be an address where nobody is.
 const IMPATIENCE_AT_FIRST: Duration = Duration::from_millis(100);
-/// How long a round waits for those that do not answer.
-const ROUND_TIME_MAX: Duration = Duration::from_millis(300);
 
 /// What the watch may use.
 #[derive(Debug)]
@@ -244,7 +243,7 @@ impl PrimaryWatch {
     }
 
     fn ask_who(&self, cx: &mut WatchContext<'_>, master: Address) {
-        cx.outbox.find_primary(master, cx.now + ROUND_TIME_MAX);
+        cx.outbox.find_primary(master, cx.now + SEARCH_ROUND_TIME_MAX);
     }
 
     fn set_alarm(&mut self, cx: &mut WatchContext<'_>, after: Duration) {
