@@ -167,6 +167,10 @@ pub(crate) fn start_master(start: &MasterStart) -> Result<MasterStarted, CliErro
     config.recover_past = start.recover_past;
     cairn_env_os::end_at_unreadable_pages(Exit::Halted.number()).doing(doing)?;
     let (mut driver, service) = Master::open(disk, config).doing(doing)?;
+    if start.peers.len() > 1 && driver.is_alone() {
+        let why = "its directory is that of a cell with one master, which cannot get others yet";
+        return Err(CliError::usage(doing(), why, "start it without --peers to serve that cell"));
+    }
     driver.measure(meter.clone());
     let options = LaunchOptions {
         listener: Some(listener),

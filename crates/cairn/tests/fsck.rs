@@ -3,6 +3,7 @@
 
 mod cell;
 
+use cairn_testkit::chunk_files;
 use cell::{Cell, await_until, patient};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,18 +17,12 @@ fn content(size: usize) -> Vec<u8> {
 }
 
 /// The chunk files of all servers: by chunk, with the number of the server.
-fn chunk_files(cell: &Cell) -> Vec<Vec<(usize, PathBuf)>> {
+fn replica_files(cell: &Cell) -> Vec<Vec<(usize, PathBuf)>> {
     let mut all: BTreeMap<String, Vec<(usize, PathBuf)>> = BTreeMap::new();
     for number in 0..cell.chunkservers.len() {
-        let root = cell.data_of(number + 1).join("chunks");
-        for directory in std::fs::read_dir(root).expect("lists").map(|it| it.expect("reads")) {
-            for file in std::fs::read_dir(directory.path()).expect("lists") {
-                let path = file.expect("reads").path();
-                if path.extension().is_some_and(|kind| kind == "chunk") {
-                    let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-                    all.entry(name).or_default().push((number, path));
-                }
-            }
+        for path in chunk_files(&cell.data_of(number + 1)).expect("lists") {
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            all.entry(name).or_default().push((number, path));
         }
     }
     all.into_values().collect()
@@ -68,7 +63,7 @@ fn what_is_planted_in_single_replicas_is_found_by_name_and_repaired() {
     assert_eq!((found.len(), code), (0, 0), "{found:?}");
     assert_eq!((&summary["chunk_count"], &summary["replica_count"]), (&3.into(), &9.into()));
     assert_eq!(summary["bytes_verified"], 9 << 20);
-    let files = chunk_files(&cell);
+    let files = replica_files(&cell);
     assert_eq!(files.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 3]);
     let planted = [&files[0][0], &files[1][1], &files[2][2]];
     flip(&planted[0].1, 70_000);
@@ -120,7 +115,7 @@ fn what_rots_in_a_cell_of_three_is_made_anew_where_it_was_and_the_cell_is_health
     let local = cell.file("local", &bytes);
     cell.ok(["put", local.as_str(), "/file"]);
     await_until("all is well", || health(&cell) == ("healthy".into(), 0));
-    let files = chunk_files(&cell);
+    let files = replica_files(&cell);
     let (rotten, whole) = (&files[0][0].1, &files[0][1].1);
     flip(rotten, 70_000);
     std::fs::remove_file(&files[1][2].1).expect("removes");
@@ -141,7 +136,7 @@ fn what_is_bad_beyond_the_goal_goes_when_a_person_lowers_it() {
     let cell = Cell::start(3);
     let local = cell.file("local", &content(1 << 20));
     cell.ok(["put", local.as_str(), "/file"]);
-    let files = chunk_files(&cell);
+    let files = replica_files(&cell);
     // With one good one left nobody gives up what may be read of the others.
     flip(&files[0][0].1, 70_000);
     flip(&files[0][1].1, 9_000);
@@ -151,7 +146,7 @@ fn what_is_bad_beyond_the_goal_goes_when_a_person_lowers_it() {
     let (_, summary, code) = fsck(&cell, &["--data", "--repair"]);
     assert_eq!((code, &summary["to_repair"]), (0, &0.into()), "{summary}");
     await_until("all is well", || health(&cell) == ("healthy".into(), 0));
-    assert_eq!(chunk_files(&cell), [vec![files[0][2].clone()]], "the good one stays");
+    assert_eq!(replica_files(&cell), [vec![files[0][2].clone()]], "the good one stays");
 }
 
 #[test]
@@ -159,7 +154,7 @@ fn what_is_bad_in_every_replica_is_called_beyond_repair_and_not_waited_for() {
     let cell = Cell::start(3);
     let local = cell.file("local", &content(1 << 20));
     cell.ok(["put", local.as_str(), "/file"]);
-    let files = chunk_files(&cell);
+    let files = replica_files(&cell);
     files[0].iter().for_each(|(_, path)| flip(path, 5));
     let (found, summary, code) = fsck(&cell, &["--data", "--repair"]);
     assert_eq!(code, 7, "{found:#?}");
@@ -175,6 +170,25 @@ fn what_is_bad_in_every_replica_is_called_beyond_repair_and_not_waited_for() {
         told["chunks"][0]["waits_for"]["code"] == "NO_SOURCE"
     });
     assert_eq!(chunk["goal"], 3, "{chunk}");
+}
+
+#[test]
+fn a_chunk_with_another_bad_block_in_each_replica_is_read_and_can_be_stored_anew() {
+    let cell = Cell::start(3);
+    let bytes = content(1 << 20);
+    let local = cell.file("local", &bytes);
+    cell.ok(["put", local.as_str(), "/file"]);
+    let files = replica_files(&cell);
+    for ((_, path), offset) in files[0].iter().zip([5, 70_000, 140_000]) {
+        flip(path, offset);
+    }
+    assert_eq!(fsck(&cell, &["--data"]).2, 7, "no replica of it is good");
+    assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "every block is good somewhere");
+    cell.ok(["cp", "/file", "/anew"]);
+    cell.ok(["rm", "/file"]);
+    let (found, _, code) = fsck(&cell, &["--data", "/anew"]);
+    assert_eq!((found.len(), code), (0, 0), "{found:?}");
+    assert!(cell.ok_with(["cat", "/anew"], b"") == bytes, "the same bytes");
 }
 
 #[test]

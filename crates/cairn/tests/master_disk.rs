@@ -3,12 +3,13 @@
 
 mod cell;
 
+use cairn_testkit::copy_tree;
 use cell::row::{Row, judge};
 use cell::small_disk::SmallDisk;
-use cell::{Cell, await_output, await_until};
+use cell::{Cell, await_output, await_until, cairn, run};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The newest page file of a cell's master, and how large it is.
 fn page_file(cell: &Cell) -> (PathBuf, u64) {
@@ -69,19 +70,6 @@ fn a_page_that_cannot_be_read_is_told_and_the_next_start_takes_an_older_checkpoi
     assert_eq!(again.matches("checkpoint set aside").count(), 1, "once");
 }
 
-/// Copies a directory with all below it.
-fn copy_tree(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("makes");
-    for entry in std::fs::read_dir(from).expect("lists").map(|entry| entry.expect("is there")) {
-        let (path, target) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
-            copy_tree(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).expect("copies");
-        }
-    }
-}
-
 #[test]
 fn a_master_from_an_old_copy_takes_no_change_until_it_is_told_to_go_on() {
     let mut cell = Cell::start(3);
@@ -89,13 +77,13 @@ fn a_master_from_an_old_copy_takes_no_change_until_it_is_told_to_go_on() {
     cell.ok(["put", &old, "/file"]);
     cell.master.kill();
     let (directory, copy) = (cell.local("master"), cell.local("copy"));
-    copy_tree(&directory, &copy);
+    copy_tree(&directory, &copy).expect("copies");
     cell.master.restart().expect("starts");
     cell.await_live(3).expect("live");
     cell.ok(["put", &new, "/lost"]);
     cell.master.kill();
     std::fs::remove_dir_all(&directory).expect("removes");
-    copy_tree(&copy, &directory);
+    copy_tree(&copy, &directory).expect("copies");
     cell.master.restart().expect("starts");
     await_until("the cell knows better", || cell.ok(["status"]).contains("--recover-past 2"));
     let done = cell.run(["mkdir", "/more", "--deadline", "5"]);
@@ -114,6 +102,21 @@ fn a_master_from_an_old_copy_takes_no_change_until_it_is_told_to_go_on() {
         assert_eq!(cell.ok(["cat", "/another"]), "as it is");
     }
     assert!(cell.ok(["status"]).contains("UNKNOWN_CHUNKS"), "what it does not know is kept");
+}
+
+#[test]
+fn a_master_of_a_cell_of_one_that_is_told_of_peers_says_that_it_cannot_get_them() {
+    let mut cell = Cell::start(1);
+    cell.ok(["mkdir", "/kept"]);
+    cell.master.kill();
+    let data = cell.local("master").display().to_string();
+    let peers = "127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402";
+    let arguments = ["master", "--data", &data, "--listen", "127.0.0.1:0", "--peers", peers];
+    let done = run(cairn(arguments), b"");
+    let says = ["a cell with one master", "without --peers"];
+    judge(&Row { what: "peers of a cell of one", done, code: 2, says: &says });
+    cell.master.restart().expect("starts");
+    assert_eq!(cell.ok(["ls", "/"]), "kept\n", "nothing is lost");
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 mod cell;
 
+use cairn_testkit::chunk_files;
 use cell::row::{Row, judge};
 use cell::{Cell, SETTINGS, await_until, cairn, run};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 
 fn values(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
@@ -46,21 +46,12 @@ fn u6_a_disk_is_counted_once_and_what_is_cairns_is_told_apart() {
     assert!(cell.ok(["servers", "--disks"]).starts_with("ADDRESS"));
 }
 
-/// All files of chunks below a directory.
-fn chunk_files(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).expect("lists").map(|entry| entry.expect("one"));
-    let each = entries.flat_map(|entry| match entry.path() {
-        path if path.is_dir() => chunk_files(&path),
-        path => vec![path],
-    });
-    each.filter(|path| path.extension().is_some_and(|kind| kind == "chunk")).collect()
-}
-
 #[test]
 fn u3_a_replica_that_has_gone_bad_is_told_of_with_its_server() {
     let cell = Cell::start(2);
     cell.ok_with(["put", "-", "/f"], &vec![7; 100_000]);
-    let path = chunk_files(&cell.local("chunkserver-1")).pop().expect("it has a replica");
+    let path =
+        chunk_files(&cell.local("chunkserver-1")).expect("lists").pop().expect("it has a replica");
     let mut stored = std::fs::read(&path).expect("reads");
     stored[50_000] ^= 1;
     std::fs::write(&path, stored).expect("writes");

@@ -4,9 +4,10 @@
 
 mod cell;
 
+use cairn_testkit::{copy_tree, files_below};
 use cell::{Cell, SETTINGS, await_output, await_until, patient};
-use std::fs::{copy, create_dir_all, read_dir, remove_dir_all, remove_file};
-use std::path::{Path, PathBuf};
+use std::fs::{remove_dir_all, remove_file};
+use std::path::Path;
 
 fn await_whole(cell: &Cell) {
     await_until("every chunk at its goal", || cell.status("under_replicated") == 0);
@@ -52,31 +53,6 @@ fn judge_without_each(cell: &mut Cell, bytes: &[u8], lines: &str) {
     }
 }
 
-fn copy_tree(from: &Path, to: &Path) {
-    create_dir_all(to).expect("makes");
-    for entry in read_dir(from).expect("lists").map(|entry| entry.expect("is there")) {
-        let (path, target) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
-            copy_tree(&path, &target);
-        } else {
-            copy(&path, &target).expect("copies");
-        }
-    }
-}
-
-fn files_below(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in read_dir(directory).expect("lists").map(|entry| entry.expect("is there").path()) {
-        if entry.is_dir() {
-            found.extend(files_below(&entry));
-        } else {
-            found.push(entry);
-        }
-    }
-    found.sort();
-    found
-}
-
 #[test]
 fn one_that_is_back_before_it_is_taken_for_dead_costs_no_copy() {
     let (mut cell, bytes) = stored(4, &patient());
@@ -107,13 +83,13 @@ fn one_that_is_back_with_an_old_image_of_its_disk_serves_nothing_old() {
     let old = a_holder(&cell);
     let (disk, image) = (cell.data_of(old + 1), cell.local("image"));
     cell.chunkservers[old].kill();
-    copy_tree(&disk, &image);
+    copy_tree(&disk, &image).expect("copies");
     cell.chunkservers[old].restart().expect("starts");
     cell.await_live(4).expect("is back");
     append(&cell, "second");
     cell.chunkservers[old].kill();
     remove_dir_all(&disk).expect("removes");
-    copy_tree(&image, &disk);
+    copy_tree(&image, &disk).expect("copies");
     cell.chunkservers[old].restart().expect("starts");
     cell.await_live(4).expect("is back");
     judge(&cell, &bytes, "first\nsecond\n");
@@ -129,7 +105,9 @@ fn one_that_is_back_with_less_than_it_had_is_made_whole() {
     cell.chunkservers[less].kill();
     let mut removed = 0;
     // Of every other chunk all files, of the next its bytes alone.
-    for (at, path) in files_below(&cell.data_of(less + 1).join("chunks")).iter().enumerate() {
+    for (at, path) in
+        files_below(&cell.data_of(less + 1).join("chunks")).expect("lists").iter().enumerate()
+    {
         if at % 3 != 0 {
             remove_file(path).expect("removes");
             removed += 1;
@@ -166,7 +144,7 @@ fn a_copy_of_a_disk_is_refused_while_the_first_lives_and_is_that_server_afterwar
     let first = a_holder(&cell);
     let (disk, copied) = (cell.data_of(first + 1), cell.local("copied"));
     cell.chunkservers[first].kill();
-    copy_tree(&disk, &copied);
+    copy_tree(&disk, &copied).expect("copies");
     cell.chunkservers[first].restart().expect("starts");
     cell.await_live(4).expect("is back");
     // The fourth server's machine is started with it instead of its own disk.

@@ -134,6 +134,12 @@ impl Master {
         self.resources = Some(resources);
     }
 
+    /// Whether it is the only member of its group.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.group.consensus().is_alone()
+    }
+
     /// The latest term that it has heard of.
     #[must_use]
     pub fn term(&self) -> Term {

@@ -1,10 +1,11 @@
 //! What disks do to a server's files: a bit that flips, a chunk file that is gone.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use cairn_testkit::{chunk_files, files_below};
 use cairn_types::Random;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Flips a bit of some chunk, sidecar, redo journal or journal of a data directory; of which kind.
 ///
@@ -48,43 +49,16 @@ pub(crate) fn remove_chunk_file(data: &Path, random: &mut Random) -> Result<&'st
     Ok("a chunk file")
 }
 
-/// The files of bytes of all chunks in a data directory.
-///
-/// # Errors
-/// Where they cannot be listed.
-pub(crate) fn chunk_files(data: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = files_below(&data.join("chunks"))?;
-    files.retain(|path| kind_of(path) == "chunk");
-    Ok(files)
-}
-
 /// `chunk`, `meta`, `redo` by its extension, or the name of a file that has none.
 fn kind_of(path: &Path) -> String {
     let kind = path.extension().or(path.file_name());
     kind.unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// All files below a directory, sorted; those that go while it is looked at are left out.
-///
-/// # Errors
-/// Where it cannot be listed.
-pub(crate) fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).context(directory.display().to_string())? {
-        let entry = entry?;
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => found.extend(files_below(&entry.path())?),
-            Ok(kind) if kind.is_file() => found.push(entry.path()),
-            _ => {}
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{chunk_files, flip_bit, remove_chunk_file};
+    use super::{flip_bit, remove_chunk_file};
+    use cairn_testkit::chunk_files;
     use cairn_types::Random;
 
     #[test]

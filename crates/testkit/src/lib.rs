@@ -15,6 +15,7 @@
 
 mod await_until;
 mod cell_processes;
+mod directories;
 mod error;
 mod janitor;
 mod program;
@@ -22,6 +23,7 @@ mod server_process;
 
 pub use await_until::{PATIENCE, await_until};
 pub use cell_processes::{CellPlan, CellProcesses, Host};
+pub use directories::{chunk_files, copy_tree, files_below};
 pub use error::HarnessError;
 pub use janitor::{Janitor, clean_up_after_stdin};
 pub use program::Program;

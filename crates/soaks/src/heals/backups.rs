@@ -1,10 +1,10 @@
 //! A master that is started from an old copy of its directory orders nothing deleted (R3), and what
 //! it does not know is kept for a person.
 
-use super::heal_cell::{CHUNK_SIZE, HealCell, QUICK, copy_tree};
+use super::heal_cell::{CHUNK_SIZE, HealCell, QUICK};
 use crate::report::Report;
 use anyhow::{Result, bail};
-use cairn_testkit::Program;
+use cairn_testkit::{Program, copy_tree};
 use std::fs::remove_dir_all;
 use std::time::Duration;
 

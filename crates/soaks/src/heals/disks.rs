@@ -34,7 +34,7 @@ fn vanishes(program: &Program, disks: &[&SmallDisk; 2]) -> Result<String> {
         plan.disks.insert(1, own.to_vec());
     })?;
     let file = cell.put("file", FILE_SIZE)?;
-    let on = |disk: &PathBuf| crate::rot::chunk_files(disk).map(|files| files.len());
+    let on = |disk: &PathBuf| cairn_testkit::chunk_files(disk).map(|files| files.len());
     let (gone, stays) = (on(&own[1])?, on(&own[0])?);
     std::fs::rename(&own[1], own[1].with_extension("gone"))?;
     cell.wait("one failed disk", || Ok(cell.server(0)?["disk_failed_count"] == 1))?;

@@ -2,10 +2,9 @@
 
 use crate::cell::{await_nothing_found, holder, told};
 use crate::load::LoadPlace;
-use crate::rot::chunk_files;
 use crate::source_tree::{generate, same};
 use anyhow::{Context, Result, bail};
-use cairn_testkit::{CellPlan, CellProcesses, Program, await_until};
+use cairn_testkit::{CellPlan, CellProcesses, Program, await_until, chunk_files};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
@@ -224,7 +223,7 @@ impl HealCell {
     /// # Errors
     /// Where they cannot be listed.
     pub(crate) fn chunk_files(&self, at: usize) -> Result<Vec<PathBuf>> {
-        chunk_files(&self.data_of(at + 1))
+        Ok(chunk_files(&self.data_of(at + 1))?)
     }
 
     /// How many chunk files there are on all disks, in the trash too.
@@ -258,21 +257,4 @@ impl HealCell {
 /// A path as an argument.
 pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// Copies a directory with all below it.
-///
-/// # Errors
-/// Where a file cannot be copied.
-pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from).with_context(|| from.display().to_string())? {
-        let (path, target) = entry.map(|it| (it.path(), to.join(it.file_name())))?;
-        if path.is_dir() {
-            copy_tree(&path, &target)?;
-        } else {
-            std::fs::copy(&path, &target).with_context(|| path.display().to_string())?;
-        }
-    }
-    Ok(())
 }

@@ -1,11 +1,10 @@
 //! Servers that come back: early, late, with old data, with less than they had, with nothing, and
 //! under another server's id. Whatever they bring, the bytes are right and the cell is whole.
 
-use super::heal_cell::{CHUNK_SIZE, HealCell, QUICK, StoredFile, copy_tree, text};
+use super::heal_cell::{CHUNK_SIZE, HealCell, QUICK, StoredFile, text};
 use crate::report::Report;
-use crate::rot::files_below;
 use anyhow::{Context, Result, bail};
-use cairn_testkit::Program;
+use cairn_testkit::{Program, copy_tree, files_below};
 use std::fs::{remove_dir_all, remove_file};
 
 const FILE_SIZE: u64 = 24 * CHUNK_SIZE;
@@ -42,7 +41,7 @@ pub(crate) fn returning(program: &Program, report: &mut Report) -> Result<()> {
 fn append(cell: &HealCell, line: &str) -> Result<()> {
     let local = cell.directory().join("line");
     std::fs::write(&local, format!("{line}\n"))?;
-    cell.ask(&["append", "/log", &text(&local)]).map(drop)?;
+    cell.ask(&["append", "/log", &text(&local)])?;
     Ok(())
 }
 
