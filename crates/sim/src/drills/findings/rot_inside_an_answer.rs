@@ -93,13 +93,17 @@ fn the_whole_one_stands_at_another_version(script: &mut DrillScript) -> Verdict 
         return Err("the raise is logged".to_owned());
     }
     script.restart(master)?;
-    script.pass(Duration::from_secs(8));
     for client in 0..3 {
         let bytes = script.read(client, file, 0, SIZE)?;
         if bytes != Bytes::from_static(&[b'x'; SIZE as usize]) {
             return Err(format!("it reads as {} other bytes", bytes.len()));
         }
     }
+    let at_once = named(script, file)?;
+    if script.version(chunk) != logged || at_once != holders[2..] {
+        return Err(format!("readers are sent to {at_once:?}, of {holders:?}"));
+    }
+    script.pass(Duration::from_secs(8));
     let named = named(script, file)?;
     // Who is found to be rotten first may have been made anew meanwhile.
     let is_rotten = named.iter().any(|node| script.is_rotten(*node, chunk));
