@@ -5,11 +5,10 @@ mod bench;
 use bench::{Bench, TERM, handle, version};
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, DiskError, IoFailure};
 use cairn_protocol::{
-    CheckReplica, CheckReplicaAnswer, ErrorCode, Garbage, Heartbeat, HeartbeatAnswer, ListHeld,
-    ReplicaFault, Request, Response,
+    CheckReplica, CheckReplicaAnswer, ErrorCode, Garbage, HeartbeatAnswer, ListHeld, ReplicaFault,
+    Request, Response,
 };
 use cairn_types::ChunkHandle;
-use std::time::Duration;
 
 impl Bench {
     fn check(&mut self, data: bool) {
@@ -23,22 +22,12 @@ impl Bench {
         }
     }
 
-    fn heartbeat(&mut self) -> Heartbeat {
-        self.calls.clear();
-        self.tick(Duration::from_secs(1));
-        let beat = self.calls.iter().find_map(|(_, request)| match request {
-            Request::Heartbeat(beat) => Some(beat.clone()),
-            _ => None,
-        });
-        beat.expect("a heartbeat is due")
-    }
-
     fn damaged(&mut self) -> Vec<ChunkHandle> {
-        self.heartbeat().damaged
+        self.heartbeat().1.damaged
     }
 
     fn lost(&mut self) -> Vec<ChunkHandle> {
-        self.heartbeat().lost
+        self.heartbeat().1.lost
     }
 }
 

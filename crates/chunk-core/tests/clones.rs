@@ -10,7 +10,7 @@ use cairn_env::{
 };
 use cairn_protocol::{
     CloneChunk, CloneChunkAnswer, CloneProgress, DropClone, ErrorCode, Failure, Fetch, FetchAnswer,
-    Heartbeat, HeartbeatAnswer, Raise, ReplicaReport, Request, Response,
+    HeartbeatAnswer, Raise, ReplicaReport, Request, Response,
 };
 use cairn_types::{BlockChecksums, CellConfig, ChunkVersion, SerialNumber, ServerId};
 use std::time::Duration;
@@ -110,16 +110,6 @@ impl Bench {
         assert_eq!((answer.serial, answer.mutated_version), (SerialNumber::new(9), version(4)));
         bench
     }
-
-    fn heartbeat(&mut self) -> Heartbeat {
-        self.calls.clear();
-        self.tick(Duration::from_secs(1));
-        let beat = self.calls.iter().find_map(|(_, request)| match request {
-            Request::Heartbeat(beat) => Some(beat.clone()),
-            _ => None,
-        });
-        beat.expect("a heartbeat is due")
-    }
 }
 
 #[test]
@@ -138,7 +128,7 @@ fn an_order_is_answered_once_the_clone_has_what_the_source_had() {
     bench.cloned();
     let progress = CloneProgress { handle: handle(), copied: 4 * block(), total: 4 * block() };
     let (id, _) = bench.fetch();
-    let beat = bench.heartbeat();
+    let beat = bench.heartbeat().1;
     assert_eq!((beat.clones, beat.held.len()), (vec![progress], 0), "in no inventory");
     bench.sent(id, (4, 0), stands(4, 9));
     let answer = bench.clone_answer().1;
@@ -194,7 +184,7 @@ fn a_finished_clone_becomes_the_replica_by_a_raise_and_takes_over_how_its_source
     bench.done(id, Ok(ChunkDone::Journaled));
     let Ok(Response::Raise(answer)) = bench.reply().1 else { panic!("raised") };
     assert_eq!(answer.replica, ReplicaReport { version: version(6), ..stands(3, 9) });
-    assert!(bench.heartbeat().held.contains(&answer.replica), "from here on it is one");
+    assert!(bench.heartbeat().1.held.contains(&answer.replica), "from here on it is one");
     bench.ask(order(false));
     assert_eq!(bench.failure().code, ErrorCode::AlreadyExists, "it holds a replica now");
     bench.ask(adopt(7));
@@ -209,7 +199,7 @@ fn a_clone_that_the_journal_refuses_was_never_a_replica() {
     bench.done(id, Err(ChunkError::Disk(DiskError::NoSpace)));
     assert!(bench.reply().1.is_err());
     assert_eq!(bench.cloned(), CloneWork::Drop);
-    let beat = bench.heartbeat();
+    let beat = bench.heartbeat().1;
     assert_eq!((beat.held, beat.clones), (vec![], vec![]));
 }
 
@@ -268,7 +258,7 @@ fn a_disk_that_refuses_ends_the_clone_and_what_there_was_of_it_goes() {
     let failure = bench.failure();
     assert_eq!((failure.code, failure.server), (ErrorCode::DiskFull, ServerId::default()));
     assert_eq!(bench.cloned(), CloneWork::Drop);
-    assert_eq!(bench.heartbeat().clones, []);
+    assert_eq!(bench.heartbeat().1.clones, []);
 }
 
 /// Whether a source is asked for more.
@@ -414,7 +404,7 @@ fn a_clone_that_its_master_gives_up_is_gone_and_late_answers_for_it_are_nobodys(
 fn a_clone_that_nobody_asks_for_is_dropped_after_a_while() {
     let mut bench = Bench::with_finished_clone();
     bench.tick(Duration::from_millis(CellConfig::tiny().dead_ms));
-    assert_eq!(bench.heartbeat().clones, []);
+    assert_eq!(bench.heartbeat().1.clones, []);
     let dropped = |(_, job): &(EffectId, ChunkJob)| {
         matches!(job, ChunkJob::Clone { work: CloneWork::Drop, .. })
     };

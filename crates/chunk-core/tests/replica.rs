@@ -802,22 +802,12 @@ fn what_went_with_a_disk_is_told_until_the_master_has_heard_it_and_not_what_came
     bench.journaled();
     let now = Now { time: bench.time, wall: WallTime::from_millis(1) };
     bench.core.lose(now, &[handle(), other]);
-    let beat = |bench: &mut Bench| {
-        bench.calls.clear();
-        bench.tick(Duration::from_secs(1));
-        let beats = std::mem::take(&mut bench.calls).into_iter();
-        let beat = |(id, request)| match request {
-            Request::Heartbeat(beat) => Some((id, beat)),
-            _ => None,
-        };
-        beats.filter_map(beat).next_back().expect("a heartbeat")
-    };
-    assert_eq!(beat(&mut bench).1.lost, [handle(), other]);
+    assert_eq!(bench.heartbeat().1.lost, [handle(), other]);
     bench.ask(Raise { handle: other, create: true, ..raise(Default::default(), version(2)) });
     bench.journaled();
-    let (id, told) = beat(&mut bench);
+    let (id, told) = bench.heartbeat();
     assert_eq!(told.lost, [handle()], "the other is there again");
     let answer = HeartbeatAnswer { term: TERM, ..HeartbeatAnswer::default() };
     bench.answer(id, Ok(Response::Heartbeat(answer)));
-    assert_eq!(beat(&mut bench).1.lost, []);
+    assert_eq!(bench.heartbeat().1.lost, []);
 }

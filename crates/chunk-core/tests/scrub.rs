@@ -4,7 +4,7 @@ mod bench;
 
 use bench::{Bench, TERM, append, handle, raise, version};
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, DiskError, IoFailure, JournalEntry};
-use cairn_protocol::{Heartbeat, Raise, Request};
+use cairn_protocol::Raise;
 use cairn_types::ChunkHandle;
 use std::time::Duration;
 
@@ -40,15 +40,6 @@ impl Bench {
         self.tick(later);
     }
 
-    fn beat(&mut self) -> Heartbeat {
-        self.pass(Duration::from_secs(1));
-        let beat = self.calls.iter().find_map(|(_, request)| match request {
-            Request::Heartbeat(beat) => Some(beat.clone()),
-            _ => None,
-        });
-        beat.expect("a heartbeat is due")
-    }
-
     fn noted(&mut self) -> Vec<JournalEntry> {
         let entries = self.jobs.drain(..).filter_map(|(_, job)| match job {
             ChunkJob::Journal(entries) => Some(entries),
@@ -75,7 +66,7 @@ fn every_replica_is_verified_in_turn_at_the_rate_and_again_when_the_period_is_ov
     let end = ChunkHandle::new(u64::MAX);
     let began_ms = bench.wall_ms;
     assert!(bench.noted().contains(&JournalEntry::Scrubbed { began_ms, handle: end }));
-    let progress = bench.beat().scrub;
+    let progress = bench.heartbeat().1.scrub;
     assert_eq!((progress.verified, progress.bad, progress.is_over), (914, 0, true));
     bench.wall_ms += HOUR.as_millis() as u64;
     bench.pass(Duration::from_secs(1));
@@ -87,7 +78,7 @@ fn a_bad_block_is_told_to_the_master_and_noted_and_the_rest_of_the_replica_is_no
     let mut bench = Bench::with_two();
     bench.pass(Duration::from_millis(1));
     assert_eq!(bench.scrubbed(900, None, false), (handle(), 0));
-    let beat = bench.beat();
+    let beat = bench.heartbeat().1;
     assert_eq!((beat.damaged, beat.scrub.bad), (vec![handle()], 1));
     assert!(bench.noted().contains(&JournalEntry::Damaged(handle())), "a restart knows it too");
     bench.pass(Duration::from_secs(5));
@@ -101,11 +92,11 @@ fn a_disk_that_cannot_look_says_nothing_of_the_replica() {
     bench.pass(Duration::from_millis(1));
     let (id, _) = bench.scrubs.pop_front().expect("a part");
     bench.done(id, Err(ChunkError::Disk(DiskError::Io(IoFailure::NoDescriptors))));
-    assert_eq!(bench.beat().damaged, []);
+    assert_eq!(bench.heartbeat().1.damaged, []);
     bench.pass(Duration::from_secs(5));
     let (id, _) = bench.scrubs.pop_front().expect("the next one");
     bench.done(id, Err(ChunkError::Corrupt { offset: 0 }));
-    assert_eq!(bench.beat().damaged, [other()], "its files are gone");
+    assert_eq!(bench.heartbeat().1.damaged, [other()], "its files are gone");
 }
 
 #[test]
@@ -127,7 +118,7 @@ fn a_restart_goes_on_behind_what_was_verified_and_knows_what_was_found() {
     let mut bench = Bench::restarted(&[handle(), other()], handle(), &[other()]);
     bench.pass(Duration::from_millis(1));
     assert!(bench.scrubs.is_empty(), "the first was verified, the second is known as bad");
-    assert_eq!(bench.beat().damaged, [other()]);
+    assert_eq!(bench.heartbeat().1.damaged, [other()]);
     assert!(!bench.noted().contains(&JournalEntry::Damaged(other())), "it is noted");
     let mut bench = Bench::restarted(&[handle(), other()], handle(), &[]);
     bench.pass(Duration::from_millis(1));

@@ -5,7 +5,7 @@ mod bench;
 use bench::{Bench, TERM};
 use cairn_env::EffectId;
 use cairn_protocol::{
-    Heartbeat, HeartbeatAnswer, InventoryAnswer, Join, JoinAnswer, Request, Response, ServedReign,
+    HeartbeatAnswer, InventoryAnswer, Join, JoinAnswer, Request, Response, ServedReign,
 };
 use cairn_types::{CellConfig, CellId, LogIndex, ReignId, Term};
 use std::time::Duration;
@@ -20,16 +20,6 @@ impl Bench {
         let (id, _) = self.call();
         self.answer(id, Ok(Response::Inventory(InventoryAnswer::default())));
         join
-    }
-
-    fn beat(&mut self) -> (EffectId, Heartbeat) {
-        self.calls.clear();
-        self.tick(Duration::from_secs(1));
-        let beat = self.calls.drain(..).find_map(|(id, request)| match request {
-            Request::Heartbeat(beat) => Some((id, beat)),
-            _ => None,
-        });
-        beat.expect("a heartbeat is due")
     }
 
     fn told(&mut self, id: EffectId, answer: HeartbeatAnswer) {
@@ -47,17 +37,17 @@ fn how_far_a_masters_log_was_is_told_to_the_next_one_and_begins_anew_with_it() {
         log: LogIndex::new(log),
     };
     for (log, known) in [(42, 0), (41, 42), (43, 42)] {
-        let (id, beat) = bench.beat();
+        let (id, beat) = bench.heartbeat();
         assert_eq!(beat.served, served(TERM, 70, known));
         let log = LogIndex::new(log);
         bench.told(id, HeartbeatAnswer { term: TERM, log, ..HeartbeatAnswer::default() });
     }
     let next = Term::new(TERM.get() + 1);
-    let (id, _) = bench.beat();
+    let (id, _) = bench.heartbeat();
     bench.told(id, HeartbeatAnswer { term: next, rejoin: true, ..HeartbeatAnswer::default() });
     bench.calls.clear();
     bench.tick(Duration::from_secs(1));
     let join = bench.joined_to(next, 71);
     assert_eq!(join.served, served(TERM, 70, 43), "what that one lacks is told");
-    assert_eq!(bench.beat().1.served, served(next, 71, 0));
+    assert_eq!(bench.heartbeat().1.served, served(next, 71, 0));
 }

@@ -12,28 +12,27 @@
 //! - D3: when an append fails the process stops: what is on disk is not known.
 //! - D4: when the state meets a damaged page, nothing of the event that met it leaves. The
 //!   checkpoint is marked, durably, and the process stops; the next one takes another checkpoint.
-//! - D6: a member that is not in charge applies what is committed, and answers everyone but other
-//!   members that it is not, and who may be (R23).
 //! - D5: while the disk has no room for the log, changes wait or are refused, and look-ups go on
 //!   (`log_room`).
+//! - D6: a member that is not in charge applies what is committed, and answers everyone but other
+//!   members that it is not, and who may be (R23).
 
 use crate::group_member::{GroupAnswer, GroupMember};
 use crate::log_room::{Append, LogRoom, ROOM_PAUSE};
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
-use crate::primary::Primary;
+use crate::primary::{Primary, reply};
 use crate::recovery::TakenFrom;
 use crate::role::Role;
 use cairn_consensus::{CommittedRecord, Consensus, ConsensusError, LogBatch};
 use cairn_env::{
-    Caller, Completion, DiskError, Driver, Effect, EffectId, Event, Lane, LogEvent, Now, Payload,
-    Resources,
+    Caller, Completion, DiskError, Driver, Effect, EffectId, Event, Lane, LogEvent, Now, Resources,
 };
 use cairn_master_core::{
     Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, MasterOutbox, State,
 };
 use cairn_pagetree::Damaged;
-use cairn_protocol::{Failure, Hello, Request, Response};
+use cairn_protocol::{Hello, Request};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{LogIndex, Random, Term, Time};
 use std::sync::Arc;
@@ -588,9 +587,4 @@ impl Driver for Master {
             effects.extend(self.group.messages(now, fresh));
         }
     }
-}
-
-/// An answer of the driver's own.
-fn reply(to: Caller, answer: Result<Response, Failure>) -> MasterEffect {
-    MasterEffect::Env(Effect::Reply { to, answer, payload: Payload::default() })
 }

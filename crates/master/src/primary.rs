@@ -12,7 +12,7 @@
 use cairn_consensus::CommittedRecord;
 use cairn_env::{Caller, Effect, EffectId, Event, Now, Payload};
 use cairn_master_core::{LogResult, MasterCore, MasterEffect, ProposalId, Record, State};
-use cairn_protocol::{ErrorCode, Failure, Outcome, Request};
+use cairn_protocol::{ErrorCode, Failure, Outcome, Request, Response};
 use cairn_types::{LogIndex, Term};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -67,7 +67,7 @@ impl Primary {
             self.held.push_back((from, request));
         } else {
             let line = "the master waits to hear from the others; try again";
-            wishes.push(reply(from, Failure::not_done(ErrorCode::Busy, line)));
+            wishes.push(reply(from, Err(Failure::not_done(ErrorCode::Busy, line))));
         }
     }
 
@@ -129,17 +129,16 @@ impl Primary {
     /// Another member is in charge, or none: gives the state, the last effect that was numbered,
     /// and the answers for whoever waits (PR2).
     pub(crate) fn end(self, refusal: &Failure) -> (State, EffectId, Vec<MasterEffect>) {
-        let held = self.held.into_iter().map(|(from, _)| reply(from, refusal.clone()));
+        let held = self.held.into_iter().map(|(from, _)| reply(from, Err(refusal.clone())));
         let unknown = || Failure { outcome: Outcome::Unknown, ..refusal.clone() };
-        let owed = self.owed.into_iter().map(|from| reply(from, unknown()));
+        let owed = self.owed.into_iter().map(|from| reply(from, Err(unknown())));
         let answers = held.chain(owed).collect();
         let last = self.core.last_effect();
         (self.core.into_state(), last, answers)
     }
 }
 
-/// A failure as an answer.
-pub(crate) fn reply(to: Caller, failure: Failure) -> MasterEffect {
-    let (answer, payload) = (Err(failure), Payload::default());
-    MasterEffect::Env(Effect::Reply { to, answer, payload })
+/// An answer that is not the core's.
+pub(crate) fn reply(to: Caller, answer: Result<Response, Failure>) -> MasterEffect {
+    MasterEffect::Env(Effect::Reply { to, answer, payload: Payload::default() })
 }

@@ -11,8 +11,8 @@ use cairn_env::{
 use cairn_format::ScrubPosition;
 use cairn_protocol::{
     Append, ErrorCode, Failure, FindPrimaryAnswer, Forward, ForwardAnswer, Forwarded, GrantLease,
-    InventoryAnswer, JoinAnswer, MasterRole, Raise, Read, ReplicaReport, Request, RequestId,
-    Response,
+    Heartbeat, InventoryAnswer, JoinAnswer, MasterRole, Raise, Read, ReplicaReport, Request,
+    RequestId, Response,
 };
 use cairn_types::{
     Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, LeaseId, MutationNumber,
@@ -233,6 +233,17 @@ impl Bench {
         let from = Caller { connection: ConnectionId(1), request: RequestId(self.requests) };
         self.step(Event::Request { from, request: request.into() });
         from
+    }
+
+    /// The heartbeat of a second later.
+    pub fn heartbeat(&mut self) -> (EffectId, Heartbeat) {
+        self.calls.clear();
+        self.tick(Duration::from_secs(1));
+        let beat = self.calls.iter().find_map(|(id, request)| match request {
+            Request::Heartbeat(beat) => Some((*id, beat.clone())),
+            _ => None,
+        });
+        beat.expect("a heartbeat is due")
     }
 
     pub fn tick(&mut self, later: Duration) {

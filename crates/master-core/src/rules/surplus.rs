@@ -31,6 +31,16 @@ pub(crate) fn has_surplus(
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     (judged, counted): (&JudgedReplicas, usize),
 ) -> bool {
+    has_good_to_spare(view, (handle, chunk), counted)
+        || bad_one(view, (handle, chunk), (judged, counted)).is_some()
+}
+
+/// Whether one of the good ones can go, or one that is on a server that is drained (SP1).
+fn has_good_to_spare(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    counted: usize,
+) -> bool {
     let goal = chunk.goal as usize;
     let drained = || {
         let any = view.state.known_servers().duties().drains().len() > 0;
@@ -38,9 +48,7 @@ pub(crate) fn has_surplus(
             .any(|(at, _)| view.state.known_servers().duties().is_draining(at))
     };
     // R11 broken: what is on a server that is drained goes before there are enough others.
-    counted > goal
-        || ((counted == goal || broken(Rule::R11)) && drained())
-        || bad_one(view, (handle, chunk), (judged, counted)).is_some()
+    counted > goal || ((counted == goal || broken(Rule::R11)) && drained())
 }
 
 /// The bad one that can go (SP3).
@@ -78,7 +86,7 @@ pub(crate) fn who_goes(
     let judged = judged(view, handle, chunk);
     let counted = counted(view, &judged.good);
     let bad = bad_one(view, (handle, chunk), (&judged, counted.len()));
-    if bad.is_some() || !has_surplus(view, (handle, chunk), (&judged, counted.len())) {
+    if bad.is_some() || !has_good_to_spare(view, (handle, chunk), counted.len()) {
         return bad;
     }
     let drained = current(view, handle, chunk)

@@ -5,9 +5,10 @@ use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::{ClientOp, OpOutput};
 use bytes::Bytes;
+use cairn_env_sim::NodeId;
 use cairn_protocol::{Explain, Response};
-use cairn_types::Content;
 use cairn_types::planted::Rule;
+use cairn_types::{ChunkHandle, Content, EntryId};
 use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
@@ -162,10 +163,8 @@ fn bytes_that_a_network_damages_cost_no_replica(script: &mut DrillScript) -> Ver
     script.write(0, file, 0, b"those")
 }
 
-/// A bit of one of two replicas flips, and no client ever reads it. Its server's scrub finds it,
-/// and tells the master; what it has found it still knows after a restart, before it could look
-/// again.
-fn a_bit_that_nobody_reads_rots_and_the_master_hears_of_it(script: &mut DrillScript) -> Verdict {
+/// A file whose chunk nobody leases any more, and of which a bit has flipped in one replica.
+fn rotten_unread(script: &mut DrillScript) -> Result<(EntryId, ChunkHandle, NodeId), String> {
     let file = script.create("/file", Content::Bytes)?;
     script.write_synced(0, file, 0, &[7; 3000])?;
     let chunk = script.chunk(file, 0)?;
@@ -173,6 +172,19 @@ fn a_bit_that_nobody_reads_rots_and_the_master_hears_of_it(script: &mut DrillScr
     // The lease is over, and nothing is asked of the chunk any more.
     script.pass(Duration::from_secs(5));
     script.flip(rotten, chunk, 2500)?;
+    Ok((file, chunk, rotten))
+}
+
+fn reads_as_written(script: &mut DrillScript, file: EntryId) -> Verdict {
+    let bytes = script.read(1, file, 0, 3000)?;
+    if bytes == [7; 3000][..] { Ok(()) } else { Err("it reads otherwise than written".into()) }
+}
+
+/// A bit of one of two replicas flips, and no client ever reads it. Its server's scrub finds it,
+/// and tells the master; what it has found it still knows after a restart, before it could look
+/// again.
+fn a_bit_that_nobody_reads_rots_and_the_master_hears_of_it(script: &mut DrillScript) -> Verdict {
+    let (_, _, rotten) = rotten_unread(script)?;
     let mut waited = 0;
     while !is_told_as_damaged(script) {
         script.pass(Duration::from_secs(1));
@@ -202,18 +214,12 @@ fn is_told_as_damaged(script: &mut DrillScript) -> bool {
 fn what_rots_unread_ends_with_a_good_replica_in_place_and_the_bad_one_gone(
     script: &mut DrillScript,
 ) -> Verdict {
-    let file = script.create("/file", Content::Bytes)?;
-    script.write_synced(0, file, 0, &[7; 3000])?;
-    let chunk = script.chunk(file, 0)?;
-    let [rotten, ..] = script.holders(chunk)[..] else { return Err("no replica".into()) };
-    script.pass(Duration::from_secs(5));
-    script.flip(rotten, chunk, 2500)?;
+    let (file, chunk, rotten) = rotten_unread(script)?;
     script.until("the bad one is gone", |script| !script.holders(chunk).contains(&rotten))?;
     if script.holders(chunk).len() < 3 {
         return Err("it went before there were three good ones".into());
     }
-    let bytes = script.read(1, file, 0, 3000)?;
-    if bytes == [7; 3000][..] { Ok(()) } else { Err("it reads otherwise than written".into()) }
+    reads_as_written(script, file)
 }
 
 /// The same where no server is to spare: the two good ones go on without the bad one, which goes,
@@ -221,12 +227,7 @@ fn what_rots_unread_ends_with_a_good_replica_in_place_and_the_bad_one_gone(
 fn what_rots_where_every_server_has_a_replica_makes_room_for_a_good_one(
     script: &mut DrillScript,
 ) -> Verdict {
-    let file = script.create("/file", Content::Bytes)?;
-    script.write_synced(0, file, 0, &[7; 3000])?;
-    let chunk = script.chunk(file, 0)?;
-    let [rotten, ..] = script.holders(chunk)[..] else { return Err("no replica".into()) };
-    script.pass(Duration::from_secs(5));
-    script.flip(rotten, chunk, 2500)?;
+    let (file, chunk, rotten) = rotten_unread(script)?;
     script.until("the bad one is gone", |script| !script.holders(chunk).contains(&rotten))?;
     if script.set_size(chunk) != 2 {
         return Err("it went before the others had gone on without it".into());
@@ -241,6 +242,5 @@ fn what_rots_where_every_server_has_a_replica_makes_room_for_a_good_one(
             script.kill(node);
         }
     }
-    let bytes = script.read(1, file, 0, 3000)?;
-    if bytes == [7; 3000][..] { Ok(()) } else { Err("it reads otherwise than written".into()) }
+    reads_as_written(script, file)
 }

@@ -24,6 +24,32 @@ impl World {
         (world, grant, left)
     }
 
+    /// A chunk of which one of four servers has died, whose set of two clients mutate, and which
+    /// was copied to a third meanwhile: its lease, the two, and the order to copy.
+    fn copied_under_a_lease() -> (Self, ChunkGrant, Vec<u64>, CloneChunk) {
+        let mut world = Self::new(4);
+        let grant = world.first_chunk();
+        let left = world.die(&grant, 1);
+        // The two that are left go on; that the third was of the set is known from their number.
+        world.request(5, lease(LeasePurpose::Write, 0));
+        world.accept_raises(&[]);
+        world.commit();
+        world.accept_grant();
+        let grant = world.granted(5);
+        assert_eq!(members(&grant), left);
+        let (id, copy) = world.clones().pop().expect("it is copied under the lease");
+        // It may have been ordered at the version before.
+        let id = if copy.version == grant.version {
+            id
+        } else {
+            let failure = Failure::not_done(ErrorCode::ReplicaFailed, "it stands elsewhere");
+            world.answer(id, Err(Failure { server: copy.source.server, ..failure }));
+            world.clone_order().0
+        };
+        world.cloned(id);
+        (world, grant, left, copy)
+    }
+
     /// So many servers of a chunk's set die; who is left.
     fn die(&mut self, grant: &ChunkGrant, count: usize) -> Vec<u64> {
         let holders = members(grant);
@@ -122,27 +148,7 @@ fn a_chunk_is_copied_to_a_server_without_it_and_the_copy_joins_the_set() {
 
 #[test]
 fn while_clients_mutate_the_lease_is_asked_back_and_the_next_one_goes_to_all() {
-    let mut world = World::new(4);
-    let grant = world.first_chunk();
-    let left = world.die(&grant, 1);
-    // The two that are left go on; that the third was of the set is known from their number.
-    world.request(5, Lease { failed: server(0), ..lease(LeasePurpose::Write, 0) });
-    world.accept_raises(&[]);
-    world.commit();
-    world.accept_grant();
-    let grant = world.granted(5);
-    assert_eq!(members(&grant), left);
-    let (id, copy) = world.clones().pop().expect("it is copied under the lease");
-    let stale = copy.version != grant.version;
-    let id = if stale {
-        let failure = Failure::not_done(ErrorCode::ReplicaFailed, "it stands elsewhere");
-        let failure = Failure { server: copy.source.server, ..failure };
-        world.answer(id, Err(failure));
-        world.clone_order().0
-    } else {
-        id
-    };
-    world.cloned(id);
+    let (mut world, grant, left, copy) = World::copied_under_a_lease();
     let (id, revoke) = world.take_revoke();
     assert_eq!(revoke.lease, grant.lease);
     world.request(6, lease(LeasePurpose::Write, 0));
@@ -371,25 +377,8 @@ fn a_cell_makes_no_more_clones_at_once_than_a_person_lets_it() {
 
 #[test]
 fn a_lease_that_was_asked_back_in_vain_serves_on_as_soon_as_its_holder_tells_of_it() {
-    let mut world = World::new(4);
-    let grant = world.first_chunk();
-    world.die(&grant, 1);
-    world.request(5, lease(LeasePurpose::Write, 0));
-    world.accept_raises(&[]);
-    world.commit();
-    world.accept_grant();
-    let grant = world.granted(5);
+    let (mut world, grant, ..) = World::copied_under_a_lease();
     let alive: Vec<u64> = (1..=4).filter(|id| world.has(*id)).collect();
-    // The copy may have been ordered at the version before.
-    let (id, copy) = world.clones().pop().expect("it is copied under the lease");
-    let id = if copy.version == grant.version {
-        id
-    } else {
-        let failure = Failure::not_done(ErrorCode::ReplicaFailed, "it stands elsewhere");
-        world.answer(id, Err(Failure { server: copy.source.server, ..failure }));
-        world.clone_order().0
-    };
-    world.cloned(id);
     let (id, _) = world.take_revoke();
     let holder = grant.primary.server.get();
     let beat = world.beat(holder, vec![], vec![held(&grant)]);
@@ -445,23 +434,7 @@ fn a_clone_whose_join_came_to_nothing_passes_for_no_member() {
 
 #[test]
 fn a_copy_is_not_thrown_away_because_a_lease_was_not_given_back() {
-    let mut world = World::new(4);
-    let grant = world.first_chunk();
-    let left = world.die(&grant, 1);
-    world.request(5, Lease { failed: server(0), ..lease(LeasePurpose::Write, 0) });
-    world.accept_raises(&[]);
-    world.commit();
-    world.accept_grant();
-    let grant = world.granted(5);
-    let (id, copy) = world.clones().pop().expect("it is copied under the lease");
-    let id = if copy.version == grant.version {
-        id
-    } else {
-        let failure = Failure::not_done(ErrorCode::ReplicaFailed, "it stands elsewhere");
-        world.answer(id, Err(Failure { server: copy.source.server, ..failure }));
-        world.clone_order().0
-    };
-    world.cloned(id);
+    let (mut world, _, left, copy) = World::copied_under_a_lease();
     // What the receiver has is whole; the holder's answer is lost, and the lease runs out.
     let (id, _) = world.take_revoke();
     world.answer(id, Err(lost_answer()));
