@@ -18,6 +18,9 @@
 //! - DS5: what a person chose is the set at once, suspect or stale, but while somebody may hold a
 //!   lease (`chosen_replica.rs`); whoever has applied more is kept. Where others turn out to be a
 //!   set meanwhile it is theirs, unless the person named chunk and server.
+//! - DS6: while a damaged replica here has applied more than those that would be the set, nothing
+//!   is decided but by a person. Readers find its good blocks (`reading.rs`), and would be told
+//!   after a decision that the bytes which it alone has are not there.
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
@@ -25,6 +28,7 @@ use super::members::{current, least_set, missing_is_awaited, missing_may_come};
 use crate::fleet::{KnownReplica, PersonsWord, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, SerialNumber, ServerId, Time};
 
 /// How long a decision waits after the last member has told, in `dead_ms`.
@@ -41,6 +45,8 @@ pub(crate) enum SetDecision {
     NotNeeded,
     /// It will be decided at that time.
     At(Time),
+    /// A person's alone: a damaged replica there has applied more than the others (DS6).
+    LeftToPerson(ServerId),
     /// These are the set, in order of server.
     Set(Vec<ServerId>),
 }
@@ -78,16 +84,24 @@ fn by_rules(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDec
     if usable.is_empty() || !lacking || ordinary >= least_set(chunk) {
         return SetDecision::NotNeeded;
     }
-    match all_told_at(view, handle, chunk, &told) {
-        None => SetDecision::NotNeeded,
-        Some(at) if view.now.time < at => SetDecision::At(at),
-        Some(_) if !sound.is_empty() => SetDecision::Set(sound),
-        Some(_) => {
-            let furthest = furthest(&usable);
-            assert!(!furthest.is_empty(), "of some, one has gone furthest (DS3)");
-            SetDecision::Set(furthest)
-        }
+    let Some(at) = all_told_at(view, handle, chunk, &told) else {
+        return SetDecision::NotNeeded;
+    };
+    let set = if sound.is_empty() { furthest(&usable) } else { sound };
+    assert!(!set.is_empty(), "of some, one has gone furthest (DS3)");
+    if let Some(server) = damaged_above(&told, &set) {
+        return SetDecision::LeftToPerson(server);
     }
+    if view.now.time < at { SetDecision::At(at) } else { SetDecision::Set(set) }
+}
+
+/// Whose replica is damaged and has applied more than any of these (DS6).
+fn damaged_above(told: &[(ServerId, KnownReplica)], set: &[ServerId]) -> Option<ServerId> {
+    let of_set = |(server, _): &&(ServerId, KnownReplica)| set.contains(server);
+    let reached = told.iter().filter(of_set).map(|(_, replica)| replica.serial).max()?;
+    let above = |(_, it): &&(ServerId, KnownReplica)| it.damaged && it.serial > reached;
+    let furthest = told.iter().filter(above).max_by_key(|(server, it)| (it.serial, *server));
+    furthest.map(|(server, _)| *server).filter(|_| !broken(Rule::R28))
 }
 
 /// Where these are a set that is decided on, and somebody may hold more: how far they have come

@@ -87,6 +87,7 @@ fn plan(
         _ if broken(Rule::R11) => None,
         SetDecision::NotNeeded => None,
         SetDecision::At(at) => return Err(undecided(view, at)),
+        SetDecision::LeftToPerson(server) => return Err(left_to_person(view, handle, server)),
         SetDecision::Set(set) => Some(set),
     };
     let mut usable: Vec<(ServerId, KnownReplica)> = match &decided {
@@ -134,6 +135,17 @@ fn undecided(view: &View<'_>, at: Time) -> Blocked {
     let why = format!(
         "too few replicas hold for certain all that was acknowledged; in {left} ms the best of \
          them become the set, or at once by 'cairn recover'"
+    );
+    Blocked { why, starting: view.term.is_starting(view.now.time) }
+}
+
+/// Why a chunk waits for a person's decision.
+fn left_to_person(view: &View<'_>, handle: ChunkHandle, server: ServerId) -> Blocked {
+    let why = format!(
+        "the replica of {} has bad blocks and holds more than all others; it can be read in part \
+         and copied with 'cairn cp', or 'cairn recover {}' goes on without what it alone has",
+        view.fleet.at(server).map(|at| at.address.as_str()).unwrap_or_default(),
+        handle.short()
     );
     Blocked { why, starting: view.term.is_starting(view.now.time) }
 }

@@ -193,14 +193,23 @@ fn a_member_that_comes_back_with_more_after_the_decision_is_kept_until_a_person_
 }
 
 #[test]
-fn a_damaged_replica_that_holds_more_than_a_decided_set_is_kept_for_a_person() {
+fn beside_a_damaged_replica_that_holds_more_only_a_person_decides_and_it_is_kept() {
     // One has a bad block and every acknowledged byte else; the two others lost their tails.
     let told = [((18, 18), false), ((15, 15), true), ((10, 9), true)];
     let (mut world, mut disks) = after_power_loss(&told);
     let handle = disks[&1].handle;
     world.with(|chunks, _| chunks.fleet.mark_damaged(handle, server(1)));
+    assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Level, 60_000), None, "DS6");
+    world.request(6, Explain { subject: handle.short() });
+    let Some(Ok(Response::Explain(answer))) = world.reply(6) else { panic!("explained") };
+    let told = |line: &String| line.contains("s1:1 has bad blocks and holds more than all others");
+    assert!(answer.lines.iter().any(told), "{:?}", answer.lines);
+    let wish = Recover { subject: handle.short(), ..Recover::default() };
+    world.request(7, wish);
+    let Some(Ok(Response::Recover(answer))) = world.reply(7) else { panic!("a person may") };
+    assert_eq!(answer.chosen[0].at.server, server(2), "the furthest of those that can be read");
     let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 9000).expect("decided");
-    assert_eq!(members(&grant), [2], "with no person's word");
+    assert_eq!(members(&grant), [2]);
     // The chunk gets its goal again.
     let version = ChunkVersion::of(Term::new(2), 900);
     world.apply(SetVersion { handle, set_size: 3, version, ..SetVersion::default() });
