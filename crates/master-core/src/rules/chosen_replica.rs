@@ -121,9 +121,9 @@ pub(crate) fn choose(
 
 /// Whether a server's replica is kept because it holds more than a set that was decided on.
 fn is_kept(view: &View<'_>, handle: ChunkHandle, server: ServerId) -> bool {
-    let above = view.state.kept_above(handle);
+    let kept = view.state.kept_above(handle);
     let replica = view.fleet.locations().get(handle, server);
-    above.zip(replica).is_some_and(|(above, replica)| replica.serial > above)
+    kept.zip(replica).is_some_and(|(kept, replica)| kept.keeps(replica.version, replica.serial))
 }
 
 /// CR3

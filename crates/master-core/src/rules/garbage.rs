@@ -12,8 +12,9 @@
 //! - GB4: that the log purged a chunk says something of those servers alone whose past is this
 //!   log's (R3): one that came with a past that nobody can tell keeps what it had then. A log that
 //!   lacks the end of a term is told so by whoever heard of it (CS2 of `chunkservers.rs`).
-//! - GB5: where the master decided on a set while a member was away (R28), one that comes back and
-//!   holds more is kept, and told of as lost, until a person lets go of it.
+//! - GB5: where the master decided on a set while a member was away (R28), one that stood before
+//!   the decision, comes back and holds more is kept, and told of as lost, until a person lets go
+//!   of it.
 
 use super::lacking::lacking;
 use super::members::current;
@@ -86,7 +87,8 @@ pub(crate) fn is_garbage(view: &View<'_>, server: ServerId, report: &ReplicaRepo
 /// let go of (GB5).
 pub(crate) fn is_kept(state: &State, report: &ReplicaReport) -> bool {
     let handle = report.handle;
-    let holds_more = state.kept_above(handle).is_some_and(|above| report.serial > above);
+    let kept = state.kept_above(handle);
+    let holds_more = kept.is_some_and(|kept| kept.keeps(report.version, report.serial));
     holds_more && state.chunk(handle).is_some_and(|chunk| report.version < chunk.version)
 }
 

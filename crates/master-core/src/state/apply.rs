@@ -4,7 +4,7 @@ use super::apply_chunks::{ChunkChanges, handle_taken};
 use super::apply_policy::PolicyChanges;
 use super::apply_purge::Purges;
 use super::apply_settings::change_settings;
-use super::{Remembered, State};
+use super::{KeptAbove, Remembered, State};
 use crate::applied::{Applied, Changed};
 use crate::record::{Begin, FoundCell, Record};
 use cairn_protocol::{ErrorCode, Failure};
@@ -84,7 +84,8 @@ impl State {
             Record::SetVersion(record) => {
                 let set = chunk_changes(self).set_version(record)?;
                 if let Some(serial) = record.keeps_above {
-                    self.purged.keep_above(record.handle, serial);
+                    let decision = KeptAbove { serial, decided: record.version };
+                    self.purged.keep_above(record.handle, decision);
                 }
                 Ok(set)
             }

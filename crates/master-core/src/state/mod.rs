@@ -67,7 +67,7 @@ pub use policy_job::{PolicyJob, PolicyStep};
 use cairn_protocol::Failure;
 use cairn_types::{
     CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, LogIndex,
-    MutationName, ReignId, ReplicaAt, SerialNumber, ServerId, Term, WallTime,
+    MutationName, ReignId, ReplicaAt, ServerId, Term, WallTime,
 };
 use chunk_table::ChunkTable;
 use history::History;
@@ -76,6 +76,7 @@ use map::DamageMark;
 use names::NameTree;
 use outcomes::Outcomes;
 use policies::PolicyTable;
+pub use purged::KeptAbove;
 use purged::PurgedChunks;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -335,10 +336,10 @@ impl State {
         self.purged.is_let_go(handle) && !self.chunks.contains(handle)
     }
 
-    /// How far the chunk's set had come when the master decided on it while a member was away:
-    /// whoever has more is kept for a person (R28).
+    /// How far the chunk's set had come when the master decided on it while a member was away, and
+    /// the version of the decision: what stood below that and has more is kept for a person (R28).
     #[must_use]
-    pub fn kept_above(&self, handle: ChunkHandle) -> Option<SerialNumber> {
+    pub fn kept_above(&self, handle: ChunkHandle) -> Option<KeptAbove> {
         self.purged.kept_above(handle)
     }
 

@@ -18,15 +18,18 @@
 //!   floor has passed it: the last few of each term.
 //! - GN3: what a person let go of is garbage wherever it is, whosever it was.
 //! - GN4: of a chunk whose set was decided on while a member was away (R28) it is written down here
-//!   how far that set had come: who turns up and has more is kept, until a person lets go of it.
+//!   how far that set had come, and the version of the decision: who stood below that and turns up
+//!   with more is kept, until a person lets go of it. What was raised since was of a set that had
+//!   all of it, and goes as any stale replica does. Of several decisions on a chunk the lowest
+//!   number counts and the last version: what lies between is rather kept.
 
 use super::map::{DamageMark, Map};
 use super::packing::Packed;
-use cairn_types::{ChunkHandle, SerialNumber};
+use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
 
 /// Behind a handle that a person let go of.
 const LET_GO: u8 = 1;
-/// Behind that of a chunk whose set was decided on, with the set's serial number.
+/// Behind that of a chunk whose set was decided on, with the set's serial number and the version.
 const KEPT_ABOVE: u8 = 2;
 
 /// What is written down of a handle.
@@ -34,7 +37,24 @@ const KEPT_ABOVE: u8 = 2;
 enum Told {
     Purged,
     LetGo,
-    KeptAbove(SerialNumber),
+    KeptAbove(KeptAbove),
+}
+
+/// What of a chunk is kept for a person since its set was decided on (GN4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptAbove {
+    /// How far the set had come.
+    pub serial: SerialNumber,
+    /// The version by which the decision was logged.
+    pub decided: ChunkVersion,
+}
+
+impl KeptAbove {
+    /// Whether a replica stood before the decision, and has applied more than who was decided on.
+    #[must_use]
+    pub fn keeps(&self, version: ChunkVersion, serial: SerialNumber) -> bool {
+        version < self.decided && serial > self.serial
+    }
 }
 
 /// Purged at or above their terms' floors.
@@ -67,21 +87,20 @@ impl PurgedChunks {
         self.0.get(&key(handle), told)
     }
 
-    /// How far the set of a chunk had come that was decided on (GN4).
-    pub(super) fn kept_above(&self, handle: ChunkHandle) -> Option<SerialNumber> {
+    /// What is kept of a chunk whose set was decided on (GN4).
+    pub(super) fn kept_above(&self, handle: ChunkHandle) -> Option<KeptAbove> {
         match self.told(handle) {
-            Some(Told::KeptAbove(serial)) => Some(serial),
+            Some(Told::KeptAbove(kept)) => Some(kept),
             Some(Told::Purged | Told::LetGo) | None => None,
         }
     }
 
-    /// Writes down how far the set of a chunk had come that is decided on: of several times, the
-    /// first (GN4).
-    pub(super) fn keep_above(&mut self, handle: ChunkHandle, serial: SerialNumber) {
-        if self.kept_above(handle).is_none() {
-            let serial = serial.get().to_be_bytes();
-            self.0.set(&key(handle), &[&[KEPT_ABOVE], serial.as_slice()].concat());
-        }
+    /// Writes down how far the set of a chunk had come that is decided on, and when (GN4).
+    pub(super) fn keep_above(&mut self, handle: ChunkHandle, decision: KeptAbove) {
+        let before = self.kept_above(handle).unwrap_or(decision);
+        let serial = before.serial.min(decision.serial).get().to_be_bytes();
+        let decided = before.decided.max(decision.decided).get().to_be_bytes();
+        self.0.set(&key(handle), &[&[KEPT_ABOVE], serial.as_slice(), &decided].concat());
     }
 
     /// Nothing of it is kept for a person any more; whether something was.
@@ -132,9 +151,11 @@ fn told(value: &[u8]) -> Option<Told> {
     match value {
         [] => Some(Told::Purged),
         [LET_GO] => Some(Told::LetGo),
-        [KEPT_ABOVE, serial @ ..] => {
-            let serial = u64::from_be_bytes(serial.try_into().ok()?);
-            Some(Told::KeptAbove(SerialNumber::new(serial)))
+        [KEPT_ABOVE, numbers @ ..] => {
+            let (serial, decided) = numbers.split_first_chunk()?;
+            let serial = SerialNumber::new(u64::from_be_bytes(*serial));
+            let decided = ChunkVersion::new(u64::from_be_bytes(decided.try_into().ok()?));
+            Some(Told::KeptAbove(KeptAbove { serial, decided }))
         }
         _ => None,
     }
@@ -146,8 +167,8 @@ fn key(handle: ChunkHandle) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
-    use super::{DamageMark, PurgedChunks};
-    use cairn_types::{ChunkHandle, Term};
+    use super::{DamageMark, KeptAbove, PurgedChunks};
+    use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber, Term};
 
     #[test]
     fn what_a_floor_has_passed_is_forgotten_of_its_own_term_alone() {
@@ -162,5 +183,24 @@ mod tests {
         purged.forget_below(of(2, 20));
         assert!(purged.is_let_go(of(2, 9)), "a person's word is kept");
         assert!(!purged.contains(of(2, 8)) && !purged.is_let_go(of(3, 1)));
+    }
+
+    #[test]
+    fn of_several_decisions_the_lowest_number_counts_and_the_last_version() {
+        let mut purged = PurgedChunks::new(&DamageMark::default());
+        let handle = ChunkHandle::of(Term::new(1), 9);
+        let decision = |serial, decided| KeptAbove {
+            serial: SerialNumber::new(serial),
+            decided: ChunkVersion::new(decided),
+        };
+        purged.keep_above(handle, decision(10, 5));
+        purged.keep_above(handle, decision(20, 8));
+        assert_eq!(purged.kept_above(handle), Some(decision(10, 8)));
+        purged.keep_above(handle, decision(4, 9));
+        assert_eq!(purged.kept_above(handle), Some(decision(4, 9)));
+        let keeps = |version, serial| {
+            decision(4, 9).keeps(ChunkVersion::new(version), SerialNumber::new(serial))
+        };
+        assert_eq!([keeps(8, 5), keeps(8, 4), keeps(9, 5)], [true, false, false]);
     }
 }

@@ -314,6 +314,41 @@ fn hints_about_replicas_that_nobody_holds_are_not_kept() {
     assert_eq!(counted(&mut world, grant.handle, grant.primary.server), 1);
 }
 
+/// How far the set had come that was decided on.
+fn kept_above(world: &World, grant: &ChunkGrant) -> Option<u64> {
+    world.state.kept_above(grant.handle).map(|kept| kept.serial.get())
+}
+
+#[test]
+fn what_is_left_out_long_after_a_decision_goes_as_any_stale_replica() {
+    let (mut world, mut disks) = after_power_loss(&[((18, 18), true)]);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 43_000).expect("decided");
+    let handle = grant.handle;
+    assert_eq!(kept_above(&world, &grant), Some(18));
+    // It is written to, and gets its goal again, with the one that was decided on.
+    let at = |number| ChunkVersion::of(Term::new(2), number);
+    let written = |version| ReplicaReport { version, ..replica(&grant, (30, 30), false) };
+    let next = |version| SetVersion { handle, set_size: 3, version, ..SetVersion::default() };
+    world.apply(next(at(900)));
+    for id in [1, 14, 15] {
+        world.join(id, vec![written(at(900))], vec![]);
+    }
+    world.pass(3000, &[1, 14, 15]);
+    // That server is drained: the set goes on without it.
+    world.apply(next(at(901)));
+    for id in [14, 15, 16] {
+        world.join(id, vec![written(at(901))], vec![]);
+    }
+    world.pass(3000, &[1, 14, 15, 16]);
+    let named = world.beat(1, vec![written(at(900))], vec![]).garbage;
+    assert_eq!(named.len(), 1, "it holds nothing that the set has not");
+    // One that was away at the decision, and has more than the set had then, is kept all the same.
+    let late = ReplicaReport { version: ChunkVersion::default(), ..written(at(900)) };
+    world.join(2, vec![late.clone()], vec![]);
+    world.pass(3000, &[1, 2, 14, 15, 16]);
+    assert_eq!(world.beat(2, vec![late], vec![]).garbage, []);
+}
+
 fn recover(world: &mut World, from: u64) -> Result<RecoverAnswer, ErrorCode> {
     world.request(7, Recover { subject: "/f".into(), server: server(from) });
     match world.reply(7) {
@@ -335,7 +370,7 @@ fn a_person_decides_at_once_for_the_best_suspect_while_others_are_away() {
     assert_eq!((chosen[0].suspect, chosen[0].stale, chosen[0].length), (true, false, 150));
     let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 500).expect("decided");
     assert_eq!(members(&grant), [3]);
-    assert_eq!(world.state.kept_above(grant.handle), Some(SerialNumber::new(15)));
+    assert_eq!(kept_above(&world, &grant), Some(15));
     assert_eq!(recover(&mut world, 0), Ok(RecoverAnswer::default()), "it is in use");
     // The one that held more comes back, and is kept.
     let back = ReplicaReport { version: disks[&1].version, ..replica(&grant, (18, 18), true) };
@@ -363,7 +398,7 @@ fn only_a_person_who_names_it_gets_a_stale_replica_back_and_what_it_pushes_out_i
     assert!(chosen[0].stale);
     let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 1000).expect("chosen");
     assert_eq!(members(&grant), [1]);
-    assert_eq!(world.state.kept_above(grant.handle), Some(SerialNumber::new(10)));
+    assert_eq!(kept_above(&world, &grant), Some(10));
     world.join(2, vec![better.clone()], vec![]);
     assert_eq!(world.beat(2, vec![better], vec![]).garbage, [], "R28");
 }
