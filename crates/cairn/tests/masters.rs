@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use tempfile::TempDir;
 
+/// Records from one checkpoint to the next.
+const CHECKPOINT_EVERY: u64 = 200;
+
 /// Ports that were free a moment ago.
 fn free_addresses(count: usize) -> Vec<String> {
     let listeners: Vec<TcpListener> =
@@ -44,7 +47,18 @@ impl GroupCell {
             let name = format!("master-{number}");
             let data = directory.path().join(&name).display().to_string();
             let config = settings.display().to_string();
-            let arguments = ["master", "--data", &data, "--config", &config, "--peers", &address];
+            let every = CHECKPOINT_EVERY.to_string();
+            let arguments = [
+                "master",
+                "--data",
+                &data,
+                "--config",
+                &config,
+                "--peers",
+                &address,
+                "--checkpoint-every-records",
+                &every,
+            ];
             let arguments = arguments.map(str::to_owned).to_vec();
             let around = (directory.path(), &janitor);
             ServerProcess::start_at(listen, &program, &name, arguments, around).expect("starts")
@@ -149,6 +163,46 @@ fn a_cell_outlives_its_master_and_the_one_after_it() {
                 && applied.iter().min() == applied.iter().max()
         });
     }
+}
+
+#[test]
+fn a_master_that_lacks_what_the_others_have_let_go_is_given_a_checkpoint_and_counts_again() {
+    let mut cell = GroupCell::start(0);
+    let primary = cell.primary();
+    let behind = (primary + 1) % 3;
+    cell.masters[behind].kill();
+    let names = |from: u64| -> Vec<String> {
+        (from..from + 2 * CHECKPOINT_EVERY).map(|number| format!("/d{number}")).collect()
+    };
+    let make = |cell: &GroupCell, from: u64| {
+        let names = names(from);
+        let words: Vec<&str> =
+            ["mkdir"].into_iter().chain(names.iter().map(String::as_str)).collect();
+        cell.ok(&words);
+    };
+    make(&cell, 0);
+    // Started anew, the others know of nothing before their checkpoints.
+    for at in (0..3).filter(|at| *at != behind) {
+        cell.masters[at].kill();
+        cell.masters[at].restart().expect("starts");
+        cell.primary();
+    }
+    cell.masters[behind].restart().expect("starts");
+    make(&cell, 10_000);
+    await_until("the one that was behind to have every record", || {
+        let listed = cell.listed();
+        listed.len() == 3
+            && listed.iter().all(|row| row.2 == listed[0].2 && row.2 > CHECKPOINT_EVERY)
+    });
+    let told = std::fs::read_to_string(cell.masters[behind].log()).expect("its log");
+    assert!(told.contains("checkpoint of another master taken over"), "{told}");
+    // It counts again, and what it took over outlives it.
+    cell.masters[behind].kill();
+    cell.masters[behind].restart().expect("starts");
+    let dead = cell.primary();
+    cell.masters[dead].kill();
+    cell.ok(&["mkdir", "/last"]);
+    assert_eq!(cell.ok(&["ls", "/"]).lines().count() as u64, 4 * CHECKPOINT_EVERY + 1);
 }
 
 /// Stops a process, or lets it go on.

@@ -14,20 +14,21 @@
 //! - Q4: who is primary says so of a term that is its own alone; it learns that it is none any more
 //!   by a later term, or when no majority has answered for `ELECTION_TICKS`.
 
+use crate::beginning::Beginning;
+use crate::checkpoint_offers::{CheckpointOffer, CheckpointOffers};
 use crate::consensus_error::ConsensusError;
 use crate::election_clock::{ElectionClock, PATIENCE_END};
 use crate::held_messages::HeldMessages;
 use crate::leadership::Leadership;
-use crate::member_log::{LogPlace, MemberLog, to_entry, to_stored};
+use crate::member_log::{LogPlace, MemberLog, conf_state, to_stored};
 use crate::messages::{from_library, round_context, round_of, to_library};
-use crate::stored::StoredRecord;
 use crate::ticks::ELECTION_TICKS;
 use bytes::Bytes;
 use cairn_format::GroupMark;
-use cairn_protocol::{ConsensusKind, ConsensusMessage};
+use cairn_protocol::{ConsensusKind, ConsensusMessage, OfferedCheckpoint};
 use cairn_types::wire::Message as _;
 use cairn_types::{LogIndex, MemberStanding, Members, ServerId, Term, Time};
-use raft::prelude::{ConfState, Config, Entry, HardState, RawNode};
+use raft::prelude::{Config, Entry, RawNode, SnapshotStatus};
 use raft::{Ready, StateRole};
 
 /// About the most bytes of records in one message.
@@ -57,25 +58,6 @@ pub struct CommittedRecord {
     pub data: Bytes,
 }
 
-/// What a member is started from.
-#[derive(Clone, Debug, Default)]
-pub struct Beginning {
-    /// The member.
-    pub me: ServerId,
-    /// Feeds what it draws.
-    pub seed: u64,
-    /// What its disk remembers of terms and members; none where it has always been alone.
-    pub mark: Option<GroupMark>,
-    /// What the state holds: applied, and so committed.
-    pub applied: (LogIndex, Term),
-    /// The record before `records`; at or before what is applied.
-    pub base: (LogIndex, Term),
-    /// What the log holds after it.
-    pub records: Vec<(LogIndex, StoredRecord)>,
-    /// The first term of its own is later than this (R3).
-    pub past: Term,
-}
-
 /// The member, and through it the group.
 pub struct Consensus {
     node: RawNode<MemberLog>,
@@ -102,6 +84,9 @@ pub struct Consensus {
     asked: bool,
     leadership: Leadership,
     clock: ElectionClock,
+    offers: CheckpointOffers,
+    /// A checkpoint that is taken over, until that is durable.
+    taken_over: Option<u64>,
 }
 
 impl std::fmt::Debug for Consensus {
@@ -111,16 +96,6 @@ impl std::fmt::Debug for Consensus {
         fields.field("me", &self.me).field("term", &self.term()).field("leads", &self.leads);
         fields.field("unsynced", &unsynced).finish_non_exhaustive()
     }
-}
-
-/// The members as the library counts them.
-fn conf_state(members: &Members) -> ConfState {
-    let of = |standing: MemberStanding| -> Vec<u64> {
-        let such = members.all.iter().filter(|member| member.standing == standing);
-        such.map(|member| member.id.get()).collect()
-    };
-    let (voters, learners) = (of(MemberStanding::Voter), of(MemberStanding::Learner));
-    ConfState { voters, learners, ..ConfState::default() }
 }
 
 impl Consensus {
@@ -139,7 +114,7 @@ impl Consensus {
         };
         assert!(members.get(from.me).is_some(), "a member starts as one of its group");
         let alone = members.is_alone(from.me);
-        let storage = storage(&from, &members);
+        let storage = from.log(&members);
         let config = Config {
             id: from.me.get(),
             election_tick: ELECTION_TICKS,
@@ -168,13 +143,15 @@ impl Consensus {
             number: 0,
             committed: Vec::new(),
             held: HeldMessages::default(),
-            marked: votes_of(from.mark.as_ref()),
-            remembered: votes_of(from.mark.as_ref()),
+            marked: from.votes(),
+            remembered: from.votes(),
             mark_due: false,
             leads: None,
             asked: false,
             leadership: Leadership::default(),
             clock: ElectionClock::new(from.seed),
+            offers: CheckpointOffers::default(),
+            taken_over: None,
         };
         if alone {
             member.node.campaign()?;
@@ -260,9 +237,61 @@ impl Consensus {
         self.pump()?;
         if self.leads.is_some() {
             self.ask_whether_still_primary();
+            for id in self.offers.lost(self.node.raft.prs()) {
+                self.node.report_snapshot(id.get(), SnapshotStatus::Failure);
+            }
             self.pump()?;
         }
         Ok(())
+    }
+
+    /// The state as of this record is a checkpoint on disk: whoever lacks records that are no more
+    /// in the log is offered it.
+    pub fn has_checkpoint(&mut self, index: LogIndex, term: Term) {
+        self.node.mut_store().offer(LogPlace { index: index.get(), term: term.get() });
+    }
+
+    /// A checkpoint that this member is offered, and by whom; the last one, once.
+    pub fn take_offer(&mut self) -> Option<CheckpointOffer> {
+        self.offers.take()
+    }
+
+    /// The state is that of this checkpoint, which was offered and is durable here: the log goes on
+    /// behind it. False where the log knows all that it stands for by now, or the member is primary
+    /// of a later term: then nothing is taken over.
+    ///
+    /// # Errors
+    /// [`ConsensusError`] when the library refuses.
+    pub fn take_over(&mut self, now: Time, offer: CheckpointOffer) -> Result<bool, ConsensusError> {
+        self.now = now;
+        let CheckpointOffer { from, checkpoint } = offer;
+        if self.leads.is_some() || self.has(&checkpoint) {
+            return Ok(false);
+        }
+        let members = checkpoint.members.clone();
+        // It is of committed records, whoever is primary by now.
+        let message = ConsensusMessage {
+            kind: ConsensusKind::OfferCheckpoint,
+            from,
+            to: self.me,
+            term: self.term(),
+            checkpoint: Some(checkpoint),
+            ..ConsensusMessage::default()
+        };
+        self.node.step(to_library(message)?)?;
+        let is_taken = self.node.snap().is_some();
+        if is_taken && members.as_of >= self.members.as_of {
+            self.members = members;
+        }
+        self.pump()?;
+        Ok(is_taken)
+    }
+
+    /// Whether records up to this one are here, or stood for by a checkpoint.
+    fn has(&self, offered: &OfferedCheckpoint) -> bool {
+        let log = &self.node.raft.raft_log;
+        offered.index.get() <= log.committed
+            || log.match_term(offered.index.get(), offered.term.get())
     }
 
     /// Another round of heartbeats (Q4, R21).
@@ -289,12 +318,33 @@ impl Consensus {
         if asks && self.clock.is_deaf() {
             return Ok(());
         }
+        let message = match message.checkpoint.as_ref().filter(|it| !self.has(it)) {
+            Some(_) => self.note_offer(message)?,
+            None => message,
+        };
         match self.node.step(to_library(message)?) {
             // Who is no member any more answered.
             Ok(()) | Err(raft::Error::StepPeerNotFound) => {}
             Err(error) => return Err(error.into()),
         }
         self.pump()
+    }
+
+    /// A checkpoint is offered that is to be fetched first: its sender is heard, and no more yet.
+    fn note_offer(
+        &mut self,
+        message: ConsensusMessage,
+    ) -> Result<ConsensusMessage, ConsensusError> {
+        let ConsensusMessage { from, to, term, checkpoint, .. } = message;
+        let checkpoint = checkpoint.expect("looked at just now");
+        if checkpoint.members.get(self.me).is_none() {
+            return Err(ConsensusError::Malformed("a checkpoint of a group of others"));
+        }
+        if term >= self.term() {
+            self.offers.note(CheckpointOffer { from, checkpoint });
+        }
+        let kind = ConsensusKind::Heartbeat;
+        Ok(ConsensusMessage { kind, from, to, term, ..ConsensusMessage::default() })
     }
 
     /// Has the member that has most of the log take over, where there is another: it stands for
@@ -378,6 +428,11 @@ impl Consensus {
         self.remembered = self.marked;
         self.node.on_persist_ready(number);
         self.held.release(number);
+        // All before it counts as applied only once it is durable.
+        let persisted = self.node.raft.raft_log.persisted;
+        if let Some(index) = self.taken_over.take_if(|index| persisted >= *index) {
+            self.node.advance_apply_to(index);
+        }
         self.pump()
     }
 
@@ -390,8 +445,12 @@ impl Consensus {
         if let Some(last) = committed.last() {
             let index = last.index.get();
             self.node.advance_apply_to(index);
-            let kept = if self.alone { 0 } else { KEPT_FOR_OTHERS };
-            self.node.mut_store().drop_up_to(index, kept);
+            let log = self.node.mut_store();
+            // Whoever lacks what is dropped is offered a checkpoint that stands for it.
+            match self.alone {
+                true => log.drop_up_to(index, 0),
+                false => log.drop_up_to(index.min(log.offered().index), KEPT_FOR_OTHERS),
+            }
         }
         Ok(committed)
     }
@@ -426,6 +485,15 @@ impl Consensus {
             self.mark_due |= self.marked.is_some_and(|marked| marked != votes);
             self.node.mut_store().set_hard_state(state);
         }
+        if !ready.snapshot().is_empty() {
+            let metadata = ready.snapshot().get_metadata();
+            let base = LogPlace { index: metadata.index, term: metadata.term };
+            self.node.mut_store().begin_behind(base, conf_state(&self.members));
+            // What was to be applied before it stands in it.
+            self.committed.clear();
+            self.taken_over = Some(base.index);
+            self.mark_due = true;
+        }
         let entries = ready.take_entries();
         self.unsynced.extend(entries.iter().map(to_store));
         self.node.mut_store().append(&entries);
@@ -441,7 +509,15 @@ impl Consensus {
     fn take_messages(&mut self, ready: &mut Ready) {
         let votes = self.votes();
         let votes_wait = self.remembered.is_some_and(|remembered| remembered != votes);
-        for message in ready.take_messages().into_iter().flat_map(from_library) {
+        let members = &self.members;
+        let with_members = |mut message: ConsensusMessage| {
+            if let Some(checkpoint) = &mut message.checkpoint {
+                checkpoint.members = members.clone();
+            }
+            message
+        };
+        let messages = ready.take_messages().into_iter().flat_map(from_library);
+        for message in messages.map(with_members) {
             self.held.put(message);
         }
         for message in ready.take_persisted_messages().into_iter().flat_map(from_library) {
@@ -473,27 +549,6 @@ impl Consensus {
             self.ask_whether_still_primary();
         }
     }
-}
-
-/// Term and vote of a mark.
-fn votes_of(mark: Option<&GroupMark>) -> Option<(Term, ServerId)> {
-    mark.map(|mark| (mark.term, mark.vote))
-}
-
-/// The log as the library starts with it.
-fn storage(from: &Beginning, members: &Members) -> MemberLog {
-    let base = LogPlace { index: from.base.0.get(), term: from.base.1.get() };
-    let mut log = MemberLog::new(base, HardState::default(), conf_state(members));
-    let entries = from.records.iter().map(|(index, stored)| to_entry(*index, stored.clone()));
-    log.append(&entries.collect::<Vec<Entry>>());
-    let last = log.last();
-    let mark = from.mark.clone().unwrap_or_default();
-    let term = mark.term.get().max(last.term).max(from.past.get());
-    let vote = if term == mark.term.get() { mark.vote.get() } else { 0 };
-    let commit = mark.committed.max(from.applied.0).get();
-    assert!(commit <= last.index, "what is committed is in the log");
-    log.set_hard_state(HardState { term, vote, commit, ..HardState::default() });
-    log
 }
 
 fn to_store(entry: &Entry) -> (LogIndex, Bytes) {

@@ -22,6 +22,8 @@ const ME: ServerId = ServerId::new(7);
 struct Disk {
     mark: Option<GroupMark>,
     records: BTreeMap<LogIndex, StoredRecord>,
+    /// The checkpoint that was taken over last.
+    taken_over: (LogIndex, Term),
 }
 
 impl Disk {
@@ -37,17 +39,30 @@ impl Disk {
     }
 
     /// How a member starts from it: with the whole log, or from what is certainly committed.
-    fn beginning(&self, me: ServerId, seed: u64, from_state: bool) -> Beginning {
+    fn beginning(
+        &self,
+        (me, seed): (ServerId, u64),
+        from_state: bool,
+        checkpointed: LogIndex,
+    ) -> Beginning {
         let committed = self.mark.as_ref().map_or(LogIndex::default(), |mark| mark.committed);
-        let applied = if from_state { committed } else { LogIndex::default() };
-        let term = self.records.get(&applied).map_or(Term::default(), |stored| stored.term);
+        let base = if checkpointed <= committed { checkpointed } else { LogIndex::default() };
+        let base = base.max(self.taken_over.0);
+        let applied = if from_state { committed.max(base) } else { base };
+        let term_of = |index: LogIndex| {
+            let there = self.records.get(&index).map(|stored| stored.term);
+            let at_base = (index == self.taken_over.0).then_some(self.taken_over.1);
+            there.or(at_base).unwrap_or_default()
+        };
+        let (term, base) = (term_of(applied), (base, term_of(base)));
+        let records = self.records.range(base.0.next()..);
         Beginning {
             me,
             seed,
             mark: self.mark.clone(),
             applied: (applied, term),
-            base: Default::default(),
-            records: self.records.iter().map(|(index, it)| (*index, it.clone())).collect(),
+            base,
+            records: records.map(|(index, it)| (*index, it.clone())).collect(),
             past: Term::default(),
         }
     }
@@ -76,6 +91,9 @@ struct World {
     primaries: BTreeMap<Term, ServerId>,
     applied: BTreeMap<LogIndex, CommittedRecord>,
     proposed: u64,
+    /// Every machine that has it keeps a checkpoint as of this record.
+    checkpointed: LogIndex,
+    taken_over: u64,
 }
 
 fn members(voters: u64, learners: u64) -> Members {
@@ -84,7 +102,7 @@ fn members(voters: u64, learners: u64) -> Members {
         address: Address::new(format!("m{id}")),
         standing: if id <= voters { MemberStanding::Voter } else { MemberStanding::Learner },
     };
-    Members { all: (1..=voters + learners).map(member).collect() }
+    Members { all: (1..=voters + learners).map(member).collect(), ..Members::default() }
 }
 
 impl World {
@@ -109,6 +127,8 @@ impl World {
             primaries: BTreeMap::new(),
             applied: BTreeMap::new(),
             proposed: 0,
+            checkpointed: LogIndex::default(),
+            taken_over: 0,
         };
         for at in 0..world.machines.len() {
             world.start(at);
@@ -124,9 +144,14 @@ impl World {
         let (seed, from_state) = (self.random.next_u64(), self.random.chance(500));
         let first_tick = self.span(100);
         let machine = &mut self.machines[at];
-        let from = machine.disk.beginning(machine.id, seed, from_state);
+        let from = machine.disk.beginning((machine.id, seed), from_state, self.checkpointed);
         machine.applied = from.applied.0;
-        machine.member = Some(Consensus::start(from).expect("starts"));
+        let (index, term) = from.base;
+        let mut member = Consensus::start(from).expect("starts");
+        if index > LogIndex::default() {
+            member.has_checkpoint(index, term);
+        }
+        machine.member = Some(member);
         machine.next_tick = self.now + first_tick;
     }
 
@@ -165,6 +190,14 @@ impl World {
         let done_at = self.now + self.span(self.sync_ms);
         let machine = &mut self.machines[at];
         let Some(member) = &mut machine.member else { return };
+        if let Some(offer) = member.take_offer().filter(|it| it.checkpoint.index > machine.applied)
+        {
+            let at = (offer.checkpoint.index, offer.checkpoint.term);
+            if member.take_over(self.now, offer).expect("takes over") {
+                (machine.disk.taken_over, machine.applied) = (at, at.0);
+                self.taken_over += 1;
+            }
+        }
         for record in member.committed().expect("hands out") {
             assert_eq!(record.index, machine.applied.next(), "Q3");
             machine.applied = record.index;
@@ -267,6 +300,11 @@ impl World {
                     // Who is no primary has nothing to hand over.
                     let _ = member.hand_over();
                 }
+            }
+            // From now on whoever is started lets go of what is before it.
+            23..26 => {
+                let applied = self.machines.iter().map(|machine| machine.applied).max();
+                self.checkpointed = applied.unwrap_or_default();
             }
             _ => {}
         }
@@ -464,6 +502,34 @@ fn who_starts_anew_does_not_vote_while_its_answers_are_relied_upon() {
 }
 
 #[test]
+fn a_member_that_lacks_what_the_others_have_let_go_takes_over_a_checkpoint() {
+    let mut world = World::new(6, 3, 0);
+    let primary = world.elect();
+    let behind = (primary + 1) % 3;
+    world.crash(behind);
+    for _ in 0..50 {
+        world.propose(primary);
+        world.run(Duration::from_millis(50), |_| ());
+    }
+    // The others keep a checkpoint, start anew, and have nothing before it.
+    world.checkpointed = LogIndex::new(40);
+    for at in (0..3).filter(|at| *at != behind) {
+        world.crash(at);
+        world.start(at);
+    }
+    world.start(behind);
+    let now = world.elect();
+    world.propose(now);
+    world.until_all_applied(LogIndex::new(53));
+    assert_eq!(world.taken_over, 1);
+    // What it took over outlives it.
+    world.crash(behind);
+    world.start(behind);
+    world.propose(now);
+    world.until_all_applied(LogIndex::new(54));
+}
+
+#[test]
 fn who_hands_over_is_relied_upon_no_more_and_another_is_elected_at_once() {
     let mut world = World::new(5, 3, 0);
     let first = world.elect();
@@ -480,7 +546,7 @@ fn who_hands_over_is_relied_upon_no_more_and_another_is_elected_at_once() {
 
 #[test]
 fn a_group_in_trouble_applies_one_log_and_goes_on_when_it_is_over() {
-    let mut applied = 0;
+    let (mut applied, mut taken_over) = (0, 0);
     for seed in 0..40 {
         let mut world = World::new(seed, [3, 5][usize::from(seed % 4 == 3)], seed % 2);
         world.lost_permille = 30;
@@ -499,6 +565,8 @@ fn a_group_in_trouble_applies_one_log_and_goes_on_when_it_is_over() {
         let last = world.applied.keys().last().copied().unwrap_or_default();
         world.until_all_applied(last.next());
         applied += last.get();
+        taken_over += world.taken_over;
     }
+    assert!(taken_over > 5, "some are given a checkpoint: {taken_over}");
     assert!(applied > 40 * 50, "they get on in trouble too: {applied}");
 }

@@ -8,6 +8,8 @@
 //! disk and no net: a record is stored as a [`StoredRecord`], a message is a
 //! [`ConsensusMessage`](cairn_protocol::ConsensusMessage), both written by our own codec.
 
+mod beginning;
+mod checkpoint_offers;
 mod consensus_error;
 mod election_clock;
 mod group;
@@ -20,7 +22,9 @@ mod messages;
 mod stored;
 mod ticks;
 
+pub use beginning::Beginning;
+pub use checkpoint_offers::CheckpointOffer;
 pub use consensus_error::ConsensusError;
-pub use group::{Beginning, CommittedRecord, Consensus, LogBatch};
+pub use group::{CommittedRecord, Consensus, LogBatch};
 pub use stored::StoredRecord;
 pub use ticks::{ELECTION_TICKS, TICK};

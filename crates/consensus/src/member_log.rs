@@ -8,7 +8,7 @@
 
 use crate::stored::StoredRecord;
 use cairn_types::wire::Message;
-use cairn_types::{LogIndex, Term};
+use cairn_types::{LogIndex, MemberStanding, Members, Term};
 use raft::prelude::{ConfState, Entry, HardState, Snapshot};
 use raft::storage::{GetEntriesContext, RaftState, Storage};
 use raft::{Error, Result, StorageError};
@@ -34,10 +34,30 @@ pub(crate) struct MemberLog {
     entries: VecDeque<Entry>,
     /// Bytes of them.
     size: u64,
+    /// The last checkpoint, which stands for all records up to it.
+    offered: LogPlace,
 }
 
 fn size_of(entry: &Entry) -> u64 {
     entry.data.len() as u64 + ENTRY_OVERHEAD
+}
+
+/// The members as the library counts them.
+pub(crate) fn conf_state(members: &Members) -> ConfState {
+    use MemberStanding as Standing;
+    let of = |standings: &[Standing]| -> Vec<u64> {
+        let such = members.all.iter().filter(|member| standings.contains(&member.standing));
+        such.map(|member| member.id.get()).collect()
+    };
+    let changes = [Standing::Entering, Standing::Leaving];
+    let is_joint = members.all.iter().any(|member| changes.contains(&member.standing));
+    ConfState {
+        voters: of(&[Standing::Voter, Standing::Entering]),
+        learners: of(&[Standing::Learner]),
+        voters_outgoing: if is_joint { of(&[Standing::Voter, Standing::Leaving]) } else { vec![] },
+        auto_leave: is_joint,
+        ..ConfState::default()
+    }
 }
 
 /// What the library knows an entry as.
@@ -52,7 +72,8 @@ pub(crate) fn to_stored(entry: &Entry) -> Vec<u8> {
 
 impl MemberLog {
     pub(crate) fn new(base: LogPlace, hard_state: HardState, conf_state: ConfState) -> Self {
-        Self { hard_state, conf_state, base, entries: VecDeque::new(), size: 0 }
+        let (entries, offered) = (VecDeque::new(), LogPlace::default());
+        Self { hard_state, conf_state, base, entries, size: 0, offered }
     }
 
     /// The last record.
@@ -63,6 +84,24 @@ impl MemberLog {
 
     pub(crate) fn set_hard_state(&mut self, state: HardState) {
         self.hard_state = state;
+    }
+
+    /// There is a checkpoint as of this record.
+    pub(crate) fn offer(&mut self, place: LogPlace) {
+        self.offered = place;
+    }
+
+    pub(crate) fn offered(&self) -> LogPlace {
+        self.offered
+    }
+
+    /// A checkpoint stands for all up to `base`: the log begins behind it.
+    pub(crate) fn begin_behind(&mut self, base: LogPlace, conf_state: ConfState) {
+        assert!(base.index >= self.base.index, "a checkpoint that is taken over is ahead");
+        (self.base, self.conf_state, self.offered) = (base, conf_state, base);
+        self.entries.clear();
+        self.size = 0;
+        self.hard_state.commit = self.hard_state.commit.max(base.index);
     }
 
     /// Takes entries in, in place of those at their indices and of all after them.
@@ -141,7 +180,14 @@ impl Storage for MemberLog {
     }
 
     fn snapshot(&self, _: u64, _: u64) -> Result<Snapshot> {
-        Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+        if self.offered.index < self.base.index || self.offered.index == 0 {
+            return Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
+        }
+        let mut snapshot = Snapshot::default();
+        let metadata = snapshot.mut_metadata();
+        (metadata.index, metadata.term) = (self.offered.index, self.offered.term);
+        metadata.set_conf_state(self.conf_state.clone());
+        Ok(snapshot)
     }
 }
 

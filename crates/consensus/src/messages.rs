@@ -1,10 +1,11 @@
 //! The library's messages as our own, and back: no byte of the library's encoding meets the net.
 
 use crate::consensus_error::ConsensusError;
-use cairn_protocol::{ConsensusEntry, ConsensusKind, ConsensusMessage};
+use crate::member_log::conf_state;
+use cairn_protocol::{ConsensusEntry, ConsensusKind, ConsensusMessage, OfferedCheckpoint};
 use cairn_types::{LogIndex, ServerId, Term};
 use raft::CAMPAIGN_TRANSFER;
-use raft::prelude::{Entry, Message, MessageType};
+use raft::prelude::{Entry, Message, MessageType, Snapshot};
 
 /// Bytes of records in one message; a record may have more by itself.
 const MESSAGE_SIZE: usize = 512 << 10;
@@ -20,6 +21,7 @@ fn kind_of(message: &Message) -> Option<ConsensusKind> {
         MessageType::MsgRequestVote => ConsensusKind::AskVote,
         MessageType::MsgRequestVoteResponse => ConsensusKind::Vote,
         MessageType::MsgTimeoutNow => ConsensusKind::TakeOver,
+        MessageType::MsgSnapshot => ConsensusKind::OfferCheckpoint,
         _ => return None,
     })
 }
@@ -35,6 +37,7 @@ fn library_kind(kind: ConsensusKind) -> MessageType {
         ConsensusKind::AskVote => MessageType::MsgRequestVote,
         ConsensusKind::Vote => MessageType::MsgRequestVoteResponse,
         ConsensusKind::TakeOver => MessageType::MsgTimeoutNow,
+        ConsensusKind::OfferCheckpoint => MessageType::MsgSnapshot,
     }
 }
 
@@ -80,7 +83,14 @@ fn whole(mut message: Message) -> Option<ConsensusMessage> {
         term: Term::new(entry.term),
         data: entry.data,
     });
+    let checkpoint = (kind == ConsensusKind::OfferCheckpoint).then(|| {
+        let metadata = message.get_snapshot().get_metadata();
+        // Who the members are, whoever offers it knows better than the library.
+        let (index, term) = (LogIndex::new(metadata.index), Term::new(metadata.term));
+        OfferedCheckpoint { index, term, ..OfferedCheckpoint::default() }
+    });
     Some(ConsensusMessage {
+        checkpoint,
         kind,
         from: ServerId::new(message.from),
         to: ServerId::new(message.to),
@@ -133,7 +143,19 @@ pub(crate) fn to_library(message: ConsensusMessage) -> Result<Message, Consensus
     } else {
         Vec::new()
     };
+    let is_offer = message.kind == ConsensusKind::OfferCheckpoint;
+    if is_offer != message.checkpoint.is_some() {
+        return Err(ConsensusError::Malformed("a checkpoint where none belongs, or none"));
+    }
+    let snapshot = message.checkpoint.map(|offered| {
+        let mut snapshot = Snapshot::default();
+        let metadata = snapshot.mut_metadata();
+        (metadata.index, metadata.term) = (offered.index.get(), offered.term.get());
+        metadata.set_conf_state(conf_state(&offered.members));
+        snapshot
+    });
     Ok(Message {
+        snapshot: snapshot.into(),
         msg_type: library_kind(message.kind),
         from: message.from.get(),
         to: message.to.get(),
@@ -153,7 +175,7 @@ pub(crate) fn to_library(message: ConsensusMessage) -> Result<Message, Consensus
 #[cfg(test)]
 mod tests {
     use super::{MESSAGE_SIZE, from_library, is_ask_for_vote, to_library};
-    use cairn_protocol::{ConsensusEntry, ConsensusKind, ConsensusMessage};
+    use cairn_protocol::{ConsensusEntry, ConsensusKind, ConsensusMessage, OfferedCheckpoint};
     use cairn_types::sample::Sample;
     use cairn_types::{LogIndex, Random, ServerId, Term};
 
@@ -173,6 +195,10 @@ mod tests {
             let heartbeat = [ConsensusKind::Heartbeat, ConsensusKind::HeartbeatAnswer];
             message.round *= u64::from(heartbeat.contains(&message.kind));
             message.handed_over &= is_ask_for_vote(message.kind);
+            message.checkpoint = (message.kind == ConsensusKind::OfferCheckpoint).then(|| {
+                let term = Term::new(term);
+                OfferedCheckpoint { index: LogIndex::new(index), term, ..Default::default() }
+            });
             let there = to_library(message.clone()).expect("a good one");
             assert_eq!(from_library(there), [message]);
         }

@@ -46,7 +46,7 @@ mod view;
 
 pub use crate::core::MasterCore;
 pub use applied::Applied;
-pub use log_jobs::{Checkpointed, LogDone, LogJob, LogResult};
+pub use log_jobs::{Checkpointed, LogDone, LogJob, LogResult, TakenOver};
 pub use outbox::{MasterEffect, MasterOutbox, ProposalId};
 pub use record::Record;
 pub use state::State;

@@ -4,6 +4,7 @@ use crate::state::State;
 use bytes::Bytes;
 use cairn_env::DiskError;
 use cairn_pagetree::{Backing, Damaged, FileId};
+use cairn_protocol::FetchCheckpoint;
 use cairn_types::LogIndex;
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +31,17 @@ pub enum LogJob {
         /// What is wrong with which page.
         damaged: Damaged,
     },
+    /// Reads a piece of a checkpoint for another master: of its pages, or its root.
+    ReadCheckpoint(FetchCheckpoint),
+    /// Keeps a piece of another master's checkpoint.
+    KeepPiece {
+        /// Where in the page file.
+        offset: u64,
+        /// What.
+        bytes: Bytes,
+    },
+    /// Makes what has come a checkpoint of this master, by this root file.
+    TakeOver(Bytes),
 }
 
 impl fmt::Debug for LogJob {
@@ -44,6 +56,11 @@ impl fmt::Debug for LogJob {
                 let mut fields = f.debug_struct("MarkDamaged");
                 fields.field("page_file", page_file).field("damaged", damaged).finish()
             }
+            Self::ReadCheckpoint(fetch) => f.debug_tuple("ReadCheckpoint").field(fetch).finish(),
+            Self::KeepPiece { offset, .. } => {
+                f.debug_struct("KeepPiece").field("offset", offset).finish_non_exhaustive()
+            }
+            Self::TakeOver(_) => f.write_str("TakeOver"),
         }
     }
 }
@@ -66,6 +83,28 @@ pub enum LogDone {
     Freed,
     /// Durable.
     MarkedDamaged,
+    /// A piece; none where that checkpoint is not there (any more).
+    Piece(Option<Bytes>),
+    /// Durable.
+    Kept,
+    /// Durable, and the state that it has; none where it does not read.
+    TakenOver(Option<TakenOver>),
+}
+
+/// A checkpoint that was another master's.
+#[derive(Clone)]
+pub struct TakenOver {
+    /// Its state.
+    pub state: Box<State>,
+    /// The number of the page file that the state reads from.
+    pub page_file: u64,
+}
+
+impl fmt::Debug for TakenOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("TakenOver");
+        fields.field("applied", &self.state.applied()).field("page_file", &self.page_file).finish()
+    }
 }
 
 /// A checkpoint that was made.

@@ -17,36 +17,29 @@
 //! - D6: a member that is not in charge applies what is committed, and answers everyone but other
 //!   members that it is not, and who may be (R23).
 
+use crate::checkpoint_fetch::{CheckpointFetch, CheckpointReads, FetchStep};
+use crate::checkpoint_pace::CheckpointPace;
+use crate::damage_mark::DamageMark;
 use crate::group_member::{GroupAnswer, GroupMember};
-use crate::log_room::{Append, LogRoom, ROOM_PAUSE};
+use crate::log_room::{Append, AppendOnItsWay, LogRoom, ROOM_PAUSE};
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
 use crate::primary::{Primary, reply};
 use crate::recovery::TakenFrom;
 use crate::role::Role;
-use cairn_consensus::{CommittedRecord, Consensus, ConsensusError, LogBatch};
+use cairn_consensus::{CheckpointOffer, Consensus, ConsensusError, LogBatch};
 use cairn_env::{
     Caller, Completion, DiskError, Driver, Effect, EffectId, Event, Lane, LogEvent, Now, Resources,
 };
 use cairn_master_core::{
     Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, MasterOutbox, State,
+    TakenOver,
 };
 use cairn_pagetree::Damaged;
 use cairn_protocol::{Hello, Request};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{LogIndex, Random, Term, Time};
+use cairn_types::{Random, Term};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// A record pays for so many bytes of the next checkpoint: where changes are scattered over many
-/// pages, checkpoints come later rather than fill the disk's time.
-const CHECKPOINT_BYTES_PER_RECORD: u64 = 4096;
-
-/// A flush of the operation log that takes longer is told of.
-const SLOW_FLUSH: Duration = Duration::from_secs(1);
-
-/// A checkpoint is made when so much of the bytes that the log may have came since the last one.
-const CHECKPOINT_LOG_SHARE: u64 = 4;
 
 /// A master as the worlds drive it.
 #[derive(Debug)]
@@ -62,24 +55,17 @@ pub struct Master {
     core_effects: EffectId,
     /// What a person should know of the last checkpoint.
     warning: Option<String>,
-    /// The append on its way (D2), and since when.
-    appending: Option<(EffectId, Append)>,
-    appending_since: Time,
+    appending: AppendOnItsWay,
     room: LogRoom,
-    checkpointing: Option<EffectId>,
-    /// The last checkpoint made or tried.
-    last_checkpoint: LogIndex,
-    /// Bytes of records since then.
-    logged: u64,
+    pace: CheckpointPace,
+    fetch: CheckpointFetch,
+    reads: CheckpointReads,
     /// The number of the page file that the state reads from.
     page_file: Option<u64>,
-    /// Bytes that the last checkpoint wrote.
-    checkpoint_size: u64,
     last_effect: u64,
     /// What recovery found, to be told when it starts.
     pub(crate) told: Vec<LogEvent>,
-    /// The checkpoint is being marked for this damage (D4).
-    marking: Option<(EffectId, Damaged)>,
+    mark: DamageMark,
     halted: bool,
     /// Who measures what the process takes.
     resources: Option<Arc<dyn Resources>>,
@@ -101,17 +87,15 @@ impl Master {
             core_effects: EffectId::default(),
             warning: None,
             config,
-            appending: None,
-            appending_since: Time::default(),
+            appending: AppendOnItsWay::default(),
             room: LogRoom::default(),
-            checkpointing: None,
-            last_checkpoint: from.index,
-            logged: 0,
+            pace: CheckpointPace::new(from.index),
+            fetch: CheckpointFetch::default(),
+            reads: CheckpointReads::default(),
             page_file: from.page_file,
-            checkpoint_size: 0,
             last_effect: MasterOutbox::DRIVER_EFFECTS,
             told: Vec::new(),
-            marking: None,
+            mark: DamageMark::default(),
             halted: false,
             resources: None,
         }
@@ -153,9 +137,6 @@ impl Master {
     ) -> Result<(), ConsensusError> {
         match event {
             Event::Started => self.start(now, wishes),
-            Event::Completed { id, result: Completion::Disk(result) } => {
-                self.on_disk(now, id, result, wishes);
-            }
             Event::Completed { id, result: Completion::Woken } if self.room.was_asked(id) => {
                 self.look_for_room(now, wishes);
             }
@@ -164,9 +145,22 @@ impl Master {
                 self.set_tick(now, wishes);
             }
             Event::Completed { id, result: Completion::Answered(result) }
+                if self.fetch.is_answer(id) =>
+            {
+                let step = self.fetch.on_answer(result);
+                self.go_on_fetching(now, step, wishes)?;
+            }
+            Event::Completed { id, result: Completion::Disk(result) } if self.fetch.is_done(id) => {
+                let step = self.fetch.on_disk(result);
+                self.go_on_fetching(now, step, wishes)?;
+            }
+            Event::Completed { id, result: Completion::Answered(result) }
                 if id.0 > MasterOutbox::DRIVER_EFFECTS =>
             {
                 self.group.end_call(id, result.is_ok())?;
+            }
+            Event::Completed { id, result: Completion::Disk(result) } => {
+                self.on_disk(now, id, result, wishes);
             }
             Event::Request { from, request } => self.on_request(now, from, request, wishes)?,
             other => {
@@ -199,6 +193,11 @@ impl Master {
         request: Request,
         wishes: &mut Vec<MasterEffect>,
     ) -> Result<(), ConsensusError> {
+        if let Request::FetchCheckpoint(fetch) = request {
+            let id = self.fresh();
+            wishes.push(MasterEffect::Env(self.reads.begin(id, (from, fetch))));
+            return Ok(());
+        }
         let request = match self.group.on_request(now.time, request, &self.role)? {
             GroupAnswer::Answered(answer) => {
                 wishes.push(reply(from, answer));
@@ -235,11 +234,12 @@ impl Master {
         result: LogResult,
         wishes: &mut Vec<MasterEffect>,
     ) {
-        if self.checkpointing == Some(id) {
-            self.checkpointing = None;
+        if let Some(piece) = self.reads.end(id, &result) {
+            wishes.push(MasterEffect::Env(piece));
+        } else if self.pace.end(id) {
             self.on_checkpoint(result, wishes);
-        } else if let Some((_, append)) = self.appending.take_if(|(effect, _)| *effect == id) {
-            self.tell_if_slow(now, wishes);
+        } else if let Some(append) = self.appending.end(id) {
+            wishes.extend(self.appending.slowness(now.time).map(MasterEffect::Env));
             let has_room = matches!(result, Ok(LogDone::Appended { has_room: true }));
             let durable = match result {
                 Ok(_) => self
@@ -265,26 +265,11 @@ impl Master {
         }
     }
 
-    /// Changes wait for as long as a flush takes: a disk that is slow is told of.
-    fn tell_if_slow(&mut self, now: Now, wishes: &mut Vec<MasterEffect>) {
-        let took = now.time.since(self.appending_since);
-        if took >= SLOW_FLUSH {
-            let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            let event = LogEvent::warn("slow flush").with_number("took_ms", took);
-            wishes.push(MasterEffect::Env(Effect::Log(event)));
-        }
-    }
-
     /// Whether the log has the room that it needs next (D5).
     fn set_room(&mut self, now: Now, has_room: bool, wishes: &mut Vec<MasterEffect>) {
-        if self.room.set_full(!has_room) {
+        if let Some(news) = self.room.set_full(!has_room) {
             self.role.with_core(|core| core.set_full(!has_room));
-            let event = if has_room {
-                LogEvent::info("room for the operation log again")
-            } else {
-                LogEvent::error("no room for the operation log").with("what", "changes are refused")
-            };
-            wishes.push(MasterEffect::Env(Effect::Log(event)));
+            wishes.push(MasterEffect::Env(Effect::Log(news)));
         }
         if self.room.is_to_be_asked() {
             let id = self.fresh();
@@ -296,28 +281,25 @@ impl Master {
     /// What waits for room is tried again; where nothing does, the log is asked.
     fn look_for_room(&mut self, now: Now, wishes: &mut Vec<MasterEffect>) {
         if let Some(append) = self.room.take_refused() {
-            self.appending_since = now.time;
-            return wishes.push(MasterEffect::Env(self.append_effect(append)));
+            return wishes.push(MasterEffect::Env(self.append_effect(now, append)));
         }
         let (id, job) = self.disk_effect(LOG_LANE, LogJob::TakeRoom);
         self.room.ask(id);
         wishes.push(MasterEffect::Env(job));
     }
 
-    fn append_effect(&mut self, append: Append) -> Effect<LogJob> {
+    fn append_effect(&mut self, now: Now, append: Append) -> Effect<LogJob> {
         let (id, effect) = self.disk_effect(LOG_LANE, LogJob::Append(append.records.clone()));
-        self.appending = Some((id, append));
+        self.appending.begin(now.time, (id, append));
         effect
     }
 
     fn on_checkpoint(&mut self, result: LogResult, wishes: &mut Vec<MasterEffect>) {
         match result {
             Ok(LogDone::Checkpointed(Checkpointed { size, page_file, to_adopt, .. })) => {
-                self.checkpoint_size = size;
-                let event = LogEvent::info("checkpoint")
-                    .with_number("index", self.last_checkpoint.get())
-                    .with_number("bytes", size);
-                wishes.push(MasterEffect::Env(Effect::Log(event)));
+                let (index, term) = self.pace.last();
+                self.group.consensus_mut().has_checkpoint(index, term);
+                wishes.push(MasterEffect::Env(Effect::Log(self.pace.wrote(size))));
                 self.warn(None);
                 let before = to_adopt.and_then(|(pages, file)| self.role.adopt(&pages, file));
                 if let Some(before) = before {
@@ -349,23 +331,7 @@ impl Master {
         let mark = LogJob::MarkDamaged { page_file, damaged };
         let (id, mark) = self.disk_effect(CHECKPOINT_LANE, mark);
         wishes.push(MasterEffect::Env(mark));
-        self.marking = Some((id, damaged));
-    }
-
-    /// Nothing is done any more but to stop, once the checkpoint is marked (D4).
-    fn on_marked(&mut self, event: &Event<(), LogResult>) -> Option<Effect<LogJob>> {
-        let (marking, damaged) = self.marking?;
-        let Event::Completed { id, result: Completion::Disk(result) } = event else { return None };
-        if *id != marking {
-            return None;
-        }
-        self.halted = true;
-        let next = match result {
-            Ok(_) => "it will not be read again; start the master again, and it takes one before"
-                .to_owned(),
-            Err(error) => format!("it could not be set aside: {error}"),
-        };
-        Some(Effect::Halt(format!("the checkpoint in use is damaged: {damaged}; {next}")))
+        self.mark.set(id, damaged);
     }
 
     /// Stops the process (D3).
@@ -411,7 +377,9 @@ impl Master {
                 return Ok(());
             }
             for one in committed {
-                self.apply(now, &one, wishes);
+                if let Err(undecodable) = self.role.apply(now, &one, wishes) {
+                    self.halt(&undecodable.to_string(), wishes);
+                }
             }
         }
     }
@@ -445,7 +413,7 @@ impl Master {
         let founding = (self.group.hello().cell, self.config.cluster.clone());
         primary.core_mut().begin(now, founding, wishes);
         self.role = Role::Primary(primary.into());
-        self.tell_role("in charge", wishes);
+        wishes.extend(self.group.role_event("in charge").map(MasterEffect::Env));
     }
 
     fn step_down(&mut self, wishes: &mut Vec<MasterEffect>) {
@@ -453,15 +421,7 @@ impl Master {
         // What its core wished last and nobody did is of a term that is over.
         wishes.retain(|wish| matches!(wish, MasterEffect::Env(_)));
         self.core_effects = self.role.step_down(&refusal, wishes);
-        self.tell_role("not in charge any more", wishes);
-    }
-
-    fn tell_role(&self, what: &'static str, wishes: &mut Vec<MasterEffect>) {
-        if !self.group.consensus().is_alone() {
-            let event =
-                LogEvent::info(what).with_number("term", self.group.consensus().term().get());
-            wishes.push(MasterEffect::Env(Effect::Log(event)));
-        }
+        wishes.extend(self.group.role_event("not in charge any more").map(MasterEffect::Env));
     }
 
     /// Does what is wished, and what follows from that; or stops (D3, D4).
@@ -475,7 +435,7 @@ impl Master {
         if let Err(error) = self.drive(now, &mut wishes, effects) {
             self.halt(&error.to_string(), &mut wishes);
         }
-        if self.marking.is_none()
+        if !self.mark.is_set()
             && let Some(damaged) = self.role.state().damage()
         {
             effects.truncate(before);
@@ -494,15 +454,14 @@ impl Master {
         now: Now,
         effects: &mut Vec<Effect<LogJob>>,
     ) -> Result<(), ConsensusError> {
-        if self.appending.is_some() || self.room.holds_back() {
+        if self.appending.is_under_way() || self.room.holds_back() {
             return Ok(());
         }
         let Some(LogBatch { number, records }) = self.group.consensus_mut().take()? else {
             return Ok(());
         };
-        self.appending_since = now.time;
-        self.logged += records.iter().map(|(_, record)| record.len() as u64).sum::<u64>();
-        effects.push(self.append_effect(Append { number, records }));
+        self.pace.log(records.iter().map(|(_, record)| record.len() as u64).sum());
+        effects.push(self.append_effect(now, Append { number, records }));
         if broken(Rule::R23) {
             // R23 broken: what the disk has only been asked for counts as durable.
             self.group.consensus_mut().durable(now.time, number)?;
@@ -510,32 +469,70 @@ impl Master {
         Ok(())
     }
 
-    fn apply(&mut self, now: Now, committed: &CommittedRecord, wishes: &mut Vec<MasterEffect>) {
-        if let Err(undecodable) = self.role.apply(now, committed, wishes) {
-            self.halt(&undecodable.to_string(), wishes);
-        }
-    }
-
     fn checkpoint_if_due(&mut self, effects: &mut Vec<Effect<LogJob>>) {
-        let index = self.role.state().applied();
-        let paid = self.checkpoint_size / CHECKPOINT_BYTES_PER_RECORD;
-        let due = self.config.checkpoint_every_records.max(paid);
-        let due_at = self.last_checkpoint.get().saturating_add(due);
-        if self.checkpointing.is_some() {
+        let state = self.role.state();
+        let as_of = (state.applied(), state.applied_term());
+        // The wish stands until it can be followed.
+        let is_wished = !self.pace.is_under_way() && self.room.take_checkpoint_wish();
+        if !self.pace.is_due(&self.config, as_of.0, is_wished) {
             return;
         }
-        let is_wished = self.room.take_checkpoint_wish() && index > self.last_checkpoint;
-        let is_long = self.logged >= self.config.log_size_max / CHECKPOINT_LOG_SHARE;
-        let is_by_size = is_long && self.config.checkpoint_every_records < u64::MAX;
-        if index.get() < due_at && !is_wished && !is_by_size {
-            return;
-        }
-        self.logged = 0;
-        self.last_checkpoint = index;
-        let snapshot = LogJob::Checkpoint(self.role.state().clone().into());
+        let snapshot = LogJob::Checkpoint(state.clone().into());
         let (id, job) = self.disk_effect(CHECKPOINT_LANE, snapshot);
         effects.push(job);
-        self.checkpointing = Some(id);
+        self.pace.begin(id, as_of);
+    }
+
+    /// Does what comes next of the checkpoint that is fetched from another member.
+    fn go_on_fetching(
+        &mut self,
+        now: Now,
+        step: FetchStep,
+        wishes: &mut Vec<MasterEffect>,
+    ) -> Result<(), ConsensusError> {
+        match step {
+            FetchStep::Rest => {}
+            FetchStep::Ask(member, fetch) => {
+                let id = self.fresh();
+                // Of who is no member any more nothing is fetched.
+                if let Some(call) = self.group.ask(now.time, id, (member, fetch.into())) {
+                    self.fetch.asked(id);
+                    wishes.push(MasterEffect::Env(call));
+                }
+            }
+            FetchStep::Disk(job) => {
+                let (id, job) = self.disk_effect(CHECKPOINT_LANE, job);
+                self.fetch.told_disk(id);
+                wishes.push(MasterEffect::Env(job));
+            }
+            FetchStep::TakeOver(offer, taken) => self.take_over(now, offer, taken, wishes)?,
+        }
+        Ok(())
+    }
+
+    /// Goes on with another member's checkpoint, which is durable here, in place of its own state.
+    fn take_over(
+        &mut self,
+        now: Now,
+        offer: CheckpointOffer,
+        taken: TakenOver,
+        wishes: &mut Vec<MasterEffect>,
+    ) -> Result<(), ConsensusError> {
+        let as_of = (offer.checkpoint.index, offer.checkpoint.term);
+        if !self.group.consensus_mut().take_over(now.time, offer)? {
+            return Ok(());
+        }
+        let TakenOver { state, page_file } = taken;
+        assert_eq!((state.applied(), state.applied_term()), as_of, "it is what was offered");
+        let before = self.role.replace_state(*state);
+        self.page_file = Some(page_file);
+        self.pace.take_over(as_of);
+        self.group.consensus_mut().has_checkpoint(as_of.0, as_of.1);
+        let (_, free) = self.disk_effect(CHECKPOINT_LANE, LogJob::Free(before.into()));
+        wishes.push(MasterEffect::Env(free));
+        let event = LogEvent::info("checkpoint of another master taken over");
+        wishes.push(MasterEffect::Env(Effect::Log(event.with_number("index", as_of.0.get()))));
+        Ok(())
     }
 
     fn fresh(&mut self) -> EffectId {
@@ -554,8 +551,10 @@ impl Driver for Master {
     type Command = ();
 
     fn handle(&mut self, now: Now, event: Event<(), LogResult>, effects: &mut Vec<Effect<LogJob>>) {
-        if self.marking.is_some() {
-            effects.extend(self.on_marked(&event));
+        if self.mark.is_set() {
+            let end = self.mark.on_marked(&event);
+            self.halted |= end.is_some();
+            effects.extend(end);
             return;
         }
         if self.halted {
@@ -569,15 +568,21 @@ impl Driver for Master {
     }
 
     fn end_of_batch(&mut self, now: Now, effects: &mut Vec<Effect<LogJob>>) {
-        if self.marking.is_some() || self.halted {
+        if self.mark.is_set() || self.halted {
             return;
         }
         let mut wishes = Vec::new();
         if let Err(error) = self.append(now, effects) {
             self.halt(&error.to_string(), &mut wishes);
         }
+        if let Some(offer) = self.group.consensus_mut().take_offer() {
+            let step = self.fetch.offer(offer);
+            if let Err(error) = self.go_on_fetching(now, step, &mut wishes) {
+                self.halt(&error.to_string(), &mut wishes);
+            }
+        }
         self.move_on(now, wishes, effects);
-        if self.marking.is_none() && !self.halted {
+        if !self.mark.is_set() && !self.halted {
             self.checkpoint_if_due(effects);
             let last = &mut self.last_effect;
             let fresh = || {

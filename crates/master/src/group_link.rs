@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_member_that_answers_nothing_is_asked_only_so_often() {
         let member = Member { id: ServerId::new(1), ..Member::default() };
-        let members = Members { all: vec![member] };
+        let members = Members { all: vec![member], ..Members::default() };
         let (mut link, mut last) = (GroupLink::default(), 0);
         let mut ids = Vec::new();
         for _ in 0..CALLS_MAX + 10 {

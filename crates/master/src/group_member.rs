@@ -7,14 +7,18 @@
 use crate::group_link::GroupLink;
 use crate::role::Role;
 use cairn_consensus::{Consensus, ConsensusError};
-use cairn_env::{Effect, EffectId, Now};
+use cairn_env::{Effect, EffectId, LogEvent, Now};
 use cairn_master_core::LogJob;
 use cairn_protocol::{
     ConsensusMessagesAnswer, ErrorCode, Failure, FindPrimaryAnswer, Hello, JoinGroup,
     JoinGroupAnswer, ListMastersAnswer, MasterRole, MasterStatus, Request, Response,
 };
-use cairn_types::{Address, Members, Time};
+use cairn_types::{Address, Members, ServerId, Time};
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long another member has to give a piece of a checkpoint.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -81,6 +85,18 @@ impl GroupMember {
         self.link.send(now, messages, self.consensus.members(), fresh)
     }
 
+    /// A call to another member; none where it is no member.
+    pub(crate) fn ask(
+        &self,
+        now: Time,
+        id: EffectId,
+        (server, request): (ServerId, Request),
+    ) -> Option<Effect<LogJob>> {
+        let to = self.consensus.members().get(server)?.address.clone();
+        let (payload, deadline) = (bytes::Bytes::new(), now + PATIENCE);
+        Some(Effect::Call { id, to, server, request, payload, deadline })
+    }
+
     /// Takes what other members say, and answers what is asked about the group.
     pub(crate) fn on_request(
         &mut self,
@@ -105,6 +121,12 @@ impl GroupMember {
             other => return Ok(GroupAnswer::NotOfGroup(other)),
         };
         Ok(GroupAnswer::Answered(answer))
+    }
+
+    /// An event of what it has become, in a group of several.
+    pub(crate) fn role_event(&self, what: &'static str) -> Option<Effect<LogJob>> {
+        let event = || LogEvent::info(what).with_number("term", self.consensus.term().get());
+        (!self.consensus.is_alone()).then(|| Effect::Log(event()))
     }
 
     /// The address of who is in charge, as far as this member knows.

@@ -8,6 +8,9 @@
 //! Start: lock, identity, newest good checkpoint, the log since then; then a new term, or in a
 //! group of several whatever the others say.
 
+mod checkpoint_fetch;
+mod checkpoint_pace;
+mod damage_mark;
 mod driver;
 #[cfg(test)]
 mod driver_test;

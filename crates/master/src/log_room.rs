@@ -10,18 +10,53 @@
 //! - F2: what could not be appended is answered by nobody and forgotten by nobody: it stays first.
 
 use bytes::Bytes;
-use cairn_env::EffectId;
-use cairn_types::LogIndex;
+use cairn_env::{Effect, EffectId, LogEvent};
+use cairn_master_core::LogJob;
+use cairn_types::{LogIndex, Time};
 use std::time::Duration;
 
 /// How long until it is asked again whether there is room.
 pub(crate) const ROOM_PAUSE: Duration = Duration::from_secs(1);
+
+/// A flush of the operation log that takes longer is told of.
+const SLOW_FLUSH: Duration = Duration::from_secs(1);
 
 /// Records on their way to the log, and their number in the consensus.
 #[derive(Clone, Debug)]
 pub(crate) struct Append {
     pub(crate) number: u64,
     pub(crate) records: Vec<(LogIndex, Bytes)>,
+}
+
+/// The append that is on its way: one at a time (D2).
+#[derive(Debug, Default)]
+pub(crate) struct AppendOnItsWay {
+    append: Option<(EffectId, Append)>,
+    since: Time,
+}
+
+impl AppendOnItsWay {
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.append.is_some()
+    }
+
+    pub(crate) fn begin(&mut self, now: Time, append: (EffectId, Append)) {
+        assert!(self.append.is_none(), "one append is on its way at a time (D2)");
+        (self.append, self.since) = (Some(append), now);
+    }
+
+    /// What this effect has appended; it is over.
+    pub(crate) fn end(&mut self, id: EffectId) -> Option<Append> {
+        self.append.take_if(|(effect, _)| *effect == id).map(|(_, append)| append)
+    }
+
+    /// Changes wait for as long as a flush takes: a disk that is slow is told of.
+    pub(crate) fn slowness(&self, now: Time) -> Option<Effect<LogJob>> {
+        let took = now.since(self.since);
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let event = || LogEvent::warn("slow flush").with_number("took_ms", ms);
+        (took >= SLOW_FLUSH).then(|| Effect::Log(event()))
+    }
 }
 
 /// Whether the log has room.
@@ -56,12 +91,18 @@ impl LogRoom {
         self.is_full
     }
 
-    /// What the log says; whether that is news.
-    pub(crate) fn set_full(&mut self, is_full: bool) -> bool {
+    /// What the log says; an event if that is news.
+    pub(crate) fn set_full(&mut self, is_full: bool) -> Option<LogEvent> {
         let changed = self.is_full != is_full;
         self.wants_checkpoint |= changed && is_full;
         self.is_full = is_full;
-        changed
+        changed.then(|| match is_full {
+            false => LogEvent::info("room for the operation log again"),
+            true => {
+                let event = LogEvent::error("no room for the operation log");
+                event.with("what", "changes are refused")
+            }
+        })
     }
 
     /// Whether somebody has to ask again, and nobody does yet.

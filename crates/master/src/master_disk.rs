@@ -6,20 +6,31 @@
 //! ```
 //! A snapshot of the state shares its pages with the live one, so taking it copies nothing.
 
-use cairn_env::{DiskError, DiskLock, Lane, Service};
-use cairn_master_core::{Checkpointed, LogDone, LogJob, LogResult, State};
+use cairn_env::{Disk, DiskError, DiskLock, Lane, Service};
+use cairn_format::CheckpointRoot;
+use cairn_master_core::{Checkpointed, LogDone, LogJob, LogResult, State, TakenOver};
 use cairn_pagetree::CheckpointError;
-use cairn_store::{Checkpoints, OperationLog, WrittenCheckpoint, WrittenImage};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use cairn_protocol::FetchCheckpoint;
+use cairn_store::{
+    Checkpoints, OperationLog, WrittenCheckpoint, WrittenImage, keep_piece, read_pages,
+    read_root_file,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Appends run here.
 pub(crate) const LOG_LANE: Lane = Lane(0);
+/// Pieces of checkpoints are read for other masters here.
+pub(crate) const PIECES_LANE: Lane = Lane(2);
 /// Checkpoints are made here: background work, which may take long.
 pub const CHECKPOINT_LANE: Lane = Lane(1);
+
+/// Bytes of one piece of a checkpoint.
+pub(crate) const PIECE_SIZE: usize = 1 << 20;
 
 /// The operation log and the checkpoints of one master.
 #[derive(Debug)]
 pub struct MasterDisk {
+    disk: Arc<dyn Disk>,
     log: Mutex<OperationLog>,
     checkpoints: Mutex<Checkpoints>,
     log_size_max: u64,
@@ -29,13 +40,14 @@ pub struct MasterDisk {
 
 impl MasterDisk {
     pub(crate) fn new(
+        disk: Arc<dyn Disk>,
         log: OperationLog,
         checkpoints: Checkpoints,
         log_size_max: u64,
         lock: Box<dyn DiskLock>,
     ) -> Self {
         let (log, checkpoints) = (Mutex::new(log), Mutex::new(checkpoints));
-        Self { log, checkpoints, log_size_max, _lock: lock }
+        Self { disk, log, checkpoints, log_size_max, _lock: lock }
     }
 
     fn checkpoint(&self, state: &State) -> LogResult {
@@ -57,6 +69,23 @@ impl MasterDisk {
         Ok(LogDone::Checkpointed(Checkpointed { index, size, page_file, to_adopt }))
     }
 
+    /// What has come is a checkpoint from now on, and the state reads from it.
+    fn take_over(&self, root: &[u8]) -> LogResult {
+        let mut checkpoints = lock(&self.checkpoints);
+        let Ok(root) = CheckpointRoot::decode(root) else { return Ok(LogDone::TakenOver(None)) };
+        let Some(found) = checkpoints.take_over(&root)? else {
+            return Ok(LogDone::TakenOver(None));
+        };
+        let (backing, file) = (Arc::clone(&found.mapped.backing), found.mapped.file);
+        let page_file = found.root.page_file;
+        let opened = State::open_image(backing, file, &found.root.root);
+        let taken = opened.ok().map(|state| TakenOver { state: state.into(), page_file });
+        if taken.is_some() {
+            checkpoints.go_on_from(found);
+        }
+        Ok(LogDone::TakenOver(taken))
+    }
+
     fn run_one(&self, job: LogJob, records: &mut Vec<Record>) -> LogResult {
         match job {
             LogJob::Append(batch) => {
@@ -73,6 +102,19 @@ impl MasterDisk {
                 lock(&self.checkpoints).mark_damaged(page_file, &damaged)?;
                 Ok(LogDone::MarkedDamaged)
             }
+            // Without the checkpoints' lock: one may be in the making for long.
+            LogJob::ReadCheckpoint(FetchCheckpoint { index, size: 0, .. }) => {
+                Ok(LogDone::Piece(read_root_file(self.disk.as_ref(), index)?))
+            }
+            LogJob::ReadCheckpoint(FetchCheckpoint { index, offset, size }) => {
+                let size = usize::try_from(size).unwrap_or(usize::MAX).min(PIECE_SIZE);
+                Ok(LogDone::Piece(read_pages(self.disk.as_ref(), index, (offset, size))?))
+            }
+            LogJob::KeepPiece { offset, bytes } => {
+                keep_piece(self.disk.as_ref(), offset, &bytes)?;
+                Ok(LogDone::Kept)
+            }
+            LogJob::TakeOver(root) => self.take_over(&root),
         }
     }
 }

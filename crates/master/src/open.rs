@@ -11,7 +11,7 @@ use cairn_store::{
     Checkpoints, IdentityError, PageFileLimits, SEGMENT_SIZE_STANDARD, read_identity,
     write_identity,
 };
-use cairn_types::{CellConfig, CellId, ConfigError, Incarnation, Random, ServerId, Term};
+use cairn_types::{CellConfig, CellId, ConfigError, Incarnation, LogIndex, Random, ServerId, Term};
 use std::sync::Arc;
 
 /// Whoever holds this file's lock is the directory's master.
@@ -147,10 +147,13 @@ impl Master {
         }
         let applied = (state.applied(), state.applied_term());
         let seed = random.next_u64();
-        let consensus =
+        let mut consensus =
             Consensus::start(Beginning { me, seed, mark, applied, base, records, past })?;
+        if base.0 > LogIndex::default() && !is_alone {
+            consensus.has_checkpoint(base.0, base.1);
+        }
         let hello = Hello::new(cell, Role::Master, me, Incarnation::new(random.next_u64()));
-        let service = MasterDisk::new(log, checkpoints, config.log_size_max, lock);
+        let service = MasterDisk::new(disk, log, checkpoints, config.log_size_max, lock);
         let mut master = Self::new(state, consensus, config, hello, from);
         master.told = told;
         if lost.is_some() {

@@ -65,6 +65,14 @@ impl Role {
         }
     }
 
+    /// Another state takes the place of a shadow's, which is given.
+    pub(crate) fn replace_state(&mut self, state: State) -> State {
+        match self {
+            Self::Shadow(own) => std::mem::replace(own, state),
+            Self::Primary(_) => unreachable!("who is in charge lacks no record"),
+        }
+    }
+
     /// It is in charge no more: whoever waits is answered with `refusal`. Gives the last effect
     /// that the core numbered.
     pub(crate) fn step_down(

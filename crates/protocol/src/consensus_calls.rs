@@ -4,7 +4,7 @@
 //! and only values are handed to the library.
 
 use bytes::Bytes;
-use cairn_types::{LogIndex, ServerId, Term};
+use cairn_types::{LogIndex, Members, ServerId, Term};
 
 cairn_types::code! {
     /// Which message.
@@ -29,12 +29,19 @@ cairn_types::code! {
         Vote = 8,
         /// The primary hands over: the receiver is to stand for election at once.
         TakeOver = 9,
+        /// The receiver lacks records that the primary has no more: it is to fetch a checkpoint.
+        OfferCheckpoint = 10,
     }
 }
 
 cairn_types::message! {
     /// A record on its way into a member's log; empty where the library made the entry.
     pub struct ConsensusEntry { 1 => index: LogIndex, 2 => term: Term, 3 => data: Bytes }
+}
+
+cairn_types::message! {
+    /// A checkpoint that stands for all records up to one, and who belongs to the group.
+    pub struct OfferedCheckpoint { 1 => index: LogIndex, 2 => term: Term, 3 => members: Members }
 }
 
 cairn_types::message! {
@@ -59,6 +66,7 @@ cairn_types::message! {
         12 => round: u64,
         /// A vote asked for because the primary hands over: nobody waits for its time to run out.
         13 => handed_over: bool,
+        14 => checkpoint: Option<OfferedCheckpoint>,
     }
 }
 
@@ -69,4 +77,13 @@ cairn_types::message! {
 cairn_types::message! {
     /// They have come; what comes of them is told in messages.
     pub struct ConsensusMessagesAnswer {}
+}
+
+cairn_types::message! {
+    /// A piece of a checkpoint, as its files are: of the pages, or with `size` zero the root.
+    pub struct FetchCheckpoint { 1 => index: LogIndex, 2 => offset: u64, 3 => size: u64 }
+}
+cairn_types::message! {
+    /// The root stands in the answer; a piece of the pages comes as payload, with its checksum.
+    pub struct FetchCheckpointAnswer { 1 => root: Bytes, 2 => checksum: u32 }
 }

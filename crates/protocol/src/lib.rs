@@ -49,6 +49,7 @@ pub use chunk_counts::{CellNow, ChunkCounts, WaitReason, WaitingCount};
 pub use clone_calls::{CloneChunk, CloneChunkAnswer, CloneProgress, DropClone, DropCloneAnswer};
 pub use consensus_calls::{
     ConsensusEntry, ConsensusKind, ConsensusMessage, ConsensusMessages, ConsensusMessagesAnswer,
+    FetchCheckpoint, FetchCheckpointAnswer, OfferedCheckpoint,
 };
 pub use failure::{ErrorCode, Failure, Outcome};
 pub use find_calls::{FindPrimary, FindPrimaryAnswer, MasterRole};

@@ -31,7 +31,7 @@ use crate::{ChangeSettings, ChangeSettingsAnswer};
 use crate::{
     CheckReplica, CheckReplicaAnswer, ListChunks, ListChunksAnswer, ListHeld, ListHeldAnswer,
 };
-use crate::{ConsensusMessages, ConsensusMessagesAnswer};
+use crate::{ConsensusMessages, ConsensusMessagesAnswer, FetchCheckpoint, FetchCheckpointAnswer};
 use crate::{FindPrimary, FindPrimaryAnswer};
 use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
 use crate::{JoinGroup, JoinGroupAnswer, ListMasters, ListMastersAnswer};
@@ -310,6 +310,7 @@ rpcs! {
     /// What a member of the group of masters asks of another.
     MasterToMaster {
         152 => ConsensusMessages -> ConsensusMessagesAnswer,
+        153 => FetchCheckpoint -> FetchCheckpointAnswer,
     }
     /// What clients ask of a chunkserver; `Push` is served by the worlds, and is what one
     /// chunkserver passes on to the next, too.

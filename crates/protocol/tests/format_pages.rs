@@ -125,6 +125,7 @@ fn messages_within_others() -> String {
         protocol::ChunkLocations::proto_text(),
         protocol::ConsensusEntry::proto_text(),
         protocol::ConsensusMessage::proto_text(),
+        protocol::OfferedCheckpoint::proto_text(),
         protocol::ChunkWait::proto_text(),
         protocol::ListedChunk::proto_text(),
         protocol::ListedReplica::proto_text(),

@@ -64,7 +64,7 @@ fn group_of(count: usize) -> Members {
         let (id, standing) = (ServerId::new(id), MemberStanding::Voter);
         Member { id, address, standing }
     });
-    Members { all: all.collect() }
+    Members { all: all.collect(), ..Members::default() }
 }
 
 fn rack_of(at: usize) -> Rack {

@@ -10,7 +10,7 @@ use cairn_consensus::StoredRecord;
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
 use cairn_master::Master;
-use cairn_master_core::{LogJob, LogResult, Record};
+use cairn_master_core::{LogDone, LogJob, LogResult, Record};
 use cairn_protocol::{BatchEntry, Failure, Request, Response};
 use cairn_types::wire::Message;
 use cairn_types::{ChunkHandle, LogIndex, Term};
@@ -200,6 +200,23 @@ impl JobWatch<LogJob, LogResult> for Observer {
             }
             LogJob::TakeRoom => self.reach("room for the log asked for"),
             LogJob::MarkDamaged { .. } => self.reach("checkpoint marked as damaged"),
+            LogJob::ReadCheckpoint(_) => self.reach("piece of a checkpoint read"),
+            LogJob::KeepPiece { .. } => self.reach("piece of a checkpoint kept"),
+            LogJob::TakeOver(_) => self.take_over(at, node, result),
+        }
+    }
+}
+
+impl Observer {
+    /// A master has another's checkpoint on its disk.
+    fn take_over(&mut self, at: WorldTime, node: NodeId, result: &LogResult) {
+        let Ok(LogDone::TakenOver(Some(taken))) = result else {
+            return self.reach("checkpoint of another master does not read");
+        };
+        self.reach("checkpoint of another master taken over");
+        match self.group.stood_for(taken.state.applied()) {
+            Ok(committed) => self.replay.entry(node).or_default().take_over(committed),
+            Err(message) => self.fail(at, GroupAgrees::NAME, message),
         }
     }
 }

@@ -16,6 +16,7 @@
 //!   and is never read again; it goes when it would have gone. So it is with one whose pages the
 //!   disk cannot read, which ended the process that looked at them.
 
+use crate::checkpoint_transfer::INCOMING;
 use crate::page_file::{MappedPages, PageFile, PageWriter, open_page_file, page_file_path};
 use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
 use cairn_env::{Disk, DiskError, IoFailure, UnreadableBytes};
@@ -37,8 +38,8 @@ pub struct PageFileLimits {
     pub records_max: u64,
 }
 
-const DIRECTORY: &str = "checkpoints";
-const ROOT: &str = ".root";
+pub(crate) const DIRECTORY: &str = "checkpoints";
+pub(crate) const ROOT: &str = ".root";
 const DAMAGED: &str = ".damaged";
 const PAGES: &str = ".pages";
 const DRAFT: &str = ".draft";
@@ -98,7 +99,7 @@ pub struct WrittenCheckpoint {
     pub to_adopt: Option<MappedPages>,
 }
 
-fn path(index: LogIndex, suffix: &str) -> String {
+pub(crate) fn path(index: LogIndex, suffix: &str) -> String {
     format!("{DIRECTORY}/{:016x}{suffix}", index.get())
 }
 
@@ -120,6 +121,11 @@ impl Checkpoints {
     ) -> Result<Self, DiskError> {
         disk.make_dir(DIRECTORY).map_err(disk_error)?;
         disk.sync_dir("").map_err(sync_failure)?;
+        // What was on its way from another master counts for nothing (CT1).
+        match disk.remove(INCOMING) {
+            Ok(()) | Err(IoFailure::NotFound) => {}
+            Err(failure) => return Err(disk_error(failure)),
+        }
         let mut checkpoints = Self { disk, cell, limits, current: None, next_number: 1 };
         let names = checkpoints.names()?;
         // A number that a root names is not given again, even where the file is gone.
@@ -273,9 +279,18 @@ impl Checkpoints {
         Ok(WrittenCheckpoint { size, page_file, to_adopt })
     }
 
-    fn fresh_file(&mut self) -> Result<PageFile, DiskError> {
-        let header = PageFileHeader { cell: self.cell, number: self.next_number };
+    /// A number that no page file has or had.
+    pub(crate) fn take_number(&mut self) -> u64 {
         self.next_number += 1;
+        self.next_number - 1
+    }
+
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        self.disk.as_ref()
+    }
+
+    fn fresh_file(&mut self) -> Result<PageFile, DiskError> {
+        let header = PageFileHeader { cell: self.cell, number: self.take_number() };
         PageFile::create(self.disk.as_ref(), DIRECTORY, &header)
     }
 

@@ -12,6 +12,7 @@
 mod append;
 mod apply;
 mod checkpoint;
+mod checkpoint_transfer;
 mod chunk;
 mod chunk_files;
 mod chunk_service;
@@ -39,6 +40,7 @@ pub use checkpoint::{
     CHECKPOINTS_KEPT, Checkpoints, FoundCheckpoint, ImageResult, PageFileLimits, WrittenCheckpoint,
     WrittenImage,
 };
+pub use checkpoint_transfer::{keep_piece, read_pages, read_root_file};
 pub use chunk_service::ChunkDisk;
 pub use chunk_store::ChunkStore;
 pub use chunk_store_open::{RecoveredChunks, StoreOpenError};

@@ -1,6 +1,6 @@
 //! Who belongs to the group of masters.
 
-use crate::{Address, ServerId};
+use crate::{Address, LogIndex, ServerId};
 
 crate::code! {
     /// What a member's word counts for.
@@ -11,6 +11,10 @@ crate::code! {
         Voter = 1,
         /// It gets the log and does not vote (R25).
         Learner = 2,
+        /// It votes among those who will be the group; a change is under way.
+        Entering = 3,
+        /// It votes among those who were the group, and goes with the end of the change.
+        Leaving = 4,
     }
 }
 
@@ -20,8 +24,8 @@ crate::message! {
 }
 
 crate::message! {
-    /// The masters of the group.
-    pub struct Members { 1 => all: Vec<Member> }
+    /// The masters of the group, as the log says up to a record.
+    pub struct Members { 1 => all: Vec<Member>, 2 => as_of: LogIndex }
 }
 
 impl Members {
@@ -29,7 +33,7 @@ impl Members {
     #[must_use]
     pub fn alone(id: ServerId) -> Self {
         let member = Member { id, ..Member::default() };
-        Self { all: vec![member] }
+        Self { all: vec![member], as_of: LogIndex::default() }
     }
 
     /// Whether nobody belongs to it but this one.
@@ -57,9 +61,9 @@ mod tests {
         let alone = Members::alone(me);
         assert!(alone.is_alone(me) && !alone.is_alone(ServerId::new(8)));
         let learner = Member { standing: MemberStanding::Learner, ..alone.all[0].clone() };
-        assert!(!Members { all: vec![learner.clone()] }.is_alone(me));
+        assert!(!Members { all: vec![learner.clone()], ..alone.clone() }.is_alone(me));
         let other = Member { id: ServerId::new(8), ..learner };
-        let two = Members { all: vec![alone.all[0].clone(), other] };
+        let two = Members { all: vec![alone.all[0].clone(), other], ..alone };
         assert!(!two.is_alone(me));
         assert_eq!(two.get(ServerId::new(8)).map(|it| it.standing), Some(MemberStanding::Learner));
     }

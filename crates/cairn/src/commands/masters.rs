@@ -73,7 +73,7 @@ async fn create(text: &str, session: &Session, output: &Output) -> Result<(), Cl
 fn group_of(all: &[Address], found: &[ListMastersAnswer]) -> Result<JoinGroup, Cause> {
     if let Some(made) = found.iter().find(|answer| !answer.cell.is_none()) {
         let all = made.members.iter().map(|status| status.member.clone()).collect();
-        return Ok(JoinGroup { cell: made.cell, members: Members { all } });
+        return Ok(JoinGroup { cell: made.cell, members: Members { all, ..Members::default() } });
     }
     let member = |(address, answer): (&Address, &ListMastersAnswer)| Member {
         id: answer.me,
@@ -81,7 +81,7 @@ fn group_of(all: &[Address], found: &[ListMastersAnswer]) -> Result<JoinGroup, C
         standing: MemberStanding::Voter,
     };
     let all = all.iter().zip(found).map(member).collect();
-    let members = Members { all };
+    let members = Members { all, ..Members::default() };
     let cell = CellId::new(Random::new(fresh_seed()?).next_u128() | 1);
     Ok(JoinGroup { cell, members })
 }
@@ -90,6 +90,8 @@ fn standing_name(standing: MemberStanding) -> &'static str {
     match standing {
         MemberStanding::Voter => "voter",
         MemberStanding::Learner => "learner",
+        MemberStanding::Entering => "entering",
+        MemberStanding::Leaving => "leaving",
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct GroupAgrees {
     disks: BTreeMap<NodeId, MemberDisk>,
     /// The last entry that is committed.
     committed: LogIndex,
+    /// All up to it.
+    log: BTreeMap<LogIndex, Bytes>,
     /// What has been written at a place in a term, by whomever.
     written: BTreeMap<(LogIndex, Term), Bytes>,
     applied: BTreeMap<LogIndex, Bytes>,
@@ -114,9 +116,24 @@ impl GroupAgrees {
             return Vec::new();
         };
         let newly = disk.log.range(self.committed.next()..=last);
-        let newly = newly.map(|(_, entry)| entry.bytes.clone()).collect();
+        let newly: Vec<(LogIndex, Bytes)> =
+            newly.map(|(index, entry)| (*index, entry.bytes.clone())).collect();
         self.committed = last;
-        newly
+        self.log.extend(newly.iter().cloned());
+        newly.into_iter().map(|(_, bytes)| bytes).collect()
+    }
+
+    /// What a checkpoint as of this record stands for.
+    ///
+    /// # Errors
+    /// Where not all of it is committed.
+    pub(crate) fn stood_for(&self, index: LogIndex) -> Result<Vec<(LogIndex, Bytes)>, String> {
+        if index > self.committed {
+            let last = self.committed;
+            return Err(format!("a checkpoint of record {index} was given; {last} is committed"));
+        }
+        let all = self.log.range(..=index);
+        Ok(all.map(|(index, bytes)| (*index, bytes.clone())).collect())
     }
 
     /// A master has applied these.

@@ -99,6 +99,13 @@ impl ReplayIsState {
         }
     }
 
+    /// A checkpoint of another master stands for these records, all that are committed up to its.
+    pub(crate) fn take_over(&mut self, committed: Vec<(LogIndex, bytes::Bytes)>) {
+        let Some((last, _)) = committed.last() else { return };
+        self.durable = self.durable.max(*last);
+        self.records.extend(committed);
+    }
+
     /// The records that the master opened last has recovered though they were not known to be
     /// durable: their append failed, and they are on the disk all the same.
     pub(crate) fn found_on_disk(&self) -> Vec<bytes::Bytes> {
