@@ -29,6 +29,8 @@ reasons! {
     ServersSilent => "SERVERS_SILENT",
     /// Some are given up.
     ServersDead => "SERVERS_DEAD",
+    /// Too few live servers take new chunks.
+    NoRoom => "NO_ROOM",
     /// Some have data directories that are of no more use.
     DisksFailed => "DISKS_FAILED",
     /// No server has some chunks which is not dead.

@@ -16,7 +16,7 @@ use crate::applied::Applied;
 use crate::fleet::Fleet;
 use crate::moves::{MoveRequest, Moves, decide};
 use crate::outbox::ProposalId;
-use crate::record::{LetGo, Record, SetVersion};
+use crate::record::{LetGo, Record, SetDrain, SetVersion};
 use crate::repair::Repair;
 use crate::rules::chosen_replica::recover;
 use crate::rules::chunk_list;
@@ -160,7 +160,7 @@ impl Chunks {
         let seen = self.repair.has_seen_all();
         let looks = view.fleet.looks_for_thinned();
         let counts = (!gathering).then(|| self.repair.counts(view));
-        health::health(view, counts, (seen, looks))
+        health::health(view, counts, (seen, looks), |server| self.moves.is_off(server))
     }
 
     /// All chunkservers.
@@ -241,7 +241,7 @@ impl Chunks {
             }
             Record::LetGo(LetGo { handle, .. }) => self.fleet.let_go(handle),
             // What counts for a goal is not what it was.
-            Record::SetDrain(_) => self.fleet.look_at_all(),
+            Record::SetDrain(SetDrain { server, .. }) => self.fleet.look_at_all_of(server),
             _ => {}
         }
     }

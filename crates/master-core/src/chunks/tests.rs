@@ -31,6 +31,7 @@ mod left_out;
 mod levelled_unasked;
 mod marked_and_open;
 mod moves;
+mod nowhere_to_go;
 mod opened_together;
 mod purged;
 mod repair;

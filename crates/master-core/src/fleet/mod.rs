@@ -265,9 +265,9 @@ impl Fleet {
         self.locations.quiet_since(handle, now);
     }
 
-    /// What counts for a goal is not what it was: every chunk is looked at again.
-    pub(crate) fn look_at_all(&mut self) {
-        self.thinned.note_many();
+    /// What this server holds counts otherwise than before: all of it is looked at again.
+    pub(crate) fn look_at_all_of(&mut self, server: ServerId) {
+        self.thinned.note_all_of(server);
     }
 
     /// Whether such chunks are still being looked for.

@@ -3,14 +3,16 @@
 //!
 //! ```text
 //!   a replica is gone, or bad ───────────────────────────► told ──┬──► looked at, some with
-//!   a server died, or has told what it holds now ─► the walk ─────┘    each tick
+//!   a server died, or has told what it holds now ─► the walk ─────┤    each tick
+//!   a server is to be emptied, or no more ─► a walk of its own ───┘
 //! ```
 //! - TH1: a walk that begins after something has changed passes every chunk that it may have
 //!   changed: one that is under way when more changes is followed by another.
+//! - TH2: what a server to be emptied holds is looked for last: nothing is lacking yet.
 
 use super::locations::{LocationTable, WalkPlace};
-use cairn_types::ChunkHandle;
-use std::collections::BTreeSet;
+use cairn_types::{ChunkHandle, ServerId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Chunks that are told at once; of more, the walk finds them.
 const TOLD_MAX: usize = 65_536;
@@ -24,6 +26,8 @@ pub(super) struct ThinnedChunks {
     walk: Option<WalkPlace>,
     /// Another walk is to follow (TH1).
     again: bool,
+    /// Servers all of whose chunks are looked for, each with where that goes on.
+    all_of: BTreeMap<ServerId, WalkPlace>,
 }
 
 impl ThinnedChunks {
@@ -44,6 +48,11 @@ impl ThinnedChunks {
         }
     }
 
+    /// All that a server holds may have changed: looked for anew, however far that was.
+    pub(super) fn note_all_of(&mut self, server: ServerId) {
+        self.all_of.insert(server, WalkPlace::default());
+    }
+
     pub(super) fn is_walking(&self) -> bool {
         self.walk.is_some()
     }
@@ -58,10 +67,22 @@ impl ThinnedChunks {
         }
         for _ in 0..STEPS_MAX {
             let Some(place) = self.walk.filter(|_| taken.len() < count) else { break };
-            self.walk = locations.walk(place, count - taken.len(), &mut taken);
+            self.walk = locations.walk(place, None, count - taken.len(), &mut taken);
             if self.walk.is_none() && std::mem::take(&mut self.again) {
                 self.walk = Some(WalkPlace::default());
             }
+        }
+        // TH2
+        for _ in 0..STEPS_MAX {
+            let Some((server, place)) = self.all_of.pop_first() else { break };
+            let left = count.saturating_sub(taken.len());
+            let next = match left {
+                0 => Some(place),
+                _ => locations.walk(place, Some(server), left, &mut taken),
+            };
+            next.into_iter().for_each(|next| {
+                self.all_of.insert(server, next);
+            });
         }
         taken
     }

@@ -4,12 +4,15 @@
 //! ```text
 //!   look at some chunks ─► a copy on an emptier server (repair) ─► it has joined ─► the surplus
 //!        ▲                                                  rule leaves out the one that is to go
-//!        └── all are near enough, or nothing could be moved in a whole look: it ends by itself
+//!        └── all are near enough, nothing could be moved in a whole look, or nothing has moved
+//!            for long: it ends by itself
 //! ```
 //! - BL1: a move takes no rack away from a chunk, and never puts two replicas on one server.
 //! - BL2: nothing is moved while a chunk lacks replicas that could be copied: repair comes first.
 //! - BL3: how full servers are told to be lags behind; what is on its way is counted in, and it is
 //!   concluded that all are near enough only when nothing is.
+//! - BL4: what clients write to all the time, and what nobody can copy, keeps no balance from its
+//!   end: whoever gives the order again later finds it.
 
 use crate::job_pace::JobPace;
 use crate::record::SetBalance;
@@ -21,8 +24,10 @@ use crate::scheduler::Scheduler;
 use crate::state::{BalanceOrder, ChunkRecord};
 use crate::step::ChunkStep;
 use crate::view::View;
+use cairn_env::LogEvent;
 use cairn_protocol::{BalanceAnswer, JobKind, JobState, JobStatus, JobUnit};
 use cairn_types::{ChunkHandle, Rack, ReplicaAt, ServerId, Time};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Chunks that are being moved at once.
@@ -31,6 +36,8 @@ const MOVES_MAX: usize = 64;
 const CONSIDERED_MAX: usize = 512;
 /// Heartbeats after which what was moved shows in what servers tell.
 const SHOWS_AFTER: u32 = 3;
+/// In `dead_ms`, how long nothing moves while something might later, until it ends (BL4).
+const STILL_MAX: u32 = 20;
 
 /// One chunk on its way.
 #[derive(Debug)]
@@ -51,6 +58,8 @@ pub(super) struct Balancing {
     /// Since the look began at the start of the table it has moved something, or met a chunk that
     /// can be moved later.
     hopes: bool,
+    /// When something moved last, or could not because repair came first (BL4).
+    moved: Option<Time>,
     /// Its end is on its way into the log.
     ending: bool,
     left: u64,
@@ -83,12 +92,19 @@ impl Balancing {
         self.left = out_of_place(&shares);
         if self.left == 0 {
             if self.moves.is_empty() {
-                self.end(step);
+                self.end(step, "every server is near enough to its share");
             }
             return;
         }
+        let moved = *self.moved.get_or_insert(step.now.time);
+        assert!(moved <= step.now.time, "it has moved before");
         // BL2
-        if !repair.is_needed() {
+        if !self.moves.is_empty() || repair.is_needed(&view) {
+            self.moved = Some(step.now.time);
+        }
+        if step.now.time >= moved + view.term.dead() * STILL_MAX {
+            self.end(step, "clients write to all that could be moved");
+        } else if !repair.is_needed(&view) {
             self.start_some(step, (scheduler, repair), shares);
         }
     }
@@ -102,9 +118,11 @@ impl Balancing {
         shares(view, u64::from(order.threshold_permille), &moving)
     }
 
-    fn end(&mut self, step: &mut ChunkStep<'_>) {
+    fn end(&mut self, step: &mut ChunkStep<'_>, why: &str) {
         let time = step.now.wall;
         self.ending = true;
+        let event = LogEvent::info("balance ended").with("why", why);
+        step.out.log(event.with("out_of_place", self.left));
         step.out.propose(SetBalance { time, balances: false, threshold_permille: 0 });
     }
 
@@ -146,6 +164,7 @@ impl Balancing {
     ) {
         let some: Vec<(ChunkHandle, ChunkRecord)> =
             step.state.chunks_after(self.looked).take(CONSIDERED_MAX).collect();
+        let mut load = repair.load();
         for (handle, chunk) in &some {
             if self.moves.len() >= MOVES_MAX {
                 return;
@@ -156,7 +175,6 @@ impl Balancing {
                 continue;
             }
             let view = scheduler.view(step.now, step.state, step.fleet);
-            let load = repair.load();
             let may_receive = |server| load.may_receive(&view, server);
             let plan = plan(&view, (*handle, chunk), &shares, may_receive);
             let (from, to, bytes) = match plan {
@@ -170,6 +188,7 @@ impl Balancing {
             self.hopes = true;
             let target = to.server;
             if repair.start_move(step, scheduler, *handle, to) {
+                load = repair.load();
                 // As the next one sees it.
                 if let Some(share) = shares.get_mut(&target) {
                     share.stored = share.stored.saturating_add(bytes);
@@ -185,7 +204,7 @@ impl Balancing {
             self.looked = ChunkHandle::default();
             let stuck = !std::mem::take(&mut self.hopes) && self.moves.is_empty();
             if stuck {
-                self.end(step);
+                self.end(step, "what is left would take racks from chunks, or cannot be copied");
             }
         }
     }
@@ -194,7 +213,7 @@ impl Balancing {
     pub(super) fn job(&self, view: &View<'_>, repair: &Repair) -> Option<JobStatus> {
         let order = view.state.known_servers().duties().balance()?;
         let count = self.moves.values().filter(|it| it.ended.is_none()).count();
-        let (state, note) = if count == 0 && repair.is_needed() {
+        let (state, note) = if count == 0 && repair.is_needed(view) {
             (JobState::Waiting, "chunks lack replicas: repair comes first".to_owned())
         } else {
             let percent = f64::from(order.threshold_permille) / 10.0;
@@ -234,9 +253,10 @@ fn is_stale(view: &View<'_>, handle: ChunkHandle, server: ServerId) -> bool {
 /// Why a chunk is not moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unmovable {
-    /// Its clients go first, or repair does, or who could receive it has enough to do.
+    /// Its clients go first, or it has one too many, or who could receive it has enough to do.
     Now,
-    /// Nobody would be nearer to its share, or it would lose a rack.
+    /// Nobody would be nearer to its share, or it would lose a rack; or it lacks replicas that
+    /// nobody can copy.
     AtAll,
 }
 
@@ -247,12 +267,13 @@ fn plan(
     shares: &BTreeMap<ServerId, ServerShare>,
     may_receive: impl Fn(ServerId) -> bool,
 ) -> Result<(ServerId, ReplicaAt, u64), Unmovable> {
-    // Its clients go first; and one that has not what it needs is repair's.
-    let leased = view.leases.possible(handle, view.now.time).is_some();
     let good = good(view, handle, chunk);
     let counted = counted(view, &good);
-    if leased || counted.len() != chunk.goal as usize {
-        return Err(Unmovable::Now);
+    match counted.len().cmp(&(chunk.goal as usize)) {
+        // What could be copied is by now (BL2): the rest may stay so for ever (BL4).
+        Ordering::Less => return Err(Unmovable::AtAll),
+        Ordering::Greater => return Err(Unmovable::Now),
+        Ordering::Equal => {}
     }
     let share = |server: &ServerId| shares.get(server).copied();
     let above = |server: &ServerId| share(server).map_or(0, |it| it.stored.saturating_sub(it.fair));
@@ -283,5 +304,7 @@ fn plan(
         .max_by_key(|(server, it)| (may_receive(**server), below(it), **server));
     let to = to.and_then(|(server, _)| servers.at(*server)).ok_or(Unmovable::AtAll)?.clone();
     assert_ne!(to.server, from, "a chunk is moved elsewhere (BL1)");
-    if may_receive(to.server) { Ok((from, to, bytes)) } else { Err(Unmovable::Now) }
+    // Its clients go first.
+    let leased = view.leases.possible(handle, view.now.time).is_some();
+    if may_receive(to.server) && !leased { Ok((from, to, bytes)) } else { Err(Unmovable::Now) }
 }

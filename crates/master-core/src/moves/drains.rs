@@ -6,16 +6,19 @@
 //!
 //! - DR1: a server may be switched off when it has told all that it holds, holds no replica of any
 //!   chunk, and nothing that was on its way to it can make one any more.
+//! - DR2: one that is away then is off, and nobody misses it. So is one that died before, once no
+//!   chunk lacks a replica.
 
 use crate::job_pace::JobPace;
 use crate::repair::Repair;
-use crate::rules::placement::with_room_count;
+use crate::rules::placement::{takers_beside, with_room_count};
 use crate::state::DrainOrder;
 use crate::view::View;
 use cairn_protocol::{
-    DrainAnswer, JobKind, JobState, JobStatus, ReasonCode, ServerDuty, ServerState,
+    DrainAnswer, ErrorCode, Failure, JobKind, JobState, JobStatus, ReasonCode, ServerDuty,
+    ServerState,
 };
-use cairn_types::{ServerId, Time};
+use cairn_types::{ChunkHandle, ServerId, Time};
 use std::collections::BTreeMap;
 
 /// One of them.
@@ -25,6 +28,8 @@ struct DrainProgress {
     since: Time,
     /// Replicas that it holds.
     left: u64,
+    /// It was empty when it was seen last, or nobody misses what it held (DR2).
+    emptied: bool,
     pace: JobPace,
 }
 
@@ -33,6 +38,9 @@ struct DrainProgress {
 pub(super) struct Drains {
     by_server: BTreeMap<ServerId, DrainProgress>,
 }
+
+/// Chunks that are looked at for what they are to have: a few milliseconds.
+const LOOKED_AT_MAX: usize = 4096;
 
 /// What the id of a drain begins with.
 const ID: &str = "drain-";
@@ -64,9 +72,45 @@ fn why_blocked(view: &View<'_>, server: ServerId, goal: u32) -> Option<String> {
     (with_room_count(view) == 0).then(|| "no other server has room: add some".to_owned())
 }
 
+/// Whether a server may be emptied: others are to be left that take new chunks.
+pub(super) fn may_begin(view: &View<'_>, server: ServerId) -> Result<(), Failure> {
+    let least = view.term.config.min_replicas.max(1) as usize;
+    let others = takers_beside(view, server);
+    if others >= least || view.state.known_servers().duties().is_draining(server) {
+        return Ok(());
+    }
+    let line = format!(
+        "nothing could be stored in the cell any more: {others} others take new chunks (those that \
+         are full, dead, or to be emptied themselves do not), and {least} are needed; add a server \
+         first, or undrain one"
+    );
+    Err(Failure::refused(ErrorCode::TooFewServers, line))
+}
+
+/// Whether a server that is heard of may be switched off, drained since then (DR1).
+fn is_emptied(view: &View<'_>, repair: &Repair, server: ServerId, since: Time) -> bool {
+    let known = view.fleet.servers().get(server);
+    let told = known.is_some_and(|known| known.inventoried.is_some() && !known.buried);
+    let settled = view.now.time >= since + view.term.silent();
+    let holds = view.fleet.locations().counts().get(&server).copied().unwrap_or(0);
+    let kept = view.fleet.unknown_count_of(server);
+    told && settled && holds == 0 && kept == 0 && !repair.receives(server)
+}
+
+/// The highest goal of the chunks that a server holds; where there are too many to be looked at,
+/// that of a file of which nobody says anything, if it is higher.
+fn highest_goal(view: &View<'_>, server: ServerId) -> Option<u32> {
+    let mut all = view.state.chunks_after(ChunkHandle::default());
+    let held = |handle| view.fleet.locations().get(handle, server).is_some();
+    let some = all.by_ref().take(LOOKED_AT_MAX).filter(|(handle, _)| held(*handle));
+    let highest = some.map(|(_, chunk)| chunk.goal).max();
+    let rest = all.next().map(|_| view.term.config.replication);
+    highest.max(rest)
+}
+
 impl Drains {
     /// Time has passed.
-    pub(super) fn pass(&mut self, view: &View<'_>) {
+    pub(super) fn pass(&mut self, view: &View<'_>, repair: &Repair) {
         self.by_server.retain(|server, _| view.state.known_servers().duties().is_draining(*server));
         if view.state.known_servers().duties().drains().len() == 0 {
             return;
@@ -74,13 +118,24 @@ impl Drains {
         let held = view.fleet.locations().counts();
         for DrainOrder { server, .. } in view.state.known_servers().duties().drains() {
             let left = held.get(server).copied().unwrap_or(0);
-            let fresh = || DrainProgress { since: view.now.time, left, pace: JobPace::default() };
+            let (since, pace) = (view.now.time, JobPace::default());
+            let fresh = || DrainProgress { since, left, emptied: false, pace };
             let progress = self.by_server.entry(*server).or_insert_with(fresh);
             progress.pace.is_at_work(view.now);
             if left < progress.left {
                 progress.pace.note(view.now, progress.left - left);
             }
             progress.left = left;
+            match view.fleet.servers().state(view.now.time, *server) {
+                Some(ServerState::Live) => {
+                    progress.emptied = is_emptied(view, repair, *server, progress.since);
+                }
+                Some(ServerState::Silent) => {}
+                Some(ServerState::Dead) | None => {
+                    let kept = view.fleet.unknown_count_of(*server);
+                    progress.emptied |= kept == 0 && repair.lacks_nothing(view);
+                }
+            }
         }
         assert_eq!(
             self.by_server.len(),
@@ -101,12 +156,15 @@ impl Drains {
     /// DR1
     fn is_drained(&self, view: &View<'_>, repair: &Repair, server: ServerId) -> bool {
         let Some(progress) = self.by_server.get(&server) else { return false };
-        let known = view.fleet.servers().get(server);
-        let told = known.is_some_and(|known| known.inventoried.is_some() && !known.buried);
-        let settled = view.now.time >= progress.since + view.term.silent();
-        let holds = view.fleet.locations().counts().get(&server).copied().unwrap_or(0);
-        let kept = view.fleet.unknown_count_of(server);
-        told && settled && holds == 0 && kept == 0 && !repair.receives(server)
+        match view.fleet.servers().state(view.now.time, server) {
+            Some(ServerState::Live) => is_emptied(view, repair, server, progress.since),
+            _ => progress.emptied,
+        }
+    }
+
+    /// Whether a server that is away is off (DR2).
+    pub(super) fn is_off(&self, server: ServerId) -> bool {
+        self.by_server.get(&server).is_some_and(|progress| progress.emptied)
     }
 
     /// Why servers cannot be emptied: a code and a line for each, for `Status`.
@@ -141,6 +199,11 @@ impl Drains {
         let blocked = why_blocked(view, server, goal).filter(|_| waiting > 0);
         let kept = view.fleet.unknown_count_of(server);
         let (state, note) = match view.fleet.servers().state(view.now.time, server) {
+            Some(ServerState::Dead) | None if self.is_off(server) => {
+                let note = "it is off, and nobody misses it: 'cairn servers --forget' takes it off \
+                            the list";
+                (JobState::Done, note.to_owned())
+            }
             _ if self.is_drained(view, repair, server) => {
                 (JobState::Done, "it may be switched off".to_owned())
             }
@@ -151,7 +214,7 @@ impl Drains {
             Some(ServerState::Silent) => (JobState::Waiting, "it is silent".to_owned()),
             Some(ServerState::Live) => match blocked.filter(|_| progress.left > 0) {
                 Some(why) => (JobState::Waiting, why),
-                None if progress.left == 0 && kept > 0 => {
+                None if kept > 0 && (progress.left == 0 || waiting == 0) => {
                     let note = format!("it keeps {kept} lost chunks: 'cairn lost' lists them");
                     (JobState::Waiting, note)
                 }
@@ -168,8 +231,8 @@ impl Drains {
     pub(super) fn plan(view: &View<'_>, server: ServerId) -> DrainAnswer {
         let held = view.fleet.locations().counts().get(&server).copied().unwrap_or(0);
         let stored = view.fleet.servers().get(server).map_or(0, |known| known.report.stored);
-        let goal = view.term.config.replication;
-        let blocked = why_blocked(view, server, goal).unwrap_or_default();
+        let goal = highest_goal(view, server).filter(|_| held > 0);
+        let blocked = goal.and_then(|goal| why_blocked(view, server, goal)).unwrap_or_default();
         DrainAnswer { chunk_count: held, stored, blocked }
     }
 }

@@ -74,6 +74,7 @@ pub(crate) fn decide(view: &View<'_>, request: &MoveRequest) -> Decided {
     match request {
         MoveRequest::Drain(Drain { server, dry_run }) => {
             known(view, *server)?;
+            drains::may_begin(view, *server)?;
             let answer = Response::Drain(Drains::plan(view, *server));
             Ok((answer, (!dry_run).then(|| drain(*server, true))))
         }
@@ -149,7 +150,7 @@ impl Moves {
         step: &mut ChunkStep<'_>,
         (scheduler, repair): (&mut Scheduler, &mut Repair),
     ) {
-        self.drains.pass(&scheduler.view(step.now, step.state, step.fleet));
+        self.drains.pass(&scheduler.view(step.now, step.state, step.fleet), repair);
         self.balancing.pass(step, (&*scheduler, &mut *repair));
         let preferred = |handle| self.balancing.leaves(handle);
         self.surplus.pass(step, (scheduler, repair), preferred);
@@ -168,6 +169,11 @@ impl Moves {
     /// What a server is, for people.
     pub(crate) fn duty(&self, view: &View<'_>, repair: &Repair, server: ServerId) -> ServerDuty {
         self.drains.duty(view, repair, server)
+    }
+
+    /// Whether a server that is away was emptied before, so that nobody misses it.
+    pub(crate) fn is_off(&self, server: ServerId) -> bool {
+        self.drains.is_off(server)
     }
 
     /// What a person should know of: a code and a line each.

@@ -4,7 +4,9 @@
 use super::rests::Rests;
 use super::survey::Survey;
 use super::under_way::ClonesUnderWay;
+use crate::rules::lacking::Urgency;
 use crate::rules::members::current;
+use crate::rules::placement::CopyTakers;
 use crate::view::View;
 use cairn_protocol::{ChunkCounts, CopyNeed, WaitReason, WaitingCount};
 use cairn_types::{ChunkHandle, ServerId};
@@ -12,6 +14,51 @@ use std::collections::BTreeMap;
 
 /// Chunks with bad replicas that are looked at for whose they are; there are seldom more.
 const BAD_LOOKED_AT_MAX: usize = 16_384;
+
+/// Chunks that lack replicas that are looked at for who could take one; of more, the rest is taken
+/// to be as these are.
+const LACKING_LOOKED_AT_MAX: usize = 4096;
+
+/// Chunks that lack replicas, and have one to copy, as many as are looked at.
+fn with_source(survey: &Survey) -> impl Iterator<Item = ChunkHandle> {
+    let first = (Urgency::first_with_source(), ChunkHandle::default());
+    let lacking = survey.index().from(first).take_while(|(it, _)| it.need == CopyNeed::Lack);
+    lacking.take(LACKING_LOOKED_AT_MAX).map(|(_, handle)| handle)
+}
+
+/// Whether a server could take a copy of one of the chunks that lack some, or is about to be able.
+pub(super) fn is_any_startable(view: &View<'_>, survey: &Survey) -> bool {
+    let takers = CopyTakers::of(view);
+    with_source(survey).any(|it| takers.take(view, it) || survey.surplus().contains(it))
+}
+
+/// Copies that are lacking, and chunks without a good replica to copy.
+pub(super) fn copies_lacking(survey: &Survey) -> (u64, u64) {
+    survey.index().counts().fold((0, 0), |(lacking, lost), (urgency, count)| {
+        let each = u64::from(urgency.copies());
+        (lacking + each * count, lost + if urgency.good == 0 { count } else { 0 })
+    })
+}
+
+/// Of the chunks that are on servers to be emptied, and not yet on enough others, whether they lack
+/// replicas beside that or not: how many there are, and the highest goal.
+pub(super) fn to_be_drained(survey: &Survey) -> (u64, u32) {
+    let drained = survey.index().counts().filter(|(urgency, _)| urgency.counts_not_all());
+    drained.fold((0, 0), |(all, goal), (urgency, count)| (all + count, goal.max(urgency.goal())))
+}
+
+/// Of so many chunks that lack replicas and have one to copy: those that no server could take.
+fn without_taker(view: &View<'_>, survey: &Survey, all: u64) -> u64 {
+    let (takers, mut looked, mut none) = (CopyTakers::of(view), 0, 0);
+    for handle in with_source(survey) {
+        looked += 1;
+        // A bad one that stands in the way is about to go.
+        let is_stuck = !takers.take(view, handle) && !survey.surplus().contains(handle);
+        none += u64::from(is_stuck);
+    }
+    assert!(none <= looked, "of those that were looked at");
+    none * all / looked.max(1)
+}
 
 /// The counts, as far as the survey has come.
 pub(super) fn counts(
@@ -21,19 +68,16 @@ pub(super) fn counts(
     rests: &Rests,
 ) -> ChunkCounts {
     let now = view.now.time;
-    let live = view.fleet.servers().live(now).count() as u64;
     let mut counts = ChunkCounts { unknown: view.fleet.unknown_count(), ..ChunkCounts::default() };
-    let (mut no_source, mut no_server) = (0, 0);
+    let mut no_source = 0;
     let lacking = survey.index().counts().filter(|it| it.0.need == CopyNeed::Lack);
     for (urgency, count) in lacking {
         counts.below_goal += count;
-        match u64::from(urgency.good) {
-            0 => no_source += count,
-            good if good >= live => no_server += count,
-            _ => {}
-        }
+        no_source += if urgency.good == 0 { count } else { 0 };
         counts.one_left += if urgency.good == 1 { count } else { 0 };
     }
+    let no_server = without_taker(view, survey, counts.below_goal - no_source);
+    assert!(no_server <= counts.below_goal - no_source, "each waits for one thing");
     let lacks = |handle: ChunkHandle| {
         survey.index().level_of(handle).is_some_and(|it| it.need == CopyNeed::Lack)
     };

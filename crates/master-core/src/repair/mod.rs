@@ -102,7 +102,7 @@ impl Repair {
         self.levels.pass(step, scheduler, &self.survey);
         self.tend(step, scheduler);
         self.start_some(step, scheduler);
-        match self.job_counts() {
+        match counts::copies_lacking(&self.survey) {
             (0, _) if self.copies() == 0 => self.pace.rests(),
             _ => self.pace.is_at_work(step.now),
         }
@@ -477,19 +477,25 @@ impl Repair {
         self.clones.load()
     }
 
-    /// Whether chunks lack replicas that somebody could copy.
-    pub(crate) fn is_needed(&self) -> bool {
-        let first = self.survey.index().counts().find(|(urgency, _)| urgency.good > 0);
-        first.is_some_and(|(urgency, _)| urgency.need == CopyNeed::Lack)
+    /// Whether chunks lack replicas that are being copied, or somebody could copy.
+    pub(crate) fn is_needed(&self, view: &View<'_>) -> bool {
+        let need = |handle| self.survey.index().level_of(handle).map(|it| it.need);
+        let copies = self.clones.iter().any(|(handle, _)| need(handle) == Some(CopyNeed::Lack));
+        copies || counts::is_any_startable(view, &self.survey)
+    }
+
+    /// Whether every chunk was looked at, and none lacks a replica for good.
+    pub(crate) fn lacks_nothing(&self, view: &View<'_>) -> bool {
+        let looks = view.fleet.looks_for_thinned();
+        let is_unsure = looks || view.fleet.servers().is_gathering(view.now.time);
+        let mut lacking = self.survey.index().counts().filter(|it| it.0.need == CopyNeed::Lack);
+        self.survey.has_seen_all() && !is_unsure && lacking.next().is_none()
     }
 
     /// Of the chunks that are on servers to be emptied, and not yet on enough others: how many
     /// there are, and the highest goal.
     pub(crate) fn to_be_drained(&self) -> (u64, u32) {
-        let counts = self.survey.index().counts();
-        let drained = counts.filter(|(urgency, _)| urgency.need == CopyNeed::Drain);
-        drained
-            .fold((0, 0), |(all, goal), (urgency, count)| (all + count, goal.max(urgency.goal())))
+        counts::to_be_drained(&self.survey)
     }
 
     /// Copies a chunk that has its goal to a server, so that another replica can go. Whether that
@@ -540,14 +546,6 @@ impl Repair {
         }
     }
 
-    /// Copies that are lacking, and chunks without a good replica to copy.
-    fn job_counts(&self) -> (u64, u64) {
-        self.survey.index().counts().fold((0, 0), |(lacking, lost), (urgency, count)| {
-            let each = u64::from(urgency.copies());
-            (lacking + each * count, lost + if urgency.good == 0 { count } else { 0 })
-        })
-    }
-
     /// Copies that are being made of chunks that need one more.
     fn copies(&self) -> usize {
         self.clones.iter().filter(|(_, clone)| !clone.moves).count()
@@ -555,14 +553,16 @@ impl Repair {
 
     /// As a job, for a person; none while there is nothing to do.
     pub(crate) fn job(&self, view: &View<'_>) -> Option<JobStatus> {
-        let ((left, lost), copies) = (self.job_counts(), self.copies());
+        let ((left, lost), copies) = (counts::copies_lacking(&self.survey), self.copies());
         if left == 0 && copies == 0 {
             return None;
         }
         let mut note = format!("{copies} copies under way");
         if lost > 0 {
             note += &format!("; {lost} chunks have no good replica yet: cairn explain says why");
-        } else if copies == 0 {
+        } else if copies == 0 && view.fleet.servers().is_gathering(view.now.time) {
+            note = "it waits until all servers have told what they hold".to_owned();
+        } else if copies == 0 && !counts::is_any_startable(view, &self.survey) {
             note = "nothing can be copied now: a server with room and without a replica is lacking"
                 .to_owned();
         }

@@ -2,8 +2,10 @@
 //! chunkservers hold, and told to programs that ask why a chunk is as it is.
 
 use super::good_replicas::good;
+use super::lacking::needs;
 use super::levelled_unasked::is_to_be_levelled;
 use super::members::current;
+use super::placement::is_room_beside;
 use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
@@ -130,8 +132,9 @@ fn wait(
     good: u32,
     rests: Option<Duration>,
 ) -> ChunkWait {
-    let holds = |server| view.fleet.locations().get(handle, server).is_some();
-    let free = view.fleet.servers().live(view.now.time).any(|it| !holds(it.at.server));
+    let holders = view.fleet.locations().of(handle).map(|(server, _)| server).collect();
+    // A bad one that stands in the way is about to go.
+    let free = is_room_beside(view, &holders) || needs(view, handle, chunk).surplus;
     let why = match (good, free, rests) {
         // The master makes suspects current by itself.
         (0, ..) if is_to_be_levelled(view, (handle, chunk)) => WaitReason::Turn,

@@ -5,6 +5,7 @@
 //! - HL2: while servers gather after a start nothing is said of chunks: it is not known yet.
 
 use super::members::current;
+use super::placement::with_room_count;
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{ChunkCounts, ReasonCode, ServerState, ServerStatus};
@@ -39,11 +40,13 @@ pub(crate) fn servers(view: &View<'_>, bad: &BTreeMap<ServerId, u64>) -> Vec<Ser
 }
 
 /// How the cell stands. `counts`: of its chunks, where they are known (HL2); whether each chunk was
-/// looked at in this term, and whether more that ail are being looked for.
+/// looked at in this term, and whether more that ail are being looked for; `is_off`: a server was
+/// emptied, and nobody misses it.
 pub(crate) fn health(
     view: &View<'_>,
     counts: Option<ChunkCounts>,
     (seen_all, looks): (bool, bool),
+    is_off: impl Fn(ServerId) -> bool,
 ) -> Health {
     let gathering = counts.is_none();
     let counting = gathering || !seen_all || looks;
@@ -60,15 +63,16 @@ pub(crate) fn health(
         let line = "the master has started, and has not looked at every chunk yet";
         health.reasons.push(format!("{}: {line}", ReasonCode::Starting.code()));
     }
-    say_servers(view, &mut health);
+    say_servers(view, &mut health, is_off);
     say_chunks(&mut health);
     health
 }
 
-fn say_servers(view: &View<'_>, health: &mut Health) {
+fn say_servers(view: &View<'_>, health: &mut Health, is_off: impl Fn(ServerId) -> bool) {
     let servers = view.fleet.servers().describe(view.now.time, |_| (0, 0));
     let those = |wanted: ServerState| {
-        let those = servers.iter().filter(move |server| server.state == wanted);
+        let is_missed = |it: &&ServerStatus| it.state == ServerState::Live || !is_off(it.at.server);
+        let those = servers.iter().filter(move |it| it.state == wanted).filter(is_missed);
         those.map(|server| server.at.address.as_str()).collect::<Vec<&str>>()
     };
     let (live, silent, dead) =
@@ -79,6 +83,13 @@ fn say_servers(view: &View<'_>, health: &mut Health) {
     health.say(silent.len() as u64, ReasonCode::ServersSilent, &missed);
     let gone = format!("chunkservers are dead: {}", named(&dead));
     health.say(dead.len() as u64, ReasonCode::ServersDead, &gone);
+    let (takes, least) = (with_room_count(view), view.term.config.min_replicas.max(1) as usize);
+    let line = format!(
+        "live chunkservers take no new chunks, being full or to be emptied: {takes} do, where \
+         {least} are needed to store anything"
+    );
+    let takes_none = if takes < least { live.len() - takes } else { 0 };
+    health.say(takes_none as u64, ReasonCode::NoRoom, &line);
     let failed = view.fleet.servers().failed_disks();
     let failed: Vec<String> =
         failed.map(|(at, disk)| format!("{} of {}", disk.path, at.address)).collect();

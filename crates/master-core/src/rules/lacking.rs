@@ -35,6 +35,18 @@ impl Urgency {
         self.goal.0
     }
 
+    /// Whether a good replica counts for nothing: its server is to be emptied.
+    pub(crate) fn counts_not_all(self) -> bool {
+        let all = self.goal().saturating_sub(self.good);
+        self.need != CopyNeed::Rack && self.copies() > all
+    }
+
+    /// The first of those that lack a replica and have one to copy, as they are ordered.
+    pub(crate) fn first_with_source() -> Self {
+        let most = Reverse(u32::MAX);
+        Self { need: CopyNeed::Lack, good: 1, hidden: false, goal: most, copies: most }
+    }
+
     /// How many are to be made.
     pub(crate) fn copies(self) -> u32 {
         self.copies.0

@@ -5,7 +5,8 @@
 
 use crate::fleet::KnownServer;
 use crate::view::View;
-use cairn_types::{Rack, Random, ReplicaAt, ServerId};
+use cairn_protocol::ServerState;
+use cairn_types::{ChunkHandle, Rack, Random, ReplicaAt, ServerId};
 use std::collections::BTreeSet;
 
 /// Disk use this close to the average counts as average, in parts of a thousand.
@@ -64,6 +65,18 @@ pub(crate) fn with_room_count(view: &View<'_>) -> usize {
     with_room(view).count()
 }
 
+/// How many servers beside this one would take new chunks, those that are silent for a moment too.
+pub(crate) fn takers_beside(view: &View<'_>, server: ServerId) -> usize {
+    let (servers, duties) = (view.fleet.servers(), view.state.known_servers().duties());
+    let takes = |other: ServerId| {
+        let is_dead = servers.state(view.now.time, other) == Some(ServerState::Dead);
+        let has_room =
+            servers.get(other).is_some_and(|it| has_room(it, view.term.config.chunk_size));
+        other != server && !is_dead && !duties.is_draining(other) && has_room
+    };
+    servers.ids().filter(|other| takes(*other)).count()
+}
+
 /// How many live servers that are not drained there are, whether they have room or not.
 pub(crate) fn usable_count(view: &View<'_>) -> usize {
     usable(view).count()
@@ -79,9 +92,29 @@ fn usable<'a>(view: &View<'a>) -> impl Iterator<Item = &'a KnownServer> {
 /// Live servers with room for a chunk that are not being drained.
 pub(crate) fn with_room<'a>(view: &View<'a>) -> impl Iterator<Item = &'a KnownServer> {
     let room = view.term.config.chunk_size;
-    let fits =
-        move |used: u64, capacity: u64| capacity == 0 || capacity.saturating_sub(used) >= room;
-    usable(view).filter(move |s| !s.full && fits(s.used, s.capacity))
+    usable(view).filter(move |server| has_room(server, room))
+}
+
+/// Whether so many bytes have room there, as the server told last.
+fn has_room(server: &KnownServer, room: u64) -> bool {
+    let free = server.capacity.saturating_sub(server.used);
+    !server.full && (server.capacity == 0 || free >= room)
+}
+
+/// Servers that could take a copy, if they have none.
+#[derive(Debug)]
+pub(crate) struct CopyTakers(BTreeSet<ServerId>);
+
+impl CopyTakers {
+    pub(crate) fn of(view: &View<'_>) -> Self {
+        Self(with_room(view).map(|it| it.at.server).collect())
+    }
+
+    /// Whether one of them has no replica of the chunk.
+    pub(crate) fn take(&self, view: &View<'_>, handle: ChunkHandle) -> bool {
+        let holders = view.fleet.locations().of(handle);
+        holders.filter(|(server, _)| self.0.contains(server)).count() < self.0.len()
+    }
 }
 
 /// Those of them that were not `tried`.

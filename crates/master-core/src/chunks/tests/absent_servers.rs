@@ -17,7 +17,7 @@ impl World {
         all.into_iter().map(|status| (status.at.server, status.state)).collect()
     }
 
-    fn reasons(&self) -> Vec<String> {
+    pub(super) fn reasons(&self) -> Vec<String> {
         self.chunks.health(&self.chunks.view(self.moment(), &self.state)).reasons
     }
 

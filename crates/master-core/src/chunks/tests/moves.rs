@@ -36,11 +36,11 @@ impl World {
         jobs.filter(|job| job.kind == kind).collect()
     }
 
-    fn warnings(&self) -> Vec<String> {
+    pub(super) fn warnings(&self) -> Vec<String> {
         self.chunks.warnings(&self.chunks.view(self.moment(), &self.state))
     }
 
-    fn duty(&self, id: u64) -> ServerDuty {
+    pub(super) fn duty(&self, id: u64) -> ServerDuty {
         let view = self.chunks.view(self.moment(), &self.state);
         let all = self.chunks.servers(&view).servers;
         all.iter().find(|it| it.at.server == server(id)).expect("it is known").duty
@@ -233,7 +233,7 @@ fn a_dry_run_changes_nothing_and_what_nobody_knows_is_not_drained() {
 }
 
 /// Each of these servers tells how much it stores.
-fn tell_stored(world: &mut World, stored: &[(u64, u64)]) {
+pub(super) fn tell_stored(world: &mut World, stored: &[(u64, u64)]) {
     for (id, stored) in stored.iter().copied() {
         let (capacity, incarnation) = (1 << 40, Incarnation::new(id * 10));
         let server = server(id);

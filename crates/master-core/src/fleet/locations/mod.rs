@@ -444,15 +444,17 @@ impl LocationTable {
 
     /// Walks on over all chunks, until so many are found or enough was looked at: those that are
     /// unsettled, and of the others those that a server held which is dead, or which joined anew
-    /// and has not told of them. Answers where to go on; nowhere at the end.
+    /// and has not told of them; or, where a server is named, those that it holds. Answers where to
+    /// go on; nowhere at the end.
     pub(super) fn walk(
         &self,
         place: WalkPlace,
+        holder: Option<ServerId>,
         count: usize,
         found: &mut Vec<ChunkHandle>,
     ) -> Option<WalkPlace> {
         match place {
-            WalkPlace::Settled(handle) => Some(self.walk_settled(handle, count, found)),
+            WalkPlace::Settled(handle) => Some(self.walk_settled(handle, (holder, count), found)),
             WalkPlace::Unsettled(handle) => {
                 let mut rest = self.unsettled.range(handle..).map(|(handle, _)| *handle);
                 found.extend(rest.by_ref().take(count));
@@ -464,17 +466,21 @@ impl LocationTable {
     fn walk_settled(
         &self,
         mut handle: ChunkHandle,
-        count: usize,
+        (holder, count): (Option<ServerId>, usize),
         found: &mut Vec<ChunkHandle>,
     ) -> WalkPlace {
         let enough = found.len() + count;
-        let gone = |number| self.numbers.server(number).is_none();
+        // One that holds nothing has no number, and nobody's is found.
+        let wanted = |number| match holder {
+            Some(holder) => self.numbers.server(number) == Some(holder),
+            None => self.numbers.server(number).is_none(),
+        };
         for _ in 0..PAGES_WALKED {
             let Some((first, page)) = self.settled.page_from(handle) else {
                 return WalkPlace::Unsettled(ChunkHandle::default());
             };
             page.each(|slot, mut holders| {
-                if holders.any(gone) {
+                if holders.any(wanted) {
                     found.push(slot.handle(first));
                 }
             });
@@ -604,7 +610,7 @@ mod tests {
             let (mut found, mut steps, mut place) = (Vec::new(), 0, Some(WalkPlace::default()));
             while let Some(at) = place {
                 let before = found.len();
-                place = locations.walk(at, 500, &mut found);
+                place = locations.walk(at, None, 500, &mut found);
                 assert!(found.len() < before + 500 + 128, "a page more at the most");
                 steps += 1;
             }
