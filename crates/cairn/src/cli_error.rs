@@ -136,6 +136,14 @@ impl CliError {
         Self::new(doing, Cause::new(Exit::Usage, why, advice))
     }
 
+    /// With this advice, where it ends like that: the general one is about files.
+    pub(crate) fn advising(mut self, exit: Exit, advice: &str) -> Self {
+        if self.exit() == exit {
+            advice.clone_into(&mut self.cause.advice);
+        }
+        self
+    }
+
     /// How the process ends.
     pub(crate) fn exit(&self) -> Exit {
         self.cause.exit

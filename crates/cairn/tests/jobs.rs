@@ -55,7 +55,7 @@ fn repair_is_a_job_while_chunks_lack_replicas_and_nobody_cancels_it() {
         what: "cancelling what the cell does by itself",
         done: cell.run(["jobs", "cancel", "repair"]),
         code: 3,
-        says: &["cancelling job repair", "'cairn jobs' lists them"],
+        says: &["cancelling job repair", "by itself cannot be; 'cairn jobs' lists them"],
     });
     cell.chunkservers[0].restart().expect("starts");
     await_until("no job once more", || cell.ok(["jobs"]).contains("no jobs"));
@@ -83,6 +83,9 @@ fn a_drained_server_may_be_switched_off_and_nothing_lacks_a_replica_then() {
         server(&cell, 0)["state"] == "dead"
     });
     assert_eq!(job(&cell, "repair"), None);
+    assert_eq!(status(&cell)["reasons"], Value::Array(vec![]), "nobody misses it");
+    let waited = told(&cell, &["drain", "--wait", "--json", &address]);
+    assert_eq!((&waited[1]["drained"], waited.len()), (&true.into(), 2), "{waited:?}");
     assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "the same bytes");
     assert_eq!(cell.ok(["cat", "/log"]), lines);
     // It comes back, and takes part again.
@@ -90,6 +93,31 @@ fn a_drained_server_may_be_switched_off_and_nothing_lacks_a_replica_then() {
     cell.await_live(4).expect("it is back");
     cell.ok(["undrain", &address]);
     assert_eq!(server(&cell, 0)["duty"], "serving");
+}
+
+#[test]
+fn the_last_server_that_takes_new_chunks_is_not_drained_and_no_repair_waits_for_one_that_is() {
+    let mut cell = Cell::start(4);
+    put(&cell, "/file", 3);
+    let address = |cell: &Cell, number: usize| cell.chunkservers[number].address().to_owned();
+    cell.ok(["drain", "--wait", &address(&cell, 3)]);
+    let gone = address(&cell, 0);
+    cell.chunkservers[0].kill();
+    await_until("it to be missed", || status(&cell)["under_replicated"] == 3);
+    // There is a server with room, and it is to be emptied: no waiting helps.
+    let fsck = cell.run(["fsck", "--repair"]);
+    assert_eq!(fsck.code(), 14, "{}{}", fsck.text(), fsck.stderr);
+    let why = told(&cell, &["explain", "--json", "/file"])[0]["chunks"][0].clone();
+    assert_eq!(why["waits_for"]["code"], "NO_SERVER", "{why}");
+    cell.ok(["drain", &address(&cell, 1)]);
+    judge(&Row {
+        what: "draining the last one",
+        done: cell.run(["drain", &address(&cell, 2)]),
+        code: 7,
+        says: &["nothing could be stored in the cell any more", "undrain one"],
+    });
+    let forgotten = told(&cell, &["servers", "--json", "--forget", &gone]).remove(0);
+    assert_eq!(forgotten["forgotten"], true);
 }
 
 #[test]

@@ -196,7 +196,15 @@ fn a_stale_replica_that_is_all_there_is_comes_back_by_a_persons_word_and_the_oth
     cell.chunkservers[stale].restart().expect("starts");
     cell.await_live(1).expect("is back");
     let refused = cell.run(["recover", "/log"]);
-    assert!(refused.stderr.contains("name a stale one with --from"), "{}", refused.stderr);
+    let said = &refused.stderr;
+    assert!(said.contains("start one of the servers that held it"), "{said}");
+    assert!(said.contains("name a stale one with --from"), "{said}");
+    assert_eq!(refused.code(), 7, "nothing was decided on: {said}");
+    let directory = cell.run(["recover", "/"]);
+    assert_eq!(directory.code(), 5, "{}", directory.stderr);
+    let nobodys = cell.run(["recover", "9-99"]);
+    assert_eq!(nobodys.code(), 3, "{}", nobodys.stderr);
+    assert!(nobodys.stderr.contains("'cairn explain PATH'"), "{}", nobodys.stderr);
     let from = cell.chunkservers[stale].address().to_owned();
     let recovered = cell.ok(["recover", handle.as_str(), "--from", &from]);
     assert!(recovered.contains("it lacks acknowledged changes"), "{recovered}");

@@ -447,9 +447,10 @@ impl Cell {
         &self,
         subject: &str,
         server: Option<ServerId>,
+        from: ChunkIndex,
     ) -> Result<RecoverAnswer, Error> {
         let subject = subject.to_owned();
-        self.link.ask(Recover { subject, server: server.unwrap_or_default() }).await
+        self.link.ask(Recover { subject, server: server.unwrap_or_default(), from }).await
     }
 
     /// Waits until a chunk goes on with the replica that was chosen.

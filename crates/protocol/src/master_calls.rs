@@ -223,6 +223,8 @@ cairn_types::message! {
         1 => subject: String,
         /// Whose replica it is to be, stale or not; none: the best of those up to date.
         2 => server: ServerId,
+        /// Of a path, the chunks from this one on.
+        3 => from: ChunkIndex,
     }
 }
 cairn_types::message! {
@@ -240,7 +242,12 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// What was chosen; of a path, why nothing was chosen for others that have no good replica.
-    pub struct RecoverAnswer { 1 => chosen: Vec<ChosenReplica>, 2 => refused: Vec<String> }
+    pub struct RecoverAnswer {
+        1 => chosen: Vec<ChosenReplica>,
+        2 => refused: Vec<String>,
+        /// Chunks from here on have not been looked at.
+        3 => resume: Option<ChunkIndex>,
+    }
 }
 
 cairn_types::code! {

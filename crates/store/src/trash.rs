@@ -1,4 +1,5 @@
-//! Where deleted replicas lie for a while, so that a person can bring them back (R33).
+//! Where deleted replicas lie for a while, so that a person can copy their files from there (R33).
+//! The server takes none back: its journal has no line for them any more.
 //!
 //! ```text
 //!   trash/new-<handle>-<version>.chunk …      thrown away since the trash was last looked through

@@ -42,9 +42,10 @@ pub(crate) async fn run(
     if plan.bytes == 0 {
         return output.line("nothing to do: every server is near enough to its share");
     }
-    let (verb, size) = (if balance.dry_run { "would move" } else { "moving" }, plan.bytes);
+    let (verb, size) =
+        (if balance.dry_run { "would move up to" } else { "moving up to" }, plan.bytes);
     let size = size_text(size, true);
-    let line = format!("{verb} some {size}: {over} servers have too much, {under} too little");
+    let line = format!("{verb} {size}: {over} servers have too much, {under} too little");
     output.line(&line)?;
     if balance.dry_run { Ok(()) } else { output.line("cairn jobs says how far it is") }
 }

@@ -5,7 +5,7 @@ use crate::commands::jobs::progress_text;
 use crate::commands::servers::find;
 use crate::output::{Output, size_text};
 use crate::session::Session;
-use cairn_client::{Cell, JobState, ServerStatus};
+use cairn_client::{Cell, JobState, ServerDuty, ServerStatus};
 use clap::Args;
 use serde_json::json;
 use std::time::Duration;
@@ -85,13 +85,21 @@ async fn wait(cell: &Cell, found: &ServerStatus, output: &Output) -> Result<(), 
             told = line;
         }
         if job.is_some_and(|job| job.state == JobState::Done) {
-            return output.line(&format!("{} may be switched off", found.at.address));
+            let (server, address) = (found.at.server.to_string(), found.at.address.as_str());
+            let value = json!({ "server": server, "address": address, "drained": true });
+            return output.done(true, &value, || format!("{address} may be switched off"));
         }
         let server = cell.servers().await.doing(doing)?;
         let server = server.into_iter().find(|it| it.at.server == found.at.server);
-        if job.is_none() && server.is_none_or(|it| it.duty == cairn_client::ServerDuty::Serving) {
-            let advice = "somebody has called it off: drain it again";
-            return Err(CliError::usage(doing(), "it is not drained any more", advice));
+        let why = match server.map(|it| it.duty) {
+            None => Some(("it is forgotten", "'cairn servers' lists those that are known")),
+            Some(ServerDuty::Serving) => {
+                Some(("it is not drained any more", "somebody has called it off: drain it again"))
+            }
+            Some(ServerDuty::Draining | ServerDuty::Drained) => None,
+        };
+        if let Some((why, advice)) = why.filter(|_| job.is_none()) {
+            return Err(CliError::usage(doing(), why, advice));
         }
         tokio::time::sleep(PAUSE).await;
     }

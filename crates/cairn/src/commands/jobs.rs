@@ -1,6 +1,7 @@
 //! `cairn jobs`: what the cell is at by itself or because somebody said so, and ending it.
 
 use crate::cli_error::{CliError, Doing};
+use crate::exit_codes::Exit;
 use crate::output::{Output, size_text, span_text, time_text};
 use crate::session::Session;
 use cairn_client::{JobKind, JobState, JobStatus, JobUnit};
@@ -33,7 +34,8 @@ pub(crate) async fn run(
 ) -> Result<(), CliError> {
     let cell = session.cell().await?;
     if let Some(JobsAction::Cancel { id }) = jobs.action {
-        cell.cancel_job(&id).await.doing(|| format!("cancelling job {id}"))?;
+        let done = cell.cancel_job(&id).await.doing(|| format!("cancelling job {id}"));
+        done.map_err(|it| it.advising(Exit::NotFound, "'cairn jobs' lists them"))?;
         return output.done(false, &json!({ "cancelled": id }), String::new);
     }
     let doing = || format!("asking the cell at {} for its jobs", session.address());

@@ -2,6 +2,7 @@
 //! them (R3).
 
 use crate::cli_error::{CliError, Doing};
+use crate::exit_codes::Exit;
 use crate::output::{Output, size_text};
 use crate::session::Session;
 use cairn_client::Cell;
@@ -64,7 +65,8 @@ pub(crate) async fn run(
 
 async fn let_go(cell: &Cell, handle: ChunkHandle) -> Result<(), CliError> {
     let done = cell.let_go_of_lost(handle).await;
-    done.doing(|| format!("letting go of chunk {}", handle.short()))
+    let done = done.doing(|| format!("letting go of chunk {}", handle.short()));
+    done.map_err(|it| it.advising(Exit::NotFound, "'cairn lost' lists them"))
 }
 
 fn print(output: &Output, chunk: &LostChunk) -> Result<(), CliError> {

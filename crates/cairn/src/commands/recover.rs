@@ -2,12 +2,13 @@
 //! of none (R28).
 
 use crate::cli_error::{CliError, Doing};
+use crate::exit_codes::Exit;
 use crate::many_paths::the_one;
 use crate::output::{Output, size_text};
 use crate::session::Session;
 use cairn_client::Cell;
 use cairn_protocol::ChosenReplica;
-use cairn_types::{ChunkHandle, ServerId};
+use cairn_types::{ChunkHandle, ChunkIndex, ServerId};
 use clap::Args;
 use serde_json::json;
 
@@ -38,16 +39,18 @@ pub(crate) async fn run(
         let advice = "name a path such as /d/f, or a chunk such as 3-1f";
         return Err(CliError::usage("reading the command line", why, advice));
     };
+    let file = subject.starts_with('/');
     let server = match &recover.from {
         Some(from) => Some(server_called(&cell, from).await?),
         None => None,
     };
-    let (mut found, mut refused);
-    let mut decided = 0_u64;
+    let (mut from, mut decided, mut refused) = (ChunkIndex::default(), 0_u64, false);
     loop {
-        let answer =
-            cell.recover(&subject, server).await.doing(|| format!("recovering {subject}"))?;
-        (found, refused) = (answer.chosen.len(), answer.refused);
+        let answer = cell.recover(&subject, server, from).await;
+        let answer = answer.doing(|| format!("recovering {subject}")).map_err(|it| match file {
+            true => it,
+            false => it.advising(Exit::NotFound, "'cairn explain PATH' lists a file's chunks"),
+        })?;
         for chosen in &answer.chosen {
             let handle = chosen.handle.short();
             let doing = || format!("making the chosen replica of chunk {handle} its set");
@@ -55,16 +58,17 @@ pub(crate) async fn run(
             decided += 1;
             print(output, chosen)?;
         }
-        // What was decided on is leased now, and told of no more.
-        if found == 0 || !subject.starts_with('/') {
-            break;
+        refused |= !answer.refused.is_empty();
+        answer.refused.iter().for_each(|line| crate::cli_error::warn(line));
+        match answer.resume {
+            Some(resume) => from = resume,
+            None => break,
         }
     }
-    refused.iter().for_each(|line| crate::cli_error::warn(line));
-    if output.json() {
-        return Ok(());
+    if !output.json() {
+        output.line(&format!("{decided} chunks were decided on"))?;
     }
-    output.line(&format!("{decided} chunks were decided on"))
+    if refused { Err(CliError::told(Exit::NotNow)) } else { Ok(()) }
 }
 
 async fn server_called(cell: &Cell, which: &str) -> Result<ServerId, CliError> {

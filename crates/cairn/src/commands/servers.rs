@@ -269,7 +269,9 @@ pub(crate) async fn run(
         let doing = || format!("forgetting server {which}");
         let found = find(&cell, which, doing).await?;
         cell.forget_server(found.at.server).await.doing(doing)?;
-        return output.line(&format!("forgot server {} at {}", found.at.server, found.at.address));
+        let (server, address) = (found.at.server.to_string(), found.at.address.as_str());
+        let value = json!({ "server": server, "address": address, "forgotten": true });
+        return output.done(true, &value, || format!("forgot server {server} at {address}"));
     }
     let doing = || format!("asking the cell at {} for its servers", session.address());
     let all = cell.servers().await.doing(doing)?;

@@ -1,6 +1,7 @@
 //! `cairn undelete`: brings back what was removed, as long as it is kept (§4.4).
 
 use crate::cli_error::{CliError, Doing, Tally};
+use crate::exit_codes::Exit;
 use crate::many_paths::the_one;
 use crate::output::Output;
 use crate::session::{RemotePath, Session};
@@ -57,7 +58,9 @@ impl UndeleteArguments {
             return Err(CliError::usage(doing, "it is in another cell", advice));
         }
         let done = place.cell.undelete(&place.path, to.map(|to| &to.path)).await;
-        let path = done.doing(|| format!("bringing back {place}"))?;
+        let done = done.doing(|| format!("bringing back {place}"));
+        let advice = "--to brings it back to another name";
+        let path = done.map_err(|it| it.advising(Exit::Exists, advice))?;
         let value = json!({ "restored": place.path.as_str(), "path": path });
         output.done(self.verbose, &value, || format!("{place} -> {path}"))
     }

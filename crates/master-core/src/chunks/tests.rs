@@ -34,6 +34,7 @@ mod moves;
 mod nowhere_to_go;
 mod opened_together;
 mod purged;
+mod recovered_by_word;
 mod repair;
 mod slices;
 mod troubled_grants;

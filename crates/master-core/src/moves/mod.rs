@@ -102,7 +102,9 @@ pub(crate) fn decide(view: &View<'_>, request: &MoveRequest) -> Decided {
                 None => balance().map(|_| off.into()),
             };
             let record = record.ok_or_else(|| {
-                let line = format!("{id}: no job that could be cancelled; 'cairn jobs' lists them");
+                let line = format!(
+                    "{id}: no job that could be cancelled: what the cell does by itself cannot be"
+                );
                 Failure::refused(ErrorCode::NotFound, line)
             })?;
             Ok((Response::CancelJob(CancelJobAnswer {}), Some(record)))

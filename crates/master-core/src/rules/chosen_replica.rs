@@ -20,7 +20,7 @@ use crate::fleet::{KnownReplica, PersonsWord, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{ChosenReplica, ErrorCode, Failure, Recover, RecoverAnswer};
-use cairn_types::{CellPath, ChunkHandle, ChunkIndex, ServerId};
+use cairn_types::{CellPath, ChunkHandle, EntryKind, ServerId};
 
 /// What a person's word on a chunk comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(crate) fn choose(
         |code, why: &str| NotChosen { failure: Failure::refused(code, line(why)), is_well: false };
     let well = |code, why: &str| NotChosen { is_well: true, ..refuse(code, why) };
     let Some(chunk) = view.state.chunk(handle) else {
-        return Err(refuse(ErrorCode::NoSuchChunk, "no such chunk"));
+        return Err(refuse(ErrorCode::NotFound, "no such chunk"));
     };
     let place = ChunkPlace::new(chunk.file, chunk.index);
     if let Some(lease) = view.leases.possible(handle, view.now.time) {
@@ -112,9 +112,17 @@ pub(crate) fn choose(
             Err(refuse(ErrorCode::NotFound, why))
         }
         None => {
-            let why = "no replica that is up to date can be reached; name a stale one with --from, \
-                       where that is better than nothing ('cairn explain' lists them)";
-            Err(refuse(ErrorCode::NotFound, why))
+            let stale = "name a stale one with --from, where that is better than nothing \
+                         ('cairn explain' lists them)";
+            let of_set = |(_, it): &(ServerId, KnownReplica)| it.is_current(chunk.version);
+            let why = match view.fleet.locations().lost(handle).any(|it| of_set(&it)) {
+                true => format!(
+                    "no replica that is up to date can be reached; start one of the servers that \
+                     held it ('cairn explain' names them); if none comes back, {stale}"
+                ),
+                false => format!("no replica that is up to date can be reached; {stale}"),
+            };
+            Err(refuse(ErrorCode::NotFound, &why))
         }
     }
 }
@@ -160,6 +168,8 @@ fn best(
     there.iter().max_by_key(worth).map(|(server, _)| *server)
 }
 
+/// Chunks of a file that one request looks at: some milliseconds.
+const LOOKED_AT_MAX: usize = 512;
 /// Chunks that one answer tells of.
 const CHOSEN_MAX: usize = 256;
 /// Those of a path for which nothing could be chosen, and why.
@@ -187,7 +197,15 @@ pub(crate) fn recover(
         Failure::refused(ErrorCode::Invalid, format!("{}: {error}", wish.subject))
     })?;
     let file = view.state.resolve(&path)?;
-    for (_, handle) in view.state.chunks_of(file, ChunkIndex::default()) {
+    if view.state.entry(file).is_some_and(|it| it.kind == EntryKind::Directory) {
+        let line = format!("{path}: it is a directory: name its files, one by one");
+        return Err(Failure::refused(ErrorCode::IsADirectory, line));
+    }
+    for (looked, (index, handle)) in view.state.chunks_of(file, wish.from).enumerate() {
+        if looked == LOOKED_AT_MAX || answer.chosen.len() == CHOSEN_MAX {
+            answer.resume = Some(index);
+            break;
+        }
         match choose(view, handle, named) {
             Ok(choice) => {
                 answer.chosen.push(told(view, handle, choice));
@@ -198,10 +216,8 @@ pub(crate) fn recover(
             }
             Err(_) => {}
         }
-        if answer.chosen.len() == CHOSEN_MAX {
-            break;
-        }
     }
+    assert!(answer.chosen.len() <= CHOSEN_MAX, "what one answer tells is bounded");
     Ok((answer, choices))
 }
 

@@ -74,6 +74,17 @@ impl Checker {
         Ok(Self { cell: cell.clone(), servers, progress, reading, lost })
     }
 
+    /// Asks the servers of one chunk again, and reads nothing.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(crate) async fn ask_again(
+        &self,
+        chunk: ListedChunk,
+    ) -> Result<Option<CheckedChunk>, CliError> {
+        self.check_as(vec![chunk], None).await.map(|mut checked| checked.pop())
+    }
+
     /// Checks some chunks.
     ///
     /// # Errors
@@ -82,19 +93,32 @@ impl Checker {
         &self,
         chunks: Vec<ListedChunk>,
     ) -> Result<Vec<CheckedChunk>, CliError> {
+        let count = chunks.len() as u64;
+        let checked = self.check_as(chunks, self.reading.as_ref()).await?;
+        if self.reading.is_none() {
+            self.progress.add(count);
+        }
+        Ok(checked)
+    }
+
+    async fn check_as(
+        &self,
+        chunks: Vec<ListedChunk>,
+        reading: Option<&Arc<ReadPace>>,
+    ) -> Result<Vec<CheckedChunk>, CliError> {
         let mut wanted: VecDeque<(ChunkHandle, ReplicaAt)> = VecDeque::new();
         for chunk in &chunks {
             let known = chunk.replicas.iter().filter_map(|it| self.servers.get(&it.server));
             wanted.extend(known.map(|at| (chunk.handle, at.clone())));
         }
-        let at_once = if self.reading.is_some() { READ_AT_ONCE } else { AT_ONCE };
+        let at_once = if reading.is_some() { READ_AT_ONCE } else { AT_ONCE };
         let (mut told, mut running) = (BTreeMap::new(), JoinSet::new());
         loop {
             while running.len() < at_once
                 && let Some((handle, at)) = wanted.pop_front()
             {
                 let (cell, reading, progress) =
-                    (self.cell.clone(), self.reading.clone(), Arc::clone(&self.progress));
+                    (self.cell.clone(), reading.cloned(), Arc::clone(&self.progress));
                 running.spawn(async move {
                     let reading = reading.as_deref();
                     let check = check_replica(&cell, (&at, handle), reading, &progress).await;
@@ -104,9 +128,6 @@ impl Checker {
             let Some(done) = running.join_next().await else { break };
             let (handle, server, check) = done.map_err(|error| broken(error.to_string()))?;
             told.insert((handle, server), check);
-        }
-        if self.reading.is_none() {
-            self.progress.add(chunks.len() as u64);
         }
         Ok(chunks.iter().map(|chunk| judge((&self.servers, &self.lost), chunk, &told)).collect())
     }
@@ -145,7 +166,7 @@ fn judge(
     told: &BTreeMap<(ChunkHandle, ServerId), Result<ReplicaCheck, Error>>,
 ) -> CheckedChunk {
     let ListedChunk { handle, goal, .. } = *chunk;
-    let (mut findings, mut sound, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let (mut findings, mut sound, mut bytes, mut unasked) = (Vec::new(), Vec::new(), 0, 0);
     for replica in &chunk.replicas {
         let Some(at) = servers.get(&replica.server) else { continue };
         let before = findings.len();
@@ -165,14 +186,18 @@ fn judge(
             Some(Err(error)) => {
                 let what = format!("the server could not be asked: {error}");
                 findings.push(Finding::of(chunk, FindingCode::NotAsked, what).on(at));
+                unasked += 1;
             }
             None => {}
         }
     }
     findings.extend(different_lengths(chunk, &sound));
     let good = u32::try_from(sound.len()).unwrap_or(u32::MAX);
-    let count = format!("{good} of {goal} replicas are good");
-    if good == 0 {
+    let count = match unasked {
+        0 => format!("{good} of {goal} replicas are good"),
+        _ => format!("{good} of {goal} replicas are good, {unasked} could not be asked for"),
+    };
+    if good + unasked == 0 {
         let named = chunk.missing.iter().map(|it| it.at.address.to_string());
         let named = named.collect::<Vec<_>>().join(", ");
         let whom = if named.is_empty() { "nobody known".to_owned() } else { named };
@@ -182,7 +207,7 @@ fn judge(
         findings.push(Finding::of(chunk, FindingCode::BelowGoal, count));
     }
     let replicas = chunk.replicas.len() as u64;
-    CheckedChunk { handle, goal, good, replicas, bytes, findings }
+    CheckedChunk { handle, goal, good, unasked, replicas, bytes, findings }
 }
 
 /// What is wrong with one replica.
@@ -310,8 +335,20 @@ mod tests {
         checked.findings.iter().for_each(|finding| tally.note(finding));
         tally.count(&checked);
         assert!(tally.doubtful && tally.to_repair.contains(&handle), "--repair waits for it");
+        // One that could not be asked is neither good nor bad.
+        told.insert((handle, server(1)), failed(ErrorCode::Unreachable));
+        told.insert((handle, server(2)), failed(ErrorCode::Unreachable));
+        let checked = judge((&servers, &lost), &chunk, &told);
+        let codes = checked.findings.iter().map(|it| it.code);
+        let [not_asked, below] = [FindingCode::NotAsked, FindingCode::BelowGoal];
+        assert!(codes.eq([not_asked, not_asked, not_asked, below]), "{:?}", checked.findings);
+        let mut tally = Tally::default();
+        tally.count(&checked);
+        assert_eq!((tally.lacking, tally.lost, tally.beyond_repair), (1, 0, 0));
         // Where nobody has it, no waiting helps.
-        told.insert((handle, server(1)), failed(ErrorCode::NoSuchChunk));
+        for id in 1..=3 {
+            told.insert((handle, server(id)), failed(ErrorCode::NoSuchChunk));
+        }
         let checked = judge((&servers, &lost), &chunk, &told);
         assert_eq!(checked.findings[3].code, FindingCode::NoGoodReplica);
         let mut tally = Tally::default();

@@ -87,6 +87,11 @@ impl FindingCode {
         }
     }
 
+    /// Whether the server says it to who asks, and not to the master.
+    pub(crate) fn is_told_to_nobody_else(self) -> bool {
+        matches!(self, Self::Missing | Self::WrongLength)
+    }
+
     /// Whether it goes by itself and nothing is the worse for it meanwhile.
     fn is_harmless(self) -> bool {
         matches!(self, Self::Stale | Self::Unreferenced | Self::LostAndFound)
@@ -154,6 +159,8 @@ pub(crate) struct CheckedChunk {
     pub(crate) goal: u32,
     /// Replicas that are good, as their servers say.
     pub(crate) good: u32,
+    /// Replicas whose servers could not be asked: neither good nor bad.
+    pub(crate) unasked: u32,
     /// Replicas that were asked for.
     pub(crate) replicas: u64,
     /// Bytes that were verified.
@@ -187,13 +194,14 @@ impl Tally {
         self.chunks += 1;
         self.replicas += chunk.replicas;
         self.bytes += chunk.bytes;
-        let ails = chunk.findings.iter().any(|finding| !finding.code.is_harmless());
+        let perhaps = chunk.good + chunk.unasked;
         self.lacking += u64::from(chunk.good < chunk.goal);
-        self.lost += u64::from(chunk.good == 0);
-        if ails && chunk.good > 0 {
+        self.lost += u64::from(perhaps == 0);
+        let ails = chunk.findings.iter().any(|finding| !finding.code.is_harmless());
+        if ails && perhaps > 0 {
             self.to_repair.insert(chunk.handle);
         }
-        self.beyond_repair += u64::from(chunk.good == 0);
+        self.beyond_repair += u64::from(perhaps == 0);
     }
 
     pub(crate) fn repaired(&mut self, handle: ChunkHandle) {

@@ -25,10 +25,10 @@ use cairn_client::Cell;
 use cairn_types::{CellPath, ChunkHandle};
 use check::Checker;
 use clap::Args;
-use findings::{Tally, is_stuck};
+use findings::{CheckedChunk, Tally, is_stuck};
 use pace::ReadPace;
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Looks again so often while repair is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -80,7 +80,7 @@ pub(crate) async fn run(
     }
     checker.progress.finish();
     if arguments.repair {
-        await_repair(&cell, &mut tally).await?;
+        await_repair(&checker, &mut tally).await?;
     }
     tell_summary(&arguments, &tally, output)?;
     verdict(&tally)
@@ -113,14 +113,43 @@ async fn check_chunks(
     }
 }
 
+/// How far repair is: where that stays the same for long, nothing gets on.
+#[derive(Debug, PartialEq, Eq)]
+struct RepairMark {
+    to_repair: usize,
+    below_goal: u64,
+    clones: Vec<(ChunkHandle, u64, bool)>,
+}
+
+impl RepairMark {
+    async fn now(cell: &Cell, tally: &Tally) -> Result<Self, CliError> {
+        let doing = || "asking the master how far repair is".to_owned();
+        let status = cell.repair_status().await.doing(doing)?;
+        let below_goal = status.below_goal.iter().map(|it| it.count).sum();
+        let clones = status.clones.iter().map(|it| (it.handle, it.copied, it.joins)).collect();
+        Ok(Self { to_repair: tally.to_repair.len(), below_goal, clones })
+    }
+}
+
 /// Waits until what was found, and can be repaired, is; or nothing gets on any more.
-async fn await_repair(cell: &Cell, tally: &mut Tally) -> Result<(), CliError> {
+async fn await_repair(checker: &Checker, tally: &mut Tally) -> Result<(), CliError> {
+    let cell = &checker.cell;
     let wanted: Vec<ChunkHandle> = tally.to_repair.iter().copied().collect();
     // What servers have found they tell with their next heartbeat.
     let heartbeat = Duration::from_millis(cell.info().config.heartbeat_ms);
     tokio::time::sleep(2 * heartbeat).await;
+    // Servers that are silent are dead by then, and whatever rests is tried again.
+    let patience = 2 * Duration::from_millis(cell.info().config.dead_ms) + 4 * heartbeat;
+    let (mut mark, mut since) = (RepairMark::now(cell, tally).await?, Instant::now());
     for handle in wanted {
-        while is_to_be_awaited(cell, handle, tally).await? {
+        while is_to_be_awaited(checker, handle, tally).await? {
+            let now = RepairMark::now(cell, tally).await?;
+            if now != mark {
+                (mark, since) = (now, Instant::now());
+            } else if since.elapsed() > patience {
+                eprintln!("fsck: nothing gets on any more: cairn jobs and cairn explain say why");
+                return Ok(());
+            }
             eprintln!("fsck: {} chunks wait to be repaired", tally.to_repair.len());
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -130,19 +159,27 @@ async fn await_repair(cell: &Cell, tally: &mut Tally) -> Result<(), CliError> {
 
 /// Whether a chunk is not whole yet, and may get so by itself.
 async fn is_to_be_awaited(
-    cell: &Cell,
+    checker: &Checker,
     handle: ChunkHandle,
     tally: &mut Tally,
 ) -> Result<bool, CliError> {
     let before = ChunkHandle::new(handle.get().saturating_sub(1));
     let doing = || "asking the master whether what was found is repaired".to_owned();
-    let (listed, _) = cell.listed_chunks(None, before).await.doing(doing)?;
+    let (listed, _) = checker.cell.listed_chunks(None, before).await.doing(doing)?;
     // One that is not there any more was purged.
     let chunk = listed.into_iter().find(|chunk| chunk.handle == handle);
-    let is_whole = chunk.as_ref().is_none_or(|chunk| {
+    let mut is_whole = chunk.as_ref().is_none_or(|chunk| {
         let bad = chunk.replicas.iter().any(|it| !it.stale && (it.damaged || it.suspect));
         chunk.good >= chunk.goal && !bad
     });
+    // What the master did not know of, it does not know to be repaired.
+    if let Some(chunk) = chunk.clone().filter(|_| is_whole) {
+        let again = checker.ask_again(chunk).await?;
+        let told = |chunk: CheckedChunk| {
+            chunk.findings.iter().any(|finding| finding.code.is_told_to_nobody_else())
+        };
+        is_whole = !again.is_some_and(told);
+    }
     if is_whole {
         tally.repaired(handle);
     }

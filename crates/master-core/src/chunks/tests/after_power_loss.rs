@@ -180,7 +180,8 @@ fn a_member_that_comes_back_with_more_after_the_decision_is_kept_until_a_person_
     let lost = world.chunks.lost_after(&ListLost { limit: 9, ..ListLost::default() }).chunks;
     assert_eq!((lost.len(), lost[0].servers[0].server), (1, server(3)));
     // Whoever holds no more than the set cannot be chosen beside it; who holds more can.
-    let wish = |id| Recover { subject: handle.short(), server: server(id) };
+    let subject = || handle.short();
+    let wish = |id| Recover { subject: subject(), server: server(id), ..Recover::default() };
     world.request(7, wish(2));
     assert!(world.reply(7).is_some_and(|reply| reply.is_err()));
     world.request(7, wish(3));
@@ -350,7 +351,7 @@ fn what_is_left_out_long_after_a_decision_goes_as_any_stale_replica() {
 }
 
 fn recover(world: &mut World, from: u64) -> Result<RecoverAnswer, ErrorCode> {
-    world.request(7, Recover { subject: "/f".into(), server: server(from) });
+    world.request(7, Recover { subject: "/f".into(), server: server(from), ..Recover::default() });
     match world.reply(7) {
         Some(Ok(Response::Recover(answer))) => Ok(answer),
         Some(Err(failure)) => Err(failure.code),
@@ -416,7 +417,7 @@ fn a_stale_replica_is_not_taken_by_its_servers_name_where_good_ones_are_there() 
     }
     assert_eq!(recover(&mut world, 1), Ok(RecoverAnswer::default()), "nothing is to be decided");
     let subject = grant.handle.short();
-    world.request(7, Recover { subject, server: server(1) });
+    world.request(7, Recover { subject, server: server(1), ..Recover::default() });
     assert_eq!(world.code(7), Some(ErrorCode::Invalid), "nor of the chunk alone");
 }
 
@@ -442,7 +443,8 @@ fn nothing_is_chosen_while_a_master_that_has_started_is_not_told_yet_but_by_name
     let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 9000).expect("granted");
     assert_eq!(members(&grant), [2, 3], "with all it had");
     let (mut world, _) = after_power_loss(&[((10, 10), false)]);
-    world.request(7, Recover { subject: handle.short(), server: server(1) });
+    let subject = handle.short();
+    world.request(7, Recover { subject, server: server(1), ..Recover::default() });
     assert!(world.reply(7).is_some_and(|reply| reply.is_ok()), "chunk and server are named");
 }
 
@@ -453,7 +455,8 @@ fn a_choice_for_want_of_a_set_is_void_once_others_have_come_that_are_one() {
         world.pass(4250, &[1]);
         let first = disks[&1].clone();
         if insists {
-            world.request(7, Recover { subject: first.handle.short(), server: server(1) });
+            let (subject, server) = (first.handle.short(), server(1));
+            world.request(7, Recover { subject, server, ..Recover::default() });
             assert!(world.reply(7).is_some_and(|reply| reply.is_ok()));
         } else {
             assert_eq!(recover(&mut world, 0).map(|it| it.chosen.len()), Ok(1));
