@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     #[arg(env = "CAIRN_DEADLINE", value_name = "SECONDS")]
     pub(crate) deadline: Option<u64>,
+    /// Ask shadow masters, whose word may be a little behind, and leave the primary master alone
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    pub(crate) read_only: bool,
     /// A settings file (TOML)
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     #[arg(env = "CAIRN_CONFIG", value_name = "FILE")]
@@ -144,14 +147,32 @@ pub(crate) enum ClientCommand {
     BenchLoad(cairn_bench::LoadProcess),
 }
 
+impl ClientCommand {
+    /// Whether it only reads names and bytes, so that a shadow master's word may do for it.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(
+            self,
+            Self::Ls(_)
+                | Self::Stat(_)
+                | Self::Get(_)
+                | Self::Cat(_)
+                | Self::Head(_)
+                | Self::Tail(_)
+                | Self::Find(_)
+                | Self::Du(_)
+        )
+    }
+}
+
 /// Options of clients that mean nothing to a command that runs servers: not shown, and refused
 /// where they stand on the command line. In the environment they are for other commands.
 fn meaningless_to(command: &str) -> &'static [&'static str] {
     match command {
-        "dev" | "master" | "chunkserver" => &["cell", "deadline", "json"],
-        "demo" => &["cell", "json"],
-        "bench" => &["cell"],
-        _ => &[],
+        "ls" | "stat" | "get" | "cat" | "head" | "tail" | "find" | "du" => &[],
+        "dev" | "master" | "chunkserver" => &["cell", "deadline", "json", "read_only"],
+        "demo" => &["cell", "json", "read_only"],
+        "bench" => &["cell", "read_only"],
+        _ => &["read_only"],
     }
 }
 
@@ -190,7 +211,7 @@ fn refuse_meaningless(matches: &ArgMatches) -> Result<(), CliError> {
         None => Ok(()),
         Some(option) => Err(CliError::usage(
             "reading the command line",
-            format!("'--{option}' means nothing to 'cairn {command}'"),
+            format!("'--{}' means nothing to 'cairn {command}'", option.replace('_', "-")),
             "--help shows what there is",
         )),
     }
@@ -300,6 +321,7 @@ mod tests {
             ("cairn dev --json", "'--json' means nothing to 'cairn dev'"),
             ("cairn --cell h master", "'--cell' means nothing to 'cairn master'"),
             ("cairn chunkserver --deadline 5", "'--deadline' means nothing"),
+            ("cairn put --read-only x /x", "'--read-only' means nothing to 'cairn put'"),
             ("cairn demo --json", "'--json' means nothing to 'cairn demo'"),
             ("cairn bench write --cell h", "'--cell' means nothing"),
             ("cairn bench write --pairs 0", "0 is not in 1..=1000"),
@@ -390,7 +412,7 @@ mod tests {
             }
         }
         assert!(seen > 40, "only {seen} options were looked for");
-        for option in ["--cell", "--deadline", "--json", "--config", "--help", "--version"] {
+        for option in ["--cell", "--deadline", "--read-only", "--json", "--config", "--help"] {
             assert!(guide.contains(&format!("`{option}")), "{option}");
         }
     }

@@ -34,10 +34,12 @@ mod runtime;
 mod server_start;
 mod session;
 mod settings;
+mod shadow_notice;
 mod side_by_side;
 mod storing;
 
 use arguments::{Arguments, ClientCommand, Command, ServerCommand};
+use cairn_client::ShadowReads;
 use cli_error::{CliError, Doing};
 use output::Output;
 use session::{ClientFlags, Session};
@@ -71,7 +73,13 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
         }
         Command::Client(command) => command,
     };
-    let flags = ClientFlags { cell: arguments.cell, deadline: arguments.deadline };
+    let shadow_reads = match (command.only_reads(), arguments.read_only) {
+        (true, true) => ShadowReads::First,
+        (true, false) => ShadowReads::WhenNoPrimary,
+        (false, _) => ShadowReads::Never,
+    };
+    let (cell, deadline) = (arguments.cell, arguments.deadline);
+    let flags = ClientFlags { cell, deadline, shadow_reads };
     let session = Session::new(flags, &file)?;
     let output = Arc::new(Output::stdout(arguments.json)?);
     let runtime = match &command {
@@ -79,7 +87,11 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
         _ => runtime::beside_the_caller(),
     };
     let runtime = runtime.doing(|| "starting".to_owned())?;
-    let done = runtime.block_on(client_command(command, &session, &output));
+    let done = runtime.block_on(async {
+        let done = client_command(command, &session, &output).await;
+        session.tell_of_shadows().await;
+        done
+    });
     // What was written before a failure still counts.
     let flushed = output.flush();
     done.and(flushed)

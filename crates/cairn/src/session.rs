@@ -1,11 +1,12 @@
 //! One run of a client command: which cell is meant, and the connections made so far.
 
 use crate::cell_address::{CellAddress, DEFAULT_CELL, TargetPath};
-use crate::cli_error::{Cause, CliError, Doing};
+use crate::cli_error::{Cause, CliError, Doing, warn};
 use crate::exit_codes::{Exit, advice};
 use crate::interrupt::remove_on_signal;
 use crate::settings::{DEADLINE_DEFAULT_S, SettingsFile};
-use cairn_client::{Cell, Options};
+use crate::shadow_notice::line;
+use cairn_client::{Cell, Options, ShadowReads};
 use cairn_protocol::{ErrorCode, Outcome};
 use cairn_transfer::PartialFiles;
 use cairn_types::{CellPath, Rack};
@@ -24,6 +25,8 @@ pub(crate) struct ClientFlags {
     pub(crate) cell: Option<String>,
     /// `--deadline` or `CAIRN_DEADLINE`, in seconds.
     pub(crate) deadline: Option<u64>,
+    /// Whether the command takes what may be behind.
+    pub(crate) shadow_reads: ShadowReads,
 }
 
 /// Cells by address, each connected to at its first use.
@@ -97,7 +100,8 @@ pub(crate) fn options(deadline: Option<u64>, file: &SettingsFile) -> Result<Opti
     let rack = file.rack.clone().unwrap_or_default();
     // Who has not said how long to wait learns soon that no cell is there.
     let first_wait = chosen.is_none().then_some(FIRST_WAIT);
-    Ok(Options { deadline: Duration::from_secs(deadline), first_wait, rack: Rack::new(rack) })
+    let (deadline, rack) = (Duration::from_secs(deadline), Rack::new(rack));
+    Ok(Options { deadline, first_wait, rack, ..Options::default() })
 }
 
 /// Whatever refuses the first question as none of its business is no master: a chunkserver.
@@ -168,7 +172,8 @@ impl Session {
         let text = flags.cell.or_else(|| file.cell.clone());
         let text = text.as_deref().unwrap_or(DEFAULT_CELL);
         let cell = CellAddress::parse(text).doing(|| format!("reading the cell address {text}"))?;
-        let options = options(flags.deadline, file)?;
+        let shadow_reads = flags.shadow_reads;
+        let options = Options { shadow_reads, ..options(flags.deadline, file)? };
         Ok(Self { cell, options, connected: Mutex::default(), partials: OnceLock::new() })
     }
 
@@ -178,6 +183,17 @@ impl Session {
     /// Where it does not answer.
     pub(crate) async fn cell(&self) -> Result<Cell, CliError> {
         self.connect(&self.cell).await
+    }
+
+    /// Says once, of each cell, if what was told may have been behind.
+    pub(crate) async fn tell_of_shadows(&self) {
+        let cells = self.connected.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for (address, cell) in cells {
+            // Who cannot be asked any more has told of its own trouble.
+            if let Ok(Some(notice)) = cell.shadow_notice().await {
+                warn(&line(address.as_str(), &notice));
+            }
+        }
     }
 
     /// How this client behaves.

@@ -253,3 +253,73 @@ fn masters_that_were_told_of_peers_found_no_cell_before_a_person_makes_the_group
     assert_eq!(cell.ok(&["masters", "create", &cell.address]), created);
     assert!(cell.ok(&["ls", "/"]).contains('d'));
 }
+
+/// What a command of a client said on both ways, and whether it succeeded.
+struct Said {
+    ok: bool,
+    out: String,
+    err: String,
+}
+
+impl GroupCell {
+    fn say(&self, cell: &str, arguments: &[&str]) -> Said {
+        let mut command = self.program.command(arguments.iter().chain(&["--cell", cell]));
+        let done = command.output().expect("it runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        Said { ok: done.status.success(), out: text(done.stdout), err: text(done.stderr) }
+    }
+
+    /// What a shadow answers, which says that it is one.
+    fn behind(&self, arguments: &[&str]) -> String {
+        let said = self.say(&self.address, arguments);
+        assert!(said.ok, "{arguments:?}: {}", said.err);
+        let told = said.err.contains("warning: shadow master") && said.err.contains("behind");
+        assert!(told && said.err.lines().count() == 1, "{arguments:?}: {}", said.err);
+        said.out
+    }
+}
+
+#[test]
+fn with_the_majority_gone_what_was_stored_is_read_of_a_shadow_and_nothing_is_changed() {
+    let mut cell = GroupCell::start(3);
+    let text = "one line and another\n".repeat(100_000);
+    let local = cell.file("local", &text);
+    cell.ok(&["mkdir", "/d"]);
+    cell.ok(&["put", &local, "/d/file"]);
+    let line = cell.file("line", "one line\n");
+    cell.ok(&["append", "/d/log", &line]);
+    let stated = cell.ok(&["stat", "/d/log"]);
+    let primary = cell.primary();
+    let (left, other) = ((primary + 1) % 3, (primary + 2) % 3);
+    let at = cell.masters[left].address().to_owned();
+    // A shadow answers who asks for one, beside a primary, once chunkservers have told it.
+    for path in ["/d/file", "/d/log"] {
+        await_until("the shadow to send readers to chunkservers", || {
+            let said = cell.say(&at, &["cat", "--read-only", "--deadline", "2", path]);
+            let wanted = if path == "/d/log" { "one line\n" } else { text.as_str() };
+            said.ok && said.out == wanted && said.err.contains(&format!("shadow master {at}"))
+        });
+    }
+    // Who does not ask for one is sent to the primary.
+    let said = cell.say(&at, &["cat", "/d/log"]);
+    assert_eq!((said.out.as_str(), said.err.as_str()), ("one line\n", ""));
+
+    cell.masters[primary].kill();
+    cell.masters[other].kill();
+    let killed = Instant::now();
+    assert_eq!(cell.behind(&["cat", "/d/file"]), text);
+    println!("a read after {} ms", killed.elapsed().as_millis());
+    assert_eq!(cell.behind(&["cat", "/d/log"]), "one line\n");
+    let names = cell.behind(&["ls", "/d"]);
+    assert!(names.contains("file") && names.contains("log"), "{names}");
+    assert_eq!(cell.behind(&["stat", "/d/log"]), stated, "the length of an open file too");
+    let refused = cell.say(&cell.address, &["mkdir", "/e", "--deadline", "2"]);
+    assert!(!refused.ok && refused.err.lines().count() == 1, "{}", refused.err);
+    assert!(refused.err.contains("no primary master is found"), "{}", refused.err);
+
+    cell.masters[other].restart().expect("starts");
+    cell.ok(&["mkdir", "/e"]);
+    cell.ok(&["append", "/d/log", &line]);
+    let said = cell.say(&cell.address, &["cat", "/d/log"]);
+    assert_eq!((said.out.as_str(), said.err.as_str()), ("one line\none line\n", ""));
+}

@@ -4,6 +4,7 @@ use crate::checks;
 use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
 use crate::client_load::ClientLoad;
 use crate::cloning::{Clones, answer_dropped};
+use crate::idle_sync::sync_idle;
 use crate::master_link::{LinkContext, MasterLink};
 use crate::outbox::{
     CallPurpose, DiskPurpose, Finished, Outbox, ReplicaJob, WakePurpose, failure_of,
@@ -14,6 +15,7 @@ use crate::replica_calls::on_replica_call;
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
+use crate::shadow_reports::{ReportContext, ShadowReports};
 use crate::sync::answer_primary;
 use crate::traffic::Traffic;
 use bytes::Bytes;
@@ -23,7 +25,7 @@ use cairn_env::{
 use cairn_protocol::{
     ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, FindPrimary, Heartbeat,
     HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport,
-    ReplicaToReplica, Request, Response, Rpc,
+    ReplicaToReplica, Request, Response, Rpc, TellShadow,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Term, Time};
@@ -31,12 +33,6 @@ use std::time::Duration;
 
 /// How often a chunkserver looks around: lease ends, heartbeats, news for idle secondaries.
 const TICK: Duration = Duration::from_millis(50);
-
-/// How long a replica must have been left alone to be brought to disk. As long as the kernel lets
-/// a page be dirty, so that there is little left to write.
-const SYNC_AFTER: Duration = Duration::from_secs(30);
-/// Replicas brought to disk in one tick.
-const SYNC_AT_ONCE: usize = 2;
 
 /// The state machine of a chunkserver.
 #[derive(Debug)]
@@ -49,6 +45,7 @@ pub struct ChunkCore {
     scrub: Scrub,
     traffic: Traffic,
     link: MasterLink,
+    shadows: ShadowReports,
     out: Outbox,
 }
 
@@ -69,6 +66,7 @@ impl ChunkCore {
             scrub,
             traffic,
             link,
+            shadows: ShadowReports::default(),
             out,
         }
     }
@@ -371,19 +369,22 @@ impl ChunkCore {
         self.out.wake(WakePurpose::Tick, now.time + TICK);
         let (table, mut cx) = self.replicas(now);
         table.tick(|replica| replica.on_tick(&mut cx));
-        self.sync_idle(now.time);
+        sync_idle(&mut self.table, &mut self.out, now.time);
         self.with_clones(now, Clones::tick);
         if self.settings.are_told() {
             self.scrub.tick(now, &self.table, &mut self.out);
         }
         self.tick_link(now);
+        self.tell_shadows(now.time);
     }
 
-    /// Brings to disk what has not changed for a while, a few at a time: what is on disk is not in
-    /// doubt after a power loss (R27).
-    fn sync_idle(&mut self, now: Time) {
-        for handle in self.table.take_unsynced(now, SYNC_AFTER, SYNC_AT_ONCE) {
-            self.out.chunk_job(handle, DiskPurpose::Nobody, ChunkJob::Sync { handle });
+    fn tell_shadows(&mut self, now: Time) {
+        let (cell, masters) = self.link.others();
+        if self.settings.are_told() {
+            let heartbeat = Duration::from_millis(self.settings.config().heartbeat_ms);
+            let (me, table, out) = (&self.me, &mut self.table, &mut self.out);
+            let cx = &mut ReportContext { now, me, cell, heartbeat, table, out };
+            self.shadows.tick(cx, masters);
         }
     }
 
@@ -538,6 +539,7 @@ impl ChunkCore {
             CallPurpose::Join { asked } => {
                 self.with_link(now, |link, cx| link.on_joined(cx, asked, Join::answer(result)));
             }
+            CallPurpose::TellShadow(at) => self.shadows.told(&at, TellShadow::answer(result)),
             CallPurpose::FindPrimary(master) => {
                 let answer = FindPrimary::answer(result);
                 self.with_link(now, |link, cx| link.on_master_told(cx, &master, answer));

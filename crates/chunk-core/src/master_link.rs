@@ -23,9 +23,9 @@ use crate::traffic::Traffic;
 use crate::trash_rounds::TrashRounds;
 use cairn_env::{ChunkJob, ChunkResult, Effect, JournalEntry, LogEvent, Now, ServerSpace};
 use cairn_protocol::{
-    ChoiceNumber, ErrorCode, Failure, FindPrimary, FindPrimaryAnswer, Heartbeat, HeartbeatAnswer,
-    Hello, Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, ReportSlice, Request, Role,
-    SEARCH_ROUND_TIME_MAX, ServedReign,
+    ChoiceNumber, ErrorCode, Failure, FindPrimaryAnswer, Heartbeat, HeartbeatAnswer, Hello,
+    Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, ReportSlice, Request, Role,
+    ServedReign,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{Address, CellId, ChunkHandle, JoinId, LogIndex, ReignId, ServerId, Term, Time};
@@ -65,13 +65,6 @@ pub(crate) struct LinkContext<'a> {
     pub(crate) scrub: &'a Scrub,
     pub(crate) traffic: &'a Traffic,
     pub(crate) out: &'a mut Outbox,
-}
-
-/// Asks a master who is in charge.
-fn ask_who(cx: &mut LinkContext<'_>, master: Address) {
-    let (purpose, deadline) = (CallPurpose::FindPrimary(master.clone()), SEARCH_ROUND_TIME_MAX);
-    let deadline = cx.now.time + deadline;
-    cx.out.call(purpose, master, ServerId::default(), FindPrimary {}, deadline);
 }
 
 #[derive(Debug)]
@@ -149,6 +142,11 @@ impl MasterLink {
         self.search.master()
     }
 
+    /// The other masters, and the cell that they are of.
+    pub(crate) fn others(&self) -> (CellId, Vec<Address>) {
+        (self.cell, self.search.others())
+    }
+
     pub(crate) fn standing(&self) -> Standing {
         self.standing
     }
@@ -161,7 +159,7 @@ impl MasterLink {
     /// Whatever time asks of the link.
     pub(crate) fn tick(&mut self, cx: &mut LinkContext<'_>) {
         for master in self.search.tick(cx.now.time) {
-            ask_who(cx, master);
+            cx.out.find_primary(master, cx.now.time);
         }
         if !self.search.is_known() {
             return self.leave_if_silent(cx);
@@ -188,7 +186,7 @@ impl MasterLink {
     fn hear(&mut self, cx: &mut LinkContext<'_>) {
         self.heard = cx.now.time;
         if self.search.heard() {
-            ask_who(cx, self.master().clone());
+            cx.out.find_primary(self.master().clone(), cx.now.time);
         }
     }
 

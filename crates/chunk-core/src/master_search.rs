@@ -47,6 +47,11 @@ impl MasterSearch {
         self.search.latest()
     }
 
+    /// All but the one that answers as the one in charge.
+    pub(crate) fn others(&self) -> Vec<Address> {
+        self.search.others().cloned().collect()
+    }
+
     /// Whether there is one to talk to.
     pub(crate) fn is_known(&self) -> bool {
         self.search.trusted().is_some()

@@ -8,7 +8,9 @@ use cairn_env::{
     Answer, Caller, ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Effect, EffectId,
     JournalEntry, Lane, Payload,
 };
-use cairn_protocol::{ChoiceNumber, ErrorCode, Failure, Request, Response};
+use cairn_protocol::{
+    ChoiceNumber, ErrorCode, Failure, FindPrimary, Request, Response, SEARCH_ROUND_TIME_MAX,
+};
 use cairn_types::{Address, ChunkHandle, ChunkVersion, JoinId, LeaseId, ServerId, Term, Time};
 use std::collections::BTreeMap;
 
@@ -80,6 +82,8 @@ pub(crate) enum CallPurpose {
     Inventory { asked: ChoiceNumber, slice: AskedSlice },
     /// A master answers a heartbeat that was sent then.
     Heartbeat { asked: ChoiceNumber, sent: Time },
+    /// That master, which is not in charge, is told what is held.
+    TellShadow(Address),
     /// That master says whether it is in charge.
     FindPrimary(Address),
 }
@@ -161,6 +165,13 @@ impl Outbox {
         let id = self.id(Purpose::Call(purpose));
         let (request, payload) = (request.into(), Bytes::new());
         self.effects.push(Effect::Call { id, to, server, request, payload, deadline });
+    }
+
+    /// Asks a master who is in charge.
+    pub(crate) fn find_primary(&mut self, master: Address, now: Time) {
+        let (purpose, deadline) =
+            (CallPurpose::FindPrimary(master.clone()), now + SEARCH_ROUND_TIME_MAX);
+        self.call(purpose, master, ServerId::default(), FindPrimary {}, deadline);
     }
 
     fn disk(&mut self, purpose: DiskPurpose, lane: Lane, job: ChunkJob) {

@@ -14,6 +14,9 @@
 //!   ends.
 //! - who is out of its chunk's set serves nobody, nor does one that may be, without having
 //!   heard of it, for a reader whose word from a master is old (`standing.rs`).
+//! - who was sent here by a shadow master takes what may be behind: he is served up to what is
+//!   known here to be acknowledged, though no master may be there to ask (R12, R17). Who knows that
+//!   it is out of the set serves him neither.
 
 use crate::outbox::{Outbox, ReplicaJob};
 use crate::primary::Primary;
@@ -77,11 +80,13 @@ impl ReadView<'_> {
     /// Sees to it that a reader gets its bytes, or hears at once that there are none.
     pub(crate) fn read(&self, out: &mut Outbox, from: Caller, read: &Read) -> Result<(), Failure> {
         self.stored.check_version(read.version)?;
-        self.check_set(Duration::from_millis(read.location_age_ms))?;
+        self.check_set(read)?;
         let (handle, readable) = (self.stored.handle(), self.readable());
         // A suspect one says so in its answer; who reads decides what that is worth (R28).
         let stores_more = self.stored.length() > self.stored.acknowledged().length;
         let unsure = stores_more && !self.holds_lease && !self.stored.is_suspect();
+        // There may be nobody who knows: what is known is the end for who takes that.
+        let unsure = unsure && !read.takes_behind;
         if read.offset >= readable && !self.is_closed() && unsure {
             let why = format!(
                 "chunk {}: {readable} bytes are known to be acknowledged here, {} was asked for",
@@ -112,11 +117,13 @@ impl ReadView<'_> {
     }
 
     ///
-    fn check_set(&self, location_age: Duration) -> Result<(), Failure> {
+    fn check_set(&self, read: &Read) -> Result<(), Failure> {
         let (now, standing) = self.standing;
+        let location_age = Duration::from_millis(read.location_age_ms);
+        let may_be_out = !self.orders && !standing.covers(now, location_age);
         let why = if self.stored.is_left_out() {
             "the others have gone on without this replica"
-        } else if !self.orders && !standing.covers(now, location_age) {
+        } else if may_be_out && !read.takes_behind {
             "this server has not heard lately whether the others have gone on without it"
         } else {
             return Ok(());

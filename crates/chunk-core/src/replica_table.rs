@@ -22,6 +22,8 @@ pub(crate) struct ReplicaTable {
     watched: BTreeSet<ChunkHandle>,
     /// Changed since a heartbeat told of them.
     untold: BTreeSet<ChunkHandle>,
+    /// Changed, or gone, since this was asked for last; none while nobody asks.
+    changed: Option<BTreeSet<ChunkHandle>>,
     /// Damaged, as a journal knows.
     noted: BTreeSet<ChunkHandle>,
     /// Gone with their disk, and no master was told so.
@@ -105,6 +107,7 @@ impl ReplicaTable {
         self.uncounted.remove(&handle);
         self.watched.remove(&handle);
         self.untold.remove(&handle);
+        self.changed.as_mut().map(|changed| changed.insert(handle));
         self.noted.remove(&handle);
         self.unsynced.remove(&handle);
     }
@@ -146,9 +149,15 @@ impl ReplicaTable {
     pub(crate) fn note_change(&mut self, handle: ChunkHandle, now: Time) {
         if self.replicas.contains_key(&handle) {
             self.untold.insert(handle);
+            self.changed.as_mut().map(|changed| changed.insert(handle));
             self.uncounted.insert(handle);
             self.unsynced.insert(handle, now);
         }
+    }
+
+    /// What has changed, or is gone, since this was asked last; `goes_on`: it will be asked again.
+    pub(crate) fn take_changed(&mut self, goes_on: bool) -> BTreeSet<ChunkHandle> {
+        std::mem::replace(&mut self.changed, goes_on.then(BTreeSet::new)).unwrap_or_default()
     }
 
     /// Bytes that all replicas store.

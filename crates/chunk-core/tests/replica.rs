@@ -242,6 +242,8 @@ fn a_reader_with_an_old_location_is_served_by_a_primary_and_by_who_hears_its_mas
     let mut bench = Bench::with_replica();
     bench.ask(old.clone());
     assert_eq!(bench.failure().code, ErrorCode::StaleVersion, "located before this server joined");
+    bench.ask(Read { takes_behind: true, ..old.clone() });
+    assert!(bench.reply().1.is_ok(), "a shadow's reader takes what may be old");
     bench.ask(read(0, 10));
     assert!(bench.reply().1.is_ok(), "located just now");
     let mut bench = Bench::primary();
@@ -273,6 +275,8 @@ fn readers_see_what_is_acknowledged_and_nothing_before() {
     assert!(bench.reply().1.is_ok());
     bench.ask(read(0, 10));
     assert_eq!(bench.failure().code, ErrorCode::PastAcknowledged);
+    bench.ask(Read { takes_behind: true, ..read(0, 10) });
+    assert!(matches!(bench.reply().1, Ok(Response::Read(it)) if it.readable == 0 && it.zeros == 0));
     bench.ask(Forward { acknowledged: 10, ..forward(2, 1) });
     bench.applied(20);
     assert!(bench.reply().1.is_ok());

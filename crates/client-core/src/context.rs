@@ -4,11 +4,15 @@ use crate::file_cache::FileCache;
 use crate::locations::LocationQuestion;
 use crate::masters::lookup::LookupRequest;
 use crate::masters::primary_watch::{PrimaryWatch, WatchContext};
+use crate::masters::shadow_choice::ShadowChoice;
 use crate::outbox::Outbox;
 use crate::settings::ClientSettings;
+use crate::tasks::master_call::AnsweredBy;
 use crate::tasks::push_window::PushWindow;
 use crate::tasks::write_order::WriteOrder;
-use cairn_types::{CellConfig, ChunkHandle, MutationNumber, PushId, Rack, Random, SessionId, Time};
+use cairn_types::{
+    Address, CellConfig, ChunkHandle, MutationNumber, PushId, Rack, Random, SessionId, Time,
+};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -20,6 +24,7 @@ pub(crate) struct ClientContext {
     /// The cell's, once a master has told them.
     pub(crate) config: Option<CellConfig>,
     pub(crate) masters: PrimaryWatch,
+    pub(crate) shadows: ShadowChoice,
     pub(crate) files: FileCache,
     pub(crate) write_order: WriteOrder,
     pub(crate) push_window: PushWindow,
@@ -33,12 +38,13 @@ pub(crate) struct ClientContext {
 
 impl ClientContext {
     pub(crate) fn new(settings: ClientSettings) -> Self {
-        let ClientSettings { masters, rack, seed } = settings;
+        let ClientSettings { masters, rack, seed, shadow_reads } = settings;
         Self {
             now: Time::default(),
             rack,
             config: None,
             masters: PrimaryWatch::new(masters),
+            shadows: ShadowChoice::new(shadow_reads),
             files: FileCache::default(),
             write_order: WriteOrder::default(),
             push_window: PushWindow::default(),
@@ -59,6 +65,11 @@ impl ClientContext {
     pub(crate) fn masters(&mut self) -> (&mut PrimaryWatch, WatchContext<'_>) {
         let Self { now, masters, outbox, random, .. } = self;
         (masters, WatchContext { now: *now, outbox, random })
+    }
+
+    /// The masters that are not known to be in charge, in the order in which they are to be asked.
+    pub(crate) fn shadows_to_ask(&mut self) -> Vec<Address> {
+        ShadowChoice::order(self.masters.others(), &mut self.random)
     }
 
     /// A name for the next data that is pushed (R15).
@@ -90,9 +101,10 @@ impl ClientContext {
         (self.patience() / 5).max(Duration::from_millis(500))
     }
 
-    /// The question of that number, sent then, and until when its answer may be used.
-    pub(crate) fn question(&self, asked: u64, sent: Time) -> LocationQuestion {
+    /// A question, and until when its answer may be used.
+    pub(crate) fn question(&self, answered: AnsweredBy) -> LocationQuestion {
         let ttl_ms = self.config.as_ref().map_or(0, |config| config.location_ttl_ms);
-        LocationQuestion { asked, sent, until: sent + Duration::from_millis(ttl_ms) }
+        let AnsweredBy { asked, sent, is_shadow } = answered;
+        LocationQuestion { asked, sent, is_shadow, until: sent + Duration::from_millis(ttl_ms) }
     }
 }

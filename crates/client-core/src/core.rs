@@ -13,7 +13,7 @@ use crate::operations::operation_table::OperationTable;
 use crate::outbox::{Alarm, CallOwner};
 use crate::retry::at_deadline;
 use crate::settings::ClientSettings;
-use crate::tasks::master_call::{MasterAnswer, MasterCall};
+use crate::tasks::master_call::{MasterAnswer, MasterCall, told_first};
 use crate::tasks::server_call::ServerCall;
 use crate::tasks::task::{Task, TaskOwner, TaskResult};
 use crate::tasks::task_context::{Progress, TaskInput};
@@ -218,6 +218,10 @@ impl ClientCore {
             done(Ok(Output::Master(self.client.masters.latest().clone())));
             return;
         }
+        if operation == Operation::TellShadows {
+            done(Ok(Output::Shadows(self.client.shadows.notice().cloned())));
+            return;
+        }
         let id = self.operations.start(&mut self.client, &operation, deadline, done);
         match operation {
             // Its alarm is all there is.
@@ -337,7 +341,7 @@ impl ClientCore {
         let mut all = all.map(|task| self.tasks.get(task)).peekable();
         let asks_masters = matches!(all.peek(), Some(Task::MasterCall(_)));
         let why_held = self.client.masters.why_held().filter(|_| asks_masters);
-        all.find_map(Task::last_failure).or(why_held).cloned()
+        told_first(all.find_map(Task::last_failure), why_held).cloned()
     }
 }
 

@@ -39,7 +39,8 @@ mod test_client;
 mod timers;
 
 pub use crate::core::ClientCore;
+pub use crate::masters::shadow_choice::ShadowNotice;
 pub use crate::no_disk::{NoDisk, NoJob};
 pub use crate::operation::{Command, OnDone, Operation, Output};
 pub use crate::record_cursor::{ReadSpec, RecordCursor};
-pub use crate::settings::ClientSettings;
+pub use crate::settings::{ClientSettings, ShadowReads};

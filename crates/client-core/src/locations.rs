@@ -27,6 +27,8 @@ pub(crate) struct KnownChunk {
     pub(crate) asked: u64,
     /// When that was sent.
     pub(crate) sent: Time,
+    /// A master said so that is not in charge.
+    pub(crate) is_shadow: bool,
     until: Time,
 }
 
@@ -36,14 +38,16 @@ pub(crate) struct LocationQuestion {
     /// Its number.
     pub(crate) asked: u64,
     pub(crate) sent: Time,
+    /// A master that is not in charge answered it.
+    pub(crate) is_shadow: bool,
     /// Until when the answer may be used.
     pub(crate) until: Time,
 }
 
 impl KnownChunk {
     fn of(chunk: Option<ChunkLocations>, inner: bool, question: LocationQuestion) -> Self {
-        let LocationQuestion { asked, sent, until } = question;
-        Self { chunk, inner, asked, sent, until }
+        let LocationQuestion { asked, sent, is_shadow, until } = question;
+        Self { chunk, inner, asked, sent, is_shadow, until }
     }
 }
 
@@ -156,7 +160,7 @@ mod tests {
     }
 
     fn question(asked: u64, until: Time) -> LocationQuestion {
-        LocationQuestion { asked, sent: Time::default(), until }
+        LocationQuestion { asked, sent: Time::default(), is_shadow: false, until }
     }
 
     #[test]

@@ -5,4 +5,5 @@ pub(crate) mod joined_opens;
 pub(crate) mod lookup;
 pub(crate) mod mutation_window;
 pub(crate) mod primary_watch;
+pub(crate) mod shadow_choice;
 pub(crate) mod shared_lookups;

@@ -1,5 +1,6 @@
 //! What can be asked of a client, and what comes of it.
 
+use crate::masters::shadow_choice::ShadowNotice;
 use bytes::Bytes;
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::{Address, EntryId, ReplicaAt, Time};
@@ -82,6 +83,8 @@ pub enum Operation {
     },
     /// Which master is asked, or was last.
     TellMaster,
+    /// What masters that are not in charge have answered so far.
+    TellShadows,
     /// The acknowledged length.
     Length {
         /// Which file.
@@ -124,6 +127,8 @@ pub enum Output {
     Forgotten,
     /// Of `TellMaster`.
     Master(Address),
+    /// Of `TellShadows`; none: nothing.
+    Shadows(Option<ShadowNotice>),
     /// Of `Pause`.
     Paused,
 }

@@ -13,6 +13,19 @@ pub(crate) const HEDGE_AFTER: Duration = Duration::from_secs(1);
 /// How long an answer of the master is waited for before another try.
 pub(crate) const MASTER_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Whether a client takes what may be behind: the word of masters that are not in charge, and of
+/// chunkservers that no master vouches for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShadowReads {
+    /// It does not: while no primary master is found, it waits.
+    #[default]
+    Never,
+    /// Only while no primary master is found, for about a second.
+    WhenNoPrimary,
+    /// Always: the primary master is asked what no shadow answers.
+    First,
+}
+
 /// Who the client is and whom it asks.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
@@ -22,4 +35,6 @@ pub struct ClientSettings {
     pub rack: Rack,
     /// For the session's name and for jitter. Two clients must not have the same one.
     pub seed: u128,
+    /// Whether shadow masters may be asked.
+    pub shadow_reads: ShadowReads,
 }

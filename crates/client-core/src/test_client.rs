@@ -3,7 +3,7 @@
 use crate::core::ClientCore;
 use crate::no_disk::NoJob;
 use crate::operation::{Command, Operation, Output};
-use crate::settings::ClientSettings;
+use crate::settings::{ClientSettings, ShadowReads};
 use bytes::Bytes;
 use cairn_env::{Answer, Completion, Effect, EffectId, Event, Now};
 use cairn_protocol::{
@@ -45,10 +45,16 @@ pub(crate) const FILE: EntryId = EntryId::new(77);
 
 /// A client of a tiny cell with two masters, in rack `/a`.
 pub(crate) fn client() -> TestClient {
+    client_that_takes(ShadowReads::Never)
+}
+
+/// The same, which takes what may be behind, or does not.
+pub(crate) fn client_that_takes(shadow_reads: ShadowReads) -> TestClient {
     let settings = ClientSettings {
         masters: vec![Address::new("m1:1"), Address::new("m2:1")],
         rack: Rack::new("/a"),
         seed: 9,
+        shadow_reads,
     };
     let mut client = TestClient {
         core: ClientCore::new(settings),

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::file::File;
 use crate::link::{Link, wait_for};
-use cairn_client_core::{Operation, Output};
+use cairn_client_core::{Operation, Output, ShadowNotice, ShadowReads};
 use cairn_protocol::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain};
 use cairn_protocol::{CancelJob, JobStatus, ListJobs};
 use cairn_protocol::{
@@ -36,11 +36,16 @@ pub struct Options {
     /// Where this client is, such as `/dc1/r7`; replicas near it are read first, and data is
     /// pushed to the nearest first (§3.2).
     pub rack: Rack,
+    /// Whether what may be behind will do: the word of masters that are not in charge, and of
+    /// servers that none vouches for. [`Cell::shadow_notice`] tells whether any was taken. Whatever
+    /// changes something is asked of the primary master all the same.
+    pub shadow_reads: ShadowReads,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(60), first_wait: None, rack: Rack::default() }
+        let (deadline, shadow_reads) = (Duration::from_secs(60), ShadowReads::Never);
+        Self { deadline, first_wait: None, rack: Rack::default(), shadow_reads }
     }
 }
 
@@ -93,7 +98,7 @@ impl Cell {
     pub async fn connect(addresses: &str, options: Options) -> Result<Self, Error> {
         let masters = addresses.split(',').map(parse_address).collect::<Result<Vec<_>, _>>()?;
         let first_wait = options.first_wait.unwrap_or(options.deadline);
-        let link = Link::start(masters, options.rack, options.deadline)?;
+        let link = Link::start(masters, (options.rack, options.shadow_reads), options.deadline)?;
         let ask = Operation::Ask(CellInfo {}.into());
         let info = wait_for::<CellInfo>(link.submit(ask, first_wait)).await?;
         Ok(Self { link, info: Arc::new(info) })
@@ -113,6 +118,18 @@ impl Cell {
         let said = self.link.ask(FindPrimary {}).await?;
         match self.link.run(Operation::TellMaster).await? {
             Output::Master(address) => Ok((address, said)),
+            _ => Err(Error::mismatched()),
+        }
+    }
+
+    /// What masters that are not in charge have answered this client so far; none where all that it
+    /// was told was the primary's word.
+    ///
+    /// # Errors
+    /// `Internal` where the client's loop has ended.
+    pub async fn shadow_notice(&self) -> Result<Option<ShadowNotice>, Error> {
+        match self.link.run(Operation::TellShadows).await? {
+            Output::Shadows(notice) => Ok(notice),
             _ => Err(Error::mismatched()),
         }
     }

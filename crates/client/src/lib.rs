@@ -46,6 +46,7 @@ mod record_reader;
 mod record_writer;
 mod writer;
 
+pub use cairn_client_core::{ShadowNotice, ShadowReads};
 pub use cairn_format::{ProducerId, RECORD_WINDOW, Record};
 pub use cairn_protocol::{
     BalanceAnswer, BelowGoalCount, CellInfoAnswer, ChangeSettings, ChunkLocations, DiskStatus,

@@ -5,7 +5,9 @@
 //! thread of its own.
 
 use crate::error::Error;
-use cairn_client_core::{ClientCore, ClientSettings, Command, NoDisk, Operation, Output};
+use cairn_client_core::{
+    ClientCore, ClientSettings, Command, NoDisk, Operation, Output, ShadowReads,
+};
 use cairn_env_os::{
     Attached, LaunchOptions, Running, Sender, Turned, attach, behind_names, clock, launch,
 };
@@ -41,12 +43,13 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn start(
         masters: Vec<Address>,
-        rack: Rack,
+        (rack, shadow_reads): (Rack, ShadowReads),
         deadline: Duration,
     ) -> Result<Arc<Self>, Error> {
         let names = masters.iter().filter(|one| one.as_str().parse::<SocketAddr>().is_err());
         let names: Vec<Address> = names.cloned().collect();
-        let core = ClientCore::new(ClientSettings { masters, rack, seed: random_seed() });
+        let core =
+            ClientCore::new(ClientSettings { masters, rack, seed: random_seed(), shadow_reads });
         let internal = |why: String| Error::from(Failure::not_done(ErrorCode::Internal, why));
         let options = LaunchOptions { workers: 0, ..LaunchOptions::new("cairn-client") };
         let disk = Arc::new(NoDisk);

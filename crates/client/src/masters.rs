@@ -3,7 +3,7 @@
 use crate::cell::Options;
 use crate::error::Error;
 use crate::link::{Link, wait_for};
-use cairn_client_core::Operation;
+use cairn_client_core::{Operation, ShadowReads};
 use cairn_protocol::{JoinGroup, ListMasters, ListMastersAnswer, Rpc};
 use cairn_types::{Address, ReplicaAt};
 use std::sync::Arc;
@@ -23,7 +23,11 @@ impl Masters {
     /// # Errors
     /// `Internal` where this machine has no room for another connection.
     pub fn new(addresses: &[Address], options: &Options) -> Result<Self, Error> {
-        let link = Link::start(addresses.to_vec(), options.rack.clone(), options.deadline)?;
+        let link = Link::start(
+            addresses.to_vec(),
+            (options.rack.clone(), ShadowReads::Never),
+            options.deadline,
+        )?;
         Ok(Self { link })
     }
 

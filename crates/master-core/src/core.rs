@@ -428,7 +428,9 @@ impl MasterCore {
             ClientToMaster::LetGoOfLost(it) => return self.let_go(now, from, it.handle),
             ClientToMaster::ForgetServer(it) => return self.forget_server(now, from, &it),
             ClientToMaster::ChangeSettings(it) => return self.change_settings(now, from, it),
-            ClientToMaster::ListMasters(_) | ClientToMaster::JoinGroup(_) => {
+            ClientToMaster::ListMasters(_)
+            | ClientToMaster::JoinGroup(_)
+            | ClientToMaster::AskShadow(_) => {
                 let line = "what is about the group of masters is answered before it comes here";
                 Err(Failure::refused(ErrorCode::Invalid, line))
             }

@@ -198,7 +198,7 @@ impl Master {
             wishes.push(MasterEffect::Env(self.reads.begin(id, (from, fetch))));
             return Ok(());
         }
-        let request = match self.group.on_request(now.time, request, &self.role)? {
+        let request = match self.group.on_request(now, request, &self.role)? {
             GroupAnswer::Answered(answer) => {
                 wishes.push(reply(from, answer));
                 return Ok(());
@@ -589,7 +589,7 @@ impl Driver for Master {
                 *last += 1;
                 EffectId(*last)
             };
-            effects.extend(self.group.messages(now, fresh));
+            effects.extend(self.group.messages(now, &self.role, fresh));
         }
     }
 }

@@ -7,7 +7,7 @@ use cairn_consensus::TICK;
 use cairn_env::{Effect, EffectId, Now};
 use cairn_master_core::LogJob;
 use cairn_protocol::{ConsensusMessage, ConsensusMessages};
-use cairn_types::{Members, ServerId, Time};
+use cairn_types::{LogIndex, Members, ServerId, Term, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -47,15 +47,15 @@ impl GroupLink {
         Some(member)
     }
 
-    /// The calls that carry these messages.
+    /// The calls that carry these messages, and what who is in charge has applied in its term.
     pub(crate) fn send(
         &mut self,
-        now: Now,
+        (now, applied): (Now, Option<(LogIndex, Term)>),
         messages: Vec<ConsensusMessage>,
         members: &Members,
         mut fresh: impl FnMut() -> EffectId,
     ) -> Vec<Effect<LogJob>> {
-        let mut calls = Vec::new();
+        let (mut calls, (applied, term)) = (Vec::new(), applied.unwrap_or_default());
         for (server, messages) in packed(messages) {
             // Who is no member any more is told nothing.
             let Some(member) = members.get(server) else { continue };
@@ -70,7 +70,7 @@ impl GroupLink {
                 id,
                 to: member.address.clone(),
                 server,
-                request: ConsensusMessages { messages }.into(),
+                request: ConsensusMessages { messages, applied, term }.into(),
                 payload: bytes::Bytes::new(),
                 deadline: now.time + PATIENCE,
             });
@@ -141,7 +141,7 @@ mod tests {
                 last += 1;
                 EffectId(last)
             };
-            for call in link.send(Now::default(), vec![message(1, 1)], &members, fresh) {
+            for call in link.send((Now::default(), None), vec![message(1, 1)], &members, fresh) {
                 let Effect::Call { id, .. } = call else { panic!("{call:?}") };
                 ids.push(id);
             }
@@ -149,7 +149,8 @@ mod tests {
         assert_eq!(ids.len(), CALLS_MAX, "GL1");
         assert_eq!(link.end_call(ids[0]), Some(ServerId::new(1)));
         assert_eq!(link.end_call(ids[0]), None);
-        let one = link.send(Now::default(), vec![message(1, 1)], &members, || EffectId(9_999));
+        let one =
+            link.send((Now::default(), None), vec![message(1, 1)], &members, || EffectId(9_999));
         assert_eq!(one.len(), 1, "an answer makes room");
     }
 }

@@ -6,14 +6,15 @@
 
 use crate::group_link::GroupLink;
 use crate::role::Role;
+use crate::shadow::Shadow;
 use cairn_consensus::{Consensus, ConsensusError};
 use cairn_env::{Effect, EffectId, LogEvent, Now};
 use cairn_master_core::LogJob;
 use cairn_protocol::{
-    ConsensusMessagesAnswer, ErrorCode, Failure, FindPrimaryAnswer, Hello, JoinGroup,
-    JoinGroupAnswer, ListMastersAnswer, MasterRole, MasterStatus, Request, Response,
+    ConsensusMessages, ConsensusMessagesAnswer, ErrorCode, Failure, FindPrimaryAnswer, Hello,
+    JoinGroup, JoinGroupAnswer, ListMastersAnswer, MasterRole, MasterStatus, Request, Response,
 };
-use cairn_types::{Address, Members, ServerId, Time};
+use cairn_types::{Address, LogIndex, Members, ServerId, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -35,11 +36,12 @@ pub(crate) struct GroupMember {
     consensus: Consensus,
     link: GroupLink,
     hello: Hello,
+    shadow: Shadow,
 }
 
 impl GroupMember {
     pub(crate) fn new(consensus: Consensus, hello: Hello) -> Self {
-        Self { consensus, link: GroupLink::default(), hello }
+        Self { consensus, link: GroupLink::default(), hello, shadow: Shadow::default() }
     }
 
     pub(crate) fn consensus(&self) -> &Consensus {
@@ -72,17 +74,23 @@ impl GroupMember {
         }
     }
 
-    /// The calls that carry what there is to say to others.
+    /// The calls that carry what there is to say to others. Where this member is in charge, and no
+    /// other can be, they tell what is applied: all that anybody was told.
     pub(crate) fn messages(
         &mut self,
         now: Now,
+        role: &Role,
         fresh: impl FnMut() -> EffectId,
     ) -> Vec<Effect<LogJob>> {
         let messages = self.consensus.messages();
         if messages.is_empty() {
             return Vec::new();
         }
-        self.link.send(now, messages, self.consensus.members(), fresh)
+        let (state, term) = (role.state(), self.consensus.term());
+        let is_sure = matches!(role, Role::Primary(_))
+            && self.consensus.is_confirmed(now.time, state.config().drift_permille);
+        let applied = is_sure.then(|| (state.applied(), term));
+        self.link.send((now, applied), messages, self.consensus.members(), fresh)
     }
 
     /// A call to another member; none where it is no member.
@@ -100,20 +108,22 @@ impl GroupMember {
     /// Takes what other members say, and answers what is asked about the group.
     pub(crate) fn on_request(
         &mut self,
-        now: Time,
+        now: Now,
         request: Request,
         role: &Role,
     ) -> Result<GroupAnswer, ConsensusError> {
+        let shadow_state = match role {
+            Role::Shadow(state) => Some(&**state),
+            Role::Primary(_) => {
+                self.shadow.end();
+                None
+            }
+        };
         let answer = match request {
-            Request::ConsensusMessages(them) => {
-                for message in them.messages {
-                    match self.consensus.receive(now, message) {
-                        // What no member sends changes nothing.
-                        Ok(()) | Err(ConsensusError::Malformed(_)) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-                Ok(Response::ConsensusMessages(ConsensusMessagesAnswer {}))
+            Request::ConsensusMessages(them) => Ok(self.hear(now.time, them)?),
+            Request::TellShadow(tell) => self.shadow.told(now, shadow_state, &tell),
+            Request::AskShadow(ask) => {
+                self.shadow.asked(now, (shadow_state, self.consensus.term()), &ask)
             }
             Request::ListMasters(_) => Ok(self.list_masters(role)),
             Request::JoinGroup(join) => self.is_member_of(&join),
@@ -127,6 +137,21 @@ impl GroupMember {
     pub(crate) fn role_event(&self, what: &'static str) -> Option<Effect<LogJob>> {
         let event = || LogEvent::info(what).with_number("term", self.consensus.term().get());
         (!self.consensus.is_alone()).then(|| Effect::Log(event()))
+    }
+
+    /// Another member speaks.
+    fn hear(&mut self, now: Time, them: ConsensusMessages) -> Result<Response, ConsensusError> {
+        for message in them.messages {
+            match self.consensus.receive(now, message) {
+                // What no member sends changes nothing.
+                Ok(()) | Err(ConsensusError::Malformed(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if them.term == self.consensus.term() && them.applied > LogIndex::default() {
+            self.shadow.primary_applied(now, them.applied);
+        }
+        Ok(Response::ConsensusMessages(ConsensusMessagesAnswer {}))
     }
 
     /// The address of who is in charge, as far as this member knows.

@@ -24,6 +24,7 @@ mod primary;
 mod recovery;
 mod role;
 mod seed;
+mod shadow;
 mod waiting_member;
 
 pub use cairn_store::PageFileLimits;

@@ -57,6 +57,11 @@ impl Request {
                 let chunk = PATH_SIZE_MAX + 8 * SMALL_ANSWER_SIZE;
                 (SMALL_ANSWER_SIZE + page(list.limit) * chunk).min(whole)
             }
+            Self::AskShadow(ask) => {
+                SMALL_ANSWER_SIZE + Self::from(ask.question.clone()).answer_size_max()
+            }
+            // All that it tells of may be unknown.
+            Self::TellShadow(tell) => SMALL_ANSWER_SIZE + 16 * tell.replicas.0.len(),
             Self::ListHeld(list) => SMALL_ANSWER_SIZE + page(list.limit) * 64,
             Self::Servers(_)
             | Self::Status(_)

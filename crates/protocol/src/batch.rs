@@ -8,8 +8,7 @@
 
 use crate::{
     Create, CreateAnswer, Delete, DeleteAnswer, ErrorCode, Failure, MESSAGE_SIZE_MAX,
-    MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, Rename, RenameAnswer, Request, Response,
-    Stat,
+    MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, Rename, RenameAnswer, Stat,
 };
 use cairn_types::{Entry, MutationName, PATH_SIZE_MAX};
 
@@ -173,43 +172,12 @@ impl OpenAnswer {
     }
 }
 
-/// The same operation, asked alone.
-impl From<BatchEntry> for Request {
-    fn from(entry: BatchEntry) -> Self {
-        match entry {
-            BatchEntry::Stat(stat) => Self::Stat(stat),
-            BatchEntry::MakeDirectory(make) => Self::MakeDirectory(make),
-            BatchEntry::Create(create) => Self::Create(create),
-            BatchEntry::Rename(rename) => Self::Rename(rename),
-            BatchEntry::Delete(delete) => Self::Delete(delete),
-            BatchEntry::Open(open) => Self::Open(open),
-        }
-    }
-}
-
 impl BatchResult {
     /// A failure, its line cut to its limit (B3).
     #[must_use]
     pub fn failed(mut failure: Failure) -> Self {
         failure.shorten(FAILURE_LINE_SIZE_MAX);
         Self::Failed(failure)
-    }
-}
-
-/// What a mutation asked alone would be answered.
-impl From<Result<Response, Failure>> for BatchResult {
-    fn from(answer: Result<Response, Failure>) -> Self {
-        match answer {
-            Ok(Response::MakeDirectory(answer)) => Self::MakeDirectory(answer),
-            Ok(Response::Create(answer)) => Self::Create(answer),
-            Ok(Response::Rename(answer)) => Self::Rename(answer),
-            Ok(Response::Delete(answer)) => Self::Delete(answer),
-            Ok(_) => {
-                let line = "the master has no such answer to an operation of a batch";
-                Self::Failed(Failure::unknown(ErrorCode::Internal, line))
-            }
-            Err(failure) => Self::failed(failure),
-        }
     }
 }
 

@@ -72,7 +72,14 @@ cairn_types::message! {
 
 cairn_types::message! {
     /// Messages of one member to another, in their order.
-    pub struct ConsensusMessages { 1 => messages: Vec<ConsensusMessage> }
+    pub struct ConsensusMessages {
+        1 => messages: Vec<ConsensusMessage>,
+        /// The last record that the sender has applied, where it is in charge and no other can be:
+        /// nobody has been answered by more. Zero: it is not.
+        2 => applied: LogIndex,
+        /// Its term, where that is told.
+        3 => term: Term,
+    }
 }
 cairn_types::message! {
     /// They have come; what comes of them is told in messages.

@@ -10,6 +10,7 @@
 
 mod answer_size;
 mod batch;
+mod batch_entries;
 mod check_calls;
 mod chunk_counts;
 mod clone_calls;
@@ -34,6 +35,8 @@ mod resource_calls;
 mod rpc;
 mod server_calls;
 mod setting_calls;
+mod shadow_calls;
+mod shadow_questions;
 mod traffic;
 
 pub use answer_size::SMALL_ANSWER_SIZE;
@@ -107,4 +110,7 @@ pub use server_calls::{
     SecondaryFailed, SecondaryFailedAnswer, ServedReign,
 };
 pub use setting_calls::{ChangeSettings, ChangeSettingsAnswer};
+pub use shadow_calls::{
+    AskShadow, AskShadowAnswer, ShadowQuestion, ShadowWord, TellShadow, TellShadowAnswer,
+};
 pub use traffic::{TrafficRates, TrafficTotals};

@@ -56,6 +56,8 @@ struct SearchRound {
     unanswered: Vec<Address>,
     /// Who says that it is in charge, in a term that has passed.
     second_best: Option<(Term, Address)>,
+    /// One of them is there, and not in charge: that says more than that others are not.
+    is_one_there: bool,
     /// One of them is about to be in charge.
     is_one_starting: bool,
 }
@@ -178,6 +180,12 @@ impl PrimarySearch {
         self.named.iter().chain(told).take(MASTERS_KNOWN_MAX)
     }
 
+    /// All but the one that answers as the one in charge.
+    pub fn others(&self) -> impl Iterator<Item = &Address> {
+        let primary = self.trusted().filter(|_| self.is_heard);
+        self.known().filter(move |master| Some(*master) != primary)
+    }
+
     /// The one that is asked has done something that only one in charge does.
     pub fn heard(&mut self) {
         if self.trust != Trust::Lost {
@@ -266,7 +274,9 @@ impl PrimarySearch {
                 self.is_searching() && self.find(from, self.term)
             }
             Err(failure) => {
-                self.why = self.is_searching().then_some(failure);
+                if !self.round.as_ref().is_some_and(|round| round.is_one_there) {
+                    self.why = self.is_searching().then_some(failure);
+                }
                 false
             }
         };
@@ -300,6 +310,7 @@ impl PrimarySearch {
             MasterRole::Shadow | MasterRole::Starting => {
                 self.learn(std::slice::from_ref(&answer.primary));
                 if let Some(round) = &mut self.round {
+                    round.is_one_there = true;
                     round.is_one_starting |= answer.role == MasterRole::Starting;
                 }
                 let why = not_in_charge(from, answer.role);

@@ -15,6 +15,10 @@ cairn_types::message! {
         /// How long ago the reader asked the master where the chunk lies. A server that may have
         /// been left out since then without hearing of it refuses.
         6 => location_age_ms: u64,
+        /// A shadow master said where the chunk lies, and the reader takes what may be behind: who
+        /// may have been left out serves it all the same, and what is not known to be acknowledged
+        /// is the end.
+        7 => takes_behind: bool,
     }
 }
 cairn_types::message! {

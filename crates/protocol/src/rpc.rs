@@ -25,6 +25,7 @@ use crate::{
     Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer,
     Welcome, Write, WriteAnswer,
 };
+use crate::{AskShadow, AskShadowAnswer, TellShadow, TellShadowAnswer};
 use crate::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain, UndrainAnswer};
 use crate::{CancelJob, CancelJobAnswer, ListJobs, ListJobsAnswer};
 use crate::{ChangeSettings, ChangeSettingsAnswer};
@@ -289,6 +290,7 @@ rpcs! {
         120 => ListChunks -> ListChunksAnswer,
         130 => Recover -> RecoverAnswer,
         140 => FindPrimary -> FindPrimaryAnswer,
+        141 => AskShadow -> AskShadowAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {
@@ -297,6 +299,7 @@ rpcs! {
         42 => Heartbeat -> HeartbeatAnswer,
         43 => SecondaryFailed -> SecondaryFailedAnswer,
         44 => ChunkClosed -> ChunkClosedAnswer,
+        142 => TellShadow -> TellShadowAnswer,
     }
     /// What a master asks of chunkservers.
     MasterToChunkserver {

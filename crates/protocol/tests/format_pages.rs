@@ -119,6 +119,8 @@ fn messages_within_others() -> String {
         cairn_types::PushId::proto_text(),
         cairn_types::ReplicaAt::proto_text(),
         protocol::BatchEntry::proto_text(),
+        protocol::ShadowQuestion::proto_text(),
+        protocol::ShadowWord::proto_text(),
         protocol::BatchResult::proto_text(),
         protocol::BelowGoalCount::proto_text(),
         protocol::ChosenReplica::proto_text(),

@@ -5,7 +5,7 @@ use crate::observer::Observer;
 use crate::prober::Prober;
 use crate::report::RunConfig;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ScrubSettings};
-use cairn_client_core::{ClientCore, ClientSettings, NoDisk};
+use cairn_client_core::{ClientCore, ClientSettings, NoDisk, ShadowReads};
 use cairn_env_sim::{DriverProcess, NodeId, NodePlan, SimDisk, SimWorld, WatchOf, WorldSettings};
 use cairn_master::{Master, MasterConfig, PageFileLimits, make_member};
 use cairn_protocol::Role;
@@ -178,6 +178,7 @@ fn add_client(world: &mut SimWorld, (at, masters): (usize, &[Address])) -> NodeI
                 masters: masters.clone(),
                 rack: rack_of(at),
                 seed: u128::from(boot.seed) << 64 | at as u128,
+                shadow_reads: ShadowReads::Never,
             };
             let driver = ClientCore::new(settings);
             Ok(DriverProcess::boxed(boot.node, driver, Arc::new(NoDisk), None))

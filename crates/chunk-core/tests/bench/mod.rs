@@ -12,7 +12,7 @@ use cairn_format::ScrubPosition;
 use cairn_protocol::{
     Append, ErrorCode, Failure, FindPrimaryAnswer, Forward, ForwardAnswer, Forwarded, GrantLease,
     Heartbeat, InventoryAnswer, JoinAnswer, MasterRole, Raise, Read, ReplicaReport, Request,
-    RequestId, Response,
+    RequestId, Response, TellShadow,
 };
 use cairn_types::{
     Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, LeaseId, MutationNumber,
@@ -38,6 +38,8 @@ pub struct Bench {
     pub calls: VecDeque<CallEffect>,
     /// Masters that are asked who is in charge.
     pub searches: VecDeque<(EffectId, Address)>,
+    /// What masters that are not in charge are told.
+    pub tells: VecDeque<(EffectId, Address, TellShadow)>,
     /// The masters that were asked anything else, in order.
     pub masters_asked: Vec<(Address, Request)>,
     pub replies: VecDeque<Reply>,
@@ -123,6 +125,7 @@ impl Bench {
             emptying: VecDeque::new(),
             calls: VecDeque::new(),
             searches: VecDeque::new(),
+            tells: VecDeque::new(),
             masters_asked: vec![],
             replies: VecDeque::new(),
             wakes: VecDeque::new(),
@@ -212,6 +215,9 @@ impl Bench {
                 Effect::Disk { id, job, .. } => self.jobs.push_back((id, job)),
                 Effect::Call { id, to, request: Request::FindPrimary(_), .. } => {
                     self.searches.push_back((id, to));
+                }
+                Effect::Call { id, to, request: Request::TellShadow(tell), .. } => {
+                    self.tells.push_back((id, to, tell));
                 }
                 Effect::Call { id, to, request, .. } => {
                     if to.as_str().starts_with("master") {

@@ -13,7 +13,7 @@
 
 use crate::ids::{OperationId, TaskId};
 use crate::retry::is_final;
-use crate::tasks::master_call::MasterAnswer;
+use crate::tasks::master_call::{AnsweredBy, MasterAnswer};
 use cairn_protocol::{
     BATCH_PATHS_SIZE_MAX, Batch, BatchEntry, BatchResult, ErrorCode, Failure, Open, Response, Rpc,
 };
@@ -98,20 +98,20 @@ impl JoinedOpens {
         result: Result<MasterAnswer, Failure>,
     ) -> impl Iterator<Item = (JoinedOpen, JoinedAnswer)> + use<> {
         let group = self.under_way.remove(&question).expect("a question is asked for a group");
-        let (mut results, mut number) = (Vec::new(), Default::default());
-        if let Ok(MasterAnswer { response, asked, sent }) = result
+        let (mut results, mut number) = (Vec::new(), AnsweredBy::default());
+        if let Ok(MasterAnswer { response, by }) = result
             && let Ok(answer) = Batch::answer(Ok(response))
             && answer.results.len() == group.len()
         {
-            (results, number) = (answer.results, (asked, sent));
+            (results, number) = (answer.results, by);
         }
         let some_are_told = results.iter().any(|result| matches!(result, BatchResult::Open(_)));
         let mut results = results.into_iter();
         group.into_iter().map(move |joined| {
             let answer = match results.next() {
                 Some(BatchResult::Open(answer)) => {
-                    let (response, (asked, sent)) = (Response::Open(answer), number);
-                    JoinedAnswer::Answered(MasterAnswer { response, asked, sent })
+                    let (response, by) = (Response::Open(answer), number);
+                    JoinedAnswer::Answered(MasterAnswer { response, by })
                 }
                 Some(BatchResult::Failed(failure)) if is_final(&failure) => {
                     JoinedAnswer::Failed(failure)

@@ -52,6 +52,8 @@ pub(crate) struct PrimaryWatch {
     heard: Time,
     /// Rings when it is time to look again, and was set then.
     alarm: Option<(TimerKey, Time)>,
+    /// Since when nobody is known to be in charge, or there.
+    gone_since: Option<Time>,
     /// Another one is trusted, or the same again, since this was looked at.
     is_found: bool,
 }
@@ -63,7 +65,8 @@ impl PrimaryWatch {
         let search = PrimarySearch::new(masters);
         let (heard, alarm) = (Time::default(), None);
         let counted = search.choice();
-        Self { search, asked_count: 0, counted, heard, alarm, is_found: false }
+        let gone_since = None;
+        Self { search, asked_count: 0, counted, heard, alarm, gone_since, is_found: false }
     }
 
     /// Whom to ask; none while nobody is known to be in charge.
@@ -84,6 +87,29 @@ impl PrimaryWatch {
     /// Why nobody is asked, if that is so.
     pub(crate) fn why_held(&self) -> Option<&Failure> {
         self.search.why().filter(|_| self.search.is_searching())
+    }
+
+    /// Since when nobody is known to be in charge, or there.
+    pub(crate) fn gone_since(&self) -> Option<Time> {
+        self.gone_since
+    }
+
+    /// All but the one that answers as the one in charge.
+    pub(crate) fn others(&self) -> Vec<Address> {
+        self.search.others().cloned().collect()
+    }
+
+    /// Who asked wants no answer any more.
+    pub(crate) fn gives_up(&mut self, asked: AskedMaster) {
+        if asked.choice == self.choice() {
+            assert!(self.asked_count > 0, "it was asked, and counted");
+            self.asked_count -= 1;
+        }
+    }
+
+    fn note_gone(&mut self, now: Time) {
+        let since = self.gone_since.unwrap_or(now);
+        self.gone_since = self.search.is_searching().then_some(since);
     }
 
     /// More masters are known, from the next round on.
@@ -127,6 +153,16 @@ impl PrimaryWatch {
         assert!(self.asked_count > 0, "an answer more than was asked");
         self.asked_count -= 1;
         let was_trusted = self.trusted().is_some();
+        self.take_answer(cx, asked, (result, was_trusted));
+        self.note_gone(cx.now);
+    }
+
+    fn take_answer(
+        &mut self,
+        cx: &mut WatchContext<'_>,
+        asked: AskedMaster,
+        (result, was_trusted): (&Result<Answer, Failure>, bool),
+    ) {
         match result {
             Err(failure) if failure.code == ErrorCode::DeadlineExceeded => {
                 // It may have had little time.
@@ -181,6 +217,7 @@ impl PrimaryWatch {
             SearchStep::Found => self.found(cx),
             SearchStep::RoundOver => self.pause(cx),
         }
+        self.note_gone(cx.now);
     }
 
     /// The alarm rings; `is_wanted` where something is to be asked (PF3).
@@ -192,6 +229,7 @@ impl PrimaryWatch {
         let is_silent = self.asked_count > 0 && self.heard < set;
         if !self.search.is_searching() && is_silent {
             self.search.silent();
+            self.note_gone(cx.now);
         }
         if self.search.is_searching() {
             self.begin_round(cx);

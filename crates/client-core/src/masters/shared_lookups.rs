@@ -74,9 +74,9 @@ pub(crate) fn keep_locations(
     first: ChunkIndex,
     answer: MasterAnswer,
 ) -> Result<(), Failure> {
-    let MasterAnswer { response, asked, sent } = answer;
+    let MasterAnswer { response, by } = answer;
     let answer = Locate::answer(Ok(response))?;
-    let question = client.question(asked, sent);
+    let question = client.question(by);
     client.files.file(file).locations.absorb(&answer.entry, first, answer.chunks, question);
     Ok(())
 }
@@ -91,7 +91,7 @@ pub(crate) fn keep_grant(
     purpose: LeasePurpose,
     answer: MasterAnswer,
 ) -> Result<(), Failure> {
-    let MasterAnswer { response, asked, sent } = answer;
+    let MasterAnswer { response, by } = answer;
     let grant = Lease::answer(Ok(response))?;
     if purpose != LeasePurpose::Level {
         client.files.file(file).keep_grant(purpose, grant);
@@ -103,7 +103,7 @@ pub(crate) fn keep_grant(
     let (index, handle, version) = (grant.index, grant.handle, grant.version);
     let known = ChunkLocations { index, handle, version, ..ChunkLocations::default() };
     let chunk = ChunkLocations { replicas, primary, ..known };
-    let question = client.question(asked, sent);
+    let question = client.question(by);
     client.files.file(file).locations.absorb_grant(chunk, question);
     Ok(())
 }

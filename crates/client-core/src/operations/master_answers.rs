@@ -4,11 +4,12 @@ use crate::context::ClientContext;
 use crate::operations::length_operation::LengthOperation;
 use crate::operations::operation_context::OperationContext;
 use crate::settings::LOCATE_COUNT;
-use crate::tasks::master_call::MasterAnswer;
+use crate::tasks::master_call::{AnsweredBy, MasterAnswer};
 use cairn_protocol::{
-    BATCH_OPEN_COUNT_MAX, BatchEntry, BatchResult, OpenAnswer, Request, Response, StatAnswer,
+    BATCH_OPEN_COUNT_MAX, BatchEntry, BatchResult, ChunkLocations, OpenAnswer, Request, Response,
+    StatAnswer,
 };
-use cairn_types::{EntryKind, Time};
+use cairn_types::EntryKind;
 
 const _: () = assert!(LOCATE_COUNT <= BATCH_OPEN_COUNT_MAX);
 
@@ -35,12 +36,17 @@ pub(crate) fn complete_stat(
     answer: &MasterAnswer,
 ) -> Option<LengthOperation> {
     let Response::Stat(stat) = &answer.response else { return None };
-    let last = stat.last.as_ref().filter(|last| last.primary.is_some())?;
+    // A shadow knows of no leases: whoever has the chunk is asked.
+    let may_be_longer = |last: &&ChunkLocations| match answer.by.is_shadow {
+        true => !last.closed && !last.replicas.is_empty(),
+        false => last.primary.is_some(),
+    };
+    let last = stat.last.as_ref().filter(may_be_longer)?;
     if stat.entry.kind != EntryKind::File || cx.client.config.is_none() {
         return None;
     }
     let StatAnswer { entry, .. } = stat;
-    let question = cx.client.question(answer.asked, answer.sent);
+    let question = cx.client.question(answer.by);
     let locations = &mut cx.client.files.file(entry.id).locations;
     locations.chunk_count = locations.chunk_count.max(entry.chunk_count);
     locations.absorb_grant(last.clone(), question);
@@ -50,19 +56,19 @@ pub(crate) fn complete_stat(
 
 /// Files are open: keeps where their chunks are, and takes that out of the answer.
 pub(crate) fn learn_opened(client: &mut ClientContext, answer: &mut MasterAnswer) {
-    let (asked, sent) = (answer.asked, answer.sent);
+    let by = answer.by;
     match &mut answer.response {
         Response::Create(created) => {
             client.files.opened(created.entry.id);
         }
-        Response::Open(opened) => learn_locations(client, opened, asked, sent),
+        Response::Open(opened) => learn_locations(client, opened, by),
         Response::Batch(batch) => {
             for result in &mut batch.results {
                 match result {
                     BatchResult::Create(created) => {
                         client.files.opened(created.entry.id);
                     }
-                    BatchResult::Open(opened) => learn_locations(client, opened, asked, sent),
+                    BatchResult::Open(opened) => learn_locations(client, opened, by),
                     // It failed, or opens nothing.
                     _ => {}
                 }
@@ -73,11 +79,11 @@ pub(crate) fn learn_opened(client: &mut ClientContext, answer: &mut MasterAnswer
     }
 }
 
-fn learn_locations(client: &mut ClientContext, answer: &mut OpenAnswer, asked: u64, sent: Time) {
+fn learn_locations(client: &mut ClientContext, answer: &mut OpenAnswer, by: AnsweredBy) {
     if answer.entry.kind == EntryKind::File {
         let (entry, chunks) = (&answer.entry, std::mem::take(&mut answer.chunks));
         let first = chunks.first().map(|chunk| chunk.index).unwrap_or_default();
-        let question = client.question(asked, sent);
+        let question = client.question(by);
         let locations = &mut client.files.opened(entry.id).locations;
         locations.absorb(entry, first, chunks, question);
     }

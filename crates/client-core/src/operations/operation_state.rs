@@ -74,6 +74,7 @@ impl OperationState {
             | Operation::AskServer { .. }
             | Operation::LearnMasters { .. }
             | Operation::TellMaster
+            | Operation::TellShadows
             | Operation::Forget { .. } => {
                 unreachable!("it needs no settings of the cell: {operation:?}")
             }

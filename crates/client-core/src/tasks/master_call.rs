@@ -15,23 +15,35 @@
 //!   try is unknown, and the number tells that master of both (Q1).
 
 use crate::masters::primary_watch::AskedMaster;
+use crate::masters::shadow_choice::{SHADOW_AFTER, SHADOW_PATIENCE, SHADOW_PAUSE};
 use crate::retry::{at_deadline, is_final, is_silence};
 use crate::settings::MASTER_PATIENCE;
 use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
-use cairn_env::EffectId;
+use bytes::Bytes;
+use cairn_env::{Answer, EffectId};
 use cairn_protocol::{
-    BatchAnswer, BatchEntry, BatchResult, ErrorCode, Failure, Lease, Outcome, Request, Response,
+    AskShadow, BatchAnswer, BatchEntry, BatchResult, ErrorCode, Failure, Lease, Outcome, Request,
+    Response, Rpc,
 };
-use cairn_types::Time;
+use cairn_types::{Address, ServerId, Time};
 use std::task::Poll;
 use std::time::Duration;
 
-/// An answer of the kind that was asked for, and the number and time of its question.
+/// Which question was answered, and by whom.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AnsweredBy {
+    /// Its number.
+    pub(crate) asked: u64,
+    pub(crate) sent: Time,
+    /// A master that is not in charge: the answer may be behind.
+    pub(crate) is_shadow: bool,
+}
+
+/// An answer of the kind that was asked for.
 #[derive(Debug)]
 pub(crate) struct MasterAnswer {
     pub(crate) response: Response,
-    pub(crate) asked: u64,
-    pub(crate) sent: Time,
+    pub(crate) by: AnsweredBy,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +56,21 @@ enum MasterCallState {
         call: EffectId,
         asked: AskedMaster,
     },
+    /// One that is not in charge is asked.
+    AskingShadow {
+        call: EffectId,
+        sent: Time,
+    },
+}
+
+/// What a person is told of a question that nobody answered, out of what was met last and why no
+/// master is found: what a master said goes before that one cannot be reached.
+pub(crate) fn told_first<'a>(
+    met: Option<&'a Failure>,
+    why_held: Option<&'a Failure>,
+) -> Option<&'a Failure> {
+    let said = met.filter(|failure| failure.code == ErrorCode::NotPrimaryMaster);
+    said.or(why_held).or(met)
 }
 
 /// The question.
@@ -55,19 +82,26 @@ pub(crate) struct MasterCall {
     /// Some try may have been carried out.
     unknown: bool,
     last_failure: Option<Failure>,
+    /// Masters that are not in charge, yet to be asked in this try; none where no try was begun.
+    shadows: Option<Vec<Address>>,
+    /// The one that is asked.
+    shadow: Address,
 }
 
 impl MasterCall {
     pub(crate) fn new(request: impl Into<Request>) -> Self {
         let (request, state) = (request.into(), MasterCallState::Resting);
-        Self { request, state, attempts: 0, unknown: false, last_failure: None }
+        let (shadows, shadow) = (None, Address::default());
+        Self { request, state, attempts: 0, unknown: false, last_failure: None, shadows, shadow }
     }
 
     /// The number of the question under way; none while it rests, or is held.
     pub(crate) fn asked(&self) -> Option<u64> {
         match self.state {
             MasterCallState::Resting | MasterCallState::Held => None,
-            MasterCallState::Calling { call, .. } => Some(call.0),
+            MasterCallState::Calling { call, .. } | MasterCallState::AskingShadow { call, .. } => {
+                Some(call.0)
+            }
         }
     }
 
@@ -123,16 +157,27 @@ impl MasterCall {
                 self.attempts += 1;
                 self.try_again(cx)
             }
-            // It asks when its rest is over.
-            (MasterCallState::Resting, TaskInput::MasterFound) => Poll::Pending,
+            (MasterCallState::Calling { call, asked }, TaskInput::Alarm) => {
+                self.waits_long(cx, call, asked)
+            }
+            (MasterCallState::AskingShadow { call, sent }, TaskInput::Answered(id, result)) => {
+                assert_eq!(call, id, "a question has one call under way");
+                self.state = MasterCallState::Resting;
+                self.shadow_answered(cx, (id, sent), result)
+            }
+            // It asks when its rest is over; and who waits for a shadow's word gets that.
+            (
+                MasterCallState::Resting | MasterCallState::AskingShadow { .. },
+                TaskInput::MasterFound,
+            ) => Poll::Pending,
             (MasterCallState::Calling { call, asked }, TaskInput::Answered(id, result)) => {
                 assert_eq!(call, id, "a question has one call under way");
                 self.state = MasterCallState::Resting;
                 match result {
                     Ok(answer) => {
                         let response = self.checked(answer.response)?;
-                        let sent = asked.sent;
-                        Poll::Ready(Ok(MasterAnswer { response, asked: id.0, sent }))
+                        let by = AnsweredBy { asked: id.0, sent: asked.sent, is_shadow: false };
+                        Poll::Ready(Ok(MasterAnswer { response, by }))
                     }
                     Err(failure) => self.failed(cx, failure),
                 }
@@ -145,22 +190,107 @@ impl MasterCall {
         assert!(!self.unknown || self.attempts > 0, "only a try can leave the end unknown");
         if cx.now() >= cx.deadline {
             let maybe = self.may_have_happened();
-            let why = self.last_failure.take();
-            let why = why.or_else(|| cx.client.masters.why_held().cloned());
+            let own = self.last_failure.take();
+            let why = told_first(own.as_ref(), cx.client.masters.why_held()).cloned();
             return Poll::Ready(Err(at_deadline(why, maybe)));
+        }
+        if self.ask_a_shadow(cx) {
+            return Poll::Pending;
         }
         let patience = self.patience(cx);
         self.state = match cx.call_master(&self.request, patience) {
-            Some((call, asked)) => MasterCallState::Calling { call, asked },
+            Some((call, asked)) => {
+                self.watch_for_shadows(cx);
+                MasterCallState::Calling { call, asked }
+            }
             None => self.hold(cx),
         };
         Poll::Pending
     }
 
-    /// Is moved when a master is found, or by the deadline.
-    fn hold(&self, cx: &mut TaskContext<'_>) -> MasterCallState {
+    /// Is moved when a master is found, when it is time to ask a shadow, or by the deadline.
+    fn hold(&mut self, cx: &mut TaskContext<'_>) -> MasterCallState {
         cx.set_alarm(cx.deadline.since(cx.now()));
+        self.watch_for_shadows(cx);
         MasterCallState::Held
+    }
+
+    /// Sets an alarm for when shadows may be asked.
+    fn watch_for_shadows(&mut self, cx: &mut TaskContext<'_>) {
+        if cx.client.shadows.question(&self.request).is_none() {
+            return;
+        }
+        let was_tried = self.shadows.take().is_some();
+        let gone = cx.client.masters.gone_since().map_or(Duration::ZERO, |it| cx.now().since(it));
+        let pause = if was_tried { SHADOW_PAUSE } else { Duration::from_millis(10) };
+        let after = SHADOW_AFTER.saturating_sub(gone).max(pause);
+        cx.set_alarm(after.min(cx.deadline.since(cx.now())));
+    }
+
+    /// Asks the next master that is not in charge, if it is time for that and one is left.
+    fn ask_a_shadow(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        let Some(question) = cx.client.shadows.question(&self.request) else { return false };
+        if !cx.client.shadows.is_time(cx.now(), cx.client.masters.gone_since()) {
+            return false;
+        }
+        let left = self.shadows.get_or_insert_with(|| cx.client.shadows_to_ask());
+        let Some(next) = left.pop() else { return false };
+        cx.drop_alarm();
+        cx.seek_master();
+        self.shadow = next;
+        let server = (self.shadow.clone(), ServerId::default());
+        let call = cx.call(server, AskShadow { question }, Bytes::new(), SHADOW_PATIENCE);
+        self.state = MasterCallState::AskingShadow { call, sent: cx.now() };
+        true
+    }
+
+    /// The word of a shadow, or why it gives none.
+    fn shadow_answered(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        (id, sent): (EffectId, Time),
+        result: Result<Answer, Failure>,
+    ) -> Progress<MasterAnswer> {
+        let answer = match AskShadow::answer(result.map(|answer| answer.response)) {
+            Ok(answer) => answer,
+            Err(failure) => {
+                self.last_failure.get_or_insert(failure);
+                return self.call(cx);
+            }
+        };
+        cx.client.shadows.answered(&self.shadow, &answer);
+        match Result::from(*answer.word) {
+            Ok(response) => {
+                let response = self.checked(response)?;
+                let by = AnsweredBy { asked: id.0, sent, is_shadow: true };
+                Poll::Ready(Ok(MasterAnswer { response, by }))
+            }
+            Err(failure) if is_final(&failure) => Poll::Ready(Err(failure)),
+            Err(failure) => {
+                self.last_failure.get_or_insert(failure);
+                self.call(cx)
+            }
+        }
+    }
+
+    /// The master that is asked says nothing yet. Where it is doubted for long enough, a shadow is
+    /// asked instead.
+    fn waits_long(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        call: EffectId,
+        asked: AskedMaster,
+    ) -> Progress<MasterAnswer> {
+        if cx.client.shadows.is_time(cx.now(), cx.client.masters.gone_since()) {
+            self.shadows = None;
+            if self.ask_a_shadow(cx) {
+                cx.client.outbox.give_up(call);
+                cx.client.masters.gives_up(asked);
+                return Poll::Pending;
+            }
+        }
+        self.watch_for_shadows(cx);
+        Poll::Pending
     }
 
     /// Asks who is found: at once, unless others were before.

@@ -289,7 +289,8 @@ impl ReadPiece {
         let closed = chunk.closed;
         let location_age_ms = age_ms(known, cx.now());
         let size = self.size_to_ask(cx);
-        let read = Read { handle, version, offset, size, closed, location_age_ms };
+        let takes_behind = known.is_shadow;
+        let read = Read { handle, version, offset, size, closed, location_age_ms, takes_behind };
         let asked = AskedReplica {
             server: replica.server,
             handle,

@@ -89,6 +89,14 @@ impl TaskContext<'_> {
         Some((self.client.outbox.call(owner, call), asked))
     }
 
+    /// Somebody is looked for who is in charge, though nothing waits for that.
+    pub(crate) fn seek_master(&mut self) {
+        let (masters, mut cx) = self.client.masters();
+        if masters.trusted().is_none() {
+            masters.holds(&mut cx);
+        }
+    }
+
     /// Tells the master of bytes that fail their checksum (R31); nobody waits for the answer.
     pub(crate) fn report_bad_block(&mut self, report: ReportBadBlock) {
         let call = OutgoingCall {

@@ -42,6 +42,10 @@ impl Chunks {
                 let step = &mut step.with(&mut self.fleet);
                 return self.scheduler.on_chunk_closed(step, from, &request);
             }
+            ChunkserverToMaster::TellShadow(_) => {
+                let line = "a master that is in charge is told as such";
+                Err(Failure::refused(ErrorCode::Invalid, line))
+            }
             ChunkserverToMaster::Join(join) => self.on_join(step, &join).map(Response::Join),
             ChunkserverToMaster::Inventory(inventory) => {
                 self.on_inventory(step, &inventory).map(Response::Inventory)

@@ -13,7 +13,7 @@
 
 use super::Fleet;
 use super::servers::ServerReport;
-use cairn_protocol::{ErrorCode, Failure, Heartbeat, Inventory, InventoryAnswer, Join};
+use cairn_protocol::{ErrorCode, Failure, Heartbeat, Inventory, InventoryAnswer, Join, TellShadow};
 use cairn_types::{JoinId, Time};
 
 /// Servers that may send slices as fast as they are answered; where there are more of them, each
@@ -77,6 +77,17 @@ impl Fleet {
         let server = self.servers.present(inventory.server, inventory.incarnation);
         let server = server.expect("its slice was taken just now");
         InventoryAnswer { wanted: self.wanted.next(&mut server.asked), pause_ms }
+    }
+
+    /// A server tells a shadow master what it holds; whether it was taken in by this join.
+    pub(crate) fn is_told_by(&mut self, now: Time, tell: &TellShadow) -> bool {
+        let server = self.servers.present(tell.at.server, tell.incarnation);
+        let Some(server) = server.filter(|server| server.join == tell.join) else { return false };
+        server.hear(now);
+        if tell.all {
+            server.inventoried.get_or_insert(now);
+        }
+        true
     }
 
     /// A heartbeat has come; whether the server is one that has joined.

@@ -1,0 +1,157 @@
+//! This member while it is not in charge: whom it answers, and how far behind it says that it is.
+//!
+//! ```text
+//!   the primary's messages ──► "I have applied so much", heard then ──┐
+//!   committed records ──► applied here: as much as that ──────────────┴─► up to date then
+//! ```
+//! - SM1: it answers what is asked of a shadow and nothing else; a primary answers none of that
+//!   (R21, R23).
+//! - SM2: how far behind it may be is counted from when a primary said, while no other could be
+//!   there, how much it had applied: nobody had been answered by more. The time that its message
+//!   took comes on top.
+
+use cairn_env::Now;
+use cairn_master_core::{ShadowCore, State};
+use cairn_protocol::{AskShadow, AskShadowAnswer, ErrorCode, Failure, Response, TellShadow};
+use cairn_types::{LogIndex, Term, Time};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a primary says more often than that is not noted.
+const NOTED_EVERY: Duration = Duration::from_millis(10);
+/// Words of the primary that wait for as much to be applied here.
+const NOTED_MAX: usize = 256;
+
+/// How far behind this member is.
+#[derive(Debug, Default)]
+struct Freshness {
+    /// What the primary had applied, and when that was heard, in their order.
+    heard: VecDeque<(Time, LogIndex)>,
+    /// It was up to date then.
+    current: Option<Time>,
+}
+
+impl Freshness {
+    fn heard(&mut self, now: Time, applied: LogIndex) {
+        let is_soon = |(last, _): &(Time, LogIndex)| now.since(*last) < NOTED_EVERY;
+        if self.heard.len() < NOTED_MAX && !self.heard.back().is_some_and(is_soon) {
+            self.heard.push_back((now, applied));
+        }
+    }
+
+    fn behind(&mut self, now: Time, applied: LogIndex) -> Option<Duration> {
+        while let Some((heard, _)) = self.heard.pop_front_if(|(_, index)| *index <= applied) {
+            self.current = Some(heard);
+        }
+        self.current.map(|current| now.since(current))
+    }
+}
+
+/// What readers and chunkservers have of this member.
+#[derive(Debug, Default)]
+pub(crate) struct Shadow {
+    /// None until somebody asks.
+    core: Option<ShadowCore>,
+    freshness: Freshness,
+}
+
+/// Who is in charge, or belongs to no cell yet, is no shadow (SM1).
+fn no_shadow(why: &str) -> Failure {
+    Failure::not_done(ErrorCode::Invalid, format!("this master is no shadow: {why}"))
+}
+
+impl Shadow {
+    /// The member is in charge: what chunkservers told is forgotten, and told the primary anew.
+    pub(crate) fn end(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Who is in charge says how much it has applied.
+    pub(crate) fn primary_applied(&mut self, now: Time, applied: LogIndex) {
+        self.freshness.heard(now, applied);
+    }
+
+    fn core(&mut self, now: Now, state: &State) -> Result<&mut ShadowCore, Failure> {
+        if state.cell().is_none() {
+            return Err(no_shadow("it has nothing of its cell yet"));
+        }
+        Ok(self.core.get_or_insert_with(|| ShadowCore::new(now, state)))
+    }
+
+    /// A chunkserver tells what it holds.
+    pub(crate) fn told(
+        &mut self,
+        now: Now,
+        state: Option<&State>,
+        tell: &TellShadow,
+    ) -> Result<Response, Failure> {
+        let state = state.ok_or_else(|| no_shadow("it is in charge"))?;
+        self.core(now, state)?.told(now, state, tell).map(Response::TellShadow)
+    }
+
+    /// A reader takes what this member has.
+    pub(crate) fn asked(
+        &mut self,
+        now: Now,
+        (state, term): (Option<&State>, Term),
+        ask: &AskShadow,
+    ) -> Result<Response, Failure> {
+        let state = state.ok_or_else(|| no_shadow("it is in charge"))?;
+        let word = self.core(now, state)?.answer(now, (state, term), &ask.question);
+        let applied = state.applied();
+        let behind = self.freshness.behind(now.time, applied);
+        let behind_ms = behind.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
+        Ok(Response::AskShadow(AskShadowAnswer { word: word.into(), applied, behind_ms }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Freshness, NOTED_MAX, Shadow};
+    use cairn_env::Now;
+    use cairn_master_core::State;
+    use cairn_protocol::{AskShadow, ErrorCode, TellShadow};
+    use cairn_types::{LogIndex, Term, Time};
+    use std::time::Duration;
+
+    fn at(millis: u64) -> Time {
+        Time::default() + Duration::from_millis(millis)
+    }
+
+    fn index(raw: u64) -> LogIndex {
+        LogIndex::new(raw)
+    }
+
+    #[test]
+    fn it_is_as_far_behind_as_the_last_word_of_a_primary_that_it_has_caught_up_with() {
+        let mut freshness = Freshness::default();
+        assert_eq!(freshness.behind(at(50), index(9)), None, "no primary was heard of");
+        freshness.heard(at(100), index(9));
+        freshness.heard(at(200), index(12));
+        let behind = |freshness: &mut Freshness, now, applied| {
+            freshness.behind(at(now), index(applied)).map(|it| it.as_millis())
+        };
+        assert_eq!(behind(&mut freshness, 230, 8), None);
+        assert_eq!(behind(&mut freshness, 230, 11), Some(130));
+        assert_eq!(behind(&mut freshness, 230, 12), Some(30));
+        assert_eq!(behind(&mut freshness, 5_230, 12), Some(5_030), "the primary is gone");
+        for word in 0..10 * NOTED_MAX as u64 {
+            freshness.heard(at(6_000 + 20 * word), index(100));
+        }
+        assert_eq!(freshness.heard.len(), NOTED_MAX);
+        assert_eq!(behind(&mut freshness, 100_000, 99), Some(99_800));
+    }
+
+    #[test]
+    fn who_is_in_charge_or_has_nothing_of_its_cell_is_no_shadow() {
+        let (mut shadow, now, state) = (Shadow::default(), Now::default(), State::default());
+        for state in [None, Some(&state)] {
+            let asked = shadow.asked(now, (state, Term::new(1)), &AskShadow::default());
+            let told = shadow.told(now, state, &TellShadow::default());
+            for refused in [asked, told] {
+                let code = refused.map_err(|failure| failure.code);
+                assert_eq!(code, Err(ErrorCode::Invalid));
+            }
+        }
+    }
+}
