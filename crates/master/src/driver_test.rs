@@ -5,13 +5,18 @@ use crate::recovery::TakenFrom;
 use crate::{Master, MasterConfig};
 use cairn_consensus::{Beginning, Consensus};
 use cairn_env::{Caller, Completion, Driver, Effect, EffectId, Event, Now};
+use cairn_format::GroupMark;
 use cairn_master_core::record::{AddFile, FoundCell};
 use cairn_master_core::state::ROOT;
 use cairn_master_core::{Checkpointed, LogDone, LogJob, LogResult, Record, State};
 use cairn_pagetree::{Backing, FileId};
-use cairn_protocol::{Hello, Request, Role, Stat};
+use cairn_protocol::{
+    AskShadow, AskShadowAnswer, Create, ErrorCode, Heartbeat, Hello, Join, Lease, List, Request,
+    Response, Role, ShadowWord, Stat, Status, TellShadow,
+};
 use cairn_types::{
-    CellConfig, CellId, CellPath, EntryId, Incarnation, LogIndex, ServerId, Term, Time, WallTime,
+    CellConfig, CellId, CellPath, EntryId, Incarnation, LogIndex, Member, Members, ServerId, Term,
+    Time, WallTime,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +53,28 @@ fn master_with(state: State, config: MasterConfig, last_checkpoint: LogIndex) ->
     let me = ServerId::new(1);
     let beginning = Beginning { me, applied: last, base: last, ..Beginning::default() };
     let consensus = Consensus::start(beginning).expect("starts");
+    with_consensus(state, consensus, config, last_checkpoint)
+}
+
+/// One of three, of which it hears nothing.
+fn shadow(state: State) -> Master {
+    let last = (state.applied(), state.applied_term());
+    let member = |id| Member { id: ServerId::new(id), ..Member::default() };
+    let members = Members { all: (1..=3).map(member).collect(), ..Members::default() };
+    let mark = Some(GroupMark { term: Term::new(1), members, ..GroupMark::default() });
+    let me = ServerId::new(1);
+    let beginning = Beginning { me, mark, applied: last, base: last, ..Beginning::default() };
+    let consensus = Consensus::start(beginning).expect("starts");
+    let config = MasterConfig::standard(CellConfig::default(), 1);
+    with_consensus(state, consensus, config, LogIndex::default())
+}
+
+fn with_consensus(
+    state: State,
+    consensus: Consensus,
+    config: MasterConfig,
+    last_checkpoint: LogIndex,
+) -> Master {
     let hello = Hello::new(CELL, Role::Master, ServerId::new(1), Incarnation::new(1));
     let from = TakenFrom { index: last_checkpoint, page_file: Some(PAGE_FILE) };
     Master::new(state, consensus, config, hello, from)
@@ -160,4 +187,52 @@ fn a_checkpoint_that_is_never_due_is_never_made() {
     let mut master = master_with(opened(None), config, LogIndex::new(2));
     start(&mut master);
     assert!(matches!(handle(&mut master, stat()).as_slice(), [Effect::Reply { .. }]));
+}
+
+/// The one answer to a request; nothing else comes of it.
+fn answer(master: &mut Master, request: impl Into<Request>) -> Result<Response, ErrorCode> {
+    let (from, request) = (Caller::default(), request.into());
+    let mut effects = handle(master, Event::Request { from, request });
+    let Some(Effect::Reply { answer, .. }) = effects.pop() else { panic!("{effects:?}") };
+    assert!(effects.is_empty(), "a shadow does nothing but answer: {effects:?}");
+    answer.map_err(|failure| failure.code)
+}
+
+#[test]
+fn a_member_that_is_not_in_charge_serves_nobody_but_who_asks_for_a_shadow() {
+    let mut member = shadow(opened(None));
+    start(&mut member);
+    let path = CellPath::parse("/f").expect("a path");
+    let served: [Request; 8] = [
+        Stat { path: path.clone() }.into(),
+        List::default().into(),
+        Status {}.into(),
+        Create { path: path.clone(), ..Create::default() }.into(),
+        Lease::default().into(),
+        Join::default().into(),
+        Heartbeat::default().into(),
+        cairn_protocol::CellInfo {}.into(),
+    ];
+    for request in served {
+        let name = request.name();
+        assert_eq!(answer(&mut member, request), Err(ErrorCode::NotPrimaryMaster), "{name}: R23");
+    }
+    let tell = TellShadow { cell: CELL, ..TellShadow::default() };
+    assert!(matches!(answer(&mut member, tell.clone()), Ok(Response::TellShadow(_))));
+    let ask = AskShadow { question: Stat { path }.into() };
+    let Ok(Response::AskShadow(said)) = answer(&mut member, ask.clone()) else { panic!("a word") };
+    let AskShadowAnswer { word, applied, behind_ms: None } = said else { panic!("{said:?}") };
+    assert!(matches!(*word, ShadowWord::Stat(_)) && applied == LogIndex::new(2));
+
+    let mut primary = master(opened(None));
+    start(&mut primary);
+    assert!(matches!(handle(&mut primary, stat()).as_slice(), [Effect::Reply { .. }]));
+    assert_eq!(answer(&mut primary, ask.clone()), Err(ErrorCode::Invalid));
+    assert_eq!(answer(&mut primary, tell), Err(ErrorCode::Invalid));
+
+    // D4 holds for a shadow's word, too.
+    let mut damaged = shadow(opened(Some(0)));
+    start(&mut damaged);
+    let from = Caller::default();
+    marking(&handle(&mut damaged, Event::Request { from, request: ask.into() }));
 }

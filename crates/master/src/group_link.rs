@@ -24,6 +24,8 @@ pub(crate) struct GroupLink {
     calls: BTreeMap<EffectId, ServerId>,
     under_way: BTreeMap<ServerId, usize>,
     tick: Option<EffectId>,
+    /// The latest stamp of each member, which it is to hear again.
+    stamps: BTreeMap<ServerId, u64>,
 }
 
 impl GroupLink {
@@ -47,6 +49,11 @@ impl GroupLink {
         Some(member)
     }
 
+    /// A member's messages had this stamp.
+    pub(crate) fn note_stamp(&mut self, member: ServerId, stamp: u64) {
+        self.stamps.insert(member, stamp);
+    }
+
     /// The calls that carry these messages, and what who is in charge has applied in its term.
     pub(crate) fn send(
         &mut self,
@@ -56,6 +63,7 @@ impl GroupLink {
         mut fresh: impl FnMut() -> EffectId,
     ) -> Vec<Effect<LogJob>> {
         let (mut calls, (applied, term)) = (Vec::new(), applied.unwrap_or_default());
+        let stamp = now.time.as_nanos();
         for (server, messages) in packed(messages) {
             // Who is no member any more is told nothing.
             let Some(member) = members.get(server) else { continue };
@@ -65,12 +73,13 @@ impl GroupLink {
             }
             *under_way += 1;
             let id = fresh();
+            let echo = self.stamps.get(&server).copied().unwrap_or_default();
             self.calls.insert(id, server);
             calls.push(Effect::Call {
                 id,
                 to: member.address.clone(),
                 server,
-                request: ConsensusMessages { messages, applied, term }.into(),
+                request: ConsensusMessages { messages, applied, term, stamp, echo }.into(),
                 payload: bytes::Bytes::new(),
                 deadline: now.time + PATIENCE,
             });
@@ -104,8 +113,8 @@ fn packed(messages: Vec<ConsensusMessage>) -> Vec<(ServerId, Vec<ConsensusMessag
 mod tests {
     use super::{CALL_SIZE, CALLS_MAX, GroupLink, packed};
     use cairn_env::{Effect, EffectId, Now};
-    use cairn_protocol::{ConsensusEntry, ConsensusMessage};
-    use cairn_types::{Member, Members, ServerId};
+    use cairn_protocol::{ConsensusEntry, ConsensusMessage, Request};
+    use cairn_types::{LogIndex, Member, Members, ServerId, Term, Time};
 
     fn message(to: u64, size: usize) -> ConsensusMessage {
         let entry = ConsensusEntry { data: vec![0; size].into(), ..ConsensusEntry::default() };
@@ -128,6 +137,33 @@ mod tests {
             told,
             [(1, vec![10, 30]), (2, vec![20, 40]), (1, vec![CALL_SIZE]), (1, vec![50])]
         );
+    }
+
+    #[test]
+    fn each_member_hears_its_own_latest_stamp_again_with_what_is_applied() {
+        let member = |id| Member { id: ServerId::new(id), ..Member::default() };
+        let members = Members { all: vec![member(1), member(2)], ..Members::default() };
+        let mut link = GroupLink::default();
+        for (id, stamp) in [(1, 70), (2, 80), (1, 77)] {
+            link.note_stamp(ServerId::new(id), stamp);
+        }
+        let now = Now { time: Time::from_nanos(5), ..Now::default() };
+        let told = Some((LogIndex::new(9), Term::new(3)));
+        let (messages, mut last) = (vec![message(1, 1), message(2, 1)], 0);
+        let fresh = || {
+            last += 1;
+            EffectId(last)
+        };
+        let calls = link.send((now, told), messages, &members, fresh);
+        let said: Vec<(u64, u64, u64)> = (calls.into_iter())
+            .map(|call| match call {
+                Effect::Call { request: Request::ConsensusMessages(it), .. } => {
+                    (it.echo, it.stamp, it.applied.get())
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(said, [(77, 5, 9), (80, 5, 9)]);
     }
 
     #[test]

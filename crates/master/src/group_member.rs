@@ -141,6 +141,11 @@ impl GroupMember {
 
     /// Another member speaks.
     fn hear(&mut self, now: Time, them: ConsensusMessages) -> Result<Response, ConsensusError> {
+        if let Some(from) = them.messages.first().map(|message| message.from)
+            && self.consensus.members().get(from).is_some()
+        {
+            self.link.note_stamp(from, them.stamp);
+        }
         for message in them.messages {
             match self.consensus.receive(now, message) {
                 // What no member sends changes nothing.
@@ -148,8 +153,10 @@ impl GroupMember {
                 Err(error) => return Err(error),
             }
         }
-        if them.term == self.consensus.term() && them.applied > LogIndex::default() {
-            self.shadow.primary_applied(now, them.applied);
+        // A stamp of an earlier life of this machine may lie ahead.
+        let is_echo = them.echo > 0 && them.echo <= now.as_nanos();
+        if is_echo && them.term == self.consensus.term() && them.applied > LogIndex::default() {
+            self.shadow.primary_applied(Time::from_nanos(them.echo), them.applied);
         }
         Ok(Response::ConsensusMessages(ConsensusMessagesAnswer {}))
     }

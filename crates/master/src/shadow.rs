@@ -1,14 +1,14 @@
 //! This member while it is not in charge: whom it answers, and how far behind it says that it is.
 //!
 //! ```text
-//!   the primary's messages ──► "I have applied so much", heard then ──┐
-//!   committed records ──► applied here: as much as that ──────────────┴─► up to date then
+//!   a stamp to the primary ──► "I have applied so much", with that stamp ──┐
+//!   committed records ──► applied here: as much as that ───────────────────┴─► up to date then
 //! ```
 //! - SM1: it answers what is asked of a shadow and nothing else; a primary answers none of that
 //!   (R21, R23).
-//! - SM2: how far behind it may be is counted from when a primary said, while no other could be
-//!   there, how much it had applied: nobody had been answered by more. The time that its message
-//!   took comes on top.
+//! - SM2: how far behind it may be is counted from when this member sent what a primary had heard
+//!   before it said, while no other could be there, how much it had applied: nobody had been
+//!   answered by more. A word that was long on its way is as old as it is.
 
 use cairn_env::Now;
 use cairn_master_core::{ShadowCore, State};
@@ -25,23 +25,24 @@ const NOTED_MAX: usize = 256;
 /// How far behind this member is.
 #[derive(Debug, Default)]
 struct Freshness {
-    /// What the primary had applied, and when that was heard, in their order.
+    /// What the primary had applied, and since when for certain, in their order.
     heard: VecDeque<(Time, LogIndex)>,
     /// It was up to date then.
     current: Option<Time>,
 }
 
 impl Freshness {
-    fn heard(&mut self, now: Time, applied: LogIndex) {
-        let is_soon = |(last, _): &(Time, LogIndex)| now.since(*last) < NOTED_EVERY;
+    fn heard(&mut self, since: Time, applied: LogIndex) {
+        // `Time::since` is zero for what lies ahead: an older word says nothing new.
+        let is_soon = |(last, _): &(Time, LogIndex)| since.since(*last) < NOTED_EVERY;
         if self.heard.len() < NOTED_MAX && !self.heard.back().is_some_and(is_soon) {
-            self.heard.push_back((now, applied));
+            self.heard.push_back((since, applied));
         }
     }
 
     fn behind(&mut self, now: Time, applied: LogIndex) -> Option<Duration> {
         while let Some((heard, _)) = self.heard.pop_front_if(|(_, index)| *index <= applied) {
-            self.current = Some(heard);
+            self.current = self.current.max(Some(heard));
         }
         self.current.map(|current| now.since(current))
     }
@@ -66,9 +67,9 @@ impl Shadow {
         *self = Self::default();
     }
 
-    /// Who is in charge says how much it has applied.
-    pub(crate) fn primary_applied(&mut self, now: Time, applied: LogIndex) {
-        self.freshness.heard(now, applied);
+    /// Who is in charge says how much it has applied, having heard what was sent here then.
+    pub(crate) fn primary_applied(&mut self, since: Time, applied: LogIndex) {
+        self.freshness.heard(since, applied);
     }
 
     fn core(&mut self, now: Now, state: &State) -> Result<&mut ShadowCore, Failure> {

@@ -79,6 +79,11 @@ cairn_types::message! {
         2 => applied: LogIndex,
         /// Its term, where that is told.
         3 => term: Term,
+        /// The sender's clock, which means something to the sender alone.
+        4 => stamp: u64,
+        /// The latest of these that it had of the receiver: what it has applied is said later than
+        /// that.
+        5 => echo: u64,
     }
 }
 cairn_types::message! {

@@ -64,8 +64,8 @@ cairn_types::message! {
         1 => word: Box<ShadowWord>,
         /// The last record that it has applied.
         2 => applied: LogIndex,
-        /// So long ago the primary master told what it had applied, all of which was applied here:
-        /// what is missing happened later. Not told: it has heard of no primary since it started.
+        /// So long ago the primary master had applied nothing that is not applied here: what is
+        /// missing was told to anybody later. Absent: it has heard of no primary since it started.
         3 => behind_ms: Option<u64>,
     }
 }

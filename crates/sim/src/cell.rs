@@ -88,7 +88,7 @@ pub(crate) fn build(
     let listed = master_addresses(count);
     let servers = (0..run.servers).map(|at| add_chunkserver(&mut world, (at, &listed), observer));
     let servers = servers.collect::<Vec<_>>();
-    let clients = (0..clients).map(|at| add_client(&mut world, (at, &listed)));
+    let clients = (0..clients).map(|at| add_client(&mut world, (at, &listed), ShadowReads::Never));
     let clients = clients.collect::<Vec<_>>();
     let nodes = CellNodes { master: masters[0], masters, servers, clients };
     let everyone = nodes.with_disks().into_iter().chain(nodes.clients.iter().copied());
@@ -167,7 +167,18 @@ pub(crate) fn add_chunkserver(
     })
 }
 
-fn add_client(world: &mut SimWorld, (at, masters): (usize, &[Address])) -> NodeId {
+/// Adds a client that takes the word of masters that are not in charge, and starts it.
+pub(crate) fn add_shadow_reader(world: &mut SimWorld, at: usize, masters: usize) -> NodeId {
+    let reader = add_client(world, (at, &master_addresses(masters)), ShadowReads::First);
+    world.restart(reader).expect("a fresh process starts");
+    reader
+}
+
+fn add_client(
+    world: &mut SimWorld,
+    (at, masters): (usize, &[Address]),
+    shadow_reads: ShadowReads,
+) -> NodeId {
     let masters = masters.to_vec();
     world.add(NodePlan {
         name: format!("client{at}"),
@@ -178,7 +189,7 @@ fn add_client(world: &mut SimWorld, (at, masters): (usize, &[Address])) -> NodeI
                 masters: masters.clone(),
                 rack: rack_of(at),
                 seed: u128::from(boot.seed) << 64 | at as u128,
-                shadow_reads: ShadowReads::Never,
+                shadow_reads,
             };
             let driver = ClientCore::new(settings);
             Ok(DriverProcess::boxed(boot.node, driver, Arc::new(NoDisk), None))

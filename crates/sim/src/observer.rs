@@ -2,6 +2,7 @@
 
 use crate::checkers::group_agrees::GroupAgrees;
 use crate::checkers::replay_is_state::ReplayIsState;
+use crate::checkers::shadow_is_prefix::ShadowIsPrefix;
 use crate::checkers::{Checker, Verdict};
 use crate::ledger::Ledger;
 use crate::report::CheckFailure;
@@ -33,6 +34,7 @@ pub(crate) struct Observer {
     pub(crate) recover_past: Option<Term>,
     replay: BTreeMap<NodeId, ReplayIsState>,
     group: GroupAgrees,
+    shadows: ShadowIsPrefix,
     checkers: Vec<Box<dyn Checker>>,
 }
 
@@ -58,6 +60,7 @@ impl Observer {
             recover_past: None,
             replay: BTreeMap::new(),
             group: GroupAgrees::default(),
+            shadows: ShadowIsPrefix::default(),
             checkers,
         }
     }
@@ -231,6 +234,16 @@ impl MessageWatch for Observer {
         self.note_stale(seen, answer);
         if let (Request::GrantLease(grant), Ok(_)) = (seen.request, answer) {
             self.primaries.insert(grant.handle, seen.to);
+        }
+        if let (Request::AskShadow(ask), Ok(Response::AskShadow(word))) = (seen.request, answer) {
+            let by = (seen.at, seen.to);
+            for applied in self.replay.values().filter_map(ReplayIsState::applied_by_now) {
+                self.shadows.applied(seen.at, applied);
+            }
+            if let Err(message) = self.shadows.answered(by, ask, word, &self.group) {
+                self.fail(seen.at, ShadowIsPrefix::NAME, message);
+            }
+            self.reach("a shadow master answered");
         }
         if answer.is_ok() {
             self.ledger.note_synced(seen.request);

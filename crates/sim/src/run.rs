@@ -10,7 +10,7 @@ use crate::report::{CheckFailure, RunConfig, RunReport};
 use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
     Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, Progress, RandomWriter,
-    RecordFile, SequentialFiles, SharedFile, TailingReader,
+    RecordFile, SequentialFiles, ShadowReader, SharedFile, TailingReader,
 };
 use cairn_env_sim::{WorldStep, WorldTime};
 use cairn_types::CellConfig;
@@ -70,7 +70,10 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut RunReport) {
     let cell_config = CellConfig::tiny();
-    let (world, nodes) = cell::build(config, &cell_config, CLIENTS, observer);
+    let (mut world, mut nodes) = cell::build(config, &cell_config, CLIENTS, observer);
+    if config.masters > 1 {
+        nodes.clients.push(cell::add_shadow_reader(&mut world, CLIENTS, config.masters));
+    }
     let mut sim = Simulation::new(world, nodes, cell_config, observer.clone());
     let mut injector = FaultInjector::new(config.faults.clone());
     let shared = WorkloadFiles {
@@ -130,6 +133,9 @@ fn workloads(
         Box::new(NamespaceChurn::new(4, shared.names.clone(), batches)),
         Box::new(NamespaceChurn::new(1, shared.names.clone(), batches)),
     ];
+    if config.masters > 1 {
+        workloads.push(Box::new(ShadowReader::new(CLIENTS, record(0))));
+    }
     if config.levels {
         workloads.push(Box::new(LevelChanges::new(2)));
     }

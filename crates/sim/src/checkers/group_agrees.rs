@@ -130,7 +130,7 @@ impl GroupAgrees {
     pub(crate) fn stood_for(&self, index: LogIndex) -> Result<Vec<(LogIndex, Bytes)>, String> {
         if index > self.committed {
             let last = self.committed;
-            return Err(format!("a checkpoint of record {index} was given; {last} is committed"));
+            return Err(format!("record {index} was given as applied; {last} is committed"));
         }
         let all = self.log.range(..=index);
         Ok(all.map(|(index, bytes)| (*index, bytes.clone())).collect())

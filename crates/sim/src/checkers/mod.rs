@@ -13,6 +13,7 @@ mod no_live_chunk_collected;
 mod one_primary;
 pub(crate) mod replay_is_state;
 mod same_order;
+pub(crate) mod shadow_is_prefix;
 mod spent_numbers;
 mod terms_fence;
 mod version_first;

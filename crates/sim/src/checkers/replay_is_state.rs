@@ -79,6 +79,11 @@ impl ReplayIsState {
         }
     }
 
+    /// What the master has applied, if it lives.
+    pub(crate) fn applied_by_now(&self) -> Option<LogIndex> {
+        Some(self.live.as_ref()?.borrow().state().applied())
+    }
+
     /// The records replayed since the last time.
     pub(crate) fn take_seen(&mut self) -> Vec<(LogIndex, bytes::Bytes)> {
         std::mem::take(&mut self.seen)

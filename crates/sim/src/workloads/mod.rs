@@ -8,6 +8,7 @@ mod progress;
 mod random_writes;
 mod record_file;
 mod sequential_files;
+mod shadow_reader;
 mod shared_file;
 mod tailing_readers;
 
@@ -19,5 +20,6 @@ pub(crate) use progress::Progress;
 pub(crate) use random_writes::RandomWriter;
 pub(crate) use record_file::RecordFile;
 pub(crate) use sequential_files::SequentialFiles;
+pub(crate) use shadow_reader::ShadowReader;
 pub(crate) use shared_file::SharedFile;
 pub(crate) use tailing_readers::TailingReader;
