@@ -24,7 +24,8 @@ const PIECE_SIZE_MAX: u64 = 1 << 20;
 const BUSY_PIECE_SIZE_MAX: u64 = 512 << 10;
 /// While clients are busy, a rest is so many times as long as the piece before it took.
 const RESTS: u32 = 8;
-/// No rest is longer: a clone that gets on is not given up.
+/// No rest is longer. Where many take turns, each waits for longer, and its master is told that it
+/// does: what gets on is not given up.
 const REST_MAX: Duration = Duration::from_secs(1);
 /// What clones that come to their turn late make up for.
 const BEHIND_MAX: Duration = Duration::from_millis(250);

@@ -221,6 +221,7 @@ impl Clones {
             handle: clone.handle,
             copied: clone.length,
             total: clone.total.max(clone.length),
+            waits: matches!(clone.phase, ClonePhase::Resting { .. }),
         };
         self.by_handle.values().map(progress).collect()
     }

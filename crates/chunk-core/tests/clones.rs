@@ -126,7 +126,8 @@ fn an_order_is_answered_once_the_clone_has_what_the_source_had() {
     assert_eq!((fetch.offset, fetch.length), (2 * block(), 2 * block()));
     bench.sent(id, (2, 2), stands(4, 9));
     bench.cloned();
-    let progress = CloneProgress { handle: handle(), copied: 4 * block(), total: 4 * block() };
+    let (copied, total, waits) = (4 * block(), 4 * block(), false);
+    let progress = CloneProgress { handle: handle(), copied, total, waits };
     let (id, _) = bench.fetch();
     let beat = bench.heartbeat().1;
     assert_eq!((beat.clones, beat.held.len()), (vec![progress], 0), "in no inventory");
@@ -313,6 +314,10 @@ fn the_receiver_asks_again_when_what_it_took_has_lasted_and_clients_have_had_the
         bench.tick(Duration::from_millis(1));
         assert!(asks(&bench), "{rate} {busy:?}");
     }
+    // Meanwhile the master hears that it waits for its turn.
+    let mut bench = after_a_first_piece(block() / 8, (false, false));
+    let beat = bench.heartbeat().1;
+    assert!(!asks(&bench) && beat.clones.len() == 1 && beat.clones[0].waits, "{beat:?}");
     for (rate, busy) in [(0, (true, true)), (64 << 20, (false, false))] {
         assert!(asks(&after_a_first_piece(rate, busy)), "{rate} {busy:?}: nothing to wait for");
     }

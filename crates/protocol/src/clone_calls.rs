@@ -58,5 +58,7 @@ cairn_types::message! {
         2 => copied: u64,
         /// Bytes that the source stores, as far as known.
         3 => total: u64,
+        /// It rests, or waits for its turn among the receiver's clones: nothing holds it up.
+        4 => waits: bool,
     }
 }

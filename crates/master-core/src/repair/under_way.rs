@@ -31,7 +31,7 @@ pub(super) struct CloneUnderWay {
     pub(super) receiver: ReplicaAt,
     pub(super) stage: CloneStage,
     pub(super) began: Time,
-    /// When it was last seen to get on.
+    /// When it was last seen to get on, or to wait for its turn.
     pub(super) moved: Time,
     pub(super) copied: u64,
     pub(super) total: u64,
@@ -131,7 +131,8 @@ impl ClonesUnderWay {
         let clone = self.by_handle.get_mut(&told.handle);
         // It may have been given up since, or moved elsewhere.
         let Some(clone) = clone.filter(|clone| clone.receiver.server == server) else { return };
-        if (clone.copied, clone.total) != (told.copied, told.total) {
+        // Where many take turns beside busy clients, each waits for long.
+        if told.waits || (clone.copied, clone.total) != (told.copied, told.total) {
             (clone.copied, clone.total, clone.moved) = (told.copied, told.total, now);
         }
     }

@@ -13,7 +13,7 @@ use cairn_protocol::{
     ChunkWait, CloneStatus, Failure, ListChunks, ListChunksAnswer, ListedChunk, ListedReplica,
     MESSAGE_SIZE_MAX, MissingReplica, WaitReason,
 };
-use cairn_types::{ChunkHandle, EntryId, EntryKind, PATH_SIZE_MAX, ServerId};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind, PATH_SIZE_MAX, ServerId};
 use std::time::Duration;
 
 /// Chunks that one request looks at: a few milliseconds.
@@ -33,7 +33,7 @@ const _: () = assert!(
 /// What repair says of a chunk: the copy that is made, and how long it rests.
 pub(crate) type RepairOfChunk = (Option<CloneStatus>, Option<Duration>);
 
-/// Those that are wished, in order of handles.
+/// Those that are wished: of one file in order of index, else in order of handles.
 pub(crate) fn list(
     view: &View<'_>,
     wish: &ListChunks,
@@ -45,8 +45,7 @@ pub(crate) fn list(
     if let Some(path) = &wish.under {
         let id = view.state.resolve(path)?;
         if view.state.entry(id).is_some_and(|entry| entry.kind == EntryKind::File) {
-            let mut handles = chunks_of(view, id, wish.after);
-            handles.sort_unstable();
+            let mut handles = chunks_behind(view, id, wish.after, limit + 1);
             let more = handles.len() > limit;
             handles.truncate(limit);
             answer.resume = handles.last().copied().filter(|_| more);
@@ -73,9 +72,22 @@ pub(crate) fn list(
     Ok(answer)
 }
 
-fn chunks_of(view: &View<'_>, file: EntryId, after: ChunkHandle) -> Vec<ChunkHandle> {
-    let all = view.state.chunks_of(file, Default::default());
-    all.map(|(_, handle)| handle).filter(|handle| *handle > after).collect()
+/// Some chunks of a file, those behind the one that was told of last: no page costs more for there
+/// being others before it. Where that one is gone, the file is being purged.
+fn chunks_behind(
+    view: &View<'_>,
+    file: EntryId,
+    last: ChunkHandle,
+    count: usize,
+) -> Vec<ChunkHandle> {
+    let first = if last == ChunkHandle::default() {
+        Some(ChunkIndex::default())
+    } else {
+        let last = view.state.chunk(last).filter(|chunk| chunk.file == file);
+        last.map(|chunk| chunk.index.next())
+    };
+    let chunks = first.into_iter().flat_map(|first| view.state.chunks_of(file, first));
+    chunks.take(count).map(|(_, handle)| handle).collect()
 }
 
 fn listed(

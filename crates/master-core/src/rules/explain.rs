@@ -59,14 +59,19 @@ pub(crate) fn explain(
     let path = CellPath::parse(subject)
         .map_err(|error| Failure::refused(ErrorCode::Invalid, format!("{subject}: {error}")))?;
     let file = view.state.resolve(&path)?;
-    let all: Vec<ChunkHandle> =
-        view.state.chunks_of(file, Default::default()).map(|(_, handle)| handle).collect();
-    answer.lines.push(format!("{path}: {} chunks", all.len()));
-    for handle in all.iter().take(EXPLAINED_MAX) {
+    let chunks = view.state.chunks_of(file, Default::default()).map(|(_, handle)| handle);
+    let some: Vec<ChunkHandle> = chunks.take(EXPLAINED_MAX + 1).collect();
+    // Of many, holes are counted, too.
+    let count = match some.len() > EXPLAINED_MAX {
+        true => view.state.entry(file).map_or(some.len() as u64, |entry| entry.chunk_count),
+        false => some.len() as u64,
+    };
+    answer.lines.push(format!("{path}: {count} chunks"));
+    for handle in some.iter().take(EXPLAINED_MAX) {
         explain_chunk(view, *handle, repair_of(*handle), &mut answer);
     }
-    if all.len() > EXPLAINED_MAX {
-        let rest = all.len() - EXPLAINED_MAX;
+    if some.len() > EXPLAINED_MAX {
+        let rest = count - EXPLAINED_MAX as u64;
         answer.lines.push(format!("and {rest} more; ask for one by its handle"));
     }
     let jobs = jobs_of(file);

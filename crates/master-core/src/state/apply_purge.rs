@@ -101,8 +101,8 @@ impl Purges<'_> {
 
     /// No handle of its term below this one will be opened that was not opened before (GN1).
     pub(super) fn raise_floor(&mut self, floor: ChunkHandle) {
-        if self.history.raise_floor(floor) {
-            self.purged.forget_below(floor);
+        if let Some(former) = self.history.raise_floor(floor) {
+            self.purged.forget_between(former, floor);
         }
     }
 }

@@ -75,17 +75,16 @@ impl History {
         assert!(reigns.len() <= REIGNS_MAX, "so many are remembered (HI1)");
     }
 
-    /// No handle of its term below this one is opened any more; whether anything is new of that.
-    pub(super) fn raise_floor(&mut self, floor: ChunkHandle) -> bool {
+    /// No handle of its term below this one is opened any more; from where on that is new, if at
+    /// all.
+    pub(super) fn raise_floor(&mut self, floor: ChunkHandle) -> Option<ChunkHandle> {
         let mut known = self.reigns.iter().enumerate().rev();
-        let Some((index, known)) = known.find(|(_, known)| known.term == floor.term()) else {
-            return false;
-        };
+        let (index, known) = known.find(|(_, known)| known.term == floor.term())?;
         if floor <= known.floor {
-            return false;
+            return None;
         }
-        Arc::make_mut(&mut self.reigns)[index].floor = floor;
-        true
+        let former = std::mem::replace(&mut Arc::make_mut(&mut self.reigns)[index].floor, floor);
+        Some(former)
     }
 
     /// No handle of this term below it is opened any more; of a term that is not remembered nothing

@@ -127,9 +127,10 @@ impl PurgedChunks {
         self.told(handle) == Some(Told::LetGo)
     }
 
-    /// A term's floor says it of these from now on (GN2).
-    pub(super) fn forget_below(&mut self, floor: ChunkHandle) {
-        let mut first = ChunkHandle::of(floor.term(), 0);
+    /// A term's floor says it of these from now on (GN2): below the former one nothing is left that
+    /// it said it of, however much stands there that a person has, or is to have, a word on.
+    pub(super) fn forget_between(&mut self, former: ChunkHandle, floor: ChunkHandle) {
+        let mut first = former.max(ChunkHandle::of(floor.term(), 0));
         while let Some((lowest, told)) = self.lowest_from(first).filter(|(it, _)| *it < floor) {
             if told == Told::Purged {
                 self.0.remove(&key(lowest));
@@ -176,11 +177,11 @@ mod tests {
         let of = |term, counter| ChunkHandle::of(Term::new(term), counter);
         let all = [of(1, 9), of(2, 3), of(2, 7), of(2, 8), of(3, 1)];
         all.into_iter().for_each(|handle| purged.insert(handle));
-        purged.forget_below(of(2, 8));
+        purged.forget_between(ChunkHandle::default(), of(2, 8));
         let kept = all.map(|handle| purged.contains(handle));
         assert_eq!(kept, [true, false, false, true, true]);
         purged.let_go(of(2, 9));
-        purged.forget_below(of(2, 20));
+        purged.forget_between(of(2, 8), of(2, 20));
         assert!(purged.is_let_go(of(2, 9)), "a person's word is kept");
         assert!(!purged.contains(of(2, 8)) && !purged.is_let_go(of(3, 1)));
     }

@@ -1,8 +1,9 @@
 //! Chunks as the master knows them, for programs: replicas, what is wrong, what is waited for.
 
 use super::{FILE, World, members, report};
+use crate::record::OpenChunk;
 use cairn_protocol::{ListChunks, ListedChunk, ServerState, WaitReason};
-use cairn_types::{CellPath, ChunkHandle};
+use cairn_types::{CellPath, ChunkHandle, ChunkIndex, ChunkVersion, Term};
 
 impl World {
     fn listed(&self, under: Option<&str>) -> Vec<ListedChunk> {
@@ -48,4 +49,19 @@ fn a_chunk_is_told_with_its_replicas_who_is_missed_and_what_it_waits_for() {
     let chunk = world.listed(Some("/")).remove(0);
     let clone = chunk.clone.expect("it is copied to the fourth");
     assert_eq!((clone.receiver.server.get(), chunk.waits), (4, None));
+}
+
+#[test]
+fn a_files_chunks_are_told_page_by_page_in_order_of_index_whatever_their_handles() {
+    let mut world = World::new(3);
+    for number in 0..7 {
+        // Chunks are made side by side: a later one may have the lower handle.
+        let handle = ChunkHandle::of(Term::new(1), 900 - number);
+        let (index, version) = (ChunkIndex::new(number), ChunkVersion::of(Term::new(1), 1));
+        let open = OpenChunk { file: FILE, index, handle, version, ..OpenChunk::default() };
+        world.apply(OpenChunk { set_size: 3, ..open });
+    }
+    let told: Vec<u64> = world.listed(Some("/f")).iter().map(|it| it.index.get()).collect();
+    assert_eq!(told, [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(world.listed(None).len(), 7);
 }

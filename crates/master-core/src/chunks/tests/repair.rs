@@ -6,8 +6,8 @@ use crate::record::{AddFile, Record, SetCellSettings, SetVersion};
 use crate::state::ROOT;
 use cairn_env::EffectId;
 use cairn_protocol::{
-    ChunkGrant, CloneChunk, CloneChunkAnswer, ErrorCode, Failure, Heartbeat, Lease, LeasePurpose,
-    ReplicaReport, Request, Response, RevokeLease, RevokeLeaseAnswer,
+    ChunkGrant, CloneChunk, CloneChunkAnswer, CloneProgress, ErrorCode, Failure, Heartbeat, Lease,
+    LeasePurpose, ReplicaReport, Request, Response, RevokeLease, RevokeLeaseAnswer,
 };
 use cairn_types::{
     ChunkHandle, ChunkVersion, EntryId, Incarnation, MutationName, MutationNumber, SessionId, Term,
@@ -225,6 +225,24 @@ fn a_receiver_that_does_not_get_on_is_given_up_and_another_is_chosen() {
     assert!(other.server != copy.server && !left.contains(&other.server.get()));
     world.answer(id, Err(lost_answer()));
     assert!(world.clones().is_empty(), "its answer comes too late to matter");
+}
+
+#[test]
+fn a_clone_that_waits_for_its_turn_at_its_receiver_is_not_given_up() {
+    for waits in [true, false] {
+        let (mut world, grant, _) = World::lacking(5);
+        let (_, copy) = world.clone_order();
+        let alive: Vec<u64> = (1..=5).filter(|id| *id != members(&grant)[0]).collect();
+        for _ in 0..80 {
+            let (handle, copied, total) = (grant.handle, 5, 10);
+            let told = CloneProgress { handle, copied, total, waits };
+            let (server, incarnation) = (copy.server, Incarnation::new(copy.server.get() * 10));
+            let clones = vec![told];
+            world.request(901, Heartbeat { server, incarnation, clones, ..Heartbeat::default() });
+            world.pass(250, &alive);
+        }
+        assert_eq!(world.drops().is_empty(), waits, "the others there take their turn for long");
+    }
 }
 
 /// More files, each with a chunk on the same world.
