@@ -29,7 +29,13 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// A slice of what was deleted is gone: these chunks, and with `whole` all of it.
-    pub struct EntryPurged { 1 => entry: EntryId, 2 => whole: bool, 3 => chunks: Vec<ChunkHandle> }
+    pub struct EntryPurged {
+        1 => entry: EntryId,
+        2 => whole: bool,
+        3 => chunks: Vec<ChunkHandle>,
+        /// Names that are gone.
+        4 => names: u64,
+    }
 }
 cairn_types::message! {
     /// An entry has another policy; `job` is what is left to do for it, none where nothing is.

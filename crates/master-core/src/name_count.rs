@@ -41,6 +41,11 @@ impl NameCount {
         }
     }
 
+    /// How many were counted so far.
+    pub(crate) fn so_far(&self) -> u64 {
+        self.counted
+    }
+
     /// How many there are; none while they are being counted.
     pub(crate) fn all(&self) -> Option<u64> {
         self.way.is_empty().then_some(self.counted)

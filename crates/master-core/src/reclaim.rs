@@ -14,21 +14,37 @@
 
 use crate::applied::{Applied, EntryPurged};
 use crate::job_pace::JobPace;
+use crate::name_count::NameCount;
 use crate::outbox::ProposalId;
 use crate::record::Purge;
 use crate::step::Step;
 use crate::view::View;
 use cairn_env::EffectId;
 use cairn_protocol::{JobKind, JobStatus, JobUnit};
-use cairn_types::ChunkHandle;
+use cairn_types::{ChunkHandle, EntryId};
 use std::time::Duration;
 
 /// Names and chunks of one slice: a millisecond or two.
 const SLICE_COUNT: u32 = 256;
 /// Between two slices.
 const SLICE_PAUSE: Duration = Duration::from_millis(5);
-/// Names that are counted for a person, of those that are due.
+/// Deleted entries that are counted for a person, of those that are due.
 const COUNTED_MAX: usize = 1000;
+/// Names below the one that goes now that are counted with each slice: a millisecond. It is more
+/// than a slice takes, so that the count stays ahead.
+const NAMES_COUNTED_MAX: usize = 2048;
+
+const _: () = assert!(NAMES_COUNTED_MAX > SLICE_COUNT as usize);
+
+/// How much is left of an entry that goes slice by slice.
+#[derive(Debug)]
+struct PurgedEntry {
+    entry: EntryId,
+    /// Of the names that were there when it began.
+    count: NameCount,
+    /// Names that are gone since.
+    gone: u64,
+}
 
 /// What becomes of the deleted in one term.
 #[derive(Debug, Default)]
@@ -37,6 +53,8 @@ pub(crate) struct Reclaim {
     wake: Option<EffectId>,
     /// A slice that is on its way into the log (RE1).
     slice: Option<ProposalId>,
+    /// What goes now.
+    going: Option<PurgedEntry>,
     pace: JobPace,
 }
 
@@ -96,24 +114,45 @@ impl Reclaim {
             self.look_again(step, SLICE_PAUSE);
         }
         match applied {
-            Applied::EntryPurged(EntryPurged { chunks, whole, .. }) => {
-                self.pace.note(step.now, u64::from(*whole));
-                chunks
+            Applied::EntryPurged(purged) => {
+                self.pace.note(step.now, purged.names);
+                self.count_on(step, purged);
+                &purged.chunks
             }
             _ => &[],
+        }
+    }
+
+    /// A slice has gone: what is left of its entry is counted on.
+    fn count_on(&mut self, step: &Step<'_>, purged: &EntryPurged) {
+        let EntryPurged { entry, whole, names, .. } = *purged;
+        if whole {
+            self.going = None;
+            return;
+        }
+        match &mut self.going {
+            Some(going) if going.entry == entry => going.gone += names,
+            _ => self.going = Some(PurgedEntry { entry, count: NameCount::below(entry), gone: 0 }),
+        }
+        if let Some(going) = &mut self.going {
+            going.count.go_on(step.state, NAMES_COUNTED_MAX);
         }
     }
 
     /// As a job, for a person; none while nothing is due.
     pub(crate) fn job(&self, view: &View<'_>) -> Option<JobStatus> {
         let log_time = view.state.log_time_at(view.now.wall);
-        let left = view.state.deleted().due_count(log_time, COUNTED_MAX);
-        if left == 0 {
+        let due = view.state.deleted().due_count(log_time, COUNTED_MAX);
+        if due == 0 {
             return None;
         }
-        let note = if left == COUNTED_MAX { "and perhaps more names" } else { "" };
+        // Below the others nobody has counted yet.
+        let below = |going: &PurgedEntry| going.count.so_far().saturating_sub(going.gone);
+        let left = due as u64 + self.going.as_ref().map_or(0, below);
+        let is_counted = self.going.as_ref().is_none_or(|going| going.count.all().is_some());
+        let note = if due > 1 || !is_counted { "and perhaps more names" } else { "" };
         let (id, note, kind) = ("purge".to_owned(), note.to_owned(), JobKind::Purge);
         let status = JobStatus { id, kind, note, unit: JobUnit::Names, ..JobStatus::default() };
-        Some(self.pace.tell(view.now, left as u64, status))
+        Some(self.pace.tell(view.now, left, status))
     }
 }

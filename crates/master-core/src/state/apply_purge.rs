@@ -44,6 +44,7 @@ struct PurgedSlice<'a> {
     /// How much more may go.
     left: usize,
     gone: Vec<ChunkHandle>,
+    names_gone: u64,
 }
 
 impl Purges<'_> {
@@ -78,10 +79,12 @@ impl Purges<'_> {
             history: self.history,
             left: record.count.clamp(1, PURGE_COUNT_MAX) as usize,
             gone: Vec::new(),
+            names_gone: 0,
         };
         let whole = slice.take_below(entry, hidden.hidden_name(entry));
         assert!(slice.gone.len() <= PURGE_COUNT_MAX as usize, "a slice is small");
-        Ok(Applied::EntryPurged(EntryPurged { entry, whole, chunks: slice.gone }))
+        let (chunks, names) = (slice.gone, slice.names_gone);
+        Ok(Applied::EntryPurged(EntryPurged { entry, whole, chunks, names }))
     }
 
     /// A person lets go of a chunk that the log does not know: from now on it is as if purged.
@@ -127,6 +130,7 @@ impl PurgedSlice<'_> {
             self.names.take_out((*id, &record), name);
             self.policies.forget(*id);
             self.left -= 1;
+            self.names_gone += 1;
             way.pop();
         }
         true

@@ -3,7 +3,7 @@
 use super::cell::{Cell, path};
 use cairn_env::{Completion, Event};
 use cairn_master_core::Record;
-use cairn_protocol::{ErrorCode, Response, Undelete};
+use cairn_protocol::{ErrorCode, JobUnit, ListJobs, Response, Undelete};
 
 impl Cell {
     /// A cell whose servers have had the time to say what they know.
@@ -88,6 +88,25 @@ fn a_large_directory_goes_in_slices_and_is_brought_back_no_more_once_it_has_begu
     }
     assert!(left.windows(2).all(|pair| pair[0] - pair[1] <= 256), "{left:?}");
     assert!(left.len() >= 3 && left.ends_with(&[0]));
+}
+
+#[test]
+fn a_directorys_purge_tells_how_many_names_have_gone_and_are_left() {
+    let mut cell = Cell::started();
+    cell.many("/d", 1000);
+    let hidden = cell.hidden("/d");
+    cell.hidden(&hidden);
+    let mut told = Vec::new();
+    while cell.exists(&hidden) {
+        let Ok(Response::ListJobs(answer)) = cell.ask(ListJobs {}) else { panic!("it is told") };
+        let purge = answer.jobs.into_iter().find(|job| job.id == "purge");
+        told.extend(purge.map(|job| (job.done, job.total, job.unit)));
+        cell.pass(5);
+    }
+    let begun: Vec<_> = told.into_iter().filter(|(done, ..)| *done > 0).collect();
+    assert!(begun.len() >= 3, "{begun:?}");
+    assert!(begun.iter().all(|(_, total, unit)| (*total, *unit) == (1001, JobUnit::Names)));
+    assert!(begun.windows(2).all(|pair| pair[0].0 <= pair[1].0), "{begun:?}");
 }
 
 #[test]
