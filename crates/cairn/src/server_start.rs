@@ -56,7 +56,7 @@ impl From<MasterOpenError> for Cause {
             MasterOpenError::Config(_)
             | MasterOpenError::TermsSpent
             | MasterOpenError::RecoverGroup => Exit::Usage,
-            MasterOpenError::NotAMaster { .. } => Exit::Stranger,
+            MasterOpenError::NotAMaster { .. } | MasterOpenError::TakenOut { .. } => Exit::Stranger,
             MasterOpenError::Disk { error, .. }
             | MasterOpenError::Recovery {
                 error: RecoveryError::Disk(error) | RecoveryError::Log(LogOpenError::Disk(error)),
@@ -97,6 +97,8 @@ pub(crate) struct MasterStart {
     pub(crate) data: PathBuf,
     /// Where it listens; port 0 takes any that is free.
     pub(crate) listen: String,
+    /// How others reach it, where that is not where it listens.
+    pub(crate) advertise: Option<String>,
     /// What the cell agrees on, where this master founds it.
     pub(crate) config: CellConfig,
     /// Records from one checkpoint to the next; none: as it is built in.
@@ -167,9 +169,13 @@ pub(crate) fn start_master(start: &MasterStart) -> Result<MasterStarted, CliErro
     config.recover_past = start.recover_past;
     cairn_env_os::end_at_unreadable_pages(Exit::Halted.number()).doing(doing)?;
     let (mut driver, service) = Master::open(disk, config).doing(doing)?;
-    if start.peers.len() > 1 && driver.is_alone() {
-        let why = "its directory is that of a cell with one master, which cannot get others yet";
-        return Err(CliError::usage(doing(), why, "start it without --peers to serve that cell"));
+    if start.peers.len() > 1 && driver.was_always_alone() {
+        let why = "its directory is that of a cell with one master";
+        let advice = "start it without --peers, and take others in with 'cairn masters add'";
+        return Err(CliError::usage(doing(), why, advice));
+    }
+    if let Some(at) = reached_at(start, &address) {
+        driver.reach_at(at);
     }
     driver.measure(meter.clone());
     let options = LaunchOptions {
@@ -183,6 +189,15 @@ pub(crate) fn start_master(start: &MasterStart) -> Result<MasterStarted, CliErro
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
     Ok(MasterStarted::Serves(StartedServer { address, running }))
+}
+
+/// How others reach a master: none where it listens at whatever address its machine has, and
+/// nobody has said which that is.
+fn reached_at(start: &MasterStart, listens: &str) -> Option<Address> {
+    let named = start.advertise.clone();
+    let bound = listens.parse::<std::net::SocketAddr>().ok();
+    let own = bound.filter(|at| !at.ip().is_unspecified()).map(|at| at.to_string());
+    named.or(own).map(Address::new)
 }
 
 /// A master that was started.

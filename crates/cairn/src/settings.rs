@@ -73,6 +73,8 @@ pub(crate) struct MasterSection {
     pub(crate) data: Option<PathBuf>,
     /// Where it listens.
     pub(crate) listen: Option<String>,
+    /// How other masters reach it, where that is not where it listens.
+    pub(crate) advertise: Option<String>,
     /// The masters that are to be a group, this one among them.
     pub(crate) peers: Option<String>,
     /// Memory that its peers may make it hold.

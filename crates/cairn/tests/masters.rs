@@ -212,6 +212,96 @@ fn signal(name: &str, server: &ServerProcess) {
     assert!(sent.expect("kill is there").success(), "{name} {pid}");
 }
 
+/// A cell of one master, and masters that wait to be taken in.
+struct GrowingCell {
+    masters: Vec<ServerProcess>,
+    addresses: Vec<String>,
+    program: Program,
+    _janitor: Arc<Janitor>,
+    directory: TempDir,
+}
+
+impl GrowingCell {
+    fn start(count: usize) -> Self {
+        let directory = TempDir::new().expect("a scratch directory");
+        let program = program();
+        let janitor = Arc::new(Janitor::start(&program, None).expect("starts"));
+        let settings = directory.path().join("settings.toml");
+        std::fs::write(&settings, SETTINGS).expect("writes");
+        let addresses = free_addresses(count);
+        let start = |number: usize| {
+            let name = format!("master-{number}");
+            let data = directory.path().join(&name).display().to_string();
+            let config = settings.display().to_string();
+            let mut arguments = ["master", "--data", &data, "--config", &config].to_vec();
+            let peers = addresses.join(",");
+            if number > 0 {
+                arguments.extend(["--peers", &peers]);
+            }
+            let arguments = arguments.into_iter().map(str::to_owned).collect();
+            let around = (directory.path(), &janitor);
+            ServerProcess::start_at(&addresses[number], &program, &name, arguments, around)
+                .expect("starts")
+        };
+        let masters = (0..count).map(start).collect();
+        Self { masters, addresses, program, _janitor: janitor, directory }
+    }
+
+    fn ask(&self, cell: &str, arguments: &[&str]) -> Result<String, String> {
+        let asked = self.program.ask(&[arguments, &["--cell", cell]].concat());
+        asked.map_err(|error| error.to_string())
+    }
+
+    fn ok(&self, cell: &str, arguments: &[&str]) -> String {
+        self.ask(cell, arguments).unwrap_or_else(|why| panic!("{arguments:?}: {why}"))
+    }
+}
+
+#[test]
+fn a_cell_of_one_grows_to_three_and_its_first_master_is_replaced_and_it_shrinks_again() {
+    let mut cell = GrowingCell::start(4);
+    let at = cell.addresses.clone();
+    let all = at.join(",");
+    cell.ok(&at[0], &["mkdir", "/before"]);
+    let two = format!("{},{}", at[1], at[2]);
+    let refused = cell.ask(&at[0], &["masters", "add", &at[1]]).expect_err("two are no group");
+    assert!(refused.contains("one, three or five"), "{refused}");
+    let refused = cell.ask(&at[0], &["masters", "remove", &at[3]]).expect_err("no member");
+    assert!(refused.contains("no member"), "{refused}");
+    let members = cell.ok(&at[0], &["masters", "add", &two]);
+    assert_eq!(members.matches("voter").count(), 3, "{members}");
+    assert_eq!(cell.ok(&at[0], &["masters", "add", &two]), members, "safe to repeat");
+    // Whoever knew the first one alone learns of the others; then it may go.
+    cell.masters[0].kill();
+    cell.ok(&all, &["mkdir", "/without-the-first"]);
+    let refused = cell.ask(&all, &["masters", "remove", &at[0]]).expect_err("two are no group");
+    assert!(refused.contains("one, three or five"), "{refused}");
+    let members = cell.ok(&all, &["masters", "replace", &at[0], &at[3]]);
+    assert!(!members.contains(&at[0]) && members.matches("voter").count() == 3, "{members}");
+    // The one that was replaced has nothing to say any more, and sends on whoever knows only it.
+    cell.masters[0].restart().expect("starts");
+    cell.ok(&at[0], &["mkdir", "/sent-on"]);
+    cell.masters[0].kill();
+    cell.masters[1].kill();
+    cell.ok(&all, &["mkdir", "/with-the-fourth"]);
+    cell.masters[1].restart().expect("starts");
+    await_until("the group to shrink to one", || {
+        let members = cell.ask(&all, &["masters", "remove", &two]);
+        members.is_ok_and(|it| it.matches("voter").count() == 1 && it.contains(&at[3]))
+    });
+    for gone in [1, 2] {
+        await_until("whoever was taken out to end", || !cell.masters[gone].runs());
+    }
+    let names = cell.ok(&at[3], &["ls", "/"]);
+    for name in ["before", "without-the-first", "sent-on", "with-the-fourth"] {
+        assert!(names.contains(name), "{names}");
+    }
+    cell.masters[3].kill();
+    cell.masters[3].restart().expect("starts");
+    cell.ok(&at[3], &["mkdir", "/alone"]);
+    assert!(cell.directory.path().exists());
+}
+
 #[test]
 fn a_master_that_is_stopped_is_left_and_what_was_asked_of_it_is_done_once() {
     let cell = GroupCell::start(3);
@@ -313,7 +403,7 @@ fn with_the_majority_gone_what_was_stored_is_read_of_a_shadow_and_nothing_is_cha
     let names = cell.behind(&["ls", "/d"]);
     assert!(names.contains("file") && names.contains("log"), "{names}");
     assert_eq!(cell.behind(&["stat", "/d/log"]), stated, "the length of an open file too");
-    let refused = cell.say(&cell.address, &["mkdir", "/e", "--deadline", "2"]);
+    let refused = cell.say(&cell.address, &["mkdir", "/e", "--deadline", "6"]);
     assert!(!refused.ok && refused.err.lines().count() == 1, "{}", refused.err);
     assert!(refused.err.contains("no primary master is found"), "{}", refused.err);
 

@@ -4,8 +4,8 @@ use crate::cell::Options;
 use crate::error::Error;
 use crate::link::{Link, wait_for};
 use cairn_client_core::{Operation, ShadowReads};
-use cairn_protocol::{JoinGroup, ListMasters, ListMastersAnswer, Rpc};
-use cairn_types::{Address, ReplicaAt};
+use cairn_protocol::{ChangeMasters, JoinGroup, ListMasters, ListMastersAnswer, Rpc};
+use cairn_types::{Address, MemberChange, Members, ReplicaAt};
 use std::sync::Arc;
 
 /// A way to single masters; nothing is asked of anyone before a method is called.
@@ -35,6 +35,18 @@ impl Masters {
         let at = ReplicaAt { address: at.clone(), ..ReplicaAt::default() };
         let operation = Operation::AskServer { at, request: request.into() };
         wait_for::<R>(self.link.begin(operation)).await
+    }
+
+    /// Has the group that is there take a step to another one: all of these changes at once. What
+    /// holds already is no change.
+    ///
+    /// # Errors
+    /// `Invalid` where the group would not be one, or would be without a majority; `Busy` where the
+    /// members are changing already, or who is to vote lacks too much of the log yet.
+    pub async fn change(&self, changes: Vec<MemberChange>) -> Result<Members, Error> {
+        let operation = Operation::Ask(ChangeMasters { changes }.into());
+        let answer = wait_for::<ChangeMasters>(self.link.begin(operation)).await?;
+        Ok(answer.members)
     }
 
     /// What the master there says of itself and of its group.

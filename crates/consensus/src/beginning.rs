@@ -1,6 +1,7 @@
 //! What a member is started from: its disk's mark, state and log.
 
-use crate::member_log::{LogPlace, MemberLog, conf_state, to_entry};
+use crate::entries::to_entry;
+use crate::member_log::{LogPlace, MemberLog, conf_state};
 use crate::stored::StoredRecord;
 use cairn_format::GroupMark;
 use cairn_types::{LogIndex, Members, ServerId, Term};
@@ -35,7 +36,10 @@ impl Beginning {
     pub(crate) fn log(&self, members: &Members) -> MemberLog {
         let base = LogPlace { index: self.base.0.get(), term: self.base.1.get() };
         let mut log = MemberLog::new(base, HardState::default(), conf_state(members));
-        let entries = self.records.iter().map(|(index, stored)| to_entry(*index, stored.clone()));
+        let entries = self.records.iter().map(|(index, stored)| {
+            let StoredRecord { term, data, change } = stored;
+            to_entry(*index, *term, data.clone(), change.as_ref())
+        });
         log.append(&entries.collect::<Vec<Entry>>());
         let last = log.last();
         let mark = self.mark.clone().unwrap_or_default();

@@ -9,6 +9,9 @@ pub enum ConsensusError {
     /// This member is not the primary.
     #[error("consensus: not the primary master")]
     NotPrimary,
+    /// The members are changing already: one step at a time.
+    #[error("consensus: the members are changing already")]
+    Changing,
     /// A message that no member sends.
     #[error("consensus: {0}")]
     Malformed(&'static str),

@@ -18,16 +18,19 @@ use crate::beginning::Beginning;
 use crate::checkpoint_offers::{CheckpointOffer, CheckpointOffers};
 use crate::consensus_error::ConsensusError;
 use crate::election_clock::{ElectionClock, PATIENCE_END};
+use crate::entries::{change_of, data_of, to_library_change};
 use crate::held_messages::HeldMessages;
 use crate::leadership::Leadership;
+use crate::marks::Marks;
 use crate::member_log::{LogPlace, MemberLog, conf_state, to_stored};
-use crate::messages::{from_library, round_context, round_of, to_library};
+use crate::membership::Membership;
+use crate::messages::{from_library, is_ask_for_vote, round_context, round_of, to_library};
+use crate::output::{CommittedRecord, LogBatch};
 use crate::ticks::ELECTION_TICKS;
 use bytes::Bytes;
-use cairn_format::GroupMark;
 use cairn_protocol::{ConsensusKind, ConsensusMessage, OfferedCheckpoint};
 use cairn_types::wire::Message as _;
-use cairn_types::{LogIndex, MemberStanding, Members, ServerId, Term, Time};
+use cairn_types::{LogIndex, MemberStanding, Members, MembersChange, ServerId, Term, Time};
 use raft::prelude::{Config, Entry, RawNode, SnapshotStatus};
 use raft::{Ready, StateRole};
 
@@ -38,32 +41,11 @@ const IN_FLIGHT: usize = 64;
 /// Bytes of applied records that are kept in memory for members that lag.
 const KEPT_FOR_OTHERS: u64 = 64 << 20;
 
-/// Records to be made durable together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogBatch {
-    /// Given back to [`Consensus::durable`].
-    pub number: u64,
-    /// Where each stands in the log, and its bytes: a [`StoredRecord`]; at index zero the mark.
-    pub records: Vec<(LogIndex, Bytes)>,
-}
-
-/// One committed record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommittedRecord {
-    /// Where it stands in the log.
-    pub index: LogIndex,
-    /// The term in which it was proposed.
-    pub term: Term,
-    /// The record; empty where the library made the entry.
-    pub data: Bytes,
-}
-
 /// The member, and through it the group.
 pub struct Consensus {
     node: RawNode<MemberLog>,
     me: ServerId,
-    members: Members,
-    alone: bool,
+    membership: Membership,
     now: Time,
     /// Taken from the library, not yet by the disk.
     unsynced: Vec<(LogIndex, Bytes)>,
@@ -73,11 +55,7 @@ pub struct Consensus {
     number: u64,
     committed: Vec<CommittedRecord>,
     held: HeldMessages,
-    /// Term and vote as the last mark has them; none while the member has always been alone.
-    marked: Option<(Term, ServerId)>,
-    /// The same, of the last mark that is durable.
-    remembered: Option<(Term, ServerId)>,
-    mark_due: bool,
+    marks: Marks,
     /// The term that it is primary of, and the first record of it.
     leads: Option<(Term, LogIndex)>,
     /// A round of heartbeats has begun in this term.
@@ -112,8 +90,6 @@ impl Consensus {
             Some(mark) => mark.members.clone(),
             None => Members::alone(from.me),
         };
-        assert!(members.get(from.me).is_some(), "a member starts as one of its group");
-        let alone = members.is_alone(from.me);
         let storage = from.log(&members);
         let config = Config {
             id: from.me.get(),
@@ -135,17 +111,14 @@ impl Consensus {
         let mut member = Self {
             node,
             me: from.me,
-            members,
-            alone,
+            membership: Membership::new(from.me, members),
             now: Time::default(),
             unsynced: Vec::new(),
             syncing: false,
             number: 0,
             committed: Vec::new(),
             held: HeldMessages::default(),
-            marked: from.votes(),
-            remembered: from.votes(),
-            mark_due: false,
+            marks: Marks::new(from.votes()),
             leads: None,
             asked: false,
             leadership: Leadership::default(),
@@ -153,6 +126,7 @@ impl Consensus {
             offers: CheckpointOffers::default(),
             taken_over: None,
         };
+        let alone = member.membership.is_alone();
         if alone {
             member.node.campaign()?;
         }
@@ -185,21 +159,29 @@ impl Consensus {
     /// Who belongs to the group.
     #[must_use]
     pub fn members(&self) -> &Members {
-        &self.members
+        self.membership.members()
     }
 
     /// Whether nobody else belongs to it.
     #[must_use]
     pub fn is_alone(&self) -> bool {
-        self.alone
+        self.membership.is_alone()
+    }
+
+    /// Whether nobody else ever did.
+    #[must_use]
+    pub fn was_always_alone(&self) -> bool {
+        !self.marks.are_written()
     }
 
     /// Whether it is primary and no other member can have been elected yet, where clocks drift no
     /// more than this (R4, R21, R23).
     #[must_use]
     pub fn is_confirmed(&self, now: Time, drift_permille: u64) -> bool {
-        let confirmed = self.alone || self.leadership.is_confirmed(now, drift_permille);
-        self.leads.is_some() && confirmed
+        // LD4
+        let changes = self.node.raft.has_pending_conf();
+        let confirmed = !changes && self.leadership.is_confirmed(now, drift_permille);
+        self.leads.is_some() && (self.is_alone() || confirmed)
     }
 
     /// How far each member's log is known to agree, at a primary.
@@ -221,6 +203,58 @@ impl Consensus {
         Ok(LogIndex::new(self.node.raft.raft_log.last_index()))
     }
 
+    /// Puts a step to another group at the end of the log and tells where it stands; it holds, or
+    /// its first part does, once that record is committed.
+    ///
+    /// # Errors
+    /// [`ConsensusError`] when this member cannot; [`ConsensusError::Changing`] while another step
+    /// is under way.
+    pub fn change_members(&mut self, change: &MembersChange) -> Result<LogIndex, ConsensusError> {
+        if self.leads().is_none() {
+            return Err(ConsensusError::NotPrimary);
+        }
+        assert!(!change.changes.is_empty(), "the end of a step comes by itself");
+        if self.is_changing() {
+            return Err(ConsensusError::Changing);
+        } else if change.changes.iter().any(|it| it.goes && it.member.id == self.me) {
+            return Err(ConsensusError::Malformed("a primary that takes itself out"));
+        }
+        self.node.propose_conf_change(change.to_bytes(), to_library_change(change))?;
+        Ok(LogIndex::new(self.node.raft.raft_log.last_index()))
+    }
+
+    /// The last record that is committed, as far as this member knows.
+    #[must_use]
+    pub fn committed_index(&self) -> LogIndex {
+        LogIndex::new(self.node.raft.raft_log.committed)
+    }
+
+    /// Whether the members are about to change, at a primary.
+    #[must_use]
+    pub fn is_changing(&self) -> bool {
+        self.node.raft.has_pending_conf() || self.members().is_joint()
+    }
+
+    /// Whether the disk remembers the members that hold: before that, no checkpoint may stand for
+    /// the record that made them so.
+    #[must_use]
+    pub fn remembers_members(&self) -> bool {
+        self.membership.is_durable()
+    }
+
+    /// Whether somebody may lack records for which no checkpoint stands yet.
+    #[must_use]
+    pub fn lacks_checkpoint(&self) -> bool {
+        let log = self.node.store();
+        !self.is_alone() && log.offered().index < log.base().index
+    }
+
+    /// When a member was last heard; itself: now.
+    #[must_use]
+    pub fn heard(&self, id: ServerId) -> Option<Time> {
+        if id == self.me { Some(self.now) } else { self.membership.heard(id) }
+    }
+
     /// Time has passed: called every [`TICK`](crate::TICK). One that is alone needs none.
     ///
     /// # Errors
@@ -230,7 +264,7 @@ impl Consensus {
         self.clock.tick();
         // Whose disk is behind stands for no election: the library takes for granted that what it
         // has is durable then.
-        let is_behind = self.syncing || !self.unsynced.is_empty() || self.mark_due;
+        let is_behind = self.syncing || !self.unsynced.is_empty() || self.marks.is_due();
         if self.leads.is_some() || !is_behind {
             self.node.tick();
         }
@@ -280,8 +314,8 @@ impl Consensus {
         };
         self.node.step(to_library(message)?)?;
         let is_taken = self.node.snap().is_some();
-        if is_taken && members.as_of >= self.members.as_of {
-            self.members = members;
+        if is_taken && members.as_of >= self.members().as_of {
+            self.membership.adopt(members);
         }
         self.pump()?;
         Ok(is_taken)
@@ -314,8 +348,8 @@ impl Consensus {
         if message.to != self.me {
             return Err(ConsensusError::Malformed("a message for another member"));
         }
-        let asks = matches!(message.kind, ConsensusKind::AskVote | ConsensusKind::AskPreVote);
-        if asks && self.clock.is_deaf() {
+        self.membership.hear(message.from, now);
+        if is_ask_for_vote(message.kind) && self.clock.is_deaf() {
             return Ok(());
         }
         let message = match message.checkpoint.as_ref().filter(|it| !self.has(it)) {
@@ -357,7 +391,7 @@ impl Consensus {
         if self.leads().is_none() {
             return Err(ConsensusError::NotPrimary);
         }
-        let others = self.members.all.iter().filter(|member| member.id != self.me);
+        let others = self.members().all.iter().filter(|member| member.id != self.me);
         let voters = others.filter(|member| member.standing != MemberStanding::Learner);
         if let Some(next) = voters.map(|member| member.id).max_by_key(|id| self.matched(*id)) {
             self.leadership.hand_over();
@@ -391,31 +425,17 @@ impl Consensus {
         assert!(!self.syncing, "one batch is on its way at a time");
         self.pump()?;
         let mut records = std::mem::take(&mut self.unsynced);
-        if records.is_empty() && !self.mark_due {
+        if records.is_empty() && !self.marks.is_due() {
             return Ok(None);
         }
-        if self.writes_marks() {
-            records.insert(0, (LogIndex::default(), self.mark().to_bytes().into()));
+        // What is not durable here may be overwritten in the log that this mark stands in.
+        let log = &self.node.raft.raft_log;
+        let (votes, committed) = (self.votes(), LogIndex::new(log.committed.min(log.persisted)));
+        if let Some(mark) = self.marks.begin(votes, committed, self.membership.members()) {
+            records.insert(0, (LogIndex::default(), mark.to_bytes().into()));
         }
-        self.mark_due = false;
         self.syncing = true;
         Ok(Some(LogBatch { number: self.number, records }))
-    }
-
-    /// Whether term and vote have to be written down: of one that was always alone the records
-    /// tell them (Q1).
-    fn writes_marks(&self) -> bool {
-        self.marked.is_some()
-    }
-
-    fn mark(&mut self) -> GroupMark {
-        let (term, vote) = self.votes();
-        self.marked = Some((term, vote));
-        let raft = &self.node.raft;
-        // What is not durable here may be overwritten in the log that this mark stands in.
-        let committed = raft.raft_log.committed.min(raft.raft_log.persisted);
-        let members = self.members.clone();
-        GroupMark { term, vote, committed: LogIndex::new(committed), members }
     }
 
     /// The batch of this number, and all before it, are durable (Q2).
@@ -425,7 +445,7 @@ impl Consensus {
     pub fn durable(&mut self, now: Time, number: u64) -> Result<(), ConsensusError> {
         self.now = now;
         self.syncing = false;
-        self.remembered = self.marked;
+        self.membership.durable(self.marks.end());
         self.node.on_persist_ready(number);
         self.held.release(number);
         // All before it counts as applied only once it is durable.
@@ -445,9 +465,10 @@ impl Consensus {
         if let Some(last) = committed.last() {
             let index = last.index.get();
             self.node.advance_apply_to(index);
+            let alone = self.is_alone();
             let log = self.node.mut_store();
             // Whoever lacks what is dropped is offered a checkpoint that stands for it.
-            match self.alone {
+            match alone {
                 true => log.drop_up_to(index, 0),
                 false => log.drop_up_to(index.min(log.offered().index), KEPT_FOR_OTHERS),
             }
@@ -459,14 +480,14 @@ impl Consensus {
     fn pump(&mut self) -> Result<(), ConsensusError> {
         loop {
             while self.node.has_ready() {
-                self.take_ready();
+                self.take_ready()?;
             }
             self.note_role();
             if self.node.has_ready() {
                 continue;
             }
             // What has nothing to be written is durable with what was written before.
-            if self.syncing || !self.unsynced.is_empty() || self.mark_due {
+            if self.syncing || !self.unsynced.is_empty() || self.marks.is_due() {
                 return Ok(());
             }
             self.node.on_persist_ready(self.number);
@@ -477,39 +498,56 @@ impl Consensus {
         }
     }
 
-    fn take_ready(&mut self) {
+    /// A committed entry: what is not for the state is done here.
+    fn take_committed(&mut self, entry: Entry) -> Result<(), ConsensusError> {
+        let (index, term) = (LogIndex::new(entry.index), Term::new(entry.term));
+        if let Some(change) = change_of(&entry)
+            && self.membership.apply(&mut self.node, (index, &change))?
+        {
+            self.marks.set_due();
+            self.leadership.forget();
+            self.asked = false;
+        }
+        self.committed.push(CommittedRecord { index, term, data: data_of(&entry) });
+        Ok(())
+    }
+
+    fn take_ready(&mut self) -> Result<(), ConsensusError> {
         let mut ready = self.node.ready();
         self.number = ready.number();
         if let Some(state) = ready.hs().cloned() {
             let votes = (Term::new(state.term), ServerId::new(state.vote));
-            self.mark_due |= self.marked.is_some_and(|marked| marked != votes);
+            self.marks.note(votes);
             self.node.mut_store().set_hard_state(state);
         }
         if !ready.snapshot().is_empty() {
             let metadata = ready.snapshot().get_metadata();
             let base = LogPlace { index: metadata.index, term: metadata.term };
-            self.node.mut_store().begin_behind(base, conf_state(&self.members));
+            self.node.mut_store().begin_behind(base, conf_state(self.membership.members()));
             // What was to be applied before it stands in it.
             self.committed.clear();
             self.taken_over = Some(base.index);
-            self.mark_due = true;
+            self.marks.set_due();
         }
         let entries = ready.take_entries();
         self.unsynced.extend(entries.iter().map(to_store));
         self.node.mut_store().append(&entries);
-        self.committed.extend(ready.take_committed_entries().into_iter().map(committed));
+        for entry in ready.take_committed_entries() {
+            self.take_committed(entry)?;
+        }
         self.take_messages(&mut ready);
         for state in ready.take_read_states() {
             self.leadership.confirm(round_of(&state.request_ctx));
         }
         self.node.advance_append_async(ready);
+        Ok(())
     }
 
     /// Messages that may leave at once, and those that wait for the disk (V1).
     fn take_messages(&mut self, ready: &mut Ready) {
         let votes = self.votes();
-        let votes_wait = self.remembered.is_some_and(|remembered| remembered != votes);
-        let members = &self.members;
+        let votes_wait = self.marks.forgets(votes);
+        let members = self.membership.members();
         let with_members = |mut message: ConsensusMessage| {
             if let Some(checkpoint) = &mut message.checkpoint {
                 checkpoint.members = members.clone();
@@ -544,7 +582,7 @@ impl Consensus {
             self.leadership.begin_term();
             self.asked = false;
         }
-        let is_led = self.leads.is_some() && !self.alone;
+        let is_led = self.leads.is_some() && !self.membership.is_alone();
         if is_led && !self.asked && self.node.raft.commit_to_current_term() {
             self.ask_whether_still_primary();
         }
@@ -553,9 +591,4 @@ impl Consensus {
 
 fn to_store(entry: &Entry) -> (LogIndex, Bytes) {
     (LogIndex::new(entry.index), to_stored(entry).into())
-}
-
-fn committed(entry: Entry) -> CommittedRecord {
-    let (index, term) = (LogIndex::new(entry.index), Term::new(entry.term));
-    CommittedRecord { index, term, data: entry.data }
 }

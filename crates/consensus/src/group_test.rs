@@ -10,7 +10,8 @@ use cairn_format::GroupMark;
 use cairn_protocol::ConsensusMessage;
 use cairn_types::wire::Message;
 use cairn_types::{
-    Address, LogIndex, Member, MemberStanding, Members, Random, ServerId, Term, Time,
+    Address, LogIndex, Member, MemberChange, MemberStanding, Members, MembersChange, Random,
+    ServerId, Term, Time,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -143,6 +144,18 @@ impl World {
     fn start(&mut self, at: usize) {
         let (seed, from_state) = (self.random.next_u64(), self.random.chance(500));
         let first_tick = self.span(100);
+        let id = self.machines[at].id;
+        if let Some(mark) = &self.machines[at].disk.mark
+            && mark.members.get(id).is_none()
+        {
+            // It was taken out, and may have been taken in again: who does that tells it.
+            let known = self.primary().and_then(|at| self.machines[at].member.as_ref());
+            let members = known.map(|member| member.members().clone()).unwrap_or_default();
+            let is_in = members.get(id).is_some();
+            let mark = self.machines[at].disk.mark.as_mut().filter(|_| is_in);
+            let Some(mark) = mark else { return };
+            mark.members = members;
+        }
         let machine = &mut self.machines[at];
         let from = machine.disk.beginning((machine.id, seed), from_state, self.checkpointed);
         machine.applied = from.applied.0;
@@ -250,7 +263,8 @@ impl World {
         if let Some(due) = self.messages.iter().position(|(at, _)| *at <= now) {
             let (_, message) = self.messages.swap_remove(due);
             let to = self.machines.iter().position(|machine| machine.id == message.to);
-            let to = to.expect("a member");
+            // Who is to be a member and is not started yet.
+            let Some(to) = to else { return };
             if let Some(member) = &mut self.machines[to].member {
                 member.receive(now, message).expect("takes");
             }
@@ -542,6 +556,171 @@ fn who_hands_over_is_relied_upon_no_more_and_another_is_elected_at_once() {
     let second = world.elect();
     assert_ne!(second, first);
     assert!(world.now.since(began) < TICK * 2, "nobody's time has to run out");
+}
+
+impl World {
+    /// A machine that is to be a member, as whoever adds it tells it.
+    fn add_machine(&mut self, id: u64, members: Members) -> usize {
+        let mark = GroupMark { members, ..GroupMark::default() };
+        let disk = Disk { mark: Some(mark), ..Disk::default() };
+        let (applied, next_tick) = (LogIndex::default(), Time::default());
+        let id = ServerId::new(id);
+        self.machines.push(Machine { id, disk, member: None, syncing: None, applied, next_tick });
+        self.machines.len() - 1
+    }
+
+    /// Has whoever is primary take this step, and waits until it is over.
+    fn change(&mut self, changes: &[(u64, MemberStanding, bool)]) -> Members {
+        let one = |(id, standing, goes): &(u64, MemberStanding, bool)| {
+            let (id, address) = (ServerId::new(*id), Address::new(format!("m{id}")));
+            MemberChange { member: Member { id, address, standing: *standing }, goes: *goes }
+        };
+        let change = MembersChange { changes: changes.iter().map(one).collect() };
+        let end = self.now + Duration::from_secs(30);
+        loop {
+            assert!(self.now < end, "a step is over in the end");
+            let at = self.elect();
+            let member = self.machines[at].member.as_mut().expect("elected");
+            let known = member.members();
+            let holds = change.changes.iter().all(|it| match known.get(it.member.id) {
+                Some(member) => !it.goes && member.standing == it.member.standing,
+                None => it.goes,
+            });
+            if holds && !member.is_changing() {
+                return known.clone();
+            }
+            // Another step is under way, or this one is.
+            let _ = member.change_members(&change);
+            self.settle(at);
+            self.run(Duration::from_millis(100), |_| ());
+        }
+    }
+
+    /// Lets time pass until a machine has applied so much.
+    fn until_applied(&mut self, at: usize, index: LogIndex) {
+        let end = self.now + Duration::from_secs(20);
+        while self.machines[at].applied < index {
+            assert!(self.now < end, "it gets all records in the end");
+            self.step();
+        }
+    }
+}
+
+#[test]
+fn a_group_of_one_grows_to_three_and_its_first_member_is_replaced() {
+    use MemberStanding::{Learner, Voter};
+    for seed in 0..6 {
+        let mut world = World::new(seed, 1, 0);
+        world.machines[0].disk.mark = None;
+        world.start(0);
+        let first = world.elect();
+        for _ in 0..5 {
+            world.propose(first);
+            world.run(Duration::from_millis(20), |_| ());
+        }
+        let members = world.change(&[(2, Learner, false), (3, Learner, false)]);
+        for id in [2, 3] {
+            let at = world.add_machine(id, members.clone());
+            world.start(at);
+        }
+        // What it has become outlives its process.
+        world.crash(0);
+        world.start(0);
+        let now = world.elect();
+        world.propose(now);
+        let last = *world.applied.keys().last().expect("some");
+        world.until_all_applied(last.next());
+        world.change(&[(2, Voter, false), (3, Voter, false)]);
+        // Any of the three may go now.
+        world.crash(0);
+        let next = world.elect();
+        assert_ne!(next, 0);
+        let members = world.change(&[(4, Learner, false)]);
+        let fourth = world.add_machine(4, members);
+        world.start(fourth);
+        world.propose(next);
+        world.until_applied(fourth, *world.applied.keys().last().expect("some"));
+        let members = world.change(&[(1, Voter, true), (4, Voter, false)]);
+        assert_eq!(members.voters_to_be(), [2, 3, 4].map(ServerId::new));
+        // Whoever is no member any more comes back, and changes nothing.
+        world.start(0);
+        let at = world.elect();
+        let term = world.machines[at].member.as_ref().expect("alive").term();
+        world.run(Duration::from_secs(5), |_| ());
+        let at = world.elect();
+        assert_eq!(world.machines[at].member.as_ref().expect("alive").term(), term);
+        // And back to one.
+        let gone: Vec<_> =
+            (2..=4).filter(|id| world.machines[at].id != ServerId::new(*id)).collect();
+        let members = world.change(&[(gone[0], Voter, true), (gone[1], Voter, true)]);
+        assert!(members.is_alone(world.machines[at].id));
+        for at in (0..4).filter(|other| *other != at) {
+            world.crash(at);
+        }
+        world.propose(at);
+        world.until_applied(at, *world.applied.keys().last().expect("some"));
+    }
+}
+
+#[test]
+fn members_are_exchanged_in_trouble_and_one_log_is_applied() {
+    use MemberStanding::{Learner, Voter};
+    let (mut steps, mut applied) = (0, 0);
+    for seed in 100..120 {
+        let mut world = World::new(seed, 3, 2);
+        world.lost_permille = 30;
+        (world.latency_ms, world.sync_ms) = (40, 30);
+        let mut trouble = Random::new(seed);
+        world.run(Duration::from_secs(60), |world| {
+            world.suffer(&mut trouble);
+            let Some(at) = world.primary().filter(|_| trouble.chance(5)) else { return };
+            let member = world.machines[at].member.as_mut().expect("primary");
+            let members = member.members().clone();
+            let voters = members.voters_to_be();
+            let others: Vec<u64> =
+                (1..=5).filter(|id| !voters.contains(&ServerId::new(*id))).collect();
+            let out = voters[usize::try_from(trouble.below(voters.len() as u64)).expect("small")];
+            let Some(into) = others.get(usize::try_from(trouble.below(3)).expect("small")) else {
+                return;
+            };
+            let change = |id: u64, standing, goes| {
+                let address = Address::new(format!("m{id}"));
+                MemberChange { member: Member { id: ServerId::new(id), address, standing }, goes }
+            };
+            let changes = match trouble.below(3) {
+                0 => vec![change(*into, Learner, false)],
+                1 if voters.len() < 4 => vec![change(*into, Voter, false)],
+                _ => vec![change(*into, Voter, false), change(out.get(), Voter, true)],
+            };
+            steps += u32::from(member.change_members(&MembersChange { changes }).is_ok());
+        });
+        world.cut.clear();
+        world.lost_permille = 0;
+        for at in 0..world.machines.len() {
+            if world.machines[at].member.is_none() {
+                world.start(at);
+            }
+        }
+        let primary = world.elect();
+        world.run(Duration::from_secs(2), |_| ());
+        world.propose(primary);
+        let last = world.applied.keys().last().copied().unwrap_or_default();
+        let members = world.machines[primary].member.as_ref().expect("alive").members().clone();
+        assert!(!members.is_joint(), "a step ends: {members:?}");
+        for member in &members.all {
+            let at = world.machines.iter().position(|it| it.id == member.id).expect("known");
+            let knows = world.machines[at].member.as_ref().map(Consensus::members);
+            if knows.is_none_or(|members| members.get(member.id).is_none()) {
+                // Taken out, and in again since.
+                world.crash(at);
+                world.start(at);
+            }
+            world.until_applied(at, last.next());
+        }
+        applied += last.get();
+    }
+    assert!(steps > 100, "members are exchanged: {steps}");
+    assert!(applied > 20 * 50, "they get on in trouble too: {applied}");
 }
 
 #[test]

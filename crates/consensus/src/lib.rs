@@ -12,19 +12,24 @@ mod beginning;
 mod checkpoint_offers;
 mod consensus_error;
 mod election_clock;
+mod entries;
 mod group;
 #[cfg(test)]
 mod group_test;
 mod held_messages;
 mod leadership;
+mod marks;
 mod member_log;
+mod membership;
 mod messages;
+mod output;
 mod stored;
 mod ticks;
 
 pub use beginning::Beginning;
 pub use checkpoint_offers::CheckpointOffer;
 pub use consensus_error::ConsensusError;
-pub use group::{CommittedRecord, Consensus, LogBatch};
+pub use group::Consensus;
+pub use output::{CommittedRecord, LogBatch};
 pub use stored::StoredRecord;
 pub use ticks::{ELECTION_TICKS, TICK};

@@ -6,9 +6,10 @@
 //! - ML1: consecutive, from the record after `base`.
 //! - ML2: what was not applied here is never dropped.
 
+use crate::entries::{change_of, data_of};
 use crate::stored::StoredRecord;
 use cairn_types::wire::Message;
-use cairn_types::{LogIndex, MemberStanding, Members, Term};
+use cairn_types::{MemberStanding, Members, Term};
 use raft::prelude::{ConfState, Entry, HardState, Snapshot};
 use raft::storage::{GetEntriesContext, RaftState, Storage};
 use raft::{Error, Result, StorageError};
@@ -60,14 +61,10 @@ pub(crate) fn conf_state(members: &Members) -> ConfState {
     }
 }
 
-/// What the library knows an entry as.
-pub(crate) fn to_entry(index: LogIndex, stored: StoredRecord) -> Entry {
-    Entry { index: index.get(), term: stored.term.get(), data: stored.data, ..Entry::default() }
-}
-
 /// How an entry is stored.
 pub(crate) fn to_stored(entry: &Entry) -> Vec<u8> {
-    StoredRecord { term: Term::new(entry.term), data: entry.data.clone() }.to_bytes()
+    let (term, data, change) = (Term::new(entry.term), data_of(entry), change_of(entry));
+    StoredRecord { term, data, change }.to_bytes()
 }
 
 impl MemberLog {
@@ -93,6 +90,15 @@ impl MemberLog {
 
     pub(crate) fn offered(&self) -> LogPlace {
         self.offered
+    }
+
+    pub(crate) fn base(&self) -> LogPlace {
+        self.base
+    }
+
+    /// The members are others from now on.
+    pub(crate) fn set_members(&mut self, members: &Members) {
+        self.conf_state = conf_state(members);
     }
 
     /// A checkpoint stands for all up to `base`: the log begins behind it.

@@ -1,6 +1,7 @@
 //! The library's messages as our own, and back: no byte of the library's encoding meets the net.
 
 use crate::consensus_error::ConsensusError;
+use crate::entries::{change_of, data_of, to_entry};
 use crate::member_log::conf_state;
 use cairn_protocol::{ConsensusEntry, ConsensusKind, ConsensusMessage, OfferedCheckpoint};
 use cairn_types::{LogIndex, ServerId, Term};
@@ -41,7 +42,7 @@ fn library_kind(kind: ConsensusKind) -> MessageType {
     }
 }
 
-fn is_ask_for_vote(kind: ConsensusKind) -> bool {
+pub(crate) fn is_ask_for_vote(kind: ConsensusKind) -> bool {
     matches!(kind, ConsensusKind::AskVote | ConsensusKind::AskPreVote)
 }
 
@@ -81,7 +82,8 @@ fn whole(mut message: Message) -> Option<ConsensusMessage> {
     let entries = message.take_entries().into_iter().map(|entry: Entry| ConsensusEntry {
         index: LogIndex::new(entry.index),
         term: Term::new(entry.term),
-        data: entry.data,
+        data: data_of(&entry),
+        change: change_of(&entry),
     });
     let checkpoint = (kind == ConsensusKind::OfferCheckpoint).then(|| {
         let metadata = message.get_snapshot().get_metadata();
@@ -120,13 +122,11 @@ pub(crate) fn to_library(message: ConsensusMessage) -> Result<Message, Consensus
         if !is_next || entry.term > message.term || entry.term == Term::default() {
             return Err(ConsensusError::Malformed("entries are not consecutive"));
         }
+        if entry.change.is_some() && !entry.data.is_empty() {
+            return Err(ConsensusError::Malformed("a change of members with a record in it"));
+        }
         next = entry.index;
-        entries.push(Entry {
-            index: entry.index.get(),
-            term: entry.term.get(),
-            data: entry.data,
-            ..Entry::default()
-        });
+        entries.push(to_entry(entry.index, entry.term, entry.data, entry.change.as_ref()));
     }
     if message.term == Term::default() || message.from == ServerId::default() {
         return Err(ConsensusError::Malformed("a message of no term, or of nobody"));
@@ -190,6 +190,9 @@ mod tests {
             let append = message.kind == ConsensusKind::Append;
             message.entries.truncate(if append { 9 } else { 0 });
             for (at, entry) in (1..).zip(&mut message.entries) {
+                if entry.change.is_some() {
+                    entry.data = Default::default();
+                }
                 (entry.index, entry.term) = (LogIndex::new(index + at), Term::new(term));
             }
             let heartbeat = [ConsensusKind::Heartbeat, ConsensusKind::HeartbeatAnswer];
@@ -210,6 +213,7 @@ mod tests {
             index: LogIndex::new(index),
             term: Term::new(3),
             data: vec![7; size].into(),
+            ..ConsensusEntry::default()
         };
         let sizes = [1, MESSAGE_SIZE, 5, 6, 2 * MESSAGE_SIZE, 1];
         let entries: Vec<ConsensusEntry> =

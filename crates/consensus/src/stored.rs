@@ -1,12 +1,16 @@
 //! A record of the log as it is stored.
 
 use bytes::Bytes;
-use cairn_types::Term;
+use cairn_types::{MembersChange, Term};
 
 cairn_types::message! {
     /// The term in which a record was proposed, and the record; empty where the consensus library
-    /// made an entry of its own.
-    pub struct StoredRecord { 1 => term: Term, 2 => data: Bytes }
+    /// made an entry of its own, and where the members change.
+    pub struct StoredRecord {
+        1 => term: Term,
+        2 => data: Bytes,
+        3 => change: Option<MembersChange>,
+    }
 }
 
 #[cfg(test)]

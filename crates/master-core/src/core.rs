@@ -102,6 +102,9 @@ pub struct MasterCore {
     out: MasterOutbox,
 }
 
+/// What the driver answers, and no core.
+const OF_THE_GROUP: &str = "what is about the group of masters is answered before it comes here";
+
 impl MasterCore {
     /// The master of term `term` over `state`; `seed` feeds its choices.
     #[must_use]
@@ -356,6 +359,12 @@ impl MasterCore {
         ListJobsAnswer { jobs: of_chunks.chain(self.reclaim.job(view)).chain(policies).collect() }
     }
 
+    /// Whether its term has begun (R23).
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.serving
+    }
+
     /// What a master of a group of one is: whoever asks knows the masters of others.
     fn find_primary(&self) -> Response {
         let role = if self.serving { MasterRole::Primary } else { MasterRole::Starting };
@@ -430,9 +439,9 @@ impl MasterCore {
             ClientToMaster::ChangeSettings(it) => return self.change_settings(now, from, it),
             ClientToMaster::ListMasters(_)
             | ClientToMaster::JoinGroup(_)
-            | ClientToMaster::AskShadow(_) => {
-                let line = "what is about the group of masters is answered before it comes here";
-                Err(Failure::refused(ErrorCode::Invalid, line))
+            | ClientToMaster::AskShadow(_)
+            | ClientToMaster::ChangeMasters(_) => {
+                Err(Failure::refused(ErrorCode::Invalid, OF_THE_GROUP))
             }
             ClientToMaster::RecordLength(wish) => return self.record_length(now, from, wish.file),
         };

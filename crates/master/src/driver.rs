@@ -20,7 +20,7 @@
 use crate::checkpoint_fetch::{CheckpointFetch, CheckpointReads, FetchStep};
 use crate::checkpoint_pace::CheckpointPace;
 use crate::damage_mark::DamageMark;
-use crate::group_member::{GroupAnswer, GroupMember};
+use crate::group_member::{GroupAnswer, GroupMember, TAKEN_OUT};
 use crate::log_room::{Append, AppendOnItsWay, LogRoom, ROOM_PAUSE};
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
@@ -38,7 +38,7 @@ use cairn_master_core::{
 use cairn_pagetree::Damaged;
 use cairn_protocol::{Hello, Request};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Random, Term};
+use cairn_types::{Address, Random, Term};
 use std::sync::Arc;
 
 /// A master as the worlds drive it.
@@ -112,15 +112,20 @@ impl Master {
         self.begins_history = true;
     }
 
+    /// Others reach it there: the others of its group have to know, once there are some.
+    pub fn reach_at(&mut self, address: Address) {
+        self.group.reach_at(address);
+    }
+
     /// From now on it can say what the process takes.
     pub fn measure(&mut self, resources: Arc<dyn Resources>) {
         self.resources = Some(resources);
     }
 
-    /// Whether it is the only member of its group.
+    /// Whether it never had company in its group.
     #[must_use]
-    pub fn is_alone(&self) -> bool {
-        self.group.consensus().is_alone()
+    pub fn was_always_alone(&self) -> bool {
+        self.group.consensus().was_always_alone()
     }
 
     /// The latest term that it has heard of.
@@ -136,13 +141,12 @@ impl Master {
         wishes: &mut Vec<MasterEffect>,
     ) -> Result<(), ConsensusError> {
         match event {
-            Event::Started => self.start(now, wishes),
+            Event::Started => self.start(wishes),
             Event::Completed { id, result: Completion::Woken } if self.room.was_asked(id) => {
                 self.look_for_room(now, wishes);
             }
             Event::Completed { id, result: Completion::Woken } if self.group.is_tick(id) => {
                 self.group.consensus_mut().tick(now.time)?;
-                self.set_tick(now, wishes);
             }
             Event::Completed { id, result: Completion::Answered(result) }
                 if self.fetch.is_answer(id) =>
@@ -157,7 +161,7 @@ impl Master {
             Event::Completed { id, result: Completion::Answered(result) }
                 if id.0 > MasterOutbox::DRIVER_EFFECTS =>
             {
-                self.group.end_call(id, result.is_ok())?;
+                self.group.end_call(id, result)?;
             }
             Event::Completed { id, result: Completion::Disk(result) } => {
                 self.on_disk(now, id, result, wishes);
@@ -172,18 +176,10 @@ impl Master {
         Ok(())
     }
 
-    fn start(&mut self, now: Now, wishes: &mut Vec<MasterEffect>) {
+    fn start(&mut self, wishes: &mut Vec<MasterEffect>) {
         let told = self.told.drain(..).map(|event| MasterEffect::Env(Effect::Log(event)));
         wishes.extend(told);
         wishes.push(MasterEffect::Env(Effect::Identify(self.group.hello().clone())));
-        if !self.group.consensus().is_alone() {
-            self.set_tick(now, wishes);
-        }
-    }
-
-    fn set_tick(&mut self, now: Now, wishes: &mut Vec<MasterEffect>) {
-        let id = self.fresh();
-        wishes.push(MasterEffect::Env(self.group.set_tick(now.time, id)));
     }
 
     fn on_request(
@@ -198,7 +194,8 @@ impl Master {
             wishes.push(MasterEffect::Env(self.reads.begin(id, (from, fetch))));
             return Ok(());
         }
-        let request = match self.group.on_request(now, request, &self.role)? {
+        let request = match self.group.on_request(now, (from, request), &self.role)? {
+            GroupAnswer::Waits => return Ok(()),
             GroupAnswer::Answered(answer) => {
                 wishes.push(reply(from, answer));
                 return Ok(());
@@ -474,7 +471,9 @@ impl Master {
         let as_of = (state.applied(), state.applied_term());
         // The wish stands until it can be followed.
         let is_wished = !self.pace.is_under_way() && self.room.take_checkpoint_wish();
-        if !self.pace.is_due(&self.config, as_of.0, is_wished) {
+        let consensus = self.group.consensus();
+        let is_wished = is_wished || consensus.lacks_checkpoint();
+        if !consensus.remembers_members() || !self.pace.is_due(&self.config, as_of.0, is_wished) {
             return;
         }
         let snapshot = LogJob::Checkpoint(state.clone().into());
@@ -581,6 +580,10 @@ impl Driver for Master {
                 self.halt(&error.to_string(), &mut wishes);
             }
         }
+        if self.group.is_out() && !self.halted {
+            self.halted = true;
+            wishes.push(MasterEffect::Env(Effect::Halt(TAKEN_OUT.to_owned())));
+        }
         self.move_on(now, wishes, effects);
         if !self.mark.is_set() && !self.halted {
             self.checkpoint_if_due(effects);
@@ -589,7 +592,7 @@ impl Driver for Master {
                 *last += 1;
                 EffectId(*last)
             };
-            effects.extend(self.group.messages(now, &self.role, fresh));
+            effects.extend(self.group.talk(now, &self.role, fresh));
         }
     }
 }

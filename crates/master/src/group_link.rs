@@ -36,6 +36,11 @@ impl GroupLink {
         Effect::Wake { id, at: now + TICK }
     }
 
+    /// Whether one is on its way.
+    pub(crate) fn has_tick(&self) -> bool {
+        self.tick.is_some()
+    }
+
     /// Whether this is the tick.
     pub(crate) fn is_tick(&mut self, id: EffectId) -> bool {
         self.tick.take_if(|tick| *tick == id).is_some()

@@ -3,12 +3,15 @@
 //!
 //! - GM1: what is said of who is in charge is what this member believes; nothing is safe because
 //!   of it.
+//! - GM2: whoever was taken out may not hear of it by the log: others tell it when it stands for
+//!   election. It believes only those who know of later members than itself.
 
 use crate::group_link::GroupLink;
+use crate::member_change::{MemberChanges, takes_out};
 use crate::role::Role;
 use crate::shadow::Shadow;
 use cairn_consensus::{Consensus, ConsensusError};
-use cairn_env::{Effect, EffectId, LogEvent, Now};
+use cairn_env::{Answer, Caller, Effect, EffectId, LogEvent, Now, Payload};
 use cairn_master_core::LogJob;
 use cairn_protocol::{
     ConsensusMessages, ConsensusMessagesAnswer, ErrorCode, Failure, FindPrimaryAnswer, Hello,
@@ -21,11 +24,17 @@ use std::time::Duration;
 /// How long another member has to give a piece of a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Why the process of a member ends that is one no more.
+pub(crate) const TAKEN_OUT: &str =
+    "this master was taken out of its group; its directory is of no more use";
+
 /// What becomes of a request.
 #[derive(Debug)]
 pub(crate) enum GroupAnswer {
     /// It was about the group.
     Answered(Result<Response, Failure>),
+    /// It was about the group, and is answered when the group has changed.
+    Waits,
     /// It is for who is in charge.
     NotOfGroup(Request),
 }
@@ -35,13 +44,30 @@ pub(crate) enum GroupAnswer {
 pub(crate) struct GroupMember {
     consensus: Consensus,
     link: GroupLink,
+    changes: MemberChanges,
     hello: Hello,
     shadow: Shadow,
+    /// How others reach this member, where it is told.
+    address: Address,
+    is_told_out: bool,
 }
 
 impl GroupMember {
     pub(crate) fn new(consensus: Consensus, hello: Hello) -> Self {
-        Self { consensus, link: GroupLink::default(), hello, shadow: Shadow::default() }
+        let (link, changes) = (GroupLink::default(), MemberChanges::default());
+        let (address, is_told_out) = (Address::default(), false);
+        let shadow = Shadow::default();
+        Self { consensus, link, changes, hello, shadow, address, is_told_out }
+    }
+
+    /// Others reach this member there.
+    pub(crate) fn reach_at(&mut self, address: Address) {
+        self.address = address;
+    }
+
+    /// Whether it was taken out of its group.
+    pub(crate) fn is_out(&self) -> bool {
+        self.is_told_out || self.consensus.members().get(self.hello.server).is_none()
     }
 
     pub(crate) fn consensus(&self) -> &Consensus {
@@ -56,41 +82,55 @@ impl GroupMember {
         &self.hello
     }
 
-    /// Asks for the next tick.
-    pub(crate) fn set_tick(&mut self, now: Time, id: EffectId) -> Effect<LogJob> {
-        self.link.set_tick(now, id)
-    }
-
     /// Whether this is the tick.
     pub(crate) fn is_tick(&mut self, id: EffectId) -> bool {
         self.link.is_tick(id)
     }
 
     /// A call is over: whom it did not reach may lack what it carried.
-    pub(crate) fn end_call(&mut self, id: EffectId, is_ok: bool) -> Result<(), ConsensusError> {
-        match self.link.end_call(id) {
-            Some(member) if !is_ok => self.consensus.unreachable(member),
-            _ => Ok(()),
+    pub(crate) fn end_call(
+        &mut self,
+        id: EffectId,
+        result: Result<Answer, Failure>,
+    ) -> Result<(), ConsensusError> {
+        let Some(member) = self.link.end_call(id) else { return Ok(()) };
+        match result {
+            Ok(Answer { response: Response::ConsensusMessages(answer), .. }) => {
+                // GM2
+                self.is_told_out |= answer.out_as_of > self.consensus.members().as_of;
+                Ok(())
+            }
+            _ => self.consensus.unreachable(member),
         }
     }
 
-    /// The calls that carry what there is to say to others. Where this member is in charge, and no
-    /// other can be, they tell what is applied: all that anybody was told.
-    pub(crate) fn messages(
+    /// The calls that carry what there is to say to others, the next tick where one is needed, and
+    /// the answer for whoever has changed the group, once that is over. Where this member is in
+    /// charge, and no other can be, the calls tell what is applied: all that anybody was told.
+    pub(crate) fn talk(
         &mut self,
         now: Now,
         role: &Role,
-        fresh: impl FnMut() -> EffectId,
+        mut fresh: impl FnMut() -> EffectId,
     ) -> Vec<Effect<LogJob>> {
-        let messages = self.consensus.messages();
-        if messages.is_empty() {
-            return Vec::new();
+        let mut effects = Vec::new();
+        if let Some((to, answer)) = self.changes.end(&self.consensus) {
+            effects.push(Effect::Reply { to, answer, payload: Payload::default() });
         }
-        let (state, term) = (role.state(), self.consensus.term());
-        let is_sure = matches!(role, Role::Primary(_))
-            && self.consensus.is_confirmed(now.time, state.config().drift_permille);
-        let applied = is_sure.then(|| (state.applied(), term));
-        self.link.send((now, applied), messages, self.consensus.members(), fresh)
+        // Nobody else needs one that is alone.
+        if !self.consensus.is_alone() && !self.link.has_tick() {
+            effects.push(self.link.set_tick(now.time, fresh()));
+        }
+        let messages = self.consensus.messages();
+        if !messages.is_empty() {
+            let (state, term) = (role.state(), self.consensus.term());
+            let is_sure = matches!(role, Role::Primary(_))
+                && self.consensus.is_confirmed(now.time, state.config().drift_permille);
+            let applied = is_sure.then(|| (state.applied(), term));
+            let members = self.consensus.members();
+            effects.extend(self.link.send((now, applied), messages, members, fresh));
+        }
+        effects
     }
 
     /// A call to another member; none where it is no member.
@@ -109,7 +149,7 @@ impl GroupMember {
     pub(crate) fn on_request(
         &mut self,
         now: Now,
-        request: Request,
+        (from, request): (Caller, Request),
         role: &Role,
     ) -> Result<GroupAnswer, ConsensusError> {
         let shadow_state = match role {
@@ -127,7 +167,20 @@ impl GroupMember {
             }
             Request::ListMasters(_) => Ok(self.list_masters(role)),
             Request::JoinGroup(join) => self.is_member_of(&join),
-            Request::FindPrimary(_) if matches!(role, Role::Shadow(_)) => Ok(self.find_primary()),
+            Request::ChangeMasters(asked) if matches!(role, Role::Primary(_)) => {
+                if takes_out(&asked, self.hello.server) {
+                    // MC3
+                    self.consensus.hand_over()?;
+                    Err(self.not_in_charge())
+                } else {
+                    let group = (&mut self.consensus, &self.address);
+                    match self.changes.begin(now.time, (from, asked), group)? {
+                        Some(answer) => answer,
+                        None => return Ok(GroupAnswer::Waits),
+                    }
+                }
+            }
+            Request::FindPrimary(_) if !self.consensus.is_alone() => Ok(self.find_primary(role)),
             other => return Ok(GroupAnswer::NotOfGroup(other)),
         };
         Ok(GroupAnswer::Answered(answer))
@@ -146,6 +199,10 @@ impl GroupMember {
         {
             self.link.note_stamp(from, them.stamp);
         }
+        let members = self.consensus.members();
+        // GM2
+        let is_out = them.messages.iter().any(|it| members.get(it.from).is_none());
+        let out_as_of = if is_out { members.as_of } else { LogIndex::default() };
         for message in them.messages {
             match self.consensus.receive(now, message) {
                 // What no member sends changes nothing.
@@ -158,7 +215,7 @@ impl GroupMember {
         if is_echo && them.term == self.consensus.term() && them.applied > LogIndex::default() {
             self.shadow.primary_applied(Time::from_nanos(them.echo), them.applied);
         }
-        Ok(Response::ConsensusMessages(ConsensusMessagesAnswer {}))
+        Ok(Response::ConsensusMessages(ConsensusMessagesAnswer { out_as_of }))
     }
 
     /// The address of who is in charge, as far as this member knows.
@@ -216,8 +273,12 @@ impl GroupMember {
         if is_elected { MasterRole::Starting } else { MasterRole::Shadow }
     }
 
-    fn find_primary(&self) -> Response {
-        let role = self.shadow_role();
+    fn find_primary(&self, role: &Role) -> Response {
+        let role = match role {
+            Role::Primary(primary) if primary.core().is_serving() => MasterRole::Primary,
+            Role::Primary(_) => MasterRole::Starting,
+            Role::Shadow(_) => self.shadow_role(),
+        };
         let term = self.consensus.term();
         let primary = self.primary_address().unwrap_or_default();
         let masters = self.consensus.members().all.iter().map(|member| member.address.clone());

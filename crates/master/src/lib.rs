@@ -18,6 +18,7 @@ mod group_link;
 mod group_member;
 mod log_room;
 mod master_disk;
+mod member_change;
 mod member_directory;
 mod open;
 mod primary;

@@ -94,6 +94,12 @@ pub enum MasterOpenError {
     /// There is no term after the one that is lost.
     #[error("no term comes after that: give the one that the master named")]
     TermsSpent,
+    /// The group goes on without it.
+    #[error("{directory}: this master was taken out of its group; give it an empty directory")]
+    TakenOut {
+        /// Where.
+        directory: String,
+    },
     /// A history begins at a master that is alone.
     #[error("one of a group of masters begins no history by itself: the others may know more")]
     RecoverGroup,
@@ -136,6 +142,9 @@ impl Master {
         let RecoveredState { state, log, from, mark, base, records, told } =
             recovered.map_err(unrecovered)?;
 
+        if mark.as_ref().is_some_and(|mark| mark.members.get(me).is_none()) {
+            return Err(MasterOpenError::TakenOut { directory });
+        }
         let lost = config.recover_past.filter(|past| *past >= state.applied_term());
         let past = lost.unwrap_or(state.applied_term());
         if past >= Term::LAST {

@@ -111,9 +111,18 @@ pub(crate) fn recover(
         }
         let base = (state.applied(), state.applied_term());
         let records_after = decoded(base.0, &records)?;
-        // Of one that is alone all that is durable is committed.
-        let sure =
-            mark.as_ref().filter(|_| !is_alone).map_or(LogIndex::new(u64::MAX), |it| it.committed);
+        // Of one that is alone all that is durable is committed, and its state holds it before it
+        // begins. But a change of members that the mark does not have is for consensus.
+        let known = mark.as_ref().map_or(LogIndex::default(), |mark| mark.members.as_of);
+        let is_news =
+            |(index, stored): &&(LogIndex, StoredRecord)| *index > known && stored.change.is_some();
+        let changes = records_after.iter().find(is_news).map(|(index, _)| *index);
+        let is_alone = is_alone && changes.is_none();
+        let before_change = || LogIndex::new(changes.map_or(u64::MAX, |index| index.get() - 1));
+        let sure = match &mark {
+            Some(mark) if !mark.members.is_alone(me) => mark.committed.min(before_change()),
+            _ => before_change(),
+        };
         replay(&mut state, &records_after, sure)?;
         let Some(damaged) = state.damage() else {
             let (base, records) = if is_alone {

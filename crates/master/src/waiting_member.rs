@@ -17,7 +17,7 @@ use cairn_protocol::{
     ErrorCode, Failure, FindPrimaryAnswer, Hello, JoinGroup, JoinGroupAnswer, ListMastersAnswer,
     MasterRole, Request, Response, Role,
 };
-use cairn_types::{Address, CellId, Incarnation, Members, Random, ServerId};
+use cairn_types::{Address, CellId, Incarnation, MemberStanding, Members, Random, ServerId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,12 +92,23 @@ impl WaitingMember {
     }
 
     /// Why it does not become a member of this group.
+    /// Whether a group that there is already takes it in: the others may be more, or fewer, than
+    /// those that it was told of.
+    fn joins_as_learner(&self, join: &JoinGroup) -> bool {
+        let me = join.members.get(self.me);
+        me.is_some_and(|it| {
+            it.standing == MemberStanding::Learner && self.peers.contains(&it.address)
+        })
+    }
+
     fn refusal(&self, join: &JoinGroup) -> Option<Failure> {
         let named: BTreeSet<&Address> = join.members.all.iter().map(|it| &it.address).collect();
         let line = if self.joining.is_some() || self.farewell.is_some() {
             return Some(Failure::not_done(ErrorCode::Busy, "it is becoming a member just now"));
         } else if join.members.get(self.me).is_none() {
             format!("this master is {}, which is not among the members", self.me)
+        } else if self.joins_as_learner(join) {
+            return None;
         } else if !named.iter().copied().eq(&self.peers) {
             let peers: Vec<&str> = self.peers.iter().map(Address::as_str).collect();
             format!("this master was started with --peers {}", peers.join(","))

@@ -4,7 +4,7 @@
 //! and only values are handed to the library.
 
 use bytes::Bytes;
-use cairn_types::{LogIndex, Members, ServerId, Term};
+use cairn_types::{LogIndex, Members, MembersChange, ServerId, Term};
 
 cairn_types::code! {
     /// Which message.
@@ -36,7 +36,12 @@ cairn_types::code! {
 
 cairn_types::message! {
     /// A record on its way into a member's log; empty where the library made the entry.
-    pub struct ConsensusEntry { 1 => index: LogIndex, 2 => term: Term, 3 => data: Bytes }
+    pub struct ConsensusEntry {
+        1 => index: LogIndex,
+        2 => term: Term,
+        3 => data: Bytes,
+        4 => change: Option<MembersChange>,
+    }
 }
 
 cairn_types::message! {
@@ -88,7 +93,10 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// They have come; what comes of them is told in messages.
-    pub struct ConsensusMessagesAnswer {}
+    pub struct ConsensusMessagesAnswer {
+        /// The sender is no member any more, as of this record; zero: it is one.
+        1 => out_as_of: LogIndex,
+    }
 }
 
 cairn_types::message! {

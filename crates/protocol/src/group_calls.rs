@@ -1,7 +1,7 @@
 //! The group of masters, as people see it and make it.
 
 use crate::MasterRole;
-use cairn_types::{CellId, LogIndex, Member, Members, ServerId, Term};
+use cairn_types::{CellId, LogIndex, Member, MemberChange, Members, ServerId, Term};
 
 cairn_types::message! {
     /// Who belongs to the group of masters, and how far each is. Every master answers, whatever it
@@ -26,6 +26,16 @@ cairn_types::message! {
         6 => applied: LogIndex,
         7 => members: Vec<MasterStatus>,
     }
+}
+
+cairn_types::message! {
+    /// A step to another group of masters, asked of the primary: all of the changes at once. What
+    /// holds already is no change.
+    pub struct ChangeMasters { 1 => changes: Vec<MemberChange> }
+}
+cairn_types::message! {
+    /// It is over; the members now.
+    pub struct ChangeMastersAnswer { 1 => members: Members }
 }
 
 cairn_types::message! {

@@ -60,7 +60,10 @@ pub use frame::{
     FRAME_HEADER_SIZE, FrameError, FrameHeader, FrameKind, MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX,
     PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, RequestId, VERSION_ANY, encode_frame,
 };
-pub use group_calls::{JoinGroup, JoinGroupAnswer, ListMasters, ListMastersAnswer, MasterStatus};
+pub use group_calls::{
+    ChangeMasters, ChangeMastersAnswer, JoinGroup, JoinGroupAnswer, ListMasters, ListMastersAnswer,
+    MasterStatus,
+};
 pub use handshake::{Hello, Role, Welcome, judge_hello, judge_request};
 pub use job_calls::{
     Balance, BalanceAnswer, CancelJob, CancelJobAnswer, Drain, DrainAnswer, JobKind, JobState,

@@ -28,7 +28,7 @@ use crate::{
 use crate::{AskShadow, AskShadowAnswer, TellShadow, TellShadowAnswer};
 use crate::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain, UndrainAnswer};
 use crate::{CancelJob, CancelJobAnswer, ListJobs, ListJobsAnswer};
-use crate::{ChangeSettings, ChangeSettingsAnswer};
+use crate::{ChangeMasters, ChangeMastersAnswer, ChangeSettings, ChangeSettingsAnswer};
 use crate::{
     CheckReplica, CheckReplicaAnswer, ListChunks, ListChunksAnswer, ListHeld, ListHeldAnswer,
 };
@@ -287,6 +287,7 @@ rpcs! {
         135 => ChangeSettings -> ChangeSettingsAnswer,
         150 => ListMasters -> ListMastersAnswer,
         151 => JoinGroup -> JoinGroupAnswer,
+        154 => ChangeMasters -> ChangeMastersAnswer,
         120 => ListChunks -> ListChunksAnswer,
         130 => Recover -> RecoverAnswer,
         140 => FindPrimary -> FindPrimaryAnswer,

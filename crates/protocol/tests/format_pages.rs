@@ -128,6 +128,8 @@ fn messages_within_others() -> String {
         protocol::ConsensusEntry::proto_text(),
         protocol::ConsensusMessage::proto_text(),
         protocol::OfferedCheckpoint::proto_text(),
+        cairn_types::MemberChange::proto_text(),
+        cairn_types::MembersChange::proto_text(),
         protocol::ChunkWait::proto_text(),
         protocol::ListedChunk::proto_text(),
         protocol::ListedReplica::proto_text(),

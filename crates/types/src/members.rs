@@ -28,7 +28,73 @@ crate::message! {
     pub struct Members { 1 => all: Vec<Member>, 2 => as_of: LogIndex }
 }
 
+crate::message! {
+    /// A member that comes, changes its standing, or (`goes`) is one no more.
+    pub struct MemberChange { 1 => member: Member, 2 => goes: bool }
+}
+
+crate::message! {
+    /// A step from one group to the next, as the log has it (Raft's joint consensus): one change is
+    /// a step by itself, several begin one in two parts, and none ends it.
+    pub struct MembersChange { 1 => changes: Vec<MemberChange> }
+}
+
 impl Members {
+    /// Whether a step of several changes has begun and not ended: both groups decide.
+    #[must_use]
+    pub fn is_joint(&self) -> bool {
+        let changes = [MemberStanding::Entering, MemberStanding::Leaving];
+        self.all.iter().any(|member| changes.contains(&member.standing))
+    }
+
+    /// Who votes when all that is under way is over.
+    #[must_use]
+    pub fn voters_to_be(&self) -> Vec<ServerId> {
+        let votes = [MemberStanding::Voter, MemberStanding::Entering];
+        let voters = self.all.iter().filter(|member| votes.contains(&member.standing));
+        voters.map(|member| member.id).collect()
+    }
+
+    /// The group after a step that stands in the log at `index`.
+    #[must_use]
+    pub fn changed(&self, change: &MembersChange, index: LogIndex) -> Self {
+        let mut next = Self { all: self.all.clone(), as_of: index };
+        if change.changes.is_empty() {
+            next.all.retain(|member| member.standing != MemberStanding::Leaving);
+            let entering = |it: &&mut Member| it.standing == MemberStanding::Entering;
+            next.all.iter_mut().filter(entering).for_each(|it| it.standing = Default::default());
+            return next;
+        }
+        let is_joint = change.changes.len() > 1;
+        for MemberChange { member, goes } in &change.changes {
+            next.change_one(member, *goes, is_joint);
+        }
+        next
+    }
+
+    fn change_one(&mut self, member: &Member, goes: bool, is_joint: bool) {
+        let Some(place) = self.all.iter().position(|known| known.id == member.id) else {
+            // Who is no member cannot go.
+            if !goes {
+                let entering = is_joint && member.standing == MemberStanding::Voter;
+                let standing = if entering { MemberStanding::Entering } else { member.standing };
+                self.all.push(Member { standing, ..member.clone() });
+            }
+            return;
+        };
+        let voted = self.all[place].standing == MemberStanding::Voter;
+        match (goes, voted) {
+            (true, true) if is_joint => self.all[place].standing = MemberStanding::Leaving,
+            (true, _) => drop(self.all.remove(place)),
+            (false, true) => self.all[place].address = member.address.clone(),
+            (false, false) => {
+                let enters = is_joint && member.standing == MemberStanding::Voter;
+                let standing = if enters { MemberStanding::Entering } else { member.standing };
+                self.all[place] = Member { standing, ..member.clone() };
+            }
+        }
+    }
+
     /// A group of one.
     #[must_use]
     pub fn alone(id: ServerId) -> Self {
@@ -52,8 +118,40 @@ impl Members {
 
 #[cfg(test)]
 mod tests {
-    use super::{Member, MemberStanding, Members};
-    use crate::ServerId;
+    use super::{Member, MemberChange, MemberStanding, Members, MembersChange};
+    use crate::{LogIndex, ServerId};
+
+    fn change(changes: &[(u64, MemberStanding, bool)]) -> MembersChange {
+        let one = |(id, standing, goes): &(u64, MemberStanding, bool)| {
+            let member =
+                Member { id: ServerId::new(*id), standing: *standing, ..Member::default() };
+            MemberChange { member, goes: *goes }
+        };
+        MembersChange { changes: changes.iter().map(one).collect() }
+    }
+
+    fn standings(members: &Members) -> Vec<(u64, MemberStanding)> {
+        members.all.iter().map(|member| (member.id.get(), member.standing)).collect()
+    }
+
+    #[test]
+    fn several_changes_are_a_step_in_two_parts_and_one_is_a_step_by_itself() {
+        use MemberStanding::{Entering, Learner, Leaving, Voter};
+        let alone = Members::alone(ServerId::new(1));
+        let learning = alone.changed(&change(&[(2, Learner, false)]), LogIndex::new(5));
+        assert_eq!(standings(&learning), [(1, Voter), (2, Learner)]);
+        assert!(!learning.is_joint() && !learning.is_alone(ServerId::new(1)));
+        let replaced = change(&[(1, Voter, true), (2, Voter, false)]);
+        let joint = learning.changed(&replaced, LogIndex::new(6));
+        assert_eq!(standings(&joint), [(1, Leaving), (2, Entering)]);
+        assert!(joint.is_joint());
+        assert_eq!(joint.voters_to_be(), [ServerId::new(2)]);
+        let after = joint.changed(&change(&[]), LogIndex::new(7));
+        assert_eq!(standings(&after), [(2, Voter)]);
+        assert_eq!(after.as_of, LogIndex::new(7));
+        let gone = learning.changed(&change(&[(2, Voter, true)]), LogIndex::new(6));
+        assert!(gone.is_alone(ServerId::new(1)));
+    }
 
     #[test]
     fn only_one_voter_without_company_is_alone() {

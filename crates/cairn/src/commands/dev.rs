@@ -50,6 +50,7 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
     let master = start_master(&MasterStart {
         data: data.join("master"),
         listen: dev.listen.clone(),
+        advertise: None,
         checkpoint_every_records: None,
         recover_past: None,
         peers: Vec::new(),

@@ -1,6 +1,6 @@
 //! `cairn master`: runs a master until it is killed.
 
-use crate::cell_address::CellAddress;
+use crate::cell_address::{CellAddress, check_advertise};
 use crate::cli_error::{CliError, Doing};
 use crate::limit_arguments::LimitArguments;
 use crate::log_arguments::LogArguments;
@@ -24,6 +24,9 @@ pub(crate) struct MasterArguments {
     /// Where it listens [default: 127.0.0.1:7400]
     #[arg(long, env = "CAIRN_LISTEN", value_name = "ADDRESS")]
     listen: Option<String>,
+    /// How other masters reach it, where that is not where it listens
+    #[arg(long, env = "CAIRN_ADVERTISE", value_name = "ADDRESS")]
+    advertise: Option<String>,
     /// Found the cell with the settings of a small one: deaths are believed sooner
     #[arg(long)]
     small_cell: bool,
@@ -66,10 +69,14 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
         }
         None => Vec::new(),
     };
+    let advertise = arguments.advertise.or_else(|| file.master.advertise.clone());
+    let starting = || "starting the master".to_owned();
+    advertise.as_deref().map_or(Ok(()), check_advertise).doing(starting)?;
     let mut start = MasterStart {
         peers,
         data,
         listen: listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
+        advertise,
         config: file.new_cell.apply(base),
         checkpoint_every_records: arguments.checkpoint_every_records,
         recover_past: arguments.recover_past.map(Term::new),

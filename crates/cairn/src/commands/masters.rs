@@ -3,6 +3,7 @@
 //! - GM1: a group is made once, of masters whose disks are empty and who were told of each other
 //!   with `--peers` (R25). Who does it again with the same masters finishes what was cut short.
 
+use super::group_step::GroupStep;
 use crate::cell_address::CellAddress;
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::fresh_seed::fresh_seed;
@@ -29,6 +30,31 @@ enum MastersVerb {
         #[arg(value_name = "MASTERS")]
         masters: String,
     },
+    /// Take masters into the group that were started with --peers on empty disks; they get what
+    /// there is first, and vote then. Safe to repeat
+    Add {
+        /// Addresses, commas between: a group has one, three or five masters that vote
+        #[arg(value_name = "MASTERS")]
+        masters: String,
+        /// They never vote: they follow, and answer reads
+        #[arg(long)]
+        shadow: bool,
+    },
+    /// Take masters out of the group, dead ones too
+    Remove {
+        /// Addresses, commas between: a group has one, three or five masters that vote
+        #[arg(value_name = "MASTERS")]
+        masters: String,
+    },
+    /// Put a master that was started with --peers on an empty disk in the place of another one
+    Replace {
+        /// The one that goes, dead or alive
+        #[arg(value_name = "OLD")]
+        old: String,
+        /// The one that comes
+        #[arg(value_name = "NEW")]
+        new: String,
+    },
 }
 
 /// Runs it.
@@ -39,6 +65,18 @@ pub(crate) async fn run(
 ) -> Result<(), CliError> {
     match arguments.verb {
         Some(MastersVerb::Create { masters }) => create(&masters, session, output).await,
+        Some(MastersVerb::Add { masters, shadow }) => {
+            let step = GroupStep { comes: &masters, goes: "", learns_only: shadow };
+            step.take(session, output).await
+        }
+        Some(MastersVerb::Remove { masters }) => {
+            let step = GroupStep { comes: "", goes: &masters, learns_only: false };
+            step.take(session, output).await
+        }
+        Some(MastersVerb::Replace { old, new }) => {
+            let step = GroupStep { comes: &new, goes: &old, learns_only: false };
+            step.take(session, output).await
+        }
         None => list(session, output).await,
     }
 }
@@ -86,7 +124,8 @@ fn group_of(all: &[Address], found: &[ListMastersAnswer]) -> Result<JoinGroup, C
     Ok(JoinGroup { cell, members })
 }
 
-fn standing_name(standing: MemberStanding) -> &'static str {
+/// As people are told.
+pub(super) fn standing_name(standing: MemberStanding) -> &'static str {
     match standing {
         MemberStanding::Voter => "voter",
         MemberStanding::Learner => "learner",

@@ -14,6 +14,7 @@ pub(crate) mod explain;
 pub(crate) mod find;
 pub(crate) mod fsck;
 pub(crate) mod get;
+mod group_step;
 pub(crate) mod head;
 pub(crate) mod jobs;
 pub(crate) mod lost;

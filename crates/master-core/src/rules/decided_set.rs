@@ -101,6 +101,8 @@ fn damaged_above(told: &[(ServerId, KnownReplica)], set: &[ServerId]) -> Option<
     let reached = told.iter().filter(of_set).map(|(_, replica)| replica.serial).max()?;
     let above = |(_, it): &&(ServerId, KnownReplica)| it.damaged && it.serial > reached;
     let furthest = told.iter().filter(above).max_by_key(|(server, it)| (it.serial, *server));
+    let is_of_set = furthest.is_some_and(|(server, _)| set.contains(server));
+    assert!(!is_of_set, "nothing is decided on a damaged replica (DS3)");
     furthest.map(|(server, _)| *server).filter(|_| !broken(Rule::R28))
 }
 

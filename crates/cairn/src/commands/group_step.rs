@@ -1,0 +1,226 @@
+//! `cairn masters add`, `remove` and `replace`: a step from one group of masters to another.
+//!
+//! ```text
+//!   add:  a learner ──► its disk is told of the group ──► it gets what there is ──► it votes
+//!   replace:  the same, and with its vote the other one goes: one step, both groups agree
+//! ```
+//! - GS1: each part is safe to repeat; what holds already is no change.
+
+use super::masters::standing_name;
+use crate::cell_address::CellAddress;
+use crate::cli_error::{Cause, CliError, Doing, warn};
+use crate::exit_codes::Exit;
+use crate::output::Output;
+use crate::session::Session;
+use cairn_client::{ListMastersAnswer, Masters};
+use cairn_protocol::{ErrorCode, JoinGroup, MasterRole};
+use cairn_types::{Address, Member, MemberChange, MemberStanding, Members};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Records that a new member may lack when it gets its vote; the primary asks for fewer.
+const LAG_MAX: u64 = 500;
+/// How often it is asked how far they are.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A master that is told of its group starts with it within this.
+const BECOMES_WITHIN: Duration = Duration::from_secs(10);
+/// How often a person is told.
+const TOLD_EVERY: Duration = Duration::from_secs(2);
+
+/// Who comes and who goes: addresses, with commas between; or nobody.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupStep<'a> {
+    pub(super) comes: &'a str,
+    pub(super) goes: &'a str,
+    /// Who comes never votes.
+    pub(super) learns_only: bool,
+}
+
+impl GroupStep<'_> {
+    fn doing(&self) -> String {
+        match (self.comes, self.goes) {
+            ("", goes) => format!("taking {goes} out of the group of masters"),
+            (comes, "") => format!("taking {comes} into the group of masters"),
+            (comes, goes) => format!("putting {comes} in the place of {goes}"),
+        }
+    }
+
+    /// Takes it.
+    pub(super) async fn take(self, session: &Session, output: &Output) -> Result<(), CliError> {
+        let doing = || self.doing();
+        let addresses = |text: &str| -> Result<Vec<Address>, CliError> {
+            match text {
+                "" => Ok(Vec::new()),
+                text => Ok(CellAddress::parse(text).doing(doing)?.addresses()),
+            }
+        };
+        let (comes, goes) = (addresses(self.comes)?, addresses(self.goes)?);
+        let told = session.address().addresses();
+        let masters = Masters::new(&told, session.options()).doing(doing)?;
+        let mut group = primary(&masters, &told).await.doing(doing)?;
+        let mut coming = Vec::new();
+        for address in &comes {
+            coming.push(self.learner(&masters, address, &mut group).await?);
+        }
+        let mut changes = Vec::new();
+        if !self.learns_only {
+            self.await_records(&masters, &coming, &told).await?;
+            let votes = |member: &Member| {
+                let standing = MemberStanding::Voter;
+                MemberChange { member: Member { standing, ..member.clone() }, goes: false }
+            };
+            changes.extend(coming.iter().map(votes));
+        }
+        for address in &goes {
+            let member = group.members.iter().find(|it| it.member.address == *address);
+            match member {
+                Some(status) => {
+                    changes.push(MemberChange { member: status.member.clone(), goes: true });
+                }
+                None => {
+                    let why = format!("{address} is no member");
+                    let advice = "'cairn masters' shows who is";
+                    return Err(CliError::new(doing(), Cause::new(Exit::NotFound, why, advice)));
+                }
+            }
+        }
+        let members = masters.change(changes).await.doing(doing)?;
+        show(&members, output)
+    }
+
+    /// Has a master that waits learn what the group has.
+    async fn learner(
+        &self,
+        masters: &Masters,
+        address: &Address,
+        group: &mut ListMastersAnswer,
+    ) -> Result<Member, CliError> {
+        let doing = || self.doing();
+        let asking = || format!("asking the master at {address}");
+        let answer = masters.list(address).await.doing(asking)?;
+        if !answer.cell.is_none() && answer.cell != group.cell {
+            let why = format!("{address} belongs to the cell {}", answer.cell);
+            let advice = "start a master with --peers on an empty directory";
+            return Err(CliError::new(doing(), Cause::new(Exit::Stranger, why, advice)));
+        }
+        let known = group.members.iter().find(|it| it.member.id == answer.me);
+        let standing = MemberStanding::Learner;
+        let member = match known {
+            Some(status) => status.member.clone(),
+            None => Member { id: answer.me, address: address.clone(), standing },
+        };
+        let mut members = Members::default();
+        if known.is_none() {
+            let change = MemberChange { member: member.clone(), goes: false };
+            members = masters.change(vec![change]).await.doing(doing)?;
+        }
+        if answer.cell.is_none() {
+            if members.all.is_empty() {
+                // It was taken in before, and not told, or not yet started with it.
+                members.all = group.members.iter().map(|it| it.member.clone()).collect();
+            }
+            let join = JoinGroup { cell: group.cell, members };
+            self.tell(masters, address, join).await?;
+        }
+        Ok(member)
+    }
+
+    /// Tells a master that waits of its group; one that is becoming a member just now is one soon.
+    async fn tell(
+        &self,
+        masters: &Masters,
+        address: &Address,
+        join: JoinGroup,
+    ) -> Result<(), CliError> {
+        let telling = || format!("telling the master at {address} of its group");
+        let began = Instant::now();
+        loop {
+            match masters.join(address, join.clone()).await {
+                Err(error)
+                    if error.code() == ErrorCode::Busy && began.elapsed() < BECOMES_WITHIN =>
+                {
+                    tokio::time::sleep(PAUSE).await;
+                    let now = masters.list(address).await;
+                    if now.is_ok_and(|answer| answer.cell == join.cell) {
+                        return Ok(());
+                    }
+                }
+                told => return told.doing(telling),
+            }
+        }
+    }
+
+    /// Waits until those who come have nearly all records.
+    async fn await_records(
+        &self,
+        masters: &Masters,
+        coming: &[Member],
+        told: &[Address],
+    ) -> Result<(), CliError> {
+        let mut told_at = Instant::now();
+        for member in coming {
+            loop {
+                let group = primary(masters, told).await.doing(|| self.doing())?;
+                let status = group.members.iter().find(|it| it.member.id == member.id);
+                let has = status.map(|it| it.matched.get()).unwrap_or_default();
+                if has + LAG_MAX >= group.applied.get() {
+                    break;
+                }
+                if told_at.elapsed() >= TOLD_EVERY {
+                    told_at = Instant::now();
+                    let all = group.applied.get();
+                    warn(&format!("{} has {has} of {all} records", member.address));
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the one in charge says of the group.
+async fn primary(masters: &Masters, told: &[Address]) -> Result<ListMastersAnswer, Cause> {
+    let mut asked: Vec<Address> = Vec::new();
+    let mut next: Vec<Address> = told.to_vec();
+    let mut refusal = None;
+    while let Some(address) = next.pop() {
+        if asked.contains(&address) {
+            continue;
+        }
+        match masters.list(&address).await {
+            Ok(answer) if answer.role == MasterRole::Primary => return Ok(answer),
+            Ok(answer) => {
+                let others = answer.members.into_iter().map(|it| it.member.address);
+                next.extend(others.filter(|it| !it.as_str().is_empty()));
+            }
+            Err(error) => refusal = Some(error),
+        }
+        asked.push(address);
+    }
+    match refusal {
+        Some(error) => Err(error.into()),
+        None => {
+            let why = "no master is in charge of the group just now";
+            Err(Cause::new(Exit::NotNow, why, "try again; 'cairn masters' shows who answers"))
+        }
+    }
+}
+
+fn show(members: &Members, output: &Output) -> Result<(), CliError> {
+    if output.json() {
+        let row = |it: &Member| {
+            json!({
+                "id": it.id.to_string(),
+                "address": it.address.as_str(),
+                "standing": standing_name(it.standing),
+            })
+        };
+        return output
+            .value(&json!({ "masters": members.all.iter().map(row).collect::<Vec<_>>() }));
+    }
+    for member in &members.all {
+        let (address, standing) = (member.address.as_str(), standing_name(member.standing));
+        output.line(&format!("{address:<22}  {standing}"))?;
+    }
+    Ok(())
+}
