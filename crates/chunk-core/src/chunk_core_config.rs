@@ -2,6 +2,7 @@
 
 use crate::scrub::ScrubSettings;
 use cairn_format::ScrubPosition;
+use cairn_protocol::Request;
 use cairn_types::{
     Address, CellConfig, CellId, ChunkHandle, ChunkVersion, Incarnation, ReignId, ReplicaAt, Term,
 };
@@ -31,30 +32,55 @@ pub struct ChunkCoreConfig {
     pub scrubbed: ScrubPosition,
 }
 
-/// The cell's settings, as the master tells them.
+/// Who told the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ToldBy {
+    Nobody,
+    /// A master that is not in charge: good for readers who take what may be behind.
+    Shadow,
+    /// The one that has taken this server in.
+    Master,
+}
+
+/// The cell's settings, as masters tell them.
 #[derive(Debug)]
 pub(crate) struct CellSettings {
     config: CellConfig,
-    told: bool,
+    told_by: ToldBy,
 }
 
 impl CellSettings {
     /// Before a master has told them: what most cells have, good for nothing but waiting.
     pub(crate) fn untold() -> Self {
-        Self { config: CellConfig::standard(), told: false }
+        Self { config: CellConfig::standard(), told_by: ToldBy::Nobody }
     }
 
     pub(crate) fn learn(&mut self, config: CellConfig) {
-        (self.config, self.told) = (config, true);
+        (self.config, self.told_by) = (config, ToldBy::Master);
+    }
+
+    /// A master that is not in charge tells them, while no other has.
+    pub(crate) fn learn_of_shadow(&mut self, config: CellConfig) {
+        let config = config.completed();
+        if self.told_by != ToldBy::Master && config.validate().is_ok() {
+            (self.config, self.told_by) = (config, ToldBy::Shadow);
+        }
     }
 
     pub(crate) fn config(&self) -> &CellConfig {
         &self.config
     }
 
-    /// Whether a master has told them; nothing is served before, for nobody knows yet how large a
-    /// chunk is and how long a lease lasts.
+    /// Whether the master that has taken this server in has told them.
     pub(crate) fn are_told(&self) -> bool {
-        self.told
+        self.told_by == ToldBy::Master
+    }
+
+    /// Whether that may be served: nothing before they are known, for nobody knows yet how large a
+    /// chunk is and how long a lease lasts; and before a master has taken this server in, only a
+    /// reader whom a shadow master sent.
+    pub(crate) fn allow(&self, request: &Request) -> bool {
+        let takes_behind = matches!(request, Request::Read(read) if read.takes_behind);
+        self.are_told() || (takes_behind && self.told_by == ToldBy::Shadow)
     }
 }

@@ -208,7 +208,7 @@ impl ChunkCore {
     // Requests.
 
     fn on_request(&mut self, now: Now, from: Caller, request: Request) -> Result<(), Failure> {
-        if !self.settings.are_told() {
+        if !self.settings.allow(&request) {
             let why = "this chunkserver has not joined its cell yet; try again";
             return Err(Failure::not_done(ErrorCode::Busy, why));
         }
@@ -380,12 +380,10 @@ impl ChunkCore {
 
     fn tell_shadows(&mut self, now: Time) {
         let (cell, masters) = self.link.others();
-        if self.settings.are_told() {
-            let heartbeat = Duration::from_millis(self.settings.config().heartbeat_ms);
-            let (me, table, out) = (&self.me, &mut self.table, &mut self.out);
-            let cx = &mut ReportContext { now, me, cell, heartbeat, table, out };
-            self.shadows.tick(cx, masters);
-        }
+        let heartbeat = Duration::from_millis(self.settings.config().heartbeat_ms);
+        let (me, table, out) = (&self.me, &mut self.table, &mut self.out);
+        let cx = &mut ReportContext { now, me, cell, heartbeat, table, out };
+        self.shadows.tick(cx, masters);
     }
 
     // What came of disk jobs.
@@ -539,7 +537,9 @@ impl ChunkCore {
             CallPurpose::Join { asked } => {
                 self.with_link(now, |link, cx| link.on_joined(cx, asked, Join::answer(result)));
             }
-            CallPurpose::TellShadow(at) => self.shadows.told(&at, TellShadow::answer(result)),
+            CallPurpose::TellShadow(at) => {
+                self.shadows.told(&mut self.settings, &at, TellShadow::answer(result));
+            }
             CallPurpose::FindPrimary(master) => {
                 let answer = FindPrimary::answer(result);
                 self.with_link(now, |link, cx| link.on_master_told(cx, &master, answer));

@@ -5,14 +5,15 @@
 //!      ▲                                                                        and some in turn
 //!      └── no answer · another join ───────────────────────────────────────────┘
 //! ```
-//! - SR1: nothing that they answer is ever done: it says who is to be told what again, no more (R2,
-//!   R33). A server obeys the master that it is a server of (M3), and no other.
+//! - SR1: nothing that they answer is ever done (R2, R33): it says who is to be told what again,
+//!   and the settings by which readers are served while no master has taken this server in. A
+//!   server obeys the master that it is a server of (M3), and no other.
 //! - SR2: one message is on its way to each of them, and of a bounded size, whatever changes.
 //! - SR3: it goes on while nobody is in charge: then they are all that readers have.
 //!
 //! Costs nothing in a cell of one master.
 
-use crate::chunk_core_config::ChunkCoreConfig;
+use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
 use crate::outbox::{CallPurpose, Outbox};
 use crate::replica_table::ReplicaTable;
 use cairn_protocol::{Failure, ReplicaReport, ReportSlice, TellShadow, TellShadowAnswer};
@@ -134,6 +135,10 @@ pub(crate) struct ShadowReports {
 impl ShadowReports {
     /// Time passes; these are the masters that are not known to be in charge.
     pub(crate) fn tick(&mut self, cx: &mut ReportContext<'_>, masters: Vec<Address>) {
+        if cx.cell.is_none() {
+            // It belongs to nobody yet.
+            return;
+        }
         let changed = cx.table.take_changed(!masters.is_empty());
         self.shadows.retain(|at, _| masters.contains(at));
         for master in masters {
@@ -153,7 +158,12 @@ impl ShadowReports {
     }
 
     /// One of them has answered, or not (SR1).
-    pub(crate) fn told(&mut self, from: &Address, result: Result<TellShadowAnswer, Failure>) {
+    pub(crate) fn told(
+        &mut self,
+        settings: &mut CellSettings,
+        from: &Address,
+        result: Result<TellShadowAnswer, Failure>,
+    ) {
         // Who is in charge by now is told as such.
         let Some(shadow) = self.shadows.get_mut(from) else { return };
         shadow.is_asked = false;
@@ -162,7 +172,12 @@ impl ShadowReports {
                 shadow.unknown.extend(answer.unknown.iter().take(SLICE));
                 shadow.is_due = shadow.is_first;
             }
-            Ok(answer) => shadow.begin(answer.join),
+            Ok(answer) => {
+                shadow.begin(answer.join);
+                if let Some(config) = answer.config {
+                    settings.learn_of_shadow(*config);
+                }
+            }
             Err(_) => shadow.begin(JoinId::default()),
         }
     }

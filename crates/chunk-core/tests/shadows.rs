@@ -5,10 +5,10 @@ mod bench;
 use bench::{Bench, TERM, append, handle, raise, server, version};
 use cairn_env::{ChunkDone, ChunkJob, EffectId};
 use cairn_protocol::{
-    ErrorCode, Failure, Garbage, HeartbeatAnswer, Raise, Request, Response, TellShadow,
+    ErrorCode, Failure, Garbage, HeartbeatAnswer, Raise, Read, Request, Response, TellShadow,
     TellShadowAnswer,
 };
-use cairn_types::{ChunkHandle, ChunkVersion, JoinId};
+use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, JoinId};
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(50);
@@ -43,7 +43,8 @@ fn told(bench: &mut Bench, name: &str) -> (EffectId, TellShadow) {
 }
 
 fn answer(bench: &mut Bench, id: EffectId, join: u64, unknown: Vec<ChunkHandle>) {
-    let answer = TellShadowAnswer { join: JoinId::new(join), unknown };
+    let (join, config) = (JoinId::new(join), Some(Box::new(CellConfig::tiny())));
+    let answer = TellShadowAnswer { join, unknown, config };
     bench.answer(id, Ok(Response::TellShadow(answer)));
 }
 
@@ -165,4 +166,20 @@ fn a_server_of_a_cell_of_one_master_tells_no_shadow() {
         bench.tick(TICK);
     }
     assert!(bench.tells.is_empty());
+}
+
+#[test]
+fn who_starts_while_nobody_is_in_charge_serves_readers_whom_a_shadow_sent_and_nobody_else() {
+    let mut bench = Bench::waiting(&["master1:1", "master2:1"], &[handle()]);
+    let read = Read { handle: handle(), version: version(1), size: 10, ..Read::default() };
+    let sent = Read { takes_behind: true, ..read.clone() };
+    bench.ask(sent.clone());
+    assert_eq!(bench.failure().code, ErrorCode::Busy, "nobody knows how large a chunk is");
+    assert_eq!(meet(&mut bench, "master2:1", 7), [handle()]);
+    bench.ask(read);
+    assert_eq!(bench.failure().code, ErrorCode::Busy, "no master has taken it in");
+    bench.ask(raise(version(1), version(2)));
+    assert_eq!(bench.failure().code, ErrorCode::Busy);
+    bench.ask(sent);
+    assert!(bench.replies.pop_front().is_none_or(|(_, answer)| answer.is_ok()));
 }

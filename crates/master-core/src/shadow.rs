@@ -90,24 +90,30 @@ impl ShadowCore {
             self.fleet.pass(now.time);
         }
         if !self.fleet.is_told_by(now.time, tell) {
-            return self.take_in(now, tell);
+            return self.take_in(now, state, tell);
         }
         let reports = &tell.replicas.0;
         let unknown = self.fleet.note_replicas((now.time, state), server, reports);
         let unknown = unknown.into_iter().take(UNKNOWN_MAX).map(|report| report.handle).collect();
         tell.gone.iter().for_each(|handle| self.fleet.forget_replica(*handle, server));
         tell.damaged.iter().for_each(|handle| self.fleet.mark_damaged(*handle, server));
-        Ok(TellShadowAnswer { join: tell.join, unknown })
+        Ok(TellShadowAnswer { join: tell.join, unknown, config: None })
     }
 
     /// It is to tell all anew, under this join (SM2).
-    fn take_in(&mut self, now: Now, tell: &TellShadow) -> Result<TellShadowAnswer, Failure> {
+    fn take_in(
+        &mut self,
+        now: Now,
+        state: &State,
+        tell: &TellShadow,
+    ) -> Result<TellShadowAnswer, Failure> {
         let (at, incarnation, cell) = (tell.at.clone(), tell.incarnation, tell.cell);
         let join = Join { at, incarnation, cell, ..Join::default() };
         let id = self.last_join.next();
         self.fleet.join(now.time, &join, id)?;
         self.last_join = id;
-        Ok(TellShadowAnswer { join: id, unknown: Vec::new() })
+        let config = Some(Box::new(state.config().clone()));
+        Ok(TellShadowAnswer { join: id, unknown: Vec::new(), config })
     }
 
     /// Answers from what is applied and told. `term` is the latest that this member has heard of.
@@ -279,7 +285,7 @@ mod tests {
         assert_eq!(member.locations(), [], "SM2: they were taken in, and told nothing yet");
         for (id, join) in [1, 2].into_iter().zip(joins) {
             let told = member.tell(holds(id, join));
-            assert_eq!(told, TellShadowAnswer { join, unknown: vec![] });
+            assert_eq!(told, TellShadowAnswer { join, ..TellShadowAnswer::default() });
         }
         assert_eq!(member.locations(), [server(1), server(2)]);
         member.tell(TellShadow { gone: vec![handle()], ..word_of(2, joins[1]) });

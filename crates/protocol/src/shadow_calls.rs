@@ -8,7 +8,7 @@ use crate::{
     Batch, BatchAnswer, CellInfo, CellInfoAnswer, Failure, Find, FindAnswer, List, ListAnswer,
     Locate, LocateAnswer, Open, OpenAnswer, ReportSlice, Stat, StatAnswer,
 };
-use cairn_types::{CellId, ChunkHandle, Incarnation, JoinId, LogIndex, ReplicaAt};
+use cairn_types::{CellConfig, CellId, ChunkHandle, Incarnation, JoinId, LogIndex, ReplicaAt};
 
 cairn_types::choice! {
     /// What is answered from what is applied and from what chunkservers told: it changes nothing.
@@ -94,5 +94,7 @@ cairn_types::message! {
         1 => join: JoinId,
         /// The log has no such chunks, as far as it is applied here: to be told again.
         2 => unknown: Vec<ChunkHandle>,
+        /// The cell's settings, with each new join.
+        3 => config: Option<Box<CellConfig>>,
     }
 }

@@ -135,6 +135,12 @@ impl Bench {
         bench
     }
 
+    /// A server of a cell of several masters that finds these replicas and waits to be taken in.
+    pub fn waiting(names: &[&str], held: &[ChunkHandle]) -> Self {
+        let masters = names.iter().map(Address::new).collect();
+        Self::starting_with(masters, held, ScrubPosition::default(), &[])
+    }
+
     /// The same, once it has joined.
     pub fn joined() -> Self {
         let mut bench = Self::alone();
