@@ -1,6 +1,7 @@
 //! Ctrl-C, kill and hang-up while files are on their way: what is not whole goes first.
 
 use crate::cli_error::{CliError, Doing};
+use cairn_env_os::Sender;
 use cairn_transfer::PartialFiles;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,26 @@ pub(crate) fn remove_on_signal(partials: Arc<PartialFiles>) -> Result<(), CliErr
         std::process::exit(128 + number);
     });
     Ok(())
+}
+
+/// From now on a signal that ends a server asks it to stop first; a second one does not wait.
+///
+/// # Errors
+/// Where this machine does not tell of signals.
+pub(crate) fn stop_on_signal(server: Sender<()>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = {
+        let _within = runtime.enter();
+        EndSignals::listen()?
+    };
+    let wait = move || {
+        runtime.block_on(signals.next());
+        // Nobody takes it who has stopped.
+        let _ = server.send(());
+        let number = runtime.block_on(signals.next());
+        std::process::exit(128 + number);
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
 }
 
 /// The signals by which people and shells end a command.

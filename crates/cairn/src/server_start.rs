@@ -19,7 +19,8 @@ use cairn_env_os::{
     LaunchOptions, LogSink, OsDisk, ProcessMeter, Running, TooFewDescriptors,
 };
 use cairn_master::{
-    CHECKPOINT_LANE, JOINED, Master, MasterConfig, MasterOpenError, RecoveryError, WaitingMember,
+    CHECKPOINT_LANE, JOINED, Master, MasterConfig, MasterOpenError, RecoveryError, STOPPED,
+    WaitingMember,
 };
 use cairn_store::{LogOpenError, StoreOpenError};
 use cairn_types::{Address, CellConfig, Rack, Term};
@@ -334,9 +335,11 @@ pub(crate) fn run_until_halted<C>(
     advice: &str,
     running: Running<C>,
 ) -> Result<(), CliError> {
-    running
-        .wait()
-        .map_err(|HaltReason(why)| CliError::new(doing, Cause::new(Exit::Halted, why, advice)))
+    match running.wait() {
+        Err(HaltReason(why)) if why == STOPPED => Ok(()),
+        Err(HaltReason(why)) => Err(CliError::new(doing, Cause::new(Exit::Halted, why, advice))),
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Says on stdout that a server is ready, in a line that scripts can wait for. A reader that has

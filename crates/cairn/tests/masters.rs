@@ -329,6 +329,34 @@ fn a_master_that_is_stopped_is_left_and_what_was_asked_of_it_is_done_once() {
 }
 
 #[test]
+fn a_master_that_is_asked_to_stop_hands_over_and_ends() {
+    let mut cell = GroupCell::start(0);
+    for round in 0..2 {
+        let stopped = cell.primary();
+        let term = |cell: &GroupCell| {
+            let text = cell.ok(&["masters", "--json"]);
+            let value: serde_json::Value = serde_json::from_str(text.trim()).expect("JSON");
+            value["masters"]
+                .as_array()
+                .expect("rows")
+                .iter()
+                .filter_map(|it| it["term"].as_u64())
+                .max()
+        };
+        let before = term(&cell).expect("a term");
+        let began = Instant::now();
+        signal("-TERM", &cell.masters[stopped]);
+        cell.ok(&["mkdir", &format!("/made-{round}")]);
+        println!("creates go on {} ms after it was asked to stop", began.elapsed().as_millis());
+        assert_ne!(cell.primary(), stopped);
+        assert_eq!(term(&cell), Some(before + 1), "one election, and nobody waited for silence");
+        await_until("it to end", || !cell.masters[stopped].runs());
+        cell.masters[stopped].kill();
+        cell.masters[stopped].restart().expect("starts");
+    }
+}
+
+#[test]
 fn masters_that_were_told_of_peers_found_no_cell_before_a_person_makes_the_group() {
     let cell = GroupCell::waiting();
     let refused = cell.ask(&["mkdir", "/d", "--deadline", "1"]).expect_err("no cell yet");

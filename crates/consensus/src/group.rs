@@ -26,7 +26,7 @@ use crate::member_log::{LogPlace, MemberLog, conf_state, to_stored};
 use crate::membership::Membership;
 use crate::messages::{from_library, is_ask_for_vote, round_context, round_of, to_library};
 use crate::output::{CommittedRecord, LogBatch};
-use crate::ticks::ELECTION_TICKS;
+use crate::ticks::{ELECTION_TICKS, roughly};
 use bytes::Bytes;
 use cairn_protocol::{ConsensusKind, ConsensusMessage, OfferedCheckpoint};
 use cairn_types::wire::Message as _;
@@ -69,10 +69,8 @@ pub struct Consensus {
 
 impl std::fmt::Debug for Consensus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let unsynced = self.unsynced.len();
         let mut fields = f.debug_struct("Consensus");
-        fields.field("me", &self.me).field("term", &self.term()).field("leads", &self.leads);
-        fields.field("unsynced", &unsynced).finish_non_exhaustive()
+        fields.field("me", &self.me).field("term", &self.term()).finish_non_exhaustive()
     }
 }
 
@@ -269,7 +267,14 @@ impl Consensus {
             self.node.tick();
         }
         self.pump()?;
-        if self.leads.is_some() {
+        if self.leads.is_some() && self.leadership.is_handed_over() {
+            // Where nobody has taken over in time anybody may, this one too.
+            if self.node.raft.lead_transferee.is_none() {
+                let term = self.node.raft.term;
+                self.node.raft.become_follower(term, raft::INVALID_ID);
+            }
+            self.pump()?;
+        } else if self.leads.is_some() {
             self.ask_whether_still_primary();
             for id in self.offers.lost(self.node.raft.prs()) {
                 self.node.report_snapshot(id.get(), SnapshotStatus::Failure);
@@ -393,7 +398,8 @@ impl Consensus {
         }
         let others = self.members().all.iter().filter(|member| member.id != self.me);
         let voters = others.filter(|member| member.standing != MemberStanding::Learner);
-        if let Some(next) = voters.map(|member| member.id).max_by_key(|id| self.matched(*id)) {
+        let fitness = |id: &ServerId| (self.heard(*id).map(roughly), self.matched(*id));
+        if let Some(next) = voters.map(|member| member.id).max_by_key(fitness) {
             self.leadership.hand_over();
             self.node.transfer_leader(next.get());
         }

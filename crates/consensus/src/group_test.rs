@@ -558,6 +558,29 @@ fn who_hands_over_is_relied_upon_no_more_and_another_is_elected_at_once() {
     assert!(world.now.since(began) < TICK * 2, "nobody's time has to run out");
 }
 
+#[test]
+fn a_hand_over_that_comes_to_nothing_leaves_the_group_a_primary_all_the_same() {
+    for seed in 20..30 {
+        let mut world = World::new(seed, 3, 0);
+        let first = world.elect();
+        world.propose(first);
+        world.until_all_applied(LogIndex::new(2));
+        // Whoever is to take over hears nothing of it, and later nobody does.
+        let id = world.machines[first].id;
+        world.cut = (1..=3).map(ServerId::new).map(|other| (id, other)).collect();
+        world.machines[first].member.as_mut().expect("alive").hand_over().expect("it is primary");
+        world.settle(first);
+        world.run(TICK, |_| ());
+        world.cut.clear();
+        let began = world.now;
+        let next = world.elect();
+        assert!(world.now.since(began) < TICK * 40, "nor does it last");
+        world.propose(next);
+        let last = *world.applied.keys().last().expect("some");
+        world.until_all_applied(last.next());
+    }
+}
+
 impl World {
     /// A machine that is to be a member, as whoever adds it tells it.
     fn add_machine(&mut self, id: u64, members: Members) -> usize {

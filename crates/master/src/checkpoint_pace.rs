@@ -70,9 +70,11 @@ impl CheckpointPace {
         event.with_number("bytes", size)
     }
 
-    /// Another member's was taken over.
-    pub(crate) fn take_over(&mut self, as_of: (LogIndex, Term)) {
+    /// Another member's was taken over; an event of that.
+    pub(crate) fn take_over(&mut self, as_of: (LogIndex, Term)) -> LogEvent {
         (self.last, self.logged) = (as_of, 0);
+        let event = LogEvent::info("checkpoint of another master taken over");
+        event.with_number("index", as_of.0.get())
     }
 
     pub(crate) fn is_under_way(&self) -> bool {

@@ -16,11 +16,12 @@
 //!   (`log_room`).
 //! - D6: a member that is not in charge applies what is committed, and answers everyone but other
 //!   members that it is not, and who may be (R23).
+//! - D7: a primary whose disk hangs or is full hands over: another may be better off.
 
 use crate::checkpoint_fetch::{CheckpointFetch, CheckpointReads, FetchStep};
 use crate::checkpoint_pace::CheckpointPace;
 use crate::damage_mark::DamageMark;
-use crate::group_member::{GroupAnswer, GroupMember, TAKEN_OUT};
+use crate::group_member::{GroupAnswer, GroupMember};
 use crate::log_room::{Append, AppendOnItsWay, LogRoom, ROOM_PAUSE};
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
@@ -147,6 +148,7 @@ impl Master {
             }
             Event::Completed { id, result: Completion::Woken } if self.group.is_tick(id) => {
                 self.group.consensus_mut().tick(now.time)?;
+                self.group.leave_charge_if(self.appending.hangs(now.time))?;
             }
             Event::Completed { id, result: Completion::Answered(result) }
                 if self.fetch.is_answer(id) =>
@@ -166,6 +168,7 @@ impl Master {
             Event::Completed { id, result: Completion::Disk(result) } => {
                 self.on_disk(now, id, result, wishes);
             }
+            Event::Command(()) => self.group.stop(now.time)?,
             Event::Request { from, request } => self.on_request(now, from, request, wishes)?,
             other => {
                 if let Role::Primary(primary) = &mut self.role {
@@ -177,8 +180,7 @@ impl Master {
     }
 
     fn start(&mut self, wishes: &mut Vec<MasterEffect>) {
-        let told = self.told.drain(..).map(|event| MasterEffect::Env(Effect::Log(event)));
-        wishes.extend(told);
+        wishes.extend(self.told.drain(..).map(|event| MasterEffect::Env(Effect::Log(event))));
         wishes.push(MasterEffect::Env(Effect::Identify(self.group.hello().clone())));
     }
 
@@ -267,6 +269,8 @@ impl Master {
         if let Some(news) = self.room.set_full(!has_room) {
             self.role.with_core(|core| core.set_full(!has_room));
             wishes.push(MasterEffect::Env(Effect::Log(news)));
+            let left = self.group.leave_charge_if(!has_room);
+            left.unwrap_or_else(|error| self.halt(&error.to_string(), wishes));
         }
         if self.room.is_to_be_asked() {
             let id = self.fresh();
@@ -325,9 +329,9 @@ impl Master {
     /// is not adopted yet may be in another page file, and have no damage.
     fn damaged(&mut self, damaged: Damaged, wishes: &mut Vec<MasterEffect>) {
         let page_file = self.page_file.expect("a state that reads no file meets no damage");
-        let mark = LogJob::MarkDamaged { page_file, damaged };
-        let (id, mark) = self.disk_effect(CHECKPOINT_LANE, mark);
-        wishes.push(MasterEffect::Env(mark));
+        let job = LogJob::MarkDamaged { page_file, damaged };
+        let (id, job) = self.disk_effect(CHECKPOINT_LANE, job);
+        wishes.push(MasterEffect::Env(job));
         self.mark.set(id, damaged);
     }
 
@@ -469,11 +473,11 @@ impl Master {
     fn checkpoint_if_due(&mut self, effects: &mut Vec<Effect<LogJob>>) {
         let state = self.role.state();
         let as_of = (state.applied(), state.applied_term());
-        // The wish stands until it can be followed.
-        let is_wished = !self.pace.is_under_way() && self.room.take_checkpoint_wish();
         let consensus = self.group.consensus();
-        let is_wished = is_wished || consensus.lacks_checkpoint();
-        if !consensus.remembers_members() || !self.pace.is_due(&self.config, as_of.0, is_wished) {
+        // A wish stands until it can be followed.
+        let may_be = consensus.remembers_members() && !self.pace.is_under_way();
+        let is_wished = may_be && (self.room.take_checkpoint_wish() | consensus.lacks_checkpoint());
+        if !may_be || !self.pace.is_due(&self.config, as_of.0, is_wished) {
             return;
         }
         let snapshot = LogJob::Checkpoint(state.clone().into());
@@ -525,12 +529,10 @@ impl Master {
         assert_eq!((state.applied(), state.applied_term()), as_of, "it is what was offered");
         let before = self.role.replace_state(*state);
         self.page_file = Some(page_file);
-        self.pace.take_over(as_of);
+        wishes.push(MasterEffect::Env(Effect::Log(self.pace.take_over(as_of))));
         self.group.consensus_mut().has_checkpoint(as_of.0, as_of.1);
         let (_, free) = self.disk_effect(CHECKPOINT_LANE, LogJob::Free(before.into()));
         wishes.push(MasterEffect::Env(free));
-        let event = LogEvent::info("checkpoint of another master taken over");
-        wishes.push(MasterEffect::Env(Effect::Log(event.with_number("index", as_of.0.get()))));
         Ok(())
     }
 
@@ -580,9 +582,9 @@ impl Driver for Master {
                 self.halt(&error.to_string(), &mut wishes);
             }
         }
-        if self.group.is_out() && !self.halted {
+        if let Some(why) = self.group.end(now.time).filter(|_| !self.halted) {
             self.halted = true;
-            wishes.push(MasterEffect::Env(Effect::Halt(TAKEN_OUT.to_owned())));
+            wishes.push(MasterEffect::Env(Effect::Halt(why.to_owned())));
         }
         self.move_on(now, wishes, effects);
         if !self.mark.is_set() && !self.halted {

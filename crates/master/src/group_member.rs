@@ -5,6 +5,8 @@
 //!   of it.
 //! - GM2: whoever was taken out may not hear of it by the log: others tell it when it stands for
 //!   election. It believes only those who know of later members than itself.
+//! - GM3: whoever is asked to stop while it is in charge hands over, and ends when another is in
+//!   charge; nobody waits for its silence.
 
 use crate::group_link::GroupLink;
 use crate::member_change::{MemberChanges, takes_out};
@@ -23,6 +25,12 @@ use std::time::Duration;
 
 /// How long another member has to give a piece of a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why the process of a member ends that was asked to.
+pub const STOPPED: &str = "it was asked to stop";
+
+/// How long that takes at most.
+const STOPS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Why the process of a member ends that is one no more.
 pub(crate) const TAKEN_OUT: &str =
@@ -50,14 +58,16 @@ pub(crate) struct GroupMember {
     /// How others reach this member, where it is told.
     address: Address,
     is_told_out: bool,
+    /// It is asked to stop, and does by then.
+    stops_until: Option<Time>,
 }
 
 impl GroupMember {
     pub(crate) fn new(consensus: Consensus, hello: Hello) -> Self {
         let (link, changes) = (GroupLink::default(), MemberChanges::default());
-        let (address, is_told_out) = (Address::default(), false);
+        let (address, is_told_out, stops_until) = (Address::default(), false, None);
         let shadow = Shadow::default();
-        Self { consensus, link, changes, hello, shadow, address, is_told_out }
+        Self { consensus, link, changes, hello, shadow, address, is_told_out, stops_until }
     }
 
     /// Others reach this member there.
@@ -65,9 +75,30 @@ impl GroupMember {
         self.address = address;
     }
 
-    /// Whether it was taken out of its group.
-    pub(crate) fn is_out(&self) -> bool {
-        self.is_told_out || self.consensus.members().get(self.hello.server).is_none()
+    /// Why its process ends, if it does: it was taken out of its group, or asked to stop.
+    pub(crate) fn end(&self, now: Time) -> Option<&'static str> {
+        let me = self.hello.server;
+        if self.is_told_out || self.consensus.members().get(me).is_none() {
+            return Some(TAKEN_OUT);
+        }
+        // GM3
+        let until = self.stops_until?;
+        let other = self.consensus.primary().is_some_and(|primary| primary != me);
+        let may_stop = self.consensus.is_alone() || other || now >= until;
+        may_stop.then_some(STOPPED)
+    }
+
+    /// It is asked to stop (GM3).
+    pub(crate) fn stop(&mut self, now: Time) -> Result<(), ConsensusError> {
+        self.stops_until.get_or_insert(now + STOPS_WITHIN);
+        self.leave_charge_if(true)
+    }
+
+    /// Has another member take charge, for this reason, where this one is in charge and there is
+    /// another.
+    pub(crate) fn leave_charge_if(&mut self, reason: bool) -> Result<(), ConsensusError> {
+        let in_charge = self.consensus.leads().is_some() && !self.consensus.is_alone();
+        if reason && in_charge { self.consensus.hand_over() } else { Ok(()) }
     }
 
     pub(crate) fn consensus(&self) -> &Consensus {

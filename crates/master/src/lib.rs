@@ -30,6 +30,7 @@ mod waiting_member;
 
 pub use cairn_store::PageFileLimits;
 pub use driver::Master;
+pub use group_member::STOPPED;
 pub use master_disk::{CHECKPOINT_LANE, MasterDisk};
 pub use member_directory::{MakeMemberError, make_member};
 pub use open::{MasterConfig, MasterOpenError};

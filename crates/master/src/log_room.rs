@@ -21,6 +21,9 @@ pub(crate) const ROOM_PAUSE: Duration = Duration::from_secs(1);
 /// A flush of the operation log that takes longer is told of.
 const SLOW_FLUSH: Duration = Duration::from_secs(1);
 
+/// A flush that takes longer may take for ever.
+const HANGS_AFTER: Duration = Duration::from_millis(1_000);
+
 /// Records on their way to the log, and their number in the consensus.
 #[derive(Clone, Debug)]
 pub(crate) struct Append {
@@ -48,6 +51,11 @@ impl AppendOnItsWay {
     /// What this effect has appended; it is over.
     pub(crate) fn end(&mut self, id: EffectId) -> Option<Append> {
         self.append.take_if(|(effect, _)| *effect == id).map(|(_, append)| append)
+    }
+
+    /// Whether it takes so long that another member had better be in charge.
+    pub(crate) fn hangs(&self, now: Time) -> bool {
+        self.append.is_some() && now.since(self.since) >= HANGS_AFTER
     }
 
     /// Changes wait for as long as a flush takes: a disk that is slow is told of.
@@ -123,5 +131,25 @@ impl LogRoom {
     /// Whether a checkpoint is wanted, once.
     pub(crate) fn take_checkpoint_wish(&mut self) -> bool {
         std::mem::take(&mut self.wants_checkpoint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Append, AppendOnItsWay, HANGS_AFTER};
+    use cairn_env::EffectId;
+    use cairn_types::Time;
+
+    #[test]
+    fn an_append_that_takes_a_second_hangs_until_it_is_over() {
+        let began = Time::default() + HANGS_AFTER;
+        let mut appending = AppendOnItsWay::default();
+        assert!(!appending.hangs(began), "there is none");
+        appending.begin(began, (EffectId(1), Append { number: 1, records: Vec::new() }));
+        assert!(!appending.hangs(began));
+        assert!(appending.hangs(began + HANGS_AFTER));
+        assert!(appending.end(EffectId(1)).is_some());
+        assert!(!appending.hangs(began + HANGS_AFTER));
+        assert!(appending.slowness(began + HANGS_AFTER).is_some());
     }
 }

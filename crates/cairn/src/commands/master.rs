@@ -2,6 +2,7 @@
 
 use crate::cell_address::{CellAddress, check_advertise};
 use crate::cli_error::{CliError, Doing};
+use crate::interrupt::stop_on_signal;
 use crate::limit_arguments::LimitArguments;
 use crate::log_arguments::LogArguments;
 use crate::server_start::{
@@ -89,6 +90,7 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
         match start_master(&start)? {
             MasterStarted::Serves(started) => {
                 say_ready("master", &started.address);
+                stop_on_signal(started.running.sender()).doing(|| doing.clone())?;
                 let advice = "check the disk and start it again";
                 return run_until_halted(&doing, advice, started.running);
             }
