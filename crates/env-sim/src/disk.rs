@@ -292,6 +292,7 @@ impl SimDisk {
     /// Puts an old image in the place of what is there; whoever had it open is dead.
     pub fn restore(&self, image: &DiskImage) {
         let mut state = self.state();
+        state.absent = false;
         state.files = image.files.clone();
         state.names = image.names.clone();
         state.unreadable = None;

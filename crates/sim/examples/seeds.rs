@@ -1,6 +1,7 @@
 //! Runs seeds from the command line: `seeds FROM COUNT`, or `seeds SEED` with every step told; with
 //! `hard` at the end their hard runs, with `hard Outage` those with no other new kind of fault;
-//! with `pinned` the seed as it is pinned. `masters` at the end: with three masters.
+//! with `heals` those that have to heal in full; with `pinned` the seed as it is pinned. `masters`
+//! at the end: with three masters.
 
 use cairn_sim::{FaultKind, FaultMix, RunConfig, run};
 use std::collections::BTreeMap;
@@ -10,15 +11,20 @@ fn config(seed: u64, words: &[String]) -> RunConfig {
     if words.iter().any(|word| word == "pinned") {
         return cairn_sim::scenarios::as_pinned(seed);
     }
+    if words.iter().any(|word| word == "heals") {
+        return RunConfig::healing(seed);
+    }
     let Some(at) = words.iter().position(|word| word == "hard") else {
         return RunConfig::of(seed);
     };
     let Some(wanted) = words.get(at + 1).filter(|word| *word != "masters") else {
         return RunConfig::hard(seed);
     };
-    let kind = FaultKind::HARD.into_iter().find(|kind| format!("{kind:?}") == *wanted);
-    let kind = kind.unwrap_or_else(|| panic!("{wanted} is none of {:?}", FaultKind::HARD));
-    RunConfig { faults: FaultMix::hard_with(seed, kind), ..RunConfig::of(seed) }
+    let mut kinds = FaultKind::HARD.into_iter().chain(FaultKind::HEALS);
+    let kind = kinds.find(|kind| format!("{kind:?}") == *wanted);
+    let kind = kind.unwrap_or_else(|| panic!("there is no fault {wanted}"));
+    let config = RunConfig::of(seed);
+    RunConfig { faults: FaultMix::hard_with(seed, kind), strict: true, heals: true, ..config }
 }
 
 fn main() {

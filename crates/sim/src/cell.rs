@@ -45,6 +45,11 @@ impl CellNodes {
     pub(crate) fn with_disks(&self) -> Vec<NodeId> {
         self.masters.iter().chain(&self.servers).copied().collect()
     }
+
+    /// The other chunkservers.
+    pub(crate) fn peers(&self, server: NodeId) -> Vec<NodeId> {
+        self.servers.iter().copied().filter(|peer| *peer != server).collect()
+    }
 }
 
 /// What a master is called, of so many.
@@ -67,8 +72,13 @@ fn group_of(count: usize) -> Members {
     Members { all: all.collect(), ..Members::default() }
 }
 
+/// In which of the racks a machine stands.
+pub(crate) fn rack_number(at: usize) -> usize {
+    at % 2
+}
+
 fn rack_of(at: usize) -> Rack {
-    Rack::new(format!("/dc1/r{}", at % 2))
+    Rack::new(format!("/dc1/r{}", rack_number(at)))
 }
 
 /// Builds the cell and starts it.
@@ -86,7 +96,8 @@ pub(crate) fn build(
     let masters: Vec<NodeId> =
         (0..count).map(|at| add_master(&mut world, (at, count), cell_config, observer)).collect();
     let listed = master_addresses(count);
-    let servers = (0..run.servers).map(|at| add_chunkserver(&mut world, (at, &listed), observer));
+    let servers = (0..run.servers)
+        .map(|at| add_chunkserver(&mut world, (at, directories(run, at)), &listed, observer));
     let servers = servers.collect::<Vec<_>>();
     let clients = (0..clients).map(|at| add_client(&mut world, (at, &listed), ShadowReads::Never));
     let clients = clients.collect::<Vec<_>>();
@@ -137,16 +148,26 @@ fn add_master(
     })
 }
 
+/// How many data directories a server has.
+fn directories(run: &RunConfig, at: usize) -> usize {
+    if run.heals && at % 2 == 1 { 2 } else { 1 }
+}
+
 pub(crate) fn add_chunkserver(
     world: &mut SimWorld,
-    (at, masters): (usize, &[Address]),
+    (at, directories): (usize, usize),
+    masters: &[Address],
     observer: &Rc<RefCell<Observer>>,
 ) -> NodeId {
     let (observer, masters) = (observer.clone(), masters.to_vec());
     let address = Address::new(format!("server{at}:7401"));
     let (name, mine) = (format!("server{at}"), address.clone());
+    let disk = |number: usize| match number {
+        0 => SimDisk::new(name.clone(), DISK_CAPACITY),
+        more => SimDisk::new(format!("{name}-{more}"), DISK_CAPACITY),
+    };
     world.add(NodePlan {
-        disks: vec![SimDisk::new(name.clone(), DISK_CAPACITY)],
+        disks: (0..directories).map(disk).collect(),
         name,
         address,
         factory: Box::new(move |boot| {
@@ -158,7 +179,9 @@ pub(crate) fn add_chunkserver(
                 push_buffer_size: PUSH_BUFFER,
                 scrub: SCRUB,
             };
-            let disks = boot.disks.iter().map(SimDisk::session).collect();
+            // Whoever starts it names no directory that is not there.
+            let disks = boot.disks.iter().filter(|disk| !disk.is_absent());
+            let disks = disks.map(SimDisk::session).collect();
             let opened = Chunkserver::open(disks, config);
             let (driver, disk) = opened.map_err(|why| why.to_string())?;
             let watch: WatchOf<Chunkserver> = observer.clone();

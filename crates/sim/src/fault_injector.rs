@@ -2,8 +2,10 @@
 
 use crate::cell::DISK_CAPACITY;
 use crate::disk_damage::{flip_some_bit, lose_some_sector, misdirect_some_write};
+use crate::fault_endings::{FaultEnd, FaultEndings};
 use crate::fault_mix::{FaultKind, FaultMix};
 use crate::ledger::ServerLedger;
+use crate::machine_faults::{MachineFaults, put_images, take_images};
 use crate::simulation::Simulation;
 use cairn_env_sim::{DiskFaults, DiskImage, NodeId, SimDisk};
 use cairn_protocol::Request;
@@ -12,45 +14,18 @@ use std::time::Duration;
 
 /// The script token that fires the next fault.
 pub(crate) const NEXT_FAULT: u64 = 1;
-/// Tokens of faults that end; below the workloads'.
-const ENDINGS: u64 = 1_000;
 /// The longest that a job of a slow disk takes to come back to its process.
 const TOLD_WITHIN: Duration = Duration::from_secs(3);
-
-/// What has to be undone later.
-#[derive(Clone, Copy, Debug)]
-enum FaultEnd {
-    Restart(NodeId),
-    /// The fuse has done its work by then, or is taken out.
-    Defuse(NodeId),
-    Heal(NodeId, NodeId),
-    Quick(NodeId),
-    QuickDisk(NodeId),
-    Clean,
-    Roomy(NodeId),
-    /// The disk does nothing wrong any more.
-    Sound(NodeId),
-    /// What it did wrong before that has been told to its process, however slow it is.
-    Told(NodeId),
-    /// Files can be opened again.
-    Descriptors(NodeId),
-    /// The process is ended if its failed sync has not; then its machine may lose power.
-    FailedSync(NodeId),
-    /// What was held back arrives.
-    Release,
-    /// It reaches its peers again.
-    Rejoin(NodeId),
-    PowerLoss(NodeId),
-}
 
 /// The injector.
 pub(crate) struct FaultInjector {
     mix: FaultMix,
-    endings: BTreeMap<u64, FaultEnd>,
-    next_ending: u64,
+    endings: FaultEndings,
+    /// What nothing undoes.
+    machines: MachineFaults,
     over: bool,
     /// A server's disk as it was, with the ledger's page on it.
-    image: Option<(NodeId, DiskImage, ServerLedger)>,
+    image: Option<(NodeId, (Vec<DiskImage>, ServerLedger))>,
     /// Whose processes may end by themselves, because of how many faults of their disks.
     may_halt: BTreeMap<NodeId, u32>,
     /// Where files cannot be opened, or nothing more be written: what runs there goes on, what
@@ -64,8 +39,8 @@ impl FaultInjector {
     pub(crate) fn new(mix: FaultMix) -> Self {
         Self {
             mix,
-            endings: BTreeMap::new(),
-            next_ending: ENDINGS,
+            endings: FaultEndings::default(),
+            machines: MachineFaults::default(),
             over: false,
             image: None,
             may_halt: BTreeMap::new(),
@@ -96,7 +71,7 @@ impl FaultInjector {
     pub(crate) fn on_token(&mut self, sim: &mut Simulation, token: u64) {
         self.take_halts(sim);
         if token != NEXT_FAULT {
-            if let Some(ending) = self.endings.remove(&token) {
+            if let Some(ending) = self.endings.take(token) {
                 self.end(sim, ending);
             }
             return;
@@ -111,10 +86,7 @@ impl FaultInjector {
     }
 
     fn later(&mut self, sim: &mut Simulation, max_ms: u64, ending: FaultEnd) {
-        self.next_ending += 1;
-        self.endings.insert(self.next_ending, ending);
-        let wait = Duration::from_millis(1 + sim.random().below(max_ms));
-        sim.world.script(wait, self.next_ending);
+        self.endings.within(sim, max_ms, ending);
     }
 
     fn some_server(sim: &mut Simulation) -> NodeId {
@@ -163,7 +135,7 @@ impl FaultInjector {
                 self.full_disk(sim, node);
             }
             FaultKind::FullMasterDisk => {
-                let master = some_master(sim);
+                let master = sim.some_master();
                 self.full_disk(sim, master);
             }
             FaultKind::FlipBit => Self::damage_some_server(sim, flip_some_bit),
@@ -176,6 +148,25 @@ impl FaultInjector {
             FaultKind::NoDescriptors => self.no_descriptors(sim),
             FaultKind::CutOffFromPeers => self.cut_off_from_peers(sim),
             FaultKind::LateMember => self.late_member(sim),
+            FaultKind::GoneForGood => {
+                let server = Self::some_server(sim);
+                self.machines.end(sim, server);
+            }
+            FaultKind::Emptied => {
+                let server = Self::some_server(sim);
+                if self.machines.wipe(sim, server) {
+                    self.later(sim, 3_000, FaultEnd::Restart(server));
+                }
+            }
+            FaultKind::LessThanBefore => {
+                let server = Self::some_server(sim);
+                if self.machines.lose_some_files(sim, server) {
+                    self.later(sim, 800, FaultEnd::Restart(server));
+                }
+            }
+            FaultKind::LostDirectory => self.lost_directory(sim),
+            FaultKind::CopiedDisk => self.copied_disk(sim),
+            FaultKind::LongPause => Self::long_pause(sim),
         }
     }
 
@@ -185,7 +176,7 @@ impl FaultInjector {
     }
 
     fn stop_some_master(&mut self, sim: &mut Simulation, power: bool) {
-        let master = some_master(sim);
+        let master = sim.some_master();
         self.stop(sim, master, power);
     }
 
@@ -244,20 +235,16 @@ impl FaultInjector {
 
     /// Takes an image of some server's disk; the next time, that server wakes up with it.
     fn old_image(&mut self, sim: &mut Simulation) {
-        let Some((node, image, page)) = self.image.take() else {
+        let Some((node, image)) = self.image.take() else {
             let node = Self::some_server(sim);
-            let image = sim.world.disks(node)[0].image();
-            let page = sim.observer.borrow().ledger.server_ledger(node);
-            self.image = Some((node, image, page));
+            self.image = Some((node, take_images(sim, node)));
             return;
         };
         sim.reach("old disk image restored");
         if sim.world.is_alive(node) {
             sim.world.kill(node);
         }
-        sim.world.disks(node)[0].restore(&image);
-        let now = sim.now();
-        sim.observer.borrow_mut().ledger.turn_back(node, page, now);
+        put_images(sim, node, image);
         self.later(sim, 800, FaultEnd::Restart(node));
     }
 
@@ -306,9 +293,7 @@ impl FaultInjector {
             }
             FaultEnd::Sound(node) => {
                 self.mend_disk(sim, node);
-                self.next_ending += 1;
-                self.endings.insert(self.next_ending, FaultEnd::Told(node));
-                sim.world.script(TOLD_WITHIN, self.next_ending);
+                self.endings.after(sim, TOLD_WITHIN, FaultEnd::Told(node));
             }
             FaultEnd::Told(node) => self.must_not_halt(sim, node),
             FaultEnd::Descriptors(node) => {
@@ -318,12 +303,18 @@ impl FaultInjector {
             FaultEnd::FailedSync(node) => self.end_failed_sync(sim, node),
             FaultEnd::Release => sim.world.release(),
             FaultEnd::Rejoin(node) => {
-                for peer in peers(sim, node) {
+                for peer in sim.nodes.peers(node) {
                     sim.world.heal(node, peer);
                     sim.world.heal(peer, node);
                 }
             }
             FaultEnd::PowerLoss(node) => self.stop(sim, node, true),
+            FaultEnd::NewDirectories(node) => MachineFaults::put_directories(sim, node),
+            FaultEnd::OwnDisks(node) => self.own_disks(sim, node),
+            FaultEnd::Rested(node) => {
+                self.machines.rested(node);
+                self.restart(sim, node);
+            }
         }
     }
 
@@ -333,6 +324,9 @@ impl FaultInjector {
         self.take_halts(sim);
         self.may_halt.clear();
         self.endings.clear();
+        for node in self.machines.borrowers() {
+            self.own_disks(sim, node);
+        }
         sim.world.release();
         sim.world.heal_all();
         sim.world.corrupt(0);
@@ -342,6 +336,10 @@ impl FaultInjector {
             make_room(sim, node);
             self.mend_disk(sim, node);
             defuse(sim, node);
+            if sim.world.disks(node).len() > 1 && sim.world.is_alive(node) {
+                // One that gave up a directory takes it in again at a start (DD2).
+                sim.world.kill(node);
+            }
             self.restart(sim, node);
         }
         for client in sim.nodes.clients.clone() {
@@ -371,24 +369,10 @@ fn defuse(sim: &mut Simulation, node: NodeId) {
     }
 }
 
-/// One of the masters; of one, that one, and nothing is drawn.
-fn some_master(sim: &mut Simulation) -> NodeId {
-    let masters = sim.nodes.masters.clone();
-    if let [only] = masters.as_slice() {
-        return *only;
-    }
-    *sim.random().pick(&masters).expect("a cell has masters")
-}
-
-/// The other chunkservers.
-fn peers(sim: &Simulation, server: NodeId) -> Vec<NodeId> {
-    sim.nodes.servers.iter().copied().filter(|peer| *peer != server).collect()
-}
-
 // The faults of issue 15.
 impl FaultInjector {
     fn some_with_disk(sim: &mut Simulation) -> NodeId {
-        if sim.random().chance(200) { some_master(sim) } else { Self::some_server(sim) }
+        if sim.random().chance(200) { sim.some_master() } else { Self::some_server(sim) }
     }
 
     /// A sync fails, and what it was to save is never saved though it looks as if it were.
@@ -417,7 +401,7 @@ impl FaultInjector {
     fn outage(&mut self, sim: &mut Simulation) {
         let node = Self::some_with_disk(sim);
         sim.world.outage(node);
-        sim.observer.borrow_mut().ledger.page_cache_lost(node);
+        sim.observer.borrow_mut().ledger.outage(node);
         self.later(sim, 3_000, FaultEnd::Restart(node));
     }
 
@@ -430,6 +414,9 @@ impl FaultInjector {
         };
         let (read_errors_permille, write_errors_permille) = (permille(sim), permille(sim));
         let lying_syncs_permille = self.lies_of(node);
+        if read_errors_permille > 0 {
+            sim.observer.borrow_mut().ledger.poor_readers.insert(node);
+        }
         let faults = DiskFaults {
             read_errors_permille,
             write_errors_permille,
@@ -495,7 +482,7 @@ impl FaultInjector {
         let server = Self::some_server(sim);
         let one_way = sim.random().chance(300);
         sim.reach("server cut off from its peers");
-        for peer in peers(sim, server) {
+        for peer in sim.nodes.peers(server) {
             sim.world.partition(server, peer);
             if !one_way {
                 sim.world.partition(peer, server);
@@ -545,7 +532,7 @@ impl FaultInjector {
     /// Starts a process that is down. One that does not start is a finding, unless its disk fails
     /// just then, or lied; those are tried again.
     fn restart(&mut self, sim: &mut Simulation, node: NodeId) {
-        if sim.world.is_alive(node) {
+        if sim.world.is_alive(node) || !self.machines.may_run(node) {
             return;
         }
         for disk in sim.world.disks(node) {
@@ -567,6 +554,46 @@ impl FaultInjector {
             sim.reach("process not started: its disk lied");
         } else {
             sim.fail("starts_again", format!("{name} does not start: {why}"));
+        }
+    }
+}
+
+// The faults of issue 16.
+impl FaultInjector {
+    fn long_pause(sim: &mut Simulation) {
+        let (node, span) = (Self::someone(sim), 5_000 + sim.random().below(10_000));
+        sim.world.pause(node, Duration::from_millis(span));
+    }
+
+    fn lost_directory(&mut self, sim: &mut Simulation) {
+        let server = Self::some_server(sim);
+        if self.machines.pull_directory(sim, server) && sim.random().chance(600) {
+            self.later(sim, 8_000, FaultEnd::NewDirectories(server));
+        }
+    }
+
+    /// While it runs with another's disks, that one runs, too, or is away for some of the time.
+    fn copied_disk(&mut self, sim: &mut Simulation) {
+        let server = Self::some_server(sim);
+        let Some(lender) = self.machines.borrow_disks(sim, server) else { return };
+        for node in [server, lender] {
+            *self.may_halt.entry(node).or_default() += 1;
+        }
+        self.later(sim, 800, FaultEnd::Restart(server));
+        self.later(sim, 20_000, FaultEnd::OwnDisks(server));
+        if sim.random().chance(500) {
+            self.stop(sim, lender, false);
+        }
+    }
+
+    fn own_disks(&mut self, sim: &mut Simulation, node: NodeId) {
+        let Some(lender) = self.machines.give_back(sim, node) else { return };
+        // The lender is refused for as long as its copy is taken for alive (R5).
+        let rest = 2 * Duration::from_millis(sim.cell_config.dead_ms);
+        self.endings.after(sim, rest, FaultEnd::Rested(lender));
+        for node in [node, lender] {
+            self.must_not_halt(sim, node);
+            self.restart(sim, node);
         }
     }
 }

@@ -60,6 +60,18 @@ pub enum FaultKind {
     CutOffFromPeers,
     /// A chunkserver gets one request of the master seconds late.
     LateMember,
+    /// A chunkserver ends and never comes back.
+    GoneForGood,
+    /// A chunkserver comes back with nothing, and is a new one.
+    Emptied,
+    /// A chunkserver comes back without files of some of its chunks.
+    LessThanBefore,
+    /// One of a chunkserver's data directories vanishes; an empty one may take its place.
+    LostDirectory,
+    /// A machine runs for a while with a copy of another chunkserver's disks.
+    CopiedDisk,
+    /// A process stands still beyond its leases, and until it is taken for dead.
+    LongPause,
 }
 
 impl FaultKind {
@@ -76,6 +88,16 @@ impl FaultKind {
         Self::CutOffFromPeers,
         Self::LateMember,
     ];
+
+    /// Those that came with issue 16, and that a cell has to heal from: drawn likewise.
+    pub const HEALS: [Self; 6] = [
+        Self::GoneForGood,
+        Self::Emptied,
+        Self::LessThanBefore,
+        Self::LostDirectory,
+        Self::CopiedDisk,
+        Self::LongPause,
+    ];
 }
 
 /// How often which fault comes.
@@ -89,7 +111,8 @@ pub struct FaultMix {
     pub tears_pages: bool,
 }
 
-/// Of a thousand seeds of a hard run, how many have a given kind of [`FaultKind::HARD`].
+/// Of a thousand seeds of a hard run, how many have a given kind of [`FaultKind::HARD`], or of
+/// [`FaultKind::HEALS`].
 const HARD_PERMILLE: u64 = 250;
 
 impl FaultMix {
@@ -178,7 +201,23 @@ impl FaultMix {
         mix
     }
 
-    /// What a seed's run has, and of the kinds that came with issue 15 this one alone.
+    /// What a seed's run has that has to heal in full: the same, and some of the kinds that came
+    /// with issue 16.
+    #[must_use]
+    pub fn heals(seed: u64) -> Self {
+        let random = &mut Random::new(seed ^ 0x6865_616c);
+        let mut mix = Self::hard(seed);
+        let total: u64 = mix.weights.values().sum();
+        for kind in FaultKind::HEALS {
+            if random.chance(HARD_PERMILLE) {
+                // Up to a tenth: each costs the cell many copies.
+                mix = mix.with(kind, 1 + random.below(total.div_ceil(10)));
+            }
+        }
+        mix
+    }
+
+    /// What a seed's run has, and of the kinds that came later this one alone.
     #[must_use]
     pub fn hard_with(seed: u64, kind: FaultKind) -> Self {
         let mix = Self::of(seed);

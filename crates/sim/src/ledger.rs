@@ -29,6 +29,8 @@ pub(crate) struct ReplicaLedger {
     pub(crate) turned_back: Option<WorldTime>,
     /// How far it said that it has come, when it was last raised.
     pub(crate) claimed: (ChunkVersion, SerialNumber),
+    /// The process that runs has given up the directory that it lies in, and told so.
+    pub(crate) absent: bool,
     /// A bit of it flipped, which its server cannot know before it reads the block; or it could not
     /// be read when its server started.
     pub(crate) flipped: bool,
@@ -100,13 +102,15 @@ impl ChunkLedger {
     }
 
     /// Nodes that the cell itself can take for good: intact, undoubted, at the logged version.
-    pub(crate) fn usable(&self) -> usize {
-        let Some((version, _)) = self.version() else { return 0 };
+    pub(crate) fn known_good(&self) -> Vec<NodeId> {
+        let Some((version, _)) = self.version() else { return Vec::new() };
         let good = |node: &NodeId| {
             let replica = &self.replicas[node];
             !replica.suspect && replica.version >= version
         };
-        self.intact().iter().filter(|node| good(node)).count()
+        let mut all = self.intact();
+        all.retain(good);
+        all
     }
 
     /// Nodes whose disks hold everything that was acknowledged, undamaged. Not an old image that
@@ -118,6 +122,7 @@ impl ChunkLedger {
         };
         let whole = |replica: &ReplicaLedger| {
             !came_back_late(replica)
+                && !replica.absent
                 && !replica.lost
                 && !replica.flipped
                 && self.acknowledged.iter().all(|done| replica.applied.contains_key(&done.push))
@@ -152,8 +157,9 @@ impl ChunkLedger {
     /// Nodes whose disks hold, undamaged, everything that was told to be on all disks.
     pub(crate) fn with_all_synced(&self) -> Vec<NodeId> {
         let has = |it: &ReplicaLedger, push| it.synced.contains(push) && !it.gone.contains(push);
-        let whole =
-            |it: &ReplicaLedger| !it.flipped && self.told_synced.iter().all(|push| has(it, push));
+        let whole = |it: &ReplicaLedger| {
+            !it.flipped && !it.absent && self.told_synced.iter().all(|push| has(it, push))
+        };
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
     }
 }
@@ -163,17 +169,20 @@ impl ChunkLedger {
 pub(crate) struct Ledger {
     pub(crate) chunks: BTreeMap<ChunkHandle, ChunkLedger>,
     pub(crate) by_place: BTreeMap<(EntryId, ChunkIndex), ChunkHandle>,
-    /// How often each machine's power went.
-    boots: BTreeMap<NodeId, u64>,
+    /// How often each machine's power went, and its disks alone.
+    boots: BTreeMap<NodeId, (u64, u64)>,
     /// Whose disks say of some syncs that they are done when they are not.
     pub(crate) liars: BTreeSet<NodeId>,
+    /// Whose disks failed reads for a while: what could not be read then counts as damaged, for
+    /// good, and which that is only their servers can tell.
+    pub(crate) poor_readers: BTreeSet<NodeId>,
 }
 
 /// What a node's disk held at some time.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerLedger {
     replicas: BTreeMap<ChunkHandle, ReplicaLedger>,
-    boots: u64,
+    boots: (u64, u64),
 }
 
 impl Ledger {
@@ -214,6 +223,13 @@ impl Ledger {
                     if let JournalEntry::Adopt { handle, .. } = entry {
                         self.chunk(*handle).adopt(node);
                     }
+                    if let JournalEntry::Damaged(handle) = entry {
+                        self.found_damaged(node, *handle);
+                    }
+                    if let JournalEntry::Cleared(handle) = entry {
+                        let replica = self.chunk(*handle).replicas.entry(node).or_default();
+                        replica.suspect = false;
+                    }
                     if let JournalEntry::Raise { handle, version, .. }
                     | JournalEntry::Adopt { handle, version, .. } = entry
                     {
@@ -244,12 +260,18 @@ impl Ledger {
 
     /// A machine lost power: what it had not synced may be gone.
     pub(crate) fn power_lost(&mut self, node: NodeId) {
-        *self.boots.entry(node).or_default() += 1;
+        self.boots.entry(node).or_default().0 += 1;
+        self.page_cache_lost(node);
+    }
+
+    /// A machine's disks were away for a moment: what it had not synced may be gone.
+    pub(crate) fn outage(&mut self, node: NodeId) {
+        self.boots.entry(node).or_default().1 += 1;
         self.page_cache_lost(node);
     }
 
     /// What a machine had not synced may be gone; of a disk that lies, what it had synced too.
-    pub(crate) fn page_cache_lost(&mut self, node: NodeId) {
+    fn page_cache_lost(&mut self, node: NodeId) {
         let lied = self.liars.contains(&node);
         for chunk in self.chunks.values_mut() {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
@@ -300,9 +322,43 @@ impl Ledger {
         }
     }
 
+    /// A node's disks have lost these replicas, and nothing brings them back.
+    pub(crate) fn lost_for_good(&mut self, node: NodeId, lost: impl Fn(ChunkHandle) -> bool) {
+        for (_, chunk) in self.chunks.iter_mut().filter(|(handle, _)| lost(**handle)) {
+            chunk.replicas.remove(&node);
+        }
+    }
+
+    /// The process that runs on a node says that it has these no more.
+    pub(crate) fn told_as_lost(&mut self, node: NodeId, lost: &[ChunkHandle]) {
+        for handle in lost {
+            if let Some(replica) = self.chunk(*handle).replicas.get_mut(&node) {
+                replica.absent = true;
+            }
+        }
+    }
+
+    /// A process starts on a node: it looks at all directories.
+    pub(crate) fn started(&mut self, node: NodeId) {
+        for chunk in self.chunks.values_mut() {
+            if let Some(replica) = chunk.replicas.get_mut(&node) {
+                replica.absent = false;
+            }
+        }
+    }
+
     /// A stored bit of this chunk flipped there.
     pub(crate) fn flipped(&mut self, node: NodeId, handle: ChunkHandle) {
         self.chunk(handle).replicas.entry(node).or_default().flipped = true;
+    }
+
+    /// A server has found a replica damaged. That is so, for all that anybody else can tell, where
+    /// its power went with unsynced bytes, or its disks failed reads for a while.
+    fn found_damaged(&mut self, node: NodeId, handle: ChunkHandle) {
+        let poor_reader = self.poor_readers.contains(&node);
+        if let Some(replica) = self.chunk(handle).replicas.get_mut(&node) {
+            replica.flipped |= poor_reader || replica.suspect || replica.lost;
+        }
     }
 
     /// A node's process has started while reads of its disk failed: what it could not read counts

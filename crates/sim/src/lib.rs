@@ -13,10 +13,13 @@ mod cell;
 mod checkers;
 mod disk_damage;
 mod drills;
+mod fault_endings;
 mod fault_injector;
 mod fault_mix;
 mod file_model;
+mod healing;
 mod ledger;
+mod machine_faults;
 mod observer;
 mod operations;
 #[cfg(feature = "planted-bugs")]
@@ -26,7 +29,9 @@ mod replica_audit;
 mod report;
 mod run;
 pub mod scenarios;
+mod server_book;
 mod simulation;
+mod stored_files;
 mod workloads;
 
 pub use drills::{Drill, drills, run_drill};

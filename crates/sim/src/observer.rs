@@ -1,11 +1,13 @@
 //! Sees everything at the seam, keeps the ledger, and asks each checker.
 
 use crate::checkers::group_agrees::GroupAgrees;
+use crate::checkers::it_heals::{Amiss, CellAtRest, Excused, ServerAtRest};
 use crate::checkers::replay_is_state::ReplayIsState;
 use crate::checkers::shadow_is_prefix::ShadowIsPrefix;
 use crate::checkers::{Checker, Verdict};
 use crate::ledger::Ledger;
 use crate::report::CheckFailure;
+use crate::server_book::ServerBook;
 use bytes::Bytes;
 use cairn_consensus::StoredRecord;
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError};
@@ -32,6 +34,8 @@ pub(crate) struct Observer {
     pub(crate) primaries: BTreeMap<ChunkHandle, NodeId>,
     /// What the master is started with: the term up to which changes are lost (R3).
     pub(crate) recover_past: Option<Term>,
+    /// Which machine is which server.
+    pub(crate) servers: ServerBook,
     replay: BTreeMap<NodeId, ReplayIsState>,
     group: GroupAgrees,
     shadows: ShadowIsPrefix,
@@ -58,6 +62,7 @@ impl Observer {
             suspect_answers: Vec::new(),
             primaries: BTreeMap::new(),
             recover_past: None,
+            servers: ServerBook::default(),
             replay: BTreeMap::new(),
             group: GroupAgrees::default(),
             shadows: ShadowIsPrefix::default(),
@@ -95,6 +100,19 @@ impl Observer {
     ) {
         self.group.opened(node, count);
         self.replay.entry(node).or_default().opened(count > 1, master);
+    }
+
+    /// Whether the cell of a master stands as its log says, with these servers.
+    pub(crate) fn judge_at_rest(
+        &mut self,
+        master: NodeId,
+        servers: Vec<ServerAtRest>,
+    ) -> Result<Excused, Amiss> {
+        let replay = self.replay.get_mut(&master);
+        match replay.map_or(Ok(None), ReplayIsState::state)? {
+            Some(state) => CellAtRest { state, ledger: &self.ledger, servers }.judge(),
+            None => Err("no master runs".to_owned().into()),
+        }
     }
 
     /// A backup of the master's disk came back: its log begins again somewhere in the past.
@@ -164,6 +182,8 @@ impl Observer {
                 chunk.logged_at.insert(set.version, at);
                 self.reach(if set.set_size < before { "set shrunk" } else { "version raised" });
             }
+            Record::SetDrain(set) => self.servers.drains(set.server, set.drains),
+            Record::ForgetServer(forget) => self.servers.forgotten(forget.server),
             _ => {}
         }
         self.ask(at, |checker, ledger| checker.logged(record, ledger));
@@ -226,6 +246,9 @@ impl Observer {
 
 impl MessageWatch for Observer {
     fn delivered(&mut self, seen: &SeenRequest<'_>) {
+        if let Request::Heartbeat(beat) = seen.request {
+            self.ledger.told_as_lost(seen.from, &beat.lost);
+        }
         self.ask(seen.at, |checker, ledger| checker.delivered(seen, ledger));
     }
 
@@ -251,6 +274,9 @@ impl MessageWatch for Observer {
         if let Ok(Response::Raise(raised)) = answer {
             self.ledger.raised(seen.to, &raised.replica);
         }
+        if let (Request::Join(join), Ok(_)) = (seen.request, answer) {
+            self.servers.joined(seen.from, join.at.server);
+        }
         if let (Request::Fetch(fetch), Ok(_)) = (seen.request, answer) {
             self.ledger.fetched(seen.from, seen.to, fetch);
         }
@@ -273,6 +299,9 @@ impl MessageWatch for Observer {
             }
             let check = if alive { ReplayIsState::recovered } else { ReplayIsState::check };
             self.check_replay(at, node, check);
+        }
+        if alive {
+            self.ledger.started(node);
         }
         for checker in &mut self.checkers {
             checker.lives(node, alive);

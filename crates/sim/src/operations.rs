@@ -46,6 +46,10 @@ pub(crate) enum ClientOp {
         level: Option<u32>,
         apply: bool,
     },
+    /// What a person orders of the master.
+    Order {
+        order: Box<Request>,
+    },
     Stat {
         path: CellPath,
     },
@@ -128,6 +132,7 @@ impl ClientOp {
                 let set = PolicyParts { replication: level, ..PolicyParts::default() };
                 Request::SetPolicy(SetPolicy { mutation, path, set, inherit, apply })
             }
+            Self::Order { order } => *order,
             Self::Stat { path } => Request::Stat(Stat { path }),
             Self::Open { path } => {
                 return Operation::Open(Open { path, ..Open::default() }.into());

@@ -59,6 +59,11 @@ pub fn rules() -> Vec<Rule> {
         Rule::R33,
         Rule::R35,
         Rule::R37,
+        Rule::H1,
+        Rule::H2,
+        Rule::H3,
+        Rule::H4,
+        Rule::H5,
     ]
 }
 

@@ -1,11 +1,15 @@
 //! Who asks anything of anyone: requests that no client of ours would send, or send just then.
 
+use crate::simulation::Simulation;
 use bytes::Bytes;
 use cairn_client_core::{NoDisk, NoJob};
 use cairn_env::{Answer, Completion, Driver, Effect, EffectId, Event, Now};
+use cairn_env_sim::{NodeId, WorldStep};
 use cairn_protocol::{Failure, Hello, Request, Role};
 use cairn_types::{Address, CellId, Incarnation, ServerId};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Told once, when the answer is there.
@@ -67,4 +71,22 @@ impl Driver for Prober {
             _ => {}
         }
     }
+}
+
+/// Asks, and lets things happen until the answer is there.
+pub(crate) fn ask(
+    sim: &mut Simulation,
+    prober: NodeId,
+    to: Address,
+    request: Request,
+) -> Result<Answer, Failure> {
+    let awaited = Rc::new(RefCell::new(None));
+    let told = awaited.clone();
+    let done = Box::new(move |answer| drop(told.borrow_mut().replace(answer)));
+    let question = ProbeRequest { to, request, payload: Bytes::new(), done };
+    sim.world.command(prober, Box::new(question));
+    while awaited.borrow().is_none() {
+        assert!(sim.world.step() != WorldStep::Over, "calls have deadlines");
+    }
+    awaited.take().expect("waited for")
 }

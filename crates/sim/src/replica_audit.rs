@@ -9,12 +9,11 @@
 
 use crate::cell::{add_prober, master_addresses};
 use crate::file_model::ReadNote;
-use crate::prober::ProbeRequest;
+use crate::prober::ask;
 use crate::simulation::Simulation;
 use crate::workloads::{RecordFile, SharedFile};
-use bytes::Bytes;
 use cairn_env::Answer;
-use cairn_env_sim::{NodeId, WorldStep};
+use cairn_env_sim::NodeId;
 use cairn_protocol::{ChunkLocations, Failure, Locate, Read, Request, Response, Role};
 use cairn_types::{Address, ChunkIndex, EntryId};
 use std::cell::RefCell;
@@ -62,15 +61,7 @@ struct ReplicaAudit<'s> {
 
 impl ReplicaAudit<'_> {
     fn ask(&mut self, to: Address, request: Request) -> Result<Answer, Failure> {
-        let awaited = Rc::new(RefCell::new(None));
-        let told = awaited.clone();
-        let done = Box::new(move |answer| drop(told.borrow_mut().replace(answer)));
-        let question = ProbeRequest { to, request, payload: Bytes::new(), done };
-        self.sim.world.command(self.prober, Box::new(question));
-        while awaited.borrow().is_none() {
-            assert!(self.sim.world.step() != WorldStep::Over, "calls have deadlines");
-        }
-        awaited.take().expect("waited for")
+        ask(self.sim, self.prober, to, request)
     }
 
     /// What the master tells readers.

@@ -28,6 +28,8 @@ pub struct RunConfig {
     pub levels: bool,
     /// Whether a client has to get on while faults last, and every replica is read at the end.
     pub strict: bool,
+    /// Whether the cell has to heal when the faults are over.
+    pub heals: bool,
 }
 
 impl RunConfig {
@@ -45,6 +47,7 @@ impl RunConfig {
             batches: true,
             levels: true,
             strict: false,
+            heals: false,
         }
     }
 
@@ -60,6 +63,13 @@ impl RunConfig {
             faults.every_ms *= 8;
         }
         Self { seconds, faults, strict: true, ..Self::of(seed) }
+    }
+
+    /// The run of a seed that has to heal in full when the faults are over: with those of issue 16,
+    /// several data directories on some servers, and a person who tends the cell.
+    #[must_use]
+    pub fn healing(seed: u64) -> Self {
+        Self { faults: FaultMix::heals(seed), heals: true, ..Self::hard(seed) }
     }
 }
 

@@ -4,13 +4,14 @@ use crate::cell;
 use crate::checkers;
 use crate::checkers::linearizable_names::{Judgement, judge};
 use crate::fault_injector::FaultInjector;
+use crate::healing::heal;
 use crate::observer::Observer;
 use crate::replica_audit::{AuditedFile, audit};
 use crate::report::{CheckFailure, RunConfig, RunReport};
 use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
-    Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, Progress, RandomWriter,
-    RecordFile, SequentialFiles, ShadowReader, SharedFile, TailingReader,
+    Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, PeoplesActs, Progress,
+    RandomWriter, RecordFile, SequentialFiles, ShadowReader, SharedFile, TailingReader,
 };
 use cairn_env_sim::{WorldStep, WorldTime};
 use cairn_types::CellConfig;
@@ -96,6 +97,9 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     if observer.borrow().failure.is_none() && !quiet(&sim, &workloads) {
         sim.fail("it_heals", format!("{} operations never ended", sim.under_way()));
     }
+    if config.heals && observer.borrow().failure.is_none() {
+        heal(&mut sim);
+    }
     judge_names(&mut sim, &shared);
     let first = workloads.len();
     workloads.push(Box::new(last_reader(&shared)));
@@ -138,6 +142,9 @@ fn workloads(
     }
     if config.levels {
         workloads.push(Box::new(LevelChanges::new(2)));
+    }
+    if config.heals {
+        workloads.push(Box::new(PeoplesActs::new(4)));
     }
     // What a group needs to get on is not what that workload looks at.
     if config.strict && config.masters == 1 {

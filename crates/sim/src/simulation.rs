@@ -206,7 +206,16 @@ impl Simulation {
     pub(crate) fn waits_for_repair(&self, file: EntryId) -> bool {
         let enough = self.cell_config.replication.min(2) as usize;
         let observer = self.observer.borrow();
-        observer.ledger.chunks_of(file).any(|chunk| chunk.usable() < enough)
+        observer.ledger.chunks_of(file).any(|chunk| chunk.known_good().len() < enough)
+    }
+
+    /// One of the masters; of one, that one, and nothing is drawn.
+    pub(crate) fn some_master(&mut self) -> NodeId {
+        let masters = self.nodes.masters.clone();
+        if let [only] = masters.as_slice() {
+            return *only;
+        }
+        *self.random().pick(&masters).expect("a cell has masters")
     }
 
     /// The chunk at an offset of a file, for a complaint.

@@ -77,6 +77,16 @@ crate::code! {
         R35 = 35,
         /// Record ids and windows.
         R37 = 37,
+        /// What lacks replicas gets them, or a set that can be copied.
+        H1 = 101,
+        /// What is bad is found, and told.
+        H2 = 102,
+        /// What no chunk needs goes from the disks.
+        H3 = 103,
+        /// Jobs come to their end.
+        H4 = 104,
+        /// What the master tells of the cell is so.
+        H5 = 105,
     }
 }
 

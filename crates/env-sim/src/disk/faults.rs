@@ -261,6 +261,28 @@ impl SimDisk {
         state.begin_session();
     }
 
+    /// Whether it was pulled out.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.state().absent
+    }
+
+    /// Empties it while nobody runs on it.
+    pub fn wipe(&self) {
+        self.pull_out();
+        self.put_in();
+        self.crash();
+    }
+
+    /// A file's name is gone, durably, and its bytes with it.
+    pub fn lose_file(&self, path: &str) {
+        let mut state = self.state();
+        if let Some(NameTarget::File(number)) = state.names.get(path) {
+            state.names.lose(path);
+            state.unlink(number);
+        }
+    }
+
     /// The page at an offset of a file cannot be read any more, until it is written again; says
     /// whether there is such a page.
     pub fn make_unreadable(&self, path: &str, offset: u64) -> bool {

@@ -123,6 +123,16 @@ impl NameTable {
         self.change(NameChange::Rename { from, to, node: NameTarget::File(inode) });
     }
 
+    /// A name is gone by nobody's doing, durably.
+    pub(super) fn lose(&mut self, path: &str) {
+        self.cached.remove(path);
+        self.durable.remove(path);
+        self.unsynced.retain(|change| match change {
+            NameChange::Add(name, _) | NameChange::Remove(name) => name != path,
+            NameChange::Rename { to, .. } => to != path,
+        });
+    }
+
     fn change(&mut self, change: NameChange) {
         change.apply(&mut self.cached);
         self.unsynced.push(change);

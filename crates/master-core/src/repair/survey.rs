@@ -20,6 +20,7 @@ use crate::rules::lacking::{ChunkNeeds, Urgency, needs};
 use crate::state::{ChunkRecord, State};
 use crate::view::View;
 use cairn_types::ChunkHandle;
+use cairn_types::planted::{Rule, broken};
 use std::collections::BTreeSet;
 
 /// Chunks that one tick looks at: a few milliseconds (SV1).
@@ -132,7 +133,10 @@ impl Survey {
     ) -> Option<Urgency> {
         let needs = chunk.map(|chunk| needs(view, handle, chunk));
         let ChunkNeeds { urgency, surplus } = needs.unwrap_or_default();
-        self.index.set(handle, urgency);
+        // H5 broken: who lacked a replica once counts as such for ever.
+        if urgency.is_some() || !broken(Rule::H5) {
+            self.index.set(handle, urgency);
+        }
         if surplus {
             self.surplus.insert(handle);
         } else {

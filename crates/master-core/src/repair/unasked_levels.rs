@@ -20,6 +20,7 @@ use crate::scheduler::Scheduler;
 use crate::step::ChunkStep;
 use crate::underway::Activity;
 use cairn_types::ChunkHandle;
+use cairn_types::planted::{Rule, broken};
 use std::collections::BTreeSet;
 
 /// Chunks that are being levelled at once (UL1).
@@ -50,7 +51,9 @@ impl UnaskedLevels {
         self.under_way.retain(|place| view.underway.at(*place) != Activity::Nothing);
         self.rests.pass(now, scheduler.term().dead());
         // UL2
-        if step.fleet.servers().is_gathering(now) {
+        let waits = step.fleet.servers().is_gathering(now);
+        // H1 broken: what nobody asks for stays as it is.
+        if waits || broken(Rule::H1) {
             return;
         }
         let ailing = survey.conditions().from(self.looked).take(CONSIDERED_MAX + 1);

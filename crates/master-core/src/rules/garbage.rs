@@ -99,6 +99,10 @@ fn is_needless(
     handle: ChunkHandle,
     chunk: &ChunkRecord,
 ) -> bool {
+    // H3 broken: nothing stale ever goes.
+    if broken(Rule::H3) {
+        return false;
+    }
     let (now, servers) = (view.now.time, view.fleet.servers());
     let joined = servers.get(holder).map(|it| it.joined).unwrap_or(now);
     let heard_since = |server| servers.get(server).is_some_and(|it| it.heard > joined);

@@ -83,6 +83,10 @@ pub(crate) fn who_goes(
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     preferred: Option<ServerId>,
 ) -> Option<ServerId> {
+    // H4 broken: nothing is ever left out.
+    if broken(Rule::H4) {
+        return None;
+    }
     let judged = judged(view, handle, chunk);
     let counted = counted(view, &judged.good);
     let bad = bad_one(view, (handle, chunk), (&judged, counted.len()));

@@ -60,7 +60,7 @@ fn new_primary_knows_all(
     };
     let intact = chunk.intact();
     // R28: with only doubted replicas left in the set, one of them is the truth by decision.
-    if chunk.usable() == 0 {
+    if chunk.known_good().is_empty() {
         return Ok(());
     }
     // What a power loss may have taken and the replica says that it has is the last reading's

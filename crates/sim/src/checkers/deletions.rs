@@ -9,10 +9,12 @@
 //! - DO1: what was seen and never deleted may never go; nor what was deleted and seen again since;
 //!   nor what was deleted a shorter while ago than deleted files are kept, but where its hidden
 //!   name, which somebody was told, was deleted once more.
+//! - DO2: what somebody was told is brought back is deleted no more, seen again or not; where
+//!   several deletions of one path are open, nobody can tell which of them that was.
 
 use cairn_env_sim::{SeenRequest, WorldTime};
 use cairn_protocol::{BatchEntry, BatchResult, Failure, Rename, Request, Response};
-use cairn_types::{CellPath, EntryId};
+use cairn_types::{CellPath, EntryId, MutationName};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -31,6 +33,10 @@ struct AskedDeletion {
     answered: Option<WorldTime>,
     /// When it was asked for under its hidden name, which was told.
     expedited: Option<WorldTime>,
+    /// Somebody was told that it is brought back (DO2).
+    undone: bool,
+    /// The same word asks for it again (R24).
+    mutation: MutationName,
 }
 
 /// What clients saw and asked.
@@ -42,6 +48,8 @@ pub(super) struct Deletions {
     asked: Vec<AskedDeletion>,
     /// Which path stands behind a hidden name.
     hidden: BTreeMap<String, CellPath>,
+    /// Words that brought something back: each does so once, however often it is answered (R24).
+    brought_back: Vec<MutationName>,
 }
 
 impl Deletions {
@@ -49,12 +57,14 @@ impl Deletions {
     pub(super) fn delivered(&mut self, seen: &SeenRequest<'_>) {
         self.now = self.now.max(seen.at);
         match seen.request {
-            Request::Delete(delete) => self.deletion_asked(&delete.path),
+            Request::Delete(delete) => self.deletion_asked(&delete.path, delete.mutation),
             Request::Rename(rename) => self.move_asked(rename),
             Request::Batch(batch) => {
                 for entry in &batch.entries {
                     match entry {
-                        BatchEntry::Delete(delete) => self.deletion_asked(&delete.path),
+                        BatchEntry::Delete(delete) => {
+                            self.deletion_asked(&delete.path, delete.mutation);
+                        }
                         BatchEntry::Rename(rename) => self.move_asked(rename),
                         _ => {}
                     }
@@ -67,7 +77,7 @@ impl Deletions {
     /// Whether it is done, or has been done before, nobody knows: from now on it may be at either.
     fn move_asked(&mut self, rename: &Rename) {
         if rename.replace {
-            self.deletion_asked(&rename.to);
+            self.deletion_asked(&rename.to, rename.mutation);
         }
         if rename.from.is_root() {
             return;
@@ -85,7 +95,7 @@ impl Deletions {
         }
     }
 
-    fn deletion_asked(&mut self, path: &CellPath) {
+    fn deletion_asked(&mut self, path: &CellPath, mutation: MutationName) {
         let now = self.now;
         if path.as_str().starts_with(HIDDEN) {
             // Of a name that nobody was told, nothing is known.
@@ -95,8 +105,26 @@ impl Deletions {
             }
             return;
         }
-        let path = path.clone();
-        self.asked.push(AskedDeletion { path, asked: now, answered: None, expedited: None });
+        if self.asked.iter().any(|it| it.mutation == mutation && it.path == *path) {
+            return;
+        }
+        self.asked.push(AskedDeletion {
+            path: path.clone(),
+            asked: now,
+            answered: None,
+            expedited: None,
+            undone: false,
+            mutation,
+        });
+    }
+
+    /// DO2
+    fn bring_back(&mut self, path: &CellPath) {
+        let path = self.hidden.get(path.as_str()).unwrap_or(path).clone();
+        let mut open = self.asked.iter_mut().filter(|it| it.path == path && !it.undone);
+        if let (Some(deletion), None) = (open.next(), open.next()) {
+            deletion.undone = true;
+        }
     }
 
     /// The master answers.
@@ -110,6 +138,12 @@ impl Deletions {
                 }
             }
             (Request::Rename(rename), _) if rename.replace => self.deletion_answered(&rename.to),
+            (Request::Undelete(undelete), Ok(_))
+                if undelete.to.is_none() && !self.brought_back.contains(&undelete.mutation) =>
+            {
+                self.brought_back.push(undelete.mutation);
+                self.bring_back(&undelete.path);
+            }
             (Request::Create(create), Ok(Response::Create(done))) => {
                 self.saw(&create.path, done.entry.id);
             }
@@ -165,7 +199,8 @@ impl Deletions {
         let kept = u64::try_from(kept.as_nanos()).unwrap_or(u64::MAX);
         let goes = self.asked.iter().any(|deletion| {
             let since = deletion.expedited.map_or(deletion.asked.0 + kept, |at| at.0);
-            let undone = deletion.answered.is_some_and(|answered| answered < *seen);
+            let seen_again = deletion.answered.is_some_and(|answered| answered < *seen);
+            let undone = deletion.undone || seen_again;
             let is_it = paths.len() >= PLACES_MAX
                 || paths.iter().any(|path| path.is_within(&deletion.path));
             is_it && !undone && since <= self.now.0

@@ -8,6 +8,7 @@ mod checker;
 mod closed_for_ever;
 mod deletions;
 pub(crate) mod group_agrees;
+pub(crate) mod it_heals;
 pub(crate) mod linearizable_names;
 mod no_live_chunk_collected;
 mod one_primary;

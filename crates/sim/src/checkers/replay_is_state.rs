@@ -157,6 +157,15 @@ impl ReplayIsState {
         if *state == self.replayed { Ok(()) } else { Err(difference(state, &self.replayed)) }
     }
 
+    /// What the log makes of an empty state, as far as the master has applied it; none where there
+    /// is no one history, or no master.
+    pub(crate) fn state(&mut self) -> Result<Option<&State>, String> {
+        let Some(live) = self.live.clone() else { return Ok(None) };
+        let applied = live.borrow().state().applied();
+        self.replay_to(applied)?;
+        Ok(Some(&self.replayed))
+    }
+
     fn replay_to(&mut self, end: LogIndex) -> Verdict {
         while self.replayed.applied() < end {
             let index = self.replayed.applied().next();

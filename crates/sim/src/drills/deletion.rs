@@ -18,6 +18,12 @@ pub(super) const DRILLS: &[Drill] = &[
         6,
         a_backup_that_knows_a_later_chunk_and_not_the_one_before_it_throws_neither_away,
     ),
+    Drill::of_rule(
+        Rule::R33,
+        "replicas of a chunk in the making are told of, and stay",
+        3,
+        replicas_of_a_chunk_in_the_making_are_told_of_and_stay,
+    ),
     Drill::of_bug(
         "what is deleted goes from all disks, and what is brought back stays on all",
         4,
@@ -118,6 +124,22 @@ fn later_logged_first(script: &mut DrillScript) -> Result<Option<LaterLoggedFirs
         script.wait(writing).map_err(|why| format!("the first is not written: {why:?}"))?;
     }
     Ok(None)
+}
+
+/// Two of three servers have made their replicas of a new chunk and tell of them, while the order
+/// to the third is under way: no record knows of the chunk, and it is no garbage (R33).
+fn replicas_of_a_chunk_in_the_making_are_told_of_and_stay(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/f", Content::Bytes)?;
+    script.stall(|seen| matches!(seen.request, Request::Raise(raise) if raise.create));
+    let bytes = Bytes::from_static(BYTES);
+    let write = ClientOp::Write { file, offset: 0, bytes, sync: false };
+    let writing = script.ask(1, write);
+    script.until_stalled()?;
+    // Two heartbeats, and less than the patience of who makes the chunk.
+    script.pass(Duration::from_millis(600));
+    script.release();
+    script.wait(writing).map_err(|why| format!("it is not written: {why:?}"))?;
+    reads_as_written(script, file)
 }
 
 /// Two files are deleted; one is brought back in time. The other's replicas go from all disks.

@@ -29,17 +29,20 @@ pub(super) const DRILLS: &[Drill] = &[
         3,
         those_who_stay_lose_power_after_a_set_was_shrunk,
     ),
-    Drill::of_promise(
+    Drill::of_rule(
+        Rule::H2,
         "a bit that nobody reads rots, and the master hears of it",
         2,
         a_bit_that_nobody_reads_rots_and_the_master_hears_of_it,
     ),
-    Drill::of_promise(
+    Drill::of_rule(
+        Rule::H3,
         "what rots unread ends with a good replica in place and the bad one gone",
         4,
         what_rots_unread_ends_with_a_good_replica_in_place_and_the_bad_one_gone,
     ),
-    Drill::of_promise(
+    Drill::of_rule(
+        Rule::H1,
         "what rots where every server has a replica makes room for a good one",
         3,
         what_rots_where_every_server_has_a_replica_makes_room_for_a_good_one,

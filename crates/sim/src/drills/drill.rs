@@ -41,11 +41,6 @@ impl Drill {
         Self { rule: None, finding: None, name, servers, config: CellConfig::tiny, run }
     }
 
-    /// Shows what a cell does by itself, without which it would be told of here.
-    pub(super) const fn of_promise(name: &'static str, servers: usize, run: DrillSteps) -> Self {
-        Self { rule: None, finding: None, name, servers, config: CellConfig::tiny, run }
-    }
-
     /// Repeats a finding.
     pub(super) const fn of_finding(
         finding: &'static str,

@@ -18,7 +18,8 @@ pub(super) const DRILLS: &[Drill] = &[
         3,
         one_that_cannot_be_emptied_keeps_what_it_has,
     ),
-    Drill::of_promise(
+    Drill::of_rule(
+        Rule::H4,
         "servers are emptied and balanced while records are appended, and one is stopped",
         4,
         one_that_was_emptied_is_missed_by_nobody,

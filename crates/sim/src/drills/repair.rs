@@ -1,10 +1,12 @@
-//! Drills of repair: clones that join while clients go on (R30).
+//! Drills of repair: clones that join while clients go on (R30), and chunks that heal with nobody
+//! asking for them (H1, H5).
 
 use super::drill::Drill;
 use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::ClientOp;
 use bytes::Bytes;
+use cairn_protocol::{ChunkCounts, Response, Status};
 use cairn_types::Content;
 use cairn_types::planted::Rule;
 use std::time::Duration;
@@ -21,12 +23,57 @@ pub(super) const DRILLS: &[Drill] = &[
         4,
         a_chunk_heals_while_records_are_appended,
     ),
-    Drill::of_bug(
+    Drill::of_rule(
+        Rule::H1,
         "a whole cell loses power, nobody asks for anything, and a server is gone for ever",
         4,
         suspects_heal_though_nobody_asks,
     ),
+    Drill::of_rule(
+        Rule::H5,
+        "a server is gone for ever, and what it held is whole and told so",
+        4,
+        what_a_dead_server_held_is_whole_and_told_so,
+    ),
 ];
+
+/// What the master tells of its chunks.
+fn counts(script: &mut DrillScript) -> Result<ChunkCounts, String> {
+    let master = script.nodes().master;
+    let answer = script.probe(master, Status {}, Bytes::new());
+    match answer.map(|answer| answer.response).map_err(|failure| failure.to_string())? {
+        Response::Status(status) => Ok(status.now.counts),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+/// Waits until the master tells of no chunk that lacks anything.
+fn await_whole(script: &mut DrillScript) -> Verdict {
+    let mut told = counts(script)?;
+    for _ in 0..120 {
+        script.pass(Duration::from_millis(500));
+        told = counts(script)?;
+        let ails = told.below_goal + told.damaged + told.suspect + told.stale;
+        if !told.gathering && !told.counting && ails == 0 {
+            return Ok(());
+        }
+    }
+    Err(format!("after a minute the master tells {told:?}"))
+}
+
+/// One of three replicas is gone with its server; the fourth server gets one, and then the master
+/// tells of no chunk that lacks any.
+fn what_a_dead_server_held_is_whole_and_told_so(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/f", Content::Bytes)?;
+    script.write_synced(0, file, 0, b"bytes")?;
+    let chunk = script.chunk(file, 0)?;
+    let dead = script.holders(chunk)[0];
+    script.kill(dead);
+    let others =
+        |script: &DrillScript| script.holders(chunk).iter().filter(|node| **node != dead).count();
+    script.until("three servers that run have a replica", |script| others(script) == 3)?;
+    await_whole(script)
+}
 
 /// One of three replicas is gone for ever. A client writes byte after byte while the chunk is
 /// cloned, until the clone has joined. In that moment all others die: the clone has all that was

@@ -49,6 +49,7 @@ impl DrillScript {
             batches: false,
             levels: false,
             strict: false,
+            heals: false,
         };
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
         let (mut world, nodes) = cell::build(&config, &cell_config, CLIENTS, &observer);
@@ -400,7 +401,7 @@ impl DrillScript {
     pub(super) fn start_twin(&mut self, of: NodeId) -> Result<NodeId, String> {
         let (at, observer) = (self.nodes().servers.len(), self.sim.observer.clone());
         let masters = cell::master_addresses(self.nodes().masters.len());
-        let twin = cell::add_chunkserver(&mut self.sim.world, (at, &masters), &observer);
+        let twin = cell::add_chunkserver(&mut self.sim.world, (at, 1), &masters, &observer);
         let ((image, page), now) = (self.image(of), self.sim.now());
         self.sim.world.disks(twin)[0].restore(&image);
         self.sim.nodes.servers.push(twin);

@@ -1,0 +1,239 @@
+//! It heals: once nothing breaks any more, within a bounded time every live chunk is at its goal,
+//! with replicas at the logged version on servers that run, nothing is left on any disk that no
+//! chunk needs, and the master says the same of the cell (design §13, promises H1 to H5).
+//!
+//! ```text
+//!   the log, replayed by a checker ─┐
+//!   the ledger ─────────────────────┼─► what is amiss ─► none: compared with what the master tells
+//!   the files on the disks ─────────┘
+//! ```
+//! - IH1: which chunks there are and what each shall have is what the log says; who has a replica
+//!   is what was seen at the disks. What the master believes is compared with it, and never asked.
+//! - IH2: a chunk is excused of which no replica is left on a server that runs that the cell itself
+//!   can take for good, unless all of its set are here: a client or a person has to have it decided
+//!   (R28), and what was kept for that stays.
+
+use crate::ledger::{ChunkLedger, Ledger, ReplicaLedger};
+use crate::stored_files::{StoredFile, cloned, stored};
+use cairn_env_sim::{NodeId, SimDisk};
+use cairn_master_core::State;
+use cairn_master_core::state::ChunkRecord;
+use cairn_protocol::{ChunkCounts, JobKind, JobState, JobStatus};
+use cairn_types::{ChunkHandle, ServerId};
+use std::collections::BTreeSet;
+
+/// A chunkserver that runs.
+pub(crate) struct ServerAtRest {
+    pub(crate) node: NodeId,
+    pub(crate) name: String,
+    pub(crate) rack: usize,
+    /// It is to be emptied.
+    pub(crate) drains: bool,
+    pub(crate) disks: Vec<SimDisk>,
+}
+
+/// A cell that nothing happens to any more.
+pub(crate) struct CellAtRest<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) servers: Vec<ServerAtRest>,
+}
+
+/// What is amiss, and of which chunk, where it is one.
+#[derive(Debug)]
+pub(crate) struct Amiss {
+    pub(crate) chunk: Option<ChunkHandle>,
+    pub(crate) what: String,
+}
+
+impl From<String> for Amiss {
+    fn from(what: String) -> Self {
+        Self { chunk: None, what }
+    }
+}
+
+/// What is less than it should be, and cannot be otherwise.
+#[derive(Debug, Default)]
+pub(crate) struct Excused {
+    /// Chunks without a good replica (IH2).
+    pub(crate) hopeless: BTreeSet<ChunkHandle>,
+    /// Chunks that shall have more replicas than there are servers.
+    short: u64,
+    /// Chunks of which servers keep replicas for a person: no other may be made there (R28).
+    kept: u64,
+    /// Chunks on a server that is to be emptied, with too few others.
+    stuck: u64,
+}
+
+/// One chunk, what the log says of it, and who has it.
+struct ChunkAtRest<'a> {
+    handle: ChunkHandle,
+    record: ChunkRecord,
+    book: &'a ChunkLedger,
+}
+
+impl<'a> CellAtRest<'a> {
+    /// What is amiss, if something is.
+    pub(crate) fn judge(&self) -> Result<Excused, Amiss> {
+        let mut excused = Excused::default();
+        for (handle, record) in self.state.chunks() {
+            let Some(book) = self.ledger.chunks.get(&handle) else {
+                let what = format!("chunk {} is logged and on no disk", handle.short());
+                return Err(Amiss { chunk: Some(handle), what });
+            };
+            self.judge_chunk(&ChunkAtRest { handle, record, book }, &mut excused)?;
+        }
+        for server in &self.servers {
+            server.disks.iter().try_for_each(|disk| self.judge_disk(server, disk, &excused))?;
+        }
+        Ok(excused)
+    }
+
+    /// Servers that run and have a replica that is up to date (R9).
+    fn current(&self, chunk: &ChunkAtRest<'_>) -> Vec<&ServerAtRest> {
+        let has = |server: &&ServerAtRest| {
+            let replica = chunk.book.replicas.get(&server.node);
+            replica.is_some_and(|replica| replica.version >= chunk.record.version)
+        };
+        self.servers.iter().filter(has).collect()
+    }
+
+    /// Whether a server keeps a stale replica of a chunk for a person (R28).
+    fn keeps(&self, chunk: &ChunkAtRest<'_>, server: &ServerAtRest) -> bool {
+        let replica = chunk.book.replicas.get(&server.node);
+        self.state.kept_above(chunk.handle).is_some()
+            && replica.is_some_and(|replica| replica.version < chunk.record.version)
+    }
+
+    fn judge_chunk(&self, chunk: &ChunkAtRest<'_>, excused: &mut Excused) -> Result<(), Amiss> {
+        let current = self.current(chunk);
+        if is_hopeless(chunk, &current) {
+            excused.hopeless.insert(chunk.handle);
+            return Ok(());
+        }
+        let goal = chunk.record.goal as usize;
+        let places = self.servers.iter().filter(|server| !server.drains);
+        let places = places.filter(|server| !self.keeps(chunk, server)).count();
+        let counted: Vec<_> = current.iter().filter(|server| !server.drains).collect();
+        let leaving: Vec<_> = current.iter().filter(|server| server.drains).collect();
+        let keepers = self.servers.iter().filter(|server| self.keeps(chunk, server)).count();
+        excused.short += u64::from(goal > self.servers.len() - keepers);
+        excused.kept += u64::from(keepers > 0);
+        let wanted = goal.min(places);
+        if counted.len() != wanted {
+            return Err(self.tell(chunk, &format!("is to have {wanted} replicas")));
+        }
+        if places < goal {
+            excused.stuck += u64::from(!leaving.is_empty());
+        } else if let Some(server) = leaving.first() {
+            return Err(self.tell(chunk, &format!("is on {}, which is drained", server.name)));
+        }
+        let racks: BTreeSet<usize> = counted.iter().map(|server| server.rack).collect();
+        let elsewhere =
+            self.servers.iter().any(|server| !server.drains && !racks.contains(&server.rack));
+        if counted.len() > 1
+            && racks.len() == 1
+            && elsewhere
+            && !self.state.is_hidden(chunk.record.file)
+        {
+            return Err(self.tell(chunk, "stands in one rack, and another has room"));
+        }
+        Ok(())
+    }
+
+    /// H3: what is on a disk is there for a chunk.
+    fn judge_disk(
+        &self,
+        server: &ServerAtRest,
+        disk: &SimDisk,
+        excused: &Excused,
+    ) -> Result<(), Amiss> {
+        let name = &server.name;
+        if let Some(path) = cloned(disk).first() {
+            return Err(format!("{name} keeps {path}, and nothing is copied").into());
+        }
+        for StoredFile { path, chunk: handle, .. } in stored(disk) {
+            let Some(record) = self.state.chunk(handle) else {
+                return Err(format!("{name} keeps {path}, of which the log knows nothing").into());
+            };
+            let book = &self.ledger.chunks[&handle];
+            let replica = book.replicas.get(&server.node);
+            let needed = replica.is_some_and(|replica| replica.version >= record.version);
+            let kept =
+                self.state.kept_above(handle).is_some() || excused.hopeless.contains(&handle);
+            if !needed && !kept {
+                return Err(self.tell(
+                    &ChunkAtRest { handle, record, book },
+                    &format!("lies on {name} as {path}, where nothing needs it"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, chunk: &ChunkAtRest<'_>, what: &str) -> Amiss {
+        let ChunkAtRest { handle, record, book } = chunk;
+        let has = |server: &ServerAtRest| {
+            let replica = book.replicas.get(&server.node)?;
+            let (name, version) = (&server.name, replica.version.short());
+            let doubt = if replica.suspect { " (suspect)" } else { "" };
+            let drains = if server.drains { " (drained)" } else { "" };
+            Some(format!("{name} at {version}{doubt}{drains}"))
+        };
+        let all: Vec<String> = self.servers.iter().filter_map(has).collect();
+        let path = self.state.path_of(record.file).unwrap_or_default();
+        let what = format!(
+            "chunk {} of {path} at version {}, goal {}, set of {}: {what}; {all:?}",
+            handle.short(),
+            record.version.short(),
+            record.goal,
+            record.set_size
+        );
+        Amiss { chunk: Some(*handle), what }
+    }
+}
+
+/// IH2
+fn is_hopeless(chunk: &ChunkAtRest<'_>, current: &[&ServerAtRest]) -> bool {
+    let replicas = || current.iter().map(|server| &chunk.book.replicas[&server.node]);
+    let sound = |replica: &ReplicaLedger| !replica.suspect && !replica.flipped;
+    let all_here = current.len() >= chunk.record.set_size as usize;
+    let can_be_decided = all_here && replicas().any(|replica| !replica.flipped);
+    !can_be_decided && !replicas().any(sound)
+}
+
+/// H5: whether the master tells the same of a cell that stands like that.
+pub(crate) fn compare(excused: &Excused, told: &ChunkCounts) -> Result<(), String> {
+    let hopeless = excused.hopeless.len() as u64;
+    let is_known = !told.gathering && !told.counting;
+    let bad = [told.unavailable, told.damaged, told.suspect];
+    let fine = is_known
+        && told.below_goal <= excused.short + hopeless
+        && (told.below_goal >= excused.short)
+        && bad.iter().all(|count| *count <= hopeless)
+        && told.unknown <= hopeless + excused.kept
+        // What was kept for a person is stale, too.
+        && told.stale <= hopeless + excused.kept;
+    if fine { Ok(()) } else { Err(format!("the master tells {told:?}, and it is {excused:?}")) }
+}
+
+/// H4: no job is left that could get on, or be done with. `running`: servers that run.
+pub(crate) fn judge_jobs(
+    excused: &Excused,
+    jobs: &[JobStatus],
+    running: &[ServerId],
+) -> Result<(), String> {
+    let lacking = excused.short > 0 || !excused.hopeless.is_empty();
+    let stuck = excused.stuck > 0 || lacking;
+    // One that is dead is told of until somebody forgets it.
+    let runs = |job: &JobStatus| running.iter().any(|it| job.id.ends_with(&it.to_string()));
+    let may_stand = |job: &&JobStatus| match job.kind {
+        JobKind::Repair => job.state == JobState::Waiting && lacking,
+        JobKind::Drain => job.state == JobState::Done || stuck || !runs(job),
+        JobKind::Surplus | JobKind::Purge | JobKind::Balance | JobKind::Policy => false,
+    };
+    match jobs.iter().find(|job| !may_stand(job)) {
+        Some(job) => Err(format!("a job stands still: {job:?}")),
+        None => Ok(()),
+    }
+}

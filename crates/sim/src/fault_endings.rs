@@ -1,0 +1,79 @@
+//! What has to be undone of faults later, and when.
+
+use crate::simulation::Simulation;
+use cairn_env_sim::NodeId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Tokens of faults that end; below the workloads'.
+const ENDINGS: u64 = 1_000;
+
+/// What has to be undone later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FaultEnd {
+    Restart(NodeId),
+    /// The fuse has done its work by then, or is taken out.
+    Defuse(NodeId),
+    Heal(NodeId, NodeId),
+    Quick(NodeId),
+    QuickDisk(NodeId),
+    Clean,
+    Roomy(NodeId),
+    /// The disk does nothing wrong any more.
+    Sound(NodeId),
+    /// What it did wrong before that has been told to its process, however slow it is.
+    Told(NodeId),
+    /// Files can be opened again.
+    Descriptors(NodeId),
+    /// The process is ended if its failed sync has not; then its machine may lose power.
+    FailedSync(NodeId),
+    /// What was held back arrives.
+    Release,
+    /// It reaches its peers again.
+    Rejoin(NodeId),
+    PowerLoss(NodeId),
+    /// Empty directories take the places of those that it lost.
+    NewDirectories(NodeId),
+    /// It has its own disks again.
+    OwnDisks(NodeId),
+    /// Its copy is not taken for alive any more.
+    Rested(NodeId),
+}
+
+/// All that has to be undone.
+#[derive(Debug)]
+pub(crate) struct FaultEndings {
+    open: BTreeMap<u64, FaultEnd>,
+    next: u64,
+}
+
+impl Default for FaultEndings {
+    fn default() -> Self {
+        Self { open: BTreeMap::new(), next: ENDINGS }
+    }
+}
+
+impl FaultEndings {
+    /// A fault ends within so many milliseconds.
+    pub(crate) fn within(&mut self, sim: &mut Simulation, max_ms: u64, ending: FaultEnd) {
+        let wait = Duration::from_millis(1 + sim.random().below(max_ms));
+        self.after(sim, wait, ending);
+    }
+
+    /// A fault ends after that time.
+    pub(crate) fn after(&mut self, sim: &mut Simulation, wait: Duration, ending: FaultEnd) {
+        self.next += 1;
+        self.open.insert(self.next, ending);
+        sim.world.script(wait, self.next);
+    }
+
+    /// What a token ends.
+    pub(crate) fn take(&mut self, token: u64) -> Option<FaultEnd> {
+        self.open.remove(&token)
+    }
+
+    /// Nothing ends by itself any more.
+    pub(crate) fn clear(&mut self) {
+        self.open.clear();
+    }
+}
