@@ -3,9 +3,8 @@
 
 mod cell;
 
-use cairn_testkit::{Janitor, Program, ServerProcess};
+use cairn_testkit::{Janitor, Program, ServerProcess, free_addresses};
 use cell::{SETTINGS, await_until, program};
-use std::net::TcpListener;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,14 +12,6 @@ use tempfile::TempDir;
 
 /// Records from one checkpoint to the next.
 const CHECKPOINT_EVERY: u64 = 200;
-
-/// Ports that were free a moment ago.
-fn free_addresses(count: usize) -> Vec<String> {
-    let listeners: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-    let address = |it: &TcpListener| it.local_addr().expect("bound").to_string();
-    listeners.iter().map(address).collect()
-}
 
 /// Masters and chunkservers; ended when dropped.
 struct GroupCell {
@@ -41,7 +32,7 @@ impl GroupCell {
         let janitor = Arc::new(Janitor::start(&program, None).expect("starts"));
         let settings = directory.path().join("settings.toml");
         std::fs::write(&settings, SETTINGS).expect("writes");
-        let addresses = free_addresses(3);
+        let addresses = free_addresses(3).expect("ports");
         let address = addresses.join(",");
         let start = |(number, listen): (usize, &String)| {
             let name = format!("master-{number}");
@@ -228,7 +219,7 @@ impl GrowingCell {
         let janitor = Arc::new(Janitor::start(&program, None).expect("starts"));
         let settings = directory.path().join("settings.toml");
         std::fs::write(&settings, SETTINGS).expect("writes");
-        let addresses = free_addresses(count);
+        let addresses = free_addresses(count).expect("ports");
         let start = |number: usize| {
             let name = format!("master-{number}");
             let data = directory.path().join(&name).display().to_string();

@@ -185,7 +185,7 @@ impl MasterLink {
     /// The master has answered as one in charge.
     fn hear(&mut self, cx: &mut LinkContext<'_>) {
         self.heard = cx.now.time;
-        if self.search.heard() {
+        if self.search.heard(cx.now.time) {
             cx.out.find_primary(self.master().clone(), cx.now.time);
         }
     }

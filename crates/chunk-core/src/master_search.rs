@@ -18,6 +18,9 @@ use std::time::Duration;
 /// A master that has said nothing for so long, though it was asked, may be gone.
 const SILENCE_MAX: Duration = Duration::from_millis(500);
 
+/// How often the master is asked who the others are.
+const LEARN_EVERY: Duration = Duration::from_secs(5);
+
 /// The masters, as this server knows them.
 #[derive(Debug)]
 pub(crate) struct MasterSearch {
@@ -28,6 +31,8 @@ pub(crate) struct MasterSearch {
     next_round: Time,
     /// Since when the master has been asked without a word from it.
     asked_since: Option<Time>,
+    /// When it is asked for the others again.
+    learns_at: Time,
 }
 
 impl MasterSearch {
@@ -39,6 +44,7 @@ impl MasterSearch {
             random: Random::new(seed),
             next_round: Time::default(),
             asked_since: None,
+            learns_at: Time::default(),
         }
     }
 
@@ -72,13 +78,16 @@ impl MasterSearch {
         self.choice()
     }
 
-    /// The master has answered as one in charge. True for the first time: it is to be asked for
-    /// the others, which it may know better.
-    pub(crate) fn heard(&mut self) -> bool {
+    /// The master has answered as one in charge. True for the first time, and now and then: it is
+    /// to be asked for the others, which it may know better, and which change.
+    pub(crate) fn heard(&mut self, now: Time) -> bool {
         self.asked_since = None;
-        let is_news = !self.search.is_heard();
+        let asks = !self.search.is_heard() || now >= self.learns_at;
         self.search.heard();
-        is_news
+        if asks {
+            self.learns_at = now + LEARN_EVERY;
+        }
+        asks
     }
 
     /// The master did not do what it was asked. True where it names another one.
@@ -134,5 +143,25 @@ impl MasterSearch {
                 true
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LEARN_EVERY, MasterSearch};
+    use cairn_protocol::{FindPrimaryAnswer, MasterRole};
+    use cairn_types::{Address, Time};
+
+    #[test]
+    fn masters_that_come_later_are_learnt_of_while_all_is_well() {
+        let mut search = MasterSearch::new(vec![Address::new("m1")], 1);
+        let began = Time::default() + LEARN_EVERY;
+        assert!(search.heard(began), "the first time");
+        assert!(!search.heard(began), "not with every word");
+        assert!(search.heard(began + LEARN_EVERY));
+        let masters = ["m1", "m2", "m3"].map(Address::new).to_vec();
+        let answer = FindPrimaryAnswer { role: MasterRole::Primary, masters, ..Default::default() };
+        assert!(!search.told(began, &Address::new("m1"), Ok(answer)), "it is talked to already");
+        assert_eq!(search.others().len(), 2);
     }
 }

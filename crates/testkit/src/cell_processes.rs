@@ -6,6 +6,7 @@ use crate::janitor::Janitor;
 use crate::program::Program;
 use crate::server_process::ServerProcess;
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct CellPlan {
     pub directory: PathBuf,
     /// Leave the directory.
     pub keep: bool,
+    /// Masters: one, three or five.
+    pub masters: usize,
     /// How many.
     pub chunkservers: usize,
     /// Chunkservers that share a rack.
@@ -58,6 +61,7 @@ impl CellPlan {
             program,
             directory: directory.into(),
             keep: false,
+            masters: 1,
             chunkservers,
             servers_per_rack: 2,
             settings: String::new(),
@@ -74,10 +78,14 @@ impl CellPlan {
 /// The cell; ended when dropped.
 #[derive(Debug)]
 pub struct CellProcesses {
-    /// Its master.
+    /// Its master, or the first of them.
     pub master: ServerProcess,
+    /// The others of its group.
+    pub more_masters: Vec<ServerProcess>,
     /// Its chunkservers, by number from 0; their names count from 1.
     pub chunkservers: Vec<ServerProcess>,
+    /// Where its masters listen, with commas between.
+    masters: String,
     plan: CellPlan,
     // The last to go: it removes the directory once every process has ended.
     janitor: Arc<Janitor>,
@@ -94,14 +102,15 @@ impl CellProcesses {
         std::fs::create_dir_all(directory).map_err(making)?;
         let janitor = Janitor::start(&plan.program, (!plan.keep).then_some(directory.as_path()))?;
         let janitor = Arc::new(janitor);
-        let master = plan.start_server(0, plan.arguments_of_master()?, &janitor)?;
+        let (master, more_masters) = plan.start_masters(&janitor)?;
+        let masters = addresses(&master, &more_masters);
         let chunkserver = |number| {
-            let arguments = plan.arguments_of_chunkserver(number, master.address());
+            let arguments = plan.arguments_of_chunkserver(number, &masters);
             plan.start_server(number, arguments, &janitor)
         };
         let chunkservers =
             (1..=plan.chunkservers).map(chunkserver).collect::<Result<Vec<_>, _>>()?;
-        let cell = Self { master, chunkservers, plan, janitor };
+        let cell = Self { master, more_masters, masters, chunkservers, plan, janitor };
         cell.await_live(cell.chunkservers.len())?;
         Ok(cell)
     }
@@ -113,16 +122,21 @@ impl CellProcesses {
     pub fn add_chunkserver(&mut self) -> Result<(), HarnessError> {
         let number = self.chunkservers.len() + 1;
         let (plan, janitor) = (&self.plan, &self.janitor);
-        let arguments = plan.arguments_of_chunkserver(number, self.master.address());
+        let arguments = plan.arguments_of_chunkserver(number, &self.masters);
         self.chunkservers.push(plan.start_server(number, arguments, janitor)?);
         self.plan.chunkservers = number;
         Ok(())
     }
 
-    /// Where its master listens.
+    /// Where its master listens; of several, with commas between.
     #[must_use]
     pub fn address(&self) -> &str {
-        self.master.address()
+        &self.masters
+    }
+
+    /// Its masters, the one in charge or not.
+    pub fn masters(&mut self) -> impl Iterator<Item = &mut ServerProcess> {
+        [&mut self.master].into_iter().chain(&mut self.more_masters)
     }
 
     /// Its binary.
@@ -182,7 +196,8 @@ impl CellProcesses {
     }
 
     fn each(&mut self, what: impl FnMut(&mut ServerProcess)) {
-        self.chunkservers.iter_mut().chain([&mut self.master]).for_each(what);
+        let masters = [&mut self.master].into_iter().chain(&mut self.more_masters);
+        self.chunkservers.iter_mut().chain(masters).for_each(what);
     }
 
     /// Starts everything again, where it was, and waits until all chunkservers are live.
@@ -190,7 +205,7 @@ impl CellProcesses {
     /// # Errors
     /// As for `start`.
     pub fn restart_all(&mut self) -> Result<Duration, HarnessError> {
-        self.master.restart()?;
+        self.masters().try_for_each(ServerProcess::restart)?;
         self.chunkservers.iter_mut().try_for_each(ServerProcess::restart)?;
         self.await_live(self.chunkservers.len())
     }
@@ -207,7 +222,51 @@ fn name(number: usize) -> String {
     format!("chunkserver-{number}")
 }
 
+fn addresses(master: &ServerProcess, more: &[ServerProcess]) -> String {
+    let all = [master].into_iter().chain(more).map(ServerProcess::address);
+    all.collect::<Vec<&str>>().join(",")
+}
+
+/// Addresses of this machine that were free a moment ago.
+///
+/// # Errors
+/// Where it has none.
+pub fn free_addresses(count: usize) -> Result<Vec<String>, HarnessError> {
+    let looking = HarnessError::local("looking for free ports".to_owned());
+    let bind = |_| TcpListener::bind("127.0.0.1:0");
+    let all: std::io::Result<Vec<TcpListener>> = (0..count).map(bind).collect();
+    let address = |it: &TcpListener| it.local_addr().map(|at| at.to_string());
+    all.and_then(|all| all.iter().map(address).collect()).map_err(looking)
+}
+
 impl CellPlan {
+    /// Starts the masters; several become a group.
+    fn start_masters(
+        &self,
+        janitor: &Arc<Janitor>,
+    ) -> Result<(ServerProcess, Vec<ServerProcess>), HarnessError> {
+        if self.masters == 1 {
+            return Ok((
+                self.start_server(0, self.arguments_of_master("master")?, janitor)?,
+                vec![],
+            ));
+        }
+        let at = free_addresses(self.masters)?;
+        let peers = at.join(",");
+        let start = |(number, listen): (usize, &String)| {
+            let name = format!("master-{number}");
+            let mut arguments = self.arguments_of_master(&name)?;
+            arguments.extend(["--peers".to_owned(), peers.clone()]);
+            let around = (self.directory.as_path(), janitor);
+            ServerProcess::start_at(listen, &self.program, &name, arguments, around)
+        };
+        let mut masters: Vec<ServerProcess> =
+            (1..).zip(&at).map(start).collect::<Result<_, _>>()?;
+        self.program.ask(&["masters", "create", &peers])?;
+        let more = masters.split_off(1);
+        Ok((masters.remove(0), more))
+    }
+
     /// Starts the master, which is number 0, or a chunkserver, on its host.
     fn start_server(
         &self,
@@ -231,8 +290,8 @@ impl CellPlan {
         own.cloned().unwrap_or_else(usual)
     }
 
-    fn arguments_of_master(&self) -> Result<Vec<String>, HarnessError> {
-        let data = self.directory.join("master").display().to_string();
+    fn arguments_of_master(&self, name: &str) -> Result<Vec<String>, HarnessError> {
+        let data = self.directory.join(name).display().to_string();
         let mut arguments = vec!["master".to_owned(), "--data".to_owned(), data];
         arguments.extend(self.master_arguments.iter().cloned());
         if !self.settings.is_empty() {

@@ -1,10 +1,10 @@
 //! `cairn demo`: a real cell on this machine, in separate processes, put through what it is for.
 //!
 //! ```text
-//!   start master and 4 chunkservers in 2 racks
-//!     └► put files ─► many clients append to one file ─► kill -9 the primary of its last chunk
-//!          └► the clients go on ─► the cell heals ─► read everything back ─► restart the server
-//!               └► verdict
+//!   start 3 masters and 4 chunkservers in 2 racks
+//!     └► put files ─► many clients append to one file ─► kill -9 the master in charge
+//!          └► another takes over, the clients go on ─► kill -9 the primary of their last chunk
+//!               └► the clients go on ─► the cell heals ─► read everything back ─► verdict
 //! ```
 //! - D1: whatever ends the demo (a failure, Ctrl-C, kill -9), its processes end by their ids and
 //!   its files go: a janitor waits for it.
@@ -24,6 +24,8 @@ use clap::Args;
 use std::hash::{BuildHasher, RandomState};
 use story::{DemoSize, Storyteller};
 
+/// Masters of the demo's cell.
+const MASTERS: usize = 3;
 /// Chunkservers of the demo's cell.
 const CHUNKSERVERS: usize = 4;
 
@@ -50,6 +52,7 @@ pub(crate) fn run(demo: &DemoArguments, options: &Options) -> Result<(), CliErro
     let program = Program::this().doing(|| "preparing the demo".to_owned())?;
     let mut plan = CellPlan::new(program, &directory, CHUNKSERVERS);
     plan.keep = demo.keep;
+    plan.masters = MASTERS;
     plan.master_arguments.push("--small-cell".to_owned());
     let teller = Storyteller::start();
     let size = DemoSize { clients: demo.clients, megabytes: demo.megabytes };

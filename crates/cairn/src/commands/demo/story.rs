@@ -1,12 +1,14 @@
 //! The demo's story, step by step.
 
+use crate::cell_address::CellAddress;
 use crate::cli_error::{CliError, Doing};
 use crate::commands::demo::appenders::{DemoAppended, DemoClients, RecordCount};
 use crate::commands::demo::healing::{Healed, HealingWatch};
 use crate::commands::demo::source_files;
 use crate::commands::demo::verdict::failed;
 use crate::output::size_text;
-use cairn_client::{Cell, Options};
+use cairn_client::{Cell, Masters, Options};
+use cairn_protocol::MasterRole;
 use cairn_testkit::{CellPlan, CellProcesses, HarnessError, await_until};
 use cairn_types::{CellPath, Content};
 use std::fmt::Display;
@@ -91,7 +93,8 @@ impl<'a> DemoCell<'a> {
         teller: &'a Storyteller,
     ) -> Result<Self, CliError> {
         let processes = CellProcesses::start(plan).doing(|| "starting the cell".to_owned())?;
-        for server in [&processes.master].into_iter().chain(&processes.chunkservers) {
+        let masters = [&processes.master].into_iter().chain(&processes.more_masters);
+        for server in masters.chain(&processes.chunkservers) {
             let (name, address) = (server.name(), server.address());
             let pid = server.pid().map(|pid| format!(" (process {pid})")).unwrap_or_default();
             teller.say(format_args!("{name} runs on {address}{pid}"));
@@ -141,7 +144,8 @@ impl<'a> DemoCell<'a> {
         created.doing(|| format!("making {path}"))?;
         let appenders = DemoClients::start(clients, self.processes.address(), self.options, &path);
         self.teller.say(format_args!("{clients} clients append to {path}, all at once"));
-        await_acknowledged(&appenders, 2_000)?;
+        await_acknowledged(&appenders, 1_000)?;
+        self.kill_the_master(&appenders, clients)?;
         let killed = self.kill_the_primary(&path)?;
         let (at_kill, moment) = (appenders.acknowledged(), Instant::now());
         let address = self.processes.address();
@@ -178,6 +182,43 @@ impl<'a> DemoCell<'a> {
             "kill -9 {pid}: {name}, the primary of the last chunk, is gone in mid-append"
         ));
         Ok(killed)
+    }
+
+    /// Kills the master that is in charge, and waits until the clients go on.
+    fn kill_the_master(&mut self, appenders: &DemoClients, clients: u64) -> Result<(), CliError> {
+        let doing = || "looking for the master in charge".to_owned();
+        let options = self.options.clone();
+        let told = CellAddress::parse(self.processes.address()).doing(doing)?.addresses();
+        let masters =
+            self.runtime.block_on(async { Masters::new(&told, &options) }).doing(doing)?;
+        let mut in_charge = None;
+        for address in &told {
+            let answer = self.runtime.block_on(masters.list(address)).doing(doing)?;
+            if answer.role == MasterRole::Primary {
+                in_charge = Some(address.to_string());
+            }
+        }
+        let address = in_charge.ok_or_else(|| failed(&doing(), "no master is in charge"))?;
+        let master = self.processes.masters().find(|master| master.address() == address);
+        let master =
+            master.ok_or_else(|| failed(&doing(), format!("{address} is none of ours")))?;
+        let pid = master.pid().ok_or_else(|| failed(&doing(), "it has ended by itself"))?;
+        let name = master.name().to_owned();
+        master.kill();
+        let moment = Instant::now();
+        self.teller.say(format_args!("kill -9 {pid}: {name}, the master in charge, is gone"));
+        self.command(&["mkdir", "/demo/after-the-master"])?;
+        let made = moment.elapsed().as_millis();
+        self.teller
+            .say(format_args!("another master took over: a directory is made after {made} ms"));
+        let acknowledged = appenders.acknowledged();
+        await_acknowledged(appenders, acknowledged + clients * 4)?;
+        let master = self.processes.masters().find(|master| master.address() == address);
+        let master =
+            master.ok_or_else(|| failed(&doing(), format!("{address} is none of ours")))?;
+        master.restart().doing(|| format!("starting {name} again"))?;
+        self.teller.say(format_args!("{name} is started again, and follows"));
+        Ok(())
     }
 
     fn explain(&self, path: &CellPath) -> Result<(), CliError> {
