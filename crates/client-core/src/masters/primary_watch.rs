@@ -26,6 +26,9 @@ const IMPATIENCE: Duration = Duration::from_millis(400);
 /// The same of one that has never answered: it may be an address where nobody is.
 const IMPATIENCE_AT_FIRST: Duration = Duration::from_millis(100);
 
+/// How often the one in charge is asked who the others are.
+const LEARN_EVERY: Duration = Duration::from_secs(5);
+
 /// What the watch may use.
 #[derive(Debug)]
 pub(crate) struct WatchContext<'a> {
@@ -50,6 +53,8 @@ pub(crate) struct PrimaryWatch {
     counted: ChoiceNumber,
     /// When it was heard of last.
     heard: Time,
+    /// When it is asked for the others again.
+    learns_at: Time,
     /// Rings when it is time to look again, and was set then.
     alarm: Option<(TimerKey, Time)>,
     /// Since when nobody is known to be in charge, or there.
@@ -63,10 +68,19 @@ impl PrimaryWatch {
     /// Without an address: a client of no cell can do nothing.
     pub(crate) fn new(masters: Vec<Address>) -> Self {
         let search = PrimarySearch::new(masters);
-        let (heard, alarm) = (Time::default(), None);
+        let (heard, learns_at, alarm) = (Time::default(), Time::default(), None);
         let counted = search.choice();
         let gone_since = None;
-        Self { search, asked_count: 0, counted, heard, alarm, gone_since, is_found: false }
+        Self {
+            search,
+            asked_count: 0,
+            counted,
+            heard,
+            learns_at,
+            alarm,
+            gone_since,
+            is_found: false,
+        }
     }
 
     /// Whom to ask; none while nobody is known to be in charge.
@@ -187,10 +201,11 @@ impl PrimaryWatch {
             }
             Ok(_) | Err(_) => {
                 self.heard = cx.now;
-                let is_news = !self.search.is_heard();
+                let asks = !self.search.is_heard() || cx.now >= self.learns_at;
                 self.search.heard();
-                if is_news {
-                    // The others are learnt while there is one to tell of them.
+                if asks {
+                    // The others are learnt while there is one to tell of them; they may change.
+                    self.learns_at = cx.now + LEARN_EVERY;
                     self.ask_who(cx, self.search.latest().clone());
                 }
             }
@@ -421,6 +436,22 @@ mod tests {
         client.find("m2:1", 1);
         client.pass(20 * MILLI);
         assert_eq!(client.call().to.as_str(), "m2:1");
+    }
+
+    #[test]
+    fn masters_that_come_later_are_learnt_of_while_all_is_well() {
+        let mut client = heard();
+        let mut ask_once = |after: Duration| {
+            client.pass(after);
+            client.start(ask(Stat::default()));
+            client.answer(Response::Stat(StatAnswer::default()));
+            let searched = client.searched();
+            client.find("m1:1", 1);
+            searched
+        };
+        assert!(ask_once(Duration::from_secs(1)).is_empty(), "not with every word");
+        assert_eq!(ask_once(Duration::from_secs(5)), ["m1:1"]);
+        assert!(ask_once(Duration::from_secs(1)).is_empty());
     }
 
     #[test]
