@@ -29,20 +29,22 @@ pub(crate) struct SoakCell {
     pub(crate) disk: Option<SmallDisk>,
 }
 
-/// Starts it and waits until all servers are live; with a small disk where `with_disk` says so.
+/// Starts it and waits until all servers are live; with three masters, and with a small disk, where
+/// that is said.
 ///
 /// # Errors
 /// With what a server's log says last.
 pub(crate) fn start(
     program: Program,
     options: &SoakOptions,
-    with_disk: bool,
+    (in_group, with_disk): (bool, bool),
     teller: &Teller,
 ) -> Result<SoakCell> {
     let directory = std::env::temp_dir().join(format!("cairn-soak-{}", std::process::id()));
     let servers = options.servers;
     let mut plan = CellPlan::new(program.clone(), &directory, servers);
     plan.keep = options.keep;
+    plan.masters = if in_group { 3 } else { 1 };
     if options.small_cell {
         plan.master_arguments.push("--small-cell".to_owned());
     }

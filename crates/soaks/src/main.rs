@@ -4,6 +4,7 @@
 //!   tree       a real tree of 500 MB and a file of 2 GB go in and come out
 //!   appends    64 clients append 205 000 records while servers die
 //!   kills      the whole cell is killed, twenty times, under that load
+//!   masters    the master in charge is killed or stopped, fifty times, under that load
 //!   chaos      kills, stops, flipped bits, lost files, a full disk and, in a laboratory, cuts,
 //!              for ten minutes, under load
 //!   heals      every promise of a cell that heals, a line each
@@ -27,6 +28,7 @@ mod kills;
 mod lab;
 mod load;
 mod load_process;
+mod masters;
 mod options;
 mod recovery;
 mod recovery_clients;
@@ -79,7 +81,10 @@ fn program() -> Result<Program> {
 /// # Errors
 /// When they make no sense, or the cell did not keep its word.
 fn soak(words: &[&str]) -> Result<()> {
-    let [what @ ("tree" | "appends" | "kills" | "chaos" | "heals" | "recovery"), rest @ ..] = words
+    let [
+        what @ ("tree" | "appends" | "kills" | "masters" | "chaos" | "heals" | "recovery"),
+        rest @ ..,
+    ] = words
     else {
         bail!("{USAGE}")
     };
@@ -99,12 +104,13 @@ fn soak(words: &[&str]) -> Result<()> {
         return Ok(());
     }
     let with_disk = *what == "chaos" && options.lab.is_none();
-    let mut soak = cell::start(program()?, &options, with_disk, &teller)?;
+    let mut soak = cell::start(program()?, &options, (*what == "masters", with_disk), &teller)?;
     let cell = &mut soak.processes;
     let done = match *what {
         "tree" => tree::run(cell, &teller),
         "appends" => appends::run(cell, &options, &teller),
         "chaos" => chaos::run(&mut soak, &options, &teller),
+        "masters" => masters::run(cell, &options, &teller),
         _ => kills::run(cell, &options, &teller),
     };
     if options.keep {

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, bail};
 
 pub(crate) const USAGE: &str = "\
-soak tree|appends|kills|chaos|heals|recovery [--small-cell] [--chunk-size BYTES] [--keep]
-     appends: [--records N] [--large-records N]      kills: [--rounds N]
+soak tree|appends|kills|masters|chaos|heals|recovery [--small-cell] [--chunk-size BYTES] [--keep]
+     appends: [--records N] [--large-records N]      kills, masters: [--rounds N]
      chaos: [--minutes N] [--seed N] [--lab PATH], and the records of each round
      heals: [NAME…] [--files N] [--lab PATH] [--against BINARY]
      recovery: --lab PATH [--gigabytes N] [--clone-rate BYTES] [--clients]";

@@ -1,0 +1,132 @@
+//! The master in charge dies, round after round, while clients append and names are made.
+
+use crate::load::{Appenders, LoadPlace, Readers};
+use crate::options::SoakOptions;
+use crate::teller::Teller;
+use anyhow::{Context, Result, ensure};
+use cairn_testkit::{CellProcesses, PATIENCE, await_until};
+use serde_json::Value;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// More than any client will come to.
+const RECORDS: [u64; 2] = [4_000_000, 100_000];
+/// Appends are never away for longer.
+const AWAY_MAX: Duration = Duration::from_secs(5);
+/// Acknowledgements between two deaths.
+const PROGRESS: u64 = 3_000;
+
+/// How the master in charge goes, in turn.
+#[derive(Clone, Copy, Debug)]
+enum Departure {
+    Killed,
+    /// Stands still until another is in charge.
+    Stopped,
+    /// Asked to, it hands over.
+    AskedToStop,
+}
+
+const DEPARTURES: [Departure; 4] =
+    [Departure::Killed, Departure::Stopped, Departure::Killed, Departure::AskedToStop];
+
+/// Runs it.
+///
+/// # Errors
+/// With whatever did not go as promised.
+pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Teller) -> Result<()> {
+    let rounds = if options.rounds == SoakOptions::default().rounds { 50 } else { options.rounds };
+    cell.ask(&["mkdir", "/soak"])?;
+    cell.ask(&["mkdir", "/names"])?;
+    let place = LoadPlace::here(cell);
+    let mut appenders = Appenders::start(&place, RECORDS)?;
+    let followers = Readers::start(&place, "follow")?;
+    appenders.go()?;
+    let (mut creates, mut appends) = (Vec::new(), Vec::new());
+    for round in 1..=rounds {
+        appenders.await_acknowledged(appenders.acknowledged() + PROGRESS)?;
+        let how = DEPARTURES[usize::try_from(round)? % DEPARTURES.len()];
+        let gone = in_charge(cell)?;
+        let before = appenders.acknowledged();
+        let began = Instant::now();
+        depart(cell, &gone, how)?;
+        cell.ask(&["mkdir", &format!("/names/{round}")])?;
+        let made = began.elapsed();
+        appenders.await_acknowledged(before + 100)?;
+        let appended = began.elapsed();
+        come_back(cell, &gone, how)?;
+        teller.say(format_args!(
+            "round {round}: {how:?} {gone}: a directory is made after {} ms, 100 records more are \
+             acknowledged after {} ms",
+            made.as_millis(),
+            appended.as_millis()
+        ));
+        ensure!(appended <= AWAY_MAX, "appends were away for {} ms", appended.as_millis());
+        creates.push(made);
+        appends.push(appended);
+    }
+    appenders.stop()?;
+    let appended = appenders.finish(cell.directory())?;
+    for (what, times) in [("a directory is made", &mut creates), ("records", &mut appends)] {
+        times.sort_unstable();
+        let (half, last) = (times[times.len() / 2], times[times.len() - 1]);
+        teller.say(format_args!(
+            "{what}: half of the time within {} ms, always within {} ms",
+            half.as_millis(),
+            last.as_millis()
+        ));
+    }
+    appended.errors().iter().take(8).for_each(|error| teller.say(format_args!("  {error}")));
+    let names = cell.ask(&["ls", "/names"])?.lines().count() as u64;
+    ensure!(names == rounds, "{names} of {rounds} directories are there");
+    let read_on = Readers::start(&place, "read")?;
+    let judged = followers.judge(&appended, teller);
+    read_on.judge(&appended, teller).and(judged)
+}
+
+/// The address of the master in charge.
+fn in_charge(cell: &CellProcesses) -> Result<String> {
+    let mut found = None;
+    await_until("a master in charge", PATIENCE, || {
+        let told = cell.ask(&["masters", "--json"]).unwrap_or_default();
+        let told: Value = serde_json::from_str(told.trim()).unwrap_or_default();
+        let rows = told["masters"].as_array().cloned().unwrap_or_default();
+        let primary = rows.iter().find(|row| row["role"] == "primary");
+        found = primary.and_then(|row| row["address"].as_str()).map(str::to_owned);
+        let all_there = rows.iter().all(|row| row["applied"].as_u64().is_some());
+        Ok::<_, cairn_testkit::HarnessError>(found.is_some() && all_there)
+    })?;
+    found.context("waited for")
+}
+
+fn depart(cell: &mut CellProcesses, address: &str, how: Departure) -> Result<()> {
+    let master = cell.masters().find(|it| it.address() == address).context("one of ours")?;
+    let pid = master.pid().context("it runs")?;
+    match how {
+        Departure::Killed => master.kill(),
+        Departure::Stopped => signal("-STOP", pid)?,
+        Departure::AskedToStop => signal("-TERM", pid)?,
+    }
+    Ok(())
+}
+
+fn come_back(cell: &mut CellProcesses, address: &str, how: Departure) -> Result<()> {
+    let master = cell.masters().find(|it| it.address() == address).context("one of ours")?;
+    match how {
+        Departure::Stopped => signal("-CONT", master.pid().context("it runs")?)?,
+        Departure::Killed => master.restart()?,
+        Departure::AskedToStop => {
+            await_until("whoever was asked to stop to end", PATIENCE, || {
+                Ok::<_, cairn_testkit::HarnessError>(!master.runs())
+            })?;
+            master.kill();
+            master.restart()?;
+        }
+    }
+    Ok(())
+}
+
+fn signal(name: &str, pid: u32) -> Result<()> {
+    let sent = Command::new("kill").args([name, &pid.to_string()]).status()?;
+    ensure!(sent.success(), "kill {name} {pid}");
+    Ok(())
+}
