@@ -28,7 +28,8 @@ usage: cargo xtask <command>
                 … --mild                without the rarer faults, and less strictly judged
                 --planted               each rule broken on purpose; a checker must notice
   soak        a cell of real processes at the size people run; minutes and gigabytes:
-                tree | appends | kills | masters | chaos | heals | recovery --lab PATH (docs/soaks.md)
+                tree | appends | kills | masters | chaos | heals |
+                recovery --lab PATH (docs/soaks.md)
   fix         apply lints' suggestions, format, rewrite map and .proto
   tidy        the house rules and measures alone (also part of verify):
                 --all                   every circle, large type and doubled name

@@ -111,6 +111,11 @@ pub(crate) fn recover(
         }
         let base = (state.applied(), state.applied_term());
         let records_after = decoded(base.0, &records)?;
+        let last = records_after.last().map_or(base.0, |(index, _)| *index);
+        // What was another master's checkpoint has no log before it (CT1).
+        if mark.as_ref().is_some_and(|mark| mark.committed > last) {
+            return Err(RecoveryError::NoCheckpoint);
+        }
         // Of one that is alone all that is durable is committed, and its state holds it before it
         // begins. But a change of members that the mark does not have is for consensus.
         let known = mark.as_ref().map_or(LogIndex::default(), |mark| mark.members.as_of);

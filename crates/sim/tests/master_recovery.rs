@@ -590,3 +590,30 @@ fn a_record_that_does_not_apply_seeds_nothing() {
     assert!(matches!(refused, Err(SeedError::Refused(..))), "{refused:?}");
     assert_eq!(disk.paths().iter().filter(|path| path.starts_with("checkpoints/")).count(), 0);
 }
+
+#[test]
+fn a_member_whose_only_checkpoint_is_gone_begins_with_nothing_less_than_it_had() {
+    use cairn_format::GroupMark;
+    use cairn_store::OperationLog;
+    use cairn_types::wire::Message;
+    use cairn_types::{Address, CellId, LogIndex, Member, Members, ServerId};
+
+    let disk = disk();
+    let member = |id: u64| Member {
+        id: ServerId::new(id),
+        address: Address::new(format!("m{id}")),
+        ..Member::default()
+    };
+    let members = Members { all: vec![member(1), member(2), member(3)], ..Members::default() };
+    let (cell, me) = (CellId::new(5), ServerId::new(1));
+    cairn_master::make_member(&disk.session(), 4096, cell, (me, &members)).expect("empty");
+    assert!(Master::open(disk.session(), config(1)).is_ok(), "it begins, and waits for the others");
+    // It had a checkpoint as of record 90, which it took over, and no log before that.
+    let mark = GroupMark { committed: LogIndex::new(90), members, ..GroupMark::default() };
+    let opened = OperationLog::open(disk.session(), cell, 4096, LogIndex::default());
+    let (mut log, _) = opened.expect("opens");
+    log.append(&[(LogIndex::default(), mark.to_bytes().into())]).expect("writes");
+    drop(log);
+    let refused = Master::open(disk.session(), config(1)).err().expect("refused");
+    assert!(refused.to_string().contains("no checkpoint reads"), "{refused}");
+}
