@@ -247,7 +247,9 @@ impl Primary {
         stored: &StoredReplica,
         cx: &mut ReplicaContext<'_>,
     ) -> Option<PrimaryChange> {
-        if !self.has_levelled() || self.close.is_last() {
+        // While the set shrinks, nothing: the version that this replica was raised to may never be
+        // logged, and nothing is changed under one that is not (R8).
+        if !self.has_levelled() || self.is_shrinking() || self.close.is_last() {
             return None;
         }
         if self.close.is_open() {

@@ -114,6 +114,30 @@ fn a_failed_secondary_holds_the_answer_until_the_set_is_changed_and_the_rest_hav
 }
 
 #[test]
+fn a_primary_changes_nothing_under_a_version_that_may_never_be_logged() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    let (failed, _) = bench.call();
+    bench.forward_answered();
+    bench.answer(failed, Err(Failure::unknown(ErrorCode::Unreachable, "gone")));
+    let (shrink, _) = bench.call();
+    // One that was asked does not answer: this number is spent, and the next one is logged (R8).
+    bench.ask(Raise { keeps_lease: true, ..raise(version(1), version(2)) });
+    bench.journaled();
+    bench.ask(append(2, 50));
+    assert!(bench.jobs.is_empty(), "R8: {:?}", bench.jobs);
+    bench.ask(Raise { keeps_lease: true, ..raise(version(2), version(3)) });
+    bench.journaled();
+    assert!(bench.jobs.is_empty(), "R8: {:?}", bench.jobs);
+    let answer = SecondaryFailedAnswer { version: version(3), secondaries: vec![server(3)] };
+    bench.answer(shrink, Ok(Response::SecondaryFailed(answer)));
+    let (_, job) = bench.job();
+    let ChunkJob::Apply { version: under, .. } = job else { panic!("{job:?}") };
+    assert_eq!(under, version(3));
+}
+
+#[test]
 fn a_record_that_does_not_fit_closes_the_chunk_everywhere_before_anyone_hears_of_it() {
     let mut bench = Bench::primary();
     for number in 1..=4 {

@@ -114,18 +114,22 @@ impl ChunkLedger {
     }
 
     /// Nodes whose disks hold everything that was acknowledged, undamaged. Not an old image that
-    /// came back when the cell had gone on without what it holds (seed 238).
+    /// came back when the cell had gone on without what it holds (seed 238); nor one that has what
+    /// it has from another's levelling, or as its clone, where that one had lost it (seed 1387).
     pub(crate) fn intact(&self) -> Vec<NodeId> {
         let logged = self.version().map(|(version, _)| version);
         let came_back_late = |replica: &ReplicaLedger| {
             replica.turned_back.is_some() && Some(replica.version) < logged
+        };
+        let has = |replica: &ReplicaLedger, push: &PushId| {
+            replica.applied.contains_key(push) && !replica.gone.contains(push)
         };
         let whole = |replica: &ReplicaLedger| {
             !came_back_late(replica)
                 && !replica.absent
                 && !replica.lost
                 && !replica.flipped
-                && self.acknowledged.iter().all(|done| replica.applied.contains_key(&done.push))
+                && self.acknowledged.iter().all(|done| has(replica, &done.push))
         };
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
     }
@@ -440,5 +444,55 @@ impl Ledger {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChunkLedger, Ledger, ReplicaLedger};
+    use cairn_env_sim::{NodeId, WorldTime};
+    use cairn_types::{ChunkHandle, ChunkVersion, MutationNumber, PushId, SerialNumber, SessionId};
+
+    const SOURCE: NodeId = NodeId(1);
+    const LEVELLED: NodeId = NodeId(2);
+
+    fn push() -> PushId {
+        PushId { session: SessionId::new(1), number: MutationNumber::new(1) }
+    }
+
+    /// One replica holds an acknowledged mutation, which is not synced; the other, an old image,
+    /// never had it.
+    fn acknowledged_on_one() -> (Ledger, ChunkHandle) {
+        let handle = ChunkHandle::new(1);
+        let mut ledger = Ledger::default();
+        let place = (ChunkVersion::new(1), SerialNumber::new(1));
+        let chunk: &mut ChunkLedger = ledger.chunk(handle);
+        let applied = [(push(), place)].into();
+        chunk.replicas.insert(SOURCE, ReplicaLedger { applied, ..ReplicaLedger::default() });
+        chunk.replicas.insert(LEVELLED, ReplicaLedger::default());
+        ledger.acknowledge(handle, push(), SerialNumber::new(1), WorldTime(1));
+        (ledger, handle)
+    }
+
+    fn level(ledger: &mut Ledger, handle: ChunkHandle) {
+        let chunk = ledger.chunk(handle);
+        let source = chunk.replicas[&SOURCE].clone();
+        chunk.replicas.get_mut(&LEVELLED).expect("made above").level_to(&source);
+    }
+
+    #[test]
+    fn a_replica_levelled_to_one_that_lost_bytes_is_not_intact() {
+        let (mut ledger, handle) = acknowledged_on_one();
+        ledger.power_lost(SOURCE);
+        level(&mut ledger, handle);
+        assert_eq!(ledger.chunk(handle).intact(), []);
+    }
+
+    #[test]
+    fn a_replica_levelled_before_the_other_lost_its_bytes_is_intact() {
+        let (mut ledger, handle) = acknowledged_on_one();
+        level(&mut ledger, handle);
+        ledger.power_lost(SOURCE);
+        assert_eq!(ledger.chunk(handle).intact(), [LEVELLED]);
     }
 }
