@@ -614,6 +614,6 @@ fn a_member_whose_only_checkpoint_is_gone_begins_with_nothing_less_than_it_had()
     let (mut log, _) = opened.expect("opens");
     log.append(&[(LogIndex::default(), mark.to_bytes().into())]).expect("writes");
     drop(log);
-    let refused = Master::open(disk.session(), config(1)).err().expect("refused");
+    let refused = Master::open(disk.session(), config(1)).expect_err("refused");
     assert!(refused.to_string().contains("no checkpoint reads"), "{refused}");
 }
