@@ -8,7 +8,8 @@ use cairn_types::{LogIndex, Term};
 pub struct LogBatch {
     /// Given back to [`Consensus::durable`](crate::Consensus::durable).
     pub number: u64,
-    /// Where each stands in the log, and its bytes: a [`StoredRecord`]; at index zero the mark.
+    /// Where each stands in the log, and its bytes: a [`StoredRecord`](crate::StoredRecord); at
+    /// index zero the mark.
     pub records: Vec<(LogIndex, Bytes)>,
 }
 

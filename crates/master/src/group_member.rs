@@ -205,7 +205,7 @@ impl GroupMember {
                     Err(self.not_in_charge())
                 } else {
                     let group = (&mut self.consensus, &self.address);
-                    match self.changes.begin(now.time, (from, asked), group)? {
+                    match self.changes.begin(now.time, (from, asked), group) {
                         Some(answer) => answer,
                         None => return Ok(GroupAnswer::Waits),
                     }

@@ -11,13 +11,14 @@
 //! - MC3: the primary does not take itself out: it hands over, and the next one is asked.
 //! - MC4: one that was alone has told nobody where it is: that goes with the first step.
 
-use cairn_consensus::{Consensus, ConsensusError, TICK};
+use cairn_consensus::{Consensus, TICK};
 use cairn_env::Caller;
 use cairn_protocol::{ChangeMasters, ChangeMastersAnswer, ErrorCode, Failure, Response};
 use cairn_types::{
     Address, LogIndex, Member, MemberChange, MemberStanding, Members, MembersChange, ServerId,
     Term, Time,
 };
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Numbers of voters that a group may have.
@@ -37,28 +38,36 @@ pub(crate) struct MemberChanges {
 
 impl MemberChanges {
     /// Takes a wish of a person; an answer, where it does not wait for the group.
-    ///
-    /// # Errors
-    /// [`ConsensusError`] when the library refuses.
     pub(crate) fn begin(
         &mut self,
         now: Time,
         (from, asked): (Caller, ChangeMasters),
         (consensus, address): (&mut Consensus, &Address),
-    ) -> Result<Option<Result<Response, Failure>>, ConsensusError> {
+    ) -> Option<Result<Response, Failure>> {
         let Some((term, _)) = consensus.leads() else { unreachable!("asked of who is in charge") };
+        if self.waits.is_some() {
+            // The step may be over, and its answer leave with the end of this turn.
+            let line = "the members are changing already; try again in a moment";
+            return Some(Err(Failure::not_done(ErrorCode::Busy, line)));
+        }
         let change = match allowed(now, asked, consensus, address) {
             Ok(change) => change,
-            Err(refusal) => return Ok(Some(Err(refusal))),
+            Err(refusal) => return Some(Err(refusal)),
         };
         if change.changes.is_empty() {
             let members = consensus.members().clone();
-            return Ok(Some(Ok(Response::ChangeMasters(ChangeMastersAnswer { members }))));
+            return Some(Ok(Response::ChangeMasters(ChangeMastersAnswer { members })));
         }
-        let index = consensus.change_members(&change)?;
-        assert!(self.waits.is_none(), "one step at a time (MC1)");
+        let index = match consensus.change_members(&change) {
+            Ok(index) => index,
+            // Nothing has been proposed: it is no reason to stop.
+            Err(error) => {
+                let line = error.to_string();
+                return Some(Err(Failure::refused(ErrorCode::Invalid, line)));
+            }
+        };
         self.waits = Some((from, index, term));
-        Ok(None)
+        None
     }
 
     /// The answer of a step that has ended, or whose end this member will not see.
@@ -101,7 +110,15 @@ fn allowed(
     }
     let mut changes: Vec<MemberChange> =
         asked.changes.into_iter().filter(|it| !holds(members, it)).collect();
+    let ids: BTreeSet<ServerId> = changes.iter().map(|it| it.member.id).collect();
+    if ids.len() < changes.len() {
+        return refuse("a member is named twice".to_owned());
+    }
     for MemberChange { member, goes } in &changes {
+        // What is under way is for the group itself to say.
+        if !matches!(member.standing, MemberStanding::Voter | MemberStanding::Learner) {
+            return refuse("a member votes, or learns".to_owned());
+        }
         let known = members.get(member.id);
         let taken = members.all.iter().any(|it| it.id != member.id && it.address == member.address);
         let shown = member.address.as_str();
@@ -187,4 +204,69 @@ fn may_vote(now: Time, consensus: &Consensus, voters: &[ServerId]) -> Result<(),
         return Err(Failure::refused(ErrorCode::Invalid, line));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MemberChanges;
+    use cairn_consensus::{Beginning, Consensus};
+    use cairn_env::Caller;
+    use cairn_protocol::{ChangeMasters, ErrorCode, Failure, Response};
+    use cairn_types::{Address, Member, MemberChange, MemberStanding, ServerId, Time};
+
+    fn learner(id: u64) -> ChangeMasters {
+        let address = Address::new(format!("m{id}:1"));
+        let member = Member { id: ServerId::new(id), address, standing: MemberStanding::Learner };
+        ChangeMasters { changes: vec![MemberChange { member, goes: false }] }
+    }
+
+    fn begin(
+        changes: &mut MemberChanges,
+        consensus: &mut Consensus,
+        asked: ChangeMasters,
+    ) -> Option<Result<Response, Failure>> {
+        let at = Address::new("m1:1");
+        changes.begin(Time::default(), (Caller::default(), asked), (consensus, &at))
+    }
+
+    fn settle(consensus: &mut Consensus) {
+        while let Some(batch) = consensus.take().expect("takes") {
+            consensus.durable(Time::default(), batch.number).expect("durable");
+            consensus.committed().expect("hands out");
+        }
+    }
+
+    #[test]
+    fn one_step_is_taken_at_a_time_also_within_the_turn_that_ends_one() {
+        let from = Beginning { me: ServerId::new(1), ..Beginning::default() };
+        let mut consensus = Consensus::start(from).expect("starts");
+        settle(&mut consensus);
+        let mut changes = MemberChanges::default();
+        assert!(begin(&mut changes, &mut consensus, learner(2)).is_none(), "it waits");
+        settle(&mut consensus);
+        let refused = begin(&mut changes, &mut consensus, learner(3)).expect("answered at once");
+        assert_eq!(refused.err().map(|it| it.code), Some(ErrorCode::Busy));
+        let (_, answer) = changes.end(&consensus).expect("the first step is over");
+        assert!(matches!(answer, Ok(Response::ChangeMasters(it)) if it.members.all.len() == 2));
+        assert!(begin(&mut changes, &mut consensus, learner(3)).is_none());
+    }
+
+    #[test]
+    fn what_no_group_can_take_is_refused() {
+        let from = Beginning { me: ServerId::new(1), ..Beginning::default() };
+        let mut consensus = Consensus::start(from).expect("starts");
+        settle(&mut consensus);
+        let mut twice = learner(2);
+        twice.changes.extend(learner(2).changes);
+        twice.changes[1].member.address = Address::new("m4:1");
+        let mut voter = learner(2);
+        voter.changes[0].member.standing = MemberStanding::Voter;
+        let mut entering = learner(2);
+        entering.changes[0].member.standing = MemberStanding::Entering;
+        for asked in [twice, voter, entering] {
+            let answer = begin(&mut MemberChanges::default(), &mut consensus, asked);
+            let refused = answer.expect("at once").expect_err("refused");
+            assert_eq!(refused.code, ErrorCode::Invalid, "{refused:?}");
+        }
+    }
 }
