@@ -230,7 +230,7 @@ impl Consensus {
     /// Whether the members are about to change, at a primary.
     #[must_use]
     pub fn is_changing(&self) -> bool {
-        self.node.raft.has_pending_conf() || self.members().is_joint()
+        self.node.raft.has_pending_conf() || self.members().joint
     }
 
     /// Whether the disk remembers the members that hold: before that, no checkpoint may stand for

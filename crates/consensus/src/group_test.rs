@@ -685,6 +685,37 @@ fn a_group_of_one_grows_to_three_and_its_first_member_is_replaced() {
     }
 }
 
+/// Several members come that have no vote: the step has two parts all the same, and between them
+/// the process ends.
+#[test]
+fn who_starts_anew_in_the_middle_of_a_step_ends_it_though_nobodys_vote_changes() {
+    let mut group = alone(EMPTY);
+    let mut disk = Disk::default();
+    let learner =
+        |id: u64| MemberChange { member: members(0, id).all.pop().expect("some"), goes: false };
+    let change = MembersChange { changes: vec![learner(2), learner(3)] };
+    group.change_members(&change).expect("begins");
+    let is_end =
+        |stored: &StoredRecord| stored.change.as_ref().is_some_and(|it| it.changes.is_empty());
+    while !disk.records.values().any(is_end) {
+        let batch = group.take().expect("takes").expect("a step gets on by itself");
+        let number = batch.number;
+        disk.write(batch);
+        group.durable(Time::default(), number).expect("goes on");
+        group.committed().expect("hands out");
+    }
+    // Its end is on disk; the members that are remembered are those of its first part.
+    let mut world = World::new(1, 1, 0);
+    world.machines[0].id = ME;
+    world.machines[0].disk = disk;
+    world.start(0);
+    world.elect();
+    world.run(Duration::from_secs(1), |_| ());
+    let group = world.machines[0].member.as_ref().expect("alive");
+    assert!(!group.is_changing());
+    assert_eq!(group.members().all.len(), 3);
+}
+
 #[test]
 fn members_are_exchanged_in_trouble_and_one_log_is_applied() {
     use MemberStanding::{Learner, Voter};
@@ -710,8 +741,9 @@ fn members_are_exchanged_in_trouble_and_one_log_is_applied() {
                 let address = Address::new(format!("m{id}"));
                 MemberChange { member: Member { id: ServerId::new(id), address, standing }, goes }
             };
-            let changes = match trouble.below(3) {
+            let changes = match trouble.below(4) {
                 0 => vec![change(*into, Learner, false)],
+                3 => others.iter().map(|id| change(*id, Learner, false)).collect(),
                 1 if voters.len() < 4 => vec![change(*into, Voter, false)],
                 _ => vec![change(*into, Voter, false), change(out.get(), Voter, true)],
             };
@@ -729,7 +761,7 @@ fn members_are_exchanged_in_trouble_and_one_log_is_applied() {
         world.propose(primary);
         let last = world.applied.keys().last().copied().unwrap_or_default();
         let members = world.machines[primary].member.as_ref().expect("alive").members().clone();
-        assert!(!members.is_joint(), "a step ends: {members:?}");
+        assert!(!members.joint, "a step ends: {members:?}");
         for member in &members.all {
             let at = world.machines.iter().position(|it| it.id == member.id).expect("known");
             let knows = world.machines[at].member.as_ref().map(Consensus::members);

@@ -50,13 +50,14 @@ pub(crate) fn conf_state(members: &Members) -> ConfState {
         let such = members.all.iter().filter(|member| standings.contains(&member.standing));
         such.map(|member| member.id.get()).collect()
     };
-    let changes = [Standing::Entering, Standing::Leaving];
-    let is_joint = members.all.iter().any(|member| changes.contains(&member.standing));
     ConfState {
         voters: of(&[Standing::Voter, Standing::Entering]),
         learners: of(&[Standing::Learner]),
-        voters_outgoing: if is_joint { of(&[Standing::Voter, Standing::Leaving]) } else { vec![] },
-        auto_leave: is_joint,
+        voters_outgoing: match members.joint {
+            true => of(&[Standing::Voter, Standing::Leaving]),
+            false => Vec::new(),
+        },
+        auto_leave: members.joint,
         ..ConfState::default()
     }
 }

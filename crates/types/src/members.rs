@@ -24,8 +24,9 @@ crate::message! {
 }
 
 crate::message! {
-    /// The masters of the group, as the log says up to a record.
-    pub struct Members { 1 => all: Vec<Member>, 2 => as_of: LogIndex }
+    /// The masters of the group, as the log says up to a record. `joint`: a step of several changes
+    /// has begun and not ended, and both groups decide.
+    pub struct Members { 1 => all: Vec<Member>, 2 => as_of: LogIndex, 3 => joint: bool }
 }
 
 crate::message! {
@@ -40,13 +41,6 @@ crate::message! {
 }
 
 impl Members {
-    /// Whether a step of several changes has begun and not ended: both groups decide.
-    #[must_use]
-    pub fn is_joint(&self) -> bool {
-        let changes = [MemberStanding::Entering, MemberStanding::Leaving];
-        self.all.iter().any(|member| changes.contains(&member.standing))
-    }
-
     /// Who votes when all that is under way is over.
     #[must_use]
     pub fn voters_to_be(&self) -> Vec<ServerId> {
@@ -58,25 +52,26 @@ impl Members {
     /// The group after a step that stands in the log at `index`.
     #[must_use]
     pub fn changed(&self, change: &MembersChange, index: LogIndex) -> Self {
-        let mut next = Self { all: self.all.clone(), as_of: index };
+        // Also where nobody's vote changes: the step has an end of its own in the log.
+        let joint = change.changes.len() > 1;
+        let mut next = Self { all: self.all.clone(), as_of: index, joint };
         if change.changes.is_empty() {
             next.all.retain(|member| member.standing != MemberStanding::Leaving);
             let entering = |it: &&mut Member| it.standing == MemberStanding::Entering;
             next.all.iter_mut().filter(entering).for_each(|it| it.standing = Default::default());
             return next;
         }
-        let is_joint = change.changes.len() > 1;
         for MemberChange { member, goes } in &change.changes {
-            next.change_one(member, *goes, is_joint);
+            next.change_one(member, *goes);
         }
         next
     }
 
-    fn change_one(&mut self, member: &Member, goes: bool, is_joint: bool) {
+    fn change_one(&mut self, member: &Member, goes: bool) {
         let Some(place) = self.all.iter().position(|known| known.id == member.id) else {
             // Who is no member cannot go.
             if !goes {
-                let entering = is_joint && member.standing == MemberStanding::Voter;
+                let entering = self.joint && member.standing == MemberStanding::Voter;
                 let standing = if entering { MemberStanding::Entering } else { member.standing };
                 self.all.push(Member { standing, ..member.clone() });
             }
@@ -84,11 +79,11 @@ impl Members {
         };
         let voted = self.all[place].standing == MemberStanding::Voter;
         match (goes, voted) {
-            (true, true) if is_joint => self.all[place].standing = MemberStanding::Leaving,
+            (true, true) if self.joint => self.all[place].standing = MemberStanding::Leaving,
             (true, _) => drop(self.all.remove(place)),
             (false, true) => self.all[place].address = member.address.clone(),
             (false, false) => {
-                let enters = is_joint && member.standing == MemberStanding::Voter;
+                let enters = self.joint && member.standing == MemberStanding::Voter;
                 let standing = if enters { MemberStanding::Entering } else { member.standing };
                 self.all[place] = Member { standing, ..member.clone() };
             }
@@ -99,7 +94,7 @@ impl Members {
     #[must_use]
     pub fn alone(id: ServerId) -> Self {
         let member = Member { id, ..Member::default() };
-        Self { all: vec![member], as_of: LogIndex::default() }
+        Self { all: vec![member], ..Self::default() }
     }
 
     /// Whether nobody belongs to it but this one.
@@ -140,15 +135,18 @@ mod tests {
         let alone = Members::alone(ServerId::new(1));
         let learning = alone.changed(&change(&[(2, Learner, false)]), LogIndex::new(5));
         assert_eq!(standings(&learning), [(1, Voter), (2, Learner)]);
-        assert!(!learning.is_joint() && !learning.is_alone(ServerId::new(1)));
+        assert!(!learning.joint && !learning.is_alone(ServerId::new(1)));
         let replaced = change(&[(1, Voter, true), (2, Voter, false)]);
         let joint = learning.changed(&replaced, LogIndex::new(6));
         assert_eq!(standings(&joint), [(1, Leaving), (2, Entering)]);
-        assert!(joint.is_joint());
+        assert!(joint.joint);
         assert_eq!(joint.voters_to_be(), [ServerId::new(2)]);
         let after = joint.changed(&change(&[]), LogIndex::new(7));
         assert_eq!(standings(&after), [(2, Voter)]);
-        assert_eq!(after.as_of, LogIndex::new(7));
+        assert_eq!((after.as_of, after.joint), (LogIndex::new(7), false));
+        let learners =
+            alone.changed(&change(&[(2, Learner, false), (3, Learner, false)]), after.as_of);
+        assert!(learners.joint, "though no vote changes");
         let gone = learning.changed(&change(&[(2, Voter, true)]), LogIndex::new(6));
         assert!(gone.is_alone(ServerId::new(1)));
     }
