@@ -176,10 +176,8 @@ impl Consensus {
     /// more than this (R4, R21, R23).
     #[must_use]
     pub fn is_confirmed(&self, now: Time, drift_permille: u64) -> bool {
-        // LD4
-        let changes = self.node.raft.has_pending_conf();
-        let confirmed = !changes && self.leadership.is_confirmed(now, drift_permille);
-        self.leads.is_some() && (self.is_alone() || confirmed)
+        let is_confirmed = || self.leadership.is_confirmed(now, drift_permille);
+        self.leads.is_some() && (self.is_alone() || is_confirmed())
     }
 
     /// How far each member's log is known to agree, at a primary.

@@ -149,8 +149,9 @@ impl World {
             && mark.members.get(id).is_none()
         {
             // It was taken out, and may have been taken in again: who does that tells it.
-            let known = self.primary().and_then(|at| self.machines[at].member.as_ref());
-            let members = known.map(|member| member.members().clone()).unwrap_or_default();
+            let known = self.machines.iter().filter_map(|it| it.member.as_ref());
+            let newest = known.map(Consensus::members).max_by_key(|members| members.as_of);
+            let members = newest.cloned().unwrap_or_default();
             let is_in = members.get(id).is_some();
             let mark = self.machines[at].disk.mark.as_mut().filter(|_| is_in);
             let Some(mark) = mark else { return };
@@ -685,6 +686,23 @@ fn a_group_of_one_grows_to_three_and_its_first_member_is_replaced() {
     }
 }
 
+#[test]
+fn after_a_step_leadership_counts_once_the_new_group_has_confirmed_it() {
+    let mut world = World::new(7, 3, 1);
+    let primary = world.elect();
+    let fourth = Member { standing: MemberStanding::Voter, ..members(4, 0).all.remove(3) };
+    let change = MembersChange { changes: vec![MemberChange { member: fourth, goes: false }] };
+    let member = world.machines[primary].member.as_mut().expect("elected");
+    let index = member.change_members(&change).expect("begins");
+    world.settle(primary);
+    while world.machines[primary].applied < index {
+        assert_eq!(world.primary(), Some(primary), "a step on its way takes nothing");
+        world.step();
+    }
+    assert_eq!(world.primary(), None, "LD3");
+    assert_eq!(world.elect(), primary);
+}
+
 /// Several members come that have no vote: the step has two parts all the same, and between them
 /// the process ends.
 #[test]
@@ -756,8 +774,10 @@ fn members_are_exchanged_in_trouble_and_one_log_is_applied() {
                 world.start(at);
             }
         }
-        let primary = world.elect();
+        // A step that is under way ends, and may take the primary out.
+        world.elect();
         world.run(Duration::from_secs(2), |_| ());
+        let primary = world.elect();
         world.propose(primary);
         let last = world.applied.keys().last().copied().unwrap_or_default();
         let members = world.machines[primary].member.as_ref().expect("alive").members().clone();

@@ -11,8 +11,9 @@
 //!   been elected, and what this one has applied is all that was answered to anyone.
 //! - LD3: rounds of another term, or of other members, count for nothing. Nor does anything once
 //!   leadership has been handed over: then others vote without waiting.
-//! - LD4: while a change of members is on its way nothing is confirmed: others may hear that it is
-//!   committed, and elect as the new group, before this member knows.
+//! - LD4: a step to another group takes nothing while it is on its way. Others may know its end
+//!   before this member does; but who can elect as the new group has taken the step from this one,
+//!   after the round was sent, and votes for nobody else for as long (LD1).
 
 use crate::ticks::{ELECTION_TICKS, TICK};
 use cairn_types::Time;
