@@ -384,24 +384,26 @@ impl Consensus {
         Ok(ConsensusMessage { kind, from, to, term, ..ConsensusMessage::default() })
     }
 
-    /// Has the member that has most of the log take over, where there is another: it stands for
-    /// election at once. Until a later term nobody relies on this member any more, whatever comes
-    /// of it.
+    /// Has the member that has most of the log take over: it stands for election at once. Until a
+    /// later term nobody relies on this member any more, whatever comes of it. False where no other
+    /// member votes: nothing changes then.
     ///
     /// # Errors
     /// [`ConsensusError`] when it is not primary, or the library refuses.
-    pub fn hand_over(&mut self) -> Result<(), ConsensusError> {
+    pub fn hand_over(&mut self) -> Result<bool, ConsensusError> {
         if self.leads().is_none() {
             return Err(ConsensusError::NotPrimary);
         }
         let others = self.members().all.iter().filter(|member| member.id != self.me);
         let voters = others.filter(|member| member.standing != MemberStanding::Learner);
         let fitness = |id: &ServerId| (self.heard(*id).map(roughly), self.matched(*id));
-        if let Some(next) = voters.map(|member| member.id).max_by_key(fitness) {
-            self.leadership.hand_over();
-            self.node.transfer_leader(next.get());
-        }
-        self.pump()
+        let Some(next) = voters.map(|member| member.id).max_by_key(fitness) else {
+            return Ok(false);
+        };
+        self.leadership.hand_over();
+        self.node.transfer_leader(next.get());
+        self.pump()?;
+        Ok(true)
     }
 
     /// What was sent to a member may not have come.

@@ -9,7 +9,7 @@
 //!   charge; nobody waits for its silence.
 
 use crate::group_link::GroupLink;
-use crate::member_change::{MemberChanges, takes_out};
+use crate::member_change::{BegunStep, MemberChanges};
 use crate::role::Role;
 use crate::shadow::Shadow;
 use cairn_consensus::{Consensus, ConsensusError};
@@ -35,6 +35,10 @@ const STOPS_WITHIN: Duration = Duration::from_secs(2);
 /// Why the process of a member ends that is one no more.
 pub(crate) const TAKEN_OUT: &str =
     "this master was taken out of its group; its directory is of no more use";
+
+/// Why a primary is not taken out that nobody else can take over from.
+const LAST_VOTER: &str = "no other master votes, so nobody can take over from the one that is to \
+                          go: add two, and then remove it and another";
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -98,7 +102,10 @@ impl GroupMember {
     /// another.
     pub(crate) fn leave_charge_if(&mut self, reason: bool) -> Result<(), ConsensusError> {
         let in_charge = self.consensus.leads().is_some() && !self.consensus.is_alone();
-        if reason && in_charge { self.consensus.hand_over() } else { Ok(()) }
+        if reason && in_charge {
+            self.consensus.hand_over()?;
+        }
+        Ok(())
     }
 
     pub(crate) fn consensus(&self) -> &Consensus {
@@ -199,16 +206,11 @@ impl GroupMember {
             Request::ListMasters(_) => Ok(self.list_masters(role)),
             Request::JoinGroup(join) => self.is_member_of(&join),
             Request::ChangeMasters(asked) if matches!(role, Role::Primary(_)) => {
-                if takes_out(&asked, self.hello.server) {
-                    // MC3
-                    self.consensus.hand_over()?;
-                    Err(self.not_in_charge())
-                } else {
-                    let group = (&mut self.consensus, &self.address);
-                    match self.changes.begin(now.time, (from, asked), group) {
-                        Some(answer) => answer,
-                        None => return Ok(GroupAnswer::Waits),
-                    }
+                let group = (&mut self.consensus, self.hello.server, &self.address);
+                match self.changes.begin(now.time, (from, asked), group) {
+                    BegunStep::Answered(answer) => answer,
+                    BegunStep::HandsOver => Err(self.send_to_next()?),
+                    BegunStep::Waits => return Ok(GroupAnswer::Waits),
                 }
             }
             Request::FindPrimary(_) if !self.consensus.is_alone() => Ok(self.find_primary(role)),
@@ -262,6 +264,14 @@ impl GroupMember {
             None => "this master is not in charge, and knows of none that is".to_owned(),
         };
         Failure::not_primary_master(line, primary)
+    }
+
+    /// Hands over; what is answered to whoever asked for what the next one has to do (MC3).
+    fn send_to_next(&mut self) -> Result<Failure, ConsensusError> {
+        Ok(match self.consensus.hand_over()? {
+            true => self.not_in_charge(),
+            false => Failure::refused(ErrorCode::Invalid, LAST_VOTER),
+        })
     }
 
     fn list_masters(&self, role: &Role) -> Response {

@@ -8,7 +8,8 @@
 //!   five.
 //! - MC2: nobody votes who lacks more than a little of the log, and no step is begun while fewer
 //!   than a majority of who will vote can be heard: it might never end.
-//! - MC3: the primary does not take itself out: it hands over, and the next one is asked.
+//! - MC3: the primary does not take itself out: it hands over, and the next one is asked; not for a
+//!   step that would be refused.
 //! - MC4: one that was alone has told nobody where it is: that goes with the first step.
 
 use cairn_consensus::{Consensus, TICK};
@@ -36,38 +37,52 @@ pub(crate) struct MemberChanges {
     waits: Option<(Caller, LogIndex, Term)>,
 }
 
+/// What becomes of a person's wish.
+#[derive(Debug)]
+pub(crate) enum BegunStep {
+    /// It is answered at once.
+    Answered(Result<Response, Failure>),
+    /// It may be done, by another primary (MC3).
+    HandsOver,
+    /// It has begun, and is answered when it has ended.
+    Waits,
+}
+
 impl MemberChanges {
-    /// Takes a wish of a person; an answer, where it does not wait for the group.
+    /// Takes a wish of a person. `me` is this primary, which others reach at `address`.
     pub(crate) fn begin(
         &mut self,
         now: Time,
         (from, asked): (Caller, ChangeMasters),
-        (consensus, address): (&mut Consensus, &Address),
-    ) -> Option<Result<Response, Failure>> {
+        (consensus, me, address): (&mut Consensus, ServerId, &Address),
+    ) -> BegunStep {
         let Some((term, _)) = consensus.leads() else { unreachable!("asked of who is in charge") };
         if self.waits.is_some() {
             // The step may be over, and its answer leave with the end of this turn.
             let line = "the members are changing already; try again in a moment";
-            return Some(Err(Failure::not_done(ErrorCode::Busy, line)));
+            return BegunStep::Answered(Err(Failure::not_done(ErrorCode::Busy, line)));
         }
         let change = match allowed(now, asked, consensus, address) {
             Ok(change) => change,
-            Err(refusal) => return Some(Err(refusal)),
+            Err(refusal) => return BegunStep::Answered(Err(refusal)),
         };
         if change.changes.is_empty() {
             let members = consensus.members().clone();
-            return Some(Ok(Response::ChangeMasters(ChangeMastersAnswer { members })));
+            let answer = Response::ChangeMasters(ChangeMastersAnswer { members });
+            return BegunStep::Answered(Ok(answer));
+        } else if change.changes.iter().any(|it| it.goes && it.member.id == me) {
+            return BegunStep::HandsOver;
         }
         let index = match consensus.change_members(&change) {
             Ok(index) => index,
             // Nothing has been proposed: it is no reason to stop.
             Err(error) => {
                 let line = error.to_string();
-                return Some(Err(Failure::refused(ErrorCode::Invalid, line)));
+                return BegunStep::Answered(Err(Failure::refused(ErrorCode::Invalid, line)));
             }
         };
         self.waits = Some((from, index, term));
-        None
+        BegunStep::Waits
     }
 
     /// The answer of a step that has ended, or whose end this member will not see.
@@ -88,11 +103,6 @@ impl MemberChanges {
         self.waits = None;
         Some((to, answer))
     }
-}
-
-/// Whether this primary would take itself out (MC3).
-pub(crate) fn takes_out(asked: &ChangeMasters, me: ServerId) -> bool {
-    asked.changes.iter().any(|it| it.goes && it.member.id == me)
 }
 
 /// The step, if it may be begun; without changes where all of it holds already.
@@ -139,7 +149,8 @@ fn allowed(
     if changes.is_empty() {
         return Ok(MembersChange { changes });
     }
-    if let Some(me) = members.all.iter().find(|it| it.address.as_str().is_empty()) {
+    let is_untold = |it: &&Member| it.address.as_str().is_empty() && !ids.contains(&it.id);
+    if let Some(me) = members.all.iter().find(is_untold) {
         // MC4
         if address.as_str().is_empty() {
             return refuse(
@@ -208,7 +219,7 @@ fn may_vote(now: Time, consensus: &Consensus, voters: &[ServerId]) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use super::MemberChanges;
+    use super::{BegunStep, MemberChanges};
     use cairn_consensus::{Beginning, Consensus};
     use cairn_env::Caller;
     use cairn_protocol::{ChangeMasters, ErrorCode, Failure, Response};
@@ -224,9 +235,16 @@ mod tests {
         changes: &mut MemberChanges,
         consensus: &mut Consensus,
         asked: ChangeMasters,
-    ) -> Option<Result<Response, Failure>> {
-        let at = Address::new("m1:1");
-        changes.begin(Time::default(), (Caller::default(), asked), (consensus, &at))
+    ) -> BegunStep {
+        let (me, at) = (ServerId::new(1), Address::new("m1:1"));
+        changes.begin(Time::default(), (Caller::default(), asked), (consensus, me, &at))
+    }
+
+    fn refusal(begun: BegunStep) -> Failure {
+        match begun {
+            BegunStep::Answered(answer) => answer.expect_err("refused"),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn settle(consensus: &mut Consensus) {
@@ -242,13 +260,13 @@ mod tests {
         let mut consensus = Consensus::start(from).expect("starts");
         settle(&mut consensus);
         let mut changes = MemberChanges::default();
-        assert!(begin(&mut changes, &mut consensus, learner(2)).is_none(), "it waits");
+        assert!(matches!(begin(&mut changes, &mut consensus, learner(2)), BegunStep::Waits));
         settle(&mut consensus);
-        let refused = begin(&mut changes, &mut consensus, learner(3)).expect("answered at once");
-        assert_eq!(refused.err().map(|it| it.code), Some(ErrorCode::Busy));
+        let refused = refusal(begin(&mut changes, &mut consensus, learner(3)));
+        assert_eq!(refused.code, ErrorCode::Busy);
         let (_, answer) = changes.end(&consensus).expect("the first step is over");
         assert!(matches!(answer, Ok(Response::ChangeMasters(it)) if it.members.all.len() == 2));
-        assert!(begin(&mut changes, &mut consensus, learner(3)).is_none());
+        assert!(matches!(begin(&mut changes, &mut consensus, learner(3)), BegunStep::Waits));
     }
 
     #[test]
@@ -263,9 +281,11 @@ mod tests {
         voter.changes[0].member.standing = MemberStanding::Voter;
         let mut entering = learner(2);
         entering.changes[0].member.standing = MemberStanding::Entering;
-        for asked in [twice, voter, entering] {
-            let answer = begin(&mut MemberChanges::default(), &mut consensus, asked);
-            let refused = answer.expect("at once").expect_err("refused");
+        // It is the last one, so it does not hand over for that (MC3).
+        let mut gone = learner(1);
+        gone.changes[0].goes = true;
+        for asked in [twice, voter, entering, gone] {
+            let refused = refusal(begin(&mut MemberChanges::default(), &mut consensus, asked));
             assert_eq!(refused.code, ErrorCode::Invalid, "{refused:?}");
         }
     }

@@ -5,8 +5,10 @@
 //!   replace:  the same, and with its vote the other one goes: one step, both groups agree
 //! ```
 //! - GS1: each part is safe to repeat; what holds already is no change.
+//! - GS2: nothing is begun where somebody is to go who is no member, unless all who are to come
+//!   vote: then it has been done before.
 
-use super::masters::standing_name;
+use super::masters::{member_row, standing_name};
 use crate::cell_address::CellAddress;
 use crate::cli_error::{Cause, CliError, Doing, warn};
 use crate::exit_codes::Exit;
@@ -15,7 +17,7 @@ use crate::session::Session;
 use cairn_client::{ListMastersAnswer, Masters};
 use cairn_protocol::{ErrorCode, JoinGroup, MasterRole};
 use cairn_types::{Address, Member, MemberChange, MemberStanding, Members};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// Records that a new member may lack when it gets its vote; the primary asks for fewer.
@@ -57,10 +59,11 @@ impl GroupStep<'_> {
         let (comes, goes) = (addresses(self.comes)?, addresses(self.goes)?);
         let told = session.address().addresses();
         let masters = Masters::new(&told, session.options()).doing(doing)?;
-        let mut group = primary(&masters, &told).await.doing(doing)?;
+        let group = primary(&masters, &told).await.doing(doing)?;
+        let leaving = leaving(&group, &comes, &goes).doing(doing)?;
         let mut coming = Vec::new();
         for address in &comes {
-            coming.push(self.learner(&masters, address, &mut group).await?);
+            coming.push(self.learner(&masters, address, &group).await?);
         }
         let mut changes = Vec::new();
         if !self.learns_only {
@@ -71,19 +74,7 @@ impl GroupStep<'_> {
             };
             changes.extend(coming.iter().map(votes));
         }
-        for address in &goes {
-            let member = group.members.iter().find(|it| it.member.address == *address);
-            match member {
-                Some(status) => {
-                    changes.push(MemberChange { member: status.member.clone(), goes: true });
-                }
-                None => {
-                    let why = format!("{address} is no member");
-                    let advice = "'cairn masters' shows who is";
-                    return Err(CliError::new(doing(), Cause::new(Exit::NotFound, why, advice)));
-                }
-            }
-        }
+        changes.extend(leaving.into_iter().map(|member| MemberChange { member, goes: true }));
         let members = masters.change(changes).await.doing(doing)?;
         show(&members, output)
     }
@@ -93,7 +84,7 @@ impl GroupStep<'_> {
         &self,
         masters: &Masters,
         address: &Address,
-        group: &mut ListMastersAnswer,
+        group: &ListMastersAnswer,
     ) -> Result<Member, CliError> {
         let doing = || self.doing();
         let asking = || format!("asking the master at {address}");
@@ -150,7 +141,8 @@ impl GroupStep<'_> {
         }
     }
 
-    /// Waits until those who come have nearly all records.
+    /// Waits until those who come have nearly all records, for as long as each answers: a
+    /// checkpoint of a large cell takes its time.
     async fn await_records(
         &self,
         masters: &Masters,
@@ -171,10 +163,35 @@ impl GroupStep<'_> {
                     let all = group.applied.get();
                     warn(&format!("{} has {has} of {all} records", member.address));
                 }
+                let asking = || format!("waiting for {} to have its records", member.address);
+                masters.list(&member.address).await.doing(asking)?;
                 tokio::time::sleep(PAUSE).await;
             }
         }
         Ok(())
+    }
+}
+
+/// The members that are to go (GS2).
+fn leaving(
+    group: &ListMastersAnswer,
+    comes: &[Address],
+    goes: &[Address],
+) -> Result<Vec<Member>, Cause> {
+    let member = |address: &Address| {
+        let known = group.members.iter().map(|status| &status.member);
+        known.into_iter().find(|member| member.address == *address)
+    };
+    let votes = |address: &Address| {
+        member(address).is_some_and(|member| member.standing == MemberStanding::Voter)
+    };
+    let is_done = !comes.is_empty() && comes.iter().all(votes);
+    match goes.iter().find(|address| member(address).is_none()) {
+        Some(stranger) if !is_done => {
+            let why = format!("{stranger} is no member");
+            Err(Cause::new(Exit::NotFound, why, "'cairn masters' shows who is"))
+        }
+        _ => Ok(goes.iter().filter_map(member).cloned().collect()),
     }
 }
 
@@ -208,15 +225,8 @@ async fn primary(masters: &Masters, told: &[Address]) -> Result<ListMastersAnswe
 
 fn show(members: &Members, output: &Output) -> Result<(), CliError> {
     if output.json() {
-        let row = |it: &Member| {
-            json!({
-                "id": it.id.to_string(),
-                "address": it.address.as_str(),
-                "standing": standing_name(it.standing),
-            })
-        };
-        return output
-            .value(&json!({ "masters": members.all.iter().map(row).collect::<Vec<_>>() }));
+        let rows: Vec<Value> = members.all.iter().map(member_row).collect();
+        return output.value(&json!({ "masters": rows }));
     }
     for member in &members.all {
         let (address, standing) = (member.address.as_str(), standing_name(member.standing));

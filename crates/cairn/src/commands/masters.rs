@@ -13,7 +13,7 @@ use cairn_client::{ListMastersAnswer, Masters};
 use cairn_protocol::JoinGroup;
 use cairn_types::{Address, CellId, Member, MemberStanding, Members, Random};
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Arguments of `masters`.
 #[derive(Args, Debug)]
@@ -134,6 +134,15 @@ pub(super) fn standing_name(standing: MemberStanding) -> &'static str {
     }
 }
 
+/// A member, for whoever reads JSON.
+pub(super) fn member_row(member: &Member) -> Value {
+    json!({
+        "id": member.id.to_string(),
+        "address": member.address.as_str(),
+        "standing": standing_name(member.standing),
+    })
+}
+
 /// Each member as it tells of itself; who does not answer is shown all the same.
 async fn list(session: &Session, output: &Output) -> Result<(), CliError> {
     let doing = || "listing the masters".to_owned();
@@ -163,14 +172,11 @@ async fn list(session: &Session, output: &Output) -> Result<(), CliError> {
     }
     if output.json() {
         let row = |(member, answer): &(Member, Option<ListMastersAnswer>)| {
-            json!({
-                "id": member.id.to_string(),
-                "address": member.address.as_str(),
-                "standing": standing_name(member.standing),
-                "role": answer.as_ref().map(|it| it.role.name()),
-                "term": answer.as_ref().map(|it| it.term.get()),
-                "applied": answer.as_ref().map(|it| it.applied.get()),
-            })
+            let mut row = member_row(member);
+            row["role"] = json!(answer.as_ref().map(|it| it.role.name()));
+            row["term"] = json!(answer.as_ref().map(|it| it.term.get()));
+            row["applied"] = json!(answer.as_ref().map(|it| it.applied.get()));
+            row
         };
         return output.value(&json!({ "masters": rows.iter().map(row).collect::<Vec<_>>() }));
     }
