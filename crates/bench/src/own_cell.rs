@@ -26,7 +26,7 @@ impl OwnCell {
     /// One run of a load against it.
     pub(crate) fn run(&self, load: &Load) -> Result<LoadFigures, BenchError> {
         let mut running = RunningLoad::start(load, self.processes.address())?;
-        let master: Vec<u32> = self.processes.master.pid().into_iter().collect();
+        let master: Vec<u32> = self.processes.masters[0].pid().into_iter().collect();
         let mut all = master.clone();
         all.extend(self.processes.chunkservers.iter().filter_map(ServerProcess::pid));
         all.extend(running.pids());

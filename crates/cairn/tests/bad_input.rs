@@ -41,7 +41,7 @@ fn whatever_is_wrong_is_told_in_one_line_with_the_right_exit_code_and_nothing_is
         wrong_frames(&address);
     }
     nul_is_refused(cell.address());
-    assert!(cell.master.runs() && cell.chunkservers.iter_mut().all(ServerProcess::runs));
+    assert!(cell.masters[0].runs() && cell.chunkservers.iter_mut().all(ServerProcess::runs));
     assert_eq!(cell.ok(["cat", "/d/f"]), "precious", "nothing is lost");
     assert_eq!(cell.ok(["ls", "-a", "/d"]), "f\n", "and nothing is left over");
 }
@@ -440,7 +440,7 @@ fn read_frame(stream: &mut TcpStream) -> Option<Result<(), Failure>> {
 #[test]
 fn the_deadline_rules_the_first_wait_too() {
     let mut cell = Cell::start(0);
-    cell.master.kill();
+    cell.masters[0].kill();
     let mut command = cell.command(["ls", "/", "--deadline", "50"]);
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let started = Instant::now();
@@ -449,7 +449,7 @@ fn the_deadline_rules_the_first_wait_too() {
         assert_eq!(child.0.try_wait().expect("can be asked"), None, "it gave up early");
         started.elapsed() > Duration::from_secs(6)
     });
-    cell.master.restart().expect("starts");
+    cell.masters[0].restart().expect("starts");
     let mut ended = None;
     await_until("it is answered", || {
         ended = child.0.try_wait().expect("can be asked");

@@ -147,7 +147,7 @@ fn a_listing_goes_on_where_it_was_once_the_master_is_back() {
         let client = Client::connect(cell.address(), options).await?;
         let mut listing = client.listing(&directory, false);
         let mut told = listing.next_page().await?.expect("a page");
-        cell.master.kill();
+        cell.masters[0].kill();
         // What has come already is told; then nothing comes.
         let error = loop {
             match listing.next_page().await {
@@ -156,7 +156,7 @@ fn a_listing_goes_on_where_it_was_once_the_master_is_back() {
             }
         };
         assert_eq!(error.outcome(), Outcome::NotDone, "{error}");
-        cell.master.restart().expect("starts");
+        cell.masters[0].restart().expect("starts");
         while let Some(page) = listing.next_page().await? {
             told.extend(page);
         }
@@ -236,8 +236,8 @@ fn each_name_of_many_fails_by_itself() {
 /// Kills the master and starts it again as soon as `begun` holds.
 fn kill_when(cell: &mut Cell, what: &str, begun: impl Fn(&Cell) -> bool) {
     await_until(what, || begun(cell));
-    cell.master.kill();
-    cell.master.restart().expect("starts");
+    cell.masters[0].kill();
+    cell.masters[0].restart().expect("starts");
 }
 
 #[test]

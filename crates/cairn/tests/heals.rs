@@ -102,8 +102,8 @@ fn how_fast_a_cell_heals_is_changed_while_it_heals_and_stays_so_over_a_restart()
     let shown = cell.ok(["settings", "clone_rate=0", "clones_per_server=5"]);
     assert!(shown.contains("no limit"), "{shown}");
     await_whole(&cell, "/file", "full strength, as fast as it goes");
-    cell.master.kill();
-    cell.master.restart().expect("starts");
+    cell.masters[0].kill();
+    cell.masters[0].restart().expect("starts");
     assert_eq!(settings(&cell), [0, 5]);
     let refused = cell.run(["settings", "lease_ms=5000"]);
     assert_eq!(refused.code(), 2);

@@ -78,14 +78,14 @@ fn resident(pid: u32) -> u64 {
 
 /// All processes run, and none has ever held more than it may.
 fn all_are_well(cell: &mut Cell) {
-    let mut pids = vec![("master".to_owned(), cell.master.pid())];
+    let mut pids = vec![("master".to_owned(), cell.masters[0].pid())];
     pids.extend(cell.chunkservers.iter().map(|one| (one.name().to_owned(), one.pid())));
     for (name, pid) in pids {
         let most = resident(pid.unwrap_or_else(|| panic!("{name} runs")));
         eprintln!("{name}: {} MB at most", most >> 20);
         assert!(most < RESIDENT_MAX, "{name} held {} MB", most >> 20);
     }
-    assert!(cell.master.runs() && cell.chunkservers.iter_mut().all(|one| one.runs()));
+    assert!(cell.masters[0].runs() && cell.chunkservers.iter_mut().all(|one| one.runs()));
 }
 
 /// Tells lies until it is over; how many.

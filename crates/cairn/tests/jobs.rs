@@ -129,8 +129,8 @@ fn a_drain_that_cannot_end_says_so_survives_the_masters_restart_and_goes_on_with
     assert!(told.contains("it will not end as the cell is now"), "{told}");
     let reasons = |cell: &Cell| status(cell)["reasons"].to_string();
     await_until("the reason in status", || reasons(&cell).contains("DRAIN_BLOCKED"));
-    cell.master.kill();
-    cell.master.restart().expect("starts");
+    cell.masters[0].kill();
+    cell.masters[0].restart().expect("starts");
     cell.await_live(3).expect("all are back");
     await_until("the reason once more", || reasons(&cell).contains("DRAIN_BLOCKED"));
     assert_eq!(server(&cell, 1)["duty"], "draining");

@@ -125,8 +125,8 @@ fn judge(who: &str, written: &[Written], counts: &Counts) {
 fn round(cell: &mut Cell, servers: &[usize], master: bool, progress: &dyn Fn()) {
     servers.iter().for_each(|number| cell.chunkservers[*number].kill());
     if master {
-        cell.master.kill();
-        cell.master.restart().expect("starts");
+        cell.masters[0].kill();
+        cell.masters[0].restart().expect("starts");
     }
     // Three of four hold a chunk: with two dead, one of the three at least is left.
     if servers.len() <= 1 {

@@ -28,7 +28,7 @@ fn events_have_a_time_a_level_and_a_name_in_the_form_that_was_asked_for() {
     await_output(&text, " INFO in the cell ");
     await_output(&json, "\"event\":\"in the cell\"");
     cell.await_live(3).expect("all three");
-    cell.master.kill();
+    cell.masters[0].kill();
     await_output(&text, " WARN not in the cell ");
     await_output(&json, "\"event\":\"not in the cell\"");
     for line in std::fs::read_to_string(&text).expect("reads").lines() {
@@ -64,7 +64,7 @@ fn what_happens_to_servers_and_replicas_is_told_once_each() {
     let mut cell = Cell::start_plan(2, |plan| {
         plan.master_arguments = ["--checkpoint-every-records", "10"].map(str::to_owned).into();
     });
-    let log = cell.master.log().to_owned();
+    let log = cell.masters[0].log().to_owned();
     let joined = format!("INFO chunkserver joined address={}", cell.chunkservers[0].address());
     await_output(&log, &joined);
     let file = cell.file("file", &[7; 100_000]);

@@ -39,8 +39,8 @@ fn a_page_that_cannot_be_read_is_told_and_the_next_start_takes_an_older_checkpoi
         cell.ok(["mkdir", name]);
     }
     await_until("two checkpoints", || count(&cell, ".root") >= 2);
-    cell.master.kill();
-    cell.master.restart().expect("starts");
+    cell.masters[0].kill();
+    cell.masters[0].restart().expect("starts");
     // Beyond the end of a file, a mapping of it has nothing to read: as on a sector that is gone.
     let (path, size) = page_file(&cell);
     let whole = std::fs::read(&path).expect("reads");
@@ -48,8 +48,8 @@ fn a_page_that_cannot_be_read_is_told_and_the_next_start_takes_an_older_checkpoi
     file.set_len(4096).expect("cuts");
     let done = cell.run(["ls", "/", "--deadline", "5"]);
     assert!(!done.status.success(), "it has nothing to answer with");
-    await_until("its end", || !cell.master.runs());
-    let log = std::fs::read_to_string(cell.master.log()).expect("reads");
+    await_until("its end", || !cell.masters[0].runs());
+    let log = std::fs::read_to_string(cell.masters[0].log()).expect("reads");
     let said = format!("cairn: the bytes of {} from ", path.display());
     let line = log.lines().find(|line| line.starts_with(&said)).expect("it says why it ends");
     assert!(line.contains("cannot be read (SIGBUS); start it again"), "{line}");
@@ -57,16 +57,16 @@ fn a_page_that_cannot_be_read_is_told_and_the_next_start_takes_an_older_checkpoi
     std::fs::write(&path, &whole).expect("writes");
     assert_eq!(size, whole.len() as u64);
     File::open(&path).and_then(|file| file.sync_all()).expect("syncs");
-    cell.master.kill();
-    cell.master.restart().expect("starts");
+    cell.masters[0].kill();
+    cell.masters[0].restart().expect("starts");
     assert!(count(&cell, ".damaged") >= 1, "it is set aside");
-    await_output(cell.master.log(), "ERROR checkpoint set aside file=checkpoints/");
+    await_output(cell.masters[0].log(), "ERROR checkpoint set aside file=checkpoints/");
     let listed = cell.ok(["ls", "/"]);
     assert_eq!(listed.lines().count(), names.len());
-    cell.master.kill();
-    cell.master.restart().expect("starts");
+    cell.masters[0].kill();
+    cell.masters[0].restart().expect("starts");
     cell.ok(["ls", "/"]);
-    let again = std::fs::read_to_string(cell.master.log()).expect("reads");
+    let again = std::fs::read_to_string(cell.masters[0].log()).expect("reads");
     assert_eq!(again.matches("checkpoint set aside").count(), 1, "once");
 }
 
@@ -75,26 +75,26 @@ fn a_master_from_an_old_copy_takes_no_change_until_it_is_told_to_go_on() {
     let mut cell = Cell::start(3);
     let [old, new] = [cell.file("old", b"as it was"), cell.file("new", b"as it is")];
     cell.ok(["put", &old, "/file"]);
-    cell.master.kill();
+    cell.masters[0].kill();
     let (directory, copy) = (cell.local("master"), cell.local("copy"));
     copy_tree(&directory, &copy).expect("copies");
-    cell.master.restart().expect("starts");
+    cell.masters[0].restart().expect("starts");
     cell.await_live(3).expect("live");
     cell.ok(["put", &new, "/lost"]);
-    cell.master.kill();
+    cell.masters[0].kill();
     std::fs::remove_dir_all(&directory).expect("removes");
     copy_tree(&copy, &directory).expect("copies");
-    cell.master.restart().expect("starts");
+    cell.masters[0].restart().expect("starts");
     await_until("the cell knows better", || cell.ok(["status"]).contains("--recover-past 2"));
     let done = cell.run(["mkdir", "/more", "--deadline", "5"]);
     judge(&Row { what: "a change", done, code: 7, says: &["an old copy of its directory"] });
-    await_output(cell.master.log(), "ERROR behind the cell");
+    await_output(cell.masters[0].log(), "ERROR behind the cell");
     assert_eq!(cell.ok(["ls", "/"]), "file\n", "look-ups are answered");
     let data = directory.display().to_string();
     for _ in 0..2 {
-        cell.master.kill();
+        cell.masters[0].kill();
         let arguments = ["master", "--data", &data, "--recover-past", "2"].map(str::to_owned);
-        cell.master.restart_with(arguments.into()).expect("starts");
+        cell.masters[0].restart_with(arguments.into()).expect("starts");
         cell.await_live(3).expect("they are taken in again");
         await_until("it reads", || cell.run(["cat", "/file"]).status.success());
         assert_eq!(cell.ok(["cat", "/file"]), "as it was");
@@ -108,14 +108,14 @@ fn a_master_from_an_old_copy_takes_no_change_until_it_is_told_to_go_on() {
 fn a_master_of_a_cell_of_one_that_is_told_of_peers_says_that_it_cannot_get_them() {
     let mut cell = Cell::start(1);
     cell.ok(["mkdir", "/kept"]);
-    cell.master.kill();
+    cell.masters[0].kill();
     let data = cell.local("master").display().to_string();
     let peers = "127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402";
     let arguments = ["master", "--data", &data, "--listen", "127.0.0.1:0", "--peers", peers];
     let done = run(cairn(arguments), b"");
     let says = ["a cell with one master", "without --peers"];
     judge(&Row { what: "peers of a cell of one", done, code: 2, says: &says });
-    cell.master.restart().expect("starts");
+    cell.masters[0].restart().expect("starts");
     assert_eq!(cell.ok(["ls", "/"]), "kept\n", "nothing is lost");
 }
 
@@ -130,11 +130,11 @@ fn a_master_on_a_full_disk_refuses_changes_and_answers_look_ups_until_there_is_r
     });
     let file = cell.file("file", b"precious");
     cell.ok(["put", &file, "/kept"]);
-    cell.master.kill();
+    cell.masters[0].kill();
     // Somebody else has taken all that the log has not, and what it took in advance.
     std::fs::remove_file(disk.path().join("log/spare")).expect("is there");
     disk.resize(18);
-    cell.master.restart().expect("starts");
+    cell.masters[0].restart().expect("starts");
     cell.await_live(1).expect("live");
     let done = cell.run(["mkdir", "/more"]);
     judge(&Row { what: "a master's full disk", done, code: 8, says: &["no space left", "master"] });
@@ -143,8 +143,8 @@ fn a_master_on_a_full_disk_refuses_changes_and_answers_look_ups_until_there_is_r
     assert_eq!(cell.ok(["ls", "/"]), "kept\n");
     assert_eq!(cell.ok(["cat", "/kept"]), "precious");
     assert!(cell.ok(["status"]).contains("no space left"), "it is told");
-    await_output(cell.master.log(), "ERROR no room for the operation log");
-    assert!(cell.master.runs());
+    await_output(cell.masters[0].log(), "ERROR no room for the operation log");
+    assert!(cell.masters[0].runs());
     disk.resize(64);
     await_until("room", || cell.run(["mkdir", "/more"]).status.success());
     cell.ok(["put", &file, "/more/file"]);

@@ -3,121 +3,71 @@
 
 mod cell;
 
-use cairn_testkit::{Janitor, Program, ServerProcess, free_addresses};
-use cell::{SETTINGS, await_until, program};
-use std::process::Command;
-use std::sync::Arc;
+use cairn_testkit::{MastersPlan, Signal};
+use cell::{Cell, Finished, await_until};
+use std::ops::{Deref, DerefMut};
 use std::time::Instant;
-use tempfile::TempDir;
 
 /// Records from one checkpoint to the next.
 const CHECKPOINT_EVERY: u64 = 200;
 
-/// Masters and chunkservers; ended when dropped.
-struct GroupCell {
-    masters: Vec<ServerProcess>,
-    chunkservers: Vec<ServerProcess>,
-    /// All masters, with commas between.
-    address: String,
-    program: Program,
-    directory: TempDir,
-    janitor: Arc<Janitor>,
+/// Several masters, and chunkservers.
+struct GroupCell(Cell);
+
+impl Deref for GroupCell {
+    type Target = Cell;
+
+    fn deref(&self) -> &Cell {
+        &self.0
+    }
+}
+
+impl DerefMut for GroupCell {
+    fn deref_mut(&mut self) -> &mut Cell {
+        &mut self.0
+    }
 }
 
 impl GroupCell {
-    /// Three masters that belong to no group yet.
-    fn waiting() -> Self {
-        let directory = TempDir::new().expect("a scratch directory");
-        let program = program();
-        let janitor = Arc::new(Janitor::start(&program, None).expect("starts"));
-        let settings = directory.path().join("settings.toml");
-        std::fs::write(&settings, SETTINGS).expect("writes");
-        let addresses = free_addresses(3).expect("ports");
-        let address = addresses.join(",");
-        let start = |(number, listen): (usize, &String)| {
-            let name = format!("master-{number}");
-            let data = directory.path().join(&name).display().to_string();
-            let config = settings.display().to_string();
+    fn with(masters: MastersPlan, chunkservers: usize) -> Self {
+        Self(Cell::start_plan(chunkservers, |plan| {
+            plan.masters = masters;
             let every = CHECKPOINT_EVERY.to_string();
-            let arguments = [
-                "master",
-                "--data",
-                &data,
-                "--config",
-                &config,
-                "--peers",
-                &address,
-                "--checkpoint-every-records",
-                &every,
-            ];
-            let arguments = arguments.map(str::to_owned).to_vec();
-            let around = (directory.path(), &janitor);
-            ServerProcess::start_at(listen, &program, &name, arguments, around).expect("starts")
-        };
-        let masters = (1..).zip(&addresses).map(start).collect();
-        Self { masters, chunkservers: Vec::new(), address, program, directory, janitor }
+            plan.master_arguments = vec!["--checkpoint-every-records".to_owned(), every];
+        }))
     }
 
+    /// A group of three.
     fn start(chunkservers: usize) -> Self {
-        let mut cell = Self::waiting();
-        cell.ok(&["masters", "create", &cell.address.clone()]);
-        for number in 1..=chunkservers {
-            let name = format!("chunkserver-{number}");
-            let data = cell.directory.path().join(&name).display().to_string();
-            let arguments = ["chunkserver", "--master", &cell.address, "--data", &data];
-            let arguments = arguments.map(str::to_owned).to_vec();
-            let (directory, janitor) = (cell.directory.path(), &cell.janitor);
-            let server = ServerProcess::start(&cell.program, &name, arguments, directory, janitor);
-            cell.chunkservers.push(server.expect("starts"));
-        }
-        await_until("live chunkservers", || {
-            let shown = cell.ask(&["servers", "--json"]).unwrap_or_default();
-            shown.matches("\"state\":\"live\"").count() == chunkservers
-        });
-        cell
+        Self::with(MastersPlan::Group(3), chunkservers)
     }
 
-    fn ask(&self, arguments: &[&str]) -> Result<String, String> {
-        let asked = self.program.ask(&[arguments, &["--cell", &self.address]].concat());
+    fn primary(&self) -> usize {
+        self.in_charge().expect("a master in charge")
+    }
+
+    /// Who is what, in which term.
+    fn roles(&self) -> Vec<(String, String, Option<u64>)> {
+        let rows = self.listed_masters().into_iter();
+        rows.map(|row| (row.address, row.role, row.term)).collect()
+    }
+
+    /// Whether a master follows, and all have applied as much.
+    fn has_caught_up(&self, at: usize) -> bool {
+        let rows = self.listed_masters();
+        let row = rows.iter().find(|row| row.address == self.masters[at].address());
+        row.is_some_and(|row| row.role == "shadow")
+            && rows.iter().all(|it| it.applied == rows[0].applied)
+    }
+
+    /// A command against the masters at these addresses.
+    fn ask_at(&self, at: &str, arguments: &[&str]) -> Result<String, String> {
+        let asked = self.program().ask(&[arguments, &["--cell", at]].concat());
         asked.map_err(|error| error.to_string())
     }
 
-    fn ok(&self, arguments: &[&str]) -> String {
-        self.ask(arguments).unwrap_or_else(|why| panic!("{arguments:?}: {why}"))
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.directory.path().join(name);
-        std::fs::write(&path, text).expect("writes");
-        path.display().to_string()
-    }
-
-    /// What the masters say of themselves: address, role, the last record applied.
-    fn listed(&self) -> Vec<(String, String, u64)> {
-        let text = self.ask(&["masters", "--json"]).unwrap_or_default();
-        let value: serde_json::Value = serde_json::from_str(text.trim()).unwrap_or_default();
-        let masters = value["masters"].as_array().cloned().unwrap_or_default();
-        let row = |it: &serde_json::Value| {
-            let text = |key: &str| it[key].as_str().unwrap_or_default().to_owned();
-            (text("address"), text("role"), it["applied"].as_u64().unwrap_or_default())
-        };
-        masters.iter().map(row).collect()
-    }
-
-    /// The number of the one that is in charge.
-    fn primary(&self) -> usize {
-        let mut found = None;
-        await_until("a primary master", || {
-            let listed = self.listed();
-            let primaries: Vec<_> =
-                listed.iter().filter(|(_, role, _)| role == "primary").collect();
-            found = match primaries.as_slice() {
-                [(address, ..)] => self.masters.iter().position(|it| it.address() == address),
-                _ => None,
-            };
-            found.is_some()
-        });
-        found.expect("waited for")
+    fn ok_at(&self, at: &str, arguments: &[&str]) -> String {
+        self.ask_at(at, arguments).unwrap_or_else(|why| panic!("{arguments:?}: {why}"))
     }
 }
 
@@ -125,34 +75,28 @@ impl GroupCell {
 fn a_cell_outlives_its_master_and_the_one_after_it() {
     let mut cell = GroupCell::start(3);
     let text = "one line and another\n".repeat(1000);
-    let local = cell.file("local", &text);
-    cell.ok(&["put", &local, "/file"]);
+    let local = cell.file("local", text.as_bytes());
+    cell.ok(["put", &local, "/file"]);
     let mut lines = String::new();
     for round in 0..2 {
-        let line = cell.file("line", &format!("line {round}\n"));
-        cell.ok(&["append", "/log", &line]);
+        let line = cell.file("line", format!("line {round}\n").as_bytes());
+        cell.ok(["append", "/log", &line]);
         let dead = cell.primary();
         cell.masters[dead].kill();
         let killed = Instant::now();
-        cell.ok(&["mkdir", &format!("/made-{round}")]);
+        cell.ok(["mkdir", &format!("/made-{round}")]);
         println!("creates go on {} ms after the kill", killed.elapsed().as_millis());
-        let more = cell.file("more", &format!("more {round}\n"));
-        cell.ok(&["append", "/log", &more]);
+        let more = cell.file("more", format!("more {round}\n").as_bytes());
+        cell.ok(["append", "/log", &more]);
         println!("appends go on {} ms after the kill", killed.elapsed().as_millis());
         lines += &format!("line {round}\nmore {round}\n");
-        assert_eq!(cell.ok(&["cat", "/log"]), lines);
-        assert_eq!(cell.ok(&["cat", "/file"]), text);
+        assert_eq!(cell.ok(["cat", "/log"]), lines);
+        assert_eq!(cell.ok(["cat", "/file"]), text);
         let now = cell.primary();
         assert_ne!(now, dead);
         // The dead one comes back, and follows.
         cell.masters[dead].restart().expect("starts");
-        await_until("the one that was dead to have every record", || {
-            let listed = cell.listed();
-            let applied: Vec<u64> = listed.iter().map(|(.., applied)| *applied).collect();
-            let back = listed.iter().find(|row| row.0 == cell.masters[dead].address());
-            back.is_some_and(|row| row.1 == "shadow")
-                && applied.iter().min() == applied.iter().max()
-        });
+        await_until("the one that was dead to have every record", || cell.has_caught_up(dead));
     }
 }
 
@@ -169,7 +113,7 @@ fn a_master_that_lacks_what_the_others_have_let_go_is_given_a_checkpoint_and_cou
         let names = names(from);
         let words: Vec<&str> =
             ["mkdir"].into_iter().chain(names.iter().map(String::as_str)).collect();
-        cell.ok(&words);
+        cell.ok(words);
     };
     make(&cell, 0);
     // Started anew, the others know of nothing before their checkpoints.
@@ -181,9 +125,9 @@ fn a_master_that_lacks_what_the_others_have_let_go_is_given_a_checkpoint_and_cou
     cell.masters[behind].restart().expect("starts");
     make(&cell, 10_000);
     await_until("the one that was behind to have every record", || {
-        let listed = cell.listed();
-        listed.len() == 3
-            && listed.iter().all(|row| row.2 == listed[0].2 && row.2 > CHECKPOINT_EVERY)
+        let rows = cell.listed_masters();
+        let applied = rows.iter().map(|row| row.applied.unwrap_or_default());
+        cell.has_caught_up(behind) && applied.min() > Some(CHECKPOINT_EVERY)
     });
     let told = std::fs::read_to_string(cell.masters[behind].log()).expect("its log");
     assert!(told.contains("checkpoint of another master taken over"), "{told}");
@@ -192,140 +136,93 @@ fn a_master_that_lacks_what_the_others_have_let_go_is_given_a_checkpoint_and_cou
     cell.masters[behind].restart().expect("starts");
     let dead = cell.primary();
     cell.masters[dead].kill();
-    cell.ok(&["mkdir", "/last"]);
-    assert_eq!(cell.ok(&["ls", "/"]).lines().count() as u64, 4 * CHECKPOINT_EVERY + 1);
-}
-
-/// Stops a process, or lets it go on.
-fn signal(name: &str, server: &ServerProcess) {
-    let pid = server.pid().expect("it runs").to_string();
-    let sent = Command::new("kill").args([name, &pid]).status();
-    assert!(sent.expect("kill is there").success(), "{name} {pid}");
-}
-
-/// A cell of one master, and masters that wait to be taken in.
-struct GrowingCell {
-    masters: Vec<ServerProcess>,
-    addresses: Vec<String>,
-    program: Program,
-    _janitor: Arc<Janitor>,
-    directory: TempDir,
-}
-
-impl GrowingCell {
-    fn start(count: usize) -> Self {
-        let directory = TempDir::new().expect("a scratch directory");
-        let program = program();
-        let janitor = Arc::new(Janitor::start(&program, None).expect("starts"));
-        let settings = directory.path().join("settings.toml");
-        std::fs::write(&settings, SETTINGS).expect("writes");
-        let addresses = free_addresses(count).expect("ports");
-        let start = |number: usize| {
-            let name = format!("master-{number}");
-            let data = directory.path().join(&name).display().to_string();
-            let config = settings.display().to_string();
-            let mut arguments = ["master", "--data", &data, "--config", &config].to_vec();
-            let peers = addresses.join(",");
-            if number > 0 {
-                arguments.extend(["--peers", &peers]);
-            }
-            let arguments = arguments.into_iter().map(str::to_owned).collect();
-            let around = (directory.path(), &janitor);
-            ServerProcess::start_at(&addresses[number], &program, &name, arguments, around)
-                .expect("starts")
-        };
-        let masters = (0..count).map(start).collect();
-        Self { masters, addresses, program, _janitor: janitor, directory }
-    }
-
-    fn ask(&self, cell: &str, arguments: &[&str]) -> Result<String, String> {
-        let asked = self.program.ask(&[arguments, &["--cell", cell]].concat());
-        asked.map_err(|error| error.to_string())
-    }
-
-    fn ok(&self, cell: &str, arguments: &[&str]) -> String {
-        self.ask(cell, arguments).unwrap_or_else(|why| panic!("{arguments:?}: {why}"))
-    }
+    cell.ok(["mkdir", "/last"]);
+    assert_eq!(cell.ok(["ls", "/"]).lines().count() as u64, 4 * CHECKPOINT_EVERY + 1);
 }
 
 #[test]
 fn a_cell_of_one_grows_to_three_and_its_first_master_is_replaced_and_it_shrinks_again() {
-    let mut cell = GrowingCell::start(5);
-    let at = cell.addresses.clone();
+    let mut cell = GroupCell::with(MastersPlan::Growing(4), 0);
+    let at: Vec<String> = cell.masters.iter().map(|it| it.address().to_owned()).collect();
     let all = at.join(",");
-    cell.ok(&at[0], &["mkdir", "/before"]);
+    cell.ok_at(&at[0], &["mkdir", "/before"]);
     let two = format!("{},{}", at[1], at[2]);
-    let refused = cell.ask(&at[0], &["masters", "add", &at[1]]).expect_err("two are no group");
+    let refused = cell.ask_at(&at[0], &["masters", "add", &at[1]]).expect_err("two are no group");
     assert!(refused.contains("one, three or five"), "{refused}");
-    let refused = cell.ask(&at[0], &["masters", "remove", &at[3]]).expect_err("no member");
+    let refused = cell.ask_at(&at[0], &["masters", "remove", &at[3]]).expect_err("no member");
     assert!(refused.contains("no member"), "{refused}");
-    let members = cell.ok(&at[0], &["masters", "add", &two]);
+    // Nobody else votes: whoever is to come learns, and the one that is to go stays in charge.
+    let refused = cell.ask_at(&at[0], &["masters", "replace", &at[0], &at[3]]).expect_err("alone");
+    assert!(refused.contains("nobody can take over"), "{refused}");
+    let members = cell.ok_at(&at[0], &["masters", "add", &two]);
     assert_eq!(members.matches("voter").count(), 3, "{members}");
-    assert_eq!(cell.ok(&at[0], &["masters", "add", &two]), members, "safe to repeat");
+    assert_eq!(cell.ok_at(&at[0], &["masters", "add", &two]), members, "safe to repeat");
+    // What is refused changes nothing: who was in charge is, in the same term.
+    let before = cell.roles();
+    let refused = cell.ask_at(&all, &["masters", "remove", &at[0]]).expect_err("two are no group");
+    assert!(refused.contains("one, three or five"), "{refused}");
+    assert_eq!(cell.roles(), before);
     // Whoever knew the first one alone learns of the others; then it may go.
     cell.masters[0].kill();
-    cell.ok(&all, &["mkdir", "/without-the-first"]);
-    let refused = cell.ask(&all, &["masters", "remove", &at[0]]).expect_err("two are no group");
+    cell.ok_at(&all, &["mkdir", "/without-the-first"]);
+    let refused = cell.ask_at(&all, &["masters", "remove", &at[0]]).expect_err("two are no group");
     assert!(refused.contains("one, three or five"), "{refused}");
-    let members = cell.ok(&all, &["masters", "replace", &at[0], &at[3]]);
+    let members = cell.ok_at(&all, &["masters", "replace", &at[0], &at[3]]);
     assert!(!members.contains(&at[0]) && members.matches("voter").count() == 3, "{members}");
+    let again = cell.ok_at(&all, &["masters", "replace", &at[0], &at[3]]);
+    assert_eq!(again, members, "safe to repeat");
     // The one that was replaced has nothing to say any more, and sends on whoever knows only it.
     cell.masters[0].restart().expect("starts");
-    cell.ok(&at[0], &["mkdir", "/sent-on"]);
+    cell.ok_at(&at[0], &["mkdir", "/sent-on"]);
     cell.masters[0].kill();
     cell.masters[1].kill();
-    cell.ok(&all, &["mkdir", "/with-the-fourth"]);
+    cell.ok_at(&all, &["mkdir", "/with-the-fourth"]);
     cell.masters[1].restart().expect("starts");
     await_until("the group to shrink to one", || {
-        let members = cell.ask(&all, &["masters", "remove", &two]);
+        let members = cell.ask_at(&all, &["masters", "remove", &two]);
         members.is_ok_and(|it| it.matches("voter").count() == 1 && it.contains(&at[3]))
     });
     for gone in [1, 2] {
         await_until("whoever was taken out to end", || !cell.masters[gone].runs());
     }
-    let names = cell.ok(&at[3], &["ls", "/"]);
+    let names = cell.ok_at(&at[3], &["ls", "/"]);
     for name in ["before", "without-the-first", "sent-on", "with-the-fourth"] {
         assert!(names.contains(name), "{names}");
     }
     cell.masters[3].kill();
     cell.masters[3].restart().expect("starts");
-    cell.ok(&at[3], &["mkdir", "/alone"]);
+    cell.ok_at(&at[3], &["mkdir", "/alone"]);
     // One that follows and never votes: any number of voters is left as it is.
-    let members = cell.ok(&at[3], &["masters", "add", "--shadow", &at[4]]);
+    let members = cell.ok_at(&at[3], &["masters", "add", "--shadow", &at[4]]);
     assert_eq!((members.matches("voter").count(), members.matches("learner").count()), (1, 1));
     await_until("the shadow to know what there is", || {
-        let said = cell.ask(&at[4], &["ls", "--read-only", "/"]);
+        let said = cell.ask_at(&at[4], &["ls", "--read-only", "/"]);
         said.is_ok_and(|names| names.contains("before") && names.contains("alone"))
     });
     cell.masters[4].kill();
-    cell.ok(&at[3], &["mkdir", "/without-the-shadow"]);
-    assert!(cell.directory.path().exists());
+    cell.ok_at(&at[3], &["mkdir", "/without-the-shadow"]);
 }
 
 #[test]
 fn a_master_that_is_stopped_is_left_and_what_was_asked_of_it_is_done_once() {
     let cell = GroupCell::start(3);
-    let line = cell.file("line", "one line\n");
-    cell.ok(&["append", "/log", &line]);
+    let line = cell.file("line", b"one line\n");
+    cell.ok(["append", "/log", &line]);
     let stopped = cell.primary();
-    signal("-STOP", &cell.masters[stopped]);
+    cell.masters[stopped].signal(Signal::STOP).expect("it runs");
     // Made by one process that asked before anyone had noticed: a second one would be refused.
-    cell.ok(&["mkdir", "/made"]);
-    cell.ok(&["append", "/log", &line]);
-    assert_eq!(cell.ok(&["cat", "/log"]), "one line\none line\n");
+    cell.ok(["mkdir", "/made"]);
+    cell.ok(["append", "/log", &line]);
+    assert_eq!(cell.ok(["cat", "/log"]), "one line\none line\n");
     assert!(cell.ask(&["mkdir", "/made"]).is_err());
     let now = cell.primary();
     assert_ne!(now, stopped);
     // It goes on, and follows: whoever knows only it is sent to the one in charge.
-    signal("-CONT", &cell.masters[stopped]);
+    cell.masters[stopped].signal(Signal::CONT).expect("it runs");
     let alone = [&["ls", "/"][..], &["--cell", cell.masters[stopped].address()]].concat();
-    let names = cell.program.ask(&alone).expect("it names the primary");
+    let names = cell.program().ask(&alone).expect("it names the primary");
     assert!(names.contains("made") && names.contains("log"), "{names}");
-    await_until("the one that was stopped to follow", || {
-        let rows = cell.listed();
-        let back = rows.iter().find(|row| row.0 == cell.masters[stopped].address());
-        back.is_some_and(|row| row.1 == "shadow") && rows.iter().all(|row| row.2 == rows[0].2)
-    });
+    await_until("the one that was stopped to follow", || cell.has_caught_up(stopped));
 }
 
 #[test]
@@ -333,20 +230,11 @@ fn a_master_that_is_asked_to_stop_hands_over_and_ends() {
     let mut cell = GroupCell::start(0);
     for round in 0..2 {
         let stopped = cell.primary();
-        let term = |cell: &GroupCell| {
-            let text = cell.ok(&["masters", "--json"]);
-            let value: serde_json::Value = serde_json::from_str(text.trim()).expect("JSON");
-            value["masters"]
-                .as_array()
-                .expect("rows")
-                .iter()
-                .filter_map(|it| it["term"].as_u64())
-                .max()
-        };
+        let term = |cell: &GroupCell| cell.listed_masters().iter().filter_map(|it| it.term).max();
         let before = term(&cell).expect("a term");
         let began = Instant::now();
-        signal("-TERM", &cell.masters[stopped]);
-        cell.ok(&["mkdir", &format!("/made-{round}")]);
+        cell.masters[stopped].signal(Signal::TERM).expect("it runs");
+        cell.ok(["mkdir", &format!("/made-{round}")]);
         println!("creates go on {} ms after it was asked to stop", began.elapsed().as_millis());
         assert_ne!(cell.primary(), stopped);
         assert_eq!(term(&cell), Some(before + 1), "one election, and nobody waited for silence");
@@ -358,42 +246,33 @@ fn a_master_that_is_asked_to_stop_hands_over_and_ends() {
 
 #[test]
 fn masters_that_were_told_of_peers_found_no_cell_before_a_person_makes_the_group() {
-    let cell = GroupCell::waiting();
+    let cell = GroupCell::with(MastersPlan::Waiting(3), 0);
     let refused = cell.ask(&["mkdir", "/d", "--deadline", "1"]).expect_err("no cell yet");
+    let refused = refused.to_string();
     assert!(refused.contains("group") || refused.contains("answer"), "{refused}");
-    let two = cell.address.rsplit_once(',').expect("three").0.to_owned();
+    let two = cell.address().rsplit_once(',').expect("three").0.to_owned();
     assert!(cell.ask(&["masters", "create", &two]).is_err(), "two are no group");
-    let created = cell.ok(&["masters", "create", &cell.address]);
+    let created = cell.ok(["masters", "create", cell.address()]);
     assert!(created.contains("a group of 3 masters"), "{created}");
     cell.primary();
-    cell.ok(&["mkdir", "/d"]);
+    cell.ok(["mkdir", "/d"]);
     // Doing it again changes nothing.
-    assert_eq!(cell.ok(&["masters", "create", &cell.address]), created);
-    assert!(cell.ok(&["ls", "/"]).contains('d'));
-}
-
-/// What a command of a client said on both ways, and whether it succeeded.
-struct Said {
-    ok: bool,
-    out: String,
-    err: String,
+    assert_eq!(cell.ok(["masters", "create", cell.address()]), created);
+    assert!(cell.ok(["ls", "/"]).contains('d'));
 }
 
 impl GroupCell {
-    fn say(&self, cell: &str, arguments: &[&str]) -> Said {
-        let mut command = self.program.command(arguments.iter().chain(&["--cell", cell]));
-        let done = command.output().expect("it runs");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-        Said { ok: done.status.success(), out: text(done.stdout), err: text(done.stderr) }
+    fn say(&self, at: &str, arguments: &[&str]) -> Finished {
+        self.run(arguments.iter().chain(&["--cell", at]))
     }
 
     /// What a shadow answers, which says that it is one.
     fn behind(&self, arguments: &[&str]) -> String {
-        let said = self.say(&self.address, arguments);
-        assert!(said.ok, "{arguments:?}: {}", said.err);
-        let told = said.err.contains("warning: shadow master") && said.err.contains("behind");
-        assert!(told && said.err.lines().count() == 1, "{arguments:?}: {}", said.err);
-        said.out
+        let said = self.say(self.address(), arguments);
+        assert!(said.status.success(), "{arguments:?}: {}", said.stderr);
+        let told = said.stderr.contains("warning: shadow master") && said.stderr.contains("behind");
+        assert!(told && said.stderr.lines().count() == 1, "{arguments:?}: {}", said.stderr);
+        said.text()
     }
 }
 
@@ -401,12 +280,12 @@ impl GroupCell {
 fn with_the_majority_gone_what_was_stored_is_read_of_a_shadow_and_nothing_is_changed() {
     let mut cell = GroupCell::start(3);
     let text = "one line and another\n".repeat(100_000);
-    let local = cell.file("local", &text);
-    cell.ok(&["mkdir", "/d"]);
-    cell.ok(&["put", &local, "/d/file"]);
-    let line = cell.file("line", "one line\n");
-    cell.ok(&["append", "/d/log", &line]);
-    let stated = cell.ok(&["stat", "/d/log"]);
+    let local = cell.file("local", text.as_bytes());
+    cell.ok(["mkdir", "/d"]);
+    cell.ok(["put", &local, "/d/file"]);
+    let line = cell.file("line", b"one line\n");
+    cell.ok(["append", "/d/log", &line]);
+    let stated = cell.ok(["stat", "/d/log"]);
     let primary = cell.primary();
     let (left, other) = ((primary + 1) % 3, (primary + 2) % 3);
     let at = cell.masters[left].address().to_owned();
@@ -415,12 +294,14 @@ fn with_the_majority_gone_what_was_stored_is_read_of_a_shadow_and_nothing_is_cha
         await_until("the shadow to send readers to chunkservers", || {
             let said = cell.say(&at, &["cat", "--read-only", "--deadline", "2", path]);
             let wanted = if path == "/d/log" { "one line\n" } else { text.as_str() };
-            said.ok && said.out == wanted && said.err.contains(&format!("shadow master {at}"))
+            said.status.success()
+                && said.text() == wanted
+                && said.stderr.contains(&format!("shadow master {at}"))
         });
     }
     // Who does not ask for one is sent to the primary.
     let said = cell.say(&at, &["cat", "/d/log"]);
-    assert_eq!((said.out.as_str(), said.err.as_str()), ("one line\n", ""));
+    assert_eq!((said.text().as_str(), said.stderr.as_str()), ("one line\n", ""));
 
     cell.masters[primary].kill();
     cell.masters[other].kill();
@@ -437,18 +318,18 @@ fn with_the_majority_gone_what_was_stored_is_read_of_a_shadow_and_nothing_is_cha
         server.restart().expect("starts");
     }
     await_until("the chunkservers to serve again", || {
-        let said = cell.say(&cell.address, &["cat", "--deadline", "4", "/d/file"]);
-        said.ok && said.out == text
+        let said = cell.say(cell.address(), &["cat", "--deadline", "4", "/d/file"]);
+        said.status.success() && said.text() == text
     });
-    let refused = cell.say(&cell.address, &["mkdir", "/e", "--deadline", "6"]);
-    assert!(!refused.ok && refused.err.lines().count() == 1, "{}", refused.err);
+    let refused = cell.say(cell.address(), &["mkdir", "/e", "--deadline", "6"]);
+    assert!(!refused.status.success() && refused.stderr.lines().count() == 1, "{}", refused.stderr);
     // The search says so, or the one that is left, whichever was heard last.
     let says_why = ["no primary master is found", "not in charge"];
-    assert!(says_why.iter().any(|why| refused.err.contains(why)), "{}", refused.err);
+    assert!(says_why.iter().any(|why| refused.stderr.contains(why)), "{}", refused.stderr);
 
     cell.masters[other].restart().expect("starts");
-    cell.ok(&["mkdir", "/e"]);
-    cell.ok(&["append", "/d/log", &line]);
-    let said = cell.say(&cell.address, &["cat", "/d/log"]);
-    assert_eq!((said.out.as_str(), said.err.as_str()), ("one line\none line\n", ""));
+    cell.ok(["mkdir", "/e"]);
+    cell.ok(["append", "/d/log", &line]);
+    let said = cell.say(cell.address(), &["cat", "/d/log"]);
+    assert_eq!((said.text().as_str(), said.stderr.as_str()), ("one line\none line\n", ""));
 }

@@ -77,8 +77,8 @@ fn u2_a_server_that_does_not_come_back_is_missed_by_name_and_its_files_are_liste
         (cell.chunkservers[1].address().to_owned(), cell.chunkservers[0].address().to_owned());
     cell.chunkservers[1].kill();
     // Whatever the master had been told is gone with it.
-    cell.master.kill();
-    cell.master.restart().expect("starts again");
+    cell.masters[0].kill();
+    cell.masters[0].restart().expect("starts again");
     await_until("it is dead", || {
         let servers = cell.ok(["servers"]);
         servers.lines().any(|line| line.contains(&gone) && line.contains("dead"))
@@ -236,7 +236,7 @@ fn u10_programs_are_answered_in_json_whatever_happens() {
     cell.chunkservers[0].kill();
     cell.await_live(0).expect("it is missed");
     await_until("unavailability", || probe(&cell) == 7);
-    cell.master.kill();
+    cell.masters[0].kill();
     assert_eq!(probe(&cell), 6);
 }
 

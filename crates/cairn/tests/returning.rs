@@ -216,8 +216,8 @@ fn a_stale_replica_that_is_all_there_is_comes_back_by_a_persons_word_and_the_oth
     }
     cell.await_live(3).expect("all are back");
     await_until("it is kept", || cell.ok(["lost"]).contains(&handle));
-    cell.master.kill();
-    cell.master.restart().expect("starts");
+    cell.masters[0].kill();
+    cell.masters[0].restart().expect("starts");
     cell.await_live(3).expect("all are back");
     await_until("a restart forgets nothing", || cell.ok(["lost"]).contains(&handle));
     await_until("the master to have looked", || !cell.ok(["status"]).starts_with("STARTING"));

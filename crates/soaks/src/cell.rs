@@ -11,7 +11,7 @@ use crate::options::SoakOptions;
 use crate::small_disk::SmallDisk;
 use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
-use cairn_testkit::{CellPlan, CellProcesses, Host, PATIENCE, Program, await_until};
+use cairn_testkit::{CellPlan, CellProcesses, Host, MastersPlan, PATIENCE, Program, await_until};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) fn start(
     let servers = options.servers;
     let mut plan = CellPlan::new(program.clone(), &directory, servers);
     plan.keep = options.keep;
-    plan.masters = if in_group { 3 } else { 1 };
+    plan.masters = if in_group { MastersPlan::Group(3) } else { MastersPlan::Alone };
     if options.small_cell {
         plan.master_arguments.push("--small-cell".to_owned());
     }

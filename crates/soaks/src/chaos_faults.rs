@@ -3,9 +3,8 @@
 use crate::cell::{SoakCell, host_name};
 use crate::rot::{flip_bit, remove_chunk_file};
 use anyhow::{Context, Result};
-use cairn_testkit::ServerProcess;
+use cairn_testkit::{ServerProcess, Signal};
 use cairn_types::Random;
-use std::process::Command;
 use std::time::Duration;
 
 /// The longest that something lasts: longer than a lease, and than it takes to be taken for dead.
@@ -176,11 +175,11 @@ impl ChaosFault {
                 format!("{} stopped beyond its death, for {:.1} s", at + 1, away.as_secs_f64())
             }
             Self::KillMaster => {
-                kill_for(&mut cell.processes.master, away / 4)?;
+                kill_for(&mut cell.processes.masters[0], away / 4)?;
                 "master killed".to_owned()
             }
             Self::StopMaster => {
-                stop_for(&cell.processes.master, away)?;
+                stop_for(&cell.processes.masters[0], away)?;
                 format!("master stopped for {seconds}")
             }
             Self::KillAll => {
@@ -221,13 +220,7 @@ fn kill_for(server: &mut ServerProcess, away: Duration) -> Result<()> {
 }
 
 fn stop_for(server: &ServerProcess, away: Duration) -> Result<()> {
-    let pid = server.pid().context("it runs")?;
-    signal("-STOP", pid)?;
+    server.signal(Signal::STOP)?;
     std::thread::sleep(away);
-    signal("-CONT", pid)
-}
-
-fn signal(name: &str, pid: u32) -> Result<()> {
-    Command::new("kill").args([name, &pid.to_string()]).status().context("kill")?;
-    Ok(())
+    Ok(server.signal(Signal::CONT)?)
 }

@@ -3,10 +3,8 @@
 use crate::load::{Appenders, LoadPlace, Readers};
 use crate::options::SoakOptions;
 use crate::teller::Teller;
-use anyhow::{Context, Result, ensure};
-use cairn_testkit::{CellProcesses, PATIENCE, await_until};
-use serde_json::Value;
-use std::process::Command;
+use anyhow::{Result, ensure};
+use cairn_testkit::{CellProcesses, HarnessError, PATIENCE, ServerProcess, Signal, await_until};
 use std::time::{Duration, Instant};
 
 /// More than any client will come to.
@@ -34,7 +32,7 @@ const DEPARTURES: [Departure; 4] =
 /// # Errors
 /// With whatever did not go as promised.
 pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Teller) -> Result<()> {
-    let rounds = if options.rounds == SoakOptions::default().rounds { 50 } else { options.rounds };
+    let rounds = options.rounds;
     cell.ask(&["mkdir", "/soak"])?;
     cell.ask(&["mkdir", "/names"])?;
     let place = LoadPlace::here(cell);
@@ -45,18 +43,23 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
     for round in 1..=rounds {
         appenders.await_acknowledged(appenders.acknowledged() + PROGRESS)?;
         let how = DEPARTURES[usize::try_from(round)? % DEPARTURES.len()];
-        let gone = in_charge(cell)?;
+        await_until("every master to answer", PATIENCE, || {
+            let rows = cell.listed_masters();
+            Ok::<_, HarnessError>(!rows.is_empty() && rows.iter().all(|it| it.applied.is_some()))
+        })?;
+        let gone = cell.in_charge()?;
         let before = appenders.acknowledged();
         let began = Instant::now();
-        depart(cell, &gone, how)?;
+        depart(&mut cell.masters[gone], how)?;
         cell.ask(&["mkdir", &format!("/names/{round}")])?;
         let made = began.elapsed();
         appenders.await_acknowledged(before + 100)?;
         let appended = began.elapsed();
-        come_back(cell, &gone, how)?;
+        come_back(&mut cell.masters[gone], how)?;
         teller.say(format_args!(
-            "round {round}: {how:?} {gone}: a directory is made after {} ms, 100 records more are \
+            "round {round}: {how:?} {}: a directory is made after {} ms, 100 records more are \
              acknowledged after {} ms",
+            cell.masters[gone].name(),
             made.as_millis(),
             appended.as_millis()
         ));
@@ -83,50 +86,26 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
     read_on.judge(&appended, teller).and(judged)
 }
 
-/// The address of the master in charge.
-fn in_charge(cell: &CellProcesses) -> Result<String> {
-    let mut found = None;
-    await_until("a master in charge", PATIENCE, || {
-        let told = cell.ask(&["masters", "--json"]).unwrap_or_default();
-        let told: Value = serde_json::from_str(told.trim()).unwrap_or_default();
-        let rows = told["masters"].as_array().cloned().unwrap_or_default();
-        let primary = rows.iter().find(|row| row["role"] == "primary");
-        found = primary.and_then(|row| row["address"].as_str()).map(str::to_owned);
-        let all_there = rows.iter().all(|row| row["applied"].as_u64().is_some());
-        Ok::<_, cairn_testkit::HarnessError>(found.is_some() && all_there)
-    })?;
-    found.context("waited for")
-}
-
-fn depart(cell: &mut CellProcesses, address: &str, how: Departure) -> Result<()> {
-    let master = cell.masters().find(|it| it.address() == address).context("one of ours")?;
-    let pid = master.pid().context("it runs")?;
+fn depart(master: &mut ServerProcess, how: Departure) -> Result<()> {
     match how {
         Departure::Killed => master.kill(),
-        Departure::Stopped => signal("-STOP", pid)?,
-        Departure::AskedToStop => signal("-TERM", pid)?,
+        Departure::Stopped => master.signal(Signal::STOP)?,
+        Departure::AskedToStop => master.signal(Signal::TERM)?,
     }
     Ok(())
 }
 
-fn come_back(cell: &mut CellProcesses, address: &str, how: Departure) -> Result<()> {
-    let master = cell.masters().find(|it| it.address() == address).context("one of ours")?;
+fn come_back(master: &mut ServerProcess, how: Departure) -> Result<()> {
     match how {
-        Departure::Stopped => signal("-CONT", master.pid().context("it runs")?)?,
+        Departure::Stopped => master.signal(Signal::CONT)?,
         Departure::Killed => master.restart()?,
         Departure::AskedToStop => {
             await_until("whoever was asked to stop to end", PATIENCE, || {
-                Ok::<_, cairn_testkit::HarnessError>(!master.runs())
+                Ok::<_, HarnessError>(!master.runs())
             })?;
             master.kill();
             master.restart()?;
         }
     }
-    Ok(())
-}
-
-fn signal(name: &str, pid: u32) -> Result<()> {
-    let sent = Command::new("kill").args([name, &pid.to_string()]).status()?;
-    ensure!(sent.success(), "kill {name} {pid}");
     Ok(())
 }

@@ -76,6 +76,9 @@ impl SoakOptions {
             options.chunk_size = Some(8 << 20);
             options.servers = 6;
         }
+        if what == "masters" {
+            options.rounds = 50;
+        }
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut number = || -> Result<u64> {
@@ -121,6 +124,9 @@ mod tests {
         assert_eq!((options.records, options.large_records, options.keep), (9, 5_000, true));
         let options = SoakOptions::parse("heals", &["purge", "--files", "9"]).expect("good");
         assert_eq!((options.names, options.files), (vec!["purge".to_owned()], Some(9)));
+        let rounds = |words: &[&str]| SoakOptions::parse("masters", words).map(|it| it.rounds);
+        assert_eq!(rounds(&[]).expect("good"), 50);
+        assert_eq!(rounds(&["--rounds", "20"]).expect("good"), 20, "as it is said");
         for bad in [&["purge"][..], &["--records"][..], &["--records", "x"], &["--fast"]] {
             assert!(SoakOptions::parse("chaos", bad).is_err(), "{bad:?}");
         }

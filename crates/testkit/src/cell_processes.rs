@@ -1,10 +1,11 @@
-//! A master and chunkservers, each a process.
+//! Masters and chunkservers, each a process.
 
 use crate::await_until::{PATIENCE, await_until};
 use crate::error::HarnessError;
 use crate::janitor::Janitor;
 use crate::program::Program;
 use crate::server_process::ServerProcess;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,32 @@ pub struct Host {
     pub rack: String,
 }
 
+/// Which masters a cell is to have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MastersPlan {
+    /// One, which founds the cell by itself.
+    Alone,
+    /// A group of one, three or five.
+    Group(usize),
+    /// So many that were told of each other; nobody makes a group of them yet.
+    Waiting(usize),
+    /// One, which founds the cell, and so many that wait to be taken in.
+    Growing(usize),
+}
+
+/// A master, as `cairn masters` shows it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MasterRow {
+    /// Where it listens.
+    pub address: String,
+    /// What it is; empty where it does not answer.
+    pub role: String,
+    /// Its term.
+    pub term: Option<u64>,
+    /// The last record that it has applied.
+    pub applied: Option<u64>,
+}
+
 /// What cell is to be started.
 #[derive(Clone, Debug)]
 pub struct CellPlan {
@@ -31,8 +58,8 @@ pub struct CellPlan {
     pub directory: PathBuf,
     /// Leave the directory.
     pub keep: bool,
-    /// Masters: one, three or five.
-    pub masters: usize,
+    /// Its masters.
+    pub masters: MastersPlan,
     /// How many.
     pub chunkservers: usize,
     /// Chunkservers that share a rack.
@@ -61,7 +88,7 @@ impl CellPlan {
             program,
             directory: directory.into(),
             keep: false,
-            masters: 1,
+            masters: MastersPlan::Alone,
             chunkservers,
             servers_per_rack: 2,
             settings: String::new(),
@@ -78,14 +105,12 @@ impl CellPlan {
 /// The cell; ended when dropped.
 #[derive(Debug)]
 pub struct CellProcesses {
-    /// Its master, or the first of them.
-    pub master: ServerProcess,
-    /// The others of its group.
-    pub more_masters: Vec<ServerProcess>,
+    /// Its master; or all of them, by number from 0; their names count from 1 then.
+    pub masters: Vec<ServerProcess>,
     /// Its chunkservers, by number from 0; their names count from 1.
     pub chunkservers: Vec<ServerProcess>,
     /// Where its masters listen, with commas between.
-    masters: String,
+    address: String,
     plan: CellPlan,
     // The last to go: it removes the directory once every process has ended.
     janitor: Arc<Janitor>,
@@ -102,16 +127,21 @@ impl CellProcesses {
         std::fs::create_dir_all(directory).map_err(making)?;
         let janitor = Janitor::start(&plan.program, (!plan.keep).then_some(directory.as_path()))?;
         let janitor = Arc::new(janitor);
-        let (master, more_masters) = plan.start_masters(&janitor)?;
-        let masters = addresses(&master, &more_masters);
+        let masters = plan.start_masters(&janitor)?;
+        let address = addresses(&masters);
+        if let MastersPlan::Group(_) = plan.masters {
+            plan.program.ask(&["masters", "create", &address])?;
+        }
         let chunkserver = |number| {
-            let arguments = plan.arguments_of_chunkserver(number, &masters);
+            let arguments = plan.arguments_of_chunkserver(number, &address);
             plan.start_server(number, arguments, &janitor)
         };
         let chunkservers =
             (1..=plan.chunkservers).map(chunkserver).collect::<Result<Vec<_>, _>>()?;
-        let cell = Self { master, more_masters, masters, chunkservers, plan, janitor };
-        cell.await_live(cell.chunkservers.len())?;
+        let cell = Self { masters, address, chunkservers, plan, janitor };
+        if !cell.chunkservers.is_empty() {
+            cell.await_live(cell.chunkservers.len())?;
+        }
         Ok(cell)
     }
 
@@ -122,7 +152,7 @@ impl CellProcesses {
     pub fn add_chunkserver(&mut self) -> Result<(), HarnessError> {
         let number = self.chunkservers.len() + 1;
         let (plan, janitor) = (&self.plan, &self.janitor);
-        let arguments = plan.arguments_of_chunkserver(number, &self.masters);
+        let arguments = plan.arguments_of_chunkserver(number, &self.address);
         self.chunkservers.push(plan.start_server(number, arguments, janitor)?);
         self.plan.chunkservers = number;
         Ok(())
@@ -131,12 +161,40 @@ impl CellProcesses {
     /// Where its master listens; of several, with commas between.
     #[must_use]
     pub fn address(&self) -> &str {
-        &self.masters
+        &self.address
     }
 
-    /// Its masters, the one in charge or not.
-    pub fn masters(&mut self) -> impl Iterator<Item = &mut ServerProcess> {
-        [&mut self.master].into_iter().chain(&mut self.more_masters)
+    /// Its masters as they tell of themselves; none where nobody answers.
+    #[must_use]
+    pub fn listed_masters(&self) -> Vec<MasterRow> {
+        let told = self.ask(&["masters", "--json"]).unwrap_or_default();
+        let told: Value = serde_json::from_str(told.trim()).unwrap_or_default();
+        let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
+        let row = |it: &Value| MasterRow {
+            address: text(it, "address"),
+            role: text(it, "role"),
+            term: it["term"].as_u64(),
+            applied: it["applied"].as_u64(),
+        };
+        told["masters"].as_array().map(|rows| rows.iter().map(row).collect()).unwrap_or_default()
+    }
+
+    /// Waits until one master says that it is in charge; its number.
+    ///
+    /// # Errors
+    /// Where that takes too long, or it is none of these.
+    pub fn in_charge(&self) -> Result<usize, HarnessError> {
+        let mut found = None;
+        await_until("a master in charge", PATIENCE, || {
+            let mut rows = self.listed_masters();
+            rows.retain(|row| row.role == "primary");
+            found = match rows.as_slice() {
+                [row] => self.masters.iter().position(|it| it.address() == row.address),
+                _ => None,
+            };
+            Ok::<_, HarnessError>(found.is_some())
+        })?;
+        Ok(found.expect("waited for"))
     }
 
     /// Its binary.
@@ -196,8 +254,7 @@ impl CellProcesses {
     }
 
     fn each(&mut self, what: impl FnMut(&mut ServerProcess)) {
-        let masters = [&mut self.master].into_iter().chain(&mut self.more_masters);
-        self.chunkservers.iter_mut().chain(masters).for_each(what);
+        self.chunkservers.iter_mut().chain(&mut self.masters).for_each(what);
     }
 
     /// Starts everything again, where it was, and waits until all chunkservers are live.
@@ -205,7 +262,7 @@ impl CellProcesses {
     /// # Errors
     /// As for `start`.
     pub fn restart_all(&mut self) -> Result<Duration, HarnessError> {
-        self.masters().try_for_each(ServerProcess::restart)?;
+        self.masters.iter_mut().try_for_each(ServerProcess::restart)?;
         self.chunkservers.iter_mut().try_for_each(ServerProcess::restart)?;
         self.await_live(self.chunkservers.len())
     }
@@ -222,16 +279,12 @@ fn name(number: usize) -> String {
     format!("chunkserver-{number}")
 }
 
-fn addresses(master: &ServerProcess, more: &[ServerProcess]) -> String {
-    let all = [master].into_iter().chain(more).map(ServerProcess::address);
-    all.collect::<Vec<&str>>().join(",")
+fn addresses(masters: &[ServerProcess]) -> String {
+    masters.iter().map(ServerProcess::address).collect::<Vec<&str>>().join(",")
 }
 
 /// Addresses of this machine that were free a moment ago.
-///
-/// # Errors
-/// Where it has none.
-pub fn free_addresses(count: usize) -> Result<Vec<String>, HarnessError> {
+fn free_addresses(count: usize) -> Result<Vec<String>, HarnessError> {
     let looking = HarnessError::local("looking for free ports".to_owned());
     let bind = |_| TcpListener::bind("127.0.0.1:0");
     let all: std::io::Result<Vec<TcpListener>> = (0..count).map(bind).collect();
@@ -240,31 +293,28 @@ pub fn free_addresses(count: usize) -> Result<Vec<String>, HarnessError> {
 }
 
 impl CellPlan {
-    /// Starts the masters; several become a group.
-    fn start_masters(
-        &self,
-        janitor: &Arc<Janitor>,
-    ) -> Result<(ServerProcess, Vec<ServerProcess>), HarnessError> {
-        if self.masters == 1 {
-            return Ok((
-                self.start_server(0, self.arguments_of_master("master")?, janitor)?,
-                vec![],
-            ));
-        }
-        let at = free_addresses(self.masters)?;
+    /// Starts the masters; several know of each other.
+    fn start_masters(&self, janitor: &Arc<Janitor>) -> Result<Vec<ServerProcess>, HarnessError> {
+        let (count, founds_alone) = match self.masters {
+            MastersPlan::Alone => {
+                let only = self.start_server(0, self.arguments_of_master("master")?, janitor)?;
+                return Ok(vec![only]);
+            }
+            MastersPlan::Group(count) | MastersPlan::Waiting(count) => (count, false),
+            MastersPlan::Growing(more) => (1 + more, true),
+        };
+        let at = free_addresses(count)?;
         let peers = at.join(",");
         let start = |(number, listen): (usize, &String)| {
             let name = format!("master-{number}");
             let mut arguments = self.arguments_of_master(&name)?;
-            arguments.extend(["--peers".to_owned(), peers.clone()]);
+            if number > 1 || !founds_alone {
+                arguments.extend(["--peers".to_owned(), peers.clone()]);
+            }
             let around = (self.directory.as_path(), janitor);
             ServerProcess::start_at(listen, &self.program, &name, arguments, around)
         };
-        let mut masters: Vec<ServerProcess> =
-            (1..).zip(&at).map(start).collect::<Result<_, _>>()?;
-        self.program.ask(&["masters", "create", &peers])?;
-        let more = masters.split_off(1);
-        Ok((masters.remove(0), more))
+        (1..).zip(&at).map(start).collect()
     }
 
     /// Starts the master, which is number 0, or a chunkserver, on its host.

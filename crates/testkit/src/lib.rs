@@ -22,9 +22,9 @@ mod program;
 mod server_process;
 
 pub use await_until::{PATIENCE, await_until};
-pub use cell_processes::{CellPlan, CellProcesses, Host, free_addresses};
+pub use cell_processes::{CellPlan, CellProcesses, Host, MasterRow, MastersPlan};
 pub use directories::{chunk_files, copy_tree, files_below};
 pub use error::HarnessError;
 pub use janitor::{Janitor, clean_up_after_stdin};
 pub use program::Program;
-pub use server_process::ServerProcess;
+pub use server_process::{ServerProcess, Signal};

@@ -3,6 +3,9 @@
 use crate::error::HarnessError;
 use crate::janitor::Janitor;
 use crate::program::Program;
+use rustix::io::Errno;
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -93,6 +96,16 @@ impl ServerProcess {
     /// Whether its process has not ended by itself.
     pub fn runs(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Sends its process a signal: to stand still, to go on, to end by itself.
+    ///
+    /// # Errors
+    /// Where it does not run.
+    pub fn signal(&self, signal: Signal) -> Result<(), HarnessError> {
+        let pid = self.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let sent = pid.map_or(Err(Errno::SRCH), |pid| kill_process(pid, signal));
+        sent.map_err(|errno| HarnessError::local(format!("signalling {}", self.name))(errno.into()))
     }
 
     /// `kill -9`, not waited for.

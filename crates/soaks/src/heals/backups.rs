@@ -23,17 +23,17 @@ pub(crate) fn backup(program: &Program, report: &mut Report) -> Result<()> {
 
 fn from_an_old_copy(cell: &mut HealCell) -> Result<String> {
     let file = cell.put("file", 4 * CHUNK_SIZE)?;
-    cell.master.kill();
+    cell.masters[0].kill();
     let (directory, copy) = (cell.directory().join("master"), cell.directory().join("copy"));
     copy_tree(&directory, &copy)?;
-    cell.master.restart()?;
+    cell.masters[0].restart()?;
     cell.await_live(3)?;
     cell.put("newer", 4 * CHUNK_SIZE)?;
     let held = cell.chunk_file_count()?;
-    cell.master.kill();
+    cell.masters[0].kill();
     remove_dir_all(&directory)?;
     copy_tree(&copy, &directory)?;
-    cell.master.restart()?;
+    cell.masters[0].restart()?;
     cell.wait("BEHIND in status", || Ok(cell.ask(&["status"])?.contains("BEHIND")))?;
     let status = cell.ask(&["status"])?;
     let term = status.split("--recover-past ").nth(1).and_then(|rest| {
@@ -44,8 +44,8 @@ fn from_an_old_copy(cell: &mut HealCell) -> Result<String> {
     let mut arguments = vec!["master", "--data"];
     let data = directory.display().to_string();
     arguments.extend([data.as_str(), "--recover-past", &term]);
-    cell.master.kill();
-    cell.master.restart_with(arguments.into_iter().map(str::to_owned).collect())?;
+    cell.masters[0].kill();
+    cell.masters[0].restart_with(arguments.into_iter().map(str::to_owned).collect())?;
     cell.await_live(3)?;
     cell.wait("the file to be read", || Ok(cell.judge(&file).is_ok()))?;
     cell.wait("the chunks that it does not know", || {

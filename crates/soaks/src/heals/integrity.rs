@@ -59,7 +59,7 @@ fn await_good(cell: &HealCell, file: &StoredFile) -> Result<()> {
 /// Waits for the bad replica to be known: then it is not given to anybody.
 fn await_damage(cell: &HealCell) -> Result<()> {
     let seen = || {
-        let log = std::fs::read_to_string(cell.master.log())?;
+        let log = std::fs::read_to_string(cell.masters[0].log())?;
         Ok(log.contains("replica damaged"))
     };
     cell.wait("the master to know of it", seen).map(drop)
@@ -71,7 +71,7 @@ fn by_readers(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
     cell.wait("a reader to meet it", || {
         reads += 1;
         cell.judge(file)?;
-        Ok(std::fs::read_to_string(cell.master.log())?.contains("replica damaged"))
+        Ok(std::fs::read_to_string(cell.masters[0].log())?.contains("replica damaged"))
     })?;
     await_good(cell, file)?;
     Ok(format!("met in read {reads}; every read right; a good one in its place"))

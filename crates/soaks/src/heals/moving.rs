@@ -39,8 +39,8 @@ fn drain(cell: &mut HealCell, file: &StoredFile) -> Result<String> {
     }
     cell.ask(&["drain", &address])?;
     cell.wait("it to be listed", || Ok(job(cell, "drain")?.is_some()))?;
-    cell.master.kill();
-    cell.master.restart()?;
+    cell.masters[0].kill();
+    cell.masters[0].restart()?;
     cell.await_live(5)?;
     let state = cell.server(0)?["duty"].clone();
     cell.ask(&["settings", "clone_rate=64M"])?;

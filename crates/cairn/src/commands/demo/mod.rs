@@ -19,7 +19,7 @@ mod verdict;
 
 use crate::cli_error::{CliError, Doing};
 use cairn_client::Options;
-use cairn_testkit::{CellPlan, Program};
+use cairn_testkit::{CellPlan, MastersPlan, Program};
 use clap::Args;
 use std::hash::{BuildHasher, RandomState};
 use story::{DemoSize, Storyteller};
@@ -52,7 +52,7 @@ pub(crate) fn run(demo: &DemoArguments, options: &Options) -> Result<(), CliErro
     let program = Program::this().doing(|| "preparing the demo".to_owned())?;
     let mut plan = CellPlan::new(program, &directory, CHUNKSERVERS);
     plan.keep = demo.keep;
-    plan.masters = MASTERS;
+    plan.masters = MastersPlan::Group(MASTERS);
     plan.master_arguments.push("--small-cell".to_owned());
     let teller = Storyteller::start();
     let size = DemoSize { clients: demo.clients, megabytes: demo.megabytes };

@@ -1,14 +1,12 @@
 //! The demo's story, step by step.
 
-use crate::cell_address::CellAddress;
 use crate::cli_error::{CliError, Doing};
 use crate::commands::demo::appenders::{DemoAppended, DemoClients, RecordCount};
 use crate::commands::demo::healing::{Healed, HealingWatch};
 use crate::commands::demo::source_files;
 use crate::commands::demo::verdict::failed;
 use crate::output::size_text;
-use cairn_client::{Cell, Masters, Options};
-use cairn_protocol::MasterRole;
+use cairn_client::{Cell, Options};
 use cairn_testkit::{CellPlan, CellProcesses, HarnessError, await_until};
 use cairn_types::{CellPath, Content};
 use std::fmt::Display;
@@ -93,8 +91,7 @@ impl<'a> DemoCell<'a> {
         teller: &'a Storyteller,
     ) -> Result<Self, CliError> {
         let processes = CellProcesses::start(plan).doing(|| "starting the cell".to_owned())?;
-        let masters = [&processes.master].into_iter().chain(&processes.more_masters);
-        for server in masters.chain(&processes.chunkservers) {
+        for server in processes.masters.iter().chain(&processes.chunkservers) {
             let (name, address) = (server.name(), server.address());
             let pid = server.pid().map(|pid| format!(" (process {pid})")).unwrap_or_default();
             teller.say(format_args!("{name} runs on {address}{pid}"));
@@ -187,21 +184,8 @@ impl<'a> DemoCell<'a> {
     /// Kills the master that is in charge, and waits until the clients go on.
     fn kill_the_master(&mut self, appenders: &DemoClients, clients: u64) -> Result<(), CliError> {
         let doing = || "looking for the master in charge".to_owned();
-        let options = self.options.clone();
-        let told = CellAddress::parse(self.processes.address()).doing(doing)?.addresses();
-        let masters =
-            self.runtime.block_on(async { Masters::new(&told, &options) }).doing(doing)?;
-        let mut in_charge = None;
-        for address in &told {
-            let answer = self.runtime.block_on(masters.list(address)).doing(doing)?;
-            if answer.role == MasterRole::Primary {
-                in_charge = Some(address.to_string());
-            }
-        }
-        let address = in_charge.ok_or_else(|| failed(&doing(), "no master is in charge"))?;
-        let master = self.processes.masters().find(|master| master.address() == address);
-        let master =
-            master.ok_or_else(|| failed(&doing(), format!("{address} is none of ours")))?;
+        let at = self.processes.in_charge().doing(doing)?;
+        let master = &mut self.processes.masters[at];
         let pid = master.pid().ok_or_else(|| failed(&doing(), "it has ended by itself"))?;
         let name = master.name().to_owned();
         master.kill();
@@ -213,9 +197,7 @@ impl<'a> DemoCell<'a> {
             .say(format_args!("another master took over: a directory is made after {made} ms"));
         let acknowledged = appenders.acknowledged();
         await_acknowledged(appenders, acknowledged + clients * 4)?;
-        let master = self.processes.masters().find(|master| master.address() == address);
-        let master =
-            master.ok_or_else(|| failed(&doing(), format!("{address} is none of ours")))?;
+        let master = &mut self.processes.masters[at];
         master.restart().doing(|| format!("starting {name} again"))?;
         self.teller.say(format_args!("{name} is started again, and follows"));
         Ok(())
