@@ -1,6 +1,8 @@
-//! Ctrl-C, kill and hang-up while files are on their way: what is not whole goes first.
+//! Ctrl-C, kill and hang-up: while files are on their way, what is not whole goes first; a server
+//! is asked to stop.
 
 use crate::cli_error::{CliError, Doing};
+use crate::runtime::one_thread;
 use cairn_env_os::Sender;
 use cairn_transfer::PartialFiles;
 use std::sync::Arc;
@@ -35,7 +37,7 @@ pub(crate) fn remove_on_signal(partials: Arc<PartialFiles>) -> Result<(), CliErr
 /// # Errors
 /// Where this machine does not tell of signals.
 pub(crate) fn stop_on_signal(server: Sender<()>) -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = one_thread()?;
     let mut signals = {
         let _within = runtime.enter();
         EndSignals::listen()?

@@ -1,9 +1,9 @@
-//! The runtimes that the client library runs in.
+//! The runtimes that the client library runs in, and what waits for signals.
 
 use std::io::Result;
 use tokio::runtime::{Builder, Runtime};
 
-/// One thread, the client's loop on it: for whoever does nothing else meanwhile.
+/// One thread, the caller's: for whoever does nothing else meanwhile.
 pub(crate) fn one_thread() -> Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }

@@ -11,7 +11,8 @@
 //! - SR2: one message is on its way to each of them, and of a bounded size, whatever changes.
 //! - SR3: it goes on while nobody is in charge: then they are all that readers have.
 //!
-//! Costs nothing in a cell of one master.
+//! Costs nothing in a cell of one master, but where that one is looked for: it is told as one that
+//! is not in charge then, until it takes this server in again.
 
 use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
 use crate::outbox::{CallPurpose, Outbox};

@@ -91,7 +91,6 @@ impl WaitingMember {
         EffectId(self.last_effect)
     }
 
-    /// Why it does not become a member of this group.
     /// Whether a group that there is already takes it in: the others may be more, or fewer, than
     /// those that it was told of.
     fn joins_as_learner(&self, join: &JoinGroup) -> bool {
@@ -101,6 +100,7 @@ impl WaitingMember {
         })
     }
 
+    /// Why it does not become a member of this group.
     fn refusal(&self, join: &JoinGroup) -> Option<Failure> {
         let named: BTreeSet<&Address> = join.members.all.iter().map(|it| &it.address).collect();
         let line = if self.joining.is_some() || self.farewell.is_some() {

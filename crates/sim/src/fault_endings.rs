@@ -72,8 +72,8 @@ impl FaultEndings {
         self.open.remove(&token)
     }
 
-    /// Nothing ends by itself any more.
+    /// Nothing ends by itself any more, but a rest: who is refused until then is missed for ever.
     pub(crate) fn clear(&mut self) {
-        self.open.clear();
+        self.open.retain(|_, ending| matches!(ending, FaultEnd::Rested(_)));
     }
 }
