@@ -13,6 +13,7 @@
 use cairn_env::Now;
 use cairn_master_core::{ShadowCore, State};
 use cairn_protocol::{AskShadow, AskShadowAnswer, ErrorCode, Failure, Response, TellShadow};
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{LogIndex, Term, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -100,7 +101,10 @@ impl Shadow {
         let state = state.ok_or_else(|| no_shadow("it is in charge"))?;
         let word = self.core(now, state)?.answer(now, (state, term), &ask.question);
         let applied = state.applied();
-        let behind = self.freshness.behind(now.time, applied);
+        let mut behind = self.freshness.behind(now.time, applied);
+        if broken(Rule::A26) {
+            behind = behind.map(|_| Duration::ZERO);
+        }
         let behind_ms = behind.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
         Ok(Response::AskShadow(AskShadowAnswer { word: word.into(), applied, behind_ms }))
     }

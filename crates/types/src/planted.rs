@@ -87,6 +87,8 @@ crate::code! {
         H4 = 104,
         /// What the master tells of the cell is so.
         H5 = 105,
+        /// A shadow master says how far behind it may be.
+        A26 = 126,
     }
 }
 
