@@ -105,7 +105,7 @@ fn a_master_from_an_old_copy_takes_no_change_until_it_is_told_to_go_on() {
 }
 
 #[test]
-fn a_master_of_a_cell_of_one_that_is_told_of_peers_says_that_it_cannot_get_them() {
+fn a_master_of_a_cell_of_one_that_is_told_of_peers_says_how_it_gets_them() {
     let mut cell = Cell::start(1);
     cell.ok(["mkdir", "/kept"]);
     cell.masters[0].kill();
