@@ -73,6 +73,23 @@ impl Driver for Prober {
     }
 }
 
+/// An answer that may not be there yet.
+pub(crate) type PendingAnswer = Rc<RefCell<Option<Result<Answer, Failure>>>>;
+
+/// Has a prober ask.
+pub(crate) fn send(
+    sim: &mut Simulation,
+    prober: NodeId,
+    to: Address,
+    (request, payload): (Request, Bytes),
+) -> PendingAnswer {
+    let awaited = PendingAnswer::default();
+    let told = awaited.clone();
+    let done = Box::new(move |answer| drop(told.borrow_mut().replace(answer)));
+    sim.world.command(prober, Box::new(ProbeRequest { to, request, payload, done }));
+    awaited
+}
+
 /// Asks, and lets things happen until the answer is there.
 pub(crate) fn ask(
     sim: &mut Simulation,
@@ -80,11 +97,7 @@ pub(crate) fn ask(
     to: Address,
     request: Request,
 ) -> Result<Answer, Failure> {
-    let awaited = Rc::new(RefCell::new(None));
-    let told = awaited.clone();
-    let done = Box::new(move |answer| drop(told.borrow_mut().replace(answer)));
-    let question = ProbeRequest { to, request, payload: Bytes::new(), done };
-    sim.world.command(prober, Box::new(question));
+    let awaited = send(sim, prober, to, (request, Bytes::new()));
     while awaited.borrow().is_none() {
         assert!(sim.world.step() != WorldStep::Over, "calls have deadlines");
     }

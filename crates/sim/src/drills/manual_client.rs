@@ -3,7 +3,7 @@
 
 use super::script::DrillScript;
 use crate::checkers::Verdict;
-use crate::prober::ProbeRequest;
+use crate::prober::{PendingAnswer, send};
 use crate::simulation::told;
 use bytes::Bytes;
 use cairn_env::Answer;
@@ -12,14 +12,9 @@ use cairn_protocol::{
     Append, ChunkGrant, Failure, Lease, LeasePurpose, Push, Read, Request, Response, Write,
 };
 use cairn_types::{BlockChecksums, EntryId, MutationNumber, PushId, ReplicaAt, SessionId};
-use std::cell::RefCell;
-use std::rc::Rc;
 
 /// The session of all that is pushed by hand.
 const SESSION: SessionId = SessionId::new(0xd011);
-
-/// An answer that may not be there yet.
-pub(super) type PendingAnswer = Rc<RefCell<Option<Result<Answer, Failure>>>>;
 
 /// A mutation's data, by name.
 #[derive(Clone, Debug)]
@@ -52,16 +47,8 @@ impl DrillScript {
         request: impl Into<Request>,
         payload: Bytes,
     ) -> PendingAnswer {
-        let awaited = PendingAnswer::default();
-        let told = awaited.clone();
-        let question = ProbeRequest {
-            to: self.address(to),
-            request: request.into(),
-            payload,
-            done: Box::new(move |answer| drop(told.borrow_mut().replace(answer))),
-        };
-        self.sim.world.command(self.prober, Box::new(question));
-        awaited
+        let to = self.address(to);
+        send(&mut self.sim, self.prober, to, (request.into(), payload))
     }
 
     /// Waits for an answer.
