@@ -2,10 +2,12 @@
 //!
 //! Each rule of the protocol is broken on purpose, in runs of the simulator whose faults bring its
 //! loss to light; a checker must notice, in a run that passes with the rule unbroken. A rule's loss
-//! that nobody notices is a failure.
+//! that nobody notices is a failure. Then some checkers are asked alone, each for what it is there
+//! for.
 
 use crate::simulation::{describe, on_all_processors};
 use anyhow::{Result, bail};
+use cairn_sim::PlantedReport;
 use cairn_types::planted::Rule;
 
 /// Breaks each rule in turn.
@@ -14,21 +16,26 @@ use cairn_types::planted::Rule;
 /// Names the rules whose loss goes unnoticed.
 pub(crate) fn break_each() -> Result<()> {
     let rules = Rule::ALL;
-    let unnoticed: Vec<String> = on_all_processors(rules, |rule| {
-        let report = cairn_sim::planted(*rule);
-        match &report.caught {
-            Some((by, failure)) => println!("{rule:?} broken, {by}: {}", describe(failure)),
-            None => println!("{rule:?} broken: NOT NOTICED in {} tries", report.tries),
-        }
-        report.caught.is_none().then(|| format!("{rule:?}"))
-    })
-    .into_iter()
-    .flatten()
-    .collect();
+    let exposures = cairn_sim::exposures();
+    let of_rules = on_all_processors(rules, |rule| told("", &cairn_sim::planted(*rule)));
+    let of_checkers = on_all_processors(&exposures, |exposure| {
+        told(&format!(" before {}", exposure.checker), &cairn_sim::exposed(exposure))
+    });
+    let unnoticed: Vec<String> = of_rules.into_iter().chain(of_checkers).flatten().collect();
     if unnoticed.is_empty() {
         println!("{} rules, each one's loss noticed", rules.len());
         Ok(())
     } else {
         bail!("no checker notices the loss of {}", unnoticed.join(", "))
     }
+}
+
+/// Prints what came of it; what was not noticed.
+fn told(before: &str, report: &PlantedReport) -> Option<String> {
+    let rule = format!("{:?}{before}", report.rule);
+    match &report.caught {
+        Some((by, failure)) => println!("{rule} broken, {by}: {}", describe(failure)),
+        None => println!("{rule} broken: NOT NOTICED in {} tries", report.tries),
+    }
+    report.caught.is_none().then_some(rule)
 }

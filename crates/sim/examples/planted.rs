@@ -1,14 +1,15 @@
 //! Breaks each rule on purpose and says which checker sees it: `planted`, or `planted R8`. With
 //! `planted drills R8 [whole|broken] [trace]`, plays the rule's drills and tells how they end.
 
-use cairn_sim::{drills, planted, rules, run_drill};
+use cairn_sim::{drills, planted, run_drill};
+use cairn_types::planted::Rule;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     if wanted.first().is_some_and(|first| first == "drills") {
         return play(&wanted[1..]);
     }
-    for rule in rules() {
+    for &rule in Rule::ALL {
         let name = format!("{rule:?}");
         if !wanted.is_empty() && !wanted.contains(&name) {
             continue;

@@ -37,6 +37,6 @@ mod workloads;
 pub use drills::{Drill, drills, run_drill};
 pub use fault_mix::{FaultKind, FaultMix};
 #[cfg(feature = "planted-bugs")]
-pub use planted::{PlantedReport, planted, rules};
+pub use planted::{Exposure, PlantedReport, exposed, exposures, planted};
 pub use report::{CheckFailure, RunConfig, RunReport};
 pub use run::run;

@@ -1,7 +1,8 @@
 //! The checkers are checked: each rule of protocol.md, broken on purpose, must be seen.
 //!
 //! For each rule its drills, and the faults under which its loss shows soonest: drills first, then
-//! seeds, until a checker complains. What no checker has seen within them is told as such.
+//! seeds, until a checker complains. What no checker has seen within them is told as such. Where a
+//! drill sees a loss before a checker of whole runs can, an [`Exposure`] asks that checker alone.
 
 use crate::drills::{Drill, drills, run_drill};
 use crate::fault_mix::{FaultKind, FaultMix};
@@ -11,6 +12,8 @@ use cairn_types::planted::Rule;
 
 /// Seeds tried for a rule before it counts as unseen.
 const SEEDS_MAX: u64 = 40;
+/// Seeds tried for a checker that has to see a rule's loss by itself.
+const EXPOSURE_SEEDS_MAX: u64 = 10;
 
 /// What came of breaking one rule.
 #[derive(Clone, Debug)]
@@ -21,50 +24,6 @@ pub struct PlantedReport {
     pub tries: u64,
     /// What showed it and the checker's complaint; none: not seen.
     pub caught: Option<(String, CheckFailure)>,
-}
-
-/// All rules that can be broken.
-#[must_use]
-pub fn rules() -> Vec<Rule> {
-    vec![
-        Rule::R1,
-        Rule::R2,
-        Rule::R3,
-        Rule::R4,
-        Rule::R5,
-        Rule::R6,
-        Rule::R7,
-        Rule::R8,
-        Rule::R9,
-        Rule::R10,
-        Rule::R11,
-        Rule::R12,
-        Rule::R13,
-        Rule::R14,
-        Rule::R15,
-        Rule::R16,
-        Rule::R17,
-        Rule::R18,
-        Rule::R19,
-        Rule::R20,
-        Rule::R22,
-        Rule::R23,
-        Rule::R24,
-        Rule::R26,
-        Rule::R27,
-        Rule::R28,
-        Rule::R29,
-        Rule::R30,
-        Rule::R31,
-        Rule::R33,
-        Rule::R35,
-        Rule::R37,
-        Rule::H1,
-        Rule::H2,
-        Rule::H3,
-        Rule::H4,
-        Rule::H5,
-    ]
 }
 
 /// The faults under which the loss of a rule shows.
@@ -98,6 +57,62 @@ fn faults_for(rule: Rule) -> FaultMix {
     }
 }
 
+/// The run of a seed under those faults.
+fn run_for(rule: Rule, seed: u64) -> RunConfig {
+    match rule {
+        Rule::A26 => shadows(seed),
+        _ => RunConfig { seconds: 30, faults: faults_for(rule), ..RunConfig::of(seed) },
+    }
+}
+
+/// Three masters, of whom some are cut off or stand still.
+fn shadows(seed: u64) -> RunConfig {
+    use FaultKind as Kind;
+    let faults = FaultMix::every(700, &[(Kind::Partition, 1), (Kind::LongPause, 1)]);
+    RunConfig { faults, masters: 3, seconds: 15, levels: false, ..RunConfig::of(seed) }
+}
+
+/// Some seconds of faults, and then the cell has to heal.
+fn healing(seed: u64, servers: usize) -> RunConfig {
+    use FaultKind as Kind;
+    let faults = FaultMix::every(700, &[(Kind::LongPause, 1), (Kind::Kill, 1)]);
+    RunConfig { faults, servers, heals: true, seconds: 8, ..RunConfig::of(seed) }
+}
+
+/// A rule whose loss this checker, and no other, has to see in one of a few runs.
+#[derive(Clone, Copy)]
+pub struct Exposure {
+    /// The rule.
+    pub rule: Rule,
+    /// The checker's name.
+    pub checker: &'static str,
+    run: fn(u64) -> RunConfig,
+}
+
+/// What whole runs have to bring to light by themselves: a shadow that lies about how far behind it
+/// is; garbage that stays, a job that stands still, and a master that tells otherwise than it is.
+#[must_use]
+pub fn exposures() -> [Exposure; 4] {
+    let heals = "it_heals";
+    [
+        Exposure { rule: Rule::A26, checker: "shadow_is_prefix", run: shadows },
+        Exposure { rule: Rule::H3, checker: heals, run: |seed| healing(seed, 4) },
+        Exposure { rule: Rule::H4, checker: heals, run: |seed| healing(seed, 5) },
+        Exposure { rule: Rule::H5, checker: heals, run: |seed| healing(seed, 5) },
+    ]
+}
+
+/// Breaks an exposure's rule, and looks whether its checker sees it.
+#[must_use]
+pub fn exposed(exposure: &Exposure) -> PlantedReport {
+    let rule = exposure.rule;
+    let seen = (1..=EXPOSURE_SEEDS_MAX).find_map(|seed| {
+        let failure = shown_by(rule, (exposure.run)(seed))?;
+        (failure.checker == exposure.checker).then(|| (format!("seed {seed}"), failure))
+    });
+    PlantedReport { rule, tries: EXPOSURE_SEEDS_MAX, caught: seen }
+}
+
 /// Breaks a rule and looks for a checker that sees it.
 #[must_use]
 pub fn planted(rule: Rule) -> PlantedReport {
@@ -110,7 +125,7 @@ pub fn planted(rule: Rule) -> PlantedReport {
     }
     for seed in 0..SEEDS_MAX {
         tries += 1;
-        if let Some(failure) = shown_by_seed(rule, seed) {
+        if let Some(failure) = shown_by(rule, run_for(rule, seed)) {
             return PlantedReport { rule, tries, caught: Some((format!("seed {seed}"), failure)) };
         }
     }
@@ -124,9 +139,7 @@ fn shown_by_drill(drill: &Drill) -> Option<CheckFailure> {
     run_drill(drill, None, false).failure.is_none().then_some(failure)
 }
 
-fn shown_by_seed(rule: Rule, seed: u64) -> Option<CheckFailure> {
-    let (planted, faults) = (Some(rule), faults_for(rule));
-    let config = RunConfig { planted, seconds: 30, faults, ..RunConfig::of(seed) };
-    let failure = run(&config).failure?;
-    run(&RunConfig { planted: None, ..config }).failure.is_none().then_some(failure)
+fn shown_by(rule: Rule, config: RunConfig) -> Option<CheckFailure> {
+    let failure = run(&RunConfig { planted: Some(rule), ..config.clone() }).failure?;
+    run(&config).failure.is_none().then_some(failure)
 }

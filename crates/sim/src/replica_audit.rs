@@ -164,3 +164,51 @@ fn judge_records(
         return sim.fail("every_replica", message);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::judge_records;
+    use crate::cell;
+    use crate::checkers;
+    use crate::file_model::{MutationEnd, ReadNote};
+    use crate::observer::Observer;
+    use crate::report::RunConfig;
+    use crate::simulation::Simulation;
+    use crate::workloads::{RecordFile, TriedRecord};
+    use bytes::Bytes;
+    use cairn_env_sim::WorldTime;
+    use cairn_format::ProducerId;
+    use cairn_types::{CellConfig, EntryId};
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    /// What the judge says of a replica that answers these bytes from the file's begin on, where a
+    /// record of five bytes is acknowledged at 3.
+    fn judged(answered: &[u8]) -> Option<&'static str> {
+        let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
+        let cell_config = CellConfig::tiny();
+        let (world, nodes) = cell::build(&RunConfig::of(1), &cell_config, 1, &observer);
+        let mut sim = Simulation::new(world, nodes, cell_config, observer);
+        let (id, record) = (EntryId::new(7), (ProducerId::new(1), 1));
+        let file = RecordFile::named("/log");
+        file.borrow_mut().id = Some(id);
+        let framed = Bytes::from_static(b"quite");
+        let ended = MutationEnd::Acknowledged(WorldTime(1));
+        let tried = TriedRecord { framed, ended, offset: None, sync: false };
+        file.borrow_mut().tried.insert(record, tried);
+        file.borrow_mut().acknowledge(record, 3, 0).expect("nothing else stands there");
+        let (from, until) = (WorldTime(2), WorldTime(3));
+        let read = ReadNote { client: 0, offset: 0, size: answered.len() as u64, from, until };
+        judge_records(&mut sim, &file.borrow(), id, "server", read, answered);
+        let failure = sim.observer.borrow().failure.clone();
+        failure.map(|it| it.checker)
+    }
+
+    #[test]
+    fn a_replica_that_lacks_an_acknowledged_record_is_told_of_and_a_short_answer_is_not() {
+        assert_eq!(judged(b"___quite__"), None);
+        assert_eq!(judged(b"___qui"), None, "it says no more than it was asked");
+        assert_eq!(judged(b"___\0\0\0\0\0__"), Some("every_replica"));
+        assert_eq!(judged(b"__quite___"), Some("every_replica"));
+    }
+}

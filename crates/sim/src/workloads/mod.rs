@@ -21,6 +21,8 @@ pub(crate) use peoples_acts::PeoplesActs;
 pub(crate) use progress::Progress;
 pub(crate) use random_writes::RandomWriter;
 pub(crate) use record_file::RecordFile;
+#[cfg(test)]
+pub(crate) use record_file::TriedRecord;
 pub(crate) use sequential_files::SequentialFiles;
 pub(crate) use shadow_reader::ShadowReader;
 pub(crate) use shared_file::SharedFile;

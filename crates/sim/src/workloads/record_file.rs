@@ -86,7 +86,7 @@ impl RecordFile {
     }
 
     /// An append is acknowledged at `offset`; appends invoked later must stand behind it.
-    pub(super) fn acknowledge(
+    pub(crate) fn acknowledge(
         &mut self,
         id: RecordId,
         offset: u64,
