@@ -57,7 +57,9 @@ impl From<MasterOpenError> for Cause {
             MasterOpenError::Config(_)
             | MasterOpenError::TermsSpent
             | MasterOpenError::RecoverGroup => Exit::Usage,
-            MasterOpenError::NotAMaster { .. } | MasterOpenError::TakenOut { .. } => Exit::Stranger,
+            MasterOpenError::NotAMaster { .. }
+            | MasterOpenError::Backup { .. }
+            | MasterOpenError::TakenOut { .. } => Exit::Stranger,
             MasterOpenError::Disk { error, .. }
             | MasterOpenError::Recovery {
                 error: RecoveryError::Disk(error) | RecoveryError::Log(LogOpenError::Disk(error)),

@@ -3,9 +3,13 @@
 use crate::cell::Options;
 use crate::error::Error;
 use crate::link::{Link, wait_for};
+use bytes::Bytes;
 use cairn_client_core::{Operation, ShadowReads};
-use cairn_protocol::{ChangeMasters, JoinGroup, ListMasters, ListMastersAnswer, Rpc};
-use cairn_types::{Address, MemberChange, Members, ReplicaAt};
+use cairn_protocol::{
+    BackUp, ChangeMasters, ErrorCode, Failure, JoinGroup, ListMasters, ListMastersAnswer,
+    ReadBackUp, Rpc,
+};
+use cairn_types::{Address, LogIndex, MemberChange, Members, ReplicaAt, crc32c};
 use std::sync::Arc;
 
 /// A way to single masters; nothing is asked of anyone before a method is called.
@@ -64,5 +68,33 @@ impl Masters {
     /// answer: it may be one.
     pub async fn join(&self, at: &Address, group: JoinGroup) -> Result<(), Error> {
         self.ask(at, group).await.map(|_| ())
+    }
+
+    /// Has the master there make a checkpoint of all that it has applied; as of which record it is.
+    /// It is there for a while.
+    ///
+    /// # Errors
+    /// `NotFound` where it has nothing yet; `Io` where its disk makes none.
+    pub async fn back_up(&self, at: &Address) -> Result<LogIndex, Error> {
+        self.ask(at, BackUp {}).await.map(|answer| answer.index)
+    }
+
+    /// A piece of such a checkpoint, no more than `size` bytes from `offset` of its pages on; with
+    /// `size` zero its root.
+    ///
+    /// # Errors
+    /// `NotFound` where the checkpoint is not there any more; `ChecksumMismatch`.
+    pub async fn read_backup(
+        &self,
+        at: &Address,
+        index: LogIndex,
+        (offset, size): (u64, u64),
+    ) -> Result<Bytes, Error> {
+        let answer = self.ask(at, ReadBackUp { index, offset, size }).await?;
+        if crc32c(&answer.bytes) != answer.checksum {
+            let line = "a piece of a checkpoint came otherwise than it was sent";
+            return Err(Failure::refused(ErrorCode::ChecksumMismatch, line).into());
+        }
+        Ok(answer.bytes)
     }
 }

@@ -165,7 +165,7 @@ fn a_record_at_an_earlier_index_replaces_that_one_and_all_after_it() {
     drop(log);
     assert_eq!(open(&disk).unwrap().1.records, [record(1, 5), other.clone()]);
     let again = OperationLog::read(&disk, CELL, LogIndex::new(1)).unwrap();
-    assert_eq!(again, [record(1, 5), other]);
+    assert_eq!(again.records, [record(1, 5), other]);
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub enum IdentityKind {
     Chunkserver,
     /// A master's operation log; the id is a group member's.
     Master,
+    /// A backup of a cell's metadata, which no server starts on; the id is zero.
+    Backup,
 }
 
 /// Whose directory this is.
@@ -36,6 +38,7 @@ impl Identity {
         let kind: u32 = match self.kind {
             IdentityKind::Chunkserver => 1,
             IdentityKind::Master => 2,
+            IdentityKind::Backup => 3,
         };
         let mut out = sealed::begin(MAGIC, VERSION);
         out.extend_from_slice(&kind.to_le_bytes());
@@ -53,6 +56,7 @@ impl Identity {
         let kind = match fields.u32()? {
             1 => IdentityKind::Chunkserver,
             2 => IdentityKind::Master,
+            3 => IdentityKind::Backup,
             _ => return Err(FormatError::Malformed),
         };
         Ok(Self { kind, cell: CellId::new(fields.u128()?), id: fields.u64()? })
@@ -68,7 +72,7 @@ mod tests {
 
     #[test]
     fn an_identity_comes_back_as_it_went() {
-        for kind in [IdentityKind::Chunkserver, IdentityKind::Master] {
+        for kind in [IdentityKind::Chunkserver, IdentityKind::Master, IdentityKind::Backup] {
             let identity = Identity { kind, cell: CellId::new(1 << 100), id: 12 };
             assert_eq!(Identity::decode(&identity.encode()), Ok(identity));
         }

@@ -1,5 +1,4 @@
-//! Checkpoints between members: pieces read for others, and another's fetched where this member
-//! lacks records that the others have no more.
+//! Another member's checkpoint, fetched where this one lacks records that the others have no more.
 //!
 //! ```text
 //!   offered ──► root ──► pages, piece by piece, each to disk ──► taken over: state and log from it
@@ -9,20 +8,14 @@
 //!   goes on with what has come, for pages are only added to it; any other begins anew.
 //! - CF2: a piece is compared with its checksum before it is kept; pages have their own.
 
-use crate::master_disk::{PIECE_SIZE, PIECES_LANE};
+use crate::master_disk::PIECE_SIZE;
 use bytes::Bytes;
 use cairn_consensus::CheckpointOffer;
-use cairn_env::{Answer, Caller, Effect, EffectId, Payload};
+use cairn_env::{Answer, EffectId};
 use cairn_format::CheckpointRoot;
 use cairn_master_core::{LogDone, LogJob, LogResult, TakenOver};
-use cairn_protocol::{
-    ErrorCode, Failure, FetchCheckpoint, FetchCheckpointAnswer, OfferedCheckpoint, Response,
-};
+use cairn_protocol::{Failure, FetchCheckpoint, OfferedCheckpoint, Response};
 use cairn_types::{ServerId, crc32c};
-use std::collections::BTreeMap;
-
-/// Pieces that are read at once for others: each is as much memory as it has bytes.
-const READS_MAX: usize = 16;
 
 /// What to do next.
 #[derive(Debug)]
@@ -153,51 +146,4 @@ impl CheckpointFetch {
             }
         }
     }
-}
-
-/// Pieces that are read for other members.
-#[derive(Debug, Default)]
-pub(crate) struct CheckpointReads {
-    /// Who waits for it, and whether for a root.
-    reads: BTreeMap<EffectId, (Caller, bool)>,
-}
-
-impl CheckpointReads {
-    /// Takes a wish for a piece, which this effect reads; or the refusal, where too many are read.
-    pub(crate) fn begin(
-        &mut self,
-        id: EffectId,
-        (from, fetch): (Caller, FetchCheckpoint),
-    ) -> Effect<LogJob> {
-        if self.reads.len() >= READS_MAX {
-            let line = "too many pieces of checkpoints are asked for at once; try again";
-            return reply(from, Err(Failure::not_done(ErrorCode::Busy, line)), Bytes::new());
-        }
-        self.reads.insert(id, (from, fetch.size == 0));
-        Effect::Disk { id, lane: PIECES_LANE, job: LogJob::ReadCheckpoint(fetch) }
-    }
-
-    /// The answer that this effect was for, if it was for one: a root, or bytes of the pages.
-    pub(crate) fn end(&mut self, id: EffectId, result: &LogResult) -> Option<Effect<LogJob>> {
-        let (to, is_root) = self.reads.remove(&id)?;
-        let bytes = match result {
-            Ok(LogDone::Piece(Some(bytes))) => bytes.clone(),
-            Ok(_) => {
-                let line = "that checkpoint is not here any more";
-                let failure = Failure::refused(ErrorCode::NotFound, line);
-                return Some(reply(to, Err(failure), Bytes::new()));
-            }
-            Err(error) => {
-                let failure = Failure::refused(ErrorCode::Io, error.to_string());
-                return Some(reply(to, Err(failure), Bytes::new()));
-            }
-        };
-        let (root, pages) = if is_root { (bytes, Bytes::new()) } else { (Bytes::new(), bytes) };
-        let answer = FetchCheckpointAnswer { root, checksum: crc32c(&pages) };
-        Some(reply(to, Ok(Response::FetchCheckpoint(answer)), pages))
-    }
-}
-
-fn reply(to: Caller, answer: Result<Response, Failure>, payload: Bytes) -> Effect<LogJob> {
-    Effect::Reply { to, answer, payload: Payload::Bytes(payload) }
 }

@@ -1,10 +1,12 @@
 //! When a checkpoint is made, and as of which record.
 //!
 //! - CP1: one is made at a time: after so many records, more where the last one was dear, or after
-//!   a share of the bytes that the log may have.
+//!   a share of the bytes that the log may have; and whenever somebody takes a backup.
 
+use crate::backups::Backups;
 use crate::open::MasterConfig;
-use cairn_env::{EffectId, LogEvent};
+use cairn_env::{Caller, DiskError, Effect, EffectId, LogEvent};
+use cairn_master_core::LogJob;
 use cairn_types::{LogIndex, Term};
 
 /// A record pays for so many bytes of the next checkpoint: where changes are scattered over many
@@ -24,11 +26,18 @@ pub(crate) struct CheckpointPace {
     logged: u64,
     /// Bytes that the last one wrote.
     size: u64,
+    backups: Backups,
 }
 
 impl CheckpointPace {
     pub(crate) fn new(last: LogIndex) -> Self {
-        Self { under_way: None, last: (last, Term::default()), logged: 0, size: 0 }
+        let (last, backups) = ((last, Term::default()), Backups::new(last));
+        Self { under_way: None, last, logged: 0, size: 0, backups }
+    }
+
+    /// Somebody takes a backup of what is applied: the answer, where there is one already.
+    pub(crate) fn back_up(&mut self, from: Caller, applied: LogIndex) -> Option<Effect<LogJob>> {
+        self.backups.begin(from, applied)
     }
 
     /// So many bytes are on their way to the log.
@@ -44,7 +53,8 @@ impl CheckpointPace {
         let is_by_size = is_long && config.checkpoint_every_records < u64::MAX;
         let is_by_count = index.get() >= self.last.0.get().saturating_add(due);
         let is_new = index > self.last.0;
-        self.under_way.is_none() && (is_by_count || is_by_size || (is_wished && is_new))
+        let is_wished = (is_wished && is_new) || self.backups.is_waited_for();
+        self.under_way.is_none() && (is_by_count || is_by_size || is_wished)
     }
 
     /// One is being made by this effect.
@@ -63,18 +73,31 @@ impl CheckpointPace {
         self.last
     }
 
-    /// It wrote so many bytes; an event of that.
-    pub(crate) fn wrote(&mut self, size: u64) -> LogEvent {
+    /// It is durable, and wrote so many bytes; who is to be told.
+    pub(crate) fn made(&mut self, size: u64) -> Vec<Effect<LogJob>> {
         self.size = size;
         let event = LogEvent::info("checkpoint").with_number("index", self.last.0.get());
-        event.with_number("bytes", size)
+        self.tell(event.with_number("bytes", size))
     }
 
-    /// Another member's was taken over; an event of that.
-    pub(crate) fn take_over(&mut self, as_of: (LogIndex, Term)) -> LogEvent {
+    /// It was not made; who is to be told.
+    pub(crate) fn failed(&mut self, why: &DiskError) -> Vec<Effect<LogJob>> {
+        let mut told = self.backups.failed(why);
+        told.push(Effect::Log(LogEvent::error("checkpoint failed").with("why", why)));
+        told
+    }
+
+    /// Another member's was taken over; who is to be told.
+    pub(crate) fn take_over(&mut self, as_of: (LogIndex, Term)) -> Vec<Effect<LogJob>> {
         (self.last, self.logged) = (as_of, 0);
         let event = LogEvent::info("checkpoint of another master taken over");
-        event.with_number("index", as_of.0.get())
+        self.tell(event.with_number("index", as_of.0.get()))
+    }
+
+    fn tell(&mut self, event: LogEvent) -> Vec<Effect<LogJob>> {
+        let mut told = self.backups.made(self.last.0);
+        told.push(Effect::Log(event));
+        told
     }
 
     pub(crate) fn is_under_way(&self) -> bool {

@@ -18,8 +18,9 @@
 //!   members that it is not, and who may be (R23).
 //! - D7: a primary whose disk hangs or is full hands over: another may be better off.
 
-use crate::checkpoint_fetch::{CheckpointFetch, CheckpointReads, FetchStep};
+use crate::checkpoint_fetch::{CheckpointFetch, FetchStep};
 use crate::checkpoint_pace::CheckpointPace;
+use crate::checkpoint_reads::{CheckpointReads, PieceWish};
 use crate::damage_mark::DamageMark;
 use crate::group_member::{GroupAnswer, GroupMember};
 use crate::log_room::{Append, AppendOnItsWay, LogRoom, ROOM_PAUSE};
@@ -142,7 +143,11 @@ impl Master {
         wishes: &mut Vec<MasterEffect>,
     ) -> Result<(), ConsensusError> {
         match event {
-            Event::Started => self.start(wishes),
+            Event::Started => {
+                let told = self.told.drain(..).map(Effect::Log);
+                wishes.extend(told.map(MasterEffect::Env));
+                wishes.push(MasterEffect::Env(Effect::Identify(self.group.hello().clone())));
+            }
             Event::Completed { id, result: Completion::Woken } if self.room.was_asked(id) => {
                 self.look_for_room(now, wishes);
             }
@@ -179,11 +184,6 @@ impl Master {
         Ok(())
     }
 
-    fn start(&mut self, wishes: &mut Vec<MasterEffect>) {
-        wishes.extend(self.told.drain(..).map(|event| MasterEffect::Env(Effect::Log(event))));
-        wishes.push(MasterEffect::Env(Effect::Identify(self.group.hello().clone())));
-    }
-
     fn on_request(
         &mut self,
         now: Now,
@@ -191,9 +191,13 @@ impl Master {
         request: Request,
         wishes: &mut Vec<MasterEffect>,
     ) -> Result<(), ConsensusError> {
-        if let Request::FetchCheckpoint(fetch) = request {
+        if let Some(piece) = PieceWish::of(&request) {
             let id = self.fresh();
-            wishes.push(MasterEffect::Env(self.reads.begin(id, (from, fetch))));
+            wishes.push(MasterEffect::Env(self.reads.begin(id, (from, piece))));
+            return Ok(());
+        } else if let Request::BackUp(_) = request {
+            let answer = self.pace.back_up(from, self.role.state().applied());
+            wishes.extend(answer.map(MasterEffect::Env));
             return Ok(());
         }
         let request = match self.group.on_request(now, (from, request), &self.role)? {
@@ -300,10 +304,9 @@ impl Master {
             Ok(LogDone::Checkpointed(Checkpointed { size, page_file, to_adopt, .. })) => {
                 let (index, term) = self.pace.last();
                 self.group.consensus_mut().has_checkpoint(index, term);
-                wishes.push(MasterEffect::Env(Effect::Log(self.pace.wrote(size))));
+                wishes.extend(self.pace.made(size).into_iter().map(MasterEffect::Env));
                 self.warn(None);
-                let before = to_adopt.and_then(|(pages, file)| self.role.adopt(&pages, file));
-                if let Some(before) = before {
+                if let Some(before) = to_adopt.and_then(|(it, file)| self.role.adopt(&it, file)) {
                     self.page_file = Some(page_file);
                     let (_, free) = self.disk_effect(CHECKPOINT_LANE, LogJob::Free(before.into()));
                     wishes.push(MasterEffect::Env(free));
@@ -313,8 +316,7 @@ impl Master {
             Ok(_) => {}
             Err(DiskError::SyncFailed(why)) => self.halt(&why.to_string(), wishes),
             Err(error) => {
-                let event = LogEvent::error("checkpoint failed").with("why", &error);
-                wishes.push(MasterEffect::Env(Effect::Log(event)));
+                wishes.extend(self.pace.failed(&error).into_iter().map(MasterEffect::Env));
                 self.warn(Some(format!("checkpoint: {error}")));
             }
         }
@@ -329,8 +331,8 @@ impl Master {
     /// is not adopted yet may be in another page file, and have no damage.
     fn damaged(&mut self, damaged: Damaged, wishes: &mut Vec<MasterEffect>) {
         let page_file = self.page_file.expect("a state that reads no file meets no damage");
-        let job = LogJob::MarkDamaged { page_file, damaged };
-        let (id, job) = self.disk_effect(CHECKPOINT_LANE, job);
+        let (id, job) =
+            self.disk_effect(CHECKPOINT_LANE, LogJob::MarkDamaged { page_file, damaged });
         wishes.push(MasterEffect::Env(job));
         self.mark.set(id, damaged);
     }
@@ -525,11 +527,10 @@ impl Master {
         if !self.group.consensus_mut().take_over(now.time, offer)? {
             return Ok(());
         }
-        let TakenOver { state, page_file } = taken;
-        assert_eq!((state.applied(), state.applied_term()), as_of, "it is what was offered");
-        let before = self.role.replace_state(*state);
-        self.page_file = Some(page_file);
-        wishes.push(MasterEffect::Env(Effect::Log(self.pace.take_over(as_of))));
+        assert_eq!(taken.state.applied(), as_of.0, "it is what was offered");
+        let before = self.role.replace_state(*taken.state);
+        self.page_file = Some(taken.page_file);
+        wishes.extend(self.pace.take_over(as_of).into_iter().map(MasterEffect::Env));
         self.group.consensus_mut().has_checkpoint(as_of.0, as_of.1);
         let (_, free) = self.disk_effect(CHECKPOINT_LANE, LogJob::Free(before.into()));
         wishes.push(MasterEffect::Env(free));
@@ -557,8 +558,7 @@ impl Driver for Master {
             self.halted |= end.is_some();
             effects.extend(end);
             return;
-        }
-        if self.halted {
+        } else if self.halted {
             return;
         }
         let mut wishes = Vec::new();

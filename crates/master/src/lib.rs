@@ -8,14 +8,17 @@
 //! Start: lock, identity, newest good checkpoint, the log since then; then a new term, or in a
 //! group of several whatever the others say.
 
+mod backups;
 mod checkpoint_fetch;
 mod checkpoint_pace;
+mod checkpoint_reads;
 mod damage_mark;
 mod driver;
 #[cfg(test)]
 mod driver_test;
 mod group_link;
 mod group_member;
+mod incoming_backup;
 mod log_room;
 mod master_disk;
 mod member_change;
@@ -23,6 +26,7 @@ mod member_directory;
 mod open;
 mod primary;
 mod recovery;
+mod remains;
 mod role;
 mod seed;
 mod shadow;
@@ -31,9 +35,11 @@ mod waiting_member;
 pub use cairn_store::PageFileLimits;
 pub use driver::Master;
 pub use group_member::STOPPED;
+pub use incoming_backup::IncomingBackup;
 pub use master_disk::{CHECKPOINT_LANE, MasterDisk};
 pub use member_directory::{MakeMemberError, make_member};
 pub use open::{MasterConfig, MasterOpenError};
 pub use recovery::RecoveryError;
+pub use remains::{Remains, RemainsError};
 pub use seed::{SEED_TERM, SeedError, seed};
 pub use waiting_member::{EmptyDisk, JOINED, WaitingMember};

@@ -69,6 +69,14 @@ pub enum MasterOpenError {
         /// Where.
         directory: String,
     },
+    /// No master starts on a backup: what came after it would be unknown to it (R3).
+    #[error(
+        "{directory}: this is a backup; cairn masters recover makes a master's directory of it"
+    )]
+    Backup {
+        /// Where.
+        directory: String,
+    },
     /// The settings do not fit together.
     #[error("{0}")]
     Config(#[from] ConfigError),
@@ -130,8 +138,10 @@ impl Master {
             IdentityError::Disk(error) => refuse(error),
             malformed => MasterOpenError::Identity(malformed),
         })?;
-        if identity.kind != IdentityKind::Master {
-            return Err(MasterOpenError::NotAMaster { directory });
+        match identity.kind {
+            IdentityKind::Master => {}
+            IdentityKind::Chunkserver => return Err(MasterOpenError::NotAMaster { directory }),
+            IdentityKind::Backup => return Err(MasterOpenError::Backup { directory }),
         }
         let cell = identity.cell;
         let mut checkpoints =

@@ -140,14 +140,14 @@ pub(crate) fn recover(
         let page_file = from.page_file.expect("a state that reads no file meets no damage");
         set_aside(checkpoints, page_file, &damaged, &mut told)?;
         (from, state) = newest(checkpoints, &mut told)?;
-        records = OperationLog::read(disk.as_ref(), cell, from.index)?;
+        records = OperationLog::read(disk.as_ref(), cell, from.index)?.records;
     }
 }
 
 /// The event of a checkpoint that is not read again.
 const SET_ASIDE: &str = "checkpoint set aside";
 
-fn set_aside(
+pub(crate) fn set_aside(
     checkpoints: &Checkpoints,
     page_file: u64,
     damaged: &Damaged,
@@ -160,7 +160,7 @@ fn set_aside(
 }
 
 /// The newest checkpoint that opens, and its state; empty where there is none.
-fn newest(
+pub(crate) fn newest(
     checkpoints: &mut Checkpoints,
     told: &mut Vec<LogEvent>,
 ) -> Result<(TakenFrom, State), RecoveryError> {
@@ -188,7 +188,7 @@ fn newest(
 }
 
 /// The records behind a checkpoint, one after the other.
-fn decoded(
+pub(crate) fn decoded(
     behind: LogIndex,
     records: &[(LogIndex, Bytes)],
 ) -> Result<Vec<(LogIndex, StoredRecord)>, RecoveryError> {
@@ -206,7 +206,7 @@ fn decoded(
 }
 
 /// Applies records up to one of them, until the state shows damage.
-fn replay(
+pub(crate) fn replay(
     state: &mut State,
     records: &[(LogIndex, StoredRecord)],
     until: LogIndex,

@@ -9,6 +9,7 @@
 //! Knows types and bytes. Never sees a socket.
 
 mod answer_size;
+mod backup_calls;
 mod batch;
 mod batch_entries;
 mod check_calls;
@@ -40,6 +41,7 @@ mod shadow_questions;
 mod traffic;
 
 pub use answer_size::SMALL_ANSWER_SIZE;
+pub use backup_calls::{BackUp, BackUpAnswer, ReadBackUp, ReadBackUpAnswer};
 pub use batch::{
     BATCH_COUNT_MAX, BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch,
     BatchAnswer, BatchEntry, BatchResult, Looked, SESSION_MUTATIONS_MAX,

@@ -26,6 +26,7 @@ use crate::{
     Welcome, Write, WriteAnswer,
 };
 use crate::{AskShadow, AskShadowAnswer, TellShadow, TellShadowAnswer};
+use crate::{BackUp, BackUpAnswer, ReadBackUp, ReadBackUpAnswer};
 use crate::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain, UndrainAnswer};
 use crate::{CancelJob, CancelJobAnswer, ListJobs, ListJobsAnswer};
 use crate::{ChangeMasters, ChangeMastersAnswer, ChangeSettings, ChangeSettingsAnswer};
@@ -288,6 +289,8 @@ rpcs! {
         150 => ListMasters -> ListMastersAnswer,
         151 => JoinGroup -> JoinGroupAnswer,
         154 => ChangeMasters -> ChangeMastersAnswer,
+        155 => BackUp -> BackUpAnswer,
+        156 => ReadBackUp -> ReadBackUpAnswer,
         120 => ListChunks -> ListChunksAnswer,
         130 => Recover -> RecoverAnswer,
         140 => FindPrimary -> FindPrimaryAnswer,

@@ -1,6 +1,7 @@
 //! A master on a disk that forgets, tears and refuses: what was answered is there after it.
 
 mod damaged_pages;
+mod remains;
 
 use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, Now};
 use cairn_env::{Driver, OpenMode, Service};

@@ -109,6 +109,27 @@ fn numbered(names: &[String], suffix: &str) -> BTreeSet<u64> {
     names.iter().filter_map(number).collect()
 }
 
+/// Whose the checkpoints in a directory are; none where no root reads.
+///
+/// # Errors
+/// [`DiskError`].
+pub fn cell_of_checkpoints(disk: &dyn Disk) -> Result<Option<CellId>, DiskError> {
+    let names = match disk.list(DIRECTORY) {
+        Err(IoFailure::NotFound) => return Ok(None),
+        listed => listed.map_err(disk_error)?,
+    };
+    for index in numbered(&names, ROOT).into_iter().rev() {
+        let file = match read_file(disk, &path(LogIndex::new(index), ROOT)) {
+            Err(IoFailure::Device) => None,
+            read => read.map_err(disk_error)?,
+        };
+        if let Ok(root) = CheckpointRoot::decode(&file.unwrap_or_default()) {
+            return Ok(Some(root.cell));
+        }
+    }
+    Ok(None)
+}
+
 impl Checkpoints {
     /// The checkpoints of `cell`'s master in this directory, whose lock the caller holds.
     ///

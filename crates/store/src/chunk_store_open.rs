@@ -205,6 +205,9 @@ fn server_identity(disk: &dyn Disk) -> Result<Option<(CellId, ServerId)>, StoreO
         Ok(Some(Identity { kind: IdentityKind::Master, cell, .. })) => {
             Err(StoreOpenError::Foreign { directory, owner: format!("a master of cell {cell}") })
         }
+        Ok(Some(Identity { kind: IdentityKind::Backup, cell, .. })) => {
+            Err(StoreOpenError::Foreign { directory, owner: format!("a backup of cell {cell}") })
+        }
         Err(IdentityError::Disk(error)) => Err(StoreOpenError::Disk { directory, error }),
         Err(malformed) => Err(StoreOpenError::Identity(malformed)),
     }

@@ -142,8 +142,7 @@ impl OperationLog {
         Ok((log, recovered))
     }
 
-    /// Reads the records once more, before anything is appended; leaves out, where it can, those
-    /// up to `covered`.
+    /// Reads what is in it and changes nothing; leaves out, where it can, records up to `covered`.
     ///
     /// # Errors
     /// [`LogOpenError`].
@@ -151,8 +150,8 @@ impl OperationLog {
         disk: &dyn Disk,
         cell: CellId,
         covered: LogIndex,
-    ) -> Result<Vec<(LogIndex, Bytes)>, LogOpenError> {
-        Ok(recovered(&read_contents(disk, cell, covered)?.segments).records)
+    ) -> Result<RecoveredLog, LogOpenError> {
+        Ok(recovered(&read_contents(disk, cell, covered)?.segments))
     }
 }
 

@@ -3,6 +3,7 @@
 //! - GM1: a group is made once, of masters whose disks are empty and who were told of each other
 //!   with `--peers` (R25). Who does it again with the same masters finishes what was cut short.
 
+use super::backup::{BackupArguments, RecoverMasterArguments, back_up, recover};
 use super::group_step::GroupStep;
 use crate::cell_address::CellAddress;
 use crate::cli_error::{Cause, CliError, Doing};
@@ -55,6 +56,12 @@ enum MastersVerb {
         #[arg(value_name = "NEW")]
         new: String,
     },
+    /// Copy the metadata of the cell, as they are now, into a directory of this machine: names,
+    /// and which chunks belong to which file; no file's bytes
+    Backup(BackupArguments),
+    /// Make an empty directory that of a master which goes on from a backup, or from what is left
+    /// of a group that lost its majority. Says first what may be lost
+    Recover(RecoverMasterArguments),
 }
 
 /// Runs it.
@@ -77,6 +84,8 @@ pub(crate) async fn run(
             let step = GroupStep { comes: &new, goes: &old, learns_only: false };
             step.take(session, output).await
         }
+        Some(MastersVerb::Backup(it)) => back_up(it, session, output).await,
+        Some(MastersVerb::Recover(it)) => recover(&it, output),
         None => list(session, output).await,
     }
 }

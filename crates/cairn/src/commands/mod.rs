@@ -1,6 +1,7 @@
 //! One file per command: its arguments, and what it does.
 
 pub(crate) mod append;
+pub(crate) mod backup;
 pub(crate) mod balance;
 pub(crate) mod cat;
 pub(crate) mod chunkserver;

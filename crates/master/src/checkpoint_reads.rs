@@ -1,0 +1,107 @@
+//! Pieces of this member's checkpoints, read for other members and for people who take a backup.
+
+use crate::master_disk::PIECES_LANE;
+use bytes::Bytes;
+use cairn_env::{Caller, Effect, EffectId, Payload};
+use cairn_master_core::{LogDone, LogJob, LogResult};
+use cairn_protocol::{
+    ErrorCode, Failure, FetchCheckpoint, FetchCheckpointAnswer, ReadBackUp, ReadBackUpAnswer,
+    Request, Response,
+};
+use cairn_types::crc32c;
+use std::collections::BTreeMap;
+
+/// Pieces that are read at once for others: each is as much memory as it has bytes.
+const READS_MAX: usize = 16;
+
+/// A piece, and how whoever asks for it is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct PieceWish {
+    piece: FetchCheckpoint,
+    form: AnswerForm,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum AnswerForm {
+    /// A member's, of a root.
+    Root,
+    /// A member's, of pages.
+    Pages,
+    /// A person's, of either.
+    BackUp,
+}
+
+impl PieceWish {
+    /// What a request asks for, if it asks for a piece.
+    pub(crate) fn of(request: &Request) -> Option<Self> {
+        match request {
+            Request::FetchCheckpoint(piece) => {
+                let form = if piece.size == 0 { AnswerForm::Root } else { AnswerForm::Pages };
+                Some(Self { piece: piece.clone(), form })
+            }
+            Request::ReadBackUp(ReadBackUp { index, offset, size }) => {
+                let piece = FetchCheckpoint { index: *index, offset: *offset, size: *size };
+                Some(Self { piece, form: AnswerForm::BackUp })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Pieces that are being read.
+#[derive(Debug, Default)]
+pub(crate) struct CheckpointReads {
+    reads: BTreeMap<EffectId, (Caller, AnswerForm)>,
+}
+
+impl CheckpointReads {
+    /// Takes a wish for a piece, which this effect reads; or the refusal, where too many are read.
+    pub(crate) fn begin(
+        &mut self,
+        id: EffectId,
+        (from, wish): (Caller, PieceWish),
+    ) -> Effect<LogJob> {
+        if self.reads.len() >= READS_MAX {
+            let line = "too many pieces of checkpoints are asked for at once; try again";
+            return reply(from, Err(Failure::not_done(ErrorCode::Busy, line)), Bytes::new());
+        }
+        self.reads.insert(id, (from, wish.form));
+        Effect::Disk { id, lane: PIECES_LANE, job: LogJob::ReadCheckpoint(wish.piece) }
+    }
+
+    /// The answer that this effect was for, if it was for one.
+    pub(crate) fn end(&mut self, id: EffectId, result: &LogResult) -> Option<Effect<LogJob>> {
+        let (to, form) = self.reads.remove(&id)?;
+        let bytes = match result {
+            Ok(LogDone::Piece(Some(bytes))) => bytes.clone(),
+            Ok(_) => {
+                let line = "that checkpoint is not here any more";
+                let failure = Failure::refused(ErrorCode::NotFound, line);
+                return Some(reply(to, Err(failure), Bytes::new()));
+            }
+            Err(error) => {
+                let failure = Failure::refused(ErrorCode::Io, error.to_string());
+                return Some(reply(to, Err(failure), Bytes::new()));
+            }
+        };
+        let checksum = crc32c(&bytes);
+        let (answer, payload) = match form {
+            AnswerForm::Root => {
+                let answer = FetchCheckpointAnswer { root: bytes, checksum: crc32c(&[]) };
+                (Response::FetchCheckpoint(answer), Bytes::new())
+            }
+            AnswerForm::Pages => {
+                let answer = FetchCheckpointAnswer { root: Bytes::new(), checksum };
+                (Response::FetchCheckpoint(answer), bytes)
+            }
+            AnswerForm::BackUp => {
+                (Response::ReadBackUp(ReadBackUpAnswer { bytes, checksum }), Bytes::new())
+            }
+        };
+        Some(reply(to, Ok(answer), payload))
+    }
+}
+
+fn reply(to: Caller, answer: Result<Response, Failure>, payload: Bytes) -> Effect<LogJob> {
+    Effect::Reply { to, answer, payload: Payload::Bytes(payload) }
+}

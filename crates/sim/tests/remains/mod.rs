@@ -1,0 +1,91 @@
+//! Directories that are made of what is left of others: backups, and masters that begin a history.
+
+use super::{Running, config, create, disk, goes_on, newest, roots, with_checkpoints};
+use cairn_env::Disk;
+use cairn_env_sim::SimDisk;
+use cairn_master::{Master, Remains, RemainsError};
+use cairn_protocol::Status;
+use cairn_types::{Term, WallTime};
+use std::sync::Arc;
+
+const NOW: (WallTime, u64) = (WallTime::from_millis(5), 77);
+
+fn remains(disk: &SimDisk) -> Result<Remains, RemainsError> {
+    let disk: Arc<dyn Disk> = disk.session();
+    Remains::of(&disk, false)
+}
+
+/// Makes a master of what is on a disk, past that term, and starts it.
+fn begun(from: &Remains, past: u64) -> (SimDisk, Running) {
+    let into = disk();
+    let session: Arc<dyn Disk> = into.session();
+    from.begin_history(&session, Term::new(past), NOW).expect("makes one");
+    drop(session);
+    let running = Running::started(&into, 9);
+    (into, running)
+}
+
+#[test]
+fn a_master_made_of_a_damaged_one_or_of_its_backup_has_all_of_it_in_a_history_of_its_own() {
+    let disk = disk();
+    let before = with_checkpoints(&disk, 50);
+    let pages = newest(&disk, ".pages");
+    let size = disk.session().open(&pages, cairn_env::OpenMode::Read).and_then(|it| it.size());
+    assert!(disk.flip_byte(&pages, size.expect("is there") - 1));
+    let from = remains(&disk).expect("an older checkpoint, and the log");
+    assert_eq!(from.state().file_count(), before.file_count());
+    let copy = self::disk();
+    let session: Arc<dyn Disk> = copy.session();
+    from.back_up(&session).expect("copies");
+    drop(session);
+    let refused = Master::open(copy.session(), config(3)).expect_err("no server starts on it");
+    assert!(refused.to_string().contains("cairn masters recover"), "{refused}");
+    let backup = remains(&copy).expect("it is a backup");
+    assert!(backup.is_backup && !from.is_backup);
+    for from in [&from, &backup] {
+        let (into, mut running) = begun(from, 40);
+        let asked = running.send(Status::default());
+        assert!(running.ok(asked));
+        assert_eq!(running.master.state().history_began(), Term::new(41));
+        assert!(running.master.term() > Term::new(41), "its own terms come after");
+        drop(running);
+        into.crash();
+        goes_on(&into, &before);
+    }
+    // An earlier term than is known of is none that is lost.
+    let (_, running) = begun(&backup, 0);
+    assert!(running.master.state().history_began() > before.term());
+}
+
+#[test]
+fn a_master_that_begins_with_a_checkpoint_does_not_start_on_less() {
+    let disk = disk();
+    with_checkpoints(&disk, 20);
+    let into = self::disk();
+    let session: Arc<dyn Disk> = into.session();
+    let from = remains(&disk).expect("is there");
+    from.begin_history(&session, Term::new(9), NOW).expect("makes one");
+    drop(session);
+    for root in roots(&into) {
+        assert!(into.flip_byte(&root, 100));
+    }
+    let refused = Running::open(&into, 2).err().expect("refused").to_string();
+    assert!(refused.contains("no checkpoint reads"), "{refused}");
+}
+
+#[test]
+fn nothing_is_made_of_nothing_nor_where_something_is_nor_beside_a_master_that_runs() {
+    let empty = disk();
+    assert!(matches!(remains(&empty), Err(RemainsError::Nothing(_))));
+    let other = disk();
+    let mut running = Running::started(&other, 1);
+    running.send(create(1));
+    running.settle();
+    assert!(matches!(remains(&other), Err(RemainsError::Running(_))));
+    drop(running);
+    other.crash();
+    let from = remains(&other).expect("a master's");
+    let taken: Arc<dyn Disk> = other.session();
+    let refused = from.begin_history(&taken, Term::new(9), NOW);
+    assert!(matches!(refused, Err(RemainsError::NotEmpty(..))), "{refused:?}");
+}
