@@ -14,6 +14,7 @@ mod planted;
 mod simulation;
 mod soak;
 mod verify;
+mod version_before;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;

@@ -1,7 +1,8 @@
 //! `cargo xtask soak`: builds the soaks and the binary that they start, in release, and runs them.
 
 use crate::fix::run;
-use anyhow::Result;
+use crate::version_before;
+use anyhow::{Context, Result};
 use cairn_tidy::cargo;
 
 /// Runs what the words after `soak` ask for; crates/soaks says what that may be.
@@ -11,5 +12,11 @@ use cairn_tidy::cargo;
 pub(crate) fn soak(words: &[&str]) -> Result<()> {
     let release = ["--release", "--locked", "--quiet", "--package", "cairn-soaks"];
     run(cargo(&["build"]).args(release).args(["--package", "cairn"]))?;
-    run(cargo(&["run"]).args(release).arg("--").args(words))
+    let mut soak = cargo(&["run"]);
+    soak.args(release).arg("--").args(words);
+    if words.first() == Some(&"upgrade") && !words.contains(&"--against") {
+        let before = version_before::build().context("building the version before")?;
+        soak.arg("--against").arg(before);
+    }
+    run(&mut soak)
 }

@@ -5,6 +5,7 @@
 //!   appends    64 clients append 205 000 records while servers die
 //!   kills      the whole cell is killed, twenty times, under that load
 //!   masters    the master in charge is killed or stopped, fifty times, under that load
+//!   upgrade    servers of the build before become servers of this one, one by one, under that load
 //!   chaos      kills, stops, flipped bits, lost files, a full disk and, in a laboratory, cuts,
 //!              for ten minutes, under load
 //!   heals      every promise of a cell that heals, a line each
@@ -39,6 +40,7 @@ mod source_tree;
 mod steady_load;
 mod teller;
 mod tree;
+mod upgrade;
 
 use anyhow::{Context, Result, bail};
 use cairn_testkit::Program;
@@ -82,7 +84,8 @@ fn program() -> Result<Program> {
 /// When they make no sense, or the cell did not keep its word.
 fn soak(words: &[&str]) -> Result<()> {
     let [
-        what @ ("tree" | "appends" | "kills" | "masters" | "chaos" | "heals" | "recovery"),
+        what @ ("tree" | "appends" | "kills" | "masters" | "upgrade" | "chaos" | "heals"
+        | "recovery"),
         rest @ ..,
     ] = words
     else {
@@ -104,13 +107,20 @@ fn soak(words: &[&str]) -> Result<()> {
         return Ok(());
     }
     let with_disk = *what == "chaos" && options.lab.is_none();
-    let mut soak = cell::start(program()?, &options, (*what == "masters", with_disk), &teller)?;
+    let in_group = ["masters", "upgrade"].contains(what);
+    let begins_with = match (*what, &options.against) {
+        ("upgrade", Some(before)) => Program::at(before),
+        ("upgrade", None) => bail!("upgrade wants --against BINARY, one of the build before"),
+        _ => program()?,
+    };
+    let mut soak = cell::start(begins_with.clone(), &options, (in_group, with_disk), &teller)?;
     let cell = &mut soak.processes;
     let done = match *what {
         "tree" => tree::run(cell, &teller),
         "appends" => appends::run(cell, &options, &teller),
         "chaos" => chaos::run(&mut soak, &options, &teller),
         "masters" => masters::run(cell, &options, &teller),
+        "upgrade" => upgrade::run(cell, (&begins_with, &program()?), &options, &teller),
         _ => kills::run(cell, &options, &teller),
     };
     if options.keep {

@@ -3,9 +3,11 @@
 use anyhow::{Context, Result, bail};
 
 pub(crate) const USAGE: &str = "\
-soak tree|appends|kills|masters|chaos|heals|recovery [--small-cell] [--chunk-size BYTES] [--keep]
+soak tree|appends|kills|masters|upgrade|chaos|heals|recovery
+     [--small-cell] [--chunk-size BYTES] [--keep]
      appends: [--records N] [--large-records N]      kills, masters: [--rounds N]
      chaos: [--minutes N] [--seed N] [--lab PATH], and the records of each round
+     upgrade: [--against BINARY] [--seed N], with an odd one chunkservers first
      heals: [NAME…] [--files N] [--lab PATH] [--against BINARY]
      recovery: --lab PATH [--gigabytes N] [--clone-rate BYTES] [--clients]";
 

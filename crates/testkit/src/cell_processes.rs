@@ -283,8 +283,11 @@ fn addresses(masters: &[ServerProcess]) -> String {
     masters.iter().map(ServerProcess::address).collect::<Vec<&str>>().join(",")
 }
 
-/// Addresses of this machine that were free a moment ago.
-fn free_addresses(count: usize) -> Result<Vec<String>, HarnessError> {
+/// Addresses of this machine at which nobody listens now.
+///
+/// # Errors
+/// Where it gives none.
+pub fn free_addresses(count: usize) -> Result<Vec<String>, HarnessError> {
     let looking = HarnessError::local("looking for free ports".to_owned());
     let bind = |_| TcpListener::bind("127.0.0.1:0");
     let all: std::io::Result<Vec<TcpListener>> = (0..count).map(bind).collect();

@@ -22,7 +22,7 @@ mod program;
 mod server_process;
 
 pub use await_until::{PATIENCE, await_until};
-pub use cell_processes::{CellPlan, CellProcesses, Host, MasterRow, MastersPlan};
+pub use cell_processes::{CellPlan, CellProcesses, Host, MasterRow, MastersPlan, free_addresses};
 pub use directories::{chunk_files, copy_tree, files_below};
 pub use error::HarnessError;
 pub use janitor::{Janitor, clean_up_after_stdin};

@@ -134,6 +134,11 @@ impl ServerProcess {
         self.restart()
     }
 
+    /// From its next start on it is run by this program.
+    pub fn run_by(&mut self, program: &Program) {
+        self.program = program.clone();
+    }
+
     /// Starts it again where it was.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ pub(crate) struct Meta {
     /// How they are called
     #[arg(long, value_enum, default_value_t = Naming::A)]
     pub(super) names: Naming,
-    /// Only these steps, after commas [default: all but growth]
+    /// Only these steps, after commas [default: all but groups and growth]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "STEP")]
     only: Vec<MetaStep>,
     /// Operations of each caller in each run
@@ -63,6 +63,8 @@ pub(super) enum MetaStep {
     List,
     /// Look-ups and creations while checkpoints are made
     Checkpoint,
+    /// A group of three masters beside one: its making, look-ups, creations, how far shadows are
+    Groups,
     /// Memory and cost at a hundredth, a tenth and all of the files
     Growth,
 }

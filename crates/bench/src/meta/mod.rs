@@ -6,11 +6,12 @@
 //!   bench-load     ──► client processes
 //! ```
 //! The steps, each in a file of its own: `memory`, `start`, `rates` (look-ups, changes), `mixes`,
-//! `listing`, `checkpoints`, `growth`. HDFS is run beside by scripts (`hdfs`).
+//! `listing`, `checkpoints`, `groups`, `growth`. HDFS is run beside by scripts (`hdfs`).
 
 mod arguments;
 mod checkpoints;
 mod figures;
+mod groups;
 mod growth;
 mod hdfs;
 mod hollow_servers;
@@ -65,6 +66,7 @@ pub(crate) fn run(meta: &Meta, around: &Surroundings) -> Result<(), BenchError> 
             MetaStep::Mix => mixes::measure(meta, shared.full(figures)?, figures)?,
             MetaStep::List => listing::measure(meta, around, figures)?,
             MetaStep::Checkpoint => checkpoints::measure(meta, shared.full(figures)?, figures)?,
+            MetaStep::Groups => groups::measure(meta, around, figures)?,
             MetaStep::Growth => growth::measure(meta, around, figures)?,
         }
     }

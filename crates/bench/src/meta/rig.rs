@@ -10,9 +10,9 @@ use crate::error::{BenchCause, BenchError, Doing};
 use crate::load::{CallerJob, Load, LoadFigures, RunningLoad};
 use crate::surroundings::Surroundings;
 use cairn_client::{Cell, Options};
-use cairn_testkit::ServerProcess;
+use cairn_testkit::{ServerProcess, free_addresses};
 use std::future::Future;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The master, and its chunkservers where its files have chunks.
 pub(super) struct Rig {
@@ -24,6 +24,8 @@ pub(super) struct Rig {
     // Ends before the master does.
     _servers: Option<HollowServers>,
     master: ServerProcess,
+    /// The other members of its group, where it has company.
+    company: Vec<ServerProcess>,
 }
 
 impl Rig {
@@ -49,9 +51,37 @@ impl Rig {
         let start = || HollowServers::start(master.address(), population, janitor);
         let servers = population.chunks.then(start).transpose()?;
         let (options, scratch) = (options.clone(), directory.clone());
-        let rig = Self { population, options, scratch, data, _servers: servers, master };
+        let company = Vec::new();
+        let rig = Self { population, options, scratch, data, _servers: servers, master, company };
         rig.wait_until_told()?;
         Ok(rig)
+    }
+
+    /// Starts two masters on empty disks and takes them into the group: how long it takes until
+    /// they have all that there is, and vote.
+    pub(super) fn grow(&mut self, around: &Surroundings) -> Result<Duration, BenchError> {
+        let doing = || "making a group of the master".to_owned();
+        let Surroundings { program, janitor, directory, .. } = around;
+        let at = free_addresses(2).doing(doing)?;
+        for address in &at {
+            let name = format!("member-{}", self.company.len() + 2);
+            let data = directory.join(&name).display().to_string();
+            let arguments = ["master", "--data", &data, "--peers", &at.join(",")];
+            let arguments = arguments.map(str::to_owned).to_vec();
+            let around = (directory.as_path(), janitor);
+            let started = ServerProcess::start_at(address, program, &name, arguments, around);
+            self.company.push(started.doing(doing)?);
+        }
+        let begun = Instant::now();
+        let masters = at.join(",");
+        let added = program.ask(&["masters", "add", &masters, "--cell", self.address()]);
+        added.doing(doing)?;
+        Ok(begun.elapsed())
+    }
+
+    /// Where the members listen that are not in charge.
+    pub(super) fn company(&self) -> impl Iterator<Item = &str> {
+        self.company.iter().map(ServerProcess::address)
     }
 
     /// Where the master listens.
