@@ -23,7 +23,7 @@ use crate::policy_work::PolicyWork;
 use crate::reads;
 use crate::reclaim::Reclaim;
 use crate::record::{Begin, FoundCell, Record};
-use crate::room::{NO_ROOM, no_room};
+use crate::room::{LogSpace, NO_ROOM};
 use crate::rules::{behind, degraded};
 use crate::setting_changes::SettingChanges;
 use crate::state::State;
@@ -98,7 +98,7 @@ pub struct MasterCore {
     /// What this process takes, as the driver told last.
     resources: ResourceUse,
     /// The log has no room: what would go into it is refused, look-ups are answered.
-    is_full: bool,
+    log_space: LogSpace,
     out: MasterOutbox,
 }
 
@@ -124,7 +124,7 @@ impl MasterCore {
             warning: None,
             begins_history: false,
             resources: ResourceUse::default(),
-            is_full: false,
+            log_space: LogSpace::Enough,
             out: MasterOutbox::default(),
         }
     }
@@ -202,7 +202,7 @@ impl MasterCore {
                 let view = self.chunks.view(now, &self.state);
                 let made = view.underway.lowest_made();
                 let floor = made.unwrap_or_else(|| self.numbers.next_handle());
-                let takes_changes = !self.is_full && behind::refusal(&view).is_none();
+                let takes_changes = !self.log_space.is_none() && behind::refusal(&view).is_none();
                 let floor = takes_changes.then_some(floor);
                 let (state, out) = (&self.state, &mut self.out);
                 let (numbers, random) = (&mut self.numbers, &mut self.random);
@@ -281,10 +281,10 @@ impl MasterCore {
         self.resources = resources;
     }
 
-    /// Whether the operation log has no room: clients' changes are refused meanwhile.
-    pub fn set_full(&mut self, is_full: bool) {
-        self.is_full = is_full;
-        self.mutations.set_full(is_full);
+    /// Whether the operation log has room: without it clients' changes are refused.
+    pub fn set_log_space(&mut self, space: LogSpace) {
+        self.log_space = space;
+        self.mutations.set_log_space(space);
     }
 
     /// The time as this term counts it (M3).
@@ -331,8 +331,8 @@ impl MasterCore {
     /// Why no change is taken now, if this asks for one.
     fn refusal(&self, now: Now, request: &ClientToMaster) -> Option<Failure> {
         let changes = is_change(request);
-        if self.is_full && changes {
-            return Some(no_room());
+        if let Some(refusal) = self.log_space.refusal().filter(|_| changes) {
+            return Some(refusal);
         }
         let refusal = behind::refusal(&self.chunks.view(now, &self.state));
         refusal.filter(|_| changes || changes_names(request))
@@ -345,7 +345,7 @@ impl MasterCore {
         let failed =
             |warning: &String| format!("{}: {warning}", ReasonCode::CheckpointFailed.code());
         let warning = self.warning.as_ref().map(failed);
-        let own = [behind::warning(view), warning, self.is_full.then_some(full)];
+        let own = [behind::warning(view), warning, self.log_space.is_none().then_some(full)];
         // A person is shown the first few: what ails the master says why the rest does.
         status.reasons.splice(0..0, own.into_iter().flatten());
         status.reasons.extend(self.chunks.warnings(view));

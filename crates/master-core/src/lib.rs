@@ -50,5 +50,6 @@ pub use applied::Applied;
 pub use log_jobs::{Checkpointed, LogDone, LogJob, LogResult, TakenOver};
 pub use outbox::{MasterEffect, MasterOutbox, ProposalId};
 pub use record::Record;
+pub use room::LogSpace;
 pub use shadow::ShadowCore;
 pub use state::State;

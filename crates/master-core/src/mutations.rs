@@ -20,7 +20,7 @@ use crate::outbox::ProposalId;
 use crate::path_locks::{LockSet, PathLocks, Ticket};
 use crate::record::{Record, Refuse};
 use crate::resolve_names::{Resolved, resolve};
-use crate::room::no_room;
+use crate::room::LogSpace;
 use crate::state::{Remembered, State};
 use crate::step::Step;
 use cairn_env::Caller;
@@ -61,8 +61,8 @@ impl BatchItem {
 /// All namespace mutations on their way.
 #[derive(Debug, Default)]
 pub(crate) struct Mutations {
-    /// The operation log has no room (MU3).
-    is_full: bool,
+    /// Whether the operation log has room (MU3).
+    log_space: LogSpace,
     batches: Batches,
     locks: PathLocks,
     operations: BTreeMap<Ticket, PendingMutation>,
@@ -71,9 +71,9 @@ pub(crate) struct Mutations {
 }
 
 impl Mutations {
-    /// Whether the operation log has no room.
-    pub(crate) fn set_full(&mut self, is_full: bool) {
-        self.is_full = is_full;
+    /// Whether the operation log has room.
+    pub(crate) fn set_log_space(&mut self, space: LogSpace) {
+        self.log_space = space;
     }
 
     /// Takes a request that changes names.
@@ -135,8 +135,8 @@ impl Mutations {
                 return operation.waiters.push(waiter);
             }
         }
-        if self.is_full {
-            return self.batches.answer(step.out, waiter, Err(no_room()));
+        if let Some(refusal) = self.log_space.refusal() {
+            return self.batches.answer(step.out, waiter, Err(refusal));
         }
         let (waiters, locked) = (vec![waiter], Vec::new());
         self.lock(step.state, PendingMutation { mutation, change, waiters, locked }, ready);

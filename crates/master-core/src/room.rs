@@ -6,7 +6,30 @@ use cairn_protocol::{ErrorCode, Failure};
 pub(crate) const NO_ROOM: &str =
     "the master's disk has no space left for the operation log: make room on it; look-ups go on";
 
-/// The answer to a change.
-pub(crate) fn no_room() -> Failure {
-    Failure::not_done(ErrorCode::DiskFull, NO_ROOM)
+/// Whether the operation log has room for what comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogSpace {
+    /// It has.
+    #[default]
+    Enough,
+    /// It has none.
+    None,
+    /// It has none here; another member of the group may have some, and take over.
+    NoneHere,
+}
+
+impl LogSpace {
+    /// Whether there is none.
+    pub(crate) fn is_none(self) -> bool {
+        self != Self::Enough
+    }
+
+    /// Why a change is refused: for good, or to be tried again.
+    pub(crate) fn refusal(self) -> Option<Failure> {
+        match self {
+            Self::Enough => None,
+            Self::None => Some(Failure::not_done(ErrorCode::DiskFull, NO_ROOM)),
+            Self::NoneHere => Some(Failure::not_done(ErrorCode::Busy, NO_ROOM)),
+        }
+    }
 }

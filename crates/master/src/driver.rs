@@ -153,7 +153,8 @@ impl Master {
             }
             Event::Completed { id, result: Completion::Woken } if self.group.is_tick(id) => {
                 self.group.consensus_mut().tick(now.time)?;
-                self.group.leave_charge_if(self.appending.hangs(now.time))?;
+                let full = self.room.leaves_charge(now.time, matches!(self.role, Role::Primary(_)));
+                self.group.leave_charge_if(full || self.appending.hangs(now.time))?;
             }
             Event::Completed { id, result: Completion::Answered(result) }
                 if self.fetch.is_answer(id) =>
@@ -271,10 +272,9 @@ impl Master {
     /// Whether the log has the room that it needs next (D5).
     fn set_room(&mut self, now: Now, has_room: bool, wishes: &mut Vec<MasterEffect>) {
         if let Some(news) = self.room.set_full(!has_room) {
-            self.role.with_core(|core| core.set_full(!has_room));
+            let space = self.room.space(self.group.consensus().is_alone());
+            self.role.with_core(|core| core.set_log_space(space));
             wishes.push(MasterEffect::Env(Effect::Log(news)));
-            let left = self.group.leave_charge_if(!has_room);
-            left.unwrap_or_else(|error| self.halt(&error.to_string(), wishes));
         }
         if self.room.is_to_be_asked() {
             let id = self.fresh();
@@ -410,7 +410,7 @@ impl Master {
         if std::mem::take(&mut self.begins_history) {
             core.begin_history();
         }
-        core.set_full(self.room.is_full());
+        core.set_log_space(self.room.space(self.group.consensus().is_alone()));
         core.set_warning(self.warning.clone());
         let mut primary = Primary::new(core, self.core_effects);
         let founding = (self.group.hello().cell, self.config.cluster.clone());

@@ -8,15 +8,20 @@
 //! - F1: the log knows that it is full a whole segment before it is (`OperationLog`'s L5), so what
 //!   is on its way, and what the master has to write down for itself, still fits.
 //! - F2: what could not be appended is answered by nobody and forgotten by nobody: it stays first.
+//! - F3: a member of a group hands over while it is full, for another may have room; now and then
+//!   only, for that one may be full, too.
 
 use bytes::Bytes;
 use cairn_env::{Effect, EffectId, LogEvent};
-use cairn_master_core::LogJob;
+use cairn_master_core::{LogJob, LogSpace};
 use cairn_types::{LogIndex, Time};
 use std::time::Duration;
 
 /// How long until it is asked again whether there is room.
 pub(crate) const ROOM_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long whoever handed over for want of room stays in charge, when it is again (F3).
+const LEAVES_AGAIN: Duration = Duration::from_secs(3);
 
 /// A flush of the operation log that takes longer is told of.
 const SLOW_FLUSH: Duration = Duration::from_secs(1);
@@ -77,6 +82,8 @@ pub(crate) struct LogRoom {
     asking: Option<EffectId>,
     /// A checkpoint may let go of a part of the log; one is made each time that it gets full.
     wants_checkpoint: bool,
+    /// When it handed over last for want of it (F3).
+    left: Option<Time>,
 }
 
 impl LogRoom {
@@ -95,8 +102,23 @@ impl LogRoom {
         self.refused.take()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
+    /// As a core is told.
+    pub(crate) fn space(&self, is_alone: bool) -> LogSpace {
+        match (self.is_full, is_alone) {
+            (false, _) => LogSpace::Enough,
+            (true, true) => LogSpace::None,
+            (true, false) => LogSpace::NoneHere,
+        }
+    }
+
+    /// Whether a member that is in charge had better hand over now (F3).
+    pub(crate) fn leaves_charge(&mut self, now: Time, in_charge: bool) -> bool {
+        let rests = self.left.is_some_and(|at| now < at + LEAVES_AGAIN);
+        let leaves = self.is_full && in_charge && !rests;
+        if leaves {
+            self.left = Some(now);
+        }
+        leaves
     }
 
     /// What the log says; an event if that is news.
@@ -136,7 +158,7 @@ impl LogRoom {
 
 #[cfg(test)]
 mod tests {
-    use super::{Append, AppendOnItsWay, HANGS_AFTER};
+    use super::{Append, AppendOnItsWay, HANGS_AFTER, LEAVES_AGAIN, LogRoom};
     use cairn_env::EffectId;
     use cairn_types::Time;
 
@@ -151,5 +173,18 @@ mod tests {
         assert!(appending.end(EffectId(1)).is_some());
         assert!(!appending.hangs(began + HANGS_AFTER));
         assert!(appending.slowness(began + HANGS_AFTER).is_some());
+    }
+
+    #[test]
+    fn who_is_full_and_in_charge_hands_over_at_once_and_then_now_and_then() {
+        let now = Time::default() + LEAVES_AGAIN;
+        let mut room = LogRoom::default();
+        assert!(!room.leaves_charge(now, true), "it has room");
+        // It may have become full before it was in charge.
+        assert!(room.set_full(true).is_some());
+        assert!(!room.leaves_charge(now, false));
+        assert!(room.leaves_charge(now, true));
+        assert!(!room.leaves_charge(now, true), "the others may be full, too");
+        assert!(room.leaves_charge(now + LEAVES_AGAIN, true));
     }
 }

@@ -7,6 +7,7 @@ mod purge;
 mod settings;
 mod undelete;
 
+use cairn_master_core::LogSpace;
 use cairn_protocol::{
     Create, ErrorCode, Failure, FindPrimary, List, MasterRole, Open, Response, Stat, Status,
 };
@@ -75,7 +76,7 @@ fn where_there_is_no_room_what_is_new_is_refused_and_a_retry_gets_its_answer() {
     let (done, late) = (cell.create("/f"), cell.create("/g"));
     let first = cell.ask(done.clone());
     let waits = cell.send(late.clone());
-    cell.core.set_full(true);
+    cell.core.set_log_space(LogSpace::None);
     assert_eq!(cell.ask(done), first, "R24");
     let again = cell.send(late);
     let new = cell.create("/h");

@@ -3,7 +3,7 @@
 
 use super::cell::{Cell, path};
 use cairn_master_core::record::{OpenChunk, Record};
-use cairn_master_core::{MasterCore, ProposalId};
+use cairn_master_core::{LogSpace, MasterCore, ProposalId};
 use cairn_protocol::{
     CancelJob, ErrorCode, GetPolicy, GetPolicyAnswer, JobStatus, ListJobs, PolicySource, Response,
     SetPolicy, Stat,
@@ -372,10 +372,10 @@ fn where_the_log_has_no_room_no_slice_is_proposed() {
     let mut cell = Cell::with_directories(&["/d"]);
     cell.with_file("/d/f");
     cell.applies("/d", level(2));
-    cell.core.set_full(true);
+    cell.core.set_log_space(LogSpace::None);
     cell.pass(2_000);
     assert_eq!(cell.level("/d/f"), 3);
-    cell.core.set_full(false);
+    cell.core.set_log_space(LogSpace::Enough);
     cell.pass(2_000);
     assert_eq!(cell.level("/d/f"), 2);
 }

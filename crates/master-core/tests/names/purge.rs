@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, path};
 use cairn_env::{Completion, Event};
-use cairn_master_core::Record;
+use cairn_master_core::{LogSpace, Record};
 use cairn_protocol::{ErrorCode, JobUnit, ListJobs, Response, Undelete};
 
 impl Cell {
@@ -137,10 +137,10 @@ fn where_the_log_has_no_room_nothing_is_purged() {
     let mut cell = Cell::started();
     cell.many("/d", 2);
     let hidden = cell.hidden("/d");
-    cell.core.set_full(true);
+    cell.core.set_log_space(LogSpace::None);
     cell.pass(20_000);
     assert!(cell.exists(&hidden));
-    cell.core.set_full(false);
+    cell.core.set_log_space(LogSpace::Enough);
     cell.pass(2_000);
     assert!(!cell.exists(&hidden));
 }
