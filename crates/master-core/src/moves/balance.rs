@@ -13,6 +13,8 @@
 //!   concluded that all are near enough only when nothing is.
 //! - BL4: what clients write to all the time, and what nobody can copy, keeps no balance from its
 //!   end: whoever gives the order again later finds it.
+//! - BL5: what is moved brings both servers nearer to their shares: a chunk without bytes, which
+//!   would bring nobody nearer however often it was moved, stays where it is.
 
 use crate::job_pace::JobPace;
 use crate::record::SetBalance;
@@ -288,7 +290,8 @@ fn plan(
         counted.iter().filter(|server| **server != from).filter_map(rack).collect();
     let fits = |(server, it): &(&ServerId, &ServerShare)| {
         let below = it.fair.saturating_sub(it.stored);
-        let gets_on = below >= bytes && above(&from) >= bytes;
+        // BL5
+        let gets_on = bytes > 0 && below >= bytes && above(&from) >= bytes;
         let keeps_racks = || {
             let own = rack(server);
             own.is_some_and(|own| stay.len() + usize::from(!stay.contains(&own)) >= racks.len())

@@ -243,9 +243,37 @@ pub(super) fn tell_stored(world: &mut World, stored: &[(u64, u64)]) {
     }
 }
 
+/// Its members tell of a chunk that is full.
+fn tell_full(world: &mut World, grant: &ChunkGrant) {
+    let length = world.state.config().chunk_size;
+    for id in members(grant) {
+        world.beat(id, vec![ReplicaReport { length, ..report(grant) }], vec![]);
+    }
+}
+
+#[test]
+fn a_chunk_without_bytes_is_moved_for_nobody_and_the_balance_is_over() {
+    let (mut world, grant, _) = World::settled(4);
+    let empty = (1..=4).find(|id| !members(&grant).contains(id)).expect("one of four");
+    let chunk = world.state.config().chunk_size;
+    let stored: Vec<(u64, u64)> =
+        (1..=4).map(|id| (id, if id == empty { 0 } else { 30 * chunk })).collect();
+    world.request(7, Balance { threshold_permille: 100, dry_run: false });
+    world.commit();
+    for _ in 0..12 {
+        tell_stored(&mut world, &stored);
+        world.millis += 250;
+        world.wake_up();
+        assert_eq!(world.orders().len(), 0, "nobody would be nearer to its share");
+    }
+    world.commit();
+    assert_eq!(world.jobs(JobKind::Balance), []);
+}
+
 #[test]
 fn a_fuller_server_gives_chunks_to_an_emptier_one_until_both_are_near_enough() {
     let (mut world, grant, _) = World::settled(4);
+    tell_full(&mut world, &grant);
     let empty = (1..=4).find(|id| !members(&grant).contains(id)).expect("one of four");
     let chunk = world.state.config().chunk_size;
     let full = members(&grant)[1];
@@ -300,7 +328,8 @@ fn a_balance_that_is_called_off_drops_what_it_copies_and_waits_for_clients_until
     world.commit();
     let primary = grant.primary.server.get();
     let pass = |world: &mut World, leases: Vec<cairn_protocol::HeldLease>| {
-        world.beat(primary, vec![report(&grant)], leases);
+        tell_full(world, &grant);
+        world.beat(primary, vec![], leases);
         tell_stored(world, &stored);
         world.millis += 250;
         world.wake_up();

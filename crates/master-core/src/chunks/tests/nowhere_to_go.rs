@@ -176,11 +176,15 @@ fn a_balance_goes_on_though_a_chunk_cannot_have_its_level_and_ends_where_clients
         world.request(7, Balance { threshold_permille: 100, dry_run: false });
         world.commit();
         let primary = grant.primary.server.get();
+        let full = ReplicaReport { length: chunk, ..report(&grant) };
+        for id in members(&grant) {
+            world.beat(id, vec![full.clone()], vec![]);
+        }
         let ticks = 4 * 4 * if leased { 22 } else { 2 };
         let mut ended = None;
         for tick in 0..ticks {
             let leases = if leased { vec![held(&grant)] } else { vec![] };
-            world.beat(primary, vec![report(&grant)], leases);
+            world.beat(primary, vec![full.clone()], leases);
             tell_stored(&mut world, &stored);
             world.millis += 250;
             world.wake_up();
