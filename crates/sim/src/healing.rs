@@ -1,9 +1,12 @@
 //! After the faults: the cell is let alone until it has healed, or for so long that it should have.
 //!
 //! - HE1: it is looked at every [`LOOK_EVERY`]; what is amiss at the last look is the complaint.
+//! - HE2: what the cell may not decide by itself a person decides, when it has had time to do all
+//!   that it may (`persons_decisions.rs`).
 
 use crate::cell::{add_prober, master_addresses, rack_number};
 use crate::checkers::it_heals::{Amiss, Excused, ServerAtRest, compare, judge_jobs};
+use crate::persons_decisions::decide_all;
 use crate::prober::ask;
 use crate::simulation::Simulation;
 use cairn_env_sim::{NodeId, WorldStep};
@@ -19,6 +22,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The longest that healing may take: deaths that are not believed in yet, decisions that wait for
 /// the dead, what was deleted last, a round of the scrub, and copies one after the other.
 const HEALS_WITHIN: Duration = Duration::from_secs(120);
+/// How long the cell is let alone, before a person decides what only a person may.
+const LEFT_ALONE: Duration = Duration::from_secs(30);
+/// How often a person does.
+const PERSON_EVERY: Duration = Duration::from_secs(5);
 /// The script token of a look; of the run's own, as the injector's are.
 const LOOK: u64 = 2;
 
@@ -26,6 +33,7 @@ const LOOK: u64 = 2;
 pub(crate) fn heal(sim: &mut Simulation) {
     let end = sim.now().after(HEALS_WITHIN);
     let began = sim.now();
+    let mut person_acts = began.after(LEFT_ALONE);
     let asker = add_prober(&mut sim.world, "healer", Role::Client);
     while let Err(Amiss { chunk, what }) = look(sim, asker) {
         if sim.observer.borrow().failure.is_some() {
@@ -37,6 +45,11 @@ pub(crate) fn heal(sim: &mut Simulation) {
             let explained = chunk.map(|chunk| explain(sim, asker, chunk)).unwrap_or_default();
             let message = format!("after {HEALS_WITHIN:?} {what}{explained}");
             return sim.fail("it_heals", message);
+        }
+        if sim.now() >= person_acts {
+            // HE2
+            person_acts = sim.now().after(PERSON_EVERY);
+            decide_all(sim, asker);
         }
         sim.world.script(LOOK_EVERY, LOOK);
         while sim.world.step() != WorldStep::Script(LOOK) {}
@@ -67,7 +80,13 @@ fn look(sim: &mut Simulation, asker: NodeId) -> Result<(), Amiss> {
 
 /// What the simulator itself sees of the cell.
 fn at_rest(sim: &Simulation) -> Result<Excused, Amiss> {
-    let observer = &mut *sim.observer.borrow_mut();
+    let servers = servers_at_rest(sim);
+    sim.observer.borrow_mut().judge_at_rest(sim.nodes.master, servers)
+}
+
+/// Chunkservers that run.
+pub(crate) fn servers_at_rest(sim: &Simulation) -> Vec<ServerAtRest> {
+    let observer = sim.observer.borrow();
     let servers =
         sim.nodes.servers.iter().enumerate().filter(|(_, node)| sim.world.is_alive(**node));
     let server = |(at, node): (usize, &NodeId)| ServerAtRest {
@@ -77,8 +96,7 @@ fn at_rest(sim: &Simulation) -> Result<Excused, Amiss> {
         drains: observer.servers.is_draining(*node),
         disks: sim.world.disks(*node).to_vec(),
     };
-    let servers = servers.map(server).collect();
-    observer.judge_at_rest(sim.nodes.master, servers)
+    servers.map(server).collect()
 }
 
 /// Servers that run.
@@ -131,10 +149,15 @@ fn verify(
     Ok(())
 }
 
-/// A chunk that the master takes for one that lacks replicas.
+/// A chunk that the master takes for one that lacks replicas, and that is not excused.
 fn some_degraded(sim: &mut Simulation, asker: NodeId) -> Option<ChunkHandle> {
-    match of_master(sim, asker, ListDegraded { limit: 1, ..ListDegraded::default() }) {
-        Ok(Response::ListDegraded(listed)) => listed.chunks.first().map(|chunk| chunk.handle),
+    let hopeless = at_rest(sim).map(|excused| excused.hopeless).unwrap_or_default();
+    let limit = u32::try_from(hopeless.len() + 1).expect("few");
+    match of_master(sim, asker, ListDegraded { limit, ..ListDegraded::default() }) {
+        Ok(Response::ListDegraded(listed)) => {
+            let mut all = listed.chunks.iter().map(|chunk| chunk.handle);
+            all.find(|handle| !hopeless.contains(handle))
+        }
         _ => None,
     }
 }
@@ -161,7 +184,7 @@ fn jobs(sim: &mut Simulation, asker: NodeId) -> Result<Vec<JobStatus>, String> {
     }
 }
 
-fn of_master(
+pub(crate) fn of_master(
     sim: &mut Simulation,
     asker: NodeId,
     request: impl Into<Request>,

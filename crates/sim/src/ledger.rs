@@ -1,9 +1,10 @@
 //! The simulator's own books on every chunk, kept from what is seen at the seam: what the log
 //! says, what each disk has applied, what was acknowledged. Never the system's opinion.
 
+use crate::inventories::ToldInventories;
 use cairn_env::{ChunkJob, CloneWork, JournalEntry};
 use cairn_env_sim::{NodeId, WorldTime};
-use cairn_protocol::{Failure, Fetch, ReplicaReport, Request, Response};
+use cairn_protocol::{Failure, Fetch, Inventory, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,11 @@ pub(crate) struct ReplicaLedger {
     pub(crate) suspect: bool,
     /// It lost power with unsynced bytes, or on a disk that lies.
     pub(crate) lost: bool,
+    /// The disk that lost power lied: which version it stands at, or whether it is there at all, is
+    /// not known before its server has looked, and told.
+    pub(crate) unknown: bool,
+    /// It has told then that it is not there, or stands lower.
+    pub(crate) forgotten: bool,
     /// An old image of its disk came back then; neither it nor whoever knows where it is can tell,
     /// before a raise compares the replicas (R29).
     pub(crate) turned_back: Option<WorldTime>,
@@ -149,6 +155,20 @@ impl ChunkLedger {
         }
     }
 
+    /// Whether fewer than so many of these nodes' replicas are sure to hold all that was
+    /// acknowledged: the rest are damaged, or may have lost bytes, or lack what another has.
+    pub(crate) fn lacks_sure(&self, nodes: &[NodeId], least: usize) -> bool {
+        let replica = |node: &NodeId| &self.replicas[node];
+        let is_somewhere =
+            |push: &PushId| nodes.iter().any(|node| replica(node).applied.contains_key(push));
+        let lacks = |it: &ReplicaLedger| {
+            let mut acknowledged = self.acknowledged.iter().map(|done| done.push);
+            acknowledged.any(|push| !it.applied.contains_key(&push) && is_somewhere(&push))
+        };
+        let is_sure = |it: &&ReplicaLedger| !it.suspect && !it.flipped && !lacks(it);
+        nodes.iter().map(replica).filter(is_sure).count() < least
+    }
+
     /// A node's clone is a replica from here on.
     fn adopt(&mut self, node: NodeId) {
         let replica = self.clones.remove(&node).unwrap_or_default();
@@ -173,6 +193,7 @@ impl ChunkLedger {
 pub(crate) struct Ledger {
     pub(crate) chunks: BTreeMap<ChunkHandle, ChunkLedger>,
     pub(crate) by_place: BTreeMap<(EntryId, ChunkIndex), ChunkHandle>,
+    inventories: ToldInventories,
     /// How often each machine's power went, and its disks alone.
     boots: BTreeMap<NodeId, (u64, u64)>,
     /// Whose disks say of some syncs that they are done when they are not.
@@ -240,6 +261,7 @@ impl Ledger {
                         let replica = self.chunk(*handle).replicas.entry(node).or_default();
                         replica.version = *version;
                         replica.dirty = true;
+                        (replica.unknown, replica.forgotten) = (false, false);
                     }
                 }
             }
@@ -277,12 +299,14 @@ impl Ledger {
     /// What a machine had not synced may be gone; of a disk that lies, what it had synced too.
     fn page_cache_lost(&mut self, node: NodeId) {
         let lied = self.liars.contains(&node);
+        self.inventories.forget(node);
         for chunk in self.chunks.values_mut() {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
                 if lied {
                     replica.synced.clear();
                     // Where nothing was applied, the version that it was raised to may be gone.
                     replica.lost = true;
+                    replica.unknown = true;
                 }
                 replica.suspect |= replica.dirty;
                 replica.lost |= replica.applied.len() > replica.synced.len();
@@ -339,6 +363,21 @@ impl Ledger {
             if let Some(replica) = self.chunk(*handle).replicas.get_mut(&node) {
                 replica.absent = true;
             }
+        }
+    }
+
+    /// A process tells of what it holds: when it has told all, it is known what a
+    /// disk that lies has kept.
+    pub(crate) fn inventory(&mut self, node: NodeId, slice: &Inventory) {
+        let Some(held) = self.inventories.slice(node, slice) else { return };
+        for (handle, chunk) in &mut self.chunks {
+            let Some(replica) = chunk.replicas.get_mut(&node).filter(|it| it.unknown) else {
+                continue;
+            };
+            let told = held.get(handle);
+            replica.unknown = false;
+            replica.forgotten = told.is_none_or(|(version, _)| *version < replica.version);
+            replica.suspect |= told.is_some_and(|(_, suspect)| *suspect);
         }
     }
 
@@ -451,7 +490,9 @@ impl Ledger {
 mod tests {
     use super::{ChunkLedger, Ledger, ReplicaLedger};
     use cairn_env_sim::{NodeId, WorldTime};
-    use cairn_types::{ChunkHandle, ChunkVersion, MutationNumber, PushId, SerialNumber, SessionId};
+    use cairn_protocol::{Inventory, ReplicaReport, ReportSlice};
+    use cairn_types::SessionId;
+    use cairn_types::{ChunkHandle, ChunkVersion, JoinId, MutationNumber, PushId, SerialNumber};
 
     const SOURCE: NodeId = NodeId(1);
     const LEVELLED: NodeId = NodeId(2);
@@ -494,5 +535,52 @@ mod tests {
         level(&mut ledger, handle);
         ledger.power_lost(SOURCE);
         assert_eq!(ledger.chunk(handle).intact(), [LEVELLED]);
+    }
+
+    #[test]
+    fn only_replicas_that_are_undamaged_undoubted_and_lack_nothing_are_sure() {
+        let (mut ledger, handle) = acknowledged_on_one();
+        let nodes = [SOURCE, LEVELLED];
+        let lacks = |ledger: &mut Ledger, least| ledger.chunk(handle).lacks_sure(&nodes, least);
+        assert!(!lacks(&mut ledger, 1) && lacks(&mut ledger, 2), "one lacks what the other has");
+        level(&mut ledger, handle);
+        assert!(!lacks(&mut ledger, 2));
+        ledger.flipped(LEVELLED, handle);
+        assert!(lacks(&mut ledger, 2), "one is damaged");
+        ledger.chunk(handle).replicas.get_mut(&SOURCE).expect("made above").suspect = true;
+        assert!(lacks(&mut ledger, 1), "the other is doubted");
+    }
+
+    fn slice(number: u64, last: bool, told: Option<(ChunkHandle, u64)>) -> Inventory {
+        let report = |(handle, version)| ReplicaReport {
+            handle,
+            version: ChunkVersion::new(version),
+            ..ReplicaReport::default()
+        };
+        let replicas = ReportSlice(told.map(report).into_iter().collect());
+        Inventory { number, last, replicas, join: JoinId::new(7), ..Inventory::default() }
+    }
+
+    #[test]
+    fn what_a_disk_that_lies_has_kept_is_known_when_its_server_has_told_all() {
+        let told_lower = |version| Some((ChunkHandle::new(1), version));
+        for (lies, told, forgotten) in [
+            (true, None, true),
+            (true, told_lower(1), true),
+            (true, told_lower(2), false),
+            (false, None, false),
+        ] {
+            let (mut ledger, handle) = acknowledged_on_one();
+            ledger.chunk(handle).replicas.get_mut(&SOURCE).expect("made above").version =
+                ChunkVersion::new(2);
+            if lies {
+                ledger.liars.insert(SOURCE);
+            }
+            ledger.power_lost(SOURCE);
+            ledger.inventory(SOURCE, &slice(0, false, told));
+            assert!(!ledger.chunk(handle).replicas[&SOURCE].forgotten, "there may be more");
+            ledger.inventory(SOURCE, &slice(1, true, None));
+            assert_eq!(ledger.chunk(handle).replicas[&SOURCE].forgotten, forgotten, "{told:?}");
+        }
     }
 }

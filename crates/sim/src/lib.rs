@@ -18,10 +18,12 @@ mod fault_injector;
 mod fault_mix;
 mod file_model;
 mod healing;
+mod inventories;
 mod ledger;
 mod machine_faults;
 mod observer;
 mod operations;
+mod persons_decisions;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod prober;

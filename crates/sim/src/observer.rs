@@ -115,6 +115,18 @@ impl Observer {
         }
     }
 
+    /// Chunks of the cell of a master that wait for a person's decision, with these servers.
+    pub(crate) fn undecided_at_rest(
+        &mut self,
+        master: NodeId,
+        servers: Vec<ServerAtRest>,
+    ) -> Vec<ChunkHandle> {
+        let replay = self.replay.get_mut(&master);
+        let state = replay.and_then(|replay| replay.state().ok().flatten());
+        let cell = state.map(|state| CellAtRest { state, ledger: &self.ledger, servers });
+        cell.map(|cell| cell.undecided()).unwrap_or_default()
+    }
+
     /// A backup of the master's disk came back: its log begins again somewhere in the past.
     pub(crate) fn master_restored(&mut self) {
         self.replay.values_mut().for_each(ReplayIsState::give_up);
@@ -248,6 +260,9 @@ impl MessageWatch for Observer {
     fn delivered(&mut self, seen: &SeenRequest<'_>) {
         if let Request::Heartbeat(beat) = seen.request {
             self.ledger.told_as_lost(seen.from, &beat.lost);
+        }
+        if let Request::Inventory(slice) = seen.request {
+            self.ledger.inventory(seen.from, slice);
         }
         self.ask(seen.at, |checker, ledger| checker.delivered(seen, ledger));
     }

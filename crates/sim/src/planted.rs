@@ -79,6 +79,14 @@ fn healing(seed: u64, servers: usize) -> RunConfig {
     RunConfig { faults, servers, heals: true, seconds: 8, ..RunConfig::of(seed) }
 }
 
+/// The same, where machines lose power: suspects are all that there is of chunks, and a person is
+/// there who decides what only a person may.
+fn doubting(seed: u64) -> RunConfig {
+    use FaultKind as Kind;
+    let faults = FaultMix::every(700, &[(Kind::PowerLossAll, 1), (Kind::Kill, 1)]);
+    RunConfig { faults, ..healing(seed, 5) }
+}
+
 /// A rule whose loss this checker, and no other, has to see in one of a few runs.
 #[derive(Clone, Copy)]
 pub struct Exposure {
@@ -92,10 +100,11 @@ pub struct Exposure {
 /// What whole runs have to bring to light by themselves: a shadow that lies about how far behind it
 /// is; garbage that stays, a job that stands still, and a master that tells otherwise than it is.
 #[must_use]
-pub fn exposures() -> [Exposure; 4] {
+pub fn exposures() -> [Exposure; 5] {
     let heals = "it_heals";
     [
         Exposure { rule: Rule::A26, checker: "shadow_is_prefix", run: shadows },
+        Exposure { rule: Rule::H1, checker: heals, run: doubting },
         Exposure { rule: Rule::H3, checker: heals, run: |seed| healing(seed, 4) },
         Exposure { rule: Rule::H4, checker: heals, run: |seed| healing(seed, 5) },
         Exposure { rule: Rule::H5, checker: heals, run: |seed| healing(seed, 5) },

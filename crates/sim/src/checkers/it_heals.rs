@@ -9,11 +9,16 @@
 //! ```
 //! - IH1: which chunks there are and what each shall have is what the log says; who has a replica
 //!   is what was seen at the disks. What the master believes is compared with it, and never asked.
-//! - IH2: a chunk is excused of which no replica is left on a server that runs that the cell itself
-//!   can take for good, unless all of its set are here: a client or a person has to have it decided
-//!   (R28), and what was kept for that stays.
+//! - IH2: a chunk is excused of which no up-to-date replica is left on a server that runs but
+//!   those that are damaged, or lie in a directory that was given up: nobody can bring it back.
+//!   What is left of it stays.
+//! - IH3: a stale replica that takes the only place that is left stays where it and one good one
+//!   are all there is of a chunk: only beside two others may it go (R33).
+//! - IH4: where too few replicas are sure to hold all that was acknowledged, a decision is asked
+//!   of a person, who is there (`persons_decisions.rs`), as for what is kept (R28); then it has to
+//!   heal.
 
-use crate::ledger::{ChunkLedger, Ledger, ReplicaLedger};
+use crate::ledger::{ChunkLedger, Ledger};
 use crate::stored_files::{StoredFile, cloned, stored};
 use cairn_env_sim::{NodeId, SimDisk};
 use cairn_master_core::State;
@@ -21,6 +26,9 @@ use cairn_master_core::state::ChunkRecord;
 use cairn_protocol::{ChunkCounts, JobKind, JobState, JobStatus};
 use cairn_types::{ChunkHandle, ServerId};
 use std::collections::BTreeSet;
+
+/// Replicas that have to be sure of what was acknowledged, where goal and set allow as many (R11).
+const SURE_LEAST: usize = 2;
 
 /// A chunkserver that runs.
 pub(crate) struct ServerAtRest {
@@ -55,12 +63,12 @@ impl From<String> for Amiss {
 /// What is less than it should be, and cannot be otherwise.
 #[derive(Debug, Default)]
 pub(crate) struct Excused {
-    /// Chunks without a good replica (IH2).
+    /// Chunks without a replica that can be read whole (IH2).
     pub(crate) hopeless: BTreeSet<ChunkHandle>,
-    /// Chunks that shall have more replicas than there are servers.
+    /// Chunks that shall have more replicas than there are servers that may hold them.
     short: u64,
-    /// Chunks of which servers keep replicas for a person: no other may be made there (R28).
-    kept: u64,
+    /// Chunks of which one good replica is left, and a stale one in the way of more (IH3).
+    blocked: BTreeSet<ChunkHandle>,
     /// Chunks on a server that is to be emptied, with too few others.
     stuck: u64,
 }
@@ -89,20 +97,40 @@ impl<'a> CellAtRest<'a> {
         Ok(excused)
     }
 
-    /// Servers that run and have a replica that is up to date (R9).
+    /// Servers that run and have a replica that is up to date (R9), in a directory that they use.
     fn current(&self, chunk: &ChunkAtRest<'_>) -> Vec<&ServerAtRest> {
         let has = |server: &&ServerAtRest| {
             let replica = chunk.book.replicas.get(&server.node);
-            replica.is_some_and(|replica| replica.version >= chunk.record.version)
+            replica
+                .is_some_and(|it| it.version >= chunk.record.version && !it.absent && !it.forgotten)
         };
         self.servers.iter().filter(has).collect()
     }
 
-    /// Whether a server keeps a stale replica of a chunk for a person (R28).
-    fn keeps(&self, chunk: &ChunkAtRest<'_>, server: &ServerAtRest) -> bool {
-        let replica = chunk.book.replicas.get(&server.node);
-        self.state.kept_above(chunk.handle).is_some()
-            && replica.is_some_and(|replica| replica.version < chunk.record.version)
+    /// The servers on which a stale replica stands in the way (IH3).
+    fn stale_in_the_way(&self, chunk: &ChunkAtRest<'_>, current: &[&ServerAtRest]) -> usize {
+        let holds = |server: &&ServerAtRest| chunk.book.replicas.contains_key(&server.node);
+        let is_current =
+            |server: &ServerAtRest| current.iter().any(|other| other.node == server.node);
+        let stale = self.servers.iter().filter(holds).filter(|it| !is_current(it));
+        let stale: Vec<&ServerAtRest> = stale.collect();
+        let is_alone = current.len() == 1 && stale.len() == 1;
+        stale.iter().filter(|server| is_alone && !server.drains).count()
+    }
+
+    /// Chunks that wait for a person's decision (IH4).
+    pub(crate) fn undecided(&self) -> Vec<ChunkHandle> {
+        let book = |(handle, record)| {
+            let book = self.ledger.chunks.get(&handle)?;
+            Some(ChunkAtRest { handle, record, book })
+        };
+        let chunks = self.state.chunks().filter_map(book);
+        let waits = |chunk: &ChunkAtRest<'_>| {
+            let nodes: Vec<NodeId> = self.current(chunk).iter().map(|it| it.node).collect();
+            let size = chunk.record.set_size.min(chunk.record.goal) as usize;
+            chunk.book.lacks_sure(&nodes, size.clamp(1, SURE_LEAST))
+        };
+        chunks.filter(waits).map(|chunk| chunk.handle).collect()
     }
 
     fn judge_chunk(&self, chunk: &ChunkAtRest<'_>, excused: &mut Excused) -> Result<(), Amiss> {
@@ -112,16 +140,22 @@ impl<'a> CellAtRest<'a> {
             return Ok(());
         }
         let goal = chunk.record.goal as usize;
-        let places = self.servers.iter().filter(|server| !server.drains);
-        let places = places.filter(|server| !self.keeps(chunk, server)).count();
+        let in_the_way = self.stale_in_the_way(chunk, &current);
+        let all_places = self.servers.iter().filter(|server| !server.drains).count();
+        let places = match all_places - in_the_way {
+            // With another place it is copied there, and the stale one goes then.
+            free @ 0..SURE_LEAST => free,
+            _ => all_places,
+        };
         let counted: Vec<_> = current.iter().filter(|server| !server.drains).collect();
         let leaving: Vec<_> = current.iter().filter(|server| server.drains).collect();
-        let keepers = self.servers.iter().filter(|server| self.keeps(chunk, server)).count();
-        excused.short += u64::from(goal > self.servers.len() - keepers);
-        excused.kept += u64::from(keepers > 0);
         let wanted = goal.min(places);
         if counted.len() != wanted {
             return Err(self.tell(chunk, &format!("is to have {wanted} replicas")));
+        }
+        excused.short += u64::from(current.len() < goal);
+        if places < all_places {
+            excused.blocked.insert(chunk.handle);
         }
         if places < goal {
             excused.stuck += u64::from(!leaving.is_empty());
@@ -158,10 +192,9 @@ impl<'a> CellAtRest<'a> {
             };
             let book = &self.ledger.chunks[&handle];
             let replica = book.replicas.get(&server.node);
-            let needed = replica.is_some_and(|replica| replica.version >= record.version);
-            let kept =
-                self.state.kept_above(handle).is_some() || excused.hopeless.contains(&handle);
-            if !needed && !kept {
+            let needed = replica.is_some_and(|it| it.version >= record.version && !it.forgotten);
+            let stays = excused.hopeless.contains(&handle) || excused.blocked.contains(&handle);
+            if !needed && !stays {
                 return Err(self.tell(
                     &ChunkAtRest { handle, record, book },
                     &format!("lies on {name} as {path}, where nothing needs it"),
@@ -195,11 +228,7 @@ impl<'a> CellAtRest<'a> {
 
 /// IH2
 fn is_hopeless(chunk: &ChunkAtRest<'_>, current: &[&ServerAtRest]) -> bool {
-    let replicas = || current.iter().map(|server| &chunk.book.replicas[&server.node]);
-    let sound = |replica: &ReplicaLedger| !replica.suspect && !replica.flipped;
-    let all_here = current.len() >= chunk.record.set_size as usize;
-    let can_be_decided = all_here && replicas().any(|replica| !replica.flipped);
-    !can_be_decided && !replicas().any(sound)
+    current.iter().all(|server| chunk.book.replicas[&server.node].flipped)
 }
 
 /// H5: whether the master tells the same of a cell that stands like that.
@@ -211,9 +240,8 @@ pub(crate) fn compare(excused: &Excused, told: &ChunkCounts) -> Result<(), Strin
         && told.below_goal <= excused.short + hopeless
         && (told.below_goal >= excused.short)
         && bad.iter().all(|count| *count <= hopeless)
-        && told.unknown <= hopeless + excused.kept
-        // What was kept for a person is stale, too.
-        && told.stale <= hopeless + excused.kept;
+        && told.unknown <= hopeless
+        && told.stale <= hopeless + excused.blocked.len() as u64;
     if fine { Ok(()) } else { Err(format!("the master tells {told:?}, and it is {excused:?}")) }
 }
 
