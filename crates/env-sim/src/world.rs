@@ -154,8 +154,14 @@ impl SimWorld {
     #[must_use]
     pub fn is_well(&self, node: NodeId) -> bool {
         let it = &self.nodes[node.0];
-        let quick = it.slow == 1 && it.slow_disk == 1 && it.paused_until <= self.time.now;
+        let quick = it.slow == 1 && it.slow_disk == 1 && !self.is_paused(node);
         it.process.is_some() && quick && it.disks.iter().all(SimDisk::is_well)
+    }
+
+    /// Whether a process stands still there.
+    #[must_use]
+    pub fn is_paused(&self, node: NodeId) -> bool {
+        self.pause_of(node).is_some()
     }
 
     /// Whether what one machine sends reaches another.

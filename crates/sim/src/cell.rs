@@ -46,6 +46,11 @@ impl CellNodes {
         self.masters.iter().chain(&self.servers).copied().collect()
     }
 
+    /// All there are.
+    pub(crate) fn all(&self) -> Vec<NodeId> {
+        self.masters.iter().chain(&self.servers).chain(&self.clients).copied().collect()
+    }
+
     /// The other chunkservers.
     pub(crate) fn peers(&self, server: NodeId) -> Vec<NodeId> {
         self.servers.iter().copied().filter(|peer| *peer != server).collect()
@@ -102,8 +107,7 @@ pub(crate) fn build(
     let clients = (0..clients).map(|at| add_client(&mut world, (at, &listed), ShadowReads::Never));
     let clients = clients.collect::<Vec<_>>();
     let nodes = CellNodes { master: masters[0], masters, servers, clients };
-    let everyone = nodes.with_disks().into_iter().chain(nodes.clients.iter().copied());
-    for node in everyone.collect::<Vec<_>>() {
+    for node in nodes.all() {
         world.restart(node).expect("a fresh process starts");
     }
     (world, nodes)
