@@ -27,6 +27,7 @@ usage: cargo xtask <command>
                 --seeds N [--from K]    many seeds, on all processors
                 --seed N [--trace]      one seed, event by event
                 … --mild                without the rarer faults, and less strictly judged
+                … --heals               those that have to heal in full when the faults are over
                 --planted               each rule broken on purpose; a checker must notice
   soak        a cell of real processes at the size people run; minutes and gigabytes:
                 tree | appends | kills | masters | chaos | heals |

@@ -4,6 +4,7 @@
 //!   --seeds N [--from K]    seeds K … K+N−1
 //!   --seed N [--trace]      one of them, event by event
 //!   … --mild                without the rarer faults, and less strictly judged
+//!   … --heals               those that have to heal in full when the faults are over
 //!   --planted               each rule broken on purpose: a checker must notice
 //! ```
 //! - M1: a run's seed is all there is to it; a failure is printed with the command that repeats it.
@@ -17,22 +18,36 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+/// Which runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunKind {
+    /// With all that disks, networks and machines do.
+    Hard,
+    /// Without the rarer faults.
+    Mild,
+    /// That have to heal in full.
+    Heals,
+}
+
 /// Runs what the words after `sim` ask for.
 ///
 /// # Errors
 /// When they make no sense, or something failed that should not, or did not that should.
 pub(crate) fn sim(words: &[&str]) -> Result<()> {
-    let (words, mild) = match words {
-        [words @ .., "--mild"] => (words, true),
-        words => (words, false),
+    let (words, kind) = match words {
+        [words @ .., "--mild"] => (words, RunKind::Mild),
+        [words @ .., "--heals"] => (words, RunKind::Heals),
+        words => (words, RunKind::Hard),
     };
     match words {
-        ["--planted"] if !mild => planted(),
-        ["--seed", seed] => one(number(seed)?, mild, false),
-        ["--seed", seed, "--trace"] => one(number(seed)?, mild, true),
-        ["--seeds", count] => seeds(1, number(count)?, mild),
-        ["--seeds", count, "--from", from] => seeds(number(from)?, number(count)?, mild),
-        _ => bail!("sim --seeds N [--from K] [--mild] | --seed N [--trace] [--mild] | --planted"),
+        ["--planted"] if kind == RunKind::Hard => planted(),
+        ["--seed", seed] => one(number(seed)?, kind, false),
+        ["--seed", seed, "--trace"] => one(number(seed)?, kind, true),
+        ["--seeds", count] => seeds(1, number(count)?, kind),
+        ["--seeds", count, "--from", from] => seeds(number(from)?, number(count)?, kind),
+        _ => {
+            bail!("sim --seeds N [--from K] | --seed N [--trace], each [--mild|--heals]; --planted")
+        }
     }
 }
 
@@ -41,22 +56,22 @@ fn number(word: &str) -> Result<u64> {
 }
 
 /// One seed, told in full; its last line but for a failure is the trace's hash.
-fn one(seed: u64, mild: bool, trace: bool) -> Result<()> {
-    let report = run_seed(seed, mild, trace);
+fn one(seed: u64, kind: RunKind, trace: bool) -> Result<()> {
+    let report = run_seed(seed, kind, trace);
     println!("{} operations", report.operations);
     print_reached(&report.reached);
     println!("trace {:016x}", report.trace_hash);
-    report.failure.map_or(Ok(()), |failure| Err(failed(seed, mild, &failure)))
+    report.failure.map_or(Ok(()), |failure| Err(failed(seed, kind, &failure)))
 }
 
 /// Many seeds; every failure is printed, and counted at the end.
-pub(crate) fn seeds(from: u64, count: u64, mild: bool) -> Result<()> {
+pub(crate) fn seeds(from: u64, count: u64, kind: RunKind) -> Result<()> {
     let start = Instant::now();
     let all: Vec<u64> = (from..from + count).collect();
     let reports = on_all_processors(&all, |seed| {
-        let report = run_seed(*seed, mild, false);
+        let report = run_seed(*seed, kind, false);
         if let Some(failure) = &report.failure {
-            println!("{:#}", failed(*seed, mild, failure));
+            println!("{:#}", failed(*seed, kind, failure));
         }
         report
     });
@@ -80,7 +95,7 @@ pub(crate) fn seeds(from: u64, count: u64, mild: bool) -> Result<()> {
 /// # Errors
 /// When it does not.
 pub(crate) fn same_trace_in_two_processes(seed: u64) -> Result<()> {
-    let ours = run_seed(seed, false, false);
+    let ours = run_seed(seed, RunKind::Hard, false);
     let mut other = Command::new(std::env::current_exe().context("finding this program")?);
     let output = other.args(["sim", "--seed", &seed.to_string()]).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -120,8 +135,12 @@ pub(crate) fn pinned() -> Result<()> {
     if count > 0 { bail!("{count} bugs are back") } else { Ok(()) }
 }
 
-fn run_seed(seed: u64, mild: bool, trace: bool) -> RunReport {
-    let config = if mild { RunConfig::of(seed) } else { RunConfig::hard(seed) };
+fn run_seed(seed: u64, kind: RunKind, trace: bool) -> RunReport {
+    let config = match kind {
+        RunKind::Hard => RunConfig::hard(seed),
+        RunKind::Mild => RunConfig::of(seed),
+        RunKind::Heals => RunConfig::healing(seed),
+    };
     cairn_sim::run(&RunConfig { trace, ..config })
 }
 
@@ -131,11 +150,15 @@ pub(crate) fn describe(failure: &CheckFailure) -> String {
 }
 
 /// What to print of a failed seed: what, where, and how to see it again.
-fn failed(seed: u64, mild: bool, failure: &CheckFailure) -> Error {
+fn failed(seed: u64, kind: RunKind, failure: &CheckFailure) -> Error {
     let what = describe(failure);
     let commit = commit();
-    let mild = if mild { " --mild" } else { "" };
-    let again = format!("cargo xtask sim --seed {seed} --trace{mild}");
+    let kind = match kind {
+        RunKind::Hard => "",
+        RunKind::Mild => " --mild",
+        RunKind::Heals => " --heals",
+    };
+    let again = format!("cargo xtask sim --seed {seed} --trace{kind}");
     anyhow!("seed {seed} at commit {commit}: {what}\n  again: {again}")
 }
 

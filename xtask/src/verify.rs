@@ -4,6 +4,7 @@
 //! wrong. The last line sums up: tests passed, and tests or other steps failed.
 
 use crate::fix::run;
+use crate::simulation::RunKind;
 use crate::{licences, simulation};
 use anyhow::{Context, Result, bail};
 use cairn_tidy::cargo;
@@ -13,6 +14,8 @@ use std::time::Instant;
 
 /// Seeds of the simulator that every verification runs, from 1 on.
 const SEED_COUNT: u64 = 60;
+/// Of those that have to heal in full.
+const HEALING_SEED_COUNT: u64 = 30;
 
 /// Tests that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +97,8 @@ pub(crate) fn verify() -> bool {
     progress.check("simulation", || {
         simulation::same_trace_in_two_processes(1)?;
         simulation::pinned()?;
-        simulation::seeds(1, SEED_COUNT, false)
+        simulation::seeds(1, SEED_COUNT, RunKind::Hard)?;
+        simulation::seeds(1, HEALING_SEED_COUNT, RunKind::Heals)
     });
     progress.check("planted bugs", simulation::planted);
     if !progress.failed_steps.is_empty() {

@@ -39,8 +39,10 @@ fn main() {
     let mut reached: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in from..from + count {
         let started = Instant::now();
-        let masters = if words.last().is_some_and(|last| last == "masters") { 3 } else { 1 };
-        let config = RunConfig { trace: numbers.len() == 1, masters, ..config(seed, &words) };
+        let mut config = RunConfig { trace: numbers.len() == 1, ..config(seed, &words) };
+        if words.last().is_some_and(|last| last == "masters") {
+            config.masters = 3;
+        }
         let report = run(&config);
         let verdict = match &report.failure {
             None => "ok".to_owned(),

@@ -60,13 +60,13 @@ fn faults_for(rule: Rule) -> FaultMix {
 /// The run of a seed under those faults.
 fn run_for(rule: Rule, seed: u64) -> RunConfig {
     match rule {
-        Rule::A26 => shadows(seed),
+        Rule::R21 | Rule::A26 => cut_masters(seed),
         _ => RunConfig { seconds: 30, faults: faults_for(rule), ..RunConfig::of(seed) },
     }
 }
 
 /// Three masters, of whom some are cut off or stand still.
-fn shadows(seed: u64) -> RunConfig {
+fn cut_masters(seed: u64) -> RunConfig {
     use FaultKind as Kind;
     let faults = FaultMix::every(700, &[(Kind::Partition, 1), (Kind::LongPause, 1)]);
     RunConfig { faults, masters: 3, seconds: 15, levels: false, ..RunConfig::of(seed) }
@@ -103,7 +103,7 @@ pub struct Exposure {
 pub fn exposures() -> [Exposure; 5] {
     let heals = "it_heals";
     [
-        Exposure { rule: Rule::A26, checker: "shadow_is_prefix", run: shadows },
+        Exposure { rule: Rule::A26, checker: "shadow_is_prefix", run: cut_masters },
         Exposure { rule: Rule::H1, checker: heals, run: doubting },
         Exposure { rule: Rule::H3, checker: heals, run: |seed| healing(seed, 4) },
         Exposure { rule: Rule::H4, checker: heals, run: |seed| healing(seed, 5) },

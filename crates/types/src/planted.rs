@@ -53,6 +53,8 @@ crate::code! {
         R19 = 19,
         /// Files go by id; hidden files get no lease.
         R20 = 20,
+        /// Leadership is confirmed by a majority.
+        R21 = 21,
         /// A new master waits for old leases.
         R22 = 22,
         /// Answers leave when applied.

@@ -21,6 +21,7 @@ pub struct Drill {
     /// The interleaving, in a line.
     pub name: &'static str,
     servers: usize,
+    masters: usize,
     config: fn() -> CellConfig,
     run: DrillSteps,
 }
@@ -33,12 +34,14 @@ impl Drill {
         servers: usize,
         run: DrillSteps,
     ) -> Self {
-        Self { rule: Some(rule), finding: None, name, servers, config: CellConfig::tiny, run }
+        let (finding, masters) = (None, 1);
+        Self { rule: Some(rule), finding, name, servers, masters, config: CellConfig::tiny, run }
     }
 
     /// Failed in a whole cell once, for a bug now mended.
     pub(super) const fn of_bug(name: &'static str, servers: usize, run: DrillSteps) -> Self {
-        Self { rule: None, finding: None, name, servers, config: CellConfig::tiny, run }
+        let (rule, finding, masters) = (None, None, 1);
+        Self { rule, finding, name, servers, masters, config: CellConfig::tiny, run }
     }
 
     /// Repeats a finding.
@@ -48,7 +51,13 @@ impl Drill {
         servers: usize,
         run: DrillSteps,
     ) -> Self {
-        Self { rule: None, finding: Some(finding), name, servers, config: CellConfig::tiny, run }
+        let (rule, finding, masters) = (None, Some(finding), 1);
+        Self { rule, finding, name, servers, masters, config: CellConfig::tiny, run }
+    }
+
+    /// In a cell with three masters.
+    pub(super) const fn with_a_group(self) -> Self {
+        Self { masters: 3, ..self }
     }
 
     /// In a cell with the times that real ones have.
@@ -69,7 +78,7 @@ pub fn run_drill(drill: &Drill, planted: Option<Rule>, trace: bool) -> RunReport
     crate::run::plant(planted);
     let mut report = RunReport::default();
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        let mut script = DrillScript::new(drill.servers, (drill.config)(), trace);
+        let mut script = DrillScript::new((drill.servers, drill.masters), (drill.config)(), trace);
         let verdict = (drill.run)(&mut script);
         script.finish(verdict, &mut report);
     }));

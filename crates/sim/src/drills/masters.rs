@@ -1,13 +1,14 @@
-//! Drills of the master's rules: terms (R2), servers (R5), times (R6), deletions (R20), leases of
-//! an earlier term (R22), old images (R29).
+//! Drills of the master's rules: terms (R2), servers (R5), times (R6), deletions (R20), leadership
+//! (R21), leases of an earlier term (R22), old images (R29).
 
 use super::drill::Drill;
 use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::path;
 use crate::operations::{ClientOp, OpOutput};
+use crate::prober::send;
 use bytes::Bytes;
-use cairn_protocol::Request;
+use cairn_protocol::{Request, Stat};
 use cairn_types::planted::Rule;
 use cairn_types::{ChunkHandle, Content, EntryId};
 use std::time::Duration;
@@ -61,6 +62,13 @@ pub(super) const DRILLS: &[Drill] = &[
         3,
         lease_on_a_deleted_file,
     ),
+    Drill::of_rule(
+        Rule::R21,
+        "a master that stood still is asked what another has changed meanwhile",
+        3,
+        look_up_at_a_former_primary,
+    )
+    .with_a_group(),
     Drill::of_rule(
         Rule::R22,
         "a restarted master is asked for a lease while the former holder stands still",
@@ -271,4 +279,27 @@ fn lease_on_a_deleted_file(script: &mut DrillScript) -> Verdict {
     script.refused(1, write(file, 0, b"after")).map(drop)?;
     let bytes = Bytes::from_static(b"after");
     script.refused(1, ClientOp::Append { file, bytes, sync: false }).map(drop)
+}
+
+/// The master in charge stands still. Meanwhile another one takes over, and a file is deleted. What
+/// the first one is asked in that time it answers when it goes on, before it knows of the other.
+fn look_up_at_a_former_primary(script: &mut DrillScript) -> Verdict {
+    script.create("/f", Content::Bytes)?;
+    let former = script.master_in_charge()?;
+    script.pause(former, PAST_THE_LEASE);
+    script.pass(Duration::from_millis(200));
+    let prober = script.prober;
+    let to = script.address(former);
+    let stat = Stat { path: path("/f") };
+    let asked = send(&mut script.sim, prober, to, (stat.into(), Bytes::new()));
+    let deleted = script.done(1, ClientOp::Delete { path: path("/f"), recursive: false })?;
+    if asked.borrow().is_some() {
+        return Err(format!("it does not stand still: {deleted:?}"));
+    }
+    let answer = asked.clone();
+    script.until("the former one answers", move |_| answer.borrow().is_some())?;
+    match asked.take().expect("waited for") {
+        Err(_) => Ok(()),
+        Ok(answer) => Err(format!("deleted, and yet it is there: {:?}", answer.response)),
+    }
 }

@@ -6,12 +6,13 @@ use crate::fault_mix::FaultMix;
 use crate::ledger::{ChunkLedger, ServerLedger};
 use crate::observer::Observer;
 use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, tell};
+use crate::prober::ask as probe;
 use crate::report::{RunConfig, RunReport};
 use crate::run::finish;
 use crate::simulation::{Simulation, told};
 use bytes::Bytes;
 use cairn_env_sim::{DiskFaults, DiskImage, NodeId, SeenRequest, WorldStep};
-use cairn_protocol::{Failure, Role};
+use cairn_protocol::{Failure, FindPrimary, MasterRole, Response, Role};
 use cairn_types::{Address, CellConfig, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,12 +38,16 @@ pub(super) struct DrillScript {
 }
 
 impl DrillScript {
-    pub(super) fn new(servers: usize, cell_config: CellConfig, trace: bool) -> Self {
+    pub(super) fn new(
+        (servers, masters): (usize, usize),
+        cell_config: CellConfig,
+        trace: bool,
+    ) -> Self {
         let config = RunConfig {
             seed: 1,
             seconds: 0,
             servers,
-            masters: 1,
+            masters,
             planted: None,
             trace,
             faults: FaultMix::calm(),
@@ -117,6 +122,23 @@ impl DrillScript {
             self.step();
         }
         Ok(())
+    }
+
+    /// Which of several masters says that it is in charge.
+    ///
+    /// # Errors
+    /// None does.
+    pub(super) fn master_in_charge(&mut self) -> Result<NodeId, String> {
+        for node in self.nodes().masters.clone() {
+            let (prober, to) = (self.prober, self.address(node));
+            let answer = probe(&mut self.sim, prober, to, FindPrimary {}.into());
+            if let Ok(Response::FindPrimary(said)) = answer.map(|it| it.response)
+                && said.role == MasterRole::Primary
+            {
+                return Ok(node);
+            }
+        }
+        Err("no master is in charge".to_owned())
     }
 
     /// Begins an operation of a client.
@@ -239,7 +261,11 @@ impl DrillScript {
     pub(super) fn address(&self, node: NodeId) -> Address {
         match self.nodes().servers.iter().position(|server| *server == node) {
             Some(at) => Address::new(format!("server{at}:7401")),
-            None => cell::master_addresses(1).remove(0),
+            None => {
+                let masters = &self.nodes().masters;
+                let at = masters.iter().position(|master| *master == node);
+                cell::master_addresses(masters.len()).remove(at.expect("a server, or a master"))
+            }
         }
     }
 

@@ -132,6 +132,10 @@ impl LevelChanges {
     /// The last words: everything shall have one level, and is looked at until it does.
     fn begin_to_close(&mut self) {
         self.closing = true;
+        if !self.made {
+            // Nothing was ever there to say a level of.
+            return;
+        }
         let there = (0..FILES).filter(|at| self.files[*at].id.is_some());
         let (inherit, look): (Vec<_>, Vec<_>) =
             there.map(|at| (LevelOp::Inherit(at), LevelOp::Look(at))).unzip();
