@@ -9,7 +9,8 @@
 //!   had them: somebody may have been told that they are done.
 //! - RE2: the new directory is another member's. Members of the old group that live, if there are
 //!   any, have nothing to do with it, and it does not with them.
-//! - RE3: the identity comes last: what was left half made is nobody's.
+//! - RE3: the identity comes last, and the log first: what was left half made is nobody's, and no
+//!   other cell is founded in it.
 
 use crate::master_disk::write_checkpoint;
 use crate::recovery::{RecoveryError, decoded, newest, replay, set_aside};
@@ -183,15 +184,14 @@ impl Remains {
         let index = state.applied().next();
         let begin = Begin { time: now, term, reign, new_history: true };
         state.apply(index, term, &Record::Begin(begin));
-        self.write(into, &state)?;
-
-        // It says that there is no log before the checkpoint.
+        // It says that there is no log before the checkpoint; and no cell is founded beside it.
         let alone = Member { id: me, standing: MemberStanding::Voter, ..Member::default() };
         let members = Members { all: vec![alone], as_of: index, ..Members::default() };
         let mark = GroupMark { term, committed: index, members, ..GroupMark::default() };
         let size = cairn_store::SEGMENT_SIZE_STANDARD;
         let (mut log, _) = OperationLog::open(Arc::clone(into), self.cell, size, index)?;
         log.append(&[(LogIndex::default(), mark.to_bytes().into())])?;
+        self.write(into, &state)?;
         let identity = Identity { kind: IdentityKind::Master, cell: self.cell, id: me.get() };
         Ok(write_identity(into.as_ref(), &identity)?)
     }

@@ -89,3 +89,23 @@ fn nothing_is_made_of_nothing_nor_where_something_is_nor_beside_a_master_that_ru
     let refused = from.begin_history(&taken, Term::new(9), NOW);
     assert!(matches!(refused, Err(RemainsError::NotEmpty(..))), "{refused:?}");
 }
+
+#[test]
+fn what_was_left_half_made_starts_as_nothing() {
+    let other = disk();
+    with_checkpoints(&other, 20);
+    let (into, running) = begun(&remains(&other).expect("a master's"), 9);
+    drop(running);
+    into.crash();
+    // Ended before the identity was written, with the checkpoint and without it.
+    into.session().remove("identity").expect("is there");
+    for _ in 0..2 {
+        let refused = Running::open(&into, 2).err().expect("refused").to_string();
+        assert!(refused.contains("belongs elsewhere"), "{refused}");
+        // Whoever tried has left an identity; nothing else has changed.
+        into.session().remove("identity").expect("is there");
+        for root in roots(&into) {
+            into.session().remove(&root).expect("is there");
+        }
+    }
+}
