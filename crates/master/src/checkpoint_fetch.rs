@@ -137,6 +137,9 @@ impl CheckpointFetch {
             Ok(LogDone::TakenOver(Some(taken))) => {
                 let offer = std::mem::take(self).offer;
                 let offer = offer.expect("what is taken over was offered");
+                let OfferedCheckpoint { index, term, .. } = offer.checkpoint;
+                let as_of = (taken.state.applied(), taken.state.applied_term());
+                assert_eq!(as_of, (index, term), "it is what was offered");
                 FetchStep::TakeOver(offer, taken)
             }
             // What has come is not known to be there, or does not read: anew with the next offer.

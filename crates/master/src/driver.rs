@@ -527,7 +527,6 @@ impl Master {
         if !self.group.consensus_mut().take_over(now.time, offer)? {
             return Ok(());
         }
-        assert_eq!(taken.state.applied(), as_of.0, "it is what was offered");
         let before = self.role.replace_state(*taken.state);
         self.page_file = Some(taken.page_file);
         wishes.extend(self.pace.take_over(as_of).into_iter().map(MasterEffect::Env));
