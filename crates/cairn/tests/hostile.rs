@@ -96,7 +96,9 @@ fn lie(cell: &[String], known: &[u64], liar: Liar, seed: u64, over: &AtomicBool)
     while !over.load(Ordering::SeqCst) {
         for lie in lies(liar, known, random) {
             let to = match lie.clone().directed() {
-                Directed::ClientToMaster(_) | Directed::ChunkserverToMaster(_) => 0,
+                Directed::ClientToMaster(_)
+                | Directed::ClientToMember(_)
+                | Directed::ChunkserverToMaster(_) => 0,
                 _ => 1 + random.below(cell.len() as u64 - 1) as usize,
             };
             // A connection that was closed, for what was said on it, is made anew.

@@ -225,6 +225,7 @@ impl ChunkCore {
             }
             Directed::Handshake(_)
             | Directed::ClientToMaster(_)
+            | Directed::ClientToMember(_)
             | Directed::ChunkserverToMaster(_)
             | Directed::MasterToMaster(_) => Err(not_served(name)),
         }

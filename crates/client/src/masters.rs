@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cairn_client_core::{Operation, ShadowReads};
 use cairn_protocol::{
     BackUp, ChangeMasters, ErrorCode, Failure, JoinGroup, ListMasters, ListMastersAnswer,
-    ReadBackUp, Rpc,
+    ReadBackup, Rpc,
 };
 use cairn_types::{Address, LogIndex, MemberChange, Members, ReplicaAt, crc32c};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Masters {
         index: LogIndex,
         (offset, size): (u64, u64),
     ) -> Result<Bytes, Error> {
-        let answer = self.ask(at, ReadBackUp { index, offset, size }).await?;
+        let answer = self.ask(at, ReadBackup { index, offset, size }).await?;
         if crc32c(&answer.bytes) != answer.checksum {
             let line = "a piece of a checkpoint came otherwise than it was sent";
             return Err(Failure::refused(ErrorCode::ChecksumMismatch, line).into());

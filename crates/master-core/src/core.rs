@@ -35,8 +35,8 @@ use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Balance, Batch, BatchEntry, BatchResult, CancelJob, CellInfoAnswer,
     ChangeSettings, ClientToMaster, Directed, Drain, ErrorCode, Failure, FindPrimaryAnswer,
-    ForgetServer, ListJobsAnswer, MasterRole, Open, ReasonCode, Recover, ReportBadBlockAnswer,
-    Request, ResourceUse, Response, Stat,
+    ForgetServer, ListJobsAnswer, MasterRole, Open, ReasonCode, ReportBadBlockAnswer, Request,
+    ResourceUse, Response, Stat,
 };
 use cairn_types::{
     CellConfig, CellId, ChunkHandle, EntryId, LogIndex, Random, ReignId, Term, WallTime,
@@ -101,9 +101,6 @@ pub struct MasterCore {
     log_space: LogSpace,
     out: MasterOutbox,
 }
-
-/// What the driver answers, and no core.
-const OF_THE_GROUP: &str = "what is about the group of masters is answered before it comes here";
 
 impl MasterCore {
     /// The master of term `term` over `state`; `seed` feeds its choices.
@@ -318,6 +315,7 @@ impl MasterCore {
             }
             other @ (Directed::Handshake(_)
             | Directed::MasterToChunkserver(_)
+            | Directed::ClientToMember(_)
             | Directed::MasterToMaster(_)
             | Directed::ClientToChunkserver(_)
             | Directed::PrimaryToSecondary(_)
@@ -377,10 +375,6 @@ impl MasterCore {
         Response::CellInfo(CellInfoAnswer { cell, config, term: self.term })
     }
 
-    fn recover(&mut self, now: Now, wish: &Recover) -> Result<Response, Failure> {
-        self.chunks.recover(now, &self.state, wish).map(Response::Recover)
-    }
-
     /// What clients ask: answered at once from what is known, or taken into a room of its own.
     fn on_client(&mut self, now: Now, from: Caller, request: ClientToMaster) {
         if let Some(refusal) = self.refusal(now, &request) {
@@ -435,18 +429,12 @@ impl MasterCore {
             | ClientToMaster::Undrain(_)
             | ClientToMaster::Balance(_)) => return self.move_chunks(now, from, moves),
             ClientToMaster::ListLost(wish) => Ok(Response::ListLost(self.chunks.lost_after(&wish))),
-            ClientToMaster::Recover(it) => self.recover(now, &it),
+            ClientToMaster::Recover(wish) => {
+                self.chunks.recover(now, state, &wish).map(Response::Recover)
+            }
             ClientToMaster::LetGoOfLost(it) => return self.let_go(now, from, it.handle),
             ClientToMaster::ForgetServer(it) => return self.forget_server(now, from, &it),
             ClientToMaster::ChangeSettings(it) => return self.change_settings(now, from, it),
-            ClientToMaster::ListMasters(_)
-            | ClientToMaster::JoinGroup(_)
-            | ClientToMaster::AskShadow(_)
-            | ClientToMaster::BackUp(_)
-            | ClientToMaster::ReadBackUp(_)
-            | ClientToMaster::ChangeMasters(_) => {
-                Err(Failure::refused(ErrorCode::Invalid, OF_THE_GROUP))
-            }
             ClientToMaster::RecordLength(wish) => return self.record_length(now, from, wish.file),
         };
         for chunk in answer.iter().flat_map(reads::unlocated) {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use cairn_env::{Caller, Effect, EffectId, Payload};
 use cairn_master_core::{LogDone, LogJob, LogResult};
 use cairn_protocol::{
-    ErrorCode, Failure, FetchCheckpoint, FetchCheckpointAnswer, ReadBackUp, ReadBackUpAnswer,
+    ErrorCode, Failure, FetchCheckpoint, FetchCheckpointAnswer, ReadBackup, ReadBackupAnswer,
     Request, Response,
 };
 use cairn_types::crc32c;
@@ -28,7 +28,7 @@ enum AnswerForm {
     /// A member's, of pages.
     Pages,
     /// A person's, of either.
-    BackUp,
+    Backup,
 }
 
 impl PieceWish {
@@ -39,9 +39,9 @@ impl PieceWish {
                 let form = if piece.size == 0 { AnswerForm::Root } else { AnswerForm::Pages };
                 Some(Self { piece: piece.clone(), form })
             }
-            Request::ReadBackUp(ReadBackUp { index, offset, size }) => {
+            Request::ReadBackup(ReadBackup { index, offset, size }) => {
                 let piece = FetchCheckpoint { index: *index, offset: *offset, size: *size };
-                Some(Self { piece, form: AnswerForm::BackUp })
+                Some(Self { piece, form: AnswerForm::Backup })
             }
             _ => None,
         }
@@ -94,8 +94,8 @@ impl CheckpointReads {
                 let answer = FetchCheckpointAnswer { root: Bytes::new(), checksum };
                 (Response::FetchCheckpoint(answer), bytes)
             }
-            AnswerForm::BackUp => {
-                (Response::ReadBackUp(ReadBackUpAnswer { bytes, checksum }), Bytes::new())
+            AnswerForm::Backup => {
+                (Response::ReadBackup(ReadBackupAnswer { bytes, checksum }), Bytes::new())
             }
         };
         Some(reply(to, Ok(answer), payload))

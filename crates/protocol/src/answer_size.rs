@@ -75,7 +75,7 @@ impl Request {
             Self::Heartbeat(beat) => {
                 4 * SMALL_ANSWER_SIZE + 16 * beat.leases.len() + 32 * beat.held.len()
             }
-            Self::ReadBackUp(_) => whole,
+            Self::ReadBackup(_) => whole,
             Self::FetchCheckpoint(fetch) => {
                 whole + size_of_count(fetch.size).min(PAYLOAD_SIZE_MAX as usize)
             }

@@ -1,7 +1,7 @@
 //! Backups of a cell's metadata, taken from a master while it runs (design §4).
 //!
 //! ```text
-//!   BackUp ──► a checkpoint as of now is made ──► its index ──► ReadBackUp: the root, then pages
+//!   BackUp ──► a checkpoint as of now is made ──► its index ──► ReadBackup: the root, then pages
 //! ```
 
 use bytes::Bytes;
@@ -18,9 +18,9 @@ cairn_types::message! {
 
 cairn_types::message! {
     /// A piece of such a checkpoint, as its files are: of the pages, or with `size` zero the root.
-    pub struct ReadBackUp { 1 => index: LogIndex, 2 => offset: u64, 3 => size: u64 }
+    pub struct ReadBackup { 1 => index: LogIndex, 2 => offset: u64, 3 => size: u64 }
 }
 cairn_types::message! {
     /// The piece, no more than was asked for, and its checksum.
-    pub struct ReadBackUpAnswer { 1 => bytes: Bytes, 2 => checksum: u32 }
+    pub struct ReadBackupAnswer { 1 => bytes: Bytes, 2 => checksum: u32 }
 }

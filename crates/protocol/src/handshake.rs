@@ -85,6 +85,7 @@ impl Role {
                 Request::FindPrimary(_) => true,
                 _ => self == Self::Client,
             },
+            RpcDirection::ClientToMember => self == Self::Client,
             RpcDirection::ClientToChunkserver => match request {
                 // Bytes in a buffer do nothing to anyone, whoever brought them.
                 Request::Push(_) => true,

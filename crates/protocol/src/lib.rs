@@ -41,7 +41,7 @@ mod shadow_questions;
 mod traffic;
 
 pub use answer_size::SMALL_ANSWER_SIZE;
-pub use backup_calls::{BackUp, BackUpAnswer, ReadBackUp, ReadBackUpAnswer};
+pub use backup_calls::{BackUp, BackUpAnswer, ReadBackup, ReadBackupAnswer};
 pub use batch::{
     BATCH_COUNT_MAX, BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch,
     BatchAnswer, BatchEntry, BatchResult, Looked, SESSION_MUTATIONS_MAX,
@@ -104,7 +104,7 @@ pub use resource_calls::{
     Resources, ResourcesAnswer, ServerDisks, ServerResources,
 };
 pub use rpc::{
-    ChunkserverToMaster, ClientToChunkserver, ClientToMaster, Directed, Handshake,
+    ChunkserverToMaster, ClientToChunkserver, ClientToMaster, ClientToMember, Directed, Handshake,
     MasterToChunkserver, MasterToMaster, PrimaryToSecondary, ReplicaToReplica, Request, Response,
     Rpc, RpcDirection, proto_table,
 };

@@ -26,7 +26,7 @@ use crate::{
     Welcome, Write, WriteAnswer,
 };
 use crate::{AskShadow, AskShadowAnswer, TellShadow, TellShadowAnswer};
-use crate::{BackUp, BackUpAnswer, ReadBackUp, ReadBackUpAnswer};
+use crate::{BackUp, BackUpAnswer, ReadBackup, ReadBackupAnswer};
 use crate::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain, UndrainAnswer};
 use crate::{CancelJob, CancelJobAnswer, ListJobs, ListJobsAnswer};
 use crate::{ChangeMasters, ChangeMastersAnswer, ChangeSettings, ChangeSettingsAnswer};
@@ -286,15 +286,18 @@ rpcs! {
         113 => Undrain -> UndrainAnswer,
         114 => Balance -> BalanceAnswer,
         135 => ChangeSettings -> ChangeSettingsAnswer,
+        120 => ListChunks -> ListChunksAnswer,
+        130 => Recover -> RecoverAnswer,
+        140 => FindPrimary -> FindPrimaryAnswer,
+    }
+    /// What clients ask of one member of the group of masters, whatever it is to its group.
+    ClientToMember {
+        141 => AskShadow -> AskShadowAnswer,
         150 => ListMasters -> ListMastersAnswer,
         151 => JoinGroup -> JoinGroupAnswer,
         154 => ChangeMasters -> ChangeMastersAnswer,
         155 => BackUp -> BackUpAnswer,
-        156 => ReadBackUp -> ReadBackUpAnswer,
-        120 => ListChunks -> ListChunksAnswer,
-        130 => Recover -> RecoverAnswer,
-        140 => FindPrimary -> FindPrimaryAnswer,
-        141 => AskShadow -> AskShadowAnswer,
+        156 => ReadBackup -> ReadBackupAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {

@@ -90,7 +90,9 @@ fn lie_and_look(script: &mut DrillScript, liar: Liar, mut known: Vec<u64>) -> Ve
 fn tell(script: &mut DrillScript, lie: Request, random: &mut Random) {
     let nodes = script.nodes();
     let to = match lie.clone().directed() {
-        Directed::ClientToMaster(_) | Directed::ChunkserverToMaster(_) => nodes.master,
+        Directed::ClientToMaster(_)
+        | Directed::ClientToMember(_)
+        | Directed::ChunkserverToMaster(_) => nodes.master,
         _ => *random.pick(&nodes.servers).expect("there are servers"),
     };
     drop(script.send(to, lie, Bytes::new()));
