@@ -97,7 +97,7 @@ pub struct MasterCore {
     begins_history: bool,
     /// What this process takes, as the driver told last.
     resources: ResourceUse,
-    /// Whether the log has room: without it what would go into it is refused, and look-ups answered.
+    /// Without room in the log what would go into it is refused; look-ups are answered.
     log_space: LogSpace,
     out: MasterOutbox,
 }
