@@ -1,9 +1,10 @@
 //! A group of three masters beside one that is alone, on this machine, in pairs.
 //!
 //! ```text
-//!   one     ─ look-ups ─ creates ─┐  take turns at going first
-//!   three   ─ look-ups ─ creates ─┘     └─ meanwhile a shadow is asked how far behind it is
-//!   another, of one: what the first gives against itself is what a ratio is worth
+//!   one     ─ look-ups ─ creates ─┐
+//!   three   ─ look-ups ─ creates ─┤  take turns at going first
+//!   another ─ look-ups ─ creates ─┘  of one: beside the first it shows what a ratio is worth
+//!   three   ─ creates, while a shadow is asked how far behind it is
 //! ```
 
 use super::arguments::Meta;
@@ -46,7 +47,6 @@ pub(super) fn measure(
     };
     tell("two empty members have all and vote", took, 1, "s", "at most 10")?;
     let (mut looked, mut created) = (Ratios::default(), Ratios::default());
-    let mut lags = Series::default();
     for round in 0..meta.rounds {
         let mut sides = SIDES;
         sides.rotate_left(usize::try_from(round).unwrap_or_default() % SIDES.len());
@@ -60,18 +60,8 @@ pub(super) fn measure(
             let (population, operations) = (rig.population, meta.operations * 5);
             let job = CallerJob::LookUp { population, operations, at_most: None };
             rates.push((side, rig.run(&load(meta, rig, job))?.rate()));
-            let root = format!("/bench/{side:?}-{round}");
-            let (naming, operations, batch) = (meta.names, meta.operations, meta.batch);
-            let job = CallerJob::Create { root, naming, operations, batch, at_most: None };
-            let run = || rig.run(&load(meta, rig, job.clone()));
-            let figures = match side {
-                Side::Three => {
-                    let shadow = rig.company().next().expect("it has grown").to_owned();
-                    beside_shadow(&shadow, &rig.options, &mut lags, run)?
-                }
-                Side::One | Side::OneAgain => run()?,
-            };
-            creates.push((side, figures.rate()));
+            let creating = create(meta, format!("/bench/{side:?}-{round}"));
+            creates.push((side, rig.run(&load(meta, rig, creating))?.rate()));
         }
         looked.push(&rates);
         created.push(&creates);
@@ -84,9 +74,15 @@ pub(super) fn measure(
         tell(&each("three beside one"), ratios.three.median(), 2, "×", wanted)?;
         tell(&each("one beside another one"), ratios.again.median(), 2, "×", "1.00")?;
     }
+    let lags = lags(meta, &three)?;
     let p99 = lags.quantile(0.99);
     tell("a shadow's lag under creates, p50", lags.median(), 0, "ms", "")?;
     tell("a shadow's lag under creates, p99", p99, 0, "ms", "at most 200")
+}
+
+fn create(meta: &Meta, root: String) -> CallerJob {
+    let (naming, operations, batch) = (meta.names, meta.operations, meta.batch);
+    CallerJob::Create { root, naming, operations, batch, at_most: None }
 }
 
 fn load(meta: &Meta, rig: &Rig, job: CallerJob) -> crate::load::Load {
@@ -111,21 +107,21 @@ impl Ratios {
     }
 }
 
-/// Does something while a shadow is asked again and again how far behind it may be: milliseconds.
-fn beside_shadow<T>(
-    shadow: &str,
-    options: &Options,
-    lags: &mut Series,
-    work: impl FnOnce() -> Result<T, BenchError>,
-) -> Result<T, BenchError> {
+/// How far behind a shadow says that it may be while names are created: milliseconds. Apart from
+/// what is compared: who asks takes time of these processors.
+fn lags(meta: &Meta, three: &Rig) -> Result<Series, BenchError> {
+    let shadow = three.company().next().expect("it has grown").to_owned();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let asking = scope.spawn(|| ask_until(&over, shadow, options));
-        let done = work();
+        let asking = scope.spawn(|| ask_until(&over, &shadow, &three.options));
+        let run = |round| {
+            let creating = create(meta, format!("/bench/lag-{round}"));
+            three.run(&load(meta, three, creating)).map(drop)
+        };
+        let done = (0..meta.rounds).try_for_each(run);
         over.store(true, Ordering::Relaxed);
         let told = asking.join().expect("it does not panic")?;
-        told.into_iter().for_each(|lag| lags.push(lag));
-        done
+        done.map(|()| Series::of(told.into_iter()))
     })
 }
 
