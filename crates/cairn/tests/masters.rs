@@ -184,7 +184,7 @@ fn a_cell_of_one_grows_to_three_and_its_first_master_is_replaced_and_it_shrinks_
         members.is_ok_and(|it| it.matches("voter").count() == 1 && it.contains(&at[3]))
     });
     for gone in [1, 2] {
-        await_until("whoever was taken out to end", || !cell.masters[gone].runs());
+        cell.masters[gone].await_end().expect("whoever was taken out ends");
     }
     let names = cell.ok_at(&at[3], &["ls", "/"]);
     for name in ["before", "without-the-first", "sent-on", "with-the-fourth"] {
@@ -239,8 +239,7 @@ fn a_master_that_is_asked_to_stop_hands_over_and_ends() {
         println!("creates go on {} ms after it was asked to stop", began.elapsed().as_millis());
         assert_ne!(cell.primary(), stopped);
         assert_eq!(term(&cell), Some(before + 1), "one election, and nobody waited for silence");
-        await_until("it to end", || !cell.masters[stopped].runs());
-        cell.masters[stopped].kill();
+        cell.masters[stopped].await_end().expect("it ends");
         cell.masters[stopped].restart().expect("starts");
     }
 }

@@ -4,7 +4,7 @@ use crate::load::{Appenders, LoadPlace, Readers};
 use crate::options::SoakOptions;
 use crate::teller::Teller;
 use anyhow::{Result, ensure};
-use cairn_testkit::{CellProcesses, HarnessError, PATIENCE, ServerProcess, Signal, await_until};
+use cairn_testkit::{CellProcesses, ServerProcess, Signal};
 use std::time::{Duration, Instant};
 
 /// More than any client will come to.
@@ -43,10 +43,7 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
     for round in 1..=rounds {
         appenders.await_acknowledged(appenders.acknowledged() + PROGRESS)?;
         let how = DEPARTURES[usize::try_from(round)? % DEPARTURES.len()];
-        await_until("every master to answer", PATIENCE, || {
-            let rows = cell.listed_masters();
-            Ok::<_, HarnessError>(!rows.is_empty() && rows.iter().all(|it| it.applied.is_some()))
-        })?;
+        cell.await_masters()?;
         let gone = cell.in_charge()?;
         let before = appenders.acknowledged();
         let began = Instant::now();
@@ -100,10 +97,7 @@ fn come_back(master: &mut ServerProcess, how: Departure) -> Result<()> {
         Departure::Stopped => master.signal(Signal::CONT)?,
         Departure::Killed => master.restart()?,
         Departure::AskedToStop => {
-            await_until("whoever was asked to stop to end", PATIENCE, || {
-                Ok::<_, HarnessError>(!master.runs())
-            })?;
-            master.kill();
+            master.await_end()?;
             master.restart()?;
         }
     }

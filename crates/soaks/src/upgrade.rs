@@ -8,9 +8,7 @@ use crate::load::{Appenders, LoadPlace, Readers};
 use crate::options::SoakOptions;
 use crate::teller::Teller;
 use anyhow::{Result, ensure};
-use cairn_testkit::{
-    CellProcesses, HarnessError, PATIENCE, Program, ServerProcess, Signal, await_until,
-};
+use cairn_testkit::{CellProcesses, HarnessError, PATIENCE, Program, ServerProcess, await_until};
 use std::time::{Duration, Instant};
 
 /// More than any client will come to.
@@ -71,21 +69,16 @@ pub(crate) fn run(
 /// Waits until all servers are live, all masters answer, and nothing lacks redundancy.
 fn await_whole(cell: &CellProcesses) -> Result<()> {
     cell.await_live(cell.chunkservers.len())?;
-    await_until("every master to answer, and the cell to be healthy", PATIENCE, || {
-        let rows = cell.listed_masters();
-        let all_answer = !rows.is_empty() && rows.iter().all(|it| it.applied.is_some());
-        Ok::<_, HarnessError>(all_answer && cell.ask(&["status", "--check"]).is_ok())
+    cell.await_masters()?;
+    await_until("the cell to be healthy", PATIENCE, || {
+        Ok::<_, HarnessError>(cell.ask(&["status", "--check"]).is_ok())
     })?;
     Ok(())
 }
 
 /// Asks a server to stop, and starts it with another program on the same data.
 fn upgrade(server: &mut ServerProcess, program: &Program) -> Result<()> {
-    server.signal(Signal::TERM)?;
-    await_until("a server that was asked to stop to end", PATIENCE, || {
-        Ok::<_, HarnessError>(!server.runs())
-    })?;
-    server.kill();
+    server.stop()?;
     server.run_by(program);
     Ok(server.restart()?)
 }

@@ -179,6 +179,18 @@ impl CellProcesses {
         told["masters"].as_array().map(|rows| rows.iter().map(row).collect()).unwrap_or_default()
     }
 
+    /// Waits until every master answers.
+    ///
+    /// # Errors
+    /// Where that takes too long.
+    pub fn await_masters(&self) -> Result<(), HarnessError> {
+        await_until("every master to answer", PATIENCE, || {
+            let rows = self.listed_masters();
+            Ok::<_, HarnessError>(!rows.is_empty() && rows.iter().all(|it| it.applied.is_some()))
+        })
+        .map(drop)
+    }
+
     /// Waits until one master says that it is in charge; its number.
     ///
     /// # Errors

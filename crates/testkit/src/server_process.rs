@@ -1,5 +1,6 @@
 //! One server: a process with a log, which can be killed and started again where it was.
 
+use crate::await_until::{PATIENCE, await_until};
 use crate::error::HarnessError;
 use crate::janitor::Janitor;
 use crate::program::Program;
@@ -106,6 +107,27 @@ impl ServerProcess {
         let pid = self.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         let sent = pid.map_or(Err(Errno::SRCH), |pid| kill_process(pid, signal));
         sent.map_err(|errno| HarnessError::local(format!("signalling {}", self.name))(errno.into()))
+    }
+
+    /// Asks its process to end by itself, and waits until it has.
+    ///
+    /// # Errors
+    /// Where it does not run, or does not end.
+    pub fn stop(&mut self) -> Result<(), HarnessError> {
+        self.signal(Signal::TERM)?;
+        self.await_end()
+    }
+
+    /// Waits until its process has ended by itself.
+    ///
+    /// # Errors
+    /// Where it does not.
+    pub fn await_end(&mut self) -> Result<(), HarnessError> {
+        let what = format!("{} to end", self.name);
+        await_until(&what, PATIENCE, || Ok::<_, HarnessError>(!self.runs()))?;
+        // It is no more: this takes what is left of it from the system's table.
+        self.kill();
+        Ok(())
     }
 
     /// `kill -9`, not waited for.
