@@ -83,6 +83,10 @@ fn a_group_that_has_lost_its_majority_goes_on_from_the_one_that_is_left() {
     let line = cell.file("line", b"one\n");
     cell.ok(["append", "/log", &line]);
     let left = (cell.in_charge().expect("a master in charge") + 1) % 3;
+    await_until("every master to have all records", || {
+        let rows = cell.listed_masters();
+        rows.iter().all(|row| row.applied.is_some() && row.applied == rows[0].applied)
+    });
     let data = |cell: &Cell, at: usize| cell.directory().join(format!("master-{}", at + 1));
     for at in (0..3).filter(|at| *at != left) {
         cell.masters[at].kill();

@@ -23,7 +23,7 @@ start() {
 }
 start master --data master --listen $at --config settings.toml --checkpoint-every-records 20
 for number in 1 2 3; do
-    start chunkserver --data "server-$number" --master $at --listen "127.0.0.1:793$((number + 1))" \
+    start chunkserver --data "chunkserver-$number" --master $at --listen "127.0.0.1:793$((number + 1))" \
         --rack "/rack-$number"
 done
 ask() { "$binary" "$@" --cell $at; }
@@ -55,6 +55,6 @@ ask masters remove $others
 ask mkdir /made/last
 sleep 3
 kill -9 $pids 2> /dev/null || true
-tar --sparse -czf "$out" master server-1 server-2 server-3
+tar --sparse -czf "$out" master chunkserver-1 chunkserver-2 chunkserver-3
 cd /
 rm -rf "$work"
