@@ -98,7 +98,8 @@ pub struct Exposure {
 }
 
 /// What whole runs have to bring to light by themselves: a shadow that lies about how far behind it
-/// is; garbage that stays, a job that stands still, and a master that tells otherwise than it is.
+/// is; what lacks replicas and gets none, garbage that stays, a job that stands still, and a master
+/// that tells otherwise than it is.
 #[must_use]
 pub fn exposures() -> [Exposure; 5] {
     let heals = "it_heals";

@@ -168,27 +168,18 @@ fn judge_records(
 #[cfg(test)]
 mod tests {
     use super::judge_records;
-    use crate::cell;
-    use crate::checkers;
     use crate::file_model::{MutationEnd, ReadNote};
-    use crate::observer::Observer;
-    use crate::report::RunConfig;
     use crate::simulation::Simulation;
     use crate::workloads::{RecordFile, TriedRecord};
     use bytes::Bytes;
     use cairn_env_sim::WorldTime;
     use cairn_format::ProducerId;
-    use cairn_types::{CellConfig, EntryId};
-    use std::cell::RefCell;
-    use std::rc::Rc;
+    use cairn_types::EntryId;
 
     /// What the judge says of a replica that answers these bytes from the file's begin on, where a
     /// record of five bytes is acknowledged at 3.
     fn judged(answered: &[u8]) -> Option<&'static str> {
-        let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
-        let cell_config = CellConfig::tiny();
-        let (world, nodes) = cell::build(&RunConfig::of(1), &cell_config, 1, &observer);
-        let mut sim = Simulation::new(world, nodes, cell_config, observer);
+        let mut sim = Simulation::idle();
         let (id, record) = (EntryId::new(7), (ProducerId::new(1), 1));
         let file = RecordFile::named("/log");
         file.borrow_mut().id = Some(id);

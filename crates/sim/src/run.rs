@@ -255,28 +255,18 @@ pub(crate) fn finish(sim: &mut Simulation, report: &mut RunReport) {
 #[cfg(test)]
 mod tests {
     use super::end_faults;
-    use crate::cell;
-    use crate::checkers;
     use crate::fault_injector::FaultInjector;
     use crate::fault_mix::FaultMix;
-    use crate::observer::Observer;
-    use crate::report::RunConfig;
     use crate::simulation::Simulation;
-    use cairn_types::CellConfig;
-    use std::cell::RefCell;
-    use std::rc::Rc;
     use std::time::Duration;
 
     #[test]
     fn the_faults_are_over_when_whoever_stood_still_runs_again() {
-        let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
-        let (config, calm) = (CellConfig::tiny(), FaultMix::calm());
-        let (world, nodes) = cell::build(&RunConfig::of(1), &config, 1, &observer);
-        let mut sim = Simulation::new(world, nodes, config, observer);
+        let mut sim = Simulation::idle();
         let (server, client) = (sim.nodes.servers[0], sim.nodes.clients[0]);
         sim.world.pause(server, Duration::from_secs(15));
         sim.world.pause(client, Duration::from_secs(3));
-        end_faults(&mut sim, &mut FaultInjector::new(calm), &mut []);
+        end_faults(&mut sim, &mut FaultInjector::new(FaultMix::calm()), &mut []);
         assert!(sim.closing, "nothing new is asked for");
         let everyone = sim.nodes.all();
         let still: Vec<_> = everyone.iter().filter(|node| !sim.world.is_well(**node)).collect();

@@ -72,6 +72,15 @@ impl Simulation {
         }
     }
 
+    /// A small cell with one client, in which nothing happens: for tests of whoever judges.
+    #[cfg(test)]
+    pub(crate) fn idle() -> Self {
+        let observer = Rc::new(RefCell::new(Observer::new(crate::checkers::all())));
+        let (config, run) = (CellConfig::tiny(), crate::report::RunConfig::of(1));
+        let (world, nodes) = crate::cell::build(&run, &config, 1, &observer);
+        Self::new(world, nodes, config, observer)
+    }
+
     pub(crate) fn now(&self) -> WorldTime {
         self.world.now()
     }

@@ -185,32 +185,19 @@ impl Workload for TailingReader {
 #[cfg(test)]
 mod tests {
     use super::{TailingReader, TriedRecord};
-    use crate::cell;
-    use crate::checkers;
     use crate::file_model::MutationEnd;
-    use crate::observer::Observer;
-    use crate::report::RunConfig;
     use crate::simulation::Simulation;
     use crate::workloads::RecordFile;
     use bytes::Bytes;
     use cairn_env_sim::{NodeId, WorldTime};
     use cairn_format::ProducerId;
     use cairn_types::{
-        CellConfig, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, MutationNumber, PushId,
-        SerialNumber, SessionId,
+        ChunkHandle, ChunkIndex, ChunkVersion, EntryId, MutationNumber, PushId, SerialNumber,
+        SessionId,
     };
-    use std::cell::RefCell;
-    use std::rc::Rc;
 
     const FILE: EntryId = EntryId::new(7);
     const LOST_AT: u64 = 100;
-
-    fn sim() -> Simulation {
-        let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
-        let cell_config = CellConfig::tiny();
-        let (world, nodes) = cell::build(&RunConfig::of(1), &cell_config, 1, &observer);
-        Simulation::new(world, nodes, cell_config, observer)
-    }
 
     /// A server applies an acknowledged mutation.
     fn apply(sim: &Simulation, server: NodeId, number: u64, synced: bool) {
@@ -232,7 +219,7 @@ mod tests {
     /// What is said of a reader that was given record 1 from `read_at`, before all servers lost it
     /// but those that keep it; and never record 2, which was synced at [`LOST_AT`] afterwards.
     fn judged(read_at: u64, one_keeps_it: bool) -> Option<&'static str> {
-        let mut sim = sim();
+        let mut sim = Simulation::idle();
         let (first, second) = (sim.nodes.servers[0], sim.nodes.servers[1]);
         apply(&sim, first, 1, false);
         apply(&sim, second, 1, one_keeps_it);
