@@ -44,10 +44,20 @@ pub fn make_member(
     assert!(members.get(me).is_some(), "a member is one of its group");
     OperationLog::remove_unowned(disk.as_ref())?;
     let mark = GroupMark { members: members.clone(), ..GroupMark::default() };
-    let nothing = LogIndex::default();
-    let (mut log, _) = OperationLog::open(Arc::clone(disk), cell, segment_size, nothing)?;
-    log.append(&[(nothing, mark.to_bytes().into())])?;
+    begin_log(disk, segment_size, cell, &mark)?;
     let identity = Identity { kind: IdentityKind::Master, cell, id: me.get() };
     write_identity(disk.as_ref(), &identity)?;
     Ok(())
+}
+
+/// Begins an operation log with a mark and nothing else, durably.
+pub(crate) fn begin_log(
+    disk: &Arc<dyn Disk>,
+    segment_size: u64,
+    cell: CellId,
+    mark: &GroupMark,
+) -> Result<(), LogOpenError> {
+    let nothing = LogIndex::default();
+    let (mut log, _) = OperationLog::open(Arc::clone(disk), cell, segment_size, nothing)?;
+    Ok(log.append(&[(nothing, mark.to_bytes().into())])?)
 }

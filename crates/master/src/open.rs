@@ -15,7 +15,7 @@ use cairn_types::{CellConfig, CellId, ConfigError, Incarnation, LogIndex, Random
 use std::sync::Arc;
 
 /// Whoever holds this file's lock is the directory's master.
-const LOCK_FILE: &str = "lock";
+pub(crate) const LOCK_FILE: &str = "lock";
 
 /// What a master is started with.
 #[derive(Clone, Debug)]

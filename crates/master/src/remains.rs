@@ -13,6 +13,8 @@
 //!   other cell is founded in it.
 
 use crate::master_disk::write_checkpoint;
+use crate::member_directory::begin_log;
+use crate::open::LOCK_FILE;
 use crate::recovery::{RecoveryError, decoded, newest, replay, set_aside};
 use cairn_env::{Disk, DiskError, DiskLock, IoFailure};
 use cairn_format::{GroupMark, Identity, IdentityKind};
@@ -20,8 +22,8 @@ use cairn_master_core::record::Begin;
 use cairn_master_core::{Record, State};
 use cairn_pagetree::CheckpointError;
 use cairn_store::{
-    Checkpoints, IdentityError, LogOpenError, OperationLog, PageFileLimits, cell_of_checkpoints,
-    read_identity, write_identity,
+    Checkpoints, IdentityError, LogOpenError, OperationLog, PageFileLimits, RecoveredLog,
+    SEGMENT_SIZE_STANDARD, cell_of_checkpoints, read_identity, write_identity,
 };
 use cairn_types::wire::Message;
 use cairn_types::{
@@ -82,21 +84,10 @@ pub struct Remains {
 }
 
 fn lock(disk: &dyn Disk) -> Result<Box<dyn DiskLock>, RemainsError> {
-    disk.lock("lock").map_err(|failure| match failure {
+    disk.lock(LOCK_FILE).map_err(|failure| match failure {
         IoFailure::Locked => RemainsError::Running(disk.describe()),
         other => DiskError::from(other).into(),
     })
-}
-
-/// The log of a directory, where there is one.
-fn log_of(
-    disk: &dyn Disk,
-    (cell, covered): (CellId, LogIndex),
-) -> Result<cairn_store::RecoveredLog, LogOpenError> {
-    match disk.list("log") {
-        Err(IoFailure::NotFound) => Ok(cairn_store::RecoveredLog::default()),
-        _ => OperationLog::read(disk, cell, covered),
-    }
 }
 
 impl Remains {
@@ -122,8 +113,8 @@ impl Remains {
         loop {
             let (from, mut state) = newest(&mut checkpoints, &mut Vec::new())?;
             let log = match without_log {
-                true => cairn_store::RecoveredLog::default(),
-                false => log_of(disk.as_ref(), (cell, from.index))?,
+                true => RecoveredLog::default(),
+                false => OperationLog::read(disk.as_ref(), cell, from.index)?,
             };
             let records = decoded(state.applied(), &log.records)?;
             replay(&mut state, &records, LogIndex::new(u64::MAX))?;
@@ -188,9 +179,7 @@ impl Remains {
         let alone = Member { id: me, standing: MemberStanding::Voter, ..Member::default() };
         let members = Members { all: vec![alone], as_of: index, ..Members::default() };
         let mark = GroupMark { term, committed: index, members, ..GroupMark::default() };
-        let size = cairn_store::SEGMENT_SIZE_STANDARD;
-        let (mut log, _) = OperationLog::open(Arc::clone(into), self.cell, size, index)?;
-        log.append(&[(LogIndex::default(), mark.to_bytes().into())])?;
+        begin_log(into, SEGMENT_SIZE_STANDARD, self.cell, &mark)?;
         self.write(into, &state)?;
         let identity = Identity { kind: IdentityKind::Master, cell: self.cell, id: me.get() };
         Ok(write_identity(into.as_ref(), &identity)?)
@@ -228,7 +217,7 @@ impl Remains {
 fn begin_directory(disk: &dyn Disk) -> Result<Box<dyn DiskLock>, RemainsError> {
     let there = disk.list("").map_err(DiskError::from)?;
     // What a file system makes by itself, and what was left by somebody who took it before.
-    let strange = there.iter().find(|name| !["lost+found", "lock"].contains(&name.as_str()));
+    let strange = there.iter().find(|name| !["lost+found", LOCK_FILE].contains(&name.as_str()));
     match strange {
         Some(name) => Err(RemainsError::NotEmpty(disk.describe(), name.clone())),
         None => lock(disk),

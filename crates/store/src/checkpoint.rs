@@ -119,15 +119,21 @@ pub fn cell_of_checkpoints(disk: &dyn Disk) -> Result<Option<CellId>, DiskError>
         listed => listed.map_err(disk_error)?,
     };
     for index in numbered(&names, ROOT).into_iter().rev() {
-        let file = match read_file(disk, &path(LogIndex::new(index), ROOT)) {
-            Err(IoFailure::Device) => None,
-            read => read.map_err(disk_error)?,
-        };
-        if let Ok(root) = CheckpointRoot::decode(&file.unwrap_or_default()) {
+        if let Some(root) = read_root(disk, &path(LogIndex::new(index), ROOT))? {
             return Ok(Some(root.cell));
         }
     }
     Ok(None)
+}
+
+/// The root in a file, if it reads.
+fn read_root(disk: &dyn Disk, path: &str) -> Result<Option<CheckpointRoot>, DiskError> {
+    let file = match read_file(disk, path) {
+        // C2: what the disk cannot read is as good as damaged.
+        Err(IoFailure::Device) => None,
+        read => read.map_err(disk_error)?,
+    };
+    Ok(CheckpointRoot::decode(&file.unwrap_or_default()).ok())
 }
 
 impl Checkpoints {
@@ -174,12 +180,7 @@ impl Checkpoints {
 
     /// The root in a file, if it reads and is this cell's.
     fn read_root(&self, path: &str) -> Result<Option<CheckpointRoot>, DiskError> {
-        let file = match read_file(self.disk.as_ref(), path) {
-            // C2: what the disk cannot read is as good as damaged.
-            Err(IoFailure::Device) => None,
-            read => read.map_err(disk_error)?,
-        };
-        let root = CheckpointRoot::decode(&file.unwrap_or_default()).ok();
+        let root = read_root(self.disk.as_ref(), path)?;
         Ok(root.filter(|root| root.cell == self.cell))
     }
 

@@ -143,6 +143,7 @@ impl OperationLog {
     }
 
     /// Reads what is in it and changes nothing; leaves out, where it can, records up to `covered`.
+    /// Where there is no log, nothing is in it.
     ///
     /// # Errors
     /// [`LogOpenError`].
@@ -151,7 +152,10 @@ impl OperationLog {
         cell: CellId,
         covered: LogIndex,
     ) -> Result<RecoveredLog, LogOpenError> {
-        Ok(recovered(&read_contents(disk, cell, covered)?.segments))
+        match disk.list(LOG_DIRECTORY) {
+            Err(IoFailure::NotFound) => Ok(RecoveredLog::default()),
+            _ => Ok(recovered(&read_contents(disk, cell, covered)?.segments)),
+        }
     }
 }
 
