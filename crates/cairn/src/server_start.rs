@@ -59,6 +59,7 @@ impl From<MasterOpenError> for Cause {
             | MasterOpenError::RecoverGroup => Exit::Usage,
             MasterOpenError::NotAMaster { .. }
             | MasterOpenError::Backup { .. }
+            | MasterOpenError::Remains { .. }
             | MasterOpenError::TakenOut { .. } => Exit::Stranger,
             MasterOpenError::Disk { error, .. }
             | MasterOpenError::Recovery {

@@ -3,10 +3,14 @@
 //! - MD1: the mark comes before the identity: a directory with an identity and without a mark would
 //!   be taken for one that has always been alone, and found a cell by itself. One that was left
 //!   half made is nobody's.
+//! - MD2: a directory without an identity that has records or checkpoints in it is what is left of a
+//!   master: nothing is made of it, and nothing written to it, but by a person (`remains`).
 
 use cairn_env::{Disk, DiskError};
 use cairn_format::{GroupMark, Identity, IdentityKind};
-use cairn_store::{IdentityError, LogOpenError, OperationLog, read_identity, write_identity};
+use cairn_store::{
+    IdentityError, LogOpenError, OperationLog, has_checkpoints, read_identity, write_identity,
+};
 use cairn_types::wire::Message;
 use cairn_types::{CellId, LogIndex, Members, ServerId};
 use std::sync::Arc;
@@ -17,6 +21,9 @@ pub enum MakeMemberError {
     /// It is in use already.
     #[error("{0}: it belongs to a server already; name an empty directory")]
     Taken(String),
+    /// It is what is left of a master (MD2).
+    #[error("{0}: records or checkpoints of a master are in it; name an empty directory")]
+    Remains(String),
     /// The disk refused.
     #[error("{0}")]
     Disk(#[from] DiskError),
@@ -41,6 +48,9 @@ pub fn make_member(
     if read_identity(disk.as_ref())?.is_some() {
         return Err(MakeMemberError::Taken(disk.describe()));
     }
+    if has_remains(disk.as_ref())? {
+        return Err(MakeMemberError::Remains(disk.describe()));
+    }
     assert!(members.get(me).is_some(), "a member is one of its group");
     OperationLog::remove_unowned(disk.as_ref())?;
     let mark = GroupMark { members: members.clone(), ..GroupMark::default() };
@@ -60,4 +70,25 @@ pub(crate) fn begin_log(
     let nothing = LogIndex::default();
     let (mut log, _) = OperationLog::open(Arc::clone(disk), cell, segment_size, nothing)?;
     Ok(log.append(&[(nothing, mark.to_bytes().into())])?)
+}
+
+/// Whether a directory without an identity has more in it than what somebody left who was ended
+/// while he made it a member's (MD2).
+pub(crate) fn has_remains(disk: &dyn Disk) -> Result<bool, LogOpenError> {
+    if has_checkpoints(disk)? {
+        return Ok(true);
+    }
+    let Some(cell) = OperationLog::cell_of(disk)? else { return Ok(false) };
+    match OperationLog::read(disk, cell, LogIndex::default()) {
+        Ok(log) => Ok(!log.records.is_empty()),
+        Err(LogOpenError::Disk(error)) => Err(error.into()),
+        // Something is there, and does not read.
+        Err(_) => Ok(true),
+    }
+}
+
+/// Whether a directory without an identity has nothing of a master in it: a cell may be founded
+/// there (MD2).
+pub(crate) fn is_untouched(disk: &dyn Disk) -> Result<bool, DiskError> {
+    Ok(!has_checkpoints(disk)? && OperationLog::cell_of(disk)?.is_none())
 }

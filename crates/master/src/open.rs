@@ -2,6 +2,7 @@
 
 use crate::driver::Master;
 use crate::master_disk::MasterDisk;
+use crate::member_directory::is_untouched;
 use crate::recovery::{self, RecoveredState, RecoveryError};
 use cairn_consensus::{Beginning, Consensus, ConsensusError};
 use cairn_env::{Disk, DiskError, IoFailure};
@@ -77,6 +78,15 @@ pub enum MasterOpenError {
         /// Where.
         directory: String,
     },
+    /// It has no identity, and is not empty (MD2).
+    #[error(
+        "{directory}: a master's log or checkpoints are in it, and no identity: cairn masters \
+         recover makes a master of them"
+    )]
+    Remains {
+        /// Where.
+        directory: String,
+    },
     /// The settings do not fit together.
     #[error("{0}")]
     Config(#[from] ConfigError),
@@ -134,10 +144,17 @@ impl Master {
             other => refuse(other.into()),
         })?;
         let mut random = Random::new(config.seed);
-        let identity = identity(disk.as_ref(), &mut random).map_err(|error| match error {
+        let unidentified = |error| match error {
             IdentityError::Disk(error) => refuse(error),
             malformed => MasterOpenError::Identity(malformed),
-        })?;
+        };
+        let identity = match read_identity(disk.as_ref()).map_err(unidentified)? {
+            Some(identity) => identity,
+            None if is_untouched(disk.as_ref()).map_err(refuse)? => {
+                found_cell(disk.as_ref(), &mut random).map_err(refuse)?
+            }
+            None => return Err(MasterOpenError::Remains { directory }),
+        };
         match identity.kind {
             IdentityKind::Master => {}
             IdentityKind::Chunkserver => return Err(MasterOpenError::NotAMaster { directory }),
@@ -182,11 +199,8 @@ impl Master {
     }
 }
 
-/// Whose directory this is; an empty one becomes the first master's of a new cell (R25).
-fn identity(disk: &dyn Disk, random: &mut Random) -> Result<Identity, IdentityError> {
-    if let Some(identity) = read_identity(disk)? {
-        return Ok(identity);
-    }
+/// Makes an empty directory the first master's of a new cell (R25).
+fn found_cell(disk: &dyn Disk, random: &mut Random) -> Result<Identity, DiskError> {
     let cell = CellId::new(random.next_u128() | 1);
     let identity = Identity { kind: IdentityKind::Master, cell, id: random.next_u64() | 1 };
     write_identity(disk, &identity)?;

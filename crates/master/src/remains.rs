@@ -9,8 +9,8 @@
 //!   had them: somebody may have been told that they are done.
 //! - RE2: the new directory is another member's. Members of the old group that live, if there are
 //!   any, have nothing to do with it, and it does not with them.
-//! - RE3: the identity comes last, and the log first: what was left half made is nobody's, and no
-//!   other cell is founded in it.
+//! - RE3: the identity comes last: what was left half made is nobody's, and nothing is founded in it
+//!   (`member_directory`, MD2).
 
 use crate::master_disk::write_checkpoint;
 use crate::member_directory::begin_log;
@@ -175,7 +175,7 @@ impl Remains {
         let index = state.applied().next();
         let begin = Begin { time: now, term, reign, new_history: true };
         state.apply(index, term, &Record::Begin(begin));
-        // It says that there is no log before the checkpoint; and no cell is founded beside it.
+        // It says that there is no log before the checkpoint.
         let alone = Member { id: me, standing: MemberStanding::Voter, ..Member::default() };
         let members = Members { all: vec![alone], as_of: index, ..Members::default() };
         let mark = GroupMark { term, committed: index, members, ..GroupMark::default() };

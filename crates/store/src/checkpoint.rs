@@ -109,15 +109,27 @@ fn numbered(names: &[String], suffix: &str) -> BTreeSet<u64> {
     names.iter().filter_map(number).collect()
 }
 
+/// Whether a directory has checkpoints in it, or what may have been some.
+///
+/// # Errors
+/// [`DiskError`].
+pub fn has_checkpoints(disk: &dyn Disk) -> Result<bool, DiskError> {
+    Ok(!names_in(disk)?.is_empty())
+}
+
+fn names_in(disk: &dyn Disk) -> Result<Vec<String>, DiskError> {
+    match disk.list(DIRECTORY) {
+        Err(IoFailure::NotFound) => Ok(Vec::new()),
+        listed => listed.map_err(disk_error),
+    }
+}
+
 /// Whose the checkpoints in a directory are; none where no root reads.
 ///
 /// # Errors
 /// [`DiskError`].
 pub fn cell_of_checkpoints(disk: &dyn Disk) -> Result<Option<CellId>, DiskError> {
-    let names = match disk.list(DIRECTORY) {
-        Err(IoFailure::NotFound) => return Ok(None),
-        listed => listed.map_err(disk_error)?,
-    };
+    let names = names_in(disk)?;
     for index in numbered(&names, ROOT).into_iter().rev() {
         if let Some(root) = read_root(disk, &path(LogIndex::new(index), ROOT))? {
             return Ok(Some(root.cell));

@@ -38,7 +38,7 @@ mod whole_files;
 
 pub use checkpoint::{
     CHECKPOINTS_KEPT, Checkpoints, FoundCheckpoint, ImageResult, PageFileLimits, WrittenCheckpoint,
-    WrittenImage, cell_of_checkpoints,
+    WrittenImage, cell_of_checkpoints, has_checkpoints,
 };
 pub use checkpoint_transfer::{keep_piece, read_pages, read_root_file};
 pub use chunk_service::ChunkDisk;

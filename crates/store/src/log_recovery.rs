@@ -157,6 +157,22 @@ impl OperationLog {
             _ => Ok(recovered(&read_contents(disk, cell, covered)?.segments)),
         }
     }
+
+    /// Whose log a directory has; none where it has none, or its first header does not read.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn cell_of(disk: &dyn Disk) -> Result<Option<CellId>, DiskError> {
+        let numbers = match disk.list(LOG_DIRECTORY) {
+            Err(IoFailure::NotFound) => return Ok(None),
+            _ => segment_numbers(disk)?,
+        };
+        let Some(first) = numbers.first() else { return Ok(None) };
+        let file = disk.open(&segment_path(*first), OpenMode::Read).map_err(disk_error)?;
+        let mut bytes = [0; SEGMENT_HEADER_SIZE];
+        let size = file.read_at(&mut bytes, 0).map_err(disk_error)?;
+        Ok(SegmentHeader::decode(&bytes[..size]).ok().map(|header| header.cell))
+    }
 }
 
 /// Opens the last segment for appending, its torn tail made zeros (format::stream, S3).

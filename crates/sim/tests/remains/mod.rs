@@ -3,12 +3,19 @@
 use super::{Running, config, create, disk, goes_on, newest, roots, with_checkpoints};
 use cairn_env::Disk;
 use cairn_env_sim::SimDisk;
-use cairn_master::{Master, Remains, RemainsError};
+use cairn_master::{MakeMemberError, Master, Remains, RemainsError};
 use cairn_protocol::Status;
-use cairn_types::{Term, WallTime};
+use cairn_types::{CellId, Member, Members, ServerId, Term, WallTime};
 use std::sync::Arc;
 
 const NOW: (WallTime, u64) = (WallTime::from_millis(5), 77);
+
+const CELL: CellId = CellId::new(5);
+const ME: ServerId = ServerId::new(1);
+
+fn members() -> Members {
+    Members { all: vec![Member { id: ME, ..Member::default() }], ..Members::default() }
+}
 
 fn remains(disk: &SimDisk) -> Result<Remains, RemainsError> {
     let disk: Arc<dyn Disk> = disk.session();
@@ -91,21 +98,32 @@ fn nothing_is_made_of_nothing_nor_where_something_is_nor_beside_a_master_that_ru
 }
 
 #[test]
-fn what_was_left_half_made_starts_as_nothing() {
+fn nothing_starts_on_what_has_no_identity_and_nothing_is_changed_in_it() {
     let other = disk();
     with_checkpoints(&other, 20);
     let (into, running) = begun(&remains(&other).expect("a master's"), 9);
     drop(running);
     into.crash();
-    // Ended before the identity was written, with the checkpoint and without it.
-    into.session().remove("identity").expect("is there");
-    for _ in 0..2 {
-        let refused = Running::open(&into, 2).err().expect("refused").to_string();
-        assert!(refused.contains("belongs elsewhere"), "{refused}");
-        // Whoever tried has left an identity; nothing else has changed.
-        into.session().remove("identity").expect("is there");
-        for root in roots(&into) {
-            into.session().remove(&root).expect("is there");
+    // Ended before the identity was written; or all that was saved of a disk.
+    for disk in [&into, &other] {
+        disk.session().remove("identity").expect("is there");
+        let before = disk.paths();
+        for _ in 0..2 {
+            let refused = Running::open(disk, 2).err().expect("refused").to_string();
+            assert!(refused.contains("cairn masters recover"), "{refused}");
+            let made = cairn_master::make_member(&disk.session(), 4096, CELL, (ME, &members()));
+            assert!(matches!(made, Err(MakeMemberError::Remains(_))), "{made:?}");
         }
+        assert_eq!(disk.paths(), before);
     }
+    // A log alone is as good: it goes back to the first record.
+    let young = self::disk();
+    let mut running = Running::started(&young, 1);
+    running.send(create(1));
+    running.settle();
+    drop(running);
+    young.crash();
+    young.session().remove("identity").expect("is there");
+    let refused = Running::open(&young, 2).err().expect("refused").to_string();
+    assert!(refused.contains("cairn masters recover"), "{refused}");
 }
