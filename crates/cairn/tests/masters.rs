@@ -334,6 +334,48 @@ fn with_the_majority_gone_what_was_stored_is_read_of_a_shadow_and_nothing_is_cha
     assert_eq!((said.text().as_str(), said.stderr.as_str()), ("one line\none line\n", ""));
 }
 
+impl GroupCell {
+    /// Starts a master that was killed on a disk on which somebody else has taken all that its log
+    /// has not, and what it took in advance.
+    fn fill_disk(&mut self, at: usize, disk: &SmallDisk) {
+        let data = self.directory().join(format!("master-{}", at + 1));
+        let moved = disk.path().join("data");
+        cairn_testkit::copy_tree(&data, &moved).expect("copies");
+        std::fs::remove_file(moved.join("log/spare")).expect("is there");
+        disk.resize(18);
+        let peers = self.address().to_owned();
+        let words = ["master", "--data", &moved.display().to_string(), "--peers", &peers];
+        let words = words.map(str::to_owned).to_vec();
+        self.masters[at].restart_with(words).expect("starts");
+    }
+}
+
+#[test]
+fn two_masters_whose_disks_are_full_leave_charge_to_the_one_that_has_room() {
+    // Whichever stands last, or first, among the members.
+    for roomy in 0..3 {
+        let (Some(one), Some(other)) = (SmallDisk::mount(64), SmallDisk::mount(64)) else {
+            eprintln!("SKIPPED: a full disk cannot be had where mounting is not allowed");
+            return;
+        };
+        let mut cell = GroupCell::start(0);
+        cell.primary();
+        for (at, disk) in (0..3).filter(|at| *at != roomy).zip([&one, &other]) {
+            cell.masters[at].kill();
+            cell.fill_disk(at, disk);
+            cell.await_masters().expect("all answer");
+        }
+        cell.masters[roomy].kill();
+        cell.masters[roomy].restart().expect("starts");
+        let began = Instant::now();
+        cell.ok(["mkdir", "/made"]);
+        println!("creates go on {} ms after it is back", began.elapsed().as_millis());
+        await_until("the one with room to be in charge", || {
+            cell.in_charge().is_ok_and(|it| it == roomy)
+        });
+    }
+}
+
 #[test]
 fn a_group_goes_on_without_the_master_whose_disk_is_full() {
     let Some(disk) = SmallDisk::mount(64) else {
@@ -343,15 +385,7 @@ fn a_group_goes_on_without_the_master_whose_disk_is_full() {
     let mut cell = GroupCell::start(0);
     let full = (cell.primary() + 1) % 3;
     cell.masters[full].kill();
-    let data = cell.directory().join(format!("master-{}", full + 1));
-    let moved = disk.path().join("data");
-    cairn_testkit::copy_tree(&data, &moved).expect("copies");
-    // Somebody else has taken all that the log has not, and what it took in advance.
-    std::fs::remove_file(moved.join("log/spare")).expect("is there");
-    disk.resize(18);
-    let peers = cell.address().to_owned();
-    let words = ["master", "--data", &moved.display().to_string(), "--peers", &peers];
-    cell.masters[full].restart_with(words.map(str::to_owned).to_vec()).expect("starts");
+    cell.fill_disk(full, &disk);
     for round in 0..4 {
         let before = cell.primary();
         cell.masters[before].kill();

@@ -30,7 +30,7 @@ use crate::ticks::{ELECTION_TICKS, roughly};
 use bytes::Bytes;
 use cairn_protocol::{ConsensusKind, ConsensusMessage, OfferedCheckpoint};
 use cairn_types::wire::Message as _;
-use cairn_types::{LogIndex, MemberStanding, Members, MembersChange, ServerId, Term, Time};
+use cairn_types::{LogIndex, Members, MembersChange, ServerId, Term, Time};
 use raft::prelude::{Config, Entry, RawNode, SnapshotStatus};
 use raft::{Ready, StateRole};
 
@@ -384,26 +384,25 @@ impl Consensus {
         Ok(ConsensusMessage { kind, from, to, term, ..ConsensusMessage::default() })
     }
 
-    /// Has the member that has most of the log take over: it stands for election at once. Until a
-    /// later term nobody relies on this member any more, whatever comes of it. False where no other
-    /// member votes: nothing changes then.
+    /// Has the member that has most of the log take over, one of `avoided` only where there is no
+    /// other: it stands for election at once. Until a later term nobody relies on this member any
+    /// more, whatever comes of it. Who it is; nothing changes where no other member votes.
     ///
     /// # Errors
     /// [`ConsensusError`] when it is not primary, or the library refuses.
-    pub fn hand_over(&mut self) -> Result<bool, ConsensusError> {
+    pub fn hand_over(&mut self, avoided: &[ServerId]) -> Result<Option<ServerId>, ConsensusError> {
         if self.leads().is_none() {
             return Err(ConsensusError::NotPrimary);
         }
-        let others = self.members().all.iter().filter(|member| member.id != self.me);
-        let voters = others.filter(|member| member.standing != MemberStanding::Learner);
-        let fitness = |id: &ServerId| (self.heard(*id).map(roughly), self.matched(*id));
-        let Some(next) = voters.map(|member| member.id).max_by_key(fitness) else {
-            return Ok(false);
-        };
-        self.leadership.hand_over();
-        self.node.transfer_leader(next.get());
-        self.pump()?;
-        Ok(true)
+        let next = self.membership.successor(self.me, |id| {
+            (!avoided.contains(id), self.heard(*id).map(roughly), self.matched(*id))
+        });
+        if let Some(next) = next {
+            self.leadership.hand_over();
+            self.node.transfer_leader(next.get());
+            self.pump()?;
+        }
+        Ok(next)
     }
 
     /// What was sent to a member may not have come.

@@ -313,7 +313,7 @@ impl World {
             22 => {
                 if let Some(member) = &mut self.machines[at].member {
                     // Who is no primary has nothing to hand over.
-                    let _ = member.hand_over();
+                    let _ = member.hand_over(&[]);
                 }
             }
             // From now on whoever is started lets go of what is before it.
@@ -551,12 +551,25 @@ fn who_hands_over_is_relied_upon_no_more_and_another_is_elected_at_once() {
     world.propose(first);
     world.until_all_applied(LogIndex::new(2));
     let began = world.now;
-    world.machines[first].member.as_mut().expect("alive").hand_over().expect("it is primary");
+    world.machines[first].member.as_mut().expect("alive").hand_over(&[]).expect("it is primary");
     assert_eq!(world.primary(), None);
     world.settle(first);
     let second = world.elect();
     assert_ne!(second, first);
     assert!(world.now.since(began) < TICK * 2, "nobody's time has to run out");
+}
+
+#[test]
+fn who_is_avoided_takes_over_only_where_there_is_no_other() {
+    for avoided in [&[1_usize][..], &[2], &[1, 2]] {
+        let mut world = World::new(11, 3, 3);
+        let first = world.elect();
+        let ids: Vec<ServerId> =
+            avoided.iter().map(|step| world.machines[(first + step) % 3].id).collect();
+        let member = world.machines[first].member.as_mut().expect("alive");
+        let next = member.hand_over(&ids).expect("it is primary").expect("others vote");
+        assert_eq!(ids.contains(&next), ids.len() == 2, "{next} of {ids:?}");
+    }
 }
 
 #[test]
@@ -569,7 +582,12 @@ fn a_hand_over_that_comes_to_nothing_leaves_the_group_a_primary_all_the_same() {
         // Whoever is to take over hears nothing of it, and later nobody does.
         let id = world.machines[first].id;
         world.cut = (1..=3).map(ServerId::new).map(|other| (id, other)).collect();
-        world.machines[first].member.as_mut().expect("alive").hand_over().expect("it is primary");
+        world.machines[first]
+            .member
+            .as_mut()
+            .expect("alive")
+            .hand_over(&[])
+            .expect("it is primary");
         world.settle(first);
         world.run(TICK, |_| ());
         world.cut.clear();

@@ -8,7 +8,7 @@
 use crate::consensus_error::ConsensusError;
 use crate::entries::to_library_change;
 use crate::member_log::MemberLog;
-use cairn_types::{LogIndex, Members, MembersChange, ServerId, Time};
+use cairn_types::{LogIndex, MemberStanding, Members, MembersChange, ServerId, Time};
 use raft::StateRole;
 use raft::prelude::RawNode;
 use std::collections::BTreeMap;
@@ -37,6 +37,17 @@ impl Membership {
     }
 
     /// Whether nobody else belongs to it.
+    /// Of the others that vote, the one that is fittest to take over; the last of several.
+    pub(crate) fn successor<K: Ord>(
+        &self,
+        me: ServerId,
+        fitness: impl FnMut(&ServerId) -> K,
+    ) -> Option<ServerId> {
+        let others = self.members().all.iter().filter(|member| member.id != me);
+        let voters = others.filter(|member| member.standing != MemberStanding::Learner);
+        voters.map(|member| member.id).max_by_key(fitness)
+    }
+
     pub(crate) fn is_alone(&self) -> bool {
         self.alone
     }

@@ -272,7 +272,8 @@ impl Master {
     /// Whether the log has the room that it needs next (D5).
     fn set_room(&mut self, now: Now, has_room: bool, wishes: &mut Vec<MasterEffect>) {
         if let Some(news) = self.room.set_full(!has_room) {
-            let space = self.room.space(self.group.consensus().is_alone());
+            self.group.begin_anew_if(has_room);
+            let space = self.room.space(self.group.has_company());
             self.role.with_core(|core| core.set_log_space(space));
             wishes.push(MasterEffect::Env(Effect::Log(news)));
         }
@@ -410,7 +411,7 @@ impl Master {
         if std::mem::take(&mut self.begins_history) {
             core.begin_history();
         }
-        core.set_log_space(self.room.space(self.group.consensus().is_alone()));
+        core.set_log_space(self.room.space(self.group.has_company()));
         core.set_warning(self.warning.clone());
         let mut primary = Primary::new(core, self.core_effects);
         let founding = (self.group.hello().cell, self.config.cluster.clone());

@@ -7,6 +7,8 @@
 //!   election. It believes only those who know of later members than itself.
 //! - GM3: whoever is asked to stop while it is in charge hands over, and ends when another is in
 //!   charge; nobody waits for its silence.
+//! - GM4: whoever hands over because its disk is full or hangs cannot know whose is not: it tries
+//!   those first whom it has not tried, nor found in charge before it.
 
 use crate::group_link::GroupLink;
 use crate::member_change::{BegunStep, MemberChanges};
@@ -62,6 +64,10 @@ pub(crate) struct GroupMember {
     /// How others reach this member, where it is told.
     address: Address,
     is_told_out: bool,
+    /// The last other member that was in charge, as far as is known here.
+    former: Option<ServerId>,
+    /// To whom it has handed over for want of room, or from whom it took over so (GM4).
+    tried: Vec<ServerId>,
     /// It is asked to stop, and does by then.
     stops_until: Option<Time>,
 }
@@ -70,8 +76,19 @@ impl GroupMember {
     pub(crate) fn new(consensus: Consensus, hello: Hello) -> Self {
         let (link, changes) = (GroupLink::default(), MemberChanges::default());
         let (address, is_told_out, stops_until) = (Address::default(), false, None);
-        let shadow = Shadow::default();
-        Self { consensus, link, changes, hello, shadow, address, is_told_out, stops_until }
+        let (shadow, former, tried) = (Shadow::default(), None, Vec::new());
+        Self {
+            consensus,
+            link,
+            changes,
+            hello,
+            shadow,
+            address,
+            is_told_out,
+            former,
+            tried,
+            stops_until,
+        }
     }
 
     /// Others reach this member there.
@@ -103,9 +120,25 @@ impl GroupMember {
     pub(crate) fn leave_charge_if(&mut self, reason: bool) -> Result<(), ConsensusError> {
         let in_charge = self.consensus.leads().is_some() && !self.consensus.is_alone();
         if reason && in_charge {
-            self.consensus.hand_over()?;
+            self.tried.extend(self.former.take());
+            let next = self.consensus.hand_over(&self.tried)?;
+            if next.is_some_and(|next| self.tried.contains(&next)) {
+                // All were: from the beginning.
+                self.tried.clear();
+            }
+            self.tried.extend(next);
         }
         Ok(())
+    }
+
+    /// Where nothing is wrong with its disk any more, nobody has been tried (GM4).
+    pub(crate) fn begin_anew_if(&mut self, is_well: bool) {
+        self.tried.retain(|_| !is_well);
+    }
+
+    /// Whether another member may be in charge.
+    pub(crate) fn has_company(&self) -> bool {
+        self.consensus.members().voters_to_be().len() > 1
     }
 
     pub(crate) fn consensus(&self) -> &Consensus {
@@ -152,6 +185,8 @@ impl GroupMember {
         mut fresh: impl FnMut() -> EffectId,
     ) -> Vec<Effect<LogJob>> {
         let mut effects = Vec::new();
+        let other = self.consensus.primary().filter(|primary| *primary != self.hello.server);
+        self.former = other.or(self.former);
         if let Some((to, answer)) = self.changes.end(&self.consensus) {
             effects.push(Effect::Reply { to, answer, payload: Payload::default() });
         }
@@ -268,9 +303,9 @@ impl GroupMember {
 
     /// Hands over; what is answered to whoever asked for what the next one has to do (MC3).
     fn send_to_next(&mut self) -> Result<Failure, ConsensusError> {
-        Ok(match self.consensus.hand_over()? {
-            true => self.not_in_charge(),
-            false => Failure::refused(ErrorCode::Invalid, LAST_VOTER),
+        Ok(match self.consensus.hand_over(&[])? {
+            Some(_) => self.not_in_charge(),
+            None => Failure::refused(ErrorCode::Invalid, LAST_VOTER),
         })
     }
 

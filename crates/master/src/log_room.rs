@@ -8,8 +8,9 @@
 //! - F1: the log knows that it is full a whole segment before it is (`OperationLog`'s L5), so what
 //!   is on its way, and what the master has to write down for itself, still fits.
 //! - F2: what could not be appended is answered by nobody and forgotten by nobody: it stays first.
-//! - F3: a member of a group hands over while it is full, for another may have room; now and then
-//!   only, for that one may be full, too.
+//! - F3: a member of a group hands over while it is full, for another may have room. Where it is in
+//!   charge again it rests before, each time twice as long: all may be full, and an election costs
+//!   each of them some of the room that is left, and readers a moment.
 
 use bytes::Bytes;
 use cairn_env::{Effect, EffectId, LogEvent};
@@ -20,8 +21,9 @@ use std::time::Duration;
 /// How long until it is asked again whether there is room.
 pub(crate) const ROOM_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long whoever handed over for want of room stays in charge, when it is again (F3).
-const LEAVES_AGAIN: Duration = Duration::from_secs(3);
+/// How long whoever handed over for want of room stays in charge, when it is again (F3): at first,
+/// and at most.
+const RESTS: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(600)];
 
 /// A flush of the operation log that takes longer is told of.
 const SLOW_FLUSH: Duration = Duration::from_secs(1);
@@ -82,8 +84,8 @@ pub(crate) struct LogRoom {
     asking: Option<EffectId>,
     /// A checkpoint may let go of a part of the log; one is made each time that it gets full.
     wants_checkpoint: bool,
-    /// When it handed over last for want of it (F3).
-    left: Option<Time>,
+    /// When it handed over last for want of it, and how long it rests then (F3).
+    left: Option<(Time, Duration)>,
 }
 
 impl LogRoom {
@@ -103,20 +105,22 @@ impl LogRoom {
     }
 
     /// As a core is told.
-    pub(crate) fn space(&self, is_alone: bool) -> LogSpace {
-        match (self.is_full, is_alone) {
+    pub(crate) fn space(&self, has_company: bool) -> LogSpace {
+        match (self.is_full, has_company) {
             (false, _) => LogSpace::Enough,
-            (true, true) => LogSpace::None,
-            (true, false) => LogSpace::NoneHere,
+            (true, false) => LogSpace::None,
+            (true, true) => LogSpace::NoneHere,
         }
     }
 
     /// Whether a member that is in charge had better hand over now (F3).
     pub(crate) fn leaves_charge(&mut self, now: Time, in_charge: bool) -> bool {
-        let rests = self.left.is_some_and(|at| now < at + LEAVES_AGAIN);
+        let rests = self.left.is_some_and(|(at, rest)| now < at + rest);
         let leaves = self.is_full && in_charge && !rests;
         if leaves {
-            self.left = Some(now);
+            let [least, most] = RESTS;
+            let rest = self.left.map_or(least, |(_, rest)| most.min(2 * rest));
+            self.left = Some((now, rest));
         }
         leaves
     }
@@ -126,6 +130,7 @@ impl LogRoom {
         let changed = self.is_full != is_full;
         self.wants_checkpoint |= changed && is_full;
         self.is_full = is_full;
+        self.left = self.left.filter(|_| is_full);
         changed.then(|| match is_full {
             false => LogEvent::info("room for the operation log again"),
             true => {
@@ -158,9 +163,10 @@ impl LogRoom {
 
 #[cfg(test)]
 mod tests {
-    use super::{Append, AppendOnItsWay, HANGS_AFTER, LEAVES_AGAIN, LogRoom};
+    use super::{Append, AppendOnItsWay, HANGS_AFTER, LogRoom, RESTS};
     use cairn_env::EffectId;
     use cairn_types::Time;
+    use std::time::Duration;
 
     #[test]
     fn an_append_that_takes_a_second_hangs_until_it_is_over() {
@@ -176,15 +182,26 @@ mod tests {
     }
 
     #[test]
-    fn who_is_full_and_in_charge_hands_over_at_once_and_then_now_and_then() {
-        let now = Time::default() + LEAVES_AGAIN;
+    fn who_is_full_and_in_charge_hands_over_at_once_and_then_less_and_less_often() {
+        let [least, most] = RESTS;
+        let mut now = Time::default();
         let mut room = LogRoom::default();
         assert!(!room.leaves_charge(now, true), "it has room");
         // It may have become full before it was in charge.
         assert!(room.set_full(true).is_some());
         assert!(!room.leaves_charge(now, false));
         assert!(room.leaves_charge(now, true));
-        assert!(!room.leaves_charge(now, true), "the others may be full, too");
-        assert!(room.leaves_charge(now + LEAVES_AGAIN, true));
+        for rest in [least, 2 * least, 4 * least] {
+            assert!(!room.leaves_charge(now + rest - Duration::from_nanos(1), true));
+            now = now + rest;
+            assert!(room.leaves_charge(now, true));
+        }
+        for _ in 0..20 {
+            now = now + most;
+            assert!(room.leaves_charge(now, true), "it is tried for ever");
+        }
+        // What has had room begins anew.
+        assert!(room.set_full(false).is_some() && room.set_full(true).is_some());
+        assert!(room.leaves_charge(now, true));
     }
 }

@@ -3,8 +3,8 @@
 //! - MD1: the mark comes before the identity: a directory with an identity and without a mark would
 //!   be taken for one that has always been alone, and found a cell by itself. One that was left
 //!   half made is nobody's.
-//! - MD2: a directory without an identity that has records or checkpoints in it is what is left of a
-//!   master: nothing is made of it, and nothing written to it, but by a person (`remains`).
+//! - MD2: a directory without an identity that has records or checkpoints in it is what is left of
+//!   a master: nothing is made of it, and nothing written to it, but by a person (`remains`).
 
 use cairn_env::{Disk, DiskError};
 use cairn_format::{GroupMark, Identity, IdentityKind};

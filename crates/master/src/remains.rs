@@ -9,8 +9,8 @@
 //!   had them: somebody may have been told that they are done.
 //! - RE2: the new directory is another member's. Members of the old group that live, if there are
 //!   any, have nothing to do with it, and it does not with them.
-//! - RE3: the identity comes last: what was left half made is nobody's, and nothing is founded in it
-//!   (`member_directory`, MD2).
+//! - RE3: the identity comes last: what was left half made is nobody's, and nothing is founded in
+//!   it (`member_directory`, MD2).
 
 use crate::master_disk::write_checkpoint;
 use crate::member_directory::begin_log;
