@@ -68,11 +68,14 @@ fn a_cell_whose_only_master_is_gone_goes_on_from_a_backup() {
     await_until("the chunk that is not known is told of", || {
         cell.ok(["lost"]).contains("1 lost chunk")
     });
-    // The same once more would find the directory taken.
+    // The same once more finds the directory in use; and then taken.
     let arguments = ["masters", "recover", &backup, "--into", &into, "--agree"];
     let plan = run(cell.program().command(&arguments[..5]), b"");
     let agreed = record_of(&plan.stderr);
     let taken = [&arguments[..], &[agreed.as_str()]].concat();
+    let running = run(cell.program().command(&taken), b"");
+    assert_eq!(running.code(), 12, "{}", running.stderr);
+    cell.masters[0].kill();
     let taken = run(cell.program().command(&taken), b"");
     assert_eq!(taken.code(), 4, "{}", taken.stderr);
 }

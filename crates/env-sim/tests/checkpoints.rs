@@ -79,7 +79,7 @@ fn content(tree: &Tree) -> Result<Content, Damaged> {
 
 /// What the newest checkpoint in which no damage shows holds, after all that is before it.
 fn newest(disk: &SimDisk) -> Option<(u64, Content)> {
-    let checkpoints = open(disk);
+    let mut checkpoints = open(disk);
     for index in checkpoints.list().unwrap() {
         let Some(found) = checkpoints.load(index).unwrap() else { continue };
         let record = RootRecord::decode(&found.root.root).unwrap();

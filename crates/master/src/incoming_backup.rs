@@ -54,13 +54,11 @@ impl IncomingBackup {
     /// Keeps the piece that comes next, or a part of it.
     ///
     /// # Errors
-    /// The disk's.
-    ///
-    /// # Panics
-    /// Where it is more than was to come.
+    /// The disk's; [`RemainsError::TooMuch`].
     pub fn keep(&mut self, bytes: &Bytes) -> Result<(), RemainsError> {
-        let (offset, size) = self.next().expect("something is to come");
-        assert!(bytes.len() as u64 <= size, "no more than was asked for");
+        let Some((offset, _)) = self.next().filter(|(_, size)| bytes.len() as u64 <= *size) else {
+            return Err(RemainsError::TooMuch);
+        };
         keep_piece(self.disk.as_ref(), offset, bytes)?;
         self.come += bytes.len() as u64;
         Ok(())
@@ -73,7 +71,7 @@ impl IncomingBackup {
     /// [`RemainsError`].
     pub fn finish(mut self, into: &Arc<dyn Disk>) -> Result<Remains, RemainsError> {
         if self.checkpoints.take_over(&self.root)?.is_none() {
-            return Err(RemainsError::Nothing(self.disk.describe()));
+            return Err(RemainsError::NoState(self.disk.describe()));
         }
         let remains = Remains::of(&self.disk, false)?;
         remains.back_up(into)?;

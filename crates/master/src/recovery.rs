@@ -148,7 +148,7 @@ pub(crate) fn recover(
 const SET_ASIDE: &str = "checkpoint set aside";
 
 pub(crate) fn set_aside(
-    checkpoints: &Checkpoints,
+    checkpoints: &mut Checkpoints,
     page_file: u64,
     damaged: &Damaged,
     told: &mut Vec<LogEvent>,

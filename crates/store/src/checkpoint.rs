@@ -19,7 +19,7 @@
 use crate::checkpoint_transfer::INCOMING;
 use crate::page_file::{MappedPages, PageFile, PageWriter, open_page_file, page_file_path};
 use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
-use cairn_env::{Disk, DiskError, IoFailure, UnreadableBytes};
+use cairn_env::{Disk, DiskError, IoFailure, OpenMode, UnreadableBytes};
 use cairn_format::{CheckpointRoot, PageFileHeader};
 use cairn_pagetree::{CheckpointError, Damaged, FileId};
 use cairn_types::{CellId, LogIndex, Term};
@@ -63,6 +63,8 @@ pub struct Checkpoints {
     /// What the next checkpoint adds to; none: a fresh one.
     current: Option<PageFile>,
     next_number: u64,
+    /// Those that are not read again, where nothing may be changed on the disk.
+    passed_over: Option<BTreeSet<LogIndex>>,
 }
 
 /// A checkpoint as it was found.
@@ -165,7 +167,8 @@ impl Checkpoints {
             Ok(()) | Err(IoFailure::NotFound) => {}
             Err(failure) => return Err(disk_error(failure)),
         }
-        let mut checkpoints = Self { disk, cell, limits, current: None, next_number: 1 };
+        let (current, next_number, passed_over) = (None, 1, None);
+        let mut checkpoints = Self { disk, cell, limits, current, next_number, passed_over };
         let names = checkpoints.names()?;
         // A number that a root names is not given again, even where the file is gone.
         let named = checkpoints.page_files_named(&names)?;
@@ -174,8 +177,16 @@ impl Checkpoints {
         Ok(checkpoints)
     }
 
+    /// The same, to be read alone: nothing is changed on the disk. What is found damaged is passed
+    /// over by this value, and by no other.
+    #[must_use]
+    pub fn look(disk: Arc<dyn Disk>, cell: CellId) -> Self {
+        let (limits, passed_over) = (PageFileLimits::standard(), Some(BTreeSet::new()));
+        Self { disk, cell, limits, current: None, next_number: 1, passed_over }
+    }
+
     fn names(&self) -> Result<Vec<String>, DiskError> {
-        self.disk.list(DIRECTORY).map_err(disk_error)
+        names_in(self.disk.as_ref())
     }
 
     /// The page files of all roots there are, those found damaged too.
@@ -201,7 +212,9 @@ impl Checkpoints {
     /// # Errors
     /// [`DiskError`].
     pub fn list(&self) -> Result<Vec<LogIndex>, DiskError> {
-        Ok(numbered(&self.names()?, ROOT).into_iter().rev().map(LogIndex::new).collect())
+        let all = numbered(&self.names()?, ROOT).into_iter().rev().map(LogIndex::new);
+        let is_passed = |it: &LogIndex| self.passed_over.as_ref().is_some_and(|to| to.contains(it));
+        Ok(all.filter(|index| !is_passed(index)).collect())
     }
 
     /// The checkpoint as of `index`; none where its root does not read, or its page file is not
@@ -212,7 +225,8 @@ impl Checkpoints {
     pub fn load(&self, index: LogIndex) -> Result<Option<FoundCheckpoint>, DiskError> {
         let root = self.read_root(&path(index, ROOT))?.filter(|root| root.index == index);
         let Some(root) = root else { return Ok(None) };
-        let opened = open_page_file(self.disk.as_ref(), DIRECTORY, self.cell, &root)?;
+        let mode = if self.passed_over.is_some() { OpenMode::Read } else { OpenMode::Write };
+        let opened = open_page_file(self.disk.as_ref(), (DIRECTORY, mode), self.cell, &root)?;
         Ok(opened.map(|(pages, mapped)| FoundCheckpoint { root, mapped, pages }))
     }
 
@@ -231,7 +245,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`DiskError`]; they may be read again then.
-    pub fn mark_damaged(&self, page_file: u64, damaged: &Damaged) -> Result<(), DiskError> {
+    pub fn mark_damaged(&mut self, page_file: u64, damaged: &Damaged) -> Result<(), DiskError> {
         self.mark_from(page_file, damaged.offset)
     }
 
@@ -240,28 +254,39 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`DiskError`]; they may end this process too.
-    pub fn mark_unreadable(&self) -> Result<Option<UnreadableBytes>, DiskError> {
+    pub fn mark_unreadable(&mut self) -> Result<Option<UnreadableBytes>, DiskError> {
         let Some(unreadable) = self.disk.unreadable().map_err(disk_error)? else { return Ok(None) };
         let name = unreadable.path.strip_prefix(DIRECTORY).and_then(|rest| rest.strip_prefix('/'));
         let numbers = numbered(&name.map(str::to_owned).into_iter().collect::<Vec<_>>(), PAGES);
         for page_file in numbers {
             self.mark_from(page_file, unreadable.offset)?;
         }
-        self.disk.forget_unreadable().map_err(sync_failure)?;
+        if self.passed_over.is_none() {
+            self.disk.forget_unreadable().map_err(sync_failure)?;
+        }
         Ok(Some(unreadable))
     }
 
-    fn mark_from(&self, page_file: u64, offset: u64) -> Result<(), DiskError> {
+    fn mark_from(&mut self, page_file: u64, offset: u64) -> Result<(), DiskError> {
         let mut is_newest = true;
         for index in self.list()? {
             let root = self.read_root(&path(index, ROOT))?;
             let Some(root) = root.filter(|root| root.page_file == page_file) else { continue };
             if is_newest || offset < root.page_file_size {
-                self.disk.rename(&path(index, ROOT), &path(index, DAMAGED)).map_err(disk_error)?;
+                match &mut self.passed_over {
+                    Some(passed_over) => drop(passed_over.insert(index)),
+                    None => {
+                        let (root, damaged) = (path(index, ROOT), path(index, DAMAGED));
+                        self.disk.rename(&root, &damaged).map_err(disk_error)?;
+                    }
+                }
             }
             is_newest = false;
         }
-        self.disk.sync_dir(DIRECTORY).map_err(sync_failure)
+        match self.passed_over {
+            Some(_) => Ok(()),
+            None => self.disk.sync_dir(DIRECTORY).map_err(sync_failure),
+        }
     }
 
     /// Makes a checkpoint, durably (C1); `image` hands the pages that the file named to it lacks

@@ -153,12 +153,12 @@ impl PageFile {
 /// is not there, too short, or another.
 pub(crate) fn open_page_file(
     disk: &dyn Disk,
-    directory: &str,
+    (directory, mode): (&str, OpenMode),
     cell: CellId,
     root: &CheckpointRoot,
 ) -> Result<Option<(PageFile, MappedPages)>, DiskError> {
     let path = page_file_path(directory, root.page_file);
-    let file = match disk.open(&path, OpenMode::Write) {
+    let file = match disk.open(&path, mode) {
         Ok(file) => file,
         Err(IoFailure::NotFound) => return Ok(None),
         Err(failure) => return Err(disk_error(failure)),

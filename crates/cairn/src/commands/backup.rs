@@ -16,8 +16,9 @@ use crate::session::Session;
 use cairn_client::Masters;
 use cairn_env::Disk;
 use cairn_env_os::OsDisk;
-use cairn_master::{IncomingBackup, Remains, RemainsError};
+use cairn_master::{IncomingBackup, RecoveryError, Remains, RemainsError};
 use cairn_protocol::{ErrorCode, MasterRole};
+use cairn_store::LogOpenError;
 use cairn_types::{Address, Term};
 use clap::Args;
 use serde_json::json;
@@ -26,8 +27,8 @@ use std::sync::Arc;
 
 /// How often a backup is begun whose checkpoint is gone before all of it has come.
 const TRIES: usize = 10;
-/// So many terms after the last known one are taken for lost: of each start of a master since a
-/// backup one.
+/// So many terms after the last known one are taken for lost: each start of a master, and in a
+/// group each election, takes one.
 const TERMS_LOST: u64 = 1_000;
 
 /// Arguments of `backup`.
@@ -64,16 +65,27 @@ pub(crate) struct RecoverMasterArguments {
 
 impl From<RemainsError> for Cause {
     fn from(error: RemainsError) -> Self {
+        let newer = "start the build that wrote it";
+        let without = "--without-log goes on from the newest checkpoint alone";
+        let disk = "check the disk, or copy the directory to another one first";
         let (exit, advice) = match &error {
             RemainsError::Running(_) => (Exit::Local, ""),
             RemainsError::Nothing(_) => (Exit::Usage, "name the directory that has them"),
+            RemainsError::NoState(_) => {
+                (Exit::Damaged, "take another backup, or the directory of another master")
+            }
             RemainsError::NotEmpty(..) => (Exit::Exists, "name an empty directory"),
             RemainsError::TermsSpent(_) => (Exit::Usage, "name an earlier one"),
-            RemainsError::Damaged => (Exit::Damaged, "try it once more: the one before it is next"),
-            RemainsError::Log(_) | RemainsError::Recovery(_) => {
-                (Exit::Damaged, "--without-log goes on from the newest checkpoint alone")
-            }
-            RemainsError::Disk(_) | RemainsError::Identity(_) => (Exit::Local, "check the disk"),
+            RemainsError::TooMuch => (Exit::Damaged, "take it from another master with --from"),
+            RemainsError::Damaged(_) | RemainsError::Disk(_) => (Exit::Local, disk),
+            RemainsError::Log(LogOpenError::Disk(_))
+            | RemainsError::Recovery(RecoveryError::Disk(_)) => (Exit::Local, disk),
+            RemainsError::Recovery(
+                RecoveryError::Undecodable { .. }
+                | RecoveryError::UndecodableMark
+                | RecoveryError::Checkpoint { .. },
+            ) => (Exit::Damaged, newer),
+            RemainsError::Log(_) | RemainsError::Recovery(_) => (Exit::Damaged, without),
         };
         Self::new(exit, error.to_string(), advice)
     }
@@ -97,13 +109,14 @@ pub(crate) async fn back_up(
 ) -> Result<(), CliError> {
     let into = &arguments.into;
     let doing = || format!("taking a backup into {}", into.display());
-    let beside = beside(into).doing(doing)?;
+    check_free(into).doing(doing)?;
     let told = session.address().addresses();
     let masters = Masters::new(&told, session.options()).doing(doing)?;
     let from = match &arguments.from {
         Some(from) => CellAddress::parse(from).doing(doing)?.addresses().swap_remove(0),
         None => best_of(&masters, &told).await.doing(doing)?,
     };
+    let beside = beside(into).doing(doing)?;
     let fetched = fetch(&masters, &from, &beside).await;
     if fetched.is_err() {
         // It is this process's own; what does not go is told of by the next backup (BK1).
@@ -137,28 +150,33 @@ fn names_text(remains: &Remains) -> String {
     format!("{files}, {}", counted(state.directory_count(), "directory", "directories"))
 }
 
-/// Where a backup lies until it is whole (BK1); refused where something is in the way.
-fn beside(into: &Path) -> Result<PathBuf, Cause> {
-    let Some(name) = into.file_name() else {
+/// Refuses a name that is taken, or cannot be given.
+fn check_free(into: &Path) -> Result<(), Cause> {
+    if into.file_name().is_none() {
         return Err(Cause::new(Exit::Usage, "that is no directory's name", "name a new one"));
-    };
-    let mut partial = name.to_owned();
-    partial.push(".partial");
-    let beside = into.with_file_name(partial);
-    for (path, advice) in [
-        (into, "name one that is not there yet"),
-        (&beside, "a backup was cut short there: remove it"),
-    ] {
-        if path.symlink_metadata().is_ok() {
-            let why = format!("{} is there already", path.display());
-            return Err(Cause::new(Exit::Exists, why, advice));
-        }
-    }
-    if !above(into).is_dir() {
+    } else if into.symlink_metadata().is_ok() {
+        let why = format!("{} is there already", into.display());
+        return Err(Cause::new(Exit::Exists, why, "name one that is not there yet"));
+    } else if !above(into).is_dir() {
         let why = format!("there is no directory {}", above(into).display());
         return Err(Cause::new(Exit::Local, why, "make it first"));
     }
-    Ok(beside)
+    Ok(())
+}
+
+/// Makes the directory where a backup lies until it is whole (BK1): nobody else has made it.
+fn beside(into: &Path) -> Result<PathBuf, Cause> {
+    let mut name = into.file_name().expect("checked before").to_owned();
+    name.push(".partial");
+    let beside = into.with_file_name(name);
+    match std::fs::create_dir(&beside) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let why = format!("{} is there already", beside.display());
+            let advice = "a backup is being taken there, or was cut short: then remove it";
+            Err(Cause::new(Exit::Exists, why, advice))
+        }
+        made => Ok(made.map(|()| beside)?),
+    }
 }
 
 fn above(path: &Path) -> &Path {
@@ -193,6 +211,7 @@ async fn best_of(masters: &Masters, told: &[Address]) -> Result<Address, Cause> 
 
 /// Fetches a master's checkpoint into `beside`, and makes a backup of it there.
 async fn fetch(masters: &Masters, from: &Address, beside: &Path) -> Result<Remains, Cause> {
+    cairn_env_os::end_at_unreadable_pages(Exit::Damaged.number())?;
     let disk = open(&beside.join("coming"))?;
     let mut incoming: Option<IncomingBackup> = None;
     for _ in 0..TRIES {
@@ -234,8 +253,11 @@ async fn fetch(masters: &Masters, from: &Address, beside: &Path) -> Result<Remai
 /// Gives a whole backup its name, durably (BK1).
 fn put_in_place(beside: &Path, into: &Path) -> Result<(), Cause> {
     std::fs::rename(beside.join("whole"), into)?;
-    std::fs::remove_dir_all(beside)?;
-    Ok(std::fs::File::open(above(into))?.sync_all()?)
+    std::fs::File::open(above(into))?.sync_all()?;
+    if let Err(error) = std::fs::remove_dir_all(beside) {
+        warn(&format!("what lay in {} is of no more use: {error}", beside.display()));
+    }
+    Ok(())
 }
 
 /// Makes a master of what is left of one.
@@ -247,6 +269,7 @@ pub(crate) fn recover(arguments: &RecoverMasterArguments, output: &Output) -> Re
         return Err(CliError::usage(doing(), why, "name a backup, or a master's data directory"));
     }
     check_apart(&[from.clone(), into.clone()]).doing(doing)?;
+    cairn_env_os::end_at_unreadable_pages(Exit::Damaged.number()).doing(doing)?;
     let disk = open(from).doing(doing)?;
     let remains = Remains::of(&disk, arguments.without_log).map_err(Cause::from).doing(doing)?;
     let record = remains.state().applied();
@@ -289,24 +312,37 @@ fn plan(
 ) -> Result<(), CliError> {
     let state = remains.state();
     let (record, term, committed) = (state.applied(), state.applied_term(), remains.committed);
-    let group: Vec<&str> = remains.members.all.iter().map(|it| it.address.as_str()).collect();
+    let group = remains
+        .group
+        .as_ref()
+        .map(|group| group.all.iter().map(|member| member.address.as_str()).collect::<Vec<_>>());
+    let told: Vec<String> = remains.told.iter().map(ToString::to_string).collect();
     if output.json() {
         return output.value(&json!({
             "cell": remains.cell.to_string(), "backup": remains.is_backup,
             "record": record.get(), "term": term.get(), "agreed_until": committed.get(),
-            "members": group, "past": past.get(),
+            "members": group, "past": past.get(), "passed_over": told,
             "files": state.file_count(), "directories": state.directory_count(),
         }));
     }
-    let what = match (remains.is_backup, group.len()) {
-        (true, _) => "a backup".to_owned(),
-        (false, 0 | 1) => "the directory of a master that was alone".to_owned(),
-        (false, _) => format!("the directory of one of the masters {}", group.join(", ")),
+    let is_alone = group.as_ref().is_some_and(|group| group.len() <= 1);
+    let what = match &group {
+        _ if remains.is_backup => "a backup".to_owned(),
+        None => {
+            "the directory of a master (its log, which is not read, tells its group)".to_owned()
+        }
+        Some(_) if is_alone => "the directory of a master that was alone".to_owned(),
+        Some(group) => format!("the directory of one of the masters {}", group.join(", ")),
     };
     let from = arguments.from.display();
     output.line(&format!("{from}: {what} of cell {}", remains.cell))?;
+    for event in told {
+        output.line(&format!("does not read: {event}"))?;
+    }
     output.line(&format!("as of record {record}, term {term}: {}", names_text(remains)))?;
-    if committed < record && group.len() > 1 {
+    if committed > record {
+        output.line(&format!("records up to {committed} were done, and cannot be read here"))?;
+    } else if committed < record && !is_alone {
         output.line(&format!(
             "records after {committed}: the others may not have had them; they count as done"
         ))?;
@@ -316,13 +352,13 @@ fn plan(
          files deleted since are there again and may have no bytes; chunks that are not known stay \
          on their servers ('cairn lost')"
     ))?;
-    if group.len() > 1 {
+    if is_alone {
+        output.line("start no older directory of this cell again")?;
+    } else {
         output.line(
-            "if so many of those masters can be started that they are a majority, start them \
+            "if so many of its masters can be started that they are a majority, start them \
              instead: nothing is lost then. Otherwise start none of them again",
         )?;
-    } else {
-        output.line("start no older directory of this cell again")?;
     }
     Ok(())
 }

@@ -92,7 +92,9 @@ fn nothing_is_made_of_nothing_nor_where_something_is_nor_beside_a_master_that_ru
     drop(running);
     other.crash();
     let from = remains(&other).expect("a master's");
-    let taken: Arc<dyn Disk> = other.session();
+    let others = disk();
+    with_checkpoints(&others, 3);
+    let taken: Arc<dyn Disk> = others.session();
     let refused = from.begin_history(&taken, Term::new(9), NOW);
     assert!(matches!(refused, Err(RemainsError::NotEmpty(..))), "{refused:?}");
 }
@@ -126,4 +128,76 @@ fn nothing_starts_on_what_has_no_identity_and_nothing_is_changed_in_it() {
     young.session().remove("identity").expect("is there");
     let refused = Running::open(&young, 2).err().expect("refused").to_string();
     assert!(refused.contains("cairn masters recover"), "{refused}");
+}
+
+#[test]
+fn what_is_looked_at_is_told_in_full_and_not_changed() {
+    let disk = disk();
+    let before = with_checkpoints(&disk, 50);
+    let pages = newest(&disk, ".pages");
+    // A page that no replay touches: all are looked at.
+    assert!(disk.flip_byte(&pages, 4096 + 100));
+    let (paths, size) = (disk.paths(), disk.session().open(&pages, cairn_env::OpenMode::Read));
+    let size = size.and_then(|file| file.size()).expect("is there");
+    for _ in 0..2 {
+        let from = remains(&disk).expect("an older checkpoint, and the log");
+        assert_eq!(from.state().file_count(), before.file_count());
+        assert!(!from.told.is_empty(), "a checkpoint was passed over");
+        assert_eq!(from.group, Some(Members::default()), "it was alone");
+    }
+    assert_eq!(disk.paths(), paths);
+    let now = disk.session().open(&pages, cairn_env::OpenMode::Read).and_then(|it| it.size());
+    assert_eq!(now.expect("is there"), size);
+    let session: Arc<dyn Disk> = disk.session();
+    let less = Remains::of(&session, true).expect("a checkpoint");
+    assert!(less.group.is_none(), "nobody has read the log, which tells it");
+    assert!(less.state().file_count() <= before.file_count());
+}
+
+#[test]
+fn a_log_alone_is_enough_whatever_became_of_the_identity() {
+    for is_torn in [false, true] {
+        let young = disk();
+        let mut running = Running::started(&young, 1);
+        for number in 1..=3 {
+            running.send(create(number));
+            running.settle();
+        }
+        let files = running.master.state().file_count();
+        drop(running);
+        young.crash();
+        for path in young.paths().into_iter().filter(|path| path.starts_with("checkpoints/")) {
+            young.session().remove(&path).expect("is there");
+        }
+        match is_torn {
+            true => assert!(young.flip_byte("identity", 20)),
+            false => young.session().remove("identity").expect("is there"),
+        }
+        let from = remains(&young).expect("its log goes back to the first record");
+        assert_eq!(from.state().file_count(), files);
+        assert_eq!(from.told.is_empty(), !is_torn);
+        let (_, mut running) = begun(&from, 9);
+        let asked = running.send(Status::default());
+        assert!(running.ok(asked));
+    }
+}
+
+#[test]
+fn what_gives_no_state_is_said_to_give_none() {
+    let disk = disk();
+    with_checkpoints(&disk, 300);
+    for root in roots(&disk) {
+        assert!(disk.flip_byte(&root, 100));
+    }
+    let refused = remains(&disk).expect_err("the log does not go back so far");
+    assert!(matches!(refused, RemainsError::NoState(_)), "{refused}");
+    let copy = self::disk();
+    let session: Arc<dyn Disk> = copy.session();
+    let other = self::disk();
+    with_checkpoints(&other, 20);
+    remains(&other).expect("a master's").back_up(&session).expect("copies");
+    drop(session);
+    assert!(copy.flip_byte(&newest(&copy, ".root"), 100));
+    let refused = remains(&copy).expect_err("it is a backup, and does not read");
+    assert!(matches!(refused, RemainsError::NoState(_)), "{refused}");
 }
