@@ -27,8 +27,9 @@ use cairn_types::{Address, CellConfig, Rack, Term};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Threads for a master's disk work: the log. Checkpoints have one of their own.
-const MASTER_WORKERS: usize = 1;
+/// Threads for a master's disk work: the log, and pieces of checkpoints that others read, which no
+/// flush of the log has to wait for. Checkpoints are made in one of their own.
+const MASTER_WORKERS: usize = 2;
 /// Threads for a chunkserver's disk work.
 const CHUNKSERVER_WORKERS: usize = 4;
 

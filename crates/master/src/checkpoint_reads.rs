@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 
 /// Pieces that are read at once for others: each is as much memory as it has bytes.
 const READS_MAX: usize = 16;
+/// Of these, for people: whoever takes backups keeps no member from its checkpoint.
+const BACKUP_READS_MAX: usize = 8;
+const _: () = assert!(BACKUP_READS_MAX < READS_MAX);
 
 /// A piece, and how whoever asks for it is answered.
 #[derive(Clone, Debug)]
@@ -21,7 +24,7 @@ pub(crate) struct PieceWish {
     form: AnswerForm,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerForm {
     /// A member's, of a root.
     Root,
@@ -61,7 +64,10 @@ impl CheckpointReads {
         id: EffectId,
         (from, wish): (Caller, PieceWish),
     ) -> Effect<LogJob> {
-        if self.reads.len() >= READS_MAX {
+        let for_people = self.reads.values().filter(|(_, form)| *form == AnswerForm::Backup);
+        let is_one_too_many =
+            wish.form == AnswerForm::Backup && for_people.count() >= BACKUP_READS_MAX;
+        if is_one_too_many || self.reads.len() >= READS_MAX {
             let line = "too many pieces of checkpoints are asked for at once; try again";
             return reply(from, Err(Failure::not_done(ErrorCode::Busy, line)), Bytes::new());
         }
@@ -104,4 +110,28 @@ impl CheckpointReads {
 
 fn reply(to: Caller, answer: Result<Response, Failure>, payload: Bytes) -> Effect<LogJob> {
     Effect::Reply { to, answer, payload: Payload::Bytes(payload) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BACKUP_READS_MAX, CheckpointReads, PieceWish};
+    use cairn_env::{Caller, Effect, EffectId};
+    use cairn_protocol::{FetchCheckpoint, ReadBackup};
+
+    #[test]
+    fn whoever_takes_backups_keeps_no_member_from_its_checkpoint() {
+        let mut reads = CheckpointReads::default();
+        let mut next = 0;
+        let mut is_read = |wish: Option<PieceWish>| {
+            next += 1;
+            let wish = (Caller::default(), wish.expect("it asks for a piece"));
+            matches!(reads.begin(EffectId(next), wish), Effect::Disk { .. })
+        };
+        let backup = || PieceWish::of(&ReadBackup::default().into());
+        for _ in 0..BACKUP_READS_MAX {
+            assert!(is_read(backup()));
+        }
+        assert!(!is_read(backup()));
+        assert!(is_read(PieceWish::of(&FetchCheckpoint::default().into())));
+    }
 }
