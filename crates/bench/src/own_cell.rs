@@ -17,6 +17,8 @@ impl OwnCell {
         let directory = around.directory.join("cell");
         let plan = CellPlan {
             servers_per_rack: 1,
+            master_arguments: around.server_arguments.clone(),
+            chunkserver_arguments: around.server_arguments.clone(),
             ..CellPlan::new(around.program.clone(), directory, count)
         };
         let processes = CellProcesses::start(plan).doing(|| "starting the bench's cell".to_owned());

@@ -21,6 +21,9 @@ pub(crate) struct LoadShape {
     /// Where data is kept while it runs [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// Room for the servers' diagnostic logs; none: without [default: as a server has it]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) rpclog_size: Option<String>,
 }
 
 /// What every measurement needs.
@@ -31,6 +34,8 @@ pub(crate) struct Surroundings {
     pub(crate) directory: PathBuf,
     pub(crate) program: Program,
     pub(crate) janitor: Arc<Janitor>,
+    /// What every server of a bench is started with.
+    pub(crate) server_arguments: Vec<String>,
 }
 
 impl Surroundings {
@@ -51,6 +56,9 @@ impl Surroundings {
         let program = Program::this().doing(doing)?;
         let janitor = Arc::new(Janitor::start(&program, Some(&directory)).doing(doing)?);
         let printer = Printer::stdout(json);
-        Ok(Self { options: options.clone(), printer, directory, program, janitor })
+        let size = shape.rpclog_size.iter().cloned();
+        let server_arguments = size.flat_map(|size| ["--rpclog-size".to_owned(), size]).collect();
+        let options = options.clone();
+        Ok(Self { options, printer, directory, program, janitor, server_arguments })
     }
 }

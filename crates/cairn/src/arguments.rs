@@ -5,6 +5,7 @@
 
 use crate::cli_error::CliError;
 use crate::commands;
+use cairn_types::{GROUPS_MAX, Identity};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -30,6 +31,10 @@ pub(crate) struct Arguments {
     /// Ask shadow masters, whose word may be a little behind, and leave the primary master alone
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) read_only: bool,
+    /// Ask as this user and these groups, by number [default: as who runs this]
+    #[arg(long = "as", global = true, help_heading = EVERYWHERE)]
+    #[arg(env = "CAIRN_AS", value_name = "UID[:GID[,GID...]]", value_parser = identity)]
+    pub(crate) identity: Option<Identity>,
     /// A settings file (TOML)
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     #[arg(env = "CAIRN_CONFIG", value_name = "FILE")]
@@ -45,6 +50,20 @@ pub(crate) struct Arguments {
     version: Option<bool>,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// A user and groups as people write them; without a group, the one of the same number.
+fn identity(text: &str) -> Result<Identity, String> {
+    let write_it = |_| "write it as UID, or UID:GID,GID".to_owned();
+    let (uid, groups) = text.split_once(':').unwrap_or((text, text));
+    let uid = uid.parse().map_err(write_it)?;
+    let groups: Result<Vec<u32>, _> = groups.split(',').map(str::parse).collect();
+    let groups = groups.map_err(write_it)?;
+    if groups.len() > GROUPS_MAX {
+        return Err(format!("{} groups; the limit is {GROUPS_MAX}", groups.len()));
+    }
+    let (gid, groups) = groups.split_first().expect("a text has one part at least");
+    Ok(Identity { uid, gid: *gid, groups: groups.to_vec() })
 }
 
 /// What to do.
@@ -74,6 +93,10 @@ pub(crate) enum ServerCommand {
     /// Processes that a bench is made of.
     #[command(flatten)]
     BenchPart(cairn_bench::BenchPart),
+    /// Print what a shell needs to complete commands and flags
+    Completions(commands::completions::CompletionsArguments),
+    /// Print the manual page, or write one for each command
+    Man(commands::man::ManArguments),
     /// Print version
     Version,
     /// Clean up after a demo or dev cell, however it ends
@@ -106,12 +129,24 @@ pub(crate) enum ClientCommand {
     Cp(commands::cp::CpArguments),
     /// Rename or move
     Mv(commands::mv::MvArguments),
+    /// Copy a file or a tree as it is now, without its bytes
+    Snapshot(commands::snapshot::SnapshotArguments),
     /// Remove files, and directories with -r
     Rm(commands::rm::RmArguments),
     /// Bring back what was removed
     Undelete(commands::undelete::UndeleteArguments),
+    /// Change who may do what with files and directories
+    Chmod(commands::chmod::ChmodArguments),
+    /// Change whose files and directories are
+    Chown(commands::chmod::ChownArguments),
+    /// Change of which group files and directories are
+    Chgrp(commands::chmod::ChgrpArguments),
+    /// Set when files were changed last; make those that are not there
+    Touch(commands::touch::TouchArguments),
     /// Show or set how files are kept: replication, deletion, durability
     Policy(commands::policy::PolicyArguments),
+    /// Show or set how many names and bytes may lie below a directory
+    Quota(commands::quota::QuotaArguments),
     /// Find paths by name, kind, size and age
     Find(commands::find::FindArguments),
     /// Sum the lengths of files
@@ -120,6 +155,8 @@ pub(crate) enum ClientCommand {
     Df(commands::df::DfArguments),
     /// The state of the cell on one screen
     Status(commands::status::StatusArguments),
+    /// The cell at work, looked at each second: rates, the busiest clients, files and servers
+    Top(commands::top::TopArguments),
     /// The chunkservers
     Servers(commands::servers::ServersArguments),
     /// The masters of the cell, and making a group of them
@@ -134,6 +171,8 @@ pub(crate) enum ClientCommand {
     Jobs(commands::jobs::JobsArguments),
     /// The settings of the cell, and changing those that may be changed
     Settings(commands::settings::SettingsArguments),
+    /// Diagnostic logs of servers: show, match, break down, replay
+    Rpclog(commands::rpclog::RpclogArguments),
     /// Check the files against the chunkservers: what is missing, damaged or not needed
     Fsck(commands::fsck::FsckArguments),
     /// List chunks that the master's log does not know, or let go of them
@@ -169,15 +208,17 @@ impl ClientCommand {
 fn meaningless_to(command: &str) -> &'static [&'static str] {
     match command {
         "ls" | "stat" | "get" | "cat" | "head" | "tail" | "find" | "du" => &[],
-        "dev" | "master" | "chunkserver" => &["cell", "deadline", "json", "read_only"],
-        "demo" => &["cell", "json", "read_only"],
-        "bench" => &["cell", "read_only"],
+        "dev" | "master" | "chunkserver" | "completions" | "man" => {
+            &["cell", "deadline", "json", "read_only", "identity"]
+        }
+        "demo" => &["cell", "json", "read_only", "identity"],
+        "bench" => &["cell", "read_only", "identity"],
         _ => &["read_only"],
     }
 }
 
 /// The commands as they are shown.
-fn shown() -> clap::Command {
+pub(crate) fn shown() -> clap::Command {
     let mut all = Arguments::command();
     let everywhere: Vec<clap::Arg> = all.get_arguments().cloned().collect();
     let names: Vec<String> =
@@ -295,7 +336,7 @@ fn refusal(error: &clap::Error) -> CliError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arguments, FIND_TESTS, shown};
+    use super::{Arguments, FIND_TESTS, meaningless_to, shown};
     use clap::CommandFactory;
 
     fn read(line: &str) -> Result<Option<Arguments>, String> {
@@ -412,9 +453,23 @@ mod tests {
             }
         }
         assert!(seen > 40, "only {seen} options were looked for");
-        for option in ["--cell", "--deadline", "--read-only", "--json", "--config", "--help"] {
-            assert!(guide.contains(&format!("`{option}")), "{option}");
+        let everywhere = guide.lines().find(|line| line.starts_with("Everywhere: "));
+        let everywhere = everywhere.expect("what every command has");
+        let command = Arguments::command();
+        let options: Vec<&str> = command.get_opts().filter_map(clap::Arg::get_long).collect();
+        assert!(options.contains(&"as") && options.len() > 6, "{options:?}");
+        for option in options {
+            assert!(everywhere.contains(&format!("`--{option}")), "{option}");
         }
+        let refused: Vec<String> = (meaningless_to("bench").iter())
+            .map(|id| match *id {
+                "identity" => "`--as`".to_owned(),
+                id => format!("`--{}`", id.replace('_', "-")),
+            })
+            .collect();
+        let [first, second, last] = &refused[..] else { panic!("{refused:?}") };
+        let line = format!("`bench` all but {first}, {second} and {last}");
+        assert!(everywhere.contains(&line), "{line}");
     }
 
     #[test]

@@ -12,12 +12,23 @@
 use crate::exit_codes::{Exit, advice};
 use cairn_bench::{BenchCause, BenchError};
 use cairn_testkit::HarnessError;
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether failures of this process are told as JSON, as `--json` asks for.
 static TELL_PROGRAMS: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Whether failures on this thread are told by whoever asked, and not on stderr.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What fails on this thread from now on is for those who ask it, and nothing of it goes to stderr.
+pub(crate) fn keep_quiet_here() {
+    QUIET.set(true);
+}
 
 /// From now on failures and warnings are told as JSON, one value a line.
 pub(crate) fn tell_programs() {
@@ -26,6 +37,9 @@ pub(crate) fn tell_programs() {
 
 /// Tells on stderr what a person should know, though nothing has failed.
 pub(crate) fn warn(text: &str) {
+    if QUIET.get() {
+        return;
+    }
     if TELL_PROGRAMS.load(Ordering::Relaxed) {
         eprintln!("{}", serde_json::json!({ "warning": text }));
     } else {
@@ -159,7 +173,7 @@ impl CliError {
 
     /// Writes the line to stderr, once (C2).
     pub(crate) fn tell(&mut self) {
-        if !self.told && self.exit() != Exit::ReaderGone {
+        if !self.told && self.exit() != Exit::ReaderGone && !QUIET.get() {
             if TELL_PROGRAMS.load(Ordering::Relaxed) {
                 eprintln!("{}", self.to_json());
             } else {
@@ -169,7 +183,8 @@ impl CliError {
         self.told = true;
     }
 
-    fn to_json(&self) -> serde_json::Value {
+    /// The same for programs.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "error": self.why(),
             "doing": self.doing,

@@ -1,7 +1,9 @@
 //! Entries of a cell as lines and as JSON.
 
+use crate::local_users::NameList;
+use crate::modes::mode_text;
 use crate::output::{size_text, time_text};
-use cairn_types::{Content, Entry, EntryKind};
+use cairn_types::{Attributes, Content, Entry, EntryKind};
 use serde::Serialize;
 
 /// An entry as `--json` shows it. Lengths in bytes, times in milliseconds since 1970.
@@ -16,12 +18,16 @@ pub(crate) struct EntryJson {
     replication: u32,
     synced: bool,
     modified_ms: u64,
+    owner: u32,
+    group: u32,
+    mode: String,
 }
 
 impl EntryJson {
     /// The entry that `path` stands for.
     pub(crate) fn new(path: impl Into<String>, entry: &Entry) -> Self {
         let file = entry.kind == EntryKind::File;
+        let attributes = entry.attributes();
         Self {
             path: path.into(),
             kind: if file { "file" } else { "directory" },
@@ -32,6 +38,9 @@ impl EntryJson {
             replication: entry.replication,
             synced: entry.synced,
             modified_ms: entry.modified.as_millis(),
+            owner: attributes.owner,
+            group: attributes.group,
+            mode: format!("{:04o}", attributes.mode),
         }
     }
 }
@@ -54,14 +63,36 @@ fn letter(entry: &Entry) -> &'static str {
 }
 
 /// Where the columns of a long line stand at the right.
-pub(crate) const LONG_COLUMNS: &[bool] = &[false, true, true, false, false];
+pub(crate) const LONG_COLUMNS: &[bool] = &[false, true, false, false, true, false, false];
 
-/// Kind, replication level, length, time, name.
-pub(crate) fn long_cells(entry: &Entry, name: String, human: bool) -> [String; 5] {
+/// How a long line shows what it shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongForm {
+    /// Sizes for people.
+    pub(crate) human: bool,
+    /// Users and groups by number.
+    pub(crate) numeric: bool,
+}
+
+/// Whose it is: owner and group, as this machine calls them or by number.
+pub(crate) fn owner_texts(entry: &Entry, numeric: bool) -> [String; 2] {
+    let Attributes { owner, group, .. } = entry.attributes();
+    if numeric {
+        return [owner.to_string(), group.to_string()];
+    }
+    [NameList::Users.name(owner), NameList::Groups.name(group)]
+}
+
+/// Kind and mode, replication level, owner, group, length, time, name.
+pub(crate) fn long_cells(entry: &Entry, name: String, form: LongForm) -> [String; 7] {
     let file = entry.kind == EntryKind::File;
+    let LongForm { human, numeric } = form;
+    let [owner, group] = owner_texts(entry, numeric);
     [
-        letter(entry).to_owned(),
+        format!("{}{}", letter(entry), mode_text(entry.attributes().mode)),
         if file { entry.replication.to_string() } else { "-".to_owned() },
+        owner,
+        group,
         if file { size_text(entry.length, human) } else { "-".to_owned() },
         time_text(entry.modified),
         name,

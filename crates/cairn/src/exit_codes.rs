@@ -35,6 +35,10 @@ pub(crate) enum Exit {
     Halted = 13,
     /// `status --check`: the cell serves, and has less redundancy than it should.
     Degraded = 14,
+    /// Owner, group and mode of a path do not allow it.
+    Denied = 15,
+    /// The quota of a directory allows no more.
+    Quota = 16,
     /// Whoever read our output has gone; as shells report SIGPIPE. Nothing is printed.
     ReaderGone = 141,
 }
@@ -48,6 +52,8 @@ impl Exit {
             ErrorCode::NotADirectory | ErrorCode::IsADirectory => Self::WrongKind,
             ErrorCode::Invalid | ErrorCode::RecordTooLarge => Self::Usage,
             ErrorCode::DiskFull => Self::Full,
+            ErrorCode::QuotaExceeded => Self::Quota,
+            ErrorCode::PermissionDenied => Self::Denied,
             ErrorCode::ChecksumMismatch => Self::Damaged,
             ErrorCode::WrongCell | ErrorCode::WrongServer | ErrorCode::VersionUnsupported => {
                 Self::Stranger
@@ -94,6 +100,9 @@ pub(crate) fn advice(code: ErrorCode, outcome: Outcome) -> &'static str {
         ErrorCode::DiskFull => {
             "make room on that disk; for chunkservers also: remove files, or add servers"
         }
+        ErrorCode::QuotaExceeded => {
+            "'cairn quota' shows what counts; what is deleted counts until it is purged"
+        }
         ErrorCode::ChecksumMismatch => "'cairn explain' says which replicas are left",
         ErrorCode::WrongCell | ErrorCode::WrongServer => {
             "check --cell and which server listens at that address"
@@ -105,6 +114,7 @@ pub(crate) fn advice(code: ErrorCode, outcome: Outcome) -> &'static str {
         ErrorCode::Unreachable | ErrorCode::DeadlineExceeded => {
             "check --cell (or CAIRN_CELL) and whether a master runs there"
         }
+        ErrorCode::PermissionDenied => "'cairn ls -ld' shows whose a path is; --as says who asks",
         ErrorCode::TooOld => "start the command anew",
         ErrorCode::Io => "see the server's log and its disk",
         ErrorCode::Internal => "this is a defect: please report it with this line",
@@ -126,10 +136,10 @@ mod tests {
     #[test]
     fn the_guide_lists_every_code_with_its_number() {
         let guide = include_str!("../../../docs/guide/exit-codes.md");
-        for code in (1..=14).chain([141]) {
+        for code in (1..=16).chain([141]) {
             assert!(guide.contains(&format!("| {code} |")), "exit code {code} is not in the guide");
         }
-        assert!(!guide.contains("| 15 |"), "a code of the guide that does not exist");
+        assert!(!guide.contains("| 17 |"), "a code of the guide that does not exist");
     }
 
     #[test]

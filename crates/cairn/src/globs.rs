@@ -51,7 +51,8 @@ async fn exists(place: &RemotePath) -> bool {
     seen.iter().all(Result::is_ok)
 }
 
-/// The entries of a directory that match; nothing of what is no directory.
+/// The entries of a directory that match; nothing of what is no directory, or may not be read: as
+/// in the shell.
 async fn matching(
     directory: &RemotePath,
     pattern: &str,
@@ -67,7 +68,7 @@ async fn matching(
             Err(error)
                 if matches!(
                     Exit::of(error.code(), error.outcome()),
-                    Exit::WrongKind | Exit::NotFound
+                    Exit::WrongKind | Exit::NotFound | Exit::Denied
                 ) =>
             {
                 return Ok(found);

@@ -53,14 +53,18 @@ pub(crate) fn stop_on_signal(server: Sender<()>) -> std::io::Result<()> {
 }
 
 /// The signals by which people and shells end a command.
-struct EndSignals {
+pub(crate) struct EndSignals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
 }
 
 impl EndSignals {
-    fn listen() -> std::io::Result<Self> {
+    /// From now on they end nothing by themselves.
+    ///
+    /// # Errors
+    /// Where this machine does not tell of signals.
+    pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -69,7 +73,7 @@ impl EndSignals {
     }
 
     /// The number of the next one.
-    async fn next(&mut self) -> i32 {
+    pub(crate) async fn next(&mut self) -> i32 {
         let kind = tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
             _ = self.terminate.recv() => SignalKind::terminate(),

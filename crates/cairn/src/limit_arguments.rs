@@ -86,7 +86,7 @@ fn at_least(chosen: Option<usize>, who: &str, least: usize) -> Result<Option<usi
     }
 }
 
-/// Bytes, as people write them: `512M`, `1G`, `300000000`.
+/// Bytes, as people write them: `512M`, `1G`, `2T`, `300000000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemorySize(usize);
 
@@ -106,7 +106,9 @@ impl FromStr for MemorySize {
             "K" | "k" => 1 << 10,
             "M" => 1 << 20,
             "G" => 1 << 30,
-            unit => return Err(format!("'{unit}' is no unit: K, M or G")),
+            "T" => 1 << 40,
+            "P" => 1 << 50,
+            unit => return Err(format!("'{unit}' is no unit: K, M, G, T or P")),
         };
         let count: usize = digits.parse().map_err(|_| format!("'{text}' is no size"))?;
         count.checked_mul(unit).map(Self).ok_or_else(|| format!("'{text}' is too large"))
@@ -130,8 +132,13 @@ mod tests {
         let size = |text: &str| text.parse::<MemorySize>().map(|size| size.0);
         assert_eq!(size("512M"), Ok(512 << 20));
         assert_eq!(size("1G"), Ok(1 << 30));
+        assert_eq!(size("64k"), Ok(64 << 10));
+        assert_eq!(size("2T"), Ok(2 << 40));
+        assert_eq!(size("3P"), Ok(3 << 50));
+        assert_eq!(size("0"), Ok(0));
         assert_eq!(size("300000000"), Ok(300_000_000));
-        for bad in ["", "M", "1T", "-1", "1 M", "99999999999G"] {
+        for bad in ["", "M", "1E", "1TiB", "10X", "1.5G", "-1", "1 M", "99999999999G", "99999999P"]
+        {
             assert!(size(bad).is_err(), "{bad}");
         }
     }

@@ -1,7 +1,7 @@
 //! What is said on the command line about the events that a server tells.
 
 use crate::cli_error::tell_programs;
-use crate::log_form::{LogFormat, LogSettings, LogThreshold};
+use crate::log_form::{LogFormat, LogSettings, LogThreshold, RpcLogSize};
 use crate::settings::SettingsFile;
 use clap::Args;
 
@@ -15,6 +15,10 @@ pub(crate) struct LogArguments {
     #[arg(long, value_enum, env = "CAIRN_LOG_FORMAT", value_name = "FORMAT")]
     #[arg(hide_possible_values = true)]
     log_format: Option<LogFormat>,
+    /// Room for the diagnostic log of requests and replies, in the data directory; none: do
+    /// without [default: 256M]
+    #[arg(long, env = "CAIRN_RPCLOG_SIZE", value_name = "SIZE")]
+    rpclog_size: Option<RpcLogSize>,
 }
 
 impl LogArguments {
@@ -26,6 +30,7 @@ impl LogArguments {
         if format == LogFormat::Json {
             tell_programs();
         }
-        LogSettings { threshold, format }
+        let rpc_log = self.rpclog_size.or(file.log.rpclog_size).unwrap_or_default();
+        LogSettings { threshold, format, rpc_log }
     }
 }

@@ -1,11 +1,14 @@
 //! How much servers write to stderr, and in which form.
 
+use crate::limit_arguments::MemorySize;
 use cairn_env::{LogEvent, LogLevel};
-use cairn_env_os::LogSink;
+use cairn_env_os::{LogSink, RPC_LOG_SIZE_MIN, RPC_LOG_SIZE_STANDARD, RpcLogOptions};
 use cairn_types::WallTime;
 use clap::ValueEnum;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::io::Write;
+use std::path::Path;
+use std::str::FromStr;
 
 /// The least urgent level that is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -49,6 +52,43 @@ impl LogThreshold {
 pub(crate) struct LogSettings {
     pub(crate) threshold: LogThreshold,
     pub(crate) format: LogFormat,
+    pub(crate) rpc_log: RpcLogSize,
+}
+
+/// Bytes of the diagnostic log of requests and replies that are kept; zero: none is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RpcLogSize(u64);
+
+impl Default for RpcLogSize {
+    fn default() -> Self {
+        Self(RPC_LOG_SIZE_STANDARD)
+    }
+}
+
+impl RpcLogSize {
+    /// The log of the server with this data directory, where one is kept.
+    pub(crate) fn within(self, data: &Path) -> Option<RpcLogOptions> {
+        (self.0 > 0).then(|| RpcLogOptions::within(data, self.0))
+    }
+}
+
+impl FromStr for RpcLogSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let size = if text == "none" { 0 } else { text.parse::<MemorySize>()?.bytes() };
+        if size > 0 && size < RPC_LOG_SIZE_MIN {
+            return Err("it takes 1M and more, or none".to_owned());
+        }
+        Ok(Self(size))
+    }
+}
+
+impl<'de> Deserialize<'de> for RpcLogSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 impl LogSettings {

@@ -22,12 +22,16 @@ mod exit_codes;
 mod find_tests;
 mod fresh_seed;
 mod globs;
+mod http;
 mod interrupt;
 mod limit_arguments;
+mod local_users;
 mod log_arguments;
 mod log_form;
 mod many_paths;
+mod modes;
 mod output;
+mod preserve;
 mod progress;
 mod reading;
 mod runtime;
@@ -44,6 +48,8 @@ use cli_error::{CliError, Doing};
 use output::Output;
 use session::{ClientFlags, Session};
 use settings::SettingsFile;
+use std::future::Future;
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -79,7 +85,8 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
         (false, _) => ShadowReads::Never,
     };
     let (cell, deadline) = (arguments.cell, arguments.deadline);
-    let flags = ClientFlags { cell, deadline, shadow_reads };
+    let identity = arguments.identity;
+    let flags = ClientFlags { cell, deadline, shadow_reads, identity };
     let session = Session::new(flags, &file)?;
     let output = Arc::new(Output::stdout(arguments.json)?);
     let runtime = match &command {
@@ -104,20 +111,40 @@ fn server_command(
     deadline: Option<u64>,
 ) -> Result<(), CliError> {
     match command {
-        ServerCommand::Master(it) => commands::master::run(it, file),
+        ServerCommand::Master(it) => commands::master::run(it, file, run_words),
         ServerCommand::Chunkserver(it) => commands::chunkserver::run(it, file),
-        ServerCommand::Dev(it) => commands::dev::run(&it, file),
+        ServerCommand::Dev(it) => commands::dev::run(&it, file, run_words),
         ServerCommand::Demo(it) => commands::demo::run(&it, &session::options(deadline, file)?),
         ServerCommand::Bench(it) => Ok(it.run(&session::options(deadline, file)?, json)?),
         ServerCommand::BenchPart(it) => Ok(it.run()?),
+        ServerCommand::Completions(it) => commands::completions::run(&it, arguments::shown()),
+        ServerCommand::Man(it) => commands::man::run(&it, arguments::shown()),
         ServerCommand::Version => {
-            println!("cairn {}", env!("CARGO_PKG_VERSION"));
-            Ok(())
+            let output = Output::stdout(false)?;
+            output.line(concat!("cairn ", env!("CARGO_PKG_VERSION")))?;
+            output.flush()
         }
         ServerCommand::Janitor => {
             cairn_testkit::clean_up_after_stdin().doing(|| "cleaning up".to_owned())
         }
     }
+}
+
+/// Runs the command line of a client's command, for whoever has words: the HTTP door.
+fn run_words<'a>(
+    words: Vec<String>,
+    session: &'a Session,
+    output: &'a Arc<Output>,
+) -> Pin<Box<dyn Future<Output = Result<(), CliError>> + 'a>> {
+    Box::pin(async move {
+        match Arguments::read(words.into_iter().map(Into::into))? {
+            Some(Arguments { command: Command::Client(command), .. }) => {
+                client_command(command, session, output).await
+            }
+            // Help, or a server: nobody has a path to these.
+            _ => Err(CliError::usage("answering", "there is no such answer", "")),
+        }
+    })
 }
 
 async fn client_command(
@@ -137,13 +164,21 @@ async fn client_command(
         ClientCommand::Append(it) => commands::append::run(it, session).await,
         ClientCommand::Cp(it) => commands::cp::run(it, session, output).await,
         ClientCommand::Mv(it) => commands::mv::run(it, session, output).await,
+        ClientCommand::Snapshot(it) => commands::snapshot::run(it, session, output).await,
         ClientCommand::Undelete(it) => commands::undelete::run(it, session, output).await,
+        ClientCommand::Chmod(it) => commands::chmod::chmod(it, session, output).await,
+        ClientCommand::Chown(it) => commands::chmod::chown(it, session, output).await,
+        ClientCommand::Chgrp(it) => commands::chmod::chgrp(it, session, output).await,
+        ClientCommand::Touch(it) => commands::touch::run(it, session, output).await,
         ClientCommand::Policy(it) => commands::policy::run(it, session, output).await,
+        ClientCommand::Rpclog(it) => commands::rpclog::run(it, session, output).await,
+        ClientCommand::Quota(it) => commands::quota::run(it, session, output).await,
         ClientCommand::Rm(it) => commands::rm::run(it, session, output).await,
         ClientCommand::Find(it) => commands::find::run(it, session, output).await,
         ClientCommand::Du(it) => commands::du::run(it, session, output).await,
         ClientCommand::Df(it) => commands::df::run(it, session, output).await,
         ClientCommand::Status(it) => commands::status::run(it, session, output).await,
+        ClientCommand::Top(it) => commands::top::run(it, session, output).await,
         ClientCommand::Servers(it) => commands::servers::run(it, session, output).await,
         ClientCommand::Masters(it) => commands::masters::run(it, session, output).await,
         ClientCommand::Drain(it) => commands::drain::run(it, session, output).await,
@@ -156,5 +191,24 @@ async fn client_command(
         ClientCommand::Recover(it) => commands::recover::run(it, session, output).await,
         ClientCommand::Explain(it) => commands::explain::run(it, session, output).await,
         ClientCommand::BenchLoad(it) => Ok(it.run(session.cell().await?).await?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::arguments::{Arguments, Command};
+    use crate::http::api::{ROUTES, words};
+
+    #[test]
+    fn every_path_of_the_api_leads_to_a_clients_command_that_is_there() {
+        for route in ROUTES {
+            let query = match route.parameters.iter().find(|it| it.is_required()) {
+                Some(required) => format!("{}=/a", required.name()),
+                None => String::new(),
+            };
+            let words = words(route, &query).expect("can be asked");
+            let read = Arguments::read(words.into_iter().map(Into::into)).expect("is a command");
+            assert!(matches!(read.expect("no help").command, Command::Client(_)));
+        }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! - O1: nothing but answers and file bytes goes to stdout; progress and complaints go to stderr.
 //! - O2: a reader that has gone (`cairn cat x | head`) ends the command quietly.
+//! - O4: what is kept in memory is bounded; a command that tells more ends as if its reader had
+//!   gone.
 //! - O3: on a terminal a name's control characters are escaped; in a pipe names are as they are.
 
 use crate::cli_error::{Cause, CliError, one_line};
@@ -19,7 +21,40 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Output {
     json: bool,
     terminal: bool,
-    writer: Mutex<BufWriter<File>>,
+    sink: Mutex<OutputSink>,
+}
+
+/// Where the bytes go.
+#[derive(Debug)]
+enum OutputSink {
+    Stdout(BufWriter<File>),
+    /// Kept, up to so many bytes and values.
+    Memory(KeptValues),
+}
+
+/// JSON values that a command has told, for whoever ran it in this process.
+#[derive(Debug, Default)]
+pub(crate) struct KeptValues {
+    /// A line each.
+    pub(crate) values: Vec<Vec<u8>>,
+    /// There would have been more.
+    pub(crate) is_cut: bool,
+    bytes: usize,
+    bytes_max: usize,
+    values_max: usize,
+}
+
+impl KeptValues {
+    /// Keeps a value; false: the command need not go on (O4).
+    fn keep(&mut self, line: &[u8]) -> bool {
+        let is_full = self.values.len() >= self.values_max;
+        self.is_cut |= is_full || self.bytes + line.len() > self.bytes_max;
+        if !self.is_cut {
+            self.bytes += line.len();
+            self.values.push(line.trim_ascii_end().to_vec());
+        }
+        !self.is_cut
+    }
 }
 
 impl Output {
@@ -30,8 +65,23 @@ impl Output {
     pub(crate) fn stdout(json: bool) -> Result<Self, CliError> {
         let stdout = io::stdout();
         let own = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
-        let writer = Mutex::new(BufWriter::with_capacity(1 << 16, File::from(own)));
-        Ok(Self { json, terminal: stdout.is_terminal(), writer })
+        let writer = BufWriter::with_capacity(1 << 16, File::from(own));
+        let sink = Mutex::new(OutputSink::Stdout(writer));
+        Ok(Self { json, terminal: stdout.is_terminal(), sink })
+    }
+
+    /// JSON that is kept for whoever runs the command, up to so many bytes and values (O4).
+    pub(crate) fn kept(bytes_max: usize, values_max: usize) -> Self {
+        let kept = KeptValues { bytes_max, values_max, ..KeptValues::default() };
+        Self { json: true, terminal: false, sink: Mutex::new(OutputSink::Memory(kept)) }
+    }
+
+    /// What was kept.
+    pub(crate) fn take_kept(&self) -> KeptValues {
+        match &mut *self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
+            OutputSink::Memory(kept) => std::mem::take(kept),
+            OutputSink::Stdout(_) => KeptValues::default(),
+        }
     }
 
     /// Whether `--json` was given.
@@ -84,8 +134,13 @@ impl Output {
     /// # Errors
     /// Where stdout takes no more.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), CliError> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.write_all(bytes).map_err(failed)
+        match &mut *self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
+            OutputSink::Stdout(writer) => writer.write_all(bytes).map_err(failed),
+            OutputSink::Memory(kept) => match kept.keep(bytes) {
+                true => Ok(()),
+                false => Err(failed(io::ErrorKind::BrokenPipe.into())),
+            },
+        }
     }
 
     /// Hands on what is buffered: before every wait, and at the end.
@@ -93,8 +148,10 @@ impl Output {
     /// # Errors
     /// Where stdout takes no more.
     pub(crate) fn flush(&self) -> Result<(), CliError> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.flush().map_err(failed)
+        match &mut *self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
+            OutputSink::Stdout(writer) => writer.flush().map_err(failed),
+            OutputSink::Memory(_) => Ok(()),
+        }
     }
 
     /// A name as it is safe to show here (O3).

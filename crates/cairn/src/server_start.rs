@@ -8,6 +8,7 @@ use crate::cli_error::{Cause, CliError, Doing};
 use crate::data_directory::check_ours;
 use crate::exit_codes::Exit;
 use crate::fresh_seed::fresh_seed;
+use crate::http::{PartSeen, ServerSeen};
 use crate::limit_arguments::ServerLimits;
 use crate::log_form::LogSettings;
 use cairn_chunkserver::{
@@ -148,6 +149,8 @@ pub(crate) struct StartedServer<C> {
     pub(crate) address: String,
     /// Its loop.
     pub(crate) running: Running<C>,
+    /// Where it notes what its HTTP door tells.
+    pub(crate) seen: ServerSeen,
 }
 
 /// Recovers a master's data, or founds a cell, and serves.
@@ -183,6 +186,8 @@ pub(crate) fn start_master(start: &MasterStart) -> Result<MasterStarted, CliErro
         driver.reach_at(at);
     }
     driver.measure(meter.clone());
+    let part = PartSeen::Master(driver.gauges());
+    let seen = ServerSeen { address: address.clone(), meter: meter.clone(), part };
     let options = LaunchOptions {
         listener: Some(listener),
         workers: MASTER_WORKERS,
@@ -190,10 +195,11 @@ pub(crate) fn start_master(start: &MasterStart) -> Result<MasterStarted, CliErro
         limits,
         meter,
         log,
+        rpc_log: start.log.rpc_log.within(&start.data),
         ..LaunchOptions::new("master")
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
-    Ok(MasterStarted::Serves(StartedServer { address, running }))
+    Ok(MasterStarted::Serves(StartedServer { address, running, seen }))
 }
 
 /// How others reach a master: none where it listens at whatever address its machine has, and
@@ -229,11 +235,13 @@ fn wait_for_group(
     let doing = || format!("starting the master on {}", start.data.display());
     let size = cairn_store::SEGMENT_SIZE_STANDARD;
     let (driver, service) = WaitingMember::new(disk, size, start.peers.clone(), seed);
-    let log = start.log.sink();
-    let options =
-        LaunchOptions { listener: Some(listener), log, ..LaunchOptions::new("waiting-master") };
+    let (log, meter) = (start.log.sink(), Arc::<ProcessMeter>::default());
+    let (address_seen, part) = (address.clone(), PartSeen::Waiting);
+    let seen = ServerSeen { address: address_seen, meter: meter.clone(), part };
+    let listener = Some(listener);
+    let options = LaunchOptions { listener, log, meter, ..LaunchOptions::new("waiting-master") };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
-    Ok(StartedServer { address, running })
+    Ok(StartedServer { address, running, seen })
 }
 
 /// Waits until a master has become a member of its group.
@@ -290,6 +298,8 @@ pub(crate) fn start_chunkserver(
     };
     let (driver, service) = Chunkserver::open(disks, config).doing(doing)?;
     service.measure(meter.clone());
+    let part = PartSeen::Chunkserver(driver.gauges(), Arc::clone(&service));
+    let seen = ServerSeen { address: address.clone(), meter: meter.clone(), part };
     let options = LaunchOptions {
         listener: Some(listener),
         workers: CHUNKSERVER_WORKERS,
@@ -297,10 +307,12 @@ pub(crate) fn start_chunkserver(
         limits,
         meter,
         log,
+        // A server has one, beside the chunks of its first disk.
+        rpc_log: start.data.first().and_then(|data| start.log.rpc_log.within(data)),
         ..LaunchOptions::new("chunkserver")
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
-    Ok(StartedServer { address, running })
+    Ok(StartedServer { address, running, seen })
 }
 
 /// A server's part of the process's descriptors, what its peers may make it hold, and who measures

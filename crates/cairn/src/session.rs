@@ -9,7 +9,7 @@ use crate::shadow_notice::line;
 use cairn_client::{Cell, Options, ShadowReads};
 use cairn_protocol::{ErrorCode, Outcome};
 use cairn_transfer::PartialFiles;
-use cairn_types::{CellPath, Rack};
+use cairn_types::{CellPath, Identity, Rack};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{IsTerminal, stderr};
@@ -27,6 +27,8 @@ pub(crate) struct ClientFlags {
     pub(crate) deadline: Option<u64>,
     /// Whether the command takes what may be behind.
     pub(crate) shadow_reads: ShadowReads,
+    /// `--as` or `CAIRN_AS`: another than who runs this.
+    pub(crate) identity: Option<Identity>,
 }
 
 /// Cells by address, each connected to at its first use.
@@ -174,6 +176,8 @@ impl Session {
         let cell = CellAddress::parse(text).doing(|| format!("reading the cell address {text}"))?;
         let shadow_reads = flags.shadow_reads;
         let options = Options { shadow_reads, ..options(flags.deadline, file)? };
+        let identity = flags.identity.unwrap_or_else(|| options.identity.clone());
+        let options = Options { identity, ..options };
         Ok(Self { cell, options, connected: Mutex::default(), partials: OnceLock::new() })
     }
 

@@ -16,6 +16,7 @@
 //! [log]
 //! level = "info"
 //! format = "text"
+//! rpclog_size = "256M"         # the diagnostic log of requests and replies; "none": without
 //! ```
 //! - S1: a setting that is not known is refused, with its name and line.
 //! - S2: the file is read only where `--config` or `CAIRN_CONFIG` names it: no hidden settings.
@@ -23,7 +24,7 @@
 use crate::cli_error::{Cause, CliError};
 use crate::exit_codes::Exit;
 use crate::limit_arguments::MemorySize;
-use crate::log_form::{LogFormat, LogThreshold};
+use crate::log_form::{LogFormat, LogThreshold, RpcLogSize};
 use cairn_chunkserver::ScrubSettings;
 use cairn_types::CellConfig;
 use serde::Deserialize;
@@ -55,7 +56,7 @@ pub(crate) struct SettingsFile {
     pub(crate) log: LogSection,
 }
 
-/// What servers write to stderr.
+/// What servers write to stderr and to their diagnostic logs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LogSection {
@@ -63,6 +64,8 @@ pub(crate) struct LogSection {
     pub(crate) level: Option<LogThreshold>,
     /// In which form.
     pub(crate) format: Option<LogFormat>,
+    /// Room for the diagnostic log of requests and replies.
+    pub(crate) rpclog_size: Option<RpcLogSize>,
 }
 
 /// Settings of one master.
@@ -77,6 +80,8 @@ pub(crate) struct MasterSection {
     pub(crate) advertise: Option<String>,
     /// The masters that are to be a group, this one among them.
     pub(crate) peers: Option<String>,
+    /// Where its HTTP door is, or "none".
+    pub(crate) http: Option<String>,
     /// Memory that its peers may make it hold.
     memory: Option<MemorySize>,
     /// Open files and connections.
@@ -120,6 +125,8 @@ pub(crate) struct ChunkserverSection {
     pub(crate) advertise: Option<String>,
     /// Where it stands.
     pub(crate) rack: Option<String>,
+    /// Where its HTTP door is, or "none".
+    pub(crate) http: Option<String>,
     /// Memory that its peers may make it hold.
     memory: Option<MemorySize>,
     /// Open files and connections.
@@ -216,6 +223,17 @@ mod tests {
         assert!(refusal.starts_with("line 1: unknown field `chunkservers`"), "{refusal}");
         assert!(why("cell = 7").is_err());
         assert_eq!(why(""), Ok(()));
+    }
+
+    #[test]
+    fn the_example_that_comes_with_the_binary_holds_good_settings_of_every_section() {
+        let file = SettingsFile::parse(include_str!("../../../packaging/cairn.toml"));
+        let file = file.map_err(|cause| cause.why).expect("good settings");
+        assert_eq!(file.chunkserver.data.len(), 2);
+        assert!(file.cell.is_some() && file.master.peers.is_some() && file.log.level.is_some());
+        assert_eq!(file.new_cell.apply(CellConfig::small()).replication, 3);
+        assert_eq!(file.chunkserver.http.as_deref(), Some("127.0.0.1:8401"));
+        assert_eq!(file.master.http.as_deref(), Some("127.0.0.1:8400"));
     }
 
     #[test]

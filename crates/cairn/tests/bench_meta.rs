@@ -94,3 +94,14 @@ fn a_peer_that_is_not_there_is_told_in_one_line_before_anything_is_begun() {
     assert!(done.stderr.contains("/none/hdfs/cluster.sh"), "{}", done.stderr);
     assert_eq!(done.text(), "");
 }
+
+#[test]
+fn quotas_are_measured_beside_none() {
+    let names = [
+        "creates, no quota",
+        "creates, with a quota",
+        "creates with a quota, beside without",
+        "look-ups with a quota, beside without",
+    ];
+    gives("quotas", &names);
+}

@@ -192,6 +192,13 @@ fn patterns_in_paths_stand_for_the_names_that_match() {
             habit("ls -a /g/1", ".hidden.log\nc[1]\n"),
         ],
     );
+    // As in the shell, one that may not be read has nothing that matches.
+    cell.ok(["mkdir", "-m", "0700", "/g/closed"]);
+    cell.ok_with(["put", "-", "/g/closed/a.log"], b"x");
+    for as_user in ["cat /g/*/a*", "cat /g/*/?.log"] {
+        let words = ["--as", "1000"].into_iter().chain(as_user.split(' '));
+        assert_eq!(cell.ok(words), "/g/2/a.log", "{as_user}");
+    }
     let none = cell.run(["cat", "/g/*.none"]);
     assert_eq!(none.code(), 3, "{}", none.stderr);
     assert!(none.stderr.contains("nothing matches") && none.stderr.lines().count() == 1);

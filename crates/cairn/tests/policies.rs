@@ -3,22 +3,16 @@
 mod cell;
 
 use cell::row::{Row, judge};
-use cell::{Cell, await_until, run};
-use serde_json::{Value, json};
-use std::process::Command;
-
-fn json(cell: &Cell, arguments: &[&str]) -> Value {
-    let text = cell.ok([&["--json"], arguments].concat());
-    serde_json::from_str(text.trim()).expect("one JSON value")
-}
+use cell::{Cell, await_until, guide};
+use serde_json::json;
 
 fn level(cell: &Cell, path: &str) -> u64 {
-    json(cell, &["stat", path])["replication"].as_u64().expect("a number")
+    cell.json(&["stat", path])["replication"].as_u64().expect("a number")
 }
 
 /// How many replicas each chunk of a file has.
 fn replicas(cell: &Cell, path: &str) -> Vec<usize> {
-    let chunks = json(cell, &["stat", "--chunks", path]);
+    let chunks = cell.json(&["stat", "--chunks", path]);
     let chunks = chunks["chunks"].as_array().expect("chunks").clone();
     chunks.iter().map(|chunk| chunk["replicas"].as_array().expect("some").len()).collect()
 }
@@ -27,33 +21,17 @@ fn replicas(cell: &Cell, path: &str) -> Vec<usize> {
 fn every_command_of_the_guides_page_does_what_it_says() {
     let cell = Cell::start(4);
     let page = include_str!("../../../docs/guide/policies.md");
-    let mut blocks = page.split("```sh\n").skip(1);
-    let count = blocks.clone().count();
-    assert!(count >= 4, "the page has examples");
-    let shell = |script: &str| {
-        let program = std::path::Path::new(env!("CARGO_BIN_EXE_cairn"));
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut shell = Command::new("sh");
-        shell.args(["-e", "-c", script]).env("CAIRN_CELL", cell.address());
-        let directory = program.parent().expect("of the binary").display();
-        shell.env("PATH", format!("{directory}:{path}"));
-        let done = run(shell, b"");
-        assert!(done.status.success(), "{script}: {}", done.stderr);
-        done.text()
-    };
-    let mut next = || {
-        let block = blocks.next().expect("one more");
-        shell(block.split("```").next().expect("it ends"))
-    };
+    let mut blocks = guide::blocks(page, "sh").into_iter();
+    assert!(blocks.len() >= 4, "the page has examples");
+    let mut next = || guide::shell(&cell, blocks.next().expect("one more"), &[]);
     let told = next();
-    let shown = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
-    assert!(told.starts_with(shown.expect("what is told")), "{told}");
+    assert!(told.starts_with(guide::blocks(page, "text")[0]), "{told}");
     let listed = next();
     let levels: Vec<&str> =
         listed.lines().map(|line| line.split_whitespace().nth(1).expect("a level")).collect();
     assert_eq!(levels, ["1", "1", "2"]);
     await_until("what is kept for no time is purged", || cell.ok(["ls", "--deleted"]).is_empty());
-    assert_eq!(json(&cell, &["policy", "/archive"])["replication_from"]["source"], "cell");
+    assert_eq!(cell.json(&["policy", "/archive"])["replication_from"]["source"], "cell");
     next();
     await_until("what exists is brought to it", || level(&cell, "/scratch/job/inherits") == 2);
     await_until("and has its replicas", || replicas(&cell, "/scratch/job/inherits") == [2]);
@@ -70,11 +48,11 @@ fn a_file_that_is_raised_gets_its_replicas_and_what_is_deleted_goes_when_it_is_s
     let local = cell.file("local", &vec![7; 2_500_000]);
     cell.ok(["put", &local, "/d/e/f"]);
     assert_eq!((level(&cell, "/d/e/f"), replicas(&cell, "/d/e/f")), (2, vec![2, 2, 2]));
-    assert_eq!(json(&cell, &["stat", "/d/e/f"])["synced"], true);
-    let told = json(&cell, &["policy", "/d/e/f"]);
+    assert_eq!(cell.json(&["stat", "/d/e/f"])["synced"], true);
+    let told = cell.json(&["policy", "/d/e/f"]);
     assert_eq!(told["replication_from"], json!({ "source": "made", "path": null }));
     assert_eq!(told["keep_deleted_from"], json!({ "source": "cell", "path": null }));
-    let told = json(&cell, &["policy", "/d/e"]);
+    let told = cell.json(&["policy", "/d/e"]);
     assert_eq!(told["durability_from"], json!({ "source": "above", "path": "/d" }));
     cell.ok(["policy", "--replicas", "4", "/d/e/f"]);
     await_until("four replicas of each chunk", || replicas(&cell, "/d/e/f") == [4, 4, 4]);
@@ -83,7 +61,7 @@ fn a_file_that_is_raised_gets_its_replicas_and_what_is_deleted_goes_when_it_is_s
     cell.ok(["policy", "--replicas", "2", "/d/e/f"]);
     await_until("two replicas of each chunk", || replicas(&cell, "/d/e/f") == [2, 2, 2]);
     assert!(cell.ok_with(["cat", "/d/e/f"], b"") == vec![7; 2_500_000]);
-    let told = json(&cell, &["policy", "/d/e/f"]);
+    let told = cell.json(&["policy", "/d/e/f"]);
     assert_eq!(told["replication_from"]["source"], "itself");
     cell.ok(["policy", "--keep-deleted", "forever", "/d/e/f"]);
     cell.ok(["rm", "/d/e/f"]);

@@ -17,6 +17,7 @@
 use crate::clone_order::{AfterPass, CloneOrder};
 use crate::clone_pace::{AskedPiece, ClonePace};
 use crate::fetched_blocks::FetchedBlocks;
+use crate::local_copies::LocalCopies;
 use crate::outbox::{CallPurpose, DiskPurpose, Outbox, failure_of};
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
@@ -24,8 +25,8 @@ use crate::stored_replica::StoredReplica;
 use bytes::Bytes;
 use cairn_env::{Caller, ChunkDone, ChunkJob, ChunkResult, CloneWork};
 use cairn_protocol::{
-    CloneChunk, CloneProgress, DropCloneAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Raise,
-    ReplicaReport, Response,
+    CloneChunk, CloneProgress, CopyChunk, DropCloneAnswer, ErrorCode, Failure, Fetch, FetchAnswer,
+    Raise, ReplicaReport, Response,
 };
 use cairn_types::{BlockChecksums, CLONES_OF_SERVER_MAX, ChunkHandle, Crc32c, Time};
 use std::collections::BTreeMap;
@@ -91,6 +92,8 @@ pub(crate) struct Clones {
     by_handle: BTreeMap<ChunkHandle, ChunkClone>,
     last: u64,
     pace: ClonePace,
+    /// Of replicas of this server.
+    copies: LocalCopies,
 }
 
 impl Clones {
@@ -99,9 +102,20 @@ impl Clones {
         self.pace.set_rate(rate);
     }
 
-    /// Whether a clone of that chunk is being made.
+    /// Whether that chunk is being made here, as a clone or a copy.
     pub(crate) fn is_making(&self, handle: ChunkHandle) -> bool {
-        self.by_handle.contains_key(&handle)
+        self.by_handle.contains_key(&handle) || self.copies.is_making(handle)
+    }
+
+    /// A master's order to copy a replica of this server, which stands so.
+    pub(crate) fn copy(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        (order, source): (CopyChunk, &ReplicaReport),
+    ) -> Result<(), Failure> {
+        self.last += 1;
+        self.copies.order(cx, (from, self.last), order, source)
     }
 
     /// A master's order.
@@ -157,7 +171,10 @@ impl Clones {
             return Ok(raise);
         }
         table.check_absent(raise.handle)?;
-        let stands = self.take_finished(raise.handle)?;
+        let stands = match self.copies.take_finished(table, raise.handle) {
+            Some(stands) => stands,
+            None => self.take_finished(raise.handle)?,
+        };
         table.insert(StoredReplica::of_clone(&stands));
         // A closed chunk's clone is closed: the mark is taken with the version.
         Ok(Raise { close: raise.close || stands.closed, ..raise })
@@ -182,6 +199,7 @@ impl Clones {
     /// What comes due.
     pub(crate) fn tick(&mut self, cx: &mut ReplicaContext<'_>) {
         let patience = Duration::from_millis(cx.config.dead_ms);
+        self.copies.tick(cx, patience);
         assert!(self.by_handle.len() <= CLONES_MAX, "{} clones", self.by_handle.len());
         let left = |clone: &&ChunkClone| clone.is_left_alone(cx.now, patience);
         let left: Vec<ChunkHandle> =
@@ -254,7 +272,9 @@ impl Clones {
         clone: (ChunkHandle, u64),
         result: ChunkResult,
     ) {
-        self.with(cx, clone, |clone, cx, pace| clone.on_disk(cx, pace, result));
+        if !self.copies.on_disk(cx, clone, &result) {
+            self.with(cx, clone, |clone, cx, pace| clone.on_disk(cx, pace, result));
+        }
     }
 
     /// The source has answered, or has not.

@@ -1,10 +1,13 @@
 //! One chunkserver's replicas behind one entrance: who is meant by an event.
 
+pub(crate) mod gauges;
+
 use crate::checks;
 use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
 use crate::client_load::ClientLoad;
 use crate::cloning::{Clones, answer_dropped};
 use crate::idle_sync::sync_idle;
+use crate::local_copies::source_of;
 use crate::master_link::{LinkContext, MasterLink};
 use crate::outbox::{
     CallPurpose, DiskPurpose, Finished, Outbox, ReplicaJob, WakePurpose, failure_of,
@@ -131,6 +134,8 @@ impl ChunkCore {
                     self.out.refuse(from, failure);
                 }
             }
+            // Whoever knows handle and version was told so by a master, which had looked who asks.
+            Event::Identified { .. } => {}
             Event::Disconnected { connection } => self.table.forget_connection(connection),
             Event::Completed { id, result } => match self.out.finish(id, result) {
                 Finished::Disk(purpose, result) => self.on_disk(now, purpose, result),
@@ -205,8 +210,6 @@ impl ChunkCore {
         self.table.remove(handle);
     }
 
-    // Requests.
-
     fn on_request(&mut self, now: Now, from: Caller, request: Request) -> Result<(), Failure> {
         if !self.settings.allow(&request) {
             let why = "this chunkserver has not joined its cell yet; try again";
@@ -226,6 +229,7 @@ impl ChunkCore {
             Directed::Handshake(_)
             | Directed::ClientToMaster(_)
             | Directed::ClientToMember(_)
+            | Directed::ClientToServer(_)
             | Directed::ChunkserverToMaster(_)
             | Directed::MasterToMaster(_) => Err(not_served(name)),
         }
@@ -238,7 +242,6 @@ impl ChunkCore {
         from: Caller,
         order: MasterToChunkserver,
     ) -> Result<(), Failure> {
-        let me = self.me.at.server;
         match order {
             MasterToChunkserver::Raise(raise) => {
                 self.obey(raise.term, raise.server)?;
@@ -255,12 +258,12 @@ impl ChunkCore {
                 replica.enqueue(&mut cx, from, WaitingChange::Grant(Box::new(grant)));
             }
             MasterToChunkserver::RevokeLease(revoke) => {
-                self.obey(revoke.term, me)?;
+                self.obey(revoke.term, self.me.at.server)?;
                 let (replica, mut cx) = self.replica_asked_for(now, revoke.handle)?;
                 replica.on_revoke(&mut cx, from, &revoke);
             }
             MasterToChunkserver::Probe(probe) => {
-                self.obey(probe.term, me)?;
+                self.obey(probe.term, self.me.at.server)?;
                 let (replica, mut cx) = self.replica_asked_for(now, probe.handle)?;
                 replica.on_probe(&mut cx, from, &probe);
             }
@@ -268,6 +271,11 @@ impl ChunkCore {
                 self.obey(clone.term, clone.server)?;
                 self.table.check_absent(clone.handle)?;
                 self.with_clones(now, |clones, cx| clones.order(cx, from, clone))?;
+            }
+            MasterToChunkserver::CopyChunk(copy) => {
+                self.obey(copy.term, copy.server)?;
+                let source = source_of(&self.table, &copy)?;
+                self.with_clones(now, |clones, cx| clones.copy(cx, from, (copy, &source)))?;
             }
             MasterToChunkserver::DropClone(drop) => {
                 self.obey(drop.term, drop.server)?;
@@ -281,8 +289,8 @@ impl ChunkCore {
     fn obey(&mut self, term: Term, server: ServerId) -> Result<(), Failure> {
         let me = self.me.at.server;
         if server != me {
-            let why = format!("server {server} is meant, this is {me}");
-            return Err(Failure::refused(ErrorCode::WrongServer, why));
+            let line = format!("server {server} is meant, this is {me}");
+            return Err(Failure::refused(ErrorCode::WrongServer, line));
         }
         self.link.obey_term(term, &mut self.out)
     }
@@ -400,11 +408,7 @@ impl ChunkCore {
                     self.table.tell_lost(handle);
                 }
             }
-            DiskPurpose::TermKept(before) => {
-                if result.is_err() {
-                    self.link.on_term_not_kept(before);
-                }
-            }
+            DiskPurpose::TermKept(before) if result.is_err() => self.link.on_term_not_kept(before),
             DiskPurpose::Space => {
                 // What a disk does not tell is as it was told last.
                 if let Ok(ChunkDone::Space(space)) = result {
@@ -423,7 +427,7 @@ impl ChunkCore {
                 checks::finish(&mut self.table, &mut self.out, (to, handle), result);
             }
             DiskPurpose::CloneDropped(to) => answer_dropped(&mut self.out, to, result),
-            DiskPurpose::Nobody => {}
+            DiskPurpose::TermKept(_) | DiskPurpose::Nobody => {}
         }
     }
 
@@ -581,8 +585,7 @@ impl ChunkCore {
     /// and nothing that takes part in a lease (R33).
     fn collect(&mut self, handle: ChunkHandle, version: ChunkVersion) {
         let may_go = self.table.get(handle).is_some_and(|replica| {
-            let newer = replica.stored().version() > version && !broken(Rule::R33);
-            !newer && replica.can_go()
+            replica.can_go() && (replica.stored().version() <= version || broken(Rule::R33))
         });
         if may_go {
             let job = ChunkJob::Trash { handle, version };
@@ -592,6 +595,5 @@ impl ChunkCore {
 }
 
 fn not_served(name: &str) -> Failure {
-    let why = format!("a chunkserver does not serve {name}");
-    Failure::refused(ErrorCode::Invalid, why)
+    Failure::refused(ErrorCode::Invalid, format!("a chunkserver does not serve {name}"))
 }

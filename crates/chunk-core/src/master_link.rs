@@ -138,6 +138,11 @@ impl MasterLink {
     }
 
     /// The master that is talked to.
+    /// Whether it is joined, and the highest term heard of.
+    pub(crate) fn joined(&self) -> (bool, Term) {
+        (matches!(self.state, LinkState::Joined(_)), self.term)
+    }
+
     pub(crate) fn master(&self) -> &Address {
         self.search.master()
     }

@@ -15,6 +15,7 @@
 //! Writes come in by `write.rs`, appends by `record_append.rs`.
 
 use crate::closing::ChunkClose;
+use crate::draining::Draining;
 use crate::duplicate_filter::DuplicateFilter;
 use crate::mutation_pipeline::MutationPipeline;
 use crate::outbox::{Outbox, ReplicaCall};
@@ -26,7 +27,7 @@ use crate::sync::SyncRounds;
 use cairn_env::{Caller, ChunkError, ConnectionId};
 use cairn_protocol::{
     ErrorCode, Failure, GrantLease, GrantLeaseAnswer, HeldLease, LevelSource, Response,
-    RevokeLeaseAnswer, SecondaryFailed, SecondaryFailedAnswer, SyncChunk,
+    SecondaryFailed, SecondaryFailedAnswer, SyncChunk,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkVersion, LeaseId, SerialNumber, ServerId, Time};
@@ -84,7 +85,7 @@ pub(crate) struct Primary {
     syncs: SyncRounds,
     writes_only: bool,
     /// The master waits for the lease to be given back.
-    draining: Option<Caller>,
+    draining: Draining,
     /// Mutations came since the last heartbeat.
     used: bool,
 }
@@ -123,7 +124,7 @@ impl Primary {
             served: DuplicateFilter::default(),
             syncs: SyncRounds::default(),
             writes_only: grant.writes_only || stored.is_closed(),
-            draining: None,
+            draining: Draining::default(),
             used: true,
         };
         primary.apply(stored, cx.out);
@@ -169,7 +170,7 @@ impl Primary {
     pub(crate) fn held(&mut self, stored: &StoredReplica, clear: bool) -> HeldLease {
         let in_use = self.used || !self.pipeline.all_acknowledged();
         // What is asked back ends here, whether the master hears that or not.
-        let wanted = in_use && self.draining.is_none();
+        let wanted = in_use && !self.draining.is_asked_for();
         self.used &= !clear;
         HeldLease {
             handle: stored.handle(),
@@ -199,7 +200,7 @@ impl Primary {
         if self.lease != lease || !self.is_live(now) {
             return Err(not_holder(stored));
         }
-        if self.draining.is_some() {
+        if self.draining.is_asked_for() {
             let why = format!("chunk {}: the lease is being given back", stored.handle().short());
             return Err(Failure::not_done(ErrorCode::NotPrimary, why));
         }
@@ -523,14 +524,19 @@ impl Primary {
     }
 
     /// The master wants the lease back: stop, drain, answer.
-    pub(crate) fn on_revoke(&mut self, from: Caller) -> Result<(), LeaseEnd> {
-        self.draining = Some(from);
+    pub(crate) fn on_revoke(
+        &mut self,
+        stored: &StoredReplica,
+        out: &mut Outbox,
+        from: Caller,
+    ) -> Result<(), LeaseEnd> {
+        self.draining.ask(stored, out, from);
         self.finish_draining()
     }
 
     /// Gives the lease back once nothing is on its way any more.
     fn finish_draining(&self) -> Result<(), LeaseEnd> {
-        if self.draining.is_some() && self.pipeline.is_drained() {
+        if self.draining.is_asked_for() && self.pipeline.is_drained() {
             return Err(LeaseEnd::settled("the master took the lease back"));
         }
         Ok(())
@@ -556,10 +562,7 @@ impl Primary {
             let failure = Failure::not_done(ErrorCode::NotPrimary, line("no lease was taken"));
             out.refuse(from, failure);
         }
-        if let Some(from) = self.draining {
-            let answer = RevokeLeaseAnswer { replica: stored.report() };
-            out.reply(from, Response::RevokeLease(answer));
-        }
+        self.draining.answer(stored, out);
     }
 }
 

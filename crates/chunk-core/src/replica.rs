@@ -504,7 +504,7 @@ impl Replica {
         revoke: &RevokeLease,
     ) {
         if self.role.primary_of(revoke.lease).is_some() {
-            self.as_primary(cx, |primary, _, _| primary.on_revoke(from));
+            self.as_primary(cx, |primary, stored, cx| primary.on_revoke(stored, cx.out, from));
             return;
         }
         let answer = RevokeLeaseAnswer { replica: self.stored.report() };

@@ -88,6 +88,11 @@ impl ReplicaTable {
         self.replicas.get(&handle)
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.replicas.len()
+    }
+
     /// All, in handle order.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Replica> {
         self.replicas.values()

@@ -8,13 +8,14 @@ use bench::{
 };
 use bytes::Bytes;
 use cairn_env::{
-    Answer, ChunkDone, ChunkError, ChunkJob, Completion, DiskError, EffectId, Event, Now, ReadDone,
+    Answer, Caller, ChunkDone, ChunkError, ChunkJob, Completion, DiskError, EffectId, Event, Now,
+    ReadDone,
 };
 use cairn_protocol::{
     AcknowledgedAnswer, ChunkClosedAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Forward,
     ForwardAnswer, Forwarded, GrantLease, HeartbeatAnswer, InventoryAnswer, JoinAnswer, LeftOut,
-    LevelSource, Outcome, Raise, Read, Request, Response, SecondaryFailedAnswer, SyncChunk,
-    SyncChunkAnswer,
+    LevelSource, Outcome, Raise, Read, Request, Response, RevokeLease, SecondaryFailedAnswer,
+    SyncChunk, SyncChunkAnswer,
 };
 use cairn_types::{
     BlockChecksums, CellConfig, CellId, ChunkHandle, ChunkVersion, LeaseId, SerialNumber, ServerId,
@@ -211,6 +212,32 @@ fn nothing_is_acknowledged_after_the_lease_has_run_out() {
     }
     let failure = bench.failure();
     assert_eq!((failure.code, failure.outcome), (ErrorCode::NotPrimary, Outcome::Unknown));
+}
+
+#[test]
+fn a_lease_that_is_asked_back_again_while_it_drains_is_given_back_to_all_who_asked() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    let revoke = RevokeLease { term: TERM, handle: handle(), lease: lease() };
+    let asked: Vec<Caller> = (0..5).map(|_| bench.ask(revoke.clone())).collect();
+    let (oldest, refusal) = bench.reply();
+    let refusal = refusal.expect_err("four wait at the most");
+    assert_eq!(
+        (oldest, refusal.code, refusal.outcome),
+        (asked[0], ErrorCode::Busy, Outcome::NotDone)
+    );
+    assert!(bench.replies.is_empty(), "it drains");
+    for _ in 0..2 {
+        bench.forward_answered();
+    }
+    assert!(matches!(bench.reply().1, Ok(Response::Append(_))));
+    for from in &asked[1..] {
+        let (to, Ok(Response::RevokeLease(answer))) = bench.reply() else { panic!("given back") };
+        assert_eq!((to, answer.replica.acknowledged), (*from, 100));
+    }
+    bench.ask(append(2, 100));
+    assert_eq!(bench.failure().code, ErrorCode::NotPrimary);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The driver: one event in, the core's effects out.
 
+use crate::gauges::ChunkserverGauges;
 use cairn_chunk_core::ChunkCore;
 use cairn_env::{
     ChunkDone, ChunkJob, ChunkResult, Completion, Driver, Effect, Event, LogEvent, Now,
@@ -19,6 +20,8 @@ pub struct Chunkserver {
     pub(crate) block_size: u32,
     /// How the data directories were found, until it is told.
     pub(crate) warnings: Vec<LogEvent>,
+    /// Where it notes how it stands, for whoever asks.
+    pub(crate) gauges: Arc<ChunkserverGauges>,
 }
 
 impl Chunkserver {
@@ -26,6 +29,12 @@ impl Chunkserver {
     #[must_use]
     pub fn server(&self) -> ServerId {
         self.core.server()
+    }
+
+    /// Where it notes how it stands.
+    #[must_use]
+    pub fn gauges(&self) -> Arc<ChunkserverGauges> {
+        Arc::clone(&self.gauges)
     }
 }
 
@@ -92,5 +101,9 @@ impl Driver for Chunkserver {
             self.block_size = config.block_size;
             self.disk.configure(config);
         }
+    }
+
+    fn end_of_batch(&mut self, _: Now, _: &mut Vec<Effect<ChunkJob>>) {
+        self.gauges.note(self.core.gauges());
     }
 }

@@ -9,8 +9,10 @@
 //! Knows how a server starts: whose directories these are, and what lies in them. Decides nothing.
 
 mod driver;
+mod gauges;
 mod open;
 
-pub use cairn_chunk_core::{ScrubSettings, TRASH_LANE};
+pub use cairn_chunk_core::{ChunkGauges, ScrubSettings, TRASH_LANE};
 pub use driver::Chunkserver;
+pub use gauges::ChunkserverGauges;
 pub use open::{ChunkserverConfig, ChunkserverOpenError};

@@ -75,6 +75,8 @@ impl Chunkserver {
         core.mark_damaged(&found.damaged);
         let disk = Arc::new(disk);
         let (directories, warnings) = (disk.directories(), found.warnings);
-        Ok((Self { core, disk: disk.clone(), directories, block_size: 0, warnings }, disk))
+        let (block_size, gauges) = (0, Arc::default());
+        let server = Self { core, disk: disk.clone(), directories, block_size, warnings, gauges };
+        Ok((server, disk))
     }
 }

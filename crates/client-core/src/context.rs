@@ -11,7 +11,8 @@ use crate::tasks::master_call::AnsweredBy;
 use crate::tasks::push_window::PushWindow;
 use crate::tasks::write_order::WriteOrder;
 use cairn_types::{
-    Address, CellConfig, ChunkHandle, MutationNumber, PushId, Rack, Random, SessionId, Time,
+    Address, CellConfig, ChunkHandle, Identity, MutationNumber, PushId, Rack, Random, SessionId,
+    Time,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub(crate) struct ClientContext {
     /// What is to be looked up and has not been asked for yet.
     pub(crate) lookups: VecDeque<LookupRequest>,
     pub(crate) outbox: Outbox,
+    /// As whom it asks.
+    pub(crate) identity: Identity,
     pub(crate) session: SessionId,
     random: Random,
     last_push: MutationNumber,
@@ -38,7 +41,7 @@ pub(crate) struct ClientContext {
 
 impl ClientContext {
     pub(crate) fn new(settings: ClientSettings) -> Self {
-        let ClientSettings { masters, rack, seed, shadow_reads } = settings;
+        let ClientSettings { masters, rack, seed, shadow_reads, identity } = settings;
         Self {
             now: Time::default(),
             rack,
@@ -50,6 +53,7 @@ impl ClientContext {
             push_window: PushWindow::default(),
             lookups: VecDeque::new(),
             outbox: Outbox::default(),
+            identity,
             session: SessionId::new(seed),
             random: Random::new((seed >> 64) as u64 ^ seed as u64),
             last_push: MutationNumber::default(),

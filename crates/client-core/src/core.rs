@@ -22,6 +22,7 @@ use cairn_env::{Answer, Completion, Effect, EffectId, Event, Now};
 use cairn_protocol::{
     CellInfo, CellInfoAnswer, ErrorCode, Failure, Hello, Outcome, Request, Response, Role, Rpc,
 };
+use cairn_types::wire::Message;
 use cairn_types::{CellId, Incarnation, ServerId};
 use std::task::Poll;
 
@@ -81,7 +82,7 @@ impl ClientCore {
             Event::Completed { result: Completion::Woken, .. } => self.client.outbox.woken(),
             Event::Completed { result: Completion::Disk(job), .. } => match job {},
             // A client answers nobody, so it keeps nothing for a connection that is gone.
-            Event::Disconnected { .. } => {}
+            Event::Identified { .. } | Event::Disconnected { .. } => {}
             Event::Request { from, .. } => {
                 let why = Failure::refused(ErrorCode::Invalid, "a client serves no requests");
                 self.client.outbox.refuse(from, why);
@@ -177,7 +178,9 @@ impl ClientCore {
     }
 
     fn identify(&mut self, cell: CellId) {
+        let credentials = self.client.identity.to_bytes().into();
         let hello = Hello::new(cell, Role::Client, ServerId::default(), Incarnation::default());
+        let hello = Hello { credentials, ..hello };
         self.client.outbox.identify(hello);
     }
 

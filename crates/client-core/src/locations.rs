@@ -59,6 +59,8 @@ pub(crate) struct Locations {
     known: VecDeque<(ChunkIndex, KnownChunk)>,
     /// Chunks of the file, when last heard.
     pub(crate) chunk_count: u64,
+    /// Its recorded length, when last heard: it is no less.
+    pub(crate) length: u64,
 }
 
 impl Locations {
@@ -87,6 +89,7 @@ impl Locations {
         question: LocationQuestion,
     ) {
         self.chunk_count = self.chunk_count.max(entry.chunk_count);
+        self.length = self.length.max(entry.length);
         for place in first.get()..first.get().saturating_add(u64::from(LOCATE_COUNT)) {
             let index = ChunkIndex::new(place);
             let at = chunks.iter().position(|chunk| chunk.index == index);

@@ -1,6 +1,6 @@
 //! What a client is told at its start.
 
-use cairn_types::{Address, Rack};
+use cairn_types::{Address, Identity, Rack};
 use std::time::Duration;
 
 /// Chunks located by one request, the following ones included (A7).
@@ -37,4 +37,6 @@ pub struct ClientSettings {
     pub seed: u128,
     /// Whether shadow masters may be asked.
     pub shadow_reads: ShadowReads,
+    /// As whom it asks.
+    pub identity: Identity,
 }

@@ -55,6 +55,7 @@ pub(crate) fn client_that_takes(shadow_reads: ShadowReads) -> TestClient {
         rack: Rack::new("/a"),
         seed: 9,
         shadow_reads,
+        identity: cairn_types::Identity::default(),
     };
     let mut client = TestClient {
         core: ClientCore::new(settings),

@@ -96,7 +96,8 @@ impl Cell {
     ) -> Vec<Result<Entry, Error>> {
         let make = |path: &CellPath| {
             let (mutation, path) = (MutationName::default(), path.clone());
-            MakeDirectory { mutation, path, parents }.into()
+            let mode = self.made_mode(None, 0o777);
+            MakeDirectory { mutation, path, parents, mode }.into()
         };
         self.batch(paths.iter().map(make).collect(), |result| match result {
             BatchResult::MakeDirectory(answer) => Ok(answer.entry),
@@ -125,10 +126,11 @@ impl Cell {
         paths: &[CellPath],
         options: CreateOptions,
     ) -> Vec<Result<File, Error>> {
-        let CreateOptions { replication, content, or_open, synced } = options;
+        let CreateOptions { replication, content, or_open, synced, mode } = options;
+        let mode = self.made_mode(mode, 0o666);
         let create = |path: &CellPath| {
             let (mutation, path) = (MutationName::default(), path.clone());
-            Create { mutation, path, replication, content, or_open, synced }.into()
+            Create { mutation, path, replication, content, or_open, synced, mode }.into()
         };
         self.batch(paths.iter().map(create).collect(), |result| match result {
             BatchResult::Create(answer) => Ok(self.file(answer.entry)),

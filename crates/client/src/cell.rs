@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::link::{Link, wait_for};
 use cairn_client_core::{Operation, Output, ShadowNotice, ShadowReads};
+use cairn_env_os::{UMASK_USUAL, process_identity, process_umask};
 use cairn_protocol::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain};
 use cairn_protocol::{CancelJob, JobStatus, ListJobs};
 use cairn_protocol::{
@@ -16,8 +17,8 @@ use cairn_protocol::{ChangeSettings, LetGoOfLost, ListChunks, ListLost, ListedCh
 use cairn_protocol::{ChosenReplica, Lease, LeasePurpose, Recover, RecoverAnswer};
 use cairn_protocol::{FindPrimary, FindPrimaryAnswer};
 use cairn_types::{
-    Address, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, MutationName, Rack,
-    ReplicaAt, ServerId,
+    Address, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, Identity, MutationName,
+    Rack, ReplicaAt, ServerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,12 +41,19 @@ pub struct Options {
     /// servers that none vouches for. [`Cell::shadow_notice`] tells whether any was taken. Whatever
     /// changes something is asked of the primary master all the same.
     pub shadow_reads: ShadowReads,
+    /// As whom this client asks: the master looks by it what is allowed. It is believed, until
+    /// callers are authenticated.
+    pub identity: Identity,
+    /// Bits that are left out of the modes of what this client makes, where no mode is asked for.
+    pub umask: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let (deadline, shadow_reads) = (Duration::from_secs(60), ShadowReads::Never);
-        Self { deadline, first_wait: None, rack: Rack::default(), shadow_reads }
+        // As any program of this user.
+        let (identity, umask) = (process_identity(), process_umask());
+        Self { deadline, first_wait: None, rack: Rack::default(), shadow_reads, identity, umask }
     }
 }
 
@@ -61,6 +69,9 @@ pub struct CreateOptions {
     /// Acknowledge writes and appends only once they are on disk on every replica; where this is
     /// not set, what its directory's policy says counts.
     pub synced: bool,
+    /// Who may do what with it; none: everybody may read and write it, but for the bits of
+    /// [`Options::umask`].
+    pub mode: Option<u32>,
 }
 
 /// A connection to a cell. Clones share it.
@@ -72,6 +83,7 @@ pub struct CreateOptions {
 pub struct Cell {
     pub(crate) link: Arc<Link>,
     info: Arc<CellInfoAnswer>,
+    umask: u32,
 }
 
 impl Cell {
@@ -98,10 +110,11 @@ impl Cell {
     pub async fn connect(addresses: &str, options: Options) -> Result<Self, Error> {
         let masters = addresses.split(',').map(parse_address).collect::<Result<Vec<_>, _>>()?;
         let first_wait = options.first_wait.unwrap_or(options.deadline);
-        let link = Link::start(masters, (options.rack, options.shadow_reads), options.deadline)?;
+        let client = (options.rack, options.identity);
+        let link = Link::start(masters, client, options.shadow_reads, options.deadline)?;
         let ask = Operation::Ask(CellInfo {}.into());
         let info = wait_for::<CellInfo>(link.submit(ask, first_wait)).await?;
-        Ok(Self { link, info: Arc::new(info) })
+        Ok(Self { link, info: Arc::new(info), umask: options.umask })
     }
 
     /// Which cell this is, and the settings that it runs with, as of when it was connected to.
@@ -229,8 +242,28 @@ impl Cell {
     /// # Errors
     /// `AlreadyExists`, `NotFound` (no parent), `NotADirectory`.
     pub async fn make_directory(&self, path: &CellPath, parents: bool) -> Result<Entry, Error> {
+        self.make_directory_with(path, parents, None).await
+    }
+
+    /// The same, with this mode for what is made; none: everybody may do everything, but for the
+    /// bits of [`Options::umask`].
+    ///
+    /// # Errors
+    /// The same; `Invalid` where there is no such mode.
+    pub async fn make_directory_with(
+        &self,
+        path: &CellPath,
+        parents: bool,
+        mode: Option<u32>,
+    ) -> Result<Entry, Error> {
         let (mutation, path) = (MutationName::default(), path.clone());
-        Ok(self.link.ask(MakeDirectory { mutation, path, parents }).await?.entry)
+        let mode = self.made_mode(mode, 0o777);
+        Ok(self.link.ask(MakeDirectory { mutation, path, parents, mode }).await?.entry)
+    }
+
+    /// The mode to be asked for; none where it is the usual one.
+    pub(crate) fn made_mode(&self, asked: Option<u32>, all: u32) -> Option<u32> {
+        asked.or_else(|| (self.umask != UMASK_USUAL).then_some(all & !self.umask))
     }
 
     /// Makes an empty file and opens it.
@@ -238,9 +271,10 @@ impl Cell {
     /// # Errors
     /// `AlreadyExists` (unless `or_open`), `NotFound` (no directory), `IsADirectory`.
     pub async fn create(&self, path: &CellPath, options: CreateOptions) -> Result<File, Error> {
-        let CreateOptions { replication, content, or_open, synced } = options;
+        let CreateOptions { replication, content, or_open, synced, mode } = options;
         let (mutation, path) = (MutationName::default(), path.clone());
-        let create = Create { mutation, path, replication, content, or_open, synced };
+        let mode = self.made_mode(mode, 0o666);
+        let create = Create { mutation, path, replication, content, or_open, synced, mode };
         Ok(self.file(self.link.open(create).await?.entry))
     }
 

@@ -32,6 +32,7 @@
 //! Many names at once go together: [`Cell::create_many`], [`Cell::stat_many`],
 //! [`Cell::delete_many`].
 
+mod attributes;
 mod batch;
 mod cell;
 mod error;
@@ -41,9 +42,11 @@ mod listing;
 mod masters;
 mod open_file;
 mod policy;
+mod quota;
 mod reader;
 mod record_reader;
 mod record_writer;
+mod snapshot;
 mod writer;
 
 pub use cairn_client_core::{ShadowNotice, ShadowReads};
@@ -54,14 +57,18 @@ pub use cairn_protocol::{
     JobUnit, ListMastersAnswer, Outcome, RepairStatusAnswer, ResourceUse, ResourcesAnswer,
     ServerDisks, ServerDuty, ServerResources, ServerState, ServerStatus, StatusAnswer,
 };
-pub use cairn_types::{CellConfig, CellPath, Content, Entry, EntryKind, PathError};
+pub use cairn_types::{
+    Attributes, CellConfig, CellPath, Content, Entry, EntryKind, Identity, PathError, WallTime,
+};
 
+pub use crate::attributes::AttributeChange;
 pub use crate::cell::{Cell, CreateOptions, Options};
 pub use crate::error::Error;
 pub use crate::file::File;
 pub use crate::listing::Listing;
 pub use crate::masters::Masters;
 pub use crate::policy::PolicyChange;
+pub use crate::quota::QuotaChange;
 pub use crate::reader::{Reader, Tail};
 pub use crate::record_reader::RecordReader;
 pub use crate::record_writer::RecordWriter;

@@ -12,7 +12,7 @@ use cairn_env_os::{
     Attached, LaunchOptions, Running, Sender, Turned, attach, behind_names, clock, launch,
 };
 use cairn_protocol::{ErrorCode, Failure, Rpc};
-use cairn_types::{Address, EntryId, Rack, Time};
+use cairn_types::{Address, EntryId, Identity, Rack, Time};
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -43,13 +43,14 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn start(
         masters: Vec<Address>,
-        (rack, shadow_reads): (Rack, ShadowReads),
+        (rack, identity): (Rack, Identity),
+        shadow_reads: ShadowReads,
         deadline: Duration,
     ) -> Result<Arc<Self>, Error> {
         let names = masters.iter().filter(|one| one.as_str().parse::<SocketAddr>().is_err());
         let names: Vec<Address> = names.cloned().collect();
-        let core =
-            ClientCore::new(ClientSettings { masters, rack, seed: random_seed(), shadow_reads });
+        let seed = random_seed();
+        let core = ClientCore::new(ClientSettings { masters, rack, seed, shadow_reads, identity });
         let internal = |why: String| Error::from(Failure::not_done(ErrorCode::Internal, why));
         let options = LaunchOptions { workers: 0, ..LaunchOptions::new("cairn-client") };
         let disk = Arc::new(NoDisk);

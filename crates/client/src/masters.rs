@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cairn_client_core::{Operation, ShadowReads};
 use cairn_protocol::{
     BackUp, ChangeMasters, ErrorCode, Failure, JoinGroup, ListMasters, ListMastersAnswer,
-    ReadBackup, Rpc,
+    ReadBackup, RecentRpcs, RecentRpcsAnswer, Rpc,
 };
 use cairn_types::{Address, LogIndex, MemberChange, Members, ReplicaAt, crc32c};
 use std::sync::Arc;
@@ -29,7 +29,8 @@ impl Masters {
     pub fn new(addresses: &[Address], options: &Options) -> Result<Self, Error> {
         let link = Link::start(
             addresses.to_vec(),
-            (options.rack.clone(), ShadowReads::Never),
+            (options.rack.clone(), options.identity.clone()),
+            ShadowReads::Never,
             options.deadline,
         )?;
         Ok(Self { link })
@@ -51,6 +52,16 @@ impl Masters {
         let operation = Operation::Ask(ChangeMasters { changes }.into());
         let answer = wait_for::<ChangeMasters>(self.link.begin(operation)).await?;
         Ok(answer.members)
+    }
+
+    /// What the diagnostic log of the server there, a master or a chunkserver, has in memory behind
+    /// batch `after`; zero: all of it (GFS §5.3).
+    ///
+    /// # Errors
+    /// `NotFound` where it keeps no log; `Unreachable` or `DeadlineExceeded` where it does not
+    /// answer.
+    pub async fn recent_rpcs(&self, at: &Address, after: u64) -> Result<RecentRpcsAnswer, Error> {
+        self.ask(at, RecentRpcs { after }).await
     }
 
     /// What the master there says of itself and of its group.

@@ -75,7 +75,10 @@ impl Driver for Server {
                 answer: Ok(Response::Read(ReadAnswer::default())),
                 payload: self.answer.clone().into(),
             }),
-            Event::Disconnected { .. } | Event::Completed { .. } | Event::Command(()) => {}
+            Event::Identified { .. }
+            | Event::Disconnected { .. }
+            | Event::Completed { .. }
+            | Event::Command(()) => {}
         }
     }
 }

@@ -21,25 +21,38 @@ pub fn wall_time() -> WallTime {
     WallTime::from_millis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// The same in microseconds since 1970.
+pub(crate) fn wall_time_us() -> u64 {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(wall.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// The wall's time at one time of the clock that drivers see. It is looked at once a turn of the
 /// loop and goes on with the other, so that a step reads one clock instead of two: nothing is
 /// decided by the wall's that a turn more or less would change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wall {
     at: Time,
-    wall: WallTime,
+    /// Microseconds since 1970.
+    wall_us: u64,
 }
 
 impl Wall {
     pub(crate) fn look() -> Self {
-        Self { at: boot_time(), wall: wall_time() }
+        Self { at: boot_time(), wall_us: wall_time_us() }
+    }
+
+    /// Microseconds from the clock that drivers see to the wall's: what is added to a time of the
+    /// one, around zero, is that of the other.
+    pub(crate) fn offset_us(&self) -> u64 {
+        self.wall_us.wrapping_sub(self.at.as_nanos() / 1000)
     }
 
     /// Both clocks.
     pub(crate) fn now(&self) -> Now {
         let time = boot_time();
-        let passed = u64::try_from(time.since(self.at).as_millis()).unwrap_or(u64::MAX);
-        Now { time, wall: WallTime::from_millis(self.wall.as_millis().saturating_add(passed)) }
+        let passed_us = u64::try_from(time.since(self.at).as_micros()).unwrap_or(u64::MAX);
+        Now { time, wall: WallTime::from_millis(self.wall_us.saturating_add(passed_us) / 1000) }
     }
 }
 

@@ -10,6 +10,7 @@
 use crate::frame_reader::ReadBuffers;
 use crate::ids::RelayId;
 use crate::poller::Poller;
+use crate::rpc_tap::RpcTap;
 use crate::timers::LoopTimers;
 use bytes::Bytes;
 use cairn_env::{Answer, Caller, ConnectionId, EffectId, LogEvent};
@@ -24,6 +25,7 @@ pub(crate) enum News {
         from: Caller,
         request: Request,
     },
+    Identified(ConnectionId, Bytes),
     Disconnected(ConnectionId),
     Answered {
         id: EffectId,
@@ -64,6 +66,8 @@ pub(crate) struct NetworkContext {
     /// In the order in which their frames came (E4).
     pub(crate) news: VecDeque<News>,
     pub(crate) relay_events: VecDeque<RelayEvent>,
+    /// Looks at requests and replies, for the diagnostic log.
+    pub(crate) tap: RpcTap,
 }
 
 impl NetworkContext {
@@ -75,6 +79,7 @@ impl NetworkContext {
             buffers: ReadBuffers::default(),
             news: VecDeque::new(),
             relay_events: VecDeque::new(),
+            tap: RpcTap::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How many descriptors a process may have, and what they are for: one budget for all of it.
 //!
 //! ```text
-//!   limit ─┬─ FIXED_COUNT   logs, journals, locks, epoll, directories while they are synced
+//!   limit ─┬─ FIXED_COUNT   the HTTP door, logs, journals, locks, epoll, directories while synced
 //!          ├─ files         half of the rest at most: chunk files, and pipes on their way out
 //!          └─ connections   two of three accepted, one of three dialled
 //! ```
@@ -13,7 +13,9 @@ use crate::limits::LaunchLimits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that a process has whatever it does.
-const FIXED_COUNT: usize = 64;
+const FIXED_COUNT: usize = 64 + HTTP_COUNT;
+/// Those of its HTTP door: 32 connections, its listener, its loop, its client of the cell.
+const HTTP_COUNT: usize = 40;
 /// Files that a data directory can use well.
 const FILES_PER_DIRECTORY: usize = 512;
 /// With fewer a data directory does nothing but open and close files.
@@ -159,7 +161,7 @@ mod tests {
     fn a_plain_limit_is_shared_out_and_a_high_one_is_not_used_up() {
         let share = DescriptorBudget::of(1024).share(4, 1);
         let expected =
-            DescriptorShare { files_per_directory: 120, accepted_max: 320, dialled_max: 160 };
+            DescriptorShare { files_per_directory: 115, accepted_max: 306, dialled_max: 153 };
         assert_eq!(share, Ok(expected));
         let share = DescriptorBudget::of(1 << 20).share(4, 1).expect("enough");
         assert_eq!((share.files_per_directory, share.accepted_max), (512, 10_000));

@@ -43,8 +43,8 @@ pub(crate) enum Arrival {
     PushCorrupt,
     /// A push that cannot be right; its bytes are skipped.
     PushRefused(RequestId, Failure),
-    /// An answer, whole.
-    Answered { id: RequestId, rpc: u16, result: Result<Answer, Failure> },
+    /// An answer, whole, with the bytes of its message.
+    Answered { id: RequestId, rpc: u16, message_size: usize, result: Result<Answer, Failure> },
     /// Not a frame that this side can take: the connection is of no further use.
     Broken { id: RequestId, failure: Failure },
 }
@@ -115,7 +115,14 @@ pub(crate) enum Expecting {
 enum Sink {
     Head,
     Skip(usize),
-    Answer { id: RequestId, response: Response, buffer: Buffer, filled: usize },
+    Answer {
+        id: RequestId,
+        response: Response,
+        /// Bytes of the response, as it came.
+        message_size: usize,
+        buffer: Buffer,
+        filled: usize,
+    },
     Push(PushReceiver),
 }
 
@@ -292,17 +299,19 @@ impl FrameReader {
             (Expecting::Answers, FrameKind::Response) => {
                 let decoded = Response::decode(header.rpc, message).map_err(wrong)?;
                 let Some(response) = decoded else { return broken(unknown_rpc(header.rpc)) };
+                let message_size = message.len();
                 if size == 0 {
                     let result = Ok(Answer { response, payload: Bytes::new() });
-                    arrivals.push(Arrival::Answered { id, rpc: header.rpc, result });
+                    arrivals.push(Arrival::Answered { id, rpc: header.rpc, message_size, result });
                 } else {
                     let buffer = pool.take(size);
-                    self.sink = Sink::Answer { id, response, buffer, filled: 0 };
+                    self.sink = Sink::Answer { id, response, message_size, buffer, filled: 0 };
                 }
             }
             (Expecting::Answers, FrameKind::Failure) if size == 0 => {
                 let failure = Failure::decode(message).map_err(wrong)?;
-                arrivals.push(Arrival::Answered { id, rpc: header.rpc, result: Err(failure) });
+                let (message_size, result) = (message.len(), Err(failure));
+                arrivals.push(Arrival::Answered { id, rpc: header.rpc, message_size, result });
             }
             _ => return broken("a frame that does not belong on this side".to_owned()),
         }
@@ -376,12 +385,12 @@ impl Sink {
             Self::Answer { buffer, filled, .. } => {
                 *filled += count;
                 if *filled == buffer.as_ref().len()
-                    && let Self::Answer { id, response, buffer, .. } =
+                    && let Self::Answer { id, response, message_size, buffer, .. } =
                         std::mem::replace(self, Self::Head)
                 {
                     let rpc = response.kind();
                     let result = Ok(Answer { response, payload: buffer.freeze() });
-                    arrivals.push(Arrival::Answered { id, rpc, result });
+                    arrivals.push(Arrival::Answered { id, rpc, message_size, result });
                 }
             }
             Self::Push(receiver) => match receiver.advance(count, pool) {
@@ -479,10 +488,15 @@ mod tests {
         encode_frame(response.kind(), kind, RequestId(7), &encode, payload.len(), &mut bytes);
         bytes.extend_from_slice(&payload);
         let seen = arrivals(Expecting::Answers, &bytes, 70_000);
-        let [Arrival::Answered { id: RequestId(7), result: Ok(answer), .. }] = &seen[..] else {
+        let [Arrival::Answered { id: RequestId(7), message_size, result: Ok(answer), .. }] =
+            &seen[..]
+        else {
             panic!("one answer, not {seen:?}")
         };
         assert!(answer.response == response && answer.payload == payload);
+        let mut message = Vec::new();
+        response.encode(&mut message);
+        assert_eq!(*message_size, message.len());
     }
 
     #[test]

@@ -21,14 +21,17 @@ use crate::inbound_connection::{InboundConnection, InboundStage};
 use crate::limits::LaunchLimits;
 use crate::memory_budget::MemoryBudget;
 use crate::process_meter::ProcessMeter;
+use crate::rpc_tap::TappedMessage;
 use crate::socket_options::prepare;
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
 use cairn_env::{Caller, ConnectionId, LogEvent, Payload};
 use cairn_protocol::{
-    ErrorCode, Failure, Hello, Request, RequestId, Response, judge_hello, judge_request,
+    ErrorCode, Failure, Hello, Push, Request, RequestId, Response, Role, Rpc, judge_hello,
+    judge_request,
 };
 use cairn_types::Time;
+use cairn_types::wire::Message;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -243,7 +246,9 @@ impl Inbound {
         let (request, judged) = match arrival {
             Arrival::Request(request, Request::Hello(hello), _) => {
                 let ours = self.identity.as_ref().expect("IN2: nobody is accepted before");
-                (request, judge_hello(&hello, ours).map(|welcome| (welcome, hello.role)))
+                let welcome = judge_hello(&hello, ours);
+                let caller = (hello.role, hello.server, hello.credentials);
+                (request, welcome.map(|welcome| (welcome, caller)))
             }
             Arrival::Broken { id: request, failure } => (request, Err(failure)),
             Arrival::Request(request, ..)
@@ -257,10 +262,17 @@ impl Inbound {
             }
         };
         match judged {
-            Ok((welcome, caller)) => {
+            Ok((welcome, (caller, server, credentials))) => {
                 let connection = self.connections.get_mut(&id).expect("it has just said Hello");
-                connection.open(caller);
-                connection.begin_push(cx.now);
+                connection.open(caller, &credentials);
+                if !credentials.is_empty() {
+                    cx.news.push_back(News::Identified(id, credentials));
+                }
+                cx.tap.link(id.into(), (caller, server), connection.socket());
+                if let (Role::Client, Some(from)) = (caller, connection.comes_from()) {
+                    self.meter.has_come(id, from);
+                }
+                connection.begin_unnamed(cx.now);
                 cx.timers.cancel(connection.patience());
                 let to = Caller { connection: id, request };
                 self.reply(cx, to, &Ok(Response::Hello(welcome)), Payload::default());
@@ -279,6 +291,17 @@ impl Inbound {
                 self.dismiss(cx, id, request, &failure);
             }
             Arrival::Request(request, message, size) => {
+                cx.tap.request_received(
+                    cx.now,
+                    &TappedMessage {
+                        link: id.into(),
+                        request,
+                        rpc: message.kind(),
+                        message_size: Some(size),
+                        payload_size: 0,
+                        encode: &|out| message.encode(out),
+                    },
+                );
                 if let Err(failure) = judge_request(connection.caller(), &message) {
                     return self.dismiss(cx, id, request, &failure);
                 }
@@ -290,8 +313,19 @@ impl Inbound {
                 }
             }
             Arrival::PushStarted { id: request, push, size } => {
-                connection.begin_push(cx.now);
+                connection.begin_push(cx.now, request, size);
                 let from = caller(request);
+                cx.tap.request_received(
+                    cx.now,
+                    &TappedMessage {
+                        link: id.into(),
+                        request,
+                        rpc: Push::KIND,
+                        message_size: None,
+                        payload_size: size,
+                        encode: &|out| push.encode(out),
+                    },
+                );
                 cx.relay_events.push_back(RelayEvent::Started { from, push, size });
             }
             Arrival::PushSegment { bytes, last } => {
@@ -299,7 +333,7 @@ impl Inbound {
             }
             Arrival::PushCorrupt => cx.relay_events.push_back(RelayEvent::Corrupt { from: id }),
             Arrival::PushRefused(request, failure) => {
-                connection.begin_push(cx.now);
+                connection.begin_push(cx.now, request, 0);
                 self.reply(cx, caller(request), &Err(failure), Payload::default());
             }
             Arrival::Broken { id: request, failure } => self.dismiss(cx, id, request, &failure),
@@ -307,18 +341,32 @@ impl Inbound {
         }
     }
 
+    /// Whether a caller asks for the superuser.
+    pub(crate) fn is_superuser(&self, caller: Caller) -> bool {
+        self.connections.get(&caller.connection).is_some_and(InboundConnection::is_superuser)
+    }
+
     /// Answers a request. In silence, where its connection is gone or told to go: that is the
     /// contract of `Effect::Reply`.
     pub(crate) fn reply(
         &mut self,
-        cx: &NetworkContext,
+        cx: &mut NetworkContext,
         to: Caller,
         answer: &Result<Response, Failure>,
         payload: Payload,
     ) {
         let Some(connection) = self.connections.get_mut(&to.connection) else { return };
         if connection.stage() == InboundStage::Open {
-            connection.answer(cx.now, to.request, answer, payload);
+            let payload_size = payload.len();
+            let (size, begun) = connection.answer(cx.now, to.request, answer, payload);
+            if let Some(begun) = begun {
+                let meter = self.meter.rpc_meter();
+                meter.answered(begun, cx.now, answer.is_err(), payload_size);
+            }
+            if !matches!(answer, Ok(Response::Hello(_))) {
+                let answer = answer.as_ref().map(|response| (response, size, payload_size));
+                cx.tap.reply_sent(cx.now, (to.connection.into(), to.request), answer);
+            }
             self.marked.insert(to.connection);
         }
     }
@@ -333,6 +381,9 @@ impl Inbound {
     ) {
         let connection = self.connections.get_mut(&id).expect("read from just now");
         cx.timers.cancel(connection.patience());
+        if connection.stage() == InboundStage::Open {
+            cx.tap.reply_sent(cx.now, (id.into(), request), Err(failure));
+        }
         let patience = cx.timers.set(cx.now + FAREWELL_TIME_MAX, LoopAlarm::InboundPatience(id));
         connection.say_farewell(request, failure, patience);
         cx.relay_events.push_back(RelayEvent::UpstreamEnded(id));
@@ -455,8 +506,10 @@ impl Inbound {
         cx.timers.cancel(connection.patience());
         self.budget.settle(connection.charged(), 0);
         self.waiting.remove(&id);
+        cx.tap.lose(id.into());
         cx.relay_events.push_back(RelayEvent::UpstreamEnded(id));
         if connection.was_open() {
+            self.meter.has_gone(id);
             cx.news.push_back(News::Disconnected(id));
         }
     }
@@ -470,8 +523,8 @@ impl Inbound {
     ) -> ConnectionId {
         let id = self.take_in(cx, socket).expect("is watched");
         let connection = self.connections.get_mut(&id).expect("taken in just now");
-        connection.open(cairn_protocol::Role::Client);
-        connection.begin_push(cx.now);
+        connection.open(cairn_protocol::Role::Client, &[]);
+        connection.begin_unnamed(cx.now);
         id
     }
 

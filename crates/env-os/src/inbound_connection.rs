@@ -11,13 +11,18 @@ use crate::frame_encoding::{encode_answer, encode_failure};
 use crate::frame_reader::{Arrival, Ended, READ_BUDGET, ReadBuffers};
 use crate::memory_budget::{MEMORY_ALLOWANCE, MemoryBudget, STALLED_TIME};
 use crate::poller::Poller;
+use crate::rpc_meter::{Begun, BegunRequests};
 use crate::timers::LoopAlarmId;
 use crate::wire::Wire;
 use cairn_env::Payload;
-use cairn_protocol::{Failure, Request, RequestId, Response, Role, SMALL_ANSWER_SIZE};
-use cairn_types::Time;
+use cairn_protocol::{
+    FRAME_HEADER_SIZE, Failure, Push, Request, RequestId, Response, Role, Rpc, SMALL_ANSWER_SIZE,
+};
+use cairn_types::{Identity, Time};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 
 /// Answers that may wait for a slow reader before its requests are no longer read.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
@@ -48,6 +53,8 @@ pub(crate) struct InboundConnection {
     stage: InboundStage,
     /// What it said that it is, in its Hello; before that, whatever may ask least.
     caller: Role,
+    /// It said, too, that it asks for the superuser, or nothing of who it is.
+    is_superuser: bool,
     /// Ends a handshake or a farewell that takes too long.
     patience: LoopAlarmId,
     /// Requests came by it: the driver hears when it is gone.
@@ -56,6 +63,8 @@ pub(crate) struct InboundConnection {
     last_asked: Time,
     /// Requests without an answer.
     in_flight: usize,
+    /// What these are, for people.
+    begun: BegunRequests,
     /// Those of them that are charged more than the least, and how much more. A caller may use an
     /// id twice; that is its own confusion, and must not be ours (P2): so they are numbered.
     charges: BTreeMap<(RequestId, u32), usize>,
@@ -83,10 +92,12 @@ impl InboundConnection {
             wire,
             stage: InboundStage::Greeting,
             caller: Role::default(),
+            is_superuser: false,
             patience,
             was_open: false,
             last_asked: now,
             in_flight: 0,
+            begun: BegunRequests::default(),
             charges: BTreeMap::new(),
             charged_more: 0,
             parked: VecDeque::new(),
@@ -126,11 +137,22 @@ impl InboundConnection {
         self.caller
     }
 
-    /// The handshake is done, and this is what it says that it is (N1).
-    pub(crate) fn open(&mut self, caller: Role) {
+    /// Whether it asks for the superuser.
+    pub(crate) fn is_superuser(&self) -> bool {
+        self.is_superuser
+    }
+
+    /// Where it comes from, where the system says so.
+    pub(crate) fn comes_from(&self) -> Option<SocketAddr> {
+        self.wire.peer()
+    }
+
+    /// The handshake is done, and this is what it says that it is, and for whom it asks (N1).
+    pub(crate) fn open(&mut self, caller: Role, credentials: &[u8]) {
         assert_eq!(self.stage, InboundStage::Greeting, "N1: opened by its first frame");
         self.stage = InboundStage::Open;
         self.caller = caller;
+        self.is_superuser = Identity::told(credentials).is_superuser();
         self.was_open = true;
     }
 
@@ -165,7 +187,7 @@ impl InboundConnection {
         let is_next = !self.is_paused();
         let admitted = if is_next && budget.allows(self.holds(), REQUEST_CHARGE + more) {
             budget.begin(more);
-            self.begin(now, id, more);
+            self.begin(now, (id, request.kind()), more);
             Some(request)
         } else {
             self.is_short |= is_next;
@@ -197,7 +219,7 @@ impl InboundConnection {
         let (id, request, _) = self.parked.pop_front()?;
         self.parked_bytes -= parked;
         budget.begin(more);
-        self.begin(now, id, more);
+        self.begin(now, (id, request.kind()), more);
         self.settle(budget, now);
         Some((id, request))
     }
@@ -254,8 +276,9 @@ impl InboundConnection {
         self.charged > MEMORY_ALLOWANCE && self.owes() && since <= now
     }
 
-    fn begin(&mut self, now: Time, id: RequestId, more: usize) {
-        self.begin_push(now);
+    fn begin(&mut self, now: Time, (id, kind): (RequestId, u16), more: usize) {
+        self.begin_unnamed(now);
+        self.begun.begin(now, id, (kind, 0));
         if more > 0 {
             let same = self.charges.range((id, 0)..=(id, u32::MAX)).next_back();
             let number = same.map_or(0, |((_, number), _)| number + 1);
@@ -264,20 +287,31 @@ impl InboundConnection {
         }
     }
 
-    /// A request whose answer is small, and which waits for nobody: the handshake, or a push.
-    pub(crate) fn begin_push(&mut self, now: Time) {
+    /// A push of so many bytes, whose answer is small, and which waits for nobody.
+    pub(crate) fn begin_push(&mut self, now: Time, id: RequestId, size: usize) {
+        self.begin_unnamed(now);
+        self.begun.begin(now, id, (Push::KIND, size as u64));
+    }
+
+    /// A request that is not counted: the handshake.
+    pub(crate) fn begin_unnamed(&mut self, now: Time) {
         self.last_asked = now;
         self.in_flight += 1;
     }
 
-    /// Queues the answer to a request.
+    /// The socket itself.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        self.wire.socket()
+    }
+
+    /// Queues the answer to a request; says how many bytes its message has, and which that was.
     pub(crate) fn answer(
         &mut self,
         now: Time,
         request: RequestId,
         answer: &Result<Response, Failure>,
         payload: Payload,
-    ) {
+    ) -> (usize, Option<Begun>) {
         assert_eq!(self.stage, InboundStage::Open, "N1: answers go to open connections");
         assert!(self.in_flight > 0, "a request is answered once");
         self.in_flight -= 1;
@@ -285,12 +319,17 @@ impl InboundConnection {
         if !self.owes() {
             self.moved = (now, self.wire.moved());
         }
-        let mut brings_payload = false;
+        let (mut brings_payload, mut message_size) = (false, 0);
         let size = payload.len();
-        self.wire.out.frame(|out| brings_payload = encode_answer(request, answer, size, out));
+        self.wire.out.frame(|out| {
+            let start = out.len();
+            brings_payload = encode_answer(request, answer, size, out);
+            message_size = (out.len() - start).saturating_sub(FRAME_HEADER_SIZE);
+        });
         if brings_payload && size > 0 {
             self.wire.out.payload(payload);
         }
+        (message_size, self.begun.end(request))
     }
 
     /// What a request was charged beside the least.
@@ -391,7 +430,7 @@ mod tests {
         let patience = LoopTimers::default().set(Time::default(), LoopAlarm::Wake(EffectId(1)));
         let mut connection =
             InboundConnection::new(wire.expect("is watched"), patience, Time::default());
-        connection.open(Role::Client);
+        connection.open(Role::Client, &[]);
         connection.wire.out.payload(Bytes::from(vec![0; ANSWER_BYTES_MAX]));
         assert!(!connection.is_paused());
         connection.wire.out.payload(Bytes::from(vec![0; 1]));

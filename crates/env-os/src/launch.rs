@@ -11,6 +11,9 @@ use crate::network::OsNetwork;
 use crate::poller::Poller;
 use crate::process_meter::ProcessMeter;
 use crate::reactor::Reactor;
+use crate::rpc_log_options::RpcLogOptions;
+use crate::rpc_log_writer::RpcLogWriter;
+use crate::rpc_tap::RpcTap;
 use cairn_env::{Driver, Lane, Service};
 use rustix::event::epoll::EventFlags;
 use std::net::TcpListener;
@@ -69,6 +72,8 @@ pub struct LaunchOptions {
     pub meter: Arc<ProcessMeter>,
     /// Who writes down what the driver and its world log; nobody, if nothing is said here.
     pub log: LogSink,
+    /// Where requests and replies are written down (GFS §5.3); nowhere, if nothing is said here.
+    pub rpc_log: Option<RpcLogOptions>,
 }
 
 impl LaunchOptions {
@@ -83,6 +88,7 @@ impl LaunchOptions {
             limits: LaunchLimits::default(),
             meter: Arc::default(),
             log: LogSink::default(),
+            rpc_log: None,
         }
     }
 }
@@ -228,7 +234,9 @@ fn build<R: Driver>(
     let stops = Arc::new(Mailbox::new(Arc::clone(&waker)));
     let keeper = Arc::clone(&service);
     let keep = Box::new(move |push, data| keeper.keep(push, data));
-    let network = OsNetwork::new(poller, options.listener, (options.limits, options.meter), keep);
+    let tap = open_tap(&options)?;
+    let network =
+        OsNetwork::new((poller, tap), options.listener, (options.limits, options.meter), keep);
     let LaunchOptions { workers, background, .. } = options;
     let lanes = Lanes::start(service, &options.name, workers, background, Arc::clone(&results))?;
     let reactor = Reactor {
@@ -244,4 +252,13 @@ fn build<R: Driver>(
         polled: Vec::new(),
     };
     Ok((reactor, Running { thread: None, commands, stops }))
+}
+
+/// The diagnostic log of a driver, where it is to have one. What names this life of it is the time
+/// of its start, which orders the lives for people.
+fn open_tap(options: &LaunchOptions) -> std::io::Result<RpcTap> {
+    let Some(rpc_log) = options.rpc_log.clone() else { return Ok(RpcTap::default()) };
+    let run = crate::clock::wall_time_us();
+    let writer = RpcLogWriter::start(&options.name, rpc_log, run, options.log.clone())?;
+    Ok(RpcTap::new(writer, run))
 }

@@ -14,6 +14,7 @@
 //!   ones, `relays` the pushes. What one has for another is an event, dealt with before anybody
 //!   else is let in.
 
+use crate::clock::Wall;
 use crate::context::{NetworkContext, News};
 use crate::ids::EpollToken;
 use crate::inbound::Inbound;
@@ -22,9 +23,10 @@ use crate::outbound::{Outbound, OutgoingCall};
 use crate::poller::Poller;
 use crate::process_meter::ProcessMeter;
 use crate::relays::{BothSides, KeepPush, Relays};
+use crate::rpc_tap::RpcTap;
 use crate::timers::LoopAlarm;
-use cairn_env::{Caller, EffectId, Payload};
-use cairn_protocol::{Failure, Hello, Response};
+use cairn_env::{Caller, EffectId, LogEvent, Payload};
+use cairn_protocol::{ErrorCode, Failure, Hello, RecentRpcs, Response};
 use cairn_types::Time;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -43,13 +45,13 @@ pub(crate) struct OsNetwork {
 
 impl OsNetwork {
     pub(crate) fn new(
-        poller: Poller,
+        (poller, tap): (Poller, RpcTap),
         listener: Option<TcpListener>,
         (limits, meter): (LaunchLimits, Arc<ProcessMeter>),
         keep: KeepPush,
     ) -> Self {
         Self {
-            cx: NetworkContext::new(poller),
+            cx: NetworkContext { tap, ..NetworkContext::new(poller) },
             inbound: Inbound::new(listener, limits, meter),
             outbound: Outbound::new(limits.dialled_max),
             relays: Relays::new(keep),
@@ -71,8 +73,14 @@ impl OsNetwork {
         self.cx.now = now;
     }
 
+    /// The clocks were looked at.
+    pub(crate) fn set_wall(&mut self, wall: &Wall) {
+        self.cx.tap.set_wall(wall);
+    }
+
     /// What the driver says of itself in handshakes from now on.
     pub(crate) fn identify(&mut self, hello: Hello) {
+        self.cx.tap.identify(self.cx.now, &hello);
         self.outbound.identify(hello.clone());
         self.inbound.identify(&mut self.cx, hello);
     }
@@ -90,7 +98,24 @@ impl OsNetwork {
         answer: &Result<Response, Failure>,
         payload: Payload,
     ) {
-        self.inbound.reply(&self.cx, to, answer, payload);
+        self.inbound.reply(&mut self.cx, to, answer, payload);
+    }
+
+    /// Answers what the diagnostic log has in memory, past the driver: to the superuser alone, for
+    /// the names in it are everybody's.
+    pub(crate) fn reply_recent(&mut self, to: Caller, asked: &RecentRpcs) {
+        let answer = if self.inbound.is_superuser(to) {
+            self.cx.tap.recent(self.cx.now, asked).map(Response::RecentRpcs)
+        } else {
+            let why = "the diagnostic log: only the superuser may read what others asked for";
+            Err(Failure::refused(ErrorCode::PermissionDenied, why))
+        };
+        self.reply(to, &answer, Payload::default());
+    }
+
+    /// What the diagnostic log is told of, beside requests and replies.
+    pub(crate) fn tap_event(&mut self, event: &LogEvent) {
+        self.cx.tap.event(self.cx.now, event);
     }
 
     /// The driver wants to be woken.
@@ -138,6 +163,7 @@ impl OsNetwork {
 
     /// Writes all that waits, as far as the kernel takes it.
     pub(crate) fn flush(&mut self) {
+        self.cx.tap.end_turn(self.cx.now);
         self.inbound.end_turn();
         while self.inbound.has_work() || self.outbound.has_work() {
             self.outbound.flush(&mut self.cx);

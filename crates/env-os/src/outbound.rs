@@ -21,7 +21,8 @@ use crate::context::{NetworkContext, News, RelayEvent};
 use crate::frame_reader::{Arrival, Ended, Expecting};
 use crate::ids::{EpollToken, OutboundId, RelayId};
 use crate::name_lookup::{NameLookup, numbers};
-use crate::outbound_connection::{AnswerTo, OutboundConnection, OutboundStage};
+use crate::outbound_connection::{AnswerTo, OutboundConnection, OutboundStage, PendingCall};
+use crate::rpc_tap::TappedMessage;
 use crate::socket_options::prepare;
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
@@ -127,10 +128,11 @@ impl Outbound {
         }
         let size = payload.len();
         let timers = &mut cx.timers;
-        connection.send(cx.now, &request, size, Some(payload), |request| {
+        let sent = connection.send(cx.now, &request, size, Some(payload), |request| {
             let alarm = timers.set(deadline, LoopAlarm::CallDeadline(to_id, request));
             AnswerTo::Driver(id, alarm)
         });
+        tap_sent(cx, to_id, sent, &request, size);
         self.marked.insert(to_id);
         Ok(())
     }
@@ -154,8 +156,10 @@ impl Outbound {
         };
         let connection = self.connections.get_mut(&id).expect("found or dialled just now");
         let answer_to = |_| AnswerTo::Relay(relay, size);
-        connection.send(cx.now, &Request::Push(push), size, None, answer_to);
+        let request = Request::Push(push);
+        let sent = connection.send(cx.now, &request, size, None, answer_to);
         connection.begin_push(relay, size);
+        tap_sent(cx, id, sent, &request, size);
         self.marked.insert(id);
         Ok(id)
     }
@@ -341,8 +345,10 @@ impl Outbound {
     fn arrived(&mut self, cx: &mut NetworkContext, id: OutboundId, arrival: Arrival) {
         // What came before this may have ended it: then no answer hangs on it any more.
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let (request, rpc, result) = match arrival {
-            Arrival::Answered { id: request, rpc, result } => (request, rpc, result),
+        let (request, rpc, message_size, result) = match arrival {
+            Arrival::Answered { id: request, rpc, message_size, result } => {
+                (request, rpc, message_size, result)
+            }
             Arrival::Broken { failure, .. } if failure.code == ErrorCode::VersionUnsupported => {
                 return self.refused(cx, id, failure);
             }
@@ -358,12 +364,15 @@ impl Outbound {
         }
         match connection.take_pending(request) {
             Some(pending) if pending.rpc == rpc || result.is_err() => {
+                let answer = result.as_ref();
+                let answer = answer.map(|told| (&told.response, message_size, told.payload.len()));
+                tap_answered(cx, id, &pending, answer);
                 complete(cx, pending.answer_to, result);
             }
             Some(pending) => {
                 let why = "it answered another question than the one asked";
                 let failure = lost(&connection.address, why);
-                fail(cx, pending.answer_to, failure);
+                fail(cx, id, &pending, failure);
                 self.lose(cx, id, why);
             }
             // The server ends the connection and says why.
@@ -394,6 +403,7 @@ impl Outbound {
             return self.refused(cx, id, Failure::not_done(ErrorCode::WrongServer, why));
         }
         connection.open();
+        cx.tap.link(id.into(), (welcome.role, found), connection.socket());
         cx.timers.cancel(connection.patience);
         self.marked.insert(id);
     }
@@ -409,7 +419,7 @@ impl Outbound {
             if pending.is_queued() {
                 failure.outcome = Outcome::Unknown;
             }
-            fail(cx, pending.answer_to, failure);
+            fail(cx, id, &pending, failure);
         }
         self.lose(cx, id, &failure.message);
     }
@@ -467,8 +477,9 @@ impl Outbound {
                 let why = format!("cannot reach {}: {why}", connection.address);
                 Failure::not_done(ErrorCode::Unreachable, why)
             };
-            fail(cx, pending.answer_to, failure);
+            fail(cx, id, &pending, failure);
         }
+        cx.tap.lose(id.into());
     }
 
     /// A call's deadline (E2). A frame that is queued may yet go out, so it is unknown; one that
@@ -486,7 +497,7 @@ impl Outbound {
             true => Failure::unknown(code, why),
             false => Failure::not_done(code, why),
         };
-        fail(cx, pending.answer_to, failure);
+        fail(cx, id, &pending, failure);
     }
 
     #[cfg(test)]
@@ -510,13 +521,44 @@ fn complete(cx: &mut NetworkContext, to: AnswerTo, result: Result<Answer, Failur
 }
 
 /// A failure that was made on this side.
-fn fail(cx: &mut NetworkContext, to: AnswerTo, failure: Failure) {
+fn fail(cx: &mut NetworkContext, id: OutboundId, pending: &PendingCall, failure: Failure) {
+    tap_answered(cx, id, pending, Err(&failure));
+    let to = pending.answer_to;
     match to {
         AnswerTo::Driver(..) => complete(cx, to, Err(failure)),
         AnswerTo::Relay(relay, _) => {
             cx.relay_events.push_back(RelayEvent::DownstreamLost { relay, failure });
         }
     }
+}
+
+fn tap_sent(
+    cx: &mut NetworkContext,
+    id: OutboundId,
+    (sent, message_size): (RequestId, usize),
+    message: &Request,
+    payload_size: usize,
+) {
+    let encode = |out: &mut Vec<u8>| message.encode(out);
+    let seen = TappedMessage {
+        link: id.into(),
+        request: sent,
+        rpc: message.kind(),
+        message_size: Some(message_size),
+        payload_size,
+        encode: &encode,
+    };
+    cx.tap.request_sent(cx.now, &seen);
+}
+
+fn tap_answered(
+    cx: &mut NetworkContext,
+    id: OutboundId,
+    pending: &PendingCall,
+    answer: Result<(&Response, usize, usize), &Failure>,
+) {
+    let asked = (id.into(), pending.request, pending.rpc);
+    cx.tap.reply_received(cx.now, asked, pending.sent, answer);
 }
 
 fn lost(address: &Address, why: &str) -> Failure {

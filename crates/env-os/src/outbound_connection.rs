@@ -16,7 +16,7 @@ use crate::timers::LoopAlarmId;
 use crate::wire::Wire;
 use bytes::Bytes;
 use cairn_env::EffectId;
-use cairn_protocol::{Hello, Request, RequestId};
+use cairn_protocol::{FRAME_HEADER_SIZE, Hello, Request, RequestId};
 use cairn_types::{Address, ServerId, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
@@ -50,6 +50,8 @@ pub(crate) enum AnswerTo {
 /// A request without an answer yet.
 #[derive(Debug)]
 pub(crate) struct PendingCall {
+    pub(crate) request: RequestId,
+    pub(crate) sent: Time,
     pub(crate) answer_to: AnswerTo,
     pub(crate) rpc: u16,
     /// Where in the stream its frame starts; none while it is held.
@@ -119,6 +121,11 @@ impl OutboundConnection {
 
     pub(crate) fn stage(&self) -> &OutboundStage {
         &self.stage
+    }
+
+    /// The socket itself.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        self.wire.socket()
     }
 
     fn is_open(&self) -> bool {
@@ -199,7 +206,7 @@ impl OutboundConnection {
     }
 
     /// Queues a request, or holds it until the handshake is done. Its payload of `size` bytes is
-    /// here, or follows piece by piece.
+    /// here, or follows piece by piece. Its number, and how many bytes its message has.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -207,25 +214,33 @@ impl OutboundConnection {
         size: usize,
         payload: Option<Bytes>,
         answer_to: impl FnOnce(RequestId) -> AnswerTo,
-    ) {
+    ) -> (RequestId, usize) {
         assert!(self.open_push.is_none(), "C2: nothing goes out within a push's frame");
         self.last_asked = now;
         let id = self.next_request;
         self.next_request = RequestId(id.0 + 1);
         let payload = payload.filter(|payload| !payload.is_empty());
         let starts_at = self.is_open().then(|| self.wire.out.queued());
+        let mut head_size = 0;
         if self.is_open() {
-            self.wire.out.frame(|out| encode_request(request, id, size, out));
+            self.wire.out.frame(|out| {
+                let start = out.len();
+                encode_request(request, id, size, out);
+                head_size = out.len() - start;
+            });
             payload.into_iter().for_each(|payload| self.wire.out.payload(payload));
         } else {
             let mut head = Vec::new();
             encode_request(request, id, size, &mut head);
+            head_size = head.len();
             let pieces: Vec<_> = [Some(Bytes::from(head)), payload].into_iter().flatten().collect();
             self.held_size += pieces.iter().map(Bytes::len).sum::<usize>();
             self.held.push(HeldFrame { id, pieces });
         }
-        let pending = PendingCall { answer_to: answer_to(id), rpc: request.kind(), starts_at };
-        self.pending.insert(id, pending);
+        let answer_to = answer_to(id);
+        let (rpc, request, sent) = (request.kind(), id, now);
+        self.pending.insert(id, PendingCall { request, sent, answer_to, rpc, starts_at });
+        (id, head_size.saturating_sub(FRAME_HEADER_SIZE))
     }
 
     /// Whether a push of `size` bytes waits for nobody here, where so many may share (C3).

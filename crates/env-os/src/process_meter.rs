@@ -2,10 +2,14 @@
 //! the system is asked for the rest.
 
 use crate::limits::LaunchLimits;
-use cairn_env::Resources;
+use crate::rpc_meter::{RpcCounts, RpcMeter};
+use cairn_env::{ConnectionId, LatencyCounts, Resources};
 use cairn_protocol::ResourceUse;
+use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Where the kernel tells of this process.
 const STATUS: &str = "/proc/self/status";
@@ -20,6 +24,10 @@ pub struct ProcessMeter {
     peers_max: u64,
     connections_max: u64,
     descriptors_max: u64,
+    /// What was asked of the server.
+    rpcs: RpcMeter,
+    /// Where the clients come from that are connected.
+    clients: Mutex<BTreeMap<ConnectionId, SocketAddr>>,
 }
 
 impl ProcessMeter {
@@ -34,6 +42,17 @@ impl ProcessMeter {
         }
     }
 
+    /// What was asked of the server and answered since it started, by rpc.
+    #[must_use]
+    pub fn rpcs(&self) -> Vec<RpcCounts> {
+        self.rpcs.told()
+    }
+
+    /// Where the loop counts that.
+    pub(crate) fn rpc_meter(&self) -> &RpcMeter {
+        &self.rpcs
+    }
+
     /// What the loop holds for its peers, and how many they are.
     pub(crate) fn note(&self, peers: usize, connections: usize) {
         self.peers.store(peers as u64, Ordering::Relaxed);
@@ -41,7 +60,31 @@ impl ProcessMeter {
     }
 }
 
+impl ProcessMeter {
+    /// A client has come from there.
+    pub(crate) fn has_come(&self, connection: ConnectionId, from: SocketAddr) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(connection, from);
+    }
+
+    /// A connection is gone.
+    pub(crate) fn has_gone(&self, connection: ConnectionId) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection);
+    }
+}
+
 impl Resources for ProcessMeter {
+    fn asked(&self) -> (LatencyCounts, u64) {
+        let all = self.rpcs.told().into_iter();
+        all.fold((LatencyCounts::default(), 0), |(took, failed), rpc| {
+            (took.with(&rpc.took), failed + rpc.failed)
+        })
+    }
+
+    fn peer(&self, connection: ConnectionId) -> Option<String> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.get(&connection).map(|from| from.ip().to_string())
+    }
+
     fn told(&self) -> ResourceUse {
         ResourceUse {
             resident: resident(),

@@ -17,7 +17,8 @@ use crate::log_sink::LogSink;
 use crate::mailbox::{Mailbox, Waker};
 use crate::network::OsNetwork;
 use crate::outbound::OutgoingCall;
-use cairn_env::{Completion, Driver, Effect, EffectId, Event, Lane, Now, Service};
+use cairn_env::{Completion, Driver, Effect, EffectId, Event, Lane, LogEvent, Now, Service};
+use cairn_protocol::Request;
 use rustix::event::epoll::EventFlags;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +95,7 @@ impl<R: Driver> Reactor<R> {
     /// All that there is to do without waiting (L2); false: someone has stopped it.
     pub(crate) fn work(&mut self, turn: &mut Turn<R>) -> Result<bool, HaltReason> {
         self.wall = Wall::look();
+        self.network.set_wall(&self.wall);
         self.take_mail(turn)?;
         self.take_news(turn)?;
         self.driver.end_of_batch(self.wall.now(), &mut turn.effects);
@@ -130,14 +132,21 @@ impl<R: Driver> Reactor<R> {
     fn take_news(&mut self, turn: &mut Turn<R>) -> Result<(), HaltReason> {
         while let Some(news) = self.network.next_news() {
             let event = match news {
+                News::Request { from, request: Request::RecentRpcs(asked) } => {
+                    self.network.reply_recent(from, &asked);
+                    continue;
+                }
                 News::Request { from, request } => Event::Request { from, request },
+                News::Identified(connection, credentials) => {
+                    Event::Identified { connection, credentials }
+                }
                 News::Disconnected(connection) => Event::Disconnected { connection },
                 News::Answered { id, result } => {
                     Event::Completed { id, result: Completion::Answered(result) }
                 }
                 News::Woken(id) => Event::Completed { id, result: Completion::Woken },
                 News::Log(event) => {
-                    self.log.put(self.wall.now().wall, &event);
+                    self.log(&event);
                     continue;
                 }
             };
@@ -163,11 +172,16 @@ impl<R: Driver> Reactor<R> {
                 Effect::Wake { id, at } => self.network.wake(id, at),
                 Effect::Disk { id, lane, job } => turn.jobs.push((id, lane, job)),
                 Effect::Identify(hello) => self.network.identify(hello),
-                Effect::Log(event) => self.log.put(self.wall.now().wall, &event),
+                Effect::Log(event) => self.log(&event),
                 Effect::Halt(reason) => return Err(HaltReason(reason)),
             }
         }
         Ok(())
+    }
+
+    fn log(&mut self, event: &LogEvent) {
+        self.network.tap_event(event);
+        self.log.put(self.wall.now().wall, event);
     }
 
     /// Whether there is something to do that does not come from the network.

@@ -7,7 +7,8 @@ use crate::poller::Poller;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{Shutdown, getpeername, shutdown};
+use std::net::SocketAddr;
 
 /// A socket.
 #[derive(Debug)]
@@ -37,6 +38,12 @@ impl Wire {
     /// The socket itself.
     pub(crate) fn socket(&self) -> &OwnedFd {
         &self.socket
+    }
+
+    /// Who is at its other end, where the system says so and it is another machine's or process's
+    /// address.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        getpeername(&self.socket).ok().flatten().and_then(|address| address.try_into().ok())
     }
 
     /// Takes another socket in the place of this one, of which nothing was read or written.

@@ -228,6 +228,10 @@ impl NetworkHandler<'_> {
             Some(ours) => judge_hello(hello, ours).map(Response::Hello),
             None => Err(Failure::not_done(ErrorCode::Busy, "the server is starting")),
         };
+        if answer.is_ok() && !hello.credentials.is_empty() {
+            let (to, credentials) = (connection.to, hello.credentials.clone());
+            self.deliveries.push(Delivery::Identified { to, connection: id, credentials });
+        }
         let frame = SimFrame::answer(1, HANDSHAKE, &answer, Payload::default());
         self.send(id, Direction::Back, frame);
     }

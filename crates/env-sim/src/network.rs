@@ -212,6 +212,8 @@ pub(crate) enum Delivery {
     Push { to: NodeId, caller: Caller, push: Push, payload: Bytes },
     /// The end of a call.
     Completed { to: NodeId, life: u64, owner: CallOwner, result: Result<Answer, Failure> },
+    /// Who dialled says who it is.
+    Identified { to: NodeId, connection: ConnectionId, credentials: Bytes },
     /// A connection on which requests came is gone.
     Disconnected { to: NodeId, life: u64, connection: ConnectionId },
 }

@@ -28,6 +28,8 @@ pub enum ProcessInput {
         /// The question.
         request: Request,
     },
+    /// See [`Event::Identified`].
+    Identified(ConnectionId, Bytes),
     /// See [`Event::Disconnected`].
     Disconnected(ConnectionId),
     /// See [`Completion::Answered`].
@@ -178,6 +180,9 @@ where
         match input {
             ProcessInput::Started => Event::Started,
             ProcessInput::Request { from, request } => Event::Request { from, request },
+            ProcessInput::Identified(connection, credentials) => {
+                Event::Identified { connection, credentials }
+            }
             ProcessInput::Disconnected(connection) => Event::Disconnected { connection },
             ProcessInput::Answered(id, result) => {
                 Event::Completed { id, result: Completion::Answered(result) }

@@ -237,6 +237,9 @@ impl SimWorld {
                 }
                 self.feed(to, ProcessInput::Request { from: caller, request });
             }
+            Delivery::Identified { to, connection, credentials } => {
+                self.feed(to, ProcessInput::Identified(connection, credentials));
+            }
             Delivery::Completed { to, life, owner, result } => {
                 if self.lives(to, life) {
                     self.complete(to, owner, result);

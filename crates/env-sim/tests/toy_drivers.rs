@@ -104,6 +104,7 @@ impl Driver for EchoDriver {
                 self.stat(from, number, effects);
             }
             Event::Request { .. } => panic!("only Stat comes here"),
+            Event::Identified { .. } => {}
             Event::Disconnected { .. } => self.notes.borrow_mut().disconnected += 1,
             Event::Completed { id, result: Completion::Answered(result) } => {
                 let mut notes = self.notes.borrow_mut();

@@ -212,6 +212,14 @@ pub enum CloneWork {
         /// The blocks, as they arrived.
         bytes: Bytes,
     },
+    /// Takes blocks of another chunk of this server, from `offset` on as many as go at once, each
+    /// verified; from 0 on all anew.
+    Copy {
+        /// Which chunk's.
+        of: ChunkHandle,
+        /// Where a block begins.
+        offset: u64,
+    },
     /// Brings it to disk as one that stands as its source does.
     Finish {
         /// How the source stands.
@@ -288,8 +296,13 @@ pub enum ChunkDone {
     },
     /// Of `Space`.
     Space(ServerSpace),
-    /// Of `Clone`, but for its beginning, which is answered like `Checksums`.
+    /// Of `Clone`, but for its beginning, which is answered like `Checksums`, and for `Copy`.
     Cloned,
+    /// Of `Copy`.
+    Copied {
+        /// Where the next part begins; none: at the end.
+        next: Option<u64>,
+    },
 }
 
 /// Why a [`ChunkJob`] failed.

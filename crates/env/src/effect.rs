@@ -98,6 +98,7 @@ pub struct Answer {
 }
 
 /// What came of an effect.
+#[expect(clippy::large_enum_variant, reason = "told once, and not kept")]
 #[derive(Debug)]
 pub enum Completion<R> {
     /// Of a call. Failures made by the world are `Unreachable` (not done: nothing was sent),
@@ -120,6 +121,13 @@ pub enum Event<C, R> {
         from: Caller,
         /// The question.
         request: Request,
+    },
+    /// Who dialled says who it is; before its first request. Who says nothing is not told of.
+    Identified {
+        /// The connection that its requests will come by.
+        connection: ConnectionId,
+        /// As it says it ([`Hello::credentials`]).
+        credentials: Bytes,
     },
     /// A connection on which requests came is gone.
     Disconnected {

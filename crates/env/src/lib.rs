@@ -24,6 +24,7 @@ pub mod conformance;
 mod disk;
 mod driver;
 mod effect;
+mod latencies;
 mod log;
 mod payload;
 mod push_buffer;
@@ -38,6 +39,7 @@ pub use disk::{
 };
 pub use driver::{Driver, Service};
 pub use effect::{Answer, Caller, Completion, ConnectionId, Effect, EffectId, Event, Lane, Now};
+pub use latencies::{BUCKET_COUNT, LATENCY_BUCKETS, LatencyCounts, LatencyMeter};
 pub use log::{LogEvent, LogLevel, LogValue, UnknownLogLevel};
 pub use payload::{HeldBytes, Payload};
 pub use push_buffer::{PUSH_OVERHEAD, PushBuffer, PushLookupError, PushedData};

@@ -1,5 +1,6 @@
 //! What a process takes of its machine, as it can be asked at any time.
 
+use crate::{ConnectionId, LatencyCounts};
 use cairn_protocol::{DiskStatus, ResourceUse};
 use std::fmt;
 
@@ -7,6 +8,18 @@ use std::fmt;
 pub trait Resources: Send + Sync + fmt::Debug {
     /// As it is now.
     fn told(&self) -> ResourceUse;
+
+    /// How long requests took that were answered since it started, and how many of them failed;
+    /// nothing where nobody counts.
+    fn asked(&self) -> (LatencyCounts, u64) {
+        (LatencyCounts::default(), 0)
+    }
+
+    /// Where a client that is connected now comes from, where that is known.
+    fn peer(&self, connection: ConnectionId) -> Option<String> {
+        let _ = connection;
+        None
+    }
 }
 
 /// The data directories of a server, and what its process takes.

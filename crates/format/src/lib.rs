@@ -16,6 +16,7 @@ mod record;
 mod record_scanner;
 mod record_window;
 mod redo;
+mod rpc_log;
 mod sealed;
 mod sidecar;
 pub mod stream;
@@ -37,6 +38,11 @@ pub use record::{ProducerId, RECORD_OVERHEAD, RECORD_SIZE_MAX, encode_record};
 pub use record_scanner::{Record, RecordScanner, Scanned};
 pub use record_window::{RECORD_WINDOW, RecordWindow};
 pub use redo::{RedoEntry, redo_seed};
+pub use rpc_log::{
+    BatchHead, BatchReader, BatchWriter, LinkLine, RPC_LOG_DIRECTORY, RPC_LOG_EXTENSION,
+    RPC_LOG_HEADER_SIZE, RPC_LOG_MESSAGE_MAX, RPC_LOG_TEXT_MAX, RpcLine, RpcLogEntry, RpcLogHeader,
+    RpcWay,
+};
 pub use sidecar::{
     BLOCK_CHECKSUMS_OFFSET, ChunkHead, HEAD_SLOT_SIZE, block_checksum_offset,
     decode_block_checksums, encode_block_checksums,

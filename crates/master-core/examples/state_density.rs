@@ -99,8 +99,7 @@ impl History {
         let (time, mutation) = (self.time(), self.mutation());
         let id = EntryId::of(TERM, self.fresh());
         let directories = vec![NewDirectory { id, name }];
-        let existing_is_fine = false;
-        let add = AddDirectories { time, mutation, parent, directories, existing_is_fine };
+        let add = AddDirectories { time, mutation, parent, directories, ..Default::default() };
         self.apply(&add.into());
         id
     }
@@ -120,10 +119,11 @@ impl History {
             set_size: 3,
             closes: None,
             floor: ChunkHandle::default(),
+            charges: true,
         };
         let length = 1_000_000 + self.files % 60_000_000;
         self.files += 1;
-        [add.into(), open.into(), SetLength { time, file: id, length }.into()]
+        [add.into(), open.into(), SetLength { time, file: id, length, settles: true }.into()]
     }
 
     /// Makes files in a directory; answers the seconds of each kind of record.

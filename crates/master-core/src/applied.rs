@@ -47,6 +47,14 @@ cairn_types::message! {
     pub struct PolicyApplied { 1 => job: JobId, 2 => whole: bool, 3 => chunks: Vec<ChunkHandle> }
 }
 cairn_types::message! {
+    /// A snapshot stands, of so many files and directories; this is its top.
+    pub struct SnapshotMade { 1 => id: EntryId, 2 => entries: u64 }
+}
+cairn_types::message! {
+    /// An entry has other attributes.
+    pub struct AttributesChanged { 1 => id: EntryId }
+}
+cairn_types::message! {
     /// As the record says.
     pub struct Changed { }
 }
@@ -64,7 +72,7 @@ cairn_types::choice! {
         4 => EntryMoved(EntryMoved),
         /// Of `HideEntry`.
         5 => EntryHidden(EntryHidden),
-        /// Of `OpenChunk`.
+        /// Of `OpenChunk` and `CopyOnWrite`.
         6 => ChunkOpened(ChunkOpened),
         /// Of any other record.
         7 => Changed(Changed),
@@ -74,6 +82,10 @@ cairn_types::choice! {
         9 => PolicyChanged(PolicyChanged),
         /// Of `ApplyPolicy`.
         10 => PolicyApplied(PolicyApplied),
+        /// Of `SnapshotTree`.
+        40 => SnapshotMade(SnapshotMade),
+        /// Of `ChangeAttributes`.
+        50 => AttributesChanged(AttributesChanged),
     }
 }
 

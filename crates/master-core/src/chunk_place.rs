@@ -13,6 +13,12 @@ pub(crate) struct ChunkPlace {
 }
 
 impl ChunkPlace {
+    /// No place is before this one.
+    pub(crate) const FIRST: Self = Self { file: EntryId::new(0), index: ChunkIndex::new(0) };
+    /// No place is behind this one.
+    pub(crate) const LAST: Self =
+        Self { file: EntryId::new(u64::MAX), index: ChunkIndex::new(u64::MAX) };
+
     pub(crate) fn new(file: EntryId, index: ChunkIndex) -> Self {
         Self { file, index }
     }
@@ -31,6 +37,12 @@ impl ChunkPlace {
     pub(crate) fn behind(self) -> RangeInclusive<Self> {
         self.next()..=Self { index: ChunkIndex::new(u64::MAX), ..self }
     }
+}
+
+/// The offset in its file at which a chunk ends. Clients choose indexes: none of them makes it too
+/// large for a number.
+pub(crate) fn end_of_chunk(index: ChunkIndex, chunk_size: u64) -> u64 {
+    index.get().saturating_add(1).saturating_mul(chunk_size)
 }
 
 impl fmt::Display for ChunkPlace {

@@ -11,6 +11,7 @@
 //!   changes nothing (R4).
 
 use crate::applied::Applied;
+use crate::callers::Callers;
 use crate::chunks::Chunks;
 use crate::log_jobs::LogResult;
 use crate::moves::MoveRequest;
@@ -18,14 +19,17 @@ use crate::mutations::{BatchItem, Mutations};
 use crate::name_mutation::NameMutation;
 use crate::numbers::TermNumbers;
 use crate::outbox::{MasterEffect, MasterOutbox, ProposalId};
+use crate::permissions::Asker;
 use crate::policy_of::policy_of;
 use crate::policy_work::PolicyWork;
+use crate::quota_of::quota_of;
 use crate::reads;
 use crate::reclaim::Reclaim;
-use crate::record::{Begin, FoundCell, Record};
+use crate::record::{Begin, FoundCell, RaiseLevel, Record};
 use crate::room::{LogSpace, NO_ROOM};
 use crate::rules::{behind, degraded};
 use crate::setting_changes::SettingChanges;
+use crate::snapshot_work::SnapshotWork;
 use crate::state::State;
 use crate::step::Step;
 use crate::undelete;
@@ -38,9 +42,7 @@ use cairn_protocol::{
     ForgetServer, ListJobsAnswer, MasterRole, Open, ReasonCode, ReportBadBlockAnswer, Request,
     ResourceUse, Response, Stat,
 };
-use cairn_types::{
-    CellConfig, CellId, ChunkHandle, EntryId, LogIndex, Random, ReignId, Term, WallTime,
-};
+use cairn_types::{CellConfig, CellId, ChunkHandle, LogIndex, Random, ReignId, Term, WallTime};
 use std::sync::Arc;
 
 /// Whether a record of the log may come of it; changes of names look for room themselves (MU3).
@@ -69,7 +71,10 @@ fn changes_names(request: &ClientToMaster) -> bool {
         | ClientToMaster::Rename(_)
         | ClientToMaster::Delete(_)
         | ClientToMaster::Undelete(_)
-        | ClientToMaster::SetPolicy(_) => true,
+        | ClientToMaster::SetPolicy(_)
+        | ClientToMaster::SetQuota(_)
+        | ClientToMaster::Snapshot(_)
+        | ClientToMaster::SetAttributes(_) => true,
         ClientToMaster::Batch(batch) => !batch.entries.iter().all(is_look),
         _ => false,
     }
@@ -86,15 +91,19 @@ pub struct MasterCore {
     serving: bool,
     numbers: TermNumbers,
     random: Random,
+    callers: Callers,
     mutations: Mutations,
     chunks: Chunks,
     reclaim: Reclaim,
     policy_work: PolicyWork,
     setting_changes: SettingChanges,
+    snapshots: SnapshotWork,
     /// Of the driver, for a person.
     warning: Option<String>,
     /// This term begins a history (R3).
     begins_history: bool,
+    /// The record level that the log is being raised to, or has.
+    level_asked: u32,
     /// What this process takes, as the driver told last.
     resources: ResourceUse,
     /// Without room in the log what would go into it is refused; look-ups are answered.
@@ -113,13 +122,16 @@ impl MasterCore {
             serving: false,
             numbers: TermNumbers::new(term),
             random: Random::new(seed),
+            callers: Callers::default(),
             mutations: Mutations::default(),
             chunks: Chunks::new(term),
             reclaim: Reclaim::default(),
             policy_work: PolicyWork::default(),
             setting_changes: SettingChanges::default(),
+            snapshots: SnapshotWork::default(),
             warning: None,
             begins_history: false,
+            level_asked: 0,
             resources: ResourceUse::default(),
             log_space: LogSpace::Enough,
             out: MasterOutbox::default(),
@@ -131,6 +143,11 @@ impl MasterCore {
     pub fn begin_history(&mut self) {
         assert!(!self.serving, "a history begins with a term");
         self.begins_history = true;
+    }
+
+    /// Who is connected already, when the term begins.
+    pub fn know_callers(&mut self, callers: Callers) {
+        self.callers = callers;
     }
 
     /// Its effects are numbered on from `last`: what was asked by the core of an earlier term, and
@@ -211,11 +228,15 @@ impl MasterCore {
                 }
             }
             // Disk jobs are the driver's own; the world drops what is answered to a lost caller.
+            Event::Identified { connection, credentials } => {
+                self.callers.identified(connection, &credentials);
+            }
+            Event::Disconnected { connection } => self.callers.disconnected(connection),
             Event::Completed { result: Completion::Disk(_), .. }
             | Event::Started
-            | Event::Disconnected { .. }
             | Event::Command(()) => {}
         }
+        self.go_on_with_snapshots(now);
         effects.extend(self.out.drain());
     }
 
@@ -236,6 +257,7 @@ impl MasterCore {
         let (mut step, mutations, chunks) = self.parts(now);
         if begins {
             chunks.on_term_begins(&mut step);
+            mutations.on_term_begins(&step);
         }
         mutations.on_applied(&mut step, proposal, &applied);
         if !matches!(applied, Applied::Failed(_)) {
@@ -250,11 +272,40 @@ impl MasterCore {
             self.policy_work.on_term_begins(&mut step);
         }
         self.setting_changes.on_applied(&mut step, proposal, &applied);
+        self.snapshots.on_applied(&mut step, &mut self.chunks, proposal, &applied);
         let purged = self.reclaim.on_applied(&mut step, proposal, &applied);
         let regoaled = self.policy_work.on_applied(&mut step, proposal, &applied);
         self.chunks.forget_chunks(purged);
         self.chunks.look_at(now, &self.state, &regoaled);
+        self.go_on_with_snapshots(now);
         effects.extend(self.out.drain());
+    }
+
+    /// Snapshots begin whose locks are held, and those under way take their next steps.
+    fn go_on_with_snapshots(&mut self, now: Now) {
+        let begun = self.mutations.take_snapshots();
+        if begun.is_empty() && self.snapshots.is_empty() {
+            return;
+        }
+        let (state, out) = (&self.state, &mut self.out);
+        let (numbers, random) = (&mut self.numbers, &mut self.random);
+        let mut step = Step { now, state, numbers, random, out };
+        for snapshot in begun {
+            self.snapshots.begin(&step, &mut self.chunks, snapshot);
+        }
+        for (ticket, ending) in self.snapshots.go_on(&mut step, &mut self.chunks) {
+            let proposal = self.mutations.conclude(&mut step, ticket, ending);
+            self.snapshots.ending(ticket, proposal);
+        }
+    }
+
+    /// All members can apply records of this level: from now on the log may have them.
+    pub fn raise_level(&mut self, now: Now, level: u32, effects: &mut Vec<MasterEffect>) {
+        if self.serving && level > self.level_asked.max(self.state.level()) {
+            self.level_asked = level;
+            self.out.propose(RaiseLevel { time: self.steady(now).wall, level });
+            effects.extend(self.out.drain());
+        }
     }
 
     /// Passes an entry of the log that holds no record.
@@ -316,6 +367,7 @@ impl MasterCore {
             other @ (Directed::Handshake(_)
             | Directed::MasterToChunkserver(_)
             | Directed::ClientToMember(_)
+            | Directed::ClientToServer(_)
             | Directed::MasterToMaster(_)
             | Directed::ClientToChunkserver(_)
             | Directed::PrimaryToSecondary(_)
@@ -351,9 +403,9 @@ impl MasterCore {
     }
 
     /// What the cell is at.
-    fn jobs(&self, view: &View<'_>) -> ListJobsAnswer {
+    fn jobs(&self, view: &View<'_>, asker: Asker<'_>) -> ListJobsAnswer {
         let of_chunks = self.chunks.jobs(view.now, view.state);
-        let policies = self.policy_work.jobs(view);
+        let policies = self.policy_work.jobs(view, asker.may_all());
         ListJobsAnswer { jobs: of_chunks.chain(self.reclaim.job(view)).chain(policies).collect() }
     }
 
@@ -370,6 +422,10 @@ impl MasterCore {
         Response::FindPrimary(answer)
     }
 
+    fn repair_status(&self, now: Now) -> Response {
+        Response::RepairStatus(self.chunks.repair_status(now, &self.state))
+    }
+
     fn cell_info(&self) -> Response {
         let (cell, config) = (self.state.cell(), self.state.config().clone());
         Response::CellInfo(CellInfoAnswer { cell, config, term: self.term })
@@ -381,24 +437,27 @@ impl MasterCore {
             return self.out.reply(from, Err(refusal));
         }
         let (state, view) = (&self.state, self.chunks.view(now, &self.state));
+        let asker = Asker { state, who: self.callers.who(from) };
+        if let Err(denied) = asker.check_client(&request) {
+            return self.out.reply(from, Err(denied));
+        }
         let answer = match request {
             ClientToMaster::Stat(stat) => reads::stat(&view, &stat).map(Response::Stat),
             ClientToMaster::Open(open) => reads::open(&view, &open).map(Response::Open),
             ClientToMaster::Locate(wish) => reads::locate(&view, &wish).map(Response::Locate),
             ClientToMaster::List(list) => reads::list(state, &list).map(Response::List),
             ClientToMaster::ListDeleted(wish) => {
-                undelete::list(now, state, &wish).map(Response::ListDeleted)
+                undelete::list(now, asker, &wish).map(Response::ListDeleted)
             }
-            ClientToMaster::Find(find) => crate::find::find(state, &find).map(Response::Find),
+            ClientToMaster::Find(find) => crate::find::find(asker, &find).map(Response::Find),
             ClientToMaster::GetPolicy(wish) => policy_of(state, &wish).map(Response::GetPolicy),
+            ClientToMaster::GetQuota(wish) => quota_of(state, &wish).map(Response::GetQuota),
             ClientToMaster::CellInfo(_) => Ok(self.cell_info()),
             ClientToMaster::FindPrimary(_) => Ok(self.find_primary()),
             ClientToMaster::Servers(_) => Ok(Response::Servers(self.chunks.servers(&view))),
             ClientToMaster::Status(_) => Ok(self.status(&view)),
-            ClientToMaster::RepairStatus(_) => {
-                Ok(Response::RepairStatus(self.chunks.repair_status(now, state)))
-            }
-            ClientToMaster::ListJobs(_) => Ok(Response::ListJobs(self.jobs(&view))),
+            ClientToMaster::RepairStatus(_) => Ok(self.repair_status(now)),
+            ClientToMaster::ListJobs(_) => Ok(Response::ListJobs(self.jobs(&view, asker))),
             ClientToMaster::CancelJob(it) => return self.cancel_job(now, from, it),
             ClientToMaster::Resources(_) => {
                 Ok(Response::Resources(reads::resources(&view, self.resources)))
@@ -423,6 +482,9 @@ impl MasterCore {
             ClientToMaster::Delete(it) => return self.change_names(now, from, it),
             ClientToMaster::Undelete(it) => return self.change_names(now, from, it),
             ClientToMaster::SetPolicy(it) => return self.change_names(now, from, it),
+            ClientToMaster::SetQuota(it) => return self.change_names(now, from, it),
+            ClientToMaster::Snapshot(it) => return self.change_names(now, from, it),
+            ClientToMaster::SetAttributes(it) => return self.change_names(now, from, it),
             ClientToMaster::Batch(batch) => return self.on_batch(now, from, batch),
             ClientToMaster::Lease(lease) => return self.lease(now, from, lease),
             moves @ (ClientToMaster::Drain(_)
@@ -435,7 +497,7 @@ impl MasterCore {
             ClientToMaster::LetGoOfLost(it) => return self.let_go(now, from, it.handle),
             ClientToMaster::ForgetServer(it) => return self.forget_server(now, from, &it),
             ClientToMaster::ChangeSettings(it) => return self.change_settings(now, from, it),
-            ClientToMaster::RecordLength(wish) => return self.record_length(now, from, wish.file),
+            ClientToMaster::RecordLength(wish) => return self.record_length(now, from, &wish),
         };
         for chunk in answer.iter().flat_map(reads::unlocated) {
             self.chunks.want(now.time, chunk);
@@ -458,9 +520,9 @@ impl MasterCore {
         chunks.on_move_request(&mut step, from, &MoveRequest::of(request));
     }
 
-    fn record_length(&mut self, now: Now, from: Caller, file: EntryId) {
+    fn record_length(&mut self, now: Now, from: Caller, wish: &cairn_protocol::RecordLength) {
         let (mut step, _, chunks) = self.parts(now);
-        chunks.on_record_length(&mut step, from, file);
+        chunks.on_record_length(&mut step, from, wish);
     }
 
     fn lease(&mut self, now: Now, from: Caller, lease: cairn_protocol::Lease) {
@@ -486,8 +548,9 @@ impl MasterCore {
     }
 
     fn change_names(&mut self, now: Now, from: Caller, change: impl Into<NameMutation>) {
+        let who = Arc::clone(self.callers.who(from));
         let (mut step, mutations, _) = self.parts(now);
-        mutations.on_request(&mut step, from, change.into());
+        mutations.on_request(&mut step, (from, &who), change.into());
     }
 
     /// What a batch asks for is read at once, all of it from one state.
@@ -506,13 +569,17 @@ impl MasterCore {
             }
         }
         let mut opened = opened.into_iter();
+        let asker = Asker { state: &self.state, who: self.callers.who(from) };
+        let may = |entry: &BatchEntry| asker.check_look(entry);
         let take = |entry| match entry {
             BatchEntry::Stat(_) => {
                 let looked = looked.next().expect("each was looked at above");
+                let looked = may(&entry).and(looked);
                 BatchItem::Known(looked.map_or_else(BatchResult::failed, BatchResult::Stat))
             }
             BatchEntry::Open(_) => {
                 let opened = opened.next().expect("each was opened above");
+                let opened = may(&entry).and(opened);
                 BatchItem::Known(opened.map_or_else(BatchResult::failed, BatchResult::Open))
             }
             BatchEntry::MakeDirectory(make) => {
@@ -525,7 +592,8 @@ impl MasterCore {
         let entries: Vec<_> = batch.entries.into_iter().map(take).collect();
         assert!(looked.next().is_none(), "what was looked at is some entry's");
         assert!(opened.next().is_none(), "what was opened is some entry's");
+        let who = Arc::clone(self.callers.who(from));
         let (mut step, mutations, _) = self.parts(now);
-        mutations.on_batch(&mut step, from, entries);
+        mutations.on_batch(&mut step, (from, &who), entries);
     }
 }

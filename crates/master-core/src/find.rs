@@ -2,8 +2,10 @@
 //!
 //! Paths come in the order of their names, level by level: `/a`, `/a/b`, `/a-b`. A page also ends
 //! when it has looked at many names, so that one request cannot hold the master up, and when it is
-//! large, so that it fits a message.
+//! large, so that it fits a message. What is in a directory that the caller may not read and
+//! search is left out.
 
+use crate::permissions::Asker;
 use crate::reads::page_size;
 use crate::state::{Children, State};
 use cairn_protocol::{ErrorCode, Failure, Find, FindAnswer, Found, MESSAGE_SIZE_MAX};
@@ -31,16 +33,17 @@ impl<'a> Level<'a> {
     }
 }
 
-pub(crate) fn find(state: &State, find: &Find) -> Result<FindAnswer, Failure> {
+pub(crate) fn find(asker: Asker<'_>, find: &Find) -> Result<FindAnswer, Failure> {
+    let state = asker.state;
     let root = state.resolve(&find.root)?;
     let mut path: Vec<String> = Vec::new();
-    let mut levels = resume(state, root, find, &mut path)?;
+    let mut levels = resume(asker, root, find, &mut path)?;
     let prefix = if find.root.is_root() { "" } else { find.root.as_str() };
     let limit = page_size(find.limit);
     let mut answer = FindAnswer::default();
     let mut page_bytes = 0;
     for _ in 0..VISIT_COUNT_MAX {
-        let Some((name, id)) = next(state, &mut levels, &mut path) else {
+        let Some((name, id)) = next(asker, &mut levels, &mut path) else {
             answer.resume = String::new();
             return Ok(answer);
         };
@@ -63,11 +66,12 @@ pub(crate) fn find(state: &State, find: &Find) -> Result<FindAnswer, Failure> {
 
 /// The levels as they stood when the last page ended at `find.after`.
 fn resume<'a>(
-    state: &'a State,
+    asker: Asker<'a>,
     root: EntryId,
     find: &Find,
     path: &mut Vec<String>,
 ) -> Result<Vec<Level<'a>>, Failure> {
+    let state = asker.state;
     let mut levels = vec![Level::new(state, root)];
     if find.after.is_empty() {
         return Ok(levels);
@@ -84,7 +88,8 @@ fn resume<'a>(
         level.ahead = state.children(level.directory, name);
         path.push(name.to_owned());
         // What was seen last may be gone by now; then its siblings come next.
-        let Some(child) = state.child(level.directory, name) else { break };
+        let child = state.child(level.directory, name).filter(|child| asker.may_look_into(*child));
+        let Some(child) = child else { break };
         levels.push(Level::new(state, child));
     }
     Ok(levels)
@@ -92,7 +97,7 @@ fn resume<'a>(
 
 /// The next name in order; `path` leads to it from the root of the search.
 fn next<'a>(
-    state: &'a State,
+    asker: Asker<'a>,
     levels: &mut Vec<Level<'a>>,
     path: &mut Vec<String>,
 ) -> Option<(String, EntryId)> {
@@ -106,8 +111,8 @@ fn next<'a>(
             continue;
         };
         path.push(name.clone());
-        if kind == EntryKind::Directory {
-            levels.push(Level::new(state, id));
+        if kind == EntryKind::Directory && asker.may_look_into(id) {
+            levels.push(Level::new(asker.state, id));
         }
         return Some((name, id));
     }
@@ -115,12 +120,17 @@ fn next<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::find;
+    use super::Asker;
     use crate::record::{AddDirectories, HideEntry, NewDirectory, Record};
     use crate::state::{ROOT, State};
-    use cairn_protocol::{Find, MESSAGE_SIZE_MAX};
+    use cairn_protocol::{Failure, Find, FindAnswer, MESSAGE_SIZE_MAX};
     use cairn_types::wire::Message;
     use cairn_types::{CellPath, EntryId, LogIndex, MutationName, MutationNumber, SessionId, Term};
+    use std::sync::Arc;
+
+    fn find(state: &State, find: &Find) -> Result<FindAnswer, Failure> {
+        super::find(Asker { state, who: &Arc::default() }, find)
+    }
 
     /// A state with these directories.
     fn state(paths: &[&[&str]]) -> State {

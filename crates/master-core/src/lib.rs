@@ -9,11 +9,13 @@
 
 pub mod applied;
 mod batches;
+mod callers;
 mod chunk_place;
 mod chunks;
 mod core;
 mod find;
 mod fleet;
+mod frozen_trees;
 mod job_pace;
 mod jobs;
 mod leases;
@@ -25,8 +27,13 @@ mod name_mutation;
 mod numbers;
 mod outbox;
 mod path_locks;
+#[cfg(test)]
+mod permission_tests;
+mod permissions;
+mod permitted;
 mod policy_of;
 mod policy_work;
+mod quota_of;
 mod reads;
 mod reclaim;
 pub mod record;
@@ -37,6 +44,8 @@ mod rules;
 mod scheduler;
 mod setting_changes;
 mod shadow;
+mod snapshot_walk;
+mod snapshot_work;
 pub mod state;
 mod step;
 mod this_term;
@@ -47,8 +56,10 @@ mod view;
 
 pub use crate::core::MasterCore;
 pub use applied::Applied;
+pub use callers::Callers;
 pub use log_jobs::{Checkpointed, LogDone, LogJob, LogResult, TakenOver};
 pub use outbox::{MasterEffect, MasterOutbox, ProposalId};
+pub use permitted::{check_member_request, may_know_all_names};
 pub use record::Record;
 pub use room::LogSpace;
 pub use shadow::ShadowCore;

@@ -21,19 +21,23 @@ use crate::path_locks::{LockSet, PathLocks, Ticket};
 use crate::record::{Record, Refuse};
 use crate::resolve_names::{Resolved, resolve};
 use crate::room::LogSpace;
+use crate::snapshot_work::SnapshotPlan;
 use crate::state::{Remembered, State};
 use crate::step::Step;
 use cairn_env::Caller;
 use cairn_protocol::{BatchAnswer, BatchResult, ErrorCode, Failure, Response};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellPath, MutationName};
+use cairn_types::{CellPath, Identity, MutationName, Time};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A mutation that waits for its locks, or for its record to be applied.
 #[derive(Debug)]
 struct PendingMutation {
     mutation: MutationName,
     change: NameMutation,
+    /// Whose it is.
+    who: Arc<Identity>,
     /// Who asked, and who asked again.
     waiters: Vec<MutationWaiter>,
     /// The paths that are locked for writing.
@@ -68,6 +72,10 @@ pub(crate) struct Mutations {
     operations: BTreeMap<Ticket, PendingMutation>,
     by_mutation: BTreeMap<MutationName, Ticket>,
     by_proposal: BTreeMap<ProposalId, Ticket>,
+    /// Snapshots whose locks have come to be held.
+    snapshots: Vec<(Ticket, SnapshotPlan)>,
+    /// Until then leases of an earlier term may live (R22).
+    former_leases_until: Time,
 }
 
 impl Mutations {
@@ -76,16 +84,34 @@ impl Mutations {
         self.log_space = space;
     }
 
+    /// A term begins. Where an earlier one had chunks, no tree can be made still for a while.
+    pub(crate) fn on_term_begins(&mut self, step: &Step<'_>) {
+        let first = step.state.chunks().next();
+        if first.is_some_and(|(handle, _)| handle.term() < step.state.term()) {
+            self.former_leases_until = step.now.time + step.state.config().longest_lease();
+        }
+    }
+
     /// Takes a request that changes names.
-    pub(crate) fn on_request(&mut self, step: &mut Step<'_>, from: Caller, change: NameMutation) {
+    pub(crate) fn on_request(
+        &mut self,
+        step: &mut Step<'_>,
+        (from, who): (Caller, &Arc<Identity>),
+        change: NameMutation,
+    ) {
         let mut ready = Vec::new();
-        self.take(step, MutationWaiter::Caller(from), change, &mut ready);
+        self.take(step, (MutationWaiter::Caller(from), who), change, &mut ready);
         self.run(step, ready);
     }
 
     /// Takes a batch. Everything that can run at once is proposed in this step, and so shares one
     /// flush (§2.6.3).
-    pub(crate) fn on_batch(&mut self, step: &mut Step<'_>, from: Caller, entries: Vec<BatchItem>) {
+    pub(crate) fn on_batch(
+        &mut self,
+        step: &mut Step<'_>,
+        (from, who): (Caller, &Arc<Identity>),
+        entries: Vec<BatchItem>,
+    ) {
         if !entries.iter().any(|entry| matches!(entry, BatchItem::Mutation(_))) {
             let results = entries.into_iter().filter_map(BatchItem::known).collect();
             return step.out.reply(from, Ok(Response::Batch(BatchAnswer { results })));
@@ -96,7 +122,8 @@ impl Mutations {
             match entry {
                 BatchItem::Known(result) => self.batches.settle(step.out, batch, index, result),
                 BatchItem::Mutation(change) => {
-                    self.take(step, MutationWaiter::Entry(batch, index), change, &mut ready);
+                    let waiter = MutationWaiter::Entry(batch, index);
+                    self.take(step, (waiter, who), change, &mut ready);
                 }
             }
         }
@@ -107,11 +134,11 @@ impl Mutations {
     fn take(
         &mut self,
         step: &mut Step<'_>,
-        waiter: MutationWaiter,
+        (waiter, who): (MutationWaiter, &Arc<Identity>),
         change: NameMutation,
         ready: &mut Vec<Ticket>,
     ) {
-        if let Err(failure) = change.check() {
+        if let Err(failure) = change.check().and_then(|()| change.check_level(step.state)) {
             return self.batches.answer(step.out, waiter, Err(failure));
         }
         let mutation = change.mutation();
@@ -138,8 +165,21 @@ impl Mutations {
         if let Some(refusal) = self.log_space.refusal() {
             return self.batches.answer(step.out, waiter, Err(refusal));
         }
+        let is_snapshot = |it: &NameMutation| matches!(it, NameMutation::Snapshot(_));
+        if is_snapshot(&change) && step.now.time < self.former_leases_until {
+            let line = "a master before this one may have granted leases that live yet";
+            let failure = Failure::not_done(ErrorCode::Busy, line);
+            return self.batches.answer(step.out, waiter, Err(failure));
+        }
+        // Whose names are locked for one waits for one at most.
+        if is_snapshot(&change) && self.operations.values().any(|it| is_snapshot(&it.change)) {
+            let line = "another snapshot is being taken; try again";
+            let failure = Failure::not_done(ErrorCode::Busy, line);
+            return self.batches.answer(step.out, waiter, Err(failure));
+        }
         let (waiters, locked) = (vec![waiter], Vec::new());
-        self.lock(step.state, PendingMutation { mutation, change, waiters, locked }, ready);
+        let who = Arc::clone(who);
+        self.lock(step.state, PendingMutation { mutation, change, who, waiters, locked }, ready);
     }
 
     /// A record is applied: answers, gives the locks back, and lets the next ones run (MU1).
@@ -177,8 +217,14 @@ impl Mutations {
         while let Some(&ticket) = ready.get(next) {
             next += 1;
             let operation = self.operations.get(&ticket).expect("who holds locks is here (MU1)");
-            let record = match resolve(step, &operation.change, &operation.locked) {
+            let asked = (&operation.who, &operation.change);
+            let record = match resolve(step, asked, &operation.locked) {
                 Ok(Resolved::Propose(record)) => record,
+                // Others see to it, while the locks are held.
+                Ok(Resolved::Snapshot(plan)) => {
+                    self.snapshots.push((ticket, plan));
+                    continue;
+                }
                 Ok(Resolved::LockAgain) => {
                     let operation = self.end(ticket);
                     self.locks.release(ticket, &mut ready);
@@ -190,10 +236,33 @@ impl Mutations {
                     Record::from(Refuse { time, mutation, failure })
                 }
             };
-            let id = step.out.propose(record);
-            let other = self.by_proposal.insert(id, ticket);
-            assert!(other.is_none(), "a record is one mutation's");
+            self.propose(step, ticket, record);
         }
+    }
+
+    fn propose(&mut self, step: &mut Step<'_>, ticket: Ticket, record: Record) -> ProposalId {
+        let id = step.out.propose(record);
+        let other = self.by_proposal.insert(id, ticket);
+        assert!(other.is_none(), "a record is one mutation's");
+        id
+    }
+
+    /// The snapshots whose locks have come to be held since this was last asked.
+    pub(crate) fn take_snapshots(&mut self) -> Vec<(Ticket, SnapshotPlan)> {
+        std::mem::take(&mut self.snapshots)
+    }
+
+    /// All of a snapshot but its last record is applied, or it came to nothing.
+    pub(crate) fn conclude(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        ending: Result<Record, Failure>,
+    ) -> ProposalId {
+        let operation = self.operations.get(&ticket).expect("who holds locks is here (MU1)");
+        let (time, mutation) = (step.now.wall, operation.mutation);
+        let refuse = |failure| Record::from(Refuse { time, mutation, failure });
+        self.propose(step, ticket, ending.unwrap_or_else(refuse))
     }
 
     fn end(&mut self, ticket: Ticket) -> PendingMutation {

@@ -3,14 +3,16 @@
 
 use crate::applied::Applied;
 use crate::policy_work::job_name;
+use crate::record::{ATTRIBUTES_LEVEL, QUOTA_LEVEL, SNAPSHOT_LEVEL};
 use crate::state::{HIDDEN_NAME, ROOT, State};
 use crate::undelete::{hidden_depth, paths_to_lock};
 use cairn_protocol::{
     Create, CreateAnswer, Delete, DeleteAnswer, ErrorCode, Failure, MakeDirectory,
-    MakeDirectoryAnswer, Rename, RenameAnswer, Response, Rpc, SetPolicy, SetPolicyAnswer, Undelete,
+    MakeDirectoryAnswer, Rename, RenameAnswer, Response, Rpc, SetAttributes, SetAttributesAnswer,
+    SetPolicy, SetPolicyAnswer, SetQuota, SetQuotaAnswer, Snapshot, SnapshotAnswer, Undelete,
     UndeleteAnswer,
 };
-use cairn_types::{CellPath, EntryId, MutationName, REPLICATION_MAX};
+use cairn_types::{CellPath, EntryId, MODE_BITS, MutationName, REPLICATION_MAX};
 
 /// A request that changes names.
 #[derive(Debug)]
@@ -21,6 +23,9 @@ pub(crate) enum NameMutation {
     Delete(Delete),
     Undelete(Undelete),
     SetPolicy(SetPolicy),
+    SetQuota(SetQuota),
+    Snapshot(Snapshot),
+    SetAttributes(SetAttributes),
 }
 
 macro_rules! from_requests {
@@ -31,7 +36,9 @@ macro_rules! from_requests {
     } )* };
 }
 
-from_requests! { MakeDirectory Create Rename Delete Undelete SetPolicy }
+from_requests! {
+    MakeDirectory Create Rename Delete Undelete SetPolicy SetQuota Snapshot SetAttributes
+}
 
 /// A request that makes no sense, whatever names there are.
 pub(crate) fn invalid(line: String) -> Failure {
@@ -48,6 +55,9 @@ impl NameMutation {
             Self::Delete(delete) => delete.mutation,
             Self::Undelete(undelete) => undelete.mutation,
             Self::SetPolicy(set) => set.mutation,
+            Self::SetQuota(set) => set.mutation,
+            Self::Snapshot(wish) => wish.mutation,
+            Self::SetAttributes(set) => set.mutation,
         }
     }
 
@@ -60,6 +70,9 @@ impl NameMutation {
             Self::Delete(delete) => &delete.path,
             Self::Undelete(undelete) => undelete.to.as_ref().unwrap_or(&undelete.path),
             Self::SetPolicy(set) => &set.path,
+            Self::SetQuota(set) => &set.path,
+            Self::Snapshot(wish) => &wish.to,
+            Self::SetAttributes(set) => &set.path,
         }
     }
 
@@ -75,16 +88,20 @@ impl NameMutation {
             Self::Undelete(undelete) => undelete.to.is_none(),
             // Once more: it is kept no longer.
             Self::Delete(_) => depth == Some(1),
-            Self::MakeDirectory(_) | Self::Create(_) | Self::Rename(_) | Self::SetPolicy(_) => {
-                false
-            }
+            Self::MakeDirectory(_)
+            | Self::Create(_)
+            | Self::Rename(_)
+            | Self::SetPolicy(_)
+            | Self::SetQuota(_)
+            | Self::Snapshot(_)
+            | Self::SetAttributes(_) => false,
         };
         if depth.is_some() && !may {
             let line = format!("{path}: deleted files are read and restored, not changed");
             return Err(invalid(line));
         }
         match self {
-            Self::MakeDirectory(_) => Ok(()),
+            Self::MakeDirectory(make) => check_mode(&make.path, make.mode),
             Self::Create(create) if create.replication > REPLICATION_MAX => {
                 let asked = create.replication;
                 Err(invalid(format!("{path}: {asked} replicas; the limit is {REPLICATION_MAX}")))
@@ -92,7 +109,7 @@ impl NameMutation {
             Self::Create(_) if path.is_root() => {
                 Err(Failure::refused(ErrorCode::IsADirectory, "/: the root is a directory"))
             }
-            Self::Create(_) => Ok(()),
+            Self::Create(create) => check_mode(&create.path, create.mode),
             Self::Rename(rename) => check_rename(rename),
             Self::Delete(_) if path.is_root() => Err(invalid("/: the root stays".to_owned())),
             Self::Delete(_) => Ok(()),
@@ -102,6 +119,35 @@ impl NameMutation {
             }
             Self::Undelete(_) => Ok(()),
             Self::SetPolicy(set) => check_policy(set),
+            Self::SetQuota(set) if set.names.is_none() && set.bytes.is_none() && !set.clears => {
+                Err(invalid(format!("{path}: a change of its quota that changes nothing")))
+            }
+            Self::SetQuota(_) => Ok(()),
+            Self::Snapshot(wish) if hidden_depth(&wish.from).is_some() => {
+                let line = "no snapshot is taken of what is deleted: bring it back first";
+                Err(invalid(format!("{}: {line}", wish.from)))
+            }
+            Self::Snapshot(wish) if wish.to.is_root() => {
+                Err(Failure::refused(ErrorCode::AlreadyExists, "/: exists already"))
+            }
+            Self::Snapshot(_) => Ok(()),
+            Self::SetAttributes(set) => check_attributes(set),
+        }
+    }
+
+    /// Refuses what not all members of the group can apply yet.
+    pub(crate) fn check_level(&self, state: &State) -> Result<(), Failure> {
+        match self {
+            Self::SetAttributes(set) => {
+                state.check_level(ATTRIBUTES_LEVEL, &format!("{}: its attributes", set.path))
+            }
+            Self::Snapshot(wish) => {
+                state.check_level(SNAPSHOT_LEVEL, &format!("{}: a snapshot", wish.from))
+            }
+            Self::SetQuota(set) => {
+                state.check_level(QUOTA_LEVEL, &format!("{}: its quota", set.path))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -115,6 +161,9 @@ impl NameMutation {
             Self::Rename(rename) => vec![rename.from.clone(), rename.to.clone()],
             Self::Undelete(wish) => paths_to_lock(state, wish),
             Self::SetPolicy(set) => vec![set.path.clone()],
+            Self::SetQuota(set) => vec![set.path.clone()],
+            Self::Snapshot(wish) => vec![wish.from.clone(), wish.to.clone()],
+            Self::SetAttributes(set) => vec![set.path.clone()],
         }
     }
 
@@ -150,6 +199,15 @@ impl NameMutation {
                 let job = job.map(job_name).unwrap_or_default();
                 Ok(Response::SetPolicy(SetPolicyAnswer { job }))
             }
+            (Self::SetQuota(_), Applied::Changed(_)) => Ok(Response::SetQuota(SetQuotaAnswer {})),
+            (Self::Snapshot(wish), Applied::SnapshotMade(made)) => {
+                let entry = entry(made.id, &wish.to);
+                Ok(Response::Snapshot(SnapshotAnswer { entry, entries: made.entries }))
+            }
+            (Self::SetAttributes(set), Applied::AttributesChanged(changed)) => {
+                let entry = entry(changed.id, &set.path);
+                Ok(Response::SetAttributes(SetAttributesAnswer { entry }))
+            }
             (_, _) => {
                 let name = self.name();
                 Err(invalid(format!("{name}: its session and number belong to another request")))
@@ -166,7 +224,25 @@ impl NameMutation {
             Self::Delete(_) => Delete::NAME,
             Self::Undelete(_) => Undelete::NAME,
             Self::SetPolicy(_) => SetPolicy::NAME,
+            Self::SetQuota(_) => SetQuota::NAME,
+            Self::Snapshot(_) => Snapshot::NAME,
+            Self::SetAttributes(_) => SetAttributes::NAME,
         }
+    }
+}
+
+fn check_attributes(set: &SetAttributes) -> Result<(), Failure> {
+    let SetAttributes { path, owner, group, mode, modified, .. } = set;
+    if owner.is_none() && group.is_none() && mode.is_none() && modified.is_none() {
+        return Err(invalid(format!("{path}: a change of attributes that changes nothing")));
+    }
+    check_mode(path, *mode)
+}
+
+fn check_mode(path: &CellPath, mode: Option<u32>) -> Result<(), Failure> {
+    match mode.filter(|mode| mode & !MODE_BITS != 0) {
+        None => Ok(()),
+        Some(mode) => Err(invalid(format!("{path}: {mode:o} is no mode; the most is 7777"))),
     }
 }
 

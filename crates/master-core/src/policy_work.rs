@@ -156,8 +156,8 @@ impl PolicyWork {
         true
     }
 
-    /// The jobs, for a person.
-    pub(crate) fn jobs(&self, view: &View<'_>) -> Vec<JobStatus> {
+    /// The jobs, for a person; which names they are about only for who may know all names.
+    pub(crate) fn jobs(&self, view: &View<'_>, all_names: bool) -> Vec<JobStatus> {
         let rested = JobPace::default();
         let tell = |job: &PolicyJob| {
             let pace = self.paces.get(&job.id);
@@ -168,7 +168,7 @@ impl PolicyWork {
             let status = JobStatus {
                 id: job_name(job.id),
                 kind: JobKind::Policy,
-                subject: view.state.path_of(job.top).unwrap_or_default(),
+                subject: view.state.path_of(job.top).filter(|_| all_names).unwrap_or_default(),
                 unit,
                 note: format!("{} files were otherwise{counting}", job.changed),
                 ..JobStatus::default()

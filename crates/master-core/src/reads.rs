@@ -61,10 +61,11 @@ pub(crate) fn stat(view: &View<'_>, stat: &Stat) -> Result<StatAnswer, Failure> 
     let id = view.state.resolve(&stat.path)?;
     let record = found(view.state, id)?;
     let last = view.state.last_chunk_of(id, &record);
-    let last = last.map(|(_, handle)| reading::locations(view, handle));
+    let located = |handle| reading::of_file(view, id, reading::locations(view, handle));
+    let last = last.map(|(_, handle)| located(handle));
     // A closed chunk nobody leases has no length but the recorded one.
     let last = last.filter(|chunk| !chunk.closed || chunk.primary.is_some());
-    Ok(StatAnswer { entry: record.describe(id, name(&stat.path).to_owned()), last })
+    Ok(StatAnswer { entry: view.state.described((id, &record), name(&stat.path)), last })
 }
 
 /// The `Stat`s of a batch: no locations, only whether a primary may know of more bytes.
@@ -74,7 +75,7 @@ pub(crate) fn look_each(view: &View<'_>, wishes: &[&Stat]) -> Vec<Result<Looked,
         let (id, record) = found?;
         let last = view.state.last_chunk_of(id, &record);
         let leased = last.is_some_and(|(_, handle)| reading::is_leased(view, handle));
-        Ok(Looked { entry: record.describe(id, name(&wish.path).to_owned()), leased })
+        Ok(Looked { entry: view.state.described((id, &record), name(&wish.path)), leased })
     };
     std::iter::zip(wishes, found).map(look).collect()
 }
@@ -89,7 +90,7 @@ pub(crate) fn locate(view: &View<'_>, wish: &Locate) -> Result<LocateAnswer, Fai
     let record = found(view.state, wish.file)?;
     let (file, indexes) = ((wish.file, &record), wished(wish.first, wish.count));
     let chunks = locations(view, file, indexes, None);
-    Ok(LocateAnswer { entry: record.describe(wish.file, String::new()), chunks })
+    Ok(LocateAnswer { entry: view.state.described((wish.file, &record), ""), chunks })
 }
 
 /// The chunks of an answer of which no replica is known.
@@ -179,7 +180,7 @@ fn opened(
     }
     let indexes = wished(wish.first, wish.count);
     let chunks = locations(view, (id, &record), indexes, first);
-    Ok(OpenAnswer { entry: record.describe(id, name(&wish.path).to_owned()), chunks })
+    Ok(OpenAnswer { entry: view.state.described((id, &record), name(&wish.path)), chunks })
 }
 
 /// The indexes that are asked for.
@@ -197,7 +198,8 @@ fn locations(
     let handles = view.state.chunks_between(id, file, indexes);
     let unknown = handles.skip(usize::from(first.is_some()));
     let unknown = unknown.map(|handle| reading::locations(view, handle));
-    first.into_iter().chain(unknown).collect()
+    let all = first.into_iter().chain(unknown);
+    all.map(|found| reading::of_file(view, id, found)).collect()
 }
 
 /// The names of a directory. The hidden root is listed by its own path, `/.deleted`; in the root

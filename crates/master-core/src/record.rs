@@ -10,10 +10,24 @@
 use cairn_protocol::Failure;
 use cairn_types::wire::Message;
 use cairn_types::{
-    CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, JobId,
+    Attributes, CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, JobId,
     MutationName, PolicyPartNames, PolicyParts, ReignId, ReplicaAt, SerialNumber, ServerId, Term,
     WallTime,
 };
+
+/// The highest record level that this build can apply (docs/formats/operation-log.md).
+///
+/// A build that does not know a kind of record stops at it, and one that does not know a field goes
+/// on without it and has another state: so neither goes into the log of a group before all of its
+/// members have said that they know it.
+pub const RECORD_LEVEL: u32 = 1;
+/// From this level on there are snapshots.
+pub(crate) const SNAPSHOT_LEVEL: u32 = 1;
+
+/// From here on there are quotas, and files are charged what they may grow to (R36).
+pub(crate) const QUOTA_LEVEL: u32 = 1;
+/// From this level on, what is there has attributes of its own.
+pub const ATTRIBUTES_LEVEL: u32 = 1;
 
 cairn_types::message! {
     /// The first record of a term; requests are taken once it is applied (R23).
@@ -42,6 +56,8 @@ cairn_types::message! {
         3 => parent: EntryId,
         4 => directories: Vec<NewDirectory>,
         5 => existing_is_fine: bool,
+        /// Of those that are made; none: the usual ones.
+        6 => attributes: Option<Attributes>,
     }
 }
 cairn_types::message! {
@@ -56,6 +72,8 @@ cairn_types::message! {
         7 => replication: u32,
         8 => synced: bool,
         9 => or_open: bool,
+        /// None: the usual ones.
+        10 => attributes: Option<Attributes>,
     }
 }
 cairn_types::message! {
@@ -101,6 +119,8 @@ cairn_types::message! {
         7 => closes: Option<ChunkHandle>,
         /// The lowest handle of its term that may still be opened, this one or below it.
         8 => floor: ChunkHandle,
+        /// The file is charged the whole of its last chunk from now on (R36).
+        9 => charges: bool,
     }
 }
 cairn_types::message! {
@@ -117,11 +137,19 @@ cairn_types::message! {
         /// The master decided on the set while a member was away: one that has applied more than
         /// this is stale, and kept for a person (R28).
         5 => keeps_above: Option<SerialNumber>,
+        /// The chunk is about to be written, and its file charged the whole of it (R36).
+        6 => charges: bool,
     }
 }
 cairn_types::message! {
     /// The file is at least this long; a recorded length never shrinks.
-    pub struct SetLength { 1 => time: WallTime, 2 => file: EntryId, 3 => length: u64 }
+    pub struct SetLength {
+        1 => time: WallTime,
+        2 => file: EntryId,
+        3 => length: u64,
+        /// Nobody may write it any more: it is charged its length alone (R36).
+        4 => settles: bool,
+    }
 }
 cairn_types::message! {
     /// A namespace mutation that was refused changes nothing, and is remembered all the same: a
@@ -207,6 +235,101 @@ cairn_types::message! {
     pub struct SetBalance { 1 => time: WallTime, 2 => balances: bool, 3 => threshold_permille: u32 }
 }
 
+cairn_types::message! {
+    /// From here on the log may have records of this level, which all members can apply.
+    #[derive(Copy)]
+    pub struct RaiseLevel { 1 => time: WallTime, 2 => level: u32 }
+}
+
+cairn_types::message! {
+    /// A directory has another quota.
+    pub struct ChangeQuota {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => entry: EntryId,
+        /// Names that may lie below it; none: as before.
+        4 => names: Option<u64>,
+        /// Bytes that these may be charged; none: as before.
+        5 => bytes: Option<u64>,
+        /// What it had before is dropped.
+        6 => clears: bool,
+    }
+}
+
+cairn_types::message! {
+    /// A name of a tree, and the one that it becomes in a snapshot of that tree.
+    pub struct CopiedEntry {
+        1 => source: EntryId,
+        2 => id: EntryId,
+        /// The directory of the copy.
+        3 => parent: EntryId,
+        4 => name: String,
+        /// Of a file: the first of the places that it gets in this record. With a later one than
+        /// index 0 the file has been made by a record before.
+        5 => first: ChunkIndex,
+        /// How many places, holes too.
+        6 => count: u64,
+    }
+}
+cairn_types::message! {
+    /// A slice of a snapshot: what is copied here stands in the hidden directory until all of it
+    /// does. The first entry of the first slice is the top; all others lie below it.
+    pub struct CopyEntries {
+        1 => time: WallTime,
+        2 => top: EntryId,
+        3 => entries: Vec<CopiedEntry>,
+    }
+}
+cairn_types::message! {
+    /// The end of a snapshot: the copy gets its name, and is a tree like any other. `entries` of
+    /// `CopyEntries` have gone into it.
+    pub struct SnapshotTree {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => top: EntryId,
+        4 => entries: u64,
+        5 => to_parent: EntryId,
+        6 => to_name: String,
+    }
+}
+cairn_types::message! {
+    /// A snapshot that was begun is given up.
+    pub struct DiscardSnapshot { 1 => time: WallTime, 2 => top: EntryId }
+}
+cairn_types::message! {
+    /// The file shares chunk `shared` no more, of which it is about to change bytes: it has
+    /// `handle` from now on, a copy that is on disks of `set_size` servers (R32). The chunk that
+    /// was copied stands at another version, so that who read it as this file's asks anew.
+    pub struct CopyOnWrite {
+        1 => time: WallTime,
+        2 => file: EntryId,
+        3 => index: ChunkIndex,
+        4 => shared: ChunkHandle,
+        5 => shared_version: ChunkVersion,
+        6 => shared_set_size: u32,
+        7 => handle: ChunkHandle,
+        8 => version: ChunkVersion,
+        9 => set_size: u32,
+        /// The lowest handle of its term that may still be opened, this one or below it.
+        10 => floor: ChunkHandle,
+        /// The file is charged up to the chunk's end (R36).
+        11 => charges: bool,
+    }
+}
+
+cairn_types::message! {
+    /// Gives an entry other attributes, and sets when it was changed last.
+    #[derive(Copy)]
+    pub struct ChangeAttributes {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => entry: EntryId,
+        /// All of them, as they are from now on.
+        4 => attributes: Option<Attributes>,
+        5 => modified: Option<WallTime>,
+    }
+}
+
 cairn_types::choice! {
     /// Any record.
     pub enum Record {
@@ -254,6 +377,20 @@ cairn_types::choice! {
         21 => SetBalance(SetBalance),
         /// Settings.
         30 => SetCellSettings(SetCellSettings),
+        /// More kinds of records.
+        31 => RaiseLevel(RaiseLevel),
+        /// A quota.
+        60 => ChangeQuota(ChangeQuota),
+        /// A slice of a snapshot.
+        40 => CopyEntries(CopyEntries),
+        /// The end of a snapshot.
+        41 => SnapshotTree(SnapshotTree),
+        /// One that came to nothing.
+        42 => DiscardSnapshot(DiscardSnapshot),
+        /// A chunk that is shared no more.
+        43 => CopyOnWrite(CopyOnWrite),
+        /// Attributes.
+        50 => ChangeAttributes(ChangeAttributes),
     }
 }
 
@@ -282,8 +419,15 @@ impl Record {
             Self::ApplyPolicy(record) => record.time,
             Self::EndPolicyJob(record) => record.time,
             Self::SetCellSettings(record) => record.time,
+            Self::RaiseLevel(record) => record.time,
+            Self::ChangeAttributes(record) => record.time,
             Self::SetDrain(record) => record.time,
             Self::SetBalance(record) => record.time,
+            Self::ChangeQuota(record) => record.time,
+            Self::CopyEntries(record) => record.time,
+            Self::SnapshotTree(record) => record.time,
+            Self::DiscardSnapshot(record) => record.time,
+            Self::CopyOnWrite(record) => record.time,
         }
     }
 
@@ -298,6 +442,9 @@ impl Record {
             Self::Refuse(record) => Some(record.mutation),
             Self::Expedite(record) => Some(record.mutation),
             Self::ChangePolicy(record) => Some(record.mutation),
+            Self::ChangeQuota(record) => Some(record.mutation),
+            Self::SnapshotTree(record) => Some(record.mutation),
+            Self::ChangeAttributes(record) => Some(record.mutation),
             _ => None,
         }
     }

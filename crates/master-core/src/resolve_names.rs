@@ -2,18 +2,29 @@
 //! are held (R35, MU1 of the mutations).
 
 use crate::name_mutation::{NameMutation, invalid, topmost_missing, walk};
+use crate::permissions::Asker;
 use crate::record::{
-    AddDirectories, AddFile, ChangePolicy, Expedite, HideEntry, MoveEntry, NewDirectory, Record,
+    self, ATTRIBUTES_LEVEL, AddDirectories, AddFile, ChangeAttributes, ChangePolicy, Expedite,
+    HideEntry, MoveEntry, NewDirectory, Record,
 };
+use crate::snapshot_work::SnapshotPlan;
 use crate::state::{EntryRecord, HIDDEN_ROOT, State};
 use crate::step::Step;
 use crate::undelete::{paths_to_lock, restore};
-use cairn_protocol::{Create, Delete, ErrorCode, Failure, MakeDirectory, Rename, SetPolicy};
-use cairn_types::{CellPath, EntryId, EntryKind};
+use cairn_protocol::{
+    Create, Delete, ErrorCode, Failure, MakeDirectory, Rename, SetAttributes, SetPolicy, SetQuota,
+    Snapshot,
+};
+use cairn_types::{
+    Attributes, CellPath, EntryId, EntryKind, Identity, MODE_BITS, SET_GROUP, SET_USER,
+};
+use std::sync::Arc;
 
 /// What the locks being held leads to.
 pub(crate) enum Resolved {
     Propose(Record),
+    /// All below is copied first.
+    Snapshot(SnapshotPlan),
     /// The names have moved meanwhile: other locks are needed.
     LockAgain,
 }
@@ -22,15 +33,19 @@ pub(crate) enum Resolved {
 /// for writing.
 pub(crate) fn resolve(
     step: &mut Step<'_>,
-    change: &NameMutation,
+    (who, change): (&Arc<Identity>, &NameMutation),
     locked: &[CellPath],
 ) -> Result<Resolved, Failure> {
+    Asker { state: step.state, who }.check_change(change)?;
     match change {
-        NameMutation::MakeDirectory(make) => resolve_make_directory(step, make, locked),
-        NameMutation::Create(create) => resolve_create(step, create),
+        NameMutation::MakeDirectory(make) => resolve_make_directory(step, (who, make), locked),
+        NameMutation::Create(create) => resolve_create(step, who, create),
+        NameMutation::SetAttributes(set) => resolve_set_attributes(step, who, set),
         NameMutation::Rename(rename) => resolve_rename(step, rename),
         NameMutation::Delete(delete) => resolve_delete(step, delete),
         NameMutation::SetPolicy(set) => resolve_set_policy(step, set),
+        NameMutation::SetQuota(set) => resolve_set_quota(step, set),
+        NameMutation::Snapshot(wish) => resolve_snapshot(step, wish),
         // UD2: what is meant now may be another than was locked.
         NameMutation::Undelete(wish) if paths_to_lock(step.state, wish) != locked => {
             Ok(Resolved::LockAgain)
@@ -71,7 +86,7 @@ fn standing<'a>(
 
 fn resolve_make_directory(
     step: &mut Step<'_>,
-    make: &MakeDirectory,
+    (who, make): (&Identity, &MakeDirectory),
     locked: &[CellPath],
 ) -> Result<Resolved, Failure> {
     let (parent, names) = if make.parents {
@@ -93,6 +108,7 @@ fn resolve_make_directory(
     if !locked.iter().any(|locked| topmost.is_within(locked)) {
         return Ok(Resolved::LockAgain);
     }
+    let attributes = made_in(step.state, parent, who, (EntryKind::Directory, make.mode));
     let mut directory =
         |name: &&str| NewDirectory { id: step.numbers.entry(), name: (*name).to_owned() };
     Ok(Resolved::Propose(Record::from(AddDirectories {
@@ -101,10 +117,27 @@ fn resolve_make_directory(
         parent,
         directories: names.iter().map(&mut directory).collect(),
         existing_is_fine: make.parents,
+        attributes,
     })))
 }
 
-fn resolve_create(step: &mut Step<'_>, create: &Create) -> Result<Resolved, Failure> {
+/// What is made in a directory has these; none: the usual ones, and all that the log can have.
+fn made_in(
+    state: &State,
+    directory: EntryId,
+    who: &Identity,
+    (kind, mode): (EntryKind, Option<u32>),
+) -> Option<Attributes> {
+    let holder = state.entry(directory).filter(|_| state.level() >= ATTRIBUTES_LEVEL)?;
+    let made = state.attributes(&holder).made_in(who, kind, mode);
+    Some(made).filter(|made| *made != Attributes::usual(kind))
+}
+
+fn resolve_create(
+    step: &mut Step<'_>,
+    who: &Identity,
+    create: &Create,
+) -> Result<Resolved, Failure> {
     let (parent, name) = parent(step.state, &create.path)?;
     let policy = step.state.policies().in_directory(parent);
     let replication = if create.replication == 0 { policy.replication } else { create.replication };
@@ -118,6 +151,7 @@ fn resolve_create(step: &mut Step<'_>, create: &Create) -> Result<Resolved, Fail
         replication,
         synced: create.synced || policy.synced,
         or_open: create.or_open,
+        attributes: made_in(step.state, parent, who, (EntryKind::File, create.mode)),
     })))
 }
 
@@ -160,6 +194,18 @@ fn resolve_delete(step: &mut Step<'_>, delete: &Delete) -> Result<Resolved, Fail
     })))
 }
 
+fn resolve_snapshot(step: &mut Step<'_>, wish: &Snapshot) -> Result<Resolved, Failure> {
+    let source = step.state.resolve(&wish.from)?;
+    let (to_parent, to_name) = parent(step.state, &wish.to)?;
+    if step.state.child(to_parent, to_name).is_some() {
+        let line = format!("{}: exists already", wish.to);
+        return Err(Failure::refused(ErrorCode::AlreadyExists, line));
+    }
+    let (mutation, to_name) = (wish.mutation, to_name.to_owned());
+    let path_size = wish.to.as_str().len();
+    Ok(Resolved::Snapshot(SnapshotPlan { mutation, source, to_parent, to_name, path_size }))
+}
+
 fn resolve_set_policy(step: &mut Step<'_>, set: &SetPolicy) -> Result<Resolved, Failure> {
     Ok(Resolved::Propose(Record::from(ChangePolicy {
         time: step.now.wall,
@@ -169,5 +215,48 @@ fn resolve_set_policy(step: &mut Step<'_>, set: &SetPolicy) -> Result<Resolved, 
         inherit: set.inherit,
         apply: set.apply,
         job: step.numbers.job(),
+    })))
+}
+
+fn resolve_set_quota(step: &mut Step<'_>, set: &SetQuota) -> Result<Resolved, Failure> {
+    let path = &set.path;
+    let (entry, kind) = step.state.resolve_kind(path)?;
+    if kind == EntryKind::File {
+        let line = format!("{path}: a file; quotas are of directories");
+        return Err(Failure::refused(ErrorCode::NotADirectory, line));
+    }
+    Ok(Resolved::Propose(Record::from(record::ChangeQuota {
+        time: step.now.wall,
+        mutation: set.mutation,
+        entry,
+        names: set.names,
+        bytes: set.bytes,
+        clears: set.clears,
+    })))
+}
+
+fn resolve_set_attributes(
+    step: &mut Step<'_>,
+    who: &Identity,
+    set: &SetAttributes,
+) -> Result<Resolved, Failure> {
+    let entry = step.state.resolve(&set.path)?;
+    let record = step.state.entry(entry).ok_or_else(|| {
+        Failure::refused(ErrorCode::NotFound, format!("{}: no such file or directory", set.path))
+    })?;
+    let old = step.state.attributes(&record);
+    let owner = set.owner.unwrap_or(old.owner);
+    let group = set.group.unwrap_or(old.group);
+    let is_handed = (owner, group) != (old.owner, old.group) && record.kind == EntryKind::File;
+    // As chown(2) does: who gets it shall not be whom it runs as.
+    let kept = if is_handed && !who.is_superuser() { !(SET_USER | SET_GROUP) } else { MODE_BITS };
+    let mode = set.mode.unwrap_or(old.mode & kept);
+    let new = Attributes { owner, group, mode };
+    Ok(Resolved::Propose(Record::from(ChangeAttributes {
+        time: step.now.wall,
+        mutation: set.mutation,
+        entry,
+        attributes: Some(new).filter(|new| *new != old),
+        modified: set.modified,
     })))
 }

@@ -14,7 +14,9 @@
 //! Knows nothing of the group; who owns it says how far behind it may be.
 
 use crate::fleet::Fleet;
+use crate::frozen_trees::FrozenTrees;
 use crate::leases::Leases;
+use crate::permissions::Asker;
 use crate::reads;
 use crate::state::State;
 use crate::this_term::ThisTerm;
@@ -26,7 +28,8 @@ use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Batch, BatchAnswer, BatchEntry, BatchResult, CellInfoAnswer,
     ErrorCode, Failure, Join, Open, ShadowQuestion, ShadowWord, Stat, TellShadow, TellShadowAnswer,
 };
-use cairn_types::{JoinId, Term, Time};
+use cairn_types::{Identity, JoinId, Term, Time};
+use std::sync::Arc;
 
 /// Chunks that one answer names as unknown.
 const UNKNOWN_MAX: usize = 4096;
@@ -46,6 +49,7 @@ pub struct ShadowCore {
     leases: Leases,
     troubles: Troubles,
     underway: Underway,
+    frozen: FrozenTrees,
 }
 
 impl ShadowCore {
@@ -57,15 +61,15 @@ impl ShadowCore {
         fleet.begin(now.time, state.config(), state.servers());
         // No other shadow of this member's gave out such joins (SM2).
         let last_join = JoinId::new(now.wall.as_millis().saturating_mul(JOINS_PER_LIFE));
-        let (leases, troubles, underway) = Default::default();
+        let (leases, troubles, underway, frozen) = Default::default();
         let passed = now.time;
-        Self { fleet, term, last_join, passed, leases, troubles, underway }
+        Self { fleet, term, last_join, passed, leases, troubles, underway, frozen }
     }
 
     fn view<'a>(&'a self, now: Now, state: &'a State) -> View<'a> {
-        let Self { fleet, term, leases, troubles, underway, .. } = self;
+        let Self { fleet, term, leases, troubles, underway, frozen, .. } = self;
         assert!(leases.is_empty(), "a shadow knows no leases (SM1)");
-        View { now, state, term, fleet, leases, troubles, underway }
+        View { now, state, term, fleet, leases, troubles, underway, frozen }
     }
 
     /// A chunkserver tells what it holds.
@@ -122,9 +126,13 @@ impl ShadowCore {
         &mut self,
         now: Now,
         (state, term): (&State, Term),
-        question: &ShadowQuestion,
+        (who, question): (&Arc<Identity>, &ShadowQuestion),
     ) -> ShadowWord {
         self.fleet.wake(now.time);
+        let asker = Asker { state, who };
+        if let Err(denied) = asker.check_question(question) {
+            return ShadowWord::Failed(denied);
+        }
         let view = self.view(now, state);
         let answer = match question {
             ShadowQuestion::CellInfo(_) => {
@@ -135,15 +143,15 @@ impl ShadowCore {
             ShadowQuestion::Open(open) => reads::open(&view, open).map(ShadowWord::Open),
             ShadowQuestion::Locate(wish) => reads::locate(&view, wish).map(ShadowWord::Locate),
             ShadowQuestion::List(list) => reads::list(state, list).map(ShadowWord::List),
-            ShadowQuestion::Find(find) => crate::find::find(state, find).map(ShadowWord::Find),
-            ShadowQuestion::Batch(batch) => looks(&view, batch).map(ShadowWord::Batch),
+            ShadowQuestion::Find(find) => crate::find::find(asker, find).map(ShadowWord::Find),
+            ShadowQuestion::Batch(batch) => looks(&view, asker, batch).map(ShadowWord::Batch),
         };
         answer.unwrap_or_else(ShadowWord::Failed)
     }
 }
 
 /// A batch in which nothing is to be changed.
-fn looks(view: &View<'_>, batch: &Batch) -> Result<BatchAnswer, Failure> {
+fn looks(view: &View<'_>, asker: Asker<'_>, batch: &Batch) -> Result<BatchAnswer, Failure> {
     if let Some(failure) = batch.oversized() {
         return Err(failure);
     }
@@ -158,9 +166,11 @@ fn looks(view: &View<'_>, batch: &Batch) -> Result<BatchAnswer, Failure> {
     let result = |entry: &BatchEntry| {
         if entry.as_stat().is_some() {
             let looked = looked.next().expect("each was looked at above");
+            let looked = asker.check_look(entry).and(looked);
             return looked.map_or_else(BatchResult::failed, BatchResult::Stat);
         }
         let opened = opened.next().expect("each was opened above");
+        let opened = asker.check_look(entry).and(opened);
         opened.map_or_else(BatchResult::failed, BatchResult::Open)
     };
     let results = batch.entries.iter().map(result).collect();
@@ -183,6 +193,7 @@ mod tests {
         Address, CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId,
         Incarnation, JoinId, LogIndex, ReplicaAt, ServerId, Term, Time, WallTime,
     };
+    use std::sync::Arc;
     use std::time::Duration;
 
     const FILE: EntryId = EntryId::new(100);
@@ -235,7 +246,7 @@ mod tests {
 
         fn ask(&mut self, question: impl Into<ShadowQuestion>) -> ShadowWord {
             let of = (&self.state, Term::new(1));
-            self.shadow.answer(Self::now(self.millis), of, &question.into())
+            self.shadow.answer(Self::now(self.millis), of, (&Arc::default(), &question.into()))
         }
 
         fn locations(&mut self) -> Vec<ServerId> {

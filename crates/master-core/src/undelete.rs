@@ -5,6 +5,7 @@
 //! - UD2: both paths are locked, and looked up again once they are: what is meant may be brought
 //!   back, or its old directory moved, by somebody who came first (R35).
 
+use crate::permissions::Asker;
 use crate::reads::page_size;
 use crate::record::{MoveEntry, Record};
 use crate::state::{DeletedFrom, HIDDEN_NAME, HIDDEN_ROOT, HiddenRecord, State};
@@ -139,6 +140,15 @@ pub(crate) fn paths_to_lock(state: &State, wish: &Undelete) -> Vec<CellPath> {
     }
 }
 
+/// What is brought back, the directory that it is in, and the one that it comes to.
+pub(crate) fn what_is_meant(
+    state: &State,
+    wish: &Undelete,
+) -> Result<(EntryId, EntryId, EntryId), Failure> {
+    let meant = Restoration::find(state, wish)?;
+    Ok((meant.entry, meant.from.0, meant.to.0))
+}
+
 /// The record that does it, the locks being held.
 pub(crate) fn restore(step: &Step<'_>, wish: &Undelete) -> Result<Record, Failure> {
     let Restoration { entry, from, to, .. } = Restoration::find(step.state, wish)?;
@@ -158,9 +168,10 @@ pub(crate) fn restore(step: &Step<'_>, wish: &Undelete) -> Result<Record, Failur
 /// What is deleted and can be brought back, page by page.
 pub(crate) fn list(
     now: Now,
-    state: &State,
+    asker: Asker<'_>,
     wish: &ListDeleted,
 ) -> Result<ListDeletedAnswer, Failure> {
+    let state = asker.state;
     let limit = page_size(wish.limit).min(TOLD_MAX);
     let after = wish.after.as_ref();
     let ids: Vec<EntryId> = match &wish.directory {
@@ -187,12 +198,19 @@ pub(crate) fn list(
             let HiddenRecord { name, deleted, .. } = record.clone();
             answer.resume = Some(DeletedMark { id: *id, name, deleted });
         }
-        answer.entries.extend(told(now, state, *id, &record));
+        // Of what somebody could not have seen there nothing is said.
+        if asker.check_deleted(*id, &CellPath::root()).is_ok() {
+            answer.entries.extend(told(now, state, *id, &record));
+        }
     }
     Ok(answer)
 }
 
 fn told(now: Now, state: &State, id: EntryId, record: &HiddenRecord) -> Option<DeletedEntry> {
+    // A snapshot that is being made was never anybody's to delete.
+    if record.parent == HIDDEN_ROOT {
+        return None;
+    }
     let left = record.until.saturating_sub(state.log_time_at(now.wall));
     Some(DeletedEntry {
         hidden: format!("/{HIDDEN_NAME}/{}", record.hidden_name(id)),

@@ -8,7 +8,7 @@
 //! The scheduler writes down here what its jobs say of themselves whenever one has changed.
 
 use crate::chunk_place::ChunkPlace;
-use cairn_types::{ChunkHandle, ChunkIndex};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the job of a place does.
@@ -25,6 +25,8 @@ pub(crate) enum Activity {
     Closing(ChunkHandle),
     /// It makes this chunk.
     Making(ChunkHandle),
+    /// It changes the replicas of `shared`, and makes `copy` of them.
+    Copying { shared: ChunkHandle, copy: ChunkHandle },
 }
 
 impl Activity {
@@ -35,7 +37,26 @@ impl Activity {
             Self::Changing(handle)
             | Self::Shrinking(handle)
             | Self::Closing(handle)
-            | Self::Making(handle) => Some(handle),
+            | Self::Making(handle)
+            | Self::Copying { shared: handle, .. } => Some(handle),
+        }
+    }
+
+    /// The chunk that it makes (K2).
+    fn made(self) -> Option<ChunkHandle> {
+        match self {
+            Self::Making(handle) | Self::Copying { copy: handle, .. } => Some(handle),
+            Self::Nothing | Self::Changing(_) | Self::Shrinking(_) | Self::Closing(_) => None,
+        }
+    }
+
+    /// The chunk that it raises (K1).
+    fn raised(self) -> Option<ChunkHandle> {
+        match self {
+            Self::Changing(handle)
+            | Self::Shrinking(handle)
+            | Self::Copying { shared: handle, .. } => Some(handle),
+            Self::Nothing | Self::Closing(_) | Self::Making(_) => None,
         }
     }
 }
@@ -44,6 +65,8 @@ impl Activity {
 #[derive(Debug, Default)]
 pub(crate) struct Underway {
     places: BTreeMap<ChunkPlace, Activity>,
+    /// The chunks that jobs change: one that files share may be changed at a place of any of them.
+    changed: BTreeSet<(ChunkHandle, ChunkPlace)>,
     making: BTreeSet<ChunkHandle>,
 }
 
@@ -57,14 +80,20 @@ impl Underway {
         if before == doing {
             return;
         }
-        if let Some(Activity::Making(handle)) = before {
+        if let Some(handle) = before.and_then(Activity::made) {
             let known = self.making.remove(&handle);
             assert!(known, "chunk {} was being made (K2)", handle.short());
         }
-        if let Some(Activity::Changing(handle) | Activity::Shrinking(handle)) = doing {
+        if let Some(handle) = before.and_then(Activity::handle) {
+            self.changed.remove(&(handle, place));
+        }
+        if let Some(handle) = doing.and_then(Activity::raised) {
             assert!(!self.is_raised(place, handle), "one raise of a chunk at a time (K1)");
         }
-        if let Some(Activity::Making(handle)) = doing {
+        if let Some(handle) = doing.and_then(Activity::handle) {
+            self.changed.insert((handle, place));
+        }
+        if let Some(handle) = doing.and_then(Activity::made) {
             let fresh = self.making.insert(handle);
             assert!(fresh, "chunk {} is made at one place", handle.short());
         }
@@ -80,17 +109,41 @@ impl Underway {
         self.places.get(&place).copied().unwrap_or_default()
     }
 
-    /// Whether the job of another place of the file changes this chunk right now (K1).
+    /// Whether anything is done at any place of the file.
+    pub(crate) fn is_busy(&self, file: EntryId) -> bool {
+        let mut of_file = self.places.range(ChunkPlace::all_of(file));
+        of_file.any(|(_, doing)| *doing != Activity::Nothing)
+    }
+
+    /// Whether the job of another place changes this chunk right now (K1).
     pub(crate) fn is_taken(&self, place: ChunkPlace, handle: ChunkHandle) -> bool {
-        let mut of_file = self.places.range(ChunkPlace::all_of(place.file));
-        of_file.any(|(other, doing)| *other != place && doing.handle() == Some(handle))
+        self.changing(handle).any(|other| other != place)
+    }
+
+    /// Whether a job, of whichever place, makes a file a copy of its own of this chunk.
+    pub(crate) fn is_copied_for(&self, file: EntryId, handle: ChunkHandle) -> bool {
+        let copies = |place| matches!(self.at(place), Activity::Copying { .. });
+        self.changing(handle).any(|place| place.file == file && copies(place))
     }
 
     /// Whether the job of another place raises this chunk.
     fn is_raised(&self, place: ChunkPlace, handle: ChunkHandle) -> bool {
-        let raises = [Activity::Changing(handle), Activity::Shrinking(handle)];
-        let mut of_file = self.places.range(ChunkPlace::all_of(place.file));
-        of_file.any(|(other, doing)| *other != place && raises.contains(doing))
+        let raises = |other| self.at(other).raised() == Some(handle);
+        self.changing(handle).any(|other| other != place && raises(other))
+    }
+
+    /// The places whose jobs change this chunk.
+    fn changing(&self, handle: ChunkHandle) -> impl Iterator<Item = ChunkPlace> {
+        let all = (handle, ChunkPlace::FIRST)..=(handle, ChunkPlace::LAST);
+        self.changed.range(all).map(|(_, place)| *place)
+    }
+
+    /// The places at which anything is done, of these files or all.
+    pub(crate) fn busy(&self) -> impl Iterator<Item = ChunkPlace> {
+        let busy = |(place, doing): (&ChunkPlace, &Activity)| {
+            (*doing != Activity::Nothing).then_some(*place)
+        };
+        self.places.iter().filter_map(busy)
     }
 
     /// The next place of the file that has a job: where it makes a chunk, the present last one is

@@ -18,29 +18,33 @@
 //!   members that it is not, and who may be (R23).
 //! - D7: a primary whose disk hangs or is full hands over: another may be better off.
 
-use crate::checkpoint_fetch::{CheckpointFetch, FetchStep};
+mod fetching;
+
+use crate::busiest::BusyCounts;
+use crate::checkpoint_fetch::CheckpointFetch;
 use crate::checkpoint_pace::CheckpointPace;
 use crate::checkpoint_reads::{CheckpointReads, PieceWish};
 use crate::damage_mark::DamageMark;
+use crate::gauges::{MasterGauges, MasterStanding};
 use crate::group_member::{GroupAnswer, GroupMember};
 use crate::log_room::{Append, AppendOnItsWay, LogRoom, ROOM_PAUSE};
 use crate::master_disk::{CHECKPOINT_LANE, LOG_LANE, MasterDisk};
 use crate::open::MasterConfig;
-use crate::primary::{Primary, reply};
+use crate::primary::reply;
 use crate::recovery::TakenFrom;
+use crate::reigns::Reigns;
 use crate::role::Role;
-use cairn_consensus::{CheckpointOffer, Consensus, ConsensusError, LogBatch};
+use cairn_consensus::{Consensus, ConsensusError, LogBatch};
 use cairn_env::{
     Caller, Completion, DiskError, Driver, Effect, EffectId, Event, Lane, LogEvent, Now, Resources,
 };
 use cairn_master_core::{
-    Checkpointed, LogDone, LogJob, LogResult, MasterCore, MasterEffect, MasterOutbox, State,
-    TakenOver,
+    Checkpointed, LogDone, LogJob, LogResult, MasterEffect, MasterOutbox, State, may_know_all_names,
 };
 use cairn_pagetree::Damaged;
-use cairn_protocol::{Hello, Request};
+use cairn_protocol::{Hello, Request, Response};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Address, Random, Term};
+use cairn_types::{Address, Term};
 use std::sync::Arc;
 
 /// A master as the worlds drive it.
@@ -49,12 +53,7 @@ pub struct Master {
     role: Role,
     group: GroupMember,
     config: MasterConfig,
-    /// Feeds the cores of the terms that this process is in charge of.
-    random: Random,
-    /// The first of these terms begins a history (R3).
-    begins_history: bool,
-    /// The last effect that a core of this process numbered.
-    core_effects: EffectId,
+    reigns: Reigns,
     /// What a person should know of the last checkpoint.
     warning: Option<String>,
     appending: AppendOnItsWay,
@@ -71,6 +70,10 @@ pub struct Master {
     halted: bool,
     /// Who measures what the process takes.
     resources: Option<Arc<dyn Resources>>,
+    /// Where it notes how it stands, for whoever asks.
+    gauges: Arc<MasterGauges>,
+    /// Who asks the most, and for what.
+    busiest: BusyCounts,
 }
 
 impl Master {
@@ -84,9 +87,7 @@ impl Master {
         Self {
             role: Role::Shadow(state.into()),
             group: GroupMember::new(consensus, hello),
-            random: Random::new(config.seed),
-            begins_history: false,
-            core_effects: EffectId::default(),
+            reigns: Reigns::new(config.seed),
             warning: None,
             config,
             appending: AppendOnItsWay::default(),
@@ -100,6 +101,8 @@ impl Master {
             mark: DamageMark::default(),
             halted: false,
             resources: None,
+            gauges: Arc::default(),
+            busiest: BusyCounts::default(),
         }
     }
 
@@ -111,7 +114,7 @@ impl Master {
 
     /// The first term that it is in charge of begins a history: a person says so (R3).
     pub(crate) fn begin_history(&mut self) {
-        self.begins_history = true;
+        self.reigns.begin_history();
     }
 
     /// Others reach it there: the others of its group have to know, once there are some.
@@ -122,6 +125,12 @@ impl Master {
     /// From now on it can say what the process takes.
     pub fn measure(&mut self, resources: Arc<dyn Resources>) {
         self.resources = Some(resources);
+    }
+
+    /// Where it notes how it stands.
+    #[must_use]
+    pub fn gauges(&self) -> Arc<MasterGauges> {
+        Arc::clone(&self.gauges)
     }
 
     /// Whether it never had company in its group.
@@ -144,6 +153,7 @@ impl Master {
     ) -> Result<(), ConsensusError> {
         match event {
             Event::Started => {
+                self.gauges.has_checkpoint(now.time, self.pace.last().0);
                 let told = self.told.drain(..).map(Effect::Log);
                 wishes.extend(told.map(MasterEffect::Env));
                 wishes.push(MasterEffect::Env(Effect::Identify(self.group.hello().clone())));
@@ -177,6 +187,7 @@ impl Master {
             Event::Command(()) => self.group.stop(now.time)?,
             Event::Request { from, request } => self.on_request(now, from, request, wishes)?,
             other => {
+                self.group.note_caller(&other);
                 if let Role::Primary(primary) = &mut self.role {
                     primary.step(now, other, wishes);
                 }
@@ -192,13 +203,25 @@ impl Master {
         request: Request,
         wishes: &mut Vec<MasterEffect>,
     ) -> Result<(), ConsensusError> {
-        if let Some(piece) = PieceWish::of(&request) {
+        self.busiest.asked(now.time, from, &request);
+        if let Err(denied) = self.group.check(from, &request, self.role.state()) {
+            wishes.push(reply(from, Err(denied)));
+            return Ok(());
+        } else if let Some(piece) = PieceWish::of(&request) {
             let id = self.fresh();
             wishes.push(MasterEffect::Env(self.reads.begin(id, (from, piece))));
             return Ok(());
         } else if let Request::BackUp(_) = request {
             let answer = self.pace.back_up(from, self.role.state().applied());
             wishes.extend(answer.map(MasterEffect::Env));
+            return Ok(());
+        } else if let Request::Busiest(_) = request {
+            let state = self.role.state();
+            let mut told = self.busiest.told(now.time, state, self.resources.as_deref());
+            if !may_know_all_names(state, self.group.callers().who(from)) {
+                told.files.clear();
+            }
+            wishes.push(reply(from, Ok(Response::Busiest(told))));
             return Ok(());
         }
         let request = match self.group.on_request(now, (from, request), &self.role)? {
@@ -241,10 +264,13 @@ impl Master {
         if let Some(piece) = self.reads.end(id, &result) {
             wishes.push(MasterEffect::Env(piece));
         } else if self.pace.end(id) {
-            self.on_checkpoint(result, wishes);
+            self.on_checkpoint(now, result, wishes);
         } else if let Some(append) = self.appending.end(id) {
             wishes.extend(self.appending.slowness(now.time).map(MasterEffect::Env));
             let has_room = matches!(result, Ok(LogDone::Appended { has_room: true }));
+            if result.is_ok() {
+                self.gauges.flushed(self.appending.took(now.time), &append);
+            }
             let durable = match result {
                 Ok(_) => self
                     .group
@@ -300,10 +326,11 @@ impl Master {
         effect
     }
 
-    fn on_checkpoint(&mut self, result: LogResult, wishes: &mut Vec<MasterEffect>) {
+    fn on_checkpoint(&mut self, now: Now, result: LogResult, wishes: &mut Vec<MasterEffect>) {
         match result {
             Ok(LogDone::Checkpointed(Checkpointed { size, page_file, to_adopt, .. })) => {
                 let (index, term) = self.pace.last();
+                self.gauges.has_checkpoint(now.time, index);
                 self.group.consensus_mut().has_checkpoint(index, term);
                 wishes.extend(self.pace.made(size).into_iter().map(MasterEffect::Env));
                 self.warn(None);
@@ -354,6 +381,8 @@ impl Master {
     ) -> Result<(), ConsensusError> {
         loop {
             let changed = self.look_at_role(now, wishes);
+            let level = self.group.record_level();
+            self.role.with_core(|core| core.raise_level(now, level, wishes));
             if let Role::Primary(primary) = &mut self.role
                 && primary.holds()
                 && self.is_confirmed(now)
@@ -363,9 +392,10 @@ impl Master {
             for wish in wishes.drain(..) {
                 match wish {
                     MasterEffect::Env(effect) => {
-                        if let (Effect::Reply { to, .. }, Role::Primary(primary)) =
+                        if let (Effect::Reply { to, answer, .. }, Role::Primary(primary)) =
                             (&effect, &mut self.role)
                         {
+                            self.busiest.answered(answer);
                             primary.answered(*to);
                         }
                         effects.push(effect);
@@ -406,16 +436,12 @@ impl Master {
     }
 
     fn take_charge(&mut self, now: Now, term: Term, wishes: &mut Vec<MasterEffect>) {
-        let state = self.role.take_state();
-        let mut core = MasterCore::new(state, term, self.random.next_u64());
-        if std::mem::take(&mut self.begins_history) {
-            core.begin_history();
-        }
+        let mut primary = self.reigns.primary(self.role.take_state(), term);
+        let core = primary.core_mut();
+        core.know_callers(self.group.callers().clone());
         core.set_log_space(self.room.space(self.group.has_company()));
         core.set_warning(self.warning.clone());
-        let mut primary = Primary::new(core, self.core_effects);
-        let founding = (self.group.hello().cell, self.config.cluster.clone());
-        primary.core_mut().begin(now, founding, wishes);
+        core.begin(now, (self.group.hello().cell, self.config.cluster.clone()), wishes);
         self.role = Role::Primary(primary.into());
         wishes.extend(self.group.role_event("in charge").map(MasterEffect::Env));
     }
@@ -424,7 +450,7 @@ impl Master {
         let refusal = self.group.not_in_charge();
         // What its core wished last and nobody did is of a term that is over.
         wishes.retain(|wish| matches!(wish, MasterEffect::Env(_)));
-        self.core_effects = self.role.step_down(&refusal, wishes);
+        self.reigns.end(self.role.step_down(&refusal, wishes));
         wishes.extend(self.group.role_event("not in charge any more").map(MasterEffect::Env));
     }
 
@@ -489,54 +515,6 @@ impl Master {
         self.pace.begin(id, as_of);
     }
 
-    /// Does what comes next of the checkpoint that is fetched from another member.
-    fn go_on_fetching(
-        &mut self,
-        now: Now,
-        step: FetchStep,
-        wishes: &mut Vec<MasterEffect>,
-    ) -> Result<(), ConsensusError> {
-        match step {
-            FetchStep::Rest => {}
-            FetchStep::Ask(member, fetch) => {
-                let id = self.fresh();
-                // Of who is no member any more nothing is fetched.
-                if let Some(call) = self.group.ask(now.time, id, (member, fetch.into())) {
-                    self.fetch.asked(id);
-                    wishes.push(MasterEffect::Env(call));
-                }
-            }
-            FetchStep::Disk(job) => {
-                let (id, job) = self.disk_effect(CHECKPOINT_LANE, job);
-                self.fetch.told_disk(id);
-                wishes.push(MasterEffect::Env(job));
-            }
-            FetchStep::TakeOver(offer, taken) => self.take_over(now, offer, taken, wishes)?,
-        }
-        Ok(())
-    }
-
-    /// Goes on with another member's checkpoint, which is durable here, in place of its own state.
-    fn take_over(
-        &mut self,
-        now: Now,
-        offer: CheckpointOffer,
-        taken: TakenOver,
-        wishes: &mut Vec<MasterEffect>,
-    ) -> Result<(), ConsensusError> {
-        let as_of = (offer.checkpoint.index, offer.checkpoint.term);
-        if !self.group.consensus_mut().take_over(now.time, offer)? {
-            return Ok(());
-        }
-        let before = self.role.replace_state(*taken.state);
-        self.page_file = Some(taken.page_file);
-        wishes.extend(self.pace.take_over(as_of).into_iter().map(MasterEffect::Env));
-        self.group.consensus_mut().has_checkpoint(as_of.0, as_of.1);
-        let (_, free) = self.disk_effect(CHECKPOINT_LANE, LogJob::Free(before.into()));
-        wishes.push(MasterEffect::Env(free));
-        Ok(())
-    }
-
     fn fresh(&mut self) -> EffectId {
         self.last_effect += 1;
         EffectId(self.last_effect)
@@ -595,6 +573,7 @@ impl Driver for Master {
                 EffectId(*last)
             };
             effects.extend(self.group.talk(now, &self.role, fresh));
+            self.gauges.stand(&MasterStanding::of(self.group.consensus(), &self.role));
         }
     }
 }

@@ -6,6 +6,7 @@
 use cairn_consensus::TICK;
 use cairn_env::{Effect, EffectId, Now};
 use cairn_master_core::LogJob;
+use cairn_master_core::record::RECORD_LEVEL;
 use cairn_protocol::{ConsensusMessage, ConsensusMessages};
 use cairn_types::{LogIndex, Members, ServerId, Term, Time};
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub(crate) struct GroupLink {
     tick: Option<EffectId>,
     /// The latest stamp of each member, which it is to hear again.
     stamps: BTreeMap<ServerId, u64>,
+    /// Up to which level each member can apply records, as it said last.
+    levels: BTreeMap<ServerId, u32>,
 }
 
 impl GroupLink {
@@ -54,9 +57,18 @@ impl GroupLink {
         Some(member)
     }
 
-    /// A member's messages had this stamp.
-    pub(crate) fn note_stamp(&mut self, member: ServerId, stamp: u64) {
+    /// A member's messages had this stamp, and it can apply records of this level.
+    pub(crate) fn note(&mut self, member: ServerId, (stamp, level): (u64, u32)) {
         self.stamps.insert(member, stamp);
+        self.levels.insert(member, level);
+    }
+
+    /// The level of records that all these members can apply, `me` among them; of one that has said
+    /// nothing yet, 0.
+    pub(crate) fn level(&self, members: &Members, me: ServerId) -> u32 {
+        let others = members.all.iter().filter(|member| member.id != me);
+        let told = others.map(|member| self.levels.get(&member.id).copied().unwrap_or_default());
+        told.min().unwrap_or(RECORD_LEVEL).min(RECORD_LEVEL)
     }
 
     /// The calls that carry these messages, and what who is in charge has applied in its term.
@@ -84,7 +96,15 @@ impl GroupLink {
                 id,
                 to: member.address.clone(),
                 server,
-                request: ConsensusMessages { messages, applied, term, stamp, echo }.into(),
+                request: ConsensusMessages {
+                    messages,
+                    applied,
+                    term,
+                    stamp,
+                    echo,
+                    record_level: RECORD_LEVEL,
+                }
+                .into(),
                 payload: bytes::Bytes::new(),
                 deadline: now.time + PATIENCE,
             });
@@ -116,7 +136,7 @@ fn packed(messages: Vec<ConsensusMessage>) -> Vec<(ServerId, Vec<ConsensusMessag
 
 #[cfg(test)]
 mod tests {
-    use super::{CALL_SIZE, CALLS_MAX, GroupLink, packed};
+    use super::{CALL_SIZE, CALLS_MAX, GroupLink, RECORD_LEVEL, packed};
     use cairn_env::{Effect, EffectId, Now};
     use cairn_protocol::{ConsensusEntry, ConsensusMessage, Request};
     use cairn_types::{LogIndex, Member, Members, ServerId, Term, Time};
@@ -150,7 +170,7 @@ mod tests {
         let members = Members { all: vec![member(1), member(2)], ..Members::default() };
         let mut link = GroupLink::default();
         for (id, stamp) in [(1, 70), (2, 80), (1, 77)] {
-            link.note_stamp(ServerId::new(id), stamp);
+            link.note(ServerId::new(id), (stamp, 0));
         }
         let now = Now { time: Time::from_nanos(5), ..Now::default() };
         let told = Some((LogIndex::new(9), Term::new(3)));
@@ -169,6 +189,24 @@ mod tests {
             })
             .collect();
         assert_eq!(said, [(77, 5, 9), (80, 5, 9)]);
+    }
+
+    #[test]
+    fn the_records_of_a_group_are_such_as_all_its_members_have_said_that_they_can_apply() {
+        let member = |id| Member { id: ServerId::new(id), ..Member::default() };
+        let members = |ids: &[u64]| Members {
+            all: ids.iter().map(|id| member(*id)).collect(),
+            ..Members::default()
+        };
+        let (mut link, me) = (GroupLink::default(), ServerId::new(1));
+        assert_eq!(link.level(&members(&[1]), me), RECORD_LEVEL, "it is alone");
+        link.note(ServerId::new(2), (0, RECORD_LEVEL + 1));
+        assert_eq!(link.level(&members(&[1, 2]), me), RECORD_LEVEL);
+        assert_eq!(link.level(&members(&[1, 2, 3]), me), 0, "one has said nothing yet");
+        link.note(ServerId::new(3), (0, 0));
+        assert_eq!(link.level(&members(&[1, 2, 3]), me), 0, "one is of the build before");
+        link.note(ServerId::new(3), (0, RECORD_LEVEL));
+        assert_eq!(link.level(&members(&[1, 2, 3]), me), RECORD_LEVEL);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::member_change::{BegunStep, MemberChanges};
 use crate::role::Role;
 use crate::shadow::Shadow;
 use cairn_consensus::{Consensus, ConsensusError};
-use cairn_env::{Answer, Caller, Effect, EffectId, LogEvent, Now, Payload};
-use cairn_master_core::LogJob;
+use cairn_env::{Answer, Caller, Effect, EffectId, Event, LogEvent, Now, Payload};
+use cairn_master_core::{Callers, LogJob, LogResult, State, check_member_request};
 use cairn_protocol::{
     ConsensusMessages, ConsensusMessagesAnswer, ErrorCode, Failure, FindPrimaryAnswer, Hello,
     JoinGroup, JoinGroupAnswer, ListMastersAnswer, MasterRole, MasterStatus, Request, Response,
@@ -60,6 +60,7 @@ pub(crate) struct GroupMember {
     link: GroupLink,
     changes: MemberChanges,
     hello: Hello,
+    callers: Callers,
     shadow: Shadow,
     /// How others reach this member, where it is told.
     address: Address,
@@ -82,6 +83,7 @@ impl GroupMember {
             link,
             changes,
             hello,
+            callers: Callers::default(),
             shadow,
             address,
             is_told_out,
@@ -139,6 +141,37 @@ impl GroupMember {
     /// Whether another member may be in charge.
     pub(crate) fn has_company(&self) -> bool {
         self.consensus.members().voters_to_be().len() > 1
+    }
+
+    /// Who is connected to this member.
+    pub(crate) fn callers(&self) -> &Callers {
+        &self.callers
+    }
+
+    /// Somebody who asks came, or went.
+    pub(crate) fn note_caller(&mut self, event: &Event<(), LogResult>) {
+        match event {
+            Event::Identified { connection, credentials } => {
+                self.callers.identified(*connection, credentials);
+            }
+            Event::Disconnected { connection } => self.callers.disconnected(*connection),
+            _ => {}
+        }
+    }
+
+    /// Whether the caller may ask this of a member at all.
+    pub(crate) fn check(
+        &self,
+        from: Caller,
+        request: &Request,
+        state: &State,
+    ) -> Result<(), Failure> {
+        check_member_request(state, self.callers.who(from), request)
+    }
+
+    /// The level of records that all members can apply, as far as is known here.
+    pub(crate) fn record_level(&self) -> u32 {
+        self.link.level(self.consensus.members(), self.hello.server)
     }
 
     pub(crate) fn consensus(&self) -> &Consensus {
@@ -236,7 +269,8 @@ impl GroupMember {
             Request::ConsensusMessages(them) => Ok(self.hear(now.time, them)?),
             Request::TellShadow(tell) => self.shadow.told(now, shadow_state, &tell),
             Request::AskShadow(ask) => {
-                self.shadow.asked(now, (shadow_state, self.consensus.term()), &ask)
+                let asked = (self.callers.who(from), &ask);
+                self.shadow.asked(now, (shadow_state, self.consensus.term()), asked)
             }
             Request::ListMasters(_) => Ok(self.list_masters(role)),
             Request::JoinGroup(join) => self.is_member_of(&join),
@@ -265,7 +299,7 @@ impl GroupMember {
         if let Some(from) = them.messages.first().map(|message| message.from)
             && self.consensus.members().get(from).is_some()
         {
-            self.link.note_stamp(from, them.stamp);
+            self.link.note(from, (them.stamp, them.record_level));
         }
         let members = self.consensus.members();
         // GM2

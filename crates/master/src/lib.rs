@@ -9,6 +9,7 @@
 //! group of several whatever the others say.
 
 mod backups;
+mod busiest;
 mod checkpoint_fetch;
 mod checkpoint_pace;
 mod checkpoint_reads;
@@ -16,6 +17,7 @@ mod damage_mark;
 mod driver;
 #[cfg(test)]
 mod driver_test;
+mod gauges;
 mod group_link;
 mod group_member;
 mod incoming_backup;
@@ -26,6 +28,7 @@ mod member_directory;
 mod open;
 mod primary;
 mod recovery;
+mod reigns;
 mod remains;
 mod role;
 mod seed;
@@ -34,6 +37,7 @@ mod waiting_member;
 
 pub use cairn_store::PageFileLimits;
 pub use driver::Master;
+pub use gauges::{MasterGauges, MasterStanding, MasterTold};
 pub use group_member::STOPPED;
 pub use incoming_backup::IncomingBackup;
 pub use master_disk::{CHECKPOINT_LANE, MasterDisk};

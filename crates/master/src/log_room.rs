@@ -65,9 +65,14 @@ impl AppendOnItsWay {
         self.append.is_some() && now.since(self.since) >= HANGS_AFTER
     }
 
+    /// How long the one that is over took.
+    pub(crate) fn took(&self, now: Time) -> Duration {
+        now.since(self.since)
+    }
+
     /// Changes wait for as long as a flush takes: a disk that is slow is told of.
     pub(crate) fn slowness(&self, now: Time) -> Option<Effect<LogJob>> {
-        let took = now.since(self.since);
+        let took = self.took(now);
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let event = || LogEvent::warn("slow flush").with_number("took_ms", ms);
         (took >= SLOW_FLUSH).then(|| Effect::Log(event()))

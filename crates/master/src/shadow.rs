@@ -14,8 +14,9 @@ use cairn_env::Now;
 use cairn_master_core::{ShadowCore, State};
 use cairn_protocol::{AskShadow, AskShadowAnswer, ErrorCode, Failure, Response, TellShadow};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{LogIndex, Term, Time};
+use cairn_types::{Identity, LogIndex, Term, Time};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a primary says more often than that is not noted.
@@ -96,10 +97,10 @@ impl Shadow {
         &mut self,
         now: Now,
         (state, term): (Option<&State>, Term),
-        ask: &AskShadow,
+        (who, ask): (&Arc<Identity>, &AskShadow),
     ) -> Result<Response, Failure> {
         let state = state.ok_or_else(|| no_shadow("it is in charge"))?;
-        let word = self.core(now, state)?.answer(now, (state, term), &ask.question);
+        let word = self.core(now, state)?.answer(now, (state, term), (who, &ask.question));
         let applied = state.applied();
         let mut behind = self.freshness.behind(now.time, applied);
         if broken(Rule::A26) {
@@ -117,6 +118,7 @@ mod tests {
     use cairn_master_core::State;
     use cairn_protocol::{AskShadow, ErrorCode, TellShadow};
     use cairn_types::{LogIndex, Term, Time};
+    use std::sync::Arc;
     use std::time::Duration;
 
     fn at(millis: u64) -> Time {
@@ -151,7 +153,8 @@ mod tests {
     fn who_is_in_charge_or_has_nothing_of_its_cell_is_no_shadow() {
         let (mut shadow, now, state) = (Shadow::default(), Now::default(), State::default());
         for state in [None, Some(&state)] {
-            let asked = shadow.asked(now, (state, Term::new(1)), &AskShadow::default());
+            let asked =
+                shadow.asked(now, (state, Term::new(1)), (&Arc::default(), &AskShadow::default()));
             let told = shadow.told(now, state, &TellShadow::default());
             for refused in [asked, told] {
                 let code = refused.map_err(|failure| failure.code);

@@ -193,7 +193,10 @@ impl Driver for WaitingMember {
                 effects.push(Effect::Halt(JOINED.to_owned()));
             }
             // Nothing else was asked for.
-            Event::Completed { .. } | Event::Disconnected { .. } | Event::Command(()) => {}
+            Event::Completed { .. }
+            | Event::Identified { .. }
+            | Event::Disconnected { .. }
+            | Event::Command(()) => {}
         }
     }
 }

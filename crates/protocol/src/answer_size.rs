@@ -4,8 +4,8 @@
 //!   (addresses and racks), which are taken to be of common length.
 
 use crate::{
-    BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, Batch, BatchEntry, MESSAGE_SIZE_MAX,
-    PAYLOAD_SIZE_MAX, Request,
+    BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BUSIEST_COUNT_MAX, Batch, BatchEntry,
+    MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX, QUOTAS_TOLD_MAX, Request,
 };
 use cairn_types::{NAME_SIZE_MAX, PATH_SIZE_MAX};
 
@@ -52,6 +52,8 @@ impl Request {
             Self::Open(open) => SMALL_ANSWER_SIZE + located(open.count) * LOCATION_SIZE,
             Self::Locate(locate) => SMALL_ANSWER_SIZE + located(locate.count) * LOCATION_SIZE,
             Self::GetPolicy(_) => SMALL_ANSWER_SIZE + 4 * PATH_SIZE_MAX,
+            Self::Busiest(_) => SMALL_ANSWER_SIZE + BUSIEST_COUNT_MAX * (PATH_SIZE_MAX + 512),
+            Self::GetQuota(_) => SMALL_ANSWER_SIZE + QUOTAS_TOLD_MAX * 2 * PATH_SIZE_MAX,
             Self::Batch(batch) => batch.answer_size_max().min(whole),
             Self::ListChunks(list) => {
                 let chunk = PATH_SIZE_MAX + 8 * SMALL_ANSWER_SIZE;
@@ -70,7 +72,8 @@ impl Request {
             | Self::Inventory(_)
             | Self::RepairStatus(_)
             | Self::Resources(_)
-            | Self::ListDisks(_) => whole / 2,
+            | Self::ListDisks(_)
+            | Self::RecentRpcs(_) => whole / 2,
             // All that it tells of may be garbage.
             Self::Heartbeat(beat) => {
                 4 * SMALL_ANSWER_SIZE + 16 * beat.leases.len() + 32 * beat.held.len()
@@ -121,7 +124,7 @@ mod tests {
         PAYLOAD_SIZE_MAX, Probe, Read, Request, Stat,
     };
     use cairn_types::wire::Message;
-    use cairn_types::{Entry, NAME_SIZE_MAX};
+    use cairn_types::{Attributes, Entry, NAME_SIZE_MAX};
 
     #[test]
     fn no_number_in_a_request_makes_its_answer_larger_than_a_frame() {
@@ -148,7 +151,10 @@ mod tests {
 
     #[test]
     fn a_full_page_of_the_longest_names_is_no_larger_than_said() {
-        let entry = Entry { name: "n".repeat(NAME_SIZE_MAX), ..Entry::default() };
+        let attributes =
+            Some(Attributes { owner: u32::MAX, group: u32::MAX, mode: u32::MAX }.into());
+        let name = "n".repeat(NAME_SIZE_MAX);
+        let entry = Entry { name, attributes, ..Entry::default() };
         let answer = ListAnswer { entries: vec![entry; 1000], ..ListAnswer::default() };
         let said = Request::from(List { limit: 1000, ..List::default() }).answer_size_max();
         assert!(answer.to_bytes().len() <= said);

@@ -1,5 +1,5 @@
 //! Copying a chunk to a server that has no replica of it (R30): ordered by the master, done by the
-//! receiver with `Fetch`.
+//! receiver with `Fetch`. And copying one on its own server, to be another chunk (R32).
 //!
 //! ```text
 //!   master ──CloneChunk──► receiver ──Fetch──► source        mutations go on
@@ -47,6 +47,33 @@ cairn_types::message! {
 cairn_types::message! {
     /// There is none now.
     pub struct DropCloneAnswer { }
+}
+
+cairn_types::message! {
+    /// Orders a copy of a replica on its own server, as a chunk of its own: for a file that is
+    /// about to write to a chunk which it shares with others (R32). It is no replica before a raise
+    /// adopts it.
+    #[derive(Copy)]
+    pub struct CopyChunk {
+        1 => term: Term,
+        /// What is copied.
+        2 => handle: ChunkHandle,
+        /// At which it stands; nobody mutates it there.
+        3 => version: ChunkVersion,
+        /// Who is to copy it.
+        4 => server: ServerId,
+        /// What the copy is called.
+        5 => copy: ChunkHandle,
+    }
+}
+cairn_types::message! {
+    /// The copy is on disk, and stands as the source does.
+    #[derive(Copy)]
+    pub struct CopyChunkAnswer {
+        1 => serial: SerialNumber,
+        2 => length: u64,
+        3 => mutated_version: ChunkVersion,
+    }
 }
 
 cairn_types::message! {

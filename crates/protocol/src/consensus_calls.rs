@@ -89,6 +89,9 @@ cairn_types::message! {
         /// The latest of these that it had of the receiver: what it has applied is said later than
         /// that.
         5 => echo: u64,
+        /// The highest level of records that the sender can apply; of a build that does not say
+        /// it, 0.
+        6 => record_level: u32,
     }
 }
 cairn_types::message! {

@@ -79,6 +79,10 @@ cairn_types::code! {
         DeadlineExceeded = 28,
         /// No server listens at the address, or the network does not reach it.
         Unreachable = 29,
+        /// Owner, group and mode do not allow it to who asks.
+        PermissionDenied = 30,
+        /// More than the quota of a directory allows (R36).
+        QuotaExceeded = 31,
     }
 }
 

@@ -30,7 +30,7 @@ cairn_types::message! {
         /// The server that it means to reach; zero where any will do (R5).
         7 => expects: ServerId,
         8 => build: String,
-        /// A place for credentials; empty so far.
+        /// Who it is, as it says: an `Identity`. Empty: the superuser, or a server.
         9 => credentials: bytes::Bytes,
     }
 }
@@ -85,7 +85,7 @@ impl Role {
                 Request::FindPrimary(_) => true,
                 _ => self == Self::Client,
             },
-            RpcDirection::ClientToMember => self == Self::Client,
+            RpcDirection::ClientToMember | RpcDirection::ClientToServer => self == Self::Client,
             RpcDirection::ClientToChunkserver => match request {
                 // Bytes in a buffer do nothing to anyone, whoever brought them.
                 Request::Push(_) => true,

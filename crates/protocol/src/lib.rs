@@ -9,9 +9,11 @@
 //! Knows types and bytes. Never sees a socket.
 
 mod answer_size;
+mod attribute_calls;
 mod backup_calls;
 mod batch;
 mod batch_entries;
+mod busy_calls;
 mod check_calls;
 mod chunk_counts;
 mod clone_calls;
@@ -28,30 +30,40 @@ mod master_calls;
 mod mutation_calls;
 mod policy_calls;
 mod primary_search;
+mod quota_calls;
 mod read_calls;
 mod reason_code;
 mod repair_status;
 mod report_slice;
 mod resource_calls;
 mod rpc;
+mod rpclog_calls;
 mod server_calls;
 mod setting_calls;
 mod shadow_calls;
 mod shadow_questions;
+mod snapshot_calls;
 mod traffic;
 
 pub use answer_size::SMALL_ANSWER_SIZE;
+pub use attribute_calls::{SetAttributes, SetAttributesAnswer};
 pub use backup_calls::{BackUp, BackUpAnswer, ReadBackup, ReadBackupAnswer};
 pub use batch::{
     BATCH_COUNT_MAX, BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch,
     BatchAnswer, BatchEntry, BatchResult, Looked, SESSION_MUTATIONS_MAX,
+};
+pub use busy_calls::{
+    BUSIEST_COUNT_MAX, Busiest, BusiestAnswer, BusyClient, BusyFile, LatencyBucket,
 };
 pub use check_calls::{
     CheckReplica, CheckReplicaAnswer, ChunkWait, ListChunks, ListChunksAnswer, ListHeld,
     ListHeldAnswer, ListedChunk, ListedReplica, MissingReplica, ReplicaFault,
 };
 pub use chunk_counts::{CellNow, ChunkCounts, WaitReason, WaitingCount};
-pub use clone_calls::{CloneChunk, CloneChunkAnswer, CloneProgress, DropClone, DropCloneAnswer};
+pub use clone_calls::{
+    CloneChunk, CloneChunkAnswer, CloneProgress, CopyChunk, CopyChunkAnswer, DropClone,
+    DropCloneAnswer,
+};
 pub use consensus_calls::{
     ConsensusEntry, ConsensusKind, ConsensusMessage, ConsensusMessages, ConsensusMessagesAnswer,
     FetchCheckpoint, FetchCheckpointAnswer, OfferedCheckpoint,
@@ -95,6 +107,9 @@ pub use policy_calls::{
 pub use primary_search::{
     ChoiceNumber, MASTERS_KNOWN_MAX, PrimarySearch, SEARCH_ROUND_TIME_MAX, SearchStep,
 };
+pub use quota_calls::{
+    GetQuota, GetQuotaAnswer, QUOTAS_TOLD_MAX, QuotaUse, SetQuota, SetQuotaAnswer, SubtreeTotals,
+};
 pub use read_calls::{ChunkLength, ChunkLengthAnswer, Read, ReadAnswer};
 pub use reason_code::ReasonCode;
 pub use repair_status::{BelowGoalCount, CloneStatus, CopyNeed, RepairStatus, RepairStatusAnswer};
@@ -104,10 +119,11 @@ pub use resource_calls::{
     Resources, ResourcesAnswer, ServerDisks, ServerResources,
 };
 pub use rpc::{
-    ChunkserverToMaster, ClientToChunkserver, ClientToMaster, ClientToMember, Directed, Handshake,
-    MasterToChunkserver, MasterToMaster, PrimaryToSecondary, ReplicaToReplica, Request, Response,
-    Rpc, RpcDirection, proto_table,
+    ChunkserverToMaster, ClientToChunkserver, ClientToMaster, ClientToMember, ClientToServer,
+    Directed, Handshake, MasterToChunkserver, MasterToMaster, PrimaryToSecondary, RPC_NAMES,
+    ReplicaToReplica, Request, Response, Rpc, RpcDirection, proto_table, rpc_name,
 };
+pub use rpclog_calls::{RecentRpcs, RecentRpcsAnswer};
 pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,
     HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join, JoinAnswer, LeftOut, Probe,
@@ -118,4 +134,5 @@ pub use setting_calls::{ChangeSettings, ChangeSettingsAnswer};
 pub use shadow_calls::{
     AskShadow, AskShadowAnswer, ShadowQuestion, ShadowWord, TellShadow, TellShadowAnswer,
 };
+pub use snapshot_calls::{Snapshot, SnapshotAnswer};
 pub use traffic::{TrafficRates, TrafficTotals};

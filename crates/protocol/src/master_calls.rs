@@ -95,6 +95,8 @@ cairn_types::message! {
         1 => mutation: MutationName,
         2 => path: CellPath,
         3 => parents: bool,
+        /// Of what is made; none: 0755.
+        4 => mode: Option<u32>,
     }
 }
 cairn_types::message! {
@@ -114,6 +116,8 @@ cairn_types::message! {
         /// Acknowledge mutations only once they are on disk everywhere; else what its directory's
         /// policy says.
         6 => synced: bool,
+        /// None: 0644.
+        7 => mode: Option<u32>,
     }
 }
 cairn_types::message! {
@@ -292,7 +296,11 @@ cairn_types::message! {
 cairn_types::message! {
     /// Makes the master ask the last chunk's primary for its length and record it (design §4);
     /// done by clients at `sync` and at close.
-    pub struct RecordLength { 1 => file: EntryId }
+    pub struct RecordLength {
+        1 => file: EntryId,
+        /// Who asks has closed the file: what it is charged beyond its length is given back (R36).
+        2 => closes: bool,
+    }
 }
 cairn_types::message! {
     /// The recorded length in bytes.

@@ -28,17 +28,23 @@ use crate::{
 use crate::{AskShadow, AskShadowAnswer, TellShadow, TellShadowAnswer};
 use crate::{BackUp, BackUpAnswer, ReadBackup, ReadBackupAnswer};
 use crate::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain, UndrainAnswer};
+use crate::{Busiest, BusiestAnswer};
 use crate::{CancelJob, CancelJobAnswer, ListJobs, ListJobsAnswer};
 use crate::{ChangeMasters, ChangeMastersAnswer, ChangeSettings, ChangeSettingsAnswer};
 use crate::{
     CheckReplica, CheckReplicaAnswer, ListChunks, ListChunksAnswer, ListHeld, ListHeldAnswer,
 };
 use crate::{ConsensusMessages, ConsensusMessagesAnswer, FetchCheckpoint, FetchCheckpointAnswer};
+use crate::{CopyChunk, CopyChunkAnswer};
 use crate::{FindPrimary, FindPrimaryAnswer};
 use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
+use crate::{GetQuota, GetQuotaAnswer, SetQuota, SetQuotaAnswer};
 use crate::{JoinGroup, JoinGroupAnswer, ListMasters, ListMastersAnswer};
 use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer, Recover, RecoverAnswer};
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
+use crate::{RecentRpcs, RecentRpcsAnswer};
+use crate::{SetAttributes, SetAttributesAnswer};
+use crate::{Snapshot, SnapshotAnswer};
 use cairn_types::wire::{Message, WireError};
 
 /// A request message, and what answers it.
@@ -48,6 +54,9 @@ pub trait Rpc: Into<Request> {
 
     /// The rpc's name.
     const NAME: &'static str;
+
+    /// The rpc's number.
+    const KIND: u16;
 
     /// Takes what came of the call as the answer to this request (A2).
     ///
@@ -122,6 +131,8 @@ macro_rules! rpcs {
                 type Answer = $answer;
 
                 const NAME: &'static str = stringify!($request);
+
+                const KIND: u16 = $kind;
 
                 fn answer(result: Result<Response, Failure>) -> Result<$answer, Failure> {
                     match result? {
@@ -232,6 +243,15 @@ macro_rules! rpcs {
             )*
         }
 
+        /// The number and the name of every rpc.
+        pub const RPC_NAMES: &[(u16, &str)] = &[ $( ($kind, stringify!($request)), )* ];
+
+        /// The name of rpc `kind`, where this build knows it.
+        #[must_use]
+        pub fn rpc_name(kind: u16) -> Option<&'static str> {
+            match kind { $( $kind => Some(stringify!($request)), )* _ => None }
+        }
+
         /// Every rpc as `number, request, answer` with the messages' protobuf definitions.
         #[must_use]
         pub fn proto_table() -> Vec<(u16, &'static str, &'static str, String)> {
@@ -280,6 +300,7 @@ rpcs! {
         35 => LetGoOfLost -> LetGoOfLostAnswer,
         36 => GetPolicy -> GetPolicyAnswer,
         37 => SetPolicy -> SetPolicyAnswer,
+        180 => Snapshot -> SnapshotAnswer,
         110 => ListJobs -> ListJobsAnswer,
         111 => CancelJob -> CancelJobAnswer,
         112 => Drain -> DrainAnswer,
@@ -289,6 +310,9 @@ rpcs! {
         120 => ListChunks -> ListChunksAnswer,
         130 => Recover -> RecoverAnswer,
         140 => FindPrimary -> FindPrimaryAnswer,
+        170 => SetQuota -> SetQuotaAnswer,
+        171 => GetQuota -> GetQuotaAnswer,
+        160 => SetAttributes -> SetAttributesAnswer,
     }
     /// What clients ask of one member of the group of masters, whatever it is to its group.
     ClientToMember {
@@ -298,6 +322,11 @@ rpcs! {
         154 => ChangeMasters -> ChangeMastersAnswer,
         155 => BackUp -> BackUpAnswer,
         156 => ReadBackup -> ReadBackupAnswer,
+        190 => Busiest -> BusiestAnswer,
+    }
+    /// What clients ask of any server, and its world answers.
+    ClientToServer {
+        195 => RecentRpcs -> RecentRpcsAnswer,
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {
@@ -316,6 +345,7 @@ rpcs! {
         63 => Probe -> ProbeAnswer,
         64 => CloneChunk -> CloneChunkAnswer,
         65 => DropClone -> DropCloneAnswer,
+        66 => CopyChunk -> CopyChunkAnswer,
     }
     /// What a member of the group of masters asks of another.
     MasterToMaster {

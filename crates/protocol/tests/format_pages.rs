@@ -108,6 +108,7 @@ fn unpacked(definition: &str) -> String {
 /// Messages that no rpc is named after.
 fn messages_within_others() -> String {
     [
+        cairn_types::Attributes::proto_text(),
         cairn_types::CellConfig::proto_text(),
         cairn_types::Entry::proto_text(),
         cairn_types::Member::proto_text(),
@@ -154,12 +155,17 @@ fn messages_within_others() -> String {
         protocol::MasterStatus::proto_text(),
         protocol::LostChunk::proto_text(),
         protocol::PolicyOrigin::proto_text(),
+        protocol::QuotaUse::proto_text(),
         protocol::ReplicaReport::proto_text(),
         protocol::ResourceUse::proto_text(),
         protocol::ServerDisks::proto_text(),
         protocol::ServerResources::proto_text(),
+        protocol::BusyClient::proto_text(),
+        protocol::BusyFile::proto_text(),
+        protocol::LatencyBucket::proto_text(),
         protocol::ScrubProgress::proto_text(),
         protocol::ServerStatus::proto_text(),
+        protocol::SubtreeTotals::proto_text(),
         protocol::CellNow::proto_text(),
         protocol::ChunkCounts::proto_text(),
         protocol::TrafficRates::proto_text(),

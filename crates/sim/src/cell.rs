@@ -217,6 +217,7 @@ fn add_client(
                 rack: rack_of(at),
                 seed: u128::from(boot.seed) << 64 | at as u128,
                 shadow_reads,
+                identity: cairn_types::Identity::default(),
             };
             let driver = ClientCore::new(settings);
             Ok(DriverProcess::boxed(boot.node, driver, Arc::new(NoDisk), None))

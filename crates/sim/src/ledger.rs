@@ -4,7 +4,7 @@
 use crate::inventories::ToldInventories;
 use cairn_env::{ChunkJob, CloneWork, JournalEntry};
 use cairn_env_sim::{NodeId, WorldTime};
-use cairn_protocol::{Failure, Fetch, Inventory, ReplicaReport, Request, Response};
+use cairn_protocol::{Failure, Fetch, Heartbeat, Inventory, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,8 +68,11 @@ pub(crate) struct ChunkLedger {
     fetched: BTreeMap<NodeId, (NodeId, ChunkVersion)>,
     /// Clones that are finished and not adopted.
     clones: BTreeMap<NodeId, ReplicaLedger>,
-    /// Nodes that have ever applied a push, whatever became of their disks.
-    pub(crate) appliers: BTreeMap<PushId, BTreeSet<NodeId>>,
+    /// Of which chunk of its own a node copies this one.
+    copied_of: BTreeMap<NodeId, ChunkHandle>,
+    /// Nodes that have ever applied a push, and under which version, whatever became of their
+    /// disks.
+    pub(crate) appliers: BTreeMap<PushId, BTreeMap<NodeId, ChunkVersion>>,
 }
 
 impl ReplicaLedger {
@@ -140,21 +143,6 @@ impl ChunkLedger {
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
     }
 
-    /// A node's disk has worked on a clone.
-    fn clone_did(&mut self, node: NodeId, work: &CloneWork) {
-        match work {
-            CloneWork::Finish { stands } => {
-                let source = self.fetched.get(&node).and_then(|(from, _)| self.replicas.get(from));
-                let clone = source.map(|source| source.copied(stands)).unwrap_or_default();
-                self.clones.insert(node, clone);
-            }
-            CloneWork::Begin { anew: false } => {}
-            CloneWork::Begin { anew: true } | CloneWork::Install { .. } | CloneWork::Drop => {
-                self.clones.remove(&node);
-            }
-        }
-    }
-
     /// Whether fewer than so many of these nodes' replicas are sure to hold all that was
     /// acknowledged: the rest are damaged, or may have lost bytes, or lack what another has.
     pub(crate) fn lacks_sure(&self, nodes: &[NodeId], least: usize) -> bool {
@@ -172,8 +160,8 @@ impl ChunkLedger {
     /// A node's clone is a replica from here on.
     fn adopt(&mut self, node: NodeId) {
         let replica = self.clones.remove(&node).unwrap_or_default();
-        for push in replica.applied.keys() {
-            self.appliers.entry(*push).or_default().insert(node);
+        for (push, (version, _)) in &replica.applied {
+            self.appliers.entry(*push).or_default().insert(node, *version);
         }
         self.replicas.insert(node, replica);
     }
@@ -193,6 +181,8 @@ impl ChunkLedger {
 pub(crate) struct Ledger {
     pub(crate) chunks: BTreeMap<ChunkHandle, ChunkLedger>,
     pub(crate) by_place: BTreeMap<(EntryId, ChunkIndex), ChunkHandle>,
+    /// Snapshots that are being made, and the copies of files in them.
+    growing: BTreeMap<EntryId, Vec<EntryId>>,
     inventories: ToldInventories,
     /// How often each machine's power went, and its disks alone.
     boots: BTreeMap<NodeId, (u64, u64)>,
@@ -230,7 +220,7 @@ impl Ledger {
                     if let Some(push) = mutation.push {
                         replica.applied.insert(push, (*version, mutation.serial));
                         replica.gone.remove(&push);
-                        chunk.appliers.entry(push).or_default().insert(node);
+                        chunk.appliers.entry(push).or_default().insert(node, *version);
                     }
                 }
                 replica.dirty = !*sync;
@@ -268,9 +258,80 @@ impl Ledger {
             ChunkJob::Trash { handle, .. } => {
                 self.chunk(*handle).replicas.remove(&node);
             }
-            ChunkJob::Clone { handle, work } => self.chunk(*handle).clone_did(node, work),
+            ChunkJob::Clone { handle, work } => self.clone_did(node, *handle, work),
             _ => {}
         }
+    }
+
+    /// A node's disk has worked on a clone, or on a copy of a chunk of its own.
+    fn clone_did(&mut self, node: NodeId, handle: ChunkHandle, work: &CloneWork) {
+        let chunk = self.chunk(handle);
+        match work {
+            CloneWork::Finish { stands } => {
+                let source = match chunk.copied_of.get(&node).copied() {
+                    Some(of) => self.chunks.get(&of).and_then(|of| of.replicas.get(&node)),
+                    None => {
+                        let from = chunk.fetched.get(&node).map(|(from, _)| *from);
+                        from.and_then(|from| self.chunks[&handle].replicas.get(&from))
+                    }
+                };
+                let clone = source.map(|source| source.copied(stands)).unwrap_or_default();
+                self.chunk(handle).clones.insert(node, clone);
+            }
+            CloneWork::Begin { anew: false } => {}
+            CloneWork::Copy { of, .. } => {
+                chunk.copied_of.insert(node, *of);
+                chunk.clones.remove(&node);
+            }
+            CloneWork::Begin { anew: true } | CloneWork::Install { .. } | CloneWork::Drop => {
+                chunk.copied_of.remove(&node);
+                chunk.clones.remove(&node);
+            }
+        }
+    }
+
+    /// A snapshot has a copy of these places of a file.
+    pub(crate) fn copied(
+        &mut self,
+        top: EntryId,
+        (file, copy): (EntryId, EntryId),
+        (first, count): (ChunkIndex, u64),
+    ) {
+        self.growing.entry(top).or_default().push(copy);
+        let end = ChunkIndex::new(first.get().saturating_add(count));
+        let places = self.by_place.range((file, first)..(file, end));
+        let places: Vec<_> = places.map(|((_, index), chunk)| ((copy, *index), *chunk)).collect();
+        self.by_place.extend(places);
+    }
+
+    /// A snapshot is there, or came to nothing: then what it had of chunks is nobody's.
+    pub(crate) fn snapshot_over(&mut self, top: EntryId, stands: bool) {
+        let copies = self.growing.remove(&top).unwrap_or_default();
+        if !stands {
+            self.by_place.retain(|(file, _), _| !copies.contains(file));
+        }
+    }
+
+    /// The master of another term begins: what is not there comes to nothing (R34).
+    pub(crate) fn snapshots_given_up(&mut self) {
+        let tops: Vec<EntryId> = self.growing.keys().copied().collect();
+        tops.into_iter().for_each(|top| self.snapshot_over(top, false));
+    }
+
+    /// The files that have a chunk.
+    pub(crate) fn files_of(&self, handle: ChunkHandle) -> Vec<EntryId> {
+        let all = self.by_place.iter().filter(|(_, chunk)| **chunk == handle);
+        all.map(|((file, _), _)| *file).collect()
+    }
+
+    /// A file has a copy of a chunk that it shared: what was acknowledged there is asked of it
+    /// too.
+    pub(crate) fn copied_on_write(&mut self, shared: ChunkHandle, copy: ChunkHandle) {
+        let ChunkLedger { acknowledged, told_synced, closed, .. } = self.chunk(shared).clone();
+        let copy = self.chunk(copy);
+        copy.closed = closed;
+        copy.acknowledged = acknowledged;
+        copy.told_synced = told_synced;
     }
 
     /// A node was given blocks of another's replica, or was told that it lacks none.
@@ -357,11 +418,14 @@ impl Ledger {
         }
     }
 
-    /// The process that runs on a node says that it has these no more.
-    pub(crate) fn told_as_lost(&mut self, node: NodeId, lost: &[ChunkHandle]) {
-        for handle in lost {
-            if let Some(replica) = self.chunk(*handle).replicas.get_mut(&node) {
-                replica.absent = true;
+    /// The process that runs on a node says which it has no more, and which it has: of those that
+    /// were lost it may have got a copy while the word was on its way.
+    pub(crate) fn told_of(&mut self, node: NodeId, beat: &Heartbeat) {
+        let lost = beat.lost.iter().map(|handle| (*handle, true));
+        let held = beat.held.iter().map(|report| (report.handle, false));
+        for (handle, absent) in lost.chain(held) {
+            if let Some(replica) = self.chunk(handle).replicas.get_mut(&node) {
+                replica.absent = absent;
             }
         }
     }

@@ -11,6 +11,7 @@
 
 mod cell;
 mod checkers;
+mod committed_state;
 mod disk_damage;
 mod drills;
 mod fault_endings;

@@ -5,6 +5,7 @@ use crate::checkers::it_heals::{Amiss, CellAtRest, Excused, ServerAtRest};
 use crate::checkers::replay_is_state::ReplayIsState;
 use crate::checkers::shadow_is_prefix::ShadowIsPrefix;
 use crate::checkers::{Checker, Verdict};
+use crate::committed_state::CommittedState;
 use crate::ledger::Ledger;
 use crate::report::CheckFailure;
 use crate::server_book::ServerBook;
@@ -14,7 +15,7 @@ use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
 use cairn_master::Master;
 use cairn_master_core::{LogDone, LogJob, LogResult, Record};
-use cairn_protocol::{BatchEntry, Failure, Request, Response};
+use cairn_protocol::{BatchEntry, ErrorCode, Failure, Request, Response};
 use cairn_types::wire::Message;
 use cairn_types::{ChunkHandle, LogIndex, Term};
 use std::cell::RefCell;
@@ -39,6 +40,7 @@ pub(crate) struct Observer {
     replay: BTreeMap<NodeId, ReplayIsState>,
     group: GroupAgrees,
     shadows: ShadowIsPrefix,
+    committed: CommittedState,
     checkers: Vec<Box<dyn Checker>>,
 }
 
@@ -66,6 +68,7 @@ impl Observer {
             replay: BTreeMap::new(),
             group: GroupAgrees::default(),
             shadows: ShadowIsPrefix::default(),
+            committed: CommittedState::default(),
             checkers,
         }
     }
@@ -130,6 +133,7 @@ impl Observer {
     /// A backup of the master's disk came back: its log begins again somewhere in the past.
     pub(crate) fn master_restored(&mut self) {
         self.replay.values_mut().for_each(ReplayIsState::give_up);
+        self.committed.give_up();
     }
 
     /// Compares all masters' states with what their logs say, and with each other.
@@ -170,6 +174,12 @@ impl Observer {
     }
 
     fn logged(&mut self, at: WorldTime, record: &Record) {
+        if let Some(why) = self.committed.refuses(record) {
+            if why == ErrorCode::QuotaExceeded {
+                self.reach("record refused for a quota");
+            }
+            return;
+        }
         match record {
             Record::OpenChunk(open) => {
                 if let Some(closes) = open.closes {
@@ -185,6 +195,35 @@ impl Observer {
                 chunk.logged.insert(open.version, open.set_size);
                 chunk.logged_at.insert(open.version, at);
                 self.reach("chunk opened");
+            }
+            Record::CopyEntries(copies) => {
+                for entry in &copies.entries {
+                    let places = (entry.first, entry.count);
+                    self.ledger.copied(copies.top, (entry.source, entry.id), places);
+                }
+                self.reach("tree copied");
+            }
+            Record::SnapshotTree(last) => self.ledger.snapshot_over(last.top, true),
+            Record::DiscardSnapshot(given_up) => self.ledger.snapshot_over(given_up.top, false),
+            Record::Begin(_) => self.ledger.snapshots_given_up(),
+            Record::CopyOnWrite(own) => {
+                let place = (own.file, own.index);
+                if self.ledger.by_place.get(&place) != Some(&own.shared) {
+                    return;
+                }
+                self.ledger.by_place.insert(place, own.handle);
+                self.ledger.copied_on_write(own.shared, own.handle);
+                for (handle, version, set_size) in [
+                    (own.shared, own.shared_version, own.shared_set_size),
+                    (own.handle, own.version, own.set_size),
+                ] {
+                    let chunk = self.ledger.chunk(handle);
+                    chunk.logged.insert(version, set_size);
+                    chunk.logged_at.insert(version, at);
+                }
+                let chunk = self.ledger.chunk(own.handle);
+                (chunk.file, chunk.index) = place;
+                self.reach("chunk copied on write");
             }
             Record::CloseChunk(close) => self.ledger.chunk(close.handle).closed = true,
             Record::SetVersion(set) => {
@@ -259,7 +298,7 @@ impl Observer {
 impl MessageWatch for Observer {
     fn delivered(&mut self, seen: &SeenRequest<'_>) {
         if let Request::Heartbeat(beat) = seen.request {
-            self.ledger.told_as_lost(seen.from, &beat.lost);
+            self.ledger.told_of(seen.from, beat);
         }
         if let Request::Inventory(slice) = seen.request {
             self.ledger.inventory(seen.from, slice);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cairn_client_core::{Operation, Output};
 use cairn_protocol::{
     Batch, BatchEntry, BatchResult, Create, Delete, Failure, List, MakeDirectory, Open, Rename,
-    Request, Response, SetPolicy, Stat, Undelete,
+    Request, Response, SetPolicy, Snapshot, Stat, Undelete,
 };
 use cairn_types::{CellPath, Content, Entry, EntryId, PolicyPartNames, PolicyParts};
 use std::fmt;
@@ -46,6 +46,10 @@ pub(crate) enum ClientOp {
         level: Option<u32>,
         apply: bool,
     },
+    Snapshot {
+        from: CellPath,
+        to: CellPath,
+    },
     /// What a person orders of the master.
     Order {
         order: Box<Request>,
@@ -83,6 +87,10 @@ pub(crate) enum ClientOp {
     Sync {
         file: EntryId,
     },
+    /// Syncs it, too.
+    Close {
+        file: EntryId,
+    },
 }
 
 /// What an operation gives.
@@ -112,11 +120,10 @@ impl ClientOp {
         let mutation = Default::default();
         Operation::Ask(match self {
             Self::MakeDirectory { path } => {
-                Request::MakeDirectory(MakeDirectory { mutation, path, parents: false })
+                Request::MakeDirectory(MakeDirectory { mutation, path, ..MakeDirectory::default() })
             }
             Self::Create { path, content, or_open } => {
-                let create =
-                    Create { mutation, path, replication: 0, content, or_open, synced: false };
+                let create = Create { mutation, path, content, or_open, ..Create::default() };
                 return Operation::Open(create.into());
             }
             Self::Rename { from, to, replace } => {
@@ -132,6 +139,7 @@ impl ClientOp {
                 let set = PolicyParts { replication: level, ..PolicyParts::default() };
                 Request::SetPolicy(SetPolicy { mutation, path, set, inherit, apply })
             }
+            Self::Snapshot { from, to } => Request::Snapshot(Snapshot { mutation, from, to }),
             Self::Order { order } => *order,
             Self::Stat { path } => Request::Stat(Stat { path }),
             Self::Open { path } => {
@@ -152,6 +160,7 @@ impl ClientOp {
                 return Operation::Read { file, offset, size, fresh };
             }
             Self::Sync { file } => return Operation::Sync { file },
+            Self::Close { file } => return Operation::Close { file, sync: true },
         })
     }
 }
@@ -201,6 +210,7 @@ pub(crate) fn done_of(output: Output) -> OpOutput {
         Output::Answered(Response::Create(answer)) => OpOutput::Entry(answer.entry),
         Output::Answered(Response::Stat(answer)) => OpOutput::Entry(answer.entry),
         Output::Answered(Response::Open(answer)) => OpOutput::Entry(answer.entry),
+        Output::Answered(Response::Snapshot(answer)) => OpOutput::Entry(answer.entry),
         Output::Answered(Response::Delete(answer)) => OpOutput::Hidden(answer.hidden),
         Output::Answered(Response::List(answer)) => OpOutput::Entries(answer.entries),
         Output::Answered(Response::Batch(answer)) => {

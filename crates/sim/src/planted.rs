@@ -52,7 +52,7 @@ fn faults_for(rule: Rule) -> FaultMix {
         Rule::R7 | Rule::R8 | Rule::R9 | Rule::R10 | Rule::R11 => {
             network.with(Kind::Kill, 3).with(Kind::PowerLoss, 1)
         }
-        Rule::R35 => FaultMix::calm(),
+        Rule::R35 | Rule::R36 => FaultMix::calm(),
         _ => network.with(Kind::Kill, 2),
     }
 }
@@ -69,7 +69,14 @@ fn run_for(rule: Rule, seed: u64) -> RunConfig {
 fn cut_masters(seed: u64) -> RunConfig {
     use FaultKind as Kind;
     let faults = FaultMix::every(700, &[(Kind::Partition, 1), (Kind::LongPause, 1)]);
-    RunConfig { faults, masters: 3, seconds: 15, levels: false, ..RunConfig::of(seed) }
+    RunConfig {
+        faults,
+        masters: 3,
+        seconds: 15,
+        levels: false,
+        snapshots: false,
+        ..RunConfig::of(seed)
+    }
 }
 
 /// Some seconds of faults, and then the cell has to heal.

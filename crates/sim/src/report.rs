@@ -26,6 +26,8 @@ pub struct RunConfig {
     pub batches: bool,
     /// Whether a client says levels of replication, and others.
     pub levels: bool,
+    /// Whether snapshots are taken, and the copies written to.
+    pub snapshots: bool,
     /// Whether a client has to get on while faults last, and every replica is read at the end.
     pub strict: bool,
     /// Whether the cell has to heal when the faults are over.
@@ -46,6 +48,7 @@ impl RunConfig {
             faults: FaultMix::of(seed),
             batches: true,
             levels: true,
+            snapshots: true,
             strict: false,
             heals: false,
         }

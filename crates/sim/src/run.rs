@@ -11,11 +11,12 @@ use crate::report::{CheckFailure, RunConfig, RunReport};
 use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
     Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, PeoplesActs, Progress,
-    RandomWriter, RecordFile, SequentialFiles, ShadowReader, SharedFile, TailingReader,
+    QuotaPressure, RandomWriter, RecordFile, SequentialFiles, ShadowReader, SharedFile, Snapshots,
+    TailingReader,
 };
 use cairn_env_sim::{WorldStep, WorldTime};
-use cairn_types::CellConfig;
 use cairn_types::planted::Rule;
+use cairn_types::{CellConfig, EntryId};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -37,6 +38,8 @@ struct WorkloadFiles {
     random: Rc<RefCell<SharedFile>>,
     records: Vec<Rc<RefCell<RecordFile>>>,
     names: Rc<RefCell<NameHistory>>,
+    /// Files of snapshots.
+    copies: Rc<RefCell<Vec<EntryId>>>,
 }
 
 /// Runs one seed.
@@ -84,6 +87,7 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
         random: SharedFile::named("/shared"),
         records: vec![RecordFile::named("/log-1"), RecordFile::named("/log-2")],
         names: Rc::default(),
+        copies: Rc::default(),
     };
     let mut workloads = workloads(&sim, &shared, config);
     start_all(&mut sim, &mut workloads, 0);
@@ -158,6 +162,10 @@ fn workloads(
     }
     if config.levels {
         workloads.push(Box::new(LevelChanges::new(2)));
+        workloads.push(Box::new(QuotaPressure::new(3)));
+    }
+    if config.snapshots {
+        workloads.push(Box::new(Snapshots::new(shared.copies.clone())));
     }
     if config.heals {
         workloads.push(Box::new(PeoplesActs::new(4)));
@@ -172,7 +180,7 @@ fn workloads(
 fn last_reader(shared: &WorkloadFiles) -> FinalReads {
     let mut bytes = shared.sequential.borrow().clone();
     bytes.push(shared.random.clone());
-    FinalReads::new(bytes, shared.records.clone())
+    FinalReads::new(bytes, shared.records.clone(), &shared.copies.borrow())
 }
 
 fn audited(shared: &WorkloadFiles) -> Vec<AuditedFile> {

@@ -344,6 +344,10 @@ impl ChunkDisk {
         let place = match (known, work) {
             (Some(place), _) => place,
             (None, CloneWork::Begin { .. }) => self.roomiest()?,
+            // Beside what it is copied of.
+            (None, CloneWork::Copy { of, offset: 0 }) => {
+                locked(&self.places).get(of).copied().ok_or(ChunkError::NoSuchChunk)?
+            }
             (None, CloneWork::Drop) => return Ok(ChunkDone::Cloned),
             (None, _) => return Err(ChunkError::NoSuchChunk),
         };

@@ -556,6 +556,10 @@ impl ChunkStore {
                 CloneWork::Install { offset, checksums, bytes } => {
                     self.clones.install(handle, *offset, checksums, bytes)?;
                 }
+                CloneWork::Copy { of, offset } => {
+                    let next = self.copy_blocks(*of, handle, *offset)?;
+                    return Ok(ChunkDone::Copied { next });
+                }
                 CloneWork::Finish { stands } => self.clones.finish(handle, stands)?,
                 CloneWork::Drop => self.clones.remove(handle)?,
             }

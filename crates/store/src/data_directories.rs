@@ -18,13 +18,15 @@ use crate::chunk_store::{ChunkStore, FAILED_PATH, PROBE_PATH};
 use crate::clone_files::CLONES_DIRECTORY;
 use crate::trash::TRASH_DIRECTORY;
 use cairn_env::{Disk, IoFailure, JournalEntry};
+use cairn_format::RPC_LOG_DIRECTORY;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// What may be in an empty directory: what file systems make by themselves.
 const NOBODYS: &str = "lost+found";
-/// What a store puts into a directory that was emptied under it, or finds to be there.
-const NOTES: [&str; 2] = [FAILED_PATH, PROBE_PATH];
+/// What a store puts into a directory that was emptied under it, or finds to be there; and the
+/// diagnostic log, which may be deleted at any time (GFS §5.3).
+const NOTES: [&str; 3] = [FAILED_PATH, PROBE_PATH, RPC_LOG_DIRECTORY];
 /// Directories of a store, which may be there with nothing in them.
 const STORES: [&str; 3] = [CHUNKS_DIRECTORY, CLONES_DIRECTORY, TRASH_DIRECTORY];
 

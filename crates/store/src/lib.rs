@@ -21,6 +21,7 @@ mod chunk_store_open;
 mod clone_files;
 mod data_directories;
 mod identity_file;
+mod local_copy;
 mod log_recovery;
 mod log_spare;
 mod mutation;

@@ -13,7 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &["cairn-consensus", "cairn-master-core", "cairn-chunk-core", "cairn-client-core"],
     &["cairn-env-os", "cairn-env-sim", "cairn-master", "cairn-chunkserver"],
     &["cairn-client", "cairn-testkit"],
-    &["cairn-transfer", "cairn-bench", "cairn-soaks", "cairn-sim"],
+    &["cairn-transfer", "cairn-bench", "cairn-rpclog", "cairn-soaks", "cairn-sim"],
     &["cairn", "cairn-tidy"],
     &["cairn-xtask"],
 ];

@@ -1,7 +1,7 @@
 //! Where a file of a cell goes on this machine.
 //!
 //! - L1: a plain file is written under a partial name beside its target and renamed when all of it
-//!   is there; it has the mode of the one that it replaces.
+//!   is there; it has the mode of the one that it replaces, or the one that it is to be made with.
 //! - L2: a link is followed, and what is no plain file (a device, a pipe) is written through and
 //!   never replaced.
 
@@ -9,6 +9,7 @@ use crate::partial_files::PartialFiles;
 use crate::partial_name::local_partial_name;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Why nothing can be written there.
@@ -41,7 +42,8 @@ pub struct LocalTarget<'p> {
 struct PartialTarget<'p> {
     path: PathBuf,
     target: PathBuf,
-    mode: Option<Permissions>,
+    /// The mode of the one that it replaces.
+    former: Option<Permissions>,
     partials: &'p PartialFiles,
 }
 
@@ -54,16 +56,17 @@ impl Drop for PartialTarget<'_> {
 }
 
 impl<'p> LocalTarget<'p> {
-    /// Opens `target` for writing; with `replace`, also where a file is there.
+    /// Opens `target` for writing; with `replace`, also where a file is there. With a `mode` it is
+    /// made with that, and keeps it until somebody gives it another.
     ///
     /// # Errors
     /// Where that may not or cannot be.
     pub async fn open(
         target: &Path,
-        replace: bool,
+        (replace, mode): (bool, Option<u32>),
         partials: &'p PartialFiles,
     ) -> Result<Self, LocalTargetError> {
-        let (target, mode) = match target.metadata() {
+        let (target, former) = match target.metadata() {
             Ok(there) if there.is_dir() => return Err(LocalTargetError::IsADirectory),
             Ok(_) if !replace => return Err(LocalTargetError::Taken),
             Ok(there) if there.is_file() => (target.canonicalize()?, Some(there.permissions())),
@@ -78,8 +81,14 @@ impl<'p> LocalTarget<'p> {
         };
         let path = local_partial_name(&target);
         partials.note_local(&path).await;
-        let partial = PartialTarget { path, target, mode, partials };
-        Ok(Self { file: File::create_new(&partial.path)?, partial: Some(partial) })
+        let former = former.filter(|_| mode.is_none());
+        let partial = PartialTarget { path, target, former, partials };
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        if let Some(mode) = mode {
+            options.mode(mode);
+        }
+        Ok(Self { file: options.open(&partial.path)?, partial: Some(partial) })
     }
 
     /// The next bytes.
@@ -96,7 +105,7 @@ impl<'p> LocalTarget<'p> {
     /// Where this machine refuses.
     pub fn finish(self) -> io::Result<()> {
         if let Some(partial) = &self.partial {
-            if let Some(mode) = &partial.mode {
+            if let Some(mode) = &partial.former {
                 self.file.set_permissions(mode.clone())?;
             }
             std::fs::rename(&partial.path, &partial.target)?;
@@ -134,7 +143,8 @@ mod tests {
     fn write(target: &Path, replace: bool, finish: bool) -> Result<(), LocalTargetError> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("starts");
         let partials = PartialFiles::default();
-        let mut file = runtime.block_on(LocalTarget::open(target, replace, &partials))?;
+        let opened = LocalTarget::open(target, (replace, None), &partials);
+        let mut file = runtime.block_on(opened)?;
         file.write(b"new")?;
         if finish { Ok(file.finish()?) } else { Ok(()) }
     }
@@ -156,6 +166,31 @@ mod tests {
         assert_eq!(std::fs::read(&at).expect("reads"), b"new");
         assert_eq!(at.metadata().expect("there").permissions().mode() & 0o777, 0o750);
         assert_eq!(names(scratch.path()), 1, "nothing is left over");
+    }
+
+    #[test]
+    fn with_a_mode_it_is_never_more_open_than_that_not_even_where_it_replaces_an_open_file() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let at = scratch.path().join("x");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("starts");
+        let partials = PartialFiles::default();
+        for replaces in [false, true] {
+            let opened = LocalTarget::open(&at, (replaces, Some(0o600)), &partials);
+            let mut file = runtime.block_on(opened).expect("opens");
+            file.write(b"private").expect("writes");
+            let modes = |what: &str| {
+                for entry in std::fs::read_dir(scratch.path()).expect("lists") {
+                    let entry = entry.expect("is there");
+                    let mode = entry.metadata().expect("is there").permissions().mode() & 0o777;
+                    let is_old = replaces && what == "partial" && entry.path() == at;
+                    assert_eq!(mode, if is_old { 0o644 } else { 0o600 }, "{what} {entry:?}");
+                }
+            };
+            modes("partial");
+            file.finish().expect("renames");
+            modes("whole");
+            std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o644)).expect("sets");
+        }
     }
 
     #[test]

@@ -146,6 +146,13 @@ impl CellConfig {
         Duration::from_millis(self.lease_ms)
     }
 
+    /// The longest that a lease may live that an earlier master granted, from the beginning of the
+    /// present one's term (R22).
+    #[must_use]
+    pub fn longest_lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms + self.lease_ms * self.drift_permille / 1000)
+    }
+
     /// The lease as its holder counts it: shorter by the drift that two clocks may have (R4).
     #[must_use]
     pub fn lease_of_holder(&self) -> Duration {

@@ -1,6 +1,6 @@
 //! What a name in the namespace stands for, as clients see it.
 
-use crate::{EntryId, WallTime};
+use crate::{Attributes, EntryId, WallTime};
 
 crate::code! {
     /// File or directory.
@@ -39,5 +39,15 @@ crate::message! {
         7 => replication: u32,
         8 => modified: WallTime,
         9 => synced: bool,
+        /// None where they are the usual ones of its kind.
+        10 => attributes: Option<Box<Attributes>>,
+    }
+}
+
+impl Entry {
+    /// Whose it is, and who may do what with it.
+    #[must_use]
+    pub fn attributes(&self) -> Attributes {
+        self.attributes.as_deref().copied().unwrap_or_else(|| Attributes::usual(self.kind))
     }
 }

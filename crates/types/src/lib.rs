@@ -5,6 +5,7 @@
 //! Knows no socket, disk or clock.
 
 mod address;
+mod attributes;
 mod cell_config;
 mod checksum;
 mod entry;
@@ -24,6 +25,9 @@ pub mod varint;
 pub mod wire;
 
 pub use address::{Address, Rack, ReplicaAt};
+pub use attributes::{
+    Access, Attributes, GROUPS_MAX, Identity, MODE_BITS, SET_GROUP, SET_USER, STICKY,
+};
 pub use cell_config::{
     BLOCK_SIZE_MAX, BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, CLONES_OF_SERVER_MAX, CellConfig,
     ConfigError,

@@ -73,10 +73,16 @@ crate::code! {
         R30 = 30,
         /// A report of bad bytes is a hint.
         R31 = 31,
+        /// Who writes to a shared chunk gets a copy of its own, durable before it is logged.
+        R32 = 32,
         /// Garbage: handle and version, nothing newer.
         R33 = 33,
+        /// Nothing changes below a tree while a snapshot of it is taken.
+        R34 = 34,
         /// Path locks.
         R35 = 35,
+        /// Totals and quotas.
+        R36 = 36,
         /// Record ids and windows.
         R37 = 37,
         /// What lacks replicas gets them, or a set that can be copied.

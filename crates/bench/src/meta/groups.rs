@@ -24,13 +24,13 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum GroupSide {
     One,
     Three,
     OneAgain,
 }
 
-const SIDES: [Side; 3] = [Side::One, Side::Three, Side::OneAgain];
+const SIDES: [GroupSide; 3] = [GroupSide::One, GroupSide::Three, GroupSide::OneAgain];
 
 /// The step.
 pub(super) fn measure(
@@ -53,9 +53,9 @@ pub(super) fn measure(
         let (mut rates, mut creates) = (Vec::new(), Vec::new());
         for side in sides {
             let rig = match side {
-                Side::One => &one,
-                Side::Three => &three,
-                Side::OneAgain => &again,
+                GroupSide::One => &one,
+                GroupSide::Three => &three,
+                GroupSide::OneAgain => &again,
             };
             let (population, operations) = (rig.population, meta.operations * 5);
             let job = CallerJob::LookUp { population, operations, at_most: None };
@@ -98,12 +98,12 @@ struct Ratios {
 }
 
 impl Ratios {
-    fn push(&mut self, rates: &[(Side, f64)]) {
+    fn push(&mut self, rates: &[(GroupSide, f64)]) {
         let rate = |side| rates.iter().find(|(of, _)| *of == side).expect("each was run").1;
-        let one = rate(Side::One);
+        let one = rate(GroupSide::One);
         self.one.push(one);
-        self.three.push(rate(Side::Three) / one);
-        self.again.push(rate(Side::OneAgain) / one);
+        self.three.push(rate(GroupSide::Three) / one);
+        self.again.push(rate(GroupSide::OneAgain) / one);
     }
 }
 

@@ -5,8 +5,8 @@
 //!   bench-servers  ──► sixteen chunkservers without bytes: the real state machine over no disk
 //!   bench-load     ──► client processes
 //! ```
-//! The steps, each in a file of its own: `memory`, `start`, `rates` (look-ups, changes), `mixes`,
-//! `listing`, `checkpoints`, `groups`, `growth`. HDFS is run beside by scripts (`hdfs`).
+//! The steps, each in a file of its own: `memory`, `start`, `rates` (look-ups, changes), `quotas`,
+//! `mixes`, `listing`, `checkpoints`, `groups`, `growth`. HDFS is run beside by scripts (`hdfs`).
 
 mod arguments;
 mod checkpoints;
@@ -20,6 +20,7 @@ mod memory;
 mod mixes;
 mod plot;
 pub(crate) mod population;
+mod quotas;
 mod rates;
 mod rig;
 mod seeding;
@@ -63,6 +64,7 @@ pub(crate) fn run(meta: &Meta, around: &Surroundings) -> Result<(), BenchError> 
             MetaStep::Start => start::measure(shared.full(figures)?, figures)?,
             MetaStep::LookUps => rates::look_ups(meta, shared.full(figures)?, figures)?,
             MetaStep::Changes => rates::changes(meta, shared.full(figures)?, figures)?,
+            MetaStep::Quotas => quotas::measure(meta, shared.full(figures)?, figures)?,
             MetaStep::Mix => mixes::measure(meta, shared.full(figures)?, figures)?,
             MetaStep::List => listing::measure(meta, around, figures)?,
             MetaStep::Checkpoint => checkpoints::measure(meta, shared.full(figures)?, figures)?,

@@ -11,7 +11,9 @@
 
 use cairn_master::SEED_TERM;
 use cairn_master_core::Record;
-use cairn_master_core::record::{AddDirectories, AddFile, NewDirectory, OpenChunk, SetLength};
+use cairn_master_core::record::{
+    AddDirectories, AddFile, NewDirectory, OpenChunk, RECORD_LEVEL, RaiseLevel, SetLength,
+};
 use cairn_protocol::ReplicaReport;
 use cairn_types::{
     CellPath, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, MutationName,
@@ -119,7 +121,7 @@ impl Population {
             mutation: mutation(1),
             parent: cairn_master_core::state::ROOT,
             directories: vec![NewDirectory { id: fill_id(), name: "fill".to_owned() }],
-            existing_is_fine: false,
+            ..AddDirectories::default()
         };
         let made = (0..directories).map(add_directory);
         let filled = order.into_iter().flat_map(move |directory| population.filled(directory));
@@ -129,7 +131,10 @@ impl Population {
             population.file_records(rank - 1, directory, index)
         });
         let last = self.last_record();
-        std::iter::once(Record::AddDirectories(parent)).chain(made).chain(filled).chain(last)
+        // What this build keeps is kept from the start, as in a cell that it founded.
+        let level = RaiseLevel { time: BEGUN, level: RECORD_LEVEL };
+        let first = [Record::RaiseLevel(level), Record::AddDirectories(parent)];
+        first.into_iter().chain(made).chain(filled).chain(last)
     }
 
     fn filled(self, directory: u64) -> impl Iterator<Item = (u64, u64)> {
@@ -147,8 +152,7 @@ impl Population {
             id: file,
             content: Content::Bytes,
             replication: 3,
-            synced: false,
-            or_open: false,
+            ..AddFile::default()
         };
         let chunk = self.chunks.then(|| {
             let open = OpenChunk {
@@ -160,8 +164,9 @@ impl Population {
                 set_size: 3,
                 closes: None,
                 floor: ChunkHandle::default(),
+                charges: true,
             };
-            let length = SetLength { time, file, length: length(rank) };
+            let length = SetLength { time, file, length: length(rank), settles: true };
             [Record::OpenChunk(open), Record::SetLength(length)]
         });
         std::iter::once(Record::AddFile(add)).chain(chunk.into_iter().flatten())
@@ -172,7 +177,7 @@ impl Population {
     fn last_record(self) -> Option<Record> {
         let time = WallTime::from_millis(time_of(self.files).as_millis() + 3_600_000);
         let file = file_id(self.files.checked_sub(1)?);
-        Some(Record::SetLength(SetLength { time, file, length: 0 }))
+        Some(Record::SetLength(SetLength { time, file, length: 0, settles: false }))
     }
 
     /// What server `server` of [`SERVERS`] holds.
@@ -247,7 +252,7 @@ fn add_directory(directory: u64) -> Record {
         mutation: mutation(2 + directory),
         parent: fill_id(),
         directories: vec![NewDirectory { id, name: directory_name(directory) }],
-        existing_is_fine: false,
+        ..AddDirectories::default()
     })
 }
 

@@ -55,7 +55,7 @@ pub(super) fn look_ups(
     tell_rounds("look-ups", &rounds, ("at least 150000", "at most 10"), figures)
 }
 
-fn create(naming: Naming, root: &str, meta: &Meta) -> CallerJob {
+pub(super) fn create(naming: Naming, root: &str, meta: &Meta) -> CallerJob {
     let (operations, batch) = (meta.operations, meta.batch);
     CallerJob::Create { root: root.to_owned(), naming, operations, batch, at_most: None }
 }

@@ -45,7 +45,8 @@ impl Rig {
         let (files, took) = (population.files, begun.elapsed().as_secs_f64());
         figures.progress(&format!("{files} files {chunks} chunks, made in {took:.1} s"))?;
         let data = path.display().to_string();
-        let arguments = ["master", "--data", &data].map(str::to_owned).to_vec();
+        let mut arguments = ["master", "--data", &data].map(str::to_owned).to_vec();
+        arguments.extend(around.server_arguments.iter().cloned());
         let master = ServerProcess::start(program, "master", arguments, directory, janitor);
         let master = master.doing(|| "starting a master".to_owned())?;
         let start = || HollowServers::start(master.address(), population, janitor);
@@ -67,7 +68,8 @@ impl Rig {
             let name = format!("member-{}", self.company.len() + 2);
             let data = directory.join(&name).display().to_string();
             let arguments = ["master", "--data", &data, "--peers", &at.join(",")];
-            let arguments = arguments.map(str::to_owned).to_vec();
+            let mut arguments = arguments.map(str::to_owned).to_vec();
+            arguments.extend(around.server_arguments.iter().cloned());
             let around = (directory.as_path(), janitor);
             let started = ServerProcess::start_at(address, program, &name, arguments, around);
             self.company.push(started.doing(doing)?);

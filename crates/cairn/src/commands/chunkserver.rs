@@ -3,6 +3,7 @@
 use crate::cell_address::{CellAddress, DEFAULT_CELL, check_advertise};
 use crate::cli_error::{CliError, Doing};
 use crate::data_directory::check_apart;
+use crate::http::{HttpArguments, HttpDoor, HttpListener};
 use crate::limit_arguments::LimitArguments;
 use crate::log_arguments::LogArguments;
 use crate::server_start::{ChunkserverStart, run_until_halted, say_ready, start_chunkserver};
@@ -39,6 +40,8 @@ pub(crate) struct ChunkserverArguments {
     rack: Option<String>,
     #[command(flatten)]
     limits: LimitArguments,
+    #[command(flatten)]
+    http: HttpArguments,
     #[command(flatten)]
     log: LogArguments,
 }
@@ -77,7 +80,10 @@ pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Resul
         limits,
         log: arguments.log.settings(file),
     };
+    let http = arguments.http.choice(section.http.as_ref());
+    let bound = HttpListener::bind(http.as_deref(), &start.listen)?;
     let started = start_chunkserver(&start)?;
+    let _door = HttpDoor::open(bound, vec![started.seen], None, &start.log.sink())?;
     say_ready("chunkserver", &started.address);
     let data: Vec<String> = start.data.iter().map(|path| path.display().to_string()).collect();
     let doing = format!("serving the cell at {masters} with {}", data.join(", "));

@@ -5,6 +5,7 @@
 
 use crate::cli_error::{CliError, Doing};
 use crate::commands::master::DEFAULT_LISTEN;
+use crate::http::{HttpArguments, HttpDoor, HttpListener, RunCommand};
 use crate::limit_arguments::ServerLimits;
 use crate::log_arguments::LogArguments;
 use crate::server_start::{
@@ -32,11 +33,17 @@ pub(crate) struct DevArguments {
     #[arg(long, default_value = DEFAULT_LISTEN, value_name = "ADDRESS")]
     listen: String,
     #[command(flatten)]
+    http: HttpArguments,
+    #[command(flatten)]
     log: LogArguments,
 }
 
 /// Runs it.
-pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliError> {
+pub(crate) fn run(
+    dev: &DevArguments,
+    file: &SettingsFile,
+    commands: RunCommand,
+) -> Result<(), CliError> {
     let fresh = || {
         let name = format!("cairn-dev-{:016x}", RandomState::new().hash_one("dev"));
         std::env::temp_dir().join(name)
@@ -47,6 +54,8 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
     let janitor = dev.data.is_none().then(clean_up).transpose();
     let _janitor = janitor.doing(|| "starting the janitor".to_owned())?;
     let servers = usize::try_from(dev.servers).map_or(usize::MAX, |count| count.saturating_add(1));
+    let http = dev.http.choice(file.master.http.as_ref());
+    let bound = HttpListener::bind(http.as_deref(), &dev.listen)?;
     let master = start_master(&MasterStart {
         data: data.join("master"),
         listen: dev.listen.clone(),
@@ -76,13 +85,17 @@ pub(crate) fn run(dev: &DevArguments, file: &SettingsFile) -> Result<(), CliErro
             log: dev.log.settings(file),
         })?);
     }
+    let asked = Some((master.address.as_str(), commands));
+    let all = chunkservers.iter().map(|server| server.seen.clone());
+    let all = std::iter::once(master.seen).chain(all).collect();
+    let door = HttpDoor::open(bound, all, asked, &dev.log.settings(file).sink())?;
     say_ready("cell", &master.address);
-    explain_use(dev, &data, &master.address);
+    explain_use(dev, &data, (&master.address, door.address.as_deref()));
     let doing = format!("serving a cell with {}", data.display());
     run_until_halted(&doing, "check the disk and start it again", master.running)
 }
 
-fn explain_use(dev: &DevArguments, data: &Path, address: &str) {
+fn explain_use(dev: &DevArguments, data: &Path, (address, http): (&str, Option<&str>)) {
     let cell = if address == DEFAULT_LISTEN { String::new() } else { format!(" --cell {address}") };
     eprintln!(
         "one master and {} chunkservers in this process; data in {}",
@@ -91,6 +104,9 @@ fn explain_use(dev: &DevArguments, data: &Path, address: &str) {
     );
     if dev.data.is_none() {
         eprintln!("the data goes when the process ends; --data DIR keeps it");
+    }
+    if let Some(http) = http {
+        eprintln!("metrics, health and JSON: http://{http}/");
     }
     eprintln!("try:  cairn put Cargo.toml /{cell}");
     eprintln!("      cairn ls -l /{cell}");

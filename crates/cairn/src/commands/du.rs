@@ -1,9 +1,11 @@
-//! `cairn du`: the lengths of all files below a directory, summed.
+//! `cairn du`: the lengths of all files below a directory, summed; with `-s` out of the totals that
+//! the master keeps, so that nothing is walked.
 
 use crate::cli_error::{CliError, Doing, Tally};
 use crate::many_paths::{Lengths, entries};
 use crate::output::{Output, Table, size_text};
 use crate::session::{RemotePath, Session};
+use cairn_protocol::SubtreeTotals;
 use cairn_transfer::{Below, CellWalk};
 use cairn_types::{Entry, EntryKind};
 use clap::Args;
@@ -33,6 +35,14 @@ struct LengthSum {
     stored: u64,
     file_count: u64,
     directory_count: u64,
+}
+
+impl LengthSum {
+    /// What the master keeps of a directory, which counts itself here.
+    fn of(totals: &SubtreeTotals) -> Self {
+        let SubtreeTotals { length, stored, file_count, .. } = *totals;
+        Self { length, stored, file_count, directory_count: totals.directory_count + 1 }
+    }
 }
 
 #[derive(Serialize)]
@@ -67,10 +77,28 @@ async fn one(
     output: &Output,
 ) -> Result<(), CliError> {
     let mut sums: BTreeMap<String, LengthSum> = BTreeMap::new();
+    if du.summary && entry.kind == EntryKind::Directory {
+        // Shadow masters are asked for no totals; a master that keeps none is of an earlier
+        // version, and of the place of the deleted none are kept.
+        let by_shadow = !matches!(place.cell.shadow_notice().await, Ok(None));
+        if !by_shadow && let Ok(answer) = place.cell.quota(&place.path).await {
+            sums.insert(String::new(), LengthSum::of(&answer.totals));
+            return tell(du, &place, &sums, output);
+        }
+    }
     let mut walk = CellWalk::new(&place.cell, &place.path, entry);
     while let Some(page) = walk.next_page().await.doing(|| format!("listing {place}"))? {
         page.iter().for_each(|below| count(below, &mut sums));
     }
+    tell(du, &place, &sums, output)
+}
+
+fn tell(
+    du: &DuArguments,
+    place: &RemotePath,
+    sums: &BTreeMap<String, LengthSum>,
+    output: &Output,
+) -> Result<(), CliError> {
     let mut table = Table::new(&[true, false]);
     // Deepest first and the whole at the end, as du does.
     for (relative, sum) in sums.iter().rev() {

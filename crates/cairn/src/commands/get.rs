@@ -4,12 +4,13 @@ use crate::cli_error::{Cause, CliError, Doing, Tally};
 use crate::exit_codes::Exit;
 use crate::many_paths::sources;
 use crate::output::Output;
+use crate::preserve::{CLOSED_MODE, give_to_local};
 use crate::progress::WorkProgress;
 use crate::reading::{RecordFlags, deliver, open};
 use crate::session::{RemotePath, Session};
 use crate::side_by_side::{InFlight, side_by_side};
 use cairn_transfer::{CellWalk, LocalTarget, LocalTargetError, PartialFiles};
-use cairn_types::EntryKind;
+use cairn_types::{Entry, EntryKind};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,9 @@ pub(crate) struct GetArguments {
     /// Replace local files that are there
     #[arg(short, long)]
     force: bool,
+    /// Keep modes and times; for the superuser, owners and groups too
+    #[arg(short, long)]
+    preserve: bool,
     /// Say what was fetched where
     #[arg(short, long)]
     verbose: bool,
@@ -43,12 +47,21 @@ pub(crate) struct GetArguments {
 struct Fetch {
     from: RemotePath,
     to: PathBuf,
-    length: u64,
+    entry: Entry,
+}
+
+/// All that is to be fetched.
+#[derive(Default)]
+struct FetchPlan {
+    files: Vec<Fetch>,
+    /// Directories of this machine, and what they are in the cell; each before those in it.
+    directories: Vec<(PathBuf, Entry)>,
 }
 
 /// What each fetch needs of the command.
 struct GetContext {
     force: bool,
+    preserve: bool,
     verbose: bool,
     records: RecordFlags,
     partials: Arc<PartialFiles>,
@@ -73,21 +86,23 @@ pub(crate) async fn run(
         return tally.finish();
     }
     let into = check_destination(&destination, sources.len() > 1)?;
-    let mut fetches = Vec::new();
+    let mut fetches = FetchPlan::default();
     for from in sources {
         let planned = plan(&get, &from, Path::new(&destination), into, &mut fetches).await;
         tally.note(planned)?;
     }
-    let total = fetches.iter().map(|fetch| fetch.length).sum();
+    let FetchPlan { files, directories } = fetches;
+    let total = files.iter().map(|fetch| fetch.entry.length).sum();
     let context = Arc::new(GetContext {
         force: get.force,
+        preserve: get.preserve,
         verbose: get.verbose,
         records: get.records,
         partials: session.partials()?,
         progress: WorkProgress::new("get", Some(total)),
         output: output.clone(),
     });
-    let fetches = fetches.into_iter().map(|fetch| (fetch.length, fetch));
+    let fetches = files.into_iter().map(|fetch| (fetch.entry.length, fetch));
     let done = side_by_side(InFlight::of(get.jobs), fetches, |fetch| {
         let context = context.clone();
         async move { context.fetch(fetch).await }
@@ -95,6 +110,10 @@ pub(crate) async fn run(
     .await;
     context.progress.finish();
     tally.note(done)?;
+    // When all is in them, those below first: by then nobody has to write there.
+    for (to, entry) in directories.iter().rev().filter(|_| get.preserve) {
+        tally.note(give_to_local(entry, to))?;
+    }
     tally.finish()
 }
 
@@ -133,7 +152,7 @@ async fn plan(
     from: &RemotePath,
     destination: &Path,
     into: bool,
-    fetches: &mut Vec<Fetch>,
+    fetches: &mut FetchPlan,
 ) -> Result<(), CliError> {
     let doing = || format!("fetching {from}");
     let entry = from.cell.stat(&from.path).await.doing(doing)?;
@@ -150,9 +169,10 @@ async fn plan(
         let to = if below.relative.is_empty() { root.clone() } else { root.join(&below.relative) };
         if below.entry.kind == EntryKind::Directory {
             std::fs::create_dir_all(&to).doing(|| format!("making {}", to.display()))?;
+            fetches.directories.push((to, below.entry));
         } else {
-            let (from, length) = (from.with_path(below.path), below.entry.length);
-            fetches.push(Fetch { from, to, length });
+            let (from, entry) = (from.with_path(below.path), below.entry);
+            fetches.files.push(Fetch { from, to, entry });
         }
     }
     Ok(())
@@ -174,10 +194,12 @@ impl From<LocalTargetError> for Cause {
 
 impl GetContext {
     async fn fetch(&self, fetch: Fetch) -> Result<(), CliError> {
-        let Fetch { from, to, .. } = fetch;
+        let Fetch { from, to, entry } = fetch;
         let doing = || format!("fetching {from} to {}", to.display());
         let source = open(&from).await?;
-        let opened = LocalTarget::open(&to, self.force, &self.partials).await;
+        // Closed while it is copied: it may be a private file, and has its mode only in the end.
+        let mode = self.preserve.then_some(CLOSED_MODE);
+        let opened = LocalTarget::open(&to, (self.force, mode), &self.partials).await;
         let mut target = opened.doing(doing)?;
         let mut length = 0;
         let write = |bytes: &[u8]| {
@@ -186,6 +208,9 @@ impl GetContext {
         };
         deliver(&from, &source, self.records, write, &self.progress).await?;
         target.finish().doing(doing)?;
+        if self.preserve {
+            give_to_local(&entry, &to)?;
+        }
         let to = to.display().to_string();
         let value = json!({ "path": from.path.as_str(), "to": to, "length": length });
         self.output.done(self.verbose, &value, || format!("{from} -> {to}"))

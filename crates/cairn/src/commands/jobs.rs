@@ -66,7 +66,8 @@ pub(crate) fn to_json(job: &JobStatus) -> serde_json::Value {
     })
 }
 
-fn kind_text(kind: JobKind) -> &'static str {
+/// As people write it.
+pub(crate) fn kind_text(kind: JobKind) -> &'static str {
     match kind {
         JobKind::Repair => "repair",
         JobKind::Surplus => "surplus",

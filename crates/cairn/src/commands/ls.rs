@@ -2,7 +2,7 @@
 
 use crate::cli_error::{CliError, Doing, Tally};
 use crate::deleted_list::DeletedForm;
-use crate::entry_text::{EntryJson, LONG_COLUMNS, long_cells};
+use crate::entry_text::{EntryJson, LONG_COLUMNS, LongForm, long_cells};
 use crate::many_paths::{Lengths, entries};
 use crate::output::{Output, Table};
 use crate::session::{RemotePath, Session};
@@ -13,9 +13,12 @@ use std::cmp::Reverse;
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
 pub(crate) struct LsArguments {
-    /// Long lines: kind, replication level, length, time, name
+    /// Long lines: kind and mode, replication level, owner, group, length, time, name
     #[arg(short)]
     long: bool,
+    /// The same, with owners and groups by number
+    #[arg(short, long = "numeric-uid-gid")]
+    numeric: bool,
     /// The newest first
     #[arg(short = 't', overrides_with = "by_size")]
     by_time: bool,
@@ -53,6 +56,7 @@ pub(crate) async fn run(
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {
+    ls.long |= ls.numeric;
     if ls.deleted {
         let form = DeletedForm { long: ls.long, human: ls.human };
         return form.show(&ls.paths, session, output).await;
@@ -173,9 +177,10 @@ fn show(ls: &LsArguments, entries: &[(String, Entry)], output: &Output) -> Resul
     if !ls.long {
         return entries.iter().try_for_each(|(name, _)| output.line(&output.name(name)));
     }
+    let form = LongForm { human: ls.human, numeric: ls.numeric };
     let mut table = Table::new(LONG_COLUMNS);
     for (name, entry) in entries {
-        table.row(long_cells(entry, output.name(name).into_owned(), ls.human));
+        table.row(long_cells(entry, output.name(name).into_owned(), form));
     }
     table.lines().iter().try_for_each(|line| output.line(line))
 }

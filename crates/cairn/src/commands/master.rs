@@ -2,6 +2,7 @@
 
 use crate::cell_address::{CellAddress, check_advertise};
 use crate::cli_error::{CliError, Doing};
+use crate::http::{HttpArguments, HttpDoor, HttpListener, RunCommand, ServerSeen};
 use crate::interrupt::stop_on_signal;
 use crate::limit_arguments::LimitArguments;
 use crate::log_arguments::LogArguments;
@@ -47,11 +48,17 @@ pub(crate) struct MasterArguments {
     #[command(flatten)]
     limits: LimitArguments,
     #[command(flatten)]
+    http: HttpArguments,
+    #[command(flatten)]
     log: LogArguments,
 }
 
 /// Runs it.
-pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(), CliError> {
+pub(crate) fn run(
+    arguments: MasterArguments,
+    file: &SettingsFile,
+    commands: RunCommand,
+) -> Result<(), CliError> {
     let Some(data) = arguments.data.or_else(|| file.master.data.clone()) else {
         return Err(CliError::usage(
             "starting the master",
@@ -85,16 +92,30 @@ pub(crate) fn run(arguments: MasterArguments, file: &SettingsFile) -> Result<(),
         limits,
         log: arguments.log.settings(file),
     };
+    let http = arguments.http.choice(file.master.http.as_ref());
+    let mut bound = Some(HttpListener::bind(http.as_deref(), &start.listen)?);
+    let mut door: Option<HttpDoor> = None;
+    let mut show = |address: &str, seen: &ServerSeen| -> Result<(), CliError> {
+        if let Some(bound) = bound.take() {
+            let (seen, log) = (vec![seen.clone()], start.log.sink());
+            door = Some(HttpDoor::open(bound, seen, Some((address, commands)), &log)?);
+        } else if let Some(door) = &door {
+            door.show(vec![seen.clone()]);
+        }
+        Ok(())
+    };
     let doing = format!("serving as a master with {}", start.data.display());
     loop {
         match start_master(&start)? {
             MasterStarted::Serves(started) => {
+                show(&started.address, &started.seen)?;
                 say_ready("master", &started.address);
                 stop_on_signal(started.running.sender()).doing(|| doing.clone())?;
                 let advice = "check the disk and start it again";
                 return run_until_halted(&doing, advice, started.running);
             }
             MasterStarted::Waits(waiting) => {
+                show(&waiting.address, &waiting.seen)?;
                 say_ready("master without a group", &waiting.address);
                 start.listen.clone_from(&waiting.address);
                 await_group(&doing, waiting)?;

@@ -3,9 +3,11 @@
 use crate::cli_error::{Cause, CliError, Doing, Tally};
 use crate::exit_codes::Exit;
 use crate::many_paths::make_directories;
+use crate::modes::ModeChange;
 use crate::output::Output;
 use crate::session::{RemotePath, Session};
 use cairn_protocol::ErrorCode;
+use cairn_types::EntryKind;
 use clap::Args;
 use serde_json::json;
 
@@ -15,6 +17,9 @@ pub(crate) struct MkdirArguments {
     /// Those above it too; an existing directory is no error
     #[arg(short, long)]
     parents: bool,
+    /// Who may do what with it: 0750, or u=rwx,g=rx [default: 0777 without the bits of the umask]
+    #[arg(short, long, value_parser = ModeChange::parse)]
+    mode: Option<ModeChange>,
     /// Say what was made
     #[arg(short, long)]
     verbose: bool,
@@ -29,13 +34,20 @@ pub(crate) async fn run(
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {
+    let umask = session.options().umask;
+    let change = mkdir.mode.as_ref();
+    let mode = change.map(|mode| mode.apply(EntryKind::Directory, 0o777, umask));
     let mut tally = Tally::default();
     let mut together = Vec::new();
     for text in &mkdir.paths {
         match session.remote_path(text).await {
+            Ok(place) if mkdir.parents && mode.is_some() => {
+                let made = with_those_above(&place, mode).await;
+                tally.note(made.and_then(|()| tell(&mkdir, &place, output)))?;
+            }
             Ok(place) if mkdir.parents => together.push(place),
             Ok(place) => {
-                let made = one(&place).await;
+                let made = one(&place, mode).await;
                 tally.note(made.and_then(|()| tell(&mkdir, &place, output)))?;
             }
             Err(error) => tally.note(Err(error))?,
@@ -47,9 +59,20 @@ pub(crate) async fn run(
     tally.finish()
 }
 
-async fn one(place: &RemotePath) -> Result<(), CliError> {
+/// Makes a directory of this mode; those above it are made as usual.
+async fn with_those_above(place: &RemotePath, mode: Option<u32>) -> Result<(), CliError> {
     let doing = || format!("making the directory {place}");
-    let Err(error) = place.cell.make_directory(&place.path, false).await else { return Ok(()) };
+    if let Some(above) = place.path.parent() {
+        place.cell.make_directory(&above, true).await.doing(doing)?;
+    }
+    place.cell.make_directory_with(&place.path, true, mode).await.doing(doing).map(drop)
+}
+
+async fn one(place: &RemotePath, mode: Option<u32>) -> Result<(), CliError> {
+    let doing = || format!("making the directory {place}");
+    let Err(error) = place.cell.make_directory_with(&place.path, false, mode).await else {
+        return Ok(());
+    };
     let advice = match error.code() {
         ErrorCode::AlreadyExists => {
             "choose another name; 'mkdir -p' takes a directory that is there"

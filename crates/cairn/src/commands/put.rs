@@ -5,6 +5,7 @@ use crate::destination::{Destination, split_last};
 use crate::exit_codes::Exit;
 use crate::many_paths::make_directories;
 use crate::output::Output;
+use crate::preserve::{CLOSED_MODE, give_to_cell};
 use crate::progress::WorkProgress;
 use crate::session::{RemotePath, Session};
 use crate::side_by_side::{InFlight, side_by_side};
@@ -17,7 +18,7 @@ use cairn_transfer::{
 use cairn_types::{CellPath, REPLICATION_MAX};
 use clap::Args;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Arguments of `put`.
@@ -32,6 +33,9 @@ pub(crate) struct PutArguments {
     /// Make the directories above the destination
     #[arg(short, long)]
     parents: bool,
+    /// Keep modes and times; for the superuser, owners and groups too
+    #[arg(long)]
+    preserve: bool,
     /// Say what was stored where
     #[arg(short, long)]
     verbose: bool,
@@ -56,6 +60,8 @@ pub(crate) struct PutArguments {
 #[derive(Default)]
 struct PutPlan {
     files: Vec<LocalUpload>,
+    /// Directories of this machine, and what they are in the cell.
+    directories: Vec<(PathBuf, RemotePath)>,
     /// What stdin becomes.
     stdin: Vec<CellPath>,
 }
@@ -67,6 +73,8 @@ struct PutContext {
     options: UploadOptions,
     progress: WorkProgress,
     storing: Storing,
+    /// Attributes are kept, and owners where this is the superuser.
+    preserve: Option<bool>,
 }
 
 /// Runs it.
@@ -88,6 +96,8 @@ pub(crate) async fn run(
     let create = CreateOptions {
         replication: put.replication.unwrap_or_default(),
         synced: put.synced,
+        // Closed while it is copied: it may be a private file, and has its mode only in the end.
+        mode: put.preserve.then_some(CLOSED_MODE),
         ..CreateOptions::default()
     };
     let total = plan.files.iter().map(|file| file.from.size).sum();
@@ -96,6 +106,7 @@ pub(crate) async fn run(
         options: UploadOptions { replace: put.force, partials: session.partials()?, create },
         progress: WorkProgress::new("put", (total > 0).then_some(total)),
         storing: Storing::new(output, put.verbose, "put -p or "),
+        preserve: put.preserve.then(|| session.options().identity.is_superuser()),
     });
     for to in &plan.stdin {
         tally.note(context.store_stdin(to).await)?;
@@ -103,7 +114,8 @@ pub(crate) async fn run(
     let limit = InFlight::of(put.jobs);
     // Files of a group go one after the other: what is in flight is the largest of them.
     let largest = |group: &[LocalUpload]| group.iter().map(|file| file.from.size).max();
-    let groups = groups(plan.files, limit.count_max()).into_iter();
+    let files = std::mem::take(&mut plan.files);
+    let groups = groups(files, limit.count_max()).into_iter();
     let groups = groups.map(|group| (largest(&group).unwrap_or(0), group));
     let done = side_by_side(limit, groups, |group| {
         let context = context.clone();
@@ -112,6 +124,13 @@ pub(crate) async fn run(
     .await;
     context.progress.finish();
     tally.note(done)?;
+    if let Some(superuser) = context.preserve {
+        // Those below first: what is made in a directory changes nothing of it, but who may make
+        // it there may change with its mode.
+        for (from, to) in plan.directories.iter().rev() {
+            tally.note(give_to_cell(from, to, superuser).await)?;
+        }
+    }
     tally.finish()
 }
 
@@ -163,9 +182,12 @@ impl PutPlan {
             tally.note(Err(not_found_out(problem)))?;
         }
         let places = tree.directories.iter().map(|directory| below(to, &directory.relative));
-        for made in make_directories(&places.collect::<Result<Vec<_>, _>>()?).await {
+        let places = places.collect::<Result<Vec<_>, _>>()?;
+        for made in make_directories(&places).await {
             made?;
         }
+        let local = tree.directories.iter().map(|directory| directory.path.clone());
+        self.directories.extend(local.zip(places));
         for from in tree.files {
             match below(to, &from.relative) {
                 Ok(place) => self.files.push(LocalUpload { from, to: place.path }),
@@ -220,7 +242,10 @@ fn own_name(source: &Path) -> Result<Option<String>, CliError> {
 impl PutContext {
     async fn store_stdin(&self, to: &CellPath) -> Result<(), CliError> {
         let mut source = LocalSource::new(std::io::stdin());
-        let done = upload(&mut source, &self.root.cell, to, &self.options, &self.progress).await;
+        // It has no mode to be kept: its file is as any that is made.
+        let create = CreateOptions { mode: None, ..self.options.create };
+        let options = UploadOptions { create, ..self.options.clone() };
+        let done = upload(&mut source, &self.root.cell, to, &options, &self.progress).await;
         let (to, length) = (self.root.with_path(to.clone()), *done.as_ref().unwrap_or(&0));
         self.storing.tell("stdin", &to, done).await?;
         self.storing.warn_of_few_replicas(&to, length).await;
@@ -245,7 +270,11 @@ impl PutContext {
             let to = self.root.with_path(file.to);
             let length = *done.as_ref().unwrap_or(&0);
             let from = file.from.path.display().to_string();
+            let is_stored = done.is_ok();
             tally.note(self.storing.tell(&from, &to, done).await)?;
+            if let Some(superuser) = self.preserve.filter(|_| is_stored) {
+                tally.note(give_to_cell(&file.from.path, &to, superuser).await)?;
+            }
             if length > 0 {
                 last = Some((to, length));
             }

@@ -1,8 +1,9 @@
 //! `cairn stat`: what a path stands for, with its true length, and its chunks.
 
 use crate::cli_error::{CliError, Doing, Tally};
-use crate::entry_text::{EntryJson, content_text};
+use crate::entry_text::{EntryJson, content_text, owner_texts};
 use crate::many_paths::{Lengths, entries};
+use crate::modes::mode_text;
 use crate::output::{Output, Table, time_text};
 use crate::session::{RemotePath, Session};
 use cairn_protocol::ChunkLocations;
@@ -78,9 +79,18 @@ fn lines(shown: &str, entry: &Entry) -> Vec<String> {
         row("replication", entry.replication.to_string());
         row("durability", if entry.synced { "synced" } else { "buffered" }.to_owned());
     }
+    let ([owner, group], own) = (owner_texts(entry, false), entry.attributes());
+    row("mode", format!("{:04o} ({})", own.mode, mode_text(own.mode)));
+    row("owner", named(&owner, own.owner));
+    row("group", named(&group, own.group));
     row("modified", format!("{} UTC", time_text(entry.modified)));
     row("id", entry.id.short());
     table.lines()
+}
+
+/// A name with its number, where it has one.
+fn named(name: &str, number: u32) -> String {
+    if name == number.to_string() { name.to_owned() } else { format!("{name} ({number})") }
 }
 
 fn chunk_lines(chunks: &[ChunkLocations]) -> Vec<String> {

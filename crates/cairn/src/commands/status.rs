@@ -34,7 +34,7 @@ pub(crate) struct StatusArguments {
 
 /// How the cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Health {
+pub(crate) enum Health {
     Healthy,
     /// The master has started, and does not know yet how the cell is.
     Starting,
@@ -43,7 +43,8 @@ enum Health {
 }
 
 impl Health {
-    fn of(status: &StatusAnswer) -> Self {
+    /// As the master tells it.
+    pub(crate) fn of(status: &StatusAnswer) -> Self {
         let says = |code: ReasonCode| {
             let code = format!("{}:", code.code());
             status.reasons.iter().any(|reason| reason.starts_with(&code))
@@ -59,7 +60,8 @@ impl Health {
         }
     }
 
-    fn word(self) -> &'static str {
+    /// As people call it.
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",
             Self::Starting => "starting",

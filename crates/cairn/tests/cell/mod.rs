@@ -5,10 +5,12 @@
 
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
+pub(crate) mod guide;
 pub(crate) mod row;
 pub(crate) mod small_disk;
 
 use cairn_testkit::{CellPlan, CellProcesses, HarnessError, PATIENCE, Program};
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
@@ -188,11 +190,15 @@ impl Cell {
         done.stdout
     }
 
+    /// The one value that a command tells with `--json`.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.ok([&["--json"], arguments].concat());
+        serde_json::from_str(text.trim()).expect("one JSON value")
+    }
+
     /// The number that `status` tells under a name.
     pub(crate) fn status(&self, name: &str) -> u64 {
-        let text = self.ok(["status", "--json"]);
-        let status: serde_json::Value = serde_json::from_str(text.trim()).expect("JSON");
-        status[name].as_u64().expect("a number")
+        self.json(&["status"])[name].as_u64().expect("a number")
     }
 
     /// Runs a command that must succeed; its output as text.

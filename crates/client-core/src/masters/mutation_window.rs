@@ -112,6 +112,9 @@ fn names(request: &mut Request) -> impl Iterator<Item = &mut MutationName> {
         Request::Delete(asked) => (Some(&mut asked.mutation), None),
         Request::Undelete(asked) => (Some(&mut asked.mutation), None),
         Request::SetPolicy(asked) => (Some(&mut asked.mutation), None),
+        Request::SetQuota(asked) => (Some(&mut asked.mutation), None),
+        Request::Snapshot(asked) => (Some(&mut asked.mutation), None),
+        Request::SetAttributes(asked) => (Some(&mut asked.mutation), None),
         Request::Batch(batch) => (None, Some(&mut batch.entries)),
         _ => (None, None),
     };

@@ -49,7 +49,7 @@ impl SyncOperation {
 
     fn record_length_once_synced(&self, cx: &mut OperationContext<'_>) -> Progress<Output> {
         if self.under_way.is_empty() {
-            let record = RecordLength { file: self.file };
+            let record = RecordLength { file: self.file, closes: self.closes };
             cx.start(Task::MasterCall(MasterCall::new(record)));
         }
         Poll::Pending

@@ -112,7 +112,10 @@ impl MasterCall {
             | Request::Rename(_)
             | Request::Delete(_)
             | Request::Undelete(_)
-            | Request::SetPolicy(_) => true,
+            | Request::SetPolicy(_)
+            | Request::SetQuota(_)
+            | Request::Snapshot(_)
+            | Request::SetAttributes(_) => true,
             Request::Batch(batch) => batch.entries.iter().any(BatchEntry::is_mutation),
             _ => false,
         }

@@ -412,7 +412,8 @@ impl ReadPiece {
 
     /// A suspect replica has no more: what it lacks it may have lost, so its end says nothing
     /// (R28). The grant of a lease makes what is left the truth; where the master grants none, and
-    /// names no better replica for long enough, the file ends where these end (RP3).
+    /// names no better replica for long enough, the file ends where these end (RP3), but not below
+    /// the length that is on record.
     fn suspect_ended(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -425,13 +426,16 @@ impl ReadPiece {
         if !self.is_fresh(replica) {
             return self.locate_again(cx);
         }
+        let before = self.range.index.get().saturating_mul(cx.client.cell().chunk_size);
+        let at = before.saturating_add(self.position());
+        let is_recorded = cx.file(self.range.file).locations.length > at;
         let end = self.suspect_end.get_or_insert_with(|| SuspectEnd {
             until: cx.now() + wait_for_better(cx),
             readable: 0,
             inner: false,
         });
         end.readable = end.readable.max(readable);
-        end.inner = replica.inner || replica.closed;
+        end.inner = replica.inner || replica.closed || is_recorded;
         let end = *end;
         self.choice.rule_out(replica.server);
         if self.has_untried(cx) {

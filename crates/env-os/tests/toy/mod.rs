@@ -170,6 +170,7 @@ impl Driver for Toy {
         match event {
             Event::Started => effects.push(Effect::Identify(self.hello.clone())),
             Event::Request { from, request } => self.asked(from, &request, effects),
+            Event::Identified { .. } => {}
             Event::Disconnected { .. } => drop(self.gone.send(())),
             Event::Completed { id, result } => {
                 if let Some(to) = self.completed(now, id, result) {

@@ -16,13 +16,13 @@ use crate::applied::Applied;
 use crate::fleet::Fleet;
 use crate::moves::{MoveRequest, Moves, decide};
 use crate::outbox::ProposalId;
-use crate::record::{LetGo, Record, SetDrain, SetVersion};
+use crate::record::{CopyOnWrite, LetGo, Record, SetDrain, SetLength, SetVersion};
 use crate::repair::Repair;
 use crate::rules::chosen_replica::recover;
 use crate::rules::chunk_list;
 use crate::rules::explain::explain;
 use crate::rules::health::{self, Health};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Fences, Scheduler, TreeStilling};
 use crate::state::State;
 use crate::step::Step;
 use crate::view::View;
@@ -32,8 +32,8 @@ use cairn_protocol::{
     RecoverAnswer,
 };
 use cairn_protocol::{
-    ExplainAnswer, Failure, JobStatus, Lease, LeftOut, RepairStatusAnswer, ReportBadBlock,
-    Response, ServersAnswer,
+    ExplainAnswer, Failure, JobStatus, Lease, LeftOut, RecordLength, RepairStatusAnswer,
+    ReportBadBlock, Response, ServersAnswer,
 };
 use cairn_types::{ChunkHandle, EntryId, ReignId, ReplicaAt, ServerId, Term, Time};
 use std::collections::BTreeMap;
@@ -100,8 +100,41 @@ impl Chunks {
     }
 
     /// A client wants a file's length to be recorded.
-    pub(crate) fn on_record_length(&mut self, step: &mut Step<'_>, from: Caller, file: EntryId) {
-        self.scheduler.on_record_length(&mut step.with(&mut self.fleet), from, file);
+    pub(crate) fn on_record_length(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        wish: &RecordLength,
+    ) {
+        self.scheduler.on_record_length(&mut step.with(&mut self.fleet), from, wish);
+    }
+
+    /// Nothing changes below that entry from now on (R34).
+    pub(crate) fn freeze(&mut self, top: EntryId) {
+        TreeStilling(&mut self.scheduler).freeze(top);
+    }
+
+    /// That is over.
+    pub(crate) fn thaw(&mut self, step: &mut Step<'_>, top: EntryId) {
+        TreeStilling(&mut self.scheduler).thaw(&mut step.with(&mut self.fleet), top);
+        self.tell_changed(step);
+    }
+
+    /// Takes the next steps towards nothing being changed below that entry; then gives the lengths
+    /// of files that are longer than recorded.
+    ///
+    /// # Errors
+    /// What is waited for.
+    pub(crate) fn still(
+        &mut self,
+        step: &mut Step<'_>,
+        top: EntryId,
+        fences: &mut Fences,
+    ) -> Result<Vec<SetLength>, String> {
+        let chunk_step = &mut step.with(&mut self.fleet);
+        let mut stilling = TreeStilling(&mut self.scheduler);
+        stilling.still(chunk_step, top, fences)?;
+        Ok(stilling.lengths(chunk_step, fences))
     }
 
     /// A reader met bytes that fail their checksum (R31).
@@ -238,6 +271,10 @@ impl Chunks {
             Record::SetVersion(SetVersion { handle, version, .. }) => {
                 self.fleet.leave_out_all_below(LeftOut { handle, version });
                 self.fleet.choice_carried_out(handle);
+            }
+            Record::CopyOnWrite(CopyOnWrite { shared, shared_version, .. }) => {
+                self.fleet.leave_out_all_below(LeftOut { handle: shared, version: shared_version });
+                self.fleet.choice_carried_out(shared);
             }
             Record::LetGo(LetGo { handle, .. }) => self.fleet.let_go(handle),
             // What counts for a goal is not what it was.

@@ -169,7 +169,7 @@ impl World {
                 chunks.on_lease(step, from, lease);
             }
             Directed::ClientToMaster(ClientToMaster::RecordLength(wish)) => {
-                chunks.on_record_length(step, from, wish.file);
+                chunks.on_record_length(step, from, &wish);
             }
             Directed::ClientToMaster(ClientToMaster::ReportBadBlock(hint)) => {
                 chunks.on_report_bad_block(&hint);

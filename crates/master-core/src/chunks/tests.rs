@@ -9,7 +9,8 @@ use crate::rules::reading;
 use crate::state::ROOT;
 use cairn_protocol::{
     ChunkClosed, ChunkGrant, ErrorCode, Heartbeat, HeldLease, Join, Lease, LeasePurpose,
-    ProbeAnswer, Raise, ReplicaReport, Request, Response, SecondaryFailed, ServedReign,
+    ProbeAnswer, Raise, RecordLength, ReplicaReport, Request, Response, SecondaryFailed,
+    ServedReign,
 };
 use cairn_types::{
     CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, LeaseId, MutationName, MutationNumber,
@@ -20,8 +21,10 @@ mod absent_servers;
 mod after_power_loss;
 mod bad_replicas;
 mod below_goal;
+mod charged;
 mod chunk_list;
 mod closed_unmarked;
+mod copied_on_write;
 mod counts;
 mod full_servers;
 mod furthest;
@@ -527,7 +530,7 @@ fn readers_are_sent_to_the_version_that_most_good_replicas_stand_at() {
 fn the_length_is_asked_of_the_primary_and_recorded() {
     let mut world = World::new(3);
     world.first_chunk();
-    world.request(5, cairn_protocol::RecordLength { file: FILE });
+    world.request(5, RecordLength { file: FILE, closes: true });
     let sent = world.sent.pop().expect("the primary is asked");
     assert!(matches!(sent.request, Request::ChunkLength(_)));
     let length = cairn_protocol::ChunkLengthAnswer { length: 70, closed: false, primary: true };

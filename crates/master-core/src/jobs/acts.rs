@@ -7,8 +7,8 @@ use crate::numbers::TermNumbers;
 use crate::record::Record;
 use cairn_env::Caller;
 use cairn_protocol::{
-    CloneChunk, Failure, GrantLease, Probe, Raise as RaiseRequest, ReplicaReport, RevokeLease,
-    SecondaryFailedAnswer,
+    CloneChunk, CopyChunk, Failure, GrantLease, Probe, Raise as RaiseRequest, ReplicaReport,
+    RevokeLease, SecondaryFailedAnswer,
 };
 use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, Random, ReplicaAt, ServerId, Time};
 
@@ -21,6 +21,7 @@ pub(crate) enum Question {
     Grant(GrantLease),
     Revoke(RevokeLease),
     Clone(CloneChunk),
+    Copy(CopyChunk),
 }
 
 /// One thing that a job wants done.
@@ -67,6 +68,8 @@ pub(crate) enum Act {
     LookAgain(WaitCause),
     /// The chunk stands, raised and logged: its lease is granted.
     GrantLease(ChunkHandle, Vec<RaisedReplica>),
+    /// Whoever wants to write there is told so, and the others are looked at anew.
+    FailWriters(Failure),
     /// The close of the chunk is logged without a next one.
     CloseAlone(ChunkHandle),
     /// Appends go on at the next place.

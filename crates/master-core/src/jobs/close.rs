@@ -3,7 +3,9 @@
 
 use super::acts::{Act, Acts};
 use super::events::JobEvent;
+use crate::applied::Applied;
 use crate::chunk_place::ChunkPlace;
+use crate::leases::GrantedLease;
 use crate::record::CloseChunk;
 use crate::view::View;
 use cairn_protocol::{ChunkClosed, ErrorCode, Failure};
@@ -23,7 +25,8 @@ pub(crate) fn told_by_primary(
     if chunk.closed {
         return Ok(None);
     }
-    if view.leases.get(handle).is_none_or(|lease| lease.id != request.lease) {
+    let holds = |lease: &GrantedLease| lease.id == request.lease && lease.may_live(view.now.time);
+    if !view.leases.get(handle).is_some_and(holds) {
         let line = format!("chunk {short}: the master knows of no such lease");
         return Err(Failure::not_done(ErrorCode::NotPrimary, line));
     }
@@ -47,9 +50,12 @@ impl CloseJob {
     }
 
     pub(crate) fn on(&mut self, event: JobEvent<'_>, acts: &mut Acts<'_>) {
-        let JobEvent::Applied(_) = event else {
+        let JobEvent::Applied(applied) = event else {
             unreachable!("a close waits for its record alone (JB2): {event:?}");
         };
+        if let Applied::Failed(failure) = applied {
+            return acts.push(Act::Fail(failure.clone()));
+        }
         acts.push(Act::AnswerClosed);
         // Whoever wants a next chunk waits for servers.
         acts.wait("too few chunkservers have room for a chunk");

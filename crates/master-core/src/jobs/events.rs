@@ -4,7 +4,9 @@ use super::waiters::Wants;
 use crate::applied::Applied;
 use crate::chunk_place::ChunkPlace;
 use crate::view::View;
-use cairn_protocol::{CloneChunkAnswer, Failure, GrantLeaseAnswer, ProbeAnswer, ReplicaReport};
+use cairn_protocol::{
+    CloneChunkAnswer, CopyChunkAnswer, Failure, GrantLeaseAnswer, ProbeAnswer, ReplicaReport,
+};
 use cairn_types::{ServerId, Time};
 
 /// What has come of something that a job wanted done.
@@ -20,6 +22,8 @@ pub(crate) enum JobEvent<'a> {
     RevokeAnswered(Result<(), Failure>),
     /// A clone is finished, or is not.
     CloneAnswered(Result<CloneChunkAnswer, Failure>),
+    /// A replica has been copied on its server, or has not.
+    CopyAnswered(ServerId, Result<CopyChunkAnswer, Failure>),
     /// The job's record is applied.
     Applied(&'a Applied),
 }

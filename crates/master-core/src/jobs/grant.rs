@@ -93,7 +93,10 @@ impl GrantJob {
             (GrantPhase::Logging(raised), JobEvent::Applied(applied)) => {
                 let raised = std::mem::take(raised);
                 if let Applied::Failed(failure) = applied {
-                    acts.push(Act::Fail(failure.clone()));
+                    acts.push(match failure.code {
+                        ErrorCode::QuotaExceeded => Act::FailWriters(failure.clone()),
+                        _ => Act::Fail(failure.clone()),
+                    });
                 } else if let Some(phase) = grant(at, self.handle, raised, acts) {
                     self.phase = phase;
                 }
@@ -118,7 +121,7 @@ impl GrantJob {
         let good: Vec<RaisedReplica> =
             answered.into_iter().filter(|r| !stale.contains(&r.at.server)).collect();
         let servers: Vec<ServerId> = good.iter().map(|r| r.at.server).collect();
-        let appends = at.wants.appends;
+        let appends = appends(at, handle);
         let marked = good.iter().any(|r| r.report.closed);
         let least = if broken(Rule::R11) { 1 } else { least_set(&chunk) };
         match may_be_set(view, handle, &chunk, &servers) {
@@ -139,6 +142,7 @@ impl GrantJob {
                     handle,
                     version: raise.to(),
                     set_size: set_size(&good),
+                    charges: charges(at, handle),
                 });
                 self.phase = GrantPhase::Logging(good);
             }
@@ -162,6 +166,18 @@ fn raise(
     RaiseRound::start(view, kind, members, acts)
 }
 
+/// Whether the file is charged what may be written under the lease: not of what other files have,
+/// too, which nobody writes (R32). Who has come to write that gets a copy, and the copy is charged
+/// to the file that it is made for; this record would charge whichever the chunk was made for.
+fn charges(at: &PlaceView<'_>, handle: ChunkHandle) -> bool {
+    at.view.charges() && at.wants.mutates && !at.view.state.sharing().is_shared(handle)
+}
+
+/// Whether the lease is for somebody who appends: not to what other files have, too (R32).
+fn appends(at: &PlaceView<'_>, handle: ChunkHandle) -> bool {
+    at.wants.appends && (!at.view.state.sharing().is_shared(handle) || broken(Rule::R32))
+}
+
 /// Makes one of the set its primary; the version is logged and applied.
 fn grant(
     at: &PlaceView<'_>,
@@ -179,10 +195,15 @@ fn grant(
         acts.wait("the chunk's record cannot be read");
         return None;
     };
+    // R34: whoever was raised can change nothing any more, and nobody else may now.
+    if view.is_frozen(place.file) {
+        acts.wait("a snapshot of it is being taken");
+        return None;
+    }
     let marked = raised.iter().any(|r| r.report.closed);
     // R18: no append lease on a closed chunk, nor on one that is about to be.
     let open = !chunk.closed && !marked && view.underway.later(place).is_none();
-    let takes_appends = open && at.wants.appends;
+    let takes_appends = open && appends(at, handle);
     assert!(!takes_appends || !chunk.closed, "no append lease on a closed chunk (R18)");
     let chosen = choose_primary(view, handle, &raised);
     let (primary, source) = (chosen.at.clone(), furthest_before(chosen, &raised));

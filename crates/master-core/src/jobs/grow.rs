@@ -246,7 +246,14 @@ impl GrowJob {
             let (version, set_size) = (raise.to(), set_size(&good));
             let keeps_above = keeps_above(view, (handle, &chunk), &members);
             let time = view.now.wall;
-            acts.propose(SetVersion { time, handle, version, set_size, keeps_above });
+            acts.propose(SetVersion {
+                time,
+                handle,
+                version,
+                set_size,
+                keeps_above,
+                charges: false,
+            });
             self.phase = GrowPhase::Logging { joined };
         }
     }

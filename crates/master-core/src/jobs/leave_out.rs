@@ -151,7 +151,8 @@ impl LeaveOutJob {
         assert!(above && raise.kind().shrinks, "a fresh version, on disk (R7, LO1)");
         let (version, set_size) = (raise.to(), set_size(&raised));
         let time = view.now.wall;
-        acts.propose(SetVersion { time, handle, version, set_size, keeps_above: None });
+        let record = SetVersion { time, handle, version, set_size, ..SetVersion::default() };
+        acts.propose(record);
         self.phase = LeaveOutPhase::Logging;
     }
 

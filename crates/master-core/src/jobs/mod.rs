@@ -8,6 +8,7 @@
 //!      │       ├─► CloseJob ─┤
 //!      ├───────┼─► ShrinkJob ┤
 //!      ├───────┼─► GrowJob ──┤
+//!      ├───────┼─► CopyOnWriteJob ─► GrantJob
 //!      └───────┴─► LeaveOutJob
 //! ```
 //! - JB1: a job changes nothing but itself: it looks at what is known, takes an event and says what
@@ -16,6 +17,7 @@
 
 pub(crate) mod acts;
 pub(crate) mod close;
+pub(crate) mod copy_on_write;
 pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod grant;
@@ -33,6 +35,7 @@ pub(crate) mod waiters;
 use crate::underway::Activity;
 use acts::Acts;
 use close::CloseJob;
+use copy_on_write::CopyOnWriteJob;
 use events::{JobEvent, PlaceView};
 use fence::FenceJob;
 use grant::GrantJob;
@@ -56,6 +59,13 @@ pub(crate) enum PlaceJob {
     Shrink(ShrinkJob),
     Grow(GrowJob),
     LeaveOut(LeaveOutJob),
+    Copy(CopyOnWriteJob),
+}
+
+impl From<CopyOnWriteJob> for PlaceJob {
+    fn from(job: CopyOnWriteJob) -> Self {
+        Self::Copy(job)
+    }
 }
 
 impl PlaceJob {
@@ -71,6 +81,7 @@ impl PlaceJob {
             Self::Shrink(job) => job.on(at, event, acts),
             Self::Grow(job) => job.on(at, event, acts),
             Self::LeaveOut(job) => job.on(at, event, acts),
+            Self::Copy(job) => job.on(at, event, acts),
         }
     }
 
@@ -85,6 +96,7 @@ impl PlaceJob {
             Self::Shrink(job) => Activity::Shrinking(job.handle()),
             Self::Grow(job) => Activity::Changing(job.handle()),
             Self::LeaveOut(job) => Activity::Changing(job.handle()),
+            Self::Copy(job) => job.doing(),
         }
     }
 
@@ -100,6 +112,7 @@ impl PlaceJob {
             Self::Shrink(job) => job.describe(),
             Self::Grow(job) => job.describe(),
             Self::LeaveOut(job) => job.describe(),
+            Self::Copy(job) => job.describe(),
         }
     }
 }

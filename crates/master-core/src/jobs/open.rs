@@ -15,8 +15,10 @@ use super::raise::{RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica,
 use super::wait_cause::WaitCause;
 use crate::applied::Applied;
 use crate::record::{CloseChunk, OpenChunk};
+use crate::rules::charging::check_charge;
 use crate::rules::closing::{is_hole, open_before};
 use crate::rules::placement::{choose_servers, usable_count, with_room_count};
+use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
 use std::collections::BTreeSet;
@@ -43,6 +45,10 @@ impl OpenJob {
     /// Makes a chunk on fresh servers; none where there are too few.
     pub(crate) fn start(at: &PlaceView<'_>, acts: &mut Acts<'_>) -> Option<Self> {
         let view = &at.view;
+        if let Err(failure) = check_charge(view, at.place) {
+            refused(at, failure, acts);
+            return None;
+        }
         let goal = goal(at);
         let mut tried = BTreeSet::new();
         let chosen = choose_servers(view, &[], &tried, goal, acts.random);
@@ -82,6 +88,9 @@ impl OpenJob {
                 }
             }
             (OpenPhase::Logging(raised), JobEvent::Applied(applied)) => match applied {
+                Applied::Failed(failure) if failure.code == ErrorCode::QuotaExceeded => {
+                    refused(at, failure.clone(), acts);
+                }
                 Applied::Failed(failure) => acts.push(Act::Fail(failure.clone())),
                 Applied::ChunkOpened(opened) => {
                     let raised = std::mem::take(raised);
@@ -113,6 +122,7 @@ impl OpenJob {
                 set_size: set_size(&raised),
                 closes,
                 floor,
+                charges: at.view.charges(),
             });
             self.phase = OpenPhase::Logging(raised);
             return;
@@ -171,6 +181,15 @@ fn on_opened(
         acts.push(Act::Record(CloseChunk { time: at.view.now.wall, handle: made }.into()));
     }
     acts.push(if at.wants.lease { Act::GrantLease(made, raised) } else { Act::Finish });
+}
+
+/// A quota has no room for a new chunk (R36): who wants it is told at once. A primary that closed
+/// the one before need not wait: its close is logged alone.
+fn refused(at: &PlaceView<'_>, failure: Failure, acts: &mut Acts<'_>) {
+    acts.push(Act::FailWriters(failure));
+    if let Some((handle, _)) = open_before(at.view.state, at.place).filter(|_| at.wants.close) {
+        acts.push(Act::CloseAlone(handle));
+    }
 }
 
 /// Too few servers for a new chunk. A primary that closed the one before need not wait for them:

@@ -198,6 +198,12 @@ impl RaiseRound {
         self.asked.values().filter_map(raised).collect()
     }
 
+    /// The first of those that do not.
+    pub(crate) fn silent(&self) -> Option<ServerId> {
+        let is_silent = |server: &&ServerId| !self.has_answered(**server);
+        self.asked.keys().find(is_silent).copied()
+    }
+
     pub(crate) fn has_answered(&self, server: ServerId) -> bool {
         self.asked.get(&server).is_some_and(|asked| matches!(asked.result, Some(Ok(_))))
     }

@@ -171,6 +171,7 @@ impl ShrinkJob {
             version,
             set_size,
             keeps_above: None,
+            charges: false,
         });
         self.phase = ShrinkPhase::Logging { version, raised };
     }

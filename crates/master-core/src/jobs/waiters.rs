@@ -34,6 +34,14 @@ impl ChunkWaiter {
         }
     }
 
+    /// Wants to write, or to append.
+    pub(crate) fn mutates(&self) -> bool {
+        match &self.wish {
+            ChunkWish::Lease(request) => request.purpose != LeasePurpose::Level,
+            ChunkWish::Closed => false,
+        }
+    }
+
     fn is_client(&self) -> bool {
         matches!(self.wish, ChunkWish::Lease(_))
     }
@@ -46,6 +54,8 @@ pub(crate) struct Wants {
     pub(crate) lease: bool,
     /// Somebody wants to append.
     pub(crate) appends: bool,
+    /// Somebody wants to write or to append: bytes change, and the file may become longer.
+    pub(crate) mutates: bool,
     /// Somebody wants a close to be logged.
     pub(crate) close: bool,
 }
@@ -73,6 +83,7 @@ impl ChunkWaiters {
         Wants {
             lease: any(ChunkWaiter::is_client),
             appends: any(|waiter| waiter.is_client() && waiter.goes_on()),
+            mutates: any(ChunkWaiter::mutates),
             close: any(|waiter| !waiter.is_client()),
         }
     }
@@ -80,6 +91,11 @@ impl ChunkWaiters {
     /// Takes out those whom the chunk after this one serves as well.
     pub(crate) fn take_going_on(&mut self) -> Vec<ChunkWaiter> {
         self.take(ChunkWaiter::goes_on)
+    }
+
+    /// Takes out those who want to write or to append.
+    pub(crate) fn take_writers(&mut self) -> Vec<ChunkWaiter> {
+        self.take(ChunkWaiter::mutates)
     }
 
     /// Takes out those who want a close to be logged.

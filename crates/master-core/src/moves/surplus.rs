@@ -98,6 +98,10 @@ impl SurplusReplicas {
             return;
         }
         let begun = scheduler.change_set(step, handle, |view, chunk, acts| {
+            // R34: what is to be still is not stirred.
+            if view.is_frozen(chunk.file) {
+                return None;
+            }
             LeaveOutJob::start(view, (handle, chunk), server, acts).map(PlaceJob::LeaveOut)
         });
         if begun {

@@ -277,6 +277,10 @@ impl Repair {
         clone.stage = CloneStage::Joining;
         let receiver = clone.receiver.clone();
         let begun = scheduler.change_set(step, handle, |view, chunk, acts| {
+            // R34: what is to be still is not stirred.
+            if view.is_frozen(chunk.file) {
+                return None;
+            }
             GrowJob::start(view, (handle, chunk), &receiver, acts).map(PlaceJob::Grow)
         });
         if !begun && let Some(clone) = self.clones.get_mut(handle) {
@@ -535,8 +539,9 @@ impl Repair {
             need: urgency.need,
         };
         let clones = self.clones.iter().take(CLONES_TOLD_MAX).map(|(handle, clone)| {
-            let file = view.state.chunk(handle).map(|chunk| chunk.file);
-            let path = file.and_then(|file| view.state.path_of(file)).unwrap_or_default();
+            let chunk = view.state.chunk(handle);
+            let paths = chunk.map(|chunk| view.state.sharing().paths_of(handle, &chunk));
+            let path = paths.and_then(|paths| paths.into_iter().next()).unwrap_or_default();
             CloneStatus { path, ..clone.status(view.now.time, handle) }
         });
         RepairStatusAnswer {

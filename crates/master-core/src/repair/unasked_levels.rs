@@ -77,9 +77,12 @@ impl UnaskedLevels {
     fn level(&mut self, step: &mut ChunkStep<'_>, scheduler: &mut Scheduler, handle: ChunkHandle) {
         // It may have been purged since it was written down.
         let Some(chunk) = step.state.chunk(handle) else { return };
-        let place = ChunkPlace::new(chunk.file, chunk.index);
+        let file = step.state.sharing().live_file_of(handle, &chunk);
+        let place = ChunkPlace::new(file, chunk.index);
         let begun = scheduler.change_set(step, handle, |view, chunk, acts| {
-            let members = whom_to_level(view, (handle, chunk))?;
+            // R34: what is to be still is not stirred.
+            let may = !view.is_frozen(chunk.file);
+            let members = may.then(|| whom_to_level(view, (handle, chunk))).flatten()?;
             Some(PlaceJob::Grant(GrantJob::start(view, (handle, chunk), members, acts)))
         });
         if begun {

@@ -51,7 +51,9 @@ pub(crate) fn list(
             answer.resume = handles.last().copied().filter(|_| more);
             let told = |handle| Some((handle, view.state.chunk(handle)?));
             let told = handles.into_iter().filter_map(told);
-            let tell = |(handle, chunk)| listed(view, handle, &chunk, repair_of(handle));
+            let tell = |(handle, chunk)| {
+                listed(view, path.to_string(), (handle, &chunk), repair_of(handle))
+            };
             answer.chunks = told.map(tell).collect();
             assert!(answer.chunks.len() <= limit, "a page fits a message");
             return Ok(answer);
@@ -63,10 +65,13 @@ pub(crate) fn list(
             return Ok(answer);
         }
         answer.resume = Some(handle);
-        let path = || view.state.path_of(chunk.file).unwrap_or_default();
-        if prefix.is_empty() || path().starts_with(&prefix) {
-            answer.chunks.push(listed(view, handle, &chunk, repair_of(handle)));
-        }
+        let paths = view.state.sharing().paths_of(handle, &chunk);
+        let path = match prefix.is_empty() {
+            true => Some(paths.into_iter().next().unwrap_or_default()),
+            false => paths.into_iter().find(|path| path.starts_with(&prefix)),
+        };
+        let told = |path| listed(view, path, (handle, &chunk), repair_of(handle));
+        answer.chunks.extend(path.map(told));
     }
     answer.resume = None;
     Ok(answer)
@@ -83,7 +88,9 @@ fn chunks_behind(
     let first = if last == ChunkHandle::default() {
         Some(ChunkIndex::default())
     } else {
-        let last = view.state.chunk(last).filter(|chunk| chunk.file == file);
+        // It may have got a chunk of its own there meanwhile.
+        let has = |index| view.state.chunk_at(file, index).is_some();
+        let last = view.state.chunk(last).filter(|chunk| has(chunk.index));
         last.map(|chunk| chunk.index.next())
     };
     let chunks = first.into_iter().flat_map(|first| view.state.chunks_of(file, first));
@@ -92,8 +99,8 @@ fn chunks_behind(
 
 fn listed(
     view: &View<'_>,
-    handle: ChunkHandle,
-    chunk: &ChunkRecord,
+    path: String,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
     (clone, rests): RepairOfChunk,
 ) -> ListedChunk {
     let (now, servers) = (view.now.time, view.fleet.servers());
@@ -124,7 +131,7 @@ fn listed(
     ListedChunk {
         handle,
         index: chunk.index,
-        path: view.state.path_of(chunk.file).unwrap_or_default(),
+        path,
         version: chunk.version,
         goal: chunk.goal,
         closed: chunk.closed,

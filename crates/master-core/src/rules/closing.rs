@@ -35,6 +35,9 @@ pub(crate) fn lacks_close(view: &View<'_>, report: &ReplicaReport) -> bool {
     let busy = view.underway.at(place) != Activity::Nothing
         || view.underway.is_taken(place, handle)
         || view.underway.later(place).is_some();
+    // What several files have grows for none of them: who writes to it gets a copy, marked as this
+    // one is, and that one is closed.
+    let busy = busy || view.state.sharing().is_shared(handle) || view.is_frozen(chunk.file);
     !busy && !may_take_appends(view, handle, &chunk)
 }
 

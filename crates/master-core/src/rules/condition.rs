@@ -36,7 +36,7 @@ pub(crate) fn condition(
     assert!(told >= up_to_date.len(), "what is up to date was told of");
     // While a lease is live its replicas tell at different times how far they are (R29).
     let leased = view.leases.possible(handle, view.now.time).is_some();
-    let hidden = || view.state.is_hidden(chunk.file);
+    let hidden = || view.state.sharing().is_hidden(handle, chunk);
     let is_suspect = |(_, it): &(ServerId, KnownReplica)| it.suspect && !it.damaged;
     let suspect = up_to_date.iter().any(is_suspect) && !hidden();
     let none_good = || good(view, handle, chunk).is_empty();

@@ -28,7 +28,13 @@ pub(crate) fn list(view: &View<'_>, wish: &ListDegraded) -> ListDegradedAnswer {
             answer.chunks.push(DegradedChunk {
                 handle,
                 index: chunk.index,
-                path: view.state.path_of(chunk.file).unwrap_or_default(),
+                path: view
+                    .state
+                    .sharing()
+                    .paths_of(handle, &chunk)
+                    .into_iter()
+                    .next()
+                    .unwrap_or_default(),
                 good: u32::try_from(good).expect("a cell has few servers"),
                 goal: chunk.goal,
                 readable: readable > 0,

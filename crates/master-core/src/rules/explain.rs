@@ -120,6 +120,12 @@ fn explain_chunk(
         if chunk.closed { "closed" } else { "open to appends" },
         chunk.goal,
     ));
+    if view.state.sharing().is_shared(handle) {
+        let files = view.state.sharing().files_of(handle, &chunk).count();
+        let line =
+            "have it since a snapshot: the first write to any of them copies it for that one";
+        answer.lines.push(format!("  {files} files {line}"));
+    }
     for (server, replica) in view.fleet.locations().of(handle) {
         answer.lines.push(explain_replica(view, &chunk, handle, (server, &replica)));
     }

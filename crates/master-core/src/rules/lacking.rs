@@ -68,7 +68,7 @@ pub(crate) fn needs(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -
     let counted = counted(view, &judged.good);
     let count = |count: usize| u32::try_from(count).expect("a cell has few servers");
     let (good, counts) = (count(judged.good.len()), count(counted.len()));
-    let hidden = || view.state.is_hidden(chunk.file);
+    let hidden = || view.state.sharing().is_hidden(handle, chunk);
     let surplus = has_surplus(view, (handle, chunk), (&judged, counted.len()));
     let urgency = if good == 0 && is_left_suspect(view, handle, chunk) {
         None
@@ -91,7 +91,7 @@ pub(crate) fn needs(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -
 /// none becomes current, and none is copied, before it is brought back (R20, R28).
 fn is_left_suspect(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
     let suspects = current(view, handle, chunk).any(|(_, it)| it.suspect && !it.damaged);
-    suspects && view.state.is_hidden(chunk.file)
+    suspects && view.state.sharing().is_hidden(handle, chunk)
 }
 
 /// How urgently a chunk lacks replicas; none: it has its goal.

@@ -9,13 +9,15 @@
 //! - Q1: only the master declares a primary failed, after a probe of its own (R18).
 //! - Q2: appends go to the last chunk, and to the next place as soon as that is being closed.
 
+use super::charging::is_charged;
 use super::live_file::{is_live_file, no_file};
 use super::members::secondaries_of;
 use crate::chunk_place::ChunkPlace;
 use crate::leases::GrantedLease;
 use crate::view::View;
 use cairn_protocol::{ChunkGrant, ErrorCode, Failure, Lease as LeaseRequest, LeasePurpose};
-use cairn_types::{ChunkHandle, ChunkIndex};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId};
 
 /// What becomes of a request for a lease.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ pub(crate) fn consider(view: &View<'_>, request: &LeaseRequest) -> LeaseAdvice {
         }
         return LeaseAdvice::Join(place);
     };
-    let Some(grant) = present_grant(view, handle, request.purpose) else {
+    let Some(grant) = present_grant(view, (file, handle), request.purpose) else {
         return LeaseAdvice::Join(place);
     };
     let doubted = request.failed == grant.primary.server
@@ -80,11 +82,22 @@ fn index_wanted(view: &View<'_>, request: &LeaseRequest) -> ChunkIndex {
 /// The grant that a client can be given at once.
 fn present_grant(
     view: &View<'_>,
-    handle: ChunkHandle,
+    (file, handle): (EntryId, ChunkHandle),
     purpose: LeasePurpose,
 ) -> Option<ChunkGrant> {
+    let mutates = purpose != LeasePurpose::Level;
+    // R32, R34: nobody changes what others have too, nor what is in a snapshot that is being taken.
+    let kept = view.state.sharing().is_shared(handle) || view.is_frozen(file);
+    if mutates && kept && !broken(Rule::R32) {
+        return None;
+    }
     let lease: &GrantedLease = view.leases.serving(handle, view.now.time)?;
     let chunk = view.state.chunk(handle)?;
+    // CH1
+    let place = ChunkPlace::new(chunk.file, chunk.index);
+    if purpose != LeasePurpose::Level && !is_charged(view, place) {
+        return None;
+    }
     // Whether a lease of an earlier term takes appends is not known: they get a fresh one.
     if purpose == LeasePurpose::Append && (!lease.takes_appends || lease.adopted) {
         return None;

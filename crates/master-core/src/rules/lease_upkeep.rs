@@ -5,6 +5,7 @@
 //!   only while it is told is it extended.
 //! - LU2: an extension is of this lease, at its version, for this life of its holder; and only
 //!   while the chunk is in use and nothing is under way that speaks against it (G3).
+//! - LU4: no lease goes on that could change what a snapshot has (R34).
 //! - LU3: one that was asked back in vain serves on as soon as its holder tells of it: a word of
 //!   its being asked that comes late ends it, and the holder tells of it no more.
 
@@ -30,6 +31,8 @@ pub(crate) fn may_extend(view: &View<'_>, (server, incarnation): Holder, held: &
     let changed = doing != Activity::Nothing || view.underway.is_taken(place, held.handle);
     let held_still = lease.status == LeaseStatus::AskedBack && lease.may_live(view.now.time);
     let hidden = view.state.is_hidden(chunk.file) && !broken(Rule::R20);
+    // R34: neither while a snapshot is being taken, nor of what was in one.
+    let snapped = view.is_frozen(chunk.file) || view.state.sharing().is_shared(held.handle);
     let this_lease = lease.id == held.lease && lease.holder.server == server;
     let same = (lease.version == held.version || shrinking) && lease.incarnation == incarnation;
     this_lease
@@ -38,6 +41,7 @@ pub(crate) fn may_extend(view: &View<'_>, (server, incarnation): Holder, held: &
         && held.wanted
         && (shrinking || !changed)
         && !hidden
+        && (!snapped || broken(Rule::R34))
 }
 
 /// The lease that an earlier term granted, to be taken over (LU1).
@@ -53,7 +57,8 @@ pub(crate) fn adopted(
         || view.underway.at(place) != Activity::Nothing
         || view.underway.is_taken(place, held.handle);
     let earlier = held.lease.term() < view.term.number && chunk.version == held.version;
-    if known || !earlier || view.state.is_hidden(chunk.file) {
+    let snapped = view.state.sharing().is_shared(held.handle) && !broken(Rule::R34);
+    if known || !earlier || snapped || view.state.is_hidden(chunk.file) {
         return None;
     }
     assert!(held.lease.term() < view.term.number, "of an earlier term (LU1)");

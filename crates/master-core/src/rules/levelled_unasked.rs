@@ -10,7 +10,6 @@
 //!   waiting for those who are away costs nothing.
 
 use super::decided_set::{SetDecision, decide};
-use super::live_file::is_live_file;
 use super::members::{current, former_holder_unknown};
 use super::replica_set::{LiveMember, plan_raise};
 use crate::fleet::KnownReplica;
@@ -27,7 +26,7 @@ pub(crate) fn whom_to_level(
     let may_be_leased =
         view.leases.possible(handle, now).is_some() || former_holder_unknown(view, handle, chunk);
     // LV1; R20: a deleted file's chunk gets no lease.
-    if may_be_leased || !is_live_file(view.state, chunk.file) {
+    if may_be_leased || view.state.sharing().is_hidden(handle, chunk) {
         return None;
     }
     if view.troubles.rest(now, handle).is_some() {

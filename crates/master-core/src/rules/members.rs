@@ -52,9 +52,7 @@ pub(crate) fn former_holder_unknown(
     handle: ChunkHandle,
     chunk: &ChunkRecord,
 ) -> bool {
-    let config = &view.term.config;
-    let lease = config.lease();
-    let longest = lease + lease * u32::try_from(config.drift_permille).unwrap_or(u32::MAX) / 1000;
+    let longest = view.term.config.longest_lease();
     chunk.version.term() < view.term.number
         && view.now.time < view.term.started + longest
         && view.leases.get(handle).is_none()

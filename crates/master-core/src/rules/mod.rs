@@ -7,10 +7,12 @@
 //!                 │                          lease_upkeep   what a heartbeat extends
 //!   closing ──────┘   garbage  placement  reading  health  degraded  explain
 //!   good_replicas ◄── lacking · surplus · cloning   condition   who needs one more, or one less
+//!   charging      next_step, lease_request, lengths         what quotas count
 //!   chunk_list    levelled_unasked ─► replica_set          what no client asks for
 //! ```
 
 pub(crate) mod behind;
+pub(crate) mod charging;
 pub(crate) mod chosen_replica;
 pub(crate) mod chunk_list;
 pub(crate) mod cloning;

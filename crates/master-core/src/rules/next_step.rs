@@ -4,9 +4,11 @@
 //!   a chunk there:  may its set be raised? ─yes─► raise, to grant a lease
 //!                     ├─no─► an append: close it and go on in the next chunk;  a write: wait
 //!                     └─no, and it is closed: whoever lacks the mark is given it
+//!   … of others too: copied first, and the file has the copy
 //!   none there:     may the chunk before take appends? ─yes─► fence it     ─no─► open one
 //! ```
 
+use super::charging::check_charge;
 use super::closing::{may_take_appends, open_before};
 use super::decided_set::{SetDecision, decide};
 use super::live_file::{is_live_file, no_file};
@@ -15,6 +17,7 @@ use super::placement::is_enough_without_trouble;
 use super::replica_set::{Blocked, LiveMember, live_members, plan_raise};
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::KnownReplica;
+use crate::jobs::waiters::Wants;
 use crate::leases::LeaseStatus;
 use crate::state::{ChunkRecord, EntryRecord};
 use crate::view::View;
@@ -27,6 +30,8 @@ use cairn_types::{ChunkHandle, Content, ServerId, Time};
 pub(crate) enum NextStep {
     /// The file is gone.
     Fail(Failure),
+    /// A quota has no room for what some want to write (R36).
+    FailWriters(Failure),
     /// There is nothing to do: each waiter's wish is looked at anew.
     Finish,
     /// Appends go on at the next place.
@@ -38,6 +43,8 @@ pub(crate) enum NextStep {
     /// The chunk before is closed to appends by raising these with the mark, or this one, closed
     /// already, gets it.
     Fence(ChunkHandle, Vec<LiveMember>),
+    /// A chunk that the file shares with others, its own or the one before, is copied by these.
+    Copy(ChunkHandle, ChunkRecord, Vec<LiveMember>),
     /// A chunk is made.
     Open,
 }
@@ -48,21 +55,63 @@ impl NextStep {
     }
 }
 
-/// What those who wait for a place, since when, have done for it; `lease`, `appends`: somebody
-/// wants a lease, and wants it to append.
+/// What those who wait for a place, since when, have done for it.
 pub(crate) fn next_step(
     view: &View<'_>,
     (place, since): (ChunkPlace, Time),
-    (lease, appends): (bool, bool),
+    wants: Wants,
 ) -> NextStep {
     if !is_live_file(view.state, place.file) {
         return NextStep::Fail(no_file(place.file));
     }
+    // R34; a close that is to be logged is of before the snapshot.
+    let frozen = view.is_frozen(place.file);
     match view.state.chunk_at(place.file, place.index) {
-        Some(_) if !lease => NextStep::Finish,
-        Some(handle) => with_chunk(view, (place, since), handle, appends),
-        None => without_chunk(view, place),
+        Some(_) if !wants.lease => NextStep::Finish,
+        None if wants.close => without_chunk(view, place),
+        _ if frozen => NextStep::wait("a snapshot of it is being taken"),
+        Some(handle) => {
+            let first = wants.mutates.then(|| for_mutation(view, place, handle)).flatten();
+            let next = || with_chunk(view, (place, since), handle, wants.appends);
+            check_raise(view, place, wants.mutates, first.unwrap_or_else(next))
+        }
+        None => check_raise(view, place, wants.mutates, without_chunk(view, place)),
     }
+}
+
+/// Nobody is raised for what would be refused for a quota (R36): a raise ends the lease that there
+/// is, and a fence the chunk.
+fn check_raise(view: &View<'_>, place: ChunkPlace, writes: bool, next: NextStep) -> NextStep {
+    match next {
+        NextStep::Raise(..) | NextStep::Fence(..) | NextStep::Copy(..) if writes => {
+            match check_charge(view, place) {
+                Err(failure) => NextStep::FailWriters(failure),
+                Ok(()) => next,
+            }
+        }
+        _ => next,
+    }
+}
+
+/// What comes before a file's chunk is mutated that other files have, too (R32); none: nothing.
+/// Until it has a chunk of its own nobody goes on in a next one: that would close the one that the
+/// others have.
+fn for_mutation(view: &View<'_>, place: ChunkPlace, handle: ChunkHandle) -> Option<NextStep> {
+    if !view.state.sharing().is_shared(handle) || broken(Rule::R32) {
+        return None;
+    }
+    let chunk = view.state.chunk(handle)?;
+    if view.underway.is_taken(place, handle) {
+        return Some(NextStep::wait("the chunk, which other files have too, is being changed"));
+    }
+    if let Some(rest) = view.troubles.rest(view.now.time, handle) {
+        let why = format!("it is to be copied first; the next try is in {} ms", rest.as_millis());
+        return Some(NextStep::Wait { why, want: None });
+    }
+    Some(match plan_raise(view, handle, &chunk) {
+        Ok(members) => NextStep::Copy(handle, chunk, members),
+        Err(blocked) => NextStep::Wait { why: blocked.why, want: Some(handle) },
+    })
 }
 
 fn with_chunk(
@@ -165,6 +214,10 @@ fn without_chunk(view: &View<'_>, place: ChunkPlace) -> NextStep {
     let Some((handle, chunk)) = open_before(view.state, place) else { return NextStep::Open };
     if view.underway.is_taken(place, handle) {
         return NextStep::wait("the chunk before is being changed");
+    }
+    // What is opened closes the one before: for this file alone.
+    if let Some(first) = for_mutation(view, place, handle) {
+        return first;
     }
     if !may_take_appends(view, handle, &chunk) || broken(Rule::R18) {
         return NextStep::Open;

@@ -11,7 +11,7 @@ use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{ChunkLocations, ServerState};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, SerialNumber, ServerId};
+use cairn_types::{ChunkHandle, ChunkVersion, EntryId, ReplicaAt, SerialNumber, ServerId};
 
 /// Servers that are named as those that may hold what can be read nowhere.
 const LOST_MAX: usize = 8;
@@ -21,7 +21,20 @@ pub(crate) fn locations(view: &View<'_>, handle: ChunkHandle) -> ChunkLocations 
     locations_of(view, handle, view.state.chunk(handle))
 }
 
-/// The same of chunks looked up together; of those that are not there, nothing known.
+/// Where a file's chunk can be read, as found for the chunk alone.
+///
+/// While the file is given a copy of its own (R32), nowhere: the replicas of the shared chunk stand
+/// at the version already at which the others go on, and whoever had been told it as this file's
+/// would not be refused once the copy is written to (R12).
+pub(crate) fn of_file(view: &View<'_>, file: EntryId, found: ChunkLocations) -> ChunkLocations {
+    if view.underway.is_copied_for(file, found.handle) && !broken(Rule::R32) {
+        return ChunkLocations { replicas: Vec::new(), primary: None, ..found };
+    }
+    found
+}
+
+/// The same as [`locations`], of chunks looked up together; of those that are not there, nothing
+/// known.
 pub(crate) fn locations_each(view: &View<'_>, handles: &[ChunkHandle]) -> Vec<ChunkLocations> {
     let chunks = view.state.chunk_each(handles);
     view.fleet.locations().touch(handles);

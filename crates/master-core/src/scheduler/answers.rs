@@ -12,8 +12,8 @@ use crate::outbox::ProposalId;
 use crate::step::ChunkStep;
 use cairn_env::EffectId;
 use cairn_protocol::{
-    ChunkLength, CloneChunk, Failure, GrantLease, Probe, Raise, RecordLengthAnswer, Response,
-    RevokeLease, RevokeLeaseAnswer, Rpc,
+    ChunkLength, CloneChunk, CopyChunk, Failure, GrantLease, Probe, Raise, RecordLengthAnswer,
+    Response, RevokeLease, RevokeLeaseAnswer, Rpc,
 };
 use cairn_types::{ChunkHandle, EntryId, LeaseId};
 
@@ -49,21 +49,24 @@ impl Scheduler {
                     step.fleet.note_replica(when, handle, server, &answer.replica);
                 }
             }
-            AwaitedCall::Revoke(handle, lease) => {
-                // A lease that is not given back runs out by itself.
-                if let Ok(answer) = RevokeLease::answer(result) {
-                    self.on_revoked(step, (handle, lease), &answer);
+            AwaitedCall::Revoke(handle, lease, asked_by) => {
+                let result = RevokeLease::answer(result);
+                self.on_revoked(step, (handle, lease), &result);
+                if let Some(asked_by) = asked_by {
+                    self.on_length(step, asked_by, result.map(|it| it.replica.acknowledged));
                 }
             }
             AwaitedCall::RevokeForJob(job, handle, lease) => {
                 let result = RevokeLease::answer(result);
-                if let Ok(answer) = &result {
-                    self.on_revoked(step, (handle, lease), answer);
-                }
+                self.on_revoked(step, (handle, lease), &result);
                 self.tell(step, job, JobEvent::RevokeAnswered(result.map(|_| ())));
             }
             AwaitedCall::Clone(job) => {
                 let event = JobEvent::CloneAnswered(CloneChunk::answer(result));
+                self.tell(step, job, event);
+            }
+            AwaitedCall::Copy(job, server) => {
+                let event = JobEvent::CopyAnswered(server, CopyChunk::answer(result));
                 self.tell(step, job, event);
             }
             AwaitedCall::Length(asked_by) => {
@@ -76,8 +79,9 @@ impl Scheduler {
         &mut self,
         step: &mut ChunkStep<'_>,
         (handle, id): (ChunkHandle, LeaseId),
-        answer: &RevokeLeaseAnswer,
+        answer: &Result<RevokeLeaseAnswer, Failure>,
     ) {
+        let Ok(answer) = answer else { return };
         // It may have run out meanwhile.
         let Some(lease) = self.leases.get(handle).filter(|lease| lease.id == id) else { return };
         let server = lease.holder.server;
@@ -115,15 +119,7 @@ impl Scheduler {
             Applied::EntryMoved(EntryMoved { replaced: Some(file), .. }) => {
                 self.revoke_below(step, *file);
             }
-            Applied::EntryMoved(EntryMoved { replaced: None, .. })
-            | Applied::Failed(_)
-            | Applied::DirectoryMade(_)
-            | Applied::FileMade(_)
-            | Applied::ChunkOpened(_)
-            | Applied::EntryPurged(_)
-            | Applied::PolicyChanged(_)
-            | Applied::PolicyApplied(_)
-            | Applied::Changed(_) => {}
+            _ => {}
         }
         match self.in_flight.applied(proposal) {
             Some(AwaitedRecord::Job(job)) => {
@@ -153,7 +149,7 @@ impl Scheduler {
                 holder,
                 revoke,
                 deadline,
-                AwaitedCall::Revoke(handle, lease),
+                AwaitedCall::Revoke(handle, lease, None),
             );
         }
     }

@@ -7,6 +7,7 @@ use crate::chunk_place::ChunkPlace;
 use crate::jobs::PlaceJob;
 use crate::jobs::acts::{Act, Acts};
 use crate::jobs::close::CloseJob;
+use crate::jobs::copy_on_write::CopyOnWriteJob;
 use crate::jobs::events::{JobEvent, PlaceView};
 use crate::jobs::fence::FenceJob;
 use crate::jobs::grant::GrantJob;
@@ -69,8 +70,9 @@ impl Scheduler {
         }
         let (since, wants) = (work.since, work.waiters.wants());
         let view = self.view(step.now, step.state, step.fleet);
-        match next_step(&view, (place, since), (wants.lease, wants.appends)) {
+        match next_step(&view, (place, since), wants) {
             NextStep::Fail(failure) => self.fail(step, place, &failure),
+            NextStep::FailWriters(failure) => self.places.fail_writers(step, place, &failure),
             NextStep::Finish => self.finish(step, place),
             NextStep::GoOnInNext => self.go_on_in_next(step, place),
             NextStep::Wait { why, want } => {
@@ -85,6 +87,9 @@ impl Scheduler {
                     Some(PlaceJob::Grant(job))
                 });
             }
+            NextStep::Copy(handle, chunk, members) => self.start(step, place, |at, acts| {
+                Some(CopyOnWriteJob::start(at, (handle, &chunk), members, acts).into())
+            }),
             NextStep::Fence(handle, members) => self.start(step, place, |at, acts| {
                 Some(PlaceJob::Fence(FenceJob::start(&at.view, handle, members, acts)))
             }),
@@ -153,6 +158,7 @@ impl Scheduler {
             Act::GrantLease(handle, raised) => self.start(step, place, |at, acts| {
                 GrantJob::start_granting(at, handle, raised, acts).map(PlaceJob::Grant)
             }),
+            Act::FailWriters(failure) => self.places.fail_writers(step, place, &failure),
             Act::CloseAlone(handle) => self.start(step, place, |at, acts| {
                 Some(PlaceJob::Close(CloseJob::start(&at.view, handle, acts)))
             }),

@@ -30,10 +30,10 @@ impl Scheduler {
 
     /// Takes over a lease that an earlier term granted (R22).
     pub(crate) fn adopt(&mut self, step: &mut ChunkStep<'_>, holder: Holder, held: &HeldLease) {
-        let view = self.view(step.now, step.state, step.fleet);
-        if let Some(lease) = adopted(&view, holder, held) {
-            self.leases.insert(held.handle, lease);
-        }
+        let lease = adopted(&self.view(step.now, step.state, step.fleet), holder, held);
+        // What nobody could have granted is none.
+        let Some(lease) = lease else { return };
+        self.leases.insert(held.handle, lease);
     }
 
     /// Lets a lease go on for a whole lease time, if it is in use and nothing speaks against it.

@@ -2,12 +2,13 @@
 
 use super::places::JobName;
 use crate::jobs::acts::Question;
-use crate::jobs::length::{LengthRequest, LengthStep};
+use crate::jobs::length::{LengthRequest, LengthStep, note_asked_back};
 use crate::jobs::raise::RaiseAsked;
+use crate::leases::Leases;
 use crate::outbox::{MasterOutbox, ProposalId};
 use crate::record::Record;
 use cairn_env::{Caller, EffectId};
-use cairn_protocol::{Raise, RecordLengthAnswer, Request, Response, RevokeLease};
+use cairn_protocol::{Failure, Raise, RecordLengthAnswer, Request, Response, RevokeLease};
 use cairn_types::{ChunkHandle, LeaseId, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
 
@@ -19,10 +20,12 @@ pub(super) enum AwaitedCall {
     Grant(JobName),
     /// To learn how a replica stands that refused a raise.
     Refresh(ChunkHandle, ServerId),
-    Revoke(ChunkHandle, LeaseId),
+    /// A lease that is not given back runs out by itself; who wants its file's length recorded.
+    Revoke(ChunkHandle, LeaseId, Option<LengthRequest>),
     /// The same, for a job that waits for it.
     RevokeForJob(JobName, ChunkHandle, LeaseId),
     Clone(JobName),
+    Copy(JobName, ServerId),
     Length(LengthRequest),
 }
 
@@ -78,6 +81,7 @@ impl InFlight {
                 let RevokeLease { handle, lease, .. } = revoke;
                 (AwaitedCall::RevokeForJob(job, handle, lease), revoke.into())
             }
+            Question::Copy(copy) => (AwaitedCall::Copy(job, at.server), copy.into()),
             Question::Clone(clone) => (AwaitedCall::Clone(job), clone.into()),
         };
         self.call(out, at, request, deadline, purpose);
@@ -94,6 +98,22 @@ impl InFlight {
         assert!(other.is_none(), "a record has one purpose");
     }
 
+    /// Takes the first step towards a file's recorded length, or says why there is none.
+    pub(super) fn begin_with_length(
+        &mut self,
+        (out, leases): (&mut MasterOutbox, &mut Leases),
+        from: Caller,
+        next: Result<LengthStep, Failure>,
+    ) {
+        match next {
+            Ok(next) => {
+                note_asked_back(leases, &next);
+                self.go_on_with_length(out, from, next);
+            }
+            Err(failure) => out.reply(from, Err(failure)),
+        }
+    }
+
     /// Takes the next step towards a file's recorded length.
     pub(super) fn go_on_with_length(
         &mut self,
@@ -107,6 +127,11 @@ impl InFlight {
             }
             LengthStep::Ask { holder, question, deadline, asked_by } => {
                 self.call(out, holder, question, deadline, AwaitedCall::Length(asked_by));
+            }
+            LengthStep::AskBack { revocation: (holder, revoke), deadline, asked_by } => {
+                let RevokeLease { handle, lease, .. } = revoke;
+                let purpose = AwaitedCall::Revoke(handle, lease, Some(asked_by));
+                self.call(out, holder, revoke, deadline, purpose);
             }
             LengthStep::Record(record, asked_by) => {
                 self.propose(out, record, AwaitedRecord::Length(asked_by));

@@ -20,9 +20,12 @@ mod held_leases;
 mod in_flight;
 mod places;
 mod raised;
+mod settling;
+mod snapshots;
 
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::Fleet;
+use crate::frozen_trees::FrozenTrees;
 use crate::jobs::PlaceJob;
 use crate::jobs::acts::Acts;
 use crate::jobs::close;
@@ -41,12 +44,15 @@ use crate::underway::Activity;
 use crate::view::View;
 use cairn_env::{Caller, Now};
 use cairn_protocol::{
-    ChunkClosed, ChunkClosedAnswer, Failure, Lease as LeaseRequest, Response, SecondaryFailed,
+    ChunkClosed, ChunkClosedAnswer, Failure, Lease as LeaseRequest, RecordLength, Response,
+    SecondaryFailed,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkHandle, EntryId, ServerId, Term, Time};
 use in_flight::InFlight;
 use places::Places;
+use settling::Settling;
+pub(crate) use snapshots::{Fences, TreeStilling};
 
 /// Jobs, calls, proposals and leases of one term.
 #[derive(Debug)]
@@ -60,6 +66,8 @@ pub(crate) struct Scheduler {
     grown: Vec<(ChunkHandle, Result<(), Failure>)>,
     /// The same of replicas that their sets do not need.
     left_out: Vec<(ChunkHandle, Result<(), Failure>)>,
+    settling: Settling,
+    frozen: FrozenTrees,
 }
 
 impl Scheduler {
@@ -72,6 +80,8 @@ impl Scheduler {
             troubles: Troubles::default(),
             grown: Vec::new(),
             left_out: Vec::new(),
+            settling: Settling::default(),
+            frozen: FrozenTrees::default(),
         }
     }
 
@@ -89,7 +99,8 @@ impl Scheduler {
     /// All that is known.
     pub(crate) fn view<'a>(&'a self, now: Now, state: &'a State, fleet: &'a Fleet) -> View<'a> {
         let (term, leases, underway) = (&self.term, &self.leases, self.places.underway());
-        View { now, state, term, fleet, leases, troubles: &self.troubles, underway }
+        let Self { troubles, frozen, .. } = self;
+        View { now, state, term, fleet, leases, troubles, underway, frozen }
     }
 
     /// A client wants a lease.
@@ -170,12 +181,10 @@ impl Scheduler {
         &mut self,
         step: &mut ChunkStep<'_>,
         from: Caller,
-        file: EntryId,
+        wish: &RecordLength,
     ) {
-        match length::consider(&self.view(step.now, step.state, step.fleet), from, file) {
-            Ok(next) => self.in_flight.go_on_with_length(step.out, from, next),
-            Err(failure) => step.out.reply(from, Err(failure)),
-        }
+        let next = length::consider(&self.view(step.now, step.state, step.fleet), from, wish);
+        self.in_flight.begin_with_length((step.out, &mut self.leases), from, next);
     }
 
     /// A chunk's set is to change: a clone joins it (R30), or one is left out. Whether that has
@@ -187,7 +196,9 @@ impl Scheduler {
         begin: impl FnOnce(&View<'_>, &ChunkRecord, &mut Acts<'_>) -> Option<PlaceJob>,
     ) -> bool {
         let Some(chunk) = step.state.chunk(handle) else { return false };
-        let place = ChunkPlace::new(chunk.file, chunk.index);
+        // One that several files have is changed for whoever is not deleted.
+        let file = step.state.sharing().live_file_of(handle, &chunk);
+        let place = ChunkPlace::new(file, chunk.index);
         let underway = self.places.underway();
         if underway.at(place) != Activity::Nothing || underway.is_taken(place, handle) {
             return false;
@@ -226,9 +237,7 @@ impl Scheduler {
     pub(crate) fn on_tick(&mut self, step: &mut ChunkStep<'_>, dead: &[ServerId]) {
         if broken(Rule::R6) {
             // R6 broken: dead comes before the end of the lease, yet counts as its end.
-            for server in dead {
-                self.leases.end_where(*server, |_| true);
-            }
+            dead.iter().for_each(|server| self.leases.end_where(*server, |_| true));
         }
         for (handle, lease) in self.leases.expire(step.now.time) {
             step.fleet.quiet_since(handle, step.now.time);
@@ -237,9 +246,10 @@ impl Scheduler {
                 step.out.propose(record);
             }
         }
+        let view = self.view(step.now, step.state, step.fleet);
+        self.settling = self.settling.go_on(&view, step.out);
         self.troubles.pass(step.now.time);
-        let open = |handle| step.state.chunk(handle).is_some_and(|chunk| !chunk.closed);
-        self.leases.keep_fences(open);
+        self.leases.keep_fences(|it| step.state.chunk(it).is_some_and(|chunk| !chunk.closed));
         self.go_on_waiting(step);
     }
 
@@ -249,12 +259,10 @@ impl Scheduler {
             // A job before it may have ended this one, too.
             let Some(work) = self.places.get_mut(place) else { continue };
             work.answer_tired(step, place, self.term.config.lease() / 2);
-            if !matches!(work.job, PlaceJob::Waiting(_)) {
-                continue;
-            }
-            if work.waiters.is_empty() {
+            let waits = matches!(work.job, PlaceJob::Waiting(_));
+            if waits && work.waiters.is_empty() {
                 self.places.remove(place);
-            } else {
+            } else if waits {
                 self.advance(step, place);
             }
         }

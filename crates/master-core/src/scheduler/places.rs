@@ -12,6 +12,7 @@ use crate::rules::explain::JobLine;
 use crate::step::ChunkStep;
 use crate::underway::Underway;
 use crate::view::View;
+use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{EntryId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -97,6 +98,12 @@ impl Places {
         self.works.iter().filter(move |(_, work)| waits(work)).map(|(place, _)| *place)
     }
 
+    /// Those at which somebody waits for the chunk before to be closed.
+    pub(super) fn closing(&self) -> impl Iterator<Item = ChunkPlace> {
+        let closes = |(_, work): &(&ChunkPlace, &PlaceWork)| work.waiters.wants().close;
+        self.works.iter().filter(closes).map(|(place, _)| *place)
+    }
+
     pub(super) fn of_file(&self, file: EntryId) -> impl Iterator<Item = (&ChunkPlace, &PlaceWork)> {
         self.works.range(ChunkPlace::all_of(file))
     }
@@ -134,6 +141,23 @@ impl Places {
         work.number = self.last_job;
         work.job = job;
         self.underway.set(place, Some(work.job.doing()));
+    }
+
+    /// A quota has no room for what some want to write (R36): they are told. What the others want
+    /// is looked at with the next tick.
+    pub(super) fn fail_writers(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        place: ChunkPlace,
+        failure: &Failure,
+    ) {
+        assert_eq!(failure.code, ErrorCode::QuotaExceeded, "nothing else is for writers alone");
+        self.set_job(place, PlaceJob::Waiting("a quota has no room for more".into()));
+        let work = self.works.get_mut(&place).expect("a job has a place");
+        for waiter in work.waiters.take_writers() {
+            step.out.reply(waiter.from, Err(failure.clone()));
+        }
+        assert!(!work.waiters.wants().mutates, "all of them are told");
     }
 
     pub(super) fn remove(&mut self, place: ChunkPlace) -> PlaceWork {

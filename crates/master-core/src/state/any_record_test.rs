@@ -6,6 +6,7 @@
 //! ```
 
 use super::replay_test::{Drawer, TERM, check_policies, check_tree, founding, reloaded};
+use super::totals_test::check_totals;
 use super::{ROOT, State};
 use crate::applied::Applied;
 use crate::record::{AddDirectories, AddFile, NewDirectory, OpenChunk, Record};
@@ -33,14 +34,17 @@ fn any_record(drawer: &mut Drawer, state: &State, earlier: &[Record]) -> Record 
 /// Both tables of chunks name each other (chunk_table.rs, CT1).
 pub(super) fn check_chunks(state: &State) {
     for (handle, chunk) in state.chunks() {
-        assert_eq!(state.chunk_at(chunk.file, chunk.index), Some(handle));
+        for file in state.sharing().files_of(handle, &chunk) {
+            assert_eq!(state.chunk_at(file, chunk.index), Some(handle), "of {file:?}");
+        }
     }
     let places: usize = state
         .names
         .entries()
         .map(|(file, _)| state.chunks_of(file, ChunkIndex::default()).count())
         .sum();
-    assert_eq!(places as u64, state.chunk_count(), "each chunk is of a file that there is");
+    let wanted = state.chunk_count() + state.shared.map().len();
+    assert_eq!(places as u64, wanted, "each chunk is of files that there are");
 }
 
 /// Asks everything that can be asked.
@@ -54,7 +58,7 @@ pub(super) fn look_around(state: &State) {
 }
 
 /// Numbers of kinds of records are below.
-const KINDS: usize = 64;
+pub(super) const KINDS: usize = 64;
 
 /// Of each kind of record, how many odd ones changed something, and how many were refused.
 struct Counts {
@@ -69,7 +73,7 @@ impl Default for Counts {
 }
 
 /// The number of its kind: the field that it is, a varint behind which stand three bits.
-fn kind_of(record: &Record) -> usize {
+pub(super) fn kind_of(record: &Record) -> usize {
     let key = record.to_bytes().iter().take(2).fold((0, 0, true), |(key, shift, more), byte| {
         let bits = if more { usize::from(byte & 127) << shift } else { 0 };
         (key | bits, shift + 7, more && *byte >= 128)
@@ -79,7 +83,7 @@ fn kind_of(record: &Record) -> usize {
 
 /// A history of fitting and odd records, all of it checked.
 fn live_through(seed: u64, founded: bool, counts: &mut Counts) -> State {
-    let mut drawer = Drawer::new(seed);
+    let mut drawer = Drawer::with_snapshots(seed);
     let mut state = State::default();
     let mut earlier: Vec<Record> = Vec::new();
     for step in 1..150 {
@@ -92,6 +96,7 @@ fn live_through(seed: u64, founded: bool, counts: &mut Counts) -> State {
             assert_eq!(before.names, state.names, "changed by {record:?}");
             assert_eq!(before.chunks, state.chunks, "changed by {record:?}");
             assert_eq!(before.policies, state.policies, "changed by {record:?}");
+            assert_eq!(before.shared, state.shared, "changed by {record:?}");
             counts.refused[kind] += 1;
         } else {
             counts.changed[kind] += 1;
@@ -99,6 +104,7 @@ fn live_through(seed: u64, founded: bool, counts: &mut Counts) -> State {
         check_tree(&state);
         check_chunks(&state);
         check_policies(&state);
+        check_totals(&state);
         earlier.push(record);
     }
     state
@@ -120,7 +126,7 @@ proptest! {
 #[test]
 fn odd_records_meet_what_is_there() {
     let mut counts = Counts::default();
-    for seed in 0..20 {
+    for seed in 0..48 {
         live_through(seed, true, &mut counts);
     }
     assert!(counts.changed[1..=10].iter().all(|count| *count >= 10), "{:?}", counts.changed);

@@ -3,13 +3,15 @@
 use super::apply_chunks::{ChunkChanges, handle_taken};
 use super::apply_policy::PolicyChanges;
 use super::apply_purge::Purges;
+use super::apply_quota::change_quota;
 use super::apply_settings::change_settings;
+use super::apply_snapshot::SnapshotChanges;
 use super::{KeptAbove, Remembered, State};
 use crate::applied::{Applied, Changed};
-use crate::record::{Begin, FoundCell, Record};
+use crate::record::{ATTRIBUTES_LEVEL, Begin, FoundCell, QUOTA_LEVEL, Record, SNAPSHOT_LEVEL};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{LogIndex, Term};
+use cairn_types::{Attributes, LogIndex, Term};
 use std::time::Duration;
 
 /// Log time ends where a checkpoint can no longer say it, which no honest clock comes near to.
@@ -39,7 +41,7 @@ impl State {
                 Remembered::TooOld => return Applied::Failed(too_old()),
             }
         }
-        let outcome = self.change(record).unwrap_or_else(Applied::Failed);
+        let outcome = change(self, record).unwrap_or_else(Applied::Failed);
         if let Some(mutation) = mutation {
             self.outcomes.keep(self.log_time, mutation, outcome.clone());
         }
@@ -64,52 +66,13 @@ impl State {
         self.last_record = self.last_record.max(time);
     }
 
-    fn change(&mut self, record: &Record) -> Result<Applied, Failure> {
-        match record {
-            Record::Begin(record) => Ok(self.begin(record)),
-            Record::FoundCell(record) => self.found_cell(record),
-            Record::AddDirectories(record) => self.names.add_directories(record),
-            Record::AddFile(record) => self.names.add_file(record),
-            Record::MoveEntry(record) => self.names.move_entry(record, self.log_time),
-            Record::HideEntry(record) => self.names.hide_entry(record, self.log_time),
-            Record::OpenChunk(record) => {
-                purges(self).raise_floor(record.floor);
-                // What was let go of is garbage somewhere.
-                if self.is_purged(record.handle) && !broken(Rule::R1) {
-                    return Err(handle_taken(record.handle));
-                }
-                chunk_changes(self).open_chunk(record)
-            }
-            Record::CloseChunk(record) => chunk_changes(self).close_chunk(record),
-            Record::SetVersion(record) => {
-                let set = chunk_changes(self).set_version(record)?;
-                if let Some(serial) = record.keeps_above {
-                    let decision = KeptAbove { serial, decided: record.version };
-                    self.purged.keep_above(record.handle, decision);
-                }
-                Ok(set)
-            }
-            Record::SetLength(record) => chunk_changes(self).set_length(record),
-            Record::Refuse(record) => Err(record.failure.clone()),
-            Record::KnowServer(record) => self.servers.know_server(record),
-            Record::ForgetServer(record) => self.servers.forget_server(record),
-            Record::SetDrain(record) => self.servers.set_drain(record),
-            Record::SetBalance(record) => Ok(self.servers.set_balance(record)),
-            Record::Expedite(record) => purges(self).expedite(record),
-            Record::Purge(record) => purges(self).purge(record),
-            Record::LetGo(record) => purges(self).let_go(record),
-            Record::ChangePolicy(record) => policy_changes(self).change_policy(record),
-            Record::ApplyPolicy(record) => policy_changes(self).apply_policy(record),
-            Record::EndPolicyJob(record) => policy_changes(self).end_job(record),
-            Record::SetCellSettings(record) => change_settings(&mut self.config, record),
-        }
-    }
-
     fn begin(&mut self, record: &Begin) -> Applied {
         self.term = record.term;
         self.term_began = record.time;
         let reign = (record.term, record.reign);
         self.history.begin(reign, record.new_history, self.applied);
+        // R34: who was making one is no master any more.
+        snapshot_changes(self).discard_all();
         Applied::Changed(Changed::default())
     }
 
@@ -124,15 +87,86 @@ impl State {
     }
 }
 
+/// What a record changes.
+fn change(state: &mut State, record: &Record) -> Result<Applied, Failure> {
+    match record {
+        Record::Begin(record) => Ok(state.begin(record)),
+        Record::FoundCell(record) => state.found_cell(record),
+        Record::AddDirectories(record) => {
+            let attributes = attributes_of(state, record.attributes);
+            state.names.add_directories(record, attributes)
+        }
+        Record::AddFile(record) => {
+            let attributes = attributes_of(state, record.attributes);
+            state.names.add_file(record, attributes)
+        }
+        Record::ChangeAttributes(record) => {
+            state.check_level(ATTRIBUTES_LEVEL, "attributes")?;
+            state.names.change_attributes(record)
+        }
+        Record::MoveEntry(record) => state.names.move_entry(record, state.log_time),
+        Record::HideEntry(record) => state.names.hide_entry(record, state.log_time),
+        Record::OpenChunk(record) => {
+            purges(state).raise_floor(record.floor);
+            // What was let go of is garbage somewhere.
+            if state.is_purged(record.handle) && !broken(Rule::R1) {
+                return Err(handle_taken(record.handle));
+            }
+            chunk_changes(state).open_chunk(record)
+        }
+        Record::CloseChunk(record) => chunk_changes(state).close_chunk(record),
+        Record::SetVersion(record) => {
+            let set = chunk_changes(state).set_version(record)?;
+            if let Some(serial) = record.keeps_above {
+                let decision = KeptAbove { serial, decided: record.version };
+                state.purged.keep_above(record.handle, decision);
+            }
+            Ok(set)
+        }
+        Record::SetLength(record) => chunk_changes(state).set_length(record),
+        Record::Refuse(record) => Err(record.failure.clone()),
+        Record::KnowServer(record) => state.servers.know_server(record),
+        Record::ForgetServer(record) => state.servers.forget_server(record),
+        Record::SetDrain(record) => state.servers.set_drain(record),
+        Record::SetBalance(record) => Ok(state.servers.set_balance(record)),
+        Record::Expedite(record) => purges(state).expedite(record),
+        Record::Purge(record) => purges(state).purge(record),
+        Record::LetGo(record) => purges(state).let_go(record),
+        Record::ChangePolicy(record) => policy_changes(state).change_policy(record),
+        Record::ApplyPolicy(record) => policy_changes(state).apply_policy(record),
+        Record::EndPolicyJob(record) => policy_changes(state).end_job(record),
+        Record::ChangeQuota(record) => {
+            state.check_level(QUOTA_LEVEL, "quotas")?;
+            change_quota(&mut state.names, record)
+        }
+        Record::CopyEntries(_)
+        | Record::SnapshotTree(_)
+        | Record::DiscardSnapshot(_)
+        | Record::CopyOnWrite(_) => change_snapshots(state, record),
+        Record::SetCellSettings(record) => change_settings(&mut state.config, record),
+        Record::RaiseLevel(record) => {
+            state.level = state.level.max(record.level);
+            Ok(Applied::Changed(Changed::default()))
+        }
+    }
+}
+
+/// Those of a record, where the log may have them: an image of a lower level has no room.
+fn attributes_of(state: &State, told: Option<Attributes>) -> Option<Attributes> {
+    told.filter(|_| state.level >= ATTRIBUTES_LEVEL)
+}
+
 fn policy_changes(state: &mut State) -> PolicyChanges<'_> {
     let (names, chunks) = (&mut state.names, &mut state.chunks);
-    PolicyChanges { names, chunks, policies: &mut state.policies, config: &state.config }
+    let shared = &state.shared;
+    PolicyChanges { names, chunks, shared, policies: &mut state.policies, config: &state.config }
 }
 
 fn purges(state: &mut State) -> Purges<'_> {
     Purges {
         names: &mut state.names,
         chunks: &mut state.chunks,
+        shared: &mut state.shared,
         policies: &mut state.policies,
         purged: &mut state.purged,
         history: &mut state.history,
@@ -142,5 +176,36 @@ fn purges(state: &mut State) -> Purges<'_> {
 
 fn chunk_changes(state: &mut State) -> ChunkChanges<'_> {
     let chunk_size = state.config.chunk_size;
-    ChunkChanges { names: &mut state.names, chunks: &mut state.chunks, chunk_size }
+    let charges = state.level >= QUOTA_LEVEL;
+    let (names, chunks) = (&mut state.names, &mut state.chunks);
+    ChunkChanges { names, chunks, shared: &state.shared, chunk_size, charges }
+}
+
+fn change_snapshots(state: &mut State, record: &Record) -> Result<Applied, Failure> {
+    // An image of level 0 has no room for what comes of it.
+    state.check_level(SNAPSHOT_LEVEL, "a snapshot")?;
+    match record {
+        Record::CopyEntries(record) => snapshot_changes(state).copy_entries(record),
+        Record::SnapshotTree(record) => snapshot_changes(state).finish(record),
+        Record::DiscardSnapshot(record) => snapshot_changes(state).discard(record),
+        Record::CopyOnWrite(record) => {
+            purges(state).raise_floor(record.floor);
+            if state.is_purged(record.handle) {
+                return Err(handle_taken(record.handle));
+            }
+            snapshot_changes(state).copy_on_write(record)
+        }
+        other => unreachable!("{other:?} is not about snapshots"),
+    }
+}
+
+fn snapshot_changes(state: &mut State) -> SnapshotChanges<'_> {
+    SnapshotChanges {
+        names: &mut state.names,
+        chunks: &mut state.chunks,
+        shared: &mut state.shared,
+        snapshots: &mut state.snapshots,
+        policies: &mut state.policies,
+        chunk_size: state.config.chunk_size,
+    }
 }

@@ -1,9 +1,12 @@
 //! Applying records about chunks: they change the chunk table, and the files that chunks are of.
 
+use super::apply_quota::QuotaCheck;
 use super::chunk_table::{ChunkRecord, ChunkTable};
 use super::entry_record::EntryRecord;
 use super::names::NameTree;
+use super::shared_chunks::SharedChunks;
 use crate::applied::{Applied, Changed, ChunkOpened};
+use crate::chunk_place::end_of_chunk;
 use crate::record::{CloseChunk, OpenChunk, SetLength, SetVersion};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
@@ -21,7 +24,10 @@ pub(super) fn handle_taken(handle: ChunkHandle) -> Failure {
 pub(super) struct ChunkChanges<'a> {
     pub(super) names: &'a mut NameTree,
     pub(super) chunks: &'a mut ChunkTable,
+    pub(super) shared: &'a SharedChunks,
     pub(super) chunk_size: u64,
+    /// Whether files are charged what they may grow to (R36).
+    pub(super) charges: bool,
 }
 
 impl ChunkChanges<'_> {
@@ -40,6 +46,12 @@ impl ChunkChanges<'_> {
         let taken = || self.chunks.contains(record.handle) && !broken(Rule::R1);
         if there.is_none() && taken() {
             return Err(handle_taken(record.handle));
+        }
+        let mut up_to = None;
+        if there.is_none() && record.charges && self.charges {
+            let last = ChunkIndex::new(file.chunk_count.saturating_sub(1));
+            let end = end_of_chunk(last.max(record.index), self.chunk_size);
+            up_to = QuotaCheck(self.names).charge_up_to(record.file, &file, end)?;
         }
         if let Some(closes) = record.closes {
             // Closing k and opening k+1 is one record (R18), and one that fails closes nothing.
@@ -66,6 +78,9 @@ impl ChunkChanges<'_> {
             }
             file.modified = record.time;
             self.names.set(record.file, &file);
+            if up_to.is_some() {
+                charge(self.names, record.file, &file, up_to);
+            }
         }
         Ok(Applied::ChunkOpened(ChunkOpened { handle: record.handle }))
     }
@@ -75,12 +90,17 @@ impl ChunkChanges<'_> {
         Ok(Applied::Changed(Changed::default()))
     }
 
-    /// A closed chunk is full by definition (R19), and its file at least that long.
+    /// A closed chunk is full by definition (R19), and its file at least that long. One that other
+    /// files have, too, is closed for none of them: they would grow by what nobody wrote (R32).
     fn close(&mut self, handle: ChunkHandle) -> Result<(), Failure> {
         let mut chunk = self.chunks.get(handle).ok_or_else(|| no_chunk(handle))?;
+        if !chunk.closed && self.shared.is_shared(handle) && !broken(Rule::R32) {
+            let line = format!("chunk {}: a snapshot has it, too", handle.short());
+            return Err(Failure::not_done(ErrorCode::Busy, line));
+        }
         chunk.closed = true;
         self.chunks.set(handle, &chunk);
-        let length = chunk.index.get().saturating_add(1).saturating_mul(self.chunk_size);
+        let length = end_of_chunk(chunk.index, self.chunk_size);
         if let Some(file) = self.names.entry(chunk.file)
             && length > file.length
         {
@@ -100,6 +120,17 @@ impl ChunkChanges<'_> {
             );
             return Err(Failure::refused(ErrorCode::StaleVersion, line));
         }
+        if record.charges
+            && self.charges
+            && let Some(file) = self.names.entry(chunk.file)
+            && !self.names.is_hidden(chunk.file)
+        {
+            let end = end_of_chunk(chunk.index, self.chunk_size);
+            let up_to = QuotaCheck(self.names).charge_up_to(chunk.file, &file, end)?;
+            if up_to.is_some() {
+                charge(self.names, chunk.file, &file, up_to);
+            }
+        }
         chunk.version = record.version;
         chunk.set_size = record.set_size;
         self.chunks.set(record.handle, &chunk);
@@ -113,6 +144,12 @@ impl ChunkChanges<'_> {
             let (length, modified) = (record.length, record.time);
             self.names.set(record.file, &EntryRecord { length, modified, ..file });
         }
+        if record.settles
+            && self.names.accounts().charged(record.file).is_some()
+            && let Some(file) = self.names.entry(record.file)
+        {
+            charge(self.names, record.file, &file, None);
+        }
         Ok(Applied::Changed(Changed::default()))
     }
 
@@ -122,6 +159,13 @@ impl ChunkChanges<'_> {
         let hidden = self.names.is_hidden(id) && !broken(Rule::R20);
         file.filter(|_| !hidden).ok_or_else(|| no_file(id))
     }
+}
+
+/// A file is charged so far, or its recorded length alone (R36).
+pub(super) fn charge(names: &mut NameTree, id: EntryId, file: &EntryRecord, up_to: Option<u64>) {
+    assert!(up_to.is_none_or(|up_to| up_to > 0), "a charge is of a chunk, or there is none");
+    let (accounts, ways) = names.accounts_mut();
+    accounts.charge(ways, (id, file), up_to);
 }
 
 fn no_file(id: EntryId) -> Failure {

@@ -11,6 +11,7 @@ use super::entry_record::EntryRecord;
 use super::names::NameTree;
 use super::policies::{Policies, PolicyTable};
 use super::policy_job::{PolicyJob, PolicySlice};
+use super::shared_chunks::SharedChunks;
 use crate::applied::{Applied, Changed, PolicyApplied, PolicyChanged};
 use crate::record::{ApplyPolicy, ChangePolicy, EndPolicyJob};
 use cairn_protocol::{ErrorCode, Failure};
@@ -25,6 +26,7 @@ const JOBS_MAX: usize = 64;
 pub(super) struct PolicyChanges<'a> {
     pub(super) names: &'a mut NameTree,
     pub(super) chunks: &'a mut ChunkTable,
+    pub(super) shared: &'a SharedChunks,
     pub(super) policies: &'a mut PolicyTable,
     pub(super) config: &'a CellConfig,
 }
@@ -114,6 +116,7 @@ impl PolicyChanges<'_> {
         PolicySlice {
             names: self.names,
             chunks: self.chunks,
+            shared: self.shared,
             policies: self.policies,
             config: self.config,
             left: count.clamp(1, SLICE_COUNT_MAX) as usize,

@@ -7,6 +7,7 @@
 //! ```
 //! - PU1: only what is kept no longer goes; what has begun to go is brought back no more.
 //! - PU2: each chunk that goes is remembered as gone (`purged.rs`).
+//! - PU3: a chunk goes with the last of its files (`shared_chunks.rs`).
 
 use super::chunk_table::ChunkTable;
 use super::entry_record::EntryRecord;
@@ -15,6 +16,7 @@ use super::history::History;
 use super::names::{HIDDEN_ROOT, NameTree};
 use super::policies::PolicyTable;
 use super::purged::PurgedChunks;
+use super::shared_chunks::{Left, SharedChunks};
 use crate::applied::{Applied, Changed, EntryHidden, EntryPurged};
 use crate::record::{Expedite, LetGo, Purge};
 use cairn_protocol::{ErrorCode, Failure};
@@ -28,6 +30,7 @@ const PURGE_COUNT_MAX: u32 = 4096;
 pub(super) struct Purges<'a> {
     pub(super) names: &'a mut NameTree,
     pub(super) chunks: &'a mut ChunkTable,
+    pub(super) shared: &'a mut SharedChunks,
     pub(super) policies: &'a mut PolicyTable,
     pub(super) purged: &'a mut PurgedChunks,
     pub(super) history: &'a mut History,
@@ -38,6 +41,7 @@ pub(super) struct Purges<'a> {
 struct PurgedSlice<'a> {
     names: &'a mut NameTree,
     chunks: &'a mut ChunkTable,
+    shared: &'a mut SharedChunks,
     policies: &'a mut PolicyTable,
     purged: &'a mut PurgedChunks,
     history: &'a History,
@@ -52,7 +56,9 @@ impl Purges<'_> {
     pub(super) fn expedite(&mut self, record: &Expedite) -> Result<Applied, Failure> {
         let Expedite { entry, name, .. } = record;
         let hidden = self.names.hidden().get(*entry);
-        let hidden = hidden.filter(|_| self.names.child(HIDDEN_ROOT, name) == Some(*entry));
+        let is_there = self.names.child(HIDDEN_ROOT, name) == Some(*entry);
+        // A snapshot that is being made was never deleted from anywhere (GS1).
+        let hidden = hidden.filter(|it| is_there && it.parent != HIDDEN_ROOT);
         let hidden = hidden.ok_or_else(|| not_deleted(*entry))?;
         self.names.keep_hidden(*entry, &HiddenRecord { until: Duration::ZERO, ..hidden });
         let hidden = format!("/{HIDDEN_NAME}/{name}");
@@ -74,6 +80,7 @@ impl Purges<'_> {
         let mut slice = PurgedSlice {
             names: self.names,
             chunks: self.chunks,
+            shared: self.shared,
             policies: self.policies,
             purged: self.purged,
             history: self.history,
@@ -158,14 +165,17 @@ impl PurgedSlice<'_> {
     }
 
     fn take_chunk(&mut self, file: EntryId, index: ChunkIndex, handle: ChunkHandle) {
-        self.chunks.remove(handle, (file, index));
+        self.left -= 1;
+        // PU3
+        if self.shared.let_go(self.chunks, handle, (file, index)) == Left::ToOthers {
+            return;
+        }
         self.purged.keep_no_more(handle);
         // PU2
         if self.history.floor(handle.term()) <= handle {
             self.purged.insert(handle);
         }
         self.gone.push(handle);
-        self.left -= 1;
     }
 }
 

@@ -3,8 +3,9 @@
 //! ```text
 //!   places  (file id, index) → handle          chunks  handle → record
 //! ```
-//! - CT1: the trees name each other: every chunk has one place, every place one chunk. A file's
-//!   first place, index 0, is in the file's own record and not here.
+//! - CT1: the trees name each other: every chunk has the place of its owner, and those of the files
+//!   that share it (`shared_chunks.rs`); every place one chunk. A file's first place, index 0, is
+//!   in the file's own record and not here.
 
 use super::entry_record::EntryRecord;
 use super::map::{DamageMark, Map};
@@ -202,19 +203,29 @@ impl ChunkTable {
 
     /// Enters a chunk whose place and handle are free (CT1). The caller notes a file's first.
     pub(super) fn insert(&mut self, handle: ChunkHandle, record: &ChunkRecord) {
-        if record.index != ChunkIndex::default() {
-            let mut place = Vec::new();
-            put_near(&mut place, handle.get(), record.file.get());
-            self.places.set(&place_key(record.file, record.index), &place);
-        }
+        self.set_place((record.file, record.index), handle);
         self.set(handle, record);
+    }
+
+    /// A file has that chunk at an index from now on. The caller notes a file's first.
+    pub(super) fn set_place(&mut self, (file, index): (EntryId, ChunkIndex), handle: ChunkHandle) {
+        if index != ChunkIndex::default() {
+            let mut place = Vec::new();
+            put_near(&mut place, handle.get(), file.get());
+            self.places.set(&place_key(file, index), &place);
+        }
+    }
+
+    /// A file has no chunk at an index any more. The caller notes a file's first.
+    pub(super) fn clear_place(&mut self, file: EntryId, index: ChunkIndex) {
+        if index != ChunkIndex::default() {
+            self.places.remove(&place_key(file, index));
+        }
     }
 
     /// Takes a chunk out of its place (CT1). The caller notes a file's first.
     pub(super) fn remove(&mut self, handle: ChunkHandle, (file, index): (EntryId, ChunkIndex)) {
-        if index != ChunkIndex::default() {
-            self.places.remove(&place_key(file, index));
-        }
+        self.clear_place(file, index);
         self.chunks.remove(&chunk_key(handle));
     }
 

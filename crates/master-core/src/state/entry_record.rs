@@ -7,8 +7,9 @@
 //! file's does not: it stands in its directory once, and a second copy would be a third of all
 //! memory that a file takes.
 
+use super::attribute_table::AttributesNumber;
 use super::packing::{Packed, put_near, put_number};
-use cairn_types::{ChunkHandle, Content, Entry, EntryId, EntryKind, WallTime};
+use cairn_types::{Attributes, ChunkHandle, Content, Entry, EntryId, EntryKind, WallTime};
 use std::ops::Range;
 
 const DIRECTORY: u8 = 1;
@@ -19,6 +20,10 @@ const HAS_LENGTH: u8 = 8;
 /// The bits above are the replication, or all set where it follows.
 const REPLICATION_SHIFT: u32 = 4;
 const REPLICATION_FOLLOWS: u8 = 0xf;
+/// What follows is smaller than any replication that would have to: it is the replication all the
+/// same, or this where the replication follows after all; and then comes the number of the entry's
+/// attributes. So an entry with the usual attributes is as it was before there were any.
+const BOTH_FOLLOW: u64 = 0xe;
 
 /// A file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +46,18 @@ pub struct EntryRecord {
     pub modified: WallTime,
     /// The file's durability policy (design §5).
     pub synced: bool,
+    /// Which attributes it has.
+    pub attributes: AttributesNumber,
 }
 
 impl EntryRecord {
-    /// The entry as clients see it.
-    #[must_use]
-    pub fn describe(&self, id: EntryId, name: String) -> Entry {
+    /// The entry as clients see it, with its attributes; none: the usual ones.
+    pub(super) fn describe(
+        &self,
+        id: EntryId,
+        name: String,
+        attributes: Option<Attributes>,
+    ) -> Entry {
         Entry {
             id,
             kind: self.kind,
@@ -57,6 +68,7 @@ impl EntryRecord {
             replication: self.replication,
             modified: self.modified,
             synced: self.synced,
+            attributes: attributes.map(Box::new),
         }
     }
 
@@ -77,6 +89,7 @@ impl EntryRecord {
             first: None,
             modified,
             synced: false,
+            attributes: AttributesNumber::USUAL,
         }
     }
 
@@ -85,7 +98,9 @@ impl EntryRecord {
         let mut out = Vec::with_capacity(32 + name.len());
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let has_length = (self.length, self.chunk_count) != (0, 0);
-        let short = u8::try_from(self.replication).ok().filter(|r| *r < REPLICATION_FOLLOWS);
+        let is_usual = self.attributes == AttributesNumber::USUAL;
+        let short = u8::try_from(self.replication).ok();
+        let short = short.filter(|r| is_usual && *r < REPLICATION_FOLLOWS);
         out.push(
             flag(self.kind == EntryKind::Directory, DIRECTORY)
                 | flag(self.content == Content::Records, RECORDS)
@@ -93,8 +108,15 @@ impl EntryRecord {
                 | flag(has_length, HAS_LENGTH)
                 | short.unwrap_or(REPLICATION_FOLLOWS) << REPLICATION_SHIFT,
         );
-        if short.is_none() {
-            put_number(&mut out, u64::from(self.replication));
+        let replication = u64::from(self.replication);
+        if !is_usual {
+            put_number(&mut out, replication.min(BOTH_FOLLOW));
+            if replication >= BOTH_FOLLOW {
+                put_number(&mut out, replication);
+            }
+            put_number(&mut out, u64::from(self.attributes.get()));
+        } else if short.is_none() {
+            put_number(&mut out, replication);
         }
         put_near(&mut out, self.parent.get(), id.get());
         put_number(&mut out, self.modified.as_millis());
@@ -114,9 +136,9 @@ impl EntryRecord {
     pub(super) fn unpack(id: EntryId, packed: &[u8]) -> Option<(Self, &str)> {
         let mut packed = Packed(packed);
         let flags = packed.byte()?;
-        let replication = match flags >> REPLICATION_SHIFT {
-            REPLICATION_FOLLOWS => packed.small()?,
-            short => u32::from(short),
+        let (replication, attributes) = match flags >> REPLICATION_SHIFT {
+            REPLICATION_FOLLOWS => unpack_replication(&mut packed)?,
+            short => (u32::from(short), AttributesNumber::USUAL),
         };
         let parent = EntryId::new(packed.near(id.get())?);
         let modified = WallTime::from_millis(packed.number()?);
@@ -141,14 +163,26 @@ impl EntryRecord {
             first,
             modified,
             synced,
+            attributes,
         };
         if is_directory { Some((record, packed.text()?)) } else { packed.end((record, "")) }
     }
 }
 
+/// The replication, and the number of the attributes, where the flags say that they follow.
+fn unpack_replication(packed: &mut Packed<'_>) -> Option<(u32, AttributesNumber)> {
+    let replication = packed.small()?;
+    if u64::from(replication) > BOTH_FOLLOW {
+        return Some((replication, AttributesNumber::USUAL));
+    }
+    let is_large = u64::from(replication) == BOTH_FOLLOW;
+    let replication = if is_large { packed.small()? } else { replication };
+    Some((replication, AttributesNumber::new(packed.small()?)))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::EntryRecord;
+    use super::{AttributesNumber, EntryRecord};
     use cairn_types::{ChunkHandle, Content, EntryId, EntryKind, WallTime};
     use proptest::prelude::{any, proptest};
 
@@ -156,7 +190,7 @@ mod tests {
         #[test]
         fn a_record_comes_back_and_no_bytes_make_it_panic(
             ids: (u64, u64), first: Option<u64>, replication: u32, sizes: (u64, u64), modified: u64,
-            flags: (bool, bool, bool), short: bool,
+            flags: (bool, bool, bool), short: bool, attributes: Option<u32>,
             raw in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             let (id, parent) = (EntryId::new(ids.0), EntryId::new(ids.1));
@@ -170,6 +204,7 @@ mod tests {
                 first: first.filter(|_| !flags.0).map(ChunkHandle::new),
                 modified: WallTime::from_millis(modified),
                 synced: flags.2,
+                attributes: AttributesNumber::new(attributes.unwrap_or_default()),
             };
             let packed = record.pack(id, "name");
             let name = if flags.0 { "name" } else { "" };
@@ -190,7 +225,11 @@ mod tests {
             first: Some(ChunkHandle::new(3 << 40 | 10_000_001)),
             modified: WallTime::from_millis(1_795_000_000_000),
             synced: false,
+            attributes: AttributesNumber::USUAL,
         };
-        assert_eq!(file.pack(EntryId::new(3 << 40 | 10_000_000), "x").len(), 1 + 3 + 6 + 1 + 4 + 1);
+        let size = |file: EntryRecord| file.pack(EntryId::new(3 << 40 | 10_000_000), "x").len();
+        assert_eq!(size(file), 1 + 3 + 6 + 1 + 4 + 1);
+        let owned = EntryRecord { attributes: AttributesNumber::new(1), ..file };
+        assert_eq!(size(owned), size(file) + 2, "of a cell that has few users");
     }
 }

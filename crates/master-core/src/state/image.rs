@@ -8,11 +8,17 @@
 //!   root bytes:  magic │ version │ size │ head and root records of all trees │ CRC32C
 //! ```
 //! - I1: the pages are the caller's to make durable before the root bytes, which name them.
-//! - I2: opening reads the trees' roots and nothing else; all counts are in the root bytes.
+//! - I2: opening reads the trees' roots and nothing else; all counts are in the root bytes. But of
+//!   an image of the version before, which has no totals, all entries are counted.
+//! - I3: a tree that an older image does not have was empty. What was written at record level 0 is
+//!   of the version before, so that a member of the build before can take it over.
 
 use super::State;
+use super::accounts::Accounts;
+use super::attribute_table::AttributeTable;
 use super::chunk_table::ChunkTable;
 use super::duties::{BalanceOrder, DrainOrder, Duties};
+use super::growing_snapshots::{GrowingSnapshot, GrowingSnapshots};
 use super::hidden::HiddenTable;
 use super::history::{History, TermReign};
 use super::known_servers::{KnownServer, KnownServers};
@@ -22,6 +28,8 @@ use super::outcomes::Outcomes;
 use super::policies::PolicyTable;
 use super::policy_job::PolicyJob;
 use super::purged::PurgedChunks;
+use super::shared_chunks::SharedChunks;
+use super::totals::PendingTotals;
 use bytes::Bytes;
 use cairn_pagetree::{
     Backing, CheckpointError, Damaged, FileId, PageSink, RecordError, RootRecord, Tree, TreeUsage,
@@ -33,11 +41,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"CAIRNSTA";
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
+/// Of record level 0.
+const VERSION_BEFORE: u32 = 9;
 /// Magic, version, size of the body.
 const HEAD_SIZE: usize = 8 + 4 + 4;
 /// The trees of a state, in the order in which an image has them.
-const TREE_NAMES: [&str; 13] = [
+const TREE_NAMES: [&str; 18] = [
     "names",
     "entries",
     "hidden",
@@ -51,8 +61,15 @@ const TREE_NAMES: [&str; 13] = [
     "floors",
     "floors by time",
     "policies",
+    "totals",
+    "quotas",
+    "charged",
+    "shared",
+    "attributes",
 ];
 const TREE_COUNT: usize = TREE_NAMES.len();
+/// An image of the version before has the first so many.
+const TREE_COUNT_BEFORE: usize = 13;
 
 cairn_types::message! {
     /// What there is one of.
@@ -75,8 +92,17 @@ cairn_types::message! {
         14 => history_began: Term,
         /// What is being brought to what a policy says.
         15 => policy_jobs: Vec<PolicyJob>,
+        /// The level of the records that the log may have.
+        16 => level: u32,
         45 => drains: Vec<DrainOrder>,
         46 => balance: Option<BalanceOrder>,
+        /// There are totals, but for what waits to be added to them.
+        60 => counted: bool,
+        61 => pending_totals: Vec<PendingTotals>,
+        /// Quotas whose rows in the tree are older.
+        62 => hot_quotas: Vec<PendingTotals>,
+        /// Snapshots that are being made.
+        40 => snapshots: Vec<GrowingSnapshot>,
     }
 }
 cairn_types::message! {
@@ -104,7 +130,7 @@ pub enum ImageError {
     #[error("the image's root: {0}")]
     Root(#[from] RecordError),
     /// Of another build.
-    #[error("an image of version {0}; this build reads version {VERSION}")]
+    #[error("an image of version {0}; this build reads {VERSION_BEFORE} and {VERSION}")]
     Version(u32),
     /// A page is not what was written.
     #[error("{0}")]
@@ -126,13 +152,16 @@ impl State {
         sink: &mut S,
     ) -> Result<Image, CheckpointError<S::Error>> {
         let (mut trees, mut live_bytes) = (Vec::with_capacity(TREE_COUNT), 0);
-        for map in self.maps() {
+        // I3
+        let count = if self.level == 0 { TREE_COUNT_BEFORE } else { TREE_COUNT };
+        for map in maps(self).take(count) {
             let made = checkpoint(map.tree(), file, sink, self.applied.get(), &[])?;
             live_bytes += made.record.live_bytes;
             trees.push(ImageTree { record: made.record.encode().into() });
         }
-        assert_eq!(trees.len(), TREE_COUNT, "an image has all trees");
-        Ok(Image { root: encode(&ImageRoot { head: self.image_head(), trees }), live_bytes })
+        assert_eq!(trees.len(), count, "an image has all trees");
+        let head = with_waiting(image_head(self), self.names.accounts());
+        Ok(Image { root: encode(&ImageRoot { head, trees }), live_bytes })
     }
 
     /// The state whose image is in `backing`, which is `file`.
@@ -146,37 +175,8 @@ impl State {
     ) -> Result<Self, ImageError> {
         let ImageRoot { head, trees } = decode(root)?;
         let mark = DamageMark::default();
-        let mut maps = Vec::with_capacity(TREE_COUNT);
-        for tree in &trees {
-            let record = RootRecord::decode(&tree.record)?;
-            let tree = Tree::open(Arc::clone(&backing), file, &record)?;
-            maps.push(Map::of(tree, &mark));
-        }
-        let maps: [Map; TREE_COUNT] = maps.try_into().map_err(|_| ImageError::Malformed)?;
-        let [names, entries, hidden, by_place, until, places, chunks, purged, rest @ .., said] =
-            maps;
-        Ok(Self {
-            cell: head.cell,
-            config: head.config.completed(),
-            term: head.term,
-            term_began: head.term_began,
-            log_time: Duration::from_millis(head.log_time_ms),
-            last_record: head.last_record,
-            applied: head.applied,
-            applied_term: head.applied_term,
-            servers: KnownServers::of(head.servers, Duties::of(head.drains, head.balance)),
-            history: History::of(head.reigns, head.history_began),
-            names: NameTree::of(
-                [names, entries],
-                HiddenTable::of([hidden, by_place, until]),
-                head.file_count,
-            ),
-            chunks: ChunkTable::of([places, chunks]),
-            purged: PurgedChunks::of(purged),
-            policies: PolicyTable::of(said, head.policy_jobs),
-            outcomes: Outcomes::of(rest, head.outcome_count),
-            mark,
-        })
+        let maps = open_maps((&backing, file), &trees, &mark)?;
+        state_of(head, maps, mark)
     }
 
     /// Reads from `file`, which has these bytes now, whatever it has of this state; gives the state
@@ -184,7 +184,7 @@ impl State {
     /// changed then.
     pub fn adopt_image(&mut self, backing: &Arc<dyn Backing>, file: FileId) -> Option<Self> {
         let mut adopted = self.clone();
-        for map in adopted.maps_mut() {
+        for map in maps_mut(&mut adopted) {
             map.tree_mut().adopt(Arc::clone(backing), file).ok()?;
         }
         Some(std::mem::replace(self, adopted))
@@ -200,49 +200,143 @@ impl State {
     /// What each tree is called, how many entries it has, and what it is made of.
     #[must_use]
     pub fn usage(&self) -> Vec<(&'static str, u64, TreeUsage)> {
-        let maps = TREE_NAMES.into_iter().zip(self.maps());
+        let maps = TREE_NAMES.into_iter().zip(maps(self));
         maps.map(|(name, map)| (name, map.len(), map.tree().usage())).collect()
     }
+}
 
-    pub(super) fn image_head(&self) -> ImageHead {
-        ImageHead {
-            cell: self.cell,
-            config: self.config.clone(),
-            term: self.term,
-            term_began: self.term_began,
-            log_time_ms: u64::try_from(self.log_time.as_millis()).unwrap_or(u64::MAX),
-            last_record: self.last_record,
-            applied: self.applied,
-            applied_term: self.applied_term,
-            file_count: self.names.file_count(),
-            outcome_count: self.outcomes.count(),
-            reigns: self.history.reigns(),
-            history_began: self.history.began(),
-            servers: self.servers.iter().cloned().collect(),
-            policy_jobs: self.policies.jobs().values().cloned().collect(),
-            drains: self.servers.duties().drains().copied().collect(),
-            balance: self.servers.duties().balance(),
-        }
+/// The trees of an image.
+fn open_maps(
+    (backing, file): (&Arc<dyn Backing>, FileId),
+    trees: &[ImageTree],
+    mark: &DamageMark,
+) -> Result<[Map; TREE_COUNT], ImageError> {
+    let mut maps = Vec::with_capacity(TREE_COUNT);
+    for tree in trees {
+        let record = RootRecord::decode(&tree.record)?;
+        let tree = Tree::open(Arc::clone(backing), file, &record)?;
+        maps.push(Map::of(tree, mark));
     }
+    if maps.len() < TREE_COUNT_BEFORE {
+        return Err(ImageError::Malformed);
+    }
+    // I3
+    maps.resize_with(maps.len().max(TREE_COUNT), || Map::new(mark));
+    maps.try_into().map_err(|_| ImageError::Malformed)
+}
 
-    /// All trees, in the order in which an image has them.
-    fn maps(&self) -> impl Iterator<Item = &Map> {
-        let (names, chunks) = (self.names.maps(), self.chunks.maps());
-        let rest = [self.purged.map()].into_iter().chain(self.outcomes.maps());
-        names.chain(chunks).chain(rest).chain([self.policies.map()])
-    }
+/// The state of these trees.
+fn state_of(
+    head: ImageHead,
+    maps: [Map; TREE_COUNT],
+    mark: DamageMark,
+) -> Result<State, ImageError> {
+    let [names, entries, hidden, by_place, until, places, chunks, purged, rest @ ..] = maps;
+    let [kept, by_time, floors, floors_by_time, said, rest @ ..] = rest;
+    let [totals, quotas, charged, shared, attributes] = rest;
+    let tables = (HiddenTable::of([hidden, by_place, until]), AttributeTable::of(attributes));
+    let names = names_of([names, entries], tables, [totals, quotas, charged], &head)?;
+    Ok(State {
+        cell: head.cell,
+        config: head.config.completed(),
+        term: head.term,
+        term_began: head.term_began,
+        log_time: Duration::from_millis(head.log_time_ms),
+        last_record: head.last_record,
+        applied: head.applied,
+        applied_term: head.applied_term,
+        level: head.level,
+        servers: KnownServers::of(head.servers, Duties::of(head.drains, head.balance)),
+        history: History::of(head.reigns, head.history_began),
+        names,
+        chunks: ChunkTable::of([places, chunks]),
+        purged: PurgedChunks::of(purged),
+        policies: PolicyTable::of(said, head.policy_jobs),
+        shared: SharedChunks::of(shared),
+        snapshots: GrowingSnapshots::of(head.snapshots),
+        outcomes: Outcomes::of([kept, by_time, floors, floors_by_time], head.outcome_count),
+        mark,
+    })
+}
 
-    fn maps_mut(&mut self) -> impl Iterator<Item = &mut Map> {
-        let (names, chunks) = (self.names.maps_mut(), self.chunks.maps_mut());
-        let rest = [self.purged.map_mut()].into_iter().chain(self.outcomes.maps_mut());
-        names.chain(chunks).chain(rest).chain([self.policies.map_mut()])
+/// What there is one of.
+pub(super) fn image_head(state: &State) -> ImageHead {
+    ImageHead {
+        cell: state.cell,
+        config: state.config.clone(),
+        term: state.term,
+        term_began: state.term_began,
+        log_time_ms: u64::try_from(state.log_time.as_millis()).unwrap_or(u64::MAX),
+        last_record: state.last_record,
+        applied: state.applied,
+        applied_term: state.applied_term,
+        file_count: state.names.file_count(),
+        outcome_count: state.outcomes.count(),
+        reigns: state.history.reigns(),
+        history_began: state.history.began(),
+        servers: state.servers.iter().cloned().collect(),
+        policy_jobs: state.policies.jobs().values().cloned().collect(),
+        level: state.level,
+        drains: state.servers.duties().drains().copied().collect(),
+        balance: state.servers.duties().balance(),
+        snapshots: state.snapshots.iter().cloned().collect(),
+        // I3
+        counted: state.level > 0,
+        ..ImageHead::default()
     }
+}
+
+/// All trees, in the order in which an image has them.
+fn maps(state: &State) -> impl Iterator<Item = &Map> {
+    let (names, chunks) = (state.names.maps(), state.chunks.maps());
+    let rest = [state.purged.map()].into_iter().chain(state.outcomes.maps());
+    let accounts = state.names.accounts().maps();
+    let rest = rest.chain([state.policies.map()]).chain(accounts);
+    let last = [state.shared.map(), state.names.attribute_table().map()];
+    names.chain(chunks).chain(rest).chain(last)
+}
+
+fn maps_mut(state: &mut State) -> impl Iterator<Item = &mut Map> {
+    let ((names, accounts, attributes), chunks) = (state.names.maps_mut(), state.chunks.maps_mut());
+    let rest = [state.purged.map_mut()].into_iter().chain(state.outcomes.maps_mut());
+    let rest = rest.chain([state.policies.map_mut()]).chain(accounts);
+    names.chain(chunks).chain(rest).chain([state.shared.map_mut(), attributes])
+}
+
+/// The head with what waits beside the trees: that is the image's, and not the state's.
+fn with_waiting(mut head: ImageHead, accounts: &Accounts) -> ImageHead {
+    if head.counted {
+        head.pending_totals = accounts.pending();
+        head.hot_quotas = accounts.quotas().hot();
+    }
+    head
+}
+
+/// The names, and what lies below each directory: all is counted where the image has no totals.
+fn names_of(
+    names: [Map; 2],
+    tables: (HiddenTable, AttributeTable),
+    accounts: [Map; 3],
+    head: &ImageHead,
+) -> Result<NameTree, ImageError> {
+    let mut accounts = Accounts::of(accounts);
+    if !accounts.take_up_pending(&head.pending_totals, &head.hot_quotas) {
+        return Err(ImageError::Malformed);
+    }
+    let mut names = NameTree::of(names, tables, head.file_count, accounts);
+    if !head.counted {
+        let (accounts, ways) = names.accounts_mut();
+        accounts.count_all(ways);
+    }
+    Ok(names)
 }
 
 fn encode(root: &ImageRoot) -> Vec<u8> {
     let body = root.to_bytes();
     let mut out = MAGIC.to_vec();
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    // I3
+    let version = if root.head.level == 0 { VERSION_BEFORE } else { VERSION };
+    out.extend_from_slice(&version.to_le_bytes());
     let size =
         u32::try_from(body.len()).expect("settings, servers and a few jobs are far below 4 GiB");
     out.extend_from_slice(&size.to_le_bytes());
@@ -260,7 +354,7 @@ fn decode(bytes: &[u8]) -> Result<ImageRoot, ImageError> {
     }
     let (version, rest) = rest.split_first_chunk().ok_or(RecordError::Size)?;
     let version = u32::from_le_bytes(*version);
-    if version != VERSION {
+    if version != VERSION && version != VERSION_BEFORE {
         return Err(ImageError::Version(version));
     }
     let size = u32::from_le_bytes(*rest.first_chunk().ok_or(RecordError::Size)?) as usize;

@@ -4,12 +4,12 @@
 use super::outcomes::{BLOCK_NUMBERS, SESSION_BLOCK_SPAN};
 use super::policies::of_cell;
 use super::replay_test::{Drawer, TERM, founding};
-use super::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, Remembered, State};
+use super::{AttributesNumber, EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, Remembered, State};
 use crate::applied::Applied;
-use crate::record::{AddDirectories, AddFile, OpenChunk, Record};
+use crate::record::{AddDirectories, AddFile, OpenChunk, RaiseLevel, Record};
 use cairn_pagetree::{Backing, FileId};
 use cairn_types::{
-    CellConfig, CellPath, ChunkHandle, ChunkIndex, EntryId, EntryKind, MutationName,
+    Attributes, CellConfig, CellPath, ChunkHandle, ChunkIndex, EntryId, EntryKind, MutationName,
     MutationNumber, Policy, PolicyParts, ReplicaAt, ServerId, SessionId, WallTime,
 };
 use proptest::prelude::{ProptestConfig, proptest};
@@ -26,6 +26,9 @@ struct Model {
     floors: BTreeMap<SessionId, MutationNumber>,
     servers: BTreeMap<ServerId, ReplicaAt>,
     said: BTreeMap<EntryId, PolicyParts>,
+    level: u32,
+    /// In the order of their numbers.
+    attributes: Vec<Attributes>,
 }
 
 impl Model {
@@ -40,6 +43,18 @@ impl Model {
         let is_it = |(entry, own): &(EntryRecord, String)| entry.parent == parent && own == name;
         let mut found = self.entries.iter().filter(|(_, entry)| is_it(entry));
         found.next().map(|(id, _)| *id)
+    }
+
+    /// The number of attributes, where the log may have them.
+    fn number(&mut self, kind: EntryKind, told: Option<Attributes>) -> AttributesNumber {
+        let told = told.filter(|told| self.level > 0 && *told != Attributes::usual(kind));
+        let Some(told) = told else { return AttributesNumber::USUAL };
+        let known = self.attributes.iter().position(|known| *known == told);
+        let at = known.unwrap_or_else(|| {
+            self.attributes.push(told);
+            self.attributes.len() - 1
+        });
+        AttributesNumber::new(at as u32 + 1)
     }
 
     fn place(&mut self, id: EntryId, parent: EntryId, name: &str) {
@@ -92,7 +107,9 @@ impl Model {
                 let mut parent = add.parent;
                 for new in &add.directories {
                     parent = self.child(parent, &new.name).unwrap_or_else(|| {
+                        let attributes = self.number(EntryKind::Directory, add.attributes);
                         let record = EntryRecord::directory(parent, add.time);
+                        let record = EntryRecord { attributes, ..record };
                         self.entries.insert(new.id, (record, new.name.clone()));
                         new.id
                     });
@@ -104,10 +121,26 @@ impl Model {
                     content: add.content,
                     replication: add.replication,
                     synced: add.synced,
+                    attributes: self.number(EntryKind::File, add.attributes),
                     ..EntryRecord::directory(add.parent, add.time)
                 };
                 self.entries.insert(add.id, (file, add.name.clone()));
             }
+            (Record::RaiseLevel(raise), _) => self.level = self.level.max(raise.level),
+            (Record::ChangeAttributes(change), Applied::AttributesChanged(_)) => {
+                let kind = self.entries[&change.entry].0.kind;
+                let new = change.attributes.map(|new| self.number(kind, Some(new)));
+                let (entry, _) = self.entries.get_mut(&change.entry).expect("there");
+                entry.attributes = new.unwrap_or(entry.attributes);
+                entry.modified = change.modified.unwrap_or(entry.modified);
+            }
+            _ => self.take_rest(record, outcome, chunk_size),
+        }
+    }
+
+    /// What makes no entry, and changes none's attributes.
+    fn take_rest(&mut self, record: &Record, outcome: &Applied, chunk_size: u64) {
+        match (record, outcome) {
             (Record::MoveEntry(moved), Applied::EntryMoved(what)) => {
                 if let Some(gone) = what.replaced {
                     let time = moved.time.as_millis();
@@ -411,7 +444,7 @@ impl World {
             mutation: mutation(1),
             parent: ROOT,
             directories: vec![directory],
-            existing_is_fine: false,
+            ..Default::default()
         };
         self.apply(&make.into());
         for number in 1..=count {
@@ -566,6 +599,24 @@ fn root_bytes_altered_or_cut_anywhere_are_refused() {
     let mut earlier = root.clone();
     earlier[8] = 8;
     let told = open(&earlier).expect_err("of another build").to_string();
-    assert_eq!(told, "an image of version 8; this build reads version 9");
+    assert_eq!(told, "an image of version 8; this build reads 9 and 10");
     assert_eq!(world.live_bytes, world.bytes.len() as u64, "one image, and no garbage");
+}
+
+#[test]
+fn up_to_the_raise_of_the_level_an_image_is_one_that_the_build_before_reads() {
+    let mut world = imaged();
+    let version = |world: &World| world.roots.last().expect("written").0[8];
+    let reopened = |world: &World| {
+        let (root, _) = world.roots.last().expect("written");
+        State::open_image(Arc::new(world.bytes.clone()), FileId::fresh(), root).expect("whole")
+    };
+    assert_eq!((version(&world), world.state.level()), (9, 0));
+    assert!(reopened(&world) == world.state);
+    world.apply(&RaiseLevel { level: 1, ..RaiseLevel::default() }.into());
+    world.write();
+    assert_eq!((version(&world), reopened(&world).level()), (10, 1));
+    assert!(reopened(&world) == world.state);
+    world.apply(&RaiseLevel::default().into());
+    assert_eq!(world.state.level(), 1, "it never goes down");
 }

@@ -5,8 +5,10 @@
 //!   hidden     where each deleted entry was, and until when it is kept
 //!   chunks     (file id, index) → handle, but for index 0, which stands in the file's record;
 //!              handle → record
+//!   shared     (chunk handle, file id) → index, for each file beyond a chunk's first (snapshots)
 //!   policies   entry id → what it says of how files are kept
 //!   purged     handles that had a record, as far as no floor tells of them
+//!   totals     directory id → what lies below it;  quotas: what may (R36)
 //!   outcomes   (session, number) → outcome, for retry_window of log time (R24)
 //! ```
 //! - S1: it changes by [`State::apply`] alone, in log order, deterministically; checkpoint plus
@@ -21,6 +23,7 @@
 //!
 //! Knows no server, location, lease or lock: those are soft.
 
+mod accounts;
 #[cfg(test)]
 mod any_record_test;
 mod apply;
@@ -28,11 +31,15 @@ mod apply_chunks;
 mod apply_names;
 mod apply_policy;
 mod apply_purge;
+mod apply_quota;
 mod apply_servers;
 mod apply_settings;
+mod apply_snapshot;
+mod attribute_table;
 mod chunk_table;
 mod duties;
 mod entry_record;
+mod growing_snapshots;
 mod hidden;
 mod history;
 mod image;
@@ -41,6 +48,7 @@ mod image_test;
 mod known_servers;
 mod map;
 mod names;
+mod open_ways;
 mod outcomes;
 mod packing;
 mod path_cache;
@@ -48,28 +56,47 @@ mod policies;
 mod policy_cache;
 mod policy_job;
 mod purged;
+mod quota_cache;
+mod quotas;
 #[cfg(test)]
 mod replay_test;
+mod shared_chunks;
+mod sharing;
 #[cfg(test)]
 mod size_test;
+#[cfg(test)]
+mod snapshot_test;
+mod subtrees;
+mod totals;
+#[cfg(test)]
+mod totals_test;
 
 pub(crate) use apply_policy::SLICE_COUNT_MAX;
+pub(crate) use apply_snapshot::COPIED_MAX;
+
+pub use attribute_table::AttributesNumber;
 pub use chunk_table::ChunkRecord;
 pub use duties::{BalanceOrder, DrainOrder};
 pub use entry_record::EntryRecord;
 pub(crate) use hidden::{DeletedFrom, HIDDEN_NAME, HiddenRecord, HiddenTable};
+use image::image_head;
 pub use image::{Image, ImageError};
 pub use names::{Children, HIDDEN_ROOT, ROOT};
 pub use outcomes::Remembered;
 pub use policies::Policies;
 pub use policy_job::{PolicyJob, PolicyStep};
+pub use quotas::{Quota, QuotaLimits};
+pub use sharing::Sharing;
+pub use subtrees::Subtrees;
+pub use totals::{SubtreeSum, Totals};
 
-use cairn_protocol::Failure;
+use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{
-    CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, LogIndex,
-    MutationName, ReignId, ReplicaAt, ServerId, Term, WallTime,
+    Attributes, CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind,
+    Identity, LogIndex, MutationName, ReignId, ReplicaAt, ServerId, Term, WallTime,
 };
 use chunk_table::ChunkTable;
+use growing_snapshots::GrowingSnapshots;
 use history::History;
 pub(crate) use known_servers::KnownServers;
 use map::DamageMark;
@@ -78,7 +105,9 @@ use outcomes::Outcomes;
 use policies::PolicyTable;
 pub use purged::KeptAbove;
 use purged::PurgedChunks;
+use shared_chunks::SharedChunks;
 use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The durable state.
@@ -95,10 +124,14 @@ pub struct State {
     /// The last applied record's place in the log and the term that it was proposed in.
     applied: LogIndex,
     applied_term: Term,
+    /// What records the log may have (`record::RECORD_LEVEL`).
+    level: u32,
     servers: KnownServers,
     history: History,
     names: NameTree,
     chunks: ChunkTable,
+    shared: SharedChunks,
+    snapshots: GrowingSnapshots,
     policies: PolicyTable,
     purged: PurgedChunks,
     outcomes: Outcomes,
@@ -118,10 +151,13 @@ impl Default for State {
             last_record: WallTime::default(),
             applied: LogIndex::default(),
             applied_term: Term::default(),
+            level: 0,
             servers: KnownServers::default(),
             history: History::default(),
             names: NameTree::new(&mark),
             chunks: ChunkTable::new(&mark),
+            shared: SharedChunks::new(&mark),
+            snapshots: GrowingSnapshots::default(),
             policies: PolicyTable::new(&mark),
             purged: PurgedChunks::new(&mark),
             outcomes: Outcomes::new(&mark),
@@ -133,9 +169,10 @@ impl Default for State {
 impl PartialEq for State {
     /// Compares all that there is: for checkers and tests.
     fn eq(&self, other: &Self) -> bool {
-        self.image_head() == other.image_head()
+        image_head(self) == image_head(other)
             && self.names == other.names
             && self.chunks == other.chunks
+            && self.shared == other.shared
             && self.policies == other.policies
             && self.purged == other.purged
             && self.outcomes == other.outcomes
@@ -215,6 +252,26 @@ impl State {
         self.applied_term
     }
 
+    /// The level of the records that the log may have: all members can apply these.
+    #[must_use]
+    pub fn level(&self) -> u32 {
+        self.level
+    }
+
+    /// Refuses what records of a level are for that not all members can apply.
+    ///
+    /// # Errors
+    /// `Busy`: it is done once they can.
+    pub fn check_level(&self, level: u32, what: &str) -> Result<(), Failure> {
+        if self.level >= level {
+            return Ok(());
+        }
+        let line = format!(
+            "{what}: not before all masters of the cell have been upgraded and are running"
+        );
+        Err(Failure::not_done(ErrorCode::Busy, line))
+    }
+
     /// The chunkservers that have joined the cell and were not forgotten, by id.
     pub fn servers(&self) -> impl ExactSizeIterator<Item = &ReplicaAt> {
         self.servers.iter().map(|known| &known.at)
@@ -237,6 +294,11 @@ impl State {
         self.names.entry(id)
     }
 
+    /// Whether an entry is there, hidden or not.
+    pub(crate) fn has(&self, id: EntryId) -> bool {
+        self.names.has_entry(id)
+    }
+
     /// Entries by id, looked up together.
     #[must_use]
     pub fn entry_each(&self, ids: &[EntryId]) -> Vec<Option<EntryRecord>> {
@@ -246,7 +308,36 @@ impl State {
     /// An entry by id as clients see it, under the name by which it was found.
     #[must_use]
     pub fn describe(&self, id: EntryId, name: &str) -> Option<Entry> {
-        self.names.entry(id).map(|entry| entry.describe(id, name.to_owned()))
+        self.names.entry(id).map(|entry| self.names.describe((id, &entry), name.to_owned()))
+    }
+
+    /// The same of an entry whose record is at hand.
+    pub(crate) fn described(&self, entry: (EntryId, &EntryRecord), name: &str) -> Entry {
+        self.names.describe(entry, name.to_owned())
+    }
+
+    /// Whose an entry is, and who may do what with it.
+    #[must_use]
+    pub fn attributes(&self, entry: &EntryRecord) -> Attributes {
+        self.names.attributes(entry)
+    }
+
+    /// Entries from this one up to a root, which is the last, with the names of directories.
+    pub(crate) fn way_up(
+        &self,
+        id: EntryId,
+    ) -> impl Iterator<Item = (EntryId, EntryRecord, &str)> + use<'_> {
+        self.names.way_up(id)
+    }
+
+    /// Whether it is remembered that somebody may go through a directory and all above it.
+    pub(crate) fn is_open_way(&self, directory: EntryId, who: &Arc<Identity>) -> bool {
+        self.names.is_open_way(directory, who)
+    }
+
+    /// Remembers it, until a directory leaves its place or has other attributes.
+    pub(crate) fn remember_open_way(&self, directory: EntryId, who: &Arc<Identity>) {
+        self.names.remember_open_way(directory, who);
     }
 
     /// An entry's name. That of a file is searched in its directory: only where nothing hurries.
@@ -321,6 +412,12 @@ impl State {
     #[must_use]
     pub fn policies(&self) -> Policies<'_> {
         Policies { table: &self.policies, names: &self.names, config: &self.config }
+    }
+
+    /// What lies below directories, and what may (R36).
+    #[must_use]
+    pub fn subtrees(&self) -> Subtrees<'_> {
+        Subtrees { names: &self.names }
     }
 
     /// Whether the log had this chunk and purged it, or will never have it (R3).
@@ -406,6 +503,12 @@ impl State {
     #[must_use]
     pub fn chunk_each(&self, handles: &[ChunkHandle]) -> Vec<Option<ChunkRecord>> {
         self.chunks.get_each(handles)
+    }
+
+    /// Which files have a chunk.
+    #[must_use]
+    pub fn sharing(&self) -> Sharing<'_> {
+        Sharing { names: &self.names, shared: &self.shared }
     }
 
     /// Every chunk, by handle.

@@ -13,13 +13,19 @@
 //! - NA2: `/.deleted` is the hidden root's path; no other entry has that name in the root.
 //! - NA3: the counts are of what is there; they are kept beside the trees, so that nobody counts.
 
+use super::accounts::{Accounts, Ways};
+use super::attribute_table::AttributeTable;
 use super::entry_record::EntryRecord;
 use super::hidden::{HIDDEN_NAME, HiddenRecord, HiddenTable};
 use super::map::{DamageMark, Map, MapFinger, Walk};
+use super::open_ways::OpenWays;
 use super::packing::{Packed, put_near};
 use super::path_cache::PathCache;
 use cairn_protocol::{ErrorCode, Failure};
-use cairn_types::{CellPath, Entry, EntryId, EntryKind, NAME_SIZE_MAX, WallTime};
+use cairn_types::{
+    Attributes, CellPath, Entry, EntryId, EntryKind, Identity, NAME_SIZE_MAX, WallTime,
+};
+use std::sync::Arc;
 
 /// `/`. No term has term 0, so the id is taken by nothing else.
 pub const ROOT: EntryId = EntryId::new(1);
@@ -34,13 +40,24 @@ const ID_SIZE: usize = 8;
 const IS_DIRECTORY: u8 = 1;
 
 /// The tree.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct NameTree {
     names: Map,
     entries: Map,
     hidden: HiddenTable,
+    attributes: AttributeTable,
     paths: PathCache,
+    open_ways: OpenWays,
     file_count: u64,
+    accounts: Accounts,
+}
+
+impl PartialEq for NameTree {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.names, &self.entries, &self.hidden, &self.attributes, self.file_count)
+            == (&other.names, &other.entries, &other.hidden, &other.attributes, other.file_count)
+            && self.accounts.same(self.ways(), (&other.accounts, other.ways()))
+    }
 }
 
 impl NameTree {
@@ -51,20 +68,80 @@ impl NameTree {
             let root = EntryRecord::directory(id, WallTime::default());
             entries.set(&entry_key(id), &root.pack(id, name));
         }
-        Self::of([Map::new(mark), entries], HiddenTable::new(mark), 0)
+        let tables = (HiddenTable::new(mark), AttributeTable::new(mark));
+        Self::of([Map::new(mark), entries], tables, 0, Accounts::new(mark))
     }
 
     /// From what an image has.
-    pub(super) fn of([names, entries]: [Map; 2], hidden: HiddenTable, file_count: u64) -> Self {
-        Self { names, entries, hidden, paths: PathCache::default(), file_count }
+    pub(super) fn of(
+        [names, entries]: [Map; 2],
+        (hidden, attributes): (HiddenTable, AttributeTable),
+        file_count: u64,
+        accounts: Accounts,
+    ) -> Self {
+        let (paths, open_ways) = (PathCache::default(), OpenWays::default());
+        Self { names, entries, hidden, attributes, paths, open_ways, file_count, accounts }
+    }
+
+    /// What directories hold, and may hold.
+    pub(super) fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    /// The ways along which things count.
+    pub(super) fn ways(&self) -> Ways<'_> {
+        Ways { entries: &self.entries, hidden: &self.hidden }
+    }
+
+    /// The same to be changed, and the ways.
+    pub(super) fn accounts_mut(&mut self) -> (&mut Accounts, Ways<'_>) {
+        let ways = Ways { entries: &self.entries, hidden: &self.hidden };
+        (&mut self.accounts, ways)
+    }
+
+    pub(super) fn attribute_table(&self) -> &AttributeTable {
+        &self.attributes
+    }
+
+    pub(super) fn attribute_table_mut(&mut self) -> &mut AttributeTable {
+        &mut self.attributes
+    }
+
+    /// Whose an entry is, and who may do what with it.
+    pub(super) fn attributes(&self, entry: &EntryRecord) -> Attributes {
+        let own = self.attributes.get(entry.attributes);
+        own.unwrap_or_else(|| Attributes::usual(entry.kind))
+    }
+
+    /// An entry as clients see it.
+    pub(super) fn describe(&self, (id, entry): (EntryId, &EntryRecord), name: String) -> Entry {
+        entry.describe(id, name, self.attributes.get(entry.attributes))
+    }
+
+    /// Whether it is remembered that somebody may go through a directory and all above it.
+    pub(super) fn is_open_way(&self, directory: EntryId, who: &Arc<Identity>) -> bool {
+        self.open_ways.is_open(directory, self.moves(), who)
+    }
+
+    /// Remembers it.
+    pub(super) fn remember_open_way(&self, directory: EntryId, who: &Arc<Identity>) {
+        self.open_ways.remember(directory, self.moves(), who);
+    }
+
+    /// A directory has other attributes: nobody remembers who may go through it.
+    pub(super) fn forget_open_ways(&mut self) {
+        self.paths.forget();
     }
 
     pub(super) fn maps(&self) -> impl Iterator<Item = &Map> {
         [&self.names, &self.entries].into_iter().chain(self.hidden.maps())
     }
 
-    pub(super) fn maps_mut(&mut self) -> impl Iterator<Item = &mut Map> {
-        [&mut self.names, &mut self.entries].into_iter().chain(self.hidden.maps_mut())
+    /// The same to be changed, those of what directories hold, and that of attributes.
+    pub(super) fn maps_mut(&mut self) -> (impl Iterator<Item = &mut Map>, [&mut Map; 3], &mut Map) {
+        let names = [&mut self.names, &mut self.entries].into_iter();
+        let names = names.chain(self.hidden.maps_mut());
+        (names, self.accounts.maps_mut(), self.attributes.map_mut())
     }
 
     /// What is deleted.
@@ -87,24 +164,19 @@ impl NameTree {
 
     /// Changes an entry, but not where it stands.
     pub(super) fn set(&mut self, id: EntryId, record: &EntryRecord) {
-        let name = match record.kind {
-            EntryKind::File => String::new(),
-            EntryKind::Directory => self.stored(id).map_or_else(String::new, |(_, n)| n.to_owned()),
-        };
+        let stored = self.stored(id);
+        let name = stored.map_or_else(String::new, |(_, name)| name.to_owned());
+        let sized = |it: &EntryRecord| (it.length, it.replication);
+        if let Some((former, _)) = stored.filter(|(former, _)| sized(former) != sized(record)) {
+            let (accounts, ways) = self.accounts_mut();
+            accounts.changed(ways, id, (&former, record));
+        }
         self.entries.set(&entry_key(id), &record.pack(id, &name));
     }
 
     #[cfg(test)]
     pub(super) fn entries(&self) -> impl Iterator<Item = (EntryId, EntryRecord)> + use<'_> {
-        let mut walk = self.entries.walk(&[]);
-        std::iter::from_fn(move || {
-            walk.unpack(|key, packed| {
-                let mut key = Packed(key);
-                let id = EntryId::new(key.key()?);
-                let (record, _) = EntryRecord::unpack(id, packed)?;
-                key.end(Some((id, record)))
-            })
-        })
+        entries_of(&self.entries)
     }
 
     pub(super) fn child(&self, directory: EntryId, name: &str) -> Option<EntryId> {
@@ -143,24 +215,8 @@ impl NameTree {
         directory: EntryId,
         after: &str,
     ) -> impl Iterator<Item = Entry> + use<'_> {
-        let mut entries = Described { finger: self.entries.finger() };
+        let mut entries = Described { names: self, finger: self.entries.finger() };
         self.children(directory, after).filter_map(move |(name, id, _)| entries.get(id, name))
-    }
-
-    /// Bytes of the longest way down from an entry, with the slash before each name.
-    pub(super) fn longest_below(&self, id: EntryId) -> usize {
-        let mut longest = 0;
-        let mut left = vec![(id, 0)];
-        while let Some((directory, above)) = left.pop() {
-            for (name, child, kind) in self.children(directory, "") {
-                let size = above + 1 + name.len();
-                longest = longest.max(size);
-                if kind == EntryKind::Directory {
-                    left.push((child, size));
-                }
-            }
-        }
-        longest
     }
 
     pub(super) fn resolve(&self, path: &CellPath) -> Result<(EntryId, EntryKind), Failure> {
@@ -336,6 +392,8 @@ impl NameTree {
         self.file_count += u64::from(record.kind == EntryKind::File);
         self.entries.set(&entry_key(id), &record.pack(id, name));
         self.enter(id, name, record);
+        let (accounts, ways) = self.accounts_mut();
+        accounts.made(ways, record);
     }
 
     /// Gives an entry, which is and is called so, another parent and name, which is free (NA1).
@@ -350,6 +408,8 @@ impl NameTree {
         if record.kind == EntryKind::Directory {
             self.paths.forget();
         }
+        let (accounts, ways) = self.accounts_mut();
+        accounts.moved(ways, id, record, to.0);
         let mut key = Vec::new();
         name_key(record.parent, name, &mut key);
         self.names.remove(&key);
@@ -371,12 +431,14 @@ impl NameTree {
 
     /// What is hidden is kept otherwise than before.
     pub(super) fn keep_hidden(&mut self, id: EntryId, record: &HiddenRecord) {
-        assert!(self.hidden.get(id).is_some(), "it is hidden");
+        assert!(self.entry(id).is_none_or(|it| it.parent == HIDDEN_ROOT), "it is hidden");
         self.hidden.set(id, record);
     }
 
     /// Takes out an entry that is called so, and has nothing in it.
     pub(super) fn take_out(&mut self, (id, record): (EntryId, &EntryRecord), name: &str) {
+        let (accounts, ways) = self.accounts_mut();
+        accounts.gone(ways, id, record);
         let mut key = Vec::new();
         name_key(record.parent, name, &mut key);
         self.names.remove(&key);
@@ -401,13 +463,14 @@ impl NameTree {
 
 /// Entries, looked up one after the other.
 struct Described<'a> {
+    names: &'a NameTree,
     finger: MapFinger<'a>,
 }
 
 impl Described<'_> {
     fn get(&mut self, id: EntryId, name: String) -> Option<Entry> {
         let stored = self.finger.get(&entry_key(id), |packed| EntryRecord::unpack(id, packed));
-        stored.map(|(record, _)| record.describe(id, name))
+        stored.map(|(record, _)| self.names.describe((id, &record), name))
     }
 }
 
@@ -446,6 +509,18 @@ impl Iterator for Children<'_> {
             Some(Some((name, id, kind)))
         })
     }
+}
+
+pub(super) fn entries_of(entries: &Map) -> impl Iterator<Item = (EntryId, EntryRecord)> + use<'_> {
+    let mut walk = entries.walk(&[]);
+    std::iter::from_fn(move || {
+        walk.unpack(|key, packed| {
+            let mut key = Packed(key);
+            let id = EntryId::new(key.key()?);
+            let (record, _) = EntryRecord::unpack(id, packed)?;
+            key.end(Some((id, record)))
+        })
+    })
 }
 
 fn entry_key(id: EntryId) -> [u8; ID_SIZE] {

@@ -15,6 +15,7 @@ use super::chunk_table::{ChunkRecord, ChunkTable};
 use super::entry_record::EntryRecord;
 use super::names::NameTree;
 use super::policies::{Policies, PolicyTable};
+use super::shared_chunks::SharedChunks;
 use cairn_types::{
     CellConfig, ChunkHandle, ChunkIndex, EntryId, EntryKind, JobId, PolicyPartNames, WallTime,
 };
@@ -65,6 +66,7 @@ impl PolicyJob {
 pub(super) struct PolicySlice<'a> {
     pub(super) names: &'a mut NameTree,
     pub(super) chunks: &'a mut ChunkTable,
+    pub(super) shared: &'a SharedChunks,
     pub(super) policies: &'a PolicyTable,
     pub(super) config: &'a CellConfig,
     /// How many more names and chunks are looked at.
@@ -156,7 +158,9 @@ impl PolicySlice<'_> {
                     return false;
                 }
                 self.left -= 1;
-                if let Some(chunk) = self.chunks.get(handle).filter(|chunk| chunk.goal != goal) {
+                let Some(chunk) = self.chunks.get(handle) else { continue };
+                let goal = self.goal_beside(handle, &chunk, goal);
+                if chunk.goal != goal {
                     self.chunks.set(handle, &ChunkRecord { goal, ..chunk });
                     self.changed.push(handle);
                 }
@@ -164,5 +168,16 @@ impl PolicySlice<'_> {
         }
         job.file = EntryId::default();
         true
+    }
+
+    /// The goal of a chunk of which one file has this level: that of its file with the highest.
+    fn goal_beside(&self, handle: ChunkHandle, chunk: &ChunkRecord, level: u32) -> u32 {
+        let mut others = self.shared.others(handle).peekable();
+        if others.peek().is_none() {
+            return level;
+        }
+        let all = std::iter::once(chunk.file).chain(others);
+        let levels = all.filter_map(|file| self.names.entry(file)).map(|file| file.replication);
+        levels.fold(level, u32::max)
     }
 }

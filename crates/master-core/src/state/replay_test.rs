@@ -1,21 +1,24 @@
 //! "Replay is state": random records, checkpoints at random points, and the same state either way.
 use std::sync::Arc;
 
+use super::any_record_test::{KINDS, kind_of};
+use super::growing_snapshots::GrowingSnapshot;
 use super::policies::of_cell;
 use super::{HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
 use crate::record::{
-    AddDirectories, AddFile, ApplyPolicy, Begin, ChangePolicy, CloseChunk, EndPolicyJob, Expedite,
+    AddDirectories, AddFile, ApplyPolicy, Begin, ChangeAttributes, ChangePolicy, ChangeQuota,
+    CloseChunk, CopiedEntry, CopyEntries, CopyOnWrite, DiscardSnapshot, EndPolicyJob, Expedite,
     ForgetServer, FoundCell, HideEntry, KnowServer, LetGo, MoveEntry, NewDirectory, OpenChunk,
-    Purge, Record, Refuse, SetLength, SetVersion,
+    Purge, RaiseLevel, Record, Refuse, SetLength, SetVersion, SnapshotTree,
 };
 use cairn_pagetree::FileId;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::wire::Message;
 use cairn_types::{
-    Address, CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId,
-    EntryKind, JobId, LogIndex, MutationName, MutationNumber, PolicyPartNames, PolicyParts, Rack,
-    Random, ReplicaAt, ServerId, SessionId, Term, WallTime,
+    Address, Attributes, CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion,
+    EntryId, EntryKind, JobId, LogIndex, MutationName, MutationNumber, PolicyPartNames,
+    PolicyParts, Rack, Random, ReplicaAt, ServerId, SessionId, Term, WallTime,
 };
 
 pub(super) const TERM: Term = Term::new(3);
@@ -32,11 +35,18 @@ pub(super) struct Drawer {
     pub(super) random: Random,
     counter: u64,
     clock: u64,
+    /// Snapshots are drawn, too.
+    snapshots: bool,
 }
 
 impl Drawer {
     pub(super) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), counter: 10, clock: 1000 }
+        Self { random: Random::new(seed), counter: 10, clock: 1000, snapshots: false }
+    }
+
+    /// The same, of snapshots and what comes of them too.
+    pub(super) fn with_snapshots(seed: u64) -> Self {
+        Self { snapshots: true, ..Self::new(seed) }
     }
 
     fn fresh(&mut self) -> u64 {
@@ -81,14 +91,8 @@ impl Drawer {
         let parent = self.entry(state, EntryKind::Directory);
         let file = self.entry(state, EntryKind::File);
         let (id, name) = (EntryId::of(TERM, self.fresh()), self.name());
-        if self.random.chance(40) {
-            return self.draw_server(time);
-        }
-        if self.random.chance(120) {
-            return self.draw_purge(state, time, mutation);
-        }
-        if self.random.chance(150) {
-            return self.draw_policy(state, time, mutation);
+        if let Some(other) = self.draw_other(state, time, mutation) {
+            return other;
         }
         match self.random.below(10) {
             0 => {
@@ -96,14 +100,17 @@ impl Drawer {
                     NewDirectory { id: EntryId::of(TERM, self.fresh()), name: self.name() };
                 let directories = vec![NewDirectory { id, name }, second];
                 let existing_is_fine = self.random.chance(700);
-                AddDirectories { time, mutation, parent, directories, existing_is_fine }.into()
+                let attributes = self.random.chance(300).then(|| self.attributes());
+                AddDirectories { time, mutation, parent, directories, existing_is_fine, attributes }
+                    .into()
             }
             1 | 2 => {
                 let or_open = self.random.chance(500);
                 let replication = 3;
                 let file =
                     AddFile { time, mutation, parent, name, id, replication, ..Default::default() };
-                AddFile { or_open, ..file }.into()
+                let attributes = self.random.chance(300).then(|| self.attributes());
+                AddFile { or_open, attributes, ..file }.into()
             }
             3 => self.draw_move(state, time, mutation),
             4 => self.draw_hide(state, (time, mutation), (file, parent)),
@@ -121,20 +128,72 @@ impl Drawer {
                     version: ChunkVersion::of(TERM, self.fresh()),
                     set_size: 3,
                     closes: last.map(|(_, handle)| handle),
+                    charges: self.random.chance(700),
                 }
                 .into()
             }
-            7 => {
-                let (handle, version) = (self.chunk(state), ChunkVersion::of(TERM, self.fresh()));
-                SetVersion { time, handle, version, set_size: 2, keeps_above: None }.into()
-            }
+            7 => self.draw_version(state, time),
             8 => {
                 let failure = Failure::refused(ErrorCode::NotFound, "not there");
                 Refuse { time, mutation, failure }.into()
             }
             _ if self.random.chance(500) => CloseChunk { time, handle: self.chunk(state) }.into(),
-            _ => SetLength { time, file, length: self.random.below(9000) }.into(),
+            _ => {
+                let (length, settles) = (self.random.below(9000), self.random.chance(500));
+                SetLength { time, file, length, settles }.into()
+            }
         }
+    }
+
+    /// A record that is not of names and chunks as such, now and then.
+    fn draw_other(
+        &mut self,
+        state: &State,
+        time: WallTime,
+        mutation: MutationName,
+    ) -> Option<Record> {
+        if self.random.chance(40) {
+            return Some(self.draw_server(time));
+        }
+        if self.random.chance(120) {
+            return Some(self.draw_purge(state, time, mutation));
+        }
+        if self.random.chance(150) {
+            return Some(self.draw_policy(state, time, mutation));
+        }
+        if self.random.chance(80) {
+            return Some(self.draw_quota(state, time, mutation));
+        }
+        if self.snapshots && state.level() == 0 {
+            return Some(RaiseLevel { time, level: 1 }.into());
+        }
+        if self.snapshots && self.random.chance(250) {
+            return Some(self.draw_snapshot(state, time, mutation));
+        }
+        (state.level() > 0 && self.random.chance(60))
+            .then(|| self.draw_attributes(state, time, mutation))
+    }
+
+    fn draw_attributes(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {
+        let is_file = self.random.chance(500);
+        let kind = if is_file { EntryKind::File } else { EntryKind::Directory };
+        let entry = self.entry(state, kind);
+        let attributes = self.random.chance(750).then(|| self.attributes());
+        let modified = WallTime::from_millis(self.random.below(5000));
+        let modified = Some(modified).filter(|_| self.random.chance(500));
+        ChangeAttributes { time, mutation, entry, attributes, modified }.into()
+    }
+
+    fn attributes(&mut self) -> Attributes {
+        let mut draw = |of: u64| u32::try_from(self.random.below(of)).expect("small");
+        let mode = [0o600, 0o644, 0o755, 0o2770][draw(4) as usize];
+        Attributes { owner: draw(3), group: draw(3), mode }
+    }
+
+    fn draw_version(&mut self, state: &State, time: WallTime) -> Record {
+        let (handle, version) = (self.chunk(state), ChunkVersion::of(TERM, self.fresh()));
+        let charges = self.random.chance(500);
+        SetVersion { time, handle, version, set_size: 2, charges, keeps_above: None }.into()
     }
 
     fn draw_hide(
@@ -180,6 +239,18 @@ impl Drawer {
         Purge { time, entry: due, count, floor }.into()
     }
 
+    /// A quota, mostly a small one, or none any more.
+    fn draw_quota(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {
+        if state.level() == 0 {
+            return RaiseLevel { time, level: 1 }.into();
+        }
+        let entry = self.entry(state, EntryKind::Directory);
+        let random = &mut self.random;
+        let names = random.chance(600).then(|| random.below(12));
+        let bytes = random.chance(600).then(|| random.below(40_000));
+        ChangeQuota { time, mutation, entry, names, bytes, clears: random.chance(400) }.into()
+    }
+
     /// Something said, a slice of what it means, or the end of that.
     fn draw_policy(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {
         let jobs: Vec<JobId> = state.policies().jobs().map(|job| job.id).collect();
@@ -207,6 +278,65 @@ impl Drawer {
         };
         let (apply, job) = (random.chance(600), JobId::of(TERM, self.fresh()));
         ChangePolicy { time, mutation, entry, set, inherit, apply, job }.into()
+    }
+
+    /// A slice of a snapshot, its end, or a file's first write after one.
+    fn draw_snapshot(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {
+        let growing: Vec<_> = state.snapshots.iter().copied().collect();
+        if let Some(GrowingSnapshot { top, entries }) = self.random.pick(&growing).copied()
+            && self.random.chance(600)
+        {
+            if self.random.chance(100) {
+                return DiscardSnapshot { time, top }.into();
+            }
+            if self.random.chance(500) {
+                let (to_parent, to_name) = (self.entry(state, EntryKind::Directory), self.name());
+                return SnapshotTree { time, mutation, top, entries, to_parent, to_name }.into();
+            }
+            // Another name below the top.
+            let entry = self.copied(state, top);
+            return CopyEntries { time, top, entries: vec![entry] }.into();
+        }
+        if self.random.chance(400) {
+            let top = self.copied(state, HIDDEN_ROOT);
+            let mut entries = vec![top.clone()];
+            for (name, source, _) in state.children(top.source, "") {
+                let id = EntryId::of(TERM, self.fresh());
+                let (parent, count) = (top.id, self.random.below(3));
+                let first = ChunkIndex::default();
+                entries.push(CopiedEntry { source, id, parent, name, first, count });
+            }
+            return CopyEntries { time, top: top.id, entries }.into();
+        }
+        let shared: Vec<ChunkHandle> = state
+            .chunks()
+            .map(|(handle, _)| handle)
+            .filter(|it| state.sharing().is_shared(*it))
+            .collect();
+        let shared = self.random.pick(&shared).copied().unwrap_or_default();
+        let chunk = state.chunk(shared).unwrap_or_default();
+        let files: Vec<EntryId> = state.sharing().files_of(shared, &chunk).collect();
+        CopyOnWrite {
+            time,
+            file: self.random.pick(&files).copied().unwrap_or_default(),
+            index: chunk.index,
+            shared,
+            shared_version: ChunkVersion::of(TERM, self.fresh()),
+            shared_set_size: 2,
+            handle: ChunkHandle::of(TERM, self.fresh()),
+            version: ChunkVersion::of(TERM, self.fresh()),
+            set_size: 2,
+            floor: ChunkHandle::of(TERM, self.counter.saturating_sub(self.random.below(20))),
+            charges: self.random.chance(500),
+        }
+        .into()
+    }
+
+    fn copied(&mut self, state: &State, parent: EntryId) -> CopiedEntry {
+        let kind = if self.random.chance(500) { EntryKind::File } else { EntryKind::Directory };
+        let (source, id) = (self.entry(state, kind), EntryId::of(TERM, self.fresh()));
+        let (name, first) = (self.name(), ChunkIndex::default());
+        CopiedEntry { source, id, parent, name, first, count: self.random.below(3) }
     }
 
     fn draw_move(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {
@@ -311,11 +441,11 @@ fn check_ways(state: &State, random: &mut Random) -> u64 {
 
 #[test]
 fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
-    let mut changed = [0u64; 20];
+    let mut changed = [0u64; KINDS];
     let mut led = 0;
-    for seed in 0..20 {
+    for seed in 0..26 {
         let (mut live, mut restored) = (State::default(), State::default());
-        let mut drawer = Drawer::new(seed);
+        let mut drawer = Drawer::with_snapshots(seed);
         for step in 1..400 {
             let record = match founding().get(step - 1) {
                 Some(first) => first.clone(),
@@ -330,7 +460,7 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
                 assert_eq!(before.names, live.names, "a failed record changes nothing");
                 assert_eq!(before.chunks, live.chunks, "a failed record changes nothing");
             } else {
-                changed[usize::from(record.to_bytes()[0] >> 3)] += 1;
+                changed[kind_of(&record)] += 1;
             }
             check_tree(&live);
             check_hidden(&live);
@@ -343,7 +473,8 @@ fn checkpoint_and_later_log_give_the_state_of_the_whole_log() {
         }
     }
     // Each kind of record has changed something, or the test shows nothing.
-    let mut kinds = changed[1..=10].iter().chain(&changed[14..=19]);
+    let wanted = [1..=10, 14..=19, 40..=43, 50..=50, 60..=60];
+    let mut kinds = wanted.into_iter().flat_map(|kinds| &changed[kinds]);
     assert!(kinds.all(|count| *count >= 20), "{changed:?}");
     assert!(led >= 1000, "{led}");
 }

@@ -62,6 +62,7 @@ impl History {
             set_size: 3,
             closes: None,
             floor: ChunkHandle::default(),
+            charges: true,
         });
     }
 }

@@ -126,6 +126,11 @@ impl Cell {
         }
     }
 
+    /// So many milliseconds pass, and nobody is woken.
+    pub(crate) fn stand_still(&mut self, millis: u64) {
+        self.time += millis;
+    }
+
     pub(crate) fn answer(&self, asked: u64) -> Option<&Result<Response, Failure>> {
         self.answers.iter().find(|(number, _)| *number == asked).map(|(_, answer)| answer)
     }
@@ -146,7 +151,8 @@ impl Cell {
     }
 
     pub(crate) fn make(&mut self, at: &str, parents: bool) -> MakeDirectory {
-        MakeDirectory { mutation: self.mutation(), path: path(at), parents }
+        let (mutation, path) = (self.mutation(), path(at));
+        MakeDirectory { mutation, path, parents, mode: None }
     }
 
     pub(crate) fn create(&mut self, at: &str) -> Create {

@@ -5,6 +5,7 @@ mod cell;
 mod policies;
 mod purge;
 mod settings;
+mod snapshots;
 mod undelete;
 
 use cairn_master_core::LogSpace;

@@ -2,14 +2,17 @@
 //! brought to it.
 
 use super::cell::{Cell, path};
-use cairn_master_core::record::{OpenChunk, Record};
+use cairn_env::{ConnectionId, Event};
+use cairn_master_core::record::{OpenChunk, RaiseLevel, Record};
 use cairn_master_core::{LogSpace, MasterCore, ProposalId};
 use cairn_protocol::{
     CancelJob, ErrorCode, GetPolicy, GetPolicyAnswer, JobStatus, ListJobs, PolicySource, Response,
     SetPolicy, Stat,
 };
+use cairn_types::wire::Message;
 use cairn_types::{
-    ChunkHandle, ChunkIndex, EntryId, KEEP_FOR_EVER_MS, PolicyPartNames, PolicyParts, Term,
+    ChunkHandle, ChunkIndex, EntryId, Identity, KEEP_FOR_EVER_MS, PolicyPartNames, PolicyParts,
+    Term,
 };
 
 /// A level alone.
@@ -214,6 +217,24 @@ fn a_file_has_its_level_at_once_and_so_have_its_chunks() {
     let job = cell.job(SetPolicy { mutation, path: path("/d/f"), set, inherit, apply: false });
     assert_eq!((job.as_str(), cell.level("/d/f"), cell.goals(file)), ("", 2, vec![2, 2, 2]));
     assert_eq!(cell.policy("/d/f").own, PolicyParts::default());
+}
+
+#[test]
+fn which_name_a_job_is_about_is_told_to_the_superuser_alone() {
+    let mut cell = Cell::with_directories(&["/closed/d"]);
+    let level_one = RaiseLevel { level: 1, ..RaiseLevel::default() };
+    cell.proposed.push((ProposalId(u64::MAX), Record::from(level_one)));
+    cell.commit();
+    let job = cell.applies("/closed/d", level(2));
+    let subjects = |cell: &mut Cell, uid| {
+        let credentials = Identity { uid, ..Identity::default() }.to_bytes().into();
+        let event = Event::Identified { connection: ConnectionId(1), credentials };
+        cell.core.step(cell.now(), event, &mut Vec::new());
+        let jobs = cell.jobs().into_iter().filter(|told| told.id == job);
+        jobs.map(|told| told.subject).collect::<Vec<_>>()
+    };
+    assert_eq!(subjects(&mut cell, 1000), [""]);
+    assert_eq!(subjects(&mut cell, 0), ["/closed/d"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use super::checker::{Checker, Verdict};
 use crate::ledger::{Ledger, acknowledges};
 use cairn_env_sim::SeenRequest;
+use cairn_master_core::Record;
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::ChunkHandle;
 use std::collections::BTreeMap;
@@ -33,6 +34,15 @@ fn end_of(request: &Request, answer: &Result<Response, Failure>) -> u64 {
 impl Checker for AcknowledgedLength {
     fn name(&self) -> &'static str {
         "acknowledged_length"
+    }
+
+    fn logged(&mut self, record: &Record, _: &Ledger) -> Verdict {
+        if let Record::CopyOnWrite(own) = record
+            && let Some(length) = self.settled.get(&own.shared).copied()
+        {
+            self.settle(own.handle, length);
+        }
+        Ok(())
     }
 
     fn answered(

@@ -21,6 +21,12 @@ impl Checker for ClosedForEver {
     }
 
     fn logged(&mut self, record: &Record, ledger: &Ledger) -> Verdict {
+        // The copy of what was closed is closed from its first day.
+        if let Record::CopyOnWrite(own) = record
+            && let Some(held) = self.held.get(&own.shared).cloned()
+        {
+            self.held.insert(own.handle, held);
+        }
         let closed = match record {
             Record::OpenChunk(open) => open.closes,
             Record::CloseChunk(close) => Some(close.handle),

@@ -168,7 +168,7 @@ impl<'a> CellAtRest<'a> {
         if counted.len() > 1
             && racks.len() == 1
             && elsewhere
-            && !self.state.is_hidden(chunk.record.file)
+            && !self.state.sharing().is_hidden(chunk.handle, &chunk.record)
         {
             return Err(self.tell(chunk, "stands in one rack, and another has room"));
         }
@@ -211,7 +211,9 @@ impl<'a> CellAtRest<'a> {
             let (name, version) = (&server.name, replica.version.short());
             let doubt = if replica.suspect { " (suspect)" } else { "" };
             let drains = if server.drains { " (drained)" } else { "" };
-            Some(format!("{name} at {version}{doubt}{drains}"))
+            let is_told_gone = replica.absent || replica.forgotten;
+            let gone = if is_told_gone { " (told as gone)" } else { "" };
+            Some(format!("{name} at {version}{doubt}{drains}{gone}"))
         };
         let all: Vec<String> = self.servers.iter().filter_map(has).collect();
         let path = self.state.path_of(record.file).unwrap_or_default();

@@ -12,6 +12,7 @@ pub(crate) mod it_heals;
 pub(crate) mod linearizable_names;
 mod no_live_chunk_collected;
 mod one_primary;
+pub(crate) mod quotas_hold;
 pub(crate) mod replay_is_state;
 mod same_order;
 pub(crate) mod shadow_is_prefix;

@@ -53,7 +53,9 @@ impl Checker for NoLiveChunkCollected {
             Some((version, _))
                 if replica.version >= version && !replica.lost && !replica.flipped =>
             {
-                self.deletions.may_go(chunk.file, self.kept).map_err(|why| {
+                let mut files = ledger.files_of(*handle).into_iter();
+                let may_go = files.try_for_each(|file| self.deletions.may_go(file, self.kept));
+                may_go.map_err(|why| {
                     format!(
                         "{node:?} throws away chunk {} at version {}; {} is the logged one: {why}",
                         handle.short(),
@@ -86,12 +88,16 @@ impl Checker for NoLiveChunkCollected {
             let kept = Duration::from_millis(found.config.keep_deleted_ms);
             self.kept = kept.saturating_sub(SLACK);
         }
-        let Record::OpenChunk(open) = record else { return Ok(()) };
-        let gone = self.unlogged.get(&open.handle).into_iter().flatten();
-        match gone.into_iter().find(|(_, version)| *version >= open.version) {
+        let (handle, made_at) = match record {
+            Record::OpenChunk(open) => (open.handle, open.version),
+            Record::CopyOnWrite(own) => (own.handle, own.version),
+            _ => return Ok(()),
+        };
+        let gone = self.unlogged.get(&handle).into_iter().flatten();
+        match gone.into_iter().find(|(_, version)| *version >= made_at) {
             Some((node, _)) => Err(format!(
                 "chunk {} is logged after {node:?} threw its replica away",
-                open.handle.short()
+                handle.short()
             )),
             None => Ok(()),
         }

@@ -11,6 +11,7 @@
 //! behind what was durable.
 
 use super::checker::Verdict;
+use super::quotas_hold::{judge, judge_totals, uses};
 use cairn_consensus::StoredRecord;
 use cairn_env::{Driver, Effect, Event, Now};
 use cairn_master::{Master, MasterDisk};
@@ -183,11 +184,18 @@ impl ReplayIsState {
                 self.replayed.skip_to(index, stored.term);
             } else {
                 let record = Record::decode(&stored.data).map_err(undecodable)?;
+                let before = uses(&self.replayed);
                 self.replayed.apply(index, stored.term, &record);
+                judge(&self.replayed, &before, &record).map_err(of_quotas)?;
             }
         }
-        Ok(())
+        judge_totals(&self.replayed).map_err(of_quotas)
     }
+}
+
+/// A complaint of another checker, which looks at the same states.
+fn of_quotas(why: String) -> String {
+    format!("quotas_hold: {why}")
 }
 
 /// Where the states begin to differ, for a complaint.

@@ -104,11 +104,13 @@ fn compare(state: &State, question: &ShadowQuestion, word: &ShadowWord) -> Verdi
         }
         (ShadowQuestion::List(list), ShadowWord::List(answer)) if list.skip == 0 => {
             let id = state.resolve(&list.path).map_err(|failure| failure.message)?;
-            let entries = state.list(id, &list.after).take(answer.entries.len());
-            if entries.eq(answer.entries.iter().cloned()) {
-                return Ok(());
-            }
-            Err(format!("{} is listed as its log does not make it", list.path))
+            let mut entries = state.list(id, &list.after);
+            let differs = answer.entries.iter().find_map(|told| {
+                let entry = entries.next();
+                (entry.as_ref() != Some(told)).then_some((told, entry))
+            });
+            let Some((told, entry)) = differs else { return Ok(()) };
+            Err(format!("{} is listed with {told:?}, its log makes {entry:?}", list.path))
         }
         _ => Ok(()),
     }

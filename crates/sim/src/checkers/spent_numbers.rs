@@ -58,6 +58,10 @@ impl Checker for SpentNumbers {
     fn logged(&mut self, record: &Record, ledger: &Ledger) -> Verdict {
         match record {
             Record::OpenChunk(open) => self.judge(open.handle, open.version, ledger),
+            Record::CopyOnWrite(own) => {
+                self.judge(own.shared, own.shared_version, ledger)?;
+                self.judge(own.handle, own.version, ledger)
+            }
             Record::SetVersion(set) => self.judge(set.handle, set.version, ledger),
             _ => Ok(()),
         }

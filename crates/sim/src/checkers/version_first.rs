@@ -24,8 +24,12 @@ impl Checker for VersionFirst {
             Err(format!("{:?} acknowledges {push:?} on chunk {}: {why}", seen.to, handle.short()))
         };
         let Some(chunk) = ledger.chunks.get(&handle) else { return complain("never logged") };
-        let Some(replica) = chunk.replicas.get(&seen.to) else { return complain("no replica") };
-        let Some((version, _)) = replica.applied.get(&push) else {
+        let version = match chunk.replicas.get(&seen.to) {
+            Some(replica) => replica.applied.get(&push).map(|(version, _)| version),
+            // Its disk may have gone since.
+            None => chunk.appliers.get(&push).and_then(|nodes| nodes.get(&seen.to)),
+        };
+        let Some(version) = version else {
             return complain("the primary has not applied it");
         };
         if !chunk.logged.contains_key(version) {

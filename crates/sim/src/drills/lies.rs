@@ -5,8 +5,9 @@
 use super::drill::Drill;
 use super::script::DrillScript;
 use crate::checkers::Verdict;
+use crate::operations::{ClientOp, path};
 use bytes::Bytes;
-use cairn_protocol::{Directed, Join, Liar, Probe, Request, Response, lies};
+use cairn_protocol::{Directed, Join, Liar, Probe, Request, Response, SetQuota, lies};
 use cairn_types::{
     Address, Content, EntryId, Incarnation, Rack, Random, ReplicaAt, ServerId, Term,
 };
@@ -81,6 +82,9 @@ fn lie_and_look(script: &mut DrillScript, liar: Liar, mut known: Vec<u64>) -> Ve
     // Whatever they set in motion has come to an end.
     script.pass(Duration::from_secs(30));
     look(script, &[(written, 0), (appended, at)])?;
+    // Whoever may limit a directory has told no lie: what was said of the root is taken back.
+    let clears = SetQuota { path: path("/"), clears: true, ..SetQuota::default() };
+    script.done(0, ClientOp::Order { order: Box::new(clears.into()) })?;
     script.write(1, written, BYTES.len() as u64, BYTES)?;
     script.append(2, appended, BYTES)?;
     look(script, &[(written, 0), (written, BYTES.len() as u64), (appended, at)])

@@ -16,9 +16,11 @@ mod moves;
 mod mutations;
 mod names;
 mod policies;
+mod quotas;
 mod raises;
 mod repair;
 mod script;
+mod snapshots;
 
 pub use drill::{Drill, run_drill};
 
@@ -28,7 +30,7 @@ pub fn drills() -> Vec<Drill> {
     let of_rules =
         [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
     let of_rules = [&of_rules.concat()[..], lies::DRILLS];
-    let of_names = [deletion::DRILLS, policies::DRILLS].concat();
+    let of_names = [deletion::DRILLS, policies::DRILLS, quotas::DRILLS, snapshots::DRILLS].concat();
     let of_heals = [repair::DRILLS, moves::DRILLS].concat();
     [of_rules.concat(), of_names, of_heals, findings::drills()].concat()
 }

@@ -53,6 +53,7 @@ impl DrillScript {
             faults: FaultMix::calm(),
             batches: false,
             levels: false,
+            snapshots: false,
             strict: false,
             heals: false,
         };

@@ -34,5 +34,5 @@ pub fn pinned() -> Vec<Scenario> {
 pub fn as_pinned(seed: u64) -> RunConfig {
     let config = RunConfig::of(seed);
     let faults = config.faults.with(FaultKind::PowerLossAll, 0);
-    RunConfig { faults, batches: false, levels: false, ..config }
+    RunConfig { faults, batches: false, levels: false, snapshots: false, ..config }
 }

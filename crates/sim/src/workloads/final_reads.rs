@@ -23,6 +23,8 @@ const TRIES_MAX: u32 = 2;
 enum FinalStep {
     ReadBytes(Rc<RefCell<SharedFile>>),
     ReadRecords(Rc<RefCell<RecordFile>>),
+    /// What was copied can be read; what it has to be, others judge.
+    ReadCopy(EntryId),
     Fresh(FreshStep),
 }
 
@@ -53,6 +55,7 @@ impl FinalReads {
     pub(crate) fn new(
         bytes: Vec<Rc<RefCell<SharedFile>>>,
         records: Vec<Rc<RefCell<RecordFile>>>,
+        copies: &[EntryId],
     ) -> Self {
         let fresh = [
             FreshStep::Create,
@@ -69,12 +72,19 @@ impl FinalReads {
             .chain(
                 records.into_iter().filter(|f| f.borrow().id.is_some()).map(FinalStep::ReadRecords),
             )
+            .chain(copies.iter().copied().map(FinalStep::ReadCopy))
             .collect();
         let (from, fresh) = (WorldTime(0), EntryId::default());
         Self { steps, tries: 0, from, fresh, over: false }
     }
 
     fn go_on(&mut self, sim: &mut Simulation) {
+        // Each try takes its whole deadline, and there are many copies.
+        while let Some(FinalStep::ReadCopy(file)) = self.steps.front()
+            && sim.waits_for_repair(*file)
+        {
+            self.steps.pop_front();
+        }
         self.from = sim.now();
         let read = |file| ClientOp::Read { file, offset: 0, size: WHOLE, fresh: true };
         let op = match self.steps.front() {
@@ -88,6 +98,7 @@ impl FinalReads {
             Some(FinalStep::ReadRecords(file)) => {
                 read(file.borrow().id.expect("filtered at the start"))
             }
+            Some(FinalStep::ReadCopy(file)) => read(*file),
             Some(FinalStep::Fresh(step)) => self.fresh_op(*step),
         };
         sim.ask(0, op);
@@ -140,6 +151,7 @@ impl FinalReads {
         let file = match self.steps.front() {
             Some(FinalStep::ReadBytes(file)) => file.borrow().id,
             Some(FinalStep::ReadRecords(file)) => file.borrow().id,
+            Some(FinalStep::ReadCopy(file)) => Some(*file),
             _ => None,
         };
         file.is_some_and(|file| sim.waits_for_repair(file))
@@ -156,6 +168,7 @@ impl FinalReads {
             let what = match self.steps.front() {
                 Some(FinalStep::ReadBytes(file)) => format!("reading {}", file.borrow().name),
                 Some(FinalStep::ReadRecords(file)) => format!("reading {}", file.borrow().name),
+                Some(FinalStep::ReadCopy(file)) => format!("reading copy {}", file.short()),
                 Some(FinalStep::Fresh(step)) => format!("{step:?} of a fresh file"),
                 None => "nothing".to_owned(),
             };

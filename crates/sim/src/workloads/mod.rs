@@ -6,11 +6,13 @@ mod level_changes;
 mod namespace_churn;
 mod peoples_acts;
 mod progress;
+mod quota_pressure;
 mod random_writes;
 mod record_file;
 mod sequential_files;
 mod shadow_reader;
 mod shared_file;
+mod snapshots;
 mod tailing_readers;
 
 pub(crate) use concurrent_appends::Appender;
@@ -19,6 +21,7 @@ pub(crate) use level_changes::LevelChanges;
 pub(crate) use namespace_churn::{NameHistory, NamespaceChurn};
 pub(crate) use peoples_acts::PeoplesActs;
 pub(crate) use progress::Progress;
+pub(crate) use quota_pressure::QuotaPressure;
 pub(crate) use random_writes::RandomWriter;
 pub(crate) use record_file::RecordFile;
 #[cfg(test)]
@@ -26,4 +29,5 @@ pub(crate) use record_file::TriedRecord;
 pub(crate) use sequential_files::SequentialFiles;
 pub(crate) use shadow_reader::ShadowReader;
 pub(crate) use shared_file::SharedFile;
+pub(crate) use snapshots::Snapshots;
 pub(crate) use tailing_readers::TailingReader;

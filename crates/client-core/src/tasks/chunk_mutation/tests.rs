@@ -7,7 +7,7 @@ use crate::test_client::{
 use bytes::Bytes;
 use cairn_protocol::{
     Append, AppendAnswer, ErrorCode, Failure, Lease, LeasePurpose, Outcome, Push, PushAnswer,
-    RecordLengthAnswer, Request, Response, SyncChunkAnswer, Write, WriteAnswer,
+    RecordLength, RecordLengthAnswer, Request, Response, SyncChunkAnswer, Write, WriteAnswer,
 };
 use cairn_types::{BlockChecksums, ChunkVersion, LeaseId, SerialNumber, ServerId};
 use std::time::Duration;
@@ -328,6 +328,21 @@ fn a_sync_covers_what_was_acknowledged_before_it_and_leaves_what_came_meanwhile(
     client.start(Operation::Sync { file: FILE });
     let call = client.answer(recorded);
     assert!(matches!(call.request, Request::RecordLength(_)), "all is synced");
+}
+
+#[test]
+fn a_close_tells_the_master_that_it_is_one_and_a_sync_that_it_is_none() {
+    let mut client = connected();
+    let recorded = Response::RecordLength(RecordLengthAnswer::default());
+    for (asked, closes) in [
+        (Operation::Sync { file: FILE }, false),
+        (Operation::Close { file: FILE, sync: true }, true),
+        (Operation::Close { file: FILE, sync: false }, true),
+    ] {
+        client.start(asked);
+        let call = client.answer(recorded.clone());
+        assert_eq!(call.request, Request::RecordLength(RecordLength { file: FILE, closes }));
+    }
 }
 
 #[test]

@@ -6,9 +6,10 @@ use crate::test_client::{
     result, server,
 };
 use cairn_protocol::{
-    ChunkLocations, ErrorCode, Failure, LeasePurpose, Outcome, Read, ReadAnswer, Request, Response,
+    ChunkLocations, ErrorCode, Failure, LeasePurpose, LocateAnswer, Outcome, Read, ReadAnswer,
+    Request, Response,
 };
-use cairn_types::{CellConfig, ChunkVersion, ReplicaAt};
+use cairn_types::{CellConfig, ChunkVersion, Entry, ReplicaAt};
 use std::time::Duration;
 
 fn read(offset: u64, size: u64) -> Operation {
@@ -253,7 +254,7 @@ fn where_all_replicas_are_suspect_the_master_is_asked_to_level_them() {
 }
 
 /// Answers for two suspect replicas of 30 bytes, while the master grants no lease, for so long.
-fn only_suspects(client: &mut TestClient, chunk_count: u64, span: Duration) {
+fn only_suspects(client: &mut TestClient, (chunk_count, length): (u64, u64), span: Duration) {
     let end = client.now + span;
     while client.now < end {
         while client.has_calls() {
@@ -261,7 +262,8 @@ fn only_suspects(client: &mut TestClient, chunk_count: u64, span: Duration) {
             match &call.request {
                 Request::Locate(_) => {
                     let chunks = vec![chunk(0, 5, &[1, 3], None)];
-                    client.tell(&call, Ok(located(chunk_count, chunks)));
+                    let entry = Entry { id: FILE, chunk_count, length, ..Entry::default() };
+                    client.tell(&call, Ok(Response::Locate(LocateAnswer { entry, chunks })));
                 }
                 Request::Read(read) => {
                     let lacks = usize::try_from(30 - read.offset).expect("no more is asked");
@@ -282,9 +284,9 @@ fn only_suspects(client: &mut TestClient, chunk_count: u64, span: Duration) {
 fn where_suspects_are_all_there_is_and_no_lease_comes_the_file_ends_where_they_do() {
     let mut client = connected();
     let done = client.start(read(0, 100));
-    only_suspects(&mut client, 1, Duration::from_secs(3));
+    only_suspects(&mut client, (1, 0), Duration::from_secs(3));
     assert!(!is_done(&done), "the missing one is not dead yet");
-    only_suspects(&mut client, 1, Duration::from_secs(3));
+    only_suspects(&mut client, (1, 0), Duration::from_secs(3));
     assert_eq!(bytes_read(&done), [7; 30]);
     let length = client.start(Operation::Length { file: FILE });
     while !is_done(&length) {
@@ -308,8 +310,17 @@ fn where_suspects_are_all_there_is_and_no_lease_comes_the_file_ends_where_they_d
 fn the_end_of_suspects_is_never_the_end_of_a_chunk_that_others_follow() {
     let mut client = connected();
     let done = client.start(read(0, 100));
-    only_suspects(&mut client, 2, Duration::from_secs(61));
+    only_suspects(&mut client, (2, 0), Duration::from_secs(61));
     let failure = result(&done).expect_err("the bytes behind are missing, not absent");
+    assert_eq!(failure.code, ErrorCode::Busy);
+}
+
+#[test]
+fn suspects_do_not_end_a_file_below_the_length_that_is_on_record() {
+    let mut client = connected();
+    let done = client.start(read(0, 100));
+    only_suspects(&mut client, (1, 31), Duration::from_secs(61));
+    let failure = result(&done).expect_err("a byte that was acknowledged is missing, not absent");
     assert_eq!(failure.code, ErrorCode::Busy);
 }
 

@@ -115,6 +115,7 @@ impl World {
             version,
             set_size,
             keeps_above: None,
+            charges: false,
         });
         self.apply(record.clone());
         self.chunks.note_logged(&self.state, &record);

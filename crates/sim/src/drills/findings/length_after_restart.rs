@@ -27,7 +27,7 @@ fn a_client_closes_before_any_server_has_told(script: &mut DrillScript) -> Verdi
     script.restart(master)?;
     // As soon as the master's term has begun.
     script.pass(Duration::from_millis(100));
-    let recorded = script.send(master, RecordLength { file }, Bytes::new());
+    let recorded = script.send(master, RecordLength { file, closes: true }, Bytes::new());
     script.pass(Duration::from_millis(500));
     servers.iter().for_each(|server| script.heal(*server, master));
     let answer = script.answer(&recorded);

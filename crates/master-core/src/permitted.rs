@@ -1,0 +1,316 @@
+//! What each request needs its caller to be allowed (PE1 to PE4 of the permissions).
+
+use crate::name_mutation::{NameMutation, walk};
+use crate::permissions::Asker;
+use crate::state::{HIDDEN_ROOT, ROOT, State};
+use crate::undelete::what_is_meant;
+use cairn_protocol::{
+    BatchEntry, ClientToMaster, Create, Delete, ErrorCode, Failure, Find, LeasePurpose, List,
+    MakeDirectory, Open, Rename, Request, SetAttributes, ShadowQuestion, Snapshot, Stat, Undelete,
+};
+use cairn_types::{Access, CellPath, EntryId, EntryKind, Identity};
+use std::sync::Arc;
+
+/// What whoever has opened a file did so for: who may write it is told where it is, too.
+const EITHER: [Access; 2] = [Access::READ, Access::WRITE];
+
+impl Asker<'_> {
+    /// What clients ask of the master in charge. Changes of names are looked at when they have
+    /// their locks, and the parts of a batch each by itself.
+    pub(crate) fn check_client(&self, request: &ClientToMaster) -> Result<(), Failure> {
+        if self.may_all() {
+            return Ok(());
+        }
+        match request {
+            ClientToMaster::Stat(stat) => self.check_stat(stat),
+            ClientToMaster::Open(open) => self.check_open(open),
+            ClientToMaster::Locate(wish) => self.check_file(wish.file, &EITHER),
+            ClientToMaster::List(list) => self.check_list(list),
+            ClientToMaster::Find(find) => self.check_find(find),
+            ClientToMaster::GetPolicy(wish) => {
+                self.check_way(&wish.path)?;
+                self.check_named(&wish.path, |id| self.check_owner(id, &wish.path))
+            }
+            ClientToMaster::GetQuota(wish) => self.check_names_of(&wish.path),
+            ClientToMaster::ListDeleted(wish) => match &wish.directory {
+                Some(path) => self.check_names_of(path),
+                None => Ok(()),
+            },
+            ClientToMaster::ListChunks(wish) => match &wish.under {
+                Some(path) => self.check_chunks_of(path),
+                None => self.check_superuser("listing all chunks"),
+            },
+            ClientToMaster::Explain(explain) => match CellPath::parse(&explain.subject) {
+                Ok(path) => {
+                    self.check_way(&path)?;
+                    self.check_named(&path, |id| self.check(id, Access::READ, &path))
+                }
+                // Whose a chunk is, its handle does not say.
+                Err(_) => self.check_superuser("explaining a chunk by its handle"),
+            },
+            ClientToMaster::Lease(lease) if lease.purpose == LeasePurpose::Level => {
+                self.check_file(lease.file, &EITHER)
+            }
+            ClientToMaster::Lease(lease) => self.check_file(lease.file, &[Access::WRITE]),
+            ClientToMaster::RecordLength(wish) => self.check_file(wish.file, &EITHER),
+            ClientToMaster::ListDegraded(_) => {
+                self.check_superuser("listing the chunks that lack replicas")
+            }
+            ClientToMaster::ListLost(_) => self.check_superuser("listing what is lost"),
+            ClientToMaster::ForgetServer(_) => self.check_superuser("forgetting a server"),
+            ClientToMaster::ChangeSettings(_) => self.check_superuser("changing the settings"),
+            ClientToMaster::Drain(_) | ClientToMaster::Undrain(_) => {
+                self.check_superuser("draining servers")
+            }
+            ClientToMaster::Balance(_) => self.check_superuser("balancing servers"),
+            ClientToMaster::CancelJob(_) => self.check_superuser("cancelling a job"),
+            ClientToMaster::Recover(_) | ClientToMaster::LetGoOfLost(_) => {
+                self.check_superuser("deciding on what is lost")
+            }
+            ClientToMaster::CellInfo(_)
+            | ClientToMaster::FindPrimary(_)
+            | ClientToMaster::Servers(_)
+            | ClientToMaster::Status(_)
+            | ClientToMaster::RepairStatus(_)
+            | ClientToMaster::ListJobs(_)
+            | ClientToMaster::Resources(_)
+            | ClientToMaster::ListDisks(_)
+            | ClientToMaster::ReportBadBlock(_)
+            | ClientToMaster::MakeDirectory(_)
+            | ClientToMaster::Create(_)
+            | ClientToMaster::Rename(_)
+            | ClientToMaster::Delete(_)
+            | ClientToMaster::Undelete(_)
+            | ClientToMaster::SetPolicy(_)
+            | ClientToMaster::SetQuota(_)
+            | ClientToMaster::Snapshot(_)
+            | ClientToMaster::SetAttributes(_)
+            | ClientToMaster::Batch(_) => Ok(()),
+        }
+    }
+
+    /// What readers ask of a master that is not in charge.
+    pub(crate) fn check_question(&self, question: &ShadowQuestion) -> Result<(), Failure> {
+        match question {
+            // The parts of a batch are looked at each by itself.
+            ShadowQuestion::CellInfo(_) | ShadowQuestion::Batch(_) => Ok(()),
+            ShadowQuestion::Stat(stat) => self.check_stat(stat),
+            ShadowQuestion::Open(open) => self.check_open(open),
+            ShadowQuestion::Locate(wish) => self.check_file(wish.file, &EITHER),
+            ShadowQuestion::List(list) => self.check_list(list),
+            ShadowQuestion::Find(find) => self.check_find(find),
+        }
+    }
+
+    /// A look-up that is part of a batch; changes are looked at when they have their locks.
+    pub(crate) fn check_look(&self, entry: &BatchEntry) -> Result<(), Failure> {
+        match entry {
+            BatchEntry::Stat(stat) => self.check_stat(stat),
+            BatchEntry::Open(open) => self.check_open(open),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_stat(&self, stat: &Stat) -> Result<(), Failure> {
+        self.check_way(&stat.path)
+    }
+
+    fn check_open(&self, open: &Open) -> Result<(), Failure> {
+        self.check_way(&open.path)?;
+        self.check_named(&open.path, |id| match self.state.entry(id) {
+            // That it is none to be opened is said by who opens it.
+            Some(entry) if entry.kind == EntryKind::Directory => Ok(()),
+            Some(entry) if self.who.may(Access::WRITE, self.state.attributes(&entry)) => Ok(()),
+            Some(entry) => self.check_entry((id, &entry), Access::READ, &open.path),
+            None => Ok(()),
+        })
+    }
+
+    fn check_list(&self, list: &List) -> Result<(), Failure> {
+        self.check_names_of(&list.path)
+    }
+
+    fn check_find(&self, find: &Find) -> Result<(), Failure> {
+        self.check_names_of(&find.root)
+    }
+
+    /// May read what names are in a directory. Of what is deleted only who deleted it may know, or
+    /// could have.
+    fn check_names_of(&self, path: &CellPath) -> Result<(), Failure> {
+        if self.may_all() {
+            return Ok(());
+        }
+        self.check_way(path)?;
+        self.check_named(path, |id| {
+            if id == HIDDEN_ROOT {
+                return self.check_superuser("listing all that is deleted");
+            }
+            self.check(id, Access::READ, path)
+        })
+    }
+
+    /// May know of the chunks of a file, or of all below a directory.
+    fn check_chunks_of(&self, path: &CellPath) -> Result<(), Failure> {
+        self.check_way(path)?;
+        self.check_named(path, |id| match self.state.entry(id) {
+            Some(entry) if entry.kind == EntryKind::File => {
+                self.check_entry((id, &entry), Access::READ, path)
+            }
+            _ => self.check_superuser("listing the chunks below a directory"),
+        })
+    }
+
+    /// Looks at what a path leads to; that it leads nowhere is said by who does what was asked.
+    fn check_named(
+        &self,
+        path: &CellPath,
+        check: impl FnOnce(EntryId) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if self.may_all() {
+            return Ok(());
+        }
+        self.state.resolve(path).map_or(Ok(()), check)
+    }
+
+    /// A request that changes names, the locks being held.
+    pub(crate) fn check_change(&self, change: &NameMutation) -> Result<(), Failure> {
+        if self.may_all() {
+            return Ok(());
+        }
+        match change {
+            NameMutation::MakeDirectory(make) => self.check_make_directory(make),
+            NameMutation::Create(create) => self.check_create(create),
+            NameMutation::Rename(rename) => self.check_rename(rename),
+            NameMutation::Delete(delete) => self.check_delete(delete),
+            NameMutation::Undelete(wish) => self.check_undelete(wish),
+            NameMutation::SetPolicy(set) => {
+                self.check_way(&set.path)?;
+                self.check_named(&set.path, |id| self.check_owner(id, &set.path))
+            }
+            NameMutation::SetQuota(_) => self.check_superuser("setting a quota"),
+            NameMutation::Snapshot(wish) => self.check_snapshot(wish),
+            NameMutation::SetAttributes(set) => self.check_set_attributes(set),
+        }
+    }
+
+    /// Whose the source is may copy it: all in it stays whose it was, and as closed as it was.
+    fn check_snapshot(&self, wish: &Snapshot) -> Result<(), Failure> {
+        self.check_way(&wish.from)?;
+        self.check_named(&wish.from, |id| self.check_owner(id, &wish.from))?;
+        self.check_way(&wish.to)?;
+        let (at, missing) = walk(self.state, &wish.to);
+        if missing.len() == 1 { self.check_make(at, &wish.to) } else { Ok(()) }
+    }
+
+    fn check_make_directory(&self, make: &MakeDirectory) -> Result<(), Failure> {
+        self.check_way(&make.path)?;
+        let (at, missing) = walk(self.state, &make.path);
+        match missing.len() {
+            0 => Ok(()),
+            1 => self.check_make(at, &make.path),
+            _ if make.parents => self.check_make(at, &make.path),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_create(&self, create: &Create) -> Result<(), Failure> {
+        self.check_way(&create.path)?;
+        let (at, missing) = walk(self.state, &create.path);
+        match missing.len() {
+            0 if create.or_open => self.check(at, Access::WRITE, &create.path),
+            1 => self.check_make(at, &create.path),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_rename(&self, rename: &Rename) -> Result<(), Failure> {
+        self.check_way(&rename.from)?;
+        self.check_way(&rename.to)?;
+        self.check_named(&rename.from, |id| {
+            let parent = self.state.entry(id).map_or(ROOT, |entry| entry.parent);
+            self.check_take(parent, id, &rename.from)?;
+            let (to, missing) = walk(self.state, &rename.to);
+            match missing.len() {
+                0 if to == id => Ok(()),
+                0 => {
+                    let parent = self.state.entry(to).map_or(ROOT, |entry| entry.parent);
+                    self.check_take(parent, to, &rename.to)
+                }
+                1 => self.check_make(to, &rename.to),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn check_delete(&self, delete: &Delete) -> Result<(), Failure> {
+        self.check_way(&delete.path)?;
+        self.check_named(&delete.path, |id| {
+            let Some(entry) = self.state.entry(id) else { return Ok(()) };
+            self.check_take(entry.parent, id, &delete.path)?;
+            let holds_names = entry.kind == EntryKind::Directory && delete.recursive;
+            if holds_names && self.state.children(id, "").next().is_some() {
+                return self.check_make(id, &delete.path);
+            }
+            Ok(())
+        })
+    }
+
+    fn check_undelete(&self, wish: &Undelete) -> Result<(), Failure> {
+        self.check_way(&wish.path)?;
+        if let Some(to) = &wish.to {
+            self.check_way(to)?;
+        }
+        // That nothing is meant is said by who brings it back.
+        let Ok((entry, from, to)) = what_is_meant(self.state, wish) else { return Ok(()) };
+        self.check_take(from, entry, &wish.path)?;
+        self.check_make(to, wish.to.as_ref().unwrap_or(&wish.path))
+    }
+
+    fn check_set_attributes(&self, set: &SetAttributes) -> Result<(), Failure> {
+        let path = &set.path;
+        self.check_way(path)?;
+        let Ok(id) = self.state.resolve(path) else { return Ok(()) };
+        let Some(entry) = self.state.entry(id) else { return Ok(()) };
+        let old = self.state.attributes(&entry);
+        let refused = |why: &str| {
+            let line = format!("{path}: {} may not {why}", self.who);
+            Failure::refused(ErrorCode::PermissionDenied, line)
+        };
+        if set.owner.is_some_and(|owner| owner != old.owner) {
+            return Err(refused("give it to another: only the superuser may"));
+        }
+        if set.owner.is_some() || set.group.is_some() || set.mode.is_some() {
+            self.check_owner(id, path)?;
+        }
+        if set.group.is_some_and(|group| group != old.group && !self.who.is_in(group)) {
+            return Err(refused("give it to a group that it is not in"));
+        }
+        if set.modified.is_some() && !self.owns(&entry) {
+            self.check_entry((id, &entry), Access::WRITE, path)?;
+        }
+        Ok(())
+    }
+}
+
+/// What clients ask of any member of the masters' group that only the superuser may.
+///
+/// # Errors
+/// `PermissionDenied`.
+pub fn check_member_request(
+    state: &State,
+    who: &Arc<Identity>,
+    request: &Request,
+) -> Result<(), Failure> {
+    let what = match request {
+        Request::ChangeMasters(_) => "changing who is a master",
+        Request::BackUp(_) | Request::ReadBackup(_) => "taking a backup of the names",
+        _ => return Ok(()),
+    };
+    Asker { state, who }.check_superuser(what)
+}
+
+/// Whether a caller is told names that others may have closed their directories over (PE4).
+#[must_use]
+pub fn may_know_all_names(state: &State, who: &Arc<Identity>) -> bool {
+    Asker { state, who }.may_all()
+}

@@ -1,0 +1,167 @@
+//! A walk through a tree that is being copied: slice by slice, directories before what is in them.
+//!
+//! - WK1: the tree is the same from the first slice to the last (SW1).
+//! - WK2: no path of the copy is longer than a request can name.
+
+use crate::numbers::TermNumbers;
+use crate::record::CopiedEntry;
+use crate::state::{COPIED_MAX, HIDDEN_ROOT, State};
+use cairn_protocol::{ErrorCode, Failure};
+use cairn_types::{ChunkIndex, EntryId, EntryKind, PATH_SIZE_MAX};
+use std::collections::VecDeque;
+
+/// A directory whose names are to be copied.
+#[derive(Debug)]
+struct DirectoryToCopy {
+    source: EntryId,
+    copy: EntryId,
+    /// Bytes of the copy's path.
+    path_size: usize,
+    /// Names up to this one are.
+    after: String,
+}
+
+/// A file with more places than go into a slice.
+#[derive(Debug)]
+struct FileToCopy {
+    entry: CopiedEntry,
+    /// Places that are left, from `entry.first` on.
+    left: u64,
+}
+
+/// How far the walk is.
+#[derive(Debug)]
+pub(crate) struct SnapshotWalk {
+    source: EntryId,
+    path_size: usize,
+    top: Option<EntryId>,
+    directories: VecDeque<DirectoryToCopy>,
+    file: Option<FileToCopy>,
+    failure: Option<Failure>,
+}
+
+impl SnapshotWalk {
+    /// Of a tree whose copy will have a path of so many bytes.
+    pub(crate) fn new(source: EntryId, path_size: usize) -> Self {
+        let (top, directories, file, failure) = Default::default();
+        Self { source, path_size, top, directories, file, failure }
+    }
+
+    /// The top of the copy; none before the first slice.
+    pub(crate) fn top(&self) -> Option<EntryId> {
+        self.top
+    }
+
+    /// A slice came to nothing.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    /// Why the copy comes to nothing.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.failure.clone()
+    }
+
+    /// The next names and places; none: all are copied. The top is called so.
+    pub(crate) fn next_slice(
+        &mut self,
+        state: &State,
+        numbers: &mut TermNumbers,
+        name: &str,
+    ) -> Result<Vec<CopiedEntry>, Failure> {
+        let (mut slice, mut left) = (Vec::new(), COPIED_MAX);
+        if self.top.is_none() {
+            let top = numbers.entry();
+            self.top = Some(top);
+            let entry = CopiedEntry {
+                source: self.source,
+                id: top,
+                parent: HIDDEN_ROOT,
+                name: name.to_owned(),
+                ..CopiedEntry::default()
+            };
+            self.take(state, (entry, self.path_size), &mut slice, &mut left);
+        }
+        while left > 0 {
+            if let Some(file) = self.file.take() {
+                self.take_places(file, &mut slice, &mut left);
+            } else if let Some(directory) = self.directories.pop_front() {
+                self.take_names((state, numbers), directory, &mut slice, &mut left)?;
+            } else {
+                break;
+            }
+        }
+        assert!(slice.len() as u64 <= COPIED_MAX, "a slice is small (SW2)");
+        Ok(slice)
+    }
+
+    /// Names of a directory, as many as there is room for.
+    fn take_names(
+        &mut self,
+        (state, numbers): (&State, &mut TermNumbers),
+        mut directory: DirectoryToCopy,
+        slice: &mut Vec<CopiedEntry>,
+        left: &mut u64,
+    ) -> Result<(), Failure> {
+        let after = std::mem::take(&mut directory.after);
+        for (name, source, _) in state.children(directory.source, &after) {
+            let path_size = directory.path_size + 1 + name.len();
+            if path_size > PATH_SIZE_MAX {
+                let line = format!(
+                    "{name}: its path would have {path_size} bytes in the snapshot; the limit is \
+                     {PATH_SIZE_MAX}"
+                );
+                return Err(Failure::refused(ErrorCode::Invalid, line));
+            }
+            directory.after.clone_from(&name);
+            let (id, parent) = (numbers.entry(), directory.copy);
+            let entry = CopiedEntry { source, id, parent, name, ..CopiedEntry::default() };
+            self.take(state, (entry, path_size), slice, left);
+            if *left == 0 || self.file.is_some() {
+                self.directories.push_front(directory);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        state: &State,
+        (entry, path_size): (CopiedEntry, usize),
+        slice: &mut Vec<CopiedEntry>,
+        left: &mut u64,
+    ) {
+        // Nothing is known of what is damaged, which was noted.
+        let Some(source) = state.entry(entry.source) else { return };
+        if source.kind == EntryKind::Directory {
+            let (source, copy, after) = (entry.source, entry.id, String::new());
+            self.directories.push_back(DirectoryToCopy { source, copy, path_size, after });
+            slice.push(entry);
+            *left = left.saturating_sub(1);
+            return;
+        }
+        let file = FileToCopy { entry, left: source.chunk_count };
+        self.take_places(file, slice, left);
+    }
+
+    /// Places of a file, as many as there is room for.
+    fn take_places(&mut self, file: FileToCopy, slice: &mut Vec<CopiedEntry>, left: &mut u64) {
+        if *left < 2 && file.left > 0 {
+            // It would be made without any of its places, and once more then.
+            *left = 0;
+            self.file = Some(file);
+            return;
+        }
+        let FileToCopy { entry, left: places } = file;
+        *left = left.saturating_sub(1);
+        let count = places.min(*left);
+        *left -= count;
+        slice.push(CopiedEntry { count, ..entry.clone() });
+        if count < places {
+            let first = ChunkIndex::new(entry.first.get() + count);
+            self.file =
+                Some(FileToCopy { entry: CopiedEntry { first, ..entry }, left: places - count });
+        }
+    }
+}

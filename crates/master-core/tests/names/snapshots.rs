@@ -1,0 +1,178 @@
+//! Snapshots among other requests: what waits for them, what they refuse, and what a retry gets.
+
+use super::cell::{Cell, path};
+use cairn_master_core::record::OpenChunk;
+use cairn_master_core::state::HIDDEN_ROOT;
+use cairn_master_core::{MasterCore, Record};
+use cairn_protocol::{ErrorCode, Outcome, Response, Snapshot};
+use cairn_types::{CellConfig, ChunkHandle, PATH_SIZE_MAX, Term};
+
+/// A cell whose masters can all apply what comes of a snapshot, with the directory `/d`.
+fn cell() -> Cell {
+    let mut cell = Cell::new();
+    let mut effects = Vec::new();
+    cell.core.raise_level(cell.now(), 1, &mut effects);
+    cell.collect(effects);
+    cell.commit();
+    let make = cell.make("/d", false);
+    cell.ask(make).expect("makes");
+    cell
+}
+
+fn snapshot(cell: &mut Cell, from: &str, to: &str) -> Snapshot {
+    Snapshot { mutation: cell.mutation(), from: path(from), to: path(to) }
+}
+
+#[test]
+fn whoever_creates_below_a_tree_that_is_snapshotted_waits_and_is_not_in_it() {
+    let mut cell = cell();
+    let first = cell.create("/d/first");
+    cell.ask(first).expect("creates");
+    let wish = snapshot(&mut cell, "/d", "/s");
+    let taken = cell.send(wish.clone());
+    let (below, beside) = (cell.create("/d/late"), cell.create("/beside"));
+    let (below, beside) = (cell.send(below), cell.send(beside));
+    let is_slice = |(_, record): &(_, Record)| matches!(record, Record::CopyEntries(_));
+    assert!(is_slice(&cell.proposed[0]) && cell.proposed.len() == 2, "R35: {:?}", cell.proposed);
+    cell.commit_first();
+    assert!(!cell.exists_now("/s"), "not before all of it is there");
+    cell.commit();
+    let Some(Ok(Response::Snapshot(answer))) = cell.answer(taken) else { panic!("taken") };
+    assert_eq!(answer.entries, 2);
+    assert!([below, beside].iter().all(|asked| cell.answer(*asked).is_some_and(Result::is_ok)));
+    assert!(cell.exists("/s/first") && !cell.exists("/s/late") && cell.exists("/d/late"));
+    let again = cell.ask(wish);
+    assert_eq!(Some(&again), cell.answer(taken), "R24");
+}
+
+#[test]
+fn a_snapshot_below_its_own_source_ends() {
+    let mut cell = cell();
+    for (from, to) in [("/d", "/d/old"), ("/d", "/d/older"), ("/", "/d/all")] {
+        let wish = snapshot(&mut cell, from, to);
+        cell.ask(wish).expect("taken");
+    }
+    assert!(cell.exists("/d/older/old") && cell.exists("/d/all/d/older/old"));
+    assert!(!cell.exists("/d/old/old") && !cell.exists("/d/all/d/all"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_what_not_all_masters_know_waits() {
+    let mut cell = cell();
+    let mut code = |from: &str, to: &str| {
+        let wish = snapshot(&mut cell, from, to);
+        cell.code(wish)
+    };
+    assert_eq!(code("/none", "/s"), Some(ErrorCode::NotFound));
+    assert_eq!(code("/d", "/d"), Some(ErrorCode::AlreadyExists));
+    assert_eq!(code("/d", "/none/s"), Some(ErrorCode::NotFound));
+    assert_eq!(code("/d", "/"), Some(ErrorCode::AlreadyExists));
+    assert_eq!(code("/.deleted", "/s"), Some(ErrorCode::Invalid));
+    assert_eq!(code("/d", "/.deleted/s"), Some(ErrorCode::Invalid));
+    let mut old = Cell::new();
+    let wish = snapshot(&mut old, "/", "/s");
+    assert_eq!(old.code(wish), Some(ErrorCode::Busy), "the record level");
+}
+
+#[test]
+fn a_tree_of_many_names_comes_in_slices_and_a_path_that_grows_too_long_undoes_all() {
+    let mut cell = cell();
+    for number in 0..2500 {
+        let create = cell.create(&format!("/d/{number}"));
+        cell.send(create);
+    }
+    cell.commit();
+    let wish = snapshot(&mut cell, "/d", "/s");
+    let taken = cell.send(wish);
+    assert!(cell.proposed.len() >= 3, "{} slices", cell.proposed.len());
+    cell.commit();
+    let Some(Ok(Response::Snapshot(answer))) = cell.answer(taken) else { panic!("taken") };
+    assert_eq!(answer.entries, 2501);
+    assert!(cell.exists("/s/0") && cell.exists("/s/2499"));
+
+    // All of it goes in the end, however much was copied.
+    let mut deep = "/s/deep".to_owned();
+    while deep.len() + 201 <= PATH_SIZE_MAX {
+        deep = format!("{deep}/{}", "x".repeat(200));
+    }
+    let make = cell.make(&deep, true);
+    cell.ask(make).expect("makes");
+    let long = format!("/d/{}", "y".repeat(250));
+    let wish = snapshot(&mut cell, "/s", &long);
+    let before = cell.core.state().file_count();
+    assert_eq!(cell.code(wish), Some(ErrorCode::Invalid));
+    assert!(!cell.exists(&long));
+    cell.pass(10_000);
+    assert_eq!(cell.core.state().file_count(), before, "what was copied is purged");
+}
+
+#[test]
+fn whoever_waits_for_a_snapshot_waits_for_one_and_not_for_long() {
+    let mut cell = cell();
+    for number in 0..2500 {
+        let create = cell.create(&format!("/d/{number}"));
+        cell.send(create);
+    }
+    cell.commit();
+    let before = cell.core.state().file_count();
+    let wish = snapshot(&mut cell, "/d", "/s");
+    let taken = cell.send(wish);
+    let other = snapshot(&mut cell, "/d", "/t");
+    let other = cell.send(other);
+    let refused = cell.answer(other).cloned().expect("at once").expect_err("another is taken");
+    assert_eq!((refused.code, refused.outcome), (ErrorCode::Busy, Outcome::NotDone));
+    let create = cell.create("/d/late");
+    let create = cell.send(create);
+    cell.stand_still(CellConfig::tiny().dead_ms + 1);
+    cell.commit();
+    let refused = cell.answer(taken).cloned().expect("answered").expect_err("it takes too long");
+    assert_eq!(refused.code, ErrorCode::Invalid, "{refused}");
+    assert!(cell.answer(create).is_some_and(Result::is_ok) && !cell.exists("/s"));
+    cell.pass(10_000);
+    assert_eq!(cell.core.state().file_count(), before + 1, "what was copied is purged");
+    let wish = snapshot(&mut cell, "/d", "/s");
+    cell.ask(wish).expect("taken");
+}
+
+#[test]
+fn what_grows_is_not_emptied_with_what_was_deleted() {
+    let mut cell = cell();
+    for number in 0..2500 {
+        let create = cell.create(&format!("/d/{number}"));
+        cell.send(create);
+    }
+    cell.commit();
+    let wish = snapshot(&mut cell, "/d", "/s");
+    let taken = cell.send(wish);
+    cell.commit_first();
+    let (growing, ..) = cell.core.state().children(HIDDEN_ROOT, "").next().expect("it is hidden");
+    let delete = cell.delete(&format!("/.deleted/{growing}"), true);
+    let deleted = cell.send(delete);
+    cell.commit();
+    assert!(cell.answer(deleted).is_some_and(Result::is_err), "nobody deleted it");
+    cell.pass(5_000);
+    let Some(Ok(Response::Snapshot(answer))) = cell.answer(taken) else { panic!("taken") };
+    assert_eq!(answer.entries, 2501);
+    assert!(cell.exists("/s/0") && cell.exists("/s/2499"));
+}
+
+#[test]
+fn while_leases_of_the_master_before_may_live_no_tree_is_frozen_for_nothing() {
+    let mut cell = cell();
+    let create = cell.create("/d/f");
+    let Ok(Response::Create(made)) = cell.ask(create) else { panic!("creates") };
+    let handle = ChunkHandle::of(Term::new(1), 77);
+    let open = OpenChunk { file: made.entry.id, handle, set_size: 3, ..OpenChunk::default() };
+    let mut state = cell.core.state().clone();
+    state.apply(state.applied().next(), Term::new(1), &open.into());
+    cell.core = MasterCore::new(state, Term::new(2), 7);
+    cell.index += 1;
+    cell.wakes.clear();
+    cell.begin();
+    cell.commit();
+    let wish = snapshot(&mut cell, "/d", "/s");
+    let refused = cell.ask(wish.clone()).expect_err("not now");
+    assert_eq!((refused.code, refused.outcome), (ErrorCode::Busy, Outcome::NotDone));
+    cell.stand_still(CellConfig::tiny().longest_lease().as_millis() as u64);
+    cell.ask(wish).expect("the same request, for it was not answered for good");
+}
