@@ -126,7 +126,7 @@ fn known(view: &View<'_>, asked_by: LengthRequest, acknowledged: u64, is_all: bo
     let LengthRequest { file, index, .. } = asked_by;
     let length = length_at(view, index, acknowledged);
     let recorded = recorded(view, file);
-    // While its holder was asked the file may have got another last chunk, which it did not tell of.
+    // While its holder was asked the file may have got another last chunk: it did not tell of that.
     let is_last = view.state.last_chunk(file).is_some_and(|(last, _)| last == index);
     let charged = view.state.subtrees().charged(file).is_some();
     // CH2

@@ -46,10 +46,9 @@ use candidates::{Candidates, clones_max, considered_max, in_order, waited};
 use handle_set::HandleSet;
 use rests::Rests;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 use survey::Survey;
 use unasked_levels::UnaskedLevels;
-use under_way::{CloneStage, CloneUnderWay, ClonesUnderWay};
+use under_way::{CloneStage, CloneUnderWay, ClonesUnderWay, order};
 
 /// Clones that a person is told of.
 const CLONES_TOLD_MAX: usize = 256;
@@ -59,8 +58,6 @@ const ROUNDS_MAX: u32 = 4;
 const DIFFERS_SHARE: u64 = 16;
 /// Failures after which a clone is given up.
 const FAILURES_MAX: u32 = 5;
-/// An order is not waited for longer, whatever happens. Who does not get on is given up before.
-const ORDER_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What is known, and being done, about chunks that lack replicas.
 #[derive(Debug, Default)]
@@ -587,18 +584,4 @@ impl Repair {
     pub(crate) fn line(&self, handle: ChunkHandle) -> Option<String> {
         self.clones.get(handle).map(CloneUnderWay::line)
     }
-}
-
-/// Orders a copy; mutations go on meanwhile.
-fn order(
-    step: &mut ChunkStep<'_>,
-    scheduler: &Scheduler,
-    handle: ChunkHandle,
-    ((source, version), receiver): (LiveMember, &ReplicaAt),
-) -> EffectId {
-    let (term, server) = (scheduler.term().number, receiver.server);
-    let rate = step.state.config().clone_rate;
-    let clone = CloneChunk { term, handle, version, server, source, rate, finish: false };
-    let deadline = step.now.time + ORDER_PATIENCE;
-    step.out.call(receiver.address.clone(), server, clone, deadline)
 }

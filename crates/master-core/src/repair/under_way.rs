@@ -8,10 +8,17 @@
 //! ```
 
 use crate::rules::cloning::CloneLoad;
+use crate::rules::replica_set::LiveMember;
+use crate::scheduler::Scheduler;
+use crate::step::ChunkStep;
 use cairn_env::EffectId;
-use cairn_protocol::{CloneProgress, CloneStatus};
+use cairn_protocol::{CloneChunk, CloneProgress, CloneStatus};
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An order is not waited for longer, whatever happens. Who does not get on is given up before.
+const ORDER_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// How far a clone is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,4 +143,18 @@ impl ClonesUnderWay {
             (clone.copied, clone.total, clone.moved) = (told.copied, told.total, now);
         }
     }
+}
+
+/// Orders a copy; mutations go on meanwhile.
+pub(super) fn order(
+    step: &mut ChunkStep<'_>,
+    scheduler: &Scheduler,
+    handle: ChunkHandle,
+    ((source, version), receiver): (LiveMember, &ReplicaAt),
+) -> EffectId {
+    let (term, server) = (scheduler.term().number, receiver.server);
+    let rate = step.state.config().clone_rate;
+    let clone = CloneChunk { term, handle, version, server, source, rate, finish: false };
+    let deadline = step.now.time + ORDER_PATIENCE;
+    step.out.call(receiver.address.clone(), server, clone, deadline)
 }

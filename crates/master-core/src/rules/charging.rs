@@ -91,8 +91,8 @@ pub(crate) fn settled(view: &View<'_>, file: EntryId) -> Option<SetLength> {
     Some(SetLength { time: view.now.wall, file, length, settles: true })
 }
 
-/// Whether no more of the chunk is acknowledged than its replicas say (CH2). The holder of its last
-/// lease may be gone with what it alone could tell; but whatever it acknowledged all of its set hold
+/// Whether no more of the chunk is acknowledged than its replicas say (CH2). Who had its lease last
+/// may be gone with what it alone could tell; but whatever it acknowledged all of its set hold
 /// (R14). So one of them has to have told since, which cannot have lost any of it, and all that can
 /// be reached; and none may hold bytes of which nobody says that they are acknowledged: until the
 /// next lease they may be.
