@@ -28,7 +28,7 @@ use cairn_env::{
     ChunkDone, ChunkError, ChunkResult, CloneWork, Disk, DiskError, DiskLock, IoFailure,
     JournalEntry, OpenMode, PushedData, ReadDone, Space,
 };
-use cairn_format::{Identity, IdentityKind, JournalLine, ScrubPosition};
+use cairn_format::{Identity, IdentityKind, JournalLine, ReplicaLine, ScrubPosition};
 use cairn_protocol::{DISK_PATH_SIZE_MAX, DiskStatus};
 use cairn_types::planted::{self, Rule};
 use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion, SerialNumber};
@@ -286,7 +286,13 @@ impl ChunkStore {
 
     fn append_to_journal(&self, entries: &[JournalEntry]) -> Result<(), ChunkError> {
         let mut journal = locked(&self.journal);
-        let mut lines = Vec::new();
+        // First, because such a line says all of how a replica stands: what comes with it is newer.
+        let sound = entries.iter().filter_map(|entry| match entry {
+            JournalEntry::Sound(handle) => journal.replica(*handle),
+            _ => None,
+        });
+        let stands = |line| JournalLine::Stood(ReplicaLine { damaged: false, ..line });
+        let mut lines: Vec<JournalLine> = sound.map(stands).collect();
         let mut created = BTreeSet::new();
         for entry in entries {
             match *entry {
@@ -305,6 +311,7 @@ impl ChunkStore {
                 JournalEntry::Reign(term, reign) => lines.push(JournalLine::Reign(term, reign)),
                 JournalEntry::Cleared(handle) => lines.push(JournalLine::Cleared(handle)),
                 JournalEntry::Damaged(handle) => lines.push(JournalLine::Damaged(handle)),
+                JournalEntry::Sound(_) => {}
                 JournalEntry::Scrubbed { began_ms, handle } => {
                     lines.push(JournalLine::Scrubbed(ScrubPosition { began_ms, handle }));
                 }
