@@ -20,7 +20,7 @@ use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::reading::{ReadMode, all_checksums, is_good, read, read_differing};
 use crate::recovery::{LastLife, recover};
 use crate::trash::{Trash, throw_away};
-use crate::version_journal::{JOURNAL_PATH, VersionJournal};
+use crate::version_journal::{JOURNAL_PATH, VersionJournal, sound_lines};
 use crate::whole_files::{disk_error, sync_failure};
 use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
@@ -28,7 +28,7 @@ use cairn_env::{
     ChunkDone, ChunkError, ChunkResult, CloneWork, Disk, DiskError, DiskLock, IoFailure,
     JournalEntry, OpenMode, PushedData, ReadDone, Space,
 };
-use cairn_format::{Identity, IdentityKind, JournalLine, ReplicaLine, ScrubPosition};
+use cairn_format::{Identity, IdentityKind, JournalLine, ScrubPosition};
 use cairn_protocol::{DISK_PATH_SIZE_MAX, DiskStatus};
 use cairn_types::planted::{self, Rule};
 use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion, SerialNumber};
@@ -286,13 +286,7 @@ impl ChunkStore {
 
     fn append_to_journal(&self, entries: &[JournalEntry]) -> Result<(), ChunkError> {
         let mut journal = locked(&self.journal);
-        // First, because such a line says all of how a replica stands: what comes with it is newer.
-        let sound = entries.iter().filter_map(|entry| match entry {
-            JournalEntry::Sound(handle) => journal.replica(*handle),
-            _ => None,
-        });
-        let stands = |line| JournalLine::Stood(ReplicaLine { damaged: false, ..line });
-        let mut lines: Vec<JournalLine> = sound.map(stands).collect();
+        let mut lines = sound_lines(&journal, entries);
         let mut created = BTreeSet::new();
         for entry in entries {
             match *entry {

@@ -208,8 +208,8 @@ fn a_bit_that_nobody_reads_rots_and_the_master_hears_of_it(script: &mut DrillScr
     if is_told_as_damaged(script) { Ok(()) } else { Err("it forgot what it had found".into()) }
 }
 
-/// All servers' disks refuse to be read until the master counts a replica as damaged; then they read
-/// again. Nobody restarts anything, and no server is to spare.
+/// All servers' disks refuse to be read until the master counts a replica as damaged; then they
+/// read again. Nobody restarts anything, and no server is to spare.
 fn disks_that_cannot_be_read_for_a_while_cost_no_replica(script: &mut DrillScript) -> Verdict {
     let file = script.create("/file", Content::Bytes)?;
     script.append(0, file, b"all of it")?;
