@@ -18,12 +18,14 @@ use crate::replica_calls::on_replica_call;
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
+use crate::second_looks::SecondLooks;
 use crate::shadow_reports::{ReportContext, ShadowReports};
 use crate::sync::answer_primary;
 use crate::traffic::Traffic;
 use bytes::Bytes;
 use cairn_env::{
-    Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, ServerSpace,
+    Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, JournalEntry, LogEvent, Now,
+    ServerSpace,
 };
 use cairn_protocol::{
     ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, FindPrimary, Heartbeat,
@@ -46,6 +48,7 @@ pub struct ChunkCore {
     clones: Clones,
     load: ClientLoad,
     scrub: Scrub,
+    second_looks: SecondLooks,
     traffic: Traffic,
     link: MasterLink,
     shadows: ShadowReports,
@@ -60,6 +63,7 @@ impl ChunkCore {
         let table = ReplicaTable::of_recovered(recovered);
         let (clones, load, out) = (Clones::default(), ClientLoad::default(), Outbox::default());
         let (scrub, traffic) = (Scrub::new(me.scrub, me.scrubbed), Traffic::default());
+        let second_looks = SecondLooks::new(me.scrub.rate);
         Self {
             me,
             settings: CellSettings::untold(),
@@ -67,6 +71,7 @@ impl ChunkCore {
             clones,
             load,
             scrub,
+            second_looks,
             traffic,
             link,
             shadows: ShadowReports::default(),
@@ -382,6 +387,7 @@ impl ChunkCore {
         self.with_clones(now, Clones::tick);
         if self.settings.are_told() {
             self.scrub.tick(now, &self.table, &mut self.out);
+            self.second_looks.tick(now, &self.table, &mut self.out);
         }
         self.tick_link(now);
         self.tell_shadows(now.time);
@@ -423,12 +429,28 @@ impl ChunkCore {
                 self.with_link(now, |link, cx| link.on_trash_emptied(cx, &result));
             }
             DiskPurpose::Scrub => self.on_scrubbed(now, result),
+            DiskPurpose::SecondLook => self.on_looked_again(now, &result),
             DiskPurpose::Check { to, handle } => {
                 checks::finish(&mut self.table, &mut self.out, (to, handle), result);
             }
             DiskPurpose::CloneDropped(to) => answer_dropped(&mut self.out, to, result),
             DiskPurpose::TermKept(_) | DiskPurpose::Nobody => {}
         }
+    }
+
+    /// A part of a bad replica is verified again; where all of it is, its journal and the master
+    /// take the verdict back.
+    fn on_looked_again(&mut self, now: Now, result: &ChunkResult) {
+        if let Ok(ChunkDone::Scrubbed { size, .. }) = result {
+            self.traffic.note_scrubbed(*size);
+        }
+        let sound = self.second_looks.on_done(now, &self.load, result);
+        if let Some(handle) = sound.filter(|handle| self.table.turn_out_sound(*handle)) {
+            self.out.journal(DiskPurpose::Nobody, JournalEntry::Sound(handle));
+            let event = LogEvent::info("bad block reads again").with("chunk", handle.short());
+            self.out.push(Effect::Log(event));
+        }
+        self.second_looks.tick(now, &self.table, &mut self.out);
     }
 
     fn on_scrubbed(&mut self, now: Now, result: ChunkResult) {

@@ -55,6 +55,7 @@ mod replica_context;
 mod replica_role;
 mod replica_table;
 mod scrub;
+mod second_looks;
 mod secondaries;
 mod secondary;
 mod shadow_reports;

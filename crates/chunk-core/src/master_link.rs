@@ -103,6 +103,8 @@ pub(crate) struct MasterLink {
     heeded: u64,
     /// What the last heartbeat told as lost, and when it was sent.
     lost_told: (Time, Vec<ChunkHandle>),
+    /// And what as sound again.
+    sound_told: Vec<ChunkHandle>,
     /// Since when no master took this server in.
     away_since: Option<Time>,
     /// What was said last of why none did.
@@ -132,6 +134,7 @@ impl MasterLink {
             standing: Standing::default(),
             heeded: 0,
             lost_told: Default::default(),
+            sound_told: Vec::new(),
             away_since: None,
             said: String::new(),
         }
@@ -487,7 +490,9 @@ impl MasterLink {
             disks: self.space.disks.clone(),
             resources: Box::new(self.space.resources),
             traffic: Box::new(cx.traffic.totals()),
+            sound: cx.table.sound(),
         };
+        self.sound_told.clone_from(&request.sound);
         self.lost_told = (cx.now.time, request.lost.clone());
         let sent = cx.now.time;
         self.call(cx, |asked| CallPurpose::Heartbeat { asked, sent }, request);
@@ -536,6 +541,7 @@ impl MasterLink {
         }
         if sent == self.lost_told.0 {
             cx.table.lost_heard(&self.lost_told.1);
+            cx.table.sound_heard(&self.sound_told);
         }
         if answer.term == self.reign.0 {
             self.log = self.log.max(answer.log);

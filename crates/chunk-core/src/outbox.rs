@@ -37,6 +37,8 @@ pub(crate) enum DiskPurpose {
     TrashEmptied,
     /// A part of what is stored is verified.
     Scrub,
+    /// A part of a replica that was found bad is verified again.
+    SecondLook,
     /// A replica is looked at for somebody.
     Check { to: Caller, handle: ChunkHandle },
     /// A clone is gone, as a master ordered.

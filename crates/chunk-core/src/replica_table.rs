@@ -26,6 +26,8 @@ pub(crate) struct ReplicaTable {
     changed: Option<BTreeSet<ChunkHandle>>,
     /// Damaged, as a journal knows.
     noted: BTreeSet<ChunkHandle>,
+    /// Turned out to be sound; told until a master has heard of it.
+    sound: BTreeSet<ChunkHandle>,
     /// Gone with their disk, and no master was told so.
     lost: BTreeSet<ChunkHandle>,
     /// Changed since they were last brought to disk, and when.
@@ -114,6 +116,7 @@ impl ReplicaTable {
         self.untold.remove(&handle);
         self.changed.as_mut().map(|changed| changed.insert(handle));
         self.noted.remove(&handle);
+        self.sound.remove(&handle);
         self.unsynced.remove(&handle);
     }
 
@@ -227,6 +230,33 @@ impl ReplicaTable {
         let unnoted: Vec<_> = damaged.filter(|handle| !self.noted.contains(handle)).collect();
         self.noted.extend(&unnoted);
         unnoted
+    }
+
+    /// Every block of a replica that was found bad was verified again; whether it is sound now:
+    /// it may have gone meanwhile, or have lost bytes.
+    pub(crate) fn turn_out_sound(&mut self, handle: ChunkHandle) -> bool {
+        let may_be = |replica: &&mut Replica| replica.stored().may_turn_out_sound();
+        let Some(replica) = self.replicas.get_mut(&handle).filter(may_be) else { return false };
+        replica.stored_mut().turn_out_sound();
+        self.noted.remove(&handle);
+        self.sound.insert(handle);
+        true
+    }
+
+    /// Those that turned out to be sound, and of which no master has heard; none that was found
+    /// bad once more.
+    pub(crate) fn sound(&self) -> Vec<ChunkHandle> {
+        let is_sound = |handle: &&ChunkHandle| {
+            self.replicas.get(handle).is_some_and(|replica| !replica.stored().is_damaged())
+        };
+        self.sound.iter().filter(is_sound).copied().collect()
+    }
+
+    /// A master has heard of them.
+    pub(crate) fn sound_heard(&mut self, heard: &[ChunkHandle]) {
+        for handle in heard {
+            self.sound.remove(handle);
+        }
     }
 
     /// Whether nobody has been told of its last change.

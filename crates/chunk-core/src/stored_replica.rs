@@ -224,6 +224,17 @@ impl StoredReplica {
         (self.damaged, self.end_unknown) = (true, true);
     }
 
+    /// Whether all that was ever promised of it may still be here, though a block was found bad.
+    pub(crate) fn may_turn_out_sound(&self) -> bool {
+        self.damaged && !self.suspect && !self.end_unknown
+    }
+
+    /// Every block of it was verified since one was found bad.
+    pub(crate) fn turn_out_sound(&mut self) {
+        assert!(self.may_turn_out_sound(), "bytes are lost, whatever can be read (R28)");
+        self.damaged = false;
+    }
+
     /// A block was looked at, and does not match its checksum: a person is told of the first.
     pub(crate) fn find_bad_block(&mut self, out: &mut Outbox) {
         if !std::mem::replace(&mut self.damaged, true) {

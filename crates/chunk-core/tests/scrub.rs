@@ -124,3 +124,38 @@ fn a_restart_goes_on_behind_what_was_verified_and_knows_what_was_found() {
     bench.pass(Duration::from_millis(1));
     assert_eq!(bench.scrubbed(10, None, true), (other(), 0));
 }
+
+#[test]
+fn a_bad_replica_is_looked_at_again_and_is_sound_once_every_block_verifies() {
+    let mut bench = Bench::with_replica();
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.scrubbed(900, None, false), (handle(), 0));
+    assert_eq!(bench.heartbeat().1.damaged, [handle()]);
+    assert!(bench.noted().contains(&JournalEntry::Damaged(handle())));
+    bench.pass(Duration::from_secs(9));
+    assert!(bench.scrubs.is_empty(), "it rests");
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(bench.scrubbed(400, Some(400), true), (handle(), 0));
+    bench.pass(Duration::from_secs(60));
+    assert!(bench.heartbeat().1.sound.is_empty(), "half of it says nothing");
+    assert_eq!(bench.scrubbed(500, None, true), (handle(), 400));
+    assert!(bench.noted().contains(&JournalEntry::Sound(handle())), "a restart knows it too");
+    let (_, beat) = bench.heartbeat();
+    assert_eq!((beat.damaged, beat.sound), (vec![], vec![handle()]));
+}
+
+#[test]
+fn what_stays_bad_is_looked_at_less_and_less_often() {
+    let mut bench = Bench::with_replica();
+    bench.pass(Duration::from_millis(1));
+    bench.scrubbed(900, None, false);
+    for rest in [10, 20, 40, 80] {
+        bench.pass(Duration::from_secs(1));
+        bench.pass(Duration::from_secs(rest * 2 / 3));
+        assert!(bench.scrubs.is_empty(), "before {rest} s");
+        bench.pass(Duration::from_secs(rest / 3 + 1));
+        assert_eq!(bench.scrubbed(0, None, false), (handle(), 0), "after {rest} s");
+        let (_, beat) = bench.heartbeat();
+        assert_eq!((beat.damaged, beat.sound), (vec![handle()], vec![]));
+    }
+}

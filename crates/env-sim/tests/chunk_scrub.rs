@@ -116,6 +116,33 @@ fn what_was_found_and_how_far_it_went_is_known_after_any_restart() {
 }
 
 #[test]
+fn what_turned_out_to_be_sound_is_so_after_any_restart_and_stands_as_it_stood() {
+    for raised_with_it in [false, true] {
+        let disk = new_disk();
+        let (store, _) = filled(&disk, true);
+        store.journal(&[JournalEntry::Damaged(HANDLE)]).unwrap();
+        let version = chunk_model::version(2);
+        let raise = JournalEntry::Raise { handle: HANDLE, version, create: false, close: true };
+        let sound = JournalEntry::Sound(HANDLE);
+        // Those who wait together share a flush, in whichever order.
+        if raised_with_it {
+            store.journal(&[raise, sound]).unwrap();
+        } else {
+            store.journal(&[raise]).unwrap();
+            store.journal(&[sound]).unwrap();
+        }
+        drop(store);
+        for _ in 0..2 {
+            disk.crash();
+            let (_, found) = ChunkStore::open(disk.session()).unwrap();
+            assert_eq!(found.bad, [], "{raised_with_it}");
+            let [replica] = &found.replicas[..] else { panic!("{:?}", found.replicas) };
+            assert_eq!((replica.version, replica.closed), (version, true), "{raised_with_it}");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_vanished_under_an_open_store_is_missed_by_name() {
     for (kind, fault) in [("chunk", ReplicaFault::NoFile), ("meta", ReplicaFault::NoSidecar)] {
         let disk = new_disk();

@@ -59,6 +59,8 @@ pub enum JournalEntry {
     Cleared(ChunkHandle),
     /// A block of a replica does not match its checksum.
     Damaged(ChunkHandle),
+    /// Every block of a damaged replica was verified since.
+    Sound(ChunkHandle),
     /// How far the blocks of all replicas were verified.
     Scrubbed {
         /// Wall time in milliseconds at which the round began.

@@ -135,7 +135,7 @@ cairn_types::message! {
         3 => capacity: u64,
         4 => used: u64,
         5 => leases: Vec<HeldLease>,
-        /// Chunks found damaged here since the last one.
+        /// All replicas here that were found damaged.
         6 => damaged: Vec<ChunkHandle>,
         /// A slice of what it holds, in turn, so that the master can name what is garbage.
         7 => held: Vec<ReplicaReport>,
@@ -155,6 +155,9 @@ cairn_types::message! {
         16 => disks: Vec<DiskStatus>,
         17 => resources: Box<ResourceUse>,
         50 => traffic: Box<TrafficTotals>,
+        /// Replicas that were damaged, and whose every block was verified since; told until a
+        /// heartbeat with them is answered.
+        51 => sound: Vec<ChunkHandle>,
     }
 }
 cairn_types::message! {

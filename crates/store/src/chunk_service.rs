@@ -89,6 +89,7 @@ impl ServerKnowledge {
             | JournalEntry::Adopt { .. }
             | JournalEntry::Cleared(_)
             | JournalEntry::Damaged(_)
+            | JournalEntry::Sound(_)
             | JournalEntry::Scrubbed { .. } => {}
         }
     }
@@ -317,7 +318,9 @@ impl ChunkDisk {
                     created.insert(*handle, place);
                     Some(place)
                 }
-                JournalEntry::Cleared(handle) | JournalEntry::Damaged(handle) => {
+                JournalEntry::Cleared(handle)
+                | JournalEntry::Damaged(handle)
+                | JournalEntry::Sound(handle) => {
                     let place = locked(&self.places).get(handle).copied();
                     Some(place.ok_or(ChunkError::NoSuchChunk)?)
                 }

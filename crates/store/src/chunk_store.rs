@@ -20,7 +20,7 @@ use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::reading::{ReadMode, all_checksums, is_good, read, read_differing};
 use crate::recovery::{LastLife, recover};
 use crate::trash::{Trash, throw_away};
-use crate::version_journal::{JOURNAL_PATH, VersionJournal};
+use crate::version_journal::{JOURNAL_PATH, VersionJournal, sound_lines};
 use crate::whole_files::{disk_error, sync_failure};
 use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
@@ -286,7 +286,7 @@ impl ChunkStore {
 
     fn append_to_journal(&self, entries: &[JournalEntry]) -> Result<(), ChunkError> {
         let mut journal = locked(&self.journal);
-        let mut lines = Vec::new();
+        let mut lines = sound_lines(&journal, entries);
         let mut created = BTreeSet::new();
         for entry in entries {
             match *entry {
@@ -305,6 +305,7 @@ impl ChunkStore {
                 JournalEntry::Reign(term, reign) => lines.push(JournalLine::Reign(term, reign)),
                 JournalEntry::Cleared(handle) => lines.push(JournalLine::Cleared(handle)),
                 JournalEntry::Damaged(handle) => lines.push(JournalLine::Damaged(handle)),
+                JournalEntry::Sound(_) => {}
                 JournalEntry::Scrubbed { began_ms, handle } => {
                     lines.push(JournalLine::Scrubbed(ScrubPosition { began_ms, handle }));
                 }

@@ -16,7 +16,7 @@
 //!   files without a line are replicas too, at the version that they were last changed under.
 
 use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
-use cairn_env::{Disk, DiskError, DiskFile, OpenMode};
+use cairn_env::{Disk, DiskError, DiskFile, JournalEntry, OpenMode};
 use cairn_format::{
     FormatError, JOURNAL_HEADER_SIZE, JournalHeader, JournalLine, ReplicaLine, ScrubPosition,
     decode_journal_header, encode_journal_header, guess_journal_header, journal_seed, stream,
@@ -123,6 +123,16 @@ impl JournalState {
         ];
         std::iter::once(begun).chain(server).chain(stood)
     }
+}
+
+/// What says that replicas are sound again: how each stands, without the damage. It goes before all
+/// that shares its flush, which is newer.
+pub(crate) fn sound_lines(journal: &VersionJournal, entries: &[JournalEntry]) -> Vec<JournalLine> {
+    let sound = entries.iter().filter_map(|entry| match entry {
+        JournalEntry::Sound(handle) => journal.replica(*handle),
+        _ => None,
+    });
+    sound.map(|line| JournalLine::Stood(ReplicaLine { damaged: false, ..line })).collect()
 }
 
 /// Why a journal cannot be used.

@@ -261,6 +261,9 @@ impl Chunks {
             }
             self.fleet.mark_damaged(*handle, beat.server);
         }
+        for handle in beat.sound.iter().filter(|handle| !beat.damaged.contains(handle)) {
+            self.fleet.mark_sound(*handle, beat.server);
+        }
         let holder = (beat.server, beat.incarnation);
         let mut extended = Vec::new();
         for held in &beat.leases {

@@ -250,7 +250,13 @@ impl Fleet {
 
     /// A server said that blocks of a replica fail their checksums.
     pub(crate) fn mark_damaged(&mut self, handle: ChunkHandle, server: ServerId) {
-        self.locations.mark_damaged(handle, server);
+        self.locations.mark_damage(handle, server, true);
+        self.thinned.note(handle);
+    }
+
+    /// Every block of a replica that was damaged was verified since, by its server.
+    pub(crate) fn mark_sound(&mut self, handle: ChunkHandle, server: ServerId) {
+        self.locations.mark_damage(handle, server, false);
         self.thinned.note(handle);
     }
 

@@ -5,7 +5,7 @@ use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::{ClientOp, OpOutput};
 use bytes::Bytes;
-use cairn_env_sim::NodeId;
+use cairn_env_sim::{DiskFaults, NodeId};
 use cairn_protocol::{Explain, Response};
 use cairn_types::planted::Rule;
 use cairn_types::{ChunkHandle, Content, EntryId};
@@ -34,6 +34,12 @@ pub(super) const DRILLS: &[Drill] = &[
         "a bit that nobody reads rots, and the master hears of it",
         2,
         a_bit_that_nobody_reads_rots_and_the_master_hears_of_it,
+    ),
+    Drill::of_rule(
+        Rule::H1,
+        "disks that cannot be read for a while cost no replica",
+        3,
+        disks_that_cannot_be_read_for_a_while_cost_no_replica,
     ),
     Drill::of_rule(
         Rule::H3,
@@ -200,6 +206,38 @@ fn a_bit_that_nobody_reads_rots_and_the_master_hears_of_it(script: &mut DrillScr
     script.restart(rotten)?;
     script.pass(Duration::from_millis(2500));
     if is_told_as_damaged(script) { Ok(()) } else { Err("it forgot what it had found".into()) }
+}
+
+/// All servers' disks refuse to be read until the master counts a replica as damaged; then they
+/// read again. Nobody restarts anything, and no server is to spare.
+fn disks_that_cannot_be_read_for_a_while_cost_no_replica(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/file", Content::Bytes)?;
+    script.append(0, file, b"all of it")?;
+    let chunk = script.chunk(file, 0)?;
+    script.pass(Duration::from_secs(2));
+    let holders = script.holders(chunk);
+    let refusing = DiskFaults { read_errors_permille: 1000, ..DiskFaults::default() };
+    holders.iter().for_each(|server| script.fail_disk(*server, refusing));
+    script.ask(1, ClientOp::Read { file, offset: 0, size: 9, fresh: false });
+    told_within(script, 30, true)?;
+    holders.iter().for_each(|server| script.fail_disk(*server, DiskFaults::default()));
+    told_within(script, 60, false)?;
+    if script.holders(chunk).len() < 3 {
+        return Err("a replica went that was whole".into());
+    }
+    let bytes = script.read(1, file, 0, 9)?;
+    if bytes == b"all of it"[..] { Ok(()) } else { Err(format!("it gives {bytes:?}")) }
+}
+
+/// Waits until the master tells of a damaged replica of the file, or of none.
+fn told_within(script: &mut DrillScript, seconds: u32, damaged: bool) -> Verdict {
+    for _ in 0..seconds {
+        if is_told_as_damaged(script) == damaged {
+            return Ok(());
+        }
+        script.pass(Duration::from_secs(1));
+    }
+    Err(format!("damaged is not {damaged} after {seconds} s"))
 }
 
 /// Whether the master knows of a damaged replica of the file.

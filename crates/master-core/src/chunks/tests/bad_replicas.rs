@@ -15,6 +15,14 @@ impl World {
         assert!(matches!(self.reply(901), Some(Ok(_))));
     }
 
+    /// A server has verified every block of it since.
+    fn reads_again(&mut self, id: u64, grant: &ChunkGrant) {
+        let (server, incarnation) = (server(id), Incarnation::new(id * 10));
+        let sound = vec![grant.handle];
+        self.request(902, Heartbeat { server, incarnation, sound, ..Heartbeat::default() });
+        assert!(matches!(self.reply(902), Some(Ok(_))));
+    }
+
     /// The raise that leaves one out is taken by the others, who tell that they stand so.
     fn goes_on_with(&mut self, wanted: &[u64]) -> Vec<u32> {
         let raises = self.raises();
@@ -102,4 +110,23 @@ fn a_bad_replica_that_knows_of_more_that_was_acknowledged_is_not_left_out() {
     assert!(world.sets().is_empty(), "who lacks them is no set without it (R29)");
     let chunk = world.state.chunk(grant.handle).expect("it is there");
     assert!(chunk.set_size == 3 && chunk.version != ChunkVersion::default());
+}
+
+#[test]
+fn replicas_that_read_again_count_again_and_nothing_is_copied() {
+    let (mut world, grant, all) = World::settled(3);
+    let three = members(&grant);
+    for bad in &three {
+        world.rots(*bad, &grant);
+    }
+    world.pass(500, &all);
+    assert_eq!(world.health().counts.damaged, 1);
+    for bad in &three {
+        world.reads_again(*bad, &grant);
+    }
+    world.pass(500, &all);
+    let counts = world.health().counts;
+    assert_eq!((counts.damaged, counts.below_goal), (0, 0));
+    assert!(world.orders().is_empty(), "all are there");
+    assert!(world.raises().is_empty(), "nobody is left out");
 }

@@ -45,7 +45,7 @@ impl World {
         world
     }
 
-    fn health(&self) -> Health {
+    pub(super) fn health(&self) -> Health {
         self.chunks.health(&self.chunks.view(self.moment(), &self.state))
     }
 

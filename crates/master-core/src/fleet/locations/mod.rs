@@ -362,13 +362,14 @@ impl LocationTable {
         self.numbers.counts()
     }
 
-    pub(super) fn mark_damaged(&mut self, handle: ChunkHandle, server: ServerId) {
+    /// A replica has bad blocks from here on, or none any more.
+    pub(super) fn mark_damage(&mut self, handle: ChunkHandle, server: ServerId, damaged: bool) {
         let Some(number) = self.numbers.present(server) else { return };
         self.unsettle(handle);
         if let Some(chunk) = self.unsettled.get_mut(&handle) {
             let replica = chunk.replicas.iter_mut().find(|(known, _)| *known == number);
             if let Some((_, replica)) = replica {
-                replica.damaged = true;
+                replica.damaged = damaged;
             }
         }
         self.settle(handle);
@@ -605,7 +606,7 @@ mod tests {
             locations.report_all(Time::default(), server(id), &held.collect::<Vec<_>>(), table);
         }
         // One is unsettled: whatever it is, it is looked at.
-        locations.mark_damaged(ChunkHandle::new(300), server(1));
+        locations.mark_damage(ChunkHandle::new(300), server(1), true);
         let walked = |locations: &LocationTable| {
             let (mut found, mut steps, mut place) = (Vec::new(), 0, Some(WalkPlace::default()));
             while let Some(at) = place {

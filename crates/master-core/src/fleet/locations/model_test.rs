@@ -133,9 +133,10 @@ fn check(seed: u64) {
                 plain.buried.insert(server);
             }
             1 => {
-                packed.mark_damaged(handle, server);
+                let damaged = random.chance(700);
+                packed.mark_damage(handle, server, damaged);
                 if let Some(replica) = plain.replica(handle, server) {
-                    replica.damaged = true;
+                    replica.damaged = damaged;
                 }
             }
             2 => {

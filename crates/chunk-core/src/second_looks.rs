@@ -1,0 +1,120 @@
+//! Second looks: a replica that was found bad is verified again after a while, because a disk that
+//! could not read a block may read it later (GFS §5.2; H1).
+//!
+//! ```text
+//!   found bad ─► rests ─► all of it is verified, part by part ─► every block good: sound again
+//!                  ▲                          └─► a bad block ─┐
+//!                  └────── twice as long, up to an hour ───────┘
+//! ```
+//! - SL1: one part at a time is under way, at a quarter of the scrub's rate, less beside clients.
+//! - SL2: a replica is sound again only when every block that its head counts has verified in one
+//!   pass, from the first on; one that may have lost bytes never is (R28).
+//!
+//! Knows when to look and what came of it. What a sound replica means is the core's to say.
+
+use crate::client_load::{ClientLoad, time_at};
+use crate::outbox::{DiskPurpose, Outbox};
+use crate::replica_table::ReplicaTable;
+use cairn_env::{ChunkDone, ChunkJob, ChunkResult, Now};
+use cairn_types::{ChunkHandle, Time};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// From when a replica is found bad until it is looked at again.
+const REST_MIN: Duration = Duration::from_secs(10);
+/// The longest rest: what rots stays rotten, and is not read all day.
+const REST_MAX: Duration = Duration::from_secs(3600);
+/// What a part costs beside its bytes, in bytes.
+const PART_SIZE: u64 = 4 << 10;
+/// Of the scrub's rate.
+const RATE_PART: u64 = 4;
+
+const _: () = assert!(REST_MIN.as_secs() < REST_MAX.as_secs());
+
+/// When a bad replica is looked at, and how long it rests should it still be bad.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    due: Time,
+    next: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct SecondLooks {
+    /// Bytes a second.
+    rate: u64,
+    rests: BTreeMap<ChunkHandle, Rest>,
+    /// The part that is verified next, or just now.
+    part: Option<(ChunkHandle, u64)>,
+    under_way: bool,
+    /// Until then what was read lasts.
+    due: Time,
+}
+
+impl SecondLooks {
+    /// `scrub_rate`: bytes a second; zero: nobody looks.
+    pub(crate) fn new(scrub_rate: u64) -> Self {
+        let (rate, rests) = (scrub_rate.div_ceil(RATE_PART), BTreeMap::new());
+        Self { rate, rests, part: None, under_way: false, due: Time::default() }
+    }
+
+    /// Looks at a bad replica, or goes on with one, if it is time to.
+    pub(crate) fn tick(&mut self, now: Now, table: &ReplicaTable, out: &mut Outbox) {
+        if self.under_way || now.time < self.due || self.rate == 0 {
+            return;
+        }
+        let bad: Vec<ChunkHandle> =
+            table.damaged().into_iter().filter(|it| may_be(table, *it)).collect();
+        self.rests.retain(|handle, _| bad.contains(handle));
+        for handle in bad {
+            let rest = Rest { due: now.time + REST_MIN, next: REST_MIN * 2 };
+            self.rests.entry(handle).or_insert(rest);
+        }
+        // One that has gone meanwhile, or has lost bytes, is not gone on with.
+        self.part = self.part.filter(|(handle, _)| self.rests.contains_key(handle));
+        let first = || {
+            let due = self.rests.iter().filter(|(_, rest)| rest.due <= now.time);
+            due.min_by_key(|(_, rest)| rest.due).map(|(handle, _)| (*handle, 0))
+        };
+        let Some((handle, offset)) = self.part.or_else(first) else { return };
+        assert!(!self.under_way, "two parts at once (SL1)");
+        (self.part, self.under_way) = (Some((handle, offset)), true);
+        out.chunk_job(handle, DiskPurpose::SecondLook, ChunkJob::Scrub { handle, offset });
+    }
+
+    /// A part is verified; names the replica of which all are, one after the other (SL2).
+    pub(crate) fn on_done(
+        &mut self,
+        now: Now,
+        load: &ClientLoad,
+        result: &ChunkResult,
+    ) -> Option<ChunkHandle> {
+        self.under_way = false;
+        let (handle, _) = self.part.take().expect("a part was under way");
+        let size = if let Ok(ChunkDone::Scrubbed { size, .. }) = result { *size } else { 0 };
+        self.due = now.time + time_at(size + PART_SIZE, load.allowed(now.time, self.rate));
+        match result {
+            Ok(ChunkDone::Scrubbed { bad: None, next: Some(next), .. }) => {
+                self.part = Some((handle, *next));
+                None
+            }
+            Ok(ChunkDone::Scrubbed { bad: None, next: None, .. }) => {
+                self.rests.remove(&handle);
+                Some(handle)
+            }
+            // It is as it was, or its disk cannot say.
+            Ok(ChunkDone::Scrubbed { .. }) | Err(_) => {
+                if let Some(rest) = self.rests.get_mut(&handle) {
+                    rest.due = now.time + rest.next;
+                    rest.next = (rest.next * 2).min(REST_MAX);
+                }
+                None
+            }
+            Ok(done) => panic!("a part was to be verified, and came to {done:?}"),
+        }
+    }
+}
+
+/// Whether all that was ever promised of it may still be here (SL2).
+fn may_be(table: &ReplicaTable, handle: ChunkHandle) -> bool {
+    table.get(handle).is_some_and(|replica| replica.stored().may_turn_out_sound())
+}
