@@ -1,6 +1,7 @@
 //! One chunkserver's replicas behind one entrance: who is meant by an event.
 
 pub(crate) mod gauges;
+mod verdicts;
 
 use crate::checks;
 use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
@@ -24,8 +25,7 @@ use crate::sync::answer_primary;
 use crate::traffic::Traffic;
 use bytes::Bytes;
 use cairn_env::{
-    Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, JournalEntry, LogEvent, Now,
-    ServerSpace,
+    Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, ServerSpace,
 };
 use cairn_protocol::{
     ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, FindPrimary, Heartbeat,
@@ -436,33 +436,6 @@ impl ChunkCore {
             DiskPurpose::CloneDropped(to) => answer_dropped(&mut self.out, to, result),
             DiskPurpose::TermKept(_) | DiskPurpose::Nobody => {}
         }
-    }
-
-    /// A part of a bad replica is verified again; where all of it is, its journal and the master
-    /// take the verdict back.
-    fn on_looked_again(&mut self, now: Now, result: &ChunkResult) {
-        if let Ok(ChunkDone::Scrubbed { size, .. }) = result {
-            self.traffic.note_scrubbed(*size);
-        }
-        let sound = self.second_looks.on_done(now, &self.load, result);
-        if let Some(handle) = sound.filter(|handle| self.table.turn_out_sound(*handle)) {
-            self.out.journal(DiskPurpose::Nobody, JournalEntry::Sound(handle));
-            let event = LogEvent::info("bad block reads again").with("chunk", handle.short());
-            self.out.push(Effect::Log(event));
-        }
-        self.second_looks.tick(now, &self.table, &mut self.out);
-    }
-
-    fn on_scrubbed(&mut self, now: Now, result: ChunkResult) {
-        if let Ok(ChunkDone::Scrubbed { size, .. }) = &result {
-            self.traffic.note_scrubbed(*size);
-        }
-        let bad = self.scrub.on_done(now, &self.load, result, &mut self.out);
-        // What is gone meanwhile is nobody's loss.
-        if let Some(replica) = bad.and_then(|handle| self.table.touch(handle)) {
-            replica.stored_mut().find_bad_block(&mut self.out);
-        }
-        self.scrub.tick(now, &self.table, &mut self.out);
     }
 
     fn on_replica_job(

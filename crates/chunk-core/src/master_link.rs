@@ -101,10 +101,8 @@ pub(crate) struct MasterLink {
     standing: Standing,
     /// The last news of this join that were heeded, by number.
     heeded: u64,
-    /// What the last heartbeat told as lost, and when it was sent.
-    lost_told: (Time, Vec<ChunkHandle>),
-    /// And what as sound again.
-    sound_told: Vec<ChunkHandle>,
+    /// When the last heartbeat was sent, and what it told as lost and as sound again.
+    told: (Time, [Vec<ChunkHandle>; 2]),
     /// Since when no master took this server in.
     away_since: Option<Time>,
     /// What was said last of why none did.
@@ -133,8 +131,7 @@ impl MasterLink {
             heard: Time::default(),
             standing: Standing::default(),
             heeded: 0,
-            lost_told: Default::default(),
-            sound_told: Vec::new(),
+            told: Default::default(),
             away_since: None,
             said: String::new(),
         }
@@ -461,8 +458,8 @@ impl MasterLink {
 
     fn beat(&mut self, cx: &mut LinkContext<'_>) {
         self.beats += 1;
-        let config = cx.settings.config();
-        self.state = LinkState::Joined(cx.now.time + Duration::from_millis(config.heartbeat_ms));
+        let (config, sent) = (cx.settings.config(), cx.now.time);
+        self.state = LinkState::Joined(sent + Duration::from_millis(config.heartbeat_ms));
         cx.out.server_job(DiskPurpose::Space, ChunkJob::Space);
         if self.beats.is_multiple_of(TRASH_EVERY) {
             self.trash.begin((cx.now, config), cx.out);
@@ -492,9 +489,7 @@ impl MasterLink {
             traffic: Box::new(cx.traffic.totals()),
             sound: cx.table.sound(),
         };
-        self.sound_told.clone_from(&request.sound);
-        self.lost_told = (cx.now.time, request.lost.clone());
-        let sent = cx.now.time;
+        self.told = (sent, [request.lost.clone(), request.sound.clone()]);
         self.call(cx, |asked| CallPurpose::Heartbeat { asked, sent }, request);
     }
 
@@ -539,9 +534,8 @@ impl MasterLink {
             self.standing.leave();
             return None;
         }
-        if sent == self.lost_told.0 {
-            cx.table.lost_heard(&self.lost_told.1);
-            cx.table.sound_heard(&self.sound_told);
+        if sent == self.told.0 {
+            cx.table.heard(&self.told.1);
         }
         if answer.term == self.reign.0 {
             self.log = self.log.max(answer.log);

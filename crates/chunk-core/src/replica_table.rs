@@ -141,10 +141,13 @@ impl ReplicaTable {
         self.lost.iter().copied().take(count_max).collect()
     }
 
-    /// A master has heard of them.
-    pub(crate) fn lost_heard(&mut self, heard: &[ChunkHandle]) {
-        for handle in heard {
+    /// A master has heard of what was lost, and of what turned out to be sound.
+    pub(crate) fn heard(&mut self, [lost, sound]: &[Vec<ChunkHandle>; 2]) {
+        for handle in lost {
             self.lost.remove(handle);
+        }
+        for handle in sound {
+            self.sound.remove(handle);
         }
     }
 
@@ -250,13 +253,6 @@ impl ReplicaTable {
             self.replicas.get(handle).is_some_and(|replica| !replica.stored().is_damaged())
         };
         self.sound.iter().filter(is_sound).copied().collect()
-    }
-
-    /// A master has heard of them.
-    pub(crate) fn sound_heard(&mut self, heard: &[ChunkHandle]) {
-        for handle in heard {
-            self.sound.remove(handle);
-        }
     }
 
     /// Whether nobody has been told of its last change.
