@@ -186,7 +186,8 @@ impl Cell {
         let command = self.command(arguments);
         let shown = format!("{command:?}");
         let done = run(command, stdin);
-        assert!(done.status.success(), "{shown}: {}", done.stderr);
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success(), "{shown}: {}\n{said}", done.stderr);
         done.stdout
     }
 
