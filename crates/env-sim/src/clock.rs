@@ -48,6 +48,12 @@ impl SimClock {
         clock
     }
 
+    /// From the beginning it runs as fast as any may, or as slow (R4).
+    pub fn run_at_bound(&mut self, is_fast: bool) {
+        let bound = i128::from(DRIFT_PPM_MAX);
+        self.drift_ppm = if is_fast { bound } else { -bound };
+    }
+
     /// The machine boots: its boot-time clock starts near zero (K1).
     pub fn boot(&mut self, now: WorldTime, random: &mut Random) {
         let uptime = i128::from(random.below(1_000_000_000_000));
@@ -89,6 +95,20 @@ impl SimClock {
 mod tests {
     use super::{SimClock, WorldTime};
     use cairn_types::Random;
+    use std::time::Duration;
+
+    #[test]
+    fn two_clocks_at_the_bounds_are_nearly_a_hundredth_apart() {
+        let clocks = [true, false].map(|is_fast| {
+            let mut clock = SimClock::draw(&mut Random::new(7));
+            clock.run_at_bound(is_fast);
+            clock
+        });
+        let later = WorldTime(0).after(Duration::from_secs(100));
+        let [fast, slow] =
+            clocks.map(|it| it.now(later).time.since(it.now(WorldTime(0)).time).as_millis());
+        assert_eq!((fast, slow), (100_490, 99_510));
+    }
 
     #[test]
     fn a_local_time_is_reached_at_its_true_time_and_not_before() {

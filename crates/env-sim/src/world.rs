@@ -93,6 +93,12 @@ impl SimWorld {
         id
     }
 
+    /// A machine's clocks run as fast as any may, or as slow (R4): before anything has happened.
+    pub fn clock_at_bound(&mut self, node: NodeId, is_fast: bool) {
+        assert!(self.time.now == WorldTime(0), "a clock's rate is constant (K1)");
+        self.nodes[node.0].clock.run_at_bound(is_fast);
+    }
+
     /// True time.
     #[must_use]
     pub fn now(&self) -> WorldTime {

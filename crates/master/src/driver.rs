@@ -44,7 +44,7 @@ use cairn_master_core::{
 use cairn_pagetree::Damaged;
 use cairn_protocol::{Hello, Request, Response};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Address, Term};
+use cairn_types::{Address, Members, Term};
 use std::sync::Arc;
 
 /// A master as the worlds drive it.
@@ -137,6 +137,12 @@ impl Master {
     #[must_use]
     pub fn was_always_alone(&self) -> bool {
         self.group.consensus().was_always_alone()
+    }
+
+    /// Who belongs to its group, as far as it knows.
+    #[must_use]
+    pub fn members(&self) -> &Members {
+        self.group.consensus().members()
     }
 
     /// The latest term that it has heard of.

@@ -35,7 +35,7 @@ pub const STOPPED: &str = "it was asked to stop";
 const STOPS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Why the process of a member ends that is one no more.
-pub(crate) const TAKEN_OUT: &str =
+pub const TAKEN_OUT: &str =
     "this master was taken out of its group; its directory is of no more use";
 
 /// Why a primary is not taken out that nobody else can take over from.

@@ -38,7 +38,7 @@ mod waiting_member;
 pub use cairn_store::PageFileLimits;
 pub use driver::Master;
 pub use gauges::{MasterGauges, MasterStanding, MasterTold};
-pub use group_member::STOPPED;
+pub use group_member::{STOPPED, TAKEN_OUT};
 pub use incoming_backup::IncomingBackup;
 pub use master_disk::{CHECKPOINT_LANE, MasterDisk};
 pub use member_directory::{MakeMemberError, make_member};

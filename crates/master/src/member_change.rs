@@ -11,6 +11,8 @@
 //! - MC3: the primary does not take itself out: it hands over, and the next one is asked; not for a
 //!   step that would be refused.
 //! - MC4: one that was alone has told nobody where it is: that goes with the first step.
+//! - MC5: who was taken in and started anew before it was told of its group is another (R25), at
+//!   the same address: who it was never had anything, and goes with the step that takes it in.
 
 use cairn_consensus::{Consensus, TICK};
 use cairn_env::Caller;
@@ -124,20 +126,27 @@ fn allowed(
     if ids.len() < changes.len() {
         return refuse("a member is named twice".to_owned());
     }
+    let mut before = Vec::new();
     for MemberChange { member, goes } in &changes {
         // What is under way is for the group itself to say.
         if !matches!(member.standing, MemberStanding::Voter | MemberStanding::Learner) {
             return refuse("a member votes, or learns".to_owned());
         }
         let known = members.get(member.id);
-        let taken = members.all.iter().any(|it| it.id != member.id && it.address == member.address);
+        let there =
+            members.all.iter().find(|it| it.id != member.id && it.address == member.address);
+        let is_former = |it: &&Member| known.is_none() && it.standing == MemberStanding::Learner;
+        let taken = there.is_some_and(|it| !is_former(&it) && !is_to_go(&changes, it.id));
         let shown = member.address.as_str();
         if *goes {
             continue;
         } else if shown.is_empty() || member.id == ServerId::default() {
             return refuse("a member has an id and an address".to_owned());
         } else if taken {
-            return refuse(format!("{shown} is the address of another member"));
+            return refuse(format!(
+                "{shown} is the address of another member: start the new one at another, or take \
+                 that one out first"
+            ));
         } else if known.is_none() && member.standing != MemberStanding::Learner {
             return refuse(format!(
                 "{shown} has nothing of the log yet: it learns before it votes"
@@ -145,7 +154,11 @@ fn allowed(
         } else if known.is_some_and(|it| it.standing == MemberStanding::Voter) {
             return refuse(format!("{shown} votes; take it out, and in again"));
         }
+        // MC5
+        let former = there.filter(is_former).filter(|it| !ids.contains(&it.id));
+        before.extend(former.map(|it| MemberChange { member: it.clone(), goes: true }));
     }
+    changes.extend(before);
     if changes.is_empty() {
         return Ok(MembersChange { changes });
     }
@@ -174,6 +187,11 @@ fn allowed(
     }
     may_vote(now, consensus, &voters)?;
     Ok(change)
+}
+
+/// Whether a step takes this member out.
+fn is_to_go(changes: &[MemberChange], id: ServerId) -> bool {
+    changes.iter().any(|it| it.goes && it.member.id == id)
 }
 
 /// Whether this is so already.
@@ -267,6 +285,31 @@ mod tests {
         let (_, answer) = changes.end(&consensus).expect("the first step is over");
         assert!(matches!(answer, Ok(Response::ChangeMasters(it)) if it.members.all.len() == 2));
         assert!(matches!(begin(&mut changes, &mut consensus, learner(3)), BegunStep::Waits));
+    }
+
+    #[test]
+    fn who_started_anew_before_it_was_told_comes_in_its_own_place() {
+        let from = Beginning { me: ServerId::new(1), ..Beginning::default() };
+        let mut consensus = Consensus::start(from).expect("starts");
+        settle(&mut consensus);
+        let mut changes = MemberChanges::default();
+        assert!(matches!(begin(&mut changes, &mut consensus, learner(2)), BegunStep::Waits));
+        settle(&mut consensus);
+        drop(changes.end(&consensus).expect("it is over"));
+        // Its process was killed before its disk was told: it has drawn another id.
+        let mut again = learner(3);
+        again.changes[0].member.address = Address::new("m2:1");
+        assert!(matches!(begin(&mut changes, &mut consensus, again.clone()), BegunStep::Waits));
+        settle(&mut consensus);
+        drop(changes.end(&consensus).expect("it is over"));
+        let ids: Vec<u64> = consensus.members().all.iter().map(|it| it.id.get()).collect();
+        assert_eq!(ids, [1, 3], "who it was is gone");
+        // Where somebody votes nobody comes so.
+        again.changes[0].member =
+            Member { id: ServerId::new(4), ..again.changes[0].member.clone() };
+        again.changes[0].member.address = Address::new("m1:1");
+        let refused = refusal(begin(&mut changes, &mut consensus, again));
+        assert!(refused.message.contains("the address of another member"), "{refused:?}");
     }
 
     #[test]

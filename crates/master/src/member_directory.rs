@@ -11,6 +11,7 @@ use cairn_format::{GroupMark, Identity, IdentityKind};
 use cairn_store::{
     IdentityError, LogOpenError, OperationLog, has_checkpoints, read_identity, write_identity,
 };
+use cairn_types::planted::{Rule, broken};
 use cairn_types::wire::Message;
 use cairn_types::{CellId, LogIndex, Members, ServerId};
 use std::sync::Arc;
@@ -45,10 +46,12 @@ pub fn make_member(
     cell: CellId,
     (me, members): (ServerId, &Members),
 ) -> Result<(), MakeMemberError> {
-    if read_identity(disk.as_ref())?.is_some() {
+    // R25 broken: one that is a member becomes one again.
+    let is_anew = broken(Rule::R25);
+    if read_identity(disk.as_ref())?.is_some() && !is_anew {
         return Err(MakeMemberError::Taken(disk.describe()));
     }
-    if has_remains(disk.as_ref())? {
+    if !is_anew && has_remains(disk.as_ref())? {
         return Err(MakeMemberError::Remains(disk.describe()));
     }
     assert!(members.get(me).is_some(), "a member is one of its group");

@@ -168,6 +168,11 @@ impl Master {
         let recovered = recovery::recover(&disk, whose, config.segment_size, &mut checkpoints);
         let RecoveredState { state, log, from, mark, base, records, told } =
             recovered.map_err(unrecovered)?;
+        if records.is_empty() && base.0 == LogIndex::default() {
+            // Its first start. Whoever made the directory may have failed to sync what is read
+            // here, and a power failure would then leave an empty disk that has voted (R25).
+            write_identity(disk.as_ref(), &identity).map_err(refuse)?;
+        }
 
         if mark.as_ref().is_some_and(|mark| mark.members.get(me).is_none()) {
             return Err(MasterOpenError::TakenOut { directory });

@@ -9,6 +9,9 @@
 //!   before that is another.
 //! - WM2: once it is a member its process's loop ends with [`JOINED`], and the master proper opens
 //!   the directory.
+//! - WM3: a group that there is already has changed by records of its log: whoever is taken into it
+//!   is told as of which record its members are, or it would take what was changed before that for
+//!   what was changed after it.
 
 use crate::member_directory::make_member;
 use cairn_env::Service;
@@ -17,7 +20,10 @@ use cairn_protocol::{
     ErrorCode, Failure, FindPrimaryAnswer, Hello, JoinGroup, JoinGroupAnswer, ListMastersAnswer,
     MasterRole, Request, Response, Role,
 };
-use cairn_types::{Address, CellId, Incarnation, MemberStanding, Members, Random, ServerId};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{
+    Address, CellId, Incarnation, LogIndex, MemberStanding, Members, Random, ServerId, crc32c,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,12 +84,19 @@ impl WaitingMember {
         seed: u64,
     ) -> (Self, Arc<EmptyDisk>) {
         let mut random = Random::new(seed);
-        let me = ServerId::new(random.next_u64() | 1);
+        let mut me = ServerId::new(random.next_u64() | 1);
+        if broken(Rule::R25) {
+            // R25 broken: an empty disk takes the id of whoever was there before.
+            me = ServerId::new(u64::from(crc32c(disk.describe().as_bytes())) | 1);
+        }
         let incarnation = Incarnation::new(random.next_u64());
+        (Self::with_id(me, incarnation, peers), Arc::new(EmptyDisk { disk, segment_size }))
+    }
+
+    fn with_id(me: ServerId, incarnation: Incarnation, peers: Vec<Address>) -> Self {
         let hello = Hello::new(CellId::default(), Role::Master, me, incarnation);
         let peers = peers.into_iter().collect();
-        let member = Self { me, hello, peers, joining: None, farewell: None, last_effect: 0 };
-        (member, Arc::new(EmptyDisk { disk, segment_size }))
+        Self { me, hello, peers, joining: None, farewell: None, last_effect: 0 }
     }
 
     fn fresh(&mut self) -> EffectId {
@@ -102,11 +115,20 @@ impl WaitingMember {
 
     /// Why it does not become a member of this group.
     fn refusal(&self, join: &JoinGroup) -> Option<Failure> {
+        if broken(Rule::R25) {
+            // R25 broken: a group is made of whoever is asked, whatever he belongs to by now.
+            return None;
+        }
         let named: BTreeSet<&Address> = join.members.all.iter().map(|it| &it.address).collect();
         let line = if self.joining.is_some() || self.farewell.is_some() {
             return Some(Failure::not_done(ErrorCode::Busy, "it is becoming a member just now"));
         } else if join.members.get(self.me).is_none() {
             format!("this master is {}, which is not among the members", self.me)
+        } else if self.joins_as_learner(join) && join.members.as_of == LogIndex::default() {
+            // WM3
+            "the members of that group change with its log, and as of which record these are is \
+             not said: ask its primary for them"
+                .to_owned()
         } else if self.joins_as_learner(join) {
             return None;
         } else if !named.iter().copied().eq(&self.peers) {
@@ -198,5 +220,28 @@ impl Driver for WaitingMember {
             | Event::Disconnected { .. }
             | Event::Command(()) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WaitingMember;
+    use cairn_protocol::JoinGroup;
+    use cairn_types::{
+        Address, CellId, Incarnation, LogIndex, Member, MemberStanding, Members, ServerId,
+    };
+
+    #[test]
+    fn a_group_that_takes_one_in_says_as_of_which_record_its_members_are() {
+        let (me, at) = (ServerId::new(7), Address::new("m4:1"));
+        let waiting = WaitingMember::with_id(me, Incarnation::new(1), vec![at.clone()]);
+        let me = Member { id: waiting.me, address: at, standing: MemberStanding::Learner };
+        let members = Members { all: vec![me], as_of: LogIndex::new(9), joint: false };
+        let join = JoinGroup { cell: CellId::new(1), members };
+        assert_eq!(waiting.refusal(&join), None);
+        let mut unsaid = join;
+        unsaid.members.as_of = LogIndex::default();
+        let refusal = waiting.refusal(&unsaid).expect("refused");
+        assert!(refusal.message.contains("as of which record"), "{refusal}");
     }
 }

@@ -1,7 +1,7 @@
 //! Runs seeds from the command line: `seeds FROM COUNT`, or `seeds SEED` with every step told; with
 //! `hard` at the end their hard runs, with `hard Outage` those with no other new kind of fault;
 //! with `heals` those that have to heal in full; with `pinned` the seed as it is pinned. `masters`
-//! at the end: with three masters.
+//! at the end: with three masters, and what befalls groups.
 
 use cairn_sim::{FaultKind, FaultMix, RunConfig, run};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ fn main() {
         let started = Instant::now();
         let mut config = RunConfig { trace: numbers.len() == 1, ..config(seed, &words) };
         if words.last().is_some_and(|last| last == "masters") {
-            config.masters = 3;
+            config = config.with_group();
         }
         let report = run(&config);
         let verdict = match &report.failure {

@@ -6,9 +6,13 @@ use crate::prober::Prober;
 use crate::report::RunConfig;
 use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ScrubSettings};
 use cairn_client_core::{ClientCore, ClientSettings, NoDisk, ShadowReads};
-use cairn_env_sim::{DriverProcess, NodeId, NodePlan, SimDisk, SimWorld, WatchOf, WorldSettings};
-use cairn_master::{Master, MasterConfig, PageFileLimits, make_member};
+use cairn_env::Disk;
+use cairn_env_sim::{
+    DriverProcess, NodeId, NodePlan, Process, SimDisk, SimWorld, WatchOf, WorldSettings,
+};
+use cairn_master::{Master, MasterConfig, PageFileLimits, WaitingMember, make_member};
 use cairn_protocol::Role;
+use cairn_store::read_identity;
 use cairn_types::{Address, CellConfig, CellId, Member, MemberStanding, Members, Rack, ServerId};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -34,7 +38,7 @@ const SCRUB: ScrubSettings = ScrubSettings { period_ms: 8_000, rate: 1 << 20 };
 pub(crate) struct CellNodes {
     /// The first of the masters.
     pub(crate) master: NodeId,
-    /// All of them, this one too.
+    /// All of them, this one too, and those that belong to no group so far.
     pub(crate) masters: Vec<NodeId>,
     pub(crate) servers: Vec<NodeId>,
     pub(crate) clients: Vec<NodeId>,
@@ -67,9 +71,9 @@ pub(crate) fn master_addresses(count: usize) -> Vec<Address> {
     (0..count).map(|at| Address::new(format!("{}:7400", master_name(at, count)))).collect()
 }
 
-/// The group of so many masters, from the first.
-fn group_of(count: usize) -> Members {
-    let addresses = master_addresses(count).into_iter();
+/// The group of so many masters, from the first, where there are more of them.
+fn group_of(members: usize, count: usize) -> Members {
+    let addresses = master_addresses(count).into_iter().take(members);
     let all = (1..).zip(addresses).map(|(id, address)| {
         let (id, standing) = (ServerId::new(id), MemberStanding::Voter);
         Member { id, address, standing }
@@ -97,9 +101,11 @@ pub(crate) fn build(
     settings.verbose = run.trace;
     let mut world = SimWorld::new(settings);
     world.set_watch(observer.clone());
-    let count = run.masters;
-    let masters: Vec<NodeId> =
-        (0..count).map(|at| add_master(&mut world, (at, count), cell_config, observer)).collect();
+    let count = run.masters + run.spare_masters;
+    let members = group_of(run.masters, count);
+    let masters: Vec<NodeId> = (0..count)
+        .map(|at| add_master(&mut world, (at, count), (cell_config, &members), observer))
+        .collect();
     let listed = master_addresses(count);
     let servers = (0..run.servers)
         .map(|at| add_chunkserver(&mut world, (at, directories(run, at)), &listed, observer));
@@ -107,24 +113,39 @@ pub(crate) fn build(
     let clients = (0..clients).map(|at| add_client(&mut world, (at, &listed), ShadowReads::Never));
     let clients = clients.collect::<Vec<_>>();
     let nodes = CellNodes { master: masters[0], masters, servers, clients };
+    if run.clocks_at_bounds {
+        put_clocks_at_bounds(&mut world, &nodes);
+    }
     for node in nodes.all() {
         world.restart(node).expect("a fresh process starts");
     }
     (world, nodes)
 }
 
+/// Every clock runs as fast as any may or as slow, of the masters the one and the other.
+fn put_clocks_at_bounds(world: &mut SimWorld, nodes: &CellNodes) {
+    world.reach("clocks at the bounds of drift");
+    let first = world.random().chance(500);
+    for (at, master) in nodes.masters.iter().enumerate() {
+        world.clock_at_bound(*master, first == at.is_multiple_of(2));
+    }
+    for node in nodes.servers.iter().chain(&nodes.clients) {
+        let is_fast = world.random().chance(500);
+        world.clock_at_bound(*node, is_fast);
+    }
+}
+
 fn add_master(
     world: &mut SimWorld,
     (at, count): (usize, usize),
-    cell_config: &CellConfig,
+    (cell_config, members): (&CellConfig, &Members),
     observer: &Rc<RefCell<Observer>>,
 ) -> NodeId {
     let (cell_config, observer) = (cell_config.clone(), observer.clone());
     let name = master_name(at, count);
     let disk = SimDisk::new(name.clone(), DISK_CAPACITY);
-    if count > 1 {
-        let members = group_of(count);
-        let me = (members.all[at].id, &members);
+    if let (Some(member), true) = (members.all.get(at), count > 1) {
+        let me = (member.id, members);
         make_member(&disk.session(), SEGMENT_SIZE, CELL, me).expect("an empty disk");
         disk.crash();
     }
@@ -133,6 +154,14 @@ fn add_master(
         address: master_addresses(count)[at].clone(),
         disks: vec![disk],
         factory: Box::new(move |boot| {
+            let disk = boot.disks[0].session();
+            let mut id = ServerId::default();
+            if count > 1 {
+                match read_identity(disk.as_ref()).map_err(|why| why.to_string())? {
+                    Some(identity) => id = ServerId::new(identity.id),
+                    None => return Ok(waiting_member(boot.node, disk, (count, boot.seed))),
+                }
+            }
             let config = MasterConfig {
                 cluster: cell_config.clone(),
                 seed: boot.seed,
@@ -142,14 +171,25 @@ fn add_master(
                 segment_size: SEGMENT_SIZE,
                 recover_past: observer.borrow().recover_past,
             };
-            let opened = Master::open(boot.disks[0].session(), config);
+            let opened = Master::open(disk, config);
             let (driver, disk) = opened.map_err(|why| why.to_string())?;
             let driver = Rc::new(RefCell::new(driver));
-            observer.borrow_mut().master_opened(boot.node, count, driver.clone());
+            observer.borrow_mut().master_opened((boot.node, id), count > 1, driver.clone());
             let watch: WatchOf<SharedMaster> = observer.clone();
             Ok(DriverProcess::boxed(boot.node, SharedMaster(driver), disk, Some(watch)))
         }),
     })
+}
+
+/// A master on an empty disk, told of all of them (R25).
+fn waiting_member(
+    node: NodeId,
+    disk: Arc<dyn Disk>,
+    (count, seed): (usize, u64),
+) -> Box<dyn Process> {
+    let peers = master_addresses(count);
+    let (driver, service) = WaitingMember::new(disk, SEGMENT_SIZE, peers, seed);
+    DriverProcess::boxed(node, driver, service, None)
 }
 
 /// How many data directories a server has.

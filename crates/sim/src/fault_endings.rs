@@ -1,5 +1,6 @@
 //! What has to be undone of faults later, and when.
 
+use crate::cell::DISK_CAPACITY;
 use crate::simulation::Simulation;
 use cairn_env_sim::NodeId;
 use std::collections::BTreeMap;
@@ -75,5 +76,27 @@ impl FaultEndings {
     /// Nothing ends by itself any more, but a rest: who is refused until then is missed for ever.
     pub(crate) fn clear(&mut self) {
         self.open.retain(|_, ending| matches!(ending, FaultEnd::Rested(_)));
+    }
+}
+
+/// Disks have room again.
+pub(crate) fn make_room(sim: &mut Simulation, node: NodeId) {
+    sim.world.disks(node).iter().for_each(|disk| disk.set_capacity(DISK_CAPACITY));
+}
+
+/// One of the faults that are counted of a machine is over.
+pub(crate) fn one_less(faults: &mut BTreeMap<NodeId, u32>, node: NodeId) {
+    if let Some(count) = faults.get_mut(&node) {
+        *count -= 1;
+        if *count == 0 {
+            faults.remove(&node);
+        }
+    }
+}
+
+/// A running process is not killed by a fuse any more.
+pub(crate) fn defuse(sim: &mut Simulation, node: NodeId) {
+    if sim.world.is_alive(node) {
+        sim.world.disks(node).iter().for_each(|disk| disk.arm_fuse(u64::MAX));
     }
 }

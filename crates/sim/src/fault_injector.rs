@@ -1,15 +1,17 @@
 //! The faults of a run: drawn from the seed, fired at the world, and ended again.
 
-use crate::cell::DISK_CAPACITY;
 use crate::disk_damage::{flip_some_bit, lose_some_sector, misdirect_some_write};
-use crate::fault_endings::{FaultEnd, FaultEndings};
+use crate::fault_endings::{FaultEnd, FaultEndings, defuse, make_room, one_less};
 use crate::fault_mix::{FaultKind, FaultMix};
-use crate::ledger::ServerLedger;
-use crate::machine_faults::{MachineFaults, put_images, take_images};
+use crate::group_faults::GroupFaults;
+use crate::machine_faults::MachineFaults;
+use crate::masters_tender::TEND;
 use crate::simulation::Simulation;
-use cairn_env_sim::{DiskFaults, DiskImage, NodeId, SimDisk};
+use cairn_env_sim::{DiskFaults, NodeId, SimDisk};
 use cairn_protocol::Request;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The script token that fires the next fault.
@@ -23,9 +25,9 @@ pub(crate) struct FaultInjector {
     endings: FaultEndings,
     /// What nothing undoes.
     machines: MachineFaults,
+    /// Of masters, where they are a group.
+    group: GroupFaults,
     over: bool,
-    /// A server's disk as it was, with the ledger's page on it.
-    image: Option<(NodeId, (Vec<DiskImage>, ServerLedger))>,
     /// Whose processes may end by themselves, because of how many faults of their disks.
     may_halt: BTreeMap<NodeId, u32>,
     /// Where files cannot be opened, or nothing more be written: what runs there goes on, what
@@ -41,8 +43,8 @@ impl FaultInjector {
             mix,
             endings: FaultEndings::default(),
             machines: MachineFaults::default(),
+            group: GroupFaults::default(),
             over: false,
-            image: None,
             may_halt: BTreeMap::new(),
             cramped: BTreeMap::new(),
             liar: None,
@@ -59,6 +61,12 @@ impl FaultInjector {
         self.arrange_next(sim);
     }
 
+    /// Somebody tends the group of masters, which has so many members and spare ones beside them;
+    /// tells whether it is as it should be.
+    pub(crate) fn tend_masters(&mut self, sim: &mut Simulation, members: usize) -> Rc<Cell<bool>> {
+        self.group.start(sim, members)
+    }
+
     /// Arranges for the next fault.
     fn arrange_next(&self, sim: &mut Simulation) {
         if self.mix.every_ms > 0 && !self.over {
@@ -70,7 +78,9 @@ impl FaultInjector {
     /// A script token of its own has come.
     pub(crate) fn on_token(&mut self, sim: &mut Simulation, token: u64) {
         self.take_halts(sim);
-        if token != NEXT_FAULT {
+        if token == TEND {
+            return self.group.look(sim);
+        } else if token != NEXT_FAULT {
             if let Some(ending) = self.endings.take(token) {
                 self.end(sim, ending);
             }
@@ -167,6 +177,21 @@ impl FaultInjector {
             FaultKind::LostDirectory => self.lost_directory(sim),
             FaultKind::CopiedDisk => self.copied_disk(sim),
             FaultKind::LongPause => Self::long_pause(sim),
+            FaultKind::ChangeMasters | FaultKind::LostMasterDisk | FaultKind::CutMaster => {
+                self.fire_at_group(sim, kind);
+            }
+        }
+    }
+
+    fn fire_at_group(&mut self, sim: &mut Simulation, kind: FaultKind) {
+        if kind == FaultKind::ChangeMasters {
+            self.group.change(sim);
+        } else if kind == FaultKind::CutMaster {
+            for (from, to) in GroupFaults::cut(sim) {
+                self.later(sim, 8_000, FaultEnd::Heal(from, to));
+            }
+        } else if let Some(lost) = self.group.lose_disk(sim) {
+            self.later(sim, 3_000, FaultEnd::Restart(lost));
         }
     }
 
@@ -235,16 +260,7 @@ impl FaultInjector {
 
     /// Takes an image of some server's disk; the next time, that server wakes up with it.
     fn old_image(&mut self, sim: &mut Simulation) {
-        let Some((node, image)) = self.image.take() else {
-            let node = Self::some_server(sim);
-            self.image = Some((node, take_images(sim, node)));
-            return;
-        };
-        sim.reach("old disk image restored");
-        if sim.world.is_alive(node) {
-            sim.world.kill(node);
-        }
-        put_images(sim, node, image);
+        let Some(node) = self.machines.old_image(sim, Self::some_server) else { return };
         self.later(sim, 800, FaultEnd::Restart(node));
     }
 
@@ -345,27 +361,6 @@ impl FaultInjector {
         for client in sim.nodes.clients.clone() {
             sim.world.slow(client, 1);
         }
-    }
-}
-
-fn make_room(sim: &mut Simulation, node: NodeId) {
-    sim.world.disks(node).iter().for_each(|disk| disk.set_capacity(DISK_CAPACITY));
-}
-
-/// One of the faults that are counted of a machine is over.
-fn one_less(faults: &mut BTreeMap<NodeId, u32>, node: NodeId) {
-    if let Some(count) = faults.get_mut(&node) {
-        *count -= 1;
-        if *count == 0 {
-            faults.remove(&node);
-        }
-    }
-}
-
-/// A running process is not killed by a fuse any more.
-fn defuse(sim: &mut Simulation, node: NodeId) {
-    if sim.world.is_alive(node) {
-        sim.world.disks(node).iter().for_each(|disk| disk.arm_fuse(u64::MAX));
     }
 }
 
@@ -513,6 +508,9 @@ impl FaultInjector {
     /// Processes whose disks failed may have ended by themselves: they are started again, as a
     /// supervisor would.
     fn take_halts(&mut self, sim: &mut Simulation) {
+        for node in GroupFaults::take_halts(sim) {
+            self.restart(sim, node);
+        }
         let surprise =
             sim.world.halts().iter().find(|(_, node, _)| !self.may_halt.contains_key(node));
         if let Some((at, node, why)) = surprise.cloned() {
@@ -545,6 +543,9 @@ impl FaultInjector {
             }
             return;
         };
+        if GroupFaults::is_taken_out(sim, node, &why) {
+            return self.restart(sim, node);
+        }
         let name = sim.world.name(node).to_owned();
         let handicapped = self.may_halt.contains_key(&node) || self.cramped.contains_key(&node);
         if handicapped && !self.over {

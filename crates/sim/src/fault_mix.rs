@@ -72,6 +72,13 @@ pub enum FaultKind {
     CopiedDisk,
     /// A process stands still beyond its leases, and until it is taken for dead.
     LongPause,
+    /// A master's disk is emptied; a person puts a spare master in its place.
+    LostMasterDisk,
+    /// A person has a master replaced, added, or taken out, or the group shrunk or grown.
+    ChangeMasters,
+    /// A master's word reaches some or all of the other masters no more, while it hears them; or
+    /// the other way round, or both.
+    CutMaster,
 }
 
 impl FaultKind {
@@ -98,6 +105,15 @@ impl FaultKind {
         Self::CopiedDisk,
         Self::LongPause,
     ];
+
+    /// What befalls groups of masters: drawn likewise for runs with such a group.
+    pub const GROUP: [Self; 5] = [
+        Self::LostMasterDisk,
+        Self::ChangeMasters,
+        Self::CutMaster,
+        Self::FullMasterDisk,
+        Self::KillMaster,
+    ];
 }
 
 /// How often which fault comes.
@@ -110,6 +126,9 @@ pub struct FaultMix {
     /// Whether a power loss may save a page in parts.
     pub tears_pages: bool,
 }
+
+/// Of a thousand runs with a group of masters, how many have a given kind of [`FaultKind::GROUP`].
+const GROUP_PERMILLE: u64 = 600;
 
 /// Of a thousand seeds of a hard run, how many have a given kind of [`FaultKind::HARD`], or of
 /// [`FaultKind::HEALS`].
@@ -215,6 +234,20 @@ impl FaultMix {
             }
         }
         mix
+    }
+
+    /// The same, and some of the kinds that befall groups of masters.
+    #[must_use]
+    pub fn with_group(mut self, seed: u64) -> Self {
+        let random = &mut Random::new(seed ^ 0x6772_6f75_7073);
+        let total: u64 = self.weights.values().sum();
+        for kind in FaultKind::GROUP {
+            if random.chance(GROUP_PERMILLE) {
+                let weight = 1 + random.below(total.div_ceil(5));
+                self = self.with(kind, weight);
+            }
+        }
+        self
     }
 
     /// What a seed's run has, and of the kinds that came later this one alone.

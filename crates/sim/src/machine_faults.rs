@@ -33,6 +33,8 @@ struct OwnDisks {
 pub(crate) struct MachineFaults {
     gone: BTreeSet<NodeId>,
     borrowers: BTreeMap<NodeId, OwnDisks>,
+    /// A server's disks as they were, with the ledger's page on it.
+    image: Option<(NodeId, (Vec<DiskImage>, ServerLedger))>,
     /// Down until a copy of their disks that ran is taken for dead.
     resting: BTreeSet<NodeId>,
 }
@@ -61,6 +63,24 @@ impl MachineFaults {
     fn is_doubled(&self, node: NodeId) -> bool {
         let lends = self.borrowers.values().any(|own| own.lender == node);
         lends || self.borrowers.contains_key(&node) || self.resting.contains(&node)
+    }
+
+    /// Takes an image of some machine's disks; the next time, puts the one that there is in the
+    /// place of those it was taken of, whose process is down for that. Which machine that is.
+    pub(crate) fn old_image(
+        &mut self,
+        sim: &mut Simulation,
+        some: fn(&mut Simulation) -> NodeId,
+    ) -> Option<NodeId> {
+        let Some((node, image)) = self.image.take() else {
+            let node = some(sim);
+            self.image = Some((node, take_images(sim, node)));
+            return None;
+        };
+        sim.reach("old disk image restored");
+        kill(sim, node);
+        put_images(sim, node, image);
+        Some(node)
     }
 
     /// Ends a machine for good.
@@ -196,17 +216,13 @@ fn kill(sim: &mut Simulation, node: NodeId) {
 }
 
 /// What a machine's disks hold, with the page of the ledger on it.
-pub(crate) fn take_images(sim: &Simulation, node: NodeId) -> (Vec<DiskImage>, ServerLedger) {
+fn take_images(sim: &Simulation, node: NodeId) -> (Vec<DiskImage>, ServerLedger) {
     let page = sim.observer.borrow().ledger.server_ledger(node);
     (sim.world.disks(node).iter().map(SimDisk::image).collect(), page)
 }
 
 /// A machine's disks hold this from now on.
-pub(crate) fn put_images(
-    sim: &mut Simulation,
-    node: NodeId,
-    (images, page): (Vec<DiskImage>, ServerLedger),
-) {
+fn put_images(sim: &mut Simulation, node: NodeId, (images, page): (Vec<DiskImage>, ServerLedger)) {
     for (disk, image) in sim.world.disks(node).iter().zip(&images) {
         disk.restore(image);
     }

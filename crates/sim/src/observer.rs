@@ -17,7 +17,7 @@ use cairn_master::Master;
 use cairn_master_core::{LogDone, LogJob, LogResult, Record};
 use cairn_protocol::{BatchEntry, ErrorCode, Failure, Request, Response};
 use cairn_types::wire::Message;
-use cairn_types::{ChunkHandle, LogIndex, Term};
+use cairn_types::{ChunkHandle, LogIndex, ServerId, Term};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -97,12 +97,21 @@ impl Observer {
     /// A master has recovered its state; its life begins next.
     pub(crate) fn master_opened(
         &mut self,
-        node: NodeId,
-        count: usize,
+        (node, id): (NodeId, ServerId),
+        in_group: bool,
         master: Rc<RefCell<Master>>,
     ) {
-        self.group.opened(node, count);
-        self.replay.entry(node).or_default().opened(count > 1, master);
+        {
+            let opened = master.borrow();
+            self.group.opened(node, id, in_group.then(|| opened.members()));
+        }
+        self.replay.entry(node).or_default().opened(in_group, master);
+    }
+
+    /// A master's disk has been emptied: who it was is no more.
+    pub(crate) fn master_emptied(&mut self, node: NodeId) {
+        self.group.emptied(node);
+        self.replay.remove(&node);
     }
 
     /// Whether the cell of a master stands as its log says, with these servers.
@@ -153,6 +162,7 @@ impl Observer {
         let Some(replay) = self.replay.get_mut(&node) else { return };
         let verdict = check(replay);
         let seen = replay.take_seen();
+        self.settle(at);
         if let Err(message) = verdict {
             self.fail(at, ReplayIsState::NAME, message);
         }
@@ -170,6 +180,13 @@ impl Observer {
                 }
             }
             Err(message) => self.fail(at, GroupAgrees::NAME, message),
+        }
+    }
+
+    /// What is committed by who votes now, and not by what a disk has got.
+    fn settle(&mut self, at: WorldTime) {
+        for record in self.group.settle().iter().filter_map(|entry| record_of(entry)) {
+            self.logged(at, &record);
         }
     }
 
@@ -288,6 +305,7 @@ impl Observer {
             return self.reach("checkpoint of another master does not read");
         };
         self.reach("checkpoint of another master taken over");
+        self.settle(at);
         match self.group.stood_for(taken.state.applied()) {
             Ok(committed) => self.replay.entry(node).or_default().take_over(committed),
             Err(message) => self.fail(at, GroupAgrees::NAME, message),
@@ -317,6 +335,7 @@ impl MessageWatch for Observer {
             for applied in self.replay.values().filter_map(ReplayIsState::applied_by_now) {
                 self.shadows.applied(seen.at, applied);
             }
+            self.settle(seen.at);
             if let Err(message) = self.shadows.answered(by, ask, word, &self.group) {
                 self.fail(seen.at, ShadowIsPrefix::NAME, message);
             }

@@ -14,8 +14,12 @@ pub struct RunConfig {
     pub seconds: u64,
     /// Chunkservers.
     pub servers: usize,
-    /// Members of the group of masters.
+    /// Members of the group of masters, at first.
     pub masters: usize,
+    /// Masters beside them whose disks are empty.
+    pub spare_masters: usize,
+    /// Whether each clock runs as fast as any may, or as slow.
+    pub clocks_at_bounds: bool,
     /// A rule broken on purpose, in builds that can.
     pub planted: Option<Rule>,
     /// Tell each event on standard error.
@@ -43,6 +47,8 @@ impl RunConfig {
             seconds: 60,
             servers: 3 + usize::try_from(seed % 4).expect("below four"),
             masters: 1,
+            spare_masters: 0,
+            clocks_at_bounds: false,
             planted: None,
             trace: false,
             faults: FaultMix::of(seed),
@@ -67,6 +73,14 @@ impl RunConfig {
         }
         let masters = if seed % 4 == 2 { 3 } else { 1 };
         Self { seconds, faults, masters, strict: true, ..Self::of(seed) }
+    }
+
+    /// The same with three masters and a spare one, and what befalls groups.
+    #[must_use]
+    pub fn with_group(self) -> Self {
+        let faults = self.faults.with_group(self.seed);
+        let clocks_at_bounds = self.seed / 4 % 2 == 1;
+        Self { faults, masters: 3, spare_masters: 1, clocks_at_bounds, ..self }
     }
 
     /// The run of a seed that has to heal in full when the faults are over: with those of issue 16,

@@ -17,7 +17,7 @@ use crate::workloads::{
 use cairn_env_sim::{WorldStep, WorldTime};
 use cairn_types::planted::Rule;
 use cairn_types::{CellConfig, EntryId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -78,7 +78,8 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     let cell_config = CellConfig::tiny();
     let (mut world, mut nodes) = cell::build(config, &cell_config, CLIENTS, observer);
     if config.masters > 1 {
-        nodes.clients.push(cell::add_shadow_reader(&mut world, CLIENTS, config.masters));
+        let count = config.masters + config.spare_masters;
+        nodes.clients.push(cell::add_shadow_reader(&mut world, CLIENTS, count));
     }
     let mut sim = Simulation::new(world, nodes, cell_config, observer.clone());
     let mut injector = FaultInjector::new(config.faults.clone());
@@ -92,15 +93,23 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     let mut workloads = workloads(&sim, &shared, config);
     start_all(&mut sim, &mut workloads, 0);
     injector.start(&mut sim);
+    let settled = match config.spare_masters {
+        0 => Rc::new(Cell::new(true)),
+        _ => injector.tend_masters(&mut sim, config.masters),
+    };
     run_for(&mut sim, &mut injector, &mut workloads, config.seconds, |_, _| false);
     end_faults(&mut sim, &mut injector, &mut workloads);
     let quiet = |sim: &Simulation, workloads: &[Box<dyn Workload>]| {
         sim.under_way() == 0 && workloads.iter().all(|workload| workload.finished())
     };
     run_for(&mut sim, &mut injector, &mut workloads, HEALING_SECONDS, |_, _| false);
-    run_for(&mut sim, &mut injector, &mut workloads, CLOSING_SECONDS, quiet);
+    run_for(&mut sim, &mut injector, &mut workloads, CLOSING_SECONDS, |sim, workloads| {
+        quiet(sim, workloads) && settled.get()
+    });
     if observer.borrow().failure.is_none() && !quiet(&sim, &workloads) {
         sim.fail("it_heals", format!("{} operations never ended", sim.under_way()));
+    } else if !settled.get() {
+        sim.fail("it_heals", "the group of masters is not what a person made of it".to_owned());
     }
     if config.heals && observer.borrow().failure.is_none() {
         heal(&mut sim);

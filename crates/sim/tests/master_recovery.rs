@@ -1,6 +1,7 @@
 //! A master on a disk that forgets, tears and refuses: what was answered is there after it.
 
 mod damaged_pages;
+mod member_disks;
 mod remains;
 
 use cairn_env::{Caller, Completion, ConnectionId, Effect, EffectId, Event, Now};

@@ -61,6 +61,8 @@ crate::code! {
         R23 = 23,
         /// Outcomes are remembered.
         R24 = 24,
+        /// An empty disk takes no old id, and a group is made once.
+        R25 = 25,
         /// Data, checksums, head.
         R26 = 26,
         /// Dirty marks.

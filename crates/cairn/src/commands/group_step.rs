@@ -100,18 +100,15 @@ impl GroupStep<'_> {
             Some(status) => status.member.clone(),
             None => Member { id: answer.me, address: address.clone(), standing },
         };
-        let mut members = Members::default();
-        if known.is_none() {
+        if known.is_none() || answer.cell.is_none() {
+            // What holds already is no change: the answer says who belongs to the group, and as of
+            // which record, without which the new one would take earlier changes for later ones.
             let change = MemberChange { member: member.clone(), goes: false };
-            members = masters.change(vec![change]).await.doing(doing)?;
-        }
-        if answer.cell.is_none() {
-            if members.all.is_empty() {
-                // It was taken in before, and not told, or not yet started with it.
-                members.all = group.members.iter().map(|it| it.member.clone()).collect();
+            let members = masters.change(vec![change]).await.doing(doing)?;
+            if answer.cell.is_none() {
+                let join = JoinGroup { cell: group.cell, members };
+                self.tell(masters, address, join).await?;
             }
-            let join = JoinGroup { cell: group.cell, members };
-            self.tell(masters, address, join).await?;
         }
         Ok(member)
     }

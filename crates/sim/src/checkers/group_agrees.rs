@@ -8,15 +8,20 @@
 //! - Committed is told by this oracle, never by the masters: an entry of a term that each of a
 //!   majority has put on its disk when it had heard of no later term stays for ever (Raft's commit
 //!   rule), with all before it. A group of one commits what its disk has.
+//! - Who votes stands in the log: the changes of members up to what is committed say so, and in a
+//!   step of several a majority of those who go is needed beside one of those who stay. Whoever is
+//!   in charge may have counted the votes for what follows a change before it applied that one: a
+//!   majority as it was before the last change does, too.
 //! - What a failed append has left is taken to be there once its master starts again.
+//! - A disk that was emptied has nothing any more, and whoever had it is no member (R25).
 
 use bytes::Bytes;
 use cairn_consensus::StoredRecord;
 use cairn_env_sim::NodeId;
 use cairn_format::GroupMark;
 use cairn_types::wire::Message;
-use cairn_types::{LogIndex, Term};
-use std::collections::BTreeMap;
+use cairn_types::{LogIndex, MemberStanding, Members, ServerId, Term};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A durable entry and the term in which it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +35,8 @@ struct LogEntry {
 /// What a master's disk has for certain.
 #[derive(Debug, Default)]
 struct MemberDisk {
+    /// Whose it is.
+    id: ServerId,
     /// The latest term that it has heard of.
     term: Term,
     log: BTreeMap<LogIndex, LogEntry>,
@@ -39,8 +46,11 @@ struct MemberDisk {
 /// The checker.
 #[derive(Debug, Default)]
 pub(crate) struct GroupAgrees {
-    count: usize,
+    in_group: bool,
     disks: BTreeMap<NodeId, MemberDisk>,
+    /// The members as what is committed says, and as they were before the last change.
+    members: Members,
+    members_before: Members,
     /// The last entry that is committed.
     committed: LogIndex,
     /// All up to it.
@@ -54,15 +64,35 @@ impl GroupAgrees {
     /// As reports name it.
     pub(crate) const NAME: &'static str = "group_agrees";
 
-    /// A master of so many has started.
-    pub(crate) fn opened(&mut self, node: NodeId, count: usize) {
-        self.count = count;
-        self.disks.entry(node).or_default();
+    /// A master has started, as this member; of a group, if there is one.
+    pub(crate) fn opened(&mut self, node: NodeId, id: ServerId, group: Option<&Members>) {
+        self.disks.entry(node).or_default().id = id;
+        let Some(members) = group else { return };
+        if !self.in_group {
+            self.in_group = true;
+            self.members = members.clone();
+            self.members_before = members.clone();
+        }
+    }
+
+    /// A master's disk has nothing any more.
+    pub(crate) fn emptied(&mut self, node: NodeId) {
+        self.disks.remove(&node);
+    }
+
+    /// Who votes, in the group's own words: those of each of the two groups of a step.
+    fn voters(members: &Members) -> [BTreeSet<ServerId>; 2] {
+        use MemberStanding::{Entering, Leaving, Voter};
+        [[Voter, Leaving], [Voter, Entering]].map(|votes| {
+            let votes = |standing: MemberStanding| votes.contains(&standing);
+            let voters = members.all.iter().filter(|member| votes(member.standing));
+            voters.map(|member| member.id).collect()
+        })
     }
 
     /// An append of these entries has failed.
     pub(crate) fn may_have(&mut self, node: NodeId, entries: &[(LogIndex, Bytes)]) {
-        if self.count > 1 {
+        if self.in_group {
             self.disks.entry(node).or_default().may_have.extend_from_slice(entries);
         }
     }
@@ -72,13 +102,14 @@ impl GroupAgrees {
         self.disks.get_mut(&node).map(|disk| std::mem::take(&mut disk.may_have)).unwrap_or_default()
     }
 
-    /// A master's disk has these entries; gives those that are committed with that.
+    /// A master's disk has these entries. What is committed with that is told by
+    /// [`GroupAgrees::settle`]; of one that is alone, at once.
     pub(crate) fn appended(
         &mut self,
         node: NodeId,
         entries: &[(LogIndex, Bytes)],
     ) -> Result<Vec<Bytes>, String> {
-        if self.count <= 1 {
+        if !self.in_group {
             return Ok(entries.iter().map(|(_, bytes)| bytes.clone()).collect());
         }
         let disk = self.disks.entry(node).or_default();
@@ -97,30 +128,51 @@ impl GroupAgrees {
             let entry = LogEntry { term, heard: disk.term, bytes: bytes.clone() };
             disk.log.insert(*index, entry);
         }
-        Ok(self.commit(node))
+        Ok(self.settle())
     }
 
-    /// What is committed now that it was not before.
-    fn commit(&mut self, node: NodeId) -> Vec<Bytes> {
-        let disk = &self.disks[&node];
-        let majority = self.count / 2 + 1;
-        let behind = disk.log.range(self.committed.next()..).rev();
-        let is_committed = |(index, entry): &(&LogIndex, &LogEntry)| {
-            let has = |other: &&MemberDisk| {
-                let there = other.log.get(index).map(|there| (there.term, there.heard));
+    /// What is committed now that it was not before: by what disks have got, and by changes of who
+    /// votes.
+    pub(crate) fn settle(&mut self) -> Vec<Bytes> {
+        let mut all = Vec::new();
+        while let Some((node, last)) = self.next_committed() {
+            let newly = self.disks[&node].log.range(self.committed.next()..=last);
+            let newly: Vec<(LogIndex, Bytes)> =
+                newly.map(|(index, entry)| (*index, entry.bytes.clone())).collect();
+            for (index, bytes) in newly {
+                let stored = StoredRecord::decode(&bytes).expect("it was decoded when written");
+                if let Some(change) = stored.change {
+                    let next = self.members.changed(&change, index);
+                    self.members_before = std::mem::replace(&mut self.members, next);
+                }
+                self.log.insert(index, bytes.clone());
+                all.push(bytes);
+            }
+            self.committed = last;
+        }
+        all
+    }
+
+    /// The last entry that a majority keeps for ever, and a disk that has it with all before it.
+    fn next_committed(&self) -> Option<(NodeId, LogIndex)> {
+        let groups = [Self::voters(&self.members), Self::voters(&self.members_before)];
+        let is_committed = |index: &LogIndex, entry: &LogEntry| {
+            let has = |disk: &&MemberDisk| {
+                let there = disk.log.get(index).map(|there| (there.term, there.heard));
                 there == Some((entry.term, entry.term))
             };
-            self.disks.values().filter(has).count() >= majority
+            let have: BTreeSet<ServerId> =
+                self.disks.values().filter(has).map(|disk| disk.id).collect();
+            groups.iter().any(|both| {
+                both.iter().all(|voters| 2 * voters.intersection(&have).count() > voters.len())
+            })
         };
-        let Some(last) = behind.filter(is_committed).map(|(index, _)| *index).next() else {
-            return Vec::new();
+        let last_of = |(node, disk): (&NodeId, &MemberDisk)| {
+            let behind = disk.log.range(self.committed.next()..).rev();
+            let last = behind.into_iter().find(|(index, entry)| is_committed(index, entry))?;
+            Some((*node, *last.0))
         };
-        let newly = disk.log.range(self.committed.next()..=last);
-        let newly: Vec<(LogIndex, Bytes)> =
-            newly.map(|(index, entry)| (*index, entry.bytes.clone())).collect();
-        self.committed = last;
-        self.log.extend(newly.iter().cloned());
-        newly.into_iter().map(|(_, bytes)| bytes).collect()
+        self.disks.iter().filter_map(last_of).max_by_key(|(_, last)| *last)
     }
 
     /// What a checkpoint as of this record stands for.

@@ -22,6 +22,8 @@ pub struct Drill {
     pub name: &'static str,
     servers: usize,
     masters: usize,
+    /// Masters on empty disks, beside them.
+    spares: usize,
     config: fn() -> CellConfig,
     run: DrillSteps,
 }
@@ -35,13 +37,15 @@ impl Drill {
         run: DrillSteps,
     ) -> Self {
         let (finding, masters) = (None, 1);
-        Self { rule: Some(rule), finding, name, servers, masters, config: CellConfig::tiny, run }
+        let (rule, config) = (Some(rule), CellConfig::tiny as fn() -> CellConfig);
+        Self { rule, finding, name, servers, masters, spares: 0, config, run }
     }
 
     /// Failed in a whole cell once, for a bug now mended.
     pub(super) const fn of_bug(name: &'static str, servers: usize, run: DrillSteps) -> Self {
         let (rule, finding, masters) = (None, None, 1);
-        Self { rule, finding, name, servers, masters, config: CellConfig::tiny, run }
+        let config = CellConfig::tiny;
+        Self { rule, finding, name, servers, masters, spares: 0, config, run }
     }
 
     /// Repeats a finding.
@@ -52,12 +56,18 @@ impl Drill {
         run: DrillSteps,
     ) -> Self {
         let (rule, finding, masters) = (None, Some(finding), 1);
-        Self { rule, finding, name, servers, masters, config: CellConfig::tiny, run }
+        let config = CellConfig::tiny;
+        Self { rule, finding, name, servers, masters, spares: 0, config, run }
     }
 
     /// In a cell with three masters.
     pub(super) const fn with_a_group(self) -> Self {
         Self { masters: 3, ..self }
+    }
+
+    /// With masters on empty disks alone: the script makes a group of them (R25).
+    pub(super) const fn with_waiting_masters(self) -> Self {
+        Self { masters: 0, spares: 3, ..self }
     }
 
     /// In a cell with the times that real ones have.
@@ -78,7 +88,8 @@ pub fn run_drill(drill: &Drill, planted: Option<Rule>, trace: bool) -> RunReport
     crate::run::plant(planted);
     let mut report = RunReport::default();
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        let mut script = DrillScript::new((drill.servers, drill.masters), (drill.config)(), trace);
+        let machines = (drill.servers, drill.masters, drill.spares);
+        let mut script = DrillScript::new(machines, (drill.config)(), trace);
         let verdict = (drill.run)(&mut script);
         script.finish(verdict, &mut report);
     }));

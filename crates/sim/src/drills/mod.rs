@@ -9,6 +9,7 @@ mod deletion;
 mod disks;
 mod drill;
 mod findings;
+mod group_founding;
 mod lies;
 mod manual_client;
 mod masters;
@@ -29,7 +30,7 @@ pub use drill::{Drill, run_drill};
 pub fn drills() -> Vec<Drill> {
     let of_rules =
         [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
-    let of_rules = [&of_rules.concat()[..], lies::DRILLS];
+    let of_rules = [&of_rules.concat()[..], group_founding::DRILLS, lies::DRILLS];
     let of_names = [deletion::DRILLS, policies::DRILLS, quotas::DRILLS, snapshots::DRILLS].concat();
     let of_heals = [repair::DRILLS, moves::DRILLS].concat();
     [of_rules.concat(), of_names, of_heals, findings::drills()].concat()

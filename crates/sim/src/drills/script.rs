@@ -39,7 +39,7 @@ pub(super) struct DrillScript {
 
 impl DrillScript {
     pub(super) fn new(
-        (servers, masters): (usize, usize),
+        (servers, masters, spare_masters): (usize, usize, usize),
         cell_config: CellConfig,
         trace: bool,
     ) -> Self {
@@ -48,6 +48,8 @@ impl DrillScript {
             seconds: 0,
             servers,
             masters,
+            spare_masters,
+            clocks_at_bounds: false,
             planted: None,
             trace,
             faults: FaultMix::calm(),

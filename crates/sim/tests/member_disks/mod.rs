@@ -1,0 +1,45 @@
+//! A directory that becomes a member's while its disk fails: whoever starts on it as a member is
+//! that member for good (R25).
+
+use super::config;
+use cairn_env_sim::SimDisk;
+use cairn_format::Identity;
+use cairn_master::{Master, make_member};
+use cairn_store::read_identity;
+use cairn_types::{Address, CellId, Member, Members, ServerId};
+
+/// Syncs that making a member takes, and more.
+const SYNCS_MAX: u64 = 20;
+
+fn members() -> Members {
+    let member = |id| Member {
+        id: ServerId::new(id),
+        address: Address::new(format!("m{id}:1")),
+        ..Member::default()
+    };
+    Members { all: (1..=3).map(member).collect(), ..Members::default() }
+}
+
+fn identity(disk: &SimDisk) -> Option<Identity> {
+    read_identity(disk.session().as_ref()).expect("it reads")
+}
+
+#[test]
+fn who_started_as_a_member_is_one_after_the_power_failed_whatever_sync_had_failed_before() {
+    let (group, cell, me) = (members(), CellId::new(5), ServerId::new(2));
+    let mut doubtful = 0;
+    for good in 0..SYNCS_MAX {
+        let disk = SimDisk::new("disk", 16 << 20);
+        disk.fail_syncs_after(good, 1);
+        let made = make_member(&disk.session(), 4096, cell, (me, &group));
+        disk.fail_syncs(0);
+        // Its process has ended, and another one is started.
+        disk.crash();
+        let Some(known) = identity(&disk) else { continue };
+        doubtful += u64::from(made.is_err());
+        drop(Master::open(disk.session(), config(1)).expect("it starts as a member"));
+        disk.power_loss_of_all_unsynced();
+        assert_eq!(identity(&disk), Some(known), "after {good} good syncs");
+    }
+    assert!(doubtful > 0, "an identity was seen that was not known to be on disk");
+}
