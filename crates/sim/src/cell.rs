@@ -27,7 +27,7 @@ const PAGE_FILE_LIMITS: PageFileLimits = PageFileLimits { garbage_max: 32 << 10,
 /// Small, so that a run fills many segments of the log.
 const SEGMENT_SIZE: u64 = 16 << 10;
 /// Of a cell whose group of masters is made before it begins.
-const CELL: CellId = CellId::new(0xce11);
+pub(crate) const CELL: CellId = CellId::new(0xce11);
 /// Small, so that pushed data ages out now and then.
 pub(crate) const PUSH_BUFFER: u64 = 64 << 10;
 /// A round every few seconds: what rots is to be found while a run lasts.
@@ -171,7 +171,10 @@ fn add_master(
                 segment_size: SEGMENT_SIZE,
                 recover_past: observer.borrow().recover_past,
             };
-            let opened = Master::open(disk, config);
+            let opened = Master::open(disk.clone(), config);
+            if count > 1 && opened.is_ok() {
+                observer.borrow_mut().look_at_log(boot.node, disk.as_ref());
+            }
             let (driver, disk) = opened.map_err(|why| why.to_string())?;
             let driver = Rc::new(RefCell::new(driver));
             observer.borrow_mut().master_opened((boot.node, id), count > 1, driver.clone());

@@ -10,9 +10,9 @@
 //!   rule), with all before it. A group of one commits what its disk has.
 //! - Who votes stands in the log: the changes of members up to what is committed say so, and in a
 //!   step of several a majority of those who go is needed beside one of those who stay. Whoever is
-//!   in charge may have counted the votes for what follows a change before it applied that one: a
-//!   majority as it was before the last change does, too.
-//! - What a failed append has left is taken to be there once its master starts again.
+//!   in charge may have counted the votes for what follows the beginning of a step before it
+//!   applied that: until the step ends, a majority as it was before does, too.
+//! - What a failed append has left counts once its master starts again, if it is there then.
 //! - A disk that was emptied has nothing any more, and whoever had it is no member (R25).
 
 use bytes::Bytes;
@@ -57,7 +57,6 @@ pub(crate) struct GroupAgrees {
     log: BTreeMap<LogIndex, Bytes>,
     /// What has been written at a place in a term, by whomever.
     written: BTreeMap<(LogIndex, Term), Bytes>,
-    applied: BTreeMap<LogIndex, Bytes>,
 }
 
 impl GroupAgrees {
@@ -94,6 +93,18 @@ impl GroupAgrees {
     pub(crate) fn may_have(&mut self, node: NodeId, entries: &[(LogIndex, Bytes)]) {
         if self.in_group {
             self.disks.entry(node).or_default().may_have.extend_from_slice(entries);
+        }
+    }
+
+    /// Whether a master's appends have failed since it started.
+    pub(crate) fn is_doubtful(&self, node: NodeId) -> bool {
+        self.disks.get(&node).is_some_and(|disk| !disk.may_have.is_empty())
+    }
+
+    /// A master has started, and this is on its disk: nothing else has been left there.
+    pub(crate) fn found(&mut self, node: NodeId, entries: &[(LogIndex, Bytes)]) {
+        if let Some(disk) = self.disks.get_mut(&node) {
+            disk.may_have.retain(|entry| entries.contains(entry));
         }
     }
 
@@ -155,7 +166,10 @@ impl GroupAgrees {
 
     /// The last entry that a majority keeps for ever, and a disk that has it with all before it.
     fn next_committed(&self) -> Option<(NodeId, LogIndex)> {
-        let groups = [Self::voters(&self.members), Self::voters(&self.members_before)];
+        let mut groups = vec![Self::voters(&self.members)];
+        if self.members.joint {
+            groups.push(Self::voters(&self.members_before));
+        }
         let is_committed = |index: &LogIndex, entry: &LogEntry| {
             let has = |disk: &&MemberDisk| {
                 let there = disk.log.get(index).map(|there| (there.term, there.heard));
@@ -201,7 +215,7 @@ impl GroupAgrees {
                     node.0, self.committed
                 ));
             }
-            if *self.applied.entry(index).or_insert_with(|| bytes.clone()) != bytes {
+            if self.log.get(&index) != Some(&bytes) {
                 return Err(format!("master {} has applied another record {index}", node.0));
             }
         }
