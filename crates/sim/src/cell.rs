@@ -12,8 +12,10 @@ use cairn_env_sim::{
 };
 use cairn_master::{Master, MasterConfig, PageFileLimits, WaitingMember, make_member};
 use cairn_protocol::Role;
-use cairn_store::read_identity;
-use cairn_types::{Address, CellConfig, CellId, Member, MemberStanding, Members, Rack, ServerId};
+use cairn_store::{OperationLog, read_identity};
+use cairn_types::{
+    Address, CellConfig, CellId, LogIndex, Member, MemberStanding, Members, Rack, ServerId,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +29,7 @@ const PAGE_FILE_LIMITS: PageFileLimits = PageFileLimits { garbage_max: 32 << 10,
 /// Small, so that a run fills many segments of the log.
 const SEGMENT_SIZE: u64 = 16 << 10;
 /// Of a cell whose group of masters is made before it begins.
-pub(crate) const CELL: CellId = CellId::new(0xce11);
+const CELL: CellId = CellId::new(0xce11);
 /// Small, so that pushed data ages out now and then.
 pub(crate) const PUSH_BUFFER: u64 = 64 << 10;
 /// A round every few seconds: what rots is to be found while a run lasts.
@@ -172,8 +174,10 @@ fn add_master(
                 recover_past: observer.borrow().recover_past,
             };
             let opened = Master::open(disk.clone(), config);
-            if count > 1 && opened.is_ok() {
-                observer.borrow_mut().look_at_log(boot.node, disk.as_ref());
+            let doubted = opened.is_ok() && observer.borrow().doubts_log(boot.node);
+            if doubted && let Ok(log) = OperationLog::read(disk.as_ref(), CELL, LogIndex::default())
+            {
+                observer.borrow_mut().found_in_log(boot.node, log);
             }
             let (driver, disk) = opened.map_err(|why| why.to_string())?;
             let driver = Rc::new(RefCell::new(driver));

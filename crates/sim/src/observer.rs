@@ -1,6 +1,5 @@
 //! Sees everything at the seam, keeps the ledger, and asks each checker.
 
-use crate::cell::CELL;
 use crate::checkers::group_agrees::GroupAgrees;
 use crate::checkers::it_heals::{Amiss, CellAtRest, Excused, ServerAtRest};
 use crate::checkers::replay_is_state::ReplayIsState;
@@ -12,12 +11,12 @@ use crate::report::CheckFailure;
 use crate::server_book::ServerBook;
 use bytes::Bytes;
 use cairn_consensus::StoredRecord;
-use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, Disk, DiskError};
+use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
 use cairn_master::Master;
 use cairn_master_core::{LogDone, LogJob, LogResult, Record};
 use cairn_protocol::{BatchEntry, ErrorCode, Failure, Request, Response};
-use cairn_store::OperationLog;
+use cairn_store::RecoveredLog;
 use cairn_types::wire::Message;
 use cairn_types::{ChunkHandle, LogIndex, ServerId, Term};
 use std::cell::RefCell;
@@ -110,16 +109,15 @@ impl Observer {
         self.replay.entry(node).or_default().opened(in_group, master);
     }
 
-    /// A master of a group has opened its directory: what failed appends have left is known again.
-    pub(crate) fn look_at_log(&mut self, node: NodeId, disk: &dyn Disk) {
-        if !self.group.is_doubtful(node) {
-            return;
-        }
-        let whole = LogIndex::default();
-        if let Ok(log) = OperationLog::read(disk, CELL, whole) {
-            let mark = log.mark.into_iter().map(|mark| (whole, mark));
-            self.group.found(node, &log.records.into_iter().chain(mark).collect::<Vec<_>>());
-        }
+    /// Whether it is not known what failed appends have left on a master's disk.
+    pub(crate) fn doubts_log(&self, node: NodeId) -> bool {
+        self.group.is_doubtful(node)
+    }
+
+    /// A master of a group has started, and this is in its log: now it is known.
+    pub(crate) fn found_in_log(&mut self, node: NodeId, log: RecoveredLog) {
+        let mark = log.mark.into_iter().map(|mark| (LogIndex::default(), mark));
+        self.group.found(node, &log.records.into_iter().chain(mark).collect::<Vec<_>>());
     }
 
     /// A master's disk has been emptied: who it was is no more.
