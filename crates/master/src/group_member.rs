@@ -278,7 +278,7 @@ impl GroupMember {
                 let group = (&mut self.consensus, self.hello.server, &self.address);
                 match self.changes.begin(now.time, (from, asked), group) {
                     BegunStep::Answered(answer) => answer,
-                    BegunStep::HandsOver => Err(self.send_to_next()?),
+                    BegunStep::HandsOver(going) => Err(self.send_to_next(&going)?),
                     BegunStep::Waits => return Ok(GroupAnswer::Waits),
                 }
             }
@@ -335,9 +335,10 @@ impl GroupMember {
         Failure::not_primary_master(line, primary)
     }
 
-    /// Hands over; what is answered to whoever asked for what the next one has to do (MC3).
-    fn send_to_next(&mut self) -> Result<Failure, ConsensusError> {
-        Ok(match self.consensus.hand_over(&[])? {
+    /// Hands over, to none of these if it can; what is answered to whoever asked for what the next
+    /// one has to do (MC3).
+    fn send_to_next(&mut self, going: &[ServerId]) -> Result<Failure, ConsensusError> {
+        Ok(match self.consensus.hand_over(going)? {
             Some(_) => self.not_in_charge(),
             None => Failure::refused(ErrorCode::Invalid, LAST_VOTER),
         })

@@ -8,8 +8,8 @@
 //!   five.
 //! - MC2: nobody votes who lacks more than a little of the log, and no step is begun while fewer
 //!   than a majority of who will vote can be heard: it might never end.
-//! - MC3: the primary does not take itself out: it hands over, and the next one is asked; not for a
-//!   step that would be refused.
+//! - MC3: the primary does not take itself out: it hands over to one who stays, and the next one is
+//!   asked; not for a step that would be refused.
 //! - MC4: one that was alone has told nobody where it is: that goes with the first step.
 //! - MC5: who was taken in and started anew before it was told of its group is another (R25), at
 //!   the same address: who it was never had anything, and goes with the step that takes it in.
@@ -44,8 +44,9 @@ pub(crate) struct MemberChanges {
 pub(crate) enum BegunStep {
     /// It is answered at once.
     Answered(Result<Response, Failure>),
-    /// It may be done, by another primary (MC3).
-    HandsOver,
+    /// It may be done, by another primary (MC3); by one of these only where there is no other, for
+    /// they are to go as well.
+    HandsOver(Vec<ServerId>),
     /// It has begun, and is answered when it has ended.
     Waits,
 }
@@ -72,8 +73,11 @@ impl MemberChanges {
             let members = consensus.members().clone();
             let answer = Response::ChangeMasters(ChangeMastersAnswer { members });
             return BegunStep::Answered(Ok(answer));
-        } else if change.changes.iter().any(|it| it.goes && it.member.id == me) {
-            return BegunStep::HandsOver;
+        }
+        let going = change.changes.iter().filter(|it| it.goes).map(|it| it.member.id);
+        let going: Vec<ServerId> = going.collect();
+        if going.contains(&me) {
+            return BegunStep::HandsOver(going);
         }
         let index = match consensus.change_members(&change) {
             Ok(index) => index,

@@ -26,7 +26,17 @@ pub fn pinned() -> Vec<Scenario> {
         (247, "a shared file read as none of its writes after a power failure"),
         (363, "a record that two intact replicas held was overruled by one that had lost it"),
     ];
-    found.map(|(seed, name)| Scenario { name, config: as_pinned(seed) }).to_vec()
+    let of_groups = [
+        (58, "two masters that were to go handed the charge to each other for ever"),
+        (1_000, "a member whose identity was not on disk forgot that it had voted"),
+        (
+            1_012,
+            "a master that started anew before it was told of its group could not come in again",
+        ),
+    ];
+    let alone = found.map(|(seed, name)| Scenario { name, config: as_pinned(seed) });
+    let group = |(seed, name)| Scenario { name, config: RunConfig::hard(seed).with_group() };
+    alone.into_iter().chain(of_groups.map(group)).collect()
 }
 
 /// The run of a seed as it was when the pinned ones were found: without what was not there yet.
