@@ -294,7 +294,13 @@ impl ClientCore {
                 let (state, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
                 state.applied(&mut cx, task, &range)
             }
-            Err(failure) => return self.fail(id, failure),
+            Err(failure) => {
+                let (state, _) = self.operations.parts(id, &mut self.client, &mut self.tasks);
+                match state.despite(&failure) {
+                    Some(output) => Poll::Ready(Ok(output)),
+                    None => return self.fail(id, failure),
+                }
+            }
         };
         self.finish_if_over(id, progress);
     }

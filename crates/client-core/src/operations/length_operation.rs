@@ -10,7 +10,7 @@ use crate::tasks::piece_read::PieceRead;
 use crate::tasks::read_piece::{PieceRange, ReadPiece};
 use crate::tasks::task::Task;
 use crate::tasks::task_context::Progress;
-use cairn_protocol::{Locate, Response, Rpc, StatAnswer};
+use cairn_protocol::{ErrorCode, Failure, Locate, Response, Rpc, StatAnswer};
 use cairn_types::{ChunkIndex, EntryId};
 use std::task::Poll;
 
@@ -89,13 +89,24 @@ impl LengthOperation {
             None => Output::Length(length),
         }))
     }
+
+    /// The end could not be read. Who may look at a file's entry and not read the file is told what
+    /// the master says of it.
+    pub(crate) fn despite(&mut self, failure: &Failure) -> Option<Output> {
+        match self {
+            Self::Reading { stat, .. } if failure.code == ErrorCode::PermissionDenied => {
+                stat.take().map(|stat| Output::Answered(Response::Stat(*stat)))
+            }
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::operation::{Operation, Output};
     use crate::test_client::{FILE, chunk, connected, located, result};
-    use cairn_protocol::{ReadAnswer, Request, Response, Stat, StatAnswer};
+    use cairn_protocol::{ErrorCode, Failure, ReadAnswer, Request, Response, Stat, StatAnswer};
     use cairn_types::Entry;
 
     #[test]
@@ -142,5 +153,25 @@ mod tests {
         client.send_bytes(&call, &[], ReadAnswer { readable: 9, ..ReadAnswer::default() });
         let Ok(Output::Answered(Response::Stat(stat))) = result(&done) else { panic!("no stat") };
         assert_eq!(stat.entry.length, 9);
+    }
+
+    #[test]
+    fn a_stat_by_who_may_not_read_the_file_tells_the_length_that_is_recorded() {
+        let mut client = connected();
+        let done = client.start(Operation::Ask(Stat::default().into()));
+        let entry = Entry { id: FILE, chunk_count: 1, length: 3, ..Entry::default() };
+        let last = Some(chunk(0, 5, &[1], Some(1)));
+        client.answer(Response::Stat(StatAnswer { entry, last }));
+        for _ in 0..2 {
+            let call = client.call();
+            if let Request::Read(_) = &call.request {
+                client.send_bytes(&call, &[], ReadAnswer { readable: 9, ..ReadAnswer::default() });
+            } else {
+                let failure = Failure::refused(ErrorCode::PermissionDenied, "not yours");
+                client.tell(&call, Err(failure));
+            }
+        }
+        let Ok(Output::Answered(Response::Stat(stat))) = result(&done) else { panic!("no stat") };
+        assert_eq!(stat.entry.length, 3);
     }
 }

@@ -13,6 +13,7 @@ use crate::tasks::chunk_mutation::AppliedRange;
 use crate::tasks::master_call::MasterAnswer;
 use crate::tasks::piece_read::PieceRead;
 use crate::tasks::task_context::Progress;
+use cairn_protocol::Failure;
 use std::task::Poll;
 
 /// What an operation still has to do.
@@ -128,6 +129,14 @@ impl OperationState {
             Self::Read(read) => read.piece_read(cx, task, piece),
             Self::Length(length) => length.piece_read(cx, &piece),
             other => unreachable!("{other:?} reads nothing"),
+        }
+    }
+
+    /// What is answered although a task failed; nothing: the operation fails with it.
+    pub(crate) fn despite(&mut self, failure: &Failure) -> Option<Output> {
+        match self {
+            Self::Length(length) => length.despite(failure),
+            _ => None,
         }
     }
 
