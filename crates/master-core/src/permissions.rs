@@ -17,6 +17,7 @@
 use crate::record::ATTRIBUTES_LEVEL;
 use crate::state::{EntryRecord, HIDDEN_ROOT, ROOT, State};
 use cairn_protocol::{ErrorCode, Failure};
+use cairn_types::planted::{self, Rule};
 use cairn_types::{Access, CellPath, EntryId, EntryKind, Identity, STICKY};
 use std::sync::Arc;
 
@@ -209,7 +210,8 @@ impl Asker<'_> {
         self.check_make(directory, path)?;
         let Some(holder) = self.state.entry(directory) else { return Ok(()) };
         let attributes = self.state.attributes(&holder);
-        if attributes.mode & STICKY == 0 || is_own || self.owns(&holder) {
+        let is_sticky = attributes.mode & STICKY != 0 && !planted::broken(Rule::PE2);
+        if !is_sticky || is_own || self.owns(&holder) {
             return Ok(());
         }
         let place = self.state.path_of(directory).unwrap_or_default();

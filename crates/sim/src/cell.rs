@@ -14,7 +14,8 @@ use cairn_master::{Master, MasterConfig, PageFileLimits, WaitingMember, make_mem
 use cairn_protocol::Role;
 use cairn_store::{OperationLog, read_identity};
 use cairn_types::{
-    Address, CellConfig, CellId, LogIndex, Member, MemberStanding, Members, Rack, ServerId,
+    Address, CellConfig, CellId, Identity, LogIndex, Member, MemberStanding, Members, Rack,
+    ServerId,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -112,7 +113,8 @@ pub(crate) fn build(
     let servers = (0..run.servers)
         .map(|at| add_chunkserver(&mut world, (at, directories(run, at)), &listed, observer));
     let servers = servers.collect::<Vec<_>>();
-    let clients = (0..clients).map(|at| add_client(&mut world, (at, &listed), ShadowReads::Never));
+    let superuser = (ShadowReads::Never, Identity::default());
+    let clients = (0..clients).map(|at| add_client(&mut world, (at, &listed), superuser.clone()));
     let clients = clients.collect::<Vec<_>>();
     let nodes = CellNodes { master: masters[0], masters, servers, clients };
     if run.clocks_at_bounds {
@@ -243,15 +245,29 @@ pub(crate) fn add_chunkserver(
 
 /// Adds a client that takes the word of masters that are not in charge, and starts it.
 pub(crate) fn add_shadow_reader(world: &mut SimWorld, at: usize, masters: usize) -> NodeId {
-    let reader = add_client(world, (at, &master_addresses(masters)), ShadowReads::First);
+    let asks = (ShadowReads::First, Identity::default());
+    let reader = add_client(world, (at, &master_addresses(masters)), asks);
     world.restart(reader).expect("a fresh process starts");
     reader
+}
+
+/// Adds a client that says it is somebody, and starts it.
+pub(crate) fn add_person(
+    world: &mut SimWorld,
+    at: usize,
+    masters: usize,
+    identity: Identity,
+) -> NodeId {
+    let asks = (ShadowReads::Never, identity);
+    let person = add_client(world, (at, &master_addresses(masters)), asks);
+    world.restart(person).expect("a fresh process starts");
+    person
 }
 
 fn add_client(
     world: &mut SimWorld,
     (at, masters): (usize, &[Address]),
-    shadow_reads: ShadowReads,
+    (shadow_reads, identity): (ShadowReads, Identity),
 ) -> NodeId {
     let masters = masters.to_vec();
     world.add(NodePlan {
@@ -264,7 +280,7 @@ fn add_client(
                 rack: rack_of(at),
                 seed: u128::from(boot.seed) << 64 | at as u128,
                 shadow_reads,
-                identity: cairn_types::Identity::default(),
+                identity: identity.clone(),
             };
             let driver = ClientCore::new(settings);
             Ok(DriverProcess::boxed(boot.node, driver, Arc::new(NoDisk), None))

@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use cairn_client_core::{Operation, Output};
 use cairn_protocol::{
-    Batch, BatchEntry, BatchResult, Create, Delete, Failure, List, MakeDirectory, Open, Rename,
-    Request, Response, SetPolicy, Snapshot, Stat, Undelete,
+    Batch, BatchEntry, BatchResult, Create, Delete, ErrorCode, Failure, List, MakeDirectory, Open,
+    Rename, Request, Response, SetPolicy, Snapshot, Stat, Undelete,
 };
 use cairn_types::{CellPath, Content, Entry, EntryId, PolicyPartNames, PolicyParts};
 use std::fmt;
@@ -211,6 +211,7 @@ pub(crate) fn done_of(output: Output) -> OpOutput {
         Output::Answered(Response::Stat(answer)) => OpOutput::Entry(answer.entry),
         Output::Answered(Response::Open(answer)) => OpOutput::Entry(answer.entry),
         Output::Answered(Response::Snapshot(answer)) => OpOutput::Entry(answer.entry),
+        Output::Answered(Response::SetAttributes(answer)) => OpOutput::Entry(answer.entry),
         Output::Answered(Response::Delete(answer)) => OpOutput::Hidden(answer.hidden),
         Output::Answered(Response::List(answer)) => OpOutput::Entries(answer.entries),
         Output::Answered(Response::Batch(answer)) => {
@@ -231,6 +232,19 @@ fn result_of(result: BatchResult) -> OpResult {
         BatchResult::Open(answer) => OpOutput::Entry(answer.entry),
         BatchResult::Rename(_) | BatchResult::Delete(_) => OpOutput::Nothing,
     })
+}
+
+/// Whether a refusal says something about the names.
+pub(crate) fn speaks_of_names(failure: &Failure) -> bool {
+    matches!(
+        failure.code,
+        ErrorCode::NotFound
+            | ErrorCode::AlreadyExists
+            | ErrorCode::NotADirectory
+            | ErrorCode::IsADirectory
+            | ErrorCode::DirectoryNotEmpty
+            | ErrorCode::Invalid
+    )
 }
 
 /// A path that the simulator itself makes.

@@ -61,6 +61,7 @@ fn faults_for(rule: Rule) -> FaultMix {
 fn run_for(rule: Rule, seed: u64) -> RunConfig {
     match rule {
         Rule::R21 | Rule::A26 => cut_masters(seed),
+        Rule::PE1 | Rule::PE2 => shared_by_people(seed),
         _ => RunConfig { seconds: 30, faults: faults_for(rule), ..RunConfig::of(seed) },
     }
 }
@@ -77,6 +78,13 @@ fn cut_masters(seed: u64) -> RunConfig {
         snapshots: false,
         ..RunConfig::of(seed)
     }
+}
+
+/// People of different names, and masters that end.
+fn shared_by_people(seed: u64) -> RunConfig {
+    let faults = FaultMix::every(2000, &[(FaultKind::KillMaster, 1)]);
+    let (levels, snapshots) = (false, false);
+    RunConfig { faults, people: true, seconds: 60, levels, snapshots, ..RunConfig::of(seed) }
 }
 
 /// Some seconds of faults, and then the cell has to heal.
@@ -106,16 +114,18 @@ pub struct Exposure {
 
 /// What whole runs have to bring to light by themselves: a shadow that lies about how far behind it
 /// is; what lacks replicas and gets none, garbage that stays, a job that stands still, and a master
-/// that tells otherwise than it is.
+/// that tells otherwise than it is; and permissions that are not heeded.
 #[must_use]
-pub fn exposures() -> [Exposure; 5] {
-    let heals = "it_heals";
+pub fn exposures() -> [Exposure; 7] {
+    let (heals, permissions) = ("it_heals", "permissions_hold");
     [
         Exposure { rule: Rule::A26, checker: "shadow_is_prefix", run: cut_masters },
         Exposure { rule: Rule::H1, checker: heals, run: doubting },
         Exposure { rule: Rule::H3, checker: heals, run: |seed| healing(seed, 4) },
         Exposure { rule: Rule::H4, checker: heals, run: |seed| healing(seed, 5) },
         Exposure { rule: Rule::H5, checker: heals, run: |seed| healing(seed, 5) },
+        Exposure { rule: Rule::PE1, checker: permissions, run: shared_by_people },
+        Exposure { rule: Rule::PE2, checker: permissions, run: shared_by_people },
     ]
 }
 

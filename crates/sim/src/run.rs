@@ -1,8 +1,9 @@
 //! One run, from the first process to the last reading.
 
-use crate::cell;
+use crate::cell::{self, CellNodes};
 use crate::checkers;
-use crate::checkers::linearizable_names::{Judgement, judge};
+use crate::checkers::linearization::Judgement;
+use crate::checkers::{linearizable_names, permissions_hold};
 use crate::fault_injector::FaultInjector;
 use crate::healing::heal;
 use crate::observer::Observer;
@@ -10,11 +11,11 @@ use crate::replica_audit::{AuditedFile, audit};
 use crate::report::{CheckFailure, RunConfig, RunReport};
 use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
-    Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, PeoplesActs, Progress,
-    QuotaPressure, RandomWriter, RecordFile, SequentialFiles, ShadowReader, SharedFile, Snapshots,
-    TailingReader,
+    Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, OwnedHistory, OwnedNames,
+    PeoplesActs, Progress, QuotaPressure, RandomWriter, RecordFile, SequentialFiles, ShadowReader,
+    SharedFile, Snapshots, TailingReader,
 };
-use cairn_env_sim::{WorldStep, WorldTime};
+use cairn_env_sim::{SimWorld, WorldStep, WorldTime};
 use cairn_types::planted::Rule;
 use cairn_types::{CellConfig, EntryId};
 use std::cell::{Cell, RefCell};
@@ -38,8 +39,15 @@ struct WorkloadFiles {
     random: Rc<RefCell<SharedFile>>,
     records: Vec<Rc<RefCell<RecordFile>>>,
     names: Rc<RefCell<NameHistory>>,
+    owned: Rc<RefCell<OwnedHistory>>,
     /// Files of snapshots.
     copies: Rc<RefCell<Vec<EntryId>>>,
+}
+
+impl WorkloadFiles {
+    fn person(&self, (client, who): (usize, usize)) -> Box<dyn Workload> {
+        Box::new(OwnedNames::new(client, who, self.owned.clone()))
+    }
 }
 
 /// Runs one seed.
@@ -81,6 +89,7 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
         let count = config.masters + config.spare_masters;
         nodes.clients.push(cell::add_shadow_reader(&mut world, CLIENTS, count));
     }
+    let people = config.people.then(|| add_people(config, &mut world, &mut nodes));
     let mut sim = Simulation::new(world, nodes, cell_config, observer.clone());
     let mut injector = FaultInjector::new(config.faults.clone());
     let shared = WorkloadFiles {
@@ -88,9 +97,11 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
         random: SharedFile::named("/shared"),
         records: vec![RecordFile::named("/log-1"), RecordFile::named("/log-2")],
         names: Rc::default(),
+        owned: Rc::default(),
         copies: Rc::default(),
     };
     let mut workloads = workloads(&sim, &shared, config);
+    workloads.extend(people.into_iter().flatten().map(|person| shared.person(person)));
     start_all(&mut sim, &mut workloads, 0);
     injector.start(&mut sim);
     let settled = match config.spare_masters {
@@ -114,7 +125,7 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     if config.heals && observer.borrow().failure.is_none() {
         heal(&mut sim);
     }
-    judge_names(&mut sim, &shared);
+    judge_histories(&mut sim, &shared);
     let first = workloads.len();
     workloads.push(Box::new(last_reader(&shared)));
     start_all(&mut sim, &mut workloads, first);
@@ -123,6 +134,22 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
         audit(&mut sim, &audited(&shared));
     }
     finish(&mut sim, report);
+}
+
+/// Adds a client for each of the people; which client is whom.
+fn add_people(
+    config: &RunConfig,
+    world: &mut SimWorld,
+    nodes: &mut CellNodes,
+) -> Vec<(usize, usize)> {
+    let masters = config.masters + config.spare_masters;
+    let mut people = Vec::new();
+    for (who, person) in permissions_hold::PEOPLE.iter().enumerate() {
+        let at = nodes.clients.len();
+        nodes.clients.push(cell::add_person(world, at, masters, person.identity()));
+        people.push((at, who));
+    }
+    people
 }
 
 /// No fault is left, and nothing new is asked for. A pause lasts for its time, whatever else ends:
@@ -235,12 +262,20 @@ fn run_for(
     }
 }
 
-fn judge_names(sim: &mut Simulation, shared: &WorkloadFiles) {
-    let judgement = judge(&shared.names.borrow().events);
-    match judgement {
+fn judge_histories(sim: &mut Simulation, shared: &WorkloadFiles) {
+    match linearizable_names::judge(&shared.names.borrow().events) {
         Judgement::Linearizable => sim.reach("names judged linearizable"),
         Judgement::Undecided => sim.reach("names left undecided"),
         Judgement::Not(why) => sim.fail("linearizable_names", why),
+    }
+    let owned = shared.owned.borrow();
+    if owned.events.is_empty() {
+        return;
+    }
+    match permissions_hold::judge(&owned.events) {
+        Judgement::Linearizable => sim.reach("permissions judged"),
+        Judgement::Undecided => sim.reach("permissions left undecided"),
+        Judgement::Not(why) => sim.fail("permissions_hold", why),
     }
 }
 

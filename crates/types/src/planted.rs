@@ -99,6 +99,10 @@ crate::code! {
         H5 = 105,
         /// A shadow master says how far behind it may be.
         A26 = 126,
+        /// Every directory of the way to a name is searched by its mode as it is then.
+        PE1 = 201,
+        /// A name is taken away by who may, in a sticky directory as well.
+        PE2 = 202,
     }
 }
 

@@ -1,18 +1,11 @@
 //! Names are linearizable: there is one order of all namespace operations, true to time, in which
-//! each answer is right; an *unknown* operation happened or not, once (R23, R24, R35).
-//!
-//! Just-in-time linearization: a configuration is a state of the names and the set of operations
-//! under way that have happened already in it. At each answer every configuration is carried on
-//! by operations under way until the answered one has happened as answered; those in which it
-//! cannot are dropped. None left: no order explains what was seen.
+//! each answer is right (`linearization.rs`; R23, R24, R35).
 //!
 //! Knows the workload's own small model of a namespace, and nothing of the master's.
 
+use super::linearization::{self, HistoryEnd, HistoryEvent, Judgement, Sequential};
 use cairn_types::EntryId;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// More configurations than these are not pursued; the history is left undecided.
-const CONFIGURATIONS_MAX: usize = 20_000;
+use std::collections::BTreeMap;
 
 /// An operation on names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,21 +42,10 @@ pub(crate) enum NameAnswer {
 }
 
 /// How it ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NameEnd {
-    Answered(NameAnswer),
-    /// Nothing happened, and nothing is said about the names.
-    NotDone,
-    /// It may happen at any time from its start on.
-    Unknown,
-}
+pub(crate) type NameEnd = HistoryEnd<NameAnswer>;
 
-/// Start or end of operation `id`, in true order.
-#[derive(Clone, Debug)]
-pub(crate) enum NameEvent {
-    Began(usize, NameOp),
-    MutationEnd(usize, NameEnd),
-}
+/// Its start or its end.
+pub(crate) type NameEvent = HistoryEvent<NameOp, NameAnswer>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct NameNode {
@@ -81,21 +63,6 @@ enum NameEffect {
     Did,
     Saw(NameNode),
     Listed(Vec<String>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct NameConfiguration {
-    names: NameTree,
-    /// Under way, and happened already, with what came of it.
-    happened: BTreeMap<usize, NameEffect>,
-}
-
-/// What the search says.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Judgement {
-    Linearizable,
-    Not(String),
-    Undecided,
 }
 
 fn parent(path: &str) -> &str {
@@ -178,25 +145,45 @@ fn rename(names: &mut NameTree, from: &str, to: &str, replace: bool) -> bool {
     true
 }
 
-/// The search over one history.
+/// What answers have told of the names so far.
 #[derive(Default)]
-struct LinearizationSearch {
-    under_way: BTreeMap<usize, NameOp>,
-    /// Those that ended as unknown: nobody will ever say what they saw.
-    unknown: BTreeSet<usize>,
-    /// Entry ids that answers have told, by the operation that made them.
+struct NamesTold {
+    /// Entry ids, by the operation that made them.
     ids: BTreeMap<usize, EntryId>,
 }
 
-impl LinearizationSearch {
+impl NamesTold {
     fn is(&self, thing: NameNode, id: EntryId) -> bool {
         match self.ids.get(&thing.made_by) {
             Some(made) => *made == id,
             None => !self.ids.values().any(|made| *made == id),
         }
     }
+}
 
-    fn right(&self, effect: &NameEffect, answer: &NameAnswer) -> bool {
+impl Sequential for NamesTold {
+    type State = NameTree;
+    type Op = NameOp;
+    type Effect = NameEffect;
+    type Answer = NameAnswer;
+
+    fn happen(names: &mut NameTree, id: usize, op: &NameOp) -> NameEffect {
+        happen(names, id, op)
+    }
+
+    fn changes(effect: &NameEffect) -> bool {
+        *effect == NameEffect::Did
+    }
+
+    fn told(&mut self, id: usize, op: &NameOp, answer: &NameAnswer) {
+        if let (NameAnswer::Entry { id: entry, .. }, false) =
+            (answer, matches!(op, NameOp::Stat(_) | NameOp::Open(_)))
+        {
+            self.ids.insert(id, *entry);
+        }
+    }
+
+    fn is_right(&self, effect: &NameEffect, answer: &NameAnswer) -> bool {
         match (effect, answer) {
             (NameEffect::Nothing, answer) => *answer == NameAnswer::Refused,
             (NameEffect::Did, NameAnswer::Done | NameAnswer::Entry { .. }) => true,
@@ -207,96 +194,17 @@ impl LinearizationSearch {
             _ => false,
         }
     }
-
-    /// All configurations in which operation `id` has happened as answered.
-    fn answered(
-        &self,
-        from: BTreeSet<NameConfiguration>,
-        id: usize,
-        answer: &NameAnswer,
-    ) -> Option<BTreeSet<NameConfiguration>> {
-        let mut seen = from.clone();
-        let mut frontier: Vec<NameConfiguration> = from.into_iter().collect();
-        let mut reached = BTreeSet::new();
-        while let Some(mut configuration) = frontier.pop() {
-            if let Some(effect) = configuration.happened.remove(&id) {
-                if self.right(&effect, answer) {
-                    reached.insert(configuration);
-                }
-                continue;
-            }
-            for (other, op) in &self.under_way {
-                if configuration.happened.contains_key(other) {
-                    continue;
-                }
-                let mut next = configuration.clone();
-                let effect = happen(&mut next.names, *other, op);
-                if self.unknown.contains(other) && effect != NameEffect::Did {
-                    continue;
-                }
-                next.happened.insert(*other, effect);
-                if seen.insert(next.clone()) {
-                    frontier.push(next);
-                }
-            }
-            if seen.len() > CONFIGURATIONS_MAX {
-                return None;
-            }
-        }
-        Some(reached)
-    }
-}
-
-fn forget(configurations: BTreeSet<NameConfiguration>, id: usize) -> BTreeSet<NameConfiguration> {
-    let without = |mut it: NameConfiguration| {
-        it.happened.remove(&id);
-        it
-    };
-    configurations.into_iter().map(without).collect()
 }
 
 /// Judges a whole history, which began with no names at all.
 pub(crate) fn judge(history: &[NameEvent]) -> Judgement {
-    let mut search = LinearizationSearch::default();
-    let first = NameConfiguration { names: NameTree::new(), happened: BTreeMap::new() };
-    let mut configurations = BTreeSet::from([first]);
-    for event in history {
-        match event {
-            NameEvent::Began(id, op) => {
-                search.under_way.insert(*id, op.clone());
-            }
-            NameEvent::MutationEnd(id, NameEnd::NotDone) => {
-                search.under_way.remove(id);
-                // Where it did something, or was let happen at all, the answer says otherwise.
-                configurations.retain(|it| it.happened.get(id) != Some(&NameEffect::Did));
-                configurations = forget(configurations, *id);
-            }
-            NameEvent::MutationEnd(id, NameEnd::Unknown) => {
-                search.unknown.insert(*id);
-            }
-            NameEvent::MutationEnd(id, NameEnd::Answered(answer)) => {
-                if let (NameAnswer::Entry { id: entry, .. }, false) =
-                    (answer, matches!(search.under_way[id], NameOp::Stat(_) | NameOp::Open(_)))
-                {
-                    search.ids.insert(*id, *entry);
-                }
-                let Some(next) = search.answered(configurations, *id, answer) else {
-                    return Judgement::Undecided;
-                };
-                let op = search.under_way.remove(id);
-                if next.is_empty() {
-                    return Judgement::Not(format!("nothing explains {answer:?} of {op:?}"));
-                }
-                configurations = next;
-            }
-        }
-    }
-    Judgement::Linearizable
+    linearization::judge(NamesTold::default(), NameTree::new(), history)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Judgement, NameAnswer, NameEnd, NameEvent, NameOp, judge};
+    use super::super::linearization::Judgement;
+    use super::{NameAnswer, NameEnd, NameEvent, NameOp, judge};
     use cairn_types::EntryId;
 
     fn began(id: usize, op: NameOp) -> NameEvent {
@@ -304,7 +212,7 @@ mod tests {
     }
 
     fn answered(id: usize, answer: NameAnswer) -> NameEvent {
-        NameEvent::MutationEnd(id, NameEnd::Answered(answer))
+        NameEvent::Ended(id, NameEnd::Answered(answer))
     }
 
     fn entry(id: u64) -> NameAnswer {
@@ -354,7 +262,7 @@ mod tests {
             began(0, create()),
             answered(0, entry(7)),
             began(1, delete()),
-            NameEvent::MutationEnd(1, NameEnd::Unknown),
+            NameEvent::Ended(1, NameEnd::Unknown),
             began(2, stat()),
         ];
         let with = |tail: &[NameEvent]| judge(&[&start[..], tail].concat());

@@ -16,6 +16,7 @@ mod masters;
 mod moves;
 mod mutations;
 mod names;
+mod permissions;
 mod policies;
 mod quotas;
 mod raises;
@@ -32,6 +33,7 @@ pub fn drills() -> Vec<Drill> {
         [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
     let of_rules = [&of_rules.concat()[..], group_founding::DRILLS, lies::DRILLS];
     let of_names = [deletion::DRILLS, policies::DRILLS, quotas::DRILLS, snapshots::DRILLS].concat();
+    let of_names = [of_names, permissions::DRILLS.to_vec()].concat();
     let of_heals = [repair::DRILLS, moves::DRILLS].concat();
     [of_rules.concat(), of_names, of_heals, findings::drills()].concat()
 }

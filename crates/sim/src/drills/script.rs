@@ -1,6 +1,7 @@
 //! What a drill may do: ask, wait, hold a message back, and break things, in the order it tells.
 
 use crate::cell::{self, CellNodes};
+use crate::checkers::permissions_hold::Person;
 use crate::checkers::{self, Verdict};
 use crate::fault_mix::FaultMix;
 use crate::ledger::{ChunkLedger, ServerLedger};
@@ -56,6 +57,7 @@ impl DrillScript {
             batches: false,
             levels: false,
             snapshots: false,
+            people: false,
             strict: false,
             heals: false,
         };
@@ -142,6 +144,14 @@ impl DrillScript {
             }
         }
         Err("no master is in charge".to_owned())
+    }
+
+    /// Adds a client that says it is this person; which client it is.
+    pub(super) fn person(&mut self, person: Person) -> usize {
+        let (at, masters) = (self.nodes().clients.len(), self.nodes().masters.len());
+        let node = cell::add_person(&mut self.sim.world, at, masters, person.identity());
+        self.sim.nodes.clients.push(node);
+        at
     }
 
     /// Begins an operation of a client.

@@ -35,7 +35,10 @@ pub fn pinned() -> Vec<Scenario> {
         ),
     ];
     let alone = found.map(|(seed, name)| Scenario { name, config: as_pinned(seed) });
-    let group = |(seed, name)| Scenario { name, config: RunConfig::hard(seed).with_group() };
+    let group = |(seed, name)| {
+        let config = RunConfig { people: false, ..RunConfig::hard(seed).with_group() };
+        Scenario { name, config }
+    };
     alone.into_iter().chain(of_groups.map(group)).collect()
 }
 

@@ -4,9 +4,9 @@
 //! they open several at a time, which the client may put into one question.
 
 use crate::checkers::linearizable_names::{NameAnswer, NameEnd, NameEvent, NameOp};
-use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, path};
+use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, path, speaks_of_names};
 use crate::simulation::{Simulation, Workload};
-use cairn_protocol::{ErrorCode, Failure, Outcome};
+use cairn_protocol::Outcome;
 use cairn_types::{Content, EntryKind};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -140,19 +140,6 @@ fn asked(op: NameOp) -> ClientOp {
     }
 }
 
-/// Whether a refusal says something about the names.
-fn speaks_of_names(failure: &Failure) -> bool {
-    matches!(
-        failure.code,
-        ErrorCode::NotFound
-            | ErrorCode::AlreadyExists
-            | ErrorCode::NotADirectory
-            | ErrorCode::IsADirectory
-            | ErrorCode::DirectoryNotEmpty
-            | ErrorCode::Invalid
-    )
-}
-
 fn end_of(result: &OpResult) -> NameEnd {
     let entry = |entry: &cairn_types::Entry| NameAnswer::Entry {
         id: entry.id,
@@ -193,7 +180,7 @@ impl Workload for NamespaceChurn {
         };
         assert_eq!(results.len(), ids.len(), "a result for each entry");
         for (id, result) in ids.into_iter().zip(&results) {
-            self.history.borrow_mut().events.push(NameEvent::MutationEnd(id, end_of(result)));
+            self.history.borrow_mut().events.push(NameEvent::Ended(id, end_of(result)));
         }
         if self.doing.is_empty() {
             sim.rest(600);
