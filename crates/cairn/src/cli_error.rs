@@ -13,6 +13,7 @@ use crate::exit_codes::{Exit, advice};
 use cairn_bench::{BenchCause, BenchError};
 use cairn_testkit::HarnessError;
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,6 +78,12 @@ impl From<io::Error> for Cause {
             _ => return Self::new(Exit::Local, error.to_string(), ""),
         };
         Self::new(Exit::Local, why, advice)
+    }
+}
+
+impl From<Infallible> for Cause {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 

@@ -11,6 +11,24 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// How a copy was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopiedBy {
+    /// It has the same chunks.
+    Snapshot,
+    /// Its bytes were read and written.
+    Bytes,
+}
+
+impl CopiedBy {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
 /// Tells of one command's uploads.
 pub(crate) struct Storing {
     output: Arc<Output>,
@@ -26,6 +44,26 @@ impl Storing {
     pub(crate) fn new(output: &Arc<Output>, verbose: bool, makes_parents: &'static str) -> Self {
         let (output, has_warned) = (output.clone(), AtomicBool::new(false));
         Self { output, verbose, makes_parents, has_warned }
+    }
+
+    /// Tells of a copy within a cell, and whether its bytes were copied.
+    ///
+    /// # Errors
+    /// Where it was not made, or nobody listens any more.
+    pub(crate) async fn tell_copy<E: Into<Cause>>(
+        &self,
+        from: &str,
+        to: &RemotePath,
+        (done, by): (Result<u64, UploadError<E>>, CopiedBy),
+    ) -> Result<(), CliError> {
+        match done {
+            Ok(length) => {
+                let (path, by) = (to.path.as_str(), by.name());
+                let value = json!({ "from": from, "path": path, "length": length, "by": by });
+                self.output.done(self.verbose, &value, || format!("{from} -> {to} ({by})"))
+            }
+            Err(error) => Err(self.not_stored(error, from, to).await),
+        }
     }
 
     /// Tells what became of `to`, which comes from what is shown as `from`.

@@ -65,10 +65,16 @@ fn every_command_of_the_guides_page_does_what_it_says() {
     let cell = Cell::start(3);
     let page = include_str!("../../../docs/guide/snapshots.md");
     let told = guide::run_page(&cell, page);
-    let [first, second, third] = &told[..] else { panic!("{told:?}") };
+    let [first, second, shared, copied, third] = &told[..] else { panic!("{told:?}") };
     assert!(first.contains("/backups/monday/in/b\n"), "{first}");
     assert!(second.starts_with("one\nmore\none\nother\n"), "{second}");
     assert!(second.contains("2 files have it since a snapshot"), "{second}");
+    // Of two files the one that nobody wrote to is shared.
+    let sums: Vec<&str> = shared.lines().skip(1).flat_map(str::split_whitespace).collect();
+    assert!(sums.starts_with(&["13", "4", "9", "/data/in", "13", "4", "9", "/data"]), "{shared}");
+    assert!(shared.contains("/backups/monday/in\n"), "{shared}");
+    let wanted = "/data/in/b -> /data/b (snapshot)\n/data/in/b -> /data/b2 (bytes)\n";
+    assert_eq!(copied, wanted);
     assert_eq!(third, "a\nb\n");
     assert_eq!(cell.ok(["cat", "/data/in/a"]), "one\nother\n");
 }

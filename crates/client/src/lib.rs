@@ -72,4 +72,5 @@ pub use crate::quota::QuotaChange;
 pub use crate::reader::{Reader, Tail};
 pub use crate::record_reader::RecordReader;
 pub use crate::record_writer::RecordWriter;
+pub use crate::snapshot::may_copy_bytes;
 pub use crate::writer::Writer;

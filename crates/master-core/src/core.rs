@@ -452,6 +452,7 @@ impl MasterCore {
             ClientToMaster::Find(find) => crate::find::find(asker, &find).map(Response::Find),
             ClientToMaster::GetPolicy(wish) => policy_of(state, &wish).map(Response::GetPolicy),
             ClientToMaster::GetQuota(wish) => quota_of(state, &wish).map(Response::GetQuota),
+            ClientToMaster::CountShared(it) => reads::shared(state, &it).map(Response::CountShared),
             ClientToMaster::CellInfo(_) => Ok(self.cell_info()),
             ClientToMaster::FindPrimary(_) => Ok(self.find_primary()),
             ClientToMaster::Servers(_) => Ok(Response::Servers(self.chunks.servers(&view))),

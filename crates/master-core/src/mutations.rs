@@ -168,7 +168,7 @@ impl Mutations {
         let is_snapshot = |it: &NameMutation| matches!(it, NameMutation::Snapshot(_));
         if is_snapshot(&change) && step.now.time < self.former_leases_until {
             let line = "a master before this one may have granted leases that live yet";
-            let failure = Failure::not_done(ErrorCode::Busy, line);
+            let failure = change.at_once(Failure::not_done(ErrorCode::Busy, line));
             return self.batches.answer(step.out, waiter, Err(failure));
         }
         // Whose names are locked for one waits for one at most.

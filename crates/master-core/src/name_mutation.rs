@@ -8,9 +8,9 @@ use crate::state::{HIDDEN_NAME, ROOT, State};
 use crate::undelete::{hidden_depth, paths_to_lock};
 use cairn_protocol::{
     Create, CreateAnswer, Delete, DeleteAnswer, ErrorCode, Failure, MakeDirectory,
-    MakeDirectoryAnswer, Rename, RenameAnswer, Response, Rpc, SetAttributes, SetAttributesAnswer,
-    SetPolicy, SetPolicyAnswer, SetQuota, SetQuotaAnswer, Snapshot, SnapshotAnswer, Undelete,
-    UndeleteAnswer,
+    MakeDirectoryAnswer, Outcome, Rename, RenameAnswer, Response, Rpc, SetAttributes,
+    SetAttributesAnswer, SetPolicy, SetPolicyAnswer, SetQuota, SetQuotaAnswer, Snapshot,
+    SnapshotAnswer, Undelete, UndeleteAnswer,
 };
 use cairn_types::{CellPath, EntryId, MODE_BITS, MutationName, REPLICATION_MAX};
 
@@ -130,8 +130,20 @@ impl NameMutation {
             Self::Snapshot(wish) if wish.to.is_root() => {
                 Err(Failure::refused(ErrorCode::AlreadyExists, "/: exists already"))
             }
-            Self::Snapshot(_) => Ok(()),
+            Self::Snapshot(wish) => {
+                check_mode(&wish.to, wish.anew.as_ref().and_then(|anew| anew.mode))
+            }
             Self::SetAttributes(set) => check_attributes(set),
+        }
+    }
+
+    /// A refusal that it would take long to wait for the end of: who can copy bytes instead does not.
+    pub(crate) fn at_once(&self, failure: Failure) -> Failure {
+        match self {
+            Self::Snapshot(wish) if wish.anew.is_some() => {
+                Failure { outcome: Outcome::Refused, ..failure }
+            }
+            _ => failure,
         }
     }
 
@@ -142,7 +154,9 @@ impl NameMutation {
                 state.check_level(ATTRIBUTES_LEVEL, &format!("{}: its attributes", set.path))
             }
             Self::Snapshot(wish) => {
-                state.check_level(SNAPSHOT_LEVEL, &format!("{}: a snapshot", wish.from))
+                let checked =
+                    state.check_level(SNAPSHOT_LEVEL, &format!("{}: a snapshot", wish.from));
+                checked.map_err(|failure| self.at_once(failure))
             }
             Self::SetQuota(set) => {
                 state.check_level(QUOTA_LEVEL, &format!("{}: its quota", set.path))

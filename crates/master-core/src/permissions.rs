@@ -94,6 +94,16 @@ impl Asker<'_> {
         Ok(())
     }
 
+    /// May go to where a file stands: ids can be guessed.
+    pub(crate) fn check_known(&self, file: EntryId) -> Result<(), Failure> {
+        match self.state.entry(file).map(|entry| entry.parent) {
+            Some(HIDDEN_ROOT) => self.check_hidden(file, &CellPath::root(), 0),
+            Some(parent) => self.check_search_at(parent, &CellPath::root(), 0),
+            // That it is not there is said by who looks for it.
+            None => Ok(()),
+        }
+    }
+
     /// May reach what is deleted (PE3).
     pub(crate) fn check_deleted(&self, id: EntryId, path: &CellPath) -> Result<(), Failure> {
         if self.may_all() { Ok(()) } else { self.check_hidden(id, path, 0) }

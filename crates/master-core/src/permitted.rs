@@ -31,6 +31,9 @@ impl Asker<'_> {
                 self.check_way(&wish.path)?;
                 self.check_named(&wish.path, |id| self.check_owner(id, &wish.path))
             }
+            ClientToMaster::CountShared(wish) => {
+                wish.files.iter().try_for_each(|part| self.check_known(part.file))
+            }
             ClientToMaster::GetQuota(wish) => self.check_names_of(&wish.path),
             ClientToMaster::ListDeleted(wish) => match &wish.directory {
                 Some(path) => self.check_names_of(path),
@@ -193,10 +196,14 @@ impl Asker<'_> {
         }
     }
 
-    /// Whose the source is may copy it: all in it stays whose it was, and as closed as it was.
+    /// Whose the source is may copy it: all in it stays whose it was, and as closed as it was. What
+    /// is made anew is whose who asks, who needs to read what it was copied from.
     fn check_snapshot(&self, wish: &Snapshot) -> Result<(), Failure> {
         self.check_way(&wish.from)?;
-        self.check_named(&wish.from, |id| self.check_owner(id, &wish.from))?;
+        self.check_named(&wish.from, |id| match wish.anew {
+            Some(_) => self.check(id, Access::READ, &wish.from),
+            None => self.check_owner(id, &wish.from),
+        })?;
         self.check_way(&wish.to)?;
         let (at, missing) = walk(self.state, &wish.to);
         if missing.len() == 1 { self.check_make(at, &wish.to) } else { Ok(()) }

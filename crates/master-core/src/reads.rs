@@ -7,9 +7,10 @@ use crate::state::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
 use crate::view::View;
 use cairn_pagetree::MULTI_GET_MAX;
 use cairn_protocol::{
-    BATCH_OPEN_COUNT_MAX, CellNow, ChunkLocations, ErrorCode, Failure, List, ListAnswer, ListDisks,
-    ListDisksAnswer, Locate, LocateAnswer, Looked, Open, OpenAnswer, ResourceUse, ResourcesAnswer,
-    Response, Stat, StatAnswer, StatusAnswer,
+    BATCH_OPEN_COUNT_MAX, CellNow, ChunkLocations, CountShared, CountSharedAnswer, ErrorCode,
+    Failure, List, ListAnswer, ListDisks, ListDisksAnswer, Locate, LocateAnswer, Looked, Open,
+    OpenAnswer, ResourceUse, ResourcesAnswer, Response, SHARED_FILES_MAX, SharedBytes, SharedPart,
+    Stat, StatAnswer, StatusAnswer,
 };
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind};
 use std::ops::Range;
@@ -18,6 +19,8 @@ use std::ops::Range;
 pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
 /// Names that a `List` may skip: a few pages. It walks past each of them.
 const SKIP_MAX: usize = 16_000;
+/// Files and chunks that one `CountShared` looks at: a few milliseconds.
+const REFERENCES_MAX: u64 = 4096;
 /// Chunks in one answer to `Open` or `Locate`.
 const LOCATE_COUNT_MAX: u32 = 256;
 
@@ -91,6 +94,44 @@ pub(crate) fn locate(view: &View<'_>, wish: &Locate) -> Result<LocateAnswer, Fai
     let (file, indexes) = ((wish.file, &record), wished(wish.first, wish.count));
     let chunks = locations(view, file, indexes, None);
     Ok(LocateAnswer { entry: view.state.described((wish.file, &record), ""), chunks })
+}
+
+/// Which bytes of files stand in chunks that other files have too: as much as one turn looks at.
+pub(crate) fn shared(state: &State, wish: &CountShared) -> Result<CountSharedAnswer, Failure> {
+    if wish.files.len() > SHARED_FILES_MAX {
+        let line = format!("{} files; the limit is {SHARED_FILES_MAX}", wish.files.len());
+        return Err(Failure::refused(ErrorCode::Invalid, line));
+    }
+    let mut left = REFERENCES_MAX;
+    let mut answer = CountSharedAnswer::default();
+    for part in &wish.files {
+        if left == 0 {
+            break;
+        }
+        answer.files.push(shared_of(state, part, &mut left));
+    }
+    assert!(answer.files.len() <= wish.files.len(), "a count for each file at most");
+    Ok(answer)
+}
+
+fn shared_of(state: &State, part: &SharedPart, left: &mut u64) -> SharedBytes {
+    let (sharing, mut counted) = (state.sharing(), SharedBytes::default());
+    *left = left.saturating_sub(1);
+    let file = state.entry(part.file).filter(|_| sharing.is_any_shared());
+    let Some(file) = file else { return counted };
+    let chunk_size = state.config().chunk_size;
+    for (index, handle) in state.chunks_of(part.file, part.first) {
+        if *left == 0 {
+            counted.next = Some(index);
+            break;
+        }
+        *left -= 1;
+        if sharing.is_shared(handle) {
+            let begin = index.get().saturating_mul(chunk_size);
+            counted.shared += file.length.saturating_sub(begin).min(chunk_size);
+        }
+    }
+    counted
 }
 
 /// The chunks of an answer of which no replica is known.

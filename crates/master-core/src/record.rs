@@ -269,6 +269,15 @@ cairn_types::message! {
         5 => first: ChunkIndex,
         /// How many places, holes too.
         6 => count: u64,
+        /// Of a file, where it is made: none, and it is as its source is.
+        7 => anew: Option<CopiedAnew>,
+    }
+}
+cairn_types::message! {
+    /// A file that has the bytes of its source, and everything else as if it had been made anew.
+    pub struct CopiedAnew {
+        /// None: the usual ones.
+        1 => attributes: Option<Attributes>,
     }
 }
 cairn_types::message! {

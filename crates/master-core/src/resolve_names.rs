@@ -4,8 +4,8 @@
 use crate::name_mutation::{NameMutation, invalid, topmost_missing, walk};
 use crate::permissions::Asker;
 use crate::record::{
-    self, ATTRIBUTES_LEVEL, AddDirectories, AddFile, ChangeAttributes, ChangePolicy, Expedite,
-    HideEntry, MoveEntry, NewDirectory, Record,
+    self, ATTRIBUTES_LEVEL, AddDirectories, AddFile, ChangeAttributes, ChangePolicy, CopiedAnew,
+    Expedite, HideEntry, MoveEntry, NewDirectory, Record,
 };
 use crate::snapshot_work::SnapshotPlan;
 use crate::state::{EntryRecord, HIDDEN_ROOT, State};
@@ -45,7 +45,7 @@ pub(crate) fn resolve(
         NameMutation::Delete(delete) => resolve_delete(step, delete),
         NameMutation::SetPolicy(set) => resolve_set_policy(step, set),
         NameMutation::SetQuota(set) => resolve_set_quota(step, set),
-        NameMutation::Snapshot(wish) => resolve_snapshot(step, wish),
+        NameMutation::Snapshot(wish) => resolve_snapshot(step, who, wish),
         // UD2: what is meant now may be another than was locked.
         NameMutation::Undelete(wish) if paths_to_lock(step.state, wish) != locked => {
             Ok(Resolved::LockAgain)
@@ -194,7 +194,11 @@ fn resolve_delete(step: &mut Step<'_>, delete: &Delete) -> Result<Resolved, Fail
     })))
 }
 
-fn resolve_snapshot(step: &mut Step<'_>, wish: &Snapshot) -> Result<Resolved, Failure> {
+fn resolve_snapshot(
+    step: &mut Step<'_>,
+    who: &Identity,
+    wish: &Snapshot,
+) -> Result<Resolved, Failure> {
     let source = step.state.resolve(&wish.from)?;
     let (to_parent, to_name) = parent(step.state, &wish.to)?;
     if step.state.child(to_parent, to_name).is_some() {
@@ -203,7 +207,30 @@ fn resolve_snapshot(step: &mut Step<'_>, wish: &Snapshot) -> Result<Resolved, Fa
     }
     let (mutation, to_name) = (wish.mutation, to_name.to_owned());
     let path_size = wish.to.as_str().len();
-    Ok(Resolved::Snapshot(SnapshotPlan { mutation, source, to_parent, to_name, path_size }))
+    let anew = match &wish.anew {
+        Some(anew) => Some(copied_anew(step.state, (source, wish), (to_parent, who, anew.mode))?),
+        None => None,
+    };
+    Ok(Resolved::Snapshot(SnapshotPlan { mutation, source, to_parent, to_name, path_size, anew }))
+}
+
+/// What the copy of a file is that is as if it had been made in that directory.
+fn copied_anew(
+    state: &State,
+    (source, wish): (EntryId, &Snapshot),
+    (directory, who, mode): (EntryId, &Identity, Option<u32>),
+) -> Result<CopiedAnew, Failure> {
+    let file = state.entry(source).filter(|entry| entry.kind == EntryKind::File);
+    let Some(file) = file else {
+        let line = format!("{}: a directory; files are copied so, one by one", wish.from);
+        return Err(Failure::refused(ErrorCode::IsADirectory, line));
+    };
+    let policy = state.policies().in_directory(directory);
+    if (file.replication, file.synced) != (policy.replication, policy.synced) {
+        return Err(invalid(format!("{}: it is kept otherwise than {}", wish.to, wish.from)));
+    }
+    let attributes = made_in(state, directory, who, (EntryKind::File, mode));
+    Ok(CopiedAnew { attributes })
 }
 
 fn resolve_set_policy(step: &mut Step<'_>, set: &SetPolicy) -> Result<Resolved, Failure> {

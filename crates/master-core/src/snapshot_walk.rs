@@ -4,7 +4,7 @@
 //! - WK2: no path of the copy is longer than a request can name.
 
 use crate::numbers::TermNumbers;
-use crate::record::CopiedEntry;
+use crate::record::{CopiedAnew, CopiedEntry};
 use crate::state::{COPIED_MAX, HIDDEN_ROOT, State};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{ChunkIndex, EntryId, EntryKind, PATH_SIZE_MAX};
@@ -34,6 +34,8 @@ struct FileToCopy {
 pub(crate) struct SnapshotWalk {
     source: EntryId,
     path_size: usize,
+    /// Of a file that is copied alone.
+    anew: Option<CopiedAnew>,
     top: Option<EntryId>,
     directories: VecDeque<DirectoryToCopy>,
     file: Option<FileToCopy>,
@@ -42,9 +44,9 @@ pub(crate) struct SnapshotWalk {
 
 impl SnapshotWalk {
     /// Of a tree whose copy will have a path of so many bytes.
-    pub(crate) fn new(source: EntryId, path_size: usize) -> Self {
+    pub(crate) fn new(source: EntryId, path_size: usize, anew: Option<CopiedAnew>) -> Self {
         let (top, directories, file, failure) = Default::default();
-        Self { source, path_size, top, directories, file, failure }
+        Self { source, path_size, anew, top, directories, file, failure }
     }
 
     /// The top of the copy; none before the first slice.
@@ -78,9 +80,10 @@ impl SnapshotWalk {
                 id: top,
                 parent: HIDDEN_ROOT,
                 name: name.to_owned(),
+                anew: self.anew.clone(),
                 ..CopiedEntry::default()
             };
-            self.take(state, (entry, self.path_size), &mut slice, &mut left);
+            self.take(state, (entry, self.path_size), &mut slice, &mut left)?;
         }
         while left > 0 {
             if let Some(file) = self.file.take() {
@@ -116,7 +119,7 @@ impl SnapshotWalk {
             directory.after.clone_from(&name);
             let (id, parent) = (numbers.entry(), directory.copy);
             let entry = CopiedEntry { source, id, parent, name, ..CopiedEntry::default() };
-            self.take(state, (entry, path_size), slice, left);
+            self.take(state, (entry, path_size), slice, left)?;
             if *left == 0 || self.file.is_some() {
                 self.directories.push_front(directory);
                 return Ok(());
@@ -131,18 +134,25 @@ impl SnapshotWalk {
         (entry, path_size): (CopiedEntry, usize),
         slice: &mut Vec<CopiedEntry>,
         left: &mut u64,
-    ) {
-        // Nothing is known of what is damaged, which was noted.
-        let Some(source) = state.entry(entry.source) else { return };
+    ) -> Result<(), Failure> {
+        // Nothing is known of what is damaged, which was noted: a copy would lack it.
+        let Some(source) = state.entry(entry.source) else {
+            let (name, id) = (&entry.name, entry.source.short());
+            let line = format!(
+                "{name}: the master cannot read its record of entry {id}; nothing has changed"
+            );
+            return Err(Failure::refused(ErrorCode::Io, line));
+        };
         if source.kind == EntryKind::Directory {
             let (source, copy, after) = (entry.source, entry.id, String::new());
             self.directories.push_back(DirectoryToCopy { source, copy, path_size, after });
             slice.push(entry);
             *left = left.saturating_sub(1);
-            return;
+            return Ok(());
         }
         let file = FileToCopy { entry, left: source.chunk_count };
         self.take_places(file, slice, left);
+        Ok(())
     }
 
     /// Places of a file, as many as there is room for.
@@ -160,8 +170,28 @@ impl SnapshotWalk {
         slice.push(CopiedEntry { count, ..entry.clone() });
         if count < places {
             let first = ChunkIndex::new(entry.first.get() + count);
-            self.file =
-                Some(FileToCopy { entry: CopiedEntry { first, ..entry }, left: places - count });
+            let entry = CopiedEntry { first, anew: None, ..entry };
+            self.file = Some(FileToCopy { entry, left: places - count });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SnapshotWalk;
+    use crate::numbers::TermNumbers;
+    use crate::state::State;
+    use cairn_protocol::ErrorCode;
+    use cairn_types::{EntryId, Term};
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_told_and_no_copy_is_made_without_it() {
+        let (state, source) = (State::default(), EntryId::of(Term::new(1), 7));
+        let mut walk = SnapshotWalk::new(source, 2, None);
+        let mut numbers = TermNumbers::new(Term::new(1));
+        let failure = walk.next_slice(&state, &mut numbers, "s").expect_err("nothing is known");
+        assert_eq!(failure.code, ErrorCode::Io);
+        let line = "s: the master cannot read its record of entry 1-7; nothing has changed";
+        assert_eq!(failure.message, line);
     }
 }

@@ -20,7 +20,7 @@ use crate::applied::Applied;
 use crate::chunks::Chunks;
 use crate::outbox::ProposalId;
 use crate::path_locks::Ticket;
-use crate::record::{CopyEntries, DiscardSnapshot, Record, SnapshotTree};
+use crate::record::{CopiedAnew, CopyEntries, DiscardSnapshot, Record, SnapshotTree};
 use crate::scheduler::Fences;
 use crate::snapshot_walk::SnapshotWalk;
 use crate::step::Step;
@@ -44,6 +44,8 @@ pub(crate) struct SnapshotPlan {
     pub(crate) to_name: String,
     /// Bytes of the path that the copy gets.
     pub(crate) path_size: usize,
+    /// The copy of a file that is as if it had been made anew.
+    pub(crate) anew: Option<CopiedAnew>,
 }
 
 /// How far a snapshot is.
@@ -159,7 +161,8 @@ impl SnapshotUnderWay {
                 for length in lengths {
                     step.out.propose(length);
                 }
-                let walk = SnapshotWalk::new(self.plan.source, self.plan.path_size).into();
+                let SnapshotPlan { source, path_size, anew, .. } = self.plan.clone();
+                let walk = SnapshotWalk::new(source, path_size, anew).into();
                 self.phase = SnapshotPhase::Copying { walk, slices: BTreeSet::new(), entries: 0 };
                 self.since = step.now.time;
                 Ok(())

@@ -54,6 +54,7 @@ impl Request {
             Self::GetPolicy(_) => SMALL_ANSWER_SIZE + 4 * PATH_SIZE_MAX,
             Self::Busiest(_) => SMALL_ANSWER_SIZE + BUSIEST_COUNT_MAX * (PATH_SIZE_MAX + 512),
             Self::GetQuota(_) => SMALL_ANSWER_SIZE + QUOTAS_TOLD_MAX * 2 * PATH_SIZE_MAX,
+            Self::CountShared(count) => SMALL_ANSWER_SIZE + 32 * count.files.len(),
             Self::Batch(batch) => batch.answer_size_max().min(whole),
             Self::ListChunks(list) => {
                 let chunk = PATH_SIZE_MAX + 8 * SMALL_ANSWER_SIZE;

@@ -134,5 +134,8 @@ pub use setting_calls::{ChangeSettings, ChangeSettingsAnswer};
 pub use shadow_calls::{
     AskShadow, AskShadowAnswer, ShadowQuestion, ShadowWord, TellShadow, TellShadowAnswer,
 };
-pub use snapshot_calls::{Snapshot, SnapshotAnswer};
+pub use snapshot_calls::{
+    CountShared, CountSharedAnswer, MadeAnew, SHARED_FILES_MAX, SharedBytes, SharedPart, Snapshot,
+    SnapshotAnswer,
+};
 pub use traffic::{TrafficRates, TrafficTotals};

@@ -36,6 +36,7 @@ use crate::{
 };
 use crate::{ConsensusMessages, ConsensusMessagesAnswer, FetchCheckpoint, FetchCheckpointAnswer};
 use crate::{CopyChunk, CopyChunkAnswer};
+use crate::{CountShared, CountSharedAnswer, Snapshot, SnapshotAnswer};
 use crate::{FindPrimary, FindPrimaryAnswer};
 use crate::{GetPolicy, GetPolicyAnswer, SetPolicy, SetPolicyAnswer};
 use crate::{GetQuota, GetQuotaAnswer, SetQuota, SetQuotaAnswer};
@@ -44,7 +45,6 @@ use crate::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer, Recover, R
 use crate::{ListDeleted, ListDeletedAnswer, Undelete, UndeleteAnswer};
 use crate::{RecentRpcs, RecentRpcsAnswer};
 use crate::{SetAttributes, SetAttributesAnswer};
-use crate::{Snapshot, SnapshotAnswer};
 use cairn_types::wire::{Message, WireError};
 
 /// A request message, and what answers it.
@@ -301,6 +301,7 @@ rpcs! {
         36 => GetPolicy -> GetPolicyAnswer,
         37 => SetPolicy -> SetPolicyAnswer,
         180 => Snapshot -> SnapshotAnswer,
+        181 => CountShared -> CountSharedAnswer,
         110 => ListJobs -> ListJobsAnswer,
         111 => CancelJob -> CancelJobAnswer,
         112 => Drain -> DrainAnswer,

@@ -156,6 +156,7 @@ impl Nouns {
             | Ask::Undrain(_)
             | Ask::Balance(_)
             | Ask::ChangeSettings(_)
+            | Ask::CountShared(_)
             | Ask::FindPrimary(_) => Self::default(),
         }
     }
@@ -263,7 +264,7 @@ mod tests {
         let (path, to) = (path("/a"), path("/b"));
         let mutation = MutationName { session: SessionId::new(5), number: MutationNumber::new(6) };
         let mutations: [Request; 4] = [
-            Snapshot { mutation, from: path.clone(), to: to.clone() }.into(),
+            Snapshot { mutation, from: path.clone(), to: to.clone(), anew: None }.into(),
             SetAttributes { mutation, path: path.clone(), ..SetAttributes::default() }.into(),
             SetQuota { mutation, path: path.clone(), ..SetQuota::default() }.into(),
             SetPolicy { mutation, path: path.clone(), ..SetPolicy::default() }.into(),

@@ -139,7 +139,9 @@ impl ClientOp {
                 let set = PolicyParts { replication: level, ..PolicyParts::default() };
                 Request::SetPolicy(SetPolicy { mutation, path, set, inherit, apply })
             }
-            Self::Snapshot { from, to } => Request::Snapshot(Snapshot { mutation, from, to }),
+            Self::Snapshot { from, to } => {
+                Request::Snapshot(Snapshot { mutation, from, to, anew: None })
+            }
             Self::Order { order } => *order,
             Self::Stat { path } => Request::Stat(Stat { path }),
             Self::Open { path } => {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   LocalTree ─► upload, upload_group ─► cell ─► CellWalk ─► download ─► LocalTarget, any sink
-//!                 ▲ any ByteSource
+//!                 ▲ any ByteSource       └─► shared_copy ─► the same cell
 //! ```
 //! Knows the client library and local files. Never knows how a failure is told, or how far things
 //! have come: errors are typed, and progress is handed out as counts of bytes.
@@ -14,6 +14,7 @@ mod local_target;
 mod local_tree;
 mod partial_files;
 mod partial_name;
+mod shared_copy;
 mod upload;
 mod upload_group;
 
@@ -24,5 +25,6 @@ pub use local_target::{LocalTarget, LocalTargetError};
 pub use local_tree::{LocalEntry, LocalProblem, LocalTree};
 pub use partial_files::PartialFiles;
 pub use partial_name::without_partial_name;
+pub use shared_copy::{SharedCopy, copy_shared};
 pub use upload::{UploadError, UploadOptions, upload};
 pub use upload_group::{LocalUpload, groups, upload_group};

@@ -1,5 +1,6 @@
-//! `cairn cp`: copies files and trees within a cell or between cells; the bytes pass through
-//! this client. A file of records stays one: its records are copied as they are stored.
+//! `cairn cp`: copies files and trees within a cell or between cells. Within a cell a copy has the
+//! chunks of what it is of, where both are kept alike; else the bytes pass through this client. A
+//! file of records stays one: its records are copied as they are stored.
 
 use crate::cli_error::{Cause, CliError, Doing, Tally};
 use crate::destination::{Destination, split_last};
@@ -10,12 +11,15 @@ use crate::progress::WorkProgress;
 use crate::reading::{open, warn_of_doubts};
 use crate::session::{RemotePath, Session};
 use crate::side_by_side::{InFlight, side_by_side};
-use crate::storing::Storing;
+use crate::storing::{CopiedBy, Storing};
 use cairn_client::CreateOptions;
-use cairn_transfer::{CellSource, CellWalk, PartialFiles, UploadOptions, upload};
+use cairn_transfer::{
+    CellSource, CellWalk, PartialFiles, Progress, SharedCopy, UploadOptions, copy_shared, upload,
+};
 use cairn_types::EntryKind;
 use clap::Args;
 use std::sync::Arc;
+use tokio::sync::Mutex;
 
 /// Arguments of `cp`.
 #[derive(Args, Debug)]
@@ -26,7 +30,11 @@ pub(crate) struct CpArguments {
     /// Replace files that are there
     #[arg(short, long)]
     force: bool,
-    /// Say what was copied where
+    /// Copy the bytes, also where the copy could have the same chunks until one of the two is
+    /// written to
+    #[arg(long)]
+    data: bool,
+    /// Say what was copied where, and how
     #[arg(short, long)]
     verbose: bool,
     /// Files at once [default: as many as make sense by their sizes]
@@ -48,7 +56,10 @@ struct Copy {
 /// What each copy needs of the command.
 struct CpContext {
     force: bool,
+    data: bool,
     partials: Arc<PartialFiles>,
+    /// A master takes one snapshot at a time.
+    one_at_a_time: Mutex<()>,
     progress: WorkProgress,
     storing: Storing,
 }
@@ -71,7 +82,9 @@ pub(crate) async fn run(
     let total = copies.iter().map(|copy| copy.length).sum();
     let context = Arc::new(CpContext {
         force: cp.force,
+        data: cp.data,
         partials: session.partials()?,
+        one_at_a_time: Mutex::new(()),
         progress: WorkProgress::new("cp", Some(total)),
         storing: Storing::new(output, cp.verbose, ""),
     });
@@ -126,17 +139,44 @@ async fn plan(
 
 impl CpContext {
     async fn copy(&self, Copy { from, to, .. }: Copy) -> Result<(), CliError> {
+        if !self.data && from.address == to.address && self.share(&from, &to).await? {
+            return Ok(());
+        }
         let file = open(&from).await?;
         // What is made is kept as the policy of the place says where it is made.
         let create = CreateOptions { content: file.entry().content, ..CreateOptions::default() };
-        let options =
-            UploadOptions { replace: self.force, partials: self.partials.clone(), create };
+        let options = UploadOptions { create, ..self.options() };
         let mut source = CellSource(file.reader(0));
         let done = upload(&mut source, &to.cell, &to.path, &options, &self.progress).await;
         let length = *done.as_ref().unwrap_or(&0);
-        self.storing.tell(&from.to_string(), &to, done).await?;
+        let told = (done, CopiedBy::Bytes);
+        self.storing.tell_copy(&from.to_string(), &to, told).await?;
         self.storing.warn_of_few_replicas(&to, length).await;
         warn_of_doubts(&from, &file);
         Ok(())
+    }
+
+    fn options(&self) -> UploadOptions {
+        let (replace, partials) = (self.force, self.partials.clone());
+        UploadOptions { replace, partials, ..UploadOptions::default() }
+    }
+
+    /// Makes a copy that has the same chunks; whether that could be done.
+    async fn share(&self, from: &RemotePath, to: &RemotePath) -> Result<bool, CliError> {
+        let done = {
+            let _one = self.one_at_a_time.lock().await;
+            copy_shared(&to.cell, (&from.path, &to.path), &self.options()).await
+        };
+        let done = match done {
+            Ok(SharedCopy::NotSo) => return Ok(false),
+            Ok(SharedCopy::Made(length)) => {
+                self.progress.add(length);
+                Ok(length)
+            }
+            Err(error) => Err(error),
+        };
+        let told = (done, CopiedBy::Snapshot);
+        self.storing.tell_copy(&from.to_string(), to, told).await?;
+        Ok(true)
     }
 }

@@ -7,7 +7,7 @@ use crate::output::{Output, Table, size_text};
 use crate::session::{RemotePath, Session};
 use cairn_protocol::SubtreeTotals;
 use cairn_transfer::{Below, CellWalk};
-use cairn_types::{Entry, EntryKind};
+use cairn_types::{Entry, EntryId, EntryKind};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,6 +18,9 @@ pub(crate) struct DuArguments {
     /// One line for each argument
     #[arg(short, long = "summarize")]
     summary: bool,
+    /// Of these bytes, those in chunks that other files have too since a snapshot
+    #[arg(long)]
+    shared: bool,
     /// Sizes for people
     #[arg(short = 'h', long = "human-readable")]
     human: bool,
@@ -35,13 +38,20 @@ struct LengthSum {
     stored: u64,
     file_count: u64,
     directory_count: u64,
+    /// Bytes in chunks that other files have too, where that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared: Option<u64>,
+    /// The others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own: Option<u64>,
 }
 
 impl LengthSum {
     /// What the master keeps of a directory, which counts itself here.
     fn of(totals: &SubtreeTotals) -> Self {
         let SubtreeTotals { length, stored, file_count, .. } = *totals;
-        Self { length, stored, file_count, directory_count: totals.directory_count + 1 }
+        let directory_count = totals.directory_count + 1;
+        Self { length, stored, file_count, directory_count, ..Self::default() }
     }
 }
 
@@ -77,7 +87,7 @@ async fn one(
     output: &Output,
 ) -> Result<(), CliError> {
     let mut sums: BTreeMap<String, LengthSum> = BTreeMap::new();
-    if du.summary && entry.kind == EntryKind::Directory {
+    if du.summary && !du.shared && entry.kind == EntryKind::Directory {
         // Shadow masters are asked for no totals; a master that keeps none is of an earlier
         // version, and of the place of the deleted none are kept.
         let by_shadow = !matches!(place.cell.shadow_notice().await, Ok(None));
@@ -88,7 +98,10 @@ async fn one(
     }
     let mut walk = CellWalk::new(&place.cell, &place.path, entry);
     while let Some(page) = walk.next_page().await.doing(|| format!("listing {place}"))? {
-        page.iter().for_each(|below| count(below, &mut sums));
+        let shared = if du.shared { Some(shared_of(&place, &page).await?) } else { None };
+        for (at, below) in page.iter().enumerate() {
+            count(below, shared.as_ref().map(|shared| shared[at]), &mut sums);
+        }
     }
     tell(du, &place, &sums, output)
 }
@@ -99,7 +112,10 @@ fn tell(
     sums: &BTreeMap<String, LengthSum>,
     output: &Output,
 ) -> Result<(), CliError> {
-    let mut table = Table::new(&[true, false]);
+    let mut table = Table::new(if du.shared { &[true, true, true, false] } else { &[true, false] });
+    if du.shared && !output.json() {
+        table.row(["TOTAL", "SHARED", "OWN", "PATH"].map(str::to_owned));
+    }
     // Deepest first and the whole at the end, as du does.
     for (relative, sum) in sums.iter().rev() {
         let path = if relative.is_empty() { place.clone() } else { place.join(relative)? };
@@ -110,14 +126,34 @@ fn tell(
             output.value(&SumJson { path: &path.to_string(), sum: *sum })?;
         } else {
             let name = output.name(&path.to_string()).into_owned();
-            table.row([size_text(sum.length, du.human), name]);
+            let size = |bytes: u64| size_text(bytes, du.human);
+            match (sum.shared, sum.own) {
+                (Some(shared), Some(own)) => {
+                    table.row([size(sum.length), size(shared), size(own), name]);
+                }
+                _ => table.row([size(sum.length), name]),
+            }
         }
     }
     table.lines().iter().try_for_each(|line| output.line(line))
 }
 
+/// Of each entry of a page, the bytes in chunks that other files have too.
+async fn shared_of(place: &RemotePath, page: &[Below]) -> Result<Vec<u64>, CliError> {
+    let files = page.iter().filter(|below| below.entry.kind == EntryKind::File);
+    let ids: Vec<EntryId> = files.map(|below| below.entry.id).collect();
+    let counted = place.cell.shared_bytes(&ids).await;
+    let counted = counted.doing(|| format!("looking which chunks of {place} others have"))?;
+    let mut counted = counted.into_iter();
+    let of_entry = |below: &Below| match below.entry.kind {
+        EntryKind::File => counted.next().unwrap_or_default(),
+        EntryKind::Directory => 0,
+    };
+    Ok(page.iter().map(of_entry).collect())
+}
+
 /// Adds what stands somewhere to the sums of all directories above it.
-fn count(below: &Below, sums: &mut BTreeMap<String, LengthSum>) {
+fn count(below: &Below, shared: Option<u64>, sums: &mut BTreeMap<String, LengthSum>) {
     let directory = below.entry.kind == EntryKind::Directory;
     let length = if directory { 0 } else { below.entry.length };
     let one = LengthSum {
@@ -125,6 +161,9 @@ fn count(below: &Below, sums: &mut BTreeMap<String, LengthSum>) {
         stored: length * u64::from(below.entry.replication),
         file_count: u64::from(!directory),
         directory_count: u64::from(directory),
+        // It may have been written to since it was found.
+        shared: shared.map(|shared| shared.min(length)),
+        own: shared.map(|shared| length - shared.min(length)),
     };
     for above in directories_above(&below.relative, directory) {
         match sums.get_mut(above) {
@@ -139,6 +178,9 @@ fn add(sum: &mut LengthSum, one: LengthSum) {
     sum.stored += one.stored;
     sum.file_count += one.file_count;
     sum.directory_count += one.directory_count;
+    let both = |sum: Option<u64>, one: Option<u64>| sum.zip(one).map(|(sum, one)| sum + one);
+    sum.shared = both(sum.shared, one.shared);
+    sum.own = both(sum.own, one.own);
 }
 
 /// The directories that a path counts for, itself included where it is one; `""` is the root of

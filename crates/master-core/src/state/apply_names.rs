@@ -97,7 +97,11 @@ impl NameTree {
     }
 
     /// Attributes as an entry has them.
-    fn number_of(&mut self, kind: EntryKind, attributes: Option<Attributes>) -> AttributesNumber {
+    pub(super) fn number_of(
+        &mut self,
+        kind: EntryKind,
+        attributes: Option<Attributes>,
+    ) -> AttributesNumber {
         let attributes = attributes.unwrap_or_else(|| Attributes::usual(kind));
         // Other bits are none of a mode.
         let mode = attributes.mode & MODE_BITS;

@@ -162,7 +162,11 @@ impl SnapshotChanges<'_> {
     fn make(&mut self, record: &CopyEntries, entry: &CopiedEntry, source: &EntryRecord) {
         let is_top = entry.id == record.top;
         let parent = if is_top { HIDDEN_ROOT } else { entry.parent };
-        let copy = EntryRecord { parent, first: None, ..*source };
+        let mut copy = EntryRecord { parent, first: None, ..*source };
+        if let Some(anew) = &entry.anew {
+            copy.attributes = self.names.number_of(source.kind, anew.attributes);
+            copy.modified = record.time;
+        }
         if is_top {
             let hidden = growing(record.time);
             self.names.insert(entry.id, &hidden.hidden_name(entry.id), &copy);
@@ -171,7 +175,7 @@ impl SnapshotChanges<'_> {
             self.names.insert(entry.id, &entry.name, &copy);
         }
         let said = self.policies.said(entry.source);
-        if said.names().any() {
+        if said.names().any() && entry.anew.is_none() {
             self.policies.say(entry.id, said);
         }
     }

@@ -8,9 +8,9 @@ use super::{HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
 use crate::record::{
     AddDirectories, AddFile, ApplyPolicy, Begin, ChangeAttributes, ChangePolicy, ChangeQuota,
-    CloseChunk, CopiedEntry, CopyEntries, CopyOnWrite, DiscardSnapshot, EndPolicyJob, Expedite,
-    ForgetServer, FoundCell, HideEntry, KnowServer, LetGo, MoveEntry, NewDirectory, OpenChunk,
-    Purge, RaiseLevel, Record, Refuse, SetLength, SetVersion, SnapshotTree,
+    CloseChunk, CopiedAnew, CopiedEntry, CopyEntries, CopyOnWrite, DiscardSnapshot, EndPolicyJob,
+    Expedite, ForgetServer, FoundCell, HideEntry, KnowServer, LetGo, MoveEntry, NewDirectory,
+    OpenChunk, Purge, RaiseLevel, Record, Refuse, SetLength, SetVersion, SnapshotTree,
 };
 use cairn_pagetree::FileId;
 use cairn_protocol::{ErrorCode, Failure};
@@ -304,7 +304,7 @@ impl Drawer {
                 let id = EntryId::of(TERM, self.fresh());
                 let (parent, count) = (top.id, self.random.below(3));
                 let first = ChunkIndex::default();
-                entries.push(CopiedEntry { source, id, parent, name, first, count });
+                entries.push(CopiedEntry { source, id, parent, name, first, count, anew: None });
             }
             return CopyEntries { time, top: top.id, entries }.into();
         }
@@ -332,11 +332,24 @@ impl Drawer {
         .into()
     }
 
+    fn anew(&mut self) -> Option<CopiedAnew> {
+        let attributes = self.random.chance(500).then(|| self.attributes());
+        self.random.chance(500).then_some(CopiedAnew { attributes })
+    }
+
     fn copied(&mut self, state: &State, parent: EntryId) -> CopiedEntry {
         let kind = if self.random.chance(500) { EntryKind::File } else { EntryKind::Directory };
         let (source, id) = (self.entry(state, kind), EntryId::of(TERM, self.fresh()));
         let (name, first) = (self.name(), ChunkIndex::default());
-        CopiedEntry { source, id, parent, name, first, count: self.random.below(3) }
+        CopiedEntry {
+            source,
+            id,
+            parent,
+            name,
+            first,
+            count: self.random.below(3),
+            anew: self.anew(),
+        }
     }
 
     fn draw_move(&mut self, state: &State, time: WallTime, mutation: MutationName) -> Record {

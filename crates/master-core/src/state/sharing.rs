@@ -13,6 +13,12 @@ pub struct Sharing<'a> {
 }
 
 impl<'a> Sharing<'a> {
+    /// Whether any chunk has several files.
+    #[must_use]
+    pub fn is_any_shared(&self) -> bool {
+        !self.shared.is_empty()
+    }
+
     /// Whether several files have a chunk.
     #[must_use]
     pub fn is_shared(&self, handle: ChunkHandle) -> bool {

@@ -1,11 +1,11 @@
 //! Snapshots among other requests: what waits for them, what they refuse, and what a retry gets.
 
 use super::cell::{Cell, path};
-use cairn_master_core::record::OpenChunk;
+use cairn_master_core::record::{OpenChunk, SetLength};
 use cairn_master_core::state::HIDDEN_ROOT;
 use cairn_master_core::{MasterCore, Record};
-use cairn_protocol::{ErrorCode, Outcome, Response, Snapshot};
-use cairn_types::{CellConfig, ChunkHandle, PATH_SIZE_MAX, Term};
+use cairn_protocol::{CountShared, ErrorCode, Outcome, Response, SharedPart, Snapshot};
+use cairn_types::{CellConfig, ChunkHandle, ChunkIndex, EntryId, PATH_SIZE_MAX, Term};
 
 /// A cell whose masters can all apply what comes of a snapshot, with the directory `/d`.
 fn cell() -> Cell {
@@ -20,7 +20,7 @@ fn cell() -> Cell {
 }
 
 fn snapshot(cell: &mut Cell, from: &str, to: &str) -> Snapshot {
-    Snapshot { mutation: cell.mutation(), from: path(from), to: path(to) }
+    Snapshot { mutation: cell.mutation(), from: path(from), to: path(to), anew: None }
 }
 
 #[test]
@@ -154,6 +154,56 @@ fn what_grows_is_not_emptied_with_what_was_deleted() {
     let Some(Ok(Response::Snapshot(answer))) = cell.answer(taken) else { panic!("taken") };
     assert_eq!(answer.entries, 2501);
     assert!(cell.exists("/s/0") && cell.exists("/s/2499"));
+}
+
+#[test]
+fn one_question_looks_at_so_many_chunks_and_the_next_goes_on() {
+    let mut cell = cell();
+    let mut files = Vec::new();
+    for at in 0..3 {
+        let create = cell.create(&format!("/d/{at}"));
+        let Ok(Response::Create(made)) = cell.ask(create) else { panic!("creates") };
+        files.push(made.entry.id);
+    }
+    let (chunk_size, count) = (CellConfig::tiny().chunk_size, 2000);
+    let mut state = cell.core.state().clone();
+    for number in 0..3 * count {
+        let (file, index) = (files[number as usize / 2000], ChunkIndex::new(number % count));
+        let handle = ChunkHandle::of(Term::new(1), 10_000 + number);
+        let open = OpenChunk { file, index, handle, set_size: 3, ..OpenChunk::default() };
+        state.apply(state.applied().next(), Term::new(1), &open.into());
+        let length = (index.get() + 1) * chunk_size;
+        let set = SetLength { file, length, ..SetLength::default() };
+        state.apply(state.applied().next(), Term::new(1), &set.into());
+    }
+    cell.index = state.applied().get();
+    cell.core = MasterCore::new(state, Term::new(2), 7);
+    cell.wakes.clear();
+    cell.begin();
+    cell.commit();
+    let count_from = |cell: &mut Cell, parts: &[(EntryId, u64)]| {
+        let part = |(file, first): &(EntryId, u64)| SharedPart {
+            file: *file,
+            first: ChunkIndex::new(*first),
+        };
+        let asked = cell.ask(CountShared { files: parts.iter().map(part).collect() });
+        let Ok(Response::CountShared(answer)) = asked else { panic!("{asked:?}") };
+        let told = answer.files.into_iter().map(|it| (it.shared / chunk_size, it.next));
+        told.collect::<Vec<_>>()
+    };
+    let all = [(files[0], 0), (files[1], 0), (files[2], 0)];
+    let nothing = count_from(&mut cell, &all);
+    assert_eq!(nothing, [(0, None); 3], "where nothing is shared nothing is looked at");
+    cell.stand_still(CellConfig::tiny().longest_lease().as_millis() as u64);
+    let wish = snapshot(&mut cell, "/d", "/s");
+    cell.ask(wish).expect("taken");
+    // 4096 files and chunks in one turn.
+    let first = count_from(&mut cell, &all);
+    let next = Some(ChunkIndex::new(93));
+    assert_eq!(first, [(count, None), (count, None), (93, next)]);
+    assert_eq!(count_from(&mut cell, &[(files[2], 93)]), [(count - 93, None)]);
+    let more = CountShared { files: vec![SharedPart::default(); 1001] };
+    assert_eq!(cell.code(more), Some(ErrorCode::Invalid));
 }
 
 #[test]
