@@ -58,7 +58,9 @@ pub(crate) fn finish(
 ) {
     let mut answer = CheckReplicaAnswer::default();
     match result {
-        Ok(ChunkDone::Looked { fault }) => answer.fault = fault,
+        Ok(ChunkDone::Looked { fault, reflinked }) => {
+            (answer.fault, answer.reflinked) = (fault, reflinked);
+        }
         Ok(ChunkDone::Scrubbed { size, next, bad }) => {
             (answer.size, answer.next) = (size, next);
             answer.bad_offset = bad.unwrap_or_default();

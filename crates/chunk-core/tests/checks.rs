@@ -37,14 +37,14 @@ fn a_file_that_is_gone_is_told_to_who_asked_and_to_the_master() {
     bench.check(false);
     let (id, job) = bench.job();
     assert_eq!(job, ChunkJob::Look { handle: handle() });
-    bench.done(id, Ok(ChunkDone::Looked { fault: ReplicaFault::Sound }));
+    bench.done(id, Ok(ChunkDone::Looked { fault: ReplicaFault::Sound, reflinked: false }));
     let answer = bench.checked();
     assert_eq!((answer.fault, answer.damaged), (ReplicaFault::Sound, false));
     assert_eq!(bench.damaged(), []);
     bench.jobs.clear();
     bench.check(false);
     let (id, _) = bench.job();
-    bench.done(id, Ok(ChunkDone::Looked { fault: ReplicaFault::NoSidecar }));
+    bench.done(id, Ok(ChunkDone::Looked { fault: ReplicaFault::NoSidecar, reflinked: false }));
     let answer = bench.checked();
     assert_eq!((answer.fault, answer.replica.handle), (ReplicaFault::NoSidecar, handle()));
     assert_eq!(bench.damaged(), [handle()]);

@@ -107,6 +107,18 @@ fn failure(error: Error) -> IoFailure {
     }
 }
 
+/// What came of a file's cloning (`FICLONE`): whether the file system can. Most say that they know
+/// no such thing, some that they cannot do it with these files.
+fn cloned(done: Result<(), Errno>) -> Result<bool, IoFailure> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS | Errno::XDEV | Errno::INVAL) => {
+            Ok(false)
+        }
+        Err(errno) => Err(failure(errno.into())),
+    }
+}
+
 /// A sync is asked for: what fails from here on has been tried (D2).
 fn sync_failed(error: Error) -> SyncError {
     SyncError::Failed(failure(error))
@@ -148,6 +160,16 @@ impl Disk for OsDisk {
 
     fn remove(&self, path: &str) -> Result<(), IoFailure> {
         std::fs::remove_file(self.at(path)).map_err(failure)
+    }
+
+    fn clone_file(&self, from: &str, to: &str) -> Result<bool, IoFailure> {
+        let source = File::open(self.at(from)).map_err(failure)?;
+        let copy = OpenOptions::new().write(true).create_new(true).open(self.at(to));
+        let cloned = cloned(rustix::fs::ioctl_ficlone(copy.map_err(failure)?, source));
+        if cloned != Ok(true) {
+            self.remove(to)?;
+        }
+        cloned
     }
 
     fn sync_dir(&self, directory: &str) -> Result<(), SyncError> {
@@ -291,11 +313,32 @@ impl DiskFile for OsFile {
 mod tests {
     use super::{OsDisk, make_durably};
     use cairn_env::{Disk, IoFailure, OpenMode, conformance};
+    use std::sync::Arc;
 
     #[test]
     fn a_directory_does_what_the_contract_of_a_disk_says() {
         let directory = tempfile::tempdir().expect("a scratch directory");
         conformance::judge_disk(&OsDisk::open(directory.path()).expect("opens"));
+    }
+
+    #[test]
+    fn files_are_cloned_where_the_file_system_can_and_else_nothing_is_made() {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let can = conformance::judge_clones(&OsDisk::open(directory.path()).expect("opens"));
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let disk: Arc<dyn Disk> = Arc::new(OsDisk::open(directory.path()).expect("opens"));
+        let made_so = cairn_store::conformance::judge_local_copy(&disk);
+        assert_eq!(made_so, can, "a chunk's copy is a clone where the file system can");
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_clone_is_told_apart_from_one_that_failed() {
+        use rustix::io::Errno;
+        let unable = [Errno::OPNOTSUPP, Errno::NOTTY, Errno::NOSYS, Errno::XDEV, Errno::INVAL];
+        assert!(unable.into_iter().all(|errno| super::cloned(Err(errno)) == Ok(false)));
+        assert_eq!(super::cloned(Ok(())), Ok(true));
+        assert_eq!(super::cloned(Err(Errno::NOSPC)), Err(IoFailure::NoSpace));
+        assert_eq!(super::cloned(Err(Errno::IO)), Err(IoFailure::Device));
     }
 
     #[test]

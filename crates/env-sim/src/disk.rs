@@ -11,6 +11,7 @@
 //! - Handles, locks and files of a session are dead after [`SimDisk::crash`] and
 //!   [`SimDisk::power_loss`]; the controller's own handle lives on.
 
+mod cloning;
 mod faults;
 mod inode;
 mod names;
@@ -71,6 +72,8 @@ struct DiskState {
     unreadable: Option<UnreadableBytes>,
     /// It was pulled out.
     absent: bool,
+    /// Its file system can let files share their pages.
+    clones_files: bool,
 }
 
 impl DiskState {
@@ -172,6 +175,7 @@ impl SimDisk {
             locks: BTreeSet::new(),
             unreadable: None,
             absent: false,
+            clones_files: false,
         };
         Self { state: Arc::new(Mutex::new(state)), session: None }
     }
@@ -371,6 +375,10 @@ impl Disk for SimDisk {
         state.unlink(inode);
         state.names.remove(path);
         Ok(())
+    }
+
+    fn clone_file(&self, from: &str, to: &str) -> Result<bool, IoFailure> {
+        self.living()?.clone_file(from, to)
     }
 
     fn sync_dir(&self, directory: &str) -> Result<(), SyncError> {

@@ -147,10 +147,10 @@ fn a_file_that_vanished_under_an_open_store_is_missed_by_name() {
     for (kind, fault) in [("chunk", ReplicaFault::NoFile), ("meta", ReplicaFault::NoSidecar)] {
         let disk = new_disk();
         let (store, _) = filled(&disk, true);
-        assert_eq!(store.look(HANDLE), Ok(ReplicaFault::Sound));
+        assert_eq!(store.look(HANDLE), Ok((ReplicaFault::Sound, false)));
         // It is open still, and could be read.
         disk.remove(&path(kind)).unwrap();
-        assert_eq!(store.look(HANDLE), Ok(fault));
+        assert_eq!(store.look(HANDLE), Ok((fault, false)));
         assert_eq!(store.look(HANDLE), Err(ChunkError::Corrupt { offset: 0 }), "it is lost");
         assert!(store.read(HANDLE, 0, 10).is_err(), "what is left of it reaches nobody");
         let disk = new_disk();
@@ -160,6 +160,6 @@ fn a_file_that_vanished_under_an_open_store_is_missed_by_name() {
         let disk = new_disk();
         let (store, _) = filled(&disk, true);
         disk.open(&path(kind), OpenMode::Write).unwrap().set_size(1024).unwrap();
-        assert_eq!(store.look(HANDLE), Ok(ReplicaFault::Short));
+        assert_eq!(store.look(HANDLE), Ok((ReplicaFault::Short, false)));
     }
 }

@@ -25,6 +25,15 @@ fn it_does_what_the_contract_says() {
 }
 
 #[test]
+fn it_clones_files_where_it_can_and_else_makes_nothing() {
+    let disk = SimDisk::new("sim", ROOM);
+    assert!(!conformance::judge_clones(&disk));
+    let disk = SimDisk::new("sim", ROOM);
+    disk.can_clone_files();
+    assert!(conformance::judge_clones(&disk));
+}
+
+#[test]
 fn a_kill_keeps_what_was_written_and_frees_the_locks() {
     let disk = SimDisk::new("sim", ROOM);
     let session = disk.session();

@@ -281,6 +281,8 @@ pub enum ChunkDone {
     Looked {
         /// What is wrong.
         fault: ReplicaFault,
+        /// Its file was made as a clone of another's.
+        reflinked: bool,
     },
     /// Of `Sync`.
     Synced,

@@ -2,6 +2,47 @@
 
 use crate::{Disk, IoFailure, OpenMode, SyncError};
 
+/// Judges [`Disk::clone_file`]; whether this disk can.
+///
+/// # Panics
+/// Where the disk does not do what the contract says.
+pub fn judge_clones(disk: &dyn Disk) -> bool {
+    disk.make_dir("cloning").expect("makes");
+    let (from, to) = ("cloning/from", "cloning/to");
+    assert_eq!(disk.clone_file(from, to), Err(IoFailure::NotFound));
+    let source = disk.open(from, OpenMode::CreateNew).expect("a new file");
+    let content: Vec<u8> = (0..70_000u32).map(|at| at.to_le_bytes()[0] ^ 7).collect();
+    source.write_at(&content, 0).expect("writes");
+    let can = disk.clone_file(from, to).expect("can, or says that it cannot");
+    if !can {
+        assert_eq!(disk.open(to, OpenMode::Read).map(drop), Err(IoFailure::NotFound));
+        assert_eq!(disk.list("cloning"), Ok(vec!["from".to_owned()]), "nothing was made");
+        return false;
+    }
+    assert_eq!(disk.clone_file(from, to), Err(IoFailure::AlreadyExists));
+    let copy = disk.open(to, OpenMode::Write).expect("is there");
+    let read = |file: &dyn crate::DiskFile| {
+        let mut bytes = vec![0; content.len() + 1];
+        let size = file.read_at(&mut bytes, 0).expect("reads");
+        bytes.truncate(size);
+        bytes
+    };
+    assert!(read(copy.as_ref()) == content, "it has the same bytes, unsynced ones too");
+    // Each goes on by itself.
+    copy.write_at(b"copy", 4096).expect("writes");
+    source.write_at(b"source", 0).expect("writes");
+    source.set_size(50_000).expect("cuts");
+    copy.sync().expect("syncs");
+    let (mut of_copy, mut of_source) = (content.clone(), content.clone());
+    of_copy[4096..4100].copy_from_slice(b"copy");
+    of_source.truncate(50_000);
+    of_source[..6].copy_from_slice(b"source");
+    assert!(read(copy.as_ref()) == of_copy && read(source.as_ref()) == of_source);
+    disk.remove(from).expect("removes");
+    assert!(read(copy.as_ref()) == of_copy, "it needs its source no more");
+    true
+}
+
 /// Judges a [`Disk`] that starts out empty.
 ///
 /// # Panics

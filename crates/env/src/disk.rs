@@ -166,6 +166,13 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the system says.
     fn remove(&self, path: &str) -> Result<(), IoFailure>;
+    /// Makes a file that has the bytes of another and shares their place on the disk with it, until
+    /// one of the two is written to; durable as anything written is (D1). False where the file
+    /// system cannot: then nothing was made.
+    ///
+    /// # Errors
+    /// [`IoFailure::AlreadyExists`]; [`IoFailure::NotFound`]; as the system says.
+    fn clone_file(&self, from: &str, to: &str) -> Result<bool, IoFailure>;
     /// Makes the names in a directory durable (D1).
     ///
     /// # Errors

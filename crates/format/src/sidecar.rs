@@ -43,6 +43,8 @@ pub struct ChunkHead {
     pub acknowledged_serial: SerialNumber,
     /// The checksum of the last block, while it is partial; else zero.
     pub tail_checksum: Crc32c,
+    /// Its file was made as a clone of another's, with whose it may share bytes on the disk.
+    pub reflinked: bool,
 }
 
 impl ChunkHead {
@@ -81,6 +83,7 @@ impl ChunkHead {
             out.extend_from_slice(&field.to_le_bytes());
         }
         out.extend_from_slice(&self.tail_checksum.to_le_bytes());
+        out.extend_from_slice(&u32::from(self.reflinked).to_le_bytes());
         sealed::seal(out, HEAD_SLOT_SIZE)
     }
 
@@ -104,6 +107,7 @@ impl ChunkHead {
             acknowledged: fields.u64()?,
             acknowledged_serial: SerialNumber::new(fields.u64()?),
             tail_checksum: fields.u32()?,
+            reflinked: fields.u32()? & 1 == 1,
         })
     }
 }

@@ -109,6 +109,8 @@ cairn_types::message! {
         5 => next: Option<u64>,
         /// The server knew it as damaged before.
         6 => damaged: bool,
+        /// Without `data`: its file was made as a clone of another chunk's, on the same disk.
+        7 => reflinked: bool,
     }
 }
 

@@ -215,9 +215,15 @@ pub(crate) fn add_chunkserver(
     let (observer, masters) = (observer.clone(), masters.to_vec());
     let address = Address::new(format!("server{at}:7401"));
     let (name, mine) = (format!("server{at}"), address.clone());
-    let disk = |number: usize| match number {
-        0 => SimDisk::new(name.clone(), DISK_CAPACITY),
-        more => SimDisk::new(format!("{name}-{more}"), DISK_CAPACITY),
+    let disk = |number: usize| {
+        let disk = match number {
+            0 => SimDisk::new(name.clone(), DISK_CAPACITY),
+            more => SimDisk::new(format!("{name}-{more}"), DISK_CAPACITY),
+        };
+        if at % 2 == 1 {
+            disk.can_clone_files();
+        }
+        disk
     };
     world.add(NodePlan {
         disks: (0..directories).map(disk).collect(),

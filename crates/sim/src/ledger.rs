@@ -268,14 +268,17 @@ impl Ledger {
         let chunk = self.chunk(handle);
         match work {
             CloneWork::Finish { stands } => {
-                let source = match chunk.copied_of.get(&node).copied() {
+                let copied_of = chunk.copied_of.get(&node).copied();
+                let source = match copied_of {
                     Some(of) => self.chunks.get(&of).and_then(|of| of.replicas.get(&node)),
                     None => {
                         let from = chunk.fetched.get(&node).map(|(from, _)| *from);
                         from.and_then(|from| self.chunks[&handle].replicas.get(&from))
                     }
                 };
-                let clone = source.map(|source| source.copied(stands)).unwrap_or_default();
+                let mut clone = source.map(|source| source.copied(stands)).unwrap_or_default();
+                // A copy on the disk itself may be a clone of its file: what rots is in both.
+                clone.flipped = copied_of.is_some() && source.is_some_and(|source| source.flipped);
                 self.chunk(handle).clones.insert(node, clone);
             }
             CloneWork::Begin { anew: false } => {}

@@ -420,8 +420,8 @@ impl ChunkDisk {
                 Ok(ChunkDone::Scrubbed { size, next, bad })
             }
             ChunkJob::Look { handle } => {
-                let fault = self.store_of(handle)?.look(handle)?;
-                Ok(ChunkDone::Looked { fault })
+                let (fault, reflinked) = self.store_of(handle)?.look(handle)?;
+                Ok(ChunkDone::Looked { fault, reflinked })
             }
             ChunkJob::Sync { handle } => {
                 self.store_of(handle)?.sync(handle).map(|()| ChunkDone::Synced)

@@ -20,6 +20,7 @@ use cairn_format::{ChunkHead, block_checksum_offset, encode_block_checksums};
 use cairn_protocol::ReplicaReport;
 use cairn_types::{BlockChecksums, ChunkHandle, Crc32c};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The directory.
@@ -46,6 +47,8 @@ struct CloneFiles {
     checksums: Vec<Crc32c>,
     /// As it is on disk, all of it; none while it is not.
     finished: Option<ChunkHead>,
+    /// Its file shares its bytes with another chunk's.
+    reflinked: bool,
 }
 
 /// The clones of one data directory.
@@ -53,6 +56,8 @@ struct CloneFiles {
 pub(crate) struct CloneDirectory {
     disk: Arc<dyn Disk>,
     clones: Mutex<BTreeMap<ChunkHandle, Arc<Mutex<CloneFiles>>>>,
+    /// The file system has said that it cannot clone files.
+    cannot_reflink: AtomicBool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -81,7 +86,7 @@ impl CloneDirectory {
             Err(IoFailure::NotFound) => {}
             Err(failure) => return Err(disk_error(failure)),
         }
-        Ok(Self { disk, clones: Mutex::default() })
+        Ok(Self { disk, clones: Mutex::default(), cannot_reflink: AtomicBool::new(false) })
     }
 
     fn get(&self, handle: ChunkHandle) -> Result<Arc<Mutex<CloneFiles>>, ChunkError> {
@@ -105,10 +110,61 @@ impl CloneDirectory {
         let data = self.disk.open(&clone_path(handle, "chunk"), OpenMode::Create);
         let (data, length) = (data.map_err(disk_error)?, 0);
         let (checksums, finished) = (Vec::new(), None);
-        let unsynced = 0;
-        let clone = CloneFiles { handle, data, block_size, length, unsynced, checksums, finished };
-        locked(&self.clones).insert(handle, Arc::new(Mutex::new(clone)));
+        let (unsynced, reflinked) = (0, false);
+        self.keep(CloneFiles {
+            handle,
+            data,
+            block_size,
+            length,
+            unsynced,
+            checksums,
+            finished,
+            reflinked,
+        });
         Ok((0, BlockChecksums::default()))
+    }
+
+    fn keep(&self, clone: CloneFiles) {
+        locked(&self.clones).insert(clone.handle, Arc::new(Mutex::new(clone)));
+    }
+
+    /// Whether it is worth trying.
+    pub(crate) fn may_reflink(&self) -> bool {
+        !self.cannot_reflink.load(Ordering::Relaxed)
+    }
+
+    /// Makes a clone whose file shares its bytes with the chunk file at `from`, of which the head
+    /// and the checksums of all blocks say what it holds; whether the file system can.
+    pub(crate) fn reflink(
+        &self,
+        handle: ChunkHandle,
+        from: &str,
+        (head, checksums): (&ChunkHead, BlockChecksums),
+    ) -> Result<bool, ChunkError> {
+        self.remove(handle)?;
+        self.disk.make_dir(CLONES_DIRECTORY).map_err(disk_error)?;
+        let to = clone_path(handle, "chunk");
+        if !self.disk.clone_file(from, &to).map_err(disk_error)? {
+            self.cannot_reflink.store(true, Ordering::Relaxed);
+            return Ok(false);
+        }
+        let data = self.disk.open(&to, OpenMode::Write).map_err(disk_error)?;
+        // Room may have been reserved for more.
+        data.set_size(head.length).map_err(disk_error)?;
+        let ChunkHead { block_size, length, .. } = *head;
+        let (checksums, finished, reflinked) = (checksums.0, None, true);
+        let unsynced = 0;
+        self.keep(CloneFiles {
+            handle,
+            data,
+            block_size,
+            length,
+            unsynced,
+            checksums,
+            finished,
+            reflinked,
+        });
+        Ok(true)
     }
 
     /// Puts whole blocks in their place.
@@ -207,6 +263,7 @@ impl CloneFiles {
             length: self.length,
             acknowledged: stands.acknowledged,
             acknowledged_serial: stands.acknowledged_serial,
+            reflinked: self.reflinked,
             ..ChunkHead::empty(self.handle, self.block_size)
         };
         if head.tail_size() > 0 {

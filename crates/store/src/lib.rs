@@ -19,6 +19,7 @@ mod chunk_service;
 mod chunk_store;
 mod chunk_store_open;
 mod clone_files;
+pub mod conformance;
 mod data_directories;
 mod identity_file;
 mod local_copy;

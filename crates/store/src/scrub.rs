@@ -34,12 +34,13 @@ impl ChunkStore {
         self.with_chunk(handle, |chunk| scrub(chunk, &self.directory, offset))
     }
 
-    /// Whether a chunk's files are there, and as long as they should be.
+    /// Whether a chunk's files are there, and as long as they should be; and whether its file was
+    /// made as a clone of another's.
     ///
     /// # Errors
     /// [`ChunkError`] where it cannot be said, or was lost before.
-    pub fn look(&self, handle: ChunkHandle) -> Result<ReplicaFault, ChunkError> {
-        self.with_chunk(handle, |chunk| look(chunk, &self.directory))
+    pub fn look(&self, handle: ChunkHandle) -> Result<(ReplicaFault, bool), ChunkError> {
+        self.with_chunk(handle, |chunk| Ok((look(chunk, &self.directory)?, chunk.head.reflinked)))
     }
 }
 

@@ -124,7 +124,9 @@ impl NoBytes {
             | ChunkJob::Install { .. }
             | ChunkJob::Clone { .. } => return Err(ChunkError::NoSuchChunk),
             ChunkJob::Verify { .. } => ChunkDone::Verified { good: true },
-            ChunkJob::Look { .. } => ChunkDone::Looked { fault: ReplicaFault::Sound },
+            ChunkJob::Look { .. } => {
+                ChunkDone::Looked { fault: ReplicaFault::Sound, reflinked: false }
+            }
             ChunkJob::Scrub { .. } => ChunkDone::Scrubbed { size: 0, next: None, bad: None },
             ChunkJob::Sync { .. } => ChunkDone::Synced,
             ChunkJob::Settle { .. } => ChunkDone::Settled,

@@ -9,11 +9,12 @@ use crate::output::Output;
 use crate::session::Session;
 use cairn_client::Cell;
 use cairn_protocol::{
-    ChunkLocations, ListedChunk, ListedReplica, ReasonCode, ServerState, ServerStatus,
+    CheckReplica, ChunkLocations, ListedChunk, ListedReplica, ReasonCode, ServerState, ServerStatus,
 };
-use cairn_types::{CellPath, ChunkHandle, Entry, EntryKind};
+use cairn_types::{CellPath, ChunkHandle, Entry, EntryKind, ReplicaAt};
 use clap::Args;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Arguments of `explain`.
 #[derive(Args, Debug)]
@@ -41,15 +42,17 @@ pub(crate) async fn run(
     };
     let doing = || format!("explaining {subject}");
     let answer = cell.explain(&subject).await.doing(doing)?;
+    let servers = cell.servers().await.doing(doing)?;
     if !output.json() {
-        return answer.lines.iter().try_for_each(|line| output.line(&output.name(line)));
+        answer.lines.iter().try_for_each(|line| output.line(&output.name(line)))?;
+        return tell_reflinked(&cell, &subject, &servers, output).await;
     }
     let mut value = json!({ "subject": subject, "healthy": answer.healthy });
-    let servers = cell.servers().await.doing(doing)?;
     if let Ok(path) = CellPath::parse(&subject) {
         let entry = cell.stat(&path).await.doing(doing)?;
         if entry.kind == EntryKind::File {
             let listed = all_listed(&cell, &path).await?;
+            value["reflinked"] = reflinked_json(&reflinked(&cell, &listed, &servers).await);
             let chunks = cell.chunks(&path).await.doing(doing)?;
             let of = |handle| listed.iter().find(|chunk| chunk.handle == handle);
             let all = chunks.iter().map(|chunk| explained(chunk, &entry, of(chunk.handle)));
@@ -64,12 +67,82 @@ pub(crate) async fn run(
         // One that the log does not know has no more to tell than the lines say.
         if let Some(chunk) = listed.iter().find(|chunk| chunk.handle == handle) {
             value["path"] = chunk.path.as_str().into();
+            let reflinked = reflinked(&cell, std::slice::from_ref(chunk), &servers).await;
+            value["reflinked"] = reflinked_json(&reflinked);
             value["chunks"] = json!([listed_json(chunk)]);
         } else {
             value["lines"] = json!(answer.lines);
         }
     }
     output.value(&value)
+}
+
+/// Chunks whose replicas are looked at on their servers.
+const LOOKED_AT_MAX: usize = 16;
+/// How long a server may take to answer for one; it may be about to fall silent.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+
+/// A replica whose file was made as a clone of another's on its server's disk.
+struct Reflinked<'a> {
+    handle: ChunkHandle,
+    at: &'a ReplicaAt,
+}
+
+/// Which replicas of the first of these chunks were made so: their servers know, where these live.
+async fn reflinked<'a>(
+    cell: &Cell,
+    chunks: &[ListedChunk],
+    servers: &'a [ServerStatus],
+) -> Vec<Reflinked<'a>> {
+    let mut found = Vec::new();
+    for chunk in chunks.iter().take(LOOKED_AT_MAX) {
+        let live = chunk.replicas.iter().filter(|it| it.state == ServerState::Live);
+        for replica in live {
+            let status = servers.iter().find(|status| status.at.server == replica.server);
+            let Some(at) = status.map(|status| &status.at) else { continue };
+            let look = CheckReplica { handle: chunk.handle, offset: 0, data: false };
+            // Who does not answer has not said so.
+            let asked = tokio::time::timeout(LOOK_MAX, cell.ask_server(at, look)).await;
+            if matches!(asked, Ok(Ok(told)) if told.reflinked) {
+                found.push(Reflinked { handle: chunk.handle, at });
+            }
+        }
+    }
+    found
+}
+
+fn reflinked_json(reflinked: &[Reflinked<'_>]) -> Value {
+    let one = |it: &Reflinked<'_>| json!({ "handle": it.handle.short(), "server": it.at.server.to_string() });
+    reflinked.iter().map(one).collect()
+}
+
+/// Tells of replicas that were made by a reflink, for people.
+async fn tell_reflinked(
+    cell: &Cell,
+    subject: &str,
+    servers: &[ServerStatus],
+    output: &Output,
+) -> Result<(), CliError> {
+    let listed = match (CellPath::parse(subject), ChunkHandle::parse(subject)) {
+        (Ok(path), _) => cell.listed_chunks(Some(&path), ChunkHandle::default()).await,
+        (_, Some(handle)) => {
+            let before = ChunkHandle::new(handle.get().saturating_sub(1));
+            cell.listed_chunks(None, before).await.map(|(mut chunks, resume)| {
+                chunks.retain(|chunk| chunk.handle == handle);
+                (chunks, resume)
+            })
+        }
+        _ => return Ok(()),
+    };
+    // Who may not list what is below a directory has been told all there is for him.
+    let Ok((chunks, _)) = listed else { return Ok(()) };
+    for it in reflinked(cell, &chunks, servers).await {
+        let (handle, address) = (it.handle.short(), it.at.address.as_str());
+        output.line(&format!(
+            "chunk {handle}: the replica on {address} was made by a reflink on its disk"
+        ))?;
+    }
+    Ok(())
 }
 
 /// A file's chunks as the master knows them.

@@ -137,6 +137,14 @@ impl FaultState {
         Ok(())
     }
 
+    /// A file has the pages of another.
+    pub(super) fn share(&mut self, from: InodeNumber, to: InodeNumber) {
+        self.fire("disk: file cloned");
+        let bad = self.unreadable.range((from, 0)..=(from, u64::MAX));
+        let bad: Vec<_> = bad.map(|(_, page)| (to, *page)).collect();
+        self.unreadable.extend(bad);
+    }
+
     /// All of the disk is written anew.
     pub(super) fn written_anew(&mut self) {
         self.unreadable.clear();

@@ -198,6 +198,11 @@ impl Inode {
         self.cached = self.durable.clone();
     }
 
+    /// The pages that were written.
+    pub(super) fn pages(&self) -> Vec<(u64, CachedPage)> {
+        self.cached.pages.iter().map(|(number, page)| (*number, Arc::clone(page))).collect()
+    }
+
     /// What a page holds, if it was ever written.
     pub(super) fn page(&self, number: u64) -> Option<CachedPage> {
         self.cached.pages.get(&number).cloned()
