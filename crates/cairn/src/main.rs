@@ -23,6 +23,7 @@ mod find_tests;
 mod fresh_seed;
 mod globs;
 mod http;
+mod http_addresses;
 mod interrupt;
 mod limit_arguments;
 mod local_users;

@@ -327,6 +327,38 @@ fn an_address_that_is_none_or_taken_is_refused_at_the_start() {
 }
 
 #[test]
+fn status_and_servers_say_where_the_doors_are() {
+    let cell = Cell::start(2);
+    let wanted = [&cell.chunkservers[0], &cell.chunkservers[1]].map(|server| {
+        let door = door(server.log());
+        (server.address().to_owned(), door)
+    });
+    // Heartbeats tell of them.
+    let told = || {
+        let mut told: Vec<(String, String)> = Vec::new();
+        for server in cell.json(&["status"])["servers"].as_array().expect("servers") {
+            let text = |name: &str| server[name].as_str().unwrap_or_default().to_owned();
+            told.push((text("address"), text("http")));
+        }
+        told
+    };
+    await_until("each server's door is told", || {
+        let told = told();
+        wanted.iter().all(|server| told.contains(server))
+    });
+    let master = door(cell.masters[0].log());
+    await_until("the master's too", || cell.json(&["status"])["master"]["http"] == master.as_str());
+    assert!(cell.ok(["status"]).contains(&format!(", http {master}\n")));
+    let lines = cell.ok(["servers"]);
+    for (address, door) in &wanted {
+        let line = lines.lines().find(|line| line.starts_with(address.as_str()));
+        assert!(line.is_some_and(|line| line.ends_with(door.as_str())), "{lines}");
+    }
+    let servers = cell.ok(["servers", "--json"]);
+    assert!(wanted.iter().all(|(_, door)| servers.contains(&format!("\"http\":\"{door}\""))));
+}
+
+#[test]
 fn every_command_of_the_guides_page_is_answered() {
     let cell = Cell::start(2);
     let door = door(cell.masters[0].log());

@@ -64,7 +64,7 @@ pub use launch::{
 pub use limits::LaunchLimits;
 pub use log_sink::LogSink;
 pub use name_lookup::behind_names;
-pub use process_meter::ProcessMeter;
+pub use process_meter::{ProcessMeter, tell_http};
 pub use rpc_log_options::{RPC_LOG_SIZE_MIN, RPC_LOG_SIZE_STANDARD, RpcLogOptions};
 pub use rpc_meter::RpcCounts;
 pub use this_process::{UMASK_USUAL, process_identity, process_umask};

@@ -7,13 +7,27 @@ use cairn_env::{ConnectionId, LatencyCounts, Resources};
 use cairn_protocol::ResourceUse;
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Where the kernel tells of this process.
 const STATUS: &str = "/proc/self/status";
 const DESCRIPTORS: &str = "/proc/self/fd";
+
+/// Where this process has its HTTP port: the port, and the address as `ResourceUse` has it.
+static HTTP_PORT: AtomicU32 = AtomicU32::new(0);
+static HTTP_IP: AtomicU32 = AtomicU32::new(0);
+
+/// This process has an HTTP port from now on, which all of its servers tell of.
+pub fn tell_http(at: SocketAddr) {
+    let ip = match at.ip() {
+        IpAddr::V4(ip) => ip.to_bits(),
+        IpAddr::V6(_) => 0,
+    };
+    HTTP_IP.store(ip, Ordering::Relaxed);
+    HTTP_PORT.store(u32::from(at.port()), Ordering::Relaxed);
+}
 
 /// Measures one server of this process. Memory and descriptors are those of all of it.
 #[derive(Debug, Default)]
@@ -94,6 +108,8 @@ impl Resources for ProcessMeter {
             descriptors_max: self.descriptors_max,
             connections: self.connections.load(Ordering::Relaxed),
             connections_max: self.connections_max,
+            http_port: HTTP_PORT.load(Ordering::Relaxed),
+            http_ip: HTTP_IP.load(Ordering::Relaxed),
             ..ResourceUse::default()
         }
     }

@@ -41,6 +41,10 @@ cairn_types::message! {
         /// Connections taken in.
         8 => connections: u64,
         9 => connections_max: u64,
+        /// Where its HTTP port is; zero: it has none.
+        10 => http_port: u32,
+        /// The IPv4 address that this is bound to; zero: any, or none of that kind.
+        11 => http_ip: u32,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cli_error::{CliError, Doing};
 use crate::commands::status::traffic_json;
+use crate::http_addresses::HttpAddresses;
 use crate::output::{Output, Table, size_text, span_text};
 use crate::session::Session;
 use cairn_client::{Cell, DiskStatus, ServerDuty};
@@ -46,10 +47,12 @@ pub(crate) struct ServerJson {
     heartbeat_age_ms: u64,
     traffic: serde_json::Value,
     scrub: serde_json::Value,
+    http: Option<String>,
 }
 
-impl From<&ServerStatus> for ServerJson {
-    fn from(status: &ServerStatus) -> Self {
+impl ServerJson {
+    /// Of a server, and where the HTTP ports are.
+    pub(crate) fn of(status: &ServerStatus, http: &HttpAddresses) -> Self {
         Self {
             server: status.at.server.to_string(),
             address: status.at.address.to_string(),
@@ -67,6 +70,7 @@ impl From<&ServerStatus> for ServerJson {
             heartbeat_age_ms: status.heartbeat_age_ms,
             traffic: traffic_json(&status.traffic),
             scrub: scrub_json(status),
+            http: http.of(status.at.server).map(str::to_owned),
         }
     }
 }
@@ -170,12 +174,13 @@ fn disks_text(status: &ServerStatus) -> String {
 }
 
 /// The servers as lines, with a head.
-pub(crate) fn table(servers: &[ServerStatus], human: bool) -> Vec<String> {
-    let mut table =
-        Table::new(&[false, false, false, true, true, true, true, true, true, true, true, false]);
+pub(crate) fn table(servers: &[ServerStatus], http: &HttpAddresses, human: bool) -> Vec<String> {
+    let mut table = Table::new(&[
+        false, false, false, true, true, true, true, true, true, true, true, false, false,
+    ]);
     let head = [
         "ADDRESS", "RACK", "STATE", "CHUNKS", "BAD", "LEASES", "STORED", "USED", "OF", "DISKS",
-        "HEARD", "SCRUB",
+        "HEARD", "SCRUB", "HTTP",
     ];
     table.row(head.map(str::to_owned));
     for status in servers {
@@ -192,6 +197,7 @@ pub(crate) fn table(servers: &[ServerStatus], human: bool) -> Vec<String> {
             disks_text(status),
             format!("{} ago", span_text(status.heartbeat_age_ms)),
             scrub_text(status),
+            http.of(status.at.server).unwrap_or("-").to_owned(),
         ]);
     }
     table.lines()
@@ -275,13 +281,14 @@ pub(crate) async fn run(
     }
     let doing = || format!("asking the cell at {} for its servers", session.address());
     let all = cell.servers().await.doing(doing)?;
-    if output.json() {
-        return all.iter().try_for_each(|status| output.value(&ServerJson::from(status)));
-    }
-    if servers.traffic {
+    if servers.traffic && !output.json() {
         return traffic_table(&all).iter().try_for_each(|line| output.line(line));
     }
-    table(&all, !servers.bytes).iter().try_for_each(|line| output.line(line))
+    let http = HttpAddresses::ask(&cell, "").await;
+    if output.json() {
+        return all.iter().try_for_each(|status| output.value(&ServerJson::of(status, &http)));
+    }
+    table(&all, &http, !servers.bytes).iter().try_for_each(|line| output.line(line))
 }
 
 #[cfg(test)]

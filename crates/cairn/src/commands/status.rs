@@ -4,6 +4,7 @@ use crate::cli_error::{CliError, Doing};
 use crate::commands::servers::{ServerJson, state_text, table};
 use crate::commands::{jobs, resources};
 use crate::exit_codes::Exit;
+use crate::http_addresses::HttpAddresses;
 use crate::output::{Output, size_text, span_text, time_text};
 use crate::session::Session;
 use cairn_client::{CellConfig, JobStatus};
@@ -97,7 +98,8 @@ pub(crate) async fn run(
     let config = config.doing(doing)?;
     // Who has answered just now.
     let (address, said) = cell.master().await.doing(doing)?;
-    let master = AnsweringMaster { address, role: said.role };
+    let http = HttpAddresses::ask(&cell, address.as_str()).await;
+    let master = AnsweringMaster { address, role: said.role, http };
     let health = Health::of(&status);
     if output.json() {
         let mut value = to_json(&status, &master, (&servers, &jobs), health);
@@ -112,10 +114,12 @@ pub(crate) async fn run(
 }
 
 /// The master that has answered.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct AnsweringMaster {
     address: Address,
     role: MasterRole,
+    /// Its own HTTP port, and those of the chunkservers.
+    http: HttpAddresses,
 }
 
 fn to_json(
@@ -128,7 +132,11 @@ fn to_json(
             "health": health.word(),
             "reasons": status.reasons,
             "cell": status.cell.to_string(),
-            "master": { "address": master.address.as_str(), "role": master.role.name() },
+            "master": {
+                "address": master.address.as_str(),
+                "role": master.role.name(),
+                "http": master.http.master,
+            },
             "term": status.term.get(),
             "log_index": status.log_index,
             "started_ms": status.started.as_millis(),
@@ -146,7 +154,7 @@ fn to_json(
             "used": status.used,
             "stored": status.stored,
             "jobs": jobs.iter().map(jobs::to_json).collect::<Vec<_>>(),
-            "servers": servers.iter().map(ServerJson::from).collect::<Vec<_>>(),
+            "servers": servers.iter().map(|it| ServerJson::of(it, &master.http)).collect::<Vec<_>>(),
     })
 }
 
@@ -313,8 +321,9 @@ fn lines(
     let started = time_text(status.started);
     let (term, index) = (status.term, status.log_index);
     let (role, address) = (master.role.name(), &master.address);
+    let http = master.http.master.as_ref().map(|at| format!(", http {at}")).unwrap_or_default();
     lines.push(format!(
-        "master   {role} at {address}, term {term}, log at {index}, started {started} UTC"
+        "master   {role} at {address}, term {term}, log at {index}, started {started} UTC{http}"
     ));
     lines.push(format!(
         "names    {} files, {} directories, {} deleted",
@@ -339,7 +348,7 @@ fn lines(
     lines.extend(job_lines(jobs));
     lines.push(String::new());
     let shown = &servers[..servers.len().min(SERVERS_SHOWN)];
-    lines.extend(table(shown, true));
+    lines.extend(table(shown, &master.http, true));
     if servers.len() > SERVERS_SHOWN {
         lines.push(format!("… {} in all: cairn servers", servers.len()));
     }

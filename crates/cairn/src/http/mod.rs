@@ -138,7 +138,9 @@ impl HttpDoor {
         let servers = SharedServers::new(servers.into());
         let doing = || "opening the HTTP port".to_owned();
         let Some(listener) = bound.listener else { return Ok(Self { servers, address: None }) };
-        let address = listener.local_addr().doing(doing)?.to_string();
+        let at = listener.local_addr().doing(doing)?;
+        cairn_env_os::tell_http(at);
+        let address = at.to_string();
         listener.set_nonblocking(true).doing(doing)?;
         let cell = master.map(|(at, run)| (own_address(at), run));
         let shown = SharedServers::clone(&servers);
