@@ -8,6 +8,7 @@
 //!   upgrade    servers of the build before become servers of this one, one by one, under that load
 //!   chaos      kills, stops, flipped bits, lost files, a full disk and, in a laboratory, cuts,
 //!              for ten minutes, under load
+//!   snapshots  copies of a tree under writers, while servers and the master are killed
 //!   heals      every promise of a cell that heals, a line each
 //!   recovery   a server with gigabytes dies in a laboratory of 16 (§6.2.5)
 //! ```
@@ -36,6 +37,7 @@ mod recovery_clients;
 mod report;
 mod rot;
 mod small_disk;
+mod snapshots;
 mod source_tree;
 mod steady_load;
 mod teller;
@@ -85,7 +87,7 @@ fn program() -> Result<Program> {
 fn soak(words: &[&str]) -> Result<()> {
     let [
         what @ ("tree" | "appends" | "kills" | "masters" | "upgrade" | "chaos" | "heals"
-        | "recovery"),
+        | "recovery" | "snapshots"),
         rest @ ..,
     ] = words
     else {
@@ -119,6 +121,7 @@ fn soak(words: &[&str]) -> Result<()> {
         "tree" => tree::run(cell, &teller),
         "appends" => appends::run(cell, &options, &teller),
         "chaos" => chaos::run(&mut soak, &options, &teller),
+        "snapshots" => snapshots::run(cell, &options, &teller),
         "masters" => masters::run(cell, &options, &teller),
         "upgrade" => upgrade::run(cell, (&begins_with, &program()?), &options, &teller),
         _ => kills::run(cell, &options, &teller),

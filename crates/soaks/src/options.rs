@@ -3,10 +3,11 @@
 use anyhow::{Context, Result, bail};
 
 pub(crate) const USAGE: &str = "\
-soak tree|appends|kills|masters|upgrade|chaos|heals|recovery
+soak tree|appends|kills|masters|upgrade|chaos|snapshots|heals|recovery
      [--small-cell] [--chunk-size BYTES] [--keep]
      appends: [--records N] [--large-records N]      kills, masters: [--rounds N]
      chaos: [--minutes N] [--seed N] [--lab PATH], and the records of each round
+     snapshots: [--minutes N]
      upgrade: [--against BINARY] [--seed N], with an odd one chunkservers first
      heals: [NAME…] [--files N] [--lab PATH] [--against BINARY]
      recovery: --lab PATH [--gigabytes N] [--clone-rate BYTES] [--clients]";
@@ -77,6 +78,10 @@ impl SoakOptions {
             options.small_cell = true;
             options.chunk_size = Some(8 << 20);
             options.servers = 6;
+        }
+        if what == "snapshots" {
+            options.small_cell = true;
+            options.minutes = 3;
         }
         if what == "masters" {
             options.rounds = 50;

@@ -4,7 +4,7 @@ use super::drill::Drill;
 use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::{ClientOp, OpOutput, path};
-use cairn_protocol::Request;
+use cairn_protocol::{ErrorCode, Request};
 use cairn_types::planted::Rule;
 use cairn_types::{Content, EntryId};
 use std::time::Duration;
@@ -34,6 +34,12 @@ pub(super) const DRILLS: &[Drill] = &[
         3,
         a_write_is_under_way,
     ),
+    Drill::of_rule(
+        Rule::R34,
+        "a snapshot is asked for when its servers are away, and nobody asks for anything else",
+        3,
+        a_snapshot_when_its_servers_are_away,
+    ),
 ];
 
 /// Takes a snapshot of a file; gives the copy.
@@ -56,6 +62,26 @@ fn holds_for(script: &mut DrillScript, client: usize, file: EntryId, bytes: &[u8
     }
     let (given, meant) = (given.escape_ascii(), bytes.escape_ascii());
     Err(format!("file {} holds \"{given}\" and not \"{meant}\"", file.short()))
+}
+
+/// A file has a lease when all servers go. A snapshot of it ends by itself, refused, and leaves
+/// nothing; when they are back there is one.
+fn a_snapshot_when_its_servers_are_away(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/f", Content::Bytes)?;
+    script.write(0, file, 0, b"first")?;
+    let servers = script.nodes().servers.clone();
+    servers.iter().for_each(|server| script.kill(*server));
+    let refused = script.refused(2, ClientOp::Snapshot { from: path("/f"), to: path("/g") })?;
+    if refused.code != ErrorCode::Busy || !refused.message.contains("nothing has changed") {
+        return Err(format!("the snapshot is refused so: {refused}"));
+    }
+    for server in servers {
+        script.restart(server)?;
+    }
+    script.refused(1, ClientOp::Stat { path: path("/g") })?;
+    script.pass(Duration::from_secs(5));
+    let copy = snapshot(script, "/f", "/g")?;
+    holds(script, copy, b"first")
 }
 
 /// Each of two files gets what was written to it, and the other nothing of that.
