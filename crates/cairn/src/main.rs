@@ -22,6 +22,8 @@ mod exit_codes;
 mod find_tests;
 mod fresh_seed;
 mod globs;
+#[cfg(test)]
+mod guide_commands;
 mod http;
 mod http_addresses;
 mod interrupt;
