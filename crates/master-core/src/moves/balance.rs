@@ -15,8 +15,11 @@
 //!   end: whoever gives the order again later finds it.
 //! - BL5: what is moved brings both servers nearer to their shares: a chunk without bytes, which
 //!   would bring nobody nearer however often it was moved, stays where it is.
+//! - BL6: an order that comes while the end of the one before is on its way into the log is one of
+//!   its own, and comes to an end of its own.
 
 use crate::job_pace::JobPace;
+use crate::outbox::ProposalId;
 use crate::record::SetBalance;
 use crate::repair::Repair;
 use crate::rules::good_replicas::{counted, good};
@@ -63,7 +66,7 @@ pub(super) struct Balancing {
     /// When something moved last, or could not because repair came first (BL4).
     moved: Option<Time>,
     /// Its end is on its way into the log.
-    ending: bool,
+    ending: Option<ProposalId>,
     left: u64,
     pace: JobPace,
 }
@@ -87,7 +90,7 @@ impl Balancing {
         self.pace.is_at_work(step.now);
         self.look_after(step, scheduler, repair);
         let view = scheduler.view(step.now, step.state, step.fleet);
-        if view.fleet.servers().is_gathering(step.now.time) || self.ending {
+        if view.fleet.servers().is_gathering(step.now.time) || self.ending.is_some() {
             return;
         }
         let shares = self.shares(&view, order);
@@ -122,10 +125,18 @@ impl Balancing {
 
     fn end(&mut self, step: &mut ChunkStep<'_>, why: &str) {
         let time = step.now.wall;
-        self.ending = true;
         let event = LogEvent::info("balance ended").with("why", why);
         step.out.log(event.with("out_of_place", self.left));
-        step.out.propose(SetBalance { time, balances: false, threshold_permille: 0 });
+        let end = SetBalance { time, balances: false, threshold_permille: 0 };
+        self.ending = Some(step.out.propose(end));
+    }
+
+    /// A record is applied: where it was the end, what is ordered by now was ordered after it, and
+    /// begins (BL6).
+    pub(super) fn on_applied(&mut self, proposal: ProposalId) {
+        if self.ending == Some(proposal) {
+            *self = Self::default();
+        }
     }
 
     /// Looks after all that is on its way.

@@ -138,6 +138,7 @@ impl Moves {
         proposal: ProposalId,
         applied: &Applied,
     ) {
+        self.balancing.on_applied(proposal);
         let Some((from, answer)) = self.ordered.remove(&proposal) else { return };
         let answer = match applied {
             Applied::Failed(failure) => Err(failure.clone()),

@@ -270,6 +270,37 @@ fn a_chunk_without_bytes_is_moved_for_nobody_and_the_balance_is_over() {
     assert_eq!(world.jobs(JobKind::Balance), []);
 }
 
+/// Healing seed 88.
+#[test]
+fn a_balance_that_is_ordered_while_the_end_of_the_last_is_logged_comes_to_an_end_too() {
+    let (mut world, grant, _) = World::settled(3);
+    tell_full(&mut world, &grant);
+    let chunk = world.state.config().chunk_size;
+    let stored = [(1, 10 * chunk), (2, 40 * chunk), (3, 40 * chunk)];
+    let order = Balance { threshold_permille: 50, dry_run: false };
+    let pass_until_it_ends = |world: &mut World| {
+        for _ in 0..20 {
+            tell_stored(world, &stored);
+            world.millis += 250;
+            world.wake_up();
+            if !world.proposed.is_empty() {
+                return;
+            }
+        }
+        panic!("every server has every chunk, and the balance goes on");
+    };
+    world.request(7, order.clone());
+    world.commit();
+    pass_until_it_ends(&mut world);
+    world.request(8, order);
+    world.commit();
+    assert!(matches!(world.reply(8), Some(Ok(Response::Balance(_)))));
+    assert_eq!(world.jobs(JobKind::Balance).len(), 1, "it was ordered after the other's end");
+    pass_until_it_ends(&mut world);
+    world.commit();
+    assert_eq!(world.jobs(JobKind::Balance), []);
+}
+
 #[test]
 fn a_fuller_server_gives_chunks_to_an_emptier_one_until_both_are_near_enough() {
     let (mut world, grant, _) = World::settled(4);
