@@ -340,6 +340,13 @@ impl FaultInjector {
         self.take_halts(sim);
         self.may_halt.clear();
         self.endings.clear();
+        for node in sim.nodes.with_disks() {
+            sim.world.slow(node, 1);
+            sim.world.slow_disk(node, 1);
+            make_room(sim, node);
+            self.mend_disk(sim, node);
+        }
+        // Once a machine can open files, and write them (healing seed 195).
         for node in self.machines.borrowers() {
             self.own_disks(sim, node);
         }
@@ -347,10 +354,6 @@ impl FaultInjector {
         sim.world.heal_all();
         sim.world.corrupt(0);
         for node in sim.nodes.with_disks() {
-            sim.world.slow(node, 1);
-            sim.world.slow_disk(node, 1);
-            make_room(sim, node);
-            self.mend_disk(sim, node);
             defuse(sim, node);
             if sim.world.disks(node).len() > 1 && sim.world.is_alive(node) {
                 // One that gave up a directory takes it in again at a start (DD2).

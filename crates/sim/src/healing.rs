@@ -69,7 +69,7 @@ fn look(sim: &mut Simulation, asker: NodeId) -> Result<(), Amiss> {
     compare(&excused, &told.now.counts)?;
     let jobs = jobs(sim, asker)?;
     judge_jobs(&excused, &jobs, &running(sim))?;
-    for (node, handle) in doubted(sim, &excused) {
+    for (node, handle) in excused.doubted.iter().copied() {
         verify(sim, asker, (node, handle))?;
     }
     if !excused.hopeless.is_empty() {
@@ -104,24 +104,6 @@ fn running(sim: &Simulation) -> Vec<ServerId> {
     let servers = &sim.observer.borrow().servers;
     let alive = sim.nodes.servers.iter().filter(|node| sim.world.is_alive(**node));
     alive.filter_map(|node| servers.server_at(*node)).collect()
-}
-
-/// Up-to-date replicas of which some bytes were damaged once, whether they are mended or not.
-fn doubted(sim: &Simulation, excused: &Excused) -> Vec<(NodeId, ChunkHandle)> {
-    let observer = sim.observer.borrow();
-    let mut doubted = Vec::new();
-    for (handle, chunk) in &observer.ledger.chunks {
-        let Some((version, _)) = chunk.version() else { continue };
-        if excused.hopeless.contains(handle) {
-            continue;
-        }
-        let is_doubted = |node: &NodeId| {
-            let replica = &chunk.replicas[node];
-            replica.flipped && replica.version >= version && sim.world.is_alive(*node)
-        };
-        doubted.extend(chunk.replicas.keys().filter(|it| is_doubted(it)).map(|it| (*it, *handle)));
-    }
-    doubted
 }
 
 /// H2: all of a replica's blocks match their checksums.

@@ -71,6 +71,9 @@ pub(crate) struct Excused {
     blocked: BTreeSet<ChunkHandle>,
     /// Chunks on a server that is to be emptied, with too few others.
     stuck: u64,
+    /// Up-to-date replicas of which some bytes were damaged once, whether they are mended or not:
+    /// none of a chunk that the log has no more (healing seed 152).
+    pub(crate) doubted: Vec<(NodeId, ChunkHandle)>,
 }
 
 /// One chunk, what the log says of it, and who has it.
@@ -139,6 +142,9 @@ impl<'a> CellAtRest<'a> {
             excused.hopeless.insert(chunk.handle);
             return Ok(());
         }
+        let is_doubted = |server: &&&ServerAtRest| chunk.book.replicas[&server.node].flipped;
+        let doubted = current.iter().filter(is_doubted);
+        excused.doubted.extend(doubted.map(|server| (server.node, chunk.handle)));
         let goal = chunk.record.goal as usize;
         let in_the_way = self.stale_in_the_way(chunk, &current);
         let all_places = self.servers.iter().filter(|server| !server.drains).count();

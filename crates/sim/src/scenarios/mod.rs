@@ -34,12 +34,22 @@ pub fn pinned() -> Vec<Scenario> {
             "a master that started anew before it was told of its group could not come in again",
         ),
     ];
+    let healing = [
+        (88, "a balance that was ordered while the last one's end was logged had no end"),
+        (152, "a server was asked to verify what the log had no more, and the server neither"),
+        (195, "a machine had its own disks back before it could open a file again"),
+    ];
     let alone = found.map(|(seed, name)| Scenario { name, config: as_pinned(seed) });
     let group = |(seed, name)| {
         let config = RunConfig { people: false, ..RunConfig::hard(seed).with_group() };
         Scenario { name, config }
     };
-    alone.into_iter().chain(of_groups.map(group)).collect()
+    let heals = |(seed, name)| {
+        let config = RunConfig { people: false, ..RunConfig::healing(seed) };
+        Scenario { name, config }
+    };
+    let others = of_groups.map(group).into_iter().chain(healing.map(heals));
+    alone.into_iter().chain(others).collect()
 }
 
 /// The run of a seed as it was when the pinned ones were found: without what was not there yet.
