@@ -84,6 +84,13 @@ pub(crate) fn make_room(sim: &mut Simulation, node: NodeId) {
     sim.world.disks(node).iter().for_each(|disk| disk.set_capacity(DISK_CAPACITY));
 }
 
+/// A machine is as quick as it was, and has room.
+pub(crate) fn set_at_ease(sim: &mut Simulation, node: NodeId) {
+    sim.world.slow(node, 1);
+    sim.world.slow_disk(node, 1);
+    make_room(sim, node);
+}
+
 /// One of the faults that are counted of a machine is over.
 pub(crate) fn one_less(faults: &mut BTreeMap<NodeId, u32>, node: NodeId) {
     if let Some(count) = faults.get_mut(&node) {

@@ -1,7 +1,7 @@
 //! The faults of a run: drawn from the seed, fired at the world, and ended again.
 
 use crate::disk_damage::{flip_some_bit, lose_some_sector, misdirect_some_write};
-use crate::fault_endings::{FaultEnd, FaultEndings, defuse, make_room, one_less};
+use crate::fault_endings::{FaultEnd, FaultEndings, defuse, make_room, one_less, set_at_ease};
 use crate::fault_mix::{FaultKind, FaultMix};
 use crate::group_faults::GroupFaults;
 use crate::machine_faults::MachineFaults;
@@ -341,9 +341,7 @@ impl FaultInjector {
         self.may_halt.clear();
         self.endings.clear();
         for node in sim.nodes.with_disks() {
-            sim.world.slow(node, 1);
-            sim.world.slow_disk(node, 1);
-            make_room(sim, node);
+            set_at_ease(sim, node);
             self.mend_disk(sim, node);
         }
         // Once a machine can open files, and write them (healing seed 195).
@@ -361,9 +359,7 @@ impl FaultInjector {
             }
             self.restart(sim, node);
         }
-        for client in sim.nodes.clients.clone() {
-            sim.world.slow(client, 1);
-        }
+        sim.nodes.clients.clone().into_iter().for_each(|client| sim.world.slow(client, 1));
     }
 }
 
