@@ -87,6 +87,11 @@ impl ClientContext {
         crate::retry::backoff(attempt, &mut self.random)
     }
 
+    /// How long to rest before data is sent that was sent so often already, in vain.
+    pub(crate) fn data_backoff(&mut self, rounds: u32) -> Duration {
+        crate::retry::data_backoff(rounds, &mut self.random)
+    }
+
     /// Tells equally near replicas of a chunk apart, otherwise for each client and chunk.
     pub(crate) fn salt(&self, chunk: ChunkHandle) -> u64 {
         self.session.get() as u64 ^ chunk.get()

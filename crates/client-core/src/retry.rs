@@ -6,6 +6,8 @@ use std::time::Duration;
 
 const REST_MIN: Duration = Duration::from_millis(10);
 const REST_MAX: Duration = Duration::from_secs(1);
+const DATA_REST_MIN: Duration = Duration::from_millis(125);
+const DATA_REST_MAX: Duration = Duration::from_secs(8);
 
 /// Whether another try can never do better: the request itself is at fault, or the answer is one.
 pub(crate) fn is_final(failure: &Failure) -> bool {
@@ -37,13 +39,23 @@ pub(crate) fn is_silence(failure: &Failure) -> bool {
 /// How long to rest before try `attempt` (the first retry is 0): nothing, then doubling up to a
 /// second, with jitter so that many clients do not come back together.
 pub(crate) fn backoff(attempt: u32, random: &mut Random) -> Duration {
+    growing(attempt, (REST_MIN, REST_MAX), random)
+}
+
+/// The same before data is sent that was sent `rounds` times in vain: it takes of the network, and
+/// of the servers' memory, what others need.
+pub(crate) fn data_backoff(rounds: u32, random: &mut Random) -> Duration {
+    growing(rounds.saturating_sub(1), (DATA_REST_MIN, DATA_REST_MAX), random)
+}
+
+fn growing(attempt: u32, (min, max): (Duration, Duration), random: &mut Random) -> Duration {
     if attempt == 0 {
         return Duration::ZERO;
     }
-    let full = REST_MIN.saturating_mul(1 << attempt.min(10)).min(REST_MAX);
+    let full = min.saturating_mul(1 << attempt.min(10)).min(max);
     let nanos = u64::try_from(full.as_nanos()).unwrap_or(u64::MAX);
     let rest = Duration::from_nanos(nanos / 2 + random.below(nanos / 2 + 1));
-    assert!(rest <= REST_MAX, "nobody rests longer than {REST_MAX:?}");
+    assert!(rest <= max, "nobody rests longer than {max:?}");
     rest
 }
 
@@ -65,7 +77,7 @@ pub(crate) fn at_deadline(last: Option<Failure>, maybe: bool) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{REST_MAX, at_deadline, backoff};
+    use super::{DATA_REST_MAX, REST_MAX, at_deadline, backoff, data_backoff};
     use cairn_protocol::{ErrorCode, Failure, Outcome};
     use cairn_types::Random;
     use std::time::Duration;
@@ -78,6 +90,17 @@ mod tests {
         for attempt in 8..40 {
             let rested = backoff(attempt, &mut random);
             assert!(rested >= REST_MAX / 2 && rested <= REST_MAX);
+        }
+    }
+
+    #[test]
+    fn data_is_sent_again_at_once_and_then_less_and_less_often() {
+        let mut random = Random::new(1);
+        assert_eq!([0, 1].map(|rounds| data_backoff(rounds, &mut random)), [Duration::ZERO; 2]);
+        assert!(data_backoff(2, &mut random) <= Duration::from_millis(250));
+        for rounds in 7..40 {
+            let rested = data_backoff(rounds, &mut random);
+            assert!(rested >= DATA_REST_MAX / 2 && rested <= DATA_REST_MAX, "{rounds}");
         }
     }
 

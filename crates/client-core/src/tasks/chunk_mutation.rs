@@ -17,6 +17,7 @@
 //!   another lease, so does the mutation.
 //! - U5: after each push that was late the next is waited for twice as long, and has its turn
 //!   (`push_window.rs`): what is sent again and again in vain keeps others' data from arriving.
+//! - U6: data that was sent in vain is sent once more at once, and then less and less often.
 
 use crate::context::ClientContext;
 use crate::ids::TaskId;
@@ -102,6 +103,8 @@ pub(crate) struct ChunkMutation {
     doubts: u32,
     /// Pushes that were late (U5).
     late: u32,
+    /// How often the data was sent, in vain but for one of a chunk that others filled (U6).
+    rounds: u32,
     attempts: u32,
     /// Some order may have been carried out (U3).
     unknown: bool,
@@ -147,6 +150,7 @@ impl ChunkMutation {
             tries_at_primary: 0,
             doubts: 0,
             late: 0,
+            rounds: 0,
             attempts: 0,
             unknown: false,
             last_failure: None,
@@ -296,7 +300,7 @@ impl ChunkMutation {
         }
         self.unknown |= ordering;
         self.grant = None;
-        self.take_grant(cx)
+        self.rest(cx)
     }
 
     fn rested(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
@@ -335,6 +339,7 @@ impl ChunkMutation {
     /// Step 3: the data goes down the chain.
     fn push(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
         assert!(self.has_data(), "a sync pushes nothing");
+        self.rounds += 1;
         self.queue(cx, PushProgress::default())
     }
 
@@ -542,7 +547,9 @@ impl ChunkMutation {
         self.last_failure = Some(failure.clone());
         match failure.code {
             ErrorCode::PushMissing if self.has_data() => self.try_again(cx, true),
-            ErrorCode::StaleVersion | ErrorCode::NoSuchChunk | ErrorCode::ChunkClosed => {
+            ErrorCode::StaleVersion | ErrorCode::NoSuchChunk => self.another_grant(cx, false),
+            ErrorCode::ChunkClosed => {
+                self.rounds = 0;
                 self.another_grant(cx, false)
             }
             ErrorCode::NotPrimary => self.another_grant(cx, true),
@@ -555,7 +562,8 @@ impl ChunkMutation {
     /// Once more at this primary, a few times; then from the master (A16).
     fn try_again(&mut self, cx: &mut TaskContext<'_>, push: bool) -> Progress<AppliedRange> {
         self.tries_at_primary += 1;
-        if self.tries_at_primary >= TRIES_AT_PRIMARY {
+        // U6
+        if self.tries_at_primary >= TRIES_AT_PRIMARY || (push && self.rounds > 1) {
             return self.another_grant(cx, false);
         }
         if push || (broken(Rule::R15) && self.has_data()) {
@@ -574,7 +582,8 @@ impl ChunkMutation {
 
     fn rest(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
         self.state = MutationState::Resting;
-        let rest = cx.client.backoff(self.attempts);
+        let of_data = self.grant.is_none().then(|| cx.client.data_backoff(self.rounds));
+        let rest = cx.client.backoff(self.attempts).max(of_data.unwrap_or_default());
         self.attempts += 1;
         if rest.is_zero() {
             return self.rested(cx);

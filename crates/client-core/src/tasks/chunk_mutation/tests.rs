@@ -233,7 +233,7 @@ fn a_retry_at_the_same_lease_has_the_same_push_and_at_another_lease_another() {
     let (again, call) = ordered(&mut client);
     assert_eq!((again.push, again.version.get()), (first.push, 9));
     client.tell(&call, Err(lost()));
-    client.pass(Duration::from_millis(50));
+    client.pass(Duration::from_millis(250));
     leased(&mut client, grant(1, 10, 2, &[3, 4]));
     let third = push_ok(&mut client);
     assert_ne!(third.push, first.push, "U2");
