@@ -28,7 +28,8 @@ usage: cargo xtask <command>
                 --seed N [--trace]      one seed, event by event
                 … --mild                without the rarer faults, and less strictly judged
                 … --heals               those that have to heal in full when the faults are over
-                --planted               each rule broken on purpose; a checker must notice
+                … --masters             those with three masters, and what befalls groups of them
+                --planted [RULE]        each rule broken on purpose, or one; a checker must notice
   soak        a cell of real processes at the size people run; minutes and gigabytes:
                 tree | appends | kills | masters | chaos | heals |
                 recovery --lab PATH (docs/soaks.md)

@@ -10,14 +10,19 @@ use anyhow::{Result, bail};
 use cairn_sim::PlantedReport;
 use cairn_types::planted::Rule;
 
-/// Breaks each rule in turn.
+/// Breaks each rule in turn, or those that are named.
 ///
 /// # Errors
-/// Names the rules whose loss goes unnoticed.
-pub(crate) fn break_each() -> Result<()> {
-    let rules = Rule::ALL;
-    let exposures = cairn_sim::exposures();
-    let of_rules = on_all_processors(rules, |rule| told("", &cairn_sim::planted(*rule)));
+/// Names the rules whose loss goes unnoticed, and names that no rule has.
+pub(crate) fn break_each(some: &[&str]) -> Result<()> {
+    let is_wanted = |rule: &Rule| some.is_empty() || some.contains(&format!("{rule:?}").as_str());
+    let rules: Vec<Rule> = Rule::ALL.iter().copied().filter(is_wanted).collect();
+    if rules.len() < some.len() {
+        bail!("no rule is named so: {}", some.join(" "));
+    }
+    let exposures: Vec<_> =
+        cairn_sim::exposures().into_iter().filter(|exposure| is_wanted(&exposure.rule)).collect();
+    let of_rules = on_all_processors(&rules, |rule| told("", &cairn_sim::planted(*rule)));
     let of_checkers = on_all_processors(&exposures, |exposure| {
         told(&format!(" before {}", exposure.checker), &cairn_sim::exposed(exposure))
     });

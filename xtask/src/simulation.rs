@@ -5,7 +5,8 @@
 //!   --seed N [--trace]      one of them, event by event
 //!   … --mild                without the rarer faults, and less strictly judged
 //!   … --heals               those that have to heal in full when the faults are over
-//!   --planted               each rule broken on purpose: a checker must notice
+//!   … --masters             with three masters, and what befalls groups of them
+//!   --planted [RULE]        each rule broken on purpose, or one: a checker must notice
 //! ```
 //! - M1: a run's seed is all there is to it; a failure is printed with the command that repeats it.
 
@@ -27,6 +28,8 @@ pub(crate) enum RunKind {
     Mild,
     /// That have to heal in full.
     Heals,
+    /// With three masters whose disks are lost and whose group is changed.
+    Masters,
 }
 
 /// Runs what the words after `sim` ask for.
@@ -37,16 +40,20 @@ pub(crate) fn sim(words: &[&str]) -> Result<()> {
     let (words, kind) = match words {
         [words @ .., "--mild"] => (words, RunKind::Mild),
         [words @ .., "--heals"] => (words, RunKind::Heals),
+        [words @ .., "--masters"] => (words, RunKind::Masters),
         words => (words, RunKind::Hard),
     };
     match words {
-        ["--planted"] if kind == RunKind::Hard => planted(),
+        ["--planted", rules @ ..] if kind == RunKind::Hard => planted(rules),
         ["--seed", seed] => one(number(seed)?, kind, false),
         ["--seed", seed, "--trace"] => one(number(seed)?, kind, true),
         ["--seeds", count] => seeds(1, number(count)?, kind),
         ["--seeds", count, "--from", from] => seeds(number(from)?, number(count)?, kind),
         _ => {
-            bail!("sim --seeds N [--from K] | --seed N [--trace], each [--mild|--heals]; --planted")
+            bail!(
+                "sim --seeds N [--from K] | --seed N [--trace], each [--mild|--heals|--masters]; \
+                 --planted [RULE]"
+            )
         }
     }
 }
@@ -108,15 +115,15 @@ pub(crate) fn same_trace_in_two_processes(seed: u64) -> Result<()> {
     }
 }
 
-/// Breaks each rule on purpose.
+/// Breaks each rule on purpose; of some, those alone.
 ///
 /// # Errors
 /// When a rule's loss goes unnoticed, or this build has no planted bugs.
-pub(crate) fn planted() -> Result<()> {
+pub(crate) fn planted(some: &[&str]) -> Result<()> {
     #[cfg(feature = "planted-bugs")]
-    return crate::planted::break_each();
+    return crate::planted::break_each(some);
     #[cfg(not(feature = "planted-bugs"))]
-    bail!("this build has no planted bugs: run it as `cargo xtask`");
+    bail!("this build has no planted bugs: run it as `cargo xtask`: {some:?}");
 }
 
 /// Runs that failed once, for a bug that is mended.
@@ -140,6 +147,7 @@ fn run_seed(seed: u64, kind: RunKind, trace: bool) -> RunReport {
         RunKind::Hard => RunConfig::hard(seed),
         RunKind::Mild => RunConfig::of(seed),
         RunKind::Heals => RunConfig::healing(seed),
+        RunKind::Masters => RunConfig::hard(seed).with_group(),
     };
     cairn_sim::run(&RunConfig { trace, ..config })
 }
@@ -157,6 +165,7 @@ fn failed(seed: u64, kind: RunKind, failure: &CheckFailure) -> Error {
         RunKind::Hard => "",
         RunKind::Mild => " --mild",
         RunKind::Heals => " --heals",
+        RunKind::Masters => " --masters",
     };
     let again = format!("cargo xtask sim --seed {seed} --trace{kind}");
     anyhow!("seed {seed} at commit {commit}: {what}\n  again: {again}")

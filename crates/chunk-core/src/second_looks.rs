@@ -16,6 +16,7 @@ use crate::client_load::{ClientLoad, time_at};
 use crate::outbox::{DiskPurpose, Outbox};
 use crate::replica_table::ReplicaTable;
 use cairn_env::{ChunkDone, ChunkJob, ChunkResult, Now};
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -93,6 +94,11 @@ impl SecondLooks {
         let size = if let Ok(ChunkDone::Scrubbed { size, .. }) = result { *size } else { 0 };
         self.due = now.time + time_at(size + PART_SIZE, load.allowed(now.time, self.rate));
         match result {
+            // SL2 broken: one part that is read will do, whatever is in it.
+            Ok(ChunkDone::Scrubbed { .. }) if broken(Rule::SL2) => {
+                self.rests.remove(&handle);
+                Some(handle)
+            }
             Ok(ChunkDone::Scrubbed { bad: None, next: Some(next), .. }) => {
                 self.part = Some((handle, *next));
                 None

@@ -103,6 +103,10 @@ crate::code! {
         PE1 = 201,
         /// A name is taken away by who may, in a sticky directory as well.
         PE2 = 202,
+        /// A verdict is taken back only where every block has verified.
+        SL2 = 201,
+        /// Of whom nobody can tell whether its past is this log's, what it had then stays.
+        GB4 = 203,
     }
 }
 

@@ -57,7 +57,8 @@ pub(crate) fn since(state: &State, join: &Join, now: Term) -> Term {
     let is_of_this_log = state.had(served.term, served.reign) || is_before;
     match state.known_servers().since(join.at.server) {
         Some(since) if is_of_this_log => since,
-        _ if is_empty => Term::default(),
+        // GB4 broken: whoever comes has the past of this log.
+        _ if is_empty || broken(Rule::GB4) => Term::default(),
         // Forgotten, or of a past that the log does not remember.
         _ => now,
     }

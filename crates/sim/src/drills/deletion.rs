@@ -6,7 +6,7 @@ use crate::checkers::Verdict;
 use crate::operations::{ClientOp, OpOutput, OpTicket, path};
 use bytes::Bytes;
 use cairn_env_sim::DiskImage;
-use cairn_protocol::Request;
+use cairn_protocol::{ForgetServer, Request};
 use cairn_types::planted::Rule;
 use cairn_types::{ChunkHandle, Content, EntryId, Term};
 use std::time::Duration;
@@ -23,6 +23,12 @@ pub(super) const DRILLS: &[Drill] = &[
         "replicas of a chunk in the making are told of, and stay",
         3,
         replicas_of_a_chunk_in_the_making_are_told_of_and_stay,
+    ),
+    Drill::of_rule(
+        Rule::GB4,
+        "a server that was forgotten comes back with what was purged meanwhile, and keeps it",
+        4,
+        a_server_that_was_forgotten_keeps_what_was_purged_meanwhile,
     ),
     Drill::of_bug(
         "what is deleted goes from all disks, and what is brought back stays on all",
@@ -41,6 +47,8 @@ pub(super) const DRILLS: &[Drill] = &[
     ),
 ];
 
+/// Longer than it takes until a server that is silent is dead, and what it could spare is gone.
+const LONG: Duration = Duration::from_secs(12);
 const BYTES: &[u8] = b"bytes of a file";
 
 fn delete(script: &mut DrillScript, at: &str) -> Result<String, String> {
@@ -197,4 +205,31 @@ fn a_server_that_was_away_while_a_file_was_purged_gives_its_replica_up_when_it_i
     written(script, "/other")?;
     script.restart(away)?;
     until_nobody_holds(script, chunk)
+}
+
+/// A server is away while a file is purged, and a person forgets it. When it comes back, nobody
+/// knows whose past it has: what it holds of a chunk that is no more is a person's to let go of
+/// (`cairn lost`).
+fn a_server_that_was_forgotten_keeps_what_was_purged_meanwhile(
+    script: &mut DrillScript,
+) -> Verdict {
+    let (_, chunk) = written(script, "/f")?;
+    let away = script.holders(chunk)[0];
+    script.kill(away);
+    delete(script, "/f")?;
+    script.until("the others gave it up", |script| script.holders(chunk) == [away])?;
+    let master = script.nodes().master;
+    script.kill(master);
+    script.restart(master)?;
+    script.pass(LONG);
+    let server = script.sim.observer.borrow().servers.server_at(away).ok_or("nobody knows it")?;
+    let forgotten = script.probe(master, ForgetServer { server }, Bytes::new());
+    forgotten.map_err(|failure| failure.to_string())?;
+    script.restart(away)?;
+    script.pass(LONG);
+    if script.holders(chunk) == [away] {
+        Ok(())
+    } else {
+        Err("what a server has of a past that nobody can tell is thrown away".to_owned())
+    }
 }

@@ -42,6 +42,12 @@ pub(super) const DRILLS: &[Drill] = &[
         disks_that_cannot_be_read_for_a_while_cost_no_replica,
     ),
     Drill::of_rule(
+        Rule::SL2,
+        "what rotted is bad however often it is looked at",
+        2,
+        what_rotted_is_bad_however_often_it_is_looked_at,
+    ),
+    Drill::of_rule(
         Rule::H3,
         "what rots unread ends with a good replica in place and the bad one gone",
         4,
@@ -230,6 +236,20 @@ fn disks_that_cannot_be_read_for_a_while_cost_no_replica(script: &mut DrillScrip
     }
     let bytes = script.read(1, file, 0, 9)?;
     if bytes == b"all of it"[..] { Ok(()) } else { Err(format!("it gives {bytes:?}")) }
+}
+
+/// A bit of one of two replicas flips, and is found; no server is to spare. It is looked at again
+/// and again, and its verdict is never taken back.
+fn what_rotted_is_bad_however_often_it_is_looked_at(script: &mut DrillScript) -> Verdict {
+    rotten_unread(script)?;
+    told_within(script, 30, true)?;
+    for _ in 0..240 {
+        script.pass(Duration::from_millis(250));
+        if !is_told_as_damaged(script) {
+            return Err("a block is bad, and the replica is told to be sound".into());
+        }
+    }
+    Ok(())
 }
 
 /// Waits until the master tells of a damaged replica of the file, or of none.
