@@ -243,7 +243,27 @@ impl ReplicaTable {
         replica.stored_mut().turn_out_sound();
         self.noted.remove(&handle);
         self.sound.insert(handle);
+        // Shadow masters hear of it with what has changed.
+        self.changed.as_mut().map(|changed| changed.insert(handle));
         true
+    }
+
+    /// A start could not read this one; one that has gone meanwhile has nothing to read.
+    pub(crate) fn leave_unread(&mut self, handle: ChunkHandle) {
+        if let Some(replica) = self.touch(handle) {
+            replica.stored_mut().leave_unread();
+        }
+    }
+
+    /// A replica that a start could not read has been read; whether that is how it stands: it may
+    /// have gone, or be the set's to say, meanwhile.
+    pub(crate) fn reopen(&mut self, now: Time, stands: &ReplicaReport) -> bool {
+        let replica = self.replicas.get_mut(&stands.handle);
+        let reopened = replica.is_some_and(|replica| replica.stored_mut().reopen(stands));
+        if reopened {
+            self.note_change(stands.handle, now);
+        }
+        reopened
     }
 
     /// Those that turned out to be sound, and of which no master has heard; none that was found

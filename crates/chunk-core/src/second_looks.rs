@@ -2,6 +2,8 @@
 //! could not read a block may read it later (GFS §5.2; H1).
 //!
 //! ```text
+//!   not read at a start ─► rests ─► is read: how it stands is known ─┐
+//!                                                       ┌────────────┘
 //!   found bad ─► rests ─► all of it is verified, part by part ─► every block good: sound again
 //!                  ▲                          └─► a bad block ─┐
 //!                  └────── twice as long, up to an hour ───────┘
@@ -79,7 +81,10 @@ impl SecondLooks {
         let Some((handle, offset)) = self.part.or_else(first) else { return };
         assert!(!self.under_way, "two parts at once (SL1)");
         (self.part, self.under_way) = (Some((handle, offset)), true);
-        out.chunk_job(handle, DiskPurpose::SecondLook, ChunkJob::Scrub { handle, offset });
+        let is_unread = table.get(handle).is_some_and(|replica| replica.stored().is_unread());
+        let scrub = ChunkJob::Scrub { handle, offset };
+        let job = if is_unread { ChunkJob::Reopen { handle } } else { scrub };
+        out.chunk_job(handle, DiskPurpose::SecondLook, job);
     }
 
     /// A part is verified; names the replica of which all are, one after the other (SL2).
@@ -87,6 +92,7 @@ impl SecondLooks {
         &mut self,
         now: Now,
         load: &ClientLoad,
+        table: &mut ReplicaTable,
         result: &ChunkResult,
     ) -> Option<ChunkHandle> {
         self.under_way = false;
@@ -103,12 +109,16 @@ impl SecondLooks {
                 self.part = Some((handle, *next));
                 None
             }
+            Ok(ChunkDone::Reopened(stands)) if table.reopen(now.time, stands) => {
+                self.part = Some((handle, 0));
+                None
+            }
             Ok(ChunkDone::Scrubbed { bad: None, next: None, .. }) => {
                 self.rests.remove(&handle);
                 Some(handle)
             }
-            // It is as it was, or its disk cannot say.
-            Ok(ChunkDone::Scrubbed { .. }) | Err(_) => {
+            // It is as it was, or its disk cannot say, or its set has by now.
+            Ok(ChunkDone::Scrubbed { .. } | ChunkDone::Reopened(_)) | Err(_) => {
                 if let Some(rest) = self.rests.get_mut(&handle) {
                     rest.due = now.time + rest.next;
                     rest.next = (rest.next * 2).min(REST_MAX);
@@ -122,5 +132,6 @@ impl SecondLooks {
 
 /// Whether all that was ever promised of it may still be here (SL2).
 fn may_be(table: &ReplicaTable, handle: ChunkHandle) -> bool {
-    table.get(handle).is_some_and(|replica| replica.stored().may_turn_out_sound())
+    let stored = table.get(handle).map(|replica| replica.stored());
+    stored.is_some_and(|it| it.may_turn_out_sound() || it.is_unread())
 }

@@ -29,6 +29,8 @@ pub(crate) struct StoredReplica {
     suspect: bool,
     damaged: bool,
     end_unknown: bool,
+    /// It could not be read when its server started, and nothing was asked of it since.
+    unread: bool,
     /// Its set goes on without it, as its master said.
     left_out: bool,
     /// Bytes that were counted for it last.
@@ -64,6 +66,7 @@ impl StoredReplica {
             suspect: recovered.suspect,
             damaged: false,
             end_unknown: false,
+            unread: false,
             left_out: false,
             counted: recovered.length,
         }
@@ -176,8 +179,8 @@ impl StoredReplica {
     pub(crate) fn rise(&mut self, raise: &Raise) {
         assert!(raise.to > self.version, "{} is not a raise of {} (T1)", raise.to, self.version);
         self.version = raise.to;
-        // It is asked, so it may be of the set again.
-        self.left_out = false;
+        // It is asked, so it may be of the set again; what it holds is the set's to say.
+        (self.left_out, self.unread) = (false, false);
     }
 
     /// The set stands at `version`: below it, this replica is none of it.
@@ -222,6 +225,27 @@ impl StoredReplica {
     /// Its disk has lost bytes of it, nobody knows how many.
     pub(crate) fn lose_bytes(&mut self) {
         (self.damaged, self.end_unknown) = (true, true);
+    }
+
+    /// Nobody knows what it holds, because it cannot be read.
+    pub(crate) fn leave_unread(&mut self) {
+        assert!(self.end_unknown, "what was read is known");
+        self.unread = true;
+    }
+
+    /// Whether what it holds may be found by reading it once more.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread
+    }
+
+    /// It has been read: it stands so, and is verified next. Whether it was to be read.
+    pub(crate) fn reopen(&mut self, stands: &ReplicaReport) -> bool {
+        if !self.unread || stands.version != self.version {
+            return false;
+        }
+        let Self { left_out, counted, .. } = *self;
+        *self = Self { damaged: true, left_out, counted, ..Self::from_recovered(stands) };
+        true
     }
 
     /// Whether all that was ever promised of it may still be here, though a block was found bad.

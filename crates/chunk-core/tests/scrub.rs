@@ -3,9 +3,9 @@
 mod bench;
 
 use bench::{Bench, TERM, append, handle, raise, version};
-use cairn_env::{ChunkDone, ChunkError, ChunkJob, DiskError, IoFailure, JournalEntry};
-use cairn_protocol::Raise;
-use cairn_types::ChunkHandle;
+use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError, IoFailure, JournalEntry};
+use cairn_protocol::{Raise, ReplicaReport};
+use cairn_types::{ChunkHandle, SerialNumber};
 use std::time::Duration;
 
 /// In a bench a thousand bytes may be verified in a second, and a round begins every hour.
@@ -158,4 +158,59 @@ fn what_stays_bad_is_looked_at_less_and_less_often() {
         let (_, beat) = bench.heartbeat();
         assert_eq!((beat.damaged, beat.sound), (vec![handle()], vec![]));
     }
+}
+
+/// How the one that could not be read stands.
+fn read_at_last() -> ReplicaReport {
+    let serial = SerialNumber::new(7);
+    ReplicaReport {
+        handle: handle(),
+        version: version(1),
+        length: 900,
+        serial,
+        ..Default::default()
+    }
+}
+
+fn reopened(bench: &mut Bench, result: ChunkResult) -> bool {
+    let at = bench.jobs.iter().position(|(_, job)| matches!(job, ChunkJob::Reopen { .. }));
+    let id = at.and_then(|at| bench.jobs.remove(at)).map(|(id, _)| id);
+    if let Some(id) = id {
+        bench.done(id, result);
+    }
+    id.is_some()
+}
+
+#[test]
+fn what_a_start_could_not_read_is_read_later_and_verified_and_stands_as_it_stood() {
+    let mut bench = Bench::with_unread();
+    let cannot = || Err(ChunkError::Disk(DiskError::Io(IoFailure::Device)));
+    bench.pass(Duration::from_millis(1));
+    for rest in [10, 20] {
+        bench.pass(Duration::from_secs(rest - 2));
+        assert!(!reopened(&mut bench, cannot()), "it rests");
+        bench.pass(Duration::from_secs(3));
+        assert!(reopened(&mut bench, cannot()), "after {rest} s");
+        assert_eq!(bench.heartbeat().1.damaged, [handle()]);
+    }
+    bench.pass(Duration::from_secs(41));
+    assert!(reopened(&mut bench, Ok(ChunkDone::Reopened(read_at_last()))));
+    let (_, beat) = bench.heartbeat();
+    assert!(beat.held.contains(&read_at_last()), "{:?}", beat.held);
+    assert_eq!((beat.damaged, beat.sound), (vec![handle()], vec![]), "it is not verified");
+    bench.pass(Duration::from_secs(20));
+    assert_eq!(bench.scrubbed(900, None, true), (handle(), 0));
+    let (_, beat) = bench.heartbeat();
+    assert_eq!((beat.damaged, beat.sound), (vec![], vec![handle()]));
+}
+
+#[test]
+fn what_a_start_could_not_read_and_a_raise_took_in_is_as_its_set_says() {
+    let mut bench = Bench::with_unread();
+    bench.pass(Duration::from_millis(1));
+    bench.pass(Duration::from_secs(11));
+    bench.ask(Raise { handle: handle(), ..raise(version(1), version(2)) });
+    assert!(reopened(&mut bench, Ok(ChunkDone::Reopened(read_at_last()))));
+    bench.pass(Duration::from_secs(3600));
+    assert!(bench.scrubs.is_empty() && !bench.heartbeat().1.held.contains(&read_at_last()));
 }

@@ -73,6 +73,7 @@ impl Chunkserver {
         let mut core = ChunkCore::new(settings, &found.replicas, disk.server_space());
         core.mark_bad(&found.bad);
         core.mark_damaged(&found.damaged);
+        core.mark_unread(&found.unread);
         let disk = Arc::new(disk);
         let (directories, warnings) = (disk.directories(), found.warnings);
         let (block_size, gauges) = (0, Arc::default());

@@ -5,11 +5,11 @@
 mod chunk_model;
 
 use cairn_env::{ChunkError, Disk, JournalEntry, OpenMode};
-use cairn_env_sim::SimDisk;
+use cairn_env_sim::{DiskFaults, SimDisk};
 use cairn_protocol::ReplicaFault;
 use cairn_store::ChunkStore;
 use cairn_types::{ChunkHandle, Random};
-use chunk_model::{HANDLE, Model, Step, Write, new_disk, open, read_all, steps};
+use chunk_model::{BLOCK, HANDLE, Model, Step, Write, new_disk, open, read_all, steps};
 
 /// Two parts and a bit.
 const SIZE: usize = (2 << 20) + 700;
@@ -162,4 +162,39 @@ fn a_file_that_vanished_under_an_open_store_is_missed_by_name() {
         disk.open(&path(kind), OpenMode::Write).unwrap().set_size(1024).unwrap();
         assert_eq!(store.look(HANDLE), Ok((ReplicaFault::Short, false)));
     }
+}
+
+#[test]
+fn what_a_start_could_not_read_is_found_as_it_stood_in_this_life_or_the_next() {
+    let (mut in_this, mut in_the_next) = (0, 0);
+    for seed in 0..60 {
+        if in_this > 1 && in_the_next > 1 {
+            return;
+        }
+        let disk = new_disk();
+        let (store, _) = filled(&disk, true);
+        drop(store);
+        let (store, before) = open(&disk);
+        drop(store);
+        let faults = DiskFaults { read_errors_permille: 300, ..DiskFaults::default() };
+        disk.set_faults(faults, seed);
+        let opened = ChunkStore::open(disk.session());
+        disk.set_faults(DiskFaults::default(), seed);
+        let Ok((store, found)) = opened else { continue };
+        store.configure(BLOCK);
+        if found.unread.is_empty() {
+            continue;
+        }
+        assert!(found.replicas[0].suspect && found.damaged == found.unread, "seed {seed}");
+        if seed % 2 == 0 {
+            assert_eq!(store.reopen(HANDLE).ok(), before, "seed {seed}");
+            assert_eq!(is_all_good(&store), Ok(true));
+            in_this += 1;
+            continue;
+        }
+        drop(store);
+        assert_eq!(open(&disk).1, before, "seed {seed}");
+        in_the_next += 1;
+    }
+    panic!("too few starts could not read it: {in_this} and {in_the_next}");
 }

@@ -149,6 +149,11 @@ pub enum ChunkJob {
         /// Where a block begins.
         offset: u64,
     },
+    /// Recovers a chunk that a start could not read, and brings to disk what it finds.
+    Reopen {
+        /// Which chunk.
+        handle: ChunkHandle,
+    },
     /// Looks whether a chunk's files are there and as long as they should be.
     Look {
         /// Which chunk.
@@ -277,6 +282,8 @@ pub enum ChunkDone {
         /// Where the block begins that is not as it was written.
         bad: Option<u64>,
     },
+    /// Of `Reopen`: how the replica stands.
+    Reopened(ReplicaReport),
     /// Of `Look`.
     Looked {
         /// What is wrong.

@@ -162,12 +162,13 @@ impl ChunkDisk {
                 };
                 give_way.entry(older).or_default().push(handle);
             }
-            bad.push((found.damaged, found.bad));
+            bad.push([found.damaged, found.unread, found.bad]);
             stores.push((disk, store));
         }
-        for (place, (damaged, bad)) in bad.into_iter().enumerate() {
+        for (place, [damaged, unread, bad]) in bad.into_iter().enumerate() {
             let is_here = |handle: &ChunkHandle| places.get(handle) == Some(&place);
             all.damaged.extend(damaged.into_iter().filter(is_here));
+            all.unread.extend(unread.into_iter().filter(is_here));
             all.bad.extend(bad.into_iter().filter(is_here));
         }
         for (place, handles) in give_way {
@@ -418,6 +419,9 @@ impl ChunkDisk {
             ChunkJob::Scrub { handle, offset } => {
                 let (size, next, bad) = self.store_of(handle)?.scrub(handle, offset)?;
                 Ok(ChunkDone::Scrubbed { size, next, bad })
+            }
+            ChunkJob::Reopen { handle } => {
+                self.store_of(handle)?.reopen(handle).map(ChunkDone::Reopened)
             }
             ChunkJob::Look { handle } => {
                 let (fault, reflinked) = self.store_of(handle)?.look(handle)?;

@@ -14,7 +14,7 @@ use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{Disk, DiskError, IoFailure, LogEvent, OpenMode};
 use cairn_format::{
-    Identity, IdentityKind, JournalHeader, JournalLine, ReplicaLine, ScrubPosition,
+    ChunkHead, Identity, IdentityKind, JournalHeader, JournalLine, ReplicaLine, ScrubPosition,
 };
 use cairn_protocol::ReplicaReport;
 use cairn_types::{BLOCK_SIZE, CellId, ChunkHandle, ChunkVersion, ReignId, ServerId, Term};
@@ -40,6 +40,9 @@ pub struct RecoveredChunks {
     /// Those of them of which bytes that were on disk are missing or wrong: where they end is not
     /// known. All are suspect.
     pub damaged: Vec<ChunkHandle>,
+    /// Those of the damaged ones that could only not be read, or not be made room for: what they
+    /// hold may be found later (`ChunkStore::reopen`).
+    pub unread: Vec<ChunkHandle>,
     /// Those in which an earlier life of the server has found a bad block.
     pub bad: Vec<ChunkHandle>,
     /// How far their blocks were verified.
@@ -128,10 +131,10 @@ impl ChunkStore {
         let clones = CloneDirectory::open(Arc::clone(&disk)).map_err(failed)?;
         let (generation, damaged_at) = (found.header.generation, found.damaged_at);
         let chunk_directory = ChunkDirectory::new(Arc::clone(&disk));
-        let RecoveredDirectory { journal, chunks, damaged } =
+        let RecoveredDirectory { journal, chunks, damaged, unread } =
             recover_all(&chunk_directory, found).map_err(failed)?;
         let journal = begin_journal(&disk, journal, generation).map_err(failed)?;
-        let mut recovered = summary(identity, journal.state(), &chunks, damaged);
+        let mut recovered = summary(identity, journal.state(), &chunks, (damaged, unread));
         let warning = |offset| {
             LogEvent::error("a journal is damaged: all replicas beside it are suspect")
                 .with("directory", &directory)
@@ -224,6 +227,7 @@ struct RecoveredDirectory {
     journal: JournalState,
     chunks: BTreeMap<ChunkHandle, Chunk>,
     damaged: Vec<ChunkHandle>,
+    unread: Vec<ChunkHandle>,
 }
 
 /// Recovers all replicas; what has files and no line in the journal was on its way to the trash,
@@ -250,15 +254,17 @@ fn recover_all(
             throw_away(disk, handle, ChunkVersion::default()).map_err(disk_error)?;
         }
     }
-    let (mut chunks, mut damaged) = (BTreeMap::new(), Vec::new());
+    let (mut chunks, mut damaged, mut unread) = (BTreeMap::new(), Vec::new(), Vec::new());
     for line in journal.replicas.values_mut() {
         let heads_from_creation = header.heads_from_creation;
         let last_life = LastLife { page_cache_lost, heads_from_creation };
-        let mut recovered = recover_or_suspect(directory, line, last_life)?;
+        let (mut recovered, is_unread) = recover_or_suspect(directory, line, last_life)?;
         sync_unmarked(directory, line, last_life, &mut recovered)?;
         if recovered.damaged {
-            line.suspect = true;
+            // What cannot be read today says nothing of what is there tomorrow.
+            line.suspect |= !is_unread;
             damaged.push(line.handle);
+            unread.extend(is_unread.then_some(line.handle));
         }
         if damaged_at.is_some() {
             line.version = line.version.max(recovered.chunk.head.mutated_version);
@@ -268,7 +274,7 @@ fn recover_all(
     if damaged_at.is_some() {
         journal.suspect_all();
     }
-    Ok(RecoveredDirectory { journal, chunks, damaged })
+    Ok(RecoveredDirectory { journal, chunks, damaged, unread })
 }
 
 /// What was to be on disk before it was answered has no dirty mark meanwhile (R27). After a kill
@@ -288,18 +294,33 @@ fn sync_unmarked(
 }
 
 /// One chunk that cannot be read, or has no room for what recovery has to write, does not keep the
-/// others from being served.
+/// others from being served; whether it is one of those.
 fn recover_or_suspect(
     directory: &ChunkDirectory,
     line: &ReplicaLine,
     last_life: LastLife,
-) -> Result<RecoveredChunk, DiskError> {
+) -> Result<(RecoveredChunk, bool), DiskError> {
     match recover(directory, line, BLOCK_SIZE, last_life) {
         Err(DiskError::Io(_) | DiskError::NoSpace | DiskError::NoSpaceMidway) => {
             let chunk = Chunk { torn: true, ..Chunk::empty(line.handle, BLOCK_SIZE) };
-            Ok(RecoveredChunk { chunk, damaged: true })
+            Ok((RecoveredChunk { chunk, damaged: true }, true))
         }
-        result => result,
+        result => result.map(|recovered| (recovered, false)),
+    }
+}
+
+/// How a replica stands, by its line in the journal and its head.
+pub(crate) fn stands_at(line: &ReplicaLine, head: &ChunkHead) -> ReplicaReport {
+    ReplicaReport {
+        handle: line.handle,
+        version: line.version,
+        mutated_version: head.mutated_version,
+        serial: head.serial,
+        length: head.length,
+        acknowledged: head.acknowledged,
+        acknowledged_serial: head.acknowledged_serial,
+        closed: line.closed,
+        suspect: line.suspect,
     }
 }
 
@@ -315,21 +336,12 @@ fn summary(
     identity: Option<(CellId, ServerId)>,
     state: &JournalState,
     chunks: &BTreeMap<ChunkHandle, Chunk>,
-    damaged: Vec<ChunkHandle>,
+    (damaged, unread): (Vec<ChunkHandle>, Vec<ChunkHandle>),
 ) -> RecoveredChunks {
     let replica = |(handle, chunk): (&ChunkHandle, &Chunk)| {
         let line = state.replicas.get(handle).copied().unwrap_or_default();
-        ReplicaReport {
-            handle: *handle,
-            version: line.version,
-            mutated_version: chunk.head.mutated_version,
-            serial: chunk.head.serial,
-            length: chunk.head.length,
-            acknowledged: chunk.head.acknowledged,
-            acknowledged_serial: chunk.head.acknowledged_serial,
-            closed: line.closed,
-            suspect: line.suspect,
-        }
+        let stands = stands_at(&ReplicaLine { handle: *handle, ..line }, &chunk.head);
+        ReplicaReport { suspect: line.suspect || unread.contains(handle), ..stands }
     };
     RecoveredChunks {
         identity,
@@ -339,6 +351,7 @@ fn summary(
         highest_version: state.highest_version,
         replicas: chunks.iter().map(replica).collect(),
         damaged,
+        unread,
         bad: state.replicas.values().filter(|it| it.damaged).map(|it| it.handle).collect(),
         scrub: state.scrub,
         warnings: Vec::new(),

@@ -8,12 +8,13 @@
 
 use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, ChunkFiles};
-use crate::chunk_store::ChunkStore;
+use crate::chunk_store::{ChunkStore, locked};
+use crate::chunk_store_open::stands_at;
 use crate::reading::is_good;
 use crate::whole_files::disk_error;
 use cairn_env::{ChunkError, IoFailure};
 use cairn_format::{ChunkHead, HEAD_SLOT_SIZE, block_checksum_offset};
-use cairn_protocol::ReplicaFault;
+use cairn_protocol::{ReplicaFault, ReplicaReport};
 use cairn_types::ChunkHandle;
 
 /// Bytes verified at once: nothing else is done with the chunk meanwhile.
@@ -32,6 +33,19 @@ impl ChunkStore {
         offset: u64,
     ) -> Result<(u64, Option<u64>, Option<u64>), ChunkError> {
         self.with_chunk(handle, |chunk| scrub(chunk, &self.directory, offset))
+    }
+
+    /// Recovers a chunk that this life's start could not read; how it stands. What may be in the
+    /// page cache alone is brought to disk before anybody hears of it, as a start does.
+    ///
+    /// # Errors
+    /// [`ChunkError`] where it still cannot be read, or bytes of it are missing or wrong.
+    pub fn reopen(&self, handle: ChunkHandle) -> Result<ReplicaReport, ChunkError> {
+        self.with_chunk(handle, |chunk| {
+            chunk.sync(&self.directory)?;
+            let line = locked(&self.journal).replica(handle).ok_or(ChunkError::NoSuchChunk)?;
+            Ok(stands_at(&line, &chunk.head))
+        })
     }
 
     /// Whether a chunk's files are there, and as long as they should be; and whether its file was

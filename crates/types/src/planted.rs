@@ -104,9 +104,9 @@ crate::code! {
         /// A name is taken away by who may, in a sticky directory as well.
         PE2 = 202,
         /// A verdict is taken back only where every block has verified.
-        SL2 = 201,
+        SL2 = 211,
         /// Of whom nobody can tell whether its past is this log's, what it had then stays.
-        GB4 = 203,
+        GB4 = 213,
     }
 }
 

@@ -122,6 +122,7 @@ impl NoBytes {
             | ChunkJob::Checksums { .. }
             | ChunkJob::Fetch { .. }
             | ChunkJob::Install { .. }
+            | ChunkJob::Reopen { .. }
             | ChunkJob::Clone { .. } => return Err(ChunkError::NoSuchChunk),
             ChunkJob::Verify { .. } => ChunkDone::Verified { good: true },
             ChunkJob::Look { .. } => {

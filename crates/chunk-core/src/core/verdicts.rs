@@ -3,15 +3,21 @@
 use crate::core::ChunkCore;
 use crate::outbox::DiskPurpose;
 use cairn_env::{ChunkDone, ChunkResult, Effect, JournalEntry, LogEvent, Now};
+use cairn_types::ChunkHandle;
 
 impl ChunkCore {
+    /// Of those that are damaged, these could only not be read when the server started.
+    pub fn mark_unread(&mut self, handles: &[ChunkHandle]) {
+        handles.iter().for_each(|handle| self.table.leave_unread(*handle));
+    }
+
     /// A part of a bad replica is verified again; where all of it is, its journal and the master
     /// take the verdict back.
     pub(super) fn on_looked_again(&mut self, now: Now, result: &ChunkResult) {
         if let Ok(ChunkDone::Scrubbed { size, .. }) = result {
             self.traffic.note_scrubbed(*size);
         }
-        let sound = self.second_looks.on_done(now, &self.load, result);
+        let sound = self.second_looks.on_done(now, &self.load, &mut self.table, result);
         if let Some(handle) = sound.filter(|handle| self.table.turn_out_sound(*handle)) {
             self.out.journal(DiskPurpose::Nobody, JournalEntry::Sound(handle));
             let event = LogEvent::info("bad block reads again").with("chunk", handle.short());

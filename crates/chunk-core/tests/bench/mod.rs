@@ -156,6 +156,16 @@ impl Bench {
         bench
     }
 
+    /// A server that could not read one of its replicas when it started, and has joined.
+    pub fn with_unread() -> Self {
+        let verified = ScrubPosition { began_ms: 1, handle: handle() };
+        let mut bench = Self::starting(&[handle()], verified, &[]);
+        bench.core.mark_damaged(&[handle()]);
+        bench.core.mark_unread(&[handle()]);
+        bench.join();
+        bench
+    }
+
     /// All masters that are asked who is in charge answer: `primary` that it is, in this term; the
     /// others cannot be reached.
     pub fn find(&mut self, primary: &str, term: Term) {
