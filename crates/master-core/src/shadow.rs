@@ -100,6 +100,13 @@ impl ShadowCore {
         let unknown = self.fleet.note_replicas((now.time, state), server, reports);
         let unknown = unknown.into_iter().take(UNKNOWN_MAX).map(|report| report.handle).collect();
         tell.gone.iter().for_each(|handle| self.fleet.forget_replica(*handle, server));
+        // All that are damaged are named each time: what is held and not named is not, any more.
+        for report in reports.iter().filter(|report| !tell.damaged.contains(&report.handle)) {
+            let known = self.fleet.locations().get(report.handle, server);
+            if known.is_some_and(|replica| replica.damaged) {
+                self.fleet.mark_sound(report.handle, server);
+            }
+        }
         tell.damaged.iter().for_each(|handle| self.fleet.mark_damaged(*handle, server));
         Ok(TellShadowAnswer { join: tell.join, unknown, config: None })
     }
@@ -304,6 +311,8 @@ mod tests {
         member.tell(TellShadow { damaged: vec![handle()], ..word_of(1, joins[0]) });
         member.tell(holds(2, joins[1]));
         assert_eq!(member.locations(), [server(2)], "a damaged one only where there is no other");
+        member.tell(holds(1, joins[0]));
+        assert_eq!(member.locations(), [server(1), server(2)], "it turned out to be sound");
     }
 
     #[test]

@@ -49,7 +49,7 @@ cairn_types::message! {
         3 => copied: u64,
         /// The others of these, by what they wait for.
         4 => waiting: Vec<WaitingCount>,
-        /// With a replica whose blocks do not match their checksums.
+        /// With a replica whose blocks cannot be read, or do not match their checksums.
         5 => damaged: u64,
         /// With a replica that may have lost bytes in a power failure.
         6 => suspect: u64,

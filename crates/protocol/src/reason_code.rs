@@ -41,7 +41,7 @@ reasons! {
     UnderReplicated => "UNDER_REPLICATED",
     /// A server that is to be emptied cannot be, as the cell is.
     DrainBlocked => "DRAIN_BLOCKED",
-    /// Some replicas have blocks that do not match their checksums.
+    /// Some replicas have blocks that cannot be read, or do not match their checksums.
     Damaged => "DAMAGED",
     /// Some replicas may have lost bytes in a power failure.
     Suspect => "SUSPECT",

@@ -13,7 +13,7 @@ use cairn_types::{ChunkHandle, ServerId};
 pub(crate) struct Condition {
     /// No server that is not dead has an up-to-date replica.
     pub(crate) unavailable: bool,
-    /// A replica has blocks that do not match their checksums.
+    /// A replica has blocks that cannot be read, or do not match their checksums.
     pub(crate) damaged: bool,
     /// A replica may have lost bytes in a power failure.
     pub(crate) suspect: bool,

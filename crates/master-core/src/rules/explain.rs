@@ -211,7 +211,7 @@ fn explain_replica(
         words.push("suspect: may have lost bytes in a power failure".to_owned());
     }
     if replica.damaged {
-        words.push("damaged: blocks do not match their checksums".to_owned());
+        words.push("damaged: blocks cannot be read, or do not match their checksums".to_owned());
     }
     let hints = view.fleet.bad_block_count(handle, server);
     if hints > 0 {

@@ -109,7 +109,11 @@ fn say_chunks(health: &mut Health) {
         (unavailable, ReasonCode::Unavailable, "chunks have no replica that can be read now"),
         (one_left, ReasonCode::OneReplicaLeft, "chunks have one good replica left"),
         (below_goal, ReasonCode::UnderReplicated, "chunks have fewer replicas than their goal"),
-        (damaged, ReasonCode::Damaged, "chunks have blocks that do not match their checksums"),
+        (
+            damaged,
+            ReasonCode::Damaged,
+            "chunks have blocks that cannot be read, or do not match their checksums",
+        ),
         (suspect, ReasonCode::Suspect, "chunks may have lost bytes in a power failure"),
         (unknown, ReasonCode::UnknownChunks, lost),
     ];
