@@ -190,8 +190,8 @@ mod tests {
     use crate::{CreateAnswer, Delete, ErrorCode, Failure, MESSAGE_SIZE_MAX, Stat};
     use cairn_types::wire::Message;
     use cairn_types::{
-        Attributes, CellPath, Content, Entry, EntryId, EntryKind, NAME_SIZE_MAX, PATH_SIZE_MAX,
-        WallTime,
+        Attributes, CellPath, Content, Entry, EntryId, EntryKind, Layout, NAME_SIZE_MAX,
+        PATH_SIZE_MAX, WallTime,
     };
 
     fn stats(count: usize, path: &str) -> Batch {
@@ -239,6 +239,7 @@ mod tests {
             attributes: Some(
                 Attributes { owner: u32::MAX, group: u32::MAX, mode: u32::MAX }.into(),
             ),
+            layout: Layout::Stream,
         };
         let made = BatchResult::Create(CreateAnswer { entry, created: true });
         assert!(made.to_bytes().len() < RESULT_SIZE_MAX);

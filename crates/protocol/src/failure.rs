@@ -83,6 +83,10 @@ cairn_types::code! {
         PermissionDenied = 30,
         /// More than the quota of a directory allows (R36).
         QuotaExceeded = 31,
+        /// The producer was opened again since, by its name: this epoch of it is over (R38).
+        ProducerFenced = 32,
+        /// Other bytes stand there already (R40).
+        BytesDiffer = 33,
     }
 }
 

@@ -85,7 +85,9 @@ impl Role {
                 Request::FindPrimary(_) => true,
                 _ => self == Self::Client,
             },
-            RpcDirection::ClientToMember | RpcDirection::ClientToServer => self == Self::Client,
+            RpcDirection::ClientToMember
+            | RpcDirection::ClientToServer
+            | RpcDirection::ClientToStreams => self == Self::Client,
             RpcDirection::ClientToChunkserver => match request {
                 // Bytes in a buffer do nothing to anyone, whoever brought them.
                 Request::Push(_) => true,

@@ -18,6 +18,7 @@ mod check_calls;
 mod chunk_counts;
 mod clone_calls;
 mod consensus_calls;
+mod extend_calls;
 mod failure;
 mod find_calls;
 mod frame;
@@ -43,6 +44,7 @@ mod setting_calls;
 mod shadow_calls;
 mod shadow_questions;
 mod snapshot_calls;
+mod stream_calls;
 mod traffic;
 
 pub use answer_size::SMALL_ANSWER_SIZE;
@@ -68,6 +70,7 @@ pub use consensus_calls::{
     ConsensusEntry, ConsensusKind, ConsensusMessage, ConsensusMessages, ConsensusMessagesAnswer,
     FetchCheckpoint, FetchCheckpointAnswer, OfferedCheckpoint,
 };
+pub use extend_calls::{Extend, ExtendAnswer};
 pub use failure::{ErrorCode, Failure, Outcome};
 pub use find_calls::{FindPrimary, FindPrimaryAnswer, MasterRole};
 pub use frame::{
@@ -120,8 +123,8 @@ pub use resource_calls::{
 };
 pub use rpc::{
     ChunkserverToMaster, ClientToChunkserver, ClientToMaster, ClientToMember, ClientToServer,
-    Directed, Handshake, MasterToChunkserver, MasterToMaster, PrimaryToSecondary, RPC_NAMES,
-    ReplicaToReplica, Request, Response, Rpc, RpcDirection, proto_table, rpc_name,
+    ClientToStreams, Directed, Handshake, MasterToChunkserver, MasterToMaster, PrimaryToSecondary,
+    RPC_NAMES, ReplicaToReplica, Request, Response, Rpc, RpcDirection, proto_table, rpc_name,
 };
 pub use rpclog_calls::{RecentRpcs, RecentRpcsAnswer};
 pub use server_calls::{
@@ -137,5 +140,13 @@ pub use shadow_calls::{
 pub use snapshot_calls::{
     CountShared, CountSharedAnswer, MadeAnew, SHARED_FILES_MAX, SharedBytes, SharedPart, Snapshot,
     SnapshotAnswer,
+};
+pub use stream_calls::{
+    AllocateChunks, AllocateChunksAnswer, BUNDLES_MAX, Bundle, BundleAnswer, BundleHolder,
+    CURSOR_SIZE_MAX, CloseProducer, CloseProducerAnswer, CommitBundles, CommitBundlesAnswer,
+    CommitOutcome, Cursor, EXTENTS_MAX, ForgetProducer, ForgetProducerAnswer, ListProducers,
+    ListProducersAnswer, OpenProducer, OpenProducerAnswer, OpenStreamChunk, PRODUCER_CHUNKS_MAX,
+    PRODUCER_NAME_SIZE_MAX, ProducerStatus, ReadExtents, ReadExtentsAnswer, StreamExtent,
+    WaitLength, WaitLengthAnswer,
 };
 pub use traffic::{TrafficRates, TrafficTotals};

@@ -3,7 +3,7 @@
 use crate::{CellNow, ScrubProgress, ServerDuty, TrafficRates};
 use cairn_types::{
     CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, Content, Entry, EntryId,
-    LeaseId, MutationName, ReplicaAt, ServerId, Term, WallTime,
+    Layout, LeaseId, MutationName, ReplicaAt, ServerId, Term, WallTime,
 };
 
 cairn_types::message! {
@@ -118,6 +118,8 @@ cairn_types::message! {
         6 => synced: bool,
         /// None: 0644.
         7 => mode: Option<u32>,
+        /// None: what its directory's policy says.
+        8 => layout: Option<Layout>,
     }
 }
 cairn_types::message! {

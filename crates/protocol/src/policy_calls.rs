@@ -36,6 +36,7 @@ cairn_types::message! {
         4 => replication: PolicyOrigin,
         5 => keep_deleted: PolicyOrigin,
         6 => durability: PolicyOrigin,
+        7 => layout: PolicyOrigin,
     }
 }
 

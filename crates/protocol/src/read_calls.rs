@@ -19,6 +19,8 @@ cairn_types::message! {
         /// may have been left out serves it all the same, and what is not known to be acknowledged
         /// is the end.
         7 => takes_behind: bool,
+        /// Of a chunk of a stream: how much of it is committed, and readable therefore (R44).
+        8 => committed: Option<u64>,
     }
 }
 cairn_types::message! {

@@ -25,6 +25,12 @@ use crate::{
     Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer,
     Welcome, Write, WriteAnswer,
 };
+use crate::{
+    AllocateChunks, AllocateChunksAnswer, CloseProducer, CloseProducerAnswer, CommitBundles,
+    CommitBundlesAnswer, Extend, ExtendAnswer, ForgetProducer, ForgetProducerAnswer, ListProducers,
+    ListProducersAnswer, OpenProducer, OpenProducerAnswer, ReadExtents, ReadExtentsAnswer,
+    WaitLength, WaitLengthAnswer,
+};
 use crate::{AskShadow, AskShadowAnswer, TellShadow, TellShadowAnswer};
 use crate::{BackUp, BackUpAnswer, ReadBackup, ReadBackupAnswer};
 use crate::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain, UndrainAnswer};
@@ -315,6 +321,17 @@ rpcs! {
         171 => GetQuota -> GetQuotaAnswer,
         160 => SetAttributes -> SetAttributesAnswer,
     }
+    /// What producers and readers of streams ask of a master (R38 to R47).
+    ClientToStreams {
+        200 => OpenProducer -> OpenProducerAnswer,
+        201 => AllocateChunks -> AllocateChunksAnswer,
+        202 => CommitBundles -> CommitBundlesAnswer,
+        203 => CloseProducer -> CloseProducerAnswer,
+        204 => ListProducers -> ListProducersAnswer,
+        205 => ForgetProducer -> ForgetProducerAnswer,
+        206 => ReadExtents -> ReadExtentsAnswer,
+        207 => WaitLength -> WaitLengthAnswer,
+    }
     /// What clients ask of one member of the group of masters, whatever it is to its group.
     ClientToMember {
         141 => AskShadow -> AskShadowAnswer,
@@ -362,6 +379,7 @@ rpcs! {
         83 => Read -> ReadAnswer,
         84 => ChunkLength -> ChunkLengthAnswer,
         85 => SyncChunk -> SyncChunkAnswer,
+        86 => Extend -> ExtendAnswer,
         121 => ListHeld -> ListHeldAnswer,
         122 => CheckReplica -> CheckReplicaAnswer,
     }

@@ -26,6 +26,18 @@ crate::code! {
     }
 }
 
+crate::code! {
+    /// How a file is written (R38); it is so from its beginning on.
+    #[derive(Default)]
+    pub enum Layout {
+        /// By whoever has a chunk's lease: bytes at any place, or records at least once.
+        #[default]
+        Chunks = 1,
+        /// By producers: each record is in it exactly once.
+        Stream = 2,
+    }
+}
+
 crate::message! {
     /// One entry of a directory. `length` is the recorded one, in bytes; a file whose last chunk
     /// is leased may be longer, and its primary knows.
@@ -41,6 +53,7 @@ crate::message! {
         9 => synced: bool,
         /// None where they are the usual ones of its kind.
         10 => attributes: Option<Box<Attributes>>,
+        11 => layout: Layout,
     }
 }
 

@@ -145,6 +145,14 @@ master_made! {
     LeaseId
 }
 master_made! {
+    /// A producer of a stream; by its name there is one in a file (R38).
+    ProducerId
+}
+master_made! {
+    /// One opening of a producer: the newest one alone may commit (R38).
+    Epoch
+}
+master_made! {
     /// One joining of a chunkserver to a master, with the inventory that follows.
     JoinId
 }
@@ -183,6 +191,10 @@ impl SerialNumber {
     pub fn next_life(self) -> Self {
         Self((self.life() + 1).saturating_mul(1 << COUNTER_BITS))
     }
+}
+number! {
+    /// Which record of a producer, from 1 without gaps (R38).
+    RecordNumber
 }
 number! {
     /// Which chunk of a file, from 0.

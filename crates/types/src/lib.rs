@@ -33,11 +33,11 @@ pub use cell_config::{
     ConfigError,
 };
 pub use checksum::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c, crc32c_append};
-pub use entry::{Content, Entry, EntryKind};
+pub use entry::{Content, Entry, EntryKind, Layout};
 pub use ids::{
-    CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, JobId, JoinId, LeaseId,
-    LogIndex, MutationName, MutationNumber, PushId, ReignId, SerialNumber, ServerId, SessionId,
-    Term,
+    CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch, Incarnation, JobId, JoinId,
+    LeaseId, LogIndex, MutationName, MutationNumber, ProducerId, PushId, RecordNumber, ReignId,
+    SerialNumber, ServerId, SessionId, Term,
 };
 pub use members::{Member, MemberChange, MemberStanding, Members, MembersChange};
 pub use name_pattern::{is_name_pattern, name_matches};

@@ -1,5 +1,7 @@
 //! Policies: how files are kept, as directories and files say it (design §4).
 
+use crate::Layout;
+
 /// The most replicas that a file may ask for.
 pub const REPLICATION_MAX: u32 = 16;
 /// What was deleted is kept for ever.
@@ -15,6 +17,8 @@ crate::message! {
         2 => keep_deleted_ms: u64,
         /// Mutations are acknowledged once they are on disk on every replica.
         3 => synced: bool,
+        /// How files are written that are made.
+        4 => layout: Layout,
     }
 }
 
@@ -25,6 +29,7 @@ crate::message! {
         1 => replication: Option<u32>,
         2 => keep_deleted_ms: Option<u64>,
         3 => synced: Option<bool>,
+        4 => layout: Option<Layout>,
     }
 }
 
@@ -35,6 +40,7 @@ crate::message! {
         1 => replication: bool,
         2 => keep_deleted: bool,
         3 => durability: bool,
+        4 => layout: bool,
     }
 }
 
@@ -46,6 +52,7 @@ impl PolicyParts {
             replication: self.replication.or(other.replication),
             keep_deleted_ms: self.keep_deleted_ms.or(other.keep_deleted_ms),
             synced: self.synced.or(other.synced),
+            layout: self.layout.or(other.layout),
         }
     }
 
@@ -56,6 +63,7 @@ impl PolicyParts {
             replication: self.replication.filter(|_| !names.replication),
             keep_deleted_ms: self.keep_deleted_ms.filter(|_| !names.keep_deleted),
             synced: self.synced.filter(|_| !names.durability),
+            layout: self.layout.filter(|_| !names.layout),
         }
     }
 
@@ -66,6 +74,7 @@ impl PolicyParts {
             replication: self.replication.unwrap_or(policy.replication),
             keep_deleted_ms: self.keep_deleted_ms.unwrap_or(policy.keep_deleted_ms),
             synced: self.synced.unwrap_or(policy.synced),
+            layout: self.layout.unwrap_or(policy.layout),
         }
     }
 
@@ -76,18 +85,20 @@ impl PolicyParts {
             replication: self.replication.is_some(),
             keep_deleted: self.keep_deleted_ms.is_some(),
             durability: self.synced.is_some(),
+            layout: self.layout.is_some(),
         }
     }
 }
 
 impl PolicyPartNames {
     /// All of them.
-    pub const ALL: Self = Self { replication: true, keep_deleted: true, durability: true };
+    pub const ALL: Self =
+        Self { replication: true, keep_deleted: true, durability: true, layout: true };
 
     /// Whether there is one at least.
     #[must_use]
     pub fn any(self) -> bool {
-        self.replication || self.keep_deleted || self.durability
+        self.replication || self.keep_deleted || self.durability || self.layout
     }
 
     /// Those of either.
@@ -97,6 +108,7 @@ impl PolicyPartNames {
             replication: self.replication || other.replication,
             keep_deleted: self.keep_deleted || other.keep_deleted,
             durability: self.durability || other.durability,
+            layout: self.layout || other.layout,
         }
     }
 }
@@ -115,7 +127,7 @@ mod tests {
         assert_eq!(both.without(replication).replication, None);
         assert_eq!(near.without(replication), PolicyParts::default());
         assert!(!near.without(replication).names().any());
-        let cell = Policy { replication: 3, keep_deleted_ms: 9, synced: false };
+        let cell = Policy { replication: 3, keep_deleted_ms: 9, ..Policy::default() };
         assert_eq!(both.over(cell), Policy { replication: 2, synced: true, ..cell });
         let names = replication.and(far.names());
         assert!(names.replication && names.durability && !names.keep_deleted);
