@@ -43,6 +43,7 @@ impl ClientLoad {
             Request::Read(read) => read.size.min(READ_SIZE_MAX),
             Request::Write(write) => write.size,
             Request::Append(append) => append.size,
+            Request::Extend(extend) => extend.size,
             Request::Forward(forward) => {
                 forward.mutations.iter().map(|it| it.size).fold(0, u64::saturating_add)
             }

@@ -14,8 +14,9 @@ use crate::outbox::{
     CallPurpose, DiskPurpose, Finished, Outbox, ReplicaJob, WakePurpose, failure_of,
 };
 use crate::reads;
-use crate::replica::{AfterFailure, Replica, WaitingChange};
+use crate::replica::{AfterFailure, Replica};
 use crate::replica_calls::on_replica_call;
+use crate::replica_change::WaitingChange;
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
@@ -132,7 +133,7 @@ impl ChunkCore {
             Event::Started => {
                 self.link.identify(&self.me, &mut self.out);
                 self.out.wake(WakePurpose::Tick, now.time + TICK);
-                self.tick_link(now);
+                self.with_link(now, MasterLink::tick);
             }
             Event::Request { from, request } => {
                 if let Err(failure) = self.on_request(now, from, request) {
@@ -167,10 +168,6 @@ impl ChunkCore {
         act(&mut self.link, cx)
     }
 
-    fn tick_link(&mut self, now: Now) {
-        self.with_link(now, MasterLink::tick);
-    }
-
     /// The replicas, and what decisions about one may look at.
     fn replicas(&mut self, now: Now) -> (&mut ReplicaTable, ReplicaContext<'_>) {
         let cx = ReplicaContext {
@@ -178,6 +175,7 @@ impl ChunkCore {
             config: self.settings.config(),
             out: &mut self.out,
             me: &self.me.at,
+            incarnation: self.me.incarnation,
             master: self.link.master(),
             standing: self.link.standing(),
             clients_busy: self.load.is_busy(now.time),
@@ -235,6 +233,7 @@ impl ChunkCore {
             | Directed::ClientToMaster(_)
             | Directed::ClientToMember(_)
             | Directed::ClientToServer(_)
+            | Directed::ClientToStreams(_)
             | Directed::ChunkserverToMaster(_)
             | Directed::MasterToMaster(_) => Err(not_served(name)),
         }
@@ -328,6 +327,10 @@ impl ChunkCore {
                 let (replica, mut cx) = self.replica_asked_for(now, append.handle)?;
                 replica.on_append(&mut cx, from, append);
             }
+            ClientToChunkserver::Extend(extend) => {
+                let (replica, mut cx) = self.replica_asked_for(now, extend.handle)?;
+                replica.enqueue(&mut cx, from, WaitingChange::Extend(extend));
+            }
             ClientToChunkserver::Read(read) => {
                 let (replica, mut cx) = self.replica_asked_for(now, read.handle)?;
                 reads::on_read(replica, &mut cx, from, &read);
@@ -389,7 +392,7 @@ impl ChunkCore {
             self.scrub.tick(now, &self.table, &mut self.out);
             self.second_looks.tick(now, &self.table, &mut self.out);
         }
-        self.tick_link(now);
+        self.with_link(now, MasterLink::tick);
         self.tell_shadows(now.time);
     }
 
@@ -474,8 +477,8 @@ impl ChunkCore {
             (ReplicaJob::SyncToRaise | ReplicaJob::Journal, Err(error)) => {
                 after = replica.on_change_failed(cx, &error.to_string());
             }
-            (ReplicaJob::Read { to, stored, end, closed }, Ok(ChunkDone::Read(done))) => {
-                reads::on_read_done(replica, cx, to, (stored, end, closed), done);
+            (ReplicaJob::Read { to, range }, Ok(ChunkDone::Read(done))) => {
+                reads::on_read_done(replica, cx, to, range, done);
             }
             (ReplicaJob::Fetch { to }, Ok(ChunkDone::Read(done))) => {
                 reads::on_fetch_done(replica, cx, to, done);

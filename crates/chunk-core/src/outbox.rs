@@ -47,6 +47,27 @@ pub(crate) enum DiskPurpose {
     Nobody,
 }
 
+/// What a reader asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedRange {
+    /// Up to here the disk is believed to have the bytes.
+    pub(crate) stored: u64,
+    /// Where it ends.
+    pub(crate) end: u64,
+    pub(crate) known: KnownEnd,
+}
+
+/// What a reader was told by a master of where the chunk ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KnownEnd {
+    /// It is open.
+    Open,
+    /// It is closed (R19).
+    Closed,
+    /// Of a stream's chunk, so much is committed (R44).
+    Committed(u64),
+}
+
 /// What was asked of the disk for one replica.
 #[derive(Clone, Debug)]
 pub(crate) enum ReplicaJob {
@@ -56,9 +77,8 @@ pub(crate) enum ReplicaJob {
     SyncToRaise,
     /// Its version or close mark becomes durable.
     Journal,
-    /// Bytes for a reader, who asked for a range up to `end` of a chunk that it knows as closed, or
-    /// as open; up to `stored` the disk is believed to have them.
-    Read { to: Caller, stored: u64, end: u64, closed: bool },
+    /// Bytes for a reader.
+    Read { to: Caller, range: AskedRange },
     /// Its own checksums, to catch up with another replica.
     Checksums,
     /// Blocks for another server, which catches up with this one.
@@ -259,6 +279,8 @@ pub(crate) fn failure_of(error: &ChunkError) -> Failure {
         ChunkError::FetchedDiffers { .. } => Failure::not_done(ErrorCode::ReplicaFailed, line),
         ChunkError::PushMissing { .. } => Failure::not_done(ErrorCode::PushMissing, line),
         ChunkError::PushDiffers { .. } => Failure::refused(ErrorCode::Invalid, line),
+        ChunkError::OutOfOrder { .. } => Failure::not_done(ErrorCode::OutOfOrder, line),
+        ChunkError::BytesDiffer { .. } => Failure::refused(ErrorCode::BytesDiffer, line),
         ChunkError::NoSuchChunk => Failure::not_done(ErrorCode::NoSuchChunk, line),
         ChunkError::NoDirectoryLeft | ChunkError::Disk(_) => Failure::unknown(ErrorCode::Io, line),
     }

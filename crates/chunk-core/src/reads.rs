@@ -17,8 +17,10 @@
 //! - who was sent here by a shadow master takes what may be behind: he is served up to what is
 //!   known here to be acknowledged, though no master may be there to ask (R12, R17). Who knows that
 //!   it is out of the set serves him neither.
+//! - of a stream's chunk what is committed is readable, whatever mark is here; who has less
+//!   gives what it has, and never zeros (R44).
 
-use crate::outbox::{Outbox, ReplicaJob};
+use crate::outbox::{AskedRange, KnownEnd, Outbox, ReplicaJob};
 use crate::primary::Primary;
 use crate::replica::Replica;
 use crate::replica_context::ReplicaContext;
@@ -50,22 +52,25 @@ pub(crate) struct ReadView<'r> {
     pub(crate) holds_lease: bool,
     /// Whether this server would hear by now if sets went on without it.
     pub(crate) standing: (Time, Standing),
-    /// The reader has it from the master that the chunk is closed.
-    pub(crate) knows_closed: bool,
+    /// What the reader has from the master.
+    pub(crate) known: KnownEnd,
     /// Its close mark is not yet on the other replicas, and may come to nothing (R18).
     pub(crate) is_marking: bool,
 }
 
 impl ReadView<'_> {
     fn is_closed(&self) -> bool {
-        self.stored.is_closed() && self.knows_closed && !self.is_marking
+        self.stored.is_closed() && matches!(self.known, KnownEnd::Closed) && !self.is_marking
     }
 
     /// Bytes that may be read here and now.
     fn readable(&self) -> u64 {
         let acknowledged = self.stored.acknowledged().length;
         let may_have_lost = self.stored.is_suspect() && !broken(Rule::R28);
-        if broken(Rule::R19) || (self.is_closed() && !may_have_lost) {
+        if let KnownEnd::Committed(committed) = self.known {
+            //
+            committed.min(self.stored.length())
+        } else if broken(Rule::R19) || (self.is_closed() && !may_have_lost) {
             self.chunk_size
         } else if may_have_lost {
             // What it lacks it may have lost: no zeros in its place, mark or not (R28).
@@ -85,6 +90,7 @@ impl ReadView<'_> {
         // A suspect one says so in its answer; who reads decides what that is worth (R28).
         let stores_more = self.stored.length() > self.stored.acknowledged().length;
         let unsure = stores_more && !self.holds_lease && !self.stored.is_suspect();
+        let unsure = unsure && !matches!(self.known, KnownEnd::Committed(_));
         // There may be nobody who knows: what is known is the end for who takes that.
         let unsure = unsure && !read.takes_behind;
         if read.offset >= readable && !self.is_closed() && unsure {
@@ -111,7 +117,8 @@ impl ReadView<'_> {
         let size = stored - read.offset;
         assert!(size <= READ_SIZE_MAX, "an answer of {size} bytes");
         let job = ChunkJob::Read { handle, offset: read.offset, size };
-        let what = ReplicaJob::Read { to: from, stored, end, closed: read.closed };
+        let what =
+            ReplicaJob::Read { to: from, range: AskedRange { stored, end, known: self.known } };
         out.replica_job(handle, what, job);
         Ok(())
     }
@@ -163,8 +170,8 @@ impl ReadView<'_> {
     }
 }
 
-/// What one may see of it to whom the master said that the chunk is closed, or open.
-fn view<'r>(replica: &'r Replica, cx: &ReplicaContext<'_>, closed: bool) -> ReadView<'r> {
+/// What one may see of it to whom the master said where the chunk ends.
+fn view<'r>(replica: &'r Replica, cx: &ReplicaContext<'_>, known: KnownEnd) -> ReadView<'r> {
     let primary = replica.role().primary().filter(|primary| primary.is_live(cx.now));
     ReadView {
         stored: replica.stored(),
@@ -172,33 +179,37 @@ fn view<'r>(replica: &'r Replica, cx: &ReplicaContext<'_>, closed: bool) -> Read
         orders: primary.is_some(),
         holds_lease: primary.is_some_and(Primary::has_levelled),
         standing: (cx.now, cx.standing),
-        knows_closed: closed,
+        known,
         is_marking: replica.role().primary().is_some_and(Primary::is_marking),
     }
 }
 
 pub(crate) fn on_read(replica: &Replica, cx: &mut ReplicaContext<'_>, from: Caller, read: &Read) {
-    if let Err(failure) = view(replica, cx, read.closed).read(cx.out, from, read) {
+    let known = match read.committed {
+        Some(committed) => KnownEnd::Committed(committed),
+        None if read.closed => KnownEnd::Closed,
+        None => KnownEnd::Open,
+    };
+    if let Err(failure) = view(replica, cx, known).read(cx.out, from, read) {
         cx.out.refuse(from, failure);
     }
 }
 
-/// The disk has the bytes of a range that ends at `end`, for one who knows the chunk as closed,
-/// or as open.
+/// The disk has the bytes of a range.
 pub(crate) fn on_read_done(
     replica: &mut Replica,
     cx: &mut ReplicaContext<'_>,
     to: Caller,
-    (stored, end, closed): (u64, u64, bool),
+    range: AskedRange,
     done: ReadDone,
 ) {
-    if done.offset + (done.payload.len() as u64) < stored {
+    if done.offset + (done.payload.len() as u64) < range.stored {
         // Zeros would say that nothing was ever written there (R19).
         replica.stored_mut().lose_bytes();
         cx.out.refuse(to, replica.stored().end_lost());
         return;
     }
-    view(replica, cx, closed).serve(cx.out, to, end, done);
+    view(replica, cx, range.known).serve(cx.out, to, range.end, done);
 }
 
 pub(crate) fn on_length(
@@ -207,7 +218,7 @@ pub(crate) fn on_length(
     from: Caller,
     ask: &ChunkLength,
 ) {
-    match view(replica, cx, true).length(ask) {
+    match view(replica, cx, KnownEnd::Closed).length(ask) {
         Ok(answer) => cx.out.reply(from, answer),
         Err(failure) => cx.out.refuse(from, failure),
     }

@@ -13,8 +13,10 @@
 //!   outlive the lease that it was made for.
 
 use crate::catch_up::{CatchUp, CatchUpProgress};
+use crate::extending::{ExtendUnderWay, check_extend};
 use crate::outbox::{DiskPurpose, Outbox, ReplicaJob, failure_of};
 use crate::primary::{LeaseEnd, Primary, PrimaryChange, check_grant};
+use crate::replica_change::{ChangeUnderWay, WaitingChange};
 use crate::replica_context::ReplicaContext;
 use crate::replica_role::ReplicaRole;
 use crate::secondary::{Secondary, SecondaryBatch, check_form, check_order, not_followed};
@@ -22,34 +24,13 @@ use crate::stored_replica::StoredReplica;
 use bytes::Bytes;
 use cairn_env::{Caller, ChunkError, ChunkJob, ConnectionId, DiskError};
 use cairn_protocol::{
-    Acknowledged, AcknowledgedAnswer, Append, ErrorCode, Failure, FetchAnswer, Forward, GrantLease,
-    HeldLease, Probe, ProbeAnswer, Raise, RaiseAnswer, Response, RevokeLease, RevokeLeaseAnswer,
-    SyncChunk, Write,
+    Acknowledged, AcknowledgedAnswer, Append, ErrorCode, Extend, Failure, FetchAnswer, Forward,
+    GrantLease, HeldLease, Probe, ProbeAnswer, Raise, RaiseAnswer, Response, RevokeLease,
+    RevokeLeaseAnswer, SyncChunk, Write,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{BlockChecksums, ChunkVersion, LeaseId, SerialNumber, Time};
 use std::collections::VecDeque;
-
-/// A change that waits for the one under way.
-#[derive(Debug)]
-pub(crate) enum WaitingChange {
-    Raise(Raise),
-    Grant(Box<GrantLease>),
-    Forward(Forward),
-}
-
-/// The change under way.
-#[derive(Debug)]
-enum ChangeUnderWay {
-    /// A raise becomes durable.
-    Raise { from: Caller, raise: Raise },
-    /// What the holder of the lease asked of its own disk.
-    Primary(PrimaryChange),
-    /// What the primary forwarded.
-    Secondary(SecondaryBatch),
-    /// The bytes of one that has gone further, before a lease is taken, or a levelling.
-    CatchingUp { catch_up: Box<CatchUp>, from: Caller, then: Box<WaitingChange> },
-}
 
 /// What is left of a replica whose change the disk refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +90,7 @@ impl Replica {
                 Some((from, WaitingChange::Raise(raise))) => self.start_raise(cx, from, &raise),
                 Some((from, WaitingChange::Grant(grant))) => self.start_lease(cx, from, *grant),
                 Some((from, WaitingChange::Forward(it))) => self.start_forward(cx, from, &it),
+                Some((from, WaitingChange::Extend(it))) => self.start_extend(cx, from, it),
                 None => {
                     let primary = self.role.primary_mut();
                     let next = primary.and_then(|it| it.start_next(&self.stored, cx));
@@ -192,6 +174,17 @@ impl Replica {
         self.begin(ChangeUnderWay::Primary(levelling));
     }
 
+    /// Makes what a stream's producer pushed the chunk's end.
+    fn start_extend(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, extend: Extend) {
+        match check_extend(&self.stored, &self.role, cx.config, &extend) {
+            Ok(()) => {
+                let started = ExtendUnderWay::start(&self.stored, cx.out, from, extend);
+                self.begin(ChangeUnderWay::Extend(started));
+            }
+            Err(failure) => cx.out.refuse(from, failure),
+        }
+    }
+
     /// Applies what the primary forwards.
     fn start_forward(&mut self, cx: &mut ReplicaContext<'_>, from: Caller, forward: &Forward) {
         if let Err(failure) = self.check_forward(cx, forward) {
@@ -241,7 +234,9 @@ impl Replica {
         match then {
             WaitingChange::Grant(grant) => self.take_lease(cx, from, *grant),
             WaitingChange::Forward(forward) => self.apply_forwarded(cx, from, &forward),
-            WaitingChange::Raise(_) => unreachable!("a raise needs nobody's bytes"),
+            WaitingChange::Raise(_) | WaitingChange::Extend(_) => {
+                unreachable!("it needs nobody's bytes")
+            }
         }
     }
 
@@ -331,6 +326,10 @@ impl Replica {
                 let rest = batch.on_applied(&mut self.stored, cx.out);
                 self.change = rest.map(ChangeUnderWay::Secondary);
             }
+            Some(ChangeUnderWay::Extend(extend)) => {
+                self.stored.extended(length, serial);
+                extend.answer(&self.stored, cx);
+            }
             Some(it @ ChangeUnderWay::CatchingUp { .. }) => {
                 self.stored.changed(length, serial);
                 self.change = Some(it);
@@ -350,6 +349,7 @@ impl Replica {
                 if raise.close {
                     self.stored.close();
                 }
+                self.stored.learn_committed(cx.out, raise.committed);
                 let answer = RaiseAnswer { replica: self.stored.report() };
                 cx.out.reply(from, Response::Raise(answer));
             }
@@ -382,8 +382,13 @@ impl Replica {
                 });
                 self.pump(cx);
             }
-            Some(ChangeUnderWay::Secondary(batch)) if unchanged => {
-                batch.refuse(cx.out, failure_of(error));
+            Some(change @ ChangeUnderWay::Secondary(_)) if unchanged => {
+                change.refuse(cx.out, failure_of(error));
+                self.pump(cx);
+            }
+            // No lease hangs on it, and the disk says itself what it is that failed.
+            Some(change @ ChangeUnderWay::Extend(_)) => {
+                change.refuse(cx.out, failure_of(error));
                 self.pump(cx);
             }
             change => {
@@ -408,9 +413,8 @@ impl Replica {
                 }
                 cx.out.refuse(from, failure);
             }
-            Some(ChangeUnderWay::Secondary(batch)) => batch.refuse(cx.out, failure),
-            Some(ChangeUnderWay::CatchingUp { from, .. }) => cx.out.refuse(from, failure),
             Some(ChangeUnderWay::Primary(_)) => self.end_lease(cx, why),
+            Some(change) => change.refuse(cx.out, failure),
             None => {}
         }
         self.pump(cx);
@@ -422,13 +426,8 @@ impl Replica {
         self.end_lease(cx, why);
         let line = format!("chunk {}: {why}", self.stored.handle().short());
         let failure = Failure::unknown(ErrorCode::NoSuchChunk, line);
-        match self.change.take() {
-            Some(ChangeUnderWay::Raise { from, .. } | ChangeUnderWay::CatchingUp { from, .. }) => {
-                cx.out.refuse(from, failure.clone());
-            }
-            Some(ChangeUnderWay::Secondary(batch)) => batch.refuse(cx.out, failure.clone()),
-            // Who waited for the primary was told at the end of its lease.
-            Some(ChangeUnderWay::Primary(_)) | None => {}
+        if let Some(change) = self.change.take() {
+            change.refuse(cx.out, failure.clone());
         }
         for (from, _) in std::mem::take(&mut self.waiting) {
             cx.out.refuse(from, failure.clone());

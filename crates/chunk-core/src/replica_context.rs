@@ -4,7 +4,7 @@ use crate::outbox::{CallPurpose, Outbox, ReplicaCall};
 use crate::standing::Standing;
 use cairn_protocol::Request;
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Address, CellConfig, ChunkHandle, ReplicaAt, ServerId, Time};
+use cairn_types::{Address, CellConfig, ChunkHandle, Incarnation, ReplicaAt, ServerId, Time};
 use std::time::Duration;
 
 pub(crate) struct ReplicaContext<'a> {
@@ -13,6 +13,8 @@ pub(crate) struct ReplicaContext<'a> {
     pub(crate) out: &'a mut Outbox,
     /// This server.
     pub(crate) me: &'a ReplicaAt,
+    /// This life of it (R5).
+    pub(crate) incarnation: Incarnation,
     /// The primary master, as far as known.
     pub(crate) master: &'a Address,
     /// Whether it would hear if a set went on without it.

@@ -110,7 +110,6 @@ impl StoredReplica {
         self.serial
     }
 
-    /// Stored bytes.
     /// Bytes that are counted for it.
     pub(crate) fn counted(&self) -> u64 {
         self.counted
@@ -122,6 +121,7 @@ impl StoredReplica {
         (before, self.counted)
     }
 
+    /// Stored bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
@@ -203,6 +203,13 @@ impl StoredReplica {
         self.length = length;
         self.serial = serial;
         self.mutated_version = self.version;
+    }
+
+    /// A bundle stands in a stream's chunk, as the disk says; it may have been there before (R40).
+    pub(crate) fn extended(&mut self, length: u64, serial: SerialNumber) {
+        if (length, serial) != (self.length, self.serial) {
+            self.changed(length, serial);
+        }
     }
 
     /// What a disk error says about the bytes.
@@ -291,6 +298,14 @@ impl StoredReplica {
     pub(crate) fn become_current(&mut self, out: &mut Outbox) {
         if std::mem::take(&mut self.suspect) {
             out.journal(DiskPurpose::Nobody, JournalEntry::Cleared(self.handle));
+        }
+    }
+
+    /// The log's word on how much of a stream's chunk counts: who has that much has lost nothing
+    /// that does (R28, R41).
+    pub(crate) fn learn_committed(&mut self, out: &mut Outbox, last: Option<SerialNumber>) {
+        if last.is_some_and(|last| last <= self.serial) && !self.end_unknown {
+            self.become_current(out);
         }
     }
 

@@ -22,6 +22,7 @@ impl Traffic {
         match request {
             Request::Write(write) => add(&mut totals.written, write.size),
             Request::Append(append) => add(&mut totals.written, append.size),
+            Request::Extend(extend) => add(&mut totals.written, extend.size),
             Request::Forward(forward) => {
                 let sizes = forward.mutations.iter().map(|mutation| mutation.size);
                 add(&mut totals.replicated, sizes.fold(0, u64::saturating_add));
@@ -55,13 +56,14 @@ fn add(total: &mut u64, size: u64) {
 #[cfg(test)]
 mod tests {
     use super::Traffic;
-    use cairn_protocol::{Append, Forward, Forwarded, Read, Write};
+    use cairn_protocol::{Append, Extend, Forward, Forwarded, Read, Write};
 
     #[test]
     fn what_clients_write_is_told_apart_from_what_is_taken_over_and_read() {
         let mut traffic = Traffic::default();
         traffic.note_request(&Write { size: 5, ..Write::default() }.into());
         traffic.note_request(&Append { size: 7, ..Append::default() }.into());
+        traffic.note_request(&Extend { size: 3, ..Extend::default() }.into());
         let mutations = vec![Forwarded { size: 9, ..Forwarded::default() }; 2];
         traffic.note_request(&Forward { mutations, ..Forward::default() }.into());
         traffic.note_request(&Read { size: 100, ..Read::default() }.into());
@@ -69,7 +71,7 @@ mod tests {
         traffic.note_cloned(u64::MAX);
         traffic.note_cloned(1);
         let totals = traffic.totals();
-        assert_eq!((totals.written, totals.replicated, totals.read), (12, 18, 60));
+        assert_eq!((totals.written, totals.replicated, totals.read), (15, 18, 60));
         assert_eq!((totals.cloned, totals.scrubbed), (u64::MAX, 0));
     }
 }

@@ -89,6 +89,18 @@ pub enum ChunkJob {
         /// Answer only once it is on disk.
         sync: bool,
     },
+    /// Makes pushed bytes the end of a stream's chunk (R40). What is there under that serial number
+    /// or a later one is compared, byte for byte. Done like `Apply`, and answered like it.
+    Extend {
+        /// Which chunk.
+        handle: ChunkHandle,
+        /// Under which version.
+        version: ChunkVersion,
+        /// The bytes, and where they stand; a push is named.
+        extent: ApplyMutation,
+        /// Answer only once it is on disk, whether it was there already or not.
+        sync: bool,
+    },
     /// Appends to the journal and flushes; many at once share the flush.
     Journal(Vec<JournalEntry>),
     /// Reads `size` bytes from `offset`, widened to whole blocks where the range spans more than
@@ -250,7 +262,7 @@ pub struct ReadDone {
 /// What came of a [`ChunkJob`].
 #[derive(Debug, PartialEq)]
 pub enum ChunkDone {
-    /// Of `Apply` and `Install`: stored bytes now.
+    /// Of `Apply`, `Extend` and `Install`: stored bytes now.
     Applied {
         /// Stored bytes of the chunk.
         length: u64,
@@ -341,6 +353,20 @@ pub enum ChunkError {
     #[error("the block at offset {offset} did not arrive as it was sent")]
     FetchedDiffers {
         /// Start of the block within the chunk.
+        offset: u64,
+    },
+    /// A stream's chunk does not end where its next bundle is to begin (R40).
+    #[error("serial number {last} is the last here, and the chunk ends at {length}")]
+    OutOfOrder {
+        /// The serial number last applied.
+        last: SerialNumber,
+        /// Stored bytes.
+        length: u64,
+    },
+    /// Other bytes stand in a stream's chunk than are said to be there (R40).
+    #[error("other bytes stand at offset {offset} than were pushed")]
+    BytesDiffer {
+        /// Of the first that differs, within the chunk.
         offset: u64,
     },
     /// No such chunk here.

@@ -238,6 +238,10 @@ cairn_types::message! {
         8 => sync: bool,
         9 => keeps_lease: bool,
         10 => adopt: bool,
+        /// Of a stream's chunk: the serial number of the last bundle of it that is committed. Who
+        /// has applied that has all that counts, whatever else it may have lost, and is suspect no
+        /// more (R28, R41).
+        11 => committed: Option<SerialNumber>,
     }
 }
 cairn_types::message! {

@@ -197,6 +197,12 @@ impl Nouns {
                 length: Some(it.size),
                 ..Self::of_chunk(it.handle, it.version).named(it.push.session, it.push.number)
             },
+            Ask::Extend(it) => Self {
+                serial: Some(it.serial),
+                ..Self::of_chunk(it.handle, it.version)
+                    .ranged(it.offset, it.size)
+                    .named(it.push.session, it.push.number)
+            },
             Ask::Read(it) => Self::of_chunk(it.handle, it.version).ranged(it.offset, it.size),
             Ask::ChunkLength(it) => Self::of_chunk(it.handle, it.version),
             Ask::SyncChunk(it) => Self::of_chunk(it.handle, it.version),

@@ -412,6 +412,9 @@ impl ChunkDisk {
                 let (length, serial) = store.install(handle, version, offset, checksums, bytes)?;
                 Ok(ChunkDone::Applied { length, serial })
             }
+            ChunkJob::Extend { handle, version, extent, sync } => {
+                self.extend(handle, version, &extent, sync)
+            }
             ChunkJob::Verify { handle, offset } => {
                 let good = self.store_of(handle)?.verify(handle, offset)?;
                 Ok(ChunkDone::Verified { good })
@@ -536,6 +539,22 @@ impl ChunkDisk {
         let block_size = self.store_of(handle)?.block_size(handle)?;
         let mut pushes = locked(&self.pushes);
         mutations.iter().map(|mutation| pushes.ready(mutation, block_size)).collect()
+    }
+
+    /// Makes pushed bytes the end of a stream's chunk (R40).
+    fn extend(
+        &self,
+        handle: ChunkHandle,
+        version: ChunkVersion,
+        extent: &ApplyMutation,
+        sync: bool,
+    ) -> ChunkResult {
+        let ready = self.with_pushes(handle, std::slice::from_ref(extent))?;
+        let bundle = ready.first().expect("one was asked for");
+        let (length, serial) = self.store_of(handle)?.extend(handle, version, bundle, sync)?;
+        locked(&self.pushes)
+            .applied(extent.push.map(|push| (push, extent.size)).into_iter().collect());
+        Ok(ChunkDone::Applied { length, serial })
     }
 
     /// Applies a run; an answer for each of its jobs.

@@ -11,27 +11,24 @@
 //! - S4: the block size is the cell's and comes by [`configure`](ChunkStore::configure), before the
 //!   first mutation; a chunk keeps the one that it began with.
 
-use crate::apply::{apply, settle};
 use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, KINDS, path};
 use crate::clone_files::CloneDirectory;
 use crate::identity_file::{read_identity, write_identity};
-use crate::mutation::{AcknowledgedMark, ReadyMutation};
 use crate::reading::{ReadMode, all_checksums, is_good, read, read_differing};
 use crate::recovery::{LastLife, recover};
 use crate::trash::{Trash, throw_away};
 use crate::version_journal::{JOURNAL_PATH, VersionJournal, sound_lines};
 use crate::whole_files::{disk_error, sync_failure};
-use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{
     ChunkDone, ChunkError, ChunkResult, CloneWork, Disk, DiskError, DiskLock, IoFailure,
-    JournalEntry, OpenMode, PushedData, ReadDone, Space,
+    JournalEntry, OpenMode, ReadDone, Space,
 };
 use cairn_format::{Identity, IdentityKind, JournalLine, ScrubPosition};
 use cairn_protocol::{DISK_PATH_SIZE_MAX, DiskStatus};
 use cairn_types::planted::{self, Rule};
-use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion, SerialNumber};
+use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -165,7 +162,7 @@ impl ChunkStore {
         locked(&self.chunks).contains_key(&handle)
     }
 
-    fn configured_block_size(&self) -> u32 {
+    pub(crate) fn configured_block_size(&self) -> u32 {
         self.block_size.load(Ordering::Relaxed)
     }
 
@@ -323,97 +320,6 @@ impl ChunkStore {
         Ok(())
     }
 
-    /// Applies mutations in serial order; gives the stored length and the last serial number.
-    /// With `sync`, once all of it is on disk.
-    ///
-    /// # Errors
-    /// [`ChunkError`]: some of the mutations may have been applied; nothing else was changed.
-    pub fn apply(
-        &self,
-        handle: ChunkHandle,
-        version: ChunkVersion,
-        mutations: &[ReadyMutation],
-        acknowledged: AcknowledgedMark,
-        sync: bool,
-    ) -> Result<(u64, SerialNumber), ChunkError> {
-        self.with_chunk(handle, |chunk| {
-            if chunk.head.length == 0 {
-                chunk.head.block_size = self.configured_block_size();
-            }
-            if !sync {
-                self.mark_dirty(chunk)?;
-            }
-            let before = chunk.head.serial;
-            apply(chunk, &self.directory, version, mutations, acknowledged)
-                .map_err(|error| error_after(error, chunk.head.serial != before))?;
-            if sync {
-                // Overwrites are on disk already, in the redo journal.
-                if chunk.unsynced_appends {
-                    chunk.sync(&self.directory).map_err(|error| error_after(error.into(), true))?;
-                }
-                self.clear_mark(chunk).map_err(|error| error_after(error.into(), true))?;
-            }
-            Ok((chunk.head.length, chunk.head.serial))
-        })
-    }
-
-    /// R27: before the first change that may be acknowledged without being on disk.
-    fn mark_dirty(&self, chunk: &mut Chunk) -> Result<(), DiskError> {
-        if chunk.marked || planted::broken(Rule::R27) {
-            return Ok(());
-        }
-        let mut journal = locked(&self.journal);
-        let handle = chunk.head.handle;
-        if journal.replica(handle).is_some_and(|replica| !replica.dirty) {
-            journal.append(&[JournalLine::Dirty(handle)])?;
-        }
-        chunk.marked = true;
-        Ok(())
-    }
-
-    /// R27: all of the chunk is on disk, and nothing can have changed since: its mutex is held.
-    fn clear_mark(&self, chunk: &mut Chunk) -> Result<(), DiskError> {
-        let mut journal = locked(&self.journal);
-        let (handle, sequence) = (chunk.head.handle, chunk.head.sequence);
-        if journal.replica(handle).is_some_and(|replica| replica.dirty) {
-            // Durably, or the next power loss makes it suspect in spite of the sync.
-            match journal.append(&[JournalLine::Clean { handle, sequence }]) {
-                // The mark stays: it says too much, never too little.
-                Err(DiskError::NoSpace) => return Ok(()),
-                other => other?,
-            }
-        }
-        chunk.marked = false;
-        Ok(())
-    }
-
-    /// Brings everything applied to a chunk to disk, and clears its dirty mark (R27).
-    ///
-    /// # Errors
-    /// [`ChunkError`].
-    pub fn sync(&self, handle: ChunkHandle) -> Result<(), ChunkError> {
-        self.with_chunk(handle, |chunk| {
-            chunk.sync(&self.directory)?;
-            Ok(self.clear_mark(chunk)?)
-        })
-    }
-
-    /// Keeps in the head what was acknowledged (R17, R29).
-    ///
-    /// # Errors
-    /// [`ChunkError`].
-    pub fn settle(
-        &self,
-        handle: ChunkHandle,
-        acknowledged: AcknowledgedMark,
-    ) -> Result<(), ChunkError> {
-        self.with_chunk(handle, |chunk| {
-            chunk.settle_slots(&self.directory)?;
-            let files = self.directory.files(handle, false)?;
-            Ok(settle(chunk, &files, acknowledged)?)
-        })
-    }
-
     /// Reads bytes with their checksums; fewer than asked where the replica ends.
     ///
     /// # Errors
@@ -463,31 +369,6 @@ impl ChunkStore {
             let files = self.directory.files(handle, false)?;
             read_differing(&files, &chunk.head, offset, theirs, (size_max, &self.pool))
         })
-    }
-
-    /// Puts whole blocks of another replica in their place, verified, under `version` and the
-    /// serial number that this one has; gives the stored length and that serial number.
-    ///
-    /// # Errors
-    /// [`ChunkError::FetchedDiffers`] where they do not match their checksums; nothing was changed.
-    pub fn install(
-        &self,
-        handle: ChunkHandle,
-        version: ChunkVersion,
-        offset: u64,
-        checksums: BlockChecksums,
-        bytes: Bytes,
-    ) -> Result<(u64, SerialNumber), ChunkError> {
-        let block_size = self.block_size(handle)?;
-        let differs = checksums.first_mismatch(offset, &bytes, block_size);
-        if !offset.is_multiple_of(u64::from(block_size)) || differs.is_some() {
-            return Err(ChunkError::FetchedDiffers { offset: differs.unwrap_or(offset) });
-        }
-        let serial = self.with_chunk(handle, |chunk| Ok(chunk.head.serial))?;
-        let size = bytes.len() as u64;
-        let data = PushedData { block_offset: 0, block_size, checksums, segments: vec![bytes] };
-        let blocks = ReadyMutation { serial, offset, size, data: Some(data) };
-        self.apply(handle, version, &[blocks], AcknowledgedMark::default(), false)
     }
 
     /// Whether the block at `offset` matches its checksum (R31).
@@ -588,13 +469,5 @@ impl ChunkStore {
             }
             Err(_) => DiskStatus { path, chunk_count, failed: true, ..DiskStatus::default() },
         }
-    }
-}
-
-/// "No space" promises that nothing was changed; once something was, it is another error.
-fn error_after(error: ChunkError, changed: bool) -> ChunkError {
-    match error {
-        ChunkError::Disk(DiskError::NoSpace) if changed => DiskError::NoSpaceMidway.into(),
-        other => other,
     }
 }

@@ -11,6 +11,7 @@
 
 mod append;
 mod apply;
+mod byte_changes;
 mod checkpoint;
 mod checkpoint_transfer;
 mod chunk;
@@ -21,6 +22,7 @@ mod chunk_store_open;
 mod clone_files;
 pub mod conformance;
 mod data_directories;
+mod extend;
 mod identity_file;
 mod local_copy;
 mod log_recovery;

@@ -87,6 +87,8 @@ crate::code! {
         R36 = 36,
         /// Record ids and windows.
         R37 = 37,
+        /// A stream's chunk grows at its end, bundle by bundle.
+        R40 = 40,
         /// What lacks replicas gets them, or a set that can be copied.
         H1 = 101,
         /// What is bad is found, and told.

@@ -117,6 +117,10 @@ impl NoBytes {
                 let serial = mutations.last().map(|last| last.serial).unwrap_or_default();
                 ChunkDone::Applied { length, serial }
             }
+            ChunkJob::Extend { extent, .. } => {
+                let length = extent.offset + extent.size;
+                ChunkDone::Applied { length, serial: extent.serial }
+            }
             ChunkJob::Journal(_) => ChunkDone::Journaled,
             ChunkJob::Read { .. }
             | ChunkJob::Checksums { .. }

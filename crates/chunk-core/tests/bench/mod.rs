@@ -70,6 +70,11 @@ pub fn push(number: u64) -> PushId {
     PushId { session: SessionId::new(7), number: MutationNumber::new(number) }
 }
 
+/// A replica of ten bytes at `version(1)`.
+fn ten_bytes(handle: ChunkHandle) -> ReplicaReport {
+    ReplicaReport { handle, version: version(1), length: 10, ..ReplicaReport::default() }
+}
+
 impl Bench {
     /// A server that holds nothing and has begun to join its cell.
     pub fn alone() -> Self {
@@ -85,12 +90,21 @@ impl Bench {
     /// A server that finds these replicas of ten bytes at `version(1)`, of which it knows some as
     /// bad, and has begun to join its cell.
     fn starting(held: &[ChunkHandle], scrubbed: ScrubPosition, bad: &[ChunkHandle]) -> Self {
-        Self::starting_with(vec![Address::new("master:1")], held, scrubbed, bad)
+        let held: Vec<_> = held.iter().map(|handle| ten_bytes(*handle)).collect();
+        Self::starting_with(vec![Address::new("master:1")], &held, scrubbed, bad)
+    }
+
+    /// A server that finds replicas that stand so, and has joined.
+    pub fn holding(held: &[ReplicaReport]) -> Self {
+        let (masters, scrubbed) = (vec![Address::new("master:1")], ScrubPosition::default());
+        let mut bench = Self::starting_with(masters, held, scrubbed, &[]);
+        bench.join();
+        bench
     }
 
     fn starting_with(
         masters: Vec<Address>,
-        held: &[ChunkHandle],
+        held: &[ReplicaReport],
         scrubbed: ScrubPosition,
         bad: &[ChunkHandle],
     ) -> Self {
@@ -106,14 +120,7 @@ impl Bench {
             scrub: ScrubSettings { period_ms: 3_600_000, rate: 1000 },
             scrubbed,
         };
-        let report = |handle: &ChunkHandle| ReplicaReport {
-            handle: *handle,
-            version: version(1),
-            length: 10,
-            ..ReplicaReport::default()
-        };
-        let held: Vec<ReplicaReport> = held.iter().map(report).collect();
-        let mut core = ChunkCore::new(settings, &held, ServerSpace::default());
+        let mut core = ChunkCore::new(settings, held, ServerSpace::default());
         core.mark_bad(bad);
         let mut bench = Self {
             core,
@@ -138,7 +145,8 @@ impl Bench {
     /// A server of a cell of several masters that finds these replicas and waits to be taken in.
     pub fn waiting(names: &[&str], held: &[ChunkHandle]) -> Self {
         let masters = names.iter().map(Address::new).collect();
-        Self::starting_with(masters, held, ScrubPosition::default(), &[])
+        let held: Vec<_> = held.iter().map(|handle| ten_bytes(*handle)).collect();
+        Self::starting_with(masters, &held, ScrubPosition::default(), &[])
     }
 
     /// The same, once it has joined.
