@@ -1,6 +1,13 @@
 //! One suite that judges both worlds alike: what a world's own tests call.
 
-use crate::{Disk, IoFailure, OpenMode, SyncError};
+use crate::{
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, Disk, IoFailure, JournalEntry,
+    OpenMode, PushedData, Service, SyncError,
+};
+use bytes::Bytes;
+use cairn_types::{
+    BlockChecksums, ChunkHandle, ChunkVersion, MutationNumber, PushId, SerialNumber, SessionId,
+};
 
 /// Judges [`Disk::clone_file`]; whether this disk can.
 ///
@@ -95,4 +102,97 @@ pub fn judge_disk(disk: &dyn Disk) {
     disk.page_cache_id().expect("tells");
     assert_eq!(disk.unreadable(), Ok(None));
     disk.forget_unreadable().expect("there is nothing to forget");
+}
+
+/// A chunk of a stream on a disk that is judged.
+struct JudgedStream<'s, S> {
+    service: &'s S,
+    block_size: u32,
+    pushes: u64,
+}
+
+impl<S: Service<Job = ChunkJob, JobResult = ChunkResult>> JudgedStream<'_, S> {
+    const HANDLE: ChunkHandle = ChunkHandle::new(9);
+
+    fn one(&self, job: ChunkJob) -> ChunkResult {
+        self.service.run(vec![job]).pop().expect("one result each")
+    }
+
+    /// Pushes bytes, and makes them the end of the chunk.
+    fn extend(&mut self, serial: u64, offset: u64, bytes: &[u8], sync: bool) -> ChunkResult {
+        self.pushes += 1;
+        let number = MutationNumber::new(self.pushes);
+        let push = PushId { session: SessionId::new(1), number };
+        let checksums = BlockChecksums::of(offset, bytes, self.block_size);
+        let size = bytes.len() as u64;
+        let block_offset = offset % u64::from(self.block_size);
+        let block_offset = u32::try_from(block_offset).expect("less than a block");
+        let segments = bytes.chunks(7).map(Bytes::copy_from_slice).collect();
+        let (block_size, sums) = (self.block_size, checksums.clone());
+        let data = PushedData { block_offset, block_size, checksums: sums, segments };
+        self.service.keep(push, data).expect("it is kept");
+        let (serial, push) = (SerialNumber::new(serial), Some(push));
+        let extent = ApplyMutation { serial, offset, size, push, checksums };
+        let (handle, version) = (Self::HANDLE, ChunkVersion::new(1));
+        self.one(ChunkJob::Extend { handle, version, extent, sync })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        match self.one(ChunkJob::Read { handle: Self::HANDLE, offset: 0, size: 1 << 20 }) {
+            Ok(ChunkDone::Read(done)) => done.payload.into_bytes().to_vec(),
+            other => panic!("a chunk is read, and comes to {other:?}"),
+        }
+    }
+}
+
+/// Judges how a chunkserver's disk, which is empty, deals with the chunk of a stream (R40).
+///
+/// # Panics
+/// Where it does not do what the contract says.
+pub fn judge_extends<S>(service: &S, block_size: u32)
+where
+    S: Service<Job = ChunkJob, JobResult = ChunkResult>,
+{
+    let mut stream = JudgedStream { service, block_size, pushes: 0 };
+    let (handle, version) = (JudgedStream::<S>::HANDLE, ChunkVersion::new(1));
+    let create = JournalEntry::Raise { handle, version, create: true, close: false };
+    assert_eq!(stream.one(ChunkJob::Journal(vec![create])), Ok(ChunkDone::Journaled));
+    let long: Vec<u8> = (0..3 * block_size).map(|at| (at % 251) as u8).collect();
+    let bundles: [&[u8]; 4] = [b"the first bundle", &long, b"x", &long[5..]];
+    let mut all: Vec<u8> = Vec::new();
+    let mut places = Vec::new();
+    for (serial, bundle) in (1..).zip(bundles) {
+        let offset = all.len() as u64;
+        places.push((serial, offset, bundle));
+        all.extend_from_slice(bundle);
+        let (length, applied) = (all.len() as u64, SerialNumber::new(serial));
+        let done = stream.extend(serial, offset, bundle, serial % 2 == 0);
+        assert_eq!(done, Ok(ChunkDone::Applied { length, serial: applied }));
+    }
+    let (length, last) = (all.len() as u64, SerialNumber::new(4));
+    for sync in [false, true] {
+        for (serial, offset, bundle) in &places {
+            let again = stream.extend(*serial, *offset, bundle, sync);
+            assert_eq!(again, Ok(ChunkDone::Applied { length, serial: last }), "a repeat");
+        }
+    }
+    for (serial, offset, bundle) in &places {
+        let at = bundle.len() - 1;
+        let mut other = bundle.to_vec();
+        other[at] ^= 1;
+        let differs = Err(ChunkError::BytesDiffer { offset: offset + at as u64 });
+        assert_eq!(stream.extend(*serial, *offset, &other, false), differs);
+        other[at] ^= 1;
+        other.push(255);
+        let longer = stream.extend(*serial, *offset, &other, false);
+        assert!(matches!(longer, Err(ChunkError::BytesDiffer { .. })), "{longer:?}");
+    }
+    let gap = Err(ChunkError::OutOfOrder { last, length });
+    for (serial, offset) in [(6, length), (5, length + 1), (5, length - 1), (5, 0)] {
+        assert_eq!(stream.extend(serial, offset, b"behind a gap", false), gap);
+    }
+    assert_eq!(stream.bytes(), all, "nothing was changed by what was refused");
+    let fifth = stream.extend(5, length, b"and on", true);
+    let (length, serial) = (length + 6, SerialNumber::new(5));
+    assert_eq!(fifth, Ok(ChunkDone::Applied { length, serial }));
 }
