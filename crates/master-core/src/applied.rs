@@ -3,8 +3,8 @@
 //! Kept small, because every namespace mutation of the last `retry_window` has one: ids and names
 //! from which the answer is built, not the answer (R24).
 
-use cairn_protocol::Failure;
-use cairn_types::{ChunkHandle, EntryId, JobId};
+use cairn_protocol::{BundleAnswer, Failure};
+use cairn_types::{ChunkHandle, EntryId, Epoch, JobId, ProducerId, RecordNumber};
 
 cairn_types::message! {
     /// The last of the directories, made or found.
@@ -55,6 +55,18 @@ cairn_types::message! {
     pub struct AttributesChanged { 1 => id: EntryId }
 }
 cairn_types::message! {
+    /// A producer has a new epoch.
+    pub struct ProducerOpened { 1 => producer: ProducerId, 2 => epoch: Epoch, 3 => cursor_gone: bool }
+}
+cairn_types::message! {
+    /// What became of bundles, up to the first that was not committed.
+    pub struct BundlesCommitted { 1 => bundles: Vec<BundleAnswer>, 2 => number: RecordNumber }
+}
+cairn_types::message! {
+    /// A chunk that is nobody's any more.
+    pub struct ChunkAbandoned { 1 => handle: ChunkHandle }
+}
+cairn_types::message! {
     /// As the record says.
     pub struct Changed { }
 }
@@ -86,6 +98,12 @@ cairn_types::choice! {
         40 => SnapshotMade(SnapshotMade),
         /// Of `ChangeAttributes`.
         50 => AttributesChanged(AttributesChanged),
+        /// Of `OpenProducer`.
+        70 => ProducerOpened(ProducerOpened),
+        /// Of `CommitBundles`.
+        71 => BundlesCommitted(BundlesCommitted),
+        /// Of `AbandonChunk`.
+        72 => ChunkAbandoned(ChunkAbandoned),
     }
 }
 

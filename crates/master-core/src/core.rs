@@ -10,6 +10,9 @@
 //! - M3: within a term, wall time goes on as the boot-time clock does: setting the wall clock
 //!   changes nothing (R4).
 
+mod for_snapshots;
+mod for_streams;
+
 use crate::applied::Applied;
 use crate::callers::Callers;
 use crate::chunks::Chunks;
@@ -32,6 +35,7 @@ use crate::setting_changes::SettingChanges;
 use crate::snapshot_work::SnapshotWork;
 use crate::state::State;
 use crate::step::Step;
+use crate::streams::Streams;
 use crate::undelete;
 use crate::view::View;
 use cairn_env::{Caller, Completion, EffectId, Event, Now};
@@ -98,6 +102,7 @@ pub struct MasterCore {
     policy_work: PolicyWork,
     setting_changes: SettingChanges,
     snapshots: SnapshotWork,
+    streams: Streams,
     /// Of the driver, for a person.
     warning: Option<String>,
     /// This term begins a history (R3).
@@ -129,6 +134,7 @@ impl MasterCore {
             policy_work: PolicyWork::default(),
             setting_changes: SettingChanges::default(),
             snapshots: SnapshotWork::default(),
+            streams: Streams::default(),
             warning: None,
             begins_history: false,
             level_asked: 0,
@@ -211,6 +217,7 @@ impl MasterCore {
                 let result = result.map(|answer| answer.response);
                 let (mut step, _, chunks) = self.parts(now);
                 chunks.on_answer(&mut step, id, result);
+                self.with_streams(now, Streams::go_on);
             }
             Event::Completed { id, result: Completion::Woken } => {
                 let view = self.chunks.view(now, &self.state);
@@ -225,6 +232,7 @@ impl MasterCore {
                     && !self.policy_work.on_wake(&mut step, id, takes_changes)
                 {
                     self.chunks.on_wake(&mut step, id);
+                    self.with_streams(now, Streams::on_tick);
                 }
             }
             // Disk jobs are the driver's own; the world drops what is answered to a lost caller.
@@ -275,28 +283,14 @@ impl MasterCore {
         self.snapshots.on_applied(&mut step, &mut self.chunks, proposal, &applied);
         let purged = self.reclaim.on_applied(&mut step, proposal, &applied);
         let regoaled = self.policy_work.on_applied(&mut step, proposal, &applied);
+        self.streams.on_applied(&mut step, &mut self.chunks, proposal, &applied);
+        if let Applied::ChunkAbandoned(gone) = &applied {
+            self.chunks.forget_chunks(&[gone.handle]);
+        }
         self.chunks.forget_chunks(purged);
         self.chunks.look_at(now, &self.state, &regoaled);
         self.go_on_with_snapshots(now);
         effects.extend(self.out.drain());
-    }
-
-    /// Snapshots begin whose locks are held, and those under way take their next steps.
-    fn go_on_with_snapshots(&mut self, now: Now) {
-        let begun = self.mutations.take_snapshots();
-        if begun.is_empty() && self.snapshots.is_empty() {
-            return;
-        }
-        let (state, out) = (&self.state, &mut self.out);
-        let (numbers, random) = (&mut self.numbers, &mut self.random);
-        let mut step = Step { now, state, numbers, random, out };
-        for snapshot in begun {
-            self.snapshots.begin(&step, &mut self.chunks, snapshot);
-        }
-        for (ticket, ending) in self.snapshots.go_on(&mut step, &mut self.chunks) {
-            let proposal = self.mutations.conclude(&mut step, ticket, ending);
-            self.snapshots.ending(ticket, proposal);
-        }
     }
 
     /// All members can apply records of this level: from now on the log may have them.
@@ -360,6 +354,7 @@ impl MasterCore {
         }
         match request.directed() {
             Directed::ClientToMaster(request) => self.on_client(now, from, request),
+            Directed::ClientToStreams(request) => self.on_streams(now, from, request),
             Directed::ChunkserverToMaster(request) => {
                 let (mut step, _, chunks) = self.parts(now);
                 chunks.on_chunkserver(&mut step, from, request);

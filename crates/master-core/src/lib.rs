@@ -48,6 +48,8 @@ mod snapshot_walk;
 mod snapshot_work;
 pub mod state;
 mod step;
+mod stream_records;
+mod streams;
 mod this_term;
 mod troubles;
 mod undelete;

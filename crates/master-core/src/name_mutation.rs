@@ -3,7 +3,7 @@
 
 use crate::applied::Applied;
 use crate::policy_work::job_name;
-use crate::record::{ATTRIBUTES_LEVEL, QUOTA_LEVEL, SNAPSHOT_LEVEL};
+use crate::record::{ATTRIBUTES_LEVEL, QUOTA_LEVEL, SNAPSHOT_LEVEL, STREAM_LEVEL};
 use crate::state::{HIDDEN_NAME, ROOT, State};
 use crate::undelete::{hidden_depth, paths_to_lock};
 use cairn_protocol::{
@@ -12,7 +12,7 @@ use cairn_protocol::{
     SetAttributesAnswer, SetPolicy, SetPolicyAnswer, SetQuota, SetQuotaAnswer, Snapshot,
     SnapshotAnswer, Undelete, UndeleteAnswer,
 };
-use cairn_types::{CellPath, EntryId, MODE_BITS, MutationName, REPLICATION_MAX};
+use cairn_types::{CellPath, EntryId, Layout, MODE_BITS, MutationName, REPLICATION_MAX};
 
 /// A request that changes names.
 #[derive(Debug)]
@@ -160,6 +160,12 @@ impl NameMutation {
             }
             Self::SetQuota(set) => {
                 state.check_level(QUOTA_LEVEL, &format!("{}: its quota", set.path))
+            }
+            Self::Create(create) if create.layout == Some(Layout::Stream) => {
+                state.check_level(STREAM_LEVEL, &format!("{}: a stream", create.path))
+            }
+            Self::SetPolicy(set) if set.set.layout.is_some() => {
+                state.check_level(STREAM_LEVEL, &format!("{}: a layout", set.path))
             }
             _ => Ok(()),
         }

@@ -4,7 +4,9 @@
 //! offered twice because a term has one master and is never used again.
 
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ChunkVersion, EntryId, JobId, JoinId, LeaseId, Term};
+use cairn_types::{
+    ChunkHandle, ChunkVersion, EntryId, Epoch, JobId, JoinId, LeaseId, ProducerId, Term,
+};
 
 /// Hands out the numbers of one term.
 #[derive(Debug)]
@@ -65,6 +67,16 @@ impl TermNumbers {
     /// A fresh name of a job.
     pub(crate) fn job(&mut self) -> JobId {
         JobId::of(self.term, self.take())
+    }
+
+    /// A fresh name of a producer.
+    pub(crate) fn producer(&mut self) -> ProducerId {
+        ProducerId::of(self.term, self.take())
+    }
+
+    /// A fresh epoch, above every one of this and earlier terms.
+    pub(crate) fn epoch(&mut self) -> Epoch {
+        Epoch::of(self.term, self.take())
     }
 
     /// A fresh file or directory id.

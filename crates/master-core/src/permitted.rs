@@ -5,8 +5,9 @@ use crate::permissions::Asker;
 use crate::state::{HIDDEN_ROOT, ROOT, State};
 use crate::undelete::what_is_meant;
 use cairn_protocol::{
-    BatchEntry, ClientToMaster, Create, Delete, ErrorCode, Failure, Find, LeasePurpose, List,
-    MakeDirectory, Open, Rename, Request, SetAttributes, ShadowQuestion, Snapshot, Stat, Undelete,
+    BatchEntry, ClientToMaster, ClientToStreams, Create, Delete, ErrorCode, Failure, Find,
+    LeasePurpose, List, MakeDirectory, Open, Rename, Request, SetAttributes, ShadowQuestion,
+    Snapshot, Stat, Undelete,
 };
 use cairn_types::{Access, CellPath, EntryId, EntryKind, Identity};
 use std::sync::Arc;
@@ -90,6 +91,21 @@ impl Asker<'_> {
             | ClientToMaster::SetAttributes(_)
             | ClientToMaster::Batch(_) => Ok(()),
         }
+    }
+
+    /// What producers and readers of streams ask.
+    pub(crate) fn check_streams(&self, request: &ClientToStreams) -> Result<(), Failure> {
+        let (file, any_of): (EntryId, &[Access]) = match request {
+            ClientToStreams::OpenProducer(it) => (it.file, &[Access::WRITE]),
+            ClientToStreams::AllocateChunks(it) => (it.file, &[Access::WRITE]),
+            ClientToStreams::CommitBundles(it) => (it.file, &[Access::WRITE]),
+            ClientToStreams::CloseProducer(it) => (it.file, &[Access::WRITE]),
+            ClientToStreams::ForgetProducer(it) => (it.file, &[Access::WRITE]),
+            ClientToStreams::ListProducers(it) => (it.file, &EITHER),
+            ClientToStreams::ReadExtents(it) => (it.file, &EITHER),
+            ClientToStreams::WaitLength(it) => (it.file, &EITHER),
+        };
+        self.check_file(file, any_of)
     }
 
     /// What readers ask of a master that is not in charge.

@@ -2,7 +2,7 @@
 
 use crate::state::State;
 use cairn_protocol::{Failure, GetPolicy, GetPolicyAnswer, PolicyOrigin, PolicySource};
-use cairn_types::{EntryId, EntryKind, Policy, PolicyParts};
+use cairn_types::{EntryId, EntryKind, PolicyParts};
 
 /// What holds for a file, or for what is made in a directory.
 pub(crate) fn policy_of(state: &State, wish: &GetPolicy) -> Result<GetPolicyAnswer, Failure> {
@@ -17,16 +17,18 @@ pub(crate) fn policy_of(state: &State, wish: &GetPolicy) -> Result<GetPolicyAnsw
     let mut replication = origin(&|parts| parts.replication.is_some());
     let keep_deleted = origin(&|parts| parts.keep_deleted_ms.is_some());
     let mut durability = origin(&|parts| parts.synced.is_some());
+    let mut layout = origin(&|parts| parts.layout.is_some());
     if let Some(file) = record {
         // It has these since it was made, or was brought to them.
-        policy = Policy { replication: file.replication, synced: file.synced, ..policy };
-        for part in [&mut replication, &mut durability] {
+        policy.replication = file.replication;
+        (policy.synced, policy.layout) = (file.synced, file.layout);
+        for part in [&mut replication, &mut durability, &mut layout] {
             if part.source != PolicySource::Itself {
                 *part = PolicyOrigin { source: PolicySource::Made, path: String::new() };
             }
         }
     }
-    Ok(GetPolicyAnswer { kind, policy, own, replication, keep_deleted, durability })
+    Ok(GetPolicyAnswer { kind, policy, own, replication, keep_deleted, durability, layout })
 }
 
 /// Who says a part: the entry itself, the nearest above, or nobody.

@@ -12,7 +12,7 @@ use cairn_protocol::{
     OpenAnswer, ResourceUse, ResourcesAnswer, Response, SHARED_FILES_MAX, SharedBytes, SharedPart,
     Stat, StatAnswer, StatusAnswer,
 };
-use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind};
+use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, Layout};
 use std::ops::Range;
 
 /// Names in one answer to `List` or `Find`, however many are asked for.
@@ -63,7 +63,7 @@ fn find_each<'a>(
 pub(crate) fn stat(view: &View<'_>, stat: &Stat) -> Result<StatAnswer, Failure> {
     let id = view.state.resolve(&stat.path)?;
     let record = found(view.state, id)?;
-    let last = view.state.last_chunk_of(id, &record);
+    let last = last_of(view, (id, &record));
     let located = |handle| reading::of_file(view, id, reading::locations(view, handle));
     let last = last.map(|(_, handle)| located(handle));
     // A closed chunk nobody leases has no length but the recorded one.
@@ -71,12 +71,22 @@ pub(crate) fn stat(view: &View<'_>, stat: &Stat) -> Result<StatAnswer, Failure> 
     Ok(StatAnswer { entry: view.state.described((id, &record), name(&stat.path)), last })
 }
 
+/// A file's last chunk, whose primary may know of more bytes; none of a stream: its length is in the
+/// log (R38).
+fn last_of(
+    view: &View<'_>,
+    (id, record): (EntryId, &EntryRecord),
+) -> Option<(ChunkIndex, ChunkHandle)> {
+    let last = view.state.last_chunk_of(id, record);
+    last.filter(|_| record.layout != Layout::Stream)
+}
+
 /// The `Stat`s of a batch: no locations, only whether a primary may know of more bytes.
 pub(crate) fn look_each(view: &View<'_>, wishes: &[&Stat]) -> Vec<Result<Looked, Failure>> {
     let found = find_each(view.state, wishes.iter().map(|wish| &wish.path));
     let look = |(wish, found): (&&Stat, Result<(EntryId, EntryRecord), Failure>)| {
         let (id, record) = found?;
-        let last = view.state.last_chunk_of(id, &record);
+        let last = last_of(view, (id, &record));
         let leased = last.is_some_and(|(_, handle)| reading::is_leased(view, handle));
         Ok(Looked { entry: view.state.described((id, &record), name(&wish.path)), leased })
     };

@@ -7,12 +7,16 @@
 //! - RC2: a record names entries by id and states what its proposer saw; `apply` checks that again,
 //!   and a record that no longer fits changes nothing but the remembered outcome (R23).
 
+use crate::stream_records::{
+    AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, ForgetProducerRecord,
+    OpenProducerRecord, SealChunk,
+};
 use cairn_protocol::Failure;
 use cairn_types::wire::Message;
 use cairn_types::{
     Attributes, CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, JobId,
-    MutationName, PolicyPartNames, PolicyParts, ReignId, ReplicaAt, SerialNumber, ServerId, Term,
-    WallTime,
+    Layout, MutationName, PolicyPartNames, PolicyParts, ReignId, ReplicaAt, SerialNumber, ServerId,
+    Term, WallTime,
 };
 
 /// The highest record level that this build can apply (docs/formats/operation-log.md).
@@ -20,7 +24,7 @@ use cairn_types::{
 /// A build that does not know a kind of record stops at it, and one that does not know a field goes
 /// on without it and has another state: so neither goes into the log of a group before all of its
 /// members have said that they know it.
-pub const RECORD_LEVEL: u32 = 1;
+pub const RECORD_LEVEL: u32 = 2;
 /// From this level on there are snapshots.
 pub(crate) const SNAPSHOT_LEVEL: u32 = 1;
 
@@ -28,6 +32,8 @@ pub(crate) const SNAPSHOT_LEVEL: u32 = 1;
 pub(crate) const QUOTA_LEVEL: u32 = 1;
 /// From this level on, what is there has attributes of its own.
 pub const ATTRIBUTES_LEVEL: u32 = 1;
+/// From this level on there are streams.
+pub const STREAM_LEVEL: u32 = 2;
 
 cairn_types::message! {
     /// The first record of a term; requests are taken once it is applied (R23).
@@ -74,6 +80,8 @@ cairn_types::message! {
         9 => or_open: bool,
         /// None: the usual ones.
         10 => attributes: Option<Attributes>,
+        /// From level 2 on.
+        11 => layout: Layout,
     }
 }
 cairn_types::message! {
@@ -400,6 +408,20 @@ cairn_types::choice! {
         43 => CopyOnWrite(CopyOnWrite),
         /// Attributes.
         50 => ChangeAttributes(ChangeAttributes),
+        /// A producer of a stream.
+        70 => OpenProducer(OpenProducerRecord),
+        /// The end of its epoch.
+        71 => CloseProducer(CloseProducerRecord),
+        /// A name that is free again.
+        72 => ForgetProducer(ForgetProducerRecord),
+        /// A chunk for a producer.
+        73 => AllocateChunk(AllocateChunk),
+        /// What is in a stream.
+        74 => CommitBundles(CommitBundlesRecord),
+        /// The end of such a chunk.
+        75 => SealChunk(SealChunk),
+        /// One of which nothing was committed.
+        76 => AbandonChunk(AbandonChunk),
     }
 }
 
@@ -437,6 +459,13 @@ impl Record {
             Self::SnapshotTree(record) => record.time,
             Self::DiscardSnapshot(record) => record.time,
             Self::CopyOnWrite(record) => record.time,
+            Self::OpenProducer(record) => record.time,
+            Self::CloseProducer(record) => record.time,
+            Self::ForgetProducer(record) => record.time,
+            Self::AllocateChunk(record) => record.time,
+            Self::CommitBundles(record) => record.time,
+            Self::SealChunk(record) => record.time,
+            Self::AbandonChunk(record) => record.time,
         }
     }
 
@@ -454,6 +483,8 @@ impl Record {
             Self::ChangeQuota(record) => Some(record.mutation),
             Self::SnapshotTree(record) => Some(record.mutation),
             Self::ChangeAttributes(record) => Some(record.mutation),
+            Self::OpenProducer(record) => Some(record.mutation),
+            Self::ForgetProducer(record) => Some(record.mutation),
             _ => None,
         }
     }

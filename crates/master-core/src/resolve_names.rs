@@ -152,6 +152,7 @@ fn resolve_create(
         synced: create.synced || policy.synced,
         or_open: create.or_open,
         attributes: made_in(step.state, parent, who, (EntryKind::File, create.mode)),
+        layout: create.layout.unwrap_or(policy.layout),
     })))
 }
 

@@ -89,6 +89,10 @@ crate::code! {
         R37 = 37,
         /// A stream's chunk grows at its end, bundle by bundle.
         R40 = 40,
+        /// A seal keeps what is committed.
+        R41 = 41,
+        /// Holders are believed in the life in which they stored a bundle.
+        R43 = 43,
         /// What lacks replicas gets them, or a set that can be copied.
         H1 = 101,
         /// What is bad is found, and told.

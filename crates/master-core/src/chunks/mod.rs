@@ -24,7 +24,8 @@ use crate::rules::explain::explain;
 use crate::rules::health::{self, Health};
 use crate::scheduler::{Fences, Scheduler, TreeStilling};
 use crate::state::State;
-use crate::step::Step;
+use crate::step::{ChunkStep, Step};
+use crate::stream_records::SealChunk;
 use crate::view::View;
 use cairn_env::{Caller, EffectId, LogEvent, Now};
 use cairn_protocol::{
@@ -135,6 +136,14 @@ impl Chunks {
         let mut stilling = TreeStilling(&mut self.scheduler);
         stilling.still(chunk_step, top, fences)?;
         Ok(stilling.lengths(chunk_step, fences))
+    }
+
+    /// What the room of streams works with.
+    pub(crate) fn for_streams<'a>(
+        &'a mut self,
+        step: &'a mut Step<'_>,
+    ) -> (ChunkStep<'a>, &'a mut Scheduler) {
+        (step.with(&mut self.fleet), &mut self.scheduler)
     }
 
     /// A reader met bytes that fail their checksum (R31).
@@ -275,6 +284,10 @@ impl Chunks {
             Record::CopyOnWrite(CopyOnWrite { shared, shared_version, .. }) => {
                 self.fleet.leave_out_all_below(LeftOut { handle: shared, version: shared_version });
                 self.fleet.choice_carried_out(shared);
+            }
+            Record::SealChunk(SealChunk { handle, version, .. }) => {
+                self.fleet.leave_out_all_below(LeftOut { handle, version });
+                self.fleet.choice_carried_out(handle);
             }
             Record::LetGo(LetGo { handle, .. }) => self.fleet.let_go(handle),
             // What counts for a goal is not what it was.

@@ -57,6 +57,11 @@ pub(crate) enum Act {
     /// A set goes on without a replica that it does not need, or does not.
     LeftOut(ChunkHandle, Result<(), Failure>),
 
+    /// A producer's chunk is made at this place, or is not.
+    Allocated(Result<ChunkHandle, Failure>),
+    /// A stream's chunk is sealed, or is not.
+    Sealed(ChunkHandle, Result<(), Failure>),
+
     /// Whoever waits for the close of the chunk before has it logged.
     AnswerClosed,
     /// A primary that lost secondaries is answered.

@@ -14,7 +14,7 @@ use crate::rules::members::{current, former_holder_unknown, missing_may_come};
 use crate::view::View;
 use cairn_env::Caller;
 use cairn_protocol::{ChunkLength, ErrorCode, Failure, RecordLength};
-use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind, ReplicaAt, Time};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind, Layout, ReplicaAt, Time};
 
 /// Who waits for a length to be recorded, and of what.
 #[derive(Clone, Copy, Debug)]
@@ -47,9 +47,9 @@ pub(crate) fn consider(
 ) -> Result<LengthStep, Failure> {
     let entry = view.state.entry(file).filter(|entry| entry.kind == EntryKind::File);
     let entry = entry.ok_or_else(|| no_file(file))?;
-    let Some((index, handle)) = view.state.last_chunk(file) else {
-        return Ok(LengthStep::Answer(entry.length));
-    };
+    // How long a stream is, its commits say alone (R38).
+    let last = view.state.last_chunk(file).filter(|_| entry.layout != Layout::Stream);
+    let Some((index, handle)) = last else { return Ok(LengthStep::Answer(entry.length)) };
     let asked_by = LengthRequest { from, file, index };
     let Some(lease) = view.leases.serving(handle, view.now.time) else {
         if let Some(who) = has_yet_to_tell(view, handle) {

@@ -9,13 +9,15 @@
 //!      ├───────┼─► ShrinkJob ┤
 //!      ├───────┼─► GrowJob ──┤
 //!      ├───────┼─► CopyOnWriteJob ─► GrantJob
-//!      └───────┴─► LeaveOutJob
+//!      └───────┼─► LeaveOutJob
+//!              └─► AllocateJob, SealJob (of streams)
 //! ```
 //! - JB1: a job changes nothing but itself: it looks at what is known, takes an event and says what
 //!   is to be done (`acts.rs`).
 //! - JB2: an event that a job is not waiting for does not reach it: calls and records are its own.
 
 pub(crate) mod acts;
+pub(crate) mod allocate;
 pub(crate) mod close;
 pub(crate) mod copy_on_write;
 pub(crate) mod events;
@@ -28,12 +30,14 @@ pub(crate) mod open;
 pub(crate) mod probe;
 pub(crate) mod raise;
 pub(crate) mod revoke;
+pub(crate) mod seal;
 pub(crate) mod shrink;
 pub(crate) mod wait_cause;
 pub(crate) mod waiters;
 
 use crate::underway::Activity;
 use acts::Acts;
+use allocate::AllocateJob;
 use close::CloseJob;
 use copy_on_write::CopyOnWriteJob;
 use events::{JobEvent, PlaceView};
@@ -43,6 +47,7 @@ use grow::GrowJob;
 use leave_out::LeaveOutJob;
 use open::OpenJob;
 use probe::ProbeJob;
+use seal::SealJob;
 use shrink::ShrinkJob;
 use wait_cause::WaitCause;
 
@@ -60,6 +65,8 @@ pub(crate) enum PlaceJob {
     Grow(GrowJob),
     LeaveOut(LeaveOutJob),
     Copy(CopyOnWriteJob),
+    Allocate(AllocateJob),
+    Seal(SealJob),
 }
 
 impl From<CopyOnWriteJob> for PlaceJob {
@@ -82,6 +89,8 @@ impl PlaceJob {
             Self::Grow(job) => job.on(at, event, acts),
             Self::LeaveOut(job) => job.on(at, event, acts),
             Self::Copy(job) => job.on(at, event, acts),
+            Self::Allocate(job) => job.on(at, event, acts),
+            Self::Seal(job) => job.on(at, event, acts),
         }
     }
 
@@ -97,6 +106,8 @@ impl PlaceJob {
             Self::Grow(job) => Activity::Changing(job.handle()),
             Self::LeaveOut(job) => Activity::Changing(job.handle()),
             Self::Copy(job) => job.doing(),
+            Self::Allocate(job) => Activity::Making(job.handle()),
+            Self::Seal(job) => Activity::Changing(job.handle()),
         }
     }
 
@@ -113,6 +124,8 @@ impl PlaceJob {
             Self::Grow(job) => job.describe(),
             Self::LeaveOut(job) => job.describe(),
             Self::Copy(job) => job.describe(),
+            Self::Allocate(job) => job.describe(),
+            Self::Seal(job) => job.describe(),
         }
     }
 }

@@ -141,17 +141,17 @@ impl OpenJob {
     }
 }
 
-fn goal(at: &PlaceView<'_>) -> usize {
+pub(super) fn goal(at: &PlaceView<'_>) -> usize {
     at.view.state.entry(at.place.file).map_or(0, |entry| entry.replication) as usize
 }
 
 /// The fewest replicas that a chunk may be created with (R11).
-fn least_created(at: &PlaceView<'_>) -> usize {
+pub(super) fn least_created(at: &PlaceView<'_>) -> usize {
     at.view.term.config.min_replicas.max(1) as usize
 }
 
 /// One round: those that stand already, and fresh ones beside those `tried` before.
-fn create(
+pub(super) fn create(
     at: &PlaceView<'_>,
     kind: RaiseKind,
     (kept, fresh): (Vec<RaisedReplica>, Vec<ReplicaAt>),

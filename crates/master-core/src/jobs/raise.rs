@@ -147,7 +147,7 @@ impl RaiseRound {
             sync: shrinks,
             keeps_lease,
             adopt: from == RaiseFrom::Clone,
-            committed: None,
+            committed: view.state.streams().open_chunk(handle).map(|row| row.serial),
         };
         // A server that lets a raise wait longer than it may be silent is not waited for; one that
         // has to sync may take half a lease.

@@ -18,6 +18,7 @@ use crate::record::{OpenChunk, Record, SetVersion};
 use crate::rules::condition::{Condition, condition};
 use crate::rules::lacking::{ChunkNeeds, Urgency, needs};
 use crate::state::{ChunkRecord, State};
+use crate::stream_records::{AllocateChunk, SealChunk};
 use crate::view::View;
 use cairn_types::ChunkHandle;
 use cairn_types::planted::{Rule, broken};
@@ -83,7 +84,9 @@ impl Survey {
     pub(super) fn note_logged(&mut self, state: &State, record: &Record) {
         let (handle, set_size) = match *record {
             Record::SetVersion(SetVersion { handle, set_size, .. })
-            | Record::OpenChunk(OpenChunk { handle, set_size, .. }) => (handle, set_size),
+            | Record::OpenChunk(OpenChunk { handle, set_size, .. })
+            | Record::AllocateChunk(AllocateChunk { handle, set_size, .. })
+            | Record::SealChunk(SealChunk { handle, set_size, .. }) => (handle, set_size),
             _ => return,
         };
         // Of two that open one place the second makes no chunk.

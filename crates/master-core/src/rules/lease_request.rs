@@ -17,7 +17,7 @@ use crate::leases::GrantedLease;
 use crate::view::View;
 use cairn_protocol::{ChunkGrant, ErrorCode, Failure, Lease as LeaseRequest, LeasePurpose};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ChunkIndex, EntryId};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, Layout};
 
 /// What becomes of a request for a lease.
 #[derive(Debug)]
@@ -35,6 +35,9 @@ pub(crate) fn consider(view: &View<'_>, request: &LeaseRequest) -> LeaseAdvice {
     let file = request.file;
     if !is_live_file(view.state, file) {
         return LeaseAdvice::Answer(Err(no_file(file)));
+    }
+    if request.purpose != LeasePurpose::Level && is_stream(view, file) {
+        return LeaseAdvice::Answer(Err(written_by_producers(file)));
     }
     if request.index.get().checked_mul(view.term.config.chunk_size).is_none() {
         let line = format!("file {}: no file has so many chunks", file.short());
@@ -61,6 +64,19 @@ pub(crate) fn consider(view: &View<'_>, request: &LeaseRequest) -> LeaseAdvice {
         return LeaseAdvice::Join(place);
     }
     LeaseAdvice::Probe(place, handle)
+}
+
+/// Nobody is given a lease to write a stream: its producers write it (R38).
+fn is_stream(view: &View<'_>, file: EntryId) -> bool {
+    view.state.entry(file).is_some_and(|entry| entry.layout == Layout::Stream)
+}
+
+fn written_by_producers(file: EntryId) -> Failure {
+    let line = format!(
+        "file {}: it is a stream, which producers alone append to: 'cairn append --producer NAME'",
+        file.short()
+    );
+    Failure::refused(ErrorCode::Invalid, line)
 }
 
 /// An append goes to the last chunk, or to the one after it where that is closed or being so (Q2).

@@ -32,6 +32,10 @@ pub(crate) fn whom_to_level(
     if view.troubles.rest(now, handle).is_some() {
         return None;
     }
+    // What a producer writes is sealed, and that makes it current.
+    if view.state.streams().open_chunk(handle).is_some() {
+        return None;
+    }
     // LV3
     if decide(view, handle, chunk) != SetDecision::NotNeeded {
         return None;

@@ -48,6 +48,10 @@ pub(crate) fn plan_growth(
     if view.leases.possible(handle, view.now.time).is_some() && !broken(Rule::R30) {
         return Err(Blocked { why: "it is leased".to_owned(), starting });
     }
+    if view.state.streams().open_chunk(handle).is_some() {
+        let why = "a producer writes it: it is sealed first".to_owned();
+        return Err(Blocked { why, starting });
+    }
     if former_holder_unknown(view, handle, chunk) {
         let why = "a lease of an earlier term may still run".to_owned();
         return Err(Blocked { why, starting });

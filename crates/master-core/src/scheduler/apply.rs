@@ -146,6 +146,8 @@ impl Scheduler {
             Act::MarkDamaged(handle, server) => step.fleet.mark_damaged(handle, server),
             Act::Grown(handle, result) => self.grown.push((handle, result)),
             Act::LeftOut(handle, result) => self.left_out.push((handle, result)),
+            Act::Allocated(result) => self.allocated.push((place, result)),
+            Act::Sealed(handle, result) => self.sealed.push((handle, result)),
             Act::AnswerClosed => self.answer_closed(step, place),
             Act::AnswerShrink(from, answer) => {
                 step.out.reply(from, answer.map(Response::SecondaryFailed));

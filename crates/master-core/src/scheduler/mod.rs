@@ -22,6 +22,7 @@ mod places;
 mod raised;
 mod settling;
 mod snapshots;
+mod streams;
 
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::Fleet;
@@ -66,6 +67,10 @@ pub(crate) struct Scheduler {
     grown: Vec<(ChunkHandle, Result<(), Failure>)>,
     /// The same of replicas that their sets do not need.
     left_out: Vec<(ChunkHandle, Result<(), Failure>)>,
+    /// Producers' chunks that were made, or were not, by their places.
+    allocated: Vec<(ChunkPlace, Result<ChunkHandle, Failure>)>,
+    /// The same of chunks that were to be sealed.
+    sealed: Vec<(ChunkHandle, Result<(), Failure>)>,
     settling: Settling,
     frozen: FrozenTrees,
 }
@@ -80,6 +85,8 @@ impl Scheduler {
             troubles: Troubles::default(),
             grown: Vec::new(),
             left_out: Vec::new(),
+            allocated: Vec::new(),
+            sealed: Vec::new(),
             settling: Settling::default(),
             frozen: FrozenTrees::default(),
         }

@@ -6,9 +6,12 @@ use super::apply_purge::Purges;
 use super::apply_quota::change_quota;
 use super::apply_settings::change_settings;
 use super::apply_snapshot::SnapshotChanges;
+use super::apply_streams::StreamChanges;
 use super::{KeptAbove, Remembered, State};
-use crate::applied::{Applied, Changed};
-use crate::record::{ATTRIBUTES_LEVEL, Begin, FoundCell, QUOTA_LEVEL, Record, SNAPSHOT_LEVEL};
+use crate::applied::{Applied, Changed, ChunkAbandoned};
+use crate::record::{
+    ATTRIBUTES_LEVEL, Begin, FoundCell, QUOTA_LEVEL, Record, SNAPSHOT_LEVEL, STREAM_LEVEL,
+};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{Attributes, LogIndex, Term};
@@ -143,6 +146,13 @@ fn change(state: &mut State, record: &Record) -> Result<Applied, Failure> {
         | Record::SnapshotTree(_)
         | Record::DiscardSnapshot(_)
         | Record::CopyOnWrite(_) => change_snapshots(state, record),
+        Record::OpenProducer(_)
+        | Record::CloseProducer(_)
+        | Record::ForgetProducer(_)
+        | Record::AllocateChunk(_)
+        | Record::CommitBundles(_)
+        | Record::SealChunk(_)
+        | Record::AbandonChunk(_) => change_streams(state, record),
         Record::SetCellSettings(record) => change_settings(&mut state.config, record),
         Record::RaiseLevel(record) => {
             state.level = state.level.max(record.level);
@@ -169,6 +179,7 @@ fn purges(state: &mut State) -> Purges<'_> {
         shared: &mut state.shared,
         policies: &mut state.policies,
         purged: &mut state.purged,
+        streams: &mut state.streams,
         history: &mut state.history,
         log_time: state.log_time,
     }
@@ -196,6 +207,47 @@ fn change_snapshots(state: &mut State, record: &Record) -> Result<Applied, Failu
             snapshot_changes(state).copy_on_write(record)
         }
         other => unreachable!("{other:?} is not about snapshots"),
+    }
+}
+
+fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure> {
+    // An image of a lower level has no room for what comes of it.
+    state.check_level(STREAM_LEVEL, "a stream")?;
+    match record {
+        Record::OpenProducer(record) => stream_changes(state).open_producer(record),
+        Record::CloseProducer(record) => stream_changes(state).close_producer(record),
+        Record::ForgetProducer(record) => stream_changes(state).forget_producer(record),
+        Record::AllocateChunk(record) => {
+            purges(state).raise_floor(record.floor);
+            if state.is_purged(record.handle) {
+                return Err(handle_taken(record.handle));
+            }
+            stream_changes(state).allocate(record)
+        }
+        Record::CommitBundles(record) => stream_changes(state).commit(record),
+        Record::SealChunk(record) => {
+            let sealed = stream_changes(state).seal(record)?;
+            if let Some(serial) = record.keeps_above {
+                let decision = KeptAbove { serial, decided: record.version };
+                state.purged.keep_above(record.handle, decision);
+            }
+            Ok(sealed)
+        }
+        Record::AbandonChunk(record) => {
+            let place = stream_changes(state).abandon(record.handle)?;
+            purges(state).take_abandoned(place, record.handle);
+            Ok(Applied::ChunkAbandoned(ChunkAbandoned { handle: record.handle }))
+        }
+        other => unreachable!("{other:?} is not about streams"),
+    }
+}
+
+fn stream_changes(state: &mut State) -> StreamChanges<'_> {
+    StreamChanges {
+        names: &mut state.names,
+        chunks: &mut state.chunks,
+        streams: &mut state.streams,
+        chunk_size: state.config.chunk_size,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::chunk_place::end_of_chunk;
 use crate::record::{CloseChunk, OpenChunk, SetLength, SetVersion};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind, Layout};
 
 fn no_chunk(handle: ChunkHandle) -> Failure {
     Failure::refused(ErrorCode::NoSuchChunk, format!("chunk {}: no such chunk", handle.short()))
@@ -103,6 +103,7 @@ impl ChunkChanges<'_> {
         let length = end_of_chunk(chunk.index, self.chunk_size);
         if let Some(file) = self.names.entry(chunk.file)
             && length > file.length
+            && file.layout != Layout::Stream
         {
             self.names.set(chunk.file, &EntryRecord { length, ..file });
         }
@@ -140,7 +141,8 @@ impl ChunkChanges<'_> {
     pub(super) fn set_length(&mut self, record: &SetLength) -> Result<Applied, Failure> {
         let file = self.names.entry(record.file).filter(|entry| entry.kind == EntryKind::File);
         let file = file.ok_or_else(|| no_file(record.file))?;
-        if record.length > file.length {
+        // How long a stream is, its commits say alone (R38).
+        if record.length > file.length && file.layout != Layout::Stream {
             let (length, modified) = (record.length, record.time);
             self.names.set(record.file, &EntryRecord { length, modified, ..file });
         }

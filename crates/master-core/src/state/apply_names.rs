@@ -70,6 +70,7 @@ impl NameTree {
             modified: record.time,
             synced: record.synced,
             attributes,
+            layout: record.layout,
         };
         self.insert(record.id, &record.name, &entry);
         Ok(Applied::FileMade(FileMade { id: record.id, created: true }))

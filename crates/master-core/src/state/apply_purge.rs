@@ -17,10 +17,11 @@ use super::names::{HIDDEN_ROOT, NameTree};
 use super::policies::PolicyTable;
 use super::purged::PurgedChunks;
 use super::shared_chunks::{Left, SharedChunks};
+use super::streams::StreamTables;
 use crate::applied::{Applied, Changed, EntryHidden, EntryPurged};
 use crate::record::{Expedite, LetGo, Purge};
 use cairn_protocol::{ErrorCode, Failure};
-use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind, Layout};
 use std::time::Duration;
 
 /// Names and chunks that one record may take away: a few milliseconds.
@@ -33,6 +34,7 @@ pub(super) struct Purges<'a> {
     pub(super) shared: &'a mut SharedChunks,
     pub(super) policies: &'a mut PolicyTable,
     pub(super) purged: &'a mut PurgedChunks,
+    pub(super) streams: &'a mut StreamTables,
     pub(super) history: &'a mut History,
     pub(super) log_time: Duration,
 }
@@ -44,6 +46,7 @@ struct PurgedSlice<'a> {
     shared: &'a mut SharedChunks,
     policies: &'a mut PolicyTable,
     purged: &'a mut PurgedChunks,
+    streams: &'a mut StreamTables,
     history: &'a History,
     /// How much more may go.
     left: usize,
@@ -77,21 +80,37 @@ impl Purges<'_> {
         if !hidden.purging {
             self.names.keep_hidden(entry, &HiddenRecord { purging: true, ..hidden.clone() });
         }
-        let mut slice = PurgedSlice {
+        let count = record.count.clamp(1, PURGE_COUNT_MAX) as usize;
+        let mut slice = self.slice(count);
+        let whole = slice.take_below(entry, hidden.hidden_name(entry));
+        assert!(slice.gone.len() <= PURGE_COUNT_MAX as usize, "a slice is small");
+        let (chunks, names) = (slice.gone, slice.names_gone);
+        Ok(Applied::EntryPurged(EntryPurged { entry, whole, chunks, names }))
+    }
+
+    /// A chunk of which nothing was committed leaves its file (R42).
+    pub(super) fn take_abandoned(&mut self, (file, index): (EntryId, ChunkIndex), at: ChunkHandle) {
+        self.slice(1).take_chunk(file, index, at);
+        if index == ChunkIndex::default()
+            && let Some(record) = self.names.entry(file)
+        {
+            self.names.set(file, &EntryRecord { first: None, ..record });
+        }
+    }
+
+    fn slice(&mut self, left: usize) -> PurgedSlice<'_> {
+        PurgedSlice {
             names: self.names,
             chunks: self.chunks,
             shared: self.shared,
             policies: self.policies,
             purged: self.purged,
+            streams: self.streams,
             history: self.history,
-            left: record.count.clamp(1, PURGE_COUNT_MAX) as usize,
+            left,
             gone: Vec::new(),
             names_gone: 0,
-        };
-        let whole = slice.take_below(entry, hidden.hidden_name(entry));
-        assert!(slice.gone.len() <= PURGE_COUNT_MAX as usize, "a slice is small");
-        let (chunks, names) = (slice.gone, slice.names_gone);
-        Ok(Applied::EntryPurged(EntryPurged { entry, whole, chunks, names }))
+        }
     }
 
     /// A person lets go of a chunk that the log does not know: from now on it is as if purged.
@@ -131,6 +150,9 @@ impl PurgedSlice<'_> {
                 continue;
             }
             let is_file = record.kind == EntryKind::File;
+            if record.layout == Layout::Stream {
+                self.left -= self.streams.take_of_file(*id, self.left);
+            }
             if self.left == 0 || (is_file && !self.take_chunks(*id, record)) {
                 return false;
             }
@@ -166,6 +188,7 @@ impl PurgedSlice<'_> {
 
     fn take_chunk(&mut self, file: EntryId, index: ChunkIndex, handle: ChunkHandle) {
         self.left -= 1;
+        self.streams.end_open(handle);
         // PU3
         if self.shared.let_go(self.chunks, handle, (file, index)) == Left::ToOthers {
             return;

@@ -23,7 +23,7 @@ use crate::chunk_place::end_of_chunk;
 use crate::record::{CopiedEntry, CopyEntries, CopyOnWrite, DiscardSnapshot, SnapshotTree};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellPath, ChunkIndex, EntryId, EntryKind, WallTime};
+use cairn_types::{CellPath, ChunkIndex, EntryId, EntryKind, Layout, WallTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
@@ -121,6 +121,9 @@ impl SnapshotChanges<'_> {
     ) -> Result<(), Failure> {
         let gone = || refused(format!("entry {}: it cannot be copied", entry.source.short()));
         let source = self.names.entry(entry.source).ok_or_else(gone)?;
+        if source.layout == Layout::Stream {
+            return Err(refused("no snapshot is taken of a stream yet".to_owned()));
+        }
         let goes_on = entry.first != ChunkIndex::default();
         if goes_on {
             let kind = self.names.entry(entry.id).map(|copy| copy.kind);

@@ -9,7 +9,7 @@
 
 use super::attribute_table::AttributesNumber;
 use super::packing::{Packed, put_near, put_number};
-use cairn_types::{Attributes, ChunkHandle, Content, Entry, EntryId, EntryKind, WallTime};
+use cairn_types::{Attributes, ChunkHandle, Content, Entry, EntryId, EntryKind, Layout, WallTime};
 use std::ops::Range;
 
 const DIRECTORY: u8 = 1;
@@ -24,6 +24,8 @@ const REPLICATION_FOLLOWS: u8 = 0xf;
 /// same, or this where the replication follows after all; and then comes the number of the entry's
 /// attributes. So an entry with the usual attributes is as it was before there were any.
 const BOTH_FOLLOW: u64 = 0xe;
+/// Added to the number of a file's attributes, which has 32 bits: it is a stream (R38).
+const STREAM: u64 = 1 << 32;
 
 /// A file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub struct EntryRecord {
     pub synced: bool,
     /// Which attributes it has.
     pub attributes: AttributesNumber,
+    /// How a file is written.
+    pub layout: Layout,
 }
 
 impl EntryRecord {
@@ -69,6 +73,7 @@ impl EntryRecord {
             modified: self.modified,
             synced: self.synced,
             attributes: attributes.map(Box::new),
+            layout: self.layout,
         }
     }
 
@@ -90,6 +95,7 @@ impl EntryRecord {
             modified,
             synced: false,
             attributes: AttributesNumber::USUAL,
+            layout: Layout::default(),
         }
     }
 
@@ -98,7 +104,8 @@ impl EntryRecord {
         let mut out = Vec::with_capacity(32 + name.len());
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let has_length = (self.length, self.chunk_count) != (0, 0);
-        let is_usual = self.attributes == AttributesNumber::USUAL;
+        let is_stream = self.layout == Layout::Stream;
+        let is_usual = self.attributes == AttributesNumber::USUAL && !is_stream;
         let short = u8::try_from(self.replication).ok();
         let short = short.filter(|r| is_usual && *r < REPLICATION_FOLLOWS);
         out.push(
@@ -114,7 +121,8 @@ impl EntryRecord {
             if replication >= BOTH_FOLLOW {
                 put_number(&mut out, replication);
             }
-            put_number(&mut out, u64::from(self.attributes.get()));
+            let stream = if is_stream { STREAM } else { 0 };
+            put_number(&mut out, stream | u64::from(self.attributes.get()));
         } else if short.is_none() {
             put_number(&mut out, replication);
         }
@@ -136,9 +144,9 @@ impl EntryRecord {
     pub(super) fn unpack(id: EntryId, packed: &[u8]) -> Option<(Self, &str)> {
         let mut packed = Packed(packed);
         let flags = packed.byte()?;
-        let (replication, attributes) = match flags >> REPLICATION_SHIFT {
+        let (replication, attributes, layout) = match flags >> REPLICATION_SHIFT {
             REPLICATION_FOLLOWS => unpack_replication(&mut packed)?,
-            short => (u32::from(short), AttributesNumber::USUAL),
+            short => (u32::from(short), AttributesNumber::USUAL, Layout::default()),
         };
         let parent = EntryId::new(packed.near(id.get())?);
         let modified = WallTime::from_millis(packed.number()?);
@@ -164,33 +172,38 @@ impl EntryRecord {
             modified,
             synced,
             attributes,
+            layout,
         };
         if is_directory { Some((record, packed.text()?)) } else { packed.end((record, "")) }
     }
 }
 
-/// The replication, and the number of the attributes, where the flags say that they follow.
-fn unpack_replication(packed: &mut Packed<'_>) -> Option<(u32, AttributesNumber)> {
+/// The replication, the number of the attributes and the layout, where the flags say that they
+/// follow.
+fn unpack_replication(packed: &mut Packed<'_>) -> Option<(u32, AttributesNumber, Layout)> {
     let replication = packed.small()?;
     if u64::from(replication) > BOTH_FOLLOW {
-        return Some((replication, AttributesNumber::USUAL));
+        return Some((replication, AttributesNumber::USUAL, Layout::default()));
     }
     let is_large = u64::from(replication) == BOTH_FOLLOW;
     let replication = if is_large { packed.small()? } else { replication };
-    Some((replication, AttributesNumber::new(packed.small()?)))
+    let number = packed.number()?;
+    let layout = if number & STREAM == 0 { Layout::default() } else { Layout::Stream };
+    let number = AttributesNumber::new(u32::try_from(number & !STREAM).ok()?);
+    Some((replication, number, layout))
 }
 
 #[cfg(test)]
 mod tests {
     use super::{AttributesNumber, EntryRecord};
-    use cairn_types::{ChunkHandle, Content, EntryId, EntryKind, WallTime};
+    use cairn_types::{ChunkHandle, Content, EntryId, EntryKind, Layout, WallTime};
     use proptest::prelude::{any, proptest};
 
     proptest! {
         #[test]
         fn a_record_comes_back_and_no_bytes_make_it_panic(
             ids: (u64, u64), first: Option<u64>, replication: u32, sizes: (u64, u64), modified: u64,
-            flags: (bool, bool, bool), short: bool, attributes: Option<u32>,
+            flags: (bool, bool, bool, bool), short: bool, attributes: Option<u32>,
             raw in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             let (id, parent) = (EntryId::new(ids.0), EntryId::new(ids.1));
@@ -205,6 +218,7 @@ mod tests {
                 modified: WallTime::from_millis(modified),
                 synced: flags.2,
                 attributes: AttributesNumber::new(attributes.unwrap_or_default()),
+                layout: if flags.3 { Layout::Stream } else { Layout::Chunks },
             };
             let packed = record.pack(id, "name");
             let name = if flags.0 { "name" } else { "" };
@@ -226,10 +240,13 @@ mod tests {
             modified: WallTime::from_millis(1_795_000_000_000),
             synced: false,
             attributes: AttributesNumber::USUAL,
+            layout: Layout::Chunks,
         };
         let size = |file: EntryRecord| file.pack(EntryId::new(3 << 40 | 10_000_000), "x").len();
         assert_eq!(size(file), 1 + 3 + 6 + 1 + 4 + 1);
         let owned = EntryRecord { attributes: AttributesNumber::new(1), ..file };
         assert_eq!(size(owned), size(file) + 2, "of a cell that has few users");
+        let stream = EntryRecord { layout: Layout::Stream, ..file };
+        assert_eq!(size(stream), size(file) + 6, "streams are few and large");
     }
 }

@@ -9,9 +9,9 @@
 //! ```
 //! - I1: the pages are the caller's to make durable before the root bytes, which name them.
 //! - I2: opening reads the trees' roots and nothing else; all counts are in the root bytes. But of
-//!   an image of the version before, which has no totals, all entries are counted.
-//! - I3: a tree that an older image does not have was empty. What was written at record level 0 is
-//!   of the version before, so that a member of the build before can take it over.
+//!   an image of record level 0, which has no totals, all entries are counted.
+//! - I3: a tree that an older image does not have was empty. What is written at an older record
+//!   level is of its version, so that a member of the build before can take it over.
 
 use super::State;
 use super::accounts::Accounts;
@@ -29,6 +29,7 @@ use super::policies::PolicyTable;
 use super::policy_job::PolicyJob;
 use super::purged::PurgedChunks;
 use super::shared_chunks::SharedChunks;
+use super::streams::StreamTables;
 use super::totals::PendingTotals;
 use bytes::Bytes;
 use cairn_pagetree::{
@@ -41,13 +42,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"CAIRNSTA";
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
+/// Of record level 1.
+const VERSION_BEFORE: u32 = 10;
 /// Of record level 0.
-const VERSION_BEFORE: u32 = 9;
+const VERSION_OLDEST: u32 = 9;
 /// Magic, version, size of the body.
 const HEAD_SIZE: usize = 8 + 4 + 4;
 /// The trees of a state, in the order in which an image has them.
-const TREE_NAMES: [&str; 18] = [
+const TREE_NAMES: [&str; 23] = [
     "names",
     "entries",
     "hidden",
@@ -66,10 +69,17 @@ const TREE_NAMES: [&str; 18] = [
     "charged",
     "shared",
     "attributes",
+    "producers",
+    "producer names",
+    "extents",
+    "cursors and outcomes",
+    "open stream chunks",
 ];
 const TREE_COUNT: usize = TREE_NAMES.len();
 /// An image of the version before has the first so many.
-const TREE_COUNT_BEFORE: usize = 13;
+const TREE_COUNT_BEFORE: usize = 18;
+/// And one of the oldest that is read.
+const TREE_COUNT_OLDEST: usize = 13;
 
 cairn_types::message! {
     /// What there is one of.
@@ -130,7 +140,7 @@ pub enum ImageError {
     #[error("the image's root: {0}")]
     Root(#[from] RecordError),
     /// Of another build.
-    #[error("an image of version {0}; this build reads {VERSION_BEFORE} and {VERSION}")]
+    #[error("an image of version {0}; this build reads {VERSION_OLDEST} to {VERSION}")]
     Version(u32),
     /// A page is not what was written.
     #[error("{0}")]
@@ -153,7 +163,7 @@ impl State {
     ) -> Result<Image, CheckpointError<S::Error>> {
         let (mut trees, mut live_bytes) = (Vec::with_capacity(TREE_COUNT), 0);
         // I3
-        let count = if self.level == 0 { TREE_COUNT_BEFORE } else { TREE_COUNT };
+        let (_, count) = form(self.level);
         for map in maps(self).take(count) {
             let made = checkpoint(map.tree(), file, sink, self.applied.get(), &[])?;
             live_bytes += made.record.live_bytes;
@@ -217,7 +227,7 @@ fn open_maps(
         let tree = Tree::open(Arc::clone(backing), file, &record)?;
         maps.push(Map::of(tree, mark));
     }
-    if maps.len() < TREE_COUNT_BEFORE {
+    if maps.len() < TREE_COUNT_OLDEST {
         return Err(ImageError::Malformed);
     }
     // I3
@@ -233,7 +243,7 @@ fn state_of(
 ) -> Result<State, ImageError> {
     let [names, entries, hidden, by_place, until, places, chunks, purged, rest @ ..] = maps;
     let [kept, by_time, floors, floors_by_time, said, rest @ ..] = rest;
-    let [totals, quotas, charged, shared, attributes] = rest;
+    let [totals, quotas, charged, shared, attributes, streams @ ..] = rest;
     let tables = (HiddenTable::of([hidden, by_place, until]), AttributeTable::of(attributes));
     let names = names_of([names, entries], tables, [totals, quotas, charged], &head)?;
     Ok(State {
@@ -255,6 +265,7 @@ fn state_of(
         shared: SharedChunks::of(shared),
         snapshots: GrowingSnapshots::of(head.snapshots),
         outcomes: Outcomes::of([kept, by_time, floors, floors_by_time], head.outcome_count),
+        streams: StreamTables::of(streams),
         mark,
     })
 }
@@ -293,14 +304,15 @@ fn maps(state: &State) -> impl Iterator<Item = &Map> {
     let accounts = state.names.accounts().maps();
     let rest = rest.chain([state.policies.map()]).chain(accounts);
     let last = [state.shared.map(), state.names.attribute_table().map()];
-    names.chain(chunks).chain(rest).chain(last)
+    names.chain(chunks).chain(rest).chain(last).chain(state.streams.maps())
 }
 
 fn maps_mut(state: &mut State) -> impl Iterator<Item = &mut Map> {
     let ((names, accounts, attributes), chunks) = (state.names.maps_mut(), state.chunks.maps_mut());
     let rest = [state.purged.map_mut()].into_iter().chain(state.outcomes.maps_mut());
     let rest = rest.chain([state.policies.map_mut()]).chain(accounts);
-    names.chain(chunks).chain(rest).chain([state.shared.map_mut(), attributes])
+    let last = [state.shared.map_mut(), attributes];
+    names.chain(chunks).chain(rest).chain(last).chain(state.streams.maps_mut())
 }
 
 /// The head with what waits beside the trees: that is the image's, and not the state's.
@@ -331,11 +343,20 @@ fn names_of(
     Ok(names)
 }
 
+/// The version of an image that is written at a record level, and how many trees it has (I3).
+fn form(level: u32) -> (u32, usize) {
+    match level {
+        0 => (VERSION_OLDEST, TREE_COUNT_OLDEST),
+        1 => (VERSION_BEFORE, TREE_COUNT_BEFORE),
+        _ => (VERSION, TREE_COUNT),
+    }
+}
+
 fn encode(root: &ImageRoot) -> Vec<u8> {
     let body = root.to_bytes();
     let mut out = MAGIC.to_vec();
     // I3
-    let version = if root.head.level == 0 { VERSION_BEFORE } else { VERSION };
+    let (version, _) = form(root.head.level);
     out.extend_from_slice(&version.to_le_bytes());
     let size =
         u32::try_from(body.len()).expect("settings, servers and a few jobs are far below 4 GiB");
@@ -354,7 +375,7 @@ fn decode(bytes: &[u8]) -> Result<ImageRoot, ImageError> {
     }
     let (version, rest) = rest.split_first_chunk().ok_or(RecordError::Size)?;
     let version = u32::from_le_bytes(*version);
-    if version != VERSION && version != VERSION_BEFORE {
+    if !(VERSION_OLDEST..=VERSION).contains(&version) {
         return Err(ImageError::Version(version));
     }
     let size = u32::from_le_bytes(*rest.first_chunk().ok_or(RecordError::Size)?) as usize;

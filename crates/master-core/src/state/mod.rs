@@ -8,6 +8,7 @@
 //!   shared     (chunk handle, file id) → index, for each file beyond a chunk's first (snapshots)
 //!   policies   entry id → what it says of how files are kept
 //!   purged     handles that had a record, as far as no floor tells of them
+//!   streams    producers, extents and what is being written (`streams.rs`)
 //!   totals     directory id → what lies below it;  quotas: what may (R36)
 //!   outcomes   (session, number) → outcome, for retry_window of log time (R24)
 //! ```
@@ -35,6 +36,7 @@ mod apply_quota;
 mod apply_servers;
 mod apply_settings;
 mod apply_snapshot;
+mod apply_streams;
 mod attribute_table;
 mod chunk_table;
 mod duties;
@@ -66,6 +68,7 @@ mod sharing;
 mod size_test;
 #[cfg(test)]
 mod snapshot_test;
+mod streams;
 mod subtrees;
 mod totals;
 #[cfg(test)]
@@ -87,6 +90,8 @@ pub use policies::Policies;
 pub use policy_job::{PolicyJob, PolicyStep};
 pub use quotas::{Quota, QuotaLimits};
 pub use sharing::Sharing;
+use streams::StreamTables;
+pub use streams::{Extent, OpenStreamChunkRow, Producer};
 pub use subtrees::Subtrees;
 pub use totals::{SubtreeSum, Totals};
 
@@ -135,6 +140,7 @@ pub struct State {
     policies: PolicyTable,
     purged: PurgedChunks,
     outcomes: Outcomes,
+    streams: StreamTables,
     /// Of all trees (S5).
     mark: DamageMark,
 }
@@ -161,6 +167,7 @@ impl Default for State {
             policies: PolicyTable::new(&mark),
             purged: PurgedChunks::new(&mark),
             outcomes: Outcomes::new(&mark),
+            streams: StreamTables::new(&mark),
             mark,
         }
     }
@@ -176,6 +183,7 @@ impl PartialEq for State {
             && self.policies == other.policies
             && self.purged == other.purged
             && self.outcomes == other.outcomes
+            && self.streams == other.streams
     }
 }
 
@@ -292,6 +300,11 @@ impl State {
     #[must_use]
     pub fn entry(&self, id: EntryId) -> Option<EntryRecord> {
         self.names.entry(id)
+    }
+
+    /// What is in streams, and who writes them.
+    pub(crate) fn streams(&self) -> &StreamTables {
+        &self.streams
     }
 
     /// Whether an entry is there, hidden or not.

@@ -19,13 +19,16 @@ use super::names::NameTree;
 use super::packing::{Packed, put_number};
 use super::policy_cache::PolicyCache;
 use super::policy_job::PolicyJob;
-use cairn_types::{CellConfig, EntryId, JobId, Policy, PolicyParts};
+use cairn_types::{CellConfig, EntryId, JobId, Layout, Policy, PolicyParts};
 use std::collections::BTreeMap;
 
 const REPLICATION: u8 = 1;
 const KEEP_DELETED: u8 = 2;
 const DURABILITY: u8 = 4;
 const SYNCED: u8 = 8;
+/// From record level 2 on.
+const LAYOUT: u8 = 16;
+const STREAM: u8 = 32;
 
 /// What is said, and what is being done about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,6 +178,7 @@ pub(super) fn of_cell(config: &CellConfig) -> Policy {
         replication: config.replication,
         keep_deleted_ms: config.keep_deleted_ms,
         synced: false,
+        layout: Layout::default(),
     }
 }
 
@@ -188,7 +192,9 @@ fn pack(parts: PolicyParts) -> Vec<u8> {
         flag(parts.replication.is_some(), REPLICATION)
             | flag(parts.keep_deleted_ms.is_some(), KEEP_DELETED)
             | flag(parts.synced.is_some(), DURABILITY)
-            | flag(parts.synced == Some(true), SYNCED),
+            | flag(parts.synced == Some(true), SYNCED)
+            | flag(parts.layout.is_some(), LAYOUT)
+            | flag(parts.layout == Some(Layout::Stream), STREAM),
     ];
     if let Some(replication) = parts.replication {
         put_number(&mut out, u64::from(replication));
@@ -210,22 +216,25 @@ fn unpack(packed: &[u8]) -> Option<PolicyParts> {
         parts.keep_deleted_ms = Some(packed.number()?);
     }
     parts.synced = (flags & DURABILITY != 0).then_some(flags & SYNCED != 0);
+    let layout = if flags & STREAM == 0 { Layout::Chunks } else { Layout::Stream };
+    parts.layout = (flags & LAYOUT != 0).then_some(layout);
     packed.end(parts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{pack, unpack};
-    use cairn_types::PolicyParts;
+    use cairn_types::{Layout, PolicyParts};
     use proptest::prelude::{any, proptest};
 
     proptest! {
         #[test]
         fn what_is_said_comes_back_and_no_bytes_make_it_panic(
             replication: Option<u32>, keep_deleted_ms: Option<u64>, synced: Option<bool>,
-            raw in proptest::collection::vec(any::<u8>(), 0..20),
+            layout: Option<bool>, raw in proptest::collection::vec(any::<u8>(), 0..20),
         ) {
-            let parts = PolicyParts { replication, keep_deleted_ms, synced };
+            let layout = layout.map(|it| if it { Layout::Stream } else { Layout::Chunks });
+            let parts = PolicyParts { replication, keep_deleted_ms, synced, layout };
             assert_eq!(unpack(&pack(parts)), Some(parts));
             let _ = unpack(&raw);
         }

@@ -270,11 +270,13 @@ impl Drawer {
             replication: random.chance(500).then(|| 1 + random.below(5) as u32),
             keep_deleted_ms: random.chance(300).then(|| random.below(500)),
             synced: random.chance(300).then(|| random.chance(500)),
+            layout: None,
         };
         let inherit = PolicyPartNames {
             replication: random.chance(200),
             keep_deleted: random.chance(200),
             durability: random.chance(200),
+            layout: false,
         };
         let (apply, job) = (random.chance(600), JobId::of(TERM, self.fresh()));
         ChangePolicy { time, mutation, entry, set, inherit, apply, job }.into()

@@ -1,0 +1,129 @@
+//! Sealing a stream's chunk: those that have what is committed of it are raised with the close mark,
+//! and from then on it is any closed chunk (R41, R42).
+//!
+//! ```text
+//!   Raising: Raise(close) ─► all stand, and have what is committed ─► Logging: SealChunk ─► sealed
+//!      └─ somebody did not answer, or lacks some: a fresh number, without him (R8)
+//! ```
+//! - SL1: after the first raise nobody can write it: its servers refuse the version (R12).
+//! - SL2: whoever lacks what is committed is not of the set, but for a set that was decided on
+//!   (R28): what that lacks is lost, and its readers are told.
+
+use super::acts::{Act, Acts};
+use super::events::{JobEvent, PlaceView};
+use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
+use crate::applied::Applied;
+use crate::rules::decided_set::keeps_above;
+use crate::rules::replica_set::{may_be_set, plan_raise};
+use crate::state::ChunkRecord;
+use crate::stream_records::SealChunk;
+use crate::view::View;
+use cairn_protocol::{ErrorCode, Failure};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, SerialNumber, ServerId};
+
+/// A chunk that is being sealed.
+#[derive(Debug)]
+pub(crate) struct SealJob {
+    handle: ChunkHandle,
+    raise: RaiseRound,
+    is_logging: bool,
+}
+
+impl SealJob {
+    /// Raises its replicas; none, where its set cannot be raised now: it is tried again.
+    pub(crate) fn start(
+        view: &View<'_>,
+        (handle, chunk): (ChunkHandle, &ChunkRecord),
+        acts: &mut Acts<'_>,
+    ) -> Option<Self> {
+        let members = plan_raise(view, handle, chunk).ok()?;
+        let members = members.into_iter().map(RaiseMember::standing).collect();
+        let raise = raise(view, handle, members, acts);
+        Some(Self { handle, raise, is_logging: false })
+    }
+
+    pub(crate) fn handle(&self) -> ChunkHandle {
+        self.handle
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        match self.is_logging {
+            false => format!("raising {} replicas to seal a producer's chunk", self.raise.size()),
+            true => "logging the seal".to_owned(),
+        }
+    }
+
+    pub(crate) fn on(&mut self, at: &PlaceView<'_>, event: JobEvent<'_>, acts: &mut Acts<'_>) {
+        match event {
+            JobEvent::RaiseAnswered(server, result) if !self.is_logging => {
+                if self.raise.on_answer(server, result) {
+                    self.on_raised(&at.view, acts);
+                }
+            }
+            JobEvent::Applied(Applied::Failed(failure)) => self.give_up(failure.clone(), acts),
+            JobEvent::Applied(_) => {
+                acts.push(Act::Sealed(self.handle, Ok(())));
+                acts.push(Act::Finish);
+            }
+            other => unreachable!("{other:?} is not waited for (JB2)"),
+        }
+    }
+
+    /// A round of the raise is over.
+    fn on_raised(&mut self, view: &View<'_>, acts: &mut Acts<'_>) {
+        let handle = self.handle;
+        let row = view.state.streams().open_chunk(handle);
+        let (Some(row), Some(chunk)) = (row, view.state.chunk(handle)) else {
+            let gone = Failure::not_done(ErrorCode::NoSuchChunk, "nobody writes it any more");
+            return self.give_up(gone, acts);
+        };
+        let raised = self.raise.raised();
+        let servers = |of: &[RaisedReplica]| of.iter().map(|r| r.at.server).collect::<Vec<_>>();
+        let decided = keeps_above(view, (handle, &chunk), &servers(&raised));
+        // SL2
+        let has = |r: &RaisedReplica| {
+            let report = &r.report;
+            (report.serial >= row.serial && report.length >= row.length) || broken(Rule::R41)
+        };
+        let good: Vec<RaisedReplica> =
+            raised.iter().filter(|r| decided.is_some() || has(r)).cloned().collect();
+        let members: Vec<ServerId> = servers(&good);
+        if let Err(blocked) = may_be_set(view, handle, &chunk, &members) {
+            let why = format!("chunk {}: {}", handle.short(), blocked.why);
+            return self.give_up(Failure::not_done(ErrorCode::TooFewServers, why), acts);
+        }
+        // R8: whoever was asked and is not of the set may stand at this very version.
+        if !self.raise.all_answered() || good.len() < raised.len() {
+            let members = again(good).collect();
+            self.raise = raise(view, handle, members, acts);
+            return;
+        }
+        let least: Option<SerialNumber> = good.iter().map(|r| r.report.serial).min();
+        acts.propose(SealChunk {
+            time: view.now.wall,
+            handle,
+            version: self.raise.to(),
+            set_size: set_size(&good),
+            serial: least.filter(|_| decided.is_none()),
+            keeps_above: decided,
+        });
+        self.is_logging = true;
+    }
+
+    fn give_up(&self, failure: Failure, acts: &mut Acts<'_>) {
+        acts.push(Act::Sealed(self.handle, Err(failure)));
+        acts.push(Act::Finish);
+    }
+}
+
+fn raise(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    members: Vec<RaiseMember>,
+    acts: &mut Acts<'_>,
+) -> RaiseRound {
+    // What is sealed is on disk, whoever is of the set (E2).
+    let kind = RaiseKind { handle, close: true, shrinks: true, keeps_lease: false };
+    RaiseRound::start(view, kind, members, acts)
+}

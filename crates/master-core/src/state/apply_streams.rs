@@ -1,0 +1,341 @@
+//! Applying records about streams: all of R38 is decided here, in log order.
+//!
+//! ```text
+//!   CommitBundles ─► each: newest epoch? next number? open chunk, at its end? ─► an extent of the
+//!                    file, the chunk's and the producer's numbers, cursor and outcome
+//! ```
+//! - SA1: a bundle is committed whole or not at all, and one that is not ends its request.
+//! - SA2: a number is committed once: whoever asks again is answered by what is kept (R38, R39).
+//! - SA3: what is committed of a chunk when it is sealed, all of its set have applied (R41); but
+//!   where a decision was made without one that had more (R28).
+
+use super::apply_quota::QuotaCheck;
+use super::chunk_table::{ChunkRecord, ChunkTable};
+use super::entry_record::EntryRecord;
+use super::names::NameTree;
+use super::streams::{KeptOutcome, OpenStreamChunkRow, Producer, StreamTables};
+use crate::applied::{Applied, BundlesCommitted, Changed, ProducerOpened};
+use crate::stream_records::{
+    AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CommittedBundle, ForgetProducerRecord,
+    OpenProducerRecord, SealChunk,
+};
+use cairn_protocol::{
+    BundleAnswer, CommitOutcome, Cursor, ErrorCode, Failure, PRODUCER_CHUNKS_MAX,
+};
+use cairn_types::{
+    ChunkHandle, ChunkIndex, EntryId, EntryKind, Epoch, Layout, ProducerId, RecordNumber,
+};
+
+/// How long cursors and outcomes are kept after a producer's last commit (R47).
+pub(crate) const CURSORS_KEPT_MS: u64 = 30 * 24 * 3600 * 1000;
+
+/// What a record about streams may change.
+pub(super) struct StreamChanges<'a> {
+    pub(super) names: &'a mut NameTree,
+    pub(super) chunks: &'a mut ChunkTable,
+    pub(super) streams: &'a mut StreamTables,
+    pub(super) chunk_size: u64,
+}
+
+impl StreamChanges<'_> {
+    pub(super) fn open_producer(
+        &mut self,
+        record: &OpenProducerRecord,
+    ) -> Result<Applied, Failure> {
+        let (file, name, epoch) = (record.file, record.name.as_str(), record.epoch);
+        self.live_stream(file)?;
+        let named = self.streams.named(file, name);
+        let id = named.unwrap_or(record.producer);
+        let mut producer = self.streams.producer(file, id).unwrap_or_default();
+        if named.is_none() && producer != Producer::default() {
+            let line = format!("producer {}: the id is taken", id.short());
+            return Err(Failure::refused(ErrorCode::Internal, line));
+        }
+        if epoch <= producer.epoch {
+            let line = format!("producer {name}: epoch {} is over", epoch.short());
+            return Err(Failure::refused(ErrorCode::ProducerFenced, line));
+        }
+        let age = record.time.as_millis().saturating_sub(producer.changed.as_millis());
+        let mut cursor_gone = false;
+        if named.is_some() && age > CURSORS_KEPT_MS {
+            cursor_gone = self.streams.forget_kept(file, id);
+            producer.outcomes = 0;
+        }
+        producer.begin(epoch, record.time);
+        self.streams.set_name(file, name, id);
+        self.streams.set_producer(file, id, &producer);
+        Ok(Applied::ProducerOpened(ProducerOpened { producer: id, epoch, cursor_gone }))
+    }
+
+    pub(super) fn close_producer(
+        &mut self,
+        record: &CloseProducerRecord,
+    ) -> Result<Applied, Failure> {
+        let (file, id) = (record.file, record.producer);
+        let mut producer = self.producer(file, id, record.epoch)?;
+        producer.closed = true;
+        producer.chunks.clear();
+        self.streams.set_producer(file, id, &producer);
+        Ok(Applied::Changed(Changed::default()))
+    }
+
+    pub(super) fn forget_producer(
+        &mut self,
+        record: &ForgetProducerRecord,
+    ) -> Result<Applied, Failure> {
+        let file = record.file;
+        self.live_stream(file)?;
+        let Some(id) = self.streams.named(file, &record.name) else {
+            let line = format!("producer {}: no such producer", record.name);
+            return Err(Failure::refused(ErrorCode::NotFound, line));
+        };
+        self.streams.forget(file, &record.name, id);
+        Ok(Applied::Changed(Changed::default()))
+    }
+
+    pub(super) fn allocate(&mut self, record: &AllocateChunk) -> Result<Applied, Failure> {
+        let (id, index, handle) = (record.file, record.index, record.handle);
+        let file = self.live_stream(id)?;
+        let mut producer = self.producer(id, record.producer, record.epoch)?;
+        if producer.closed || producer.chunks.len() >= PRODUCER_CHUNKS_MAX {
+            let line = format!("chunk {}: its producer takes no more", handle.short());
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        if self.chunks.contains(handle) {
+            return Err(super::apply_chunks::handle_taken(handle));
+        }
+        if index.get() == u64::MAX || self.chunks.of_record(id, &file, index).is_some() {
+            let line = format!("file {}: chunk {index} is taken", id.short());
+            return Err(Failure::not_done(ErrorCode::Busy, line));
+        }
+        let chunk = ChunkRecord {
+            file: id,
+            index,
+            version: record.version,
+            set_size: record.set_size,
+            closed: false,
+            goal: file.replication,
+        };
+        self.chunks.insert(handle, &chunk);
+        let mut file = file;
+        file.chunk_count = file.chunk_count.max(index.get() + 1);
+        if index == ChunkIndex::default() {
+            file.first = Some(handle);
+        }
+        self.names.set(id, &file);
+        producer.chunks.push(handle);
+        self.streams.set_producer(id, record.producer, &producer);
+        let row = OpenStreamChunkRow {
+            file: id,
+            producer: record.producer,
+            epoch: record.epoch,
+            length: 0,
+            serial: Default::default(),
+        };
+        self.streams.set_open(handle, &row);
+        Ok(Applied::Changed(Changed::default()))
+    }
+
+    pub(super) fn commit(&mut self, record: &CommitBundlesRecord) -> Result<Applied, Failure> {
+        let (file, id) = (record.file, record.producer);
+        self.live_stream(file)?;
+        let mut producer = self.streams.producer(file, id).ok_or_else(|| no_producer(id))?;
+        if let Some(number) = fenced_at(&producer, record.epoch)? {
+            let fenced = BundleAnswer { outcome: CommitOutcome::Fenced, offset: 0 };
+            let bundles = vec![fenced];
+            return Ok(Applied::BundlesCommitted(BundlesCommitted { bundles, number }));
+        }
+        let mut bundles = Vec::with_capacity(record.bundles.len());
+        for bundle in &record.bundles {
+            let committed = self.commit_one((file, id), record, &mut producer, bundle);
+            let answer = match committed {
+                Ok(answer) => answer,
+                Err(failure) if bundles.is_empty() => return Err(failure),
+                // It is told to who asks for it alone (SA1).
+                Err(_) => break,
+            };
+            bundles.push(answer);
+            if !matches!(answer.outcome, CommitOutcome::Committed | CommitOutcome::DoneBefore) {
+                break;
+            }
+        }
+        let number = producer.number;
+        Ok(Applied::BundlesCommitted(BundlesCommitted { bundles, number }))
+    }
+
+    fn commit_one(
+        &mut self,
+        (file, id): (EntryId, ProducerId),
+        record: &CommitBundlesRecord,
+        producer: &mut Producer,
+        bundle: &CommittedBundle,
+    ) -> Result<BundleAnswer, Failure> {
+        let answer = |outcome| Ok(BundleAnswer { outcome, offset: 0 });
+        if let Some(before) = self.committed_before((file, id), producer, bundle)? {
+            return Ok(before);
+        }
+        if producer.closed {
+            return answer(CommitOutcome::Fenced);
+        }
+        if bundle.first != producer.number.next() {
+            return answer(CommitOutcome::NotNext);
+        }
+        let row = self.streams.open_chunk(bundle.handle);
+        let row = row.filter(|row| {
+            (row.file, row.producer, row.epoch) == (file, id, record.epoch)
+                && (row.length, row.serial.next()) == (bundle.offset, bundle.serial)
+        });
+        let chunk = self.chunks.get(bundle.handle).filter(|chunk| !chunk.closed);
+        let (Some(mut row), Some(chunk)) = (row, chunk) else {
+            return answer(CommitOutcome::ChunkLost);
+        };
+        let last = bundle.first.get().checked_add(bundle.count.saturating_sub(1));
+        let end = row.length.checked_add(bundle.size).filter(|end| *end <= self.chunk_size);
+        let (Some(last), Some(end)) = (last.filter(|_| bundle.count > 0 && bundle.size > 0), end)
+        else {
+            let line = "a bundle without records or bytes, or past its chunk's end";
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        };
+        let entry = self.live_stream(file)?;
+        let Some(length) = entry.length.checked_add(bundle.size) else {
+            let line = format!("file {}: no file is so long", file.short());
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        };
+        QuotaCheck(self.names).charge_up_to(file, &entry, length)?;
+        let offset = entry.length;
+        self.streams.add_extent(file, offset, (chunk.index, row.length, bundle.size));
+        (row.length, row.serial) = (end, bundle.serial);
+        self.streams.set_open(bundle.handle, &row);
+        self.names.set(file, &EntryRecord { length, modified: record.time, ..entry });
+        (producer.number, producer.changed) = (RecordNumber::new(last), record.time);
+        let outcome = KeptOutcome { first: bundle.first, count: bundle.count, offset };
+        self.streams.keep_outcome(file, (id, producer), outcome);
+        if let Some(text) = &bundle.cursor {
+            let cursor = Cursor { number: producer.number, text: text.clone() };
+            self.streams.set_cursor(file, id, &cursor);
+        }
+        self.streams.set_producer(file, id, producer);
+        Ok(BundleAnswer { outcome: CommitOutcome::Committed, offset })
+    }
+
+    /// What became of a bundle whose numbers are committed already (SA2); none: they are not.
+    fn committed_before(
+        &self,
+        (file, id): (EntryId, ProducerId),
+        producer: &Producer,
+        bundle: &CommittedBundle,
+    ) -> Result<Option<BundleAnswer>, Failure> {
+        if bundle.first > producer.number {
+            return Ok(None);
+        }
+        let last = bundle.first.get().saturating_add(bundle.count.saturating_sub(1));
+        match self.streams.outcome(file, id, bundle.first) {
+            Some(kept) if kept.count == bundle.count => {
+                Ok(Some(BundleAnswer { outcome: CommitOutcome::Committed, offset: kept.offset }))
+            }
+            None if last <= producer.number.get() && bundle.first.get() > 0 => {
+                Ok(Some(BundleAnswer { outcome: CommitOutcome::DoneBefore, offset: 0 }))
+            }
+            _ => {
+                let line = format!(
+                    "records {} to {last}: numbers up to {} stand for other records already (R39)",
+                    bundle.first, producer.number
+                );
+                Err(Failure::refused(ErrorCode::Invalid, line))
+            }
+        }
+    }
+
+    pub(super) fn seal(&mut self, record: &SealChunk) -> Result<Applied, Failure> {
+        let handle = record.handle;
+        let row = self.streams.open_chunk(handle).ok_or_else(|| not_written(handle))?;
+        let chunk = self.chunks.get(handle).ok_or_else(|| not_written(handle))?;
+        // SA3
+        if record.serial.is_some_and(|serial| serial < row.serial) {
+            let line = format!("chunk {}: more was committed meanwhile", handle.short());
+            return Err(Failure::not_done(ErrorCode::Busy, line));
+        }
+        if record.version <= chunk.version {
+            let line = format!("chunk {}: that version is over", handle.short());
+            return Err(Failure::refused(ErrorCode::StaleVersion, line));
+        }
+        let (version, set_size) = (record.version, record.set_size);
+        self.chunks.set(handle, &ChunkRecord { version, set_size, closed: true, ..chunk });
+        self.end_open(handle, &row);
+        Ok(Applied::Changed(Changed::default()))
+    }
+
+    /// The place of a chunk that is to be taken out of its file.
+    pub(super) fn abandon(
+        &mut self,
+        handle: ChunkHandle,
+    ) -> Result<(EntryId, ChunkIndex), Failure> {
+        let row = self.streams.open_chunk(handle).ok_or_else(|| not_written(handle))?;
+        let chunk = self.chunks.get(handle).ok_or_else(|| not_written(handle))?;
+        if row.length > 0 {
+            let line = format!("chunk {}: some of it is committed", handle.short());
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        self.end_open(handle, &row);
+        Ok((row.file, chunk.index))
+    }
+
+    fn end_open(&mut self, handle: ChunkHandle, row: &OpenStreamChunkRow) {
+        self.streams.end_open(handle);
+        if let Some(mut producer) = self.streams.producer(row.file, row.producer) {
+            producer.chunks.retain(|it| *it != handle);
+            self.streams.set_producer(row.file, row.producer, &producer);
+        }
+    }
+
+    /// A producer in its newest epoch, which is this.
+    fn producer(&self, file: EntryId, id: ProducerId, epoch: Epoch) -> Result<Producer, Failure> {
+        let producer = self.streams.producer(file, id).ok_or_else(|| no_producer(id))?;
+        if producer.epoch != epoch {
+            return Err(fenced(id, epoch));
+        }
+        Ok(producer)
+    }
+
+    /// A stream that is there and not deleted (R20).
+    fn live_stream(&self, id: EntryId) -> Result<EntryRecord, Failure> {
+        let file = self.names.entry(id).filter(|it| it.kind == EntryKind::File);
+        let file = file.filter(|_| !self.names.is_hidden(id)).ok_or_else(|| {
+            let line = format!("file {}: no such file, or deleted", id.short());
+            Failure::refused(ErrorCode::NotFound, line)
+        })?;
+        if file.layout != Layout::Stream {
+            let line = format!("file {}: it is not a stream", id.short());
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        Ok(file)
+    }
+}
+
+/// What was committed when that epoch ended, where it has (R38); none: it goes on.
+fn fenced_at(producer: &Producer, epoch: Epoch) -> Result<Option<RecordNumber>, Failure> {
+    if producer.epoch == epoch {
+        return Ok(None);
+    }
+    let ended = producer.ended.iter().find(|(ended, _)| *ended == epoch);
+    let number = ended.map(|(_, number)| *number).ok_or_else(|| {
+        let line = format!("epoch {} is over since long ago", epoch.short());
+        Failure::unknown(ErrorCode::ProducerFenced, line)
+    })?;
+    Ok(Some(number))
+}
+
+fn fenced(id: ProducerId, epoch: Epoch) -> Failure {
+    let line = format!("producer {}: epoch {} is over", id.short(), epoch.short());
+    Failure::refused(ErrorCode::ProducerFenced, line)
+}
+
+fn no_producer(id: ProducerId) -> Failure {
+    let line = format!("producer {}: no such producer of this stream", id.short());
+    Failure::refused(ErrorCode::NotFound, line)
+}
+
+fn not_written(handle: ChunkHandle) -> Failure {
+    let line = format!("chunk {}: no producer writes it (any more)", handle.short());
+    Failure::refused(ErrorCode::NoSuchChunk, line)
+}

@@ -1,0 +1,98 @@
+//! The records of the operation log about streams (R38 to R47).
+
+use bytes::Bytes;
+use cairn_types::{
+    ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch, MutationName, ProducerId, RecordNumber,
+    SerialNumber, WallTime,
+};
+
+cairn_types::message! {
+    /// A producer begins an epoch; it is made where there is none of its name (R38).
+    pub struct OpenProducerRecord {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => file: EntryId,
+        4 => name: String,
+        /// What it becomes where there is none of that name.
+        5 => producer: ProducerId,
+        6 => epoch: Epoch,
+    }
+}
+cairn_types::message! {
+    /// An epoch is over.
+    #[derive(Copy)]
+    pub struct CloseProducerRecord {
+        1 => time: WallTime,
+        2 => file: EntryId,
+        3 => producer: ProducerId,
+        4 => epoch: Epoch,
+    }
+}
+cairn_types::message! {
+    /// A person forgets a producer (R47).
+    pub struct ForgetProducerRecord {
+        1 => time: WallTime,
+        2 => mutation: MutationName,
+        3 => file: EntryId,
+        4 => name: String,
+    }
+}
+cairn_types::message! {
+    /// A chunk for one epoch of a producer, on disks of `set_size` servers (R40).
+    #[derive(Copy)]
+    pub struct AllocateChunk {
+        1 => time: WallTime,
+        2 => file: EntryId,
+        3 => index: ChunkIndex,
+        4 => handle: ChunkHandle,
+        5 => version: ChunkVersion,
+        6 => set_size: u32,
+        /// The lowest handle of its term that may still be opened, this one or below it.
+        7 => floor: ChunkHandle,
+        8 => producer: ProducerId,
+        9 => epoch: Epoch,
+    }
+}
+cairn_types::message! {
+    /// A bundle whose holders were believed (R43).
+    pub struct CommittedBundle {
+        1 => first: RecordNumber,
+        2 => count: u64,
+        3 => handle: ChunkHandle,
+        4 => offset: u64,
+        5 => size: u64,
+        6 => serial: SerialNumber,
+        7 => cursor: Option<Bytes>,
+    }
+}
+cairn_types::message! {
+    /// Bundles of one producer are put at the end of the file, in their order (R38).
+    pub struct CommitBundlesRecord {
+        1 => time: WallTime,
+        2 => file: EntryId,
+        3 => producer: ProducerId,
+        4 => epoch: Epoch,
+        5 => bundles: Vec<CommittedBundle>,
+    }
+}
+cairn_types::message! {
+    /// A stream's chunk is closed, at the version to which those were raised that have what is
+    /// committed of it.
+    #[derive(Copy)]
+    pub struct SealChunk {
+        1 => time: WallTime,
+        2 => handle: ChunkHandle,
+        3 => version: ChunkVersion,
+        4 => set_size: u32,
+        /// All of the set have applied this at least; none: the best that there is became the set
+        /// (R28), and what it lacks is lost (R41).
+        5 => serial: Option<SerialNumber>,
+        /// As in `SetVersion`.
+        6 => keeps_above: Option<SerialNumber>,
+    }
+}
+cairn_types::message! {
+    /// A chunk of which nothing was committed is taken out of its place (R42).
+    #[derive(Copy)]
+    pub struct AbandonChunk { 1 => time: WallTime, 2 => handle: ChunkHandle }
+}

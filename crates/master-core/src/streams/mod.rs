@@ -1,0 +1,318 @@
+//! Streams (TFS §2.4, R38 to R47): what producers and readers of streams ask of the master.
+//!
+//! ```text
+//!   OpenProducer, CommitBundles, … ──► a record ──► applied: all is decided there ─► answer
+//!   AllocateChunks ──► jobs of the scheduler ──► all of them told ─► answer
+//!   WaitLength ──► parked (`followers.rs`) ──► a commit, or the time is over ─► answer
+//!   tick ──► chunks that nobody writes any more are sealed or abandoned (`sealing.rs`)
+//! ```
+//! - SR1: holders are believed here and nowhere else, before the record is proposed (R43): what
+//!   servers are up to is soft, and no record's business.
+//! - SR2: nothing here is needed after a fail-over: whoever waits asks anew.
+
+mod commits;
+mod followers;
+mod listing;
+mod sealing;
+
+use crate::applied::{Applied, ProducerOpened};
+use crate::chunk_place::ChunkPlace;
+use crate::chunks::Chunks;
+use crate::jobs::allocate::StreamWriter;
+use crate::outbox::ProposalId;
+use crate::record::STREAM_LEVEL;
+use crate::step::Step;
+use crate::stream_records::{CloseProducerRecord, ForgetProducerRecord, OpenProducerRecord};
+use cairn_env::Caller;
+use cairn_protocol::{
+    AllocateChunks, AllocateChunksAnswer, ClientToStreams, CloseProducer, CloseProducerAnswer,
+    CommitBundlesAnswer, ErrorCode, Failure, ForgetProducer, ForgetProducerAnswer, OpenProducer,
+    OpenProducerAnswer, PRODUCER_CHUNKS_MAX, PRODUCER_NAME_SIZE_MAX, Response,
+};
+use cairn_types::{ChunkHandle, EntryId};
+use followers::Followers;
+use sealing::Sealing;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who waits for a record, and for what of it.
+#[derive(Debug)]
+enum Waiting {
+    Opened(EntryId),
+    Committed(EntryId),
+    Closed,
+    Forgotten,
+}
+
+/// Who waits for chunks.
+#[derive(Debug)]
+struct Allocation {
+    from: Caller,
+    wish: AllocateChunks,
+    pending: BTreeSet<ChunkPlace>,
+    failure: Option<Failure>,
+}
+
+/// What is under way for streams.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    waiting: BTreeMap<ProposalId, (Caller, Waiting)>,
+    allocations: Vec<Allocation>,
+    followers: Followers,
+    sealing: Sealing,
+}
+
+/// So many requests wait for chunks at once.
+const ALLOCATIONS_MAX: usize = 65_536;
+
+impl Streams {
+    /// What a producer or a reader asks.
+    pub(crate) fn on_request(
+        &mut self,
+        step: &mut Step<'_>,
+        chunks: &mut Chunks,
+        from: Caller,
+        request: ClientToStreams,
+    ) {
+        let view = chunks.view(step.now, step.state);
+        let answer = match request {
+            ClientToStreams::OpenProducer(open) => self.open(step, from, open),
+            ClientToStreams::AllocateChunks(wish) => self.allocate(step, chunks, from, wish),
+            ClientToStreams::CommitBundles(commit) => match commits::consider(&view, commit) {
+                Ok(record) => {
+                    let file = record.file;
+                    let proposal = step.out.propose(record);
+                    self.wait(proposal, from, Waiting::Committed(file));
+                    return;
+                }
+                Err(answer) => answer.map(|it| Some(Response::CommitBundles(it))),
+            },
+            ClientToStreams::CloseProducer(close) => Ok(self.close(step, from, &close)),
+            ClientToStreams::ForgetProducer(forget) => self.forget(step, from, forget),
+            ClientToStreams::ListProducers(wish) => {
+                listing::producers(&view, &wish).map(|it| Some(Response::ListProducers(it)))
+            }
+            ClientToStreams::ReadExtents(wish) => {
+                listing::extents(&view, &wish).map(|it| Some(Response::ReadExtents(it)))
+            }
+            ClientToStreams::WaitLength(wish) => self.followers.on_wish(&view, from, &wish),
+        };
+        match answer {
+            Ok(None) => {}
+            Ok(Some(answer)) => step.out.reply(from, Ok(answer)),
+            Err(failure) => step.out.reply(from, Err(failure)),
+        }
+    }
+
+    fn wait(&mut self, proposal: ProposalId, from: Caller, what: Waiting) {
+        let other = self.waiting.insert(proposal, (from, what));
+        assert!(other.is_none(), "a record is one caller's");
+    }
+
+    fn open(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        open: OpenProducer,
+    ) -> Result<Option<Response>, Failure> {
+        step.state.check_level(STREAM_LEVEL, "a stream")?;
+        check_name(&open.name)?;
+        let file = open.file;
+        let proposal = step.out.propose(OpenProducerRecord {
+            time: step.now.wall,
+            mutation: open.mutation,
+            file,
+            name: open.name,
+            producer: step.numbers.producer(),
+            epoch: step.numbers.epoch(),
+        });
+        self.wait(proposal, from, Waiting::Opened(file));
+        Ok(None)
+    }
+
+    fn close(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        close: &CloseProducer,
+    ) -> Option<Response> {
+        let CloseProducer { file, producer, epoch } = *close;
+        let record = CloseProducerRecord { time: step.now.wall, file, producer, epoch };
+        let proposal = step.out.propose(record);
+        self.wait(proposal, from, Waiting::Closed);
+        None
+    }
+
+    fn forget(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        forget: ForgetProducer,
+    ) -> Result<Option<Response>, Failure> {
+        check_name(&forget.name)?;
+        let ForgetProducer { mutation, file, name } = forget;
+        let record = ForgetProducerRecord { time: step.now.wall, mutation, file, name };
+        let proposal = step.out.propose(record);
+        self.wait(proposal, from, Waiting::Forgotten);
+        Ok(None)
+    }
+
+    /// Makes what lacks of the chunks that a producer wants to have open.
+    fn allocate(
+        &mut self,
+        step: &mut Step<'_>,
+        chunks: &mut Chunks,
+        from: Caller,
+        wish: AllocateChunks,
+    ) -> Result<Option<Response>, Failure> {
+        let view = chunks.view(step.now, step.state);
+        let producer = listing::producer(&view, (wish.file, wish.producer, wish.epoch))?;
+        if self.allocations.len() >= ALLOCATIONS_MAX {
+            let line = "too many producers wait for chunks; try again";
+            return Err(Failure::not_done(ErrorCode::Busy, line));
+        }
+        let own = |handle: &&ChunkHandle| producer.chunks.contains(handle);
+        let mut left: BTreeSet<ChunkHandle> = wish.leaves.iter().filter(own).copied().collect();
+        left.extend(producer.chunks.iter().filter(|it| !sealing::is_usable(&view, **it)));
+        self.sealing.leave(left);
+        let pending: usize = self.pending_of(&wish);
+        let have = producer.chunks.iter().filter(|it| !self.sealing.is_left(**it)).count();
+        let free = PRODUCER_CHUNKS_MAX.saturating_sub(producer.chunks.len());
+        let wanted = (wish.count as usize).min(PRODUCER_CHUNKS_MAX);
+        let lacking = wanted.saturating_sub(have + pending).min(free);
+        if lacking == 0 && have == 0 && pending == 0 {
+            let line = "the chunks that it had are being sealed; try again";
+            return Err(Failure::not_done(ErrorCode::Busy, line));
+        }
+        let writer = StreamWriter {
+            producer: wish.producer,
+            epoch: wish.epoch,
+            unreachable: wish.unreachable.clone(),
+        };
+        let file = wish.file;
+        let (mut chunk_step, scheduler) = chunks.for_streams(step);
+        let places = (0..lacking).map(|_| scheduler.allocate(&mut chunk_step, (file, &writer)));
+        let pending: BTreeSet<ChunkPlace> = places.collect();
+        self.allocations.push(Allocation { from, wish, pending, failure: None });
+        self.go_on(step, chunks);
+        Ok(None)
+    }
+
+    /// Chunks that are being made for the same epoch already.
+    fn pending_of(&self, wish: &AllocateChunks) -> usize {
+        let same = |it: &&Allocation| {
+            (it.wish.file, it.wish.producer, it.wish.epoch)
+                == (wish.file, wish.producer, wish.epoch)
+        };
+        self.allocations.iter().filter(same).map(|it| it.pending.len()).sum()
+    }
+
+    /// A record is applied.
+    pub(crate) fn on_applied(
+        &mut self,
+        step: &mut Step<'_>,
+        chunks: &mut Chunks,
+        proposal: ProposalId,
+        applied: &Applied,
+    ) {
+        self.sealing.on_applied(proposal);
+        if let Some((from, what)) = self.waiting.remove(&proposal) {
+            if let Waiting::Committed(file) = what {
+                self.followers.on_longer(step, file);
+            }
+            let answer = match applied {
+                Applied::Failed(failure) => Err(failure.clone()),
+                applied => Ok(answer(step, &what, applied)),
+            };
+            step.out.reply(from, answer);
+        }
+        self.go_on(step, chunks);
+    }
+
+    /// Takes up what has become of jobs.
+    pub(crate) fn go_on(&mut self, step: &mut Step<'_>, chunks: &mut Chunks) {
+        let (_, scheduler) = chunks.for_streams(step);
+        let (allocated, sealed) = (scheduler.take_allocated(), scheduler.take_sealed());
+        for (place, result) in allocated {
+            for allocation in &mut self.allocations {
+                if allocation.pending.remove(&place)
+                    && let Err(failure) = &result
+                {
+                    allocation.failure = Some(failure.clone());
+                }
+            }
+        }
+        self.sealing.on_sealed(step.now.time, sealed);
+        if self.allocations.iter().all(|it| !it.pending.is_empty()) {
+            return;
+        }
+        let view = chunks.view(step.now, step.state);
+        let is_over = |it: &mut Allocation| it.pending.is_empty();
+        let over: Vec<Allocation> = self.allocations.extract_if(.., is_over).collect();
+        for Allocation { from, wish, failure, .. } in over {
+            let answer = self.allocated(&view, &wish, failure);
+            step.out.reply(from, answer.map(Response::AllocateChunks));
+        }
+    }
+
+    fn allocated(
+        &self,
+        view: &crate::view::View<'_>,
+        wish: &AllocateChunks,
+        failure: Option<Failure>,
+    ) -> Result<AllocateChunksAnswer, Failure> {
+        let producer = listing::producer(view, (wish.file, wish.producer, wish.epoch))?;
+        let open = producer.chunks.iter().filter(|it| !self.sealing.is_left(**it));
+        let chunks: Vec<_> = open.filter_map(|it| sealing::described(view, *it)).collect();
+        if chunks.is_empty() {
+            let none = || Failure::not_done(ErrorCode::Busy, "its chunks are not there yet");
+            return Err(failure.unwrap_or_else(none));
+        }
+        let commit_replicas = chunks.iter().map(|it| commits::replicas_needed(it.replicas.len()));
+        let commit_replicas = commit_replicas.max().unwrap_or_default();
+        Ok(AllocateChunksAnswer { chunks, commit_replicas })
+    }
+
+    /// Time has passed.
+    pub(crate) fn on_tick(&mut self, step: &mut Step<'_>, chunks: &mut Chunks) {
+        self.followers.on_tick(step);
+        self.sealing.on_tick(step, chunks);
+        self.go_on(step, chunks);
+    }
+}
+
+fn answer(step: &Step<'_>, what: &Waiting, applied: &Applied) -> Response {
+    match (what, applied) {
+        (Waiting::Opened(file), Applied::ProducerOpened(opened)) => {
+            let ProducerOpened { producer, epoch, cursor_gone } = *opened;
+            let streams = step.state.streams();
+            let number = streams.producer(*file, producer).map(|it| it.number);
+            Response::OpenProducer(OpenProducerAnswer {
+                producer,
+                epoch,
+                number: number.unwrap_or_default(),
+                cursor: streams.cursor(*file, producer),
+                cursor_gone,
+            })
+        }
+        (Waiting::Committed(_), Applied::BundlesCommitted(committed)) => {
+            let (bundles, number) = (committed.bundles.clone(), committed.number);
+            Response::CommitBundles(CommitBundlesAnswer { bundles, number })
+        }
+        (Waiting::Closed, Applied::Changed(_)) => Response::CloseProducer(CloseProducerAnswer {}),
+        (Waiting::Forgotten, Applied::Changed(_)) => {
+            Response::ForgetProducer(ForgetProducerAnswer {})
+        }
+        (what, other) => unreachable!("{what:?} does not come to {other:?}"),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Failure> {
+    if (1..=PRODUCER_NAME_SIZE_MAX).contains(&name.len()) {
+        return Ok(());
+    }
+    let line = format!(
+        "a producer's name has 1 to {PRODUCER_NAME_SIZE_MAX} bytes; this one has {}",
+        name.len()
+    );
+    Err(Failure::refused(ErrorCode::Invalid, line))
+}
