@@ -24,13 +24,14 @@ use crate::ids::TaskId;
 use crate::nearness::order;
 use crate::retry::{is_final, is_silence};
 use crate::settings::TRIES_AT_PRIMARY;
-use crate::tasks::push_progress::{FailedPush, PushProgress};
+use crate::tasks::data_push::{DataPush, PushHaste, PushedData};
+use crate::tasks::push_progress::FailedPush;
 use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
 use crate::tasks::write_order::WritePosition;
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
 use cairn_protocol::{
-    Append, ChunkGrant, ErrorCode, Failure, LeasePurpose, Outcome, Push, Request, Response, Rpc,
+    Append, ChunkGrant, ErrorCode, Failure, LeasePurpose, Outcome, Request, Response, Rpc,
     SyncChunk, Write,
 };
 use cairn_types::planted::{Rule, broken};
@@ -38,12 +39,9 @@ use cairn_types::{
     BlockChecksums, ChunkIndex, ChunkVersion, EntryId, LeaseId, PushId, ReplicaAt, ServerId,
 };
 use std::task::Poll;
-use std::time::Duration;
 
 /// The time between two doubts is doubled so often at most (U4).
 const DOUBT_DOUBLINGS_MAX: u32 = 3;
-/// The time that a push is waited for is doubled so often at most (U5).
-const LATE_DOUBLINGS_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
 enum MutationKind {
@@ -73,10 +71,8 @@ enum MutationState {
     Granting,
     /// Rests before the next step: with a grant in hand, before another order.
     Resting,
-    /// The data is to be pushed when its turn comes.
-    Queued(PushProgress),
-    /// The data is on its way to the replicas.
-    Pushing(PushProgress),
+    /// The data is on its way to the replicas, or waits for its turn.
+    Pushing(Box<DataPush>),
     /// All have the data; the write before this one has not been ordered yet.
     Waiting,
     /// The primary was told to carry it out.
@@ -205,7 +201,7 @@ impl ChunkMutation {
 
     /// Whether its data is on its way, or waits for its turn.
     fn is_pushing(&self) -> bool {
-        matches!(self.state, MutationState::Queued(_) | MutationState::Pushing(_))
+        matches!(self.state, MutationState::Pushing(_))
     }
 
     pub(crate) fn on(
@@ -223,7 +219,7 @@ impl ChunkMutation {
         }
         let on_its_way = match &self.state {
             MutationState::Granting => self.attempts == 0,
-            MutationState::Queued(pushes) | MutationState::Pushing(pushes) => !pushes.is_apart(),
+            MutationState::Pushing(data) => !data.is_apart(),
             MutationState::Waiting => true,
             MutationState::Resting | MutationState::Ordering(_) => false,
         };
@@ -242,9 +238,9 @@ impl ChunkMutation {
             (_, TaskInput::LookedUp(_)) => self.looked_up_in_doubt(cx),
             (_, TaskInput::Alarm) => self.alarmed(cx),
             (MutationState::Waiting, TaskInput::Passed) => self.order(cx),
-            (MutationState::Queued(_), TaskInput::Turn) => self.send(cx),
-            (MutationState::Pushing(pushes), TaskInput::Answered(call, result))
-                if pushes.awaits(call) =>
+            (MutationState::Pushing(data), TaskInput::Turn) if data.is_queued() => self.send(cx),
+            (MutationState::Pushing(data), TaskInput::Answered(call, result))
+                if data.awaits(call) =>
             {
                 self.pushed(cx, call, result)
             }
@@ -260,8 +256,8 @@ impl ChunkMutation {
     fn alarmed(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
         match &mut self.state {
             MutationState::Resting => self.rested(cx),
-            MutationState::Pushing(pushes) => {
-                pushes.hurry();
+            MutationState::Pushing(data) if !data.is_queued() => {
+                data.progress().hurry();
                 self.doubt(cx);
                 self.order_once_pushed(cx)
             }
@@ -269,7 +265,7 @@ impl ChunkMutation {
                 self.doubt(cx);
                 Poll::Pending
             }
-            MutationState::Granting | MutationState::Queued(_) | MutationState::Waiting => {
+            MutationState::Granting | MutationState::Pushing(_) | MutationState::Waiting => {
                 Poll::Pending
             }
         }
@@ -289,7 +285,8 @@ impl ChunkMutation {
     /// The master has looked; whether the mutation goes on where the master has gone on (U4).
     fn looked_up_in_doubt(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
         let ordering = matches!(self.state, MutationState::Ordering(_));
-        if !ordering && !matches!(self.state, MutationState::Pushing(_)) {
+        let pushing = matches!(&self.state, MutationState::Pushing(data) if !data.is_queued());
+        if !ordering && !pushing {
             return Poll::Pending;
         }
         let (purpose, index) = self.purpose();
@@ -340,50 +337,28 @@ impl ChunkMutation {
     fn push(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
         assert!(self.has_data(), "a sync pushes nothing");
         self.rounds += 1;
-        self.queue(cx, PushProgress::default())
+        let (offset, haste) = match self.kind {
+            MutationKind::Write { offset, .. } => (offset, PushHaste::Long),
+            MutationKind::Append { .. } => (0, PushHaste::Short),
+            MutationKind::Sync { .. } => unreachable!("a sync pushes nothing"),
+        };
+        let (push, chain) = (self.push_name(cx), self.chain(cx));
+        let block_offset = offset % u64::from(cx.client.cell().block_size);
+        let (bytes, checksums) = (self.bytes.clone(), self.checksums.clone());
+        let data = PushedData { push, bytes, checksums, block_offset, haste };
+        let mut data = Box::new(DataPush::new(data, chain, self.late));
+        data.begin(cx);
+        self.state = MutationState::Pushing(data);
+        Poll::Pending
     }
 
-    /// Pushes the data, once there is room for it on its way (U5).
-    fn queue(&mut self, cx: &mut TaskContext<'_>, pushes: PushProgress) -> Progress<AppliedRange> {
-        let copies = if pushes.is_apart() { self.apart(cx, &pushes).len() } else { 1 };
-        let size = (self.bytes.len() * copies) as u64;
-        // What was pushed before is over.
-        cx.client.push_window.leave(cx.id);
-        self.state = MutationState::Queued(pushes);
-        match cx.client.push_window.begin(cx.now(), cx.id, size) {
-            true => self.send(cx),
-            false => Poll::Pending,
-        }
-    }
-
-    /// Its turn has come: the data goes down the chain, or to each server apart.
+    /// Its turn has come (U5).
     fn send(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
-        let MutationState::Queued(pushes) = &mut self.state else {
+        let MutationState::Pushing(data) = &mut self.state else {
             unreachable!("who has its turn was queued: {self:?}")
         };
-        let mut pushes = std::mem::take(pushes);
-        if !pushes.is_apart() {
-            let chain = self.chain(cx);
-            self.send_push(cx, &chain, &mut pushes);
-            self.state = MutationState::Pushing(pushes);
-            return Poll::Pending;
-        }
-        for replica in self.apart(cx, &pushes) {
-            self.send_push(cx, &[replica], &mut pushes);
-        }
-        self.state = MutationState::Pushing(pushes);
-        let grace = match self.kind {
-            MutationKind::Append { .. } => cx.client.impatience() / 4,
-            MutationKind::Write { .. } | MutationKind::Sync { .. } => cx.client.impatience(),
-        };
-        cx.set_alarm(grace);
+        data.send(cx);
         self.order_once_pushed(cx)
-    }
-
-    /// Those that may still be there: each gets the data by itself.
-    fn apart(&self, cx: &TaskContext<'_>, pushes: &PushProgress) -> Vec<ReplicaAt> {
-        let chain = self.chain(cx).into_iter();
-        chain.filter(|replica| !pushes.has_failed(replica.server)).collect()
     }
 
     /// The replicas in the order in which the data travels.
@@ -394,40 +369,6 @@ impl ChunkMutation {
         order(&cx.client.rack, cx.client.salt(grant.handle), replicas)
     }
 
-    fn send_push(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        chain: &[ReplicaAt],
-        pushes: &mut PushProgress,
-    ) {
-        let (first, rest) = chain.split_first().expect("a chunk has a primary");
-        let block_size = cx.client.cell().block_size;
-        let block_offset = match self.kind {
-            MutationKind::Write { offset, .. } => offset % u64::from(block_size),
-            MutationKind::Append { .. } => 0,
-            MutationKind::Sync { .. } => unreachable!("a sync pushes nothing"),
-        };
-        let push = Push {
-            push: self.push_name(cx),
-            block_offset: u32::try_from(block_offset).expect("less than a block"),
-            checksums: self.checksums.clone(),
-            chain: rest.to_vec(),
-            block_size,
-        };
-        // A second more for each MiB, so that a slow network is not taken for a dead server.
-        let for_size = Duration::from_secs(self.bytes.len() as u64 >> 20);
-        // A chain is as slow as its slowest, and there is another way for the data.
-        let patience = match self.kind {
-            _ if rest.is_empty() => cx.client.patience(),
-            MutationKind::Append { .. } => cx.client.impatience(),
-            MutationKind::Write { .. } | MutationKind::Sync { .. } => cx.client.patience() / 2,
-        };
-        let patience = (patience + for_size) * (1 << self.late.min(LATE_DOUBLINGS_MAX));
-        let to = (first.address.clone(), first.server);
-        let call = cx.call(to, push, self.bytes.clone(), patience);
-        pushes.sent(call, first.server);
-    }
-
     /// A push is done, or not.
     fn pushed(
         &mut self,
@@ -435,27 +376,16 @@ impl ChunkMutation {
         call: EffectId,
         result: Result<Answer, Failure>,
     ) -> Progress<AppliedRange> {
-        let MutationState::Pushing(pushes) = &mut self.state else {
+        let MutationState::Pushing(data) = &mut self.state else {
             unreachable!("a push is answered while pushing: {self:?}")
         };
-        let result = Push::answer(result.map(|answer| answer.response));
-        match &result {
-            Ok(_) => cx.client.push_window.in_time(cx.id),
-            Err(failure) if failure.code == ErrorCode::DeadlineExceeded => {
-                cx.client.push_window.late(cx.now(), cx.id);
-                self.late += 1;
-            }
-            // It says nothing of how long the line is.
-            Err(_) => {}
-        }
-        match pushes.ended(call, result.map(drop)) {
+        let ended = data.answered(cx, call, result);
+        self.late = data.late();
+        match ended {
             Ok(()) => {}
             Err(FailedPush::Final(failure)) => return self.give_up(failure),
-            Err(FailedPush::ServerFailed(failure)) => self.last_failure = Some(failure),
-            Err(FailedPush::ChainBroke(failure)) => {
+            Err(FailedPush::ServerFailed(failure) | FailedPush::ChainBroke(failure)) => {
                 self.last_failure = Some(failure);
-                let pushes = std::mem::take(pushes);
-                return self.queue(cx, pushes);
             }
         }
         self.order_once_pushed(cx)
@@ -463,10 +393,14 @@ impl ChunkMutation {
 
     /// Orders once the primary has the data, and whoever is not late (U1).
     fn order_once_pushed(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
-        let MutationState::Pushing(pushes) = &self.state else {
+        let primary = self.grant().primary.server;
+        let MutationState::Pushing(data) = &mut self.state else {
             unreachable!("pushes end while pushing: {self:?}")
         };
-        let primary = self.grant().primary.server;
+        if data.is_queued() {
+            return Poll::Pending;
+        }
+        let pushes = data.progress();
         if pushes.has_failed(primary) {
             return self.another_grant(cx, true);
         }

@@ -42,6 +42,11 @@ pub(crate) enum FailedPush {
 }
 
 impl PushProgress {
+    /// The data goes to each server apart.
+    pub(crate) fn apart() -> Self {
+        Self { apart: true, ..Self::default() }
+    }
+
     /// A push went out to `server` first.
     pub(crate) fn sent(&mut self, call: EffectId, server: ServerId) {
         assert!(self.apart || self.pending.is_empty(), "down the chain there is one push");

@@ -290,7 +290,17 @@ impl ReadPiece {
         let location_age_ms = age_ms(known, cx.now());
         let size = self.size_to_ask(cx);
         let takes_behind = known.is_shadow;
-        let read = Read { handle, version, offset, size, closed, location_age_ms, takes_behind };
+        let committed = None;
+        let read = Read {
+            handle,
+            version,
+            offset,
+            size,
+            closed,
+            location_age_ms,
+            takes_behind,
+            committed,
+        };
         let asked = AskedReplica {
             server: replica.server,
             handle,

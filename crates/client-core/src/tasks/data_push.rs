@@ -1,0 +1,176 @@
+//! The data of one mutation on its way to the servers of a set (GFS §3.2): down their chain, and
+//! where that breaks to each apart.
+//!
+//! - DP1: one push has one name, however often its bytes go (R15).
+//! - DP2: data goes once there is room for it among what this client has on its way
+//!   (`push_window.rs`).
+
+use crate::tasks::push_progress::{FailedPush, PushProgress};
+use crate::tasks::task_context::TaskContext;
+use bytes::Bytes;
+use cairn_env::{Answer, EffectId};
+use cairn_protocol::{ErrorCode, Failure, Push, Rpc};
+use cairn_types::{BlockChecksums, PushId, ReplicaAt, ServerId};
+use std::time::Duration;
+
+/// The time that a push is waited for is doubled so often at most.
+const LATE_DOUBLINGS_MAX: u32 = 4;
+
+/// How long a chain is waited for before the data goes another way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PushHaste {
+    /// There is another chunk for it.
+    Short,
+    /// It has to go to this chunk.
+    Long,
+}
+
+/// What is pushed.
+#[derive(Clone, Debug)]
+pub(crate) struct PushedData {
+    pub(crate) push: PushId,
+    pub(crate) bytes: Bytes,
+    pub(crate) checksums: BlockChecksums,
+    /// Its position within a block.
+    pub(crate) block_offset: u64,
+    pub(crate) haste: PushHaste,
+}
+
+/// Data, and how far it is on its way.
+#[derive(Debug)]
+pub(crate) struct DataPush {
+    data: PushedData,
+    /// The servers in the order in which it travels.
+    chain: Vec<ReplicaAt>,
+    progress: PushProgress,
+    /// It waits for its turn (DP2).
+    queued: bool,
+    /// Pushes of it that were late.
+    late: u32,
+}
+
+impl DataPush {
+    /// `late` of the same data were late before.
+    pub(crate) fn new(data: PushedData, chain: Vec<ReplicaAt>, late: u32) -> Self {
+        assert!(!data.bytes.is_empty(), "nothing is not pushed");
+        assert!(!chain.is_empty(), "a chunk has a server");
+        Self { data, chain, progress: PushProgress::default(), queued: false, late }
+    }
+
+    /// The same to each server apart, from the start.
+    pub(crate) fn apart(data: PushedData, servers: Vec<ReplicaAt>, late: u32) -> Self {
+        Self { progress: PushProgress::apart(), ..Self::new(data, servers, late) }
+    }
+
+    /// Sends the data, once there is room for it on its way.
+    pub(crate) fn begin(&mut self, cx: &mut TaskContext<'_>) {
+        let copies = if self.is_apart() { self.servers_left().len() } else { 1 };
+        let size = (self.data.bytes.len() * copies) as u64;
+        // What was pushed before is over.
+        cx.client.push_window.leave(cx.id);
+        self.queued = !cx.client.push_window.begin(cx.now(), cx.id, size);
+        if !self.queued {
+            self.send(cx);
+        }
+    }
+
+    /// Its turn has come: the data goes down the chain, or to each server apart.
+    pub(crate) fn send(&mut self, cx: &mut TaskContext<'_>) {
+        self.queued = false;
+        if !self.is_apart() {
+            self.send_to(cx, &self.chain.clone());
+            return;
+        }
+        for replica in self.servers_left() {
+            self.send_to(cx, &[replica]);
+        }
+        let grace = match self.data.haste {
+            PushHaste::Short => cx.client.impatience() / 4,
+            PushHaste::Long => cx.client.impatience(),
+        };
+        cx.set_alarm(grace);
+    }
+
+    /// Those that may still be there: each gets the data by itself.
+    fn servers_left(&self) -> Vec<ReplicaAt> {
+        let chain = self.chain.iter();
+        chain.filter(|replica| !self.progress.has_failed(replica.server)).cloned().collect()
+    }
+
+    fn send_to(&mut self, cx: &mut TaskContext<'_>, chain: &[ReplicaAt]) {
+        let (first, rest) = chain.split_first().expect("a chunk has a server");
+        let block_size = cx.client.cell().block_size;
+        let PushedData { push, bytes, checksums, block_offset, haste } = &self.data;
+        let request = Push {
+            push: *push,
+            block_offset: u32::try_from(*block_offset).expect("less than a block"),
+            checksums: checksums.clone(),
+            chain: rest.to_vec(),
+            block_size,
+        };
+        // A second more for each MiB, so that a slow network is not taken for a dead server.
+        let for_size = Duration::from_secs(bytes.len() as u64 >> 20);
+        // A chain is as slow as its slowest, and there is another way for the data.
+        let patience = match haste {
+            _ if rest.is_empty() => cx.client.patience(),
+            PushHaste::Short => cx.client.impatience(),
+            PushHaste::Long => cx.client.patience() / 2,
+        };
+        let patience = (patience + for_size) * (1 << self.late.min(LATE_DOUBLINGS_MAX));
+        let to = (first.address.clone(), first.server);
+        let call = cx.call(to, request, bytes.clone(), patience);
+        self.progress.sent(call, first.server);
+    }
+
+    /// A push is done, or not; where the chain broke, the data goes to each server apart.
+    ///
+    /// # Errors
+    /// What its failure means.
+    pub(crate) fn answered(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        call: EffectId,
+        result: Result<Answer, Failure>,
+    ) -> Result<(), FailedPush> {
+        let result = Push::answer(result.map(|answer| answer.response));
+        match &result {
+            Ok(_) => cx.client.push_window.in_time(cx.id),
+            Err(failure) if failure.code == ErrorCode::DeadlineExceeded => {
+                cx.client.push_window.late(cx.now(), cx.id);
+                self.late += 1;
+            }
+            // It says nothing of how long the line is.
+            Err(_) => {}
+        }
+        let ended = self.progress.ended(call, result.map(drop));
+        if let Err(FailedPush::ChainBroke(_)) = ended {
+            self.begin(cx);
+        }
+        ended
+    }
+
+    /// Whether it is one of those under way.
+    pub(crate) fn awaits(&self, call: EffectId) -> bool {
+        self.progress.awaits(call)
+    }
+
+    /// Whether it waits for its turn.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.queued
+    }
+
+    /// Whether it goes to each server apart.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.progress.is_apart()
+    }
+
+    /// How often it was late.
+    pub(crate) fn late(&self) -> u32 {
+        self.late
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&mut self) -> &mut PushProgress {
+        &mut self.progress
+    }
+}
