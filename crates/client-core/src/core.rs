@@ -9,8 +9,11 @@ use crate::masters::shared_lookups::{SharedLookup, SharedLookups, keep_grant, ke
 use crate::no_disk::NoJob;
 use crate::operation::{Command, Operation, Output};
 use crate::operations::master_answers::ask_for_chunks;
+use crate::operations::operation_state::OperationState;
 use crate::operations::operation_table::OperationTable;
 use crate::outbox::{Alarm, CallOwner};
+use crate::producers::ProducerKey;
+use crate::producers::producer_table::{NewBundle, ProducerMove, ProducerTable};
 use crate::retry::at_deadline;
 use crate::settings::ClientSettings;
 use crate::tasks::master_call::{MasterAnswer, MasterCall, told_first};
@@ -20,10 +23,11 @@ use crate::tasks::task_context::{Progress, TaskInput};
 use crate::tasks::task_table::TaskTable;
 use cairn_env::{Answer, Completion, Effect, EffectId, Event, Now};
 use cairn_protocol::{
-    CellInfo, CellInfoAnswer, ErrorCode, Failure, Hello, Outcome, Request, Response, Role, Rpc,
+    CellInfo, CellInfoAnswer, ErrorCode, Failure, Hello, OpenProducer, Outcome, Request, Response,
+    Role, Rpc,
 };
 use cairn_types::wire::Message;
-use cairn_types::{CellId, Incarnation, ServerId};
+use cairn_types::{CellId, EntryId, Incarnation, ServerId};
 use std::task::Poll;
 
 /// A client's state machine. See the crate's page.
@@ -34,6 +38,7 @@ pub struct ClientCore {
     lookups: SharedLookups,
     opens: JoinedOpens,
     mutations: MutationWindow,
+    producers: ProducerTable,
     /// Operations on files that wait for the cell's settings.
     waiting: Vec<(OperationId, Operation)>,
 }
@@ -61,6 +66,7 @@ impl ClientCore {
             lookups: SharedLookups::default(),
             opens: JoinedOpens::default(),
             mutations: MutationWindow::default(),
+            producers: ProducerTable::default(),
             waiting: Vec::new(),
         }
     }
@@ -153,6 +159,9 @@ impl ClientCore {
             Some((TaskOwner::Operation(operation), result)) => {
                 self.task_over(operation, id, result)
             }
+            Some((TaskOwner::Producer(key), result)) => {
+                self.move_producers(|producers, cx| producers.task_over(cx, key, id, result));
+            }
             Some((TaskOwner::Lookup, result)) => self.lookup_over(id, only_answer(result)),
             Some((TaskOwner::JoinedOpens, result)) => self.joined_over(id, only_answer(result)),
         }
@@ -167,7 +176,11 @@ impl ClientCore {
                 masters.ring(&mut cx, is_wanted);
             }
             Alarm::Pause(operation) => self.finish(operation, Ok(Output::Paused)),
+            Alarm::Producer(key) => self.move_producers(|producers, cx| producers.ring(cx, key)),
             Alarm::Deadline(operation) => {
+                if self.move_producers(|producers, cx| producers.expire(cx, operation)) {
+                    return;
+                }
                 let maybe = self.operations.may_have_happened(operation, &self.tasks);
                 let told = at_deadline(self.last_failure(operation), maybe);
                 self.waiting.retain(|(waiting, _)| *waiting != operation);
@@ -225,6 +238,11 @@ impl ClientCore {
             done(Ok(Output::Shadows(self.client.shadows.notice().cloned())));
             return;
         }
+        if let Operation::DropProducer { producer } = operation {
+            self.move_producers(|producers, cx| producers.drop_producer(cx, producer));
+            done(Ok(Output::Forgotten));
+            return;
+        }
         let id = self.operations.start(&mut self.client, &operation, deadline, done);
         match operation {
             // Its alarm is all there is.
@@ -246,6 +264,17 @@ impl ClientCore {
 
     /// Begins an operation on a file.
     fn begin(&mut self, id: OperationId, operation: Operation) {
+        let operation = match operation {
+            Operation::OpenProducer { file, name } => return self.open_producer(id, file, name),
+            Operation::SendBundle { producer, first, count, bytes, cursor, sync } => {
+                let deadline = self.operations.deadline(id);
+                let bundle =
+                    NewBundle { operation: id, deadline, first, count, bytes, cursor, sync };
+                return self.send_bundle(producer, bundle);
+            }
+            Operation::CloseProducer { producer } => return self.close_producer(id, producer),
+            operation => operation,
+        };
         let (state, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
         let progress = state.begin(&mut cx, operation);
         self.finish_if_over(id, progress);
@@ -290,6 +319,7 @@ impl ClientCore {
                 let (state, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
                 state.piece_read(&mut cx, task, piece)
             }
+            Ok(TaskResult::Stored(stored)) => unreachable!("a producer's: {stored:?}"),
             Ok(TaskResult::Applied(range)) => {
                 let (state, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
                 state.applied(&mut cx, task, &range)
@@ -313,6 +343,9 @@ impl ClientCore {
             return self.finish(id, Err(failure));
         }
         let (state, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
+        if let OperationState::OpenProducer { file } = *state {
+            return self.producer_opened(id, file, answer.response);
+        }
         let progress = state.answered(&mut cx, answer);
         self.finish_if_over(id, progress);
     }
@@ -351,6 +384,54 @@ impl ClientCore {
         let asks_masters = matches!(all.peek(), Some(Task::MasterCall(_)));
         let why_held = self.client.masters.why_held().filter(|_| asks_masters);
         told_first(all.find_map(Task::last_failure), why_held).cloned()
+    }
+}
+
+/// Producers of streams.
+impl ClientCore {
+    /// Has producers moved, and tells the callers whose bundles are over.
+    fn move_producers<T>(
+        &mut self,
+        step: impl FnOnce(&mut ProducerTable, &mut ProducerMove<'_>) -> T,
+    ) -> T {
+        let mut finished = Vec::new();
+        let Self { client, tasks, producers, .. } = self;
+        let value = step(producers, &mut ProducerMove { client, tasks, finished: &mut finished });
+        for (operation, result) in finished {
+            self.finish(operation, result);
+        }
+        value
+    }
+
+    fn open_producer(&mut self, id: OperationId, file: EntryId, name: String) {
+        let (state, _) = self.operations.parts(id, &mut self.client, &mut self.tasks);
+        *state = OperationState::OpenProducer { file };
+        self.begin_ask(id, OpenProducer { file, name, ..OpenProducer::default() }.into());
+    }
+
+    fn send_bundle(&mut self, key: ProducerKey, bundle: NewBundle) {
+        let operation = bundle.operation;
+        if let Err(why) = self.move_producers(|producers, cx| producers.send(cx, key, bundle)) {
+            self.finish(operation, Err(why));
+        }
+    }
+
+    fn close_producer(&mut self, id: OperationId, key: ProducerKey) {
+        match self.move_producers(|producers, cx| producers.close(cx, key)) {
+            Ok(close) => {
+                let (state, _) = self.operations.parts(id, &mut self.client, &mut self.tasks);
+                *state = OperationState::CloseProducer;
+                self.ask(id, close);
+            }
+            Err(why) => self.finish(id, Err(why)),
+        }
+    }
+
+    /// A producer is open.
+    fn producer_opened(&mut self, id: OperationId, file: EntryId, response: Response) {
+        let opened = OpenProducer::answer(Ok(response));
+        let opened = opened.map(|answer| self.producers.opened(file, answer));
+        self.finish(id, opened.map(Output::ProducerOpened));
     }
 }
 

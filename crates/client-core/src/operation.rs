@@ -1,9 +1,10 @@
 //! What can be asked of a client, and what comes of it.
 
 use crate::masters::shadow_choice::ShadowNotice;
+use crate::producers::ProducerKey;
 use bytes::Bytes;
-use cairn_protocol::{Failure, Request, Response};
-use cairn_types::{Address, EntryId, ReplicaAt, Time};
+use cairn_protocol::{Cursor, Failure, Request, Response};
+use cairn_types::{Address, EntryId, Epoch, RecordNumber, ReplicaAt, Time};
 use std::fmt;
 use std::time::Duration;
 
@@ -90,6 +91,41 @@ pub enum Operation {
         /// Which file.
         file: EntryId,
     },
+    /// Opens a producer of a stream: what it was before is fenced (R38).
+    OpenProducer {
+        /// Which stream.
+        file: EntryId,
+        /// Its name there.
+        name: String,
+    },
+    /// Puts a producer's next records into its stream, all or none, each exactly once (R38). Many
+    /// may be asked for at once: they are committed in the order of their numbers. Once one has
+    /// failed, all behind it fail too, and the producer takes nothing more: opening it anew tells
+    /// what is in the stream.
+    SendBundle {
+        /// Which producer.
+        producer: ProducerKey,
+        /// The first record's number: the one behind the last of the bundle before.
+        first: RecordNumber,
+        /// How many records.
+        count: u64,
+        /// All of them, framed; at most a quarter chunk.
+        bytes: Bytes,
+        /// Stored with the last record, for the next opening.
+        cursor: Option<Bytes>,
+        /// Done only once it is on disk everywhere.
+        sync: bool,
+    },
+    /// Closes a producer of which nothing is on its way.
+    CloseProducer {
+        /// Which producer.
+        producer: ProducerKey,
+    },
+    /// Forgets a producer without a word to anyone; what is on its way fails.
+    DropProducer {
+        /// Which producer.
+        producer: ProducerKey,
+    },
     /// Waits: the clock of those who have none.
     Pause(Duration),
 }
@@ -123,14 +159,36 @@ pub enum Output {
     },
     /// Of `Length`.
     Length(u64),
-    /// Of `Forget` and `LearnMasters`.
+    /// Of `Forget`, `LearnMasters`, `CloseProducer` and `DropProducer`.
     Forgotten,
+    /// Of `OpenProducer`.
+    ProducerOpened(OpenedProducer),
+    /// Of `SendBundle`.
+    BundleCommitted {
+        /// Where in the file the first record stands; none where nobody knows any more.
+        offset: Option<u64>,
+    },
     /// Of `TellMaster`.
     Master(Address),
     /// Of `TellShadows`; none: nothing.
     Shadows(Option<ShadowNotice>),
     /// Of `Pause`.
     Paused,
+}
+
+/// A producer that is open, and how it stood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedProducer {
+    /// What this client calls it.
+    pub producer: ProducerKey,
+    /// Which opening this is.
+    pub epoch: Epoch,
+    /// The last record in the stream; the next is the one behind it.
+    pub number: RecordNumber,
+    /// The last that was stored, and the record that it belongs to.
+    pub cursor: Option<Cursor>,
+    /// There was one, and it has gone with its time (R47).
+    pub cursor_gone: bool,
 }
 
 /// Where the result goes.

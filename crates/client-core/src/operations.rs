@@ -9,7 +9,7 @@ mod append_operation;
 mod length_operation;
 pub(crate) mod master_answers;
 mod operation_context;
-mod operation_state;
+pub(crate) mod operation_state;
 pub(crate) mod operation_table;
 mod read_operation;
 mod sync_operation;

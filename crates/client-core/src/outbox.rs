@@ -8,6 +8,7 @@
 use crate::ids::{OperationId, TaskId};
 use crate::masters::primary_watch::AskedMaster;
 use crate::no_disk::NoJob;
+use crate::producers::ProducerKey;
 use crate::timers::{TimerKey, Timers};
 use bytes::Bytes;
 use cairn_env::{Caller, Effect, EffectId, Payload};
@@ -21,6 +22,8 @@ pub(crate) enum Alarm {
     Task(TaskId),
     Deadline(OperationId),
     Pause(OperationId),
+    /// A producer has rested.
+    Producer(ProducerKey),
     /// It is time to look for a master.
     Masters,
 }

@@ -4,9 +4,12 @@
 //! ```text
 //!   task_table ──► task ──┬─► master_call
 //!                         ├─► read_piece ─────► replica_choice · short_answer · piece_read
-//!                         └─► chunk_mutation ─► data_push ─► push_progress · push_window · write_order
+//!                         ├─► chunk_mutation ─┬► data_push ─► push_progress · push_window
+//!                         │                   └► write_order
+//!                         └─► bundle_store ────► data_push
 //! ```
 
+pub(crate) mod bundle_store;
 mod calls_under_way;
 pub(crate) mod chunk_mutation;
 mod data_push;

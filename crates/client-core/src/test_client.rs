@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A call that the client made and the test has not answered.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) id: EffectId,
     pub(crate) to: Address,
@@ -141,6 +141,18 @@ impl TestClient {
     /// The next call that nobody has answered.
     pub(crate) fn call(&mut self) -> Call {
         self.calls.pop_front().expect("the client waits, but has asked nobody")
+    }
+
+    /// The first such call that nobody has answered.
+    pub(crate) fn call_of(&mut self, fit: impl Fn(&Request) -> bool) -> Call {
+        let place = self.calls.iter().position(|call| fit(&call.request));
+        let place = place.unwrap_or_else(|| panic!("no such call: {:?}", self.calls));
+        self.calls.remove(place).expect("it was found there")
+    }
+
+    /// The same, if there is one.
+    pub(crate) fn next_call(&mut self) -> Option<Call> {
+        self.calls.pop_front()
     }
 
     pub(crate) fn has_calls(&self) -> bool {

@@ -115,6 +115,8 @@ fn names(request: &mut Request) -> impl Iterator<Item = &mut MutationName> {
         Request::SetQuota(asked) => (Some(&mut asked.mutation), None),
         Request::Snapshot(asked) => (Some(&mut asked.mutation), None),
         Request::SetAttributes(asked) => (Some(&mut asked.mutation), None),
+        Request::OpenProducer(asked) => (Some(&mut asked.mutation), None),
+        Request::ForgetProducer(asked) => (Some(&mut asked.mutation), None),
         Request::Batch(batch) => (None, Some(&mut batch.entries)),
         _ => (None, None),
     };

@@ -13,7 +13,8 @@ use crate::tasks::chunk_mutation::AppliedRange;
 use crate::tasks::master_call::MasterAnswer;
 use crate::tasks::piece_read::PieceRead;
 use crate::tasks::task_context::Progress;
-use cairn_protocol::Failure;
+use cairn_protocol::{CloseProducer, Failure, Rpc};
+use cairn_types::EntryId;
 use std::task::Poll;
 
 /// What an operation still has to do.
@@ -30,6 +31,12 @@ pub(crate) enum OperationState {
     Append(AppendOperation),
     Sync(SyncOperation),
     Length(LengthOperation),
+    /// The master gives a producer of that file a new epoch.
+    OpenProducer {
+        file: EntryId,
+    },
+    /// The master ends a producer's epoch.
+    CloseProducer,
     /// A timer is all there is.
     Pause,
 }
@@ -76,8 +83,12 @@ impl OperationState {
             | Operation::LearnMasters { .. }
             | Operation::TellMaster
             | Operation::TellShadows
+            | Operation::OpenProducer { .. }
+            | Operation::SendBundle { .. }
+            | Operation::CloseProducer { .. }
+            | Operation::DropProducer { .. }
             | Operation::Forget { .. } => {
-                unreachable!("it needs no settings of the cell: {operation:?}")
+                unreachable!("it is begun elsewhere: {operation:?}")
             }
             Operation::Pause(_) => unreachable!("a timer is all there is"),
         }
@@ -111,6 +122,10 @@ impl OperationState {
             Self::Open => {
                 learn_opened(cx.client, &mut answer);
                 Poll::Ready(Ok(Output::Answered(answer.response)))
+            }
+            Self::CloseProducer => {
+                let closed = CloseProducer::answer(Ok(answer.response));
+                Poll::Ready(closed.map(|_| Output::Forgotten))
             }
             Self::Sync(work) => work.length_recorded(cx, answer),
             Self::Length(work) => work.located(cx, answer),

@@ -10,7 +10,7 @@ use crate::tasks::task_context::TaskContext;
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
 use cairn_protocol::{ErrorCode, Failure, Push, Rpc};
-use cairn_types::{BlockChecksums, PushId, ReplicaAt, ServerId};
+use cairn_types::{BlockChecksums, PushId, ReplicaAt};
 use std::time::Duration;
 
 /// The time that a push is waited for is doubled so often at most.

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
 use cairn_protocol::{
     AskShadow, BatchAnswer, BatchEntry, BatchResult, ErrorCode, Failure, Lease, Outcome, Request,
-    Response, Rpc,
+    Response, Rpc, WaitLength,
 };
 use cairn_types::{Address, ServerId, Time};
 use std::task::Poll;
@@ -115,7 +115,11 @@ impl MasterCall {
             | Request::SetPolicy(_)
             | Request::SetQuota(_)
             | Request::Snapshot(_)
-            | Request::SetAttributes(_) => true,
+            | Request::SetAttributes(_)
+            | Request::OpenProducer(_)
+            | Request::CommitBundles(_)
+            | Request::CloseProducer(_)
+            | Request::ForgetProducer(_) => true,
             Request::Batch(batch) => batch.entries.iter().any(BatchEntry::is_mutation),
             _ => false,
         }
@@ -130,11 +134,14 @@ impl MasterCall {
         self.last_failure.as_ref()
     }
 
-    /// A lease may have to wait for an older one to end.
+    /// A lease may have to wait for an older one to end, and who waits for bytes is in no hurry.
     fn patience(&self, cx: &TaskContext<'_>) -> Duration {
         let lease_ms = cx.client.config.as_ref().map_or(0, |config| config.lease_ms);
         match self.request {
             Request::Lease(Lease { .. }) => MASTER_PATIENCE + Duration::from_millis(lease_ms),
+            Request::WaitLength(WaitLength { patience_ms, .. }) => {
+                MASTER_PATIENCE + Duration::from_millis(patience_ms)
+            }
             _ => MASTER_PATIENCE,
         }
     }

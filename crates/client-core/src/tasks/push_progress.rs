@@ -68,6 +68,11 @@ impl PushProgress {
         self.pending.is_empty() || (self.hurries && self.taken.contains(&primary))
     }
 
+    /// Whether so many have the data, and who is late is not waited for; or none is under way.
+    pub(crate) fn will_do_for(&self, enough: usize) -> bool {
+        self.pending.is_empty() || (self.hurries && self.taken.len() >= enough)
+    }
+
     /// A push has ended.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use crate::context::ClientContext;
 use crate::ids::{OperationId, TaskId};
+use crate::producers::ProducerKey;
+use crate::tasks::bundle_store::{BundleStore, StoredBundle};
 use crate::tasks::chunk_mutation::{AppliedRange, ChunkMutation};
 use crate::tasks::master_call::{MasterAnswer, MasterCall};
 use crate::tasks::piece_read::PieceRead;
@@ -17,6 +19,7 @@ pub(crate) enum Task {
     ServerCall(ServerCall),
     ReadPiece(ReadPiece),
     ChunkMutation(ChunkMutation),
+    BundleStore(BundleStore),
 }
 
 /// What a task came to.
@@ -26,6 +29,7 @@ pub(crate) enum TaskResult {
     Told(Response),
     Read(PieceRead),
     Applied(AppliedRange),
+    Stored(StoredBundle),
 }
 
 /// Whom a task serves.
@@ -37,6 +41,8 @@ pub(crate) enum TaskOwner {
     Lookup,
     /// Those whose files it opens.
     JoinedOpens,
+    /// A producer of a stream.
+    Producer(ProducerKey),
 }
 
 impl Task {
@@ -50,6 +56,7 @@ impl Task {
             Self::ServerCall(call) => call.on(cx, input).map_ok(TaskResult::Told),
             Self::ReadPiece(piece) => piece.on(cx, input).map_ok(TaskResult::Read),
             Self::ChunkMutation(mutation) => mutation.on(cx, input).map_ok(TaskResult::Applied),
+            Self::BundleStore(store) => store.on(cx, input).map_ok(TaskResult::Stored),
         }
     }
 
@@ -58,6 +65,7 @@ impl Task {
         match self {
             Self::MasterCall(_) | Self::ServerCall(_) | Self::ReadPiece(_) => {}
             Self::ChunkMutation(mutation) => mutation.leave(client, id),
+            Self::BundleStore(_) => BundleStore::leave(client, id),
         }
     }
 
@@ -65,7 +73,8 @@ impl Task {
     pub(crate) fn may_have_happened(&self) -> bool {
         match self {
             Self::MasterCall(call) => call.may_have_happened(),
-            Self::ServerCall(_) | Self::ReadPiece(_) => false,
+            // A bundle is in the file once it is committed, and not before.
+            Self::ServerCall(_) | Self::ReadPiece(_) | Self::BundleStore(_) => false,
             Self::ChunkMutation(mutation) => mutation.may_have_happened(),
         }
     }
@@ -76,6 +85,8 @@ impl Task {
             Self::MasterCall(call) => call.last_failure(),
             // It is asked once: what went wrong is told.
             Self::ServerCall(_) => None,
+            // What failed is told to its producer.
+            Self::BundleStore(_) => None,
             Self::ReadPiece(piece) => piece.last_failure(),
             Self::ChunkMutation(mutation) => mutation.last_failure(),
         }

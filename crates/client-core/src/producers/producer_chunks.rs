@@ -1,0 +1,196 @@
+//! The chunks that one producer may write (R40).
+//!
+//! ```text
+//!   asked for ──► Open ──► Full, or Broken ──► its last bundle is committed or elsewhere ──► left
+//! ```
+//! - PC1: a bundle goes behind all bytes that ever went to the chunk: never to a place where
+//!   others were sent.
+//! - PC2: the bundles of a chunk are in it in the order of their numbers, so that they can be
+//!   committed in that order.
+//! - PC3: a chunk is left only once nothing in it waits for a commit.
+
+use crate::tasks::bundle_store::BundlePlace;
+use cairn_protocol::{AllocateChunksAnswer, OpenStreamChunk, PRODUCER_CHUNKS_MAX};
+use cairn_types::{
+    ChunkHandle, ChunkVersion, RecordNumber, ReplicaAt, SerialNumber, ServerId, Time,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// For how long a server that could not be reached is told to the master.
+const UNREACHABLE_FOR: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChunkStanding {
+    Open,
+    /// There was no room for a bundle.
+    Full,
+    /// Some server failed, or the master has closed it.
+    Broken,
+}
+
+#[derive(Debug)]
+struct ProducerChunk {
+    handle: ChunkHandle,
+    version: ChunkVersion,
+    servers: Vec<ReplicaAt>,
+    /// Where the next bundle goes.
+    end: u64,
+    /// The last bundle's.
+    serial: SerialNumber,
+    /// The last record that was sent here (PC2).
+    last: RecordNumber,
+    /// Bundles here that are not committed.
+    uncommitted: u32,
+    standing: ChunkStanding,
+}
+
+impl ProducerChunk {
+    fn new(chunk: OpenStreamChunk) -> Self {
+        let OpenStreamChunk { handle, version, replicas, length, serial, .. } = chunk;
+        Self {
+            handle,
+            version,
+            standing: if replicas.is_empty() { ChunkStanding::Broken } else { ChunkStanding::Open },
+            servers: replicas,
+            end: length,
+            serial,
+            last: RecordNumber::default(),
+            uncommitted: 0,
+        }
+    }
+
+    fn is_done_with(&self) -> bool {
+        self.standing != ChunkStanding::Open && self.uncommitted == 0
+    }
+}
+
+/// What a bundle needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BundleNeeds {
+    pub(crate) first: RecordNumber,
+    pub(crate) last: RecordNumber,
+    pub(crate) size: u64,
+    pub(crate) chunk_size: u64,
+}
+
+/// What the master is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct WantedChunks {
+    pub(crate) count: u32,
+    pub(crate) leaves: Vec<ChunkHandle>,
+    pub(crate) unreachable: Vec<ServerId>,
+}
+
+/// All of one producer.
+#[derive(Debug, Default)]
+pub(crate) struct ProducerChunks {
+    chunks: Vec<ProducerChunk>,
+    /// Left, and the master has not confirmed it.
+    leaving: BTreeSet<ChunkHandle>,
+    commit_replicas: u32,
+    /// Until when each is told to the master.
+    unreachable: BTreeMap<ServerId, Time>,
+}
+
+impl ProducerChunks {
+    fn get_mut(&mut self, handle: ChunkHandle) -> &mut ProducerChunk {
+        let chunk = self.chunks.iter_mut().find(|chunk| chunk.handle == handle);
+        chunk.expect("PC3: a chunk with bundles is kept")
+    }
+
+    /// Gives a bundle its place, if a chunk can take it (PC1, PC2).
+    pub(crate) fn place(&mut self, needs: BundleNeeds) -> Option<BundlePlace> {
+        let BundleNeeds { first, last, size, chunk_size } = needs;
+        for chunk in &mut self.chunks {
+            if chunk.standing != ChunkStanding::Open || chunk.last >= first {
+                continue;
+            }
+            if chunk.end.saturating_add(size) > chunk_size {
+                chunk.standing = ChunkStanding::Full;
+                continue;
+            }
+            let offset = chunk.end;
+            chunk.serial = SerialNumber::new(chunk.serial.get().saturating_add(1));
+            (chunk.end, chunk.last) = (offset + size, last);
+            chunk.uncommitted += 1;
+            let &mut ProducerChunk { handle, version, serial, .. } = chunk;
+            return Some(BundlePlace { handle, version, serial, offset });
+        }
+        None
+    }
+
+    /// The servers of a chunk, and how many of them will do.
+    pub(crate) fn servers(&mut self, handle: ChunkHandle) -> (Vec<ReplicaAt>, usize) {
+        let commit_replicas = usize::try_from(self.commit_replicas).unwrap_or(usize::MAX);
+        let servers = self.get_mut(handle).servers.clone();
+        let enough = commit_replicas.clamp(1, servers.len());
+        (servers, enough)
+    }
+
+    /// So many bundles of a chunk are committed, or elsewhere.
+    pub(crate) fn resolved(&mut self, handle: ChunkHandle, count: u32) {
+        let chunk = self.get_mut(handle);
+        assert!(chunk.uncommitted >= count, "PC3: a bundle is resolved once");
+        chunk.uncommitted -= count;
+    }
+
+    /// Nothing more goes to this chunk.
+    pub(crate) fn break_off(&mut self, handle: ChunkHandle) {
+        self.get_mut(handle).standing = ChunkStanding::Broken;
+    }
+
+    /// A server could not be reached.
+    pub(crate) fn missed(&mut self, server: ServerId, now: Time) {
+        self.unreachable.insert(server, now + UNREACHABLE_FOR);
+    }
+
+    /// What to ask the master for: `needs_one` where no chunk takes the next bundle. None where
+    /// nothing is to be asked.
+    pub(crate) fn wanted(
+        &mut self,
+        needs_one: bool,
+        chunk_size: u64,
+        now: Time,
+    ) -> Option<WantedChunks> {
+        let done: Vec<ChunkHandle> =
+            self.chunks.iter().filter(|it| it.is_done_with()).map(|it| it.handle).collect();
+        self.chunks.retain(|chunk| !chunk.is_done_with());
+        self.leaving.extend(done);
+        let mut open = self.chunks.iter().filter(|it| it.standing == ChunkStanding::Open);
+        // The last one is half full: another will be needed.
+        let ahead = match (open.next(), open.next()) {
+            (Some(only), None) => only.end > chunk_size / 2,
+            _ => false,
+        };
+        let more = usize::from(needs_one || ahead);
+        let count = (self.chunks.len() + more).min(PRODUCER_CHUNKS_MAX);
+        if count == self.chunks.len() && self.leaving.is_empty() {
+            return None;
+        }
+        self.unreachable.retain(|_, until| now < *until);
+        Some(WantedChunks {
+            count: u32::try_from(count).expect("a few"),
+            leaves: self.leaving.iter().copied().collect(),
+            unreachable: self.unreachable.keys().copied().collect(),
+        })
+    }
+
+    /// The master says what is open; false where it still has one that was left.
+    pub(crate) fn allocated(&mut self, answer: AllocateChunksAnswer) -> bool {
+        self.commit_replicas = answer.commit_replicas;
+        let is_named = |handle| answer.chunks.iter().any(|chunk| chunk.handle == handle);
+        for chunk in self.chunks.iter_mut().filter(|chunk| !is_named(chunk.handle)) {
+            // It was closed for another reason; what is committed of it stays.
+            chunk.standing = ChunkStanding::Broken;
+        }
+        self.leaving.retain(|handle| is_named(*handle));
+        for chunk in answer.chunks.into_iter().take(PRODUCER_CHUNKS_MAX) {
+            let known = self.chunks.iter().any(|it| it.handle == chunk.handle);
+            if !known && !self.leaving.contains(&chunk.handle) {
+                self.chunks.push(ProducerChunk::new(chunk));
+            }
+        }
+        self.leaving.is_empty()
+    }
+}
