@@ -5,7 +5,9 @@ use crate::ids::{OperationId, TaskId};
 use crate::masters::joined_opens::{JoinedAnswer, JoinedOpen, JoinedOpens};
 use crate::masters::lookup::{Lookup, LookupRequest};
 use crate::masters::mutation_window::MutationWindow;
-use crate::masters::shared_lookups::{SharedLookup, SharedLookups, keep_grant, keep_locations};
+use crate::masters::shared_lookups::{
+    SharedLookup, SharedLookups, keep_extents, keep_grant, keep_locations,
+};
 use crate::no_disk::NoJob;
 use crate::operation::{Command, Operation, Output};
 use crate::operations::master_answers::ask_for_chunks;
@@ -320,6 +322,14 @@ impl ClientCore {
                 state.piece_read(&mut cx, task, piece)
             }
             Ok(TaskResult::Stored(stored)) => unreachable!("a producer's: {stored:?}"),
+            Ok(TaskResult::LookedUp) => {
+                let (state, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
+                state.extents_known(&mut cx)
+            }
+            Ok(TaskResult::RunRead(read)) => {
+                let (state, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
+                state.run_read(&mut cx, task, read)
+            }
             Ok(TaskResult::Applied(range)) => {
                 let (state, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
                 state.applied(&mut cx, task, &range)
@@ -446,6 +456,9 @@ impl ClientCore {
             }
             (Lookup::Location { file, index }, Ok(answer)) => {
                 keep_locations(&mut self.client, file, index, answer)
+            }
+            (Lookup::Extents { file, .. }, Ok(answer)) => {
+                keep_extents(&mut self.client, file, answer)
             }
             (Lookup::Grant { file, purpose, .. }, Ok(answer)) => {
                 keep_grant(&mut self.client, file, purpose, answer)

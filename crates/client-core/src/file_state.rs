@@ -1,6 +1,7 @@
 //! What a client keeps of one file: locations, grants, and what is not synced yet.
 
 use crate::locations::Locations;
+use crate::stream_extents::StreamExtents;
 use cairn_protocol::{ChunkGrant, LeasePurpose};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkIndex, ChunkVersion, LeaseId};
@@ -28,12 +29,29 @@ pub(crate) struct FileState {
     pub(crate) opens: u32,
     writes: BTreeMap<ChunkIndex, ChunkGrant>,
     append: Option<ChunkGrant>,
+    /// What is known of it, if it is a stream.
+    stream: Option<Box<StreamExtents>>,
     /// Chunks written since the last sync.
     pub(crate) unsynced: BTreeMap<ChunkIndex, Unsynced>,
     acknowledged: u64,
 }
 
 impl FileState {
+    /// What is known of a stream; none where it is none, or nobody has opened it here.
+    pub(crate) fn stream(&self) -> Option<&StreamExtents> {
+        self.stream.as_deref()
+    }
+
+    /// The same, to learn more.
+    pub(crate) fn stream_mut(&mut self) -> Option<&mut StreamExtents> {
+        self.stream.as_deref_mut()
+    }
+
+    /// It is opened, and a stream so long as of the question `asked`.
+    pub(crate) fn is_stream(&mut self, length: u64, asked: u64) {
+        self.stream = Some(Box::new(StreamExtents::new(length, asked)));
+    }
+
     /// The grant to use: of a chunk, or of the file's end.
     pub(crate) fn grant(&self, purpose: LeasePurpose, index: ChunkIndex) -> Option<&ChunkGrant> {
         let of_append = self.append.as_ref();

@@ -34,6 +34,7 @@ mod producers;
 mod record_cursor;
 mod retry;
 mod settings;
+mod stream_extents;
 mod tasks;
 #[cfg(test)]
 mod test_client;

@@ -130,6 +130,32 @@ pub enum Operation {
     Pause(Duration),
 }
 
+impl Operation {
+    /// The file that it is about; none where it is about no single file by its id.
+    pub(crate) fn file(&self) -> EntryId {
+        match self {
+            Self::Read { file, .. }
+            | Self::Write { file, .. }
+            | Self::Append { file, .. }
+            | Self::Sync { file }
+            | Self::Close { file, .. }
+            | Self::Forget { file }
+            | Self::Length { file }
+            | Self::OpenProducer { file, .. } => *file,
+            Self::Ask(_)
+            | Self::Open(_)
+            | Self::AskServer { .. }
+            | Self::LearnMasters { .. }
+            | Self::TellMaster
+            | Self::TellShadows
+            | Self::SendBundle { .. }
+            | Self::CloseProducer { .. }
+            | Self::DropProducer { .. }
+            | Self::Pause(_) => EntryId::default(),
+        }
+    }
+}
+
 /// What came of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {

@@ -2,7 +2,8 @@
 //! through its [`operation_context::OperationContext`].
 //!
 //! ```text
-//!   operation_table ──► operation_state ──► read_ · write_ · append_ · sync_ · length_operation
+//!   operation_table ──► operation_state ──► read_ · write_ · append_ · sync_ · length_operation,
+//!                                           stream_read
 //! ```
 
 mod append_operation;
@@ -12,5 +13,6 @@ mod operation_context;
 pub(crate) mod operation_state;
 pub(crate) mod operation_table;
 mod read_operation;
+mod stream_read;
 mod sync_operation;
 mod write_operation;

@@ -4,6 +4,7 @@
 //! ```text
 //!   task_table ──► task ──┬─► master_call
 //!                         ├─► read_piece ─────► replica_choice · short_answer · piece_read
+//!                         ├─► read_run ───────► replica_choice · piece_read
 //!                         ├─► chunk_mutation ─┬► data_push ─► push_progress · push_window
 //!                         │                   └► write_order
 //!                         └─► bundle_store ────► data_push
@@ -13,11 +14,13 @@ pub(crate) mod bundle_store;
 mod calls_under_way;
 pub(crate) mod chunk_mutation;
 mod data_push;
+pub(crate) mod extent_lookup;
 pub(crate) mod master_call;
 pub(crate) mod piece_read;
 mod push_progress;
 pub(crate) mod push_window;
 pub(crate) mod read_piece;
+pub(crate) mod read_run;
 mod replica_choice;
 pub(crate) mod server_call;
 mod short_answer;

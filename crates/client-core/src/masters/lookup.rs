@@ -3,8 +3,15 @@
 
 use crate::ids::TaskId;
 use crate::settings::LOCATE_COUNT;
-use cairn_protocol::{CellInfo, Lease, LeasePurpose, Locate, Request};
+use cairn_protocol::{CellInfo, EXTENTS_MAX, Lease, LeasePurpose, Locate, ReadExtents, Request};
 use cairn_types::{ChunkIndex, ChunkVersion, EntryId, ServerId, Time};
+
+/// Extents asked for at once.
+const EXTENTS_COUNT: u32 = 1024;
+/// An answer about extents is likely to be one about so many bytes; who finds it is not asks again.
+const AHEAD_SIZE: u64 = 16 << 20;
+
+const _: () = assert!(EXTENTS_COUNT as usize <= EXTENTS_MAX);
 
 /// What is to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +20,8 @@ pub(crate) enum Lookup {
     Cell,
     /// Where a chunk and those after it lie.
     Location { file: EntryId, index: ChunkIndex },
+    /// The extents of a stream from `offset` on, and where their chunks lie.
+    Extents { file: EntryId, offset: u64 },
     /// Who orders a chunk's mutations; `failed`: a primary that did not do, and under which
     /// version.
     Grant {
@@ -41,6 +50,9 @@ impl Lookup {
             Self::Location { file, index } => {
                 Locate { file, first: index, count: LOCATE_COUNT }.into()
             }
+            Self::Extents { file, offset } => {
+                ReadExtents { file, offset, limit: EXTENTS_COUNT }.into()
+            }
             Self::Grant { file, index, purpose, failed } => {
                 let (failed, failed_version) = failed.unwrap_or_default();
                 Lease { file, index, purpose, failed, failed_version }.into()
@@ -54,6 +66,9 @@ impl Lookup {
             (Self::Location { file, index: first }, Self::Location { file: other_file, index }) => {
                 let reach = first.get().saturating_add(u64::from(LOCATE_COUNT));
                 file == other_file && (first.get()..reach).contains(&index.get())
+            }
+            (Self::Extents { file, offset: first }, Self::Extents { file: other_file, offset }) => {
+                file == other_file && (*first..first.saturating_add(AHEAD_SIZE)).contains(offset)
             }
             _ => self == other,
         }

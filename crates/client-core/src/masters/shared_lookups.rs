@@ -8,8 +8,10 @@ use crate::masters::lookup::{Lookup, LookupRequest};
 use crate::tasks::master_call::{MasterAnswer, MasterCall};
 use crate::tasks::task::{Task, TaskOwner};
 use crate::tasks::task_table::TaskTable;
-use cairn_protocol::{ChunkLocations, Failure, Lease, LeasePurpose, Locate, Rpc};
-use cairn_types::{ChunkIndex, EntryId};
+use cairn_protocol::{
+    ChunkLocations, ErrorCode, Failure, Lease, LeasePurpose, Locate, ReadExtents, Rpc,
+};
+use cairn_types::{ChunkIndex, EntryId, Layout};
 use std::collections::BTreeMap;
 
 /// A question under way, and who waits for its answer.
@@ -76,8 +78,31 @@ pub(crate) fn keep_locations(
 ) -> Result<(), Failure> {
     let MasterAnswer { response, by } = answer;
     let answer = Locate::answer(Ok(response))?;
+    if answer.entry.layout == Layout::Stream {
+        let why = "a stream is read by its extents: open it first";
+        return Err(Failure::refused(ErrorCode::Invalid, why));
+    }
     let question = client.question(by);
     client.files.file(file).locations.absorb(&answer.entry, first, answer.chunks, question);
+    Ok(())
+}
+
+/// Keeps the extents of a stream.
+///
+/// # Errors
+/// The answer is of another kind, or about no stream.
+pub(crate) fn keep_extents(
+    client: &mut ClientContext,
+    file: EntryId,
+    answer: MasterAnswer,
+) -> Result<(), Failure> {
+    let MasterAnswer { response, by } = answer;
+    let answer = ReadExtents::answer(Ok(response))?;
+    let question = client.question(by);
+    // It may have been closed meanwhile.
+    if let Some(stream) = client.files.file(file).stream_mut() {
+        stream.absorb(answer, question);
+    }
     Ok(())
 }
 

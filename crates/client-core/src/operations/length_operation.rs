@@ -10,8 +10,8 @@ use crate::tasks::piece_read::PieceRead;
 use crate::tasks::read_piece::{PieceRange, ReadPiece};
 use crate::tasks::task::Task;
 use crate::tasks::task_context::Progress;
-use cairn_protocol::{ErrorCode, Failure, Locate, Response, Rpc, StatAnswer};
-use cairn_types::{ChunkIndex, EntryId};
+use cairn_protocol::{ErrorCode, Failure, Locate, ReadExtents, Response, Rpc, StatAnswer};
+use cairn_types::{ChunkIndex, EntryId, Layout};
 use std::task::Poll;
 
 /// How far the search for the end is.
@@ -34,6 +34,16 @@ impl LengthOperation {
         Poll::Pending
     }
 
+    /// Of a stream the master alone knows it.
+    pub(crate) fn begin_of_stream(
+        cx: &mut OperationContext<'_>,
+        file: EntryId,
+    ) -> Progress<Output> {
+        let ask = ReadExtents { file, offset: u64::MAX, limit: 1 };
+        cx.start(Task::MasterCall(MasterCall::new(ask)));
+        Poll::Pending
+    }
+
     /// The master has said how many chunks there are.
     pub(crate) fn located(
         &mut self,
@@ -41,7 +51,13 @@ impl LengthOperation {
         answer: MasterAnswer,
     ) -> Progress<Output> {
         let Self::Locating { file } = *self else { unreachable!("nothing was asked: {self:?}") };
+        if let Response::ReadExtents(answer) = answer.response {
+            return Poll::Ready(Ok(Output::Length(answer.entry.length)));
+        }
         let entry = Locate::answer(Ok(answer.response))?.entry;
+        if entry.layout == Layout::Stream {
+            return Poll::Ready(Ok(Output::Length(entry.length)));
+        }
         let Some(last) = entry.chunk_count.checked_sub(1) else {
             return Poll::Ready(Ok(Output::Length(entry.length)));
         };

@@ -9,7 +9,7 @@ use cairn_protocol::{
     BATCH_OPEN_COUNT_MAX, BatchEntry, BatchResult, ChunkLocations, OpenAnswer, Request, Response,
     StatAnswer,
 };
-use cairn_types::EntryKind;
+use cairn_types::{Entry, EntryKind, Layout};
 
 const _: () = assert!(LOCATE_COUNT <= BATCH_OPEN_COUNT_MAX);
 
@@ -42,7 +42,8 @@ pub(crate) fn complete_stat(
         false => last.primary.is_some(),
     };
     let last = stat.last.as_ref().filter(may_be_longer)?;
-    if stat.entry.kind != EntryKind::File || cx.client.config.is_none() {
+    let is_file = stat.entry.kind == EntryKind::File && stat.entry.layout == Layout::Chunks;
+    if !is_file || cx.client.config.is_none() {
         return None;
     }
     let StatAnswer { entry, .. } = stat;
@@ -58,16 +59,12 @@ pub(crate) fn complete_stat(
 pub(crate) fn learn_opened(client: &mut ClientContext, answer: &mut MasterAnswer) {
     let by = answer.by;
     match &mut answer.response {
-        Response::Create(created) => {
-            client.files.opened(created.entry.id);
-        }
+        Response::Create(created) => learn_created(client, &created.entry, by),
         Response::Open(opened) => learn_locations(client, opened, by),
         Response::Batch(batch) => {
             for result in &mut batch.results {
                 match result {
-                    BatchResult::Create(created) => {
-                        client.files.opened(created.entry.id);
-                    }
+                    BatchResult::Create(created) => learn_created(client, &created.entry, by),
                     BatchResult::Open(opened) => learn_locations(client, opened, by),
                     // It failed, or opens nothing.
                     _ => {}
@@ -79,9 +76,19 @@ pub(crate) fn learn_opened(client: &mut ClientContext, answer: &mut MasterAnswer
     }
 }
 
+fn learn_created(client: &mut ClientContext, entry: &Entry, by: AnsweredBy) {
+    let file = client.files.opened(entry.id);
+    if entry.layout == Layout::Stream {
+        file.is_stream(entry.length, by.asked);
+    }
+}
+
 fn learn_locations(client: &mut ClientContext, answer: &mut OpenAnswer, by: AnsweredBy) {
     if answer.entry.kind == EntryKind::File {
         let (entry, chunks) = (&answer.entry, std::mem::take(&mut answer.chunks));
+        if entry.layout == Layout::Stream {
+            return learn_created(client, entry, by);
+        }
         let first = chunks.first().map(|chunk| chunk.index).unwrap_or_default();
         let question = client.question(by);
         let locations = &mut client.files.opened(entry.id).locations;

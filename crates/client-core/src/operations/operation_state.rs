@@ -7,13 +7,14 @@ use crate::operations::length_operation::LengthOperation;
 use crate::operations::master_answers::{complete_stat, learn_opened};
 use crate::operations::operation_context::OperationContext;
 use crate::operations::read_operation::ReadOperation;
+use crate::operations::stream_read::StreamRead;
 use crate::operations::sync_operation::SyncOperation;
 use crate::operations::write_operation::WriteOperation;
 use crate::tasks::chunk_mutation::AppliedRange;
 use crate::tasks::master_call::MasterAnswer;
 use crate::tasks::piece_read::PieceRead;
 use crate::tasks::task_context::Progress;
-use cairn_protocol::{CloseProducer, Failure, Rpc};
+use cairn_protocol::{CloseProducer, ErrorCode, Failure, Rpc};
 use cairn_types::EntryId;
 use std::task::Poll;
 
@@ -27,6 +28,7 @@ pub(crate) enum OperationState {
     /// The same, of a request that opens files.
     Open,
     Read(ReadOperation),
+    ReadStream(Box<StreamRead>),
     Write(WriteOperation),
     Append(AppendOperation),
     Sync(SyncOperation),
@@ -48,6 +50,9 @@ impl OperationState {
         cx: &mut OperationContext<'_>,
         operation: Operation,
     ) -> Progress<Output> {
+        if cx.client.files.file(operation.file()).stream().is_some() {
+            return self.begin_on_stream(cx, operation);
+        }
         match operation {
             Operation::Read { file, offset, size, fresh } => {
                 let mut read = ReadOperation::new(file, offset, size, fresh);
@@ -91,6 +96,62 @@ impl OperationState {
                 unreachable!("it is begun elsewhere: {operation:?}")
             }
             Operation::Pause(_) => unreachable!("a timer is all there is"),
+        }
+    }
+
+    /// Begins an operation on a stream.
+    fn begin_on_stream(
+        &mut self,
+        cx: &mut OperationContext<'_>,
+        operation: Operation,
+    ) -> Progress<Output> {
+        let refused = |why: &str| Poll::Ready(Err(Failure::refused(ErrorCode::Invalid, why)));
+        match operation {
+            Operation::Read { file, offset, size, fresh } => {
+                let began = cx.client.outbox.last_number();
+                let mut read = Box::new(StreamRead::new(file, (offset, size), began, fresh));
+                let progress = read.locate(cx);
+                *self = Self::ReadStream(read);
+                progress
+            }
+            Operation::Length { file } => {
+                let length = LengthOperation::Locating { file };
+                let progress = LengthOperation::begin_of_stream(cx, file);
+                *self = Self::Length(length);
+                progress
+            }
+            Operation::Close { file, .. } => {
+                let known = cx.client.files.file(file).stream().and_then(|it| it.length(0));
+                cx.client.files.closed(file);
+                Poll::Ready(Ok(Output::Recorded { length: known.unwrap_or_default() }))
+            }
+            Operation::Sync { .. } => refused(
+                "sync: the file is a stream, and what is in it was committed by its producers",
+            ),
+            _ => refused(
+                "the file is a stream: producers alone add to it (cairn append --producer NAME)",
+            ),
+        }
+    }
+
+    /// The extents that a read waited for are known.
+    pub(crate) fn extents_known(&mut self, cx: &mut OperationContext<'_>) -> Progress<Output> {
+        match self {
+            Self::ReadStream(read) => read.locate(cx),
+            other => unreachable!("{other:?} looked nothing up"),
+        }
+    }
+
+    /// A run of a stream is read.
+    pub(crate) fn run_read(
+        &mut self,
+        cx: &mut OperationContext<'_>,
+        task: TaskId,
+        read: Option<PieceRead>,
+    ) -> Progress<Output> {
+        match self {
+            Self::ReadStream(operation) => operation.run_read(cx, task, read),
+            other => unreachable!("{other:?} reads no stream"),
         }
     }
 

@@ -16,7 +16,7 @@
 //!   levelled them for as long as a missing server may take to come back, and nothing lies behind
 //!   it (R28).
 
-use crate::locations::KnownChunk;
+use crate::locations::{KnownChunk, age_ms};
 use crate::retry::is_silence;
 use crate::settings::HEDGE_AFTER;
 use crate::tasks::calls_under_way::CallsUnderWay;
@@ -287,7 +287,7 @@ impl ReadPiece {
         let replica = self.choice.pick(&cx.client.rack, salt, chunk)?;
         let (handle, version, offset) = (chunk.handle, chunk.version, self.position());
         let closed = chunk.closed;
-        let location_age_ms = age_ms(known, cx.now());
+        let location_age_ms = age_ms(known.sent, cx.now());
         let size = self.size_to_ask(cx);
         let takes_behind = known.is_shadow;
         let committed = None;
@@ -582,12 +582,6 @@ impl ReadPiece {
         let read = std::mem::take(&mut self.read);
         Poll::Ready(Ok(PieceRead { end: true, readable, ..read }))
     }
-}
-
-/// How old a location is, rounded up: a server that is not sure refuses what is too old.
-fn age_ms(known: &KnownChunk, now: Time) -> u64 {
-    let nanos = now.since(known.sent).as_nanos();
-    u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// How long a replica that lost nothing is waited for where only suspect ones are there: until a

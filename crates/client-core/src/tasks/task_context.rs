@@ -128,6 +128,11 @@ impl TaskContext<'_> {
         self.look_up(Lookup::Location { file, index }, newer_than, Some(self.id));
     }
 
+    /// Looks up the extents of a stream from `offset` on, by a question younger than `newer_than`.
+    pub(crate) fn look_up_extents(&mut self, file: EntryId, offset: u64, newer_than: u64) {
+        self.look_up(Lookup::Extents { file, offset }, newer_than, Some(self.id));
+    }
+
     /// Has it looked up where the chunks from `index` on lie; nobody waits for it (A7).
     pub(crate) fn prefetch_locations(&mut self, file: EntryId, index: ChunkIndex) {
         self.look_up(Lookup::Location { file, index }, 0, None);

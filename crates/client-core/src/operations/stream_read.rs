@@ -1,0 +1,202 @@
+//! A read of a range of a stream: its extents are looked up, and what they have of each chunk is
+//! read in one run (R44).
+//!
+//! ```text
+//!   file    |A  |B  |A  |C |B |        three runs: of A, of B, of C
+//! ```
+//! - SR1: the end of the file is believed from an answer to a question that is younger than the
+//!   read.
+
+use crate::ids::TaskId;
+use crate::operation::Output;
+use crate::operations::operation_context::OperationContext;
+use crate::pieces::{PIECE_SIZE, PIECES_IN_FLIGHT};
+use crate::stream_extents::ExtentPart;
+use crate::tasks::extent_lookup::ExtentLookup;
+use crate::tasks::piece_read::PieceRead;
+use crate::tasks::read_run::{ReadRun, RunRange};
+use crate::tasks::task::Task;
+use crate::tasks::task_context::Progress;
+use bytes::Bytes;
+use cairn_protocol::{ErrorCode, Failure};
+use cairn_types::{ChunkHandle, EntryId};
+use std::collections::BTreeMap;
+use std::task::Poll;
+
+/// Bytes of the file, and in which run they are.
+#[derive(Clone, Copy, Debug)]
+struct PartOfRun {
+    run: usize,
+    /// Where in the run.
+    at: u64,
+    size: u64,
+}
+
+/// The range, and what has been read of it.
+#[derive(Debug)]
+pub(crate) struct StreamRead {
+    file: EntryId,
+    offset: u64,
+    end: u64,
+    /// The number of the last call before it began.
+    began: u64,
+    /// Extents by older questions will not do.
+    newer_than: u64,
+    /// Where the last question about extents was about.
+    lacked: Option<u64>,
+    /// The file ends within the range.
+    ended: bool,
+    parts: Vec<PartOfRun>,
+    runs: Vec<RunRange>,
+    /// How many runs were begun.
+    begun: usize,
+    under_way: BTreeMap<TaskId, usize>,
+    read: BTreeMap<usize, PieceRead>,
+}
+
+impl StreamRead {
+    /// Of a client whose last call had the number `began`; with `fresh` the extents are asked for
+    /// anew.
+    pub(crate) fn new(file: EntryId, (offset, size): (u64, u64), began: u64, fresh: bool) -> Self {
+        Self {
+            file,
+            offset,
+            end: offset.saturating_add(size),
+            began,
+            newer_than: if fresh { began } else { 0 },
+            lacked: None,
+            ended: false,
+            parts: Vec::new(),
+            runs: Vec::new(),
+            begun: 0,
+            under_way: BTreeMap::new(),
+            read: BTreeMap::new(),
+        }
+    }
+
+    /// Finds out where the bytes are, and reads them.
+    pub(crate) fn locate(&mut self, cx: &mut OperationContext<'_>) -> Progress<Output> {
+        assert!(self.runs.is_empty(), "the runs are made once all extents are known");
+        let Some(known) = cx.client.files.file(self.file).stream() else {
+            let why = "the file was closed while it was read";
+            return Poll::Ready(Err(Failure::not_done(ErrorCode::Invalid, why)));
+        };
+        let parts = known.parts(self.offset, self.end, self.newer_than);
+        let known_to = parts.last().map_or(self.offset, |last| last.offset + last.size);
+        if known_to < self.end {
+            let length = known.length(self.began);
+            match length {
+                Some(length) if known_to >= length => self.ended = true,
+                Some(_) if self.lacked == Some(known_to) => {
+                    let why = format!("the master does not say where byte {known_to} is");
+                    return Poll::Ready(Err(Failure::not_done(ErrorCode::Internal, why)));
+                }
+                _ => {
+                    let newer_than = self.newer_than.max(self.began);
+                    self.lacked = length.map(|_| known_to);
+                    let (file, offset) = (self.file, known_to);
+                    cx.start(Task::ExtentLookup(ExtentLookup { file, offset, newer_than }));
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.make_runs(&parts);
+        self.go_on(cx)
+    }
+
+    /// Puts together what lies together in a chunk.
+    fn make_runs(&mut self, parts: &[ExtentPart]) {
+        let mut last_of: BTreeMap<ChunkHandle, usize> = BTreeMap::new();
+        for part in parts {
+            let ExtentPart { mut offset, mut size, handle, mut chunk_offset } = *part;
+            while size > 0 {
+                let before = last_of.get(&handle).copied().filter(|run| {
+                    let run = self.runs[*run];
+                    run.offset + run.size == chunk_offset && run.size < PIECE_SIZE
+                });
+                let run = before.unwrap_or(self.runs.len());
+                if before.is_none() {
+                    let (file, file_offset) = (self.file, offset);
+                    self.runs.push(RunRange {
+                        file,
+                        file_offset,
+                        handle,
+                        offset: chunk_offset,
+                        size: 0,
+                    });
+                    last_of.insert(handle, run);
+                }
+                let range = &mut self.runs[run];
+                let taken = size.min(PIECE_SIZE - range.size);
+                self.parts.push(PartOfRun { run, at: range.size, size: taken });
+                range.size += taken;
+                (offset, chunk_offset, size) = (offset + taken, chunk_offset + taken, size - taken);
+            }
+        }
+    }
+
+    /// Starts as many runs as may be under way.
+    fn go_on(&mut self, cx: &mut OperationContext<'_>) -> Progress<Output> {
+        while self.begun < self.runs.len() && self.under_way.len() < PIECES_IN_FLIGHT {
+            let task = cx.start(Task::ReadRun(ReadRun::new(self.runs[self.begun])));
+            self.under_way.insert(task, self.begun);
+            self.begun += 1;
+        }
+        if self.under_way.is_empty() { Poll::Ready(Ok(self.output())) } else { Poll::Pending }
+    }
+
+    /// A run is read; none: its bytes are elsewhere by now, and all is looked up anew.
+    pub(crate) fn run_read(
+        &mut self,
+        cx: &mut OperationContext<'_>,
+        task: TaskId,
+        read: Option<PieceRead>,
+    ) -> Progress<Output> {
+        let run = self.under_way.remove(&task).expect("a run is under way until it is read");
+        if let Some(read) = read {
+            assert_eq!(read.size, self.runs[run].size, "a run is whole (RR2)");
+            self.read.insert(run, read);
+            return self.go_on(cx);
+        }
+        for task in std::mem::take(&mut self.under_way).into_keys() {
+            cx.cancel(task);
+        }
+        let (range, size) = (self.file, self.end - self.offset);
+        let began = cx.client.outbox.last_number();
+        *self = Self::new(range, (self.offset, size), began, true);
+        self.locate(cx)
+    }
+
+    fn output(&mut self) -> Output {
+        let suspect = self.read.values().any(|run| run.suspect);
+        let mut pieces = Vec::new();
+        for PartOfRun { run, at, size } in &self.parts {
+            let read = self.read.get(run).expect("every run is read");
+            push_slices(&read.bytes, *at, *size, &mut pieces);
+        }
+        Output::Read { pieces, end: self.ended, suspect }
+    }
+}
+
+/// The bytes `at..at + size` of `from`.
+fn push_slices(from: &[Bytes], at: u64, size: u64, out: &mut Vec<Bytes>) {
+    let to_usize = |value| usize::try_from(value).expect("a run fits memory");
+    let (mut skip, mut left) = (to_usize(at), to_usize(size));
+    for piece in from {
+        if skip >= piece.len() {
+            skip -= piece.len();
+            continue;
+        }
+        let end = piece.len().min(skip + left);
+        out.push(piece.slice(skip..end));
+        left -= end - skip;
+        skip = 0;
+        if left == 0 {
+            break;
+        }
+    }
+    assert_eq!(left, 0, "a run has all of its parts");
+}
+
+#[cfg(test)]
+mod tests;

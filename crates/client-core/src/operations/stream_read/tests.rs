@@ -1,0 +1,224 @@
+//! Reads of streams against answers told one by one.
+
+use crate::operation::{Operation, Output};
+use crate::test_client::{
+    Call, FILE, ResultSlot, TestClient, bytes_read, chunk, connected, handle, is_done, result,
+};
+use cairn_protocol::{
+    ErrorCode, Failure, Open, OpenAnswer, Outcome, Read, ReadAnswer, ReadExtents,
+    ReadExtentsAnswer, Request, Response, StreamExtent,
+};
+use cairn_types::{Entry, Layout};
+use std::time::Duration;
+
+fn entry(length: u64) -> Entry {
+    Entry { id: FILE, length, layout: Layout::Stream, ..Entry::default() }
+}
+
+/// A client that has the stream open.
+fn opened(length: u64) -> TestClient {
+    let mut client = connected();
+    client.start(Operation::Open(Open::default().into()));
+    client.answer(Response::Open(OpenAnswer { entry: entry(length), chunks: vec![] }));
+    client
+}
+
+fn read(offset: u64, size: u64) -> Operation {
+    Operation::Read { file: FILE, offset, size, fresh: false }
+}
+
+/// The next call asks for extents from `offset` on; these are the answer: offset, size, chunk,
+/// offset in it. Each chunk is on servers 1 and 2.
+fn tell_extents(
+    client: &mut TestClient,
+    offset: u64,
+    length: u64,
+    extents: &[(u64, u64, u64, u64)],
+) {
+    let call = client.call_of(|request| matches!(request, Request::ReadExtents(_)));
+    let Request::ReadExtents(ReadExtents { file, offset: from, .. }) = call.request else {
+        panic!("{call:?}")
+    };
+    assert_eq!((file, from), (FILE, offset));
+    let mut chunks: Vec<u64> = extents.iter().map(|it| it.2).collect();
+    chunks.sort_unstable();
+    chunks.dedup();
+    let chunks = chunks.into_iter().map(|nth| chunk(nth, 7, &[1, 2], None)).collect();
+    let extents = extents.iter().map(|&(offset, size, nth, chunk_offset)| StreamExtent {
+        offset,
+        size,
+        handle: handle(nth),
+        chunk_offset,
+    });
+    let (entry, extents) = (entry(length), extents.collect());
+    let answer = ReadExtentsAnswer { entry, extents, chunks, ..ReadExtentsAnswer::default() };
+    client.tell(&call, Ok(Response::ReadExtents(answer)));
+}
+
+fn asked(call: &Call) -> &Read {
+    let Request::Read(read) = &call.request else { panic!("no read: {call:?}") };
+    read
+}
+
+/// The bytes of a chunk: each tells where it stands there, and in which chunk.
+fn bytes_of(nth: u64, offset: u64, size: u64) -> Vec<u8> {
+    (offset..offset + size).map(|at| (at as u8) ^ (nth as u8) << 5).collect()
+}
+
+/// Answers the next read with what it asked for.
+fn send(client: &mut TestClient) -> Read {
+    let call = client.call_of(|request| matches!(request, Request::Read(_)));
+    let read = asked(&call).clone();
+    let nth = (0..9).find(|nth| handle(*nth) == read.handle).expect("a chunk of the test");
+    let bytes = bytes_of(nth, read.offset, read.size);
+    client.send_bytes(&call, &bytes, ReadAnswer::default());
+    read
+}
+
+fn error(done: &ResultSlot) -> (ErrorCode, Outcome) {
+    let failure = result(done).expect_err("it fails");
+    (failure.code, failure.outcome)
+}
+
+#[test]
+fn what_a_range_has_of_each_chunk_is_read_at_once_up_to_what_is_committed() {
+    let mut client = opened(100);
+    let done = client.start(read(10, 500));
+    let all = [(0, 40, 1, 0), (40, 20, 2, 0), (60, 30, 1, 40), (90, 10, 3, 0), (100, 50, 1, 70)];
+    tell_extents(&mut client, 10, 150, &all);
+    let reads: Vec<Read> = (0..3).map(|_| send(&mut client)).collect();
+    let of = |nth| reads.iter().find(|read| read.handle == handle(nth)).expect("read");
+    assert_eq!((of(1).offset, of(1).size, of(1).committed), (10, 110, Some(120)));
+    assert_eq!((of(2).offset, of(2).size, of(2).committed), (0, 20, Some(20)));
+    assert_eq!((of(3).version.get(), of(3).closed, of(3).takes_behind), (7, false, false));
+    let Ok(Output::Read { end, suspect, .. }) = result(&done) else { panic!("not read") };
+    assert!(end && !suspect, "the file ends at 150");
+    let parts = [(1, 10, 30), (2, 0, 20), (1, 40, 30), (3, 0, 10), (1, 70, 50)];
+    let expected = parts.map(|(nth, offset, size)| bytes_of(nth, offset, size)).concat();
+    assert_eq!(bytes_read(&done), expected);
+    // All of that is known now.
+    let again = client.start(read(45, 20));
+    (0..2).for_each(|_| drop(send(&mut client)));
+    assert_eq!(bytes_read(&again), [bytes_of(2, 5, 15), bytes_of(1, 40, 5)].concat());
+    client.assert_asks_nobody();
+}
+
+#[test]
+fn the_end_is_asked_for_anew_and_only_a_younger_answer_is_believed() {
+    let mut client = opened(0);
+    let done = client.start(read(0, 10));
+    tell_extents(&mut client, 0, 0, &[]);
+    assert_eq!(result(&done), Ok(Output::Read { pieces: vec![], end: true, suspect: false }));
+    let done = client.start(read(0, 10));
+    tell_extents(&mut client, 0, 30, &[(0, 30, 1, 0)]);
+    send(&mut client);
+    assert_eq!(bytes_read(&done), bytes_of(1, 0, 10));
+    // It has grown: the extent is longer, and so is what is committed of the chunk.
+    let done = client.start(read(20, 20));
+    tell_extents(&mut client, 30, 35, &[(30, 5, 1, 30)]);
+    assert_eq!(send(&mut client).committed, Some(35));
+    let Ok(Output::Read { end: true, .. }) = result(&done) else { panic!("it ends at 35") };
+    assert_eq!(bytes_read(&done), bytes_of(1, 20, 15));
+    let fresh = Operation::Read { file: FILE, offset: 0, size: 5, fresh: true };
+    let done = client.start(fresh);
+    tell_extents(&mut client, 0, 35, &[(0, 35, 1, 0)]);
+    send(&mut client);
+    assert!(is_done(&done));
+}
+
+#[test]
+fn a_replica_that_is_behind_or_rotten_is_left_for_another_and_none_ends_the_file() {
+    let mut client = opened(100);
+    let done = client.start(read(0, 100));
+    tell_extents(&mut client, 0, 100, &[(0, 100, 1, 0)]);
+    let first = client.call();
+    client.send_bytes(&first, &bytes_of(1, 0, 64), ReadAnswer::default());
+    let second = client.call();
+    assert_ne!(second.to, first.to);
+    assert_eq!((asked(&second).offset, asked(&second).size), (64, 36));
+    client.send_bad_bytes(&second, &bytes_of(1, 64, 36), 3);
+    let report = client.call_of(|request| matches!(request, Request::ReportBadBlock(_)));
+    assert!(matches!(report.request, Request::ReportBadBlock(_)));
+    client.pass(Duration::from_secs(1));
+    tell_extents(&mut client, 0, 100, &[(0, 100, 1, 0)]);
+    let third = client.call();
+    client.send_bytes(&third, &[], ReadAnswer { zeros: 36, ..ReadAnswer::default() });
+    assert!(!is_done(&done), "RR2: zeros that nobody wrote");
+    let fourth = client.call();
+    assert_eq!(asked(&fourth).size, 36);
+    client.send_bytes(&fourth, &bytes_of(1, 64, 36), ReadAnswer::default());
+    assert_eq!(bytes_read(&done), bytes_of(1, 0, 100));
+}
+
+#[test]
+fn where_the_bytes_were_copied_to_another_chunk_all_is_looked_up_anew() {
+    let mut client = opened(100);
+    let done = client.start(read(0, 100));
+    tell_extents(&mut client, 0, 100, &[(0, 50, 1, 0), (50, 50, 2, 0)]);
+    for _ in 0..2 {
+        let call = client
+            .call_of(|request| matches!(request, Request::Read(read) if read.handle == handle(1)));
+        client.tell(&call, Err(Failure::not_done(ErrorCode::NoSuchChunk, "gone")));
+    }
+    client.pass(Duration::from_secs(1));
+    tell_extents(&mut client, 0, 100, &[(0, 100, 3, 0)]);
+    // The old chunk is known still, and the master was asked for it again.
+    for _ in 0..9 {
+        if is_done(&done) {
+            break;
+        }
+        match client.next_call() {
+            Some(call) if matches!(call.request, Request::ReadExtents(_)) => {
+                let extents =
+                    vec![StreamExtent { offset: 0, size: 100, handle: handle(3), chunk_offset: 0 }];
+                let chunks = vec![chunk(3, 7, &[1, 2], None)];
+                let entry = entry(100);
+                let answer =
+                    ReadExtentsAnswer { entry, extents, chunks, ..ReadExtentsAnswer::default() };
+                client.tell(&call, Ok(Response::ReadExtents(answer)));
+            }
+            Some(call) if matches!(&call.request, Request::Read(read) if read.handle == handle(3)) =>
+            {
+                client.send_bytes(&call, &bytes_of(3, 0, 100), ReadAnswer::default());
+            }
+            Some(_) => {}
+            None => drop(client.pass(Duration::from_secs(1))),
+        }
+    }
+    assert_eq!(bytes_read(&done), bytes_of(3, 0, 100));
+}
+
+#[test]
+fn a_master_that_does_not_say_where_bytes_are_is_not_asked_for_ever() {
+    let mut client = opened(100);
+    let done = client.start(read(0, 100));
+    tell_extents(&mut client, 0, 100, &[(0, 50, 1, 0)]);
+    tell_extents(&mut client, 50, 100, &[]);
+    assert_eq!(error(&done), (ErrorCode::Internal, Outcome::NotDone));
+}
+
+#[test]
+fn what_changes_a_file_of_chunks_is_refused_on_a_stream_and_asks_nobody() {
+    let mut client = opened(100);
+    let bytes: bytes::Bytes = vec![1].into();
+    let all = [
+        Operation::Write { file: FILE, offset: 0, bytes: bytes.clone(), sync: false },
+        Operation::Append { file: FILE, bytes, sync: false },
+        Operation::Sync { file: FILE },
+    ];
+    for operation in all {
+        let done = client.start(operation);
+        assert_eq!(error(&done), (ErrorCode::Invalid, Outcome::Refused));
+    }
+    let length = client.start(Operation::Length { file: FILE });
+    tell_extents(&mut client, u64::MAX, 130, &[]);
+    assert_eq!(result(&length), Ok(Output::Length(130)));
+    let closed = client.start(Operation::Close { file: FILE, sync: false });
+    assert!(matches!(result(&closed), Ok(Output::Recorded { .. })));
+    client.assert_asks_nobody();
+    // Nobody has it open now: its chunks are not read as those of another file.
+    let done = client.start(read(0, 10));
+    let answer = cairn_protocol::LocateAnswer { entry: entry(100), chunks: vec![] };
+    client.answer(Response::Locate(answer));
+    assert_eq!(error(&done), (ErrorCode::Invalid, Outcome::Refused));
+}

@@ -1,0 +1,212 @@
+//! What is known of one stream: its extents, and where their chunks lie (R44).
+//!
+//! ```text
+//!   file    0 ······ 100 ···· 160 ········ 300 = length, as of some question
+//!           chunk A     chunk B    chunk A            A: committed up to 240
+//! ```
+//! - SE1: bytes that are committed never change, so an extent may be old; where its chunk lies may
+//!   not (A7).
+//! - SE2: how much of a chunk is committed, and how long the file is, only grow here.
+
+use crate::locations::LocationQuestion;
+use cairn_protocol::{ChunkLocations, ReadExtentsAnswer, StreamExtent};
+use cairn_types::{ChunkHandle, Time};
+use std::collections::BTreeMap;
+
+/// Extents of one file that are remembered.
+const EXTENTS_KEPT_MAX: usize = 1 << 16;
+
+/// What the master said of a chunk.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownStreamChunk {
+    pub(crate) locations: ChunkLocations,
+    /// How much of it is committed, at least.
+    pub(crate) committed: u64,
+    /// The question that told where it lies.
+    pub(crate) question: LocationQuestion,
+}
+
+/// A part of an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExtentPart {
+    /// Where it stands in the file.
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    pub(crate) handle: ChunkHandle,
+    pub(crate) chunk_offset: u64,
+}
+
+/// The cache.
+#[derive(Debug, Default)]
+pub(crate) struct StreamExtents {
+    /// By their offsets, each with the number of the question that told of it.
+    extents: BTreeMap<u64, (StreamExtent, u64)>,
+    chunks: BTreeMap<ChunkHandle, KnownStreamChunk>,
+    length: u64,
+    /// The number of the last question that told of the length.
+    asked: u64,
+}
+
+impl StreamExtents {
+    /// Of a file that is so long as of this question.
+    pub(crate) fn new(length: u64, asked: u64) -> Self {
+        Self { length, asked, ..Self::default() }
+    }
+
+    /// The length, if a question younger than `newer_than` told of it.
+    pub(crate) fn length(&self, newer_than: u64) -> Option<u64> {
+        (self.asked > newer_than).then_some(self.length)
+    }
+
+    /// What is known of a chunk by a question younger than `newer_than`.
+    pub(crate) fn chunk(
+        &self,
+        handle: ChunkHandle,
+        now: Time,
+        newer_than: u64,
+    ) -> Option<&KnownStreamChunk> {
+        self.told(handle, newer_than).filter(|known| now < known.question.until)
+    }
+
+    /// The same, however long ago: for whoever has just been told.
+    pub(crate) fn told(&self, handle: ChunkHandle, newer_than: u64) -> Option<&KnownStreamChunk> {
+        self.chunks.get(&handle).filter(|known| known.question.asked > newer_than)
+    }
+
+    /// The extents of `offset..end` from the front on, as far as questions younger than
+    /// `newer_than` have told of them without a gap.
+    pub(crate) fn parts(&self, offset: u64, end: u64, newer_than: u64) -> Vec<ExtentPart> {
+        let (mut at, mut parts) = (offset, Vec::new());
+        while at < end {
+            let before = self.extents.range(..=at).next_back();
+            let Some((_, (extent, asked))) = before else { break };
+            let within = at - extent.offset;
+            if *asked <= newer_than || within >= extent.size {
+                break;
+            }
+            let size = (extent.size - within).min(end - at);
+            let (handle, chunk_offset) = (extent.handle, extent.chunk_offset + within);
+            parts.push(ExtentPart { offset: at, size, handle, chunk_offset });
+            at += size;
+        }
+        parts
+    }
+
+    /// Takes in an answer.
+    pub(crate) fn absorb(&mut self, answer: ReadExtentsAnswer, question: LocationQuestion) {
+        let ReadExtentsAnswer { entry, extents, chunks, .. } = answer;
+        self.asked = self.asked.max(question.asked);
+        self.length = self.length.max(entry.length);
+        if self.extents.len() > EXTENTS_KEPT_MAX {
+            self.extents.clear();
+            self.chunks.clear();
+        }
+        for locations in chunks {
+            self.learn_chunk(locations, question);
+        }
+        for extent in extents {
+            self.learn_extent(extent, question.asked);
+        }
+    }
+
+    fn learn_chunk(&mut self, locations: ChunkLocations, question: LocationQuestion) {
+        let known = self.chunks.get(&locations.handle);
+        let committed = known.map_or(0, |known| known.committed);
+        if known.is_none_or(|known| known.question.asked < question.asked) {
+            let handle = locations.handle;
+            self.chunks.insert(handle, KnownStreamChunk { locations, committed, question });
+        }
+    }
+
+    fn learn_extent(&mut self, extent: StreamExtent, asked: u64) {
+        let StreamExtent { offset, size, handle, chunk_offset } = extent;
+        let (Some(end), Some(chunk_end)) =
+            (offset.checked_add(size), chunk_offset.checked_add(size))
+        else {
+            // Nothing is there: a master's word that cannot be true.
+            return;
+        };
+        if let Some(known) = self.chunks.get_mut(&handle) {
+            known.committed = known.committed.max(chunk_end);
+        }
+        // What stood there for an older question has grown, or is in another chunk by now.
+        let inside = self.extents.range(offset..end).map(|(at, (_, asked))| (*at, *asked));
+        let inside: Vec<(u64, u64)> = inside.collect();
+        if inside.iter().all(|(_, known)| *known <= asked) && size > 0 {
+            for (at, _) in inside {
+                self.extents.remove(&at);
+            }
+            self.extents.insert(offset, (extent, asked));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ExtentPart, StreamExtents};
+    use crate::locations::LocationQuestion;
+    use cairn_protocol::{ChunkLocations, ReadExtentsAnswer, StreamExtent};
+    use cairn_types::{ChunkHandle, Entry, Time};
+
+    fn extent(offset: u64, size: u64, handle: u64, chunk_offset: u64) -> StreamExtent {
+        StreamExtent { offset, size, handle: ChunkHandle::new(handle), chunk_offset }
+    }
+
+    fn part(offset: u64, size: u64, handle: u64, chunk_offset: u64) -> ExtentPart {
+        ExtentPart { offset, size, handle: ChunkHandle::new(handle), chunk_offset }
+    }
+
+    fn absorb(known: &mut StreamExtents, asked: u64, length: u64, extents: &[StreamExtent]) {
+        let chunk =
+            |it: &StreamExtent| ChunkLocations { handle: it.handle, ..ChunkLocations::default() };
+        let chunks = extents.iter().map(chunk).collect();
+        let entry = Entry { length, ..Entry::default() };
+        let answer =
+            ReadExtentsAnswer { entry, extents: extents.to_vec(), chunks, ..Default::default() };
+        let until = Time::from_nanos(100);
+        let question = LocationQuestion { asked, sent: Time::default(), is_shadow: false, until };
+        known.absorb(answer, question);
+    }
+
+    #[test]
+    fn a_range_is_found_in_parts_up_to_the_first_gap() {
+        let mut known = StreamExtents::default();
+        absorb(&mut known, 5, 400, &[extent(0, 100, 1, 0), extent(100, 50, 2, 7)]);
+        absorb(&mut known, 6, 400, &[extent(200, 50, 1, 100)]);
+        assert_eq!(known.parts(90, 120, 0), [part(90, 10, 1, 90), part(100, 20, 2, 7)]);
+        assert_eq!(known.parts(120, 300, 0), [part(120, 30, 2, 27)], "a gap at 150");
+        assert_eq!(known.parts(120, 300, 5), [], "a younger answer is wanted");
+        assert_eq!(known.parts(210, 900, 5), [part(210, 40, 1, 110)]);
+        assert_eq!((known.length(5), known.length(6)), (Some(400), None));
+    }
+
+    #[test]
+    fn an_extent_that_has_grown_or_moved_takes_the_place_of_what_was_known() {
+        let mut known = StreamExtents::default();
+        absorb(&mut known, 5, 150, &[extent(0, 100, 1, 0), extent(100, 50, 2, 0)]);
+        absorb(&mut known, 6, 200, &[extent(0, 200, 3, 0)]);
+        assert_eq!(known.parts(0, 999, 0), [part(0, 200, 3, 0)]);
+        absorb(&mut known, 4, 120, &[extent(0, 100, 1, 0)]);
+        assert_eq!(known.parts(0, 999, 0), [part(0, 200, 3, 0)], "it was overtaken");
+        assert_eq!(known.length(5), Some(200), "SE2");
+    }
+
+    #[test]
+    fn of_a_chunk_so_much_is_committed_as_any_extent_tells_and_its_place_is_known_for_a_while() {
+        let mut known = StreamExtents::default();
+        absorb(&mut known, 5, 300, &[extent(0, 100, 1, 0), extent(200, 60, 1, 100)]);
+        absorb(&mut known, 6, 300, &[extent(0, 100, 1, 0)]);
+        let chunk = ChunkHandle::new(1);
+        let at = |nanos| known.chunk(chunk, Time::from_nanos(nanos), 5).map(|it| it.committed);
+        assert_eq!((at(99), at(100)), (Some(160), None));
+        assert!(known.told(chunk, 5).is_some() && known.told(chunk, 6).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_an_extent_is_nothing() {
+        let mut known = StreamExtents::default();
+        let all = [extent(u64::MAX - 1, 9, 1, 0), extent(5, 9, 1, u64::MAX), extent(3, 0, 1, 0)];
+        absorb(&mut known, 5, 300, &all);
+        assert_eq!(known.parts(3, u64::MAX, 0), []);
+    }
+}
