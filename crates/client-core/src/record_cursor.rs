@@ -38,6 +38,8 @@ pub struct RecordCursor {
     position: u64,
     /// Reads are fresh from here on, until a record is found.
     fresh: bool,
+    /// Records may stand there twice, and are delivered once.
+    repeats: bool,
 }
 
 impl RecordCursor {
@@ -49,7 +51,15 @@ impl RecordCursor {
             window: RecordWindow::default(),
             position: offset,
             fresh: false,
+            repeats: true,
         }
+    }
+
+    /// The same of a stream: each record stands there once (R38), so each is delivered; a producer
+    /// that was forgotten begins anew with the numbers that it had (R47).
+    #[must_use]
+    pub fn of_stream(offset: u64) -> Self {
+        Self { repeats: false, ..Self::new(offset) }
     }
 
     /// What to read next. Reads ahead of it are at `offset + size` and so on, as long as
@@ -74,7 +84,8 @@ impl RecordCursor {
             match item {
                 Scanned::Record(record) => {
                     self.fresh = false;
-                    if self.window.first_time(record.producer, record.number) {
+                    let mut is_new = || self.window.first_time(record.producer, record.number);
+                    if !self.repeats || is_new() {
                         out.push(record);
                     }
                 }
@@ -130,6 +141,16 @@ mod tests {
         assert!(cursor.take(again, &[good], &mut out));
         assert_eq!(out.iter().map(|record| record.number).collect::<Vec<_>>(), [1, 2]);
         assert!(!cursor.next_read().fresh, "a record was found: trust again");
+    }
+
+    #[test]
+    fn of_a_stream_each_record_is_delivered_whatever_numbers_there_were_before() {
+        let bytes = Bytes::from([framed(1), framed(2), framed(1)].concat());
+        for (mut cursor, count) in [(RecordCursor::new(0), 2), (RecordCursor::of_stream(0), 3)] {
+            let mut out = Vec::new();
+            assert!(cursor.take(cursor.next_read(), from_ref(&bytes), &mut out));
+            assert_eq!(out.len(), count);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::file::File;
 use crate::link::{PendingAnswer, wait_for};
 use cairn_client_core::Operation;
 use cairn_protocol::{
-    BATCH_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch, BatchEntry, BatchResult, Create, Delete, Looked,
+    BATCH_COUNT_MAX, BATCH_PATHS_SIZE_MAX, Batch, BatchEntry, BatchResult, Delete, Looked,
     MakeDirectory, Rename, Stat,
 };
 use cairn_types::{CellPath, Entry, MutationName};
@@ -126,12 +126,7 @@ impl Cell {
         paths: &[CellPath],
         options: CreateOptions,
     ) -> Vec<Result<File, Error>> {
-        let CreateOptions { replication, content, or_open, synced, mode } = options;
-        let mode = self.made_mode(mode, 0o666);
-        let create = |path: &CellPath| {
-            let (mutation, path) = (MutationName::default(), path.clone());
-            Create { mutation, path, replication, content, or_open, synced, mode }.into()
-        };
+        let create = |path: &CellPath| self.create_request(path, options).into();
         self.batch(paths.iter().map(create).collect(), |result| match result {
             BatchResult::Create(answer) => Ok(self.file(answer.entry)),
             other => Err(failed(other)),

@@ -17,8 +17,8 @@ use cairn_protocol::{ChangeSettings, LetGoOfLost, ListChunks, ListLost, ListedCh
 use cairn_protocol::{ChosenReplica, Lease, LeasePurpose, Recover, RecoverAnswer};
 use cairn_protocol::{FindPrimary, FindPrimaryAnswer};
 use cairn_types::{
-    Address, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, Identity, MutationName,
-    Rack, ReplicaAt, ServerId,
+    Address, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, Identity, Layout,
+    MutationName, Rack, ReplicaAt, ServerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +72,8 @@ pub struct CreateOptions {
     /// Who may do what with it; none: everybody may read and write it, but for the bits of
     /// [`Options::umask`].
     pub mode: Option<u32>,
+    /// How it is written, for as long as it is there; none for what its directory's policy says.
+    pub layout: Option<Layout>,
 }
 
 /// A connection to a cell. Clones share it.
@@ -266,15 +268,20 @@ impl Cell {
         asked.or_else(|| (self.umask != UMASK_USUAL).then_some(all & !self.umask))
     }
 
+    /// The request that makes a file.
+    pub(crate) fn create_request(&self, path: &CellPath, options: CreateOptions) -> Create {
+        let CreateOptions { replication, content, or_open, synced, mode, layout } = options;
+        let (mutation, path) = (MutationName::default(), path.clone());
+        let mode = self.made_mode(mode, 0o666);
+        Create { mutation, path, replication, content, or_open, synced, mode, layout }
+    }
+
     /// Makes an empty file and opens it.
     ///
     /// # Errors
     /// `AlreadyExists` (unless `or_open`), `NotFound` (no directory), `IsADirectory`.
     pub async fn create(&self, path: &CellPath, options: CreateOptions) -> Result<File, Error> {
-        let CreateOptions { replication, content, or_open, synced, mode } = options;
-        let (mutation, path) = (MutationName::default(), path.clone());
-        let mode = self.made_mode(mode, 0o666);
-        let create = Create { mutation, path, replication, content, or_open, synced, mode };
+        let create = self.create_request(path, options);
         Ok(self.file(self.link.open(create).await?.entry))
     }
 

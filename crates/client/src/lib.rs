@@ -29,6 +29,9 @@
 //! file.close().await?;
 //! # Ok(()) }
 //! ```
+//! A stream is written by producers, each record exactly once ([`Cell::open_producer`]), and read
+//! as any file, or as a [`Stream`].
+//!
 //! Many names at once go together: [`Cell::create_many`], [`Cell::stat_many`],
 //! [`Cell::delete_many`].
 
@@ -42,23 +45,27 @@ mod listing;
 mod masters;
 mod open_file;
 mod policy;
+mod producer;
 mod quota;
 mod reader;
 mod record_reader;
 mod record_writer;
 mod snapshot;
+mod stream;
 mod writer;
 
 pub use cairn_client_core::{ShadowNotice, ShadowReads};
 pub use cairn_format::{ProducerId, RECORD_WINDOW, Record};
 pub use cairn_protocol::{
-    BalanceAnswer, BelowGoalCount, CellInfoAnswer, ChangeSettings, ChunkLocations, DiskStatus,
-    DrainAnswer, ErrorCode, ExplainAnswer, FindAnswer, Found, JobKind, JobState, JobStatus,
-    JobUnit, ListMastersAnswer, Outcome, RepairStatusAnswer, ResourceUse, ResourcesAnswer,
-    ServerDisks, ServerDuty, ServerResources, ServerState, ServerStatus, StatusAnswer,
+    BalanceAnswer, BelowGoalCount, CellInfoAnswer, ChangeSettings, ChunkLocations, Cursor,
+    DiskStatus, DrainAnswer, ErrorCode, ExplainAnswer, FindAnswer, Found, JobKind, JobState,
+    JobStatus, JobUnit, ListMastersAnswer, Outcome, ProducerStatus, RepairStatusAnswer,
+    ResourceUse, ResourcesAnswer, ServerDisks, ServerDuty, ServerResources, ServerState,
+    ServerStatus, StatusAnswer,
 };
 pub use cairn_types::{
-    Attributes, CellConfig, CellPath, Content, Entry, EntryKind, Identity, PathError, WallTime,
+    Attributes, CellConfig, CellPath, Content, Entry, EntryKind, Identity, Layout, PathError,
+    WallTime,
 };
 
 pub use crate::attributes::AttributeChange;
@@ -68,9 +75,11 @@ pub use crate::file::File;
 pub use crate::listing::Listing;
 pub use crate::masters::Masters;
 pub use crate::policy::PolicyChange;
+pub use crate::producer::{Committed, PendingAppend, Producer, ProducerOptions};
 pub use crate::quota::QuotaChange;
 pub use crate::reader::{Reader, Tail};
 pub use crate::record_reader::RecordReader;
 pub use crate::record_writer::RecordWriter;
 pub use crate::snapshot::may_copy_bytes;
+pub use crate::stream::{Stream, StreamSplit};
 pub use crate::writer::Writer;

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use cairn_client_core::{
-    ClientCore, ClientSettings, Command, NoDisk, Operation, Output, ShadowReads,
+    ClientCore, ClientSettings, Command, NoDisk, OnDone, Operation, Output, ShadowReads,
 };
 use cairn_env_os::{
     Attached, LaunchOptions, Running, Sender, Turned, attach, behind_names, clock, launch,
@@ -77,11 +77,21 @@ impl Link {
         let (tell, answer) = oneshot::channel();
         // Nobody may be waiting any more; that is the caller's choice.
         let done = Box::new(move |result| drop(tell.send(result)));
+        // Where the loop has stopped, the command is dropped and `answer` with it says so.
+        self.hand_over(operation, within, done);
+        answer
+    }
+
+    /// The same; the loop calls `done`, or drops it where it has stopped. It must not wait.
+    pub(crate) fn hand_over(&self, operation: Operation, within: Duration, done: OnDone) {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let deadline = clock::boot_time() + within;
-        // Where the loop has stopped, the command is dropped and `answer` with it says so.
         let _ = self.sender.send(Command { ticket, operation, deadline, done });
-        answer
+    }
+
+    /// How long an operation may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
     }
 
     /// The same, within the deadline that the cell's options set.

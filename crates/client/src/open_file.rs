@@ -4,9 +4,14 @@ use crate::error::Error;
 use crate::link::Link;
 use bytes::Bytes;
 use cairn_client_core::Output;
-use cairn_types::Entry;
+use cairn_protocol::WaitLength;
+use cairn_types::{Entry, Layout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long a question for more of a stream waits at the master.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A file that is open; the last who holds it forgets it, unless it was closed.
 #[derive(Debug)]
@@ -34,6 +39,18 @@ impl OpenFile {
     /// Whether any read so far came with a warning.
     pub(crate) fn is_doubted(&self) -> bool {
         self.doubted.load(Ordering::Relaxed)
+    }
+
+    /// Waits at the end of the file, which is at `offset`: of a stream until more is committed, or
+    /// some seconds are over; of another file for `rest`.
+    pub(crate) async fn wait_for_more(&self, offset: u64, rest: Duration) -> Result<(), Error> {
+        if self.entry.layout == Layout::Stream {
+            let patience = PATIENCE.min(self.link.deadline() / 2);
+            let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+            let wait = WaitLength { file: self.entry.id, length: offset, patience_ms };
+            return self.link.ask(wait).await.map(drop);
+        }
+        self.link.pause(rest).await
     }
 
     /// Marks it closed; true the first time.

@@ -109,7 +109,7 @@ impl Tail {
             let (pieces, _) = self.file.take_read(output)?;
             self.ready.extend(pieces);
             if self.ready.is_empty() {
-                self.file.link.pause(rest).await?;
+                self.file.wait_for_more(offset, rest).await?;
                 rest = (rest * 2).min(REST_MAX);
             }
         }

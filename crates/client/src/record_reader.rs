@@ -6,6 +6,7 @@ use crate::open_file::OpenFile;
 use crate::reader::{REST_MAX, REST_MIN};
 use cairn_client_core::{Operation, ReadSpec, RecordCursor};
 use cairn_format::Record;
+use cairn_types::Layout;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,19 +23,32 @@ pub struct RecordReader {
     under_way: VecDeque<(ReadSpec, PendingAnswer)>,
     ready: VecDeque<Record>,
     follow: bool,
+    /// Records that begin here or behind are not delivered.
+    until: u64,
     rest: Duration,
 }
 
 impl RecordReader {
     pub(crate) fn new(file: Arc<OpenFile>, offset: u64, follow: bool) -> Self {
+        let is_stream = file.entry.layout == Layout::Stream;
         Self {
             file,
-            cursor: RecordCursor::new(offset),
+            cursor: if is_stream {
+                RecordCursor::of_stream(offset)
+            } else {
+                RecordCursor::new(offset)
+            },
             under_way: VecDeque::new(),
             ready: VecDeque::new(),
             follow,
+            until: u64::MAX,
             rest: REST_MIN,
         }
+    }
+
+    /// Ends before the first record that does not begin before `end`.
+    pub(crate) fn until(self, end: u64) -> Self {
+        Self { until: end, ..self }
     }
 
     /// The next record that this reader has not had; nothing at the end of the file, unless it
@@ -45,10 +59,15 @@ impl RecordReader {
     pub async fn next(&mut self) -> Result<Option<Record>, Error> {
         loop {
             if let Some(record) = self.ready.pop_front() {
-                return Ok(Some(record));
+                let is_over = record.offset >= self.until;
+                return Ok(Some(record).filter(|_| !is_over));
+            }
+            if self.cursor.consumed() >= self.until {
+                return Ok(None);
             }
             if self.read_on().await? && !self.follow {
-                return Ok(self.ready.pop_front());
+                let last = self.ready.pop_front();
+                return Ok(last.filter(|record| record.offset < self.until));
             }
         }
     }
@@ -76,7 +95,8 @@ impl RecordReader {
         }
         let at_end = taken && end;
         if at_end && self.follow && self.ready.is_empty() {
-            self.file.link.pause(self.rest).await?;
+            let end = self.cursor.next_read().offset;
+            self.file.wait_for_more(end, self.rest).await?;
             self.rest = (self.rest * 2).min(REST_MAX);
         }
         Ok(at_end)
