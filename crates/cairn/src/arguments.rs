@@ -111,6 +111,8 @@ pub(crate) enum ClientCommand {
     Ls(commands::ls::LsArguments),
     /// Show what a path stands for
     Stat(commands::stat::StatArguments),
+    /// Make empty files, and say how they are written
+    Create(commands::create::CreateArguments),
     /// Make directories
     Mkdir(commands::mkdir::MkdirArguments),
     /// Store local files in the cell
@@ -125,6 +127,10 @@ pub(crate) enum ClientCommand {
     Tail(commands::tail::TailArguments),
     /// Append records to a file that many may append to at once
     Append(commands::append::AppendArguments),
+    /// The producers of a stream: epochs, numbers, cursors; and forgetting one
+    Producers(commands::producers::ProducersArguments),
+    /// Say whether a producer's record is in a stream
+    Has(commands::has::HasArguments),
     /// Copy files within the cell, or between cells
     Cp(commands::cp::CpArguments),
     /// Rename or move

@@ -3,7 +3,8 @@
 use crate::local_users::NameList;
 use crate::modes::mode_text;
 use crate::output::{size_text, time_text};
-use cairn_types::{Attributes, Content, Entry, EntryKind};
+use cairn_types::{Attributes, Content, Entry, EntryKind, Layout};
+use clap::ValueEnum;
 use serde::Serialize;
 
 /// An entry as `--json` shows it. Lengths in bytes, times in milliseconds since 1970.
@@ -17,6 +18,7 @@ pub(crate) struct EntryJson {
     chunk_count: u64,
     replication: u32,
     synced: bool,
+    layout: Option<&'static str>,
     modified_ms: u64,
     owner: u32,
     group: u32,
@@ -37,6 +39,7 @@ impl EntryJson {
             chunk_count: entry.chunk_count,
             replication: entry.replication,
             synced: entry.synced,
+            layout: file.then(|| layout_text(entry.layout)),
             modified_ms: entry.modified.as_millis(),
             owner: attributes.owner,
             group: attributes.group,
@@ -53,8 +56,38 @@ pub(crate) fn content_text(content: Content) -> &'static str {
     }
 }
 
-/// `d` directory, `r` file of records, `-` file of bytes.
+/// `chunks` or `stream`.
+pub(crate) fn layout_text(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Chunks => "chunks",
+        Layout::Stream => "stream",
+    }
+}
+
+/// A layout on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutName {
+    /// Bytes at any place, records at least once.
+    Chunks,
+    /// By producers: each record is in it exactly once.
+    Stream,
+}
+
+impl LayoutName {
+    /// What is meant.
+    pub(crate) fn layout(self) -> Layout {
+        match self {
+            Self::Chunks => Layout::Chunks,
+            Self::Stream => Layout::Stream,
+        }
+    }
+}
+
+/// `d` directory, `s` stream, `r` file of records, `-` file of bytes.
 fn letter(entry: &Entry) -> &'static str {
+    if entry.layout == Layout::Stream {
+        return "s";
+    }
     match (entry.kind, entry.content) {
         (EntryKind::Directory, _) => "d",
         (EntryKind::File, Content::Records) => "r",

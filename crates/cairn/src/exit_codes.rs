@@ -39,6 +39,8 @@ pub(crate) enum Exit {
     Denied = 15,
     /// The quota of a directory allows no more.
     Quota = 16,
+    /// Another opening of the producer has taken over.
+    Fenced = 17,
     /// Whoever read our output has gone; as shells report SIGPIPE. Nothing is printed.
     ReaderGone = 141,
 }
@@ -54,7 +56,8 @@ impl Exit {
             ErrorCode::DiskFull => Self::Full,
             ErrorCode::QuotaExceeded => Self::Quota,
             ErrorCode::PermissionDenied => Self::Denied,
-            ErrorCode::ChecksumMismatch => Self::Damaged,
+            ErrorCode::ProducerFenced => Self::Fenced,
+            ErrorCode::ChecksumMismatch | ErrorCode::BytesDiffer => Self::Damaged,
             ErrorCode::WrongCell | ErrorCode::WrongServer | ErrorCode::VersionUnsupported => {
                 Self::Stranger
             }
@@ -115,6 +118,9 @@ pub(crate) fn advice(code: ErrorCode, outcome: Outcome) -> &'static str {
             "check --cell (or CAIRN_CELL) and whether a master runs there"
         }
         ErrorCode::PermissionDenied => "'cairn ls -ld' shows whose a path is; --as says who asks",
+        ErrorCode::ProducerFenced => {
+            "'cairn producers' shows how it stands; let one process at a time have a name"
+        }
         ErrorCode::TooOld => "start the command anew",
         ErrorCode::Io => "see the server's log and its disk",
         ErrorCode::Internal => "this is a defect: please report it with this line",
@@ -136,10 +142,10 @@ mod tests {
     #[test]
     fn the_guide_lists_every_code_with_its_number() {
         let guide = include_str!("../../../docs/guide/exit-codes.md");
-        for code in (1..=16).chain([141]) {
+        for code in (1..=17).chain([141]) {
             assert!(guide.contains(&format!("| {code} |")), "exit code {code} is not in the guide");
         }
-        assert!(!guide.contains("| 17 |"), "a code of the guide that does not exist");
+        assert!(!guide.contains("| 18 |"), "a code of the guide that does not exist");
     }
 
     #[test]

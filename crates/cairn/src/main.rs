@@ -44,6 +44,7 @@ mod settings;
 mod shadow_notice;
 mod side_by_side;
 mod storing;
+mod stream_parts;
 
 use arguments::{Arguments, ClientCommand, Command, ServerCommand};
 use cairn_client::ShadowReads;
@@ -164,7 +165,10 @@ async fn client_command(
         ClientCommand::Cat(it) => commands::cat::run(it, session, output).await,
         ClientCommand::Head(it) => commands::head::run(it, session, output).await,
         ClientCommand::Tail(it) => commands::tail::run(it, session, output).await,
-        ClientCommand::Append(it) => commands::append::run(it, session).await,
+        ClientCommand::Append(it) => commands::append::run(it, session, output).await,
+        ClientCommand::Create(it) => commands::create::run(it, session, output).await,
+        ClientCommand::Producers(it) => commands::producers::run(it, session, output).await,
+        ClientCommand::Has(it) => commands::has::run(it, session, output).await,
         ClientCommand::Cp(it) => commands::cp::run(it, session, output).await,
         ClientCommand::Mv(it) => commands::mv::run(it, session, output).await,
         ClientCommand::Snapshot(it) => commands::snapshot::run(it, session, output).await,

@@ -98,6 +98,7 @@ fn lie(cell: &[String], known: &[u64], liar: Liar, seed: u64, over: &AtomicBool)
             let to = match lie.clone().directed() {
                 Directed::ClientToMaster(_)
                 | Directed::ClientToMember(_)
+                | Directed::ClientToStreams(_)
                 | Directed::ChunkserverToMaster(_) => 0,
                 _ => 1 + random.below(cell.len() as u64 - 1) as usize,
             };

@@ -1,8 +1,9 @@
 //! What a request is about: the names by which it is found in several machines' logs.
 
 use cairn_protocol::{
-    Batch, ChunkserverToMaster, ClientToChunkserver, ClientToMaster, ClientToMember, Directed,
-    Forward, MasterToChunkserver, PrimaryToSecondary, ReplicaToReplica, Request, ShadowQuestion,
+    Batch, ChunkserverToMaster, ClientToChunkserver, ClientToMaster, ClientToMember,
+    ClientToStreams, CommitBundles, Directed, Forward, MasterToChunkserver, PrimaryToSecondary,
+    ReplicaToReplica, Request, ShadowQuestion,
 };
 use cairn_types::{CellPath, ChunkHandle, ChunkVersion, EntryId, MutationName, SerialNumber};
 
@@ -91,6 +92,7 @@ impl Nouns {
     pub fn of(request: Request) -> Self {
         match request.directed() {
             Directed::ClientToMaster(request) => Self::of_client(request),
+            Directed::ClientToStreams(request) => Self::of_stream(&request),
             Directed::ClientToMember(ClientToMember::AskShadow(ask)) => {
                 Self::of(asked_of_shadow(&ask.question))
             }
@@ -159,6 +161,33 @@ impl Nouns {
             | Ask::CountShared(_)
             | Ask::FindPrimary(_) => Self::default(),
         }
+    }
+
+    fn of_stream(request: &ClientToStreams) -> Self {
+        use ClientToStreams as Ask;
+        match request {
+            Ask::OpenProducer(it) => {
+                Self::of_file(it.file).named(it.mutation.session, it.mutation.number)
+            }
+            Ask::ForgetProducer(it) => {
+                Self::of_file(it.file).named(it.mutation.session, it.mutation.number)
+            }
+            Ask::AllocateChunks(it) => Self::of_file(it.file),
+            Ask::CommitBundles(it) => Self::of_commit(it),
+            Ask::CloseProducer(it) => Self::of_file(it.file),
+            Ask::ListProducers(it) => Self::of_file(it.file),
+            Ask::ReadExtents(it) => Self { offset: Some(it.offset), ..Self::of_file(it.file) },
+            Ask::WaitLength(it) => Self { offset: Some(it.length), ..Self::of_file(it.file) },
+        }
+    }
+
+    /// Of the first bundle; the others follow it.
+    fn of_commit(commit: &CommitBundles) -> Self {
+        let nouns = Self::of_file(commit.file);
+        let entries = Some(commit.bundles.len() as u64);
+        let Some(first) = commit.bundles.first() else { return Self { entries, ..nouns } };
+        let (handle, serial) = (Some(first.handle), Some(first.serial));
+        Self { handle, serial, entries, ..nouns.ranged(first.offset, first.size) }
     }
 
     fn of_report(request: &ChunkserverToMaster) -> Self {
@@ -233,11 +262,11 @@ pub(crate) fn asked_of_shadow(question: &ShadowQuestion) -> Request {
 mod tests {
     use super::Nouns;
     use cairn_protocol::{
-        Batch, BatchEntry, CheckReplica, CopyChunk, DropClone, Explain, GetPolicy, GetQuota,
-        LetGoOfLost, Probe, Recover, Request, SecondaryFailed, SetAttributes, SetPolicy, SetQuota,
-        Snapshot, Stat,
+        Batch, BatchEntry, Bundle, CheckReplica, CommitBundles, CopyChunk, DropClone, Explain,
+        ForgetProducer, GetPolicy, GetQuota, LetGoOfLost, OpenProducer, Probe, Recover, Request,
+        SecondaryFailed, SetAttributes, SetPolicy, SetQuota, Snapshot, Stat, WaitLength,
     };
-    use cairn_types::{CellPath, ChunkHandle, MutationName, MutationNumber, SessionId};
+    use cairn_types::{CellPath, ChunkHandle, EntryId, MutationName, MutationNumber, SessionId};
 
     const HANDLE: ChunkHandle = ChunkHandle::new(70);
 
@@ -263,6 +292,29 @@ mod tests {
             assert!(nouns.has_chunk(HANDLE), "{request:?}: {nouns:?}");
             assert!(!nouns.has_chunk(ChunkHandle::new(71)), "{request:?}: {nouns:?}");
         }
+    }
+
+    #[test]
+    fn a_commit_is_found_by_its_first_bundle_and_an_opening_by_its_clients_name() {
+        let file = EntryId::new(9);
+        let bundle = Bundle { handle: HANDLE, offset: 7, size: 8, ..Bundle::default() };
+        let bundles = vec![bundle, Bundle::default()];
+        let nouns = Nouns::of(CommitBundles { file, bundles, ..Default::default() }.into());
+        assert!(nouns.has_chunk(HANDLE));
+        let range = (nouns.offset, nouns.length, nouns.entries);
+        assert_eq!((nouns.file, range), (Some(file), (Some(7), Some(8), Some(2))));
+        assert_eq!(Nouns::of(CommitBundles { file, ..Default::default() }.into()).file, Some(file));
+        let mutation = MutationName { session: SessionId::new(5), number: MutationNumber::new(6) };
+        let named: [Request; 2] = [
+            OpenProducer { mutation, file, ..Default::default() }.into(),
+            ForgetProducer { mutation, file, ..Default::default() }.into(),
+        ];
+        for request in named {
+            let nouns = Nouns::of(request);
+            assert_eq!((nouns.file, nouns.name), (Some(file), Some((5, 6))));
+        }
+        let wait = WaitLength { file, length: 3, patience_ms: 0 };
+        assert_eq!(Nouns::of(wait.into()).offset, Some(3));
     }
 
     #[test]

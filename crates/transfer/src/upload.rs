@@ -7,7 +7,7 @@
 use crate::byte_source::{ByteSource, Progress};
 use crate::partial_files::PartialFiles;
 use crate::partial_name::cell_partial_name;
-use cairn_client::{Cell, CreateOptions, Error, File};
+use cairn_client::{Cell, CreateOptions, Error, File, Layout};
 use cairn_protocol::ErrorCode;
 use cairn_types::{CellPath, PathError};
 use std::slice;
@@ -22,6 +22,13 @@ pub struct UploadOptions {
     pub partials: Arc<PartialFiles>,
     /// Everything else.
     pub create: CreateOptions,
+}
+
+impl UploadOptions {
+    /// As files are made that bytes are written to, also where a directory's are streams.
+    pub(crate) fn to_write(&self) -> CreateOptions {
+        CreateOptions { layout: Some(Layout::Chunks), ..self.create }
+    }
 }
 
 /// Why a file was not stored; `E` is why its source could not be read.
@@ -72,7 +79,7 @@ async fn through<S: ByteSource>(
     options: &UploadOptions,
     progress: &impl Progress,
 ) -> Result<u64, UploadError<S::Error>> {
-    let file = cell.create(partial, options.create).await?;
+    let file = cell.create(partial, options.to_write()).await?;
     let mut done = fill(source, &file, progress).await;
     if done.is_ok()
         && let Err(error) = cell.rename(partial, to, options.replace).await

@@ -121,7 +121,7 @@ impl Group<'_> {
             }
         }
         self.options.partials.note_in_cell(self.cell, &partials).await;
-        let made = self.cell.create_many(&partials, self.options.create).await;
+        let made = self.cell.create_many(&partials, self.options.to_write()).await;
         for (file, (name, made)) in self.good().zip(partials.into_iter().zip(made)) {
             match made {
                 Ok(made) => file.partial = Some((name, made)),

@@ -4,6 +4,8 @@
 //!   stdin, files ──(a thread reads and cuts)──► channel ──► record writer, a window of them
 //!                                                     or ──► plain appends, whole lines together
 //! ```
+//! A stream has a way of its own (`append_stream.rs`): each record is in it exactly once.
+//!
 //! - A1: a file of records gets one record for each line (or piece); a reader is given each once.
 //! - A2: a file of bytes gets the bytes; whole lines stay together, and a line that was retried
 //!   after a lost answer may stand there twice (GFS §2.7.1).
@@ -11,12 +13,14 @@
 //!   into memory whole.
 
 use crate::cli_error::{Cause, CliError, Doing};
+use crate::commands::append_stream::{self, StreamFlags};
 use crate::exit_codes::{Exit, advice};
+use crate::output::Output;
 use crate::session::{RemotePath, Session};
 use bytes::Bytes;
 use cairn_client::{CreateOptions, File, RECORD_WINDOW};
 use cairn_protocol::{ErrorCode, Outcome};
-use cairn_types::Content;
+use cairn_types::{Content, Layout};
 use clap::Args;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -29,6 +33,9 @@ const WAITING_SIZE_MAX: u64 = 64 << 20;
 /// Bytes of what waits that are appended at once.
 const BATCH_SIZE: usize = 256 << 10;
 
+/// Who appends where nobody says so.
+const PRODUCER_DEFAULT: &str = "cairn-append";
+
 /// Arguments of `append`.
 #[derive(Args, Debug)]
 pub(crate) struct AppendArguments {
@@ -38,9 +45,12 @@ pub(crate) struct AppendArguments {
     /// Every so many bytes are a record
     #[arg(long, value_name = "BYTES", conflicts_with = "null")]
     record_size: Option<u32>,
-    /// A name for who appends; readers know each producer's records by number
-    #[arg(long, default_value = "cairn-append", value_name = "NAME")]
-    producer: String,
+    /// A name for who appends; readers know each producer's records by number. A stream keeps it
+    /// for ever: whoever appends to it has a name of its own [default: cairn-append]
+    #[arg(long, value_name = "NAME")]
+    producer: Option<String>,
+    #[command(flatten)]
+    stream: StreamFlags,
     /// Which file; made as a file of records where there is none
     path: String,
     /// Local files, or - for stdin
@@ -65,7 +75,11 @@ struct Cutter {
 }
 
 /// Runs it.
-pub(crate) async fn run(append: AppendArguments, session: &Session) -> Result<(), CliError> {
+pub(crate) async fn run(
+    append: AppendArguments,
+    session: &Session,
+    output: &Output,
+) -> Result<(), CliError> {
     let cut = match append.record_size {
         Some(0) => {
             let advice = "--record-size takes at least 1";
@@ -84,20 +98,25 @@ pub(crate) async fn run(append: AppendArguments, session: &Session) -> Result<()
     }
     let create = CreateOptions { content: Content::Records, or_open: true, ..Default::default() };
     let file = to.cell.create(&to.path, create).await.doing(doing)?;
+    let is_stream = file.entry().layout == Layout::Stream;
+    append.stream.check(is_stream, append.producer.as_deref(), &to)?;
     let (sender, receiver) = mpsc::channel(cut.waiting_max());
     let sources = append.sources;
     let records = file.entry().content == Content::Records;
     let cutter = Cutter { cut, whole: !records, size_max };
     std::thread::spawn(move || read_all(sources, cutter, &sender));
-    if records {
-        append_records(&file, &to, &append.producer, receiver).await?;
+    let producer = append.producer.as_deref().unwrap_or(PRODUCER_DEFAULT);
+    if is_stream {
+        append_stream::run(&append.stream, (&to, producer), receiver, output).await?;
+    } else if records {
+        append_records(&file, &to, producer, receiver).await?;
     } else {
         append_bytes(&file, &to, receiver).await?;
     }
     file.close().await.doing(doing)
 }
 
-type Pieces = mpsc::Receiver<Result<Vec<u8>, CliError>>;
+pub(super) type Pieces = mpsc::Receiver<Result<Vec<u8>, CliError>>;
 
 async fn append_records(
     file: &File,

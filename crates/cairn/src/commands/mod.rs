@@ -1,6 +1,7 @@
 //! One file per command: its arguments, and what it does.
 
 pub(crate) mod append;
+mod append_stream;
 pub(crate) mod backup;
 pub(crate) mod balance;
 pub(crate) mod cat;
@@ -8,6 +9,7 @@ pub(crate) mod chmod;
 pub(crate) mod chunkserver;
 pub(crate) mod completions;
 pub(crate) mod cp;
+pub(crate) mod create;
 pub(crate) mod demo;
 pub(crate) mod dev;
 pub(crate) mod df;
@@ -18,6 +20,7 @@ pub(crate) mod find;
 pub(crate) mod fsck;
 pub(crate) mod get;
 mod group_step;
+pub(crate) mod has;
 pub(crate) mod head;
 pub(crate) mod jobs;
 pub(crate) mod lost;
@@ -28,6 +31,7 @@ pub(crate) mod masters;
 pub(crate) mod mkdir;
 pub(crate) mod mv;
 pub(crate) mod policy;
+pub(crate) mod producers;
 pub(crate) mod put;
 pub(crate) mod quota;
 pub(crate) mod recover;

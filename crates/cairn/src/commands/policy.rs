@@ -1,6 +1,7 @@
 //! `cairn policy`: how files are kept, by directory and by file.
 
 use crate::cli_error::{CliError, Doing, Tally, warn};
+use crate::entry_text::{LayoutName, layout_text};
 use crate::many_paths::places;
 use crate::output::{Output, Table, span_text};
 use crate::session::{RemotePath, Session};
@@ -23,6 +24,9 @@ pub(crate) struct PolicyArguments {
     /// When writes are acknowledged: in every replica's memory, or on every replica's disk
     #[arg(long, value_name = "WHEN")]
     durability: Option<Durability>,
+    /// How files that are made are written: chunk by chunk, or by producers, each record once
+    #[arg(long, value_name = "HOW")]
+    layout: Option<LayoutName>,
     /// Say nothing of this part any more: what a directory above says counts, or the cell
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     inherit: Vec<Part>,
@@ -52,6 +56,7 @@ enum Part {
     Replication,
     KeepDeleted,
     Durability,
+    Layout,
     All,
 }
 
@@ -62,6 +67,7 @@ impl Part {
             Self::Replication => PolicyPartNames { replication: true, ..none },
             Self::KeepDeleted => PolicyPartNames { keep_deleted: true, ..none },
             Self::Durability => PolicyPartNames { durability: true, ..none },
+            Self::Layout => PolicyPartNames { layout: true, ..none },
             Self::All => PolicyPartNames::ALL,
         }
     }
@@ -119,6 +125,7 @@ impl PolicyArguments {
             replication: self.replication,
             keep_deleted_ms: self.keep_deleted,
             synced: self.durability.map(|when| matches!(when, Durability::Synced)),
+            layout: self.layout.map(LayoutName::layout),
         };
         let any = set.names().any() || inherit.any() || self.apply;
         any.then_some(PolicyChange { set, inherit, apply: self.apply })
@@ -180,6 +187,7 @@ fn lines(answer: &GetPolicyAnswer) -> Vec<String> {
     row("replication", policy.replication.to_string(), &answer.replication);
     row("keep-deleted", keep_text(policy.keep_deleted_ms), &answer.keep_deleted);
     row("durability", durability(policy.synced).to_owned(), &answer.durability);
+    row("layout", layout_text(policy.layout).to_owned(), &answer.layout);
     table.lines()
 }
 
@@ -228,6 +236,8 @@ fn value(place: &RemotePath, answer: &GetPolicyAnswer) -> Value {
         "keep_deleted_from": from(&answer.keep_deleted),
         "durability": durability(policy.synced),
         "durability_from": from(&answer.durability),
+        "layout": layout_text(policy.layout),
+        "layout_from": from(&answer.layout),
     })
 }
 

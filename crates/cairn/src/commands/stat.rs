@@ -1,13 +1,14 @@
 //! `cairn stat`: what a path stands for, with its true length, and its chunks.
 
 use crate::cli_error::{CliError, Doing, Tally};
-use crate::entry_text::{EntryJson, content_text, owner_texts};
+use crate::entry_text::{EntryJson, content_text, layout_text, owner_texts};
 use crate::many_paths::{Lengths, entries};
 use crate::modes::mode_text;
 use crate::output::{Output, Table, time_text};
 use crate::session::{RemotePath, Session};
+use crate::stream_parts::StreamParts;
 use cairn_protocol::ChunkLocations;
-use cairn_types::{Entry, EntryKind};
+use cairn_types::{Entry, EntryKind, Layout};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -47,6 +48,9 @@ async fn one(
     output: &Output,
 ) -> Result<(), CliError> {
     let doing = || format!("looking up {place}");
+    if stat.chunks && entry.layout == Layout::Stream {
+        return stream(place, &entry, output).await;
+    }
     let chunks = if stat.chunks && entry.kind == EntryKind::File {
         place.cell.chunks(&place.path).await.doing(doing)?
     } else {
@@ -66,6 +70,22 @@ async fn one(
     Ok(())
 }
 
+/// A stream with its chunks: how much of each is committed, in how many extents.
+async fn stream(place: &RemotePath, entry: &Entry, output: &Output) -> Result<(), CliError> {
+    let doing = || format!("looking up {place}");
+    let parts = StreamParts::of(place).await.doing(doing)?;
+    if output.json() {
+        let mut value =
+            serde_json::to_value(EntryJson::new(place.path.as_str(), entry)).unwrap_or_default();
+        parts.tell(&mut value);
+        return output.value(&value);
+    }
+    for line in lines(&place.to_string(), entry).iter().chain(&parts.lines()) {
+        output.line(&output.name(line))?;
+    }
+    Ok(())
+}
+
 fn lines(shown: &str, entry: &Entry) -> Vec<String> {
     let mut table = Table::new(&[false, false]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
@@ -76,6 +96,7 @@ fn lines(shown: &str, entry: &Entry) -> Vec<String> {
         row("kind", format!("file of {}", content_text(entry.content)));
         row("length", entry.length.to_string());
         row("chunks", entry.chunk_count.to_string());
+        row("layout", layout_text(entry.layout).to_owned());
         row("replication", entry.replication.to_string());
         row("durability", if entry.synced { "synced" } else { "buffered" }.to_owned());
     }

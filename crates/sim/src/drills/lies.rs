@@ -96,6 +96,7 @@ fn tell(script: &mut DrillScript, lie: Request, random: &mut Random) {
     let to = match lie.clone().directed() {
         Directed::ClientToMaster(_)
         | Directed::ClientToMember(_)
+        | Directed::ClientToStreams(_)
         | Directed::ChunkserverToMaster(_) => nodes.master,
         _ => *random.pick(&nodes.servers).expect("there are servers"),
     };

@@ -1,0 +1,173 @@
+//! `cairn append` to a stream: each line is in it exactly once, whatever is killed meanwhile.
+//!
+//! - AS1: with each line goes a cursor, `line N`: so many lines of this input are in the stream.
+//!   Both are committed in one step, so `--resume-lines` goes on behind the last committed line.
+//! - AS2: `--cursor TEXT` goes with the last line, and with no other: once it is there, all are.
+
+use crate::cli_error::{Cause, CliError, Doing};
+use crate::commands::append::Pieces;
+use crate::exit_codes::Exit;
+use crate::output::Output;
+use crate::session::RemotePath;
+use bytes::Bytes;
+use cairn_client::{Producer, ProducerOptions};
+use clap::Args;
+use serde_json::json;
+
+/// What the cursors of this command begin with.
+const LINE: &str = "line ";
+
+/// Arguments that only a stream knows.
+#[derive(Args, Debug)]
+pub(crate) struct StreamFlags {
+    /// Of a stream: stored with the last line, and shown by 'cairn producers'
+    #[arg(long, value_name = "TEXT", conflicts_with = "resume_lines")]
+    cursor: Option<String>,
+    /// Of a stream: the input is the same as before, from its start; go on behind the last line
+    /// that is in the stream
+    #[arg(long)]
+    resume_lines: bool,
+    /// Of a stream: say how many lines were skipped and appended
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+impl StreamFlags {
+    /// Refuses what cannot be.
+    ///
+    /// # Errors
+    /// A stream without a producer's name, or flags of a stream where there is none.
+    pub(super) fn check(
+        &self,
+        is_stream: bool,
+        producer: Option<&str>,
+        to: &RemotePath,
+    ) -> Result<(), CliError> {
+        let doing = || format!("appending to {to}");
+        if is_stream && producer.is_none() {
+            let why = "it is a stream, and a stream knows its producers by name";
+            let advice = "--producer NAME: one that no other process has at the same time";
+            return Err(CliError::usage(doing(), why, advice));
+        }
+        if !is_stream && (self.resume_lines || self.cursor.is_some()) {
+            let why = "it is no stream, and knows no cursors";
+            let advice = "'cairn create --layout stream' makes one";
+            return Err(CliError::usage(doing(), why, advice));
+        }
+        Ok(())
+    }
+}
+
+/// How many lines of this input went how.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lines {
+    skipped: u64,
+    appended: u64,
+}
+
+/// Appends all pieces.
+///
+/// # Errors
+/// What is committed stays, and `--resume-lines` goes on behind it.
+pub(super) async fn run(
+    flags: &StreamFlags,
+    (to, name): (&RemotePath, &str),
+    mut pieces: Pieces,
+    output: &Output,
+) -> Result<(), CliError> {
+    let doing = || format!("appending to {to} as {name}");
+    let opened = to.cell.open_producer(&to.path, name, ProducerOptions::default()).await;
+    let producer = opened.doing(doing)?;
+    let mut lines = Lines::default();
+    if flags.resume_lines {
+        lines.skipped = lines_there(&producer).map_err(|cause| CliError::new(doing(), cause))?;
+        skip(&mut pieces, lines.skipped).await?.map_err(|cause| CliError::new(doing(), cause))?;
+    }
+    let done = append_all(flags, &producer, &mut pieces, &mut lines, &doing).await;
+    // What was taken before a failure counts all the same.
+    let flushed = producer.flush().await.doing(doing);
+    done.and(flushed)?;
+    let (number, _) = producer.committed();
+    producer.close().await.doing(doing)?;
+    let Lines { skipped, appended } = lines;
+    let value = json!({
+        "path": to.path.as_str(),
+        "producer": name,
+        "number": number,
+        "skipped": skipped,
+        "appended": appended,
+    });
+    output.done(flags.verbose, &value, || {
+        format!("{to}: {skipped} lines were there, {appended} are appended; the last is {number}")
+    })
+}
+
+async fn append_all(
+    flags: &StreamFlags,
+    producer: &Producer,
+    pieces: &mut Pieces,
+    lines: &mut Lines,
+    doing: &impl Fn() -> String,
+) -> Result<(), CliError> {
+    // The last one is known by there being none behind it (AS2).
+    let mut held: Option<Vec<u8>> = None;
+    while let Some(piece) = pieces.recv().await {
+        let piece = piece?;
+        let next = if flags.cursor.is_some() { held.replace(piece) } else { Some(piece) };
+        let Some(piece) = next else { continue };
+        let taken = if flags.cursor.is_some() {
+            producer.enqueue(&piece).await
+        } else {
+            let line = lines.skipped + lines.appended + 1;
+            producer.enqueue_with_cursor(&piece, Bytes::from(format!("{LINE}{line}"))).await
+        };
+        // It tells its end to the flush behind all of them.
+        drop(taken.doing(doing)?);
+        lines.appended += 1;
+    }
+    if let (Some(piece), Some(cursor)) = (held, &flags.cursor) {
+        let taken = producer.enqueue_with_cursor(&piece, Bytes::from(cursor.clone())).await;
+        drop(taken.doing(doing)?);
+        lines.appended += 1;
+    }
+    Ok(())
+}
+
+/// How many lines of this input are in the stream (AS1).
+fn lines_there(producer: &Producer) -> Result<u64, Cause> {
+    let (number, cursor) = producer.committed();
+    let why = match &cursor {
+        None if number == 0 => return Ok(0),
+        None if producer.is_cursor_gone() => {
+            "its cursor is too old, and has gone: nobody knows which line was the last".to_owned()
+        }
+        None => format!("it has {number} records, and no cursor says which lines these are"),
+        Some(cursor) => {
+            let text = String::from_utf8_lossy(&cursor.text);
+            match text.strip_prefix(LINE).and_then(|count| count.parse().ok()) {
+                Some(count) if cursor.number.get() == number => return Ok(count),
+                Some(_) => format!(
+                    "behind line {count} it has records of another source",
+                    count = text.trim_start_matches(LINE)
+                ),
+                None => format!("its cursor is {text:?}, and no line of an input"),
+            }
+        }
+    };
+    let advice = "without --resume-lines all lines are appended; another --producer begins anew";
+    Err(Cause::new(Exit::Usage, why, advice))
+}
+
+/// Passes over lines that are in the stream.
+async fn skip(pieces: &mut Pieces, count: u64) -> Result<Result<(), Cause>, CliError> {
+    for there in 0..count {
+        if pieces.recv().await.transpose()?.is_none() {
+            let why = format!(
+                "the input has {there} lines, and {count} are in the stream: it is another input"
+            );
+            let advice = "leave --resume-lines out to append all of it";
+            return Ok(Err(Cause::new(Exit::Usage, why, advice)));
+        }
+    }
+    Ok(Ok(()))
+}

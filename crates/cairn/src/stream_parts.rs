@@ -1,0 +1,103 @@
+//! What a stream is made of, for people and programs: its chunks, how much of each is committed,
+//! and in how many extents.
+
+use crate::commands::stat::chunk_json;
+use crate::output::Table;
+use crate::session::RemotePath;
+use cairn_client::{ChunkLocations, Error};
+use cairn_types::ChunkHandle;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A chunk, and what of it is in the file.
+struct StreamChunk {
+    locations: ChunkLocations,
+    extent_count: u64,
+    committed: u64,
+}
+
+/// All chunks of a stream, and how many have a part in it.
+pub(crate) struct StreamParts {
+    chunks: Vec<StreamChunk>,
+    extent_count: u64,
+    producer_count: u64,
+}
+
+impl StreamParts {
+    /// Of the stream at a path.
+    ///
+    /// # Errors
+    /// It is gone, or no master answers.
+    pub(crate) async fn of(place: &RemotePath) -> Result<Self, Error> {
+        let stream = place.cell.open_stream(&place.path).await?;
+        let length = stream.length().await?;
+        let mut chunks: BTreeMap<ChunkHandle, StreamChunk> = BTreeMap::new();
+        let (mut next, mut extent_count) = (0, 0);
+        while next < length {
+            let page = stream.extents(next).await?;
+            for locations in page.chunks {
+                let (handle, first) = (locations.handle, (0, 0));
+                let (extent_count, committed) = first;
+                chunks.entry(handle).or_insert(StreamChunk { locations, extent_count, committed });
+            }
+            let before = next;
+            for extent in page.extents.iter().filter(|extent| extent.offset >= before) {
+                next = extent.offset.saturating_add(extent.size);
+                extent_count += 1;
+                if let Some(chunk) = chunks.get_mut(&extent.handle) {
+                    chunk.extent_count += 1;
+                    chunk.committed += extent.size;
+                }
+            }
+            if next == before {
+                break;
+            }
+        }
+        let producer_count = stream.producers().await?.len() as u64;
+        let mut chunks: Vec<StreamChunk> = chunks.into_values().collect();
+        chunks.sort_by_key(|chunk| chunk.locations.index);
+        Ok(Self { chunks, extent_count, producer_count })
+    }
+
+    /// For people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut about = Table::new(&[false, false]);
+        about.row(["extents".to_owned(), self.extent_count.to_string()]);
+        about.row(["producers".to_owned(), self.producer_count.to_string()]);
+        let mut lines = about.lines();
+        if self.chunks.is_empty() {
+            return lines;
+        }
+        let mut table = Table::new(&[true, false, false, false, true, true, false]);
+        let titles = ["CHUNK", "HANDLE", "VERSION", "", "COMMITTED", "EXTENTS", "REPLICAS"];
+        table.row(titles.map(str::to_owned));
+        for StreamChunk { locations, extent_count, committed } in &self.chunks {
+            let replicas: Vec<&str> =
+                locations.replicas.iter().map(|at| at.address.as_str()).collect();
+            table.row([
+                locations.index.to_string(),
+                locations.handle.short(),
+                locations.version.short(),
+                if locations.closed { "sealed" } else { "open" }.to_owned(),
+                committed.to_string(),
+                extent_count.to_string(),
+                replicas.join(", "),
+            ]);
+        }
+        lines.extend(table.lines());
+        lines
+    }
+
+    /// For programs.
+    pub(crate) fn tell(&self, value: &mut Value) {
+        let chunk = |chunk: &StreamChunk| {
+            let mut value = chunk_json(&chunk.locations);
+            value["committed"] = json!(chunk.committed);
+            value["extents"] = json!(chunk.extent_count);
+            value
+        };
+        value["chunks"] = self.chunks.iter().map(chunk).collect();
+        value["extents"] = json!(self.extent_count);
+        value["producers"] = json!(self.producer_count);
+    }
+}
