@@ -171,6 +171,13 @@ fn messages_within_others() -> String {
         protocol::TrafficRates::proto_text(),
         protocol::TrafficTotals::proto_text(),
         protocol::WaitingCount::proto_text(),
+        protocol::Bundle::proto_text(),
+        protocol::BundleAnswer::proto_text(),
+        protocol::BundleHolder::proto_text(),
+        protocol::Cursor::proto_text(),
+        protocol::OpenStreamChunk::proto_text(),
+        protocol::ProducerStatus::proto_text(),
+        protocol::StreamExtent::proto_text(),
     ]
     .concat()
 }
@@ -179,6 +186,8 @@ fn enums() -> String {
     [
         values("Content", cairn_types::Content::ALL),
         values("EntryKind", cairn_types::EntryKind::ALL),
+        values("Layout", cairn_types::Layout::ALL),
+        values("CommitOutcome", protocol::CommitOutcome::ALL),
         values("ConsensusKind", protocol::ConsensusKind::ALL),
         values("CopyNeed", protocol::CopyNeed::ALL),
         values("ErrorCode", protocol::ErrorCode::ALL),
