@@ -58,7 +58,7 @@ pub(super) fn look_around(state: &State) {
 }
 
 /// Numbers of kinds of records are below.
-pub(super) const KINDS: usize = 64;
+pub(super) const KINDS: usize = 96;
 
 /// Of each kind of record, how many odd ones changed something, and how many were refused.
 struct Counts {
@@ -97,6 +97,7 @@ fn live_through(seed: u64, founded: bool, counts: &mut Counts) -> State {
             assert_eq!(before.chunks, state.chunks, "changed by {record:?}");
             assert_eq!(before.policies, state.policies, "changed by {record:?}");
             assert_eq!(before.shared, state.shared, "changed by {record:?}");
+            assert_eq!(before.streams, state.streams, "changed by {record:?}");
             counts.refused[kind] += 1;
         } else {
             counts.changed[kind] += 1;

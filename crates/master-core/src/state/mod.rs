@@ -69,6 +69,8 @@ mod size_test;
 #[cfg(test)]
 mod snapshot_test;
 mod streams;
+#[cfg(test)]
+mod streams_test;
 mod subtrees;
 mod totals;
 #[cfg(test)]

@@ -1,0 +1,396 @@
+//! What is in a stream, after histories of fitting and odd records: each number once, in order, and
+//! extents without a gap (R38, R39, ST1).
+
+use super::{ROOT, State};
+use crate::applied::Applied;
+use crate::record::{AddFile, HideEntry, Purge, RaiseLevel, Record};
+use crate::stream_records::{
+    AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CommittedBundle,
+    ForgetProducerRecord, OpenProducerRecord, SealChunk,
+};
+use bytes::Bytes;
+use cairn_pagetree::FileId;
+use cairn_protocol::{BUNDLES_MAX, CommitOutcome, ErrorCode};
+use cairn_types::{
+    ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch, Layout, MutationName, MutationNumber,
+    ProducerId, Random, RecordNumber, SerialNumber, SessionId, Term, WallTime,
+};
+use proptest::prelude::{ProptestConfig, any, proptest};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const TERM: Term = Term::new(1);
+const FILE: EntryId = EntryId::new(1 << 40 | 7);
+const CHUNK_SIZE: u64 = 1 << 16;
+
+/// A cell with one stream, and numbers for what comes.
+struct World {
+    state: State,
+    counter: u64,
+    time: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self { state: State::default(), counter: 100, time: 1 };
+        world.state.config.chunk_size = CHUNK_SIZE;
+        world.apply(RaiseLevel { level: 2, ..RaiseLevel::default() });
+        let name = "s".to_owned();
+        let mutation = world.mutation();
+        let (layout, replication) = (Layout::Stream, 3);
+        let add = AddFile {
+            mutation,
+            parent: ROOT,
+            name,
+            id: FILE,
+            layout,
+            replication,
+            ..Default::default()
+        };
+        world.apply(add);
+        world
+    }
+
+    fn apply(&mut self, record: impl Into<Record>) -> Applied {
+        self.state.apply(self.state.applied().next(), TERM, &record.into())
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn time(&mut self) -> WallTime {
+        self.time += 1;
+        WallTime::from_millis(self.time)
+    }
+
+    fn mutation(&mut self) -> MutationName {
+        let number = MutationNumber::new(self.fresh());
+        MutationName { session: SessionId::new(9), number }
+    }
+
+    fn open(&mut self, name: &str) -> (ProducerId, Epoch) {
+        let (producer, epoch) = (self.fresh(), self.fresh());
+        let opened = OpenProducerRecord {
+            time: self.time(),
+            mutation: self.mutation(),
+            file: FILE,
+            name: name.to_owned(),
+            producer: ProducerId::of(TERM, producer),
+            epoch: Epoch::of(TERM, epoch),
+        };
+        match self.apply(opened) {
+            Applied::ProducerOpened(opened) => (opened.producer, opened.epoch),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn allocate(&mut self, (producer, epoch): (ProducerId, Epoch)) -> Option<ChunkHandle> {
+        let handle = ChunkHandle::of(TERM, self.fresh());
+        let count = self.state.entry(FILE).map_or(0, |entry| entry.chunk_count);
+        let made = AllocateChunk {
+            time: self.time(),
+            file: FILE,
+            index: ChunkIndex::new(count),
+            handle,
+            version: ChunkVersion::of(TERM, self.counter),
+            set_size: 3,
+            floor: ChunkHandle::default(),
+            producer,
+            epoch,
+        };
+        matches!(self.apply(made), Applied::Changed(_)).then_some(handle)
+    }
+
+    /// The bundle that fits a chunk, of the producer's next numbers.
+    fn fitting(
+        &self,
+        id: ProducerId,
+        handle: ChunkHandle,
+        (count, size): (u64, u64),
+    ) -> CommittedBundle {
+        let streams = self.state.streams();
+        let row = streams.open_chunk(handle);
+        CommittedBundle {
+            first: streams.producer(FILE, id).map(|it| it.number).unwrap_or_default().next(),
+            count,
+            handle,
+            offset: row.map_or(0, |row| row.length),
+            size,
+            serial: row.map_or(SerialNumber::default(), |row| row.serial).next(),
+            cursor: None,
+        }
+    }
+
+    fn commit(
+        &mut self,
+        (producer, epoch): (ProducerId, Epoch),
+        bundles: Vec<CommittedBundle>,
+    ) -> Result<(Vec<(CommitOutcome, u64)>, u64), ErrorCode> {
+        let time = self.time();
+        match self.apply(CommitBundlesRecord { time, file: FILE, producer, epoch, bundles }) {
+            Applied::BundlesCommitted(it) => {
+                let bundles = it.bundles.iter().map(|it| (it.outcome, it.offset)).collect();
+                Ok((bundles, it.number.get()))
+            }
+            Applied::Failed(failure) => Err(failure.code),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn seal(&mut self, handle: ChunkHandle, serial: u64) -> Applied {
+        let version = ChunkVersion::of(TERM, self.fresh());
+        let serial = Some(SerialNumber::new(serial));
+        let time = self.time();
+        self.apply(SealChunk { time, handle, version, set_size: 3, serial, keeps_above: None })
+    }
+
+    /// The extents tile the file (ST1), and each is in a chunk that is there.
+    fn check(&self) {
+        let entry = self.state.entry(FILE).expect("it is there");
+        let mut at = 0;
+        for extent in self.state.streams().extents_from(FILE, 0) {
+            assert_eq!(extent.offset(), at, "no gap");
+            assert!(self.state.chunk_at(FILE, extent.index).is_some(), "its chunk is there");
+            assert!(extent.chunk_offset + extent.size <= CHUNK_SIZE);
+            at = extent.end;
+        }
+        assert_eq!(at, entry.length);
+        for (handle, row) in self.state.streams().open_after(ChunkHandle::default()) {
+            let chunk = self.state.chunk(handle).expect("ST2");
+            assert!(!chunk.closed && chunk.file == row.file);
+        }
+    }
+}
+
+#[test]
+fn a_bundle_is_committed_once_in_order_and_only_where_it_fits() {
+    let mut world = World::new();
+    let a = world.open("a");
+    let chunk = world.allocate(a).expect("made");
+    let first = world.fitting(a.0, chunk, (3, 100));
+    let committed = |offset| (CommitOutcome::Committed, offset);
+    assert_eq!(world.commit(a, vec![first.clone()]), Ok((vec![committed(0)], 3)));
+    // A repeat is answered as the first time, another content of its numbers is refused (R39).
+    assert_eq!(world.commit(a, vec![first.clone()]), Ok((vec![committed(0)], 3)));
+    let other = CommittedBundle { count: 2, ..first.clone() };
+    assert_eq!(world.commit(a, vec![other]), Err(ErrorCode::Invalid));
+    let fits = world.fitting(a.0, chunk, (1, 50));
+    let late = CommittedBundle { first: RecordNumber::new(5), ..fits.clone() };
+    assert_eq!(world.commit(a, vec![late]), Ok((vec![(CommitOutcome::NotNext, 0)], 3)));
+    for lost in [
+        CommittedBundle { offset: 99, ..fits.clone() },
+        CommittedBundle { serial: SerialNumber::new(3), ..fits.clone() },
+        CommittedBundle { handle: ChunkHandle::of(TERM, 1), ..fits.clone() },
+    ] {
+        assert_eq!(world.commit(a, vec![lost]), Ok((vec![(CommitOutcome::ChunkLost, 0)], 3)));
+    }
+    let long = CommittedBundle { size: CHUNK_SIZE, ..fits.clone() };
+    assert_eq!(world.commit(a, vec![long]), Err(ErrorCode::Invalid));
+    // Two of one request, the second of which does not fit: the first stands (SA1).
+    let after = CommittedBundle { first: RecordNumber::new(6), offset: 1, ..fits.clone() };
+    let both = world.commit(a, vec![fits, after]);
+    assert_eq!(both, Ok((vec![committed(100), (CommitOutcome::NotNext, 0)], 4)));
+    world.check();
+}
+
+#[test]
+fn an_epoch_that_is_over_is_told_what_it_had_committed_and_nothing_of_its_successors() {
+    let mut world = World::new();
+    let old = world.open("a");
+    let chunk = world.allocate(old).expect("made");
+    let one = world.fitting(old.0, chunk, (1, 10));
+    world.commit(old, vec![one]).expect("committed");
+    let lost = world.fitting(old.0, chunk, (1, 10));
+    let new = world.open("a");
+    assert_eq!(old.0, new.0, "the same producer");
+    let mine = world.allocate(new).expect("made");
+    let two = world.fitting(new.0, mine, (1, 20));
+    assert_eq!(two.first, lost.first, "the successor uses its number");
+    world.commit(new, vec![two]).expect("committed");
+    // R38: it is not told that its record stands.
+    assert_eq!(world.commit(old, vec![lost]), Ok((vec![(CommitOutcome::Fenced, 0)], 1)));
+    assert!(world.allocate(old).is_none(), "no chunk for a zombie");
+    world.check();
+    let close =
+        CloseProducerRecord { file: FILE, producer: new.0, epoch: new.1, ..Default::default() };
+    world.apply(close);
+    let more = world.fitting(new.0, mine, (1, 20));
+    assert_eq!(world.commit(new, vec![more]), Ok((vec![(CommitOutcome::Fenced, 0)], 2)));
+}
+
+#[test]
+fn outcomes_of_the_last_bundles_are_kept_and_older_ones_are_done_before() {
+    let mut world = World::new();
+    let a = world.open("a");
+    let chunk = world.allocate(a).expect("made");
+    let all: Vec<CommittedBundle> = (0..BUNDLES_MAX + 3)
+        .map(|_| {
+            let bundle = world.fitting(a.0, chunk, (2, 8));
+            world.commit(a, vec![bundle.clone()]).expect("committed");
+            bundle
+        })
+        .collect();
+    let number = 2 * all.len() as u64;
+    for (at, bundle) in all.iter().enumerate() {
+        let answer = match at {
+            0..3 => (CommitOutcome::DoneBefore, 0),
+            _ => (CommitOutcome::Committed, 8 * at as u64),
+        };
+        assert_eq!(world.commit(a, vec![bundle.clone()]), Ok((vec![answer], number)), "{at}");
+    }
+    assert_eq!(world.state.streams().extents_from(FILE, 0).count(), 1, "one run, one extent");
+}
+
+#[test]
+fn a_sealed_chunk_takes_nothing_and_is_sealed_with_all_that_is_committed() {
+    let mut world = World::new();
+    let a = world.open("a");
+    let (chunk, empty) = (world.allocate(a).expect("made"), world.allocate(a).expect("made"));
+    for _ in 0..2 {
+        let bundle = world.fitting(a.0, chunk, (1, 10));
+        world.commit(a, vec![bundle]).expect("committed");
+    }
+    // Whoever was raised lacks the second (SA3).
+    assert!(matches!(world.seal(chunk, 1), Applied::Failed(it) if it.code == ErrorCode::Busy));
+    let next = world.fitting(a.0, chunk, (1, 10));
+    assert!(matches!(world.seal(chunk, 2), Applied::Changed(_)));
+    assert_eq!(world.commit(a, vec![next]), Ok((vec![(CommitOutcome::ChunkLost, 0)], 2)));
+    assert!(world.state.chunk(chunk).expect("there").closed);
+    assert_eq!(world.state.entry(FILE).expect("there").length, 20, "no longer than committed");
+    let some = AbandonChunk { handle: chunk, ..AbandonChunk::default() };
+    assert!(matches!(world.apply(some), Applied::Failed(_)), "nobody writes it");
+    let none = AbandonChunk { handle: empty, ..AbandonChunk::default() };
+    let late = world.fitting(a.0, empty, (1, 10));
+    assert!(matches!(world.apply(none), Applied::ChunkAbandoned(_)));
+    assert!(world.state.chunk(empty).is_none() && world.state.is_purged(empty), "garbage (R42)");
+    assert_eq!(world.commit(a, vec![late]), Ok((vec![(CommitOutcome::ChunkLost, 0)], 2)));
+    world.check();
+}
+
+#[test]
+fn a_cursor_belongs_to_its_number_and_a_forgotten_producer_begins_anew() {
+    let mut world = World::new();
+    let a = world.open("a");
+    let chunk = world.allocate(a).expect("made");
+    let bundle = world.fitting(a.0, chunk, (4, 10));
+    let text = Bytes::from_static(b"line 4");
+    let with = CommittedBundle { cursor: Some(text.clone()), ..bundle };
+    world.commit(a, vec![with]).expect("committed");
+    let without = world.fitting(a.0, chunk, (1, 10));
+    world.commit(a, vec![without]).expect("committed");
+    let cursor = world.state.streams().cursor(FILE, a.0).expect("kept");
+    assert_eq!((cursor.number.get(), cursor.text), (4, text));
+    let mutation = world.mutation();
+    let name = "a".to_owned();
+    world.apply(ForgetProducerRecord { mutation, file: FILE, name, ..Default::default() });
+    assert_eq!(world.state.streams().producers_after(FILE, "").count(), 0);
+    let again = world.open("a");
+    assert_ne!(again.0, a.0);
+    let producer = world.state.streams().producer(FILE, again.0).expect("there");
+    assert_eq!(producer.number, RecordNumber::default());
+    assert_eq!(world.state.streams().cursor(FILE, again.0), None);
+}
+
+#[test]
+fn a_stream_that_is_purged_leaves_nothing() {
+    let mut world = World::new();
+    for name in ["a", "b", "c"] {
+        let producer = world.open(name);
+        for _ in 0..3 {
+            let chunk = world.allocate(producer).expect("made");
+            let bundle = world.fitting(producer.0, chunk, (1, 10));
+            let with = CommittedBundle { cursor: Some(Bytes::from_static(b"c")), ..bundle };
+            world.commit(producer, vec![with]).expect("committed");
+        }
+    }
+    let (mutation, name) = (world.mutation(), "s".to_owned());
+    world.apply(HideEntry { mutation, entry: FILE, parent: ROOT, name, ..Default::default() });
+    let purge = Purge { entry: FILE, count: 4, ..Purge::default() };
+    let mut slices = 0;
+    loop {
+        slices += 1;
+        match world.apply(purge.clone()) {
+            Applied::EntryPurged(purged) if purged.whole => break,
+            Applied::EntryPurged(_) => assert!(slices < 50),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(slices > 3, "slice by slice");
+    assert!(world.state.streams().maps().iter().all(|map| map.len() == 0));
+}
+
+/// A history by chance; what it had acknowledged by producer.
+fn live_through(seed: u64) -> World {
+    let (mut world, mut random) = (World::new(), Random::new(seed));
+    let mut epochs: Vec<(&str, (ProducerId, Epoch))> = Vec::new();
+    let mut chunks: Vec<ChunkHandle> = Vec::new();
+    let mut sent: Vec<((ProducerId, Epoch), CommittedBundle)> = Vec::new();
+    let mut offsets: BTreeMap<(ProducerId, RecordNumber), u64> = BTreeMap::new();
+    for _ in 0..120 {
+        let name = *random.pick(&["a", "b", "c"]).expect("one");
+        let by = random.pick(&epochs).copied();
+        match (random.below(12), by) {
+            (0, _) | (_, None) => {
+                let opened = world.open(name);
+                epochs.push((name, opened));
+            }
+            (1 | 2, Some((_, by))) => chunks.extend(world.allocate(by)),
+            (3, Some((_, (producer, epoch)))) if random.chance(300) => {
+                let time = world.time();
+                world.apply(CloseProducerRecord { time, file: FILE, producer, epoch });
+            }
+            (4, _) if !chunks.is_empty() => {
+                let handle = *random.pick(&chunks).expect("one");
+                let row = world.state.streams().open_chunk(handle);
+                let serial = row.map_or(0, |row| row.serial.get()) + random.below(2);
+                world.seal(handle, serial.saturating_sub(random.below(2)));
+            }
+            (5, _) if !chunks.is_empty() => {
+                let handle = *random.pick(&chunks).expect("one");
+                world.apply(AbandonChunk { handle, ..AbandonChunk::default() });
+            }
+            (6, _) if !sent.is_empty() => {
+                // A copy that was long under way.
+                let (by, bundle) = random.pick(&sent).expect("one").clone();
+                let key = (by.0, bundle.first);
+                if let Ok((bundles, _)) = world.commit(by, vec![bundle])
+                    && let (CommitOutcome::Committed, offset) = bundles[0]
+                {
+                    assert_eq!(*offsets.entry(key).or_insert(offset), offset, "told alike");
+                }
+            }
+            (_, Some((_, by))) if !chunks.is_empty() => {
+                let handle = *random.pick(&chunks).expect("one");
+                let bundle =
+                    world.fitting(by.0, handle, (1 + random.below(3), 1 + random.below(900)));
+                sent.push((by, bundle.clone()));
+                let (key, before) = ((by.0, bundle.first), world.state.entry(FILE));
+                let before = before.expect("there").length;
+                if let Ok((bundles, _)) = world.commit(by, vec![bundle])
+                    && let (CommitOutcome::Committed, offset) = bundles[0]
+                {
+                    assert_eq!(offset, before, "at the end");
+                    assert_eq!(offsets.insert(key, offset), None, "once");
+                }
+            }
+            _ => {}
+        }
+        world.check();
+    }
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_comes_in_whatever_order_each_number_is_in_the_stream_once(seed in any::<u64>()) {
+        let world = live_through(seed);
+        let (mut bytes, file) = (Vec::new(), FileId::fresh());
+        let image = world.state.write_image(file, &mut bytes).expect("written");
+        let opened = State::open_image(Arc::new(bytes), file, &image.root).expect("whole");
+        assert!(opened == world.state, "a checkpoint has all of it");
+    }
+}
