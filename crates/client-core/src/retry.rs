@@ -25,6 +25,7 @@ pub(crate) fn is_final(failure: &Failure) -> bool {
                 | ErrorCode::WrongCell
                 | ErrorCode::VersionUnsupported
                 | ErrorCode::TooOld
+                | ErrorCode::ProducerFenced
         )
 }
 

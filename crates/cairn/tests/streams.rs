@@ -1,0 +1,478 @@
+//! Streams on real processes: each record of many producers exactly once, whatever is killed and
+//! started again (R38 to R44).
+
+mod cell;
+
+use cairn_client::{Cell as Client, Options, Outcome, ProducerOptions};
+use cairn_protocol::ErrorCode;
+use cairn_types::CellPath;
+use cell::row::{Row, judge};
+use cell::{Cell, KilledOnDrop, await_output, await_until, feed, guide, run};
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("starts")
+}
+
+fn path(text: &str) -> CellPath {
+    CellPath::parse(text).expect("a path")
+}
+
+async fn client(address: &str) -> Client {
+    let options = Options { deadline: Duration::from_secs(50), ..Options::default() };
+    Client::connect(address, options).await.expect("connects")
+}
+
+/// A cell with a stream at `/s`.
+fn cell_with_stream(servers: usize) -> Cell {
+    let cell = Cell::start(servers);
+    cell.ok(["create", "--layout", "stream", "/s"]);
+    cell
+}
+
+/// How many records a producer has in the stream.
+fn committed(cell: &Cell, producer: &str) -> u64 {
+    let text = cell.ok(["--json", "producers", "/s"]);
+    let all = text.lines().map(|line| {
+        serde_json::from_str::<serde_json::Value>(line).expect("a value for each producer")
+    });
+    let number = all.filter(|one| one["producer"] == producer).map(|one| one["number"].as_u64());
+    number.flatten().next().unwrap_or_default()
+}
+
+/// Every line that was to be in the stream is there once, each producer's in their order.
+fn judge_lines(text: &str, wanted: &BTreeMap<String, Vec<String>>) {
+    let mut seen: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in text.lines() {
+        let producer = line.split(' ').next().expect("a name first");
+        seen.entry(producer).or_default().push(line);
+    }
+    for (producer, lines) in wanted {
+        let seen = seen.remove(producer.as_str()).unwrap_or_default();
+        let first_other = seen.iter().zip(lines).position(|(seen, wanted)| seen != wanted);
+        let counts = (seen.len(), lines.len());
+        assert!(first_other.is_none(), "{producer}: {counts:?}, other from {first_other:?} on");
+        assert_eq!(counts.0, counts.1, "{producer}: each line once");
+    }
+    assert!(seen.is_empty(), "lines of nobody: {:?}", seen.keys());
+}
+
+fn lines_of(producer: &str, count: u64) -> Vec<String> {
+    let line = |number| format!("{producer} {number} {}", "x".repeat((number * 37 % 900) as usize));
+    (1..=count).map(line).collect()
+}
+
+fn text_of(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// `append` whose stdin the test feeds.
+fn appending(cell: &Cell, producer: &str) -> KilledOnDrop {
+    let arguments = ["append", "--producer", producer, "--resume-lines", "/s"];
+    let mut command = cell.command(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    KilledOnDrop(command.spawn().expect("starts"))
+}
+
+#[test]
+fn every_command_of_the_guides_page_does_what_it_says() {
+    let cell = Cell::start(3);
+    let page = include_str!("../../../docs/guide/streams.md");
+    let told = guide::run_page(&cell, page);
+    let [first, second, third, fourth] = &told[..] else { panic!("{told:?}") };
+    assert!(first.starts_with("999\n1000\n"), "{first}");
+    assert!(first.contains("collector-7") && first.contains("line 1000"), "{first}");
+    assert!(second.contains("1000 lines were there, 2000 are appended"), "{second}");
+    assert!(second.ends_with("3000\n"), "{second}");
+    assert!(third.contains("\"text\":\"offset 4711\""), "{third}");
+    assert!(third.ends_with("it is there\n"), "{third}");
+    assert!(fourth.contains("layout") && fourth.contains("producers    2"), "{fourth}");
+    let lines: Vec<String> = (1..=3000).map(|number| number.to_string()).collect();
+    let lines = lines.join("\n") + "\none more\n";
+    assert!(cell.ok(["cat", "/logs/events"]) == lines);
+    let local = cell.local("got").display().to_string();
+    cell.ok(["get", "/logs/events", &local]);
+    assert!(std::fs::read_to_string(local).expect("got") == lines);
+}
+
+#[test]
+fn a_producer_that_is_killed_goes_on_behind_its_last_line_and_others_do_not_mind() {
+    let mut cell = cell_with_stream(4);
+    let names = ["a", "b", "c"];
+    let wanted: BTreeMap<String, Vec<String>> =
+        names.map(|name| (name.to_owned(), lines_of(name, 900))).into();
+    // Each is killed twice, at any place in its input.
+    for round in 1..=2_u64 {
+        let mut all: Vec<KilledOnDrop> = names.iter().map(|name| appending(&cell, name)).collect();
+        for (child, name) in all.iter_mut().zip(names) {
+            feed(&mut child.0, text_of(&wanted[name][..(round * 300) as usize]).as_bytes());
+        }
+        if round == 1 {
+            cell.chunkservers[0].kill();
+        }
+        await_until("all have come further", || {
+            names.iter().all(|name| committed(&cell, name) > (round - 1) * 300)
+        });
+        if round == 2 {
+            cell.masters[0].kill();
+            cell.masters[0].restart().expect("starts again");
+        }
+    }
+    cell.chunkservers[0].restart().expect("starts again");
+    let finish = |name: &str| {
+        let arguments = ["append", "--producer", name, "--resume-lines", "/s"];
+        run(cell.command(arguments), text_of(&wanted[name]).as_bytes())
+    };
+    for name in names {
+        let done = finish(name);
+        assert!(done.status.success(), "{name}: {}", done.stderr);
+        assert_eq!(committed(&cell, name), 900);
+    }
+    judge_lines(&cell.ok(["cat", "/s"]), &wanted);
+}
+
+#[test]
+fn a_later_opening_fences_the_one_before_which_is_told_and_nothing_is_there_twice() {
+    let cell = cell_with_stream(3);
+    let mut first = appending(&cell, "p");
+    feed(&mut first.0, b"one\n");
+    await_until("the first line is there", || committed(&cell, "p") == 1);
+    cell.ok_with(["append", "--producer", "p", "/s"], b"two\n");
+    feed(&mut first.0, b"late\n");
+    let done = first.0.wait().expect("it ends by itself");
+    let mut said = String::new();
+    let mut stderr = first.0.stderr.take().expect("piped");
+    std::io::Read::read_to_string(&mut stderr, &mut said).expect("text");
+    assert_eq!(done.code(), Some(17), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("another opening of the producer has taken over"), "{said}");
+    assert_eq!(cell.ok(["cat", "/s"]), "one\ntwo\n");
+}
+
+#[test]
+fn a_follower_sees_what_is_committed_and_a_reader_may_begin_anywhere() {
+    let cell = cell_with_stream(3);
+    cell.ok_with(["append", "--producer", "p", "/s"], b"1\n2\n3\n");
+    let out = cell.local("followed");
+    let mut command: Command = cell.command(["tail", "-n", "2", "-f", "/s"]);
+    command.stdout(std::fs::File::create(&out).expect("creates"));
+    let _follower = KilledOnDrop(command.spawn().expect("starts"));
+    await_output(&out, "2\n3\n");
+    cell.ok_with(["append", "--producer", "q", "/s"], b"4\n");
+    await_output(&out, "2\n3\n4\n");
+    assert_eq!(cell.ok(["tail", "-n", "1", "/s"]), "4\n");
+    cell.ok(["cp", "/s", "/copy"]);
+    assert_eq!(cell.ok(["cat", "/copy"]), "1\n2\n3\n4\n");
+    assert_eq!(cell.json(&["stat", "/copy"])["layout"], "chunks");
+}
+
+#[test]
+fn what_cannot_be_done_with_a_stream_is_told_in_one_line_with_a_true_hint() {
+    let cell = cell_with_stream(3);
+    cell.ok_with(["put", "-", "/plain"], b"x\n");
+    let append = |arguments: &[&str], stdin: &[u8]| {
+        run(cell.command([&["append"], arguments].concat()), stdin)
+    };
+    let rows = [
+        Row {
+            what: "no name",
+            done: append(&["/s"], b"x\n"),
+            code: 2,
+            says: &["a stream knows its producers by name", "--producer NAME"],
+        },
+        Row {
+            what: "lines of no stream",
+            done: append(&["--producer", "p", "--resume-lines", "/plain"], b"x\n"),
+            code: 2,
+            says: &["it is no stream", "cairn create --layout stream"],
+        },
+        Row {
+            what: "a cursor of no stream",
+            done: append(&["--cursor", "c", "/plain"], b"x\n"),
+            code: 2,
+            says: &["it is no stream"],
+        },
+        Row {
+            what: "both",
+            done: append(&["--producer", "p", "--cursor", "c", "--resume-lines", "/s"], b""),
+            code: 2,
+            says: &["--cursor"],
+        },
+        Row {
+            what: "a cursor that is too long",
+            done: append(&["--producer", "p", "--cursor", &"c".repeat(1025), "/s"], b"x\n"),
+            code: 2,
+            says: &["a cursor of 1025 bytes", "1024"],
+        },
+        Row {
+            what: "no name at all",
+            done: append(&["--producer", "", "/s"], b"x\n"),
+            code: 2,
+            says: &["a producer's name has 1 to 255 bytes"],
+        },
+        Row {
+            what: "a line that is too long",
+            done: append(&["--producer", "p", "/s"], "x".repeat(300_000).as_bytes()),
+            code: 2,
+            says: &["more than 262144 bytes"],
+        },
+        Row {
+            what: "producers of no stream",
+            done: cell.run(["producers", "/plain"]),
+            code: 2,
+            says: &["/plain is no stream", "cairn create --layout stream"],
+        },
+        Row {
+            what: "a producer that is not there",
+            done: cell.run(["producers", "/s", "forget", "nobody"]),
+            code: 3,
+            says: &["nobody"],
+        },
+        Row {
+            what: "a record that is not there",
+            done: cell.run(["has", "/s", "nobody", "1"]),
+            code: 3,
+            says: &["no producer of that name", "cairn producers"],
+        },
+        Row {
+            what: "record 0",
+            done: cell.run(["has", "/s", "nobody", "0"]),
+            code: 2,
+            says: &["0"],
+        },
+        Row {
+            what: "a layout that is none",
+            done: cell.run(["create", "--layout", "rows", "/t"]),
+            code: 2,
+            says: &["rows"],
+        },
+    ];
+    rows.iter().for_each(judge);
+}
+
+#[test]
+fn an_input_that_is_another_than_before_is_refused_where_it_would_be_resumed() {
+    let cell = cell_with_stream(3);
+    let resume = |stdin: &[u8]| {
+        run(cell.command(["append", "--producer", "p", "--resume-lines", "/s"]), stdin)
+    };
+    assert!(resume(b"1\n2\n3\n").status.success());
+    assert!(resume(b"1\n2\n3\n4\n").status.success());
+    judge(&Row {
+        what: "a shorter input",
+        done: resume(b"1\n"),
+        code: 2,
+        says: &["the input has 1 lines, and 4 are in the stream", "--resume-lines"],
+    });
+    cell.ok_with(["append", "--producer", "p", "--cursor", "mine", "/s"], b"5\n6\n");
+    judge(&Row {
+        what: "a cursor of somebody else",
+        done: resume(b"1\n2\n"),
+        code: 2,
+        says: &["its cursor is \"mine\""],
+    });
+    assert_eq!(cell.ok(["cat", "/s"]), "1\n2\n3\n4\n5\n6\n");
+    // A new input under the same name.
+    cell.ok_with(["append", "--producer", "p", "/s"], b"7\n");
+    assert!(resume(b"7\n8\n").status.success());
+    assert_eq!(cell.ok(["tail", "-n", "2", "/s"]), "7\n8\n");
+    cell.ok(["producers", "/s", "forget", "p"]);
+    cell.ok_with(["append", "--producer", "p", "/s"], b"new\n");
+    assert_eq!(committed(&cell, "p"), 1);
+    assert!(cell.ok(["cat", "/s"]).ends_with("7\n8\nnew\n"), "read whatever its number is");
+}
+
+#[test]
+fn a_directory_may_say_that_its_files_are_streams_and_what_is_put_there_is_none() {
+    let cell = Cell::start(3);
+    cell.ok(["mkdir", "/d"]);
+    cell.ok(["policy", "--layout", "stream", "/d"]);
+    let policy = cell.json(&["policy", "/d"]);
+    assert_eq!(
+        (&policy["layout"], &policy["layout_from"]["source"]),
+        (&"stream".into(), &"itself".into())
+    );
+    cell.ok_with(["append", "--producer", "p", "/d/s"], b"one\n");
+    cell.ok_with(["put", "-", "/d/plain"], b"bytes\n");
+    assert_eq!(cell.json(&["stat", "/d/s"])["layout"], "stream");
+    assert_eq!(cell.json(&["stat", "/d/plain"])["layout"], "chunks");
+    assert!(cell.ok(["ls", "-l", "/d"]).contains("\ns"), "{}", cell.ok(["ls", "-l", "/d"]));
+    cell.ok(["create", "/d/t"]);
+    let made = cell.json(&["stat", "/d/t"]);
+    assert_eq!((&made["layout"], &made["content"]), (&"stream".into(), &"records".into()));
+    cell.ok(["create", "--content", "bytes", "/d/b"]);
+    cell.ok_with(["append", "--producer", "p", "/d/b"], b"a\nb\n");
+    assert_eq!(cell.ok(["cat", "/d/b"]), "a\nb\n");
+    cell.ok(["mv", "/d/s", "/s"]);
+    cell.ok_with(["append", "--producer", "p", "/s"], b"two\n");
+    assert_eq!(cell.ok(["cat", "/s"]), "one\ntwo\n");
+    cell.ok(["rm", "/s"]);
+    cell.ok(["undelete", "/s"]);
+    assert_eq!(cell.ok(["cat", "/s"]), "one\ntwo\n");
+}
+
+#[test]
+fn many_appends_of_a_program_go_together_and_readers_divide_the_stream() {
+    const PRODUCERS: u64 = 4;
+    const RECORDS: u64 = 1500;
+    let cell = cell_with_stream(3);
+    let all = runtime().block_on(async {
+        let client = client(cell.address()).await;
+        let produce = |nth: u64| {
+            let client = client.clone();
+            async move {
+                let (name, stream) = (format!("p{nth}"), path("/s"));
+                let options = ProducerOptions::default();
+                let producer = client.open_producer(&stream, &name, options).await?;
+                let mut pending = Vec::new();
+                for number in 1..=RECORDS {
+                    let record = format!("{nth} {number} {}", "y".repeat(number as usize % 800));
+                    let cursor = number.to_string().into();
+                    pending.push(match number % 10 {
+                        0 => producer.enqueue_with_cursor(record.as_bytes(), cursor).await?,
+                        _ => producer.enqueue(record.as_bytes()).await?,
+                    });
+                }
+                producer.flush().await?;
+                let (number, cursor) = producer.committed();
+                let cursor = cursor.expect("each tenth has one");
+                assert_eq!((number, cursor.number.get()), (RECORDS, RECORDS));
+                let mut offsets = Vec::new();
+                for (pending, number) in pending.into_iter().zip(1..) {
+                    let committed = pending.await?;
+                    assert_eq!(committed.number, number);
+                    offsets.push(committed.offset.expect("nothing failed"));
+                }
+                assert!(offsets.is_sorted(), "in their order");
+                producer.close().await.map(|()| offsets)
+            }
+        };
+        let tasks: Vec<_> = (0..PRODUCERS).map(|nth| tokio::spawn(produce(nth))).collect();
+        let mut offsets = BTreeMap::new();
+        for (task, nth) in tasks.into_iter().zip(0..) {
+            offsets.insert(nth, task.await.expect("no panic").expect("appends"));
+        }
+        let stream = client.open_stream(&path("/s")).await.expect("opens");
+        let splits = stream.splits(5).await.expect("divides");
+        assert!((2..=5).contains(&splits.len()), "{splits:?}");
+        let mut next = vec![0; PRODUCERS as usize];
+        for split in splits {
+            let mut records = stream.records_of(split);
+            while let Some(record) = records.next().await.expect("reads") {
+                let text = String::from_utf8(record.payload.to_vec()).expect("text");
+                let mut words = text.split(' ');
+                let nth: u64 = words.next().expect("a producer").parse().expect("a number");
+                let place = next.get_mut(nth as usize).expect("one of them");
+                assert_eq!(record.offset, offsets[&nth][*place], "where it was told to be");
+                *place += 1;
+                assert_eq!(words.next(), Some(place.to_string().as_str()), "in order, once");
+            }
+        }
+        assert!(stream.has("p0", RECORDS).await.expect("tells"));
+        assert!(!stream.has("p0", RECORDS + 1).await.expect("tells"));
+        next
+    });
+    assert_eq!(all, vec![RECORDS as usize; PRODUCERS as usize]);
+}
+
+#[test]
+fn a_fenced_program_is_told_what_is_there_and_a_stream_takes_no_writes_at_an_offset() {
+    let cell = cell_with_stream(3);
+    runtime().block_on(async {
+        let client = client(cell.address()).await;
+        let (stream, options) = (path("/s"), ProducerOptions::default());
+        let first = client.open_producer(&stream, "p", options).await.expect("opens");
+        let told = first.append_with_cursor(b"one", "c1".into()).await.expect("appends");
+        assert_eq!((told.number, told.offset), (1, Some(0)));
+        let second = client.open_producer(&stream, "p", options).await.expect("opens");
+        let (number, cursor) = second.committed();
+        assert_eq!((number, cursor.map(|it| it.text)), (1, Some("c1".into())));
+        assert!(second.epoch() > first.epoch());
+        let fenced = first.append(b"late").await.expect_err("fenced");
+        assert_eq!(
+            (fenced.code(), fenced.outcome()),
+            (ErrorCode::ProducerFenced, Outcome::Refused)
+        );
+        let again = first.append(b"later").await.expect_err("it takes nothing more");
+        assert_eq!(again.code(), ErrorCode::ProducerFenced);
+        assert_eq!(second.append(b"two").await.expect("appends").number, 2);
+        let file = client.open(&stream).await.expect("opens");
+        for refused in [
+            file.write_at(0, "x".into()).await.expect_err("no place for it"),
+            file.append("x".into()).await.map(drop).expect_err("no producer"),
+            file.sync().await.map(drop).expect_err("nothing to sync"),
+        ] {
+            assert_eq!((refused.code(), refused.outcome()), (ErrorCode::Invalid, Outcome::Refused));
+        }
+    });
+    assert_eq!(cell.ok(["cat", "/s"]), "one\ntwo\n");
+}
+
+#[test]
+fn servers_and_masters_that_are_killed_meanwhile_cost_no_record_and_double_none() {
+    const PRODUCERS: usize = 3;
+    let mut cell = cell_with_stream(4);
+    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let address = cell.address().to_owned();
+    let wanted: BTreeMap<String, Vec<String>> = std::thread::scope(|scope| {
+        let produce = |nth: usize| {
+            let (stop, acknowledged, address) = (&stop, &acknowledged, &address);
+            move || {
+                runtime().block_on(async {
+                    let client = client(address).await;
+                    let name = format!("p{nth}");
+                    let options = ProducerOptions::default();
+                    let opened = client.open_producer(&path("/s"), &name, options).await;
+                    let producer = opened.expect("opens");
+                    let mut written = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        let lines: Vec<String> = (0..20)
+                            .map(|at| format!("{name} {} {}", written.len() + at, "z".repeat(700)))
+                            .collect();
+                        let mut pending = Vec::new();
+                        for line in &lines {
+                            pending.push(producer.enqueue(line.as_bytes()).await.expect("takes"));
+                        }
+                        for one in pending {
+                            one.await.expect("within the deadline");
+                            acknowledged.fetch_add(1, Ordering::Relaxed);
+                        }
+                        written.extend(lines);
+                    }
+                    producer.close().await.expect("closes");
+                    (name, written)
+                })
+            }
+        };
+        let tasks: Vec<_> = (0..PRODUCERS).map(|nth| scope.spawn(produce(nth))).collect();
+        let progress = || {
+            let before = acknowledged.load(Ordering::Relaxed);
+            await_until("records are acknowledged", || {
+                acknowledged.load(Ordering::Relaxed) > before + 200
+            });
+        };
+        progress();
+        cell.chunkservers[0].kill();
+        progress();
+        cell.chunkservers[0].restart().expect("starts again");
+        cell.masters[0].kill();
+        cell.masters[0].restart().expect("starts again");
+        progress();
+        cell.chunkservers[1].kill();
+        progress();
+        cell.chunkservers[1].restart().expect("starts again");
+        progress();
+        stop.store(true, Ordering::Relaxed);
+        tasks.into_iter().map(|task| task.join().expect("no panic")).collect()
+    });
+    judge_lines(&cell.ok(["cat", "/s"]), &wanted);
+    await_until("the cell is whole again", || cell.run(["status", "--check"]).status.success());
+    judge_lines(&cell.ok(["cat", "/s"]), &wanted);
+}
