@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 /// Where a server runs, where that is not here.
@@ -295,16 +296,35 @@ fn addresses(masters: &[ServerProcess]) -> String {
     masters.iter().map(ServerProcess::address).collect::<Vec<&str>>().join(",")
 }
 
+/// Ports that no system gives to whoever dials without asking for one: a port of those may be taken
+/// by anybody's connection between the look and the server's start.
+const PORTS: std::ops::Range<u16> = 15_000..32_000;
+
 /// Addresses of this machine at which nobody listens now.
 ///
 /// # Errors
 /// Where it gives none.
 pub fn free_addresses(count: usize) -> Result<Vec<String>, HarnessError> {
-    let looking = HarnessError::local("looking for free ports".to_owned());
-    let bind = |_| TcpListener::bind("127.0.0.1:0");
-    let all: std::io::Result<Vec<TcpListener>> = (0..count).map(bind).collect();
-    let address = |it: &TcpListener| it.local_addr().map(|at| at.to_string());
-    all.and_then(|all| all.iter().map(address).collect()).map_err(looking)
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes of tests begin at places of their own, and each goes on from its own last.
+    let begin = std::process::id().wrapping_mul(7_919);
+    let mut free = Vec::with_capacity(count);
+    for _ in PORTS {
+        if free.len() == count {
+            break;
+        }
+        let place = begin.wrapping_add(u32::from(NEXT.fetch_add(1, Ordering::Relaxed)));
+        let within = u16::try_from(place % u32::from(PORTS.end - PORTS.start));
+        let port = PORTS.start + within.expect("a place of the range");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            free.push(format!("127.0.0.1:{port}"));
+        }
+    }
+    if free.len() == count {
+        return Ok(free);
+    }
+    let none = std::io::Error::from(std::io::ErrorKind::AddrInUse);
+    Err(HarnessError::local("looking for free ports".to_owned())(none))
 }
 
 impl CellPlan {
