@@ -44,8 +44,8 @@ pub(crate) struct LocationQuestion {
     pub(crate) until: Time,
 }
 
-/// How old a location is that was asked for at `sent`, rounded up: a server that is not sure refuses
-/// what is too old.
+/// How old a location is that was asked for at `sent`, rounded up: a server that is not sure
+/// refuses what is too old.
 pub(crate) fn age_ms(sent: Time, now: Time) -> u64 {
     let nanos = now.since(sent).as_nanos();
     u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX)

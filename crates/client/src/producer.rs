@@ -134,13 +134,13 @@ struct SharedProducer {
 }
 
 /// A bundle on its way: it tells who waits, however it ends.
-struct OnItsWay {
+struct BundleOnItsWay {
     shared: Arc<SharedProducer>,
     first: u64,
     bundle: Option<Gathered>,
 }
 
-impl OnItsWay {
+impl BundleOnItsWay {
     fn over(mut self, result: Result<Output, Failure>) {
         let bundle = self.bundle.take().expect("it is over once");
         let offset = match result {
@@ -152,7 +152,7 @@ impl OnItsWay {
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for BundleOnItsWay {
     fn drop(&mut self) {
         // The state may be locked here: who waits for its records hears by their channels.
         if self.bundle.is_some() {
@@ -258,7 +258,7 @@ impl SharedProducer {
             cursor: bundle.cursor.clone(),
             sync: self.options.sync,
         };
-        let way = OnItsWay { shared: Arc::clone(self), first, bundle: Some(bundle) };
+        let way = BundleOnItsWay { shared: Arc::clone(self), first, bundle: Some(bundle) };
         let done = Box::new(move |result| way.over(result));
         self.link.hand_over(operation, self.link.deadline(), done);
     }
@@ -312,8 +312,8 @@ impl SharedProducer {
 /// Many appends may be under way at once; records stand in the stream in the order in which they
 /// were taken, each exactly once. After an error this producer takes nothing more: the outcome
 /// tells of each record whether it is in the stream (`Unknown`: perhaps), and opening the producer
-/// anew tells up to which number it has all of them. Dropped without [`close`](Self::close), what is
-/// on its way may or may not be committed.
+/// anew tells up to which number it has all of them. Dropped without [`close`](Self::close), what
+/// is on its way may or may not be committed.
 #[derive(Debug)]
 pub struct Producer {
     shared: Arc<SharedProducer>,

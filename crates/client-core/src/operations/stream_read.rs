@@ -4,7 +4,7 @@
 //! ```text
 //!   file    |A  |B  |A  |C |B |        three runs: of A, of B, of C
 //! ```
-//! - SR1: the end of the file is believed from an answer to a question that is younger than the
+//! - RE1: the end of the file is believed from an answer to a question that is younger than the
 //!   read.
 
 use crate::ids::TaskId;

@@ -11,7 +11,7 @@
 use crate::ids::{OperationId, TaskId};
 use crate::operation::Output;
 use crate::producers::bundle_queue::{BundleQueue, BundleState, WaitingBundle};
-use crate::producers::producer_chunks::{BundleNeeds, ProducerChunks, WantedChunks};
+use crate::producers::producer_chunks::{AllocationWish, BundleNeeds, ProducerChunks};
 use crate::producers::producer_context::ProducerContext;
 use crate::retry::{at_deadline, is_silence};
 use crate::tasks::bundle_store::{BundleStore, StoredBundle};
@@ -41,7 +41,7 @@ struct CommitUnderWay {
 
 /// One opening.
 #[derive(Debug)]
-pub(crate) struct Producer {
+pub(crate) struct ProducerEpoch {
     file: EntryId,
     id: ProducerId,
     epoch: Epoch,
@@ -59,7 +59,7 @@ pub(crate) struct Producer {
     last_failure: Option<Failure>,
 }
 
-impl Producer {
+impl ProducerEpoch {
     pub(crate) fn new(file: EntryId, opened: &OpenProducerAnswer) -> Self {
         Self {
             file,
@@ -162,7 +162,7 @@ impl Producer {
         }
         let (chunk_size, now) = (cx.client.cell().chunk_size, cx.client.now);
         let Some(wanted) = self.chunks.wanted(lacks_chunk, chunk_size, now) else { return };
-        let WantedChunks { count, leaves, unreachable } = wanted;
+        let AllocationWish { count, leaves, unreachable } = wanted;
         let (file, producer, epoch) = self.names();
         let ask = AllocateChunks { file, producer, epoch, count, leaves, unreachable };
         let deadline = waiting.unwrap_or(now + AHEAD_PATIENCE);

@@ -76,7 +76,7 @@ pub(crate) struct BundleNeeds {
 
 /// What the master is asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct WantedChunks {
+pub(crate) struct AllocationWish {
     pub(crate) count: u32,
     pub(crate) leaves: Vec<ChunkHandle>,
     pub(crate) unreachable: Vec<ServerId>,
@@ -152,7 +152,7 @@ impl ProducerChunks {
         needs_one: bool,
         chunk_size: u64,
         now: Time,
-    ) -> Option<WantedChunks> {
+    ) -> Option<AllocationWish> {
         let done: Vec<ChunkHandle> =
             self.chunks.iter().filter(|it| it.is_done_with()).map(|it| it.handle).collect();
         self.chunks.retain(|chunk| !chunk.is_done_with());
@@ -169,7 +169,7 @@ impl ProducerChunks {
             return None;
         }
         self.unreachable.retain(|_, until| now < *until);
-        Some(WantedChunks {
+        Some(AllocationWish {
             count: u32::try_from(count).expect("a few"),
             leaves: self.leaving.iter().copied().collect(),
             unreachable: self.unreachable.keys().copied().collect(),

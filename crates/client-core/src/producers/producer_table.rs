@@ -7,7 +7,7 @@ use crate::ids::{OperationId, TaskId};
 use crate::operation::OpenedProducer;
 use crate::producers::ProducerKey;
 use crate::producers::bundle_queue::{BundleState, WaitingBundle};
-use crate::producers::producer::Producer;
+use crate::producers::producer::ProducerEpoch;
 use crate::producers::producer_context::{FinishedOperations, ProducerContext};
 use crate::tasks::task::TaskResult;
 use crate::tasks::task_table::TaskTable;
@@ -48,7 +48,7 @@ impl ProducerMove<'_> {
 /// All of one client.
 #[derive(Debug, Default)]
 pub(crate) struct ProducerTable {
-    producers: BTreeMap<ProducerKey, Box<Producer>>,
+    producers: BTreeMap<ProducerKey, Box<ProducerEpoch>>,
     last: u64,
 }
 
@@ -57,7 +57,7 @@ impl ProducerTable {
     pub(crate) fn opened(&mut self, file: EntryId, answer: OpenProducerAnswer) -> OpenedProducer {
         self.last += 1;
         let producer = ProducerKey(self.last);
-        let same = self.producers.insert(producer, Box::new(Producer::new(file, &answer)));
+        let same = self.producers.insert(producer, Box::new(ProducerEpoch::new(file, &answer)));
         assert!(same.is_none(), "PT1");
         let OpenProducerAnswer { epoch, number, cursor, cursor_gone, .. } = answer;
         OpenedProducer { producer, epoch, number, cursor, cursor_gone }
@@ -98,7 +98,7 @@ impl ProducerTable {
         Ok(())
     }
 
-    fn get_mut(&mut self, key: ProducerKey) -> Result<&mut Producer, Failure> {
+    fn get_mut(&mut self, key: ProducerKey) -> Result<&mut ProducerEpoch, Failure> {
         let why = || Failure::refused(ErrorCode::Invalid, "the producer is not open here");
         self.producers.get_mut(&key).map(|producer| &mut **producer).ok_or_else(why)
     }

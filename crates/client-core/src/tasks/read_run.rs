@@ -157,7 +157,8 @@ impl ReadRun {
             let why = match lost.is_empty() {
                 true => format!("no server that has chunk {index} of the file can be reached"),
                 false => format!(
-                    "no server that has chunk {index} of the file is there any more: start {} again",
+                    "no server that has chunk {index} of the file is there any more: start {} \
+                     again",
                     lost.join(" or ")
                 ),
             };

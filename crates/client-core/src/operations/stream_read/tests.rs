@@ -60,6 +60,10 @@ fn asked(call: &Call) -> &Read {
     read
 }
 
+fn is_read_of(call: &Call, nth: u64) -> bool {
+    matches!(&call.request, Request::Read(read) if read.handle == handle(nth))
+}
+
 /// The bytes of a chunk: each tells where it stands there, and in which chunk.
 fn bytes_of(nth: u64, offset: u64, size: u64) -> Vec<u8> {
     (offset..offset + size).map(|at| (at as u8) ^ (nth as u8) << 5).collect()
@@ -179,8 +183,7 @@ fn where_the_bytes_were_copied_to_another_chunk_all_is_looked_up_anew() {
                     ReadExtentsAnswer { entry, extents, chunks, ..ReadExtentsAnswer::default() };
                 client.tell(&call, Ok(Response::ReadExtents(answer)));
             }
-            Some(call) if matches!(&call.request, Request::Read(read) if read.handle == handle(3)) =>
-            {
+            Some(call) if is_read_of(&call, 3) => {
                 client.send_bytes(&call, &bytes_of(3, 0, 100), ReadAnswer::default());
             }
             Some(_) => {}
