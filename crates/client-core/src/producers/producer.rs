@@ -39,6 +39,14 @@ struct CommitUnderWay {
     count: usize,
 }
 
+/// Chunks are asked for.
+#[derive(Clone, Copy, Debug)]
+struct AllocationUnderWay {
+    task: TaskId,
+    /// There will be one more than there was.
+    brings_one: bool,
+}
+
 /// One opening.
 #[derive(Debug)]
 pub(crate) struct ProducerEpoch {
@@ -47,8 +55,7 @@ pub(crate) struct ProducerEpoch {
     epoch: Epoch,
     bundles: BundleQueue,
     chunks: ProducerChunks,
-    /// Chunks are asked for.
-    allocation: Option<TaskId>,
+    allocation: Option<AllocationUnderWay>,
     commit: Option<CommitUnderWay>,
     /// No chunk is asked for before this rings.
     rest: Option<TimerKey>,
@@ -154,19 +161,26 @@ impl ProducerEpoch {
     fn allocate(&mut self, cx: &mut ProducerContext<'_>, lacks_chunk: bool) {
         let waiting = self.bundles.first_waiting().filter(|_| lacks_chunk);
         let waiting = waiting.map(|place| self.bundles.get(place).deadline);
-        if let (Some(task), Some(deadline)) = (self.allocation, waiting) {
-            cx.tasks.extend_deadline(task, deadline);
+        if let (Some(allocation), Some(deadline)) = (self.allocation, waiting) {
+            if allocation.brings_one {
+                cx.tasks.extend_deadline(allocation.task, deadline);
+            } else {
+                // It asks for less than is needed by now.
+                cx.cancel(allocation.task);
+                self.allocation = None;
+            }
         }
         if self.allocation.is_some() || self.rest.is_some() {
             return;
         }
         let (chunk_size, now) = (cx.client.cell().chunk_size, cx.client.now);
         let Some(wanted) = self.chunks.wanted(lacks_chunk, chunk_size, now) else { return };
-        let AllocationWish { count, leaves, unreachable } = wanted;
+        let AllocationWish { count, leaves, unreachable, brings_one } = wanted;
         let (file, producer, epoch) = self.names();
         let ask = AllocateChunks { file, producer, epoch, count, leaves, unreachable };
         let deadline = waiting.unwrap_or(now + AHEAD_PATIENCE);
-        self.allocation = Some(cx.start(deadline, Task::MasterCall(MasterCall::new(ask))));
+        let task = cx.start(deadline, Task::MasterCall(MasterCall::new(ask)));
+        self.allocation = Some(AllocationUnderWay { task, brings_one });
     }
 
     /// Asks for no chunk for a while, longer each time.
@@ -192,7 +206,7 @@ impl ProducerEpoch {
         task: TaskId,
         result: Result<TaskResult, Failure>,
     ) {
-        if self.allocation == Some(task) {
+        if self.allocation.is_some_and(|allocation| allocation.task == task) {
             self.allocation = None;
             self.allocated(cx, result.map(answer_of));
         } else if let Some(commit) = self.commit.filter(|commit| commit.task == task) {
@@ -328,8 +342,8 @@ impl ProducerEpoch {
             cx.finish(bundle.operation, Ok(Output::BundleCommitted { offset: None }));
         }
         let why = format!(
-            "another opening of the producer has taken over; its records up to {number} are \
-             committed, and none behind that will be by this one"
+            "another opening of the producer has taken over; records up to {number} are in the \
+             stream, and none behind that will be by this one"
         );
         self.end(cx, Failure::refused(ErrorCode::ProducerFenced, why));
     }
@@ -364,7 +378,8 @@ impl ProducerEpoch {
         if !self.bundles.iter().any(|bundle| bundle.operation == operation) {
             return false;
         }
-        let asked = [self.commit.map(|commit| commit.task), self.allocation];
+        let allocation = self.allocation.map(|allocation| allocation.task);
+        let asked = [self.commit.map(|commit| commit.task), allocation];
         let met = asked.into_iter().flatten().find_map(|task| cx.tasks.get(task).last_failure());
         let why_held = cx.client.masters.why_held();
         let why = met.or(why_held).or(self.last_failure.as_ref()).cloned();
@@ -377,7 +392,8 @@ impl ProducerEpoch {
         let commit = self.commit.take();
         let maybe = commit.filter(|commit| cx.tasks.get(commit.task).may_have_happened());
         let unknown_count = maybe.map_or(0, |commit| commit.count);
-        let asked = commit.map(|commit| commit.task).into_iter().chain(self.allocation.take());
+        let allocation = self.allocation.take().map(|allocation| allocation.task);
+        let asked = commit.map(|commit| commit.task).into_iter().chain(allocation);
         asked.for_each(|task| cx.cancel(task));
         let of_the_rest = unless_refused(&why);
         let outcome_of = |place| if place < unknown_count { Outcome::Unknown } else { of_the_rest };

@@ -80,6 +80,8 @@ pub(crate) struct AllocationWish {
     pub(crate) count: u32,
     pub(crate) leaves: Vec<ChunkHandle>,
     pub(crate) unreachable: Vec<ServerId>,
+    /// The answer will have one more than there are.
+    pub(crate) brings_one: bool,
 }
 
 /// All of one producer.
@@ -164,8 +166,9 @@ impl ProducerChunks {
             _ => false,
         };
         let more = usize::from(needs_one || ahead);
-        let count = (self.chunks.len() + more).min(PRODUCER_CHUNKS_MAX);
-        if count == self.chunks.len() && self.leaving.is_empty() {
+        // One at least: a producer that has none has nothing to be told.
+        let count = (self.chunks.len() + more).clamp(1, PRODUCER_CHUNKS_MAX);
+        if more == 0 && self.leaving.is_empty() {
             return None;
         }
         self.unreachable.retain(|_, until| now < *until);
@@ -173,6 +176,7 @@ impl ProducerChunks {
             count: u32::try_from(count).expect("a few"),
             leaves: self.leaving.iter().copied().collect(),
             unreachable: self.unreachable.keys().copied().collect(),
+            brings_one: count > self.chunks.len(),
         })
     }
 

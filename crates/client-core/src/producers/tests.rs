@@ -243,10 +243,10 @@ fn where_one_server_fails_the_others_will_do_and_the_chunk_is_left_with_all_behi
     client.tell(&behind, Ok(Response::Push(PushAnswer {})));
     // Asked for when the first one failed, and again once nothing is left in the chunk.
     let asked = allocate(&mut client, &[1, 2]);
-    assert_eq!(asked.unreachable.len(), 1);
+    assert_eq!((asked.unreachable.len(), asked.count), (1, 2));
     assert_eq!(format!("s{}:1", asked.unreachable[0].get()), gone.as_str());
     let asked = allocate(&mut client, &[2]);
-    assert_eq!(asked.leaves, [handle(1)]);
+    assert_eq!((asked.leaves, asked.count), (vec![handle(1)], 1));
     let extend = store(&mut client);
     assert_eq!((extend.handle, extend.offset, extend.serial.get()), (handle(2), 0, 1));
     commit(&mut client, &[CommitOutcome::Committed], 12);
@@ -364,7 +364,7 @@ fn a_fenced_producer_tells_what_is_in_the_stream_and_takes_nothing_more() {
     for done in &all[1..] {
         assert_eq!(failure(done), (ErrorCode::ProducerFenced, Outcome::Refused));
         let failure = result(done).expect_err("fenced");
-        assert!(failure.message.contains("records up to 11 are"), "{failure}");
+        assert!(failure.message.contains("records up to 11 are in"), "{failure}");
     }
     let later = client.start(bundle(producer, 14, 1, 10));
     assert_eq!(failure(&later), (ErrorCode::ProducerFenced, Outcome::Refused));
@@ -472,6 +472,31 @@ fn a_slow_server_is_waited_for_a_while_and_then_left_out() {
     client.pass(Duration::from_millis(600));
     let asked = commit(&mut client, &[CommitOutcome::Committed], 11);
     assert_eq!(holders(&asked.bundles[0]).len(), 2);
+    assert_eq!(result(&done), committed(1000));
+}
+
+#[test]
+fn who_leaves_its_last_chunk_asks_for_another_at_once() {
+    let (mut client, producer) = producer();
+    client.start(bundle(producer, 11, 1, 10));
+    allocate(&mut client, &[1]);
+    pushed(&mut client);
+    let told = extends(&mut client, 3);
+    stored(&mut client, &told[0]);
+    stored(&mut client, &told[1]);
+    client.tell(&told[2].1, Err(Failure::not_done(ErrorCode::Unreachable, "gone")));
+    commit(&mut client, &[CommitOutcome::Committed], 11);
+    let leaving = client.call();
+    let Request::AllocateChunks(asked) = &leaving.request else { panic!("{leaving:?}") };
+    assert_eq!((asked.count, &asked.leaves[..]), (1, &[handle(1)][..]));
+    // The master says that it has none for now, and goes on saying so for a while.
+    client.tell(&leaving, Err(Failure::not_done(ErrorCode::Busy, "being sealed")));
+    let done = client.start(bundle(producer, 12, 1, 10));
+    client.pass(Duration::from_secs(1));
+    let asked = allocate(&mut client, &[2]);
+    assert_eq!((asked.count, asked.leaves), (1, vec![handle(1)]));
+    store(&mut client);
+    commit(&mut client, &[CommitOutcome::Committed], 12);
     assert_eq!(result(&done), committed(1000));
 }
 
