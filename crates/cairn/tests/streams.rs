@@ -93,7 +93,7 @@ fn every_command_of_the_guides_page_does_what_it_says() {
     assert!(second.ends_with("3000\n"), "{second}");
     assert!(third.contains("\"text\":\"offset 4711\""), "{third}");
     assert!(third.ends_with("it is there\n"), "{third}");
-    assert!(fourth.contains("layout") && fourth.contains("producers    2"), "{fourth}");
+    assert!(fourth.contains("layout       stream") && fourth.contains("producers  2"), "{fourth}");
     let lines: Vec<String> = (1..=3000).map(|number| number.to_string()).collect();
     let lines = lines.join("\n") + "\none more\n";
     assert!(cell.ok(["cat", "/logs/events"]) == lines);

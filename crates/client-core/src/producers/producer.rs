@@ -53,6 +53,8 @@ pub(crate) struct ProducerEpoch {
     file: EntryId,
     id: ProducerId,
     epoch: Epoch,
+    /// The last record that is known to be committed.
+    committed: RecordNumber,
     bundles: BundleQueue,
     chunks: ProducerChunks,
     allocation: Option<AllocationUnderWay>,
@@ -72,6 +74,7 @@ impl ProducerEpoch {
             file,
             id: opened.producer,
             epoch: opened.epoch,
+            committed: opened.number,
             bundles: BundleQueue::new(opened.number),
             chunks: ProducerChunks::default(),
             allocation: None,
@@ -233,11 +236,18 @@ impl ProducerEpoch {
                     self.rest(cx);
                 }
             }
+            // What was put to the master is answered, and tells when that was.
+            Err(failure) if failure.code == ErrorCode::ProducerFenced && self.commit.is_some() => {
+                self.last_failure = Some(failure);
+                self.rest(cx);
+            }
+            // All that this one has committed is known.
+            Err(failure) if failure.code == ErrorCode::ProducerFenced => {
+                self.fenced(cx, self.committed);
+            }
             // Nobody waits for it, or whoever does has time yet: once more after a rest.
             Err(failure)
-                if failure.outcome != Outcome::Refused
-                    && failure.code != ErrorCode::ProducerFenced
-                    && failure.code != ErrorCode::NotFound =>
+                if failure.outcome != Outcome::Refused && failure.code != ErrorCode::NotFound =>
             {
                 self.last_failure = Some(failure);
                 self.rest(cx);
@@ -327,7 +337,7 @@ impl ProducerEpoch {
         let bundle = self.bundles.pop().expect("it was put to the master");
         let place = bundle.place().expect("it was stored");
         self.chunks.resolved(place.handle, 1);
-        self.attempts = 0;
+        (self.committed, self.attempts) = (bundle.last, 0);
         cx.finish(bundle.operation, Ok(Output::BundleCommitted { offset }));
     }
 

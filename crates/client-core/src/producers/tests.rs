@@ -371,7 +371,7 @@ fn a_fenced_producer_tells_what_is_in_the_stream_and_takes_nothing_more() {
 }
 
 #[test]
-fn who_is_refused_a_chunk_as_fenced_ends_but_what_is_with_the_master_is_answered() {
+fn who_is_refused_a_chunk_as_fenced_ends_once_all_that_is_with_the_master_is_answered() {
     let (mut client, producer) = producer();
     let first = client.start(bundle(producer, 11, 1, 1024));
     allocate(&mut client, &[1]);
@@ -382,15 +382,22 @@ fn who_is_refused_a_chunk_as_fenced_ends_but_what_is_with_the_master_is_answered
     let push = |request: &Request| matches!(request, Request::Push(_));
     let pushes: Vec<Call> = (0..3).map(|_| client.call_of(push)).collect();
     let asked = client.call_of(|request| matches!(request, Request::AllocateChunks(_)));
-    client.tell(&asked, Err(Failure::refused(ErrorCode::ProducerFenced, "another epoch")));
-    for done in &rest {
-        assert_eq!(failure(done), (ErrorCode::ProducerFenced, Outcome::Refused));
-    }
-    assert!(!is_done(&first));
+    let fenced = Failure::refused(ErrorCode::ProducerFenced, "another epoch");
+    client.tell(&asked, Err(fenced.clone()));
+    assert!(!is_done(&first) && !rest.iter().any(is_done), "the commit will tell");
     let bundles = vec![BundleAnswer { outcome: CommitOutcome::Committed, offset: 3 }];
     let answer = CommitBundlesAnswer { bundles, number: number(11) };
     client.tell(&call, Ok(Response::CommitBundles(answer)));
     assert_eq!(result(&first), committed(3));
+    client.pass(Duration::from_secs(1));
+    let asked = client.call_of(|request| matches!(request, Request::AllocateChunks(_)));
+    client.tell(&asked, Err(fenced));
+    for done in &rest {
+        assert_eq!(failure(done), (ErrorCode::ProducerFenced, Outcome::Refused));
+        let failure = result(done).expect_err("fenced");
+        assert!(failure.message.contains("records up to 11 are in"), "{failure}");
+    }
+    while client.next_call().is_some() {}
     for push in &pushes {
         client.tell(push, Ok(Response::Push(PushAnswer {})));
     }
