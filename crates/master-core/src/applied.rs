@@ -63,6 +63,10 @@ cairn_types::message! {
     pub struct BundlesCommitted { 1 => bundles: Vec<BundleAnswer>, 2 => number: RecordNumber }
 }
 cairn_types::message! {
+    /// A slice of a stream is copied, and with `whole` all of it; the next one goes on there.
+    pub struct StreamCopied { 1 => from: u64, 2 => after: String, 3 => whole: bool }
+}
+cairn_types::message! {
     /// A chunk that is nobody's any more.
     pub struct ChunkAbandoned { 1 => handle: ChunkHandle }
 }
@@ -104,6 +108,8 @@ cairn_types::choice! {
         71 => BundlesCommitted(BundlesCommitted),
         /// Of `AbandonChunk`.
         72 => ChunkAbandoned(ChunkAbandoned),
+        /// Of `CopyStream`.
+        73 => StreamCopied(StreamCopied),
     }
 }
 

@@ -8,8 +8,8 @@
 //!   and a record that no longer fits changes nothing but the remembered outcome (R23).
 
 use crate::stream_records::{
-    AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, ForgetProducerRecord,
-    OpenProducerRecord, SealChunk,
+    AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CopyStream,
+    ForgetProducerRecord, OpenProducerRecord, SealChunk,
 };
 use cairn_protocol::Failure;
 use cairn_types::wire::Message;
@@ -422,6 +422,8 @@ cairn_types::choice! {
         75 => SealChunk(SealChunk),
         /// One of which nothing was committed.
         76 => AbandonChunk(AbandonChunk),
+        /// A slice of a stream in a snapshot.
+        77 => CopyStream(CopyStream),
     }
 }
 
@@ -466,6 +468,7 @@ impl Record {
             Self::CommitBundles(record) => record.time,
             Self::SealChunk(record) => record.time,
             Self::AbandonChunk(record) => record.time,
+            Self::CopyStream(record) => record.time,
         }
     }
 

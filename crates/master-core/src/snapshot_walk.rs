@@ -3,11 +3,12 @@
 //! - WK1: the tree is the same from the first slice to the last (SW1).
 //! - WK2: no path of the copy is longer than a request can name.
 
+use crate::applied::StreamCopied;
 use crate::numbers::TermNumbers;
 use crate::record::{CopiedAnew, CopiedEntry};
 use crate::state::{COPIED_MAX, HIDDEN_ROOT, State};
 use cairn_protocol::{ErrorCode, Failure};
-use cairn_types::{ChunkIndex, EntryId, EntryKind, PATH_SIZE_MAX};
+use cairn_types::{ChunkIndex, EntryId, EntryKind, Layout, PATH_SIZE_MAX};
 use std::collections::VecDeque;
 
 /// A directory whose names are to be copied.
@@ -29,6 +30,15 @@ struct FileToCopy {
     left: u64,
 }
 
+/// A stream that is copied, and how far it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamToCopy {
+    pub(crate) source: EntryId,
+    pub(crate) copy: EntryId,
+    pub(crate) from: u64,
+    pub(crate) after: String,
+}
+
 /// How far the walk is.
 #[derive(Debug)]
 pub(crate) struct SnapshotWalk {
@@ -39,19 +49,34 @@ pub(crate) struct SnapshotWalk {
     top: Option<EntryId>,
     directories: VecDeque<DirectoryToCopy>,
     file: Option<FileToCopy>,
+    /// Streams with their copies, whose extents and producers come after all names.
+    streams: Vec<StreamToCopy>,
     failure: Option<Failure>,
 }
 
 impl SnapshotWalk {
     /// Of a tree whose copy will have a path of so many bytes.
     pub(crate) fn new(source: EntryId, path_size: usize, anew: Option<CopiedAnew>) -> Self {
-        let (top, directories, file, failure) = Default::default();
-        Self { source, path_size, anew, top, directories, file, failure }
+        let (top, directories, file, streams, failure) = Default::default();
+        Self { source, path_size, anew, top, directories, file, streams, failure }
     }
 
     /// The top of the copy; none before the first slice.
     pub(crate) fn top(&self) -> Option<EntryId> {
         self.top
+    }
+
+    /// The stream that is copied next, once all names are.
+    pub(crate) fn next_stream(&self) -> Option<&StreamToCopy> {
+        self.streams.last()
+    }
+
+    /// A slice of that is copied.
+    pub(crate) fn copied(&mut self, copied: &StreamCopied) {
+        match self.streams.last_mut().filter(|_| !copied.whole) {
+            Some(stream) => (stream.from, stream.after) = (copied.from, copied.after.clone()),
+            None => drop(self.streams.pop()),
+        }
     }
 
     /// A slice came to nothing.
@@ -149,6 +174,10 @@ impl SnapshotWalk {
             slice.push(entry);
             *left = left.saturating_sub(1);
             return Ok(());
+        }
+        if source.layout == Layout::Stream {
+            let (source, copy) = (entry.source, entry.id);
+            self.streams.push(StreamToCopy { source, copy, ..StreamToCopy::default() });
         }
         let file = FileToCopy { entry, left: source.chunk_count };
         self.take_places(file, slice, left);

@@ -22,8 +22,9 @@ use crate::outbox::ProposalId;
 use crate::path_locks::Ticket;
 use crate::record::{CopiedAnew, CopyEntries, DiscardSnapshot, Record, SnapshotTree};
 use crate::scheduler::Fences;
-use crate::snapshot_walk::SnapshotWalk;
+use crate::snapshot_walk::{SnapshotWalk, StreamToCopy};
 use crate::step::Step;
+use crate::stream_records::CopyStream;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{EntryId, MutationName, Time};
 use std::collections::BTreeSet;
@@ -31,6 +32,8 @@ use std::time::Duration;
 
 /// Slices on their way into the log.
 const SLICES_MAX: usize = 4;
+/// Extents and producers of a stream in one slice.
+const STREAM_ROWS: u32 = 1024;
 /// Times after which a server is silent that a tree may take to be still: for so long nobody can
 /// write there. Who asks anew comes after whoever waited meanwhile.
 const PATIENCE: u32 = 2;
@@ -206,6 +209,14 @@ impl SnapshotUnderWay {
             slices.insert(step.out.propose(record));
         }
         let Some(top) = walk.top().filter(|_| slices.is_empty()) else { return Ok(None) };
+        if let Some(stream) = walk.next_stream() {
+            // One slice after the other: each says where the next goes on.
+            let StreamToCopy { source, copy: id, from, after } = stream.clone();
+            let (time, count) = (step.now.wall, STREAM_ROWS);
+            let record = CopyStream { time, top, source, id, from, after, count };
+            slices.insert(step.out.propose(record));
+            return Ok(None);
+        }
         let SnapshotPlan { mutation, to_parent, to_name, .. } = self.plan.clone();
         let (time, entries) = (step.now.wall, *entries);
         let last = SnapshotTree { time, mutation, top, entries, to_parent, to_name };
@@ -216,9 +227,12 @@ impl SnapshotUnderWay {
     fn note_slice(&mut self, proposal: ProposalId, applied: &Applied) {
         if let SnapshotPhase::Copying { walk, slices, .. } = &mut self.phase
             && slices.remove(&proposal)
-            && let Applied::Failed(failure) = applied
         {
-            walk.fail(failure.clone());
+            match applied {
+                Applied::Failed(failure) => walk.fail(failure.clone()),
+                Applied::StreamCopied(copied) => walk.copied(copied),
+                _ => {}
+            }
         }
     }
 }

@@ -92,6 +92,21 @@ cairn_types::message! {
     }
 }
 cairn_types::message! {
+    /// A slice of what a stream is, for its copy in a snapshot: at most `count` extents and
+    /// producers.
+    pub struct CopyStream {
+        1 => time: WallTime,
+        2 => top: EntryId,
+        3 => source: EntryId,
+        4 => id: EntryId,
+        /// Extents from this byte of the file on; as far as the copy is long.
+        5 => from: u64,
+        /// Producers behind this name.
+        6 => after: String,
+        7 => count: u32,
+    }
+}
+cairn_types::message! {
     /// A chunk of which nothing was committed is taken out of its place (R42).
     #[derive(Copy)]
     pub struct AbandonChunk { 1 => time: WallTime, 2 => handle: ChunkHandle }

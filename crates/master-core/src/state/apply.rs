@@ -145,6 +145,7 @@ fn change(state: &mut State, record: &Record) -> Result<Applied, Failure> {
         Record::CopyEntries(_)
         | Record::SnapshotTree(_)
         | Record::DiscardSnapshot(_)
+        | Record::CopyStream(_)
         | Record::CopyOnWrite(_) => change_snapshots(state, record),
         Record::OpenProducer(_)
         | Record::CloseProducer(_)
@@ -199,6 +200,7 @@ fn change_snapshots(state: &mut State, record: &Record) -> Result<Applied, Failu
         Record::CopyEntries(record) => snapshot_changes(state).copy_entries(record),
         Record::SnapshotTree(record) => snapshot_changes(state).finish(record),
         Record::DiscardSnapshot(record) => snapshot_changes(state).discard(record),
+        Record::CopyStream(record) => snapshot_changes(state).copy_stream(record),
         Record::CopyOnWrite(record) => {
             purges(state).raise_floor(record.floor);
             if state.is_purged(record.handle) {
@@ -236,7 +238,11 @@ fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure
         Record::AbandonChunk(record) => {
             let place = stream_changes(state).abandon(record.handle)?;
             purges(state).take_abandoned(place, record.handle);
-            Ok(Applied::ChunkAbandoned(ChunkAbandoned { handle: record.handle }))
+            // A snapshot may have it, too.
+            Ok(match state.chunks.contains(record.handle) {
+                true => Applied::Changed(Changed::default()),
+                false => Applied::ChunkAbandoned(ChunkAbandoned { handle: record.handle }),
+            })
         }
         other => unreachable!("{other:?} is not about streams"),
     }
@@ -258,6 +264,7 @@ fn snapshot_changes(state: &mut State) -> SnapshotChanges<'_> {
         shared: &mut state.shared,
         snapshots: &mut state.snapshots,
         policies: &mut state.policies,
+        streams: &mut state.streams,
         chunk_size: state.config.chunk_size,
     }
 }

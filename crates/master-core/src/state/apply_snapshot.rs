@@ -18,9 +18,11 @@ use super::hidden::HiddenRecord;
 use super::names::{HIDDEN_ROOT, NameTree};
 use super::policies::PolicyTable;
 use super::shared_chunks::{Left, SharedChunks};
+use super::streams::{CopiedSlice, StreamTables};
 use crate::applied::{Applied, Changed, ChunkOpened, SnapshotMade};
 use crate::chunk_place::end_of_chunk;
 use crate::record::{CopiedEntry, CopyEntries, CopyOnWrite, DiscardSnapshot, SnapshotTree};
+use crate::stream_records::CopyStream;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellPath, ChunkIndex, EntryId, EntryKind, Layout, WallTime};
@@ -42,6 +44,7 @@ pub(super) struct SnapshotChanges<'a> {
     pub(super) shared: &'a mut SharedChunks,
     pub(super) snapshots: &'a mut GrowingSnapshots,
     pub(super) policies: &'a mut PolicyTable,
+    pub(super) streams: &'a mut StreamTables,
     pub(super) chunk_size: u64,
 }
 
@@ -121,9 +124,6 @@ impl SnapshotChanges<'_> {
     ) -> Result<(), Failure> {
         let gone = || refused(format!("entry {}: it cannot be copied", entry.source.short()));
         let source = self.names.entry(entry.source).ok_or_else(gone)?;
-        if source.layout == Layout::Stream {
-            return Err(refused("no snapshot is taken of a stream yet".to_owned()));
-        }
         let goes_on = entry.first != ChunkIndex::default();
         if goes_on {
             let kind = self.names.entry(entry.id).map(|copy| copy.kind);
@@ -199,6 +199,21 @@ impl SnapshotChanges<'_> {
             self.chunks.set_place((entry.id, index), handle);
             self.shared.add(handle, entry.id, index);
         }
+    }
+
+    /// A slice of what a stream is becomes the copy's, too: committed bytes never change, so that
+    /// they are shared as they are. Its producers' epochs are over in the copy.
+    pub(super) fn copy_stream(&mut self, record: &CopyStream) -> Result<Applied, Failure> {
+        let CopyStream { top, source, id, from, .. } = *record;
+        let gone = || refused(format!("stream {}: it cannot be copied", source.short()));
+        let copy = self.names.entry(id).filter(|copy| copy.layout == Layout::Stream);
+        let copy = copy.filter(|_| id != source && self.is_within(id, top)).ok_or_else(gone)?;
+        if self.snapshots.get(top).is_none() || !self.names.has_entry(source) {
+            return Err(gone());
+        }
+        let slice = CopiedSlice { from, after: &record.after, count: record.count as usize };
+        let next = self.streams.copy((source, id), copy.length, slice);
+        Ok(Applied::StreamCopied(next))
     }
 
     /// The copy is whole: it gets its name.

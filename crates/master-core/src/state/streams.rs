@@ -13,6 +13,7 @@
 
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
+use crate::applied::StreamCopied;
 use bytes::Bytes;
 use cairn_protocol::{BUNDLES_MAX, Cursor};
 use cairn_types::{
@@ -86,6 +87,17 @@ pub(crate) struct KeptOutcome {
     pub count: u64,
     /// Where it is in the file.
     pub offset: u64,
+}
+
+/// Rows that one record copies at most.
+const COPIED_ROWS_MAX: usize = 4096;
+
+/// What of a stream is copied next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CopiedSlice<'a> {
+    pub(super) from: u64,
+    pub(super) after: &'a str,
+    pub(super) count: usize,
 }
 
 /// All streams.
@@ -303,6 +315,42 @@ impl StreamTables {
             keys.iter().for_each(|key| map.remove(key));
         }
         taken
+    }
+
+    /// Gives a copy of a file what that has, slice by slice: extents as far as the copy is long,
+    /// then producers, whose epochs are over in it. Where the next slice goes on.
+    pub(super) fn copy(
+        &mut self,
+        (source, copy): (EntryId, EntryId),
+        length: u64,
+        slice: CopiedSlice<'_>,
+    ) -> StreamCopied {
+        let count = slice.count.clamp(1, COPIED_ROWS_MAX);
+        let mut next =
+            StreamCopied { from: slice.from, after: slice.after.to_owned(), whole: false };
+        let extents = self.extents_from(source, slice.from);
+        let extents: Vec<Extent> = extents.take_while(|it| it.end <= length).take(count).collect();
+        for extent in &extents {
+            self.extents.set(&pair(copy, extent.end), &extent.pack());
+            next.from = extent.end;
+        }
+        let left = count - extents.len();
+        let named: Vec<(String, ProducerId)> =
+            self.producers_after(source, slice.after).take(left).collect();
+        for (name, id) in &named {
+            if let Some(producer) = self.producer(source, *id) {
+                let (chunks, outcomes) = (Vec::new(), 0);
+                let over = Producer { closed: true, chunks, outcomes, ..producer };
+                self.set_producer(copy, *id, &over);
+                self.set_name(copy, name, *id);
+            }
+            if let Some(cursor) = self.cursor(source, *id) {
+                self.set_cursor(copy, *id, &cursor);
+            }
+            next.after.clone_from(name);
+        }
+        next.whole = extents.len() + named.len() < count;
+        next
     }
 
     pub(crate) fn open_chunk(&self, handle: ChunkHandle) -> Option<OpenStreamChunkRow> {

@@ -1,12 +1,14 @@
 //! What is in a stream, after histories of fitting and odd records: each number once, in order, and
 //! extents without a gap (R38, R39, ST1).
 
-use super::{ROOT, State};
+use super::{Extent, HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
-use crate::record::{AddFile, HideEntry, Purge, RaiseLevel, Record};
+use crate::record::{
+    AddFile, CopiedEntry, CopyEntries, HideEntry, Purge, RaiseLevel, Record, SnapshotTree,
+};
 use crate::stream_records::{
     AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CommittedBundle,
-    ForgetProducerRecord, OpenProducerRecord, SealChunk,
+    CopyStream, ForgetProducerRecord, OpenProducerRecord, SealChunk,
 };
 use bytes::Bytes;
 use cairn_pagetree::FileId;
@@ -319,6 +321,66 @@ fn a_stream_that_is_purged_leaves_nothing() {
     }
     assert!(slices > 3, "slice by slice");
     assert!(world.state.streams().maps().iter().all(|map| map.len() == 0));
+}
+
+#[test]
+fn a_snapshot_of_a_stream_has_its_bytes_and_its_producers_and_goes_its_own_way() {
+    let mut world = World::new();
+    for name in ["a", "b", "c"] {
+        let producer = world.open(name);
+        for _ in 0..2 {
+            let chunk = world.allocate(producer).expect("made");
+            let bundle = world.fitting(producer.0, chunk, (1, 10));
+            let with = CommittedBundle { cursor: Some(Bytes::from_static(b"c")), ..bundle };
+            world.commit(producer, vec![with]).expect("committed");
+        }
+    }
+    let before: Vec<Extent> = world.state.streams().extents_from(FILE, 0).collect();
+    let top = EntryId::of(TERM, world.fresh());
+    let copied = CopiedEntry {
+        source: FILE,
+        id: top,
+        parent: HIDDEN_ROOT,
+        name: "t".to_owned(),
+        count: 6,
+        ..CopiedEntry::default()
+    };
+    world.apply(CopyEntries { top, entries: vec![copied], ..CopyEntries::default() });
+    let mut slice = CopyStream { top, source: FILE, id: top, count: 4, ..CopyStream::default() };
+    let slices = (1..)
+        .take_while(|_| match world.apply(slice.clone()) {
+            Applied::StreamCopied(it) => {
+                (slice.from, slice.after) = (it.from, it.after);
+                !it.whole
+            }
+            other => panic!("{other:?}"),
+        })
+        .count();
+    assert_eq!(slices, 2, "nine rows, four at a time, and the last finds none");
+    let (mutation, to_name) = (world.mutation(), "t".to_owned());
+    let last =
+        SnapshotTree { mutation, top, entries: 1, to_parent: ROOT, to_name, ..Default::default() };
+    assert!(matches!(world.apply(last), Applied::SnapshotMade(_)));
+    let streams = world.state.streams();
+    assert_eq!(streams.extents_from(top, 0).collect::<Vec<_>>(), before);
+    let names: Vec<(String, ProducerId)> = streams.producers_after(top, "").collect();
+    assert_eq!(names, streams.producers_after(FILE, "").collect::<Vec<_>>());
+    for (_, id) in names {
+        let producer = streams.producer(top, id).expect("there");
+        assert!(producer.closed && producer.chunks.is_empty() && producer.number.get() == 2);
+        assert_eq!(streams.cursor(top, id), streams.cursor(FILE, id));
+    }
+    // The source goes, and what the copy has stays.
+    let (mutation, name) = (world.mutation(), "s".to_owned());
+    world.apply(HideEntry { mutation, entry: FILE, parent: ROOT, name, ..Default::default() });
+    world.apply(Purge { entry: FILE, count: 4096, ..Purge::default() });
+    assert!(world.state.entry(FILE).is_none());
+    let streams = world.state.streams();
+    for extent in streams.extents_from(top, 0) {
+        let handle = world.state.chunk_at(top, extent.index).expect("its own");
+        assert!(world.state.chunk(handle).is_some());
+    }
+    assert_eq!(streams.extents_from(top, 0).collect::<Vec<_>>(), before);
 }
 
 /// A history by chance; what it had acknowledged by producer.
