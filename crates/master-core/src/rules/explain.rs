@@ -11,7 +11,7 @@ use crate::leases::LeaseStatus;
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{ErrorCode, ExplainAnswer, Failure, MESSAGE_SIZE_MAX, ServerState};
-use cairn_types::{CellPath, ChunkHandle, ChunkIndex, EntryId, ServerId};
+use cairn_types::{CellPath, ChunkHandle, ChunkIndex, EntryId, Layout, ServerId};
 
 /// Chunks of one file that are explained at once; the rest is counted.
 const EXPLAINED_MAX: usize = 64;
@@ -117,10 +117,11 @@ fn explain_chunk(
         handle.short(),
         chunk.version.short(),
         chunk.set_size,
-        if chunk.closed { "closed" } else { "open to appends" },
+        state_of(view, handle, &chunk),
         chunk.goal,
     ));
-    if view.state.sharing().is_shared(handle) {
+    let is_stream = view.state.entry(chunk.file).is_some_and(|it| it.layout == Layout::Stream);
+    if !is_stream && view.state.sharing().is_shared(handle) {
         let files = view.state.sharing().files_of(handle, &chunk).count();
         let line =
             "have it since a snapshot: the first write to any of them copies it for that one";
@@ -189,6 +190,19 @@ fn explain_missing(view: &View<'_>, chunk: &ChunkRecord, handle: ChunkHandle) ->
         lines.push(format!("  {missing} more of its set: perhaps on {absent}, not heard of yet"));
     }
     lines
+}
+
+/// Who may write a chunk.
+fn state_of(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> String {
+    match view.state.streams().open_chunk(handle) {
+        Some(row) => format!(
+            "written by producer {} of a stream, {} bytes are committed",
+            row.producer.short(),
+            row.length
+        ),
+        None if chunk.closed => "closed".to_owned(),
+        None => "open to appends".to_owned(),
+    }
 }
 
 fn explain_replica(

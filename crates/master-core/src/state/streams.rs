@@ -154,7 +154,7 @@ impl StreamTables {
     ) -> impl Iterator<Item = (String, ProducerId)> + use<'_> {
         let after = after.to_owned();
         let mut walk = self.names.walk(&name_key(file, &after));
-        let mut next = move || {
+        let next = move || {
             walk.unpack(|key, packed| {
                 let mut key = Packed(key);
                 if key.key()? != file.get() {
@@ -163,8 +163,7 @@ impl StreamTables {
                 Some(Some((key.text()?.to_owned(), unpack_id(packed)?)))
             })
         };
-        std::iter::from_fn(move || next())
-            .skip_while(move |(name, _)| !after.is_empty() && *name == after)
+        std::iter::from_fn(next).skip_while(move |(name, _)| !after.is_empty() && *name == after)
     }
 
     /// Takes out a producer, and all that is kept of it.
