@@ -153,7 +153,7 @@ fn a_repeat_that_is_to_be_on_disk_brings_there_what_the_first_time_left_in_memor
         let disk = new_disk();
         let (store, _) = open(&disk);
         create(&store).unwrap();
-        (0..3).for_each(|at| drop(producer.extend(&store, at, false).unwrap()));
+        assert_eq!(producer.extend_all(&store, |_| false), (3, 0));
         producer.extend(&store, 1, sync).unwrap();
         drop(store);
         disk.power_loss_of_all_unsynced();
