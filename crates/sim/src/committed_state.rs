@@ -2,7 +2,6 @@
 //! it is applied is logged, and comes to nothing all the same (R23).
 
 use cairn_master_core::{Applied, Record, State};
-use cairn_protocol::ErrorCode;
 
 /// The state of the log as far as it is committed.
 #[derive(Default)]
@@ -13,16 +12,13 @@ pub(crate) struct CommittedState {
 }
 
 impl CommittedState {
-    /// A record is committed: why it comes to nothing, if it does.
-    pub(crate) fn refuses(&mut self, record: &Record) -> Option<ErrorCode> {
+    /// A record is committed: what it comes to, as far as that is known.
+    pub(crate) fn apply(&mut self, record: &Record) -> Option<Applied> {
         if self.given_up {
             return None;
         }
         let (index, term) = (self.state.applied().next(), self.state.term());
-        match self.state.apply(index, term, record) {
-            Applied::Failed(failure) => Some(failure.code),
-            _ => None,
-        }
+        Some(self.state.apply(index, term, record))
     }
 
     /// From here on nothing is known: the log is not what was written to it.

@@ -1,12 +1,17 @@
 //! The simulator's own books on every chunk, kept from what is seen at the seam: what the log
 //! says, what each disk has applied, what was acknowledged. Never the system's opinion.
 
+use crate::checkers::Verdict;
 use crate::inventories::ToldInventories;
+use crate::stream_book::{CommittedNote, StreamBook, bundle_name};
 use cairn_env::{ChunkJob, CloneWork, JournalEntry};
 use cairn_env_sim::{NodeId, WorldTime};
 use cairn_protocol::{Failure, Fetch, Heartbeat, Inventory, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Replicas that have to have a bundle before it is committed, where the set has as many (R43).
+const COMMIT_REPLICAS: usize = 2;
 
 /// What a replica's disk holds.
 #[derive(Clone, Debug, Default)]
@@ -105,6 +110,12 @@ impl ReplicaLedger {
 }
 
 impl ChunkLedger {
+    /// The log knows a version, for a set of so many.
+    pub(crate) fn raised(&mut self, version: ChunkVersion, set_size: u32, at: WorldTime) {
+        self.logged.insert(version, set_size);
+        self.logged_at.insert(version, at);
+    }
+
     /// The version that holds.
     pub(crate) fn version(&self) -> Option<(ChunkVersion, u32)> {
         self.logged.last_key_value().map(|(version, size)| (*version, *size))
@@ -183,6 +194,8 @@ pub(crate) struct Ledger {
     pub(crate) by_place: BTreeMap<(EntryId, ChunkIndex), ChunkHandle>,
     /// Snapshots that are being made, and the copies of files in them.
     growing: BTreeMap<EntryId, Vec<EntryId>>,
+    /// What is in streams.
+    pub(crate) streams: StreamBook,
     inventories: ToldInventories,
     /// How often each machine's power went, and its disks alone.
     boots: BTreeMap<NodeId, (u64, u64)>,
@@ -226,6 +239,19 @@ impl Ledger {
                 replica.dirty = !*sync;
                 if *sync {
                     replica.synced = replica.applied.keys().copied().collect();
+                }
+            }
+            ChunkJob::Extend { handle, version, extent, sync } => {
+                let bundle = bundle_name(*handle, extent.serial);
+                let chunk = self.chunk(*handle);
+                let replica = chunk.replicas.entry(node).or_default();
+                let before = replica.applied.insert(bundle, (*version, extent.serial));
+                replica.dirty |= before.is_none() || replica.gone.contains(&bundle);
+                replica.gone.remove(&bundle);
+                chunk.appliers.entry(bundle).or_default().insert(node, *version);
+                if *sync {
+                    replica.synced = replica.applied.keys().copied().collect();
+                    replica.dirty = false;
                 }
             }
             ChunkJob::Sync { handle } => {
@@ -525,6 +551,25 @@ impl Ledger {
             .map(|(node, _)| *node)
             .collect();
         chunk.acknowledged.push(AcknowledgedMutation { push, at, serial, holders });
+    }
+
+    /// A producer is told that a bundle is on the disks that have it.
+    pub(crate) fn bundle_synced(&mut self, note: &CommittedNote) {
+        let bundle = bundle_name(note.handle, note.serial);
+        self.chunk(note.handle).told_synced.insert(bundle);
+    }
+
+    /// A bundle is committed: as many have stored it as have to (R43).
+    pub(crate) fn bundle_committed(&mut self, note: &CommittedNote, at: WorldTime) -> Verdict {
+        let bundle = bundle_name(note.handle, note.serial);
+        self.acknowledge(note.handle, bundle, note.serial, at);
+        let chunk = self.chunk(note.handle);
+        let set_size = chunk.version().map_or(0, |(_, size)| size as usize);
+        let holders = chunk.appliers.get(&bundle).map_or(0, BTreeMap::len);
+        if holders < set_size.min(COMMIT_REPLICAS) {
+            return Err(format!("{note:?} is committed on {holders} of a set of {set_size}"));
+        }
+        Ok(())
     }
 
     /// A client is told that what it asks about is on all disks.

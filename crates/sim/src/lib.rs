@@ -37,6 +37,7 @@ pub mod scenarios;
 mod server_book;
 mod simulation;
 mod stored_files;
+mod stream_book;
 mod workloads;
 
 pub use drills::{Drill, drills, run_drill};

@@ -14,7 +14,7 @@ use cairn_consensus::StoredRecord;
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
 use cairn_master::Master;
-use cairn_master_core::{LogDone, LogJob, LogResult, Record};
+use cairn_master_core::{Applied, LogDone, LogJob, LogResult, Record};
 use cairn_protocol::{BatchEntry, ErrorCode, Failure, Request, Response};
 use cairn_store::RecoveredLog;
 use cairn_types::wire::Message;
@@ -22,6 +22,9 @@ use cairn_types::{ChunkHandle, LogIndex, ServerId, Term};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// Each record of a stream is in it once (R38 to R44), as reports name it.
+pub(crate) const EXACTLY_ONCE: &str = "exactly_once";
 
 /// What checkers share.
 pub(crate) struct Observer {
@@ -203,11 +206,15 @@ impl Observer {
     }
 
     fn logged(&mut self, at: WorldTime, record: &Record) {
-        if let Some(why) = self.committed.refuses(record) {
-            if why == ErrorCode::QuotaExceeded {
+        let applied = self.committed.apply(record);
+        if let Some(Applied::Failed(why)) = &applied {
+            if why.code == ErrorCode::QuotaExceeded {
                 self.reach("record refused for a quota");
             }
             return;
+        }
+        if let Some(applied) = &applied {
+            self.logged_of_stream(at, record, applied);
         }
         match record {
             Record::OpenChunk(open) => {
@@ -267,6 +274,50 @@ impl Observer {
             _ => {}
         }
         self.ask(at, |checker, ledger| checker.logged(record, ledger));
+    }
+}
+
+impl Observer {
+    /// The same, of a stream.
+    fn logged_of_stream(&mut self, at: WorldTime, record: &Record, applied: &Applied) {
+        let committed = match self.ledger.streams.take(record, applied) {
+            Ok(committed) => committed,
+            Err(message) => return self.fail(at, EXACTLY_ONCE, message),
+        };
+        for note in committed {
+            self.reach("bundle committed");
+            if let Err(message) = self.ledger.bundle_committed(&note, at) {
+                self.fail(at, EXACTLY_ONCE, message);
+            }
+        }
+        match record {
+            Record::OpenProducer(_) => self.reach("producer opened"),
+            Record::AllocateChunk(new) => {
+                self.ledger.by_place.insert((new.file, new.index), new.handle);
+                let chunk = self.ledger.chunk(new.handle);
+                (chunk.file, chunk.index) = (new.file, new.index);
+                chunk.raised(new.version, new.set_size, at);
+                self.reach("stream's chunk allocated");
+            }
+            Record::SealChunk(seal) => {
+                let chunk = self.ledger.chunk(seal.handle);
+                chunk.closed = true;
+                chunk.raised(seal.version, seal.set_size, at);
+                let lost = seal.serial.is_none();
+                self.reach(if lost {
+                    "stream's chunk sealed by decision"
+                } else {
+                    "stream's chunk sealed"
+                });
+            }
+            Record::AbandonChunk(abandon) => {
+                let chunk = self.ledger.chunk(abandon.handle);
+                let place = (chunk.file, chunk.index);
+                self.ledger.by_place.remove(&place);
+                self.reach("stream's chunk abandoned");
+            }
+            _ => {}
+        }
     }
 }
 

@@ -4,12 +4,14 @@
 //! into the core's, so that a workload says no more than it means.
 
 use bytes::Bytes;
-use cairn_client_core::{Operation, Output};
+use cairn_client_core::{OpenedProducer, Operation, Output, ProducerKey};
 use cairn_protocol::{
     Batch, BatchEntry, BatchResult, Create, Delete, ErrorCode, Failure, List, MakeDirectory, Open,
-    Rename, Request, Response, SetPolicy, Snapshot, Stat, Undelete,
+    Rename, Request, Response, SetPolicy, Snapshot, Stat, Undelete, WaitLength,
 };
-use cairn_types::{CellPath, Content, Entry, EntryId, PolicyPartNames, PolicyParts};
+use cairn_types::{
+    CellPath, Content, Entry, EntryId, Layout, PolicyPartNames, PolicyParts, RecordNumber,
+};
 use std::fmt;
 
 /// Names one operation of one run.
@@ -84,6 +86,35 @@ pub(crate) enum ClientOp {
         size: u64,
         fresh: bool,
     },
+    /// Makes a stream, or finds it.
+    CreateStream {
+        path: CellPath,
+    },
+    OpenProducer {
+        file: EntryId,
+        name: String,
+    },
+    SendBundle {
+        producer: ProducerKey,
+        first: u64,
+        count: u64,
+        bytes: Bytes,
+        cursor: Option<Bytes>,
+        sync: bool,
+    },
+    CloseProducer {
+        producer: ProducerKey,
+    },
+    /// Its process is killed.
+    DropProducer {
+        producer: ProducerKey,
+    },
+    /// Waits until a stream is longer.
+    WaitLength {
+        file: EntryId,
+        length: u64,
+        patience_ms: u64,
+    },
     Sync {
         file: EntryId,
     },
@@ -106,6 +137,10 @@ pub(crate) enum OpOutput {
     /// Bytes read, and whether the file ends behind them.
     Bytes(Bytes, bool),
     Offset(u64),
+    Length(u64),
+    Producer(OpenedProducer),
+    /// Where a bundle stands, as far as that is known.
+    Committed(Option<u64>),
 }
 
 /// How an operation ended.
@@ -161,6 +196,22 @@ impl ClientOp {
             Self::Read { file, offset, size, fresh } => {
                 return Operation::Read { file, offset, size, fresh };
             }
+            Self::CreateStream { path } => {
+                let (content, layout, or_open) = (Content::Records, Some(Layout::Stream), true);
+                let create =
+                    Create { mutation, path, content, layout, or_open, ..Create::default() };
+                return Operation::Open(create.into());
+            }
+            Self::OpenProducer { file, name } => return Operation::OpenProducer { file, name },
+            Self::SendBundle { producer, first, count, bytes, cursor, sync } => {
+                let first = RecordNumber::new(first);
+                return Operation::SendBundle { producer, first, count, bytes, cursor, sync };
+            }
+            Self::CloseProducer { producer } => return Operation::CloseProducer { producer },
+            Self::DropProducer { producer } => return Operation::DropProducer { producer },
+            Self::WaitLength { file, length, patience_ms } => {
+                Request::WaitLength(WaitLength { file, length, patience_ms })
+            }
             Self::Sync { file } => return Operation::Sync { file },
             Self::Close { file } => return Operation::Close { file, sync: true },
         })
@@ -192,6 +243,11 @@ impl fmt::Display for ClientOp {
             Self::Append { file, bytes, sync } => {
                 write!(f, "append {} bytes to {} (sync {sync})", bytes.len(), file.short())
             }
+            Self::SendBundle { producer, first, count, bytes, cursor, sync } => {
+                let (size, cursor) = (bytes.len(), cursor.is_some());
+                write!(f, "send {count} records from {first} on, {size} bytes, of {producer:?} ")?;
+                write!(f, "(cursor {cursor}, sync {sync})")
+            }
             other => write!(f, "{other:?}"),
         }
     }
@@ -221,6 +277,9 @@ pub(crate) fn done_of(output: Output) -> OpOutput {
         }
         Output::Read { pieces, end, .. } => OpOutput::Bytes(Bytes::from(pieces.concat()), end),
         Output::Appended { offset } => OpOutput::Offset(offset),
+        Output::Answered(Response::WaitLength(answer)) => OpOutput::Length(answer.length),
+        Output::ProducerOpened(opened) => OpOutput::Producer(opened),
+        Output::BundleCommitted { offset } => OpOutput::Committed(offset),
         _ => OpOutput::Nothing,
     }
 }

@@ -13,7 +13,7 @@ use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
     Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, OwnedHistory, OwnedNames,
     PeoplesActs, Progress, QuotaPressure, RandomWriter, RecordFile, SequentialFiles, ShadowReader,
-    SharedFile, Snapshots, TailingReader,
+    SharedFile, Snapshots, StreamFile, StreamProducer, StreamReader, TailingReader,
 };
 use cairn_env_sim::{SimWorld, WorldStep, WorldTime};
 use cairn_types::planted::Rule;
@@ -38,6 +38,7 @@ struct WorkloadFiles {
     sequential: Rc<RefCell<Vec<Rc<RefCell<SharedFile>>>>>,
     random: Rc<RefCell<SharedFile>>,
     records: Vec<Rc<RefCell<RecordFile>>>,
+    stream: Rc<RefCell<StreamFile>>,
     names: Rc<RefCell<NameHistory>>,
     owned: Rc<RefCell<OwnedHistory>>,
     /// Files of snapshots.
@@ -96,6 +97,7 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
         sequential: Rc::default(),
         random: SharedFile::named("/shared"),
         records: vec![RecordFile::named("/log-1"), RecordFile::named("/log-2")],
+        stream: StreamFile::named("/stream"),
         names: Rc::default(),
         owned: Rc::default(),
         copies: Rc::default(),
@@ -128,6 +130,7 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     judge_histories(&mut sim, &shared);
     let first = workloads.len();
     workloads.push(Box::new(last_reader(&shared)));
+    workloads.push(Box::new(StreamReader::new(0, 1 << 20, shared.stream.clone())));
     start_all(&mut sim, &mut workloads, first);
     run_for(&mut sim, &mut injector, &mut workloads, READING_SECONDS, quiet);
     if config.strict && observer.borrow().failure.is_none() {
@@ -193,6 +196,15 @@ fn workloads(
         Box::new(NamespaceChurn::new(4, shared.names.clone(), batches)),
         Box::new(NamespaceChurn::new(1, shared.names.clone(), batches)),
     ];
+    let stream = || shared.stream.clone();
+    for (client, name, window) in
+        [(0, "p1", 4), (1, "p2", 1), (2, "p3", 8), (3, "p1", 3), (4, "p4", 2)]
+    {
+        workloads.push(Box::new(StreamProducer::new(client, name, window, stream())));
+    }
+    for (client, size) in [(2, 1 << 20), (4, 700)] {
+        workloads.push(Box::new(StreamReader::new(client, size, stream())));
+    }
     if config.masters > 1 {
         workloads.push(Box::new(ShadowReader::new(CLIENTS, record(0))));
     }

@@ -11,6 +11,7 @@ use cairn_protocol::{Failure, Outcome};
 use cairn_types::{CellConfig, ChunkIndex, EntryId, Random};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -172,6 +173,21 @@ impl Simulation {
     pub(crate) fn synced_is_kept(&self, file: EntryId, offset: u64, size: u64) -> bool {
         !self.nobody_alive_has(file, offset, size, ChunkLedger::with_all_synced)
             && !self.lost_by_lies(file, offset, size)
+    }
+
+    /// The same of a stream: what is committed in a range may be read by nobody any more.
+    pub(crate) fn stream_excused(&self, file: EntryId, range: Range<u64>) -> bool {
+        let observer = self.observer.borrow();
+        let mut at = range.start;
+        while let Some(note) = observer.ledger.streams.at(file, at).filter(|_| at < range.end) {
+            let chunk = observer.ledger.chunks.get(&note.handle);
+            let intact = chunk.map(ChunkLedger::intact).unwrap_or_default();
+            if !intact.iter().any(|node| self.world.is_alive(*node)) {
+                return true;
+            }
+            at = note.offset + note.size;
+        }
+        false
     }
 
     fn lost_by_lies(&self, file: EntryId, offset: u64, size: u64) -> bool {

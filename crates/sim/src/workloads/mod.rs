@@ -14,6 +14,9 @@ mod sequential_files;
 mod shadow_reader;
 mod shared_file;
 mod snapshots;
+mod stream_file;
+mod stream_producers;
+mod stream_readers;
 mod tailing_readers;
 
 pub(crate) use concurrent_appends::Appender;
@@ -32,4 +35,7 @@ pub(crate) use sequential_files::SequentialFiles;
 pub(crate) use shadow_reader::ShadowReader;
 pub(crate) use shared_file::SharedFile;
 pub(crate) use snapshots::Snapshots;
+pub(crate) use stream_file::StreamFile;
+pub(crate) use stream_producers::StreamProducer;
+pub(crate) use stream_readers::StreamReader;
 pub(crate) use tailing_readers::TailingReader;
