@@ -69,7 +69,7 @@ impl ReadView<'_> {
         let may_have_lost = self.stored.is_suspect() && !broken(Rule::R28);
         if let KnownEnd::Committed(committed) = self.known {
             //
-            committed.min(self.stored.length())
+            if broken(Rule::R44) { committed } else { committed.min(self.stored.length()) }
         } else if broken(Rule::R19) || (self.is_closed() && !may_have_lost) {
             self.chunk_size
         } else if may_have_lost {

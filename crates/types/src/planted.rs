@@ -87,12 +87,16 @@ crate::code! {
         R36 = 36,
         /// Record ids and windows.
         R37 = 37,
+        /// The log commits: the newest epoch, the next number.
+        R38 = 38,
         /// A stream's chunk grows at its end, bundle by bundle.
         R40 = 40,
         /// A seal keeps what is committed.
         R41 = 41,
         /// Holders are believed in the life in which they stored a bundle.
         R43 = 43,
+        /// Readers of streams see committed bytes only.
+        R44 = 44,
         /// What lacks replicas gets them, or a set that can be copied.
         H1 = 101,
         /// What is bad is found, and told.

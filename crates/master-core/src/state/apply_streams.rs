@@ -22,6 +22,7 @@ use crate::stream_records::{
 use cairn_protocol::{
     BundleAnswer, CommitOutcome, Cursor, ErrorCode, Failure, PRODUCER_CHUNKS_MAX,
 };
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{
     ChunkHandle, ChunkIndex, EntryId, EntryKind, Epoch, Layout, ProducerId, RecordNumber,
 };
@@ -314,7 +315,7 @@ impl StreamChanges<'_> {
 
 /// What was committed when that epoch ended, where it has (R38); none: it goes on.
 fn fenced_at(producer: &Producer, epoch: Epoch) -> Result<Option<RecordNumber>, Failure> {
-    if producer.epoch == epoch {
+    if producer.epoch == epoch || broken(Rule::R38) {
         return Ok(None);
     }
     let ended = producer.ended.iter().find(|(ended, _)| *ended == epoch);

@@ -19,6 +19,7 @@ pub(crate) mod replay_is_state;
 mod same_order;
 pub(crate) mod shadow_is_prefix;
 mod spent_numbers;
+mod stream_chunks;
 mod terms_fence;
 mod version_first;
 
@@ -36,6 +37,7 @@ pub(crate) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(closed_for_ever::ClosedForEver::default()),
         Box::new(same_order::SameOrder::default()),
         Box::new(spent_numbers::SpentNumbers::default()),
+        Box::new(stream_chunks::StreamChunks::default()),
         Box::new(no_live_chunk_collected::NoLiveChunkCollected::default()),
     ]
 }

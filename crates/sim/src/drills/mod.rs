@@ -23,6 +23,7 @@ mod raises;
 mod repair;
 mod script;
 mod snapshots;
+mod streams;
 
 pub use drill::{Drill, run_drill};
 
@@ -34,6 +35,6 @@ pub fn drills() -> Vec<Drill> {
     let of_rules = [&of_rules.concat()[..], group_founding::DRILLS, lies::DRILLS];
     let of_names = [deletion::DRILLS, policies::DRILLS, quotas::DRILLS, snapshots::DRILLS].concat();
     let of_names = [of_names, permissions::DRILLS.to_vec()].concat();
-    let of_heals = [repair::DRILLS, moves::DRILLS].concat();
+    let of_heals = [repair::DRILLS, moves::DRILLS, streams::DRILLS].concat();
     [of_rules.concat(), of_names, of_heals, findings::drills()].concat()
 }

@@ -1,0 +1,289 @@
+//! Drills of streams: a producer that was opened anew elsewhere, bundles that come with a gap, and
+//! holders that have lost what they are named for (R38 to R44).
+
+use super::drill::Drill;
+use super::script::DrillScript;
+use crate::checkers::Verdict;
+use crate::operations::{ClientOp, OpOutput, OpTicket, path};
+use crate::simulation::told;
+use bytes::Bytes;
+use cairn_client_core::OpenedProducer;
+use cairn_env_sim::NodeId;
+use cairn_protocol::{
+    AllocateChunks, ErrorCode, Extend, ExtendAnswer, OpenProducer, OpenProducerAnswer,
+    OpenStreamChunk, Push, Read, ReadAnswer, Request, Response,
+};
+use cairn_types::planted::Rule;
+use cairn_types::{
+    BlockChecksums, EntryId, MutationName, MutationNumber, PushId, SerialNumber, SessionId,
+};
+use std::time::Duration;
+
+pub(super) const DRILLS: &[Drill] = &[
+    Drill::of_rule(
+        Rule::R38,
+        "a producer goes on that was opened anew elsewhere",
+        3,
+        a_producer_goes_on_that_was_opened_anew,
+    ),
+    Drill::of_rule(
+        Rule::R40,
+        "a bundle reaches a server that lacks the one before",
+        3,
+        a_bundle_reaches_a_server_that_lacks_the_one_before,
+    ),
+    Drill::of_rule(
+        Rule::R41,
+        "a chunk is sealed of which one server lacks the last bundle",
+        4,
+        a_chunk_is_sealed_of_which_one_server_lacks_the_last_bundle,
+    ),
+    Drill::of_rule(
+        Rule::R43,
+        "all holders lose a bundle between its push and its commit",
+        3,
+        all_holders_lose_a_bundle_before_its_commit,
+    ),
+    Drill::of_rule(
+        Rule::R44,
+        "a server is read that lacks some of what is committed",
+        3,
+        a_server_is_read_that_lacks_some_of_what_is_committed,
+    ),
+];
+
+const NAME: &str = "p";
+
+fn stream(script: &mut DrillScript) -> Result<EntryId, String> {
+    match script.done(0, ClientOp::CreateStream { path: path("/stream") })? {
+        OpOutput::Entry(entry) => Ok(entry.id),
+        other => Err(format!("making a stream: {other:?}")),
+    }
+}
+
+fn open(script: &mut DrillScript, client: usize, file: EntryId) -> Result<OpenedProducer, String> {
+    match script.done(client, ClientOp::OpenProducer { file, name: NAME.to_owned() })? {
+        OpOutput::Producer(opened) => Ok(opened),
+        other => Err(format!("opening a producer: {other:?}")),
+    }
+}
+
+/// One record, as bytes.
+fn send(
+    script: &mut DrillScript,
+    client: usize,
+    producer: &OpenedProducer,
+    (number, bytes): (u64, &'static [u8]),
+) -> OpTicket {
+    let (producer, bytes) = (producer.producer, Bytes::from_static(bytes));
+    let op = ClientOp::SendBundle {
+        producer,
+        first: number,
+        count: 1,
+        bytes,
+        cursor: None,
+        sync: false,
+    };
+    script.ask(client, op)
+}
+
+fn committed(script: &mut DrillScript, ticket: OpTicket) -> Verdict {
+    match script.wait(ticket) {
+        Ok(OpOutput::Committed(_)) => Ok(()),
+        Ok(other) => Err(format!("a bundle was sent: {other:?}")),
+        Err(failure) => Err(format!("a bundle was sent: {}", told(&failure))),
+    }
+}
+
+/// What the stream reads as for a client that has just opened it.
+fn reads(script: &mut DrillScript, client: usize, file: EntryId, expected: &[u8]) -> Verdict {
+    script.done(client, ClientOp::Open { path: path("/stream") })?;
+    let bytes = script.read(client, file, 0, 1000)?;
+    let (got, expected) = (String::from_utf8_lossy(&bytes), String::from_utf8_lossy(expected));
+    if got == expected { Ok(()) } else { Err(format!("it reads as {got:?}, not as {expected:?}")) }
+}
+
+/// The older of two openings sends its next record when the newer one has begun.
+fn a_producer_goes_on_that_was_opened_anew(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let zombie = open(script, 0, file)?;
+    let first = send(script, 0, &zombie, (1, b"one,"));
+    committed(script, first)?;
+    let newer = open(script, 1, file)?;
+    if newer.number.get() != 1 || newer.epoch <= zombie.epoch {
+        return Err(format!("{newer:?} follows {zombie:?}"));
+    }
+    let late = send(script, 0, &zombie, (2, b"zombie,"));
+    match script.wait(late) {
+        Err(failure) if failure.code == ErrorCode::ProducerFenced => {}
+        other => return Err(format!("the zombie is told {other:?}")),
+    }
+    let second = send(script, 1, &newer, (2, b"two,"));
+    committed(script, second)?;
+    reads(script, 2, file, b"one,two,")
+}
+
+/// The producer's part by hand.
+struct ManualProducer {
+    chunk: OpenStreamChunk,
+    pushed: u64,
+}
+
+impl ManualProducer {
+    fn open(script: &mut DrillScript, file: EntryId) -> Result<Self, String> {
+        let session = SessionId::new(0xd012);
+        let mutation = MutationName { session, number: MutationNumber::new(1) };
+        let open = OpenProducer { mutation, file, name: NAME.to_owned() };
+        let master = script.nodes().master;
+        let answer = script.probe(master, open, Bytes::new()).map_err(|why| told(&why))?;
+        let Response::OpenProducer(OpenProducerAnswer { producer, epoch, .. }) = answer.response
+        else {
+            return Err("no producer".to_owned());
+        };
+        for _ in 0..20 {
+            let count = 1;
+            let wish = AllocateChunks { file, producer, epoch, count, ..AllocateChunks::default() };
+            let answer = script.probe(master, wish, Bytes::new());
+            if let Ok(Response::AllocateChunks(given)) = answer.map(|answer| answer.response)
+                && let Some(chunk) = given.chunks.first()
+            {
+                return Ok(Self { chunk: chunk.clone(), pushed: 0 });
+            }
+            script.pass(Duration::from_millis(200));
+        }
+        Err("no chunk was allocated".to_owned())
+    }
+
+    fn servers(&self, script: &DrillScript) -> Vec<NodeId> {
+        self.chunk.replicas.iter().map(|at| script.node_at(at)).collect()
+    }
+
+    /// Pushes a bundle to a server, and has it become the chunk's end there.
+    fn extend(
+        &mut self,
+        script: &mut DrillScript,
+        to: NodeId,
+        (serial, offset, bytes): (u64, u64, &'static [u8]),
+    ) -> Result<ExtendAnswer, String> {
+        self.pushed += 1;
+        let number = MutationNumber::new(self.pushed);
+        let push = PushId { session: SessionId::new(0xd013), number };
+        let block_size = script.sim.cell_config.block_size;
+        let checksums = BlockChecksums::of(offset, bytes, block_size);
+        let block_offset = u32::try_from(offset % u64::from(block_size)).expect("within a block");
+        let sums = checksums.clone();
+        let pushed = Push { push, block_offset, checksums: sums, chain: vec![], block_size };
+        script.probe(to, pushed, Bytes::from_static(bytes)).map_err(|why| told(&why))?;
+        let extend = Extend {
+            handle: self.chunk.handle,
+            version: self.chunk.version,
+            push,
+            serial: SerialNumber::new(serial),
+            offset,
+            size: bytes.len() as u64,
+            checksums,
+            sync: false,
+        };
+        match script.probe(to, extend, Bytes::new()).map(|answer| answer.response) {
+            Ok(Response::Extend(answer)) => Ok(answer),
+            Ok(other) => Err(format!("{other:?}")),
+            Err(failure) => Err(told(&failure)),
+        }
+    }
+}
+
+/// The second bundle comes to a server that never had the first.
+fn a_bundle_reaches_a_server_that_lacks_the_one_before(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let mut producer = ManualProducer::open(script, file)?;
+    let servers = producer.servers(script);
+    let [first, second]: [(u64, u64, &'static [u8]); 2] = [(1, 0, b"one,"), (2, 4, b"two,")];
+    producer.extend(script, servers[0], first)?;
+    producer.extend(script, servers[0], second)?;
+    if let Ok(answer) = producer.extend(script, servers[1], second) {
+        return Err(format!("a gap was taken: {answer:?}"));
+    }
+    producer.extend(script, servers[1], first)?;
+    let again = producer.extend(script, servers[1], second)?;
+    if again.length != 8 { Err(format!("{again:?}")) } else { Ok(()) }
+}
+
+/// One server is read that has two of three bundles which the reader knows as committed.
+fn a_server_is_read_that_lacks_some_of_what_is_committed(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let mut producer = ManualProducer::open(script, file)?;
+    let lacks = producer.servers(script)[0];
+    producer.extend(script, lacks, (1, 0, b"one,"))?;
+    producer.extend(script, lacks, (2, 4, b"two,"))?;
+    let (handle, version) = (producer.chunk.handle, producer.chunk.version);
+    let (size, committed) = (100, Some(12));
+    let read = Read { handle, version, size, committed, ..Read::default() };
+    let answer = script.probe(lacks, read, Bytes::new()).map_err(|why| told(&why))?;
+    match answer.response {
+        Response::Read(ReadAnswer { zeros: 0, readable: 8, .. })
+            if answer.payload.as_ref() == b"one,two," =>
+        {
+            Ok(())
+        }
+        other => Err(format!("{other:?}, {} bytes", answer.payload.len())),
+    }
+}
+
+/// A bundle is on two of three servers when its producer is opened anew: the third is not of the
+/// set that is sealed.
+fn a_chunk_is_sealed_of_which_one_server_lacks_the_last_bundle(
+    script: &mut DrillScript,
+) -> Verdict {
+    let file = stream(script)?;
+    let producer = open(script, 0, file)?;
+    let first = send(script, 0, &producer, (1, b"one,"));
+    committed(script, first)?;
+    let chunk = script.chunk(file, 0)?;
+    let out = script.holders(chunk)[2];
+    let client = script.nodes().clients[0];
+    script.part(client, out);
+    for node in script.nodes().servers.clone() {
+        if node != out {
+            script.part(node, out);
+        }
+    }
+    let second = send(script, 0, &producer, (2, b"two,"));
+    committed(script, second)?;
+    script.heal(client, out);
+    for node in script.nodes().servers.clone() {
+        script.heal(node, out);
+    }
+    let newer = open(script, 1, file)?;
+    if newer.number.get() != 2 {
+        return Err(format!("{newer:?} follows two records"));
+    }
+    script.until("the chunk is sealed", |script| script.reached("stream's chunk sealed") > 0)?;
+    script.pass(Duration::from_secs(2));
+    reads(script, 2, file, b"one,two,")
+}
+
+/// The commit is held back until those that it names have lost power, and are there again.
+fn all_holders_lose_a_bundle_before_its_commit(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let producer = open(script, 0, file)?;
+    let client = script.nodes().clients[0];
+    script.stall(move |seen| {
+        seen.from == client && matches!(seen.request, Request::CommitBundles(_))
+    });
+    let first = send(script, 0, &producer, (1, b"one,"));
+    script.until_stalled()?;
+    for node in script.nodes().servers.clone() {
+        script.power_loss_of_all_unsynced(node);
+        script.restart(node)?;
+    }
+    let joined = script.reached("server joined");
+    script.until("all have joined anew", move |script| {
+        script.reached("server joined") >= joined + 3
+    })?;
+    script.release();
+    match script.wait(first) {
+        Ok(_) => reads(script, 2, file, b"one,"),
+        // It may be told that it is not known, or not done; then nothing of it is there.
+        Err(_) => reads(script, 2, file, b""),
+    }
+}
