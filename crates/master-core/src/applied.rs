@@ -56,7 +56,11 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// A producer has a new epoch.
-    pub struct ProducerOpened { 1 => producer: ProducerId, 2 => epoch: Epoch, 3 => cursor_gone: bool }
+    pub struct ProducerOpened {
+        1 => producer: ProducerId,
+        2 => epoch: Epoch,
+        3 => cursor_gone: bool,
+    }
 }
 cairn_types::message! {
     /// What became of bundles, up to the first that was not committed.

@@ -35,7 +35,7 @@ use crate::setting_changes::SettingChanges;
 use crate::snapshot_work::SnapshotWork;
 use crate::state::State;
 use crate::step::Step;
-use crate::streams::Streams;
+use crate::streams::StreamWork;
 use crate::undelete;
 use crate::view::View;
 use cairn_env::{Caller, Completion, EffectId, Event, Now};
@@ -102,7 +102,7 @@ pub struct MasterCore {
     policy_work: PolicyWork,
     setting_changes: SettingChanges,
     snapshots: SnapshotWork,
-    streams: Streams,
+    streams: StreamWork,
     /// Of the driver, for a person.
     warning: Option<String>,
     /// This term begins a history (R3).
@@ -134,7 +134,7 @@ impl MasterCore {
             policy_work: PolicyWork::default(),
             setting_changes: SettingChanges::default(),
             snapshots: SnapshotWork::default(),
-            streams: Streams::default(),
+            streams: StreamWork::default(),
             warning: None,
             begins_history: false,
             level_asked: 0,
@@ -217,7 +217,7 @@ impl MasterCore {
                 let result = result.map(|answer| answer.response);
                 let (mut step, _, chunks) = self.parts(now);
                 chunks.on_answer(&mut step, id, result);
-                self.with_streams(now, Streams::go_on);
+                self.with_streams(now, StreamWork::go_on);
             }
             Event::Completed { id, result: Completion::Woken } => {
                 let view = self.chunks.view(now, &self.state);
@@ -232,7 +232,7 @@ impl MasterCore {
                     && !self.policy_work.on_wake(&mut step, id, takes_changes)
                 {
                     self.chunks.on_wake(&mut step, id);
-                    self.with_streams(now, Streams::on_tick);
+                    self.with_streams(now, StreamWork::on_tick);
                 }
             }
             // Disk jobs are the driver's own; the world drops what is answered to a lost caller.

@@ -71,8 +71,8 @@ pub(crate) fn stat(view: &View<'_>, stat: &Stat) -> Result<StatAnswer, Failure> 
     Ok(StatAnswer { entry: view.state.described((id, &record), name(&stat.path)), last })
 }
 
-/// A file's last chunk, whose primary may know of more bytes; none of a stream: its length is in the
-/// log (R38).
+/// A file's last chunk, whose primary may know of more bytes; none of a stream: its length is in
+/// the log (R38).
 fn last_of(
     view: &View<'_>,
     (id, record): (EntryId, &EntryRecord),

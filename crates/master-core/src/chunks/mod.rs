@@ -22,7 +22,7 @@ use crate::rules::chosen_replica::recover;
 use crate::rules::chunk_list;
 use crate::rules::explain::explain;
 use crate::rules::health::{self, Health};
-use crate::scheduler::{Fences, Scheduler, TreeStilling};
+use crate::scheduler::{Fences, Scheduler, SetNews, TreeStilling};
 use crate::state::State;
 use crate::step::{ChunkStep, Step};
 use crate::stream_records::SealChunk;
@@ -242,9 +242,9 @@ impl Chunks {
 
     /// Tells who waits for them of sets that have changed, or have not.
     fn tell_changed(&mut self, step: &mut Step<'_>) {
-        let grown = self.scheduler.take_grown();
+        let grown = SetNews::of(&mut self.scheduler).take_grown();
         self.repair.on_grown(&mut step.with(&mut self.fleet), &mut self.scheduler, grown);
-        let left_out = self.scheduler.take_left_out();
+        let left_out = SetNews::of(&mut self.scheduler).take_left_out();
         let rooms = (&self.scheduler, &mut self.repair);
         self.moves.on_left_out(&mut step.with(&mut self.fleet), rooms, left_out);
     }
@@ -277,17 +277,14 @@ impl Chunks {
     pub(crate) fn note_logged(&mut self, state: &State, record: &Record) {
         self.repair.note_logged(state, record);
         match *record {
-            Record::SetVersion(SetVersion { handle, version, .. }) => {
+            Record::SetVersion(SetVersion { handle, version, .. })
+            | Record::SealChunk(SealChunk { handle, version, .. }) => {
                 self.fleet.leave_out_all_below(LeftOut { handle, version });
                 self.fleet.choice_carried_out(handle);
             }
             Record::CopyOnWrite(CopyOnWrite { shared, shared_version, .. }) => {
                 self.fleet.leave_out_all_below(LeftOut { handle: shared, version: shared_version });
                 self.fleet.choice_carried_out(shared);
-            }
-            Record::SealChunk(SealChunk { handle, version, .. }) => {
-                self.fleet.leave_out_all_below(LeftOut { handle, version });
-                self.fleet.choice_carried_out(handle);
             }
             Record::LetGo(LetGo { handle, .. }) => self.fleet.let_go(handle),
             // What counts for a goal is not what it was.

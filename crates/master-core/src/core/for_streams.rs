@@ -5,7 +5,7 @@ use crate::chunks::Chunks;
 use crate::permissions::Asker;
 use crate::rules::behind;
 use crate::step::Step;
-use crate::streams::Streams;
+use crate::streams::StreamWork;
 use cairn_env::{Caller, Now};
 use cairn_protocol::ClientToStreams;
 
@@ -39,7 +39,7 @@ impl MasterCore {
     pub(super) fn with_streams(
         &mut self,
         now: Now,
-        act: impl FnOnce(&mut Streams, &mut Step<'_>, &mut Chunks),
+        act: impl FnOnce(&mut StreamWork, &mut Step<'_>, &mut Chunks),
     ) {
         let (state, out) = (&self.state, &mut self.out);
         let (numbers, random) = (&mut self.numbers, &mut self.random);

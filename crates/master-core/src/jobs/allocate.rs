@@ -109,6 +109,7 @@ impl AllocateJob {
         let AllocatePhase::Creating(raise) = &self.phase else { unreachable!("a round was over") };
         let raised = raise.raised();
         if raise.all_answered() {
+            assert!(!raised.is_empty(), "a chunk is made somewhere");
             let lowest = at.view.underway.lowest_made();
             acts.propose(AllocateChunk {
                 time: at.view.now.wall,

@@ -1,8 +1,8 @@
-//! Sealing a stream's chunk: those that have what is committed of it are raised with the close mark,
-//! and from then on it is any closed chunk (R41, R42).
+//! Sealing a stream's chunk: those that have what is committed of it are raised with the close
+//! mark, and from then on it is any closed chunk (R41, R42).
 //!
 //! ```text
-//!   Raising: Raise(close) ─► all stand, and have what is committed ─► Logging: SealChunk ─► sealed
+//!   Raising: Raise(close) ─► all stand, and have what is committed ─► Logging: SealChunk
 //!      └─ somebody did not answer, or lacks some: a fresh number, without him (R8)
 //! ```
 //! - SL1: after the first raise nobody can write it: its servers refuse the version (R12).
@@ -99,6 +99,8 @@ impl SealJob {
             self.raise = raise(view, handle, members, acts);
             return;
         }
+        assert!(!good.is_empty(), "no set is empty (R11)");
+        assert!(self.raise.kind().close, "a seal leaves the close mark (R41)");
         let least: Option<SerialNumber> = good.iter().map(|r| r.report.serial).min();
         acts.propose(SealChunk {
             time: view.now.wall,

@@ -18,6 +18,7 @@ mod answers;
 mod apply;
 mod held_leases;
 mod in_flight;
+mod news;
 mod places;
 mod raised;
 mod settling;
@@ -45,15 +46,16 @@ use crate::underway::Activity;
 use crate::view::View;
 use cairn_env::{Caller, Now};
 use cairn_protocol::{
-    ChunkClosed, ChunkClosedAnswer, Failure, Lease as LeaseRequest, RecordLength, Response,
-    SecondaryFailed,
+    ChunkClosed, ChunkClosedAnswer, Lease as LeaseRequest, RecordLength, Response, SecondaryFailed,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, ChunkHandle, EntryId, ServerId, Term, Time};
 use in_flight::InFlight;
+pub(crate) use news::SetNews;
 use places::Places;
 use settling::Settling;
 pub(crate) use snapshots::{Fences, TreeStilling};
+pub(crate) use streams::ProducerChunks;
 
 /// Jobs, calls, proposals and leases of one term.
 #[derive(Debug)]
@@ -63,14 +65,7 @@ pub(crate) struct Scheduler {
     places: Places,
     in_flight: InFlight,
     troubles: Troubles,
-    /// Clones that have joined their sets, or have not, since that was last asked.
-    grown: Vec<(ChunkHandle, Result<(), Failure>)>,
-    /// The same of replicas that their sets do not need.
-    left_out: Vec<(ChunkHandle, Result<(), Failure>)>,
-    /// Producers' chunks that were made, or were not, by their places.
-    allocated: Vec<(ChunkPlace, Result<ChunkHandle, Failure>)>,
-    /// The same of chunks that were to be sealed.
-    sealed: Vec<(ChunkHandle, Result<(), Failure>)>,
+    news: SetNews,
     settling: Settling,
     frozen: FrozenTrees,
 }
@@ -83,10 +78,7 @@ impl Scheduler {
             places: Places::default(),
             in_flight: InFlight::default(),
             troubles: Troubles::default(),
-            grown: Vec::new(),
-            left_out: Vec::new(),
-            allocated: Vec::new(),
-            sealed: Vec::new(),
+            news: SetNews::default(),
             settling: Settling::default(),
             frozen: FrozenTrees::default(),
         }
@@ -195,7 +187,7 @@ impl Scheduler {
     }
 
     /// A chunk's set is to change: a clone joins it (R30), or one is left out. Whether that has
-    /// begun: what comes of it is told by [`Self::take_grown`] and [`Self::take_left_out`].
+    /// begun: what comes of it is news ([`SetNews`]).
     pub(crate) fn change_set(
         &mut self,
         step: &mut ChunkStep<'_>,
@@ -223,16 +215,6 @@ impl Scheduler {
         self.places.set_job(place, job);
         self.apply(step, place, acts);
         true
-    }
-
-    /// What came of clones that were to join.
-    pub(crate) fn take_grown(&mut self) -> Vec<(ChunkHandle, Result<(), Failure>)> {
-        std::mem::take(&mut self.grown)
-    }
-
-    /// What came of replicas that were to be left out.
-    pub(crate) fn take_left_out(&mut self) -> Vec<(ChunkHandle, Result<(), Failure>)> {
-        std::mem::take(&mut self.left_out)
     }
 
     /// The places for which clients wait and nothing can be done right now.

@@ -4,16 +4,16 @@
 //!   CommitBundles ─► each: newest epoch? next number? open chunk, at its end? ─► an extent of the
 //!                    file, the chunk's and the producer's numbers, cursor and outcome
 //! ```
-//! - SA1: a bundle is committed whole or not at all, and one that is not ends its request.
-//! - SA2: a number is committed once: whoever asks again is answered by what is kept (R38, R39).
-//! - SA3: what is committed of a chunk when it is sealed, all of its set have applied (R41); but
+//! - OM1: a bundle is committed whole or not at all, and one that is not ends its request.
+//! - OM2: a number is committed once: whoever asks again is answered by what is kept (R38, R39).
+//! - OM3: what is committed of a chunk when it is sealed, all of its set have applied (R41); but
 //!   where a decision was made without one that had more (R28).
 
 use super::apply_quota::QuotaCheck;
 use super::chunk_table::{ChunkRecord, ChunkTable};
 use super::entry_record::EntryRecord;
 use super::names::NameTree;
-use super::streams::{KeptOutcome, OpenStreamChunkRow, Producer, StreamTables};
+use super::streams::{KeptOutcome, OpenStreamChunkRow, ProducerRecord, StreamTables};
 use crate::applied::{Applied, BundlesCommitted, Changed, ProducerOpened};
 use crate::stream_records::{
     AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CommittedBundle, ForgetProducerRecord,
@@ -48,9 +48,13 @@ impl StreamChanges<'_> {
         let named = self.streams.named(file, name);
         let id = named.unwrap_or(record.producer);
         let mut producer = self.streams.producer(file, id).unwrap_or_default();
-        if named.is_none() && producer != Producer::default() {
+        if named.is_none() && producer != ProducerRecord::default() {
             let line = format!("producer {}: the id is taken", id.short());
             return Err(Failure::refused(ErrorCode::Internal, line));
+        }
+        if id.is_none() || name.is_empty() {
+            let line = format!("file {}: a producer without name or id", file.short());
+            return Err(Failure::refused(ErrorCode::Invalid, line));
         }
         if epoch <= producer.epoch {
             let line = format!("producer {name}: epoch {} is over", epoch.short());
@@ -152,7 +156,7 @@ impl StreamChanges<'_> {
             let answer = match committed {
                 Ok(answer) => answer,
                 Err(failure) if bundles.is_empty() => return Err(failure),
-                // It is told to who asks for it alone (SA1).
+                // It is told to who asks for it alone (OM1).
                 Err(_) => break,
             };
             bundles.push(answer);
@@ -168,7 +172,7 @@ impl StreamChanges<'_> {
         &mut self,
         (file, id): (EntryId, ProducerId),
         record: &CommitBundlesRecord,
-        producer: &mut Producer,
+        producer: &mut ProducerRecord,
         bundle: &CommittedBundle,
     ) -> Result<BundleAnswer, Failure> {
         let answer = |outcome| Ok(BundleAnswer { outcome, offset: 0 });
@@ -209,6 +213,8 @@ impl StreamChanges<'_> {
         self.streams.set_open(bundle.handle, &row);
         self.names.set(file, &EntryRecord { length, modified: record.time, ..entry });
         (producer.number, producer.changed) = (RecordNumber::new(last), record.time);
+        assert!(producer.number >= bundle.first, "numbers only rise (R38)");
+        assert!(row.length <= self.chunk_size, "no chunk is larger than a chunk");
         let outcome = KeptOutcome { first: bundle.first, count: bundle.count, offset };
         self.streams.keep_outcome(file, (id, producer), outcome);
         if let Some(text) = &bundle.cursor {
@@ -219,11 +225,11 @@ impl StreamChanges<'_> {
         Ok(BundleAnswer { outcome: CommitOutcome::Committed, offset })
     }
 
-    /// What became of a bundle whose numbers are committed already (SA2); none: they are not.
+    /// What became of a bundle whose numbers are committed already (OM2); none: they are not.
     fn committed_before(
         &self,
         (file, id): (EntryId, ProducerId),
-        producer: &Producer,
+        producer: &ProducerRecord,
         bundle: &CommittedBundle,
     ) -> Result<Option<BundleAnswer>, Failure> {
         if bundle.first > producer.number {
@@ -251,7 +257,7 @@ impl StreamChanges<'_> {
         let handle = record.handle;
         let row = self.streams.open_chunk(handle).ok_or_else(|| not_written(handle))?;
         let chunk = self.chunks.get(handle).ok_or_else(|| not_written(handle))?;
-        // SA3
+        // OM3
         if record.serial.is_some_and(|serial| serial < row.serial) {
             let line = format!("chunk {}: more was committed meanwhile", handle.short());
             return Err(Failure::not_done(ErrorCode::Busy, line));
@@ -260,6 +266,7 @@ impl StreamChanges<'_> {
             let line = format!("chunk {}: that version is over", handle.short());
             return Err(Failure::refused(ErrorCode::StaleVersion, line));
         }
+        assert!(row.length > 0 || row.serial.get() == 0, "bundles have bytes");
         let (version, set_size) = (record.version, record.set_size);
         self.chunks.set(handle, &ChunkRecord { version, set_size, closed: true, ..chunk });
         self.end_open(handle, &row);
@@ -290,7 +297,12 @@ impl StreamChanges<'_> {
     }
 
     /// A producer in its newest epoch, which is this.
-    fn producer(&self, file: EntryId, id: ProducerId, epoch: Epoch) -> Result<Producer, Failure> {
+    fn producer(
+        &self,
+        file: EntryId,
+        id: ProducerId,
+        epoch: Epoch,
+    ) -> Result<ProducerRecord, Failure> {
         let producer = self.streams.producer(file, id).ok_or_else(|| no_producer(id))?;
         if producer.epoch != epoch {
             return Err(fenced(id, epoch));
@@ -314,7 +326,7 @@ impl StreamChanges<'_> {
 }
 
 /// What was committed when that epoch ended, where it has (R38); none: it goes on.
-fn fenced_at(producer: &Producer, epoch: Epoch) -> Result<Option<RecordNumber>, Failure> {
+fn fenced_at(producer: &ProducerRecord, epoch: Epoch) -> Result<Option<RecordNumber>, Failure> {
     if producer.epoch == epoch || broken(Rule::R38) {
         return Ok(None);
     }

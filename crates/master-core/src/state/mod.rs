@@ -93,7 +93,7 @@ pub use policy_job::{PolicyJob, PolicyStep};
 pub use quotas::{Quota, QuotaLimits};
 pub use sharing::Sharing;
 use streams::StreamTables;
-pub use streams::{Extent, OpenStreamChunkRow, Producer};
+pub use streams::{Extent, OpenStreamChunkRow, ProducerRecord};
 pub use subtrees::Subtrees;
 pub use totals::{SubtreeSum, Totals};
 

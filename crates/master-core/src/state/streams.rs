@@ -3,19 +3,19 @@
 //! ```text
 //!   producers  (file, producer) → epoch, number, …     names    (file, name) → producer
 //!   extents    (file, end) → index, place in the chunk, size
-//!   kept       (file, producer, 0) → cursor            (file, producer, first) → outcome of a bundle
+//!   kept       (file, producer, 0) → cursor; (file, producer, first) → outcome of a bundle
 //!   open       handle → who writes it, and how much of it is committed
 //! ```
-//! - ST1: a file's extents have no gap: each begins where the one before ends, and the last ends
+//! - OE1: a file's extents have no gap: each begins where the one before ends, and the last ends
 //!   with the file. They are found by their ends, so that one look finds the one that has a byte.
-//! - ST2: what is open is a chunk of its file, and written by one epoch (R40).
-//! - ST3: outcomes are kept of the last so many bundles of a producer.
+//! - OE2: what is open is a chunk of its file, and written by one epoch (R40).
+//! - OE3: outcomes are kept of the last so many bundles of a producer.
 
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
 use crate::applied::StreamCopied;
 use bytes::Bytes;
-use cairn_protocol::{BUNDLES_MAX, Cursor};
+use cairn_protocol::{BUNDLES_MAX, Cursor, PRODUCER_CHUNKS_MAX};
 use cairn_types::{
     ChunkHandle, ChunkIndex, EntryId, Epoch, ProducerId, RecordNumber, SerialNumber, WallTime,
 };
@@ -25,7 +25,7 @@ const ENDED_MAX: usize = 4;
 
 /// A producer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Producer {
+pub struct ProducerRecord {
     /// The newest; it alone may commit.
     pub epoch: Epoch,
     /// The last record that is committed.
@@ -38,7 +38,7 @@ pub struct Producer {
     pub ended: Vec<(Epoch, RecordNumber)>,
     /// Chunks that it writes, oldest first.
     pub chunks: Vec<ChunkHandle>,
-    /// Bundles whose outcomes are kept (ST3).
+    /// Bundles whose outcomes are kept (OE3).
     pub outcomes: u64,
 }
 
@@ -128,11 +128,18 @@ impl StreamTables {
         [&mut self.producers, &mut self.names, &mut self.extents, &mut self.kept, &mut self.open]
     }
 
-    pub(crate) fn producer(&self, file: EntryId, id: ProducerId) -> Option<Producer> {
-        self.producers.get(&pair(file, id.get()), |packed| Producer::unpack(id, packed))
+    pub(crate) fn producer(&self, file: EntryId, id: ProducerId) -> Option<ProducerRecord> {
+        self.producers.get(&pair(file, id.get()), |packed| ProducerRecord::unpack(id, packed))
     }
 
-    pub(super) fn set_producer(&mut self, file: EntryId, id: ProducerId, producer: &Producer) {
+    pub(super) fn set_producer(
+        &mut self,
+        file: EntryId,
+        id: ProducerId,
+        producer: &ProducerRecord,
+    ) {
+        assert!(!file.is_none() && !id.is_none(), "a producer is of a file");
+        assert!(producer.chunks.len() <= PRODUCER_CHUNKS_MAX, "and writes a few chunks");
         self.producers.set(&pair(file, id.get()), &producer.pack(id));
     }
 
@@ -141,6 +148,7 @@ impl StreamTables {
     }
 
     pub(super) fn set_name(&mut self, file: EntryId, name: &str, id: ProducerId) {
+        assert!(!name.is_empty(), "a producer has a name");
         let mut packed = Vec::new();
         put_number(&mut packed, id.get());
         self.names.set(&name_key(file, name), &packed);
@@ -224,11 +232,11 @@ impl StreamTables {
         })
     }
 
-    /// Keeps the outcome of a producer's bundle, and lets go of the oldest (ST3).
+    /// Keeps the outcome of a producer's bundle, and lets go of the oldest (OE3).
     pub(super) fn keep_outcome(
         &mut self,
         file: EntryId,
-        (id, producer): (ProducerId, &mut Producer),
+        (id, producer): (ProducerId, &mut ProducerRecord),
         outcome: KeptOutcome,
     ) {
         assert!(outcome.first.get() > 0, "records are numbered from 1");
@@ -257,7 +265,7 @@ impl StreamTables {
         had
     }
 
-    /// The extents of a file, from the one that has byte `offset` on (ST1).
+    /// The extents of a file, from the one that has byte `offset` on (OE1).
     pub(crate) fn extents_from(
         &self,
         file: EntryId,
@@ -276,14 +284,14 @@ impl StreamTables {
         })
     }
 
-    /// Puts bytes of a chunk at the end of a file, which is so long (ST1).
+    /// Puts bytes of a chunk at the end of a file, which is so long (OE1).
     pub(super) fn add_extent(
         &mut self,
         file: EntryId,
         length: u64,
         (index, chunk_offset, size): (ChunkIndex, u64, u64),
     ) {
-        assert!(size > 0, "an extent has bytes (ST1)");
+        assert!(size > 0, "an extent has bytes (OE1)");
         let end = length + size;
         let last = self.extents.get(&pair(file, length), |packed| Extent::unpack(length, packed));
         let goes_on = last
@@ -311,6 +319,7 @@ impl StreamTables {
                 keys.push(key.to_vec());
             }
             taken += keys.len();
+            assert!(taken <= left, "a slice is as small as it is asked to be");
             keys.iter().for_each(|key| map.remove(key));
         }
         taken
@@ -339,7 +348,7 @@ impl StreamTables {
         for (name, id) in &named {
             if let Some(producer) = self.producer(source, *id) {
                 let (chunks, outcomes) = (Vec::new(), 0);
-                let over = Producer { closed: true, chunks, outcomes, ..producer };
+                let over = ProducerRecord { closed: true, chunks, outcomes, ..producer };
                 self.set_producer(copy, *id, &over);
                 self.set_name(copy, name, *id);
             }
@@ -348,6 +357,7 @@ impl StreamTables {
             }
             next.after.clone_from(name);
         }
+        assert!(next.from <= length.max(slice.from), "no copy is longer than it says");
         next.whole = extents.len() + named.len() < count;
         next
     }
@@ -361,6 +371,7 @@ impl StreamTables {
     }
 
     pub(super) fn set_open(&mut self, handle: ChunkHandle, row: &OpenStreamChunkRow) {
+        assert!(!handle.is_none() && !row.epoch.is_none(), "one epoch writes a chunk (OE2)");
         self.open.set(&handle.get().to_be_bytes(), &row.pack(handle));
     }
 
@@ -386,9 +397,10 @@ impl StreamTables {
     }
 }
 
-impl Producer {
+impl ProducerRecord {
     /// It begins another epoch.
     pub(super) fn begin(&mut self, epoch: Epoch, time: WallTime) {
+        assert!(epoch > self.epoch, "epochs only rise (R1)");
         if !self.epoch.is_none() {
             self.ended.push((self.epoch, self.number));
         }

@@ -1,5 +1,5 @@
 //! What is in a stream, after histories of fitting and odd records: each number once, in order, and
-//! extents without a gap (R38, R39, ST1).
+//! extents without a gap (R38, R39, OE1).
 
 use super::{Extent, HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
@@ -148,7 +148,7 @@ impl World {
         self.apply(SealChunk { time, handle, version, set_size: 3, serial, keeps_above: None })
     }
 
-    /// The extents tile the file (ST1), and each is in a chunk that is there.
+    /// The extents tile the file (OE1), and each is in a chunk that is there.
     fn check(&self) {
         let entry = self.state.entry(FILE).expect("it is there");
         let mut at = 0;
@@ -160,7 +160,7 @@ impl World {
         }
         assert_eq!(at, entry.length);
         for (handle, row) in self.state.streams().open_after(ChunkHandle::default()) {
-            let chunk = self.state.chunk(handle).expect("ST2");
+            let chunk = self.state.chunk(handle).expect("OE2");
             assert!(!chunk.closed && chunk.file == row.file);
         }
     }
@@ -190,7 +190,7 @@ fn a_bundle_is_committed_once_in_order_and_only_where_it_fits() {
     }
     let long = CommittedBundle { size: CHUNK_SIZE, ..fits.clone() };
     assert_eq!(world.commit(a, vec![long]), Err(ErrorCode::Invalid));
-    // Two of one request, the second of which does not fit: the first stands (SA1).
+    // Two of one request, the second of which does not fit: the first stands (OM1).
     let after = CommittedBundle { first: RecordNumber::new(6), offset: 1, ..fits.clone() };
     let both = world.commit(a, vec![fits, after]);
     assert_eq!(both, Ok((vec![committed(100), (CommitOutcome::NotNext, 0)], 4)));
@@ -254,7 +254,7 @@ fn a_sealed_chunk_takes_nothing_and_is_sealed_with_all_that_is_committed() {
         let bundle = world.fitting(a.0, chunk, (1, 10));
         world.commit(a, vec![bundle]).expect("committed");
     }
-    // Whoever was raised lacks the second (SA3).
+    // Whoever was raised lacks the second (OM3).
     assert!(matches!(world.seal(chunk, 1), Applied::Failed(it) if it.code == ErrorCode::Busy));
     let next = world.fitting(a.0, chunk, (1, 10));
     assert!(matches!(world.seal(chunk, 2), Applied::Changed(_)));

@@ -84,6 +84,7 @@ fn check_holders(view: &View<'_>, bundle: &Bundle) -> Result<(), NotHeld> {
         .map(|holder| holder.server)
         .collect();
     let needed = replicas_needed(chunk.set_size as usize) as usize;
+    assert!(needed > 0, "a bundle that nobody holds is not committed");
     if believed.len() >= needed {
         return Ok(());
     }

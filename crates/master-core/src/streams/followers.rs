@@ -63,6 +63,7 @@ impl Followers {
         for follower in waiting.extract_if(.., |it| it.length < length) {
             let answer = Response::WaitLength(WaitLengthAnswer { length, log });
             step.out.reply(follower.from, Ok(answer));
+            assert!(self.count > 0, "who is told has waited");
             self.count -= 1;
         }
         if waiting.is_empty() {
@@ -82,6 +83,7 @@ impl Followers {
                 });
                 let gone = || Failure::refused(ErrorCode::NotFound, "the file is gone");
                 step.out.reply(follower.from, answer.ok_or_else(gone));
+                assert!(self.count > 0, "who is told has waited");
                 self.count -= 1;
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::reads::page_size;
 use crate::rules::reading;
-use crate::state::{EntryRecord, Producer};
+use crate::state::{EntryRecord, ProducerRecord};
 use crate::view::View;
 use cairn_protocol::{
     EXTENTS_MAX, ErrorCode, Failure, ListProducers, ListProducersAnswer, ProducerStatus,
@@ -32,7 +32,7 @@ pub(super) fn stream(view: &View<'_>, file: EntryId) -> Result<EntryRecord, Fail
 pub(super) fn producer(
     view: &View<'_>,
     (file, id, epoch): (EntryId, ProducerId, Epoch),
-) -> Result<Producer, Failure> {
+) -> Result<ProducerRecord, Failure> {
     stream(view, file)?;
     let producer = view.state.streams().producer(file, id).ok_or_else(|| {
         let line = format!("producer {}: no such producer of this stream", id.short());
@@ -91,6 +91,7 @@ pub(super) fn extents(view: &View<'_>, wish: &ReadExtents) -> Result<ReadExtents
         0 => EXTENTS_MAX,
         limit => limit.min(EXTENTS_MAX),
     };
+    assert!(limit > 0, "an answer tells something");
     let mut handles: BTreeMap<u64, Option<ChunkHandle>> = BTreeMap::new();
     let mut extents = Vec::new();
     for extent in view.state.streams().extents_from(file, wish.offset).take(limit) {

@@ -21,6 +21,7 @@ use crate::chunks::Chunks;
 use crate::jobs::allocate::StreamWriter;
 use crate::outbox::ProposalId;
 use crate::record::STREAM_LEVEL;
+use crate::scheduler::{ProducerChunks, SetNews};
 use crate::step::Step;
 use crate::stream_records::{CloseProducerRecord, ForgetProducerRecord, OpenProducerRecord};
 use cairn_env::Caller;
@@ -54,7 +55,7 @@ struct Allocation {
 
 /// What is under way for streams.
 #[derive(Debug, Default)]
-pub(crate) struct Streams {
+pub(crate) struct StreamWork {
     waiting: BTreeMap<ProposalId, (Caller, Waiting)>,
     allocations: Vec<Allocation>,
     followers: Followers,
@@ -64,7 +65,7 @@ pub(crate) struct Streams {
 /// So many requests wait for chunks at once.
 const ALLOCATIONS_MAX: usize = 65_536;
 
-impl Streams {
+impl StreamWork {
     /// What a producer or a reader asks.
     pub(crate) fn on_request(
         &mut self,
@@ -190,6 +191,7 @@ impl Streams {
         };
         let file = wish.file;
         let (mut chunk_step, scheduler) = chunks.for_streams(step);
+        let mut scheduler = ProducerChunks(scheduler);
         let places = (0..lacking).map(|_| scheduler.allocate(&mut chunk_step, (file, &writer)));
         let pending: BTreeSet<ChunkPlace> = places.collect();
         self.allocations.push(Allocation { from, wish, pending, failure: None });
@@ -231,7 +233,8 @@ impl Streams {
     /// Takes up what has become of jobs.
     pub(crate) fn go_on(&mut self, step: &mut Step<'_>, chunks: &mut Chunks) {
         let (_, scheduler) = chunks.for_streams(step);
-        let (allocated, sealed) = (scheduler.take_allocated(), scheduler.take_sealed());
+        let news = SetNews::of(scheduler);
+        let (allocated, sealed) = (news.take_allocated(), news.take_sealed());
         for (place, result) in allocated {
             for allocation in &mut self.allocations {
                 if allocation.pending.remove(&place)

@@ -3,7 +3,7 @@
 //! ```text
 //!   the walk over what is open ──┐
 //!   left by its producer ────────┴─► wanted ─┬─ nothing committed ─► AbandonChunk
-//!                                            └─ some ─► a seal by the scheduler; again after a rest
+//!                                            └─ some ─► a seal; again after a rest
 //! ```
 //! - SE1: what one tick looks at and begins is bounded, however many chunks are open.
 //! - SE2: what is left is soft: after a fail-over the producer is offered it again, and leaves it
@@ -14,6 +14,7 @@ use crate::chunks::Chunks;
 use crate::outbox::ProposalId;
 use crate::rules::good_replicas::{counted, good};
 use crate::rules::members::current;
+use crate::scheduler::ProducerChunks;
 use crate::state::OpenStreamChunkRow;
 use crate::step::Step;
 use crate::stream_records::AbandonChunk;
@@ -103,6 +104,7 @@ impl Sealing {
         let due = self.wanted.iter().filter(|(_, wanted)| wanted.from <= now);
         let due = due.map(|(handle, _)| *handle).filter(|it| !self.under_way.contains(it));
         let due: Vec<ChunkHandle> = due.take(BEGUN_MAX).collect();
+        assert!(due.len() <= BEGUN_MAX, "one tick begins a few (SE1)");
         for handle in due {
             self.end(step, chunks, handle);
         }
@@ -119,7 +121,7 @@ impl Sealing {
         }
         let now = step.now.time;
         let (mut chunk_step, scheduler) = chunks.for_streams(step);
-        if scheduler.seal(&mut chunk_step, handle) {
+        if ProducerChunks(scheduler).seal(&mut chunk_step, handle) {
             self.under_way.insert(handle);
         } else {
             self.rest(now, handle);
