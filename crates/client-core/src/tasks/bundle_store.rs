@@ -14,7 +14,7 @@
 use crate::context::ClientContext;
 use crate::ids::TaskId;
 use crate::nearness::order;
-use crate::tasks::data_push::{DataPush, PushHaste, PushedData};
+use crate::tasks::data_push::{DataPush, DataToPush, PushHaste};
 use crate::tasks::push_progress::FailedPush;
 use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
 use bytes::Bytes;
@@ -163,11 +163,11 @@ impl BundleStore {
         }
     }
 
-    fn data(&mut self, cx: &mut TaskContext<'_>) -> PushedData {
+    fn data(&mut self, cx: &mut TaskContext<'_>) -> DataToPush {
         let push = *self.push.get_or_insert_with(|| cx.client.next_push());
         let block_offset = self.place.offset % u64::from(cx.client.cell().block_size);
         let (bytes, checksums) = (self.bytes.clone(), self.checksums.clone());
-        PushedData { push, bytes, checksums, block_offset, haste: PushHaste::Short }
+        DataToPush { push, bytes, checksums, block_offset, haste: PushHaste::Short }
     }
 
     fn begin_push(

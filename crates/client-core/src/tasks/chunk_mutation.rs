@@ -24,7 +24,7 @@ use crate::ids::TaskId;
 use crate::nearness::order;
 use crate::retry::{is_final, is_silence};
 use crate::settings::TRIES_AT_PRIMARY;
-use crate::tasks::data_push::{DataPush, PushHaste, PushedData};
+use crate::tasks::data_push::{DataPush, DataToPush, PushHaste};
 use crate::tasks::push_progress::FailedPush;
 use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
 use crate::tasks::write_order::WritePosition;
@@ -345,7 +345,7 @@ impl ChunkMutation {
         let (push, chain) = (self.push_name(cx), self.chain(cx));
         let block_offset = offset % u64::from(cx.client.cell().block_size);
         let (bytes, checksums) = (self.bytes.clone(), self.checksums.clone());
-        let data = PushedData { push, bytes, checksums, block_offset, haste };
+        let data = DataToPush { push, bytes, checksums, block_offset, haste };
         let mut data = Box::new(DataPush::new(data, chain, self.late));
         data.begin(cx);
         self.state = MutationState::Pushing(data);

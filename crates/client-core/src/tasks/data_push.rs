@@ -27,7 +27,7 @@ pub(crate) enum PushHaste {
 
 /// What is pushed.
 #[derive(Clone, Debug)]
-pub(crate) struct PushedData {
+pub(crate) struct DataToPush {
     pub(crate) push: PushId,
     pub(crate) bytes: Bytes,
     pub(crate) checksums: BlockChecksums,
@@ -39,7 +39,7 @@ pub(crate) struct PushedData {
 /// Data, and how far it is on its way.
 #[derive(Debug)]
 pub(crate) struct DataPush {
-    data: PushedData,
+    data: DataToPush,
     /// The servers in the order in which it travels.
     chain: Vec<ReplicaAt>,
     progress: PushProgress,
@@ -51,14 +51,14 @@ pub(crate) struct DataPush {
 
 impl DataPush {
     /// `late` of the same data were late before.
-    pub(crate) fn new(data: PushedData, chain: Vec<ReplicaAt>, late: u32) -> Self {
+    pub(crate) fn new(data: DataToPush, chain: Vec<ReplicaAt>, late: u32) -> Self {
         assert!(!data.bytes.is_empty(), "nothing is not pushed");
         assert!(!chain.is_empty(), "a chunk has a server");
         Self { data, chain, progress: PushProgress::default(), queued: false, late }
     }
 
     /// The same to each server apart, from the start.
-    pub(crate) fn apart(data: PushedData, servers: Vec<ReplicaAt>, late: u32) -> Self {
+    pub(crate) fn apart(data: DataToPush, servers: Vec<ReplicaAt>, late: u32) -> Self {
         Self { progress: PushProgress::apart(), ..Self::new(data, servers, late) }
     }
 
@@ -100,7 +100,7 @@ impl DataPush {
     fn send_to(&mut self, cx: &mut TaskContext<'_>, chain: &[ReplicaAt]) {
         let (first, rest) = chain.split_first().expect("a chunk has a server");
         let block_size = cx.client.cell().block_size;
-        let PushedData { push, bytes, checksums, block_offset, haste } = &self.data;
+        let DataToPush { push, bytes, checksums, block_offset, haste } = &self.data;
         let request = Push {
             push: *push,
             block_offset: u32::try_from(*block_offset).expect("less than a block"),

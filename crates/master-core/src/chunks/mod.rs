@@ -38,6 +38,7 @@ use cairn_protocol::{
 };
 use cairn_types::{ChunkHandle, EntryId, ReignId, ReplicaAt, ServerId, Term, Time};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The soft state of one term.
 #[derive(Debug)]
@@ -89,15 +90,14 @@ impl Chunks {
     }
 
     fn schedule_tick(&mut self, step: &mut Step<'_>) {
-        let pause = step.state.config().heartbeat_ms.div_ceil(2);
-        let pause = std::time::Duration::from_millis(pause);
+        let pause = Duration::from_millis(step.state.config().heartbeat_ms.div_ceil(2));
         self.tick = Some(step.out.wake(step.now.time + pause));
     }
 
     /// A client wants a lease.
     pub(crate) fn on_lease(&mut self, step: &mut Step<'_>, from: Caller, request: Lease) {
-        let since = step.now.time;
-        self.scheduler.on_lease(&mut step.with(&mut self.fleet), (from, since), request);
+        let from = (from, step.now.time);
+        self.scheduler.on_lease(&mut step.with(&mut self.fleet), from, request);
     }
 
     /// A client wants a file's length to be recorded.
@@ -199,10 +199,9 @@ impl Chunks {
     /// How the cell stands as a whole. The view is of all that is known here.
     pub(crate) fn health(&self, view: &View<'_>) -> Health {
         let gathering = view.fleet.is_gathering_first(view.now.time);
-        let seen = self.repair.has_seen_all();
-        let looks = view.fleet.looks_for_thinned();
+        let seen = (self.repair.has_seen_all(), view.fleet.looks_for_thinned());
         let counts = (!gathering).then(|| self.repair.counts(view));
-        health::health(view, counts, (seen, looks), |server| self.moves.is_off(server))
+        health::health(view, counts, seen, |server| self.moves.is_off(server))
     }
 
     /// All chunkservers.
@@ -267,8 +266,7 @@ impl Chunks {
         }
         self.scheduler.on_tick(&mut step.with(&mut self.fleet), &dead);
         self.repair.pass(&mut step.with(&mut self.fleet), &mut self.scheduler);
-        let rooms = (&mut self.scheduler, &mut self.repair);
-        self.moves.pass(&mut step.with(&mut self.fleet), rooms);
+        self.moves.pass(&mut step.with(&mut self.fleet), (&mut self.scheduler, &mut self.repair));
         self.tell_changed(step);
     }
 
@@ -336,8 +334,7 @@ impl Chunks {
 
     /// These chunks have another goal: whether they lack replicas is judged anew.
     pub(crate) fn look_at(&mut self, now: Now, state: &State, chunks: &[ChunkHandle]) {
-        let view = self.scheduler.view(now, state, &self.fleet);
-        self.repair.look_at(&view, chunks);
+        self.repair.look_at(&self.scheduler.view(now, state, &self.fleet), chunks);
     }
 
     /// A record is applied, of this term or an earlier one.

@@ -55,7 +55,7 @@ pub(crate) use news::SetNews;
 use places::Places;
 use settling::Settling;
 pub(crate) use snapshots::{Fences, TreeStilling};
-pub(crate) use streams::ProducerChunks;
+pub(crate) use streams::WrittenChunks;
 
 /// Jobs, calls, proposals and leases of one term.
 #[derive(Debug)]

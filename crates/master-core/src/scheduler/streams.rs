@@ -11,9 +11,9 @@ use cairn_types::{ChunkHandle, ChunkIndex, EntryId};
 
 /// The scheduler, as far as producers' chunks are concerned.
 #[derive(Debug)]
-pub(crate) struct ProducerChunks<'a>(pub(crate) &'a mut Scheduler);
+pub(crate) struct WrittenChunks<'a>(pub(crate) &'a mut Scheduler);
 
-impl ProducerChunks<'_> {
+impl WrittenChunks<'_> {
     /// Begins to make a chunk for a producer, at the first free place behind all others of its
     /// file: there it is until the news tell what came of it.
     pub(crate) fn allocate(

@@ -21,7 +21,7 @@ use crate::chunks::Chunks;
 use crate::jobs::allocate::StreamWriter;
 use crate::outbox::ProposalId;
 use crate::record::STREAM_LEVEL;
-use crate::scheduler::{ProducerChunks, SetNews};
+use crate::scheduler::{SetNews, WrittenChunks};
 use crate::step::Step;
 use crate::stream_records::{CloseProducerRecord, ForgetProducerRecord, OpenProducerRecord};
 use cairn_env::Caller;
@@ -191,7 +191,7 @@ impl StreamWork {
         };
         let file = wish.file;
         let (mut chunk_step, scheduler) = chunks.for_streams(step);
-        let mut scheduler = ProducerChunks(scheduler);
+        let mut scheduler = WrittenChunks(scheduler);
         let places = (0..lacking).map(|_| scheduler.allocate(&mut chunk_step, (file, &writer)));
         let pending: BTreeSet<ChunkPlace> = places.collect();
         self.allocations.push(Allocation { from, wish, pending, failure: None });

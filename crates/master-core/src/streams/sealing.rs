@@ -14,7 +14,7 @@ use crate::chunks::Chunks;
 use crate::outbox::ProposalId;
 use crate::rules::good_replicas::{counted, good};
 use crate::rules::members::current;
-use crate::scheduler::ProducerChunks;
+use crate::scheduler::WrittenChunks;
 use crate::state::OpenStreamChunkRow;
 use crate::step::Step;
 use crate::stream_records::AbandonChunk;
@@ -121,7 +121,7 @@ impl Sealing {
         }
         let now = step.now.time;
         let (mut chunk_step, scheduler) = chunks.for_streams(step);
-        if ProducerChunks(scheduler).seal(&mut chunk_step, handle) {
+        if WrittenChunks(scheduler).seal(&mut chunk_step, handle) {
             self.under_way.insert(handle);
         } else {
             self.rest(now, handle);
