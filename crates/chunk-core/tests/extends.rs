@@ -74,7 +74,7 @@ fn reported(bench: &mut Bench) -> ReplicaReport {
     bench.ask(CheckReplica { handle: handle(), offset: 0, data: false });
     let (id, job) = bench.job();
     assert!(matches!(job, ChunkJob::Look { .. }), "{job:?}");
-    bench.done(id, Ok(ChunkDone::Looked { fault: ReplicaFault::Sound }));
+    bench.done(id, Ok(ChunkDone::Looked { fault: ReplicaFault::Sound, reflinked: false }));
     match bench.reply().1 {
         Ok(Response::CheckReplica(answer)) => answer.replica,
         other => panic!("{other:?}"),

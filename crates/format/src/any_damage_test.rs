@@ -31,6 +31,7 @@ fn head(random: &mut Random) -> ChunkHead {
         acknowledged: draw(random),
         acknowledged_serial: draw(random),
         tail_checksum: draw(random),
+        reflinked: random.chance(500),
     }
 }
 

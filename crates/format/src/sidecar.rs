@@ -159,6 +159,7 @@ mod tests {
             acknowledged: 900,
             acknowledged_serial: SerialNumber::new(30),
             tail_checksum: 0xdead_beef,
+            reflinked: false,
         }
     }
 
