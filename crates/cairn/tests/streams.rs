@@ -7,7 +7,7 @@ use cairn_client::{Cell as Client, Options, Outcome, ProducerOptions};
 use cairn_protocol::ErrorCode;
 use cairn_types::CellPath;
 use cell::row::{Row, judge};
-use cell::{Cell, KilledOnDrop, await_output, await_until, feed, guide, run};
+use cell::{Cell, Finished, KilledOnDrop, await_output, await_until, feed, guide, run};
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -180,81 +180,68 @@ fn what_cannot_be_done_with_a_stream_is_told_in_one_line_with_a_true_hint() {
     let append = |arguments: &[&str], stdin: &[u8]| {
         run(cell.command([&["append"], arguments].concat()), stdin)
     };
-    let rows = [
-        Row {
-            what: "no name",
-            done: append(&["/s"], b"x\n"),
-            code: 2,
-            says: &["a stream knows its producers by name", "--producer NAME"],
-        },
-        Row {
-            what: "lines of no stream",
-            done: append(&["--producer", "p", "--resume-lines", "/plain"], b"x\n"),
-            code: 2,
-            says: &["it is no stream", "cairn create --layout stream"],
-        },
-        Row {
-            what: "a cursor of no stream",
-            done: append(&["--cursor", "c", "/plain"], b"x\n"),
-            code: 2,
-            says: &["it is no stream"],
-        },
-        Row {
-            what: "both",
-            done: append(&["--producer", "p", "--cursor", "c", "--resume-lines", "/s"], b""),
-            code: 2,
-            says: &["--cursor"],
-        },
-        Row {
-            what: "a cursor that is too long",
-            done: append(&["--producer", "p", "--cursor", &"c".repeat(1025), "/s"], b"x\n"),
-            code: 2,
-            says: &["a cursor of 1025 bytes", "1024"],
-        },
-        Row {
-            what: "no name at all",
-            done: append(&["--producer", "", "/s"], b"x\n"),
-            code: 2,
-            says: &["a producer's name has 1 to 255 bytes"],
-        },
-        Row {
-            what: "a line that is too long",
-            done: append(&["--producer", "p", "/s"], "x".repeat(300_000).as_bytes()),
-            code: 2,
-            says: &["more than 262144 bytes"],
-        },
-        Row {
-            what: "producers of no stream",
-            done: cell.run(["producers", "/plain"]),
-            code: 2,
-            says: &["/plain is no stream", "cairn create --layout stream"],
-        },
-        Row {
-            what: "a producer that is not there",
-            done: cell.run(["producers", "/s", "forget", "nobody"]),
-            code: 3,
-            says: &["nobody"],
-        },
-        Row {
-            what: "a record that is not there",
-            done: cell.run(["has", "/s", "nobody", "1"]),
-            code: 3,
-            says: &["no producer of that name", "cairn producers"],
-        },
-        Row {
-            what: "record 0",
-            done: cell.run(["has", "/s", "nobody", "0"]),
-            code: 2,
-            says: &["0"],
-        },
-        Row {
-            what: "a layout that is none",
-            done: cell.run(["create", "--layout", "rows", "/t"]),
-            code: 2,
-            says: &["rows"],
-        },
+    let long = ("c".repeat(1025), "x".repeat(300_000));
+    let rows: [(&str, Finished, i32, &[&str]); 11] = [
+        (
+            "no name",
+            append(&["/s"], b"x\n"),
+            2,
+            &["a stream knows its producers by name", "--producer NAME"],
+        ),
+        (
+            "lines of no stream",
+            append(&["--producer", "p", "--resume-lines", "/plain"], b"x\n"),
+            2,
+            &["it is no stream", "cairn create --layout stream"],
+        ),
+        (
+            "both",
+            append(&["--producer", "p", "--cursor", "c", "--resume-lines", "/s"], b""),
+            2,
+            &["--cursor"],
+        ),
+        (
+            "a cursor that is too long",
+            append(&["--producer", "p", "--cursor", &long.0, "/s"], b"x\n"),
+            2,
+            &["a cursor of 1025 bytes", "1024"],
+        ),
+        (
+            "no name at all",
+            append(&["--producer", "", "/s"], b"x\n"),
+            2,
+            &["a producer's name has 1 to 255 bytes"],
+        ),
+        (
+            "a line that is too long",
+            append(&["--producer", "p", "/s"], long.1.as_bytes()),
+            2,
+            &["more than 262144 bytes"],
+        ),
+        (
+            "producers of no stream",
+            cell.run(["producers", "/plain"]),
+            2,
+            &["/plain is no stream", "cairn create --layout stream"],
+        ),
+        (
+            "a producer that is not there",
+            cell.run(["producers", "/s", "forget", "nobody"]),
+            3,
+            &["nobody"],
+        ),
+        (
+            "a record that is not there",
+            cell.run(["has", "/s", "nobody", "1"]),
+            3,
+            &["no producer of that name", "cairn producers"],
+        ),
+        ("record 0", cell.run(["has", "/s", "nobody", "0"]), 2, &["0"]),
+        ("a layout that is none", cell.run(["create", "--layout", "rows", "/t"]), 2, &["rows"]),
     ];
-    rows.iter().for_each(judge);
+    for (what, done, code, says) in rows {
+        judge(&Row { what, done, code, says });
+    }
 }
 
 #[test]
