@@ -102,9 +102,9 @@ fn what_a_range_has_of_each_chunk_is_read_at_once_up_to_what_is_committed() {
     assert_eq!(bytes_read(&done), expected);
     // All of that is known now.
     let again = client.start(read(45, 20));
-    for _ in 0..2 {
-        send(&mut client);
-    }
+    let reads = [send(&mut client), send(&mut client)];
+    let first = reads.iter().find(|read| read.handle == handle(1)).expect("read");
+    assert_eq!((first.offset, first.size, first.committed), (40, 5, Some(120)), "SE2");
     assert_eq!(bytes_read(&again), [bytes_of(2, 5, 15), bytes_of(1, 40, 5)].concat());
     client.assert_asks_nobody();
 }
